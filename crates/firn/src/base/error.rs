@@ -1,0 +1,159 @@
+//! Errors: few public kinds, each telling the caller what to do.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// What went wrong, as far as it changes what the caller does next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// Stored bytes contradict their checksum or format. Other files stay usable.
+    Corruption {
+        /// File name, relative to the data directory.
+        file: String,
+        /// Byte offset of the damaged unit (block, record) in the file.
+        offset: u64,
+    },
+    /// The operating system refused an operation.
+    Io {
+        /// `errno` as the system gave it; 0 if it gave none.
+        os_errno: i32,
+    },
+    /// No room on the device; writes resume once there is some.
+    NoSpace,
+    /// A write or sync failed before: the engine refuses writes until it is reopened.
+    Poisoned,
+    /// A lock was not granted in time.
+    LockTimeout,
+    /// A lock is held by another transaction and the caller asked not to wait.
+    LockNotAvailable,
+    /// Waiting would close a cycle; this transaction was chosen as the victim and must roll back.
+    Deadlock,
+    /// The caller's session was killed.
+    Interrupted,
+    /// The transaction's write set is over its memory limit.
+    TxnTooLarge,
+    /// The table's definition is newer than the transaction's snapshot.
+    TableDefChanged,
+    /// The named thing does not exist.
+    NotFound,
+    /// The named thing exists already.
+    AlreadyExists,
+    /// The caller broke the contract of the call.
+    InvalidArgument,
+    /// The feature or format version is not supported.
+    Unsupported,
+    /// The directory is in use by another process.
+    Busy,
+    /// The engine is closing or a bug stopped it.
+    ShutDown,
+}
+
+/// An error: its kind, and words for the log.
+#[derive(Debug, Clone)]
+pub struct Error {
+    kind: ErrorKind,
+    message: Arc<str>,
+}
+
+/// Result with [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// An error of `kind`, described by `message`.
+    pub fn new(kind: ErrorKind, message: impl Into<Arc<str>>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+        }
+    }
+
+    /// Stored bytes of `file` at `offset` are damaged.
+    pub fn corruption(file: impl Into<String>, offset: u64, message: impl fmt::Display) -> Self {
+        Self::new(
+            ErrorKind::Corruption {
+                file: file.into(),
+                offset,
+            },
+            Arc::<str>::from(message.to_string()),
+        )
+    }
+
+    /// An I/O error met while doing `what`. `ENOSPC` and `EDQUOT` become [`ErrorKind::NoSpace`].
+    pub fn io(error: &std::io::Error, what: impl fmt::Display) -> Self {
+        const ENOSPC: i32 = 28;
+        const EDQUOT: i32 = 122;
+        let os_errno = error.raw_os_error().unwrap_or(0);
+        let kind = match os_errno {
+            ENOSPC | EDQUOT => ErrorKind::NoSpace,
+            _ if error.kind() == std::io::ErrorKind::NotFound => ErrorKind::NotFound,
+            _ => ErrorKind::Io { os_errno },
+        };
+        Self::new(kind, format!("{what}: {error}"))
+    }
+
+    /// The caller broke the contract of the call.
+    pub fn invalid(message: impl fmt::Display) -> Self {
+        Self::new(ErrorKind::InvalidArgument, message.to_string())
+    }
+
+    /// The feature or format is not supported.
+    pub fn unsupported(message: impl fmt::Display) -> Self {
+        Self::new(ErrorKind::Unsupported, message.to_string())
+    }
+
+    /// The kind, for decisions.
+    pub fn kind(&self) -> &ErrorKind {
+        &self.kind
+    }
+
+    /// The words, without the kind.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Whether stored bytes were found damaged.
+    pub fn is_corruption(&self) -> bool {
+        matches!(self.kind, ErrorKind::Corruption { .. })
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            ErrorKind::Corruption { file, offset } => {
+                write!(
+                    f,
+                    "corruption in {file} at offset {offset}: {}",
+                    self.message
+                )
+            }
+            kind => write!(f, "{}: {}", kind.words(), self.message),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl ErrorKind {
+    /// The kind in words.
+    pub fn words(&self) -> &'static str {
+        match self {
+            Self::Corruption { .. } => "corruption",
+            Self::Io { .. } => "input/output error",
+            Self::NoSpace => "disk full",
+            Self::Poisoned => "writes stopped after an earlier failure",
+            Self::LockTimeout => "lock wait timeout",
+            Self::LockNotAvailable => "lock not available",
+            Self::Deadlock => "deadlock",
+            Self::Interrupted => "interrupted",
+            Self::TxnTooLarge => "transaction too large",
+            Self::TableDefChanged => "table definition changed",
+            Self::NotFound => "not found",
+            Self::AlreadyExists => "already exists",
+            Self::InvalidArgument => "invalid argument",
+            Self::Unsupported => "unsupported",
+            Self::Busy => "in use",
+            Self::ShutDown => "shut down",
+        }
+    }
+}

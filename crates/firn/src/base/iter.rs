@@ -1,0 +1,60 @@
+//! The iterator contract of all sorted sources.
+
+use super::{InternalKey, Result, Seqno, Value};
+
+/// A cursor over internal keys in internal order (user key ascending, seqno descending).
+///
+/// Every move returns whether the cursor stands on an entry afterwards; an error leaves it
+/// unpositioned. `key` and `value` may be called only while it stands on one, and what they return
+/// lives until the next move.
+pub trait InternalIterator {
+    /// Moves to the first entry.
+    fn seek_to_first(&mut self) -> Result<bool>;
+    /// Moves to the last entry.
+    fn seek_to_last(&mut self) -> Result<bool>;
+    /// Moves to the first entry at or after (`user_key`, `seqno`): with `SEQNO_MAX`, the newest
+    /// version of the first user key ≥ `user_key`.
+    fn seek(&mut self, user_key: &[u8], seqno: Seqno) -> Result<bool>;
+    /// Moves to the last entry whose user key is below `user_key`: the oldest version of it.
+    fn seek_before(&mut self, user_key: &[u8]) -> Result<bool>;
+    /// Moves forward. Only when positioned.
+    fn next(&mut self) -> Result<bool>;
+    /// Moves backward. Only when positioned.
+    fn prev(&mut self) -> Result<bool>;
+    /// Whether the cursor stands on an entry.
+    fn valid(&self) -> bool;
+    /// The key under the cursor.
+    fn key(&self) -> InternalKey<'_>;
+    /// The value under the cursor.
+    fn value(&self) -> Value<'_>;
+}
+
+impl<T: InternalIterator + ?Sized> InternalIterator for Box<T> {
+    fn seek_to_first(&mut self) -> Result<bool> {
+        (**self).seek_to_first()
+    }
+    fn seek_to_last(&mut self) -> Result<bool> {
+        (**self).seek_to_last()
+    }
+    fn seek(&mut self, user_key: &[u8], seqno: Seqno) -> Result<bool> {
+        (**self).seek(user_key, seqno)
+    }
+    fn seek_before(&mut self, user_key: &[u8]) -> Result<bool> {
+        (**self).seek_before(user_key)
+    }
+    fn next(&mut self) -> Result<bool> {
+        (**self).next()
+    }
+    fn prev(&mut self) -> Result<bool> {
+        (**self).prev()
+    }
+    fn valid(&self) -> bool {
+        (**self).valid()
+    }
+    fn key(&self) -> InternalKey<'_> {
+        (**self).key()
+    }
+    fn value(&self) -> Value<'_> {
+        (**self).value()
+    }
+}

@@ -1,0 +1,18 @@
+//! Ground layer: the words every other module speaks.
+
+pub mod checksum;
+pub mod error;
+pub mod events;
+pub mod health;
+pub mod invariant;
+pub mod iter;
+pub mod key;
+pub mod options;
+pub mod range;
+pub mod value;
+pub mod varint;
+
+pub use error::{Error, ErrorKind, Result};
+pub use iter::InternalIterator;
+pub use key::{IndexId, InternalKey, Kind, Seqno};
+pub use value::Value;

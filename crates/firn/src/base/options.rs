@@ -1,0 +1,104 @@
+//! Options of a database, with their defaults. Sizes are in bytes.
+
+use super::events::{Listener, Silent};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+/// What a commit waits for; the meanings of `innodb_flush_log_at_trx_commit`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum FlushMode {
+    /// 0: nothing; log written and synced once a second.
+    Lazy = 0,
+    /// 1: the log is on the device.
+    Sync = 1,
+    /// 2: the log is with the operating system; synced once a second.
+    Write = 2,
+}
+
+/// Options that may change while the database is open.
+#[derive(Debug)]
+pub struct LiveOptions {
+    flush_mode: AtomicU8,
+    /// Freeze the active memtable at this size.
+    pub memtable_size: AtomicU64,
+    /// A transaction's write set may take this much memory.
+    pub txn_memory_limit: AtomicU64,
+}
+
+impl LiveOptions {
+    /// The flush mode.
+    pub fn flush_mode(&self) -> FlushMode {
+        match self.flush_mode.load(Ordering::Relaxed) {
+            0 => FlushMode::Lazy,
+            2 => FlushMode::Write,
+            _ => FlushMode::Sync,
+        }
+    }
+
+    /// Changes the flush mode for the commits that follow.
+    pub fn set_flush_mode(&self, mode: FlushMode) {
+        self.flush_mode.store(mode as u8, Ordering::Relaxed);
+    }
+}
+
+impl Default for LiveOptions {
+    fn default() -> Self {
+        Self {
+            flush_mode: AtomicU8::new(FlushMode::Sync as u8),
+            memtable_size: AtomicU64::new(64 << 20),
+            txn_memory_limit: AtomicU64::new(1 << 30),
+        }
+    }
+}
+
+/// Options of a database.
+#[derive(Clone)]
+pub struct Options {
+    /// Options that may change while open.
+    pub live: Arc<LiveOptions>,
+    /// Block cache capacity, decoded bytes.
+    pub block_cache_size: u64,
+    /// WAL segment size; a multiple of 4096.
+    pub wal_segment_size: u64,
+    /// WAL syncs that may be in flight at once.
+    pub wal_syncs_in_flight: usize,
+    /// Uncompressed block size the SST writer aims at.
+    pub block_size: usize,
+    /// SST size the flush and compaction splitters aim at.
+    pub target_file_size: u64,
+    /// L0 runs that start a compaction.
+    pub l0_compaction_runs: usize,
+    /// L0 runs that stop writers.
+    pub l0_stop_runs: usize,
+    /// Frozen memtables that stop writers.
+    pub frozen_memtables_max: usize,
+    /// Size of the first non-empty level under L0, at least.
+    pub base_level_size: u64,
+    /// Background threads for compaction; 0 leaves all background work to explicit calls.
+    pub background_jobs: usize,
+    /// Open the log with direct I/O where the file system has it.
+    pub wal_direct_io: bool,
+    /// Receives messages.
+    pub listener: Listener,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            live: Arc::new(LiveOptions::default()),
+            block_cache_size: 128 << 20,
+            wal_segment_size: 64 << 20,
+            wal_syncs_in_flight: 4,
+            block_size: 8 << 10,
+            target_file_size: 32 << 20,
+            l0_compaction_runs: 4,
+            l0_stop_runs: 24,
+            frozen_memtables_max: 4,
+            base_level_size: 128 << 20,
+            background_jobs: 1,
+            wal_direct_io: true,
+            listener: Arc::new(Silent),
+        }
+    }
+}

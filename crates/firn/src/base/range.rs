@@ -1,0 +1,40 @@
+//! Ranges of user keys.
+
+/// The smallest key above all keys that start with `prefix`; `None` if there is none.
+pub fn prefix_successor(prefix: &[u8]) -> Option<Vec<u8>> {
+    let end = prefix.iter().rposition(|&b| b != 0xff)?;
+    let mut key = prefix[..=end].to_vec();
+    key[end] += 1;
+    Some(key)
+}
+
+/// A closed range of user keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyRange {
+    /// Smallest key, inclusive.
+    pub smallest: Vec<u8>,
+    /// Largest key, inclusive.
+    pub largest: Vec<u8>,
+}
+
+impl KeyRange {
+    /// Whether the two ranges share a key.
+    pub fn overlaps(&self, other: &KeyRange) -> bool {
+        self.smallest <= other.largest && other.smallest <= self.largest
+    }
+
+    /// Whether `key` lies inside.
+    pub fn contains(&self, key: &[u8]) -> bool {
+        self.smallest.as_slice() <= key && key <= self.largest.as_slice()
+    }
+
+    /// Grows to include `other`.
+    pub fn extend(&mut self, other: &KeyRange) {
+        if other.smallest < self.smallest {
+            self.smallest.clone_from(&other.smallest);
+        }
+        if other.largest > self.largest {
+            self.largest.clone_from(&other.largest);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Values in two parts.
+
+/// A borrowed value: `head` then `tail`.
+///
+/// Rows keep header and fixed columns in `head`, lengths and variable bytes in `tail`, so that a
+/// block may store the parts in sections of their own without knowing the schema. Other values
+/// have an empty tail. The split travels with the value through WAL, memtable and files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Value<'a> {
+    /// Row header and fixed columns, or the whole value.
+    pub head: &'a [u8],
+    /// Lengths and bytes of the variable columns; empty for values without a split.
+    pub tail: &'a [u8],
+}
+
+impl<'a> Value<'a> {
+    /// The value of a deletion.
+    pub const EMPTY: Value<'static> = Value {
+        head: &[],
+        tail: &[],
+    };
+
+    /// A value without a split.
+    pub fn whole(head: &'a [u8]) -> Self {
+        Self { head, tail: &[] }
+    }
+
+    /// A value of two parts.
+    pub fn split(head: &'a [u8], tail: &'a [u8]) -> Self {
+        Self { head, tail }
+    }
+
+    /// Bytes of both parts.
+    pub fn len(&self) -> usize {
+        self.head.len() + self.tail.len()
+    }
+
+    /// Whether both parts are empty.
+    pub fn is_empty(&self) -> bool {
+        self.head.is_empty() && self.tail.is_empty()
+    }
+
+    /// An owned copy.
+    pub fn to_owned(&self) -> OwnedValue {
+        let mut bytes = Vec::with_capacity(self.len());
+        bytes.extend_from_slice(self.head);
+        bytes.extend_from_slice(self.tail);
+        OwnedValue {
+            bytes: bytes.into_boxed_slice(),
+            head_len: self.head.len() as u32,
+        }
+    }
+}
+
+/// An owned value: both parts in one allocation.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OwnedValue {
+    bytes: Box<[u8]>,
+    head_len: u32,
+}
+
+impl OwnedValue {
+    /// The value of `bytes`, of which the first `head_len` are the head.
+    ///
+    /// # Panics
+    /// If `head_len` is over the length: a bug of the caller.
+    pub fn new(bytes: Box<[u8]>, head_len: usize) -> Self {
+        assert!(head_len <= bytes.len());
+        Self {
+            bytes,
+            head_len: head_len as u32,
+        }
+    }
+
+    /// Borrows both parts.
+    pub fn as_value(&self) -> Value<'_> {
+        let (head, tail) = self.bytes.split_at(self.head_len as usize);
+        Value { head, tail }
+    }
+}

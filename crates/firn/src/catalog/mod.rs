@@ -1,0 +1,1 @@
+//! Tables and indexes as entries of the store itself.

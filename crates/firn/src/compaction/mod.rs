@@ -1,0 +1,1 @@
+//! Flush and compaction: picker, jobs, drop rule, splitter.

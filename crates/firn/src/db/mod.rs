@@ -1,0 +1,1 @@
+//! Composition root: open, recovery, background work, metrics.

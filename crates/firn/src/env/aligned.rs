@@ -1,0 +1,63 @@
+//! Buffers whose address and length fit direct I/O.
+
+/// Alignment and unit of direct I/O.
+pub const BLOCK: usize = 4096;
+
+#[derive(Clone, Copy, bytemuck::Zeroable, bytemuck::Pod)]
+#[repr(C, align(4096))]
+struct Block([u8; BLOCK]);
+
+/// A growable byte buffer, aligned to [`BLOCK`] and zero-padded to whole blocks.
+#[derive(Default, Clone)]
+pub struct AlignedBuf {
+    blocks: Vec<Block>,
+    len: usize,
+}
+
+impl AlignedBuf {
+    /// An empty buffer.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Bytes appended.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether nothing was appended.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Empties the buffer and keeps its memory.
+    pub fn clear(&mut self) {
+        self.blocks.clear();
+        self.len = 0;
+    }
+
+    /// Appends bytes.
+    pub fn extend_from_slice(&mut self, bytes: &[u8]) {
+        let end = self.len + bytes.len();
+        self.blocks.resize(end.div_ceil(BLOCK), Block([0; BLOCK]));
+        bytemuck::cast_slice_mut::<Block, u8>(&mut self.blocks)[self.len..end]
+            .copy_from_slice(bytes);
+        self.len = end;
+    }
+
+    /// The bytes appended.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.padded()[..self.len]
+    }
+
+    /// The bytes appended, to be changed in place.
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        let len = self.len;
+        &mut bytemuck::cast_slice_mut(&mut self.blocks)[..len]
+    }
+
+    /// The bytes and the zeros up to the end of the last block.
+    pub fn padded(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.blocks)
+    }
+}

@@ -1,0 +1,83 @@
+//! The outside world behind traits: files, clock, locks. `posix` is the real one, `mem` keeps only
+//! synced bytes over a crash, `fault` fails chosen calls.
+
+mod aligned;
+pub mod posix;
+
+use crate::base::Result;
+use std::path::Path;
+use std::sync::Arc;
+
+pub use aligned::{AlignedBuf, BLOCK};
+pub use posix::PosixEnv;
+
+/// Files, directories and the clock.
+///
+/// Durability rules that all implementations share: bytes of a file survive a power cut once its
+/// `sync` has returned; the name of a new, renamed or removed file once `sync_dir` of its directory
+/// has returned.
+pub trait Env: Send + Sync + 'static {
+    /// Creates a directory and its parents.
+    fn create_dir_all(&self, path: &Path) -> Result<()>;
+    /// Names of the entries of a directory, unordered.
+    fn list_dir(&self, path: &Path) -> Result<Vec<String>>;
+    /// Makes creations, renames and removals in a directory durable.
+    fn sync_dir(&self, path: &Path) -> Result<()>;
+    /// Creates (or empties) a file for appending.
+    fn create(&self, path: &Path) -> Result<Box<dyn AppendFile>>;
+    /// Opens a file for positional reads.
+    fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>>;
+    /// Opens a log segment for positional writes; creates it if `create`. `direct` asks for I/O
+    /// past the page cache where the file system has it.
+    fn open_log(&self, path: &Path, create: bool, direct: bool) -> Result<Arc<dyn LogFile>>;
+    /// Renames, replacing the target.
+    fn rename(&self, from: &Path, to: &Path) -> Result<()>;
+    /// Removes a file. A missing file is [`crate::base::ErrorKind::NotFound`].
+    fn remove(&self, path: &Path) -> Result<()>;
+    /// Whether the path exists.
+    fn exists(&self, path: &Path) -> Result<bool>;
+    /// Takes the exclusive lock file at `path`; [`crate::base::ErrorKind::Busy`] if another process
+    /// has it. Held until dropped.
+    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>>;
+    /// Wall clock, microseconds since 1970.
+    fn wall_micros(&self) -> u64;
+    /// Monotonic clock, microseconds.
+    fn monotonic_micros(&self) -> u64;
+}
+
+/// A file written once from start to end.
+pub trait AppendFile: Send {
+    /// Appends bytes; they may stay in a buffer until `sync`.
+    fn append(&mut self, bytes: &[u8]) -> Result<()>;
+    /// Hands all bytes to the device.
+    fn sync(&mut self) -> Result<()>;
+    /// Bytes appended so far.
+    fn len(&self) -> u64;
+    /// Whether nothing was appended.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A file read at positions.
+pub trait ReadFile: Send + Sync {
+    /// Fills `buf` from `offset`. A file that ends before is an I/O error.
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> Result<()>;
+    /// Size in bytes.
+    fn size(&self) -> Result<u64>;
+}
+
+/// A log segment: written at positions in whole blocks, several writes in flight.
+pub trait LogFile: Send + Sync {
+    /// Writes zeros over the first `len` bytes and syncs, so that later writes change no metadata.
+    fn preallocate(&self, len: u64) -> Result<()>;
+    /// Writes whole blocks at a block-aligned offset; durable on return.
+    fn write_durable_at(&self, offset: u64, blocks: &AlignedBuf) -> Result<()>;
+    /// Writes whole blocks at a block-aligned offset; durable after the next `sync`.
+    fn write_at(&self, offset: u64, blocks: &AlignedBuf) -> Result<()>;
+    /// Makes all finished `write_at` calls durable.
+    fn sync(&self) -> Result<()>;
+}
+
+#[cfg(test)]
+mod tests;

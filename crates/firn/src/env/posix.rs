@@ -1,0 +1,266 @@
+//! The real environment.
+#![allow(clippy::disallowed_methods)] // The one place that may call them.
+
+use super::{AlignedBuf, AppendFile, Env, LogFile, ReadFile};
+use crate::base::{Error, ErrorKind, Result};
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Files of the operating system.
+#[derive(Debug)]
+pub struct PosixEnv {
+    start: Instant,
+}
+
+impl PosixEnv {
+    /// The environment of this process.
+    pub fn new() -> Self {
+        Self {
+            start: Instant::now(),
+        }
+    }
+}
+
+impl Default for PosixEnv {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn at<T>(path: &Path, what: &str, result: std::io::Result<T>) -> Result<T> {
+    result.map_err(|e| Error::io(&e, format_args!("{what} {}", path.display())))
+}
+
+impl Env for PosixEnv {
+    fn create_dir_all(&self, path: &Path) -> Result<()> {
+        at(path, "create directory", fs::create_dir_all(path))
+    }
+
+    fn list_dir(&self, path: &Path) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in at(path, "list", fs::read_dir(path))? {
+            names.push(
+                at(path, "list", entry)?
+                    .file_name()
+                    .to_string_lossy()
+                    .into_owned(),
+            );
+        }
+        Ok(names)
+    }
+
+    fn sync_dir(&self, path: &Path) -> Result<()> {
+        at(
+            path,
+            "sync directory",
+            File::open(path).and_then(|d| d.sync_all()),
+        )
+    }
+
+    fn create(&self, path: &Path) -> Result<Box<dyn AppendFile>> {
+        let file = at(path, "create", File::create(path))?;
+        Ok(Box::new(PosixAppend {
+            file,
+            name: path.display().to_string(),
+            buf: Vec::new(),
+            len: 0,
+        }))
+    }
+
+    fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
+        let file = at(path, "open", File::open(path))?;
+        Ok(Arc::new(PosixRead {
+            file,
+            name: path.display().to_string(),
+        }))
+    }
+
+    fn open_log(&self, path: &Path, create: bool, direct: bool) -> Result<Arc<dyn LogFile>> {
+        let base = OFlags::RDWR | OFlags::CLOEXEC;
+        let open = |flags: OFlags| {
+            rustix::fs::open(path, flags, Mode::from_raw_mode(0o660)).map(File::from)
+        };
+        let first = if create { base | OFlags::CREATE } else { base };
+        // Some file systems (tmpfs before Linux 6.6) refuse direct I/O: fall back to the cache.
+        let (file, extra) = match direct.then(|| open(first | OFlags::DIRECT)) {
+            Some(Ok(file)) => (file, OFlags::DIRECT),
+            Some(Err(rustix::io::Errno::INVAL)) | None => (
+                at(path, "open", open(first).map_err(Into::into))?,
+                OFlags::empty(),
+            ),
+            Some(Err(e)) => {
+                return Err(Error::io(
+                    &e.into(),
+                    format_args!("open {}", path.display()),
+                ));
+            }
+        };
+        let durable = at(
+            path,
+            "open",
+            open(base | extra | OFlags::DSYNC).map_err(Into::into),
+        )?;
+        Ok(Arc::new(PosixLog {
+            file,
+            durable,
+            name: path.display().to_string(),
+        }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        at(from, "rename", fs::rename(from, to))
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        at(path, "remove", fs::remove_file(path))
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool> {
+        at(path, "look up", path.try_exists())
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
+        let file = at(
+            path,
+            "open",
+            File::options()
+                .create(true)
+                .truncate(false)
+                .write(true)
+                .open(path),
+        )?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Box::new(file)),
+            Err(rustix::io::Errno::AGAIN) => Err(Error::new(
+                ErrorKind::Busy,
+                format!("{} is locked by another process", path.display()),
+            )),
+            Err(e) => Err(Error::io(
+                &e.into(),
+                format_args!("lock {}", path.display()),
+            )),
+        }
+    }
+
+    fn wall_micros(&self) -> u64 {
+        SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |d| d.as_micros() as u64)
+    }
+
+    fn monotonic_micros(&self) -> u64 {
+        self.start.elapsed().as_micros() as u64
+    }
+}
+
+const APPEND_BUFFER: usize = 256 << 10;
+
+struct PosixAppend {
+    file: File,
+    name: String,
+    buf: Vec<u8>,
+    len: u64,
+}
+
+impl PosixAppend {
+    fn flush(&mut self) -> Result<()> {
+        let written = self.file.write_all(&self.buf);
+        self.buf.clear();
+        written.map_err(|e| Error::io(&e, format_args!("write {}", self.name)))
+    }
+}
+
+impl AppendFile for PosixAppend {
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        self.buf.extend_from_slice(bytes);
+        self.len += bytes.len() as u64;
+        if self.buf.len() >= APPEND_BUFFER {
+            self.flush()
+        } else {
+            Ok(())
+        }
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.flush()?;
+        self.file
+            .sync_data()
+            .map_err(|e| Error::io(&e, format_args!("sync {}", self.name)))
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+}
+
+struct PosixRead {
+    file: File,
+    name: String,
+}
+
+impl ReadFile for PosixRead {
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.file
+            .read_exact_at(buf, offset)
+            .map_err(|e| Error::io(&e, format_args!("read {} at {offset}", self.name)))
+    }
+
+    fn size(&self) -> Result<u64> {
+        let metadata = self.file.metadata();
+        metadata
+            .map(|m| m.len())
+            .map_err(|e| Error::io(&e, format_args!("stat {}", self.name)))
+    }
+}
+
+struct PosixLog {
+    file: File,
+    durable: File,
+    name: String,
+}
+
+impl PosixLog {
+    fn write(&self, file: &File, offset: u64, blocks: &AlignedBuf) -> Result<()> {
+        file.write_all_at(blocks.padded(), offset)
+            .map_err(|e| Error::io(&e, format_args!("write {} at {offset}", self.name)))
+    }
+}
+
+impl LogFile for PosixLog {
+    fn preallocate(&self, len: u64) -> Result<()> {
+        const CHUNK: usize = 1 << 20;
+        let mut zeros = AlignedBuf::new();
+        let mut offset = 0;
+        while offset < len {
+            let n = CHUNK.min((len - offset) as usize);
+            if zeros.len() != n {
+                zeros.clear();
+                zeros.extend_from_slice(&vec![0; n]);
+            }
+            self.write(&self.file, offset, &zeros)?;
+            offset += n as u64;
+        }
+        self.file
+            .sync_all()
+            .map_err(|e| Error::io(&e, format_args!("sync {}", self.name)))
+    }
+
+    fn write_durable_at(&self, offset: u64, blocks: &AlignedBuf) -> Result<()> {
+        self.write(&self.durable, offset, blocks)
+    }
+
+    fn write_at(&self, offset: u64, blocks: &AlignedBuf) -> Result<()> {
+        self.write(&self.file, offset, blocks)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.file
+            .sync_data()
+            .map_err(|e| Error::io(&e, format_args!("sync {}", self.name)))
+    }
+}

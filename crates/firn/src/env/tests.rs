@@ -1,0 +1,49 @@
+use super::*;
+use crate::base::ErrorKind;
+
+#[test]
+fn log_blocks_are_read_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = PosixEnv::new();
+    let path = dir.path().join("log");
+    let log = env.open_log(&path, true, true).unwrap();
+    log.preallocate(4 * BLOCK as u64).unwrap();
+    let mut buf = AlignedBuf::new();
+    buf.extend_from_slice(&[7; BLOCK + 1]);
+    log.write_durable_at(BLOCK as u64, &buf).unwrap();
+    log.write_at(0, &{
+        let mut b = AlignedBuf::new();
+        b.extend_from_slice(b"x");
+        b
+    })
+    .unwrap();
+    log.sync().unwrap();
+    let file = env.open(&path).unwrap();
+    assert_eq!(file.size().unwrap(), 4 * BLOCK as u64);
+    let mut all = vec![1; 4 * BLOCK];
+    file.read_exact_at(0, &mut all).unwrap();
+    assert_eq!(&all[..2], b"x\0");
+    assert!(all[BLOCK..2 * BLOCK + 1].iter().all(|&b| b == 7));
+    assert!(all[2 * BLOCK + 1..].iter().all(|&b| b == 0));
+}
+
+#[test]
+fn the_lock_is_exclusive() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = PosixEnv::new();
+    let path = dir.path().join("LOCK");
+    let held = env.lock(&path).unwrap();
+    assert_eq!(env.lock(&path).err().unwrap().kind(), &ErrorKind::Busy);
+    drop(held);
+    env.lock(&path).unwrap();
+}
+
+#[test]
+fn a_missing_file_is_not_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = PosixEnv::new();
+    assert_eq!(
+        env.open(&dir.path().join("x")).err().unwrap().kind(),
+        &ErrorKind::NotFound
+    );
+}

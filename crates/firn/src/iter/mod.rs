@@ -1,0 +1,1 @@
+//! Iterators over several sources: concatenation, merge, visibility.

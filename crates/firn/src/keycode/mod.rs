@@ -1,0 +1,1 @@
+//! Order-preserving encoding of SQL key parts; collation weights arrive as bytes.

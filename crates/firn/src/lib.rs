@@ -1,0 +1,24 @@
+//! Firn: a transactional, ordered key-value LSM store.
+//!
+//! Fresh writes fall on top (memtable), are pressed into the upper levels and end, densely
+//! compressed, in the last one. The modules form layers; each imports only lower ones, which
+//! `tests/it/layers.rs` enforces. See `ARCHITECTURE.md` for the map.
+
+pub mod base;
+pub mod cache;
+pub mod catalog;
+pub mod compaction;
+pub mod db;
+pub mod env;
+pub mod iter;
+pub mod keycode;
+pub mod memtable;
+pub mod read;
+pub mod rowcode;
+pub mod sst;
+pub mod store;
+pub mod table;
+pub mod txn;
+pub mod version;
+pub mod wal;
+pub mod write;

@@ -1,0 +1,1 @@
+//! Concurrent ordered map of the newest writes.

@@ -1,0 +1,1 @@
+//! Read views, point reads, scans.

@@ -1,0 +1,1 @@
+//! Packed row format, schema versions, decode plans.

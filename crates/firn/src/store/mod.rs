@@ -1,0 +1,1 @@
+//! Where a file lives: names, open files.

@@ -1,0 +1,1 @@
+//! Rows and cursors: what a statement does to one table.

@@ -1,0 +1,1 @@
+//! Transactions: snapshots, write sets, locks, deadlocks.

@@ -1,0 +1,1 @@
+//! Which files make up the tree: edits, versions, manifest.

@@ -1,0 +1,1 @@
+//! Write batches, commit pipeline, stall control.

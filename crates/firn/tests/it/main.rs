@@ -1,0 +1,3 @@
+//! Integration tests: one binary, since linking is the cost.
+
+mod layers;
