@@ -1,0 +1,78 @@
+# Firn's commands. `make` builds build/plugin/ha_firn.so; `make help` lists the others.
+#
+# Whatever a command needs is installed by it (apt packages, through scripts/deps.sh) or fetched (the server's headers,
+# scripts/server-source.sh); a machine without the right to install is told in one line which packages to install.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+ifeq ($(filter -j%,$(MAKEFLAGS)),)
+MAKEFLAGS += -j$(shell nproc)
+endif
+
+BUILD := build
+CARGO ?= $(shell command -v cargo || echo $$HOME/.cargo/bin/cargo)
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+PLUGIN := $(BUILD)/plugin/ha_firn.so
+CORE := $(TARGET)/release/libfirn_capi.a
+
+SOURCES := $(sort $(wildcard mariadb/*.cc))
+OBJECTS := $(SOURCES:mariadb/%.cc=$(BUILD)/obj/%.o)
+
+# The server's headers are system headers here: their warnings are not ours to mend. gen goes first: it holds the
+# configuration of the server that is installed.
+SRC := $(BUILD)/server-src
+GEN := $(BUILD)/gen
+SERVER_INCLUDES := $(addprefix -isystem ,$(GEN) $(SRC)/include $(SRC)/sql $(SRC)/libmariadb/include \
+  $(SRC)/wsrep-lib/include $(SRC)/wsrep-lib/wsrep-API/v26 /usr/include/mariadb)
+CXXFLAGS ?= -O2 -g1
+override CXXFLAGS += -std=gnu++17 -fPIC -fno-strict-aliasing -ffunction-sections -Wall -Wextra -Werror
+CPPFLAGS += -DMYSQL_DYNAMIC_PLUGIN -DMYSQL_SERVER -DHAVE_CONFIG_H -DDBUG_OFF -MMD -MP \
+  -Imariadb -Icrates/firn-capi/include $(SERVER_INCLUDES)
+# What the loader looks up is exported, nothing else; the server's own symbols are resolved when it loads the plugin.
+# libmysqlservices holds the pointers that the loader fills in.
+LDFLAGS += -shared -Wl,--version-script=mariadb/ha_firn.map -Wl,--gc-sections -Wl,-z,relro -Wl,-z,now
+LDLIBS += -lmysqlservices -lpthread -ldl -lm
+
+.PHONY: all help prepare demo stop test bench lint format install uninstall deb clean FORCE
+
+all: $(PLUGIN)
+
+help:
+	@echo 'make          build $(PLUGIN)'
+	@echo 'make demo     build, start a private server in ./run, compare InnoDB and FIRN, print a table'
+	@echo 'make stop     stop the private server'
+	@echo 'make test     run every test'
+	@echo 'make lint     formatting and lints of Rust, C++ and Python'
+	@echo 'make bench    run the benchmark lab'
+	@echo 'make install  put the plugin and firn.cnf where the installed server looks (as root)'
+	@echo 'make deb      build the Debian package mariadb-plugin-firn in $(BUILD)'
+
+prepare:
+	@scripts/deps.sh build
+	@scripts/server-source.sh
+
+$(CORE): FORCE | prepare
+	@echo '==> building the core (cargo build --release)'
+	@$(CARGO) build --release -p firn-capi
+
+# Rewritten only when the server or its source changes; then all of mariadb/ is compiled anew.
+$(GEN)/.wanted: | prepare ;
+
+# The core comes first because its build writes the C header.
+$(BUILD)/obj/%.o: mariadb/%.cc Makefile $(GEN)/.wanted | prepare $(CORE)
+	@mkdir -p $(@D)
+	@echo '==> compiling $<'
+	@$(CXX) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
+
+$(PLUGIN): $(OBJECTS) $(CORE) mariadb/ha_firn.map
+	@mkdir -p $(@D)
+	@echo '==> linking $@'
+	@$(CXX) $(LDFLAGS) -o $@ $(OBJECTS) $(CORE) $(LDLIBS)
+
+clean:
+	rm -rf $(BUILD) $(TARGET)
+
+FORCE:
+
+-include $(OBJECTS:.o=.d)

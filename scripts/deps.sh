@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# Makes sure that what a target needs is installed: scripts/deps.sh build|run|demo|test|lint|deb
+#
+# Everything comes from the distribution. Only the parts of MariaDB that start no service are installed: the server's
+# binaries are in mariadb-server-core, the init scripts in mariadb-server, which is never asked for.
+# Without the right to install, one line says which packages to install.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+
+CARGO_MIN=1.85 # the first with edition 2024
+
+build=(g++ make libc6-dev xz-utils ca-certificates libmariadb-dev libmariadbd-dev mariadb-server-core)
+run=(mariadb-server-core mariadb-client-core)
+
+packages_of() {
+  case $1 in
+    build) echo "${build[@]}" ;;
+    run) echo "${run[@]}" ;;
+    demo) echo "${build[@]} ${run[@]} sysbench" ;;
+    test) echo "${build[@]} ${run[@]} python3-venv fakeroot dpkg-dev" ;;
+    lint) echo "${build[@]} clang-format python3-venv" ;;
+    deb) echo "${build[@]} fakeroot dpkg-dev" ;;
+    *) die "unknown group of packages: $1 (build, run, demo, test, lint or deb)" ;;
+  esac
+}
+
+missing_of() {
+  local package
+  # dpkg-query fails when it knows nothing of one of the names, and still answers for the others.
+  { dpkg-query -W -f='${db:Status-Status} ${Package}\n' "$@" 2>/dev/null || true; } | sed -n 's/^installed //p' >"$have"
+  for package in $(printf '%s\n' "$@" | sort -u); do
+    grep -qx -- "$package" "$have" || echo "$package"
+  done
+}
+
+# cargo is not taken from apt: Debian 12 has 1.63. Whoever builds brings rustup's.
+check_cargo() {
+  local found
+  if ! command -v cargo >/dev/null && [ -x "$HOME/.cargo/bin/cargo" ]; then
+    PATH=$HOME/.cargo/bin:$PATH
+  fi
+  command -v cargo >/dev/null || die "cargo is missing: install Rust $CARGO_MIN or newer from https://rustup.rs"
+  found=$(cargo --version | awk '{print $2}')
+  [ "$(printf '%s\n' "$CARGO_MIN" "$found" | sort -V | head -n 1)" = "$CARGO_MIN" ] ||
+    die "cargo $found is too old: Rust $CARGO_MIN or newer is needed (rustup update stable)"
+}
+
+install_missing() {
+  local sudo=()
+  if [ "$(id -u)" != 0 ]; then
+    sudo=(sudo -n)
+    if ! command -v sudo >/dev/null || ! sudo -n true 2>/dev/null; then
+      die "install these packages first: apt-get install --no-install-recommends $*"
+    fi
+  fi
+  say "installing packages: $*"
+  local apt=("${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=600 -qq)
+  # Lists may be missing (a fresh machine) or name files that an update has replaced; then they are fetched.
+  if ! "${apt[@]}" install -y --no-install-recommends "$@" </dev/null >"$FIRN_BUILD/log/apt.log" 2>&1; then
+    say "fetching the package lists"
+    quietly "$FIRN_BUILD/log/apt-update.log" "${apt[@]}" update
+    quietly "$FIRN_BUILD/log/apt.log" "${apt[@]}" install -y --no-install-recommends "$@"
+  fi
+}
+
+[ $# -gt 0 ] || die "usage: scripts/deps.sh build|run|demo|test|lint|deb"
+command -v dpkg-query >/dev/null && command -v apt-get >/dev/null ||
+  die "this is not a Debian system: build by hand with MARIADB_SRC=<server source> (see README.md)"
+mkdir -p "$FIRN_BUILD/log"
+have=$(mktemp)
+trap 'rm -f "$have"' EXIT
+
+wanted=()
+for group in "$@"; do
+  read -ra names <<<"$(packages_of "$group")"
+  wanted+=("${names[@]}")
+done
+mapfile -t missing < <(missing_of "${wanted[@]}")
+[ ${#missing[@]} = 0 ] || install_missing "${missing[@]}"
+case " $* " in *" run "*) ;; *) check_cargo ;; esac

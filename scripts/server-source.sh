@@ -1,0 +1,112 @@
+#!/usr/bin/env bash
+# Puts the headers of the server's source into build/server-src and those the build of the server made into build/gen.
+#
+# An engine is compiled against headers that no package carries, so the distribution's source package is fetched: with
+# apt, through a private configuration under build/ (/etc/apt stays as it is), from the mirrors this machine uses
+# anyway. The exact version of the installed server is tried first, then the nearest patch level of the same series:
+# a security update's source is not always there to fetch. mariadb/layout.cc guards the difference.
+#
+# MARIADB_SRC=<dir>  a server source tree to use instead (for other servers)
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+
+src=$FIRN_BUILD/server-src
+gen=$FIRN_BUILD/gen
+private=$FIRN_BUILD/apt-source
+generated=/usr/include/mariadb/server # libmariadbd-dev: the headers that the distribution's build made
+
+installed=$(package_version mariadb-server-core)
+[ -n "$installed" ] || installed=$(package_version libmariadbd-dev)
+wanted="${MARIADB_SRC:-package} $installed"
+
+# What the compiler needs, and the engine that the tests of the layout check build.
+members=('*/include' '*/sql' '*/libmariadb/include' '*/wsrep-lib/include' '*/wsrep-lib/wsrep-API/v26'
+  '*/storage/example' '*/COPYING')
+
+# The private configuration: the same mirrors as for binaries, as deb-src.
+private_apt() {
+  mkdir -p "$private/state/lists/partial" "$private/cache/archives/partial"
+  apt-get indextargets --format 'deb-src $(REPO_URI) $(CODENAME) $(COMPONENT) # $(ORIGIN)' 'Created-By: Packages' \
+    2>/dev/null | sed -n 's/ # Debian$//p' | sort -u >"$private/sources.list"
+  if [ ! -s "$private/sources.list" ]; then
+    local codename
+    codename=$(. /etc/os-release && echo "$VERSION_CODENAME")
+    cat >"$private/sources.list" <<LIST
+deb-src http://deb.debian.org/debian $codename main
+deb-src http://deb.debian.org/debian $codename-updates main
+deb-src http://deb.debian.org/debian-security $codename-security main
+LIST
+  fi
+  apt=(-o Dir::Etc::SourceList="$private/sources.list" -o Dir::Etc::SourceParts=-
+    -o Dir::State="$private/state" -o Dir::State::Status=/var/lib/dpkg/status -o Dir::Cache="$private/cache"
+    -o APT::Sandbox::User="$(id -un)" -o Acquire::Retries=3 -q)
+}
+
+# Versions of the same series, the installed one first, then by distance in patch level.
+candidates() {
+  local package=$1 have series patch
+  have=$(upstream_version "$installed")
+  series=$(series_of "$have")
+  patch=${have##*.}
+  apt-cache "${apt[@]}" showsrc "$package" 2>/dev/null | sed -n 's/^Version: //p' | sort -u |
+    while read -r version; do
+      upstream=$(upstream_version "$version")
+      [ "$(series_of "$upstream")" = "$series" ] || continue
+      distance=$((${upstream##*.} - patch))
+      [ "$version" = "$installed" ] && distance=-0
+      echo "${distance#-} $version"
+    done | sort -n | cut -d' ' -f2
+}
+
+fetch() {
+  local package version tarball
+  package=$(dpkg-query -W -f='${source:Package}' mariadb-server-core 2>/dev/null ||
+    dpkg-query -W -f='${source:Package}' libmariadbd-dev)
+  say "fetching the list of source packages"
+  private_apt
+  quietly "$FIRN_BUILD/log/source-update.log" apt-get "${apt[@]}" update
+  for version in $(candidates "$package"); do
+    say "fetching the source of $package $version (115 MB; only its headers are kept)"
+    if (cd "$private" && apt-get "${apt[@]}" source --download-only --tar-only "$package=$version") \
+      >"$FIRN_BUILD/log/source.log" 2>&1; then
+      tarball=$(ls "$private"/*.orig.tar.*)
+      mkdir -p "$src.new"
+      tar -xf "$tarball" -C "$src.new" --strip-components=1 --wildcards --no-wildcards-match-slash "${members[@]}"
+      find "$src.new/sql" -type f ! -name '*.h' ! -name '*.inl' -delete
+      echo "$(upstream_version "$version")" >"$src.new/.version"
+      return 0
+    fi
+    say "not there to fetch: $package $version"
+    rm -f "$private"/*.tar.* "$private"/*.dsc
+  done
+  die "no source of $package $(series_of "$(upstream_version "$installed")") could be fetched" \
+    "(see $FIRN_BUILD/log/source.log); MARIADB_SRC=<dir> names a source tree to use instead"
+}
+
+# A tree that was configured in place carries its own generated headers.
+generate() {
+  local from=$generated
+  [ -n "${MARIADB_SRC:-}" ] && [ -f "$src/include/my_config.h" ] && from=$src/include
+  rm -rf "$gen"
+  mkdir -p "$gen"
+  cp "$from"/{my_config.h,mysql_version.h,mysqld_error.h} "$gen/"
+  cp "$src/include/probes_mysql_nodtrace.h.in" "$gen/probes_mysql_nodtrace.h"
+}
+
+if [ -f "$gen/.wanted" ] && [ "$(cat "$gen/.wanted")" = "$wanted" ] && [ -f "$src/sql/handler.h" ]; then
+  exit 0
+fi
+mkdir -p "$FIRN_BUILD/log"
+rm -rf "$src.new"
+if [ -n "${MARIADB_SRC:-}" ]; then
+  [ -f "$MARIADB_SRC/sql/handler.h" ] || die "MARIADB_SRC=$MARIADB_SRC is not a server source tree (no sql/handler.h)"
+  rm -rf "$src"
+  ln -s "$(cd "$MARIADB_SRC" && pwd)" "$src"
+else
+  [ -n "$installed" ] || die "neither mariadb-server-core nor libmariadbd-dev is installed (scripts/deps.sh build)"
+  fetch
+  rm -rf "$src" "$private"
+  mv "$src.new" "$src"
+fi
+generate
+echo "$wanted" >"$gen/.wanted"
