@@ -1,0 +1,8 @@
+//! The C ABI of the Firn core: handles, error codes, panic guard.
+//!
+//! Names of exported items start with `firn_`; the header `include/firn.h` is made from this crate
+//! when it is built. No panic crosses the boundary.
+
+#![allow(non_camel_case_types)]
+
+pub mod schema;

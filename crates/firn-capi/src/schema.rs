@@ -1,0 +1,1 @@
+//! Table definitions as they cross the C ABI, and their conversion.
