@@ -1,1 +1,248 @@
 //! Concurrent ordered map of the newest writes.
+
+mod counters;
+mod cursor;
+mod filter;
+mod list;
+mod writers;
+
+pub use counters::IndexCounts;
+pub use cursor::MemtableIter;
+
+use crate::base::key::{SEQNO_COMMITTED_MAX, SEQNO_MAX, index_id_of};
+use crate::base::{IndexId, InternalKey, Kind, Seqno, Value};
+use counters::Counters;
+use filter::Filter;
+use list::List;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use writers::Writers;
+
+/// The newest writes, sorted, in memory.
+///
+/// Invariants:
+/// - An entry is never changed, replaced or removed; a key that is written again gets another
+///   entry with a larger seqno. So readers need neither locks nor reference counts.
+/// - Only committed seqnos enter: a position of a private write set here would survive a flush.
+/// - All entries of one commit go into one memtable: commits choose it where they get their seqno.
+///
+/// Life: active (commits insert in parallel) → frozen (no commit chooses it any more, those which
+/// did may still insert: [`Memtable::wait_quiescent`]) → flushed → dropped with its last reader.
+///
+/// A read calls with a seqno that was *visible*: that was published after the inserts, so they
+/// happen before the read, and neither list nor filter need any order of their own.
+///
+/// Rejected: a map that replaces values in place, with one entry per user key and a chain of
+/// versions: chains need reclamation while readers walk them, and the skiplist used here may hide
+/// a key for a moment while it is replaced.
+pub struct Memtable {
+    id: u64,
+    list: List,
+    filter: Filter,
+    counters: Counters,
+    size: AtomicU64,
+    entries: AtomicU64,
+    seqno_min: AtomicU64,
+    seqno_max: AtomicU64,
+    min_segment: AtomicU64,
+    last_lsn: AtomicU64,
+    writers: Writers,
+}
+
+impl Memtable {
+    /// An empty memtable with the default capacity of 64 MiB. `id` names it among the memtables of
+    /// the database; `min_segment` is the oldest log segment that may hold its entries.
+    pub fn new(id: u64, min_segment: u64) -> Self {
+        Self::with_capacity(id, min_segment, 64 << 20)
+    }
+
+    /// An empty memtable that is meant to take about `capacity` bytes; the filter's size follows
+    /// it. More fits, at a rising rate of false positives.
+    pub fn with_capacity(id: u64, min_segment: u64, capacity: u64) -> Self {
+        let filter_bytes = (capacity / 64).clamp(16 << 10, 16 << 20) as usize;
+        Self {
+            id,
+            list: List::new(),
+            filter: Filter::new(filter_bytes),
+            counters: Counters::new(),
+            size: AtomicU64::new(0),
+            entries: AtomicU64::new(0),
+            seqno_min: AtomicU64::new(Seqno::MAX),
+            seqno_max: AtomicU64::new(0),
+            min_segment: AtomicU64::new(min_segment),
+            last_lsn: AtomicU64::new(0),
+            writers: Writers::default(),
+        }
+    }
+
+    /// The name given at creation.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Adds a version. Concurrent. A (user key, seqno) that is already there stays as it is.
+    ///
+    /// # Panics
+    /// If the seqno is not one a commit may have.
+    pub fn insert(&self, key: InternalKey<'_>, value: Value<'_>) {
+        assert!(
+            key.seqno <= SEQNO_COMMITTED_MAX,
+            "uncommitted seqno {:#x} in a memtable",
+            key.seqno
+        );
+        debug_assert!(!key.user_key.is_empty(), "a user key starts with its index");
+        self.filter.insert(key.user_key);
+        if !self.list.insert(key, value) {
+            return;
+        }
+        let raw = (key.user_key.len() + value.len()) as u64;
+        self.size
+            .fetch_add(raw + list::NODE_OVERHEAD, Ordering::Relaxed);
+        self.entries.fetch_add(1, Ordering::Relaxed);
+        if let Some(index) = index_id_of(key.user_key) {
+            self.counters.add(index, key.kind == Kind::Delete, raw);
+        }
+        if self.seqno_min.load(Ordering::Relaxed) > key.seqno {
+            self.seqno_min.fetch_min(key.seqno, Ordering::Relaxed);
+        }
+        if self.seqno_max.load(Ordering::Relaxed) < key.seqno {
+            self.seqno_max.fetch_max(key.seqno, Ordering::Relaxed);
+        }
+    }
+
+    /// Gives `f` the newest version of `user_key` with a seqno at most `seqno`, a delete too.
+    /// `None` if there is no such version here.
+    pub fn get<R>(
+        &self,
+        user_key: &[u8],
+        seqno: Seqno,
+        f: impl FnOnce(InternalKey<'_>, Value<'_>) -> R,
+    ) -> Option<R> {
+        if !self.filter.may_contain(user_key) {
+            return None;
+        }
+        let cursor = self.list.at_or_after(user_key, seqno)?;
+        let key = cursor.key();
+        (key.user_key == user_key).then(|| f(key, cursor.value()))
+    }
+
+    /// Whether a version of `user_key` may be here. False is certain.
+    pub fn may_contain(&self, user_key: &[u8]) -> bool {
+        self.filter.may_contain(user_key)
+    }
+
+    /// An iterator that keeps the memtable alive; not positioned.
+    pub fn iter(self: &Arc<Self>) -> MemtableIter {
+        MemtableIter::new(Arc::clone(self))
+    }
+
+    /// Entries with `lo ≤ user key < hi` (no upper bound: `None`), counted one by one up to `cap`.
+    pub fn estimate_range(&self, lo: &[u8], hi: Option<&[u8]>, cap: u64) -> u64 {
+        let mut count = 0;
+        let mut cursor = self.list.at_or_after(lo, SEQNO_MAX);
+        while let Some(at) = cursor {
+            if count == cap || hi.is_some_and(|hi| at.key().user_key >= hi) {
+                break;
+            }
+            count += 1;
+            cursor = at.next();
+        }
+        count
+    }
+
+    /// Bytes of memory taken by the entries, about. Grows only.
+    pub fn size_bytes(&self) -> u64 {
+        self.size.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of memory taken before the first entry.
+    pub fn fixed_bytes(&self) -> u64 {
+        (self.filter.size_bytes() + size_of::<Self>()) as u64
+    }
+
+    /// Number of entries.
+    pub fn entries(&self) -> u64 {
+        self.entries.load(Ordering::Relaxed)
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.entries() == 0
+    }
+
+    /// What is here of one index.
+    pub fn index_counts(&self, index: IndexId) -> IndexCounts {
+        self.counters.of(index)
+    }
+
+    /// What is here of each index, by index id.
+    pub fn all_index_counts(&self) -> Vec<(IndexId, IndexCounts)> {
+        self.counters.all()
+    }
+
+    /// Smallest and largest seqno; `None` while empty. Exact once the writers are gone.
+    pub fn seqno_range(&self) -> Option<(Seqno, Seqno)> {
+        let min = self.seqno_min.load(Ordering::Relaxed);
+        let max = self.seqno_max.load(Ordering::Relaxed);
+        (min <= max).then_some((min, max))
+    }
+
+    /// The oldest log segment that holds entries of this memtable.
+    pub fn min_segment(&self) -> u64 {
+        self.min_segment.load(Ordering::Acquire)
+    }
+
+    /// Entries come from `segment` too: a transaction prepared there was committed into this
+    /// memtable. Call it before the commit's writer is counted out.
+    pub fn lower_min_segment(&self, segment: u64) {
+        self.min_segment.fetch_min(segment, Ordering::AcqRel);
+    }
+
+    /// End of the last log record whose entries are here; 0 before the first.
+    pub fn last_lsn(&self) -> u64 {
+        self.last_lsn.load(Ordering::Acquire)
+    }
+
+    /// Moves [`Memtable::last_lsn`] forward to `lsn`; never back.
+    pub fn set_last_lsn(&self, lsn: u64) {
+        self.last_lsn.fetch_max(lsn, Ordering::AcqRel);
+    }
+
+    /// A commit chose this memtable. Call it under the mutex that guards the choice, so that a
+    /// freeze comes before or after.
+    pub fn writers_begin(&self) {
+        self.writers.begin();
+    }
+
+    /// The commit's inserts are done.
+    ///
+    /// # Panics
+    /// Without a matching [`Memtable::writers_begin`].
+    pub fn writers_end(&self) {
+        self.writers.end();
+    }
+
+    /// Whether no commit inserts.
+    pub fn is_quiescent(&self) -> bool {
+        self.writers.is_zero()
+    }
+
+    /// Waits until no commit inserts. Call it after the freeze: writers that begin later are not
+    /// waited for. Their inserts happen before the return.
+    pub fn wait_quiescent(&self) {
+        self.writers.wait_zero();
+    }
+}
+
+impl std::fmt::Debug for Memtable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Memtable")
+            .field("id", &self.id)
+            .field("entries", &self.entries())
+            .field("size_bytes", &self.size_bytes())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

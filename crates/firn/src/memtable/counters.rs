@@ -1,0 +1,137 @@
+//! Counters per index, for statistics.
+
+use crate::base::IndexId;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const SLOTS: usize = 128;
+const PROBES: usize = 8;
+
+/// What a memtable holds of one index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct IndexCounts {
+    /// Entries of any kind.
+    pub entries: u64,
+    /// Entries that are deletes.
+    pub deletes: u64,
+    /// Bytes of keys and values.
+    pub raw_bytes: u64,
+}
+
+impl IndexCounts {
+    fn add(&mut self, other: IndexCounts) {
+        self.entries += other.entries;
+        self.deletes += other.deletes;
+        self.raw_bytes += other.raw_bytes;
+    }
+}
+
+/// `owner` is 0 while free, else index id + 1; it never changes again.
+struct Slot {
+    owner: AtomicU64,
+    entries: AtomicU64,
+    deletes: AtomicU64,
+    raw_bytes: AtomicU64,
+}
+
+/// A small open-addressed table that needs no lock for the indexes that find a slot; the rest
+/// shares a map. A memtable with entries of more than a hundred indexes is rare.
+pub(super) struct Counters {
+    slots: Box<[Slot]>,
+    overflow: Mutex<HashMap<IndexId, IndexCounts>>,
+}
+
+impl Counters {
+    pub(super) fn new() -> Self {
+        Self {
+            slots: (0..SLOTS)
+                .map(|_| Slot {
+                    owner: AtomicU64::new(0),
+                    entries: AtomicU64::new(0),
+                    deletes: AtomicU64::new(0),
+                    raw_bytes: AtomicU64::new(0),
+                })
+                .collect(),
+            overflow: Mutex::new(HashMap::new()),
+        }
+    }
+
+    pub(super) fn add(&self, index: IndexId, is_delete: bool, raw_bytes: u64) {
+        let Some(slot) = self.slot(index) else {
+            let mut overflow = self.overflow.lock();
+            overflow.entry(index).or_default().add(IndexCounts {
+                entries: 1,
+                deletes: u64::from(is_delete),
+                raw_bytes,
+            });
+            return;
+        };
+        slot.entries.fetch_add(1, Ordering::Relaxed);
+        slot.raw_bytes.fetch_add(raw_bytes, Ordering::Relaxed);
+        if is_delete {
+            slot.deletes.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The slot of an index, claimed if need be; `None` if all its places are taken by others.
+    fn slot(&self, index: IndexId) -> Option<&Slot> {
+        let owner = u64::from(index) + 1;
+        for slot in Self::places(index).map(|place| &self.slots[place]) {
+            match slot.owner.load(Ordering::Relaxed) {
+                found if found == owner => return Some(slot),
+                0 => {
+                    let claimed =
+                        slot.owner
+                            .compare_exchange(0, owner, Ordering::Relaxed, Ordering::Relaxed);
+                    match claimed {
+                        Ok(_) => return Some(slot),
+                        Err(other) if other == owner => return Some(slot),
+                        Err(_) => {}
+                    }
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    fn places(index: IndexId) -> impl Iterator<Item = usize> {
+        let start = (index.wrapping_mul(0x9e37_79b1) >> 16) as usize;
+        (0..PROBES).map(move |i| (start + i) % SLOTS)
+    }
+
+    pub(super) fn of(&self, index: IndexId) -> IndexCounts {
+        let owner = u64::from(index) + 1;
+        for slot in Self::places(index).map(|place| &self.slots[place]) {
+            if slot.owner.load(Ordering::Relaxed) == owner {
+                return slot.counts();
+            }
+        }
+        let overflow = self.overflow.lock();
+        overflow.get(&index).copied().unwrap_or_default()
+    }
+
+    pub(super) fn all(&self) -> Vec<(IndexId, IndexCounts)> {
+        let overflow = self.overflow.lock();
+        let mut all: Vec<_> = overflow.iter().map(|(&id, &counts)| (id, counts)).collect();
+        for slot in &self.slots {
+            let owner = slot.owner.load(Ordering::Relaxed);
+            if owner != 0 {
+                all.push(((owner - 1) as IndexId, slot.counts()));
+            }
+        }
+        all.sort_unstable_by_key(|&(id, _)| id);
+        all
+    }
+}
+
+impl Slot {
+    fn counts(&self) -> IndexCounts {
+        IndexCounts {
+            entries: self.entries.load(Ordering::Relaxed),
+            deletes: self.deletes.load(Ordering::Relaxed),
+            raw_bytes: self.raw_bytes.load(Ordering::Relaxed),
+        }
+    }
+}

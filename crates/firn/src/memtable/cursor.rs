@@ -1,0 +1,83 @@
+//! The iterator over a memtable.
+
+use super::Memtable;
+use super::list::{Cursor, List};
+use crate::base::{InternalIterator, InternalKey, Result, Seqno, Value};
+use std::sync::Arc;
+
+/// Iterates over a memtable, and keeps it alive.
+///
+/// Entries inserted while it exists may or may not appear; a reader that filters by a seqno that
+/// was visible before it made the iterator sees a fixed state. `next` is one pointer step, `prev`
+/// a search (the list has no back links).
+pub struct MemtableIter {
+    // Before the memtable: fields are dropped in this order.
+    cursor: Option<Cursor<'static>>,
+    memtable: Arc<Memtable>,
+}
+
+impl MemtableIter {
+    pub(super) fn new(memtable: Arc<Memtable>) -> Self {
+        Self {
+            cursor: None,
+            memtable,
+        }
+    }
+
+    fn list(&self) -> &'static List {
+        let list: *const List = &self.memtable.list;
+        // SAFETY: the list lives inside the `Arc`'s allocation, which does not move and stays as
+        // long as `self.memtable`. The extended reference ends up only in `self.cursor`, which is
+        // private, is dropped before `memtable`, and hands out references bound to `&self`.
+        unsafe { &*list }
+    }
+
+    fn place(&mut self, cursor: Option<Cursor<'static>>) -> Result<bool> {
+        self.cursor = cursor;
+        Ok(self.cursor.is_some())
+    }
+
+    fn current(&self) -> &Cursor<'static> {
+        self.cursor.as_ref().expect("positioned")
+    }
+}
+
+impl InternalIterator for MemtableIter {
+    fn seek_to_first(&mut self) -> Result<bool> {
+        self.place(self.list().first())
+    }
+
+    fn seek_to_last(&mut self) -> Result<bool> {
+        self.place(self.list().last())
+    }
+
+    fn seek(&mut self, user_key: &[u8], seqno: Seqno) -> Result<bool> {
+        self.place(self.list().at_or_after(user_key, seqno))
+    }
+
+    fn seek_before(&mut self, user_key: &[u8]) -> Result<bool> {
+        self.place(self.list().before(user_key))
+    }
+
+    fn next(&mut self) -> Result<bool> {
+        let next = self.current().next();
+        self.place(next)
+    }
+
+    fn prev(&mut self) -> Result<bool> {
+        let prev = self.current().prev();
+        self.place(prev)
+    }
+
+    fn valid(&self) -> bool {
+        self.cursor.is_some()
+    }
+
+    fn key(&self) -> InternalKey<'_> {
+        self.current().key()
+    }
+
+    fn value(&self) -> Value<'_> {
+        self.current().value()
+    }
+}

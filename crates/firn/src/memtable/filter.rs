@@ -1,0 +1,61 @@
+//! A whole-key filter that grows with nothing and forgets nothing.
+//!
+//! Each key sets a few bits inside one cache line with relaxed ORs, so a probe costs one cache
+//! miss. No ordering is needed between bits and entry: a reader that must see an entry read the
+//! visible seqno, which was published after the insert, before it came here.
+
+use crate::base::checksum::xxh3;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const WORDS_PER_LINE: usize = 8;
+const PROBES: u32 = 6;
+
+#[repr(align(64))]
+struct Line([AtomicU64; WORDS_PER_LINE]);
+
+/// A concurrent Bloom filter, one cache line per key.
+pub(super) struct Filter {
+    lines: Box<[Line]>,
+}
+
+impl Filter {
+    /// A filter of about `bytes` bytes, at least one line.
+    pub(super) fn new(bytes: usize) -> Self {
+        let lines = (bytes / size_of::<Line>()).max(1);
+        Self {
+            lines: (0..lines)
+                .map(|_| Line([const { AtomicU64::new(0) }; WORDS_PER_LINE]))
+                .collect(),
+        }
+    }
+
+    pub(super) fn size_bytes(&self) -> usize {
+        self.lines.len() * size_of::<Line>()
+    }
+
+    pub(super) fn insert(&self, user_key: &[u8]) {
+        let (line, bits) = self.place(user_key);
+        for bit in bits {
+            let word = &line.0[(bit >> 6) as usize];
+            let mask = 1u64 << (bit & 63);
+            if word.load(Ordering::Relaxed) & mask == 0 {
+                word.fetch_or(mask, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// False means that the key was never inserted.
+    pub(super) fn may_contain(&self, user_key: &[u8]) -> bool {
+        let (line, mut bits) = self.place(user_key);
+        bits.all(|bit| line.0[(bit >> 6) as usize].load(Ordering::Relaxed) >> (bit & 63) & 1 == 1)
+    }
+
+    fn place(&self, user_key: &[u8]) -> (&Line, impl Iterator<Item = u32> + use<>) {
+        let hash = xxh3(user_key);
+        // The high half picks the line by multiplication, nine bits each of the remixed hash a bit.
+        let line = ((u128::from(hash) * self.lines.len() as u128) >> 64) as usize;
+        let remixed = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let bits = (0..PROBES).map(move |i| (remixed >> (i * 9 + 10)) as u32 & 511);
+        (&self.lines[line], bits)
+    }
+}

@@ -1,0 +1,48 @@
+//! Counts the writers that may still insert.
+
+use parking_lot::{Condvar, Mutex};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Freezing a memtable does not end the inserts of commits which chose it before. Each such commit
+/// is counted where it gets its seqno; a flush waits for zero.
+#[derive(Default)]
+pub(super) struct Writers {
+    active: AtomicU64,
+    sleepers: AtomicU64,
+    mutex: Mutex<()>,
+    zero: Condvar,
+}
+
+impl Writers {
+    pub(super) fn begin(&self) {
+        self.active.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn end(&self) {
+        // Sequentially consistent with `wait_zero`: either the last writer sees the sleeper, or
+        // the sleeper sees zero. Release is part of it: the inserts happen before the flush.
+        let before = self.active.fetch_sub(1, Ordering::SeqCst);
+        assert!(before > 0, "writers_end without writers_begin");
+        if before == 1 && self.sleepers.load(Ordering::SeqCst) > 0 {
+            let _guard = self.mutex.lock();
+            self.zero.notify_all();
+        }
+    }
+
+    pub(super) fn is_zero(&self) -> bool {
+        self.active.load(Ordering::SeqCst) == 0
+    }
+
+    pub(super) fn wait_zero(&self) {
+        if self.is_zero() {
+            return;
+        }
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        let mut guard = self.mutex.lock();
+        while !self.is_zero() {
+            self.zero.wait(&mut guard);
+        }
+        drop(guard);
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+    }
+}
