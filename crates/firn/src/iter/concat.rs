@@ -1,0 +1,188 @@
+//! One sorted source after the other, such as the files of a level.
+
+use crate::base::{InternalIterator, InternalKey, Result, Seqno, Value};
+use std::ops::Range;
+
+/// An ordered list of sources that share no user key, opened when they are needed.
+pub trait ChildOpener {
+    /// What a source is read with.
+    type Iter: InternalIterator;
+
+    /// Number of sources.
+    fn len(&self) -> usize;
+
+    /// Whether there is no source.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// A user key at or below all of source `i`, and above all of source `i - 1`.
+    fn smallest(&self, i: usize) -> &[u8];
+
+    /// A user key at or above all of source `i`, and below all of source `i + 1`.
+    fn largest(&self, i: usize) -> &[u8];
+
+    /// Opens source `i`; the result is not positioned.
+    fn open(&self, i: usize) -> Result<Self::Iter>;
+}
+
+/// The concatenation of the sources of a [`ChildOpener`].
+///
+/// At most one source is open. It stays open until a move needs another one, so that seeks near
+/// each other open nothing.
+pub struct ConcatIter<O: ChildOpener> {
+    opener: O,
+    /// The sources that may hold keys within the bounds; no other one is opened.
+    range: Range<usize>,
+    open: Option<(usize, O::Iter)>,
+    positioned: bool,
+}
+
+impl<O: ChildOpener> ConcatIter<O> {
+    /// Iterates over all sources; not positioned.
+    pub fn new(opener: O) -> Self {
+        Self::bounded(opener, None, None)
+    }
+
+    /// Iterates over the sources that may hold a user key `k` with `lower ≤ k < upper`. Keys
+    /// outside the bounds may appear, but sources that lie outside are never opened.
+    pub fn bounded(opener: O, lower: Option<&[u8]>, upper: Option<&[u8]>) -> Self {
+        let len = opener.len();
+        let start = lower.map_or(0, |lower| partition(0..len, |i| opener.largest(i) < lower));
+        let end = upper.map_or(len, |upper| {
+            partition(start..len, |i| opener.smallest(i) < upper)
+        });
+        Self {
+            opener,
+            range: start..end,
+            open: None,
+            positioned: false,
+        }
+    }
+
+    fn child(&mut self, i: usize) -> Result<&mut O::Iter> {
+        if self.open.as_ref().is_none_or(|(open, _)| *open != i) {
+            // Frees what the old source pins before the new one takes more.
+            self.open = None;
+            self.open = Some((i, self.opener.open(i)?));
+        }
+        Ok(&mut self.open.as_mut().expect("just opened").1)
+    }
+
+    fn current(&self) -> &O::Iter {
+        debug_assert!(self.positioned);
+        &self.open.as_ref().expect("positioned").1
+    }
+
+    /// If the move in source `i` ended nowhere, goes to the first entry of those after it.
+    fn settle_forward(&mut self, mut i: usize, mut on: bool) -> Result<bool> {
+        while !on && i + 1 < self.range.end {
+            i += 1;
+            on = self.child(i)?.seek_to_first()?;
+        }
+        self.positioned = on;
+        Ok(on)
+    }
+
+    /// If the move in source `i` ended nowhere, goes to the last entry of those before it.
+    fn settle_backward(&mut self, mut i: usize, mut on: bool) -> Result<bool> {
+        while !on && i > self.range.start {
+            i -= 1;
+            on = self.child(i)?.seek_to_last()?;
+        }
+        self.positioned = on;
+        Ok(on)
+    }
+}
+
+/// The first index of `range` for which `below` is false; the range is sorted by it.
+fn partition(range: Range<usize>, below: impl Fn(usize) -> bool) -> usize {
+    let (mut low, mut high) = (range.start, range.end);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if below(middle) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
+impl<O: ChildOpener> InternalIterator for ConcatIter<O> {
+    fn seek_to_first(&mut self) -> Result<bool> {
+        self.positioned = false;
+        if self.range.is_empty() {
+            return Ok(false);
+        }
+        let first = self.range.start;
+        let on = self.child(first)?.seek_to_first()?;
+        self.settle_forward(first, on)
+    }
+
+    fn seek_to_last(&mut self) -> Result<bool> {
+        self.positioned = false;
+        if self.range.is_empty() {
+            return Ok(false);
+        }
+        let last = self.range.end - 1;
+        let on = self.child(last)?.seek_to_last()?;
+        self.settle_backward(last, on)
+    }
+
+    fn seek(&mut self, user_key: &[u8], seqno: Seqno) -> Result<bool> {
+        self.positioned = false;
+        let i = partition(self.range.clone(), |i| self.opener.largest(i) < user_key);
+        if i == self.range.end {
+            return Ok(false);
+        }
+        let on = self.child(i)?.seek(user_key, seqno)?;
+        self.settle_forward(i, on)
+    }
+
+    fn seek_before(&mut self, user_key: &[u8]) -> Result<bool> {
+        self.positioned = false;
+        let after = partition(self.range.clone(), |i| self.opener.smallest(i) < user_key);
+        if after == self.range.start {
+            return Ok(false);
+        }
+        let on = self.child(after - 1)?.seek_before(user_key)?;
+        self.settle_backward(after - 1, on)
+    }
+
+    fn next(&mut self) -> Result<bool> {
+        debug_assert!(self.positioned);
+        self.positioned = false;
+        let (i, child) = self.open.as_mut().expect("positioned");
+        let (i, on) = (*i, child.next()?);
+        if on {
+            self.positioned = true;
+            return Ok(true);
+        }
+        self.settle_forward(i, on)
+    }
+
+    fn prev(&mut self) -> Result<bool> {
+        debug_assert!(self.positioned);
+        self.positioned = false;
+        let (i, child) = self.open.as_mut().expect("positioned");
+        let (i, on) = (*i, child.prev()?);
+        if on {
+            self.positioned = true;
+            return Ok(true);
+        }
+        self.settle_backward(i, on)
+    }
+
+    fn valid(&self) -> bool {
+        self.positioned
+    }
+
+    fn key(&self) -> InternalKey<'_> {
+        self.current().key()
+    }
+
+    fn value(&self) -> Value<'_> {
+        self.current().value()
+    }
+}

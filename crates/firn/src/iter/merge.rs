@@ -1,0 +1,229 @@
+//! Several sorted sources as one.
+
+use crate::base::{InternalIterator, InternalKey, Kind, Result, Seqno, Value};
+use std::cmp::Ordering;
+
+/// Merges sorted sources, forwards and backwards.
+///
+/// The source that holds the smallest key (the largest, when moving backwards) is kept apart from
+/// a heap of the others. So while one source stays in front, a step costs one comparison: its new
+/// key with the top of the heap.
+///
+/// Invariant, moving forwards: each other source stands on its first entry after the current one,
+/// or is exhausted because it has none. Backwards: on its last entry before it. A change of
+/// direction moves each other source to the other side of the current entry.
+///
+/// Sources are given newest first. That decides between equal (user key, seqno) pairs only, which
+/// committed sources do not share, except that replay may repeat what a file already holds.
+///
+/// A source may gain entries while it is read (a memtable, the own write set). They may be missed
+/// or seen, but the order holds: a change of direction checks where each source lands.
+///
+/// Rejected: a loser tree; it saves comparisons when the front changes at each step, and costs
+/// log n of them where this costs one.
+pub struct MergeIter<I> {
+    children: Vec<I>,
+    /// The source in front; `None` when not positioned.
+    current: Option<usize>,
+    /// The other positioned sources, as a binary heap in the order of the direction.
+    rest: Vec<usize>,
+    backward: bool,
+    /// Scratch: the user key around which the direction changes.
+    pivot: Vec<u8>,
+}
+
+impl<I: InternalIterator> MergeIter<I> {
+    /// Merges `children`, newest first; not positioned.
+    pub fn new(children: Vec<I>) -> Self {
+        Self {
+            rest: Vec::with_capacity(children.len()),
+            children,
+            current: None,
+            backward: false,
+            pivot: Vec::new(),
+        }
+    }
+
+    /// The sources, in the order given.
+    pub fn children(&self) -> &[I] {
+        &self.children
+    }
+
+    /// The index of the source under the cursor. Only when positioned.
+    pub fn current_child(&self) -> usize {
+        self.current.expect("positioned")
+    }
+
+    fn front(&self) -> &I {
+        &self.children[self.current.expect("positioned")]
+    }
+
+    /// Whether source `a` comes before source `b` in the order of the direction.
+    fn ahead(&self, a: usize, b: usize) -> bool {
+        let (x, y) = (self.children[a].key(), self.children[b].key());
+        let order = x.cmp(&y).then(a.cmp(&b));
+        (order == Ordering::Greater) == self.backward
+    }
+
+    fn sift_down(&mut self, mut at: usize) {
+        loop {
+            let mut child = 2 * at + 1;
+            if child >= self.rest.len() {
+                return;
+            }
+            let right = child + 1;
+            if right < self.rest.len() && self.ahead(self.rest[right], self.rest[child]) {
+                child = right;
+            }
+            if !self.ahead(self.rest[child], self.rest[at]) {
+                return;
+            }
+            self.rest.swap(at, child);
+            at = child;
+        }
+    }
+
+    fn pop(&mut self) -> Option<usize> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let top = self.rest.swap_remove(0);
+        self.sift_down(0);
+        Some(top)
+    }
+
+    /// Builds the heap from the positions of all sources.
+    fn rebuild(&mut self, backward: bool) -> bool {
+        self.backward = backward;
+        self.rest.clear();
+        let children = &self.children;
+        self.rest
+            .extend((0..children.len()).filter(|&i| children[i].valid()));
+        for at in (0..self.rest.len() / 2).rev() {
+            self.sift_down(at);
+        }
+        self.current = self.pop();
+        self.current.is_some()
+    }
+
+    /// Puts the current source, which moved in the direction, where it belongs.
+    fn settle(&mut self, current: usize, on: bool) -> bool {
+        if !on {
+            self.current = self.pop();
+            return self.current.is_some();
+        }
+        self.current = Some(current);
+        match self.rest.first() {
+            Some(&top) if self.ahead(top, current) => {
+                self.rest[0] = current;
+                self.current = Some(top);
+                self.sift_down(0);
+            }
+            _ => {}
+        }
+        true
+    }
+
+    fn seek_all(
+        &mut self,
+        backward: bool,
+        mut seek: impl FnMut(&mut I) -> Result<bool>,
+    ) -> Result<bool> {
+        self.current = None;
+        for child in &mut self.children {
+            seek(child)?;
+        }
+        Ok(self.rebuild(backward))
+    }
+
+    /// Changes the direction and moves one step in it.
+    fn turn(&mut self, current: usize, backward: bool) -> Result<bool> {
+        let key = self.children[current].key();
+        let (seqno, kind) = (key.seqno, key.kind);
+        let mut pivot = std::mem::take(&mut self.pivot);
+        pivot.clear();
+        pivot.extend_from_slice(key.user_key);
+        let result = self.turn_around(current, backward, &pivot, seqno, kind);
+        self.pivot = pivot;
+        result?;
+        Ok(self.rebuild(backward))
+    }
+
+    fn turn_around(
+        &mut self,
+        current: usize,
+        backward: bool,
+        pivot: &[u8],
+        seqno: Seqno,
+        kind: Kind,
+    ) -> Result<()> {
+        let pivot = InternalKey::new(pivot, seqno, kind);
+        for (i, child) in self.children.iter_mut().enumerate() {
+            let mut on = match (child.valid(), backward) {
+                (true, true) => child.prev()?,
+                (true, false) => child.next()?,
+                (false, true) => child.seek_to_last()?,
+                (false, false) => child.seek_to_first()?,
+            };
+            // Turns at most for entries that appeared meanwhile.
+            while on {
+                let order = child.key().cmp(&pivot).then(i.cmp(&current));
+                match (backward, order) {
+                    (true, Ordering::Less) | (false, Ordering::Greater) => break,
+                    (true, _) => on = child.prev()?,
+                    (false, _) => on = child.next()?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<I: InternalIterator> InternalIterator for MergeIter<I> {
+    fn seek_to_first(&mut self) -> Result<bool> {
+        self.seek_all(false, I::seek_to_first)
+    }
+
+    fn seek_to_last(&mut self) -> Result<bool> {
+        self.seek_all(true, I::seek_to_last)
+    }
+
+    fn seek(&mut self, user_key: &[u8], seqno: Seqno) -> Result<bool> {
+        self.seek_all(false, |child| child.seek(user_key, seqno))
+    }
+
+    fn seek_before(&mut self, user_key: &[u8]) -> Result<bool> {
+        self.seek_all(true, |child| child.seek_before(user_key))
+    }
+
+    fn next(&mut self) -> Result<bool> {
+        // An error leaves it unpositioned.
+        let current = self.current.take().expect("positioned");
+        if self.backward {
+            return self.turn(current, false);
+        }
+        let on = self.children[current].next()?;
+        Ok(self.settle(current, on))
+    }
+
+    fn prev(&mut self) -> Result<bool> {
+        let current = self.current.take().expect("positioned");
+        if !self.backward {
+            return self.turn(current, true);
+        }
+        let on = self.children[current].prev()?;
+        Ok(self.settle(current, on))
+    }
+
+    fn valid(&self) -> bool {
+        self.current.is_some()
+    }
+
+    fn key(&self) -> InternalKey<'_> {
+        self.front().key()
+    }
+
+    fn value(&self) -> Value<'_> {
+        self.front().value()
+    }
+}

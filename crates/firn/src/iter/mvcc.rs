@@ -1,0 +1,436 @@
+//! What a reader sees: the newest visible version of each user key.
+
+mod saved;
+
+use crate::base::key::{SEQNO_COMMITTED_MAX, SEQNO_MAX, UNCOMMITTED_BIT};
+use crate::base::{Error, ErrorKind, InternalIterator, Kind, Result, Seqno, Value};
+use saved::SavedEntry;
+use std::sync::Arc;
+
+/// Entries skipped one by one within a user key before a seek takes over.
+const SKIPS_BEFORE_SEEK: u32 = 8;
+
+/// Skipped entries between two questions whether to go on.
+const SKIPS_BETWEEN_CHECKS: u64 = 1024;
+
+/// Asked now and then while entries are skipped; true ends the move with
+/// [`ErrorKind::Interrupted`].
+pub type Interrupt = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// Which versions a reader sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadAt {
+    /// Committed versions up to this seqno are visible.
+    pub snapshot: Seqno,
+    /// Own writes (seqnos with [`UNCOMMITTED_BIT`]) up to this one are visible.
+    pub own_bound: Seqno,
+}
+
+impl ReadAt {
+    /// Everything committed up to `snapshot`, and all own writes.
+    pub fn snapshot(snapshot: Seqno) -> Self {
+        Self {
+            snapshot,
+            own_bound: SEQNO_MAX,
+        }
+    }
+
+    /// The newest committed version of everything, and all own writes.
+    pub fn latest() -> Self {
+        Self::snapshot(SEQNO_COMMITTED_MAX)
+    }
+
+    /// Whether a version with this seqno is visible.
+    pub fn sees(&self, seqno: Seqno) -> bool {
+        if seqno & UNCOMMITTED_BIT != 0 {
+            seqno <= self.own_bound
+        } else {
+            seqno <= self.snapshot
+        }
+    }
+
+    /// A seek to this seqno finds the newest visible version, or a committed one.
+    fn newest_own(&self) -> Seqno {
+        self.own_bound.max(SEQNO_COMMITTED_MAX)
+    }
+
+    /// A seek to this seqno passes the invisible versions on the side (own or committed) of
+    /// `seqno`, and nothing else.
+    fn past_invisible(&self, seqno: Seqno) -> Seqno {
+        if seqno & UNCOMMITTED_BIT != 0 {
+            self.newest_own()
+        } else {
+            self.snapshot
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Position {
+    Nowhere,
+    /// On the entry under the inner cursor.
+    Inner,
+    /// On `saved`; the inner cursor stands before all versions of that user key.
+    Saved,
+}
+
+/// A cursor over the visible puts of an [`InternalIterator`], one per user key.
+///
+/// Forwards the versions of a user key come newest first: the first visible one decides, the rest
+/// is skipped, and the entry is read where it lies. Backwards they come oldest first: each visible
+/// one is copied and the last copy counts. Own writes sort above everything committed, so what is
+/// visible need not be one stretch: a committed version newer than the snapshot may lie between
+/// two visible ones, and all versions are looked at.
+///
+/// Runs of versions of one user key are left by a seek after a few steps.
+///
+/// Every move returns whether the cursor stands on an entry. After `false` or an error it stands
+/// nowhere and only a seek may follow.
+///
+/// Rejected: stopping at the first invisible version on the way back (wrong with own writes), and
+/// merging own writes above this iterator instead of below it (two merges, twice the code).
+pub struct MvccIter<I> {
+    inner: I,
+    read_at: ReadAt,
+    /// Inclusive.
+    lower: Option<Vec<u8>>,
+    /// Exclusive.
+    upper: Option<Vec<u8>>,
+    interrupt: Option<Interrupt>,
+    position: Position,
+    /// Forwards: the user key whose older versions are skipped. Scratch.
+    skip: Vec<u8>,
+    saved: SavedEntry,
+    tombstones: u64,
+    skipped: u64,
+}
+
+impl<I: InternalIterator> MvccIter<I> {
+    /// Reads `inner` as `read_at` says; not positioned, without bounds.
+    pub fn new(inner: I, read_at: ReadAt) -> Self {
+        Self {
+            inner,
+            read_at,
+            lower: None,
+            upper: None,
+            interrupt: None,
+            position: Position::Nowhere,
+            skip: Vec::new(),
+            saved: SavedEntry::default(),
+            tombstones: 0,
+            skipped: 0,
+        }
+    }
+
+    /// Sets the bounds on user keys, `lower` inclusive and `upper` exclusive. Moves end there
+    /// without reading on. Unpositions.
+    pub fn set_bounds(&mut self, lower: Option<&[u8]>, upper: Option<&[u8]>) {
+        self.position = Position::Nowhere;
+        self.lower = lower.map(<[u8]>::to_vec);
+        self.upper = upper.map(<[u8]>::to_vec);
+    }
+
+    /// Sets what is asked every 1024 skipped entries.
+    pub fn set_interrupt(&mut self, interrupt: Option<Interrupt>) {
+        self.interrupt = interrupt;
+    }
+
+    /// Changes what is visible. Unpositions.
+    pub fn set_read_at(&mut self, read_at: ReadAt) {
+        self.position = Position::Nowhere;
+        self.read_at = read_at;
+    }
+
+    /// What is visible.
+    pub fn read_at(&self) -> ReadAt {
+        self.read_at
+    }
+
+    /// The iterator below.
+    pub fn inner(&self) -> &I {
+        &self.inner
+    }
+
+    /// Deletes that hid a key from this cursor so far.
+    pub fn skipped_tombstones(&self) -> u64 {
+        self.tombstones
+    }
+
+    /// Entries passed over so far, tombstones included.
+    pub fn skipped_entries(&self) -> u64 {
+        self.skipped
+    }
+
+    /// Whether the cursor stands on an entry.
+    pub fn valid(&self) -> bool {
+        self.position != Position::Nowhere
+    }
+
+    /// The user key under the cursor. Only when positioned.
+    pub fn user_key(&self) -> &[u8] {
+        match self.position {
+            Position::Saved => self.saved.user_key(),
+            _ => self.inner.key().user_key,
+        }
+    }
+
+    /// The seqno under the cursor, of a commit or of an own write. Only when positioned.
+    pub fn seqno(&self) -> Seqno {
+        match self.position {
+            Position::Saved => self.saved.seqno(),
+            _ => self.inner.key().seqno,
+        }
+    }
+
+    /// The kind under the cursor, one of the puts. Only when positioned.
+    pub fn kind(&self) -> Kind {
+        match self.position {
+            Position::Saved => self.saved.kind(),
+            _ => self.inner.key().kind,
+        }
+    }
+
+    /// The value under the cursor. Only when positioned.
+    pub fn value(&self) -> Value<'_> {
+        match self.position {
+            Position::Saved => self.saved.value(),
+            _ => self.inner.value(),
+        }
+    }
+
+    /// Moves to the first key.
+    pub fn first(&mut self) -> Result<bool> {
+        self.position = Position::Nowhere;
+        let on = match &self.lower {
+            Some(lower) => self.inner.seek(lower, SEQNO_MAX)?,
+            None => self.inner.seek_to_first()?,
+        };
+        self.forward(on, false)
+    }
+
+    /// Moves to the last key.
+    pub fn last(&mut self) -> Result<bool> {
+        self.position = Position::Nowhere;
+        let on = match &self.upper {
+            Some(upper) => self.inner.seek_before(upper)?,
+            None => self.inner.seek_to_last()?,
+        };
+        self.backward(on)
+    }
+
+    /// Moves to the first key at or above `user_key`.
+    pub fn seek_ge(&mut self, user_key: &[u8]) -> Result<bool> {
+        self.position = Position::Nowhere;
+        if self.above_upper(user_key) {
+            return Ok(false);
+        }
+        if self.below_lower(user_key) {
+            return self.first();
+        }
+        let on = self.inner.seek(user_key, SEQNO_MAX)?;
+        self.forward(on, false)
+    }
+
+    /// Moves to the last key below `user_key`.
+    pub fn seek_lt(&mut self, user_key: &[u8]) -> Result<bool> {
+        self.position = Position::Nowhere;
+        if self.lower.as_deref().is_some_and(|lower| user_key <= lower) {
+            return Ok(false);
+        }
+        if self.above_upper(user_key) {
+            return self.last();
+        }
+        let on = self.inner.seek_before(user_key)?;
+        self.backward(on)
+    }
+
+    /// Moves to the next key. Only when positioned.
+    ///
+    /// # Panics
+    /// If not positioned.
+    // A cursor moves both ways and lends what it stands on, which `Iterator` cannot.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Result<bool> {
+        let position = std::mem::replace(&mut self.position, Position::Nowhere);
+        match position {
+            Position::Nowhere => panic!("next on a cursor that stands nowhere"),
+            Position::Inner => {
+                self.skip.clear();
+                self.skip.extend_from_slice(self.inner.key().user_key);
+                let on = self.inner.next()?;
+                self.forward(on, true)
+            }
+            Position::Saved => {
+                self.skip.clear();
+                self.skip.extend_from_slice(self.saved.user_key());
+                let on = self.seek_past_skip()?;
+                self.forward(on, false)
+            }
+        }
+    }
+
+    /// Moves to the previous key. Only when positioned.
+    ///
+    /// # Panics
+    /// If not positioned.
+    pub fn prev(&mut self) -> Result<bool> {
+        let position = std::mem::replace(&mut self.position, Position::Nowhere);
+        match position {
+            Position::Nowhere => panic!("prev on a cursor that stands nowhere"),
+            Position::Inner => {
+                self.skip.clear();
+                self.skip.extend_from_slice(self.inner.key().user_key);
+                let on = self.inner.seek_before(&self.skip)?;
+                self.backward(on)
+            }
+            Position::Saved => self.backward(self.inner.valid()),
+        }
+    }
+
+    fn below_lower(&self, user_key: &[u8]) -> bool {
+        self.lower.as_deref().is_some_and(|lower| user_key < lower)
+    }
+
+    fn above_upper(&self, user_key: &[u8]) -> bool {
+        self.upper.as_deref().is_some_and(|upper| user_key >= upper)
+    }
+
+    /// Moves the inner cursor to the first entry whose user key is above `skip`.
+    fn seek_past_skip(&mut self) -> Result<bool> {
+        self.skip.push(0);
+        let on = self.inner.seek(&self.skip, SEQNO_MAX);
+        self.skip.pop();
+        on
+    }
+
+    /// Counts an entry that is passed over.
+    fn count_skip(&mut self) -> Result<()> {
+        self.skipped += 1;
+        if self.skipped % SKIPS_BETWEEN_CHECKS == 0
+            && self.interrupt.as_ref().is_some_and(|interrupt| interrupt())
+        {
+            return Err(Error::new(ErrorKind::Interrupted, "while reading a range"));
+        }
+        Ok(())
+    }
+
+    /// From the inner cursor's entry (if `on`) forwards to a visible put; entries of the user key
+    /// in `skip` are passed over if `skipping`.
+    fn forward(&mut self, mut on: bool, mut skipping: bool) -> Result<bool> {
+        // Steps since `skip` was set.
+        let mut steps = 0;
+        while on {
+            let key = self.inner.key();
+            if self.above_upper(key.user_key) {
+                break;
+            }
+            let same = (skipping || steps > 0) && key.user_key == self.skip;
+            if same && skipping {
+                steps += 1;
+                self.count_skip()?;
+                on = if steps < SKIPS_BEFORE_SEEK {
+                    self.inner.next()?
+                } else {
+                    self.seek_past_skip()?
+                };
+                continue;
+            }
+            check_kind(key.kind)?;
+            let visible = self.read_at.sees(key.seqno);
+            if visible && key.kind.is_put() {
+                self.position = Position::Inner;
+                return Ok(true);
+            }
+            if !same {
+                self.skip.clear();
+                self.skip.extend_from_slice(key.user_key);
+                steps = 0;
+            }
+            skipping = visible;
+            self.tombstones += u64::from(visible);
+            steps = if visible { 0 } else { steps + 1 };
+            let bound = self.read_at.past_invisible(key.seqno);
+            self.count_skip()?;
+            on = if steps < SKIPS_BEFORE_SEEK {
+                self.inner.next()?
+            } else {
+                steps = 1;
+                self.inner.seek(&self.skip, bound)?
+            };
+        }
+        Ok(false)
+    }
+
+    /// From the inner cursor's entry (if `on`), the oldest of its user key, backwards to a key
+    /// whose newest visible version is a put.
+    fn backward(&mut self, mut on: bool) -> Result<bool> {
+        while on {
+            let user_key = self.inner.key().user_key;
+            if self.below_lower(user_key) {
+                break;
+            }
+            self.saved.start(user_key);
+            let mut steps = 0;
+            while on {
+                let key = self.inner.key();
+                if key.user_key != self.saved.user_key() {
+                    break;
+                }
+                if steps == SKIPS_BEFORE_SEEK {
+                    self.save_newest()?;
+                    on = self.inner.seek_before(self.saved.user_key())?;
+                    break;
+                }
+                steps += 1;
+                check_kind(key.kind)?;
+                if self.read_at.sees(key.seqno) {
+                    if self.saved.is_set() {
+                        self.count_skip()?;
+                    }
+                    self.saved.set(self.inner.key(), self.inner.value());
+                } else {
+                    self.count_skip()?;
+                }
+                on = self.inner.prev()?;
+            }
+            if self.saved.is_put() {
+                self.position = Position::Saved;
+                return Ok(true);
+            }
+            if self.saved.is_set() {
+                self.tombstones += 1;
+                self.count_skip()?;
+            }
+        }
+        Ok(false)
+    }
+
+    /// Finds the newest visible version of the user key in `saved` by seeking, and saves it.
+    fn save_newest(&mut self) -> Result<()> {
+        let mut seek_at = self.read_at.newest_own();
+        loop {
+            self.count_skip()?;
+            if !self.inner.seek(self.saved.user_key(), seek_at)? {
+                return Ok(());
+            }
+            let key = self.inner.key();
+            if key.user_key != self.saved.user_key() {
+                return Ok(());
+            }
+            check_kind(key.kind)?;
+            if self.read_at.sees(key.seqno) {
+                self.saved.set(key, self.inner.value());
+                return Ok(());
+            }
+            // Past the own writes: a committed version newer than the snapshot.
+            seek_at = self.read_at.past_invisible(key.seqno);
+        }
+    }
+}
+
+fn check_kind(kind: Kind) -> Result<()> {
+    match kind {
+        Kind::Put | Kind::PutBlobs | Kind::Delete => Ok(()),
+        Kind::RangeDelete => Err(Error::unsupported("range delete in a read")),
+    }
+}
