@@ -9,6 +9,7 @@ pub mod iter;
 pub mod key;
 pub mod options;
 pub mod range;
+pub mod record;
 pub mod value;
 pub mod varint;
 

@@ -1,0 +1,277 @@
+//! One version of a table's row format: where each column lies in the row, and encoding.
+
+use super::{Column, ColumnKind, damaged};
+use crate::base::record::{blob_bytes, take_len};
+use crate::base::{Error, Result, varint};
+
+/// Where the row holds a stored column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Offset in the fixed area.
+    Fixed(u32),
+    /// Position among the variable columns.
+    Var(u32),
+}
+
+/// Where the row holds a stored column and its NULL bit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Slot {
+    pub(super) place: Place,
+    /// Position in the null bitmap.
+    pub(super) null: Option<u32>,
+}
+
+/// A piece of the record buffer that is copied as one, and its place in the fixed area.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Run {
+    pub(super) record: u32,
+    pub(super) row: u32,
+    pub(super) len: u32,
+}
+
+/// The layout of one schema version.
+///
+/// Invariants: stored columns keep their order; a NULL column takes the same room as any other
+/// (zeros, or length 0), so the offset of a fixed column depends on the layout alone.
+/// Rejected: leaving out NULL columns. It saves bytes that compression saves anyway, and makes
+/// every offset depend on the row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowLayout {
+    version: u32,
+    record_len: u32,
+    columns: Vec<Column>,
+    slots: Vec<Option<Slot>>,
+    runs: Vec<Run>,
+    nullable: u32,
+    fixed_len: u32,
+    vars: u32,
+}
+
+impl RowLayout {
+    /// The layout of `columns` for record buffers of `record_len` bytes.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if a column lies outside the buffer, or two share an id.
+    pub fn new(version: u32, record_len: u32, columns: Vec<Column>) -> Result<Self> {
+        let mut layout = Self {
+            version,
+            record_len,
+            slots: Vec::with_capacity(columns.len()),
+            runs: Vec::new(),
+            nullable: 0,
+            fixed_len: 0,
+            vars: 0,
+            columns: Vec::new(),
+        };
+        for column in &columns {
+            check(column, record_len)?;
+            let slot = column.stored.then(|| layout.place(column));
+            layout.slots.push(slot);
+        }
+        let mut ids: Vec<u32> = columns.iter().map(|c| c.id).collect();
+        ids.sort_unstable();
+        if ids.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err(Error::invalid("two columns with one id"));
+        }
+        layout.columns = columns;
+        Ok(layout)
+    }
+
+    fn place(&mut self, column: &Column) -> Slot {
+        let place = match column.kind {
+            ColumnKind::Fixed { len } => {
+                let row = self.fixed_len;
+                push_run(&mut self.runs, column.offset, row, len);
+                self.fixed_len += len;
+                Place::Fixed(row)
+            }
+            _ => {
+                self.vars += 1;
+                Place::Var(self.vars - 1)
+            }
+        };
+        let null = column.null.map(|_| {
+            self.nullable += 1;
+            self.nullable - 1
+        });
+        Slot { place, null }
+    }
+
+    /// The schema version.
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// Length of the record buffer.
+    pub fn record_len(&self) -> usize {
+        self.record_len as usize
+    }
+
+    /// The columns, in the order of the definition.
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    pub(super) fn slot(&self, column: usize) -> Option<Slot> {
+        self.slots[column]
+    }
+
+    /// Offset of the null bitmap in the head.
+    pub(super) fn bitmap_at(&self) -> usize {
+        let mut version = self.version;
+        let mut len = 1;
+        while version >= 0x80 {
+            version >>= 7;
+            len += 1;
+        }
+        len
+    }
+
+    pub(super) fn bitmap_len(&self) -> usize {
+        self.nullable.div_ceil(8) as usize
+    }
+
+    pub(super) fn head_len(&self) -> usize {
+        self.bitmap_at() + self.bitmap_len() + self.fixed_len as usize
+    }
+
+    /// Appends the row in `record` to `head` and `tail`.
+    ///
+    /// # Safety
+    /// Each stored blob column of `record` that is not NULL and not empty holds a pointer to as
+    /// many readable bytes as its length says.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if `record` is too short or a length in it is over its maximum.
+    pub unsafe fn encode(
+        &self,
+        record: &[u8],
+        head: &mut Vec<u8>,
+        tail: &mut Vec<u8>,
+    ) -> Result<()> {
+        if record.len() < self.record_len() {
+            return Err(Error::invalid("record buffer too short"));
+        }
+        self.encode_head(record, head);
+        if self.vars == 0 {
+            return Ok(());
+        }
+        let start = tail.len();
+        tail.push(0);
+        for column in self.var_columns() {
+            // SAFETY: promised by the caller.
+            let bytes = unsafe { var_bytes(column, record) }?;
+            varint::put_u64(tail, bytes.len() as u64);
+        }
+        let lengths = tail.len() - start - 1;
+        if lengths < 0x80 {
+            tail[start] = lengths as u8;
+        } else {
+            let mut prefix = Vec::with_capacity(varint::MAX_LEN);
+            varint::put_u64(&mut prefix, lengths as u64);
+            tail.splice(start..=start, prefix);
+        }
+        for column in self.var_columns() {
+            // SAFETY: promised by the caller.
+            let bytes = unsafe { var_bytes(column, record) }?;
+            tail.extend_from_slice(bytes);
+        }
+        Ok(())
+    }
+
+    fn var_columns(&self) -> impl Iterator<Item = &Column> {
+        self.columns
+            .iter()
+            .filter(|c| c.stored && !c.kind.is_fixed())
+    }
+
+    fn encode_head(&self, record: &[u8], head: &mut Vec<u8>) {
+        varint::put_u64(head, u64::from(self.version));
+        let bitmap_at = head.len();
+        let fixed_at = bitmap_at + self.bitmap_len();
+        head.resize(fixed_at, 0);
+        head.reserve(self.fixed_len as usize);
+        for run in &self.runs {
+            let from = run.record as usize;
+            head.extend_from_slice(&record[from..from + run.len as usize]);
+        }
+        if self.nullable == 0 {
+            return;
+        }
+        for (column, slot) in self.columns.iter().zip(&self.slots) {
+            let (Some(null), Some(slot)) = (column.null, slot) else {
+                continue;
+            };
+            if !null.is_set(record) {
+                continue;
+            }
+            let bit = slot.null.expect("nullable columns have a bit");
+            head[bitmap_at + bit as usize / 8] |= 1 << (bit % 8);
+            if let Place::Fixed(at) = slot.place {
+                let at = fixed_at + at as usize;
+                head[at..at + column.kind.record_len() as usize].fill(0);
+            }
+        }
+    }
+}
+
+/// Splits the tail of a row (without blob trailer) into the lengths and the bytes.
+pub fn split_tail(tail: &[u8]) -> Result<(&[u8], &[u8])> {
+    if tail.is_empty() {
+        return Ok((tail, tail));
+    }
+    let mut rest = tail;
+    varint::take_u64(&mut rest)
+        .and_then(|len| rest.split_at_checked(usize::try_from(len).ok()?))
+        .ok_or_else(|| damaged("lengths of the variable columns"))
+}
+
+pub(super) fn push_run(runs: &mut Vec<Run>, record: u32, row: u32, len: u32) {
+    if let Some(last) = runs.last_mut()
+        && last.record + last.len == record
+        && last.row + last.len == row
+    {
+        last.len += len;
+    } else if len > 0 {
+        runs.push(Run { record, row, len });
+    }
+}
+
+fn check(column: &Column, record_len: u32) -> Result<()> {
+    column.kind.check()?;
+    let end = u64::from(column.offset) + u64::from(column.kind.record_len());
+    let null_outside = column.null.is_some_and(|n| n.offset >= record_len);
+    if end > u64::from(record_len) || null_outside {
+        return Err(Error::invalid(format_args!(
+            "column {} lies outside the record",
+            column.id
+        )));
+    }
+    Ok(())
+}
+
+/// The bytes that the row stores for a variable column; none if it is NULL.
+///
+/// # Safety
+/// As for [`RowLayout::encode`].
+unsafe fn var_bytes<'a>(column: &Column, record: &'a [u8]) -> Result<&'a [u8]> {
+    if column.null.is_some_and(|null| null.is_set(record)) {
+        return Ok(&[]);
+    }
+    let at = column.offset as usize;
+    let field = &record[at..at + column.kind.record_len() as usize];
+    match column.kind {
+        ColumnKind::Fixed { .. } => Ok(field),
+        ColumnKind::Char { pad, .. } => Ok(&field[..pad.stripped_len(field)]),
+        ColumnKind::VarChar { len_bytes, .. } => {
+            let (len, bytes) = take_len(field, len_bytes);
+            bytes
+                .get(..len)
+                .ok_or_else(|| Error::invalid("VARCHAR longer than its maximum"))
+        }
+        ColumnKind::Blob { len_bytes } => {
+            // SAFETY: promised by the caller.
+            unsafe { blob_bytes(field, len_bytes) }
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! Decoding rows of one version: a list of copies, made once, run per row.
+
+use super::layout::{Place, RowLayout, Run, push_run, split_tail};
+use super::{BlobBuf, Column, ColumnKind, Missing, NullBit, damaged};
+use crate::base::{Error, Result, Value, varint};
+
+/// Moves one variable column.
+#[derive(Debug, Clone)]
+struct VarOp {
+    /// Position among the variable columns of the row.
+    index: u32,
+    target: Target,
+}
+
+/// Where a variable column goes.
+#[derive(Debug, Clone, Copy)]
+struct Target {
+    offset: u32,
+    kind: ColumnKind,
+}
+
+/// Sets a NULL bit of the record if one of the row is set.
+#[derive(Debug, Clone, Copy)]
+struct NullOp {
+    row_byte: u32,
+    row_mask: u8,
+    record: NullBit,
+}
+
+/// The same bytes for each row of the version: columns that are younger than it.
+#[derive(Debug, Clone)]
+enum Constant {
+    Null(NullBit),
+    Fixed { offset: u32, bytes: Box<[u8]> },
+    Var { target: Target, bytes: Box<[u8]> },
+}
+
+/// Decodes rows of one layout into records of the current one.
+///
+/// Steps: clear the NULL bits of the wanted columns, set those that are NULL (nothing to do if the
+/// row's bitmap is all zero), copy runs of fixed columns, walk the lengths up to the last wanted
+/// variable column and copy the wanted ones.
+#[derive(Debug, Clone)]
+pub(super) struct Program {
+    bitmap_at: usize,
+    bitmap_len: usize,
+    head_len: usize,
+    clear: Vec<NullBit>,
+    nulls: Vec<NullOp>,
+    runs: Vec<Run>,
+    vars: Vec<VarOp>,
+    constants: Vec<Constant>,
+}
+
+impl Program {
+    /// Decodes rows of layout `stored` into the columns of `current` that `wanted` accepts.
+    pub(super) fn new(
+        stored: &RowLayout,
+        current: &RowLayout,
+        wanted: impl Fn(usize) -> bool,
+    ) -> Result<Self> {
+        let mut program = Self {
+            bitmap_at: stored.bitmap_at(),
+            bitmap_len: stored.bitmap_len(),
+            head_len: stored.head_len(),
+            clear: Vec::new(),
+            nulls: Vec::new(),
+            runs: Vec::new(),
+            vars: Vec::new(),
+            constants: Vec::new(),
+        };
+        for (i, column) in current.columns().iter().enumerate() {
+            if column.stored && wanted(i) {
+                program.add(stored, column)?;
+            }
+        }
+        // Columns may have been reordered since; lengths and runs are walked in row order.
+        program.vars.sort_by_key(|op| op.index);
+        program.runs.sort_by_key(|run| run.row);
+        let mut merged = Vec::with_capacity(program.runs.len());
+        for run in &program.runs {
+            push_run(&mut merged, run.record, run.row, run.len);
+        }
+        program.runs = merged;
+        Ok(program)
+    }
+
+    fn add(&mut self, stored: &RowLayout, column: &Column) -> Result<()> {
+        if let Some(null) = column.null {
+            match self.clear.iter_mut().find(|n| n.offset == null.offset) {
+                Some(byte) => byte.mask |= null.mask,
+                None => self.clear.push(null),
+            }
+        }
+        let target = Target {
+            offset: column.offset,
+            kind: column.kind,
+        };
+        let same = |old: &Column| old.id == column.id && old.stored;
+        let Some(at) = stored.columns().iter().position(same) else {
+            return self.add_missing(column, target);
+        };
+        let old = &stored.columns()[at];
+        let slot = stored.slot(at).expect("stored columns have a slot");
+        match slot.place {
+            Place::Fixed(row) if old.kind == column.kind => self.runs.push(Run {
+                record: column.offset,
+                row,
+                len: column.kind.record_len(),
+            }),
+            Place::Var(index) if !column.kind.is_fixed() => {
+                self.vars.push(VarOp { index, target });
+            }
+            _ => {
+                return Err(Error::unsupported(format_args!(
+                    "column {} changed from {:?} to {:?}",
+                    column.id, old.kind, column.kind
+                )));
+            }
+        }
+        if let Some(bit) = slot.null {
+            let record = column.null.ok_or_else(|| {
+                Error::unsupported(format_args!("column {} became NOT NULL", column.id))
+            })?;
+            self.nulls.push(NullOp {
+                row_byte: bit / 8,
+                row_mask: 1 << (bit % 8),
+                record,
+            });
+        }
+        Ok(())
+    }
+
+    fn add_missing(&mut self, column: &Column, target: Target) -> Result<()> {
+        let constant = match (&column.missing, column.null) {
+            (Missing::Null, Some(null)) => {
+                let empty = vec![0; column.kind.record_len() as usize].into();
+                self.constants.push(match column.kind {
+                    ColumnKind::Fixed { .. } => Constant::Fixed {
+                        offset: column.offset,
+                        bytes: empty,
+                    },
+                    _ => Constant::Var {
+                        target,
+                        bytes: Box::default(),
+                    },
+                });
+                Constant::Null(null)
+            }
+            (Missing::Bytes(bytes), _) if column.kind.is_fixed() => {
+                if bytes.len() != column.kind.record_len() as usize {
+                    return Err(Error::invalid("default of the wrong length"));
+                }
+                Constant::Fixed {
+                    offset: column.offset,
+                    bytes: bytes.clone(),
+                }
+            }
+            (Missing::Bytes(bytes), _) => Constant::Var {
+                target,
+                bytes: bytes.clone(),
+            },
+            _ => {
+                return Err(Error::invalid(format_args!(
+                    "column {} is unknown to older rows and has no default for them",
+                    column.id
+                )));
+            }
+        };
+        self.constants.push(constant);
+        Ok(())
+    }
+
+    /// Decodes one row. `record` has the length of the current layout.
+    pub(super) fn run(
+        &self,
+        value: Value<'_>,
+        record: &mut [u8],
+        blobs: &mut BlobBuf,
+    ) -> Result<()> {
+        let head = value.head;
+        if head.len() != self.head_len {
+            return Err(damaged("length of the fixed columns"));
+        }
+        let (header, fixed) = head.split_at(self.bitmap_at + self.bitmap_len);
+        let bitmap = &header[self.bitmap_at..];
+        for null in &self.clear {
+            record[null.offset as usize] &= !null.mask;
+        }
+        if bitmap.iter().any(|&byte| byte != 0) {
+            for op in &self.nulls {
+                if bitmap[op.row_byte as usize] & op.row_mask != 0 {
+                    record[op.record.offset as usize] |= op.record.mask;
+                }
+            }
+        }
+        for run in &self.runs {
+            let (to, from, len) = (run.record as usize, run.row as usize, run.len as usize);
+            record[to..to + len].copy_from_slice(&fixed[from..from + len]);
+        }
+        if !self.vars.is_empty() {
+            self.run_vars(value.tail, record, blobs)?;
+        }
+        for constant in &self.constants {
+            match constant {
+                Constant::Null(null) => record[null.offset as usize] |= null.mask,
+                Constant::Fixed { offset, bytes } => {
+                    let at = *offset as usize;
+                    record[at..at + bytes.len()].copy_from_slice(bytes);
+                }
+                Constant::Var { target, bytes } => target.write(bytes, record, blobs)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn run_vars(&self, tail: &[u8], record: &mut [u8], blobs: &mut BlobBuf) -> Result<()> {
+        let (mut lengths, mut bytes) = split_tail(tail)?;
+        let mut next = 0;
+        for op in &self.vars {
+            loop {
+                let len = take_len(&mut lengths)?;
+                let (value, rest) = bytes
+                    .split_at_checked(len)
+                    .ok_or_else(|| damaged("variable columns end early"))?;
+                bytes = rest;
+                next += 1;
+                if next > op.index {
+                    op.target.write(value, record, blobs)?;
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn take_len(lengths: &mut &[u8]) -> Result<usize> {
+    if let Some((&first, rest)) = lengths.split_first()
+        && first < 0x80
+    {
+        *lengths = rest;
+        return Ok(usize::from(first));
+    }
+    varint::take_u64(lengths)
+        .and_then(|len| usize::try_from(len).ok())
+        .ok_or_else(|| damaged("length of a variable column"))
+}
+
+impl Target {
+    fn write(&self, value: &[u8], record: &mut [u8], blobs: &mut BlobBuf) -> Result<()> {
+        let at = self.offset as usize;
+        let field = &mut record[at..at + self.kind.record_len() as usize];
+        let len = value.len();
+        match self.kind {
+            ColumnKind::Char { pad, .. } => {
+                let (text, room) = field
+                    .split_at_mut_checked(len)
+                    .ok_or_else(|| damaged("CHAR longer than its column"))?;
+                text.copy_from_slice(value);
+                pad.fill(room);
+            }
+            ColumnKind::VarChar { len_bytes, .. } => {
+                let (length, room) = field.split_at_mut(usize::from(len_bytes));
+                room.get_mut(..len)
+                    .ok_or_else(|| damaged("VARCHAR longer than its column"))?
+                    .copy_from_slice(value);
+                length.copy_from_slice(&len.to_le_bytes()[..length.len()]);
+            }
+            ColumnKind::Blob { len_bytes } => {
+                let (length, pointer) = field.split_at_mut(usize::from(len_bytes));
+                if len as u64 >> (8 * u32::from(len_bytes)) != 0 {
+                    return Err(damaged("blob longer than its column"));
+                }
+                length.copy_from_slice(&len.to_le_bytes()[..length.len()]);
+                let address = blobs.put(value) as usize;
+                pointer.copy_from_slice(&address.to_ne_bytes());
+            }
+            ColumnKind::Fixed { .. } => {
+                return Err(damaged("a fixed column among the variable ones"));
+            }
+        }
+        Ok(())
+    }
+}

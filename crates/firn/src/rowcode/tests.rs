@@ -1,0 +1,3 @@
+mod decode;
+mod kit;
+mod versions;
