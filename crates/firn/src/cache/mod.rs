@@ -1,1 +1,164 @@
 //! Block cache: decoded blocks, sharded, scan-resistant.
+
+mod stats;
+
+use crate::base::Result;
+use quick_cache::sync::{Cache, DefaultLifecycle, GuardResult};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
+use stats::Striped;
+use std::sync::Arc;
+use std::thread::available_parallelism;
+
+pub use stats::CacheStats;
+
+/// Names a block for ever: files are never changed and their ids never reused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct BlockKey {
+    /// Id of the file.
+    pub file_id: u64,
+    /// Offset of the stored block in the file.
+    pub offset: u64,
+}
+
+/// What a cache can hold.
+pub trait Weighted {
+    /// Bytes of memory the value takes.
+    fn weight(&self) -> u64;
+}
+
+#[derive(Clone)]
+struct ByWeight;
+
+impl<V: Weighted> Weighter<BlockKey, Arc<V>> for ByWeight {
+    fn weight(&self, _key: &BlockKey, value: &Arc<V>) -> u64 {
+        value.weight().max(1)
+    }
+}
+
+type Inner<V> =
+    Cache<BlockKey, Arc<V>, ByWeight, DefaultHashBuilder, DefaultLifecycle<BlockKey, Arc<V>>>;
+
+/// A cache of immutable blocks, weighted by the memory they take.
+///
+/// Invariants: a value never changes while it is cached, so no coherence is needed; a block missing
+/// from the cache is read by one thread while the others wait for it; the sum of weights stays
+/// within the capacity, apart from what readers still hold after eviction. A block heavier than a
+/// quarter of a shard is handed out but not kept: it would empty its shard.
+///
+/// The policy is that of `quick_cache`: a block enters a probationary queue and is promoted when it
+/// is asked for again, so a scan that touches blocks once does not displace those in use.
+///
+/// Rejected: a cache of stored (compressed) blocks beside it; the operating system's page cache is
+/// one already. LRU: one scan empties it.
+pub struct BlockCache<V> {
+    inner: Inner<V>,
+    stats: Striped,
+}
+
+const AVERAGE_BLOCK: u64 = 8 << 10;
+const HEAVIEST_SHARE: u64 = 4;
+const SHARDS_PER_CORE: u64 = 4;
+/// A shard smaller than this would refuse ordinary blocks.
+const SHARD_MIN: u64 = 1 << 20;
+
+impl<V: Weighted> BlockCache<V> {
+    /// A cache that holds up to `capacity` bytes.
+    pub fn new(capacity: u64) -> Self {
+        let cores = available_parallelism().map_or(1, |n| n.get() as u64);
+        let shards = (cores * SHARDS_PER_CORE).min(capacity / SHARD_MIN).max(1);
+        let options = OptionsBuilder::new()
+            .shards(shards as usize)
+            .estimated_items_capacity((capacity / AVERAGE_BLOCK).max(1) as usize)
+            .weight_capacity(capacity)
+            .build()
+            .expect("all required options are set");
+        let inner = Cache::with_options(
+            options,
+            ByWeight,
+            DefaultHashBuilder::default(),
+            DefaultLifecycle::default(),
+        );
+        Self {
+            inner,
+            stats: Striped::new(),
+        }
+    }
+
+    /// The block of `key`, loaded by `load` if it is missing. With `fill` the loaded block stays in
+    /// the cache; without (compaction) the cache is looked into and left as it is.
+    ///
+    /// # Errors
+    /// Those of `load`; nothing is cached then, and a thread that waited tries to load by itself.
+    pub fn get_or_load(
+        &self,
+        key: BlockKey,
+        fill: bool,
+        load: impl FnOnce() -> Result<V>,
+    ) -> Result<Arc<V>> {
+        if !fill {
+            if let Some(block) = self.inner.peek(&key) {
+                self.stats.hit(&key);
+                return Ok(block);
+            }
+            self.stats.miss(&key);
+            return load().map(Arc::new);
+        }
+        match self.inner.get_value_or_guard(&key, None) {
+            GuardResult::Value(block) => {
+                self.stats.hit(&key);
+                Ok(block)
+            }
+            GuardResult::Guard(guard) => {
+                self.stats.miss(&key);
+                let block = Arc::new(load()?);
+                if self.fits(block.weight()) {
+                    // Refused only if the entry was removed meanwhile; the caller has its block.
+                    let _ = guard.insert(block.clone());
+                }
+                Ok(block)
+            }
+            GuardResult::Timeout => unreachable!("no timeout was given"),
+        }
+    }
+
+    /// The block of `key` if it is cached; counts neither as use nor as a miss.
+    pub fn peek(&self, key: BlockKey) -> Option<Arc<V>> {
+        self.inner.peek(&key)
+    }
+
+    /// Puts a block into the cache: how the successors of compacted blocks take their place.
+    pub fn insert(&self, key: BlockKey, block: Arc<V>) {
+        if self.fits(block.weight()) {
+            self.inner.insert(key, block);
+        }
+    }
+
+    /// Drops a block nobody will ask for again.
+    pub fn remove(&self, key: BlockKey) {
+        self.inner.remove(&key);
+    }
+
+    /// Changes the capacity, in bytes; a smaller one evicts.
+    pub fn set_capacity(&self, capacity: u64) {
+        self.inner.set_capacity(capacity);
+    }
+
+    /// Counters and sizes.
+    pub fn stats(&self) -> CacheStats {
+        let (hits, misses) = self.stats.sums();
+        CacheStats {
+            hits,
+            misses,
+            bytes: self.inner.weight(),
+            blocks: self.inner.len() as u64,
+            capacity: self.inner.capacity(),
+        }
+    }
+
+    fn fits(&self, weight: u64) -> bool {
+        weight <= self.inner.shard_capacity() / HEAVIEST_SHARE
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,89 @@
-//! Where a file lives: names, open files.
+//! Where a file lives: names, creation, opening, removal.
+//!
+//! Files are named after their id, and an id is used once for ever: whatever was read of a file
+//! stays true as long as anything refers to it, on this machine or on another.
+
+mod name;
+
+use crate::base::Result;
+use crate::env::{AppendFile, Env, ReadFile};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub use name::{FileId, FileKind, file_name, parse_file_name};
+
+/// The data files of one directory.
+///
+/// Invariant: a file is written once, by the one who created it, and never changed afterwards.
+/// Creating does not make the name durable: the caller syncs the directory ([`Self::sync_dir`])
+/// before it records the file in the manifest.
+///
+/// Rejected: a cache of open descriptors. A reader holds its file open as long as it lives, and the
+/// readers are what the layers above cache.
+#[derive(Clone)]
+pub struct FileStore {
+    env: Arc<dyn Env>,
+    dir: PathBuf,
+}
+
+impl FileStore {
+    /// The store in `dir`, which must exist.
+    pub fn new(env: Arc<dyn Env>, dir: impl Into<PathBuf>) -> Self {
+        Self {
+            env,
+            dir: dir.into(),
+        }
+    }
+
+    /// The environment the files live in.
+    pub fn env(&self) -> &Arc<dyn Env> {
+        &self.env
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Where a file of this kind and id lies.
+    pub fn path(&self, kind: FileKind, id: FileId) -> PathBuf {
+        self.dir.join(file_name(kind, id))
+    }
+
+    /// Creates an SST. A leftover of a crash under the same name is emptied.
+    pub fn create(&self, id: FileId) -> Result<Box<dyn AppendFile>> {
+        self.env.create(&self.path(FileKind::Sst, id))
+    }
+
+    /// Opens an SST for reading.
+    pub fn open(&self, id: FileId) -> Result<Arc<dyn ReadFile>> {
+        self.env.open(&self.path(FileKind::Sst, id))
+    }
+
+    /// Removes an SST. A missing file is [`crate::base::ErrorKind::NotFound`].
+    pub fn remove(&self, id: FileId) -> Result<()> {
+        self.env.remove(&self.path(FileKind::Sst, id))
+    }
+
+    /// Ids of all SSTs in the directory, ascending. Other files are passed over.
+    pub fn list(&self) -> Result<Vec<FileId>> {
+        let mut ids: Vec<FileId> = self
+            .env
+            .list_dir(&self.dir)?
+            .iter()
+            .filter_map(|name| parse_file_name(name))
+            .filter(|(kind, _)| *kind == FileKind::Sst)
+            .map(|(_, id)| id)
+            .collect();
+        ids.sort_unstable();
+        Ok(ids)
+    }
+
+    /// Makes created and removed names durable.
+    pub fn sync_dir(&self) -> Result<()> {
+        self.env.sync_dir(&self.dir)
+    }
+}
+
+#[cfg(test)]
+mod tests;

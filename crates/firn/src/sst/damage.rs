@@ -1,0 +1,27 @@
+//! What a decoder finds wrong, before file and offset are known.
+
+use crate::base::Error;
+
+/// Why bytes could not be decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Damage {
+    /// They contradict their checksum or the format.
+    Corrupt(&'static str),
+    /// They are well-formed, but this version does not know what they mean.
+    Unsupported(&'static str),
+}
+
+pub(super) type Decoded<T> = Result<T, Damage>;
+
+impl Damage {
+    /// The error for the reader of `file`, about the block at `offset`.
+    #[cold]
+    pub(super) fn at(self, file: &str, offset: u64) -> Error {
+        match self {
+            Self::Corrupt(what) => Error::corruption(file, offset, what),
+            Self::Unsupported(what) => {
+                Error::unsupported(format!("{what} in {file} at offset {offset}"))
+            }
+        }
+    }
+}

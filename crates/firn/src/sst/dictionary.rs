@@ -1,0 +1,102 @@
+//! Compression dictionaries: trained from a file's own blocks.
+//!
+//! The scope is one file: a neighbour's dictionary compresses clearly worse. The id is derived from
+//! the content and stored in each block, so that a block can be copied to another file together
+//! with its dictionary; a file may carry several.
+
+use super::codec::{Codec, Compressor};
+use super::damage::{Damage, Decoded};
+use crate::base::checksum;
+use zstd::zstd_safe::DDict;
+
+/// Dictionaries a file may carry.
+pub(super) const DICTIONARIES_MAX: usize = 4;
+
+const SIZE: usize = 16 << 10;
+/// ZSTD's advice: a hundred times the dictionary.
+const TRAINING_BYTES: usize = 100 * SIZE;
+/// Blocks are cut into samples of this size: the trainer wants many small ones.
+const SAMPLE: usize = 1 << 10;
+/// With less the dictionary costs more than it brings.
+const TRAINING_BYTES_MIN: usize = 8 * SIZE;
+/// Blocks compressed both ways to see whether the dictionary pays.
+const TRIAL_BLOCKS: usize = 16;
+/// It pays if the trial shrinks by at least this share.
+const GAIN_PERCENT_MIN: usize = 3;
+
+/// A dictionary, digested for reading.
+pub(super) struct Dictionary {
+    id: u32,
+    bytes: Vec<u8>,
+    digested: DDict<'static>,
+}
+
+impl Dictionary {
+    pub(super) fn new(bytes: Vec<u8>) -> Decoded<Self> {
+        let digested =
+            DDict::try_create(&bytes).ok_or(Damage::Corrupt("dictionary cannot be digested"))?;
+        Ok(Self {
+            id: id_of(&bytes),
+            digested,
+            bytes,
+        })
+    }
+
+    /// Derived from the content; never 0.
+    pub(super) fn id(&self) -> u32 {
+        self.id
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub(super) fn digested(&self) -> &DDict<'static> {
+        &self.digested
+    }
+
+    /// Bytes of memory.
+    pub(super) fn memory(&self) -> usize {
+        self.bytes.len() + self.digested.sizeof()
+    }
+
+    /// Trains a dictionary from `blocks` (raw). `None` if they are too few, or if it does not pay:
+    /// random data gains nothing and would cost the time for ever.
+    pub(super) fn train(blocks: &[&[u8]], codec: Codec) -> Option<Self> {
+        let total: usize = blocks.iter().map(|b| b.len()).sum();
+        if total < TRAINING_BYTES_MIN {
+            return None;
+        }
+        // Evenly spread blocks, whole: so all their sections are sampled.
+        let step = (total / TRAINING_BYTES).max(1);
+        let mut samples = Vec::with_capacity(TRAINING_BYTES.min(total));
+        let mut sizes = Vec::new();
+        for chunk in blocks.iter().step_by(step).flat_map(|b| b.chunks(SAMPLE)) {
+            samples.extend_from_slice(chunk);
+            sizes.push(chunk.len());
+        }
+        let bytes = zstd::dict::from_continuous(&samples, &sizes, SIZE).ok()?;
+        let dictionary = Self::new(bytes).ok()?;
+        dictionary.pays(blocks, total, codec).then_some(dictionary)
+    }
+
+    fn pays(&self, blocks: &[&[u8]], total: usize, codec: Codec) -> bool {
+        let mut compressor = Compressor::new(codec);
+        compressor.set_dictionary(self);
+        let (mut without, mut with, mut raw) = (0, 0, 0);
+        // Off the training step, so that most trial blocks were not trained on.
+        let step = (blocks.len() / TRIAL_BLOCKS).max(1);
+        for block in blocks.iter().skip(step / 2).step_by(step) {
+            raw += block.len();
+            without += compressor.compress(block, false).2.len();
+            with += compressor.compress(block, true).2.len();
+        }
+        let saved = without.saturating_sub(with);
+        let saved_in_all = saved as u64 * total as u64 / raw.max(1) as u64;
+        saved * 100 >= without * GAIN_PERCENT_MIN && saved_in_all > self.bytes.len() as u64
+    }
+}
+
+fn id_of(bytes: &[u8]) -> u32 {
+    (checksum::xxh3(bytes) as u32).max(1)
+}

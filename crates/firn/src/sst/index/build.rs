@@ -1,0 +1,144 @@
+//! Building the index while the data blocks are written.
+
+use super::{BlockEntry, Stats};
+use crate::base::varint;
+use crate::sst::filter;
+use crate::sst::format::Handle;
+
+/// The shortest key ≥ `last` and < `next`; `last` itself where nothing shorter fits.
+pub(in crate::sst) fn separator(last: &[u8], next: &[u8]) -> Vec<u8> {
+    let common = last.iter().zip(next).take_while(|(a, b)| a == b).count();
+    if common == last.len() || common == next.len() {
+        return last.to_vec();
+    }
+    let raised = |i: usize| {
+        let mut key = last[..=i].to_vec();
+        key[i] += 1;
+        key
+    };
+    if last[common] + 1 < next[common] {
+        return raised(common);
+    }
+    // `last[common] + 1 == next[common]`: raising a later byte stays below `next`.
+    match (common + 1..last.len()).find(|&i| last[i] < 0xff) {
+        Some(i) if i + 1 < last.len() => raised(i),
+        _ => last.to_vec(),
+    }
+}
+
+/// A partition that is complete, as stored later.
+pub(in crate::sst) struct Partition {
+    pub(in crate::sst) last_separator: Vec<u8>,
+    pub(in crate::sst) raw_index: Vec<u8>,
+    pub(in crate::sst) raw_filter: Option<Vec<u8>>,
+    blocks: u64,
+    stats: Stats,
+}
+
+/// Collects index entries and filter hashes, and cuts partitions at block ends.
+pub(in crate::sst) struct IndexBuilder {
+    partition_size: usize,
+    filter_bits_per_key: u32,
+    done: Vec<Partition>,
+    entries: Vec<u8>,
+    blocks: u64,
+    stats: Stats,
+    hashes: Vec<u64>,
+    last_separator: Vec<u8>,
+    last_end: u64,
+    size_done: usize,
+}
+
+impl IndexBuilder {
+    pub(in crate::sst) fn new(partition_size: usize, filter_bits_per_key: u32) -> Self {
+        Self {
+            partition_size,
+            filter_bits_per_key,
+            done: Vec::new(),
+            entries: Vec::new(),
+            blocks: 0,
+            stats: Stats::default(),
+            hashes: Vec::new(),
+            last_separator: Vec::new(),
+            last_end: 0,
+            size_done: 0,
+        }
+    }
+
+    /// Stored size of index and filters so far, roughly.
+    pub(in crate::sst) fn size(&self) -> usize {
+        let filter = self.hashes.len() * self.filter_bits_per_key as usize / 8;
+        self.size_done + self.entries.len() + filter
+    }
+
+    /// Adds the data block that follows; `separator` ≥ its last key, < the first of the next.
+    pub(in crate::sst) fn add(&mut self, separator: &[u8], entry: BlockEntry, hashes: &[u64]) {
+        let first = self.blocks == 0;
+        let pairs = self.last_separator.iter().zip(separator);
+        let shared = if first {
+            0
+        } else {
+            pairs.take_while(|(a, b)| a == b).count()
+        };
+        let out = &mut self.entries;
+        varint::put_u64(out, shared as u64);
+        varint::put_bytes(out, &separator[shared..]);
+        // Blocks lie one after another: the gap to the one before is nearly always 0.
+        let base = if first { 0 } else { self.last_end };
+        varint::put_u64(out, entry.handle.offset - base);
+        varint::put_u64(out, u64::from(entry.handle.len));
+        entry.stats.put(out);
+        self.last_end = entry.handle.end();
+        self.last_separator.clear();
+        self.last_separator.extend_from_slice(separator);
+        self.blocks += 1;
+        self.stats.add(&entry.stats);
+        if self.filter_bits_per_key > 0 {
+            self.hashes.extend_from_slice(hashes);
+        }
+        if self.entries.len() >= self.partition_size {
+            self.cut();
+        }
+    }
+
+    fn cut(&mut self) {
+        let mut raw_index = Vec::with_capacity(self.entries.len() + 4);
+        varint::put_u64(&mut raw_index, self.blocks);
+        raw_index.append(&mut self.entries);
+        self.hashes.dedup();
+        let raw_filter = (self.filter_bits_per_key > 0)
+            .then(|| filter::build(&self.hashes, self.filter_bits_per_key));
+        self.size_done += raw_index.len() + raw_filter.as_ref().map_or(0, Vec::len);
+        self.hashes.clear();
+        self.done.push(Partition {
+            last_separator: self.last_separator.clone(),
+            raw_index,
+            raw_filter,
+            blocks: std::mem::take(&mut self.blocks),
+            stats: std::mem::take(&mut self.stats),
+        });
+    }
+
+    /// All partitions, in key order.
+    pub(in crate::sst) fn finish(mut self) -> Vec<Partition> {
+        if self.blocks > 0 {
+            self.cut();
+        }
+        self.done
+    }
+}
+
+/// The top index over partitions that were stored at these places: index, then filter (length 0
+/// where there is none).
+pub(in crate::sst) fn top_index(partitions: &[(Partition, Handle, Handle)]) -> Vec<u8> {
+    let mut out = Vec::new();
+    varint::put_u64(&mut out, partitions.len() as u64);
+    for (partition, index, filter) in partitions {
+        varint::put_bytes(&mut out, &partition.last_separator);
+        index.put(&mut out);
+        filter.put(&mut out);
+        varint::put_u64(&mut out, partition.blocks);
+        partition.stats.put(&mut out);
+    }
+    out
+}

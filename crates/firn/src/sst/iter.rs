@@ -1,0 +1,217 @@
+//! Walking over an SST.
+
+use super::block::{Block, BlockCursor};
+use super::damage::Decoded;
+use super::index::Spot;
+use super::reader::SstReader;
+use crate::base::key::SEQNO_MAX;
+use crate::base::{InternalIterator, InternalKey, Result, Seqno, Value};
+use std::sync::Arc;
+
+/// A cursor over all entries of an SST.
+///
+/// With `fill_cache` blocks come through the cache and stay there. Without (compaction) blocks that
+/// are cached are used, others are read in large pieces and forgotten.
+pub struct SstIter {
+    reader: Arc<SstReader>,
+    fill_cache: bool,
+    spot: Option<Spot>,
+    cursor: BlockCursor,
+    ahead: ReadAhead,
+}
+
+impl SstReader {
+    /// A cursor over all entries, not positioned.
+    pub fn iter(self: &Arc<Self>, fill_cache: bool) -> SstIter {
+        SstIter {
+            reader: self.clone(),
+            fill_cache,
+            spot: None,
+            cursor: BlockCursor::default(),
+            ahead: ReadAhead::default(),
+        }
+    }
+}
+
+impl SstIter {
+    /// The file the cursor walks over.
+    pub fn reader(&self) -> &Arc<SstReader> {
+        &self.reader
+    }
+
+    /// Moves the cursor into the block of `spot`. The block it is in already is kept.
+    fn enter(&mut self, spot: Spot) -> Result<()> {
+        if self.spot != Some(spot) {
+            // Forget the old place first: an error must leave the cursor nowhere.
+            self.leave();
+            let block = if self.fill_cache {
+                self.reader.block(spot, true)?
+            } else {
+                self.ahead.block(&self.reader, spot)?
+            };
+            self.cursor.enter(block);
+            self.spot = Some(spot);
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self) {
+        self.cursor.leave();
+        self.spot = None;
+    }
+
+    /// The outcome of a move inside the block; damage gets file and offset.
+    #[inline]
+    fn checked(&mut self, moved: Decoded<bool>) -> Result<bool> {
+        match (moved, self.spot) {
+            (Ok(moved), _) => Ok(moved),
+            (Err(damage), Some(spot)) => {
+                self.leave();
+                Err(self.reader.damaged(damage, spot))
+            }
+            (Err(damage), None) => Err(damage.at(self.reader.name(), 0)),
+        }
+    }
+
+    /// To the first entry of the blocks from `spot` on.
+    fn first_from(&mut self, spot: Option<Spot>) -> Result<bool> {
+        let Some(spot) = spot else {
+            self.leave();
+            return Ok(false);
+        };
+        self.enter(spot)?;
+        let moved = self.cursor.seek_to_first();
+        self.checked(moved)
+    }
+
+    /// To the last entry of the blocks up to `spot`.
+    fn last_until(&mut self, spot: Option<Spot>) -> Result<bool> {
+        let Some(spot) = spot else {
+            self.leave();
+            return Ok(false);
+        };
+        self.enter(spot)?;
+        let moved = self.cursor.seek_to_last();
+        self.checked(moved)
+    }
+
+    /// Seeks the first entry at or above `user_key`: its block, and its number in the block.
+    pub(super) fn seek_ranked(&mut self, user_key: &[u8]) -> Result<Option<(Spot, u32)>> {
+        Ok(if self.seek(user_key, SEQNO_MAX)? {
+            self.spot.map(|spot| (spot, self.cursor.ordinal()))
+        } else {
+            None
+        })
+    }
+}
+
+impl InternalIterator for SstIter {
+    fn seek_to_first(&mut self) -> Result<bool> {
+        let first = self.reader.index().first();
+        self.first_from(first)
+    }
+
+    fn seek_to_last(&mut self) -> Result<bool> {
+        let last = self.reader.index().last();
+        self.last_until(last)
+    }
+
+    fn seek(&mut self, user_key: &[u8], seqno: Seqno) -> Result<bool> {
+        let Some(mut spot) = self.reader.index().find(user_key) else {
+            self.leave();
+            return Ok(false);
+        };
+        loop {
+            self.enter(spot)?;
+            let moved = self.cursor.seek(user_key, seqno);
+            if self.checked(moved)? {
+                return Ok(true);
+            }
+            // All of the block lies before: its separator is above its last key, or the versions
+            // looked for follow in the next block.
+            match self.reader.index().next(spot) {
+                Some(next) => spot = next,
+                None => {
+                    self.leave();
+                    return Ok(false);
+                }
+            }
+        }
+    }
+
+    fn seek_before(&mut self, user_key: &[u8]) -> Result<bool> {
+        if self.seek(user_key, SEQNO_MAX)? {
+            self.prev()
+        } else {
+            self.seek_to_last()
+        }
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<bool> {
+        let moved = self.cursor.next();
+        if self.checked(moved)? {
+            return Ok(true);
+        }
+        let next = self.spot.and_then(|spot| self.reader.index().next(spot));
+        self.first_from(next)
+    }
+
+    fn prev(&mut self) -> Result<bool> {
+        let moved = self.cursor.prev();
+        if self.checked(moved)? {
+            return Ok(true);
+        }
+        let prev = self.spot.and_then(|spot| self.reader.index().prev(spot));
+        self.last_until(prev)
+    }
+
+    #[inline]
+    fn valid(&self) -> bool {
+        self.cursor.valid()
+    }
+
+    #[inline]
+    fn key(&self) -> InternalKey<'_> {
+        self.cursor.key()
+    }
+
+    #[inline]
+    fn value(&self) -> Value<'_> {
+        self.cursor.value()
+    }
+}
+
+/// Bytes read at once by a cursor that does not fill the cache.
+const READ_AHEAD: u64 = 256 << 10;
+
+/// The stored bytes from one offset on, read in one piece.
+#[derive(Default)]
+struct ReadAhead {
+    offset: u64,
+    bytes: Vec<u8>,
+}
+
+impl ReadAhead {
+    fn block(&mut self, reader: &SstReader, spot: Spot) -> Result<Arc<Block>> {
+        let handle = reader.index().block(spot).handle;
+        if let Some(block) = reader.cached(handle) {
+            return Ok(block);
+        }
+        let held = self.offset..self.offset + self.bytes.len() as u64;
+        if handle.offset < held.start || handle.end() > held.end {
+            let end = (handle.offset + READ_AHEAD).min(reader.data_end());
+            let len = end.max(handle.end()) - handle.offset;
+            self.bytes.resize(len as usize, 0);
+            self.offset = handle.offset;
+            let read = reader.file().read_exact_at(handle.offset, &mut self.bytes);
+            if read.is_err() {
+                self.bytes.clear();
+            }
+            read?;
+        }
+        let start = (handle.offset - self.offset) as usize;
+        let stored = &self.bytes[start..start + handle.len as usize];
+        reader.decode(stored, handle).map(Arc::new)
+    }
+}

@@ -1,0 +1,205 @@
+//! What a file says about itself.
+
+use super::damage::{Damage, Decoded};
+use super::format::Handle;
+use crate::base::{IndexId, Seqno, varint};
+use std::collections::BTreeMap;
+
+/// Counts of one index in one file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct IndexStats {
+    /// The index.
+    pub index: IndexId,
+    /// Entries of all kinds.
+    pub entries: u64,
+    /// Entries that delete.
+    pub deletes: u64,
+    /// Bytes of user keys and values.
+    pub raw_bytes: u64,
+    /// Bytes in the file; a block that several indexes share counts in proportion.
+    pub stored_bytes: u64,
+}
+
+impl IndexStats {
+    fn put(&self, out: &mut Vec<u8>) {
+        varint::put_u64(out, u64::from(self.index));
+        for number in [
+            self.entries,
+            self.deletes,
+            self.raw_bytes,
+            self.stored_bytes,
+        ] {
+            varint::put_u64(out, number);
+        }
+    }
+
+    fn take(input: &mut &[u8]) -> Option<Self> {
+        Some(Self {
+            index: varint::take_u32(input)?,
+            entries: varint::take_u64(input)?,
+            deletes: varint::take_u64(input)?,
+            raw_bytes: varint::take_u64(input)?,
+            stored_bytes: varint::take_u64(input)?,
+        })
+    }
+}
+
+/// Properties of an SST.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Properties {
+    /// Id of the file.
+    pub file_id: u64,
+    /// Entries of all kinds.
+    pub entries: u64,
+    /// Entries that delete.
+    pub deletes: u64,
+    /// Bytes of user keys.
+    pub raw_key_bytes: u64,
+    /// Bytes of values.
+    pub raw_value_bytes: u64,
+    /// Number of data blocks.
+    pub data_blocks: u64,
+    /// Stored bytes of the data blocks.
+    pub data_bytes: u64,
+    /// Raw block size the writer aimed at.
+    pub block_size: u64,
+    /// Raw bytes of the data blocks.
+    pub raw_block_bytes: u64,
+    /// Smallest user key; empty in a file without entries.
+    pub smallest: Vec<u8>,
+    /// Largest user key.
+    pub largest: Vec<u8>,
+    /// Smallest seqno.
+    pub min_seqno: Seqno,
+    /// Largest seqno.
+    pub max_seqno: Seqno,
+    /// Wall clock at creation, microseconds since 1970.
+    pub created_micros: u64,
+    /// The codec policy of the writer, for people.
+    pub codec: String,
+    /// Counts per index, ascending.
+    pub per_index: Vec<IndexStats>,
+    /// Whatever the layers above want to keep with the file.
+    pub user: BTreeMap<String, Vec<u8>>,
+    pub(super) dictionaries: Vec<(u32, Handle)>,
+}
+
+/// Fields are (tag, length, bytes). A reader passes over an even tag it does not know, and refuses
+/// a file with an unknown odd one.
+mod tag {
+    pub(super) const NUMBERS: u64 = 1;
+    pub(super) const SMALLEST: u64 = 3;
+    pub(super) const LARGEST: u64 = 5;
+    pub(super) const DICTIONARY: u64 = 7;
+    pub(super) const INDEX: u64 = 9;
+    pub(super) const CODEC: u64 = 2;
+    pub(super) const USER: u64 = 4;
+}
+
+impl Properties {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut field = Vec::new();
+        let mut end = |tag: u64, field: &mut Vec<u8>| {
+            varint::put_u64(&mut out, tag);
+            varint::put_bytes(&mut out, field);
+            field.clear();
+        };
+        for number in [
+            self.file_id,
+            self.entries,
+            self.deletes,
+            self.raw_key_bytes,
+            self.raw_value_bytes,
+            self.data_blocks,
+            self.data_bytes,
+            self.block_size,
+            self.raw_block_bytes,
+            self.min_seqno,
+            self.max_seqno,
+            self.created_micros,
+        ] {
+            varint::put_u64(&mut field, number);
+        }
+        end(tag::NUMBERS, &mut field);
+        field.extend_from_slice(&self.smallest);
+        end(tag::SMALLEST, &mut field);
+        field.extend_from_slice(&self.largest);
+        end(tag::LARGEST, &mut field);
+        for (id, handle) in &self.dictionaries {
+            varint::put_u64(&mut field, u64::from(*id));
+            handle.put(&mut field);
+            end(tag::DICTIONARY, &mut field);
+        }
+        for stats in &self.per_index {
+            stats.put(&mut field);
+            end(tag::INDEX, &mut field);
+        }
+        field.extend_from_slice(self.codec.as_bytes());
+        end(tag::CODEC, &mut field);
+        for (name, value) in &self.user {
+            varint::put_bytes(&mut field, name.as_bytes());
+            field.extend_from_slice(value);
+            end(tag::USER, &mut field);
+        }
+        out
+    }
+
+    pub(super) fn decode(mut input: &[u8]) -> Decoded<Self> {
+        let bad = Damage::Corrupt("properties");
+        let mut properties = Self::default();
+        while !input.is_empty() {
+            let tag = varint::take_u64(&mut input).ok_or(bad)?;
+            let mut field = varint::take_bytes(&mut input).ok_or(bad)?;
+            if !properties.take(tag, &mut field).ok_or(bad)? {
+                if tag % 2 == 1 {
+                    return Err(Damage::Unsupported("property"));
+                }
+                field = &[];
+            }
+            if !field.is_empty() {
+                return Err(bad);
+            }
+        }
+        Ok(properties)
+    }
+
+    /// Takes one field; `Some(false)` if the tag is unknown.
+    fn take(&mut self, tag: u64, field: &mut &[u8]) -> Option<bool> {
+        let mut rest = || std::mem::take(field);
+        match tag {
+            tag::NUMBERS => {
+                for number in [
+                    &mut self.file_id,
+                    &mut self.entries,
+                    &mut self.deletes,
+                    &mut self.raw_key_bytes,
+                    &mut self.raw_value_bytes,
+                    &mut self.data_blocks,
+                    &mut self.data_bytes,
+                    &mut self.block_size,
+                    &mut self.raw_block_bytes,
+                    &mut self.min_seqno,
+                    &mut self.max_seqno,
+                    &mut self.created_micros,
+                ] {
+                    *number = varint::take_u64(field)?;
+                }
+            }
+            tag::SMALLEST => self.smallest = rest().to_vec(),
+            tag::LARGEST => self.largest = rest().to_vec(),
+            tag::DICTIONARY => {
+                let id = varint::take_u32(field)?;
+                self.dictionaries.push((id, Handle::take(field)?));
+            }
+            tag::INDEX => self.per_index.push(IndexStats::take(field)?),
+            tag::CODEC => self.codec = String::from_utf8(rest().to_vec()).ok()?,
+            tag::USER => {
+                let name = String::from_utf8(varint::take_bytes(field)?.to_vec()).ok()?;
+                self.user.insert(name, std::mem::take(field).to_vec());
+            }
+            _ => return Some(false),
+        }
+        Some(true)
+    }
+}

@@ -1,0 +1,220 @@
+use super::*;
+use crate::base::ErrorKind;
+use crate::base::key::{SEQNO_COMMITTED_MAX, SEQNO_MAX, UNCOMMITTED_BIT};
+use std::cmp::Reverse;
+
+fn key(index: u32, n: u64) -> Vec<u8> {
+    [&index.to_be_bytes()[..], &n.to_be_bytes()].concat()
+}
+
+#[test]
+fn a_file_of_one_empty_entry_works() {
+    for (kind, seqno) in [(Kind::Put, 0), (Kind::Delete, SEQNO_COMMITTED_MAX)] {
+        for options in option_sets(4096) {
+            let mut model = Model::new();
+            model.insert(
+                (key(1, 1)[..4].to_vec(), Reverse(seqno)),
+                (kind, vec![], vec![]),
+            );
+            let reader = open(write(&model, options).0).unwrap();
+            reader.verify().unwrap();
+            assert_eq!(scan(&reader, true).unwrap(), model);
+            let (found, value) = get(&reader, &[0, 0, 0, 1], SEQNO_MAX).unwrap().unwrap();
+            assert_eq!((found, value.0), (seqno, kind));
+            assert_eq!(get(&reader, &[0, 0, 0, 2], SEQNO_MAX).unwrap(), None);
+            assert_eq!(get(&reader, &[], SEQNO_MAX).unwrap(), None);
+        }
+    }
+}
+
+#[test]
+fn a_file_without_entries_works() {
+    for options in option_sets(4096) {
+        let (bytes, summary) = write(&Model::new(), options);
+        let reader = open(bytes).unwrap();
+        assert_eq!(reader.verify().unwrap().entries, 0);
+        assert_eq!(summary.entries, 0);
+        let mut iter = reader.iter(true);
+        assert!(!iter.seek_to_first().unwrap());
+        assert!(!iter.seek_to_last().unwrap());
+        assert!(!iter.seek(&[], SEQNO_MAX).unwrap());
+        assert!(!iter.seek_before(&[0xff; 9]).unwrap());
+        assert!(!iter.valid());
+        assert_eq!(get(&reader, &[0; 4], SEQNO_MAX).unwrap(), None);
+    }
+}
+
+#[test]
+fn values_of_a_megabyte_work() {
+    let mut rng = SmallRng::seed_from_u64(9);
+    let mut model = Model::new();
+    for n in 0..5u64 {
+        let random: Vec<u8> = (0..1 << 20).map(|_| rng.random()).collect();
+        let (head, tail) = match n % 2 {
+            0 => (vec![7; 1 << 20], random),
+            _ => (random, vec![]),
+        };
+        model.insert((key(1, n), Reverse(n)), (Kind::Put, head, tail));
+    }
+    for options in option_sets(4096) {
+        let reader = open(write(&model, options).0).unwrap();
+        reader.verify().unwrap();
+        assert_eq!(scan(&reader, true).unwrap(), model);
+        for ((key, seqno), value) in &model {
+            let found = get(&reader, key, SEQNO_MAX).unwrap();
+            assert_eq!(found, Some((seqno.0, value.clone())));
+        }
+    }
+}
+
+#[test]
+fn versions_of_one_key_may_fill_many_blocks() {
+    let mut model = Model::new();
+    for seqno in 0..2000u64 {
+        model.insert(
+            (key(1, 5), Reverse(seqno)),
+            (Kind::Put, seqno.to_le_bytes().into(), vec![]),
+        );
+    }
+    model.insert((key(1, 4), Reverse(1)), (Kind::Put, vec![4], vec![]));
+    model.insert((key(1, 6), Reverse(1)), (Kind::Put, vec![6], vec![]));
+    for options in option_sets(256) {
+        let reader = open(write(&model, options).0).unwrap();
+        reader.verify().unwrap();
+        assert!(reader.properties().data_blocks > 50);
+        for seqno in (0..2000).step_by(37) {
+            let (found, value) = get(&reader, &key(1, 5), seqno).unwrap().unwrap();
+            assert_eq!((found, value.1), (seqno, seqno.to_le_bytes().to_vec()));
+            let mut iter = reader.iter(true);
+            assert!(iter.seek(&key(1, 5), seqno).unwrap());
+            assert_eq!(iter.key().seqno, seqno);
+        }
+        let mut iter = reader.iter(true);
+        assert!(iter.seek_before(&key(1, 6)).unwrap());
+        assert_eq!((iter.key().user_key, iter.key().seqno), (&key(1, 5)[..], 0));
+        assert!(iter.seek_before(&key(1, 5)).unwrap());
+        assert_eq!(iter.value().head, [4]);
+    }
+}
+
+#[test]
+fn a_dictionary_is_kept_where_it_pays_and_only_there() {
+    let options = SstOptions::last_level(4096);
+    let mut rng = SmallRng::seed_from_u64(3);
+    let mut with_pattern = Model::new();
+    let mut random = Model::new();
+    for n in 0..6000u64 {
+        let digits: String = (0..60)
+            .map(|_| char::from(b'0' + rng.random_range(0..10)))
+            .collect();
+        let tail = format!("name={digits};street=Some Street {};city=Town", n % 97);
+        with_pattern.insert(
+            (key(1, n), Reverse(0)),
+            (Kind::Put, vec![1; 12], tail.into()),
+        );
+        let noise = (0..100).map(|_| rng.random()).collect();
+        random.insert((key(1, n), Reverse(0)), (Kind::Put, noise, vec![]));
+    }
+    for (model, kept) in [(with_pattern, 1), (random, 0)] {
+        let reader = open(write(&model, options.clone()).0).unwrap();
+        assert_eq!(reader.properties().dictionaries.len(), kept);
+        reader.verify().unwrap();
+        assert_eq!(scan(&reader, false).unwrap(), model);
+    }
+}
+
+#[test]
+fn wrong_entries_are_refused() {
+    let entries: [(&[u8], Seqno, &[u8], Seqno); 5] = [
+        (&[0, 0, 0, 1, 5], 9, &[0, 0, 0, 1, 4], 9),
+        (&[0, 0, 0, 1, 5], 9, &[0, 0, 0, 1, 5], 9),
+        (&[0, 0, 0, 1, 5], 9, &[0, 0, 0, 1, 5], 10),
+        (&[0, 0, 0, 1, 5], 9, &[0, 0, 0, 1, 6], UNCOMMITTED_BIT),
+        (&[0, 0, 0, 1, 5], 9, &[1, 2, 3], 8),
+    ];
+    for (key, seqno, wrong_key, wrong_seqno) in entries {
+        for block_size in [1, 4096] {
+            let file = Box::new(MemFile::default());
+            let mut writer = SstWriter::new(file, 1, SstOptions::upper_level(block_size), 0);
+            writer
+                .add(InternalKey::new(key, seqno, Kind::Put), Value::EMPTY)
+                .unwrap();
+            let wrong = InternalKey::new(wrong_key, wrong_seqno, Kind::Put);
+            let error = writer.add(wrong, Value::EMPTY).unwrap_err();
+            assert_eq!(error.kind(), &ErrorKind::InvalidArgument);
+        }
+    }
+}
+
+#[test]
+fn counts_and_sizes_of_each_index_are_known() {
+    let mut model = Model::new();
+    for index in [3, 5, 9] {
+        for n in 0..u64::from(index) * 50 {
+            let kind = if n % 5 == 0 { Kind::Delete } else { Kind::Put };
+            let head = if kind == Kind::Put {
+                vec![b'x'; 20]
+            } else {
+                vec![]
+            };
+            model.insert((key(index, n), Reverse(n)), (kind, head, vec![]));
+        }
+    }
+    let file = MemFile::default();
+    let mut writer = SstWriter::new(
+        Box::new(file.clone()),
+        FILE_ID,
+        SstOptions::upper_level(1024),
+        5,
+    );
+    writer.set_user_property("firn.level", b"6");
+    let mut estimate = 0;
+    for ((user_key, seqno), (kind, head, _)) in &model {
+        writer
+            .add(
+                InternalKey::new(user_key, seqno.0, *kind),
+                Value::whole(head),
+            )
+            .unwrap();
+        assert!(writer.estimated_size() + 2048 >= estimate);
+        estimate = writer.estimated_size();
+    }
+    assert_eq!(writer.entries(), model.len() as u64);
+    let summary = writer.finish().unwrap();
+    assert!(estimate < summary.size * 2 && summary.size < estimate * 2);
+    let reader = open(file.0.lock().unwrap().clone()).unwrap();
+    let properties = reader.properties();
+    assert_eq!(properties.user["firn.level"], b"6");
+    assert_eq!(properties.created_micros, 5);
+    let counts: Vec<_> = summary
+        .per_index
+        .iter()
+        .map(|s| (s.index, s.entries, s.deletes))
+        .collect();
+    assert_eq!(counts, [(3, 150, 30), (5, 250, 50), (9, 450, 90)]);
+    let stored: u64 = summary.per_index.iter().map(|s| s.stored_bytes).sum();
+    assert_eq!(stored, properties.data_bytes);
+    assert!(reader.memory_bytes() > 0);
+}
+
+#[test]
+fn compaction_reads_leave_the_cache_alone() {
+    let mut model = Model::new();
+    for n in 0..3000u64 {
+        model.insert((key(1, n), Reverse(0)), (Kind::Put, vec![9; 50], vec![]));
+    }
+    let bytes = write(&model, SstOptions::upper_level(1024)).0;
+    let cache = Arc::new(SstBlockCache::new(4 << 20));
+    let file = MemFile(Arc::new(Mutex::new(bytes)));
+    let reader = SstReader::open(Arc::new(file), FILE_ID, NAME.into(), cache.clone()).unwrap();
+    assert_eq!(scan(&reader, false).unwrap(), model);
+    assert_eq!(cache.stats().blocks, 0);
+    assert_eq!(scan(&reader, true).unwrap(), model);
+    let stats = cache.stats();
+    assert_eq!(
+        (stats.blocks, stats.hits),
+        (reader.properties().data_blocks, 0)
+    );
+    assert_eq!(scan(&reader, true).unwrap(), model);
+    assert_eq!(cache.stats().hits, stats.blocks);
+}

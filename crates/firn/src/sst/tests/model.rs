@@ -1,0 +1,175 @@
+use super::*;
+use crate::base::key::SEQNO_MAX;
+use std::cmp::Reverse;
+use std::ops::Bound;
+
+#[test]
+fn files_read_back_what_was_written() {
+    for seed in 0..6u64 {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let keys = [1, 20, 300, 900][seed as usize % 4];
+        let value_max = [0, 40, 300][seed as usize % 3];
+        let block_size = [1, 256, 1024, 4096][rng.random_range(0..4)];
+        let model = random_model(&mut rng, keys, value_max);
+        for options in option_sets(block_size) {
+            let context = format!("seed {seed}, {options:?}");
+            let (bytes, summary) = write(&model, options);
+            check(&model, bytes, &summary, &mut rng, &context);
+        }
+    }
+}
+
+fn check(model: &Model, bytes: Vec<u8>, summary: &SstSummary, rng: &mut SmallRng, context: &str) {
+    let reader = open(bytes.clone()).unwrap();
+    let report = reader.verify().unwrap();
+    let deletes = model
+        .values()
+        .filter(|(kind, ..)| matches!(kind, Kind::Delete | Kind::RangeDelete))
+        .count() as u64;
+    assert_eq!(report.entries, model.len() as u64, "{context}");
+    assert_eq!(
+        (summary.entries, summary.deletes),
+        (report.entries, deletes),
+        "{context}"
+    );
+    assert_eq!(summary.checksum, report.checksum, "{context}");
+    assert_eq!(
+        summary.checksum,
+        crate::base::checksum::xxh3(&bytes),
+        "{context}"
+    );
+    assert_eq!(summary.size, bytes.len() as u64, "{context}");
+    assert_eq!(
+        summary.smallest,
+        model.keys().next().unwrap().0,
+        "{context}"
+    );
+    assert_eq!(
+        summary.largest,
+        model.keys().next_back().unwrap().0,
+        "{context}"
+    );
+    assert_eq!(
+        summary.per_index,
+        reader.properties().per_index,
+        "{context}"
+    );
+    assert_eq!(&scan(&reader, false).unwrap(), model, "{context}");
+    assert_eq!(&scan(&reader, true).unwrap(), model, "{context}");
+    check_gets(model, &reader, rng, context);
+    check_moves(model, &reader, rng, context);
+}
+
+/// A key of the model, or one near it.
+fn some_key(model: &Model, rng: &mut SmallRng) -> Vec<u8> {
+    let at = rng.random_range(0..model.len());
+    let mut key = model.keys().nth(at).unwrap().0.clone();
+    match rng.random_range(0..6) {
+        0 => key.push(0),
+        1 => drop(key.pop()),
+        2 => *key.last_mut().unwrap() = rng.random(),
+        3 if rng.random_bool(0.2) => key = vec![[0, 0xff][rng.random_range(0..2)]; 5],
+        _ => {}
+    }
+    key
+}
+
+fn some_seqno(rng: &mut SmallRng) -> Seqno {
+    [rng.random_range(0..1001), 0, SEQNO_MAX][rng.random_range(0..3)]
+}
+
+fn check_gets(model: &Model, reader: &SstReader, rng: &mut SmallRng, context: &str) {
+    for _ in 0..300 {
+        let (key, seqno) = (some_key(model, rng), some_seqno(rng));
+        let expected = model
+            .range((key.clone(), Reverse(seqno))..)
+            .next()
+            .filter(|((found, _), _)| *found == key)
+            .map(|((_, seqno), value)| (seqno.0, value.clone()));
+        if model
+            .range((key.clone(), Reverse(u64::MAX))..=(key.clone(), Reverse(0)))
+            .next()
+            .is_some()
+        {
+            assert!(reader.may_contain(&key), "{context}: {key:?}");
+        }
+        let found = get(reader, &key, seqno).unwrap();
+        assert_eq!(found, expected, "{context}: get {key:?} at {seqno}");
+    }
+}
+
+/// Random moves of one cursor, against the model.
+fn check_moves(model: &Model, reader: &Arc<SstReader>, rng: &mut SmallRng, context: &str) {
+    let first = (vec![], Reverse(u64::MAX));
+    let mut iter = reader.iter(rng.random());
+    let mut at: Option<ModelKey> = None;
+    let mut trace = Vec::new();
+    for _ in 0..600 {
+        let key = some_key(model, rng);
+        let (moved, expected) = match (rng.random_range(0..40), &at) {
+            (0, _) => {
+                trace.push("first".to_owned());
+                (iter.seek_to_first(), model.keys().next())
+            }
+            (1, _) => {
+                trace.push("last".to_owned());
+                (iter.seek_to_last(), model.keys().next_back())
+            }
+            (2..5, _) => {
+                trace.push(format!("before {key:?}"));
+                let bound = (key.clone(), Reverse(u64::MAX));
+                let expected = model.range(first.clone()..bound).next_back();
+                (iter.seek_before(&key), expected.map(|(k, _)| k))
+            }
+            (n, Some(from)) if n >= 8 => {
+                if n % 2 == 0 || (n > 30 && trace.len() % 100 < 50) {
+                    trace.push("next".to_owned());
+                    let range = (Bound::Excluded(from.clone()), Bound::Unbounded);
+                    (iter.next(), model.range(range).next().map(|(k, _)| k))
+                } else {
+                    trace.push("prev".to_owned());
+                    let expected = model.range(..from.clone()).next_back();
+                    (iter.prev(), expected.map(|(k, _)| k))
+                }
+            }
+            _ => {
+                let seqno = some_seqno(rng);
+                trace.push(format!("seek {key:?} {seqno}"));
+                let expected = model.range((key.clone(), Reverse(seqno))..).next();
+                (iter.seek(&key, seqno), expected.map(|(k, _)| k))
+            }
+        };
+        let tail = &trace[trace.len().saturating_sub(5)..];
+        assert_eq!(moved.unwrap(), expected.is_some(), "{context}: {tail:?}");
+        assert_eq!(iter.valid(), expected.is_some(), "{context}: {tail:?}");
+        if let Some(expected) = expected {
+            let (key, value) = current(&iter);
+            assert_eq!(&key, expected, "{context}: {tail:?}");
+            assert_eq!(&value, &model[expected], "{context}: {tail:?}");
+        }
+        at = expected.cloned();
+    }
+}
+
+#[test]
+fn ranks_count_the_entries_before() {
+    let mut rng = SmallRng::seed_from_u64(5);
+    let model = random_model(&mut rng, 500, 30);
+    for options in option_sets(512) {
+        let reader = open(write(&model, options).0).unwrap();
+        let total = model.len() as u64;
+        for _ in 0..200 {
+            let key = some_key(&model, &mut rng);
+            let before = model.range(..(key.clone(), Reverse(u64::MAX))).count() as u64;
+            assert_eq!(reader.rank(&key).unwrap(), before);
+            let (entries, bytes) = reader.approximate_rank(&key);
+            let in_block = reader.blocks().map(|b| b.entries).max().unwrap();
+            assert!(entries <= before && before - entries <= in_block);
+            assert!(bytes <= reader.properties().data_bytes);
+        }
+        let sum: u64 = reader.blocks().map(|b| b.entries).sum();
+        assert_eq!(sum, total);
+        assert_eq!(reader.approximate_rank(&[0xff; 9]).0, total);
+        assert_eq!(reader.approximate_rank(&[]), (0, 0));
+    }
+}

@@ -1,0 +1,184 @@
+//! Checking a whole file.
+
+use super::block::BlockCursor;
+use super::damage::{Damage, Decoded};
+use super::index::{Spot, Stats};
+use super::properties::IndexStats;
+use super::reader::SstReader;
+use crate::base::key::{SEQNO_COMMITTED_MAX, compare, index_id_of};
+use crate::base::{Kind, Result, Seqno, checksum};
+use std::cmp::Ordering;
+use std::sync::Arc;
+use xxhash_rust::xxh3::Xxh3;
+
+/// What [`SstReader::verify`] has seen; all of it was right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct VerifyReport {
+    /// Data blocks.
+    pub blocks: u64,
+    /// Entries of all kinds.
+    pub entries: u64,
+    /// Entries that delete.
+    pub deletes: u64,
+    /// Size of the file.
+    pub bytes: u64,
+    /// XXH3-64 of the whole file, to be compared with the manifest's.
+    pub checksum: u64,
+}
+
+const READ_SIZE: u64 = 1 << 20;
+
+/// What the entries add up to.
+#[derive(Default)]
+struct Seen {
+    stats: Stats,
+    key_bytes: u64,
+    value_bytes: u64,
+    per_index: Vec<IndexStats>,
+    last: Option<(Vec<u8>, Seqno)>,
+    first_key: Vec<u8>,
+}
+
+impl SstReader {
+    /// Reads the whole file past the cache and checks every checksum, the order of all entries, the
+    /// separators, the filters, and all counts against index and properties.
+    ///
+    /// # Errors
+    /// Corruption, for the first thing found wrong.
+    pub fn verify(&self) -> Result<VerifyReport> {
+        let mut seen = Seen::default();
+        let mut report = VerifyReport {
+            bytes: self.size(),
+            checksum: self.file_checksum()?,
+            ..VerifyReport::default()
+        };
+        let mut cursor = BlockCursor::default();
+        let mut end = 0;
+        for spot in self.index().spots() {
+            let handle = self.index().block(spot).handle;
+            if handle.offset != end {
+                return Err(self.damaged(Damage::Corrupt("gap between data blocks"), spot));
+            }
+            end = handle.end();
+            let mut stored = vec![0; handle.len as usize];
+            self.file().read_exact_at(handle.offset, &mut stored)?;
+            cursor.enter(Arc::new(self.decode(&stored, handle)?));
+            self.verify_block(spot, &mut cursor, &mut seen)
+                .map_err(|damage| self.damaged(damage, spot))?;
+            report.blocks += 1;
+        }
+        report.entries = seen.stats.entries;
+        report.deletes = seen.stats.deletes;
+        if !self.properties_match(&seen, &report) {
+            let damage = Damage::Corrupt("entries contradict the properties");
+            return Err(damage.at(self.name(), self.data_end()));
+        }
+        Ok(report)
+    }
+
+    fn verify_block(&self, spot: Spot, cursor: &mut BlockCursor, seen: &mut Seen) -> Decoded<()> {
+        let mut stats = Stats::default();
+        let mut more = cursor.seek_to_first()?;
+        while more {
+            let (key, value) = (cursor.key(), cursor.value());
+            let ordered = match &seen.last {
+                Some((last, seqno)) => {
+                    compare(last, *seqno, key.user_key, key.seqno) == Ordering::Less
+                }
+                None => true,
+            };
+            if !ordered || key.seqno > SEQNO_COMMITTED_MAX {
+                return Err(Damage::Corrupt("entries out of order"));
+            }
+            let index = index_id_of(key.user_key).ok_or(Damage::Corrupt("user key too short"))?;
+            let hash = checksum::xxh3(key.user_key);
+            // A search begins in this block, or in an earlier one that ends amid the key's versions.
+            let found = self.index().find(key.user_key).is_some_and(|first| {
+                (first == spot || self.index().separator(first) == key.user_key)
+                    && self.index().may_contain(first, hash)
+            });
+            if !found {
+                return Err(Damage::Corrupt("key that index or filter do not know"));
+            }
+            let delete = matches!(key.kind, Kind::Delete | Kind::RangeDelete);
+            stats.add_entry(key.seqno, delete);
+            seen.add(index, delete, key.user_key.len(), value.len());
+            match &mut seen.last {
+                Some((last, seqno)) => {
+                    last.clear();
+                    last.extend_from_slice(key.user_key);
+                    *seqno = key.seqno;
+                }
+                None => {
+                    seen.first_key = key.user_key.to_vec();
+                    seen.last = Some((seen.first_key.clone(), key.seqno));
+                }
+            }
+            more = cursor.next()?;
+        }
+        if stats != self.index().block(spot).stats {
+            return Err(Damage::Corrupt("block contradicts its index entry"));
+        }
+        let last = seen.last.as_ref().map(|(last, _)| &last[..]);
+        if last > Some(self.index().separator(spot)) {
+            return Err(Damage::Corrupt("separator below the block's last key"));
+        }
+        seen.stats.add(&stats);
+        Ok(())
+    }
+
+    fn properties_match(&self, seen: &Seen, report: &VerifyReport) -> bool {
+        let p = self.properties();
+        let last = seen.last.as_ref().map_or(&[][..], |(last, _)| last);
+        let stored: u64 = p.per_index.iter().map(|s| s.stored_bytes).sum();
+        let counted = p.per_index.iter().map(|s| IndexStats {
+            stored_bytes: 0,
+            ..*s
+        });
+        let seqnos = match seen.stats.entries {
+            0 => (0, 0),
+            _ => (seen.stats.min_seqno, seen.stats.max_seqno),
+        };
+        p.entries == seen.stats.entries
+            && p.deletes == seen.stats.deletes
+            && p.data_blocks == report.blocks
+            && p.data_bytes == self.data_end()
+            && stored == p.data_bytes
+            && (p.raw_key_bytes, p.raw_value_bytes) == (seen.key_bytes, seen.value_bytes)
+            && (p.min_seqno, p.max_seqno) == seqnos
+            && p.smallest == seen.first_key
+            && p.largest == last
+            && counted.eq(seen.per_index.iter().copied())
+    }
+
+    fn file_checksum(&self) -> Result<u64> {
+        let mut sum = Xxh3::new();
+        let mut buf = Vec::new();
+        let mut offset = 0;
+        while offset < self.size() {
+            buf.resize(READ_SIZE.min(self.size() - offset) as usize, 0);
+            self.file().read_exact_at(offset, &mut buf)?;
+            sum.update(&buf);
+            offset += buf.len() as u64;
+        }
+        Ok(sum.digest())
+    }
+}
+
+impl Seen {
+    fn add(&mut self, index: u32, delete: bool, key_len: usize, value_len: usize) {
+        self.key_bytes += key_len as u64;
+        self.value_bytes += value_len as u64;
+        if self.per_index.last().is_none_or(|s| s.index != index) {
+            self.per_index.push(IndexStats {
+                index,
+                ..IndexStats::default()
+            });
+        }
+        if let Some(stats) = self.per_index.last_mut() {
+            stats.entries += 1;
+            stats.deletes += u64::from(delete);
+            stats.raw_bytes += (key_len + value_len) as u64;
+        }
+    }
+}

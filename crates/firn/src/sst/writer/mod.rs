@@ -1,0 +1,380 @@
+//! Writing an SST.
+
+mod output;
+mod pending;
+
+use super::block::BlockBuilder;
+use super::codec::{Codec, Compressor};
+use super::dictionary::Dictionary;
+use super::format::{BlockKind, FOOTER_LEN, Footer, Handle, RAW_BLOCK_MAX};
+use super::index::{BlockEntry, IndexBuilder, separator, top_index};
+use super::properties::{IndexStats, Properties};
+use crate::base::key::{INDEX_ID_LEN, SEQNO_COMMITTED_MAX, index_id_of};
+use crate::base::{Error, IndexId, InternalKey, Kind, Result, Seqno, Value, checksum};
+use crate::env::AppendFile;
+use output::Output;
+use pending::{Pending, PendingBlock};
+use std::cmp::Ordering;
+
+/// How the entries of a data block are laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// Values beside their keys: for upper levels.
+    RowWise,
+    /// Keys, heads and tails apart: denser, for the last level.
+    Sectioned,
+}
+
+/// How an SST is written.
+#[derive(Debug, Clone)]
+pub struct SstOptions {
+    /// Raw bytes at which a data block ends.
+    pub block_size: usize,
+    /// Layout of the data blocks.
+    pub layout: Layout,
+    /// Compression of the data blocks.
+    pub codec: Codec,
+    /// Bits per key of the filters; 0 writes none.
+    pub filter_bits_per_key: u32,
+    /// Whether blocks carry a hash index for point reads.
+    pub hash_index: bool,
+    /// Raw bytes at which an index partition ends.
+    pub index_partition_size: usize,
+}
+
+const FILTER_BITS_PER_KEY: u32 = 10;
+const INDEX_PARTITION_SIZE: usize = 4 << 10;
+const ZSTD_LEVEL: i32 = 3;
+
+impl SstOptions {
+    /// For levels that are rewritten soon.
+    pub fn upper_level(block_size: usize) -> Self {
+        Self {
+            block_size,
+            layout: Layout::RowWise,
+            codec: Codec::Lz4,
+            filter_bits_per_key: FILTER_BITS_PER_KEY,
+            hash_index: true,
+            index_partition_size: INDEX_PARTITION_SIZE,
+        }
+    }
+
+    /// For the last level: dense, and no hash index, whose bytes do not compress.
+    pub fn last_level(block_size: usize) -> Self {
+        Self {
+            layout: Layout::Sectioned,
+            codec: Codec::Zstd {
+                level: ZSTD_LEVEL,
+                dictionary: true,
+            },
+            hash_index: false,
+            ..Self::upper_level(block_size)
+        }
+    }
+}
+
+/// What became of an SST, as the manifest records it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SstSummary {
+    /// Id of the file.
+    pub file_id: u64,
+    /// Size in bytes.
+    pub size: u64,
+    /// XXH3-64 of the whole file.
+    pub checksum: u64,
+    /// Smallest user key.
+    pub smallest: Vec<u8>,
+    /// Largest user key.
+    pub largest: Vec<u8>,
+    /// Smallest seqno.
+    pub min_seqno: Seqno,
+    /// Largest seqno.
+    pub max_seqno: Seqno,
+    /// Entries of all kinds.
+    pub entries: u64,
+    /// Entries that delete.
+    pub deletes: u64,
+    /// Bytes of user keys and values.
+    pub raw_bytes: u64,
+    /// Counts per index, ascending.
+    pub per_index: Vec<IndexStats>,
+}
+
+/// Writes one SST from start to end.
+///
+/// Steps: entries gather in a block; a full block is handed on as raw bytes with what the index and
+/// the filter need of it. With a dictionary codec the first raw blocks wait (at most 8 MiB) until
+/// the dictionary is trained; then blocks are compressed and appended as they come. `finish` writes
+/// filters, index, dictionary, properties and footer, and syncs.
+///
+/// Invariants: keys ascend strictly in internal order; no seqno of a private write set gets in. The
+/// caller keeps all versions of a user key in one file. A writer that returned an error is of no
+/// further use, and neither is its file.
+///
+/// Rejected: the dictionary of a neighbour file (compresses clearly worse); filters built per block
+/// (a cache miss each, for the same bits).
+pub struct SstWriter {
+    options: SstOptions,
+    output: Output,
+    block: BlockBuilder,
+    block_pending: PendingBlock,
+    compressor: Compressor,
+    pending: Option<Pending>,
+    dictionary: Option<Dictionary>,
+    index: IndexBuilder,
+    properties: Properties,
+    last_seqno: Seqno,
+}
+
+impl SstWriter {
+    /// A writer into the empty `file`, whose id is `file_id`. `created_micros` is the wall clock,
+    /// microseconds since 1970.
+    pub fn new(
+        file: Box<dyn AppendFile>,
+        file_id: u64,
+        options: SstOptions,
+        created_micros: u64,
+    ) -> Self {
+        let trains = matches!(
+            options.codec,
+            Codec::Zstd {
+                dictionary: true,
+                ..
+            }
+        );
+        Self {
+            output: Output::new(file, file_id),
+            block: BlockBuilder::new(options.layout == Layout::Sectioned, options.hash_index),
+            block_pending: PendingBlock::default(),
+            compressor: Compressor::new(options.codec),
+            pending: trains.then(Pending::default),
+            dictionary: None,
+            index: IndexBuilder::new(options.index_partition_size, options.filter_bits_per_key),
+            properties: Properties {
+                file_id,
+                created_micros,
+                block_size: options.block_size as u64,
+                codec: format!("{:?}", options.codec),
+                min_seqno: Seqno::MAX,
+                ..Properties::default()
+            },
+            last_seqno: 0,
+            options,
+        }
+    }
+
+    /// Keeps `value` under `name` in the file's properties.
+    pub fn set_user_property(&mut self, name: &str, value: &[u8]) {
+        self.properties.user.insert(name.to_owned(), value.to_vec());
+    }
+
+    /// Adds an entry above all added before.
+    ///
+    /// # Errors
+    /// Invalid argument if the key is out of order, lacks an index id, has an uncommitted seqno, or
+    /// the entry is over 1 GiB; and those of the file.
+    pub fn add(&mut self, key: InternalKey<'_>, value: Value<'_>) -> Result<()> {
+        let raw_len = key.user_key.len() + value.len();
+        let index = self.check(key, raw_len)?;
+        if self.block.size() >= self.options.block_size {
+            self.end_block(Some(key.user_key))?;
+        }
+        if self.properties.entries == 0 {
+            self.properties.smallest = key.user_key.to_vec();
+        }
+        let delete = matches!(key.kind, Kind::Delete | Kind::RangeDelete);
+        self.properties.entries += 1;
+        self.properties.deletes += u64::from(delete);
+        self.properties.raw_key_bytes += key.user_key.len() as u64;
+        self.properties.raw_value_bytes += value.len() as u64;
+        self.properties.min_seqno = self.properties.min_seqno.min(key.seqno);
+        self.properties.max_seqno = self.properties.max_seqno.max(key.seqno);
+        let stats = self.index_stats(index);
+        stats.entries += 1;
+        stats.deletes += u64::from(delete);
+        stats.raw_bytes += raw_len as u64;
+        self.block_pending.add(index, key.seqno, delete, raw_len);
+        let hash = checksum::xxh3(key.user_key);
+        self.block.add(key, value, hash);
+        self.last_seqno = key.seqno;
+        Ok(())
+    }
+
+    fn check(&self, key: InternalKey<'_>, raw_len: usize) -> Result<IndexId> {
+        let index = index_id_of(key.user_key)
+            .ok_or_else(|| Error::invalid(format_args!("user key under {INDEX_ID_LEN} bytes")))?;
+        if key.seqno > SEQNO_COMMITTED_MAX {
+            return Err(Error::invalid("uncommitted entry on its way into an SST"));
+        }
+        if raw_len > RAW_BLOCK_MAX / 2 {
+            return Err(Error::invalid("entry too large for an SST"));
+        }
+        let order = match self.properties.entries {
+            0 => Ordering::Less,
+            _ => self
+                .block
+                .last_key()
+                .cmp(key.user_key)
+                .then_with(|| key.seqno.cmp(&self.last_seqno)),
+        };
+        if order == Ordering::Less {
+            Ok(index)
+        } else {
+            Err(Error::invalid(format_args!(
+                "SST entries out of order in index {index}: seqno {} after {}",
+                key.seqno, self.last_seqno
+            )))
+        }
+    }
+
+    fn index_stats(&mut self, index: IndexId) -> &mut IndexStats {
+        let all = &mut self.properties.per_index;
+        if all.last().is_none_or(|s| s.index != index) {
+            all.push(IndexStats {
+                index,
+                ..IndexStats::default()
+            });
+        }
+        all.last_mut().expect("just pushed")
+    }
+
+    /// Size the file would have if it were finished now, roughly.
+    pub fn estimated_size(&self) -> u64 {
+        let waiting = self.pending.as_ref().map_or(0, Pending::estimated_size);
+        let block = self.block.size() as u64;
+        let index = self.index.size() as u64;
+        self.output.offset() + waiting + block + index
+    }
+
+    /// Entries added.
+    pub fn entries(&self) -> u64 {
+        self.properties.entries
+    }
+
+    /// Ends the current block; `next` is the user key that follows it.
+    fn end_block(&mut self, next: Option<&[u8]>) -> Result<()> {
+        let mut block = std::mem::take(&mut self.block_pending);
+        block.separator = match next {
+            Some(next) => separator(self.block.last_key(), next),
+            None => self.block.last_key().to_vec(),
+        };
+        let built = self.block.finish();
+        block.raw = built.raw;
+        block.hashes = built.hashes;
+        match &mut self.pending {
+            None => self.write_data(block),
+            Some(pending) => {
+                pending.push(block, &mut self.compressor);
+                if pending.is_full() {
+                    self.train()
+                } else {
+                    Ok(())
+                }
+            }
+        }
+    }
+
+    /// Trains the dictionary from the waiting blocks and writes them.
+    fn train(&mut self) -> Result<()> {
+        let Some(pending) = self.pending.take() else {
+            return Ok(());
+        };
+        let blocks = pending.into_blocks();
+        let raw: Vec<&[u8]> = blocks.iter().map(|b| &b.raw[..]).collect();
+        self.dictionary = Dictionary::train(&raw, self.options.codec);
+        if let Some(dictionary) = &self.dictionary {
+            self.compressor.set_dictionary(dictionary);
+        }
+        for block in blocks {
+            self.write_data(block)?;
+        }
+        Ok(())
+    }
+
+    fn write_data(&mut self, block: PendingBlock) -> Result<()> {
+        let kind = match self.options.layout {
+            Layout::RowWise => BlockKind::RowWise,
+            Layout::Sectioned => BlockKind::Sectioned,
+        };
+        let payload = self.compressor.compress(&block.raw, true);
+        let handle = self.output.block(kind, payload, block.raw.len())?;
+        let stored = u64::from(handle.len);
+        self.properties.data_blocks += 1;
+        self.properties.data_bytes += stored;
+        self.properties.raw_block_bytes += block.raw.len() as u64;
+        for (index, share) in block.shares(stored) {
+            let stats = &mut self.properties.per_index;
+            if let Ok(at) = stats.binary_search_by_key(&index, |s| s.index) {
+                stats[at].stored_bytes += share;
+            }
+        }
+        let entry = BlockEntry {
+            handle,
+            stats: block.stats,
+        };
+        self.index.add(&block.separator, entry, &block.hashes);
+        Ok(())
+    }
+
+    /// Writes what follows the data blocks, syncs the file and says what it holds. The caller syncs
+    /// the directory. A file without entries is allowed.
+    pub fn finish(mut self) -> Result<SstSummary> {
+        if !self.block.is_empty() {
+            self.properties.largest = self.block.last_key().to_vec();
+            self.end_block(None)?;
+        }
+        self.train()?;
+        let meta_offset = self.output.offset();
+        let mut partitions = Vec::new();
+        for partition in self.index.finish() {
+            let filter = match &partition.raw_filter {
+                Some(raw) => self.output.raw_block(BlockKind::Filter, raw)?,
+                None => Handle::default(),
+            };
+            let raw = &partition.raw_index;
+            let payload = self.compressor.compress(raw, false);
+            let index = self
+                .output
+                .block(BlockKind::IndexPartition, payload, raw.len())?;
+            partitions.push((partition, index, filter));
+        }
+        let raw = top_index(&partitions);
+        let payload = self.compressor.compress(&raw, false);
+        let top_index = self.output.block(BlockKind::TopIndex, payload, raw.len())?;
+        if let Some(dictionary) = &self.dictionary {
+            let raw = dictionary.bytes();
+            let payload = self.compressor.compress(raw, false);
+            let handle = self
+                .output
+                .block(BlockKind::Dictionary, payload, raw.len())?;
+            self.properties.dictionaries.push((dictionary.id(), handle));
+        }
+        if self.properties.entries == 0 {
+            self.properties.min_seqno = 0;
+        }
+        let raw = self.properties.encode();
+        let properties = self.output.raw_block(BlockKind::Properties, &raw)?;
+        let footer = Footer {
+            meta_offset,
+            top_index,
+            properties,
+            file_id: self.properties.file_id,
+            file_size: self.output.offset() + FOOTER_LEN as u64,
+        };
+        let (size, checksum) = self.output.finish(&footer.encode())?;
+        let p = self.properties;
+        Ok(SstSummary {
+            file_id: p.file_id,
+            size,
+            checksum,
+            smallest: p.smallest,
+            largest: p.largest,
+            min_seqno: p.min_seqno,
+            max_seqno: p.max_seqno,
+            entries: p.entries,
+            deletes: p.deletes,
+            raw_bytes: p.raw_key_bytes + p.raw_value_bytes,
+            per_index: p.per_index,
+        })
+    }
+}

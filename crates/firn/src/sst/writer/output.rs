@@ -1,0 +1,67 @@
+//! The file under a writer: appends stored blocks and sums up the bytes.
+
+use crate::base::Result;
+use crate::env::AppendFile;
+use crate::sst::codec::StoredCodec;
+use crate::sst::format::{BlockKind, Handle};
+use crate::sst::frame;
+use xxhash_rust::xxh3::Xxh3;
+
+pub(super) struct Output {
+    file: Box<dyn AppendFile>,
+    file_id: u64,
+    sum: Xxh3,
+    offset: u64,
+    stored: Vec<u8>,
+}
+
+impl Output {
+    pub(super) fn new(file: Box<dyn AppendFile>, file_id: u64) -> Self {
+        Self {
+            file,
+            file_id,
+            sum: Xxh3::new(),
+            offset: 0,
+            stored: Vec::new(),
+        }
+    }
+
+    /// Bytes appended.
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    fn append(&mut self) -> Result<()> {
+        self.sum.update(&self.stored);
+        self.offset += self.stored.len() as u64;
+        self.file.append(&self.stored)
+    }
+
+    /// Appends a block.
+    pub(super) fn block(
+        &mut self,
+        kind: BlockKind,
+        payload: (StoredCodec, u32, &[u8]),
+        raw_len: usize,
+    ) -> Result<Handle> {
+        self.stored.clear();
+        let place = (self.file_id, self.offset);
+        let handle = frame::put(&mut self.stored, kind, payload, raw_len, place);
+        self.append()?;
+        Ok(handle)
+    }
+
+    /// Appends a block uncompressed.
+    pub(super) fn raw_block(&mut self, kind: BlockKind, raw: &[u8]) -> Result<Handle> {
+        self.block(kind, (StoredCodec::None, 0, raw), raw.len())
+    }
+
+    /// Appends the footer and syncs; the size and the checksum of the whole file.
+    pub(super) fn finish(mut self, footer: &[u8]) -> Result<(u64, u64)> {
+        self.stored.clear();
+        self.stored.extend_from_slice(footer);
+        self.append()?;
+        self.file.sync()?;
+        Ok((self.offset, self.sum.digest()))
+    }
+}

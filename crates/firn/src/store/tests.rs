@@ -1,0 +1,39 @@
+use super::*;
+use crate::base::ErrorKind;
+use crate::env::PosixEnv;
+
+#[test]
+fn names_round_trip_and_foreign_names_are_passed_over() {
+    for id in [0, 7, 9_999_999_999, 10_000_000_000, u64::MAX] {
+        let name = file_name(FileKind::Sst, id);
+        assert_eq!(parse_file_name(&name), Some((FileKind::Sst, id)));
+    }
+    for foreign in [
+        "7.sst",
+        "+000000007.sst",
+        "0000000007.tmp",
+        "0000000007.sst.bak",
+        "MANIFEST",
+    ] {
+        assert_eq!(parse_file_name(foreign), None, "{foreign}");
+    }
+}
+
+#[test]
+fn files_are_created_listed_read_and_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = FileStore::new(Arc::new(PosixEnv::new()), dir.path());
+    for id in [12, 3] {
+        let mut file = store.create(id).unwrap();
+        file.append(&[id as u8; 9]).unwrap();
+        file.sync().unwrap();
+    }
+    store.sync_dir().unwrap();
+    assert_eq!(store.list().unwrap(), [3, 12]);
+    let mut buf = [0; 9];
+    store.open(12).unwrap().read_exact_at(0, &mut buf).unwrap();
+    assert_eq!(buf, [12; 9]);
+    store.remove(12).unwrap();
+    assert_eq!(store.list().unwrap(), [3]);
+    assert_eq!(store.open(12).err().unwrap().kind(), &ErrorKind::NotFound);
+}
