@@ -1,0 +1,49 @@
+/* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
+
+#include "ha_firn.h"
+#include "errors.h"
+#include "log.h"
+
+namespace {
+
+struct Problems {
+  THD* thd;
+  const char* table;
+  unsigned found;
+};
+
+void report(void* context, const char* text) {
+  Problems* problems = static_cast<Problems*>(context);
+  problems->found++;
+  push_warning_printf(problems->thd, Sql_condition::WARN_LEVEL_WARN, ER_NOT_KEYFILE, "FIRN: %s", text);
+  sql_print_error("FIRN: CHECK TABLE %s: %s", problems->table, text);
+}
+
+}  // namespace
+
+int ha_firn::check(THD* thd, HA_CHECK_OPT* options) {
+  Problems problems = {thd, table_share->path.str, 0};
+  uint64_t rows = 0;
+  const firn_status status =
+      firn_check_table(m_session->core(), m_share->core(), options->flags & T_EXTEND, report, &problems, &rows);
+  if (problems.found || status == FIRN_CORRUPTION) return HA_ADMIN_CORRUPT;
+  if (status == FIRN_OK) return HA_ADMIN_OK;
+  const int error = firn_error(status);
+  if (error != HA_ERR_ABORTED_BY_USER)
+    push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_GET_ERRMSG, "FIRN: %s", m_session->message());
+  return HA_ADMIN_FAILED;
+}
+
+/* The core keeps its statistics up to date; this hands them to the optimizer. */
+int ha_firn::analyze(THD*, HA_CHECK_OPT*) {
+  return info(HA_STATUS_CONST | HA_STATUS_VARIABLE | HA_STATUS_TIME) ? HA_ADMIN_FAILED : HA_ADMIN_OK;
+}
+
+int ha_firn::optimize(THD* thd, HA_CHECK_OPT*) {
+  const firn_status status = firn_optimize_table(firn::database, m_share->core());
+  if (status == FIRN_OK) return HA_ADMIN_OK;
+  (void)firn_error(status);
+  push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_GET_ERRMSG, "FIRN: %s",
+                      m_session ? m_session->message() : "");
+  return HA_ADMIN_FAILED;
+}

@@ -1,0 +1,93 @@
+/* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
+
+#include "catalog.h"
+#include "errors.h"
+#include "log.h"
+
+#include <new>
+#include <string>
+#include <vector>
+
+namespace firn {
+namespace {
+
+using Names = std::vector<std::string>;
+
+struct Collect {
+  Names* names;
+  bool (*wanted)(const char*);
+  bool failed;
+};
+
+void collect(void* context, const char* name) {
+  Collect* to = static_cast<Collect*>(context);
+  if (to->failed || !to->wanted(name)) return;
+  try {
+    to->names->emplace_back(name);
+  } catch (const std::bad_alloc&) {
+    to->failed = true;
+  }
+}
+
+bool any(const char*) { return true; }
+
+/* Drops every table whose name begins with `prefix` and is wanted. */
+void drop_tables(const char* prefix, bool (*wanted)(const char*), const char* why) {
+  Names names;
+  Collect to = {&names, wanted, false};
+  if (firn_list_table_names(database, prefix, collect, &to) != FIRN_OK || to.failed) {
+    sql_print_error("FIRN: cannot list tables: %s", firn_last_error());
+    return;
+  }
+  for (const std::string& name : names) {
+    const firn_status status = firn_drop_table(database, name.c_str());
+    if (status == FIRN_OK)
+      sql_print_information("FIRN: dropped table '%s': %s", name.c_str(), why);
+    else if (status != FIRN_NO_TABLE)
+      sql_print_error("FIRN: cannot drop table '%s': %s", name.c_str(), firn_last_error());
+  }
+}
+
+int drop_table(handlerton*, const char* path) {
+  if (!database) return HA_ERR_NO_SUCH_TABLE;
+  return to_server_error(firn_drop_table(database, TableName(path).c_str()));
+}
+
+/* The server dropped the tables it knows; what is left had lost its .frm file. `path` is "./db/". */
+void drop_database(handlerton*, char* path) {
+  if (!database) return;
+  char prefix[FN_REFLEN];
+  size_t length = strlen(path);
+  while (length && path[length - 1] == '/') length--;
+  size_t start = length;
+  while (start && path[start - 1] != '/') start--;
+  if (start == length || length - start + 2 > sizeof(prefix)) return;
+  memcpy(prefix, path + start, length - start);
+  prefix[length - start] = '/';
+  prefix[length - start + 1] = 0;
+  drop_tables(prefix, any, "its database was dropped");
+}
+
+/*
+  The DDL log asks whether an ALTER in place that a crash interrupted had been committed. Those of this engine change
+  nothing that the old or the new definition would contradict (see ha_firn::check_if_supported_inplace_alter), so the
+  old one stands.
+*/
+int check_version(handlerton*, const char*, const LEX_CUSTRING*, ulonglong) { return 1; }
+
+/* The server has repeated or undone all DDL that a crash interrupted: copies that are still here belong to nobody. */
+int signal_ddl_recovery_done(handlerton*) {
+  if (database) drop_tables("", is_ddl_leftover, "left over from interrupted DDL");
+  return 0;
+}
+
+}  // namespace
+
+void set_catalog_callbacks(handlerton* hton) {
+  hton->drop_table = drop_table;
+  hton->drop_database = drop_database;
+  hton->check_version = check_version;
+  hton->signal_ddl_recovery_done = signal_ddl_recovery_done;
+}
+
+}  // namespace firn

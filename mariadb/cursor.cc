@@ -1,0 +1,107 @@
+/* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
+
+/* The handler's one cursor: aimed at an index for a statement, told which columns to decode, parked between statements.
+ */
+
+#include "ha_firn.h"
+#include "errors.h"
+#include "key.h"
+
+int ha_firn::aim(uint32_t index) {
+  if (m_session->aborted()) return HA_ERR_ROLLBACK;
+  const bool other_index = index != m_cursor_index;
+  firn_status status;
+  if (!m_cursor)
+    status = firn_cursor_open(m_session->core(), m_share->core(), index, m_read_mode, m_wait, &m_cursor);
+  else
+    status = firn_cursor_reset(m_cursor, m_session->core(), index, m_read_mode, m_wait);
+  if (status != FIRN_OK) return firn_error(status);
+  m_cursor_index = index;
+  m_cursor_live = true;
+  m_scan_parked = m_scan_started = m_bounded = m_at_point = false;
+  if (other_index) m_columns_known = false;
+  return choose_columns();
+}
+
+int ha_firn::choose_columns() {
+  const bool whole = m_whole_row && !m_keyread;
+  const uchar* wanted = reinterpret_cast<const uchar*>(table->read_set->bitmap);
+  if (m_columns_known && m_columns_keyread == m_keyread && m_columns_whole == whole &&
+      (whole || m_keyread || memcmp(m_columns, wanted, m_columns_bytes) == 0))
+    return 0;
+  const firn_status status = firn_cursor_columns(m_cursor, whole || m_keyread ? nullptr : wanted, m_keyread);
+  if (status != FIRN_OK) return firn_error(status);
+  memcpy(m_columns, wanted, m_columns_bytes);
+  m_columns_keyread = m_keyread;
+  m_columns_whole = whole;
+  m_columns_known = true;
+  return 0;
+}
+
+/* The server changed read_set; between statements the next aim() sees it. An error there shows with the next read. */
+void ha_firn::column_bitmaps_signal() {
+  if (m_cursor_live && inited != NONE && choose_columns()) m_columns_known = false;
+}
+
+void ha_firn::park() {
+  if (!m_cursor_live) return;
+  firn_cursor_park(m_cursor);
+  m_cursor_live = false;
+  m_scan_parked = inited != NONE;
+}
+
+int ha_firn::resume_scan() {
+  if (m_cursor_live) return 0;
+  if (!m_scan_parked) return HA_ERR_WRONG_COMMAND;
+  if (m_session->aborted()) return HA_ERR_ROLLBACK;
+  if (m_at_point) {
+    /* The scan did not begin yet: it begins beyond m_point_key. */
+    if (int error = aim(m_cursor_index)) return error;
+    m_at_point = true;
+    return 0;
+  }
+  const firn_status status = firn_cursor_resume(m_cursor, m_session->core(), m_read_mode, m_wait);
+  if (status != FIRN_OK) return firn_error(status);
+  m_cursor_live = true;
+  m_scan_parked = false;
+  return choose_columns();
+}
+
+void ha_firn::clear_bound() {
+  if (!m_bounded) return;
+  (void)firn_cursor_end_range(m_cursor, nullptr, 0, 0);
+  m_bounded = false;
+}
+
+const uchar* ha_firn::current_row_id() {
+  if (!has_primary_key() && m_row_id_is_of_cursor && m_cursor_live) {
+    if (firn_cursor_ref(m_cursor, m_row_id) == FIRN_OK) m_row_id_is_of_cursor = false;
+  }
+  return has_primary_key() ? nullptr : m_row_id;
+}
+
+/* Zero fill: the server also compares positions as bytes (duplicate weedout). */
+void ha_firn::position(const uchar* record) {
+  if (has_primary_key()) {
+    KEY* key_info = table->key_info + table_share->primary_key;
+    key_copy(ref, record, key_info, key_info->key_length, true);
+  } else {
+    memcpy(ref, current_row_id(), sizeof(m_row_id));
+  }
+}
+
+/* Positions order as the primary key does, because index merge relies on it. */
+int ha_firn::cmp_ref(const uchar* left, const uchar* right) {
+  if (!has_primary_key()) return memcmp(left, right, sizeof(m_row_id));
+  const KEY* key_info = table->key_info + table_share->primary_key;
+  const KEY_PART_INFO* part = key_info->key_part;
+  const KEY_PART_INFO* const end = part + key_info->user_defined_key_parts;
+  for (; part != end; part++) {
+    /* Primary key parts cannot be NULL. */
+    const int order = part->field->key_cmp(left, right);
+    if (order) return part->key_part_flag & HA_REVERSE_SORT ? -order : order;
+    left += part->store_length;
+    right += part->store_length;
+  }
+  return 0;
+}

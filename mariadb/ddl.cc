@@ -1,0 +1,130 @@
+/* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
+
+/*
+  DDL on one table. Each call is one atomic, durable change of the core's catalog and can be repeated after a crash: the
+  server's DDL log does so.
+*/
+
+#include "ha_firn.h"
+#include "errors.h"
+#include "schema.h"
+#include "sql_alter.h"
+
+#include <new>
+
+namespace {
+
+/* Refuses with a message that names what the engine lacks. */
+int refuse(const char* what) {
+  my_error(ER_ILLEGAL_HA_CREATE_OPTION, MYF(0), hton_name(firn::hton)->str, what);
+  return firn::kErrorReported;
+}
+
+/* The definition as the server would store it, and its version: readers without the .frm file find the table by it. */
+class DefinitionImage {
+ public:
+  explicit DefinitionImage(TABLE_SHARE* share) : share_(share) {
+    if (share->frm_image) {
+      bytes_ = share->frm_image->str;
+      length_ = share->frm_image->length;
+    } else if (!share->read_frm_image(&bytes_, &length_)) {
+      owned_ = true;
+    } else {
+      bytes_ = nullptr;
+      length_ = 0;
+    }
+  }
+  ~DefinitionImage() {
+    if (owned_) share_->free_frm_image(bytes_);
+  }
+  DefinitionImage(const DefinitionImage&) = delete;
+  DefinitionImage& operator=(const DefinitionImage&) = delete;
+
+  const uchar* bytes() const { return bytes_; }
+  size_t length() const { return length_; }
+
+ private:
+  TABLE_SHARE* const share_;
+  const uchar* bytes_ = nullptr;
+  size_t length_ = 0;
+  bool owned_ = false;
+};
+
+/* Foreign keys come parsed, those of an altered table included; the server leaves it to the engine to see them. */
+bool wants_foreign_key(const HA_CREATE_INFO* info) {
+  if (!info->alter_info) return false;
+  List_iterator_fast<Key> keys(info->alter_info->key_list);
+  while (const Key* key = keys++)
+    if (key->type == Key::FOREIGN_KEY) return true;
+  return false;
+}
+
+}  // namespace
+
+int ha_firn::create(const char* name, TABLE* form, HA_CREATE_INFO* info) {
+  THD* thd = ha_thd();
+  if (!firn::database) return HA_ERR_INITIALIZATION;
+  if (info->tmp_table()) return refuse("TEMPORARY");
+  if (wants_foreign_key(info)) return refuse("FOREIGN KEY");
+  if (firn::galera_is_on(thd)) return refuse("Galera replication (wsrep_on)");
+  if (info->data_file_name || info->index_file_name)
+    push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, WARN_OPTION_IGNORED, ER_THD(thd, WARN_OPTION_IGNORED),
+                        info->data_file_name ? "DATA DIRECTORY" : "INDEX DIRECTORY");
+  try {
+    firn::TableDefinition definition(form);
+    if (const char* what = definition.unsupported()) return refuse(what);
+    DefinitionImage image(form->s);
+    const LEX_CUSTRING& version = form->s->tabledef_version;
+    const firn_status status =
+        firn_create_table(firn::database, firn::TableName(name).c_str(), definition.get(), image.bytes(),
+                          image.length(), version.str, version.length, MY_MAX(info->auto_increment_value, 1ULL));
+    return firn::to_server_error(status);
+  } catch (const std::bad_alloc&) {
+    return HA_ERR_OUT_OF_MEM;
+  }
+}
+
+int ha_firn::delete_table(const char* name) {
+  if (!firn::database) return HA_ERR_INITIALIZATION;
+  return firn::to_server_error(firn_drop_table(firn::database, firn::TableName(name).c_str()));
+}
+
+int ha_firn::rename_table(const char* from, const char* to) {
+  if (!firn::database) return HA_ERR_INITIALIZATION;
+  return firn::to_server_error(
+      firn_rename_table(firn::database, firn::TableName(from).c_str(), firn::TableName(to).c_str()));
+}
+
+int ha_firn::truncate() {
+  park();
+  return firn::to_server_error(
+      firn_truncate_table(firn::database, firn::TableName(table_share->normalized_path.str).c_str()));
+}
+
+void ha_firn::update_create_info(HA_CREATE_INFO* info) {
+  if (info->used_fields & HA_CREATE_USED_AUTO) return;
+  info->auto_increment_value = firn_autoinc_next_value(m_share->core());
+}
+
+/*
+  Done in place: what leaves the stored rows and the core's catalog as they are, and the AUTO_INCREMENT counter. The
+  rest goes by copy, which the server does with progress reports and a DDL log.
+*/
+enum_alter_inplace_result ha_firn::check_if_supported_inplace_alter(TABLE*, Alter_inplace_info* info) {
+  constexpr alter_table_operations in_place =
+      ALTER_COLUMN_DEFAULT | ALTER_CHANGE_CREATE_OPTION | ALTER_DROP_CHECK_CONSTRAINT | ALTER_INDEX_IGNORABILITY;
+  if (info->handler_flags & ~in_place) return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  constexpr ulong harmless_options = HA_CREATE_USED_AUTO | HA_CREATE_USED_COMMENT | HA_CREATE_USED_DEFAULT_CHARSET;
+  if (info->create_info->used_fields & ~harmless_options) return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  return HA_ALTER_INPLACE_INSTANT;
+}
+
+bool ha_firn::commit_inplace_alter_table(TABLE*, Alter_inplace_info* info, bool commit) {
+  info->group_commit_ctx = nullptr;
+  if (!commit || !(info->create_info->used_fields & HA_CREATE_USED_AUTO)) return false;
+  /* A number that is taken already stays taken: the core raises it to the next free one. */
+  const firn_status status = firn_autoinc_set(m_share->core(), MY_MAX(info->create_info->auto_increment_value, 1ULL));
+  if (status == FIRN_OK) return false;
+  my_printf_error(ER_GET_ERRMSG, "FIRN: %s", MYF(0), firn_last_error());
+  return true;
+}

@@ -1,0 +1,152 @@
+/* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
+
+#include "ha_firn.h"
+#include "errors.h"
+
+#include <new>
+
+handler::Table_flags ha_firn::table_flags() const {
+  /* HA_BINLOG_STMT_CAPABLE is missing on purpose: row locks without gaps do not make a statement repeatable on a
+   * replica. */
+  return HA_REC_NOT_IN_SEQ | HA_NULL_IN_KEY | HA_CAN_INDEX_BLOBS | HA_CAN_VIRTUAL_COLUMNS | HA_CAN_SQL_HANDLER |
+         HA_CAN_GEOMETRY | HA_TABLE_SCAN_ON_INDEX | HA_PRIMARY_KEY_IN_READ_INDEX |
+         HA_PRIMARY_KEY_REQUIRED_FOR_POSITION | HA_PARTIAL_COLUMN_READ | HA_REQUIRES_KEY_COLUMNS_FOR_DELETE |
+         HA_BINLOG_ROW_CAPABLE | HA_CAN_ONLINE_BACKUPS | HA_CONCURRENT_OPTIMIZE | HA_CAN_SKIP_LOCKED |
+         HA_ONLINE_ANALYZE;
+}
+
+/* The server asks before open(), with key parts half filled. */
+ulong ha_firn::index_flags(uint index, uint, bool) const {
+  const ulong flags = HA_READ_NEXT | HA_READ_PREV | HA_READ_ORDER | HA_READ_RANGE | HA_KEYREAD_ONLY;
+  return index == table_share->primary_key ? flags | HA_CLUSTERED_INDEX : flags;
+}
+
+int ha_firn::open(const char* name, int, uint) {
+  lock_shared_ha_data();
+  m_share = static_cast<firn::Share*>(get_ha_share_ptr());
+  if (!m_share) {
+    m_share = new (std::nothrow) firn::Share;
+    if (m_share) set_ha_share_ptr(m_share);
+  }
+  const int error = m_share ? m_share->acquire(name, table) : HA_ERR_OUT_OF_MEM;
+  unlock_shared_ha_data();
+  if (error) {
+    m_share = nullptr;
+    return error;
+  }
+
+  ref_length = has_primary_key() ? table->key_info[table_share->primary_key].key_length : sizeof(m_row_id);
+  /* UPDATE must know that a scan follows the primary key, or it would meet the rows it moved. */
+  key_used_on_scan = table_share->primary_key;
+  m_columns_bytes = bitmap_buffer_size(table_share->fields);
+  m_columns = static_cast<uchar*>(alloc_root(&table->mem_root, m_columns_bytes));
+  m_point_key = static_cast<uchar*>(alloc_root(&table->mem_root, table_share->max_key_length + 1));
+  if (!m_columns || !m_point_key) {
+    close();
+    return HA_ERR_OUT_OF_MEM;
+  }
+  info(HA_STATUS_NO_LOCK | HA_STATUS_VARIABLE | HA_STATUS_CONST | HA_STATUS_OPEN);
+  return 0;
+}
+
+int ha_firn::close() {
+  if (m_cursor) firn_cursor_close(m_cursor);
+  m_cursor = nullptr;
+  m_cursor_live = false;
+  if (m_share) {
+    lock_shared_ha_data();
+    m_share->release();
+    unlock_shared_ha_data();
+    m_share = nullptr;
+  }
+  return 0;
+}
+
+handler* ha_firn::clone(const char* name, MEM_ROOT* mem_root) {
+  ha_firn* copy = static_cast<ha_firn*>(handler::clone(name, mem_root));
+  if (copy) {
+    copy->m_session = m_session;
+    copy->m_lock_type = m_lock_type;
+    copy->m_read_mode = m_read_mode;
+    copy->m_wait = m_wait;
+    copy->m_read_committed = m_read_committed;
+    copy->m_whole_row = m_whole_row;
+  }
+  return copy;
+}
+
+int ha_firn::reset() {
+  park();
+  m_scan_parked = false;
+  m_keyread = false;
+  m_bulk = false;
+  m_write_flags = 0;
+  return 0;
+}
+
+int ha_firn::extra(enum ha_extra_function operation) {
+  switch (operation) {
+    case HA_EXTRA_KEYREAD:
+      m_keyread = true;
+      break;
+    case HA_EXTRA_NO_KEYREAD:
+      m_keyread = false;
+      break;
+    case HA_EXTRA_WRITE_CAN_REPLACE:
+    case HA_EXTRA_INSERT_WITH_UPDATE:
+      m_write_flags |= FIRN_WRITE_LOCK_DUPLICATE_X;
+      break;
+    case HA_EXTRA_WRITE_CANNOT_REPLACE:
+    case HA_EXTRA_NO_IGNORE_DUP_KEY:
+      m_write_flags &= ~uint32_t(FIRN_WRITE_LOCK_DUPLICATE_X);
+      break;
+    case HA_EXTRA_BEGIN_COPY:
+    case HA_EXTRA_BEGIN_ALTER_IGNORE_COPY:
+      m_bulk = true;
+      m_write_flags |= FIRN_WRITE_BULK;
+      break;
+    /* Comes without a begin at the end of every INSERT … SELECT. */
+    case HA_EXTRA_END_COPY:
+      if (!m_bulk) break;
+      m_bulk = false;
+      m_write_flags &= ~uint32_t(FIRN_WRITE_BULK);
+      return firn::to_server_error(firn_bulk_end(m_session->core(), m_share->core()), m_session);
+    case HA_EXTRA_ABORT_COPY:
+      if (!m_bulk) break;
+      m_bulk = false;
+      m_write_flags &= ~uint32_t(FIRN_WRITE_BULK);
+      return firn::to_server_error(firn_bulk_abort(m_session->core(), m_share->core()), m_session);
+    default:
+      break;
+  }
+  return 0;
+}
+
+int ha_firn::firn_error(firn_status status) { return firn::to_server_error(status, m_session); }
+
+void ha_firn::print_error(int error, myf flags) {
+  THD* thd = ha_thd();
+  const char* message = m_session ? m_session->message() : "";
+  switch (error) {
+    case firn::kErrorReported:
+      if (thd->is_error()) return;
+      break;
+    case HA_ERR_OUT_OF_MEM:
+      if (!message[0]) break;
+      my_printf_error(ER_ENGINE_OUT_OF_MEMORY, "Engine FIRN: the transaction is over firn_txn_memory_limit: %s", flags,
+                      message);
+      return;
+    case HA_ERR_CRASHED:
+      push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_GET_ERRMSG, "FIRN: %s", message);
+      break;
+    default:
+      break;
+  }
+  handler::print_error(error, flags);
+}
+
+bool ha_firn::get_error_message(int error, String* text) {
+  if (m_session && error != HA_ERR_LOCK_DEADLOCK && m_session->message()[0])
+    text->copy(m_session->message(), uint32(strlen(m_session->message())), system_charset_info);
+  return false;
+}

@@ -1,0 +1,11 @@
+/* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
+#pragma once
+
+#include "engine.h"
+
+namespace firn {
+
+/* What the core asks of the server: error log, lock wait reports, kills, collation weights. Valid for ever. */
+const firn_host* host();
+
+}  // namespace firn

@@ -1,0 +1,105 @@
+/* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
+
+#include "i_s.h"
+#include "engine.h"
+#include "errors.h"
+#include "sql_i_s.h"
+#include "sql_show.h"
+#include "table.h"
+
+namespace firn {
+namespace {
+
+using Show::CEnd;
+using Show::Column;
+using Show::ULong;
+using Show::ULonglong;
+using Show::Varchar;
+
+struct Rows {
+  THD* thd;
+  TABLE* table;
+  bool failed;
+
+  void store(uint column, const char* text) { table->field[column]->store(text, strlen(text), system_charset_info); }
+  void store(uint column, uint64_t number) { table->field[column]->store(longlong(number), true); }
+  void add() { failed = failed || schema_table_store_record(thd, table); }
+};
+
+ST_FIELD_INFO tables_columns[] = {Column("TABLE_SCHEMA", Varchar(NAME_CHAR_LEN), NOT_NULL),
+                                  Column("TABLE_NAME", Varchar(NAME_CHAR_LEN), NOT_NULL),
+                                  Column("INDEX_NAME", Varchar(NAME_CHAR_LEN), NOT_NULL),
+                                  Column("ROWS", ULonglong(), NOT_NULL),
+                                  Column("RAW_BYTES", ULonglong(), NOT_NULL),
+                                  Column("STORED_BYTES", ULonglong(), NOT_NULL),
+                                  CEnd()};
+
+void add_index(void* context, const firn_index_info* index) {
+  Rows* rows = static_cast<Rows*>(context);
+  char schema[NAME_LEN + 1], table[NAME_LEN + 1];
+  decode_table_name(index->table_name, schema, table);
+  restore_record(rows->table, s->default_values);
+  rows->store(0, schema);
+  rows->store(1, table);
+  rows->store(2, index->index_name);
+  rows->store(3, index->rows);
+  rows->store(4, index->raw_bytes);
+  rows->store(5, index->stored_bytes);
+  rows->add();
+}
+
+ST_FIELD_INFO levels_columns[] = {Column("LEVEL", ULong(), NOT_NULL),
+                                  Column("RUNS", ULonglong(), NOT_NULL),
+                                  Column("FILES", ULonglong(), NOT_NULL),
+                                  Column("STORED_BYTES", ULonglong(), NOT_NULL),
+                                  Column("ENTRIES", ULonglong(), NOT_NULL),
+                                  Column("DELETES", ULonglong(), NOT_NULL),
+                                  Column("TARGET_BYTES", ULonglong(), NOT_NULL),
+                                  CEnd()};
+
+void add_level(void* context, const firn_level_info* level) {
+  Rows* rows = static_cast<Rows*>(context);
+  restore_record(rows->table, s->default_values);
+  rows->store(0, level->level);
+  rows->store(1, level->runs);
+  rows->store(2, level->files);
+  rows->store(3, level->stored_bytes);
+  rows->store(4, level->entries);
+  rows->store(5, level->deletes);
+  rows->store(6, level->target_bytes);
+  rows->add();
+}
+
+template <typename Each>
+int fill(THD* thd, TABLE_LIST* tables, firn_status (*list)(firn_db*, Each, void*), Each each) {
+  if (!database) return 0;
+  Rows rows = {thd, tables->table, false};
+  const firn_status status = list(database, each, &rows);
+  if (status != FIRN_OK) {
+    my_printf_error(ER_GET_ERRMSG, "FIRN: %s", MYF(0), firn_last_error());
+    return 1;
+  }
+  return rows.failed;
+}
+
+int fill_tables(THD* thd, TABLE_LIST* tables, COND*) { return fill(thd, tables, firn_list_indexes, add_index); }
+
+int fill_levels(THD* thd, TABLE_LIST* tables, COND*) { return fill(thd, tables, firn_list_levels, add_level); }
+
+}  // namespace
+
+int init_tables_view(void* schema) {
+  ST_SCHEMA_TABLE* view = static_cast<ST_SCHEMA_TABLE*>(schema);
+  view->fields_info = tables_columns;
+  view->fill_table = fill_tables;
+  return 0;
+}
+
+int init_levels_view(void* schema) {
+  ST_SCHEMA_TABLE* view = static_cast<ST_SCHEMA_TABLE*>(schema);
+  view->fields_info = levels_columns;
+  view->fill_table = fill_levels;
+  return 0;
+}
+
+}  // namespace firn

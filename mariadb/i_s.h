@@ -1,0 +1,10 @@
+/* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
+#pragma once
+
+namespace firn {
+
+/* Plugin inits of information_schema.FIRN_TABLES and FIRN_LEVELS. */
+int init_tables_view(void* schema);
+int init_levels_view(void* schema);
+
+}  // namespace firn

@@ -1,0 +1,111 @@
+/* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
+
+/*
+  From the server's table locks to row locks. There is no table lock in the engine: metadata locks keep DDL away, row
+  locks do the rest. The server names the lock it would take in store_lock() and says in external_lock() whether the
+  table is read or written; the meanings are InnoDB's.
+*/
+
+#include "ha_firn.h"
+#include "errors.h"
+
+namespace {
+
+/* Statements that only copy or look at a table which metadata locks protect from changes. */
+bool reads_without_row_locks(int command) {
+  switch (command) {
+    case SQLCOM_ALTER_TABLE:
+    case SQLCOM_CREATE_INDEX:
+    case SQLCOM_DROP_INDEX:
+    case SQLCOM_OPTIMIZE:
+    case SQLCOM_ANALYZE:
+    case SQLCOM_CHECK:
+    case SQLCOM_CHECKSUM:
+    case SQLCOM_CREATE_SEQUENCE:
+    case SQLCOM_HA_OPEN:
+    case SQLCOM_HA_READ:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/* Statements whose plain SELECT part reads a snapshot at READ COMMITTED and below. */
+bool selects_from_snapshot_at_read_committed(int command) {
+  return command == SQLCOM_INSERT_SELECT || command == SQLCOM_REPLACE_SELECT || command == SQLCOM_UPDATE ||
+         command == SQLCOM_CREATE_TABLE;
+}
+
+}  // namespace
+
+THR_LOCK_DATA** ha_firn::store_lock(THD*, THR_LOCK_DATA** to, enum thr_lock_type lock_type) {
+  if (lock_type != TL_IGNORE) m_lock_type = lock_type;
+  return to;
+}
+
+/* What cannot be done right is refused before anything is read or written. */
+int ha_firn::refuse_unsupported(THD* thd, bool write) {
+  if (thd_tx_isolation(thd) == ISO_SERIALIZABLE && !reads_without_row_locks(thd_sql_command(thd))) {
+    my_error(ER_NOT_SUPPORTED_YET, MYF(0), "isolation level SERIALIZABLE with engine FIRN");
+    return firn::kErrorReported;
+  }
+  if (write && firn::galera_is_on(thd)) {
+    my_error(ER_NOT_SUPPORTED_YET, MYF(0), "Galera replication (wsrep_on) of engine FIRN");
+    return firn::kErrorReported;
+  }
+  return 0;
+}
+
+void ha_firn::choose_read_mode(THD* thd, thr_lock_type lock_type, bool write) {
+  const int command = thd_sql_command(thd);
+  m_read_committed = thd_tx_isolation(thd) <= ISO_READ_COMMITTED;
+
+  if (write) {
+    m_read_mode = FIRN_READ_LOCK_EXCLUSIVE;
+  } else if (reads_without_row_locks(command) || command == SQLCOM_LOCK_TABLES) {
+    m_read_mode = FIRN_READ_SNAPSHOT;
+  } else if (lock_type == TL_READ_WITH_SHARED_LOCKS || lock_type == TL_READ_SKIP_LOCKED) {
+    m_read_mode = FIRN_READ_LOCK_SHARED;
+  } else if (command == SQLCOM_SELECT) {
+    m_read_mode = FIRN_READ_SNAPSHOT;
+  } else if (m_read_committed && (lock_type == TL_READ || lock_type == TL_READ_NO_INSERT) &&
+             selects_from_snapshot_at_read_committed(command)) {
+    m_read_mode = FIRN_READ_SNAPSHOT;
+  } else {
+    m_read_mode = FIRN_READ_LOCK_SHARED;
+  }
+
+  /* SELECT … FOR UPDATE locks like a write and needs only what it selects. */
+  m_whole_row = write && command != SQLCOM_SELECT;
+  if (lock_type == TL_WRITE_SKIP_LOCKED || lock_type == TL_READ_SKIP_LOCKED)
+    m_wait = FIRN_SKIP_LOCKED;
+  else
+    m_wait = m_session->no_wait() ? FIRN_NOWAIT : FIRN_WAIT;
+}
+
+int ha_firn::begin(THD* thd, thr_lock_type lock_type, bool write) {
+  if (int error = refuse_unsupported(thd, write)) return error;
+  m_session = firn::Session::get(thd);
+  if (!m_session) return HA_ERR_OUT_OF_MEM;
+  if (int error = m_session->begin_statement()) return error;
+  choose_read_mode(thd, lock_type, write);
+  return 0;
+}
+
+int ha_firn::external_lock(THD* thd, int lock_type) {
+  if (lock_type == F_UNLCK) {
+    park();
+    return 0;
+  }
+  return begin(thd, m_lock_type, lock_type == F_WRLCK);
+}
+
+/* Replaces external_lock() under LOCK TABLES and for tables locked ahead for triggers and functions. */
+int ha_firn::start_stmt(THD* thd, thr_lock_type lock_type) {
+  return begin(thd, lock_type, lock_type >= TL_FIRST_WRITE);
+}
+
+/* The row does not match: at READ COMMITTED its lock goes, if this read took it. */
+void ha_firn::unlock_row() {
+  if (m_read_committed && m_read_mode != FIRN_READ_SNAPSHOT && m_cursor_live) (void)firn_cursor_unlock_row(m_cursor);
+}

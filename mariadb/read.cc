@@ -1,0 +1,162 @@
+/* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
+
+/*
+  Reads. A lookup of a whole unique key is a point read and positions no scan; should the server go on from there
+  (index_next, index_prev), the scan begins beyond that key. The end of a range goes to the core as the scan's bound, so
+  that no row beyond it is read, locked or compared again here.
+*/
+
+#include "ha_firn.h"
+#include "key.h"
+
+int ha_firn::index_init(uint index, bool) { return aim(index); }
+
+int ha_firn::index_end() {
+  m_scan_parked = m_at_point = false;
+  return 0;
+}
+
+/* Exactly one row at most: all parts of a unique key that cannot hold NULL. */
+bool ha_firn::is_unique_lookup(const KEY* key_info, key_part_map parts) const {
+  const key_part_map all = (key_part_map(1) << key_info->user_defined_key_parts) - 1;
+  return (key_info->flags & (HA_NOSAME | HA_NULL_PART_KEY)) == HA_NOSAME && (parts & all) == all;
+}
+
+int ha_firn::index_read_map(uchar* buf, const uchar* key, key_part_map parts, enum ha_rkey_function flag) {
+  if (int error = resume_scan()) return error;
+  if (!m_in_read_range) clear_bound();
+  m_at_point = false;
+  m_row_id_is_of_cursor = true;
+  if (!key) return read_status(firn_cursor_first(m_cursor, buf));
+  const KEY* key_info = table->key_info + active_index;
+  if (flag == HA_READ_KEY_EXACT && is_unique_lookup(key_info, parts)) {
+    const firn_status status = firn_cursor_get(m_cursor, key, key_info->key_length, buf);
+    if (status == FIRN_OK) {
+      memcpy(m_point_key, key, key_info->key_length);
+      m_point_key_length = key_info->key_length;
+      m_at_point = true;
+    }
+    return read_status(status);
+  }
+  const uint length = calculate_key_len(table, active_index, key, parts);
+  return read_status(firn_cursor_seek(m_cursor, key, length, flag, buf));
+}
+
+/* The one call of a point SELECT: no index_init() before it. */
+int ha_firn::index_read_idx_map(uchar* buf, uint index, const uchar* key, key_part_map parts,
+                                enum ha_rkey_function flag) {
+  if (int error = aim(index)) return error;
+  m_row_id_is_of_cursor = true;
+  const KEY* key_info = table->key_info + index;
+  if (flag == HA_READ_KEY_EXACT && is_unique_lookup(key_info, parts))
+    return read_status(firn_cursor_get(m_cursor, key, key_info->key_length, buf));
+  const uint length = key ? calculate_key_len(table, index, key, parts) : 0;
+  return read_status(firn_cursor_seek(m_cursor, key, length, flag, buf));
+}
+
+int ha_firn::index_read_last_map(uchar* buf, const uchar* key, key_part_map parts) {
+  return index_read_map(buf, key, parts, HA_READ_PREFIX_LAST);
+}
+
+int ha_firn::index_next(uchar* buf) {
+  if (unlikely(!m_cursor_live))
+    if (int error = resume_scan()) return error;
+  m_row_id_is_of_cursor = true;
+  if (m_at_point) {
+    m_at_point = false;
+    const firn_status status = firn_cursor_seek(m_cursor, m_point_key, m_point_key_length, HA_READ_AFTER_KEY, buf);
+    return read_status(status == FIRN_NO_ROW ? FIRN_END : status);
+  }
+  return read_status(firn_cursor_next(m_cursor, buf));
+}
+
+int ha_firn::index_prev(uchar* buf) {
+  if (unlikely(!m_cursor_live))
+    if (int error = resume_scan()) return error;
+  m_row_id_is_of_cursor = true;
+  if (m_at_point) {
+    m_at_point = false;
+    const firn_status status = firn_cursor_seek(m_cursor, m_point_key, m_point_key_length, HA_READ_BEFORE_KEY, buf);
+    return read_status(status == FIRN_NO_ROW ? FIRN_END : status);
+  }
+  return read_status(firn_cursor_prev(m_cursor, buf));
+}
+
+int ha_firn::index_first(uchar* buf) {
+  if (int error = resume_scan()) return error;
+  if (!m_in_read_range) clear_bound();
+  m_at_point = false;
+  m_row_id_is_of_cursor = true;
+  const firn_status status = firn_cursor_first(m_cursor, buf);
+  return read_status(status == FIRN_NO_ROW ? FIRN_END : status);
+}
+
+int ha_firn::index_last(uchar* buf) {
+  if (int error = resume_scan()) return error;
+  clear_bound();
+  m_at_point = false;
+  m_row_id_is_of_cursor = true;
+  const firn_status status = firn_cursor_last(m_cursor, buf);
+  return read_status(status == FIRN_NO_ROW ? FIRN_END : status);
+}
+
+int ha_firn::index_next_same(uchar* buf, const uchar* key, uint length) {
+  if (unlikely(!m_cursor_live))
+    if (int error = resume_scan()) return error;
+  if (m_at_point) return HA_ERR_END_OF_FILE;
+  m_row_id_is_of_cursor = true;
+  return read_status(firn_cursor_next_same(m_cursor, key, length, buf));
+}
+
+int ha_firn::read_range_first(const key_range* start, const key_range* end, bool equal, bool) {
+  if (int error = resume_scan()) return error;
+  eq_range = equal;
+  set_end_range(end);
+  range_key_part = table->key_info[active_index].key_part;
+  clear_bound();
+  if (end && !equal) {
+    const firn_status status = firn_cursor_end_range(m_cursor, end->key, end->length, end->flag);
+    if (status != FIRN_OK) return read_status(status);
+    m_bounded = true;
+  }
+  m_in_read_range = true;
+  const int error = start ? ha_index_read_map(table->record[0], start->key, start->keypart_map, start->flag)
+                          : ha_index_first(table->record[0]);
+  m_in_read_range = false;
+  return error == HA_ERR_KEY_NOT_FOUND ? HA_ERR_END_OF_FILE : error;
+}
+
+/* Without an own comparison: the core ends the scan at the bound, or where the key is another one. */
+int ha_firn::read_range_next() {
+  return eq_range ? ha_index_next_same(table->record[0], end_range->key, end_range->length)
+                  : ha_index_next(table->record[0]);
+}
+
+int ha_firn::rnd_init(bool) { return aim(clustered_index()); }
+
+int ha_firn::rnd_end() {
+  m_scan_parked = false;
+  return 0;
+}
+
+int ha_firn::rnd_next(uchar* buf) {
+  if (unlikely(!m_cursor_live))
+    if (int error = resume_scan()) return error;
+  m_row_id_is_of_cursor = true;
+  firn_status status;
+  if (m_scan_started) {
+    status = firn_cursor_next(m_cursor, buf);
+  } else {
+    m_scan_started = true;
+    status = firn_cursor_first(m_cursor, buf);
+    if (status == FIRN_NO_ROW) status = FIRN_END;
+  }
+  return read_status(status);
+}
+
+int ha_firn::rnd_pos(uchar* buf, uchar* position) {
+  if (unlikely(!m_cursor_live))
+    if (int error = resume_scan()) return error;
+  m_row_id_is_of_cursor = true;
+  return read_status(firn_cursor_get_ref(m_cursor, position, ref_length, buf));
+}

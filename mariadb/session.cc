@@ -1,0 +1,180 @@
+/* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
+
+#include "session.h"
+#include "errors.h"
+#include "sysvars.h"
+#include "xid.h"
+#include "log.h"
+
+#include <new>
+
+/* The server exports it to engines; no header declares it. */
+void mysql_bin_log_commit_pos(THD* thd, ulonglong* position, const char** file);
+
+namespace firn {
+namespace {
+
+/* SERIALIZABLE never gets here: lock.cc refuses it. */
+firn_isolation isolation_of(THD* thd) {
+  switch (thd_tx_isolation(thd)) {
+    case ISO_READ_UNCOMMITTED:
+      return FIRN_READ_UNCOMMITTED;
+    case ISO_READ_COMMITTED:
+      return FIRN_READ_COMMITTED;
+    default:
+      return FIRN_REPEATABLE_READ;
+  }
+}
+
+/*
+  SELECT … NOWAIT and WAIT n arrive as a lock_wait_timeout of the statement (the parser sets it and InnoDB's variable,
+  no other engine's), so the shorter of the two timeouts counts.
+*/
+uint64_t lock_timeout_us(THD* thd) {
+  const uint64_t own = sysvars::lock_wait_timeout(thd);
+  const uint64_t statement = thd->variables.lock_wait_timeout;
+  return MY_MIN(own, statement) * 1000000;
+}
+
+}  // namespace
+
+Session* Session::get(THD* thd) {
+  if (Session* session = find(thd)) return session;
+  firn_session* core = nullptr;
+  if (!database || firn_session_new(database, thd, &core) != FIRN_OK) return nullptr;
+  Session* session = new (std::nothrow) Session(thd, core);
+  if (!session) {
+    firn_session_free(core);
+    return nullptr;
+  }
+  thd_set_ha_data(thd, hton, session);
+  return session;
+}
+
+void Session::close(THD* thd) {
+  Session* session = find(thd);
+  if (!session) return;
+  /* First out of reach of kill_query(), which looks it up under the lock that thd_set_ha_data() takes. */
+  thd_set_ha_data(thd, hton, nullptr);
+  delete session;
+}
+
+bool Session::in_multi_statement_transaction() const {
+  return thd_test_options(thd_, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN) != 0;
+}
+
+void Session::register_with_server() {
+  trans_register_ha(thd_, false, hton, 0);
+  if (!registered_ && in_multi_statement_transaction()) {
+    trans_register_ha(thd_, true, hton, 0);
+    registered_ = true;
+  }
+}
+
+int Session::begin_statement() {
+  if (aborted_) return HA_ERR_ROLLBACK;
+  register_with_server();
+  if (statement_begun_) return 0;
+  lock_timeout_us_ = lock_timeout_us(thd_);
+  const firn_status status = firn_begin_statement(core_, ++statement_id_, isolation_of(thd_), lock_timeout_us_,
+                                                  !in_multi_statement_transaction());
+  if (status != FIRN_OK) return to_server_error(status, this);
+  statement_begun_ = true;
+  return 0;
+}
+
+int Session::begin_snapshot() {
+  if (aborted_) return HA_ERR_ROLLBACK;
+  const firn_status status = firn_consistent_snapshot(core_, isolation_of(thd_));
+  if (status != FIRN_OK) return to_server_error(status, this);
+  register_with_server();
+  return 0;
+}
+
+void Session::transaction_ended() {
+  statement_begun_ = registered_ = prepared_ = ordered_ = aborted_ = false;
+  ordered_status_ = FIRN_OK;
+}
+
+int Session::commit(bool all) {
+  if (!is_real_end(all)) {
+    statement_begun_ = false;
+    if (aborted_) return HA_ERR_ROLLBACK;
+    return to_server_error(firn_end_statement(core_), this);
+  }
+  firn_status status = FIRN_OK;
+  if (aborted_) {
+    transaction_ended();
+    return HA_ERR_ROLLBACK;
+  }
+  if (ordered_) {
+    /* Visible already, in the binary log's order: who comes after may join its group commit before this one is durable.
+     */
+    thd_wakeup_subsequent_commits(thd_, 0);
+    status = ordered_status_;
+    const firn_status released = firn_commit(core_);
+    if (status == FIRN_OK) status = released;
+  } else {
+    status = firn_commit(core_);
+  }
+  const int error = to_server_error(status, this);
+  if (error) {
+    /* The server's own text says only "Got error N during COMMIT", and it does not call rollback after it. */
+    my_printf_error(error == HA_ERR_DISK_FULL ? ER_DISK_FULL : ER_ERROR_DURING_COMMIT, "FIRN: commit failed: %s",
+                    MYF(0), message_);
+    (void)firn_rollback(core_);
+    transaction_ended();
+    return error;
+  }
+  transaction_ended();
+  return 0;
+}
+
+int Session::rollback(bool all) {
+  if (!is_real_end(all)) {
+    statement_begun_ = false;
+    if (aborted_) return 0;
+    return to_server_error(firn_rollback_statement(core_), this);
+  }
+  const firn_status status = aborted_ ? FIRN_OK : firn_rollback(core_);
+  transaction_ended();
+  return to_server_error(status, this);
+}
+
+int Session::prepare(bool all) {
+  /* With the binary log on, the end of every statement inside a transaction comes here too. */
+  if (!is_real_end(all)) return 0;
+  if (aborted_) return HA_ERR_ROLLBACK;
+  Xid xid;
+  thd_get_xid(thd_, reinterpret_cast<MYSQL_XID*>(&xid));
+  XidImage image(xid);
+  const firn_status status = firn_prepare(core_, image.data(), image.size());
+  if (status != FIRN_OK) {
+    const int error = to_server_error(status, this);
+    my_printf_error(error == HA_ERR_DISK_FULL ? ER_DISK_FULL : ER_ERROR_DURING_COMMIT, "FIRN: prepare failed: %s",
+                    MYF(0), message_);
+    return error;
+  }
+  prepared_ = true;
+  return 0;
+}
+
+void Session::commit_ordered() {
+  if (aborted_ || !prepared_) return;
+  ulonglong position = 0;
+  const char* file = nullptr;
+  mysql_bin_log_commit_pos(thd_, &position, &file);
+  ordered_status_ = firn_commit_ordered(core_, file, position);
+  ordered_ = true;
+}
+
+void Session::abort_transaction() {
+  if (!aborted_) {
+    aborted_ = true;
+    const firn_status status = firn_rollback(core_);
+    if (status != FIRN_OK) sql_print_error("FIRN: rollback failed: %s", firn_last_error());
+  }
+  thd_->mark_transaction_to_rollback(true);
+}
+
+}  // namespace firn

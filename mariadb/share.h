@@ -1,0 +1,27 @@
+/* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
+#pragma once
+
+#include "engine.h"
+
+namespace firn {
+
+/*
+  What all handlers of one TABLE_SHARE (of one partition) have in common: the table as the core opened it. The server
+  owns the object and keeps it as long as the TABLE_SHARE; the core's table is open only while a handler is, so that a
+  table that was truncated, altered or dropped is never seen through an old definition.
+*/
+class Share : public Handler_share {
+ public:
+  /* One more handler; the first one opens the core's table. The caller holds lock_shared_ha_data(). */
+  int acquire(const char* path, const TABLE* table);
+  /* One handler less; the last one closes the core's table. The caller holds lock_shared_ha_data(). */
+  void release();
+
+  firn_table* core() const { return core_; }
+
+ private:
+  firn_table* core_ = nullptr;
+  unsigned handlers_ = 0;
+};
+
+}  // namespace firn

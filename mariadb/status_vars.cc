@@ -1,0 +1,54 @@
+/* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
+
+#include "status_vars.h"
+
+namespace firn {
+namespace {
+
+/* Filled by show_counters() under the lock that the server holds around SHOW STATUS. */
+firn_counters counters;
+
+#define COUNTER(name, member) \
+  { name, reinterpret_cast<char*>(&counters.member), SHOW_ULONGLONG }
+
+struct st_mysql_show_var counter_variables[] = {COUNTER("block_cache_bytes", block_cache_bytes),
+                                                COUNTER("block_cache_hits", block_cache_hits),
+                                                COUNTER("block_cache_misses", block_cache_misses),
+                                                COUNTER("bytes_read", bytes_read),
+                                                COUNTER("bytes_written", bytes_written),
+                                                COUNTER("commits", commits),
+                                                COUNTER("compacted_bytes_read", compacted_bytes_read),
+                                                COUNTER("compacted_bytes_written", compacted_bytes_written),
+                                                COUNTER("deadlocks", deadlocks),
+                                                COUNTER("flushed_bytes", flushed_bytes),
+                                                COUNTER("lock_waits", lock_waits),
+                                                COUNTER("memtable_bytes", memtable_bytes),
+                                                COUNTER("rollbacks", rollbacks),
+                                                COUNTER("wal_bytes_written", wal_bytes_written),
+                                                COUNTER("wal_syncs", wal_syncs),
+                                                COUNTER("write_stall_us", write_stall_us),
+                                                {nullptr, nullptr, SHOW_UNDEF}};
+
+int show_counters(MYSQL_THD, struct st_mysql_show_var* variable, void*, struct system_status_var*, enum enum_var_type) {
+  if (database) firn_read_counters(database, &counters);
+  variable->type = SHOW_ARRAY;
+  variable->value = reinterpret_cast<char*>(counter_variables);
+  return 0;
+}
+
+void append(void* text, const char* part, size_t length) { static_cast<String*>(text)->append(part, length); }
+
+}  // namespace
+
+struct st_mysql_show_var status_variables[] = {{"Firn", reinterpret_cast<char*>(&show_counters), SHOW_FUNC},
+                                               {nullptr, nullptr, SHOW_UNDEF}};
+
+bool show_status(handlerton*, THD* thd, stat_print_fn* print, enum ha_stat_type what) {
+  if (what != HA_ENGINE_STATUS || !database) return false;
+  String text;
+  firn_status_text(database, append, &text);
+  const LEX_CSTRING* engine = hton_name(hton);
+  return print(thd, engine->str, engine->length, STRING_WITH_LEN(""), text.ptr(), text.length());
+}
+
+}  // namespace firn

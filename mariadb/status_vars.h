@@ -1,0 +1,14 @@
+/* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
+#pragma once
+
+#include "engine.h"
+
+namespace firn {
+
+/* SHOW STATUS LIKE 'Firn%': one function that reads the core's counters once. */
+extern struct st_mysql_show_var status_variables[];
+
+/* SHOW ENGINE FIRN STATUS. */
+bool show_status(handlerton* hton, THD* thd, stat_print_fn* print, enum ha_stat_type what);
+
+}  // namespace firn

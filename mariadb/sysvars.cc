@@ -1,0 +1,115 @@
+/* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
+
+#include "sysvars.h"
+
+namespace firn::sysvars {
+
+char rollback_on_timeout;
+unsigned long long txn_memory_limit;
+
+namespace {
+
+constexpr unsigned long long kMiB = 1ULL << 20;
+constexpr unsigned long long kMaxSize = 1ULL << 46;
+
+char* data_dir;
+unsigned long long block_cache_size;
+unsigned long long memtable_size;
+unsigned long long wal_segment_size;
+unsigned int flush_log_at_trx_commit;
+unsigned int max_background_jobs;
+char direct_io;
+
+MYSQL_SYSVAR_STR(data_dir, data_dir, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
+                 "Directory of the engine's files; a relative path starts at datadir.", nullptr, nullptr, "#firn");
+
+/* Updates reach the core first: the variable keeps its value when the core refuses. */
+template <firn_status (*Set)(firn_db*, uint64_t)>
+void update_size(THD*, st_mysql_sys_var*, void* variable, const void* save) {
+  const unsigned long long value = *static_cast<const unsigned long long*>(save);
+  if (Set(database, value) == FIRN_OK)
+    *static_cast<unsigned long long*>(variable) = value;
+  else
+    my_printf_error(ER_GET_ERRMSG, "FIRN: %s", MYF(0), firn_last_error());
+}
+
+MYSQL_SYSVAR_ULONGLONG(block_cache_size, block_cache_size, PLUGIN_VAR_RQCMDARG,
+                       "Memory for decoded blocks of table files, in bytes.", nullptr,
+                       update_size<firn_set_block_cache_size>, 128 * kMiB, 8 * kMiB, kMaxSize, kMiB);
+
+MYSQL_SYSVAR_ULONGLONG(memtable_size, memtable_size, PLUGIN_VAR_RQCMDARG,
+                       "Changes are collected in memory up to this many bytes and then written to a sorted file.",
+                       nullptr, update_size<firn_set_memtable_size>, 64 * kMiB, kMiB, kMaxSize, kMiB);
+
+MYSQL_SYSVAR_ULONGLONG(
+    txn_memory_limit, txn_memory_limit, PLUGIN_VAR_RQCMDARG,
+    "A transaction may hold this many bytes of uncommitted changes; the statement that passes it fails "
+    "and is rolled back.",
+    nullptr, update_size<firn_set_txn_memory_limit>, 1024 * kMiB, kMiB, kMaxSize, kMiB);
+
+MYSQL_SYSVAR_ULONGLONG(wal_segment_size, wal_segment_size, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
+                       "Size of one file of the write-ahead log, in bytes.", nullptr, nullptr, 64 * kMiB, 4 * kMiB,
+                       1024 * kMiB, kMiB);
+
+void update_flush_mode(THD*, st_mysql_sys_var*, void* variable, const void* save) {
+  const unsigned int value = *static_cast<const unsigned int*>(save);
+  if (firn_set_flush_mode(database, value) == FIRN_OK)
+    *static_cast<unsigned int*>(variable) = value;
+  else
+    my_printf_error(ER_GET_ERRMSG, "FIRN: %s", MYF(0), firn_last_error());
+}
+
+MYSQL_SYSVAR_UINT(
+    flush_log_at_trx_commit, flush_log_at_trx_commit, PLUGIN_VAR_RQCMDARG,
+    "What a commit waits for: 1 = the log is on the device, 2 = the log is with the operating system and on "
+    "the device within a second, 0 = nothing, both happen within a second. A crash of the server loses "
+    "nothing at 1 and 2, a power cut nothing at 1.",
+    nullptr, update_flush_mode, 1, 0, 2, 0);
+
+MYSQL_THDVAR_ULONG(
+    lock_wait_timeout, PLUGIN_VAR_RQCMDARG,
+    "Seconds to wait for a row lock; then the statement fails with error 1205. A shorter lock_wait_timeout, "
+    "as SELECT ... WAIT n sets it, counts instead.",
+    nullptr, nullptr, 50, 0, 1024UL * 1024 * 1024, 0);
+
+MYSQL_SYSVAR_BOOL(rollback_on_timeout, rollback_on_timeout, PLUGIN_VAR_OPCMDARG | PLUGIN_VAR_READONLY,
+                  "A lock wait timeout rolls back the whole transaction instead of the statement.", nullptr, nullptr,
+                  false);
+
+MYSQL_SYSVAR_UINT(max_background_jobs, max_background_jobs, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
+                  "Threads that compact table files in the background.", nullptr, nullptr, 2, 1, 64, 0);
+
+MYSQL_SYSVAR_BOOL(direct_io, direct_io, PLUGIN_VAR_OPCMDARG | PLUGIN_VAR_READONLY,
+                  "Write the log past the page cache of the operating system, where the file system can.", nullptr,
+                  nullptr, true);
+
+}  // namespace
+
+unsigned long lock_wait_timeout(THD* thd) { return THDVAR(thd, lock_wait_timeout); }
+
+firn_config config() {
+  firn_config config = {};
+  config.dir = data_dir;
+  config.block_cache_size = block_cache_size;
+  config.memtable_size = memtable_size;
+  config.txn_memory_limit = txn_memory_limit;
+  config.wal_segment_size = wal_segment_size;
+  config.flush_log_at_trx_commit = flush_log_at_trx_commit;
+  config.background_jobs = max_background_jobs;
+  config.direct_io = direct_io != 0;
+  return config;
+}
+
+struct st_mysql_sys_var* all[] = {MYSQL_SYSVAR(data_dir),
+                                  MYSQL_SYSVAR(block_cache_size),
+                                  MYSQL_SYSVAR(memtable_size),
+                                  MYSQL_SYSVAR(txn_memory_limit),
+                                  MYSQL_SYSVAR(wal_segment_size),
+                                  MYSQL_SYSVAR(flush_log_at_trx_commit),
+                                  MYSQL_SYSVAR(lock_wait_timeout),
+                                  MYSQL_SYSVAR(rollback_on_timeout),
+                                  MYSQL_SYSVAR(max_background_jobs),
+                                  MYSQL_SYSVAR(direct_io),
+                                  nullptr};
+
+}  // namespace firn::sysvars

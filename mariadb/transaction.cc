@@ -1,0 +1,109 @@
+/* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
+
+#include "transaction.h"
+#include "errors.h"
+#include "session.h"
+#include "xid.h"
+#include "log.h"
+
+namespace firn {
+namespace {
+
+int close_connection(handlerton*, THD* thd) {
+  Session::close(thd);
+  return 0;
+}
+
+/* Runs in the killer's thread, which holds the lock that keeps the session alive. */
+void kill_query(handlerton*, THD* thd, enum thd_kill_levels) {
+  if (Session* session = Session::find(thd)) firn_kill(session->core());
+}
+
+int commit(handlerton*, THD* thd, bool all) {
+  Session* session = Session::find(thd);
+  return session ? session->commit(all) : 0;
+}
+
+int rollback(handlerton*, THD* thd, bool all) {
+  Session* session = Session::find(thd);
+  return session ? session->rollback(all) : 0;
+}
+
+int prepare(handlerton*, THD* thd, bool all) {
+  Session* session = Session::find(thd);
+  return session ? session->prepare(all) : 0;
+}
+
+/* Under the server's LOCK_commit_ordered, maybe in another thread than the transaction's: no I/O, no errors. */
+void commit_ordered(handlerton*, THD* thd, bool) {
+  if (Session* session = Session::find(thd)) session->commit_ordered();
+}
+
+/*
+  Everything commit_ordered() has done so far must be durable before the server forgets the binary log that could repeat
+  it. When that fails, the server is not told: it keeps the binary log, and recovery reads it.
+*/
+void commit_checkpoint_request(void* cookie) {
+  if (database && firn_sync_log(database) == FIRN_OK)
+    commit_checkpoint_notify_ha(cookie);
+  else
+    sql_print_error("FIRN: binary log checkpoint failed, older binary logs stay needed: %s", firn_last_error());
+}
+
+bool flush_logs(handlerton*) { return database && firn_sync_log(database) != FIRN_OK; }
+
+int savepoint_set(handlerton*, THD* thd, void* savepoint) {
+  Session* session = Session::find(thd);
+  if (!session || session->aborted()) return HA_ERR_NO_SAVEPOINT;
+  uint64_t mark = 0;
+  const firn_status status = firn_savepoint(session->core(), &mark);
+  memcpy(savepoint, &mark, sizeof(mark));
+  return to_server_error(status, session);
+}
+
+int savepoint_rollback(handlerton*, THD* thd, void* savepoint) {
+  Session* session = Session::find(thd);
+  if (!session || session->aborted()) return HA_ERR_NO_SAVEPOINT;
+  uint64_t mark;
+  memcpy(&mark, savepoint, sizeof(mark));
+  return to_server_error(firn_rollback_to_savepoint(session->core(), mark), session);
+}
+
+/* Marks are positions in the write set; nothing is held for them. */
+int savepoint_release(handlerton*, THD*, void*) { return 0; }
+
+/* Row locks taken after the savepoint stay, so the metadata locks of their tables must stay too. */
+bool savepoint_rollback_can_release_mdl(handlerton*, THD*) { return false; }
+
+int start_consistent_snapshot(handlerton*, THD* thd) {
+  if (thd_tx_isolation(thd) == ISO_SERIALIZABLE) {
+    my_error(ER_NOT_SUPPORTED_YET, MYF(0), "isolation level SERIALIZABLE with engine FIRN");
+    return kErrorReported;
+  }
+  Session* session = Session::get(thd);
+  return session ? session->begin_snapshot() : HA_ERR_OUT_OF_MEM;
+}
+
+}  // namespace
+
+void set_transaction_callbacks(handlerton* hton) {
+  hton->savepoint_offset = sizeof(uint64_t);
+  hton->close_connection = close_connection;
+  hton->kill_query = kill_query;
+  hton->commit = commit;
+  hton->rollback = rollback;
+  hton->prepare = prepare;
+  hton->commit_ordered = commit_ordered;
+  hton->commit_checkpoint_request = commit_checkpoint_request;
+  hton->recover = recover;
+  hton->commit_by_xid = commit_by_xid;
+  hton->rollback_by_xid = rollback_by_xid;
+  hton->flush_logs = flush_logs;
+  hton->savepoint_set = savepoint_set;
+  hton->savepoint_rollback = savepoint_rollback;
+  hton->savepoint_rollback_can_release_mdl = savepoint_rollback_can_release_mdl;
+  hton->savepoint_release = savepoint_release;
+  hton->start_consistent_snapshot = start_consistent_snapshot;
+}
+
+}  // namespace firn

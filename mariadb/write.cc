@@ -1,0 +1,73 @@
+/* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
+
+/* Writes, and the AUTO_INCREMENT column. Record buffers go to the core as they are; it finds the index entries. */
+
+#include "ha_firn.h"
+#include "errors.h"
+
+namespace {
+
+/* SET unique_checks=0: the client vouches for its unique secondary keys. */
+uint32_t relaxed_checks(THD* thd) {
+  return thd_test_options(thd, OPTION_RELAXED_UNIQUE_CHECKS) ? uint32_t(FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK) : 0;
+}
+
+}  // namespace
+
+int ha_firn::write_row(const uchar* buf) {
+  if (m_session->aborted()) return HA_ERR_ROLLBACK;
+  if (table->next_number_field && buf == table->record[0])
+    if (int error = update_auto_increment()) return error;
+  uint32_t duplicate = 0;
+  const uint32_t flags = m_write_flags | relaxed_checks(m_session->thd());
+  const firn_status status = firn_insert(m_session->core(), m_share->core(), buf, flags, &duplicate, m_row_id);
+  if (status == FIRN_DUPLICATE) m_duplicate_index = duplicate;
+  if (status != FIRN_OK) return firn_error(status);
+  m_row_id_is_of_cursor = false;
+  if (table->found_next_number_field) raise_auto_increment(table->found_next_number_field, buf);
+  return 0;
+}
+
+int ha_firn::update_row(const uchar* old_row, const uchar* new_row) {
+  if (m_session->aborted()) return HA_ERR_ROLLBACK;
+  uint32_t duplicate = 0;
+  const uint32_t flags = m_write_flags | relaxed_checks(m_session->thd());
+  const firn_status status =
+      firn_update(m_session->core(), m_share->core(), old_row, new_row, current_row_id(), flags, &duplicate);
+  if (status == FIRN_DUPLICATE) m_duplicate_index = duplicate;
+  if (status != FIRN_OK) return firn_error(status);
+  const Field* number = table->found_next_number_field;
+  if (number && bitmap_is_set(table->write_set, number->field_index)) raise_auto_increment(number, new_row);
+  return 0;
+}
+
+int ha_firn::delete_row(const uchar* buf) {
+  if (m_session->aborted()) return HA_ERR_ROLLBACK;
+  return firn_error(firn_delete(m_session->core(), m_share->core(), buf, current_row_id()));
+}
+
+/* The column's value in `record`, given or generated, is used: the next generated one is greater. */
+void ha_firn::raise_auto_increment(const Field* field, const uchar* record) {
+  Field* number = const_cast<Field*>(field);
+  const my_ptrdiff_t offset = record - table->record[0];
+  if (offset) number->move_field_offset(offset);
+  const longlong value = number->is_null() ? 0 : number->val_int();
+  if (offset) number->move_field_offset(-offset);
+  if (value > 0 || (value < 0 && (number->flags & UNSIGNED_FLAG)))
+    firn_autoinc_raise(m_session->core(), m_share->core(), uint64_t(value));
+}
+
+void ha_firn::get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong* first,
+                                 ulonglong* reserved) {
+  uint64_t start = 0, count = 0;
+  const firn_status status =
+      firn_autoinc_reserve(m_share->core(), offset, increment, MY_MAX(wanted, 1ULL), &start, &count);
+  /* The server takes the largest number for "none left". */
+  *first = status == FIRN_OK ? start : ULONGLONG_MAX;
+  *reserved = status == FIRN_OK ? count : 0;
+}
+
+/* ALTER … AUTO_INCREMENT = n on an open table (partitions); 0 is a truncated table's. */
+int ha_firn::reset_auto_increment(ulonglong value) {
+  return firn::to_server_error(firn_autoinc_set(m_share->core(), MY_MAX(value, 1ULL)));
+}

@@ -1,0 +1,31 @@
+/* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
+#pragma once
+
+#include "engine.h"
+
+namespace firn {
+
+using Xid = MYSQL_XID;
+
+/* A transaction's external name as bytes: format (8, little-endian), lengths of its two parts (1 each), the parts. */
+class XidImage {
+ public:
+  explicit XidImage(const Xid& xid);
+  /* 0, or 1 when the bytes are no image of an xid. */
+  static int decode(const uint8_t* bytes, size_t size, Xid* out);
+
+  const uint8_t* data() const { return bytes_; }
+  size_t size() const { return size_; }
+
+ private:
+  static constexpr size_t kHead = 10;
+  uint8_t bytes_[kHead + MYSQL_XIDDATASIZE];
+  size_t size_;
+};
+
+/* The handlerton's recovery callbacks. */
+int recover(handlerton*, XID* list, uint length);
+int commit_by_xid(handlerton*, XID* xid);
+int rollback_by_xid(handlerton*, XID* xid);
+
+}  // namespace firn
