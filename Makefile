@@ -70,6 +70,20 @@ $(PLUGIN): $(OBJECTS) $(CORE) mariadb/ha_firn.map
 	@echo '==> linking $@'
 	@$(CXX) $(LDFLAGS) -o $@ $(OBJECTS) $(CORE) $(LDLIBS)
 
+# A plugin whose layout check was compiled against the changed headers in VARIANT/gen and VARIANT/sql: for the tests of
+# the check (scripts/patch-level-test.sh).
+ifdef VARIANT
+LAYOUT := $(notdir $(basename $(wildcard mariadb/layout*.cc)))
+VARIANT_OBJECTS := $(LAYOUT:%=$(VARIANT)/obj/%.o) $(filter-out $(LAYOUT:%=$(BUILD)/obj/%.o),$(OBJECTS))
+
+$(VARIANT)/obj/%.o: mariadb/%.cc
+	@mkdir -p $(@D)
+	@$(CXX) -isystem $(VARIANT)/gen -isystem $(VARIANT)/sql $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
+
+$(VARIANT)/ha_firn.so: $(VARIANT_OBJECTS) $(CORE)
+	@$(CXX) $(LDFLAGS) -o $@ $(VARIANT_OBJECTS) $(CORE) $(LDLIBS)
+endif
+
 clean:
 	rm -rf $(BUILD) $(TARGET)
 

@@ -14,11 +14,6 @@ struct st_mysql_information_schema firn_information_schema = {0};
    change it (--version changes server_version). */
 extern struct st_maria_plugin builtin_maria_binlog_plugin[] __attribute__((weak));
 
-/* Tests build plugins that believe in another series (scripts/patch-level-test.sh). */
-#ifndef FIRN_LAYOUT_SERIES
-#define FIRN_LAYOUT_SERIES (MYSQL_VERSION_ID / 100)
-#endif
-
 namespace {
 
 /* MYSQL_VERSION_ID of the running server (101119 for 10.11.19), 0 when it cannot be told. */
@@ -46,7 +41,7 @@ void refuse(int running, const char* why, const char* what) {
 
 __attribute__((constructor)) void check_layout() {
   const int running = running_version();
-  if (running / 100 != FIRN_LAYOUT_SERIES) return refuse(running, "its series is another one", "");
+  if (running / 100 != MYSQL_VERSION_ID / 100) return refuse(running, "its series is another one", "");
   if (const char* what = first_difference()) return refuse(running, "its memory layout differs at ", what);
   firn_storage_engine.interface_version = running << 8;
   firn_information_schema.interface_version = running << 8;

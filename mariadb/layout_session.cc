@@ -32,11 +32,6 @@ int thd_non_transactional_update(const MYSQL_THD thd);
 void* thd_mdl_context(MYSQL_THD thd);
 }
 
-/* Tests build a plugin that looks for THD::lex this many bytes further (scripts/patch-level-test.sh). */
-#ifndef FIRN_LAYOUT_SHIFT
-#define FIRN_LAYOUT_SHIFT 0
-#endif
-
 namespace firn::layout {
 
 void* zeros() {
@@ -117,7 +112,7 @@ bool lex() {
   StandIn<THD> thd(zeros());
   StandIn<LEX> lex;
   lex->sql_command = SQLCOM_OPTIMIZE;
-  *reinterpret_cast<LEX**>(reinterpret_cast<char*>(&thd->lex) + FIRN_LAYOUT_SHIFT) = lex.get();
+  thd->lex = lex.get();
   return thd_sql_command(thd.get()) == SQLCOM_OPTIMIZE;
 }
 
