@@ -4,6 +4,7 @@
 # scripts/server-source.sh); a machine without the right to install is told in one line which packages to install.
 
 SHELL := /bin/bash
+export PATH := $(PATH):$(HOME)/.cargo/bin
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 ifeq ($(filter -j%,$(MAKEFLAGS)),)
@@ -11,7 +12,7 @@ MAKEFLAGS += -j$(shell nproc)
 endif
 
 BUILD := build
-CARGO ?= $(shell command -v cargo || echo $$HOME/.cargo/bin/cargo)
+CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PLUGIN := $(BUILD)/plugin/ha_firn.so
 CORE := $(TARGET)/release/libfirn_capi.a
@@ -69,6 +70,34 @@ $(PLUGIN): $(OBJECTS) $(CORE) mariadb/ha_firn.map
 	@mkdir -p $(@D)
 	@echo '==> linking $@'
 	@$(CXX) $(LDFLAGS) -o $@ $(OBJECTS) $(CORE) $(LDLIBS)
+
+demo:
+	@scripts/deps.sh demo
+	@$(MAKE) --no-print-directory all
+	@scripts/demo.sh
+
+stop:
+	@scripts/server.sh stop
+
+test:
+	@scripts/test.sh
+
+lint:
+	@scripts/lint.sh
+
+format:
+	cargo fmt --all
+	clang-format -i mariadb/*.cc mariadb/*.h
+
+install: all
+	@scripts/install.sh install
+
+uninstall:
+	@scripts/install.sh uninstall
+
+deb: all
+	@scripts/deps.sh deb
+	@scripts/package.sh
 
 # A plugin whose layout check was compiled against the changed headers in VARIANT/gen and VARIANT/sql: for the tests of
 # the check (scripts/patch-level-test.sh).

@@ -17,9 +17,9 @@ packages_of() {
     build) echo "${build[@]}" ;;
     run) echo "${run[@]}" ;;
     demo) echo "${build[@]} ${run[@]} sysbench" ;;
-    test) echo "${build[@]} ${run[@]} python3-venv fakeroot dpkg-dev" ;;
+    test) echo "${build[@]} ${run[@]} python3-venv dpkg-dev" ;;
     lint) echo "${build[@]} clang-format python3-venv" ;;
-    deb) echo "${build[@]} fakeroot dpkg-dev" ;;
+    deb) echo "${build[@]} dpkg-dev" ;;
     *) die "unknown group of packages: $1 (build, run, demo, test, lint or deb)" ;;
   esac
 }
@@ -36,9 +36,6 @@ missing_of() {
 # cargo is not taken from apt: Debian 12 has 1.63. Whoever builds brings rustup's.
 check_cargo() {
   local found
-  if ! command -v cargo >/dev/null && [ -x "$HOME/.cargo/bin/cargo" ]; then
-    PATH=$HOME/.cargo/bin:$PATH
-  fi
   command -v cargo >/dev/null || die "cargo is missing: install Rust $CARGO_MIN or newer from https://rustup.rs"
   found=$(cargo --version | awk '{print $2}')
   [ "$(printf '%s\n' "$CARGO_MIN" "$found" | sort -V | head -n 1)" = "$CARGO_MIN" ] ||

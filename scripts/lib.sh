@@ -1,7 +1,11 @@
 # Shared by the scripts of this folder (sourced, never run): where things are and how a script speaks.
 # shellcheck shell=bash
 
+# A failure within $(...) ends the script too.
+shopt -s inherit_errexit
+
 FIRN_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+export PATH=$PATH:$HOME/.cargo/bin
 FIRN_BUILD=${FIRN_BUILD:-$FIRN_ROOT/build}
 
 # A step that may take long says so before it starts.
@@ -38,4 +42,12 @@ quietly() {
     tail -n 40 "$log" >&2
     die "failed: $* (whole log: $log)"
   fi
+}
+
+# The directory from which the installed server loads plugins.
+server_plugin_dir() {
+  local dir
+  dir=$(/usr/sbin/mariadbd --no-defaults --verbose --help 2>/dev/null | awk '$1 == "plugin-dir" {print $2}')
+  [ -n "$dir" ] || die "the server does not tell its plugin directory (scripts/deps.sh run)"
+  printf '%s' "${dir%/}"
 }

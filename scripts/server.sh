@@ -2,7 +2,7 @@
 # A private MariaDB: the distribution's own mariadbd with its own data directory, socket and plugin directory. The
 # system's server, its data and its configuration are never touched.
 #
-#   scripts/server.sh start  [--dir=DIR] [--port=N] [--plugin=FILE|none] [--base=DIR] [-- mariadbd options]
+#   scripts/server.sh start  [--dir=DIR] [--port=N] [--plugin=FILE|none] [--no-load] [--base=DIR] [-- mariadbd options]
 #   scripts/server.sh stop   [--dir=DIR]
 #   scripts/server.sh status [--dir=DIR]
 #   scripts/server.sh socket [--dir=DIR]               prints the path of the socket
@@ -11,18 +11,20 @@
 #   --dir=DIR      holds data/, plugin/, error.log (default: run/)
 #   --port=N       listen on 127.0.0.1:N too (default 0: the socket only)
 #   --plugin=FILE  ha_firn.so to load (default: build/plugin/ha_firn.so)
+#   --no-load      put the plugin where the server finds it, and leave loading to INSTALL SONAME
 #   --base=DIR     the server binary of an unpacked package instead of the installed one (DIR/usr/sbin/mariadbd)
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 verb=${1:-}
 [ $# -gt 0 ] && shift
-dir=$FIRN_ROOT/run port=0 plugin=$FIRN_BUILD/plugin/ha_firn.so base=
+dir=$FIRN_ROOT/run port=0 plugin=$FIRN_BUILD/plugin/ha_firn.so base= load=yes
 while [ $# -gt 0 ]; do
   case $1 in
     --dir=*) dir=${1#*=} ;;
     --port=*) port=${1#*=} ;;
     --plugin=*) plugin=${1#*=} ;;
+    --no-load) load=no ;;
     --base=*) base=${1#*=} ;;
     --) shift && break ;;
     *) die "unknown option: $1 (see the head of scripts/server.sh)" ;;
@@ -49,10 +51,10 @@ running() {
 # Links to the server's plugins, and ours: the server loads plugins from one directory only.
 link_plugins() {
   local system
-  system=$(mariadb_config --plugindir 2>/dev/null || echo /usr/lib/mysql/plugin)
+  system=$(server_plugin_dir)
   rm -rf "$plugins"
   mkdir -p "$plugins"
-  [ -d "$system" ] && find "$system" -maxdepth 1 -name '*.so' ! -name ha_firn.so -exec ln -s -t "$plugins" {} +
+  [ ! -d "$system" ] || find "$system" -maxdepth 1 -name '*.so' ! -name ha_firn.so -exec ln -s -t "$plugins" {} +
   if [ "$plugin" != none ]; then
     [ -f "$plugin" ] || die "$plugin is not there: run make first"
     ln -s "$(realpath "$plugin")" "$plugins/ha_firn.so"
@@ -81,7 +83,7 @@ start() {
   link_plugins
   options+=("${user[@]}" --datadir="$dir/data" --socket="$socket" --pid-file="$pidfile" --log-error="$log"
     --plugin-dir="$plugins" --ignore-db-dirs="#firn")
-  [ "$plugin" = none ] || options+=(--plugin-load-add=ha_firn)
+  [ "$plugin" = none ] || [ $load = no ] || options+=(--plugin-load-add=ha_firn)
   [ -n "$base" ] && options+=(--lc-messages-dir="$base/usr/share/mysql"
     --character-sets-dir="$base/usr/share/mysql/charsets")
   if [ "$port" = 0 ]; then options+=(--skip-networking); else options+=(--bind-address=127.0.0.1 --port="$port"); fi

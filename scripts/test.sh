@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Every test, from a machine that may hold nothing yet: make test
+#
+# A step that fails does not keep the others from running; the last lines tell the result of each.
+set -uo pipefail
+. "$(dirname "$0")/lib.sh"
+cd "$FIRN_ROOT" || exit 1
+
+results=() failed=0
+step() { # step NAME COMMAND...
+  local name=$1 began=$SECONDS status=ok
+  shift
+  say "$name: $*"
+  "$@" || status=FAILED failed=1
+  results+=("$(printf '%-6s  %4d s  %s' "$status" $((SECONDS - began)) "$name")")
+}
+
+core_tests() {
+  # firn-bench builds rival engines; it holds no tests.
+  local exclude=()
+  [ ! -d crates/firn-bench ] || exclude=(--exclude firn-bench)
+  cargo test --workspace "${exclude[@]}"
+}
+
+sql_tests() {
+  scripts/venv.sh tests/requirements.txt && PATH=$FIRN_ROOT/.venv/bin:$PATH tests/sql/run
+}
+
+step "packages" scripts/deps.sh test
+[ $failed = 0 ] || exit 1
+step "build" make --no-print-directory all
+step "core" core_tests
+step "sql" sql_tests
+step "package" scripts/package-test.sh
+step "patch levels" scripts/patch-level-test.sh
+
+echo
+printf '%s\n' "${results[@]}"
+if [ $failed = 0 ]; then echo "all tests passed in $SECONDS s"; else echo "TESTS FAILED"; fi
+exit $failed
