@@ -1,0 +1,88 @@
+//! Decoding index entries into the record.
+
+use super::part::KeyPart;
+use super::reader::Reader;
+use super::unpack::{Items, Unpack};
+use crate::base::{Error, Result};
+
+#[derive(Debug, Clone)]
+pub(super) struct Step {
+    pub(super) part: KeyPart,
+    pub(super) unpack: Unpack,
+    /// Whether the value goes to the record; otherwise it is read over.
+    pub(super) wanted: bool,
+}
+
+/// Decodes the entries of an index into a chosen set of the columns it covers. Made once by
+/// [`super::IndexCodec::plan`], used for many entries; decoding allocates nothing.
+#[derive(Debug, Clone)]
+pub struct IndexPlan {
+    record_len: usize,
+    steps: Vec<Step>,
+}
+
+impl IndexPlan {
+    pub(super) fn new(record_len: usize, mut steps: Vec<Step>) -> Self {
+        let end = steps
+            .iter()
+            .rposition(|step| step.wanted)
+            .map_or(0, |i| i + 1);
+        steps.truncate(end);
+        Self { record_len, steps }
+    }
+
+    /// Decodes an entry, `key` without the index id, into `record`.
+    ///
+    /// # Errors
+    /// `Corruption`, without file name, if the bytes are no entry of this index; `record` then
+    /// holds a part of it. `InvalidArgument` if `record` is too short.
+    pub fn decode(&self, key: &[u8], value: &[u8], record: &mut [u8]) -> Result<()> {
+        if record.len() < self.record_len {
+            return Err(Error::invalid("record buffer too short"));
+        }
+        let mut reader = Reader::new(key);
+        let mut items = Items::new(value);
+        for step in &self.steps {
+            step.run(&mut reader, &mut items, record)?;
+        }
+        Ok(())
+    }
+}
+
+impl Step {
+    fn run(&self, reader: &mut Reader<'_>, items: &mut Items<'_>, record: &mut [u8]) -> Result<()> {
+        let part = &self.part;
+        if !self.wanted {
+            if !part.skip(reader)? {
+                self.skip_item(items)?;
+            }
+            return Ok(());
+        }
+        if self.unpack == Unpack::Text {
+            if part.decode_null(&mut reader.clone(), record)? {
+                part.skip(reader)?;
+                return Ok(());
+            }
+            part.skip(reader)?;
+            return part.write(items.text()?, record);
+        }
+        if part.decode_null(reader, record)? {
+            return Ok(());
+        }
+        let (mut negative_zero, mut spaces) = (false, 0);
+        match self.unpack {
+            Unpack::NegativeZero => negative_zero = items.number()? != 0,
+            Unpack::Spaces => spaces = items.number()?,
+            Unpack::Nothing | Unpack::Text => {}
+        }
+        part.decode(reader, negative_zero, spaces, record)
+    }
+
+    fn skip_item(&self, items: &mut Items<'_>) -> Result<()> {
+        match self.unpack {
+            Unpack::Nothing => Ok(()),
+            Unpack::Text => items.text().map(|_| ()),
+            Unpack::Spaces | Unpack::NegativeZero => items.number().map(|_| ()),
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! Text: the weights of each level, one level behind the other.
+//!
+//! PAD SPACE compares as if spaces followed without end. So the weights stand in segments that end
+//! at each space, and at the end of the string, with the weight of a space and a mark that
+//! compares what follows with spaces:
+//!
+//! | mark | what follows |
+//! |---|---|
+//! | 1 | is below spaces, and comes next |
+//! | 2 | nothing but spaces: the end |
+//! | 3 | is above spaces, and comes next |
+//!
+//! Two strings that first differ in a weight that is no space differ there in their bytes; where
+//! one has a space, or ended, and the other something else, the end's own space is compared with
+//! it; where both have a space, the marks decide or are equal. Rejected: segments of a fixed
+//! length, as other engines have; they round every short string up.
+//!
+//! NO PAD: weights, 0 and 1 escaped as in `bytes`, closed by a zero byte.
+
+use super::bytes::{self, END, ESCAPE};
+use super::collation::{Collation, Level, TextForm};
+use super::reader::Reader;
+use super::{damaged, unit};
+use crate::base::Result;
+use std::cell::RefCell;
+
+const BELOW: u8 = 1;
+const LAST: u8 = 2;
+const ABOVE: u8 = 3;
+
+/// How the end of the text is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// A variable-length value: each level as the collation says.
+    Value,
+    /// CHAR as most collations compare it: PAD SPACE on every level.
+    Padded,
+    /// CHAR as a collation with `char_filled` compares it: with spaces up to so many characters,
+    /// then NO PAD on every level.
+    Filled(usize),
+}
+
+impl Shape {
+    fn no_pad(self, level: &Level) -> bool {
+        match self {
+            Self::Value => level.no_pad,
+            Self::Padded => false,
+            Self::Filled(_) => true,
+        }
+    }
+}
+
+#[derive(Default)]
+struct Scratch {
+    text: Vec<u8>,
+    bytes: Vec<u8>,
+    weights: Vec<u32>,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+/// Appends the key of `text`.
+pub(super) fn encode(collation: &Collation, text: &[u8], shape: Shape, out: &mut Vec<u8>) {
+    SCRATCH.with_borrow_mut(|scratch| {
+        let mut filled = std::mem::take(&mut scratch.text);
+        let text = match shape {
+            Shape::Filled(chars) => {
+                filled.clear();
+                filled.extend_from_slice(text);
+                let missing = chars.saturating_sub(collation.collator().chars(text));
+                for _ in 0..missing {
+                    filled.extend_from_slice(collation.spec().pad.as_bytes());
+                }
+                &filled
+            }
+            _ => text,
+        };
+        encode_shaped(collation, text, shape, scratch, out);
+        scratch.text = filled;
+    });
+}
+
+fn encode_shaped(
+    collation: &Collation,
+    text: &[u8],
+    shape: Shape,
+    scratch: &mut Scratch,
+    out: &mut Vec<u8>,
+) {
+    let spec = collation.spec();
+    if is_simple(text, spec.simple.len()) {
+        let weights = &mut scratch.bytes;
+        weights.clear();
+        weights.extend(text.iter().map(|&byte| spec.simple[usize::from(byte)]));
+        return put_bytes(weights, &spec.levels[0], shape, out);
+    }
+    for level in &spec.levels {
+        if spec.weight_len == 1 {
+            scratch.bytes.clear();
+            collation
+                .collator()
+                .sort_key(level.number, text, &mut scratch.bytes);
+            put_bytes(&scratch.bytes, level, shape, out);
+        } else {
+            weigh(collation, level, text, scratch);
+            put_units(&scratch.weights, level, shape, out);
+        }
+    }
+}
+
+/// Whether all bytes are below `limit`; false for a limit of 0.
+fn is_simple(text: &[u8], limit: usize) -> bool {
+    match limit {
+        0 => false,
+        0x80 => text.is_ascii(),
+        _ => text.iter().all(|&byte| usize::from(byte) < limit),
+    }
+}
+
+/// Collects the weights of `text`, malformed bytes included.
+fn weigh(collation: &Collation, level: &Level, text: &[u8], scratch: &mut Scratch) {
+    let weight_len = usize::from(collation.spec().weight_len);
+    scratch.weights.clear();
+    let mut rest = text;
+    loop {
+        scratch.bytes.clear();
+        let weighed = collation
+            .collator()
+            .sort_key(level.number, rest, &mut scratch.bytes);
+        let units = scratch.bytes.chunks_exact(weight_len);
+        let number = |unit: &[u8]| unit.iter().fold(0, |n, &byte| n << 8 | u32::from(byte));
+        scratch.weights.extend(units.map(number));
+        let Some((&bad, after)) = rest.get(weighed..).and_then(<[u8]>::split_first) else {
+            return;
+        };
+        scratch.weights.push(unit::MALFORMED + u32::from(bad));
+        rest = after;
+    }
+}
+
+fn put_bytes(weights: &[u8], level: &Level, shape: Shape, out: &mut Vec<u8>) {
+    if shape.no_pad(level) {
+        bytes::encode(out, weights);
+    } else {
+        put_padded(weights, level.space as u8, out, |run, out| {
+            out.extend_from_slice(run);
+        });
+    }
+}
+
+fn put_units(weights: &[u32], level: &Level, shape: Shape, out: &mut Vec<u8>) {
+    if shape.no_pad(level) {
+        for &weight in weights {
+            if weight <= u32::from(ESCAPE) {
+                out.extend_from_slice(&[ESCAPE, weight as u8 + 1]);
+            } else {
+                unit::put(out, weight);
+            }
+        }
+        out.push(END);
+    } else {
+        put_padded(weights, level.space, out, |run, out| {
+            for &weight in run {
+                unit::put(out, weight);
+            }
+        });
+    }
+}
+
+fn put_padded<W: Copy + PartialOrd>(
+    weights: &[W],
+    space: W,
+    out: &mut Vec<u8>,
+    put: impl Fn(&[W], &mut Vec<u8>),
+) {
+    let is_space = |weight: &W| *weight == space;
+    let end = weights
+        .iter()
+        .rposition(|w| !is_space(w))
+        .map_or(0, |i| i + 1);
+    let mut rest = &weights[..end];
+    while let Some(at) = rest.iter().position(is_space) {
+        let spaces = rest[at..].iter().take_while(|w| is_space(w)).count();
+        put(&rest[..at], out);
+        // There is something behind the spaces: those at the end were cut off.
+        let mark = if rest[at + spaces] < space {
+            BELOW
+        } else {
+            ABOVE
+        };
+        for _ in 0..spaces {
+            put(&[space], out);
+            out.push(mark);
+        }
+        rest = &rest[at + spaces..];
+    }
+    put(rest, out);
+    put(&[space], out);
+    out.push(LAST);
+}
+
+/// Reads over the key of a text.
+pub(super) fn skip(collation: &Collation, shape: Shape, reader: &mut Reader<'_>) -> Result<()> {
+    let raw = collation.spec().weight_len == 1;
+    for level in &collation.spec().levels {
+        if raw && shape.no_pad(level) {
+            bytes::skip(reader)?;
+        } else if raw {
+            while !{
+                reader.until(level.space as u8)?;
+                take_mark(reader)?
+            } {}
+        } else {
+            let mut weights = Units::new(level, shape);
+            while weights.next(reader)?.is_some() {}
+        }
+    }
+    Ok(())
+}
+
+/// Reads a mark; true if it ends the text.
+fn take_mark(reader: &mut Reader<'_>) -> Result<bool> {
+    match reader.byte()? {
+        BELOW | ABOVE => Ok(false),
+        LAST => Ok(true),
+        _ => Err(damaged("mark behind a space")),
+    }
+}
+
+/// The weights of one level, read back from units.
+struct Units {
+    space: Option<u32>,
+}
+
+impl Units {
+    fn new(level: &Level, shape: Shape) -> Self {
+        let space = (!shape.no_pad(level)).then_some(level.space);
+        Self { space }
+    }
+
+    fn next(&mut self, reader: &mut Reader<'_>) -> Result<Option<u32>> {
+        let weight = unit::take(reader)?;
+        match self.space {
+            Some(space) if weight == space => Ok((!take_mark(reader)?).then_some(weight)),
+            Some(_) => Ok(Some(weight)),
+            None if weight == u32::from(END) => Ok(None),
+            None if weight == u32::from(ESCAPE) => match reader.byte()? {
+                escaped @ 1..=2 => Ok(Some(u32::from(escaped - 1))),
+                _ => Err(damaged("escape in text")),
+            },
+            None => Ok(Some(weight)),
+        }
+    }
+}
+
+/// Writes the text of a key that gives it back (see [`TextForm`]) to the front of `room`, spaces at
+/// the end of PAD SPACE text left out, and returns its length.
+pub(super) fn decode(
+    collation: &Collation,
+    shape: Shape,
+    reader: &mut Reader<'_>,
+    room: &mut [u8],
+) -> Result<usize> {
+    let spec = collation.spec();
+    let level = &spec.levels[0];
+    let mut sink = Sink { room, len: 0 };
+    match spec.form {
+        TextForm::Lost => return Err(damaged("text that weights do not give back")),
+        TextForm::Bytes if shape.no_pad(level) => return bytes::decode(reader, sink.room),
+        TextForm::Bytes => loop {
+            let space = level.space as u8;
+            let (run, mask) = reader.until(space)?;
+            for byte in run {
+                sink.push(&[byte ^ mask])?;
+            }
+            if take_mark(reader)? {
+                break;
+            }
+            sink.push(&[space])?;
+        },
+        TextForm::Utf8 => {
+            let mut weights = Units::new(level, shape);
+            while let Some(weight) = weights.next(reader)? {
+                sink.push_code_point(weight)?;
+            }
+        }
+    }
+    Ok(sink.len)
+}
+
+struct Sink<'a> {
+    room: &'a mut [u8],
+    len: usize,
+}
+
+impl Sink<'_> {
+    fn push(&mut self, bytes: &[u8]) -> Result<()> {
+        self.room
+            .get_mut(self.len..self.len + bytes.len())
+            .ok_or_else(|| damaged("text longer than its column"))?
+            .copy_from_slice(bytes);
+        self.len += bytes.len();
+        Ok(())
+    }
+
+    /// UTF-8 of any number up to 0x10ffff, surrogates included: the server lets them through.
+    fn push_code_point(&mut self, code: u32) -> Result<()> {
+        let tail = |shift: u32| 0x80 | (code >> shift & 0x3f) as u8;
+        match code {
+            0..0x80 => self.push(&[code as u8]),
+            0x80..0x800 => self.push(&[0xc0 | (code >> 6) as u8, tail(0)]),
+            0x800..0x1_0000 => self.push(&[0xe0 | (code >> 12) as u8, tail(6), tail(0)]),
+            0x1_0000..0x11_0000 => {
+                self.push(&[0xf0 | (code >> 18) as u8, tail(12), tail(6), tail(0)])
+            }
+            unit::MALFORMED.. => self.push(&[code as u8]),
+            _ => Err(damaged("code point out of range")),
+        }
+    }
+}
