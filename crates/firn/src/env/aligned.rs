@@ -45,6 +45,11 @@ impl AlignedBuf {
         self.len = end;
     }
 
+    /// Appends zeros up to the end of the last block.
+    pub fn pad_to_block(&mut self) {
+        self.len = self.blocks.len() * BLOCK;
+    }
+
     /// The bytes appended.
     pub fn as_slice(&self) -> &[u8] {
         &self.padded()[..self.len]

@@ -2,6 +2,8 @@
 //! synced bytes over a crash, `fault` fails chosen calls.
 
 mod aligned;
+pub mod fault;
+pub mod mem;
 pub mod posix;
 
 use crate::base::Result;
@@ -9,6 +11,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use aligned::{AlignedBuf, BLOCK};
+pub use fault::FaultEnv;
+pub use mem::MemEnv;
 pub use posix::PosixEnv;
 
 /// Files, directories and the clock.

@@ -1,0 +1,231 @@
+//! An environment that fails chosen calls, and flips bits in what is read.
+
+mod files;
+
+use super::{AppendFile, Env, LogFile, ReadFile};
+use crate::base::{Error, Result};
+use files::{FaultAppend, FaultLog, FaultRead};
+use parking_lot::Mutex;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A class of calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Class {
+    /// Opening for reading, and reading.
+    Read = 0,
+    /// Writing, durably or not; preallocating.
+    Write = 1,
+    /// Syncing a file or a directory; the sync in a durable write and in preallocating.
+    Sync = 2,
+    /// Creating a file or directory.
+    Create = 3,
+    /// Renaming.
+    Rename = 4,
+    /// Removing.
+    Remove = 5,
+}
+
+const CLASSES: usize = 6;
+
+/// How a call fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Errno {
+    /// Input/output error.
+    Io = 5,
+    /// No space left on device.
+    NoSpace = 28,
+}
+
+/// Which calls fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fault {
+    /// Calls of this class…
+    pub class: Class,
+    /// …beginning with the n-th from now on, the next being 1…
+    pub nth: u64,
+    /// …only that one, or all that follow, too…
+    pub sticky: bool,
+    /// …fail so.
+    pub errno: Errno,
+}
+
+/// Wraps an environment and fails chosen calls. Clones share counters and faults.
+///
+/// A failed write leaves nothing behind. A failed sync of a durable write leaves the bytes written
+/// but not durable.
+#[derive(Clone)]
+pub struct FaultEnv {
+    inner: Arc<dyn Env>,
+    plan: Arc<Mutex<Plan>>,
+}
+
+#[derive(Default)]
+struct Plan {
+    counts: [u64; CLASSES],
+    faults: Vec<(u64, Fault)>,
+    flips: Vec<Flip>,
+}
+
+struct Flip {
+    name: String,
+    bit: u64,
+}
+
+impl FaultEnv {
+    /// Wraps `inner`; nothing fails yet.
+    pub fn new(inner: Arc<dyn Env>) -> Self {
+        Self {
+            inner,
+            plan: Arc::default(),
+        }
+    }
+
+    /// Adds a fault.
+    pub fn inject(&self, fault: Fault) {
+        let mut plan = self.plan.lock();
+        let at = plan.counts[fault.class as usize] + fault.nth;
+        plan.faults.push((at, fault));
+    }
+
+    /// Reads of files with this name (without directory) find bit `bit` (of the file) flipped.
+    pub fn flip_bit(&self, name: &str, bit: u64) {
+        self.plan.lock().flips.push(Flip {
+            name: name.to_owned(),
+            bit,
+        });
+    }
+
+    /// Removes all faults and flips.
+    pub fn clear(&self) {
+        let mut plan = self.plan.lock();
+        plan.faults.clear();
+        plan.flips.clear();
+    }
+
+    /// Calls of a class so far, failed ones included.
+    pub fn count(&self, class: Class) -> u64 {
+        self.plan.lock().counts[class as usize]
+    }
+
+    fn pass(&self, class: Class, what: &str, path: &Path) -> Result<()> {
+        let mut plan = self.plan.lock();
+        plan.counts[class as usize] += 1;
+        let count = plan.counts[class as usize];
+        let hit = |&&(at, fault): &&(u64, Fault)| {
+            fault.class == class && (count == at || fault.sticky && count > at)
+        };
+        match plan.faults.iter().find(hit) {
+            None => Ok(()),
+            Some((_, fault)) => {
+                let error = std::io::Error::from_raw_os_error(fault.errno as i32);
+                let what = format_args!("{what} {} (injected)", path.display());
+                Err(Error::io(&error, what))
+            }
+        }
+    }
+
+    fn flip(&self, path: &Path, offset: u64, buf: &mut [u8]) {
+        let name = path.file_name().unwrap_or_default();
+        for flip in self
+            .plan
+            .lock()
+            .flips
+            .iter()
+            .filter(|f| name == f.name.as_str())
+        {
+            let byte = (flip.bit / 8).checked_sub(offset);
+            if let Some(byte) = byte.and_then(|at| buf.get_mut(at as usize)) {
+                *byte ^= 1 << (flip.bit % 8);
+            }
+        }
+    }
+
+    fn handle(&self, path: &Path) -> Handle {
+        Handle {
+            env: self.clone(),
+            path: path.to_owned(),
+        }
+    }
+}
+
+/// What a file needs to consult the plan.
+struct Handle {
+    env: FaultEnv,
+    path: PathBuf,
+}
+
+impl Handle {
+    fn pass(&self, class: Class, what: &str) -> Result<()> {
+        self.env.pass(class, what, &self.path)
+    }
+}
+
+impl Env for FaultEnv {
+    fn create_dir_all(&self, path: &Path) -> Result<()> {
+        self.pass(Class::Create, "create directory", path)?;
+        self.inner.create_dir_all(path)
+    }
+
+    fn list_dir(&self, path: &Path) -> Result<Vec<String>> {
+        self.pass(Class::Read, "list", path)?;
+        self.inner.list_dir(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> Result<()> {
+        self.pass(Class::Sync, "sync directory", path)?;
+        self.inner.sync_dir(path)
+    }
+
+    fn create(&self, path: &Path) -> Result<Box<dyn AppendFile>> {
+        self.pass(Class::Create, "create", path)?;
+        let file = self.inner.create(path)?;
+        Ok(Box::new(FaultAppend::new(self.handle(path), file)))
+    }
+
+    fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
+        self.pass(Class::Read, "open", path)?;
+        let file = self.inner.open(path)?;
+        Ok(Arc::new(FaultRead::new(self.handle(path), file)))
+    }
+
+    fn open_log(&self, path: &Path, create: bool, direct: bool) -> Result<Arc<dyn LogFile>> {
+        if create {
+            self.pass(Class::Create, "create", path)?;
+        }
+        let file = self.inner.open_log(path, create, direct)?;
+        Ok(Arc::new(FaultLog::new(self.handle(path), file)))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.pass(Class::Rename, "rename", from)?;
+        self.inner.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        self.pass(Class::Remove, "remove", path)?;
+        self.inner.remove(path)
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool> {
+        self.pass(Class::Read, "look up", path)?;
+        self.inner.exists(path)
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
+        self.inner.lock(path)
+    }
+
+    fn wall_micros(&self) -> u64 {
+        self.inner.wall_micros()
+    }
+
+    fn monotonic_micros(&self) -> u64 {
+        self.inner.monotonic_micros()
+    }
+}
+
+#[cfg(test)]
+mod tests;

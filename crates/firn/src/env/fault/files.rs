@@ -1,0 +1,95 @@
+//! The files of a `FaultEnv`.
+
+use super::super::{AlignedBuf, AppendFile, LogFile, ReadFile};
+use super::{Class, Handle};
+use crate::base::Result;
+use std::sync::Arc;
+
+pub(super) struct FaultAppend {
+    handle: Handle,
+    file: Box<dyn AppendFile>,
+}
+
+impl FaultAppend {
+    pub(super) fn new(handle: Handle, file: Box<dyn AppendFile>) -> Self {
+        Self { handle, file }
+    }
+}
+
+impl AppendFile for FaultAppend {
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        self.handle.pass(Class::Write, "write")?;
+        self.file.append(bytes)
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.handle.pass(Class::Sync, "sync")?;
+        self.file.sync()
+    }
+
+    fn len(&self) -> u64 {
+        self.file.len()
+    }
+}
+
+pub(super) struct FaultRead {
+    handle: Handle,
+    file: Arc<dyn ReadFile>,
+}
+
+impl FaultRead {
+    pub(super) fn new(handle: Handle, file: Arc<dyn ReadFile>) -> Self {
+        Self { handle, file }
+    }
+}
+
+impl ReadFile for FaultRead {
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.handle.pass(Class::Read, "read")?;
+        self.file.read_exact_at(offset, buf)?;
+        self.handle.env.flip(&self.handle.path, offset, buf);
+        Ok(())
+    }
+
+    fn size(&self) -> Result<u64> {
+        self.file.size()
+    }
+}
+
+pub(super) struct FaultLog {
+    handle: Handle,
+    file: Arc<dyn LogFile>,
+}
+
+impl FaultLog {
+    pub(super) fn new(handle: Handle, file: Arc<dyn LogFile>) -> Self {
+        Self { handle, file }
+    }
+}
+
+impl LogFile for FaultLog {
+    fn preallocate(&self, len: u64) -> Result<()> {
+        self.handle.pass(Class::Write, "write")?;
+        self.handle.pass(Class::Sync, "sync")?;
+        self.file.preallocate(len)
+    }
+
+    fn write_durable_at(&self, offset: u64, blocks: &AlignedBuf) -> Result<()> {
+        self.handle.pass(Class::Write, "write")?;
+        if let Err(error) = self.handle.pass(Class::Sync, "sync") {
+            self.file.write_at(offset, blocks)?;
+            return Err(error);
+        }
+        self.file.write_durable_at(offset, blocks)
+    }
+
+    fn write_at(&self, offset: u64, blocks: &AlignedBuf) -> Result<()> {
+        self.handle.pass(Class::Write, "write")?;
+        self.file.write_at(offset, blocks)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.handle.pass(Class::Sync, "sync")?;
+        self.file.sync()
+    }
+}

@@ -1,0 +1,279 @@
+//! An environment in memory that can lose power.
+//!
+//! Files and names exist twice: as running programs see them, and as the device has them. A sync
+//! moves the first to the second. [`MemEnv::crash`] makes a new environment of what the device has,
+//! plus whatever part of the rest the seed lets survive: some writes and not others, late ones
+//! without early ones, single sectors of a write; some names and not others.
+//!
+//! ```
+//! # use firn::env::{Env, MemEnv};
+//! # use std::path::Path;
+//! let env = MemEnv::new();
+//! let mut file = env.create(Path::new("/a"))?;
+//! file.append(b"synced")?;
+//! file.sync()?;
+//! env.sync_dir(Path::new("/"))?;
+//! file.append(b" lost")?;
+//! assert_eq!(env.crash(0).read(Path::new("/a"))?, b"synced");
+//! # Ok::<(), firn::base::Error>(())
+//! ```
+
+mod disk;
+mod files;
+
+use super::{AppendFile, Env, LogFile, ReadFile};
+use crate::base::{Error, ErrorKind, Result};
+use disk::{Disk, Inode, Rng};
+use files::{MemAppend, MemLog, MemRead};
+use parking_lot::{Mutex, MutexGuard};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const EIO: i32 = 5;
+/// 2026-01-01.
+const WALL_START: u64 = 1_767_225_600_000_000;
+
+/// Files in memory, of which a crash keeps what was synced. Clones share them.
+///
+/// Directories themselves are durable at once; names in them are not. The clock moves by one
+/// microsecond per look, and by [`MemEnv::advance_clock`].
+#[derive(Clone, Default)]
+pub struct MemEnv {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    clock: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    disk: Disk,
+    locks: Vec<PathBuf>,
+    sync_points: u64,
+    crash_at: Option<u64>,
+    dead: bool,
+}
+
+impl State {
+    /// Before each call that changes something.
+    fn alive(&self, what: &str, path: &Path) -> Result<()> {
+        if self.dead {
+            return Err(died(what, path));
+        }
+        Ok(())
+    }
+
+    /// Counts a call after which something is durable; dies if it is the chosen one.
+    fn sync_point(&mut self) -> bool {
+        self.sync_points += 1;
+        self.dead |= self.crash_at == Some(self.sync_points);
+        !self.dead
+    }
+}
+
+fn died(what: &str, path: &Path) -> Error {
+    let error = std::io::Error::from_raw_os_error(EIO);
+    Error::io(
+        &error,
+        format_args!("{what} {} after the crash", path.display()),
+    )
+}
+
+fn missing(what: &str, path: &Path) -> Error {
+    let message = format!("{what} {}: no such file or directory", path.display());
+    Error::new(ErrorKind::NotFound, message)
+}
+
+impl MemEnv {
+    /// An empty environment.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Calls so far after which something is durable: `sync`, `write_durable_at`, `preallocate`,
+    /// `sync_dir`.
+    pub fn sync_points(&self) -> u64 {
+        self.state().sync_points
+    }
+
+    /// Dies when the `n`-th such call begins, counted from the start: it and all later calls that
+    /// change something fail with an I/O error. What it would have made durable may survive.
+    pub fn crash_at_sync(&self, n: u64) {
+        self.state().crash_at = Some(n);
+    }
+
+    /// Whether the environment has died.
+    pub fn is_dead(&self) -> bool {
+        self.state().dead
+    }
+
+    /// The environment after a power cut now. Seed 0 keeps nothing that was not synced; other
+    /// seeds choose what else survives. This one dies.
+    pub fn crash(&self, seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        self.reboot(|disk| disk.after_power_cut(seed, &mut rng))
+    }
+
+    /// The environment after the process was killed: everything written is there, and survives the
+    /// next power cut only once synced. This one dies.
+    pub fn kill(&self) -> Self {
+        self.reboot(|disk| disk.deep_copy())
+    }
+
+    fn reboot(&self, survives: impl FnOnce(&Disk) -> Disk) -> Self {
+        let mut state = self.state();
+        state.dead = true;
+        let survivor = Self::new();
+        survivor.state().disk = survives(&state.disk);
+        let now = self.shared.clock.load(Ordering::Relaxed);
+        survivor.shared.clock.store(now, Ordering::Relaxed);
+        drop(state);
+        survivor
+    }
+
+    /// Moves the clock.
+    pub fn advance_clock(&self, micros: u64) {
+        self.shared.clock.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    /// The content of a file.
+    pub fn read(&self, path: &Path) -> Result<Vec<u8>> {
+        Ok(self.inode("read", path)?.lock().live.clone())
+    }
+
+    /// Changes a stored file behind everybody's back, durably: bit rot, a lost tail.
+    pub fn damage(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
+        let inode = self.inode("damage", path)?;
+        let mut inode = inode.lock();
+        change(&mut inode.live);
+        inode.make_all_durable();
+        Ok(())
+    }
+
+    /// Puts a file in place, durably.
+    pub fn place(&self, path: &Path, content: Vec<u8>) {
+        self.state().disk.place(path, Inode::durable(content));
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.state.lock()
+    }
+
+    fn inode(&self, what: &str, path: &Path) -> Result<Arc<Mutex<Inode>>> {
+        let found = self.state().disk.find(path);
+        found.ok_or_else(|| missing(what, path))
+    }
+}
+
+impl Env for MemEnv {
+    fn create_dir_all(&self, path: &Path) -> Result<()> {
+        let mut state = self.state();
+        state.alive("create directory", path)?;
+        state.disk.add_dirs(path);
+        Ok(())
+    }
+
+    fn list_dir(&self, path: &Path) -> Result<Vec<String>> {
+        let names = self.state().disk.list(path);
+        names.ok_or_else(|| missing("list", path))
+    }
+
+    fn sync_dir(&self, path: &Path) -> Result<()> {
+        let mut state = self.state();
+        state.alive("sync directory", path)?;
+        if !state.disk.is_dir(path) {
+            return Err(missing("sync directory", path));
+        }
+        if !state.sync_point() {
+            return Err(died("sync directory", path));
+        }
+        state.disk.sync_dir(path);
+        Ok(())
+    }
+
+    fn create(&self, path: &Path) -> Result<Box<dyn AppendFile>> {
+        let mut state = self.state();
+        state.alive("create", path)?;
+        let inode = state.disk.create(path);
+        let inode = inode.ok_or_else(|| missing("create", path))?;
+        Ok(Box::new(MemAppend::new(self.clone(), path, inode)))
+    }
+
+    fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
+        let inode = self.inode("open", path)?;
+        Ok(Arc::new(MemRead::new(path, inode)))
+    }
+
+    fn open_log(&self, path: &Path, create: bool, _direct: bool) -> Result<Arc<dyn LogFile>> {
+        let mut state = self.state();
+        state.alive("open", path)?;
+        let inode = match state.disk.find(path) {
+            None if create => state.disk.create(path),
+            found => found,
+        };
+        let inode = inode.ok_or_else(|| missing("open", path))?;
+        Ok(Arc::new(MemLog::new(self.clone(), path, inode)))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        let mut state = self.state();
+        state.alive("rename", from)?;
+        let renamed = state.disk.rename(from, to);
+        renamed.ok_or_else(|| missing("rename", from))
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        let mut state = self.state();
+        state.alive("remove", path)?;
+        let removed = state.disk.remove(path);
+        removed.ok_or_else(|| missing("remove", path))
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool> {
+        let state = self.state();
+        Ok(state.disk.find(path).is_some() || state.disk.is_dir(path))
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
+        let mut state = self.state();
+        state.alive("lock", path)?;
+        if state.locks.iter().any(|held| held == path) {
+            let message = format!("{} is locked by another process", path.display());
+            return Err(Error::new(ErrorKind::Busy, message));
+        }
+        if state.disk.find(path).is_none() && state.disk.create(path).is_none() {
+            return Err(missing("lock", path));
+        }
+        state.locks.push(path.to_owned());
+        Ok(Box::new(LockGuard {
+            env: self.clone(),
+            path: path.to_owned(),
+        }))
+    }
+
+    fn wall_micros(&self) -> u64 {
+        WALL_START + self.monotonic_micros()
+    }
+
+    fn monotonic_micros(&self) -> u64 {
+        self.shared.clock.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+struct LockGuard {
+    env: MemEnv,
+    path: PathBuf,
+}
+
+impl Drop for LockGuard {
+    fn drop(&mut self) {
+        self.env.state().locks.retain(|held| held != &self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests;

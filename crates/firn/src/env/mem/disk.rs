@@ -1,0 +1,358 @@
+//! What a `MemEnv` stores: files and names, each as seen and as on the device.
+
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Unit in which a device writes: a power cut leaves each sector old or new, never mixed.
+const SECTOR: usize = 512;
+
+/// SplitMix64: enough for choosing what survives.
+pub(super) struct Rng(u64);
+
+impl Rng {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    fn flip(&mut self) -> bool {
+        self.below(2) == 0
+    }
+}
+
+/// How much of what was not synced survives.
+#[derive(Clone, Copy)]
+enum Survival {
+    Nothing,
+    All,
+    Prefix,
+    AnyWhole,
+    AnySectors,
+}
+
+impl Survival {
+    fn choose(seed: u64, rng: &mut Rng) -> Self {
+        match (seed, rng.below(5)) {
+            (0, _) | (_, 0) => Self::Nothing,
+            (_, 1) => Self::All,
+            (_, 2) => Self::Prefix,
+            (_, 3) => Self::AnyWhole,
+            _ => Self::AnySectors,
+        }
+    }
+
+    /// Which of `count` things in a row survive at least in part.
+    fn pick(self, count: usize, rng: &mut Rng) -> Vec<bool> {
+        let prefix = rng.below(count as u64 + 1) as usize;
+        (0..count)
+            .map(|at| match self {
+                Self::Nothing => false,
+                Self::All => true,
+                Self::Prefix => at < prefix,
+                Self::AnyWhole | Self::AnySectors => rng.flip(),
+            })
+            .collect()
+    }
+}
+
+struct Write {
+    offset: usize,
+    bytes: Vec<u8>,
+}
+
+/// A file.
+#[derive(Default)]
+pub(super) struct Inode {
+    /// As programs see it.
+    pub live: Vec<u8>,
+    /// As the device has it, but for `pending`.
+    stored: Vec<u8>,
+    /// Not synced, in order.
+    pending: Vec<Write>,
+}
+
+fn write_at(file: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
+    let end = offset + bytes.len();
+    if file.len() < end {
+        file.resize(end, 0);
+    }
+    file[offset..end].copy_from_slice(bytes);
+}
+
+impl Inode {
+    pub(super) fn durable(content: Vec<u8>) -> Self {
+        Self {
+            stored: content.clone(),
+            live: content,
+            pending: Vec::new(),
+        }
+    }
+
+    /// Writes without making durable.
+    pub(super) fn write(&mut self, offset: usize, bytes: &[u8]) {
+        write_at(&mut self.live, offset, bytes);
+        self.pending.push(Write {
+            offset,
+            bytes: bytes.to_vec(),
+        });
+    }
+
+    /// Makes all writes durable.
+    pub(super) fn sync(&mut self) {
+        for write in self.pending.drain(..) {
+            write_at(&mut self.stored, write.offset, &write.bytes);
+        }
+    }
+
+    /// Writes durably these bytes and no others.
+    pub(super) fn write_durable(&mut self, offset: usize, bytes: &[u8]) {
+        write_at(&mut self.live, offset, bytes);
+        write_at(&mut self.stored, offset, bytes);
+        // An older write to the same place must not come back over this one.
+        for older in &mut self.pending {
+            let from = offset.max(older.offset);
+            let to = (offset + bytes.len()).min(older.offset + older.bytes.len());
+            if from < to {
+                older.bytes[from - older.offset..to - older.offset]
+                    .copy_from_slice(&bytes[from - offset..to - offset]);
+            }
+        }
+    }
+
+    pub(super) fn make_all_durable(&mut self) {
+        self.pending.clear();
+        self.stored = self.live.clone();
+    }
+
+    fn after_power_cut(&self, survival: Survival, rng: &mut Rng) -> Self {
+        let mut content = self.stored.clone();
+        let picked = survival.pick(self.pending.len(), rng);
+        for (write, _) in self.pending.iter().zip(picked).filter(|(_, kept)| *kept) {
+            if !matches!(survival, Survival::AnySectors) {
+                write_at(&mut content, write.offset, &write.bytes);
+                continue;
+            }
+            let mut at = 0;
+            while at < write.bytes.len() {
+                let len = (SECTOR - (write.offset + at) % SECTOR).min(write.bytes.len() - at);
+                if rng.flip() {
+                    write_at(&mut content, write.offset + at, &write.bytes[at..at + len]);
+                }
+                at += len;
+            }
+        }
+        Self::durable(content)
+    }
+
+    fn copy(&self) -> Self {
+        Self {
+            live: self.live.clone(),
+            stored: self.stored.clone(),
+            pending: self
+                .pending
+                .iter()
+                .map(|w| Write {
+                    offset: w.offset,
+                    bytes: w.bytes.clone(),
+                })
+                .collect(),
+        }
+    }
+}
+
+type File = Arc<Mutex<Inode>>;
+type Names = BTreeMap<PathBuf, File>;
+
+/// A change of a directory that was not synced.
+#[derive(Clone)]
+enum Change {
+    Link(PathBuf, File),
+    Unlink(PathBuf),
+    Rename(PathBuf, PathBuf, File),
+}
+
+impl Change {
+    /// The directory whose sync makes it durable.
+    fn dir(&self) -> &Path {
+        match self {
+            Self::Link(path, _) | Self::Unlink(path) | Self::Rename(_, path, _) => dir_of(path),
+        }
+    }
+
+    fn apply(self, names: &mut Names) {
+        match self {
+            Self::Link(path, file) => {
+                names.insert(path, file);
+            }
+            Self::Unlink(path) => {
+                names.remove(&path);
+            }
+            Self::Rename(from, to, file) => {
+                if names.get(&from).is_some_and(|f| Arc::ptr_eq(f, &file)) {
+                    names.remove(&from);
+                }
+                names.insert(to, file);
+            }
+        }
+    }
+}
+
+fn dir_of(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new(""))
+}
+
+/// All files and names.
+#[derive(Default)]
+pub(super) struct Disk {
+    dirs: BTreeSet<PathBuf>,
+    live: Names,
+    stored: Names,
+    pending: Vec<Change>,
+}
+
+impl Disk {
+    pub(super) fn is_dir(&self, path: &Path) -> bool {
+        path.parent().is_none() || path.as_os_str().is_empty() || self.dirs.contains(path)
+    }
+
+    pub(super) fn add_dirs(&mut self, path: &Path) {
+        for dir in path.ancestors() {
+            self.dirs.insert(dir.to_owned());
+        }
+    }
+
+    pub(super) fn list(&self, dir: &Path) -> Option<Vec<String>> {
+        let name = |path: &Path| {
+            let inside = dir_of(path) == dir && path.file_name().is_some();
+            inside.then(|| {
+                path.file_name()
+                    .unwrap_or_default()
+                    .to_string_lossy()
+                    .into_owned()
+            })
+        };
+        let entries = self.live.keys().chain(&self.dirs);
+        self.is_dir(dir)
+            .then(|| entries.filter_map(|path| name(path)).collect())
+    }
+
+    pub(super) fn find(&self, path: &Path) -> Option<File> {
+        self.live.get(path).cloned()
+    }
+
+    fn change(&mut self, change: Change) {
+        change.clone().apply(&mut self.live);
+        self.pending.push(change);
+    }
+
+    /// A new, empty file; `None` without its directory.
+    pub(super) fn create(&mut self, path: &Path) -> Option<File> {
+        let file = File::default();
+        self.is_dir(dir_of(path)).then(|| {
+            self.change(Change::Link(path.to_owned(), file.clone()));
+            file
+        })
+    }
+
+    pub(super) fn rename(&mut self, from: &Path, to: &Path) -> Option<()> {
+        let file = self.find(from).filter(|_| self.is_dir(dir_of(to)))?;
+        self.change(Change::Rename(from.to_owned(), to.to_owned(), file));
+        Some(())
+    }
+
+    pub(super) fn remove(&mut self, path: &Path) -> Option<()> {
+        self.find(path)?;
+        self.change(Change::Unlink(path.to_owned()));
+        Some(())
+    }
+
+    pub(super) fn place(&mut self, path: &Path, inode: Inode) {
+        self.add_dirs(dir_of(path));
+        let change = Change::Link(path.to_owned(), Arc::new(Mutex::new(inode)));
+        change.clone().apply(&mut self.live);
+        change.apply(&mut self.stored);
+    }
+
+    pub(super) fn sync_dir(&mut self, dir: &Path) {
+        let (done, left) = std::mem::take(&mut self.pending)
+            .into_iter()
+            .partition(|change| change.dir() == dir);
+        self.pending = left;
+        let done: Vec<Change> = done;
+        for change in done {
+            change.apply(&mut self.stored);
+        }
+    }
+
+    pub(super) fn after_power_cut(&self, seed: u64, rng: &mut Rng) -> Self {
+        let mut names = self.stored.clone();
+        let picked = Survival::choose(seed, rng).pick(self.pending.len(), rng);
+        for (change, _) in self.pending.iter().zip(picked).filter(|(_, kept)| *kept) {
+            change.clone().apply(&mut names);
+        }
+        let survival = Survival::choose(seed, rng);
+        let names = copy_names([&names], |inode| inode.after_power_cut(survival, rng));
+        let [live] = names;
+        Self {
+            dirs: self.dirs.clone(),
+            stored: live.clone(),
+            live,
+            pending: Vec::new(),
+        }
+    }
+
+    pub(super) fn deep_copy(&self) -> Self {
+        let mut pending = Names::new();
+        for (at, change) in self.pending.iter().enumerate() {
+            if let Change::Link(_, file) | Change::Rename(_, _, file) = change {
+                pending.insert(PathBuf::from(format!("{at}")), file.clone());
+            }
+        }
+        let [live, stored, copies] =
+            copy_names([&self.live, &self.stored, &pending], |inode| inode.copy());
+        let copy_of = |at: usize| copies[Path::new(&format!("{at}"))].clone();
+        let pending = self.pending.iter().enumerate();
+        let pending = pending.map(|(at, change)| match change {
+            Change::Link(path, _) => Change::Link(path.clone(), copy_of(at)),
+            Change::Unlink(path) => Change::Unlink(path.clone()),
+            Change::Rename(from, to, _) => Change::Rename(from.clone(), to.clone(), copy_of(at)),
+        });
+        Self {
+            dirs: self.dirs.clone(),
+            live,
+            stored,
+            pending: pending.collect(),
+        }
+    }
+}
+
+/// Copies the files behind several maps of names; a file with several names stays one file.
+fn copy_names<const N: usize>(
+    maps: [&Names; N],
+    mut copy: impl FnMut(&Inode) -> Inode,
+) -> [Names; N] {
+    let mut copies: BTreeMap<usize, File> = BTreeMap::new();
+    maps.map(|names| {
+        let copied = names.iter().map(|(path, file)| {
+            let key = Arc::as_ptr(file) as usize;
+            let made = copies
+                .entry(key)
+                .or_insert_with(|| Arc::new(Mutex::new(copy(&file.lock()))));
+            (path.clone(), made.clone())
+        });
+        copied.collect()
+    })
+}

@@ -1,0 +1,150 @@
+//! The files of a `MemEnv`.
+
+use super::super::{AlignedBuf, AppendFile, BLOCK, LogFile, ReadFile};
+use super::disk::Inode;
+use super::{MemEnv, died};
+use crate::base::{Error, Result};
+use parking_lot::Mutex;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub(super) struct MemAppend {
+    env: MemEnv,
+    path: PathBuf,
+    inode: Arc<Mutex<Inode>>,
+    len: u64,
+}
+
+impl MemAppend {
+    pub(super) fn new(env: MemEnv, path: &Path, inode: Arc<Mutex<Inode>>) -> Self {
+        Self {
+            env,
+            path: path.to_owned(),
+            inode,
+            len: 0,
+        }
+    }
+}
+
+impl AppendFile for MemAppend {
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        // Held over the change, so that a crash on another thread comes before or after it.
+        let state = self.env.state();
+        state.alive("write", &self.path)?;
+        self.inode.lock().write(self.len as usize, bytes);
+        self.len += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        let mut state = self.env.state();
+        state.alive("sync", &self.path)?;
+        if !state.sync_point() {
+            return Err(died("sync", &self.path));
+        }
+        self.inode.lock().sync();
+        Ok(())
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+}
+
+pub(super) struct MemRead {
+    path: PathBuf,
+    inode: Arc<Mutex<Inode>>,
+}
+
+impl MemRead {
+    pub(super) fn new(path: &Path, inode: Arc<Mutex<Inode>>) -> Self {
+        Self {
+            path: path.to_owned(),
+            inode,
+        }
+    }
+}
+
+impl ReadFile for MemRead {
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let inode = self.inode.lock();
+        let from = usize::try_from(offset).ok();
+        let bytes = from.and_then(|from| inode.live.get(from..)?.get(..buf.len()));
+        let bytes = bytes.ok_or_else(|| {
+            let error = std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
+            Error::io(
+                &error,
+                format_args!("read {} at {offset}", self.path.display()),
+            )
+        })?;
+        buf.copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn size(&self) -> Result<u64> {
+        Ok(self.inode.lock().live.len() as u64)
+    }
+}
+
+pub(super) struct MemLog {
+    env: MemEnv,
+    path: PathBuf,
+    inode: Arc<Mutex<Inode>>,
+}
+
+impl MemLog {
+    pub(super) fn new(env: MemEnv, path: &Path, inode: Arc<Mutex<Inode>>) -> Self {
+        Self {
+            env,
+            path: path.to_owned(),
+            inode,
+        }
+    }
+
+    /// Durable if the environment survives; otherwise the write was under way at the crash, and
+    /// any part of it may be found afterwards.
+    fn write_durable(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let mut state = self.env.state();
+        state.alive("write", &self.path)?;
+        let mut inode = self.inode.lock();
+        if !state.sync_point() {
+            inode.write(offset as usize, bytes);
+            return Err(died("write", &self.path));
+        }
+        inode.write_durable(offset as usize, bytes);
+        Ok(())
+    }
+}
+
+fn check_blocks(offset: u64) {
+    assert!(offset % BLOCK as u64 == 0, "direct I/O at offset {offset}");
+}
+
+impl LogFile for MemLog {
+    fn preallocate(&self, len: u64) -> Result<()> {
+        self.write_durable(0, &vec![0; len as usize])
+    }
+
+    fn write_durable_at(&self, offset: u64, blocks: &AlignedBuf) -> Result<()> {
+        check_blocks(offset);
+        self.write_durable(offset, blocks.padded())
+    }
+
+    fn write_at(&self, offset: u64, blocks: &AlignedBuf) -> Result<()> {
+        check_blocks(offset);
+        let state = self.env.state();
+        state.alive("write", &self.path)?;
+        self.inode.lock().write(offset as usize, blocks.padded());
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<()> {
+        let mut state = self.env.state();
+        state.alive("sync", &self.path)?;
+        if !state.sync_point() {
+            return Err(died("sync", &self.path));
+        }
+        self.inode.lock().sync();
+        Ok(())
+    }
+}

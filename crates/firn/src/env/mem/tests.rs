@@ -1,0 +1,193 @@
+use super::*;
+
+fn path(name: &str) -> PathBuf {
+    Path::new("/db").join(name)
+}
+
+fn env() -> MemEnv {
+    let env = MemEnv::new();
+    env.create_dir_all(Path::new("/db")).unwrap();
+    env
+}
+
+fn put(env: &MemEnv, name: &str, bytes: &[u8]) -> Box<dyn AppendFile> {
+    let mut file = env.create(&path(name)).unwrap();
+    file.append(bytes).unwrap();
+    file.sync().unwrap();
+    file
+}
+
+fn sync_dir(env: &MemEnv) {
+    env.sync_dir(Path::new("/db")).unwrap();
+}
+
+fn blocks(bytes: &[u8]) -> crate::env::AlignedBuf {
+    let mut buf = crate::env::AlignedBuf::new();
+    buf.extend_from_slice(bytes);
+    buf
+}
+
+#[test]
+fn seed_zero_keeps_synced_bytes_and_names_only() {
+    let env = env();
+    let mut kept = put(&env, "kept", b"synced");
+    sync_dir(&env);
+    kept.append(b" not").unwrap();
+    put(&env, "no-name", b"synced");
+    put(&env, "old", b"x");
+    env.remove(&path("kept")).unwrap();
+    env.rename(&path("old"), &path("new")).unwrap();
+    assert_eq!(env.list_dir(Path::new("/db")).unwrap(), ["new", "no-name"]);
+    let found = env.crash(0);
+    assert_eq!(found.list_dir(Path::new("/db")).unwrap(), ["kept"]);
+    assert_eq!(found.read(&path("kept")).unwrap(), b"synced");
+}
+
+#[test]
+fn after_sync_dir_every_seed_keeps_everything() {
+    let env = env();
+    put(&env, "a", b"1");
+    put(&env, "b", b"2");
+    env.rename(&path("a"), &path("b")).unwrap();
+    put(&env, "c", b"3");
+    env.remove(&path("c")).unwrap();
+    sync_dir(&env);
+    for seed in 0..50 {
+        let found = env.crash(seed);
+        assert_eq!(found.list_dir(Path::new("/db")).unwrap(), ["b"]);
+        assert_eq!(found.read(&path("b")).unwrap(), b"1");
+    }
+}
+
+#[test]
+fn seeds_keep_drop_reorder_and_tear() {
+    let env = env();
+    let log = env.open_log(&path("log"), true, true).unwrap();
+    log.preallocate(4 * 4096).unwrap();
+    sync_dir(&env);
+    for block in 0..4u64 {
+        log.write_at(block * 4096, &blocks(&[block as u8 + 1; 4096]))
+            .unwrap();
+    }
+    let (mut all, mut none, mut reordered, mut torn) = (0, 0, 0, 0);
+    for seed in 0..200 {
+        let found = env.crash(seed).read(&path("log")).unwrap();
+        let sectors: Vec<bool> = found.chunks(512).map(|s| s[0] != 0).collect();
+        for (at, sector) in found.chunks(512).enumerate() {
+            let new = (at / 8) as u8 + 1;
+            assert!(
+                sector.iter().all(|&b| b == sector[0]) && [0, new].contains(&sector[0]),
+                "seed {seed}: a sector is mixed"
+            );
+        }
+        let whole: Vec<usize> = sectors
+            .chunks(8)
+            .map(|b| b.iter().filter(|&&s| s).count())
+            .collect();
+        all += usize::from(sectors.iter().all(|&s| s));
+        none += usize::from(!sectors.contains(&true));
+        torn += usize::from(whole.iter().any(|&n| n % 8 != 0));
+        reordered += usize::from(whole.windows(2).any(|w| w[0] == 0 && w[1] == 8));
+    }
+    assert!(
+        all > 0 && none > 0 && reordered > 0 && torn > 0,
+        "all {all}, none {none}, reordered {reordered}, torn {torn}"
+    );
+}
+
+#[test]
+fn a_durable_write_makes_only_itself_durable() {
+    let env = env();
+    let log = env.open_log(&path("log"), true, true).unwrap();
+    sync_dir(&env);
+    log.write_at(0, &blocks(&[1; 2 * 4096])).unwrap();
+    log.write_durable_at(4096, &blocks(&[2; 4096])).unwrap();
+    for seed in 0..50 {
+        let found = env.crash(seed).read(&path("log")).unwrap();
+        assert!(found[4096..].iter().all(|&b| b == 2), "seed {seed}");
+    }
+    let found = env.crash(0).read(&path("log")).unwrap();
+    assert!(found[..4096].iter().all(|&b| b == 0));
+}
+
+#[test]
+fn it_dies_at_the_chosen_sync() {
+    let count = |env: &MemEnv| {
+        let log = env.open_log(&path("log"), true, true)?;
+        log.preallocate(4096)?;
+        env.sync_dir(Path::new("/db"))?;
+        log.write_durable_at(0, &blocks(b"x"))?;
+        log.write_at(0, &blocks(b"y"))?;
+        log.sync()
+    };
+    let whole = env();
+    count(&whole).unwrap();
+    assert_eq!(whole.sync_points(), 4);
+    for n in 1..=4 {
+        let env = env();
+        env.crash_at_sync(n);
+        count(&env).unwrap_err();
+        assert!(env.is_dead());
+        assert_eq!(env.sync_points(), n);
+        assert!(matches!(
+            env.remove(&path("log")).unwrap_err().kind(),
+            ErrorKind::Io { .. }
+        ));
+        let found = env.crash(0);
+        let content = found.read(&path("log")).ok().map(|c| c[0]);
+        assert_eq!(content, [None, None, Some(0), Some(b'x')][n as usize - 1]);
+    }
+}
+
+#[test]
+fn a_killed_process_leaves_what_it_wrote() {
+    let env = env();
+    let mut file = put(&env, "a", b"1");
+    file.append(b"2").unwrap();
+    let found = env.kill();
+    assert!(env.is_dead() && !found.is_dead());
+    assert_eq!(found.read(&path("a")).unwrap(), b"12");
+    assert!(env.kill().crash(0).read(&path("a")).is_err());
+    sync_dir(&found);
+    assert_eq!(found.crash(0).read(&path("a")).unwrap(), b"1");
+}
+
+#[test]
+fn the_lock_is_exclusive_until_dropped_or_crashed() {
+    let env = env();
+    let held = env.lock(&path("LOCK")).unwrap();
+    let busy = env.lock(&path("LOCK")).err().unwrap();
+    assert_eq!(busy.kind(), &ErrorKind::Busy);
+    let found = env.crash(1);
+    found.lock(&path("LOCK")).unwrap();
+    drop(held);
+}
+
+#[test]
+fn missing_things_are_not_found() {
+    let env = env();
+    let x = path("x");
+    let errors = [
+        env.open(&x).err(),
+        env.open_log(&x, false, true).err(),
+        env.remove(&x).err(),
+        env.rename(&x, &path("y")).err(),
+        env.create(Path::new("/no/x")).err(),
+        env.list_dir(Path::new("/no")).err(),
+    ];
+    for error in errors {
+        assert_eq!(error.unwrap().kind(), &ErrorKind::NotFound);
+    }
+    assert!(!env.exists(&x).unwrap());
+    assert!(env.exists(Path::new("/db")).unwrap());
+}
+
+#[test]
+fn the_clock_moves_by_itself_and_on_demand() {
+    let env = env();
+    let start = env.monotonic_micros();
+    assert_eq!(env.monotonic_micros(), start + 1);
+    env.advance_clock(1000);
+    assert_eq!(env.monotonic_micros(), start + 1002);
+    assert!(env.crash(0).monotonic_micros() > start + 1002);
+}
