@@ -1,1 +1,41 @@
 //! Write-ahead log: records, groups, segments.
+//!
+//! A commit appends its records to the open *group* and then waits until that group is durable.
+//! Groups are written whole, several at once, into preallocated segments; [`replay`] hands back
+//! the records of the contiguous prefix that survived. `docs/formats/wal.md` has the bytes,
+//! `docs/internals/wal.md` the reasons.
+
+pub mod frame;
+mod progress;
+mod reader;
+mod record;
+mod segment;
+mod waiter;
+mod writer;
+
+pub use reader::{ReplayEnd, replay};
+pub use record::{BinlogPosition, Record};
+pub use segment::{parse_segment_name, segment_name};
+pub use writer::{Appended, Wal, WalOptions, WalStats};
+
+/// Position in the log of one [`Wal`]: bytes of records appended since it was created. Not stored.
+pub type Lsn = u64;
+
+/// Identifies a segment for ever.
+pub type SegmentId = u64;
+
+/// Number of a group; the groups of a log are numbered without gaps, over all its segments.
+pub type GroupNumber = u64;
+
+/// Where a log ends: what the next [`Wal::create`] continues. The default is the start of a new
+/// log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LogEnd {
+    /// Segment of the last group.
+    pub segment: SegmentId,
+    /// Number of the last group.
+    pub group: GroupNumber,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,140 @@
+//! Which groups are written and which are durable, when several are under way at once.
+//!
+//! Writes finish in any order. A commit may be acknowledged only if its group *and all before it*
+//! are durable: replay stops at the first group that is missing. So two prefixes are kept: groups
+//! handed to the operating system (`written`) and groups on the device (`durable`), each up to the
+//! first group that is not.
+
+use super::{GroupNumber, Lsn, SegmentId};
+use std::collections::VecDeque;
+
+/// The end of a prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Point {
+    pub group: GroupNumber,
+    pub lsn: Lsn,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Writing,
+    Written,
+    Durable,
+}
+
+/// A group, or adjacent groups of stage `Written`, that are not yet part of the durable prefix.
+#[derive(Debug)]
+struct Entry {
+    last: Point,
+    segment: SegmentId,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+pub(super) struct Progress {
+    entries: VecDeque<Entry>,
+    written: Point,
+    durable: Point,
+    writing: usize,
+}
+
+impl Progress {
+    pub(super) fn new(start: Point) -> Self {
+        Self {
+            entries: VecDeque::new(),
+            written: start,
+            durable: start,
+            writing: 0,
+        }
+    }
+
+    /// The end of the groups handed to the operating system.
+    pub(super) fn written(&self) -> Point {
+        self.written
+    }
+
+    /// The end of the groups on the device.
+    pub(super) fn durable(&self) -> Point {
+        self.durable
+    }
+
+    /// Writes under way.
+    pub(super) fn writing(&self) -> usize {
+        self.writing
+    }
+
+    /// The lowest segment with a group that is not part of the durable prefix.
+    pub(super) fn oldest_segment(&self) -> Option<SegmentId> {
+        self.entries.front().map(|e| e.segment)
+    }
+
+    /// Whether the durable prefix ends at a group that waits for a sync of its file.
+    pub(super) fn needs_sync(&self) -> bool {
+        self.entries
+            .front()
+            .is_some_and(|e| e.stage == Stage::Written)
+    }
+
+    /// The write of the next group begins.
+    pub(super) fn begin(&mut self, last: Point, segment: SegmentId) {
+        self.writing += 1;
+        self.entries.push_back(Entry {
+            last,
+            segment,
+            stage: Stage::Writing,
+        });
+    }
+
+    /// The write of `group` has finished.
+    pub(super) fn finish(&mut self, group: GroupNumber, durable: bool) {
+        let at = self.entries.partition_point(|e| e.last.group < group);
+        debug_assert_eq!(self.entries[at].last.group, group);
+        self.entries[at].stage = if durable {
+            Stage::Durable
+        } else {
+            Stage::Written
+        };
+        self.writing -= 1;
+        self.settle();
+    }
+
+    /// Files were synced after `upto` had been the end of the written prefix.
+    pub(super) fn synced(&mut self, upto: Point) {
+        while let Some(front) = self.entries.front() {
+            if front.last.group > upto.group {
+                break;
+            }
+            self.entries.pop_front();
+        }
+        if upto.group > self.durable.group {
+            self.durable = upto;
+        }
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        while let Some(front) = self.entries.front()
+            && front.stage == Stage::Durable
+        {
+            self.durable = front.last;
+            self.entries.pop_front();
+        }
+        // Without syncs the list would grow with every group: the front swallows its like. The
+        // merged entry keeps the lower segment, which is the one that must not be released.
+        while self.entries.len() > 1
+            && self.entries[0].stage == Stage::Written
+            && self.entries[1].stage == Stage::Written
+        {
+            let front = self.entries.pop_front().expect("two entries");
+            self.entries[0].segment = front.segment;
+        }
+        let finished = self
+            .entries
+            .iter()
+            .take_while(|e| e.stage != Stage::Writing);
+        self.written = finished.last().map_or(self.durable, |e| e.last);
+    }
+}
+
+#[cfg(test)]
+mod tests;

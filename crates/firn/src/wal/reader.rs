@@ -1,0 +1,244 @@
+//! The reading end of the log: replay.
+
+mod segments;
+
+use super::frame::{FIRST_GROUP, GROUP_HEADER, GroupHeader};
+use super::{GroupNumber, LogEnd, Record, SegmentId};
+use crate::base::{Error, Result};
+use crate::env::Env;
+use segments::{Run, SegmentReader};
+use std::path::Path;
+
+/// What a replay found.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ReplayEnd {
+    /// Segment of the last group replayed.
+    pub last_segment: SegmentId,
+    /// Number of the last group replayed.
+    pub last_group: GroupNumber,
+    /// Where that group ends in its segment, bytes; 0 if no group was replayed.
+    pub end_offset: u64,
+    /// Largest segment id found; the next log begins above it.
+    pub max_segment_id_seen: SegmentId,
+    /// The log ended in a group that was not written completely, as a crash leaves it.
+    pub torn_tail: bool,
+    /// Bytes of the groups replayed, padding included.
+    pub bytes: u64,
+    /// Records replayed.
+    pub records: u64,
+}
+
+impl ReplayEnd {
+    /// What [`super::Wal::create`] continues.
+    pub fn log_end(&self) -> LogEnd {
+        LogEnd {
+            segment: self.last_segment,
+            group: self.last_group,
+        }
+    }
+}
+
+/// Receives the records, with the segment in which each lies.
+pub type Visit<'f> = dyn FnMut(SegmentId, Record<'_>) -> Result<()> + 'f;
+
+/// Hands the records of segments `first` and up to `f`, in order, up to the end of the log. With
+/// `first` 0 an empty directory is an empty log; otherwise segment `first` must exist.
+///
+/// The end is the first group that is missing or damaged. If a later group of the same run says
+/// that this one was durable, or the log was continued behind it, it is not the end but damage.
+///
+/// # Errors
+/// Corruption, with file and offset; `Unsupported` for a newer format; what `f` returns. A failed
+/// read is an error, never an end.
+pub fn replay(env: &dyn Env, dir: &Path, first: SegmentId, f: &mut Visit<'_>) -> Result<ReplayEnd> {
+    let (runs, max_segment_id_seen) = segments::open(env, dir, first)?;
+    let mut end = ReplayEnd {
+        max_segment_id_seen,
+        ..ReplayEnd::default()
+    };
+    for run in runs {
+        end.last_segment = run.base.segment;
+        end.last_group = run.base.group;
+        let torn = RunReplay::new(run, &mut end).replay(f)?;
+        end.torn_tail = torn;
+    }
+    Ok(end)
+}
+
+/// Replays the segments of one run.
+struct RunReplay<'e> {
+    run: Run,
+    end: &'e mut ReplayEnd,
+    /// Index of the segment in `run`.
+    at: usize,
+    offset: u64,
+    /// Number of the next group; unknown at the start of a segment in the middle of a run.
+    expected: Option<GroupNumber>,
+}
+
+impl<'e> RunReplay<'e> {
+    fn new(run: Run, end: &'e mut ReplayEnd) -> Self {
+        let from_start = run.segments[0].id == run.incarnation;
+        Self {
+            expected: from_start.then_some(run.base.group + 1),
+            run,
+            end,
+            at: 0,
+            offset: FIRST_GROUP,
+        }
+    }
+
+    /// Returns whether the run ends in a torn group.
+    fn replay(mut self, f: &mut Visit<'_>) -> Result<bool> {
+        loop {
+            if self.end_known_reached() {
+                return Ok(false);
+            }
+            if self.replay_group(f)? || self.next_segment()? {
+                continue;
+            }
+            let torn = self.judge_end()?;
+            return match self.run.next_base {
+                Some(base) if base.group > self.end.last_group => {
+                    let message = format!(
+                        "group {} is missing, the log was continued after it",
+                        self.end.last_group + 1
+                    );
+                    Err(self.damaged(message))
+                }
+                // The engine started again since: whatever lies behind is known to be no part.
+                Some(_) => Ok(false),
+                None => Ok(torn),
+            };
+        }
+    }
+
+    /// A later run found the end of this one: groups behind it, which that run did not see, must
+    /// not come back to life.
+    fn end_known_reached(&self) -> bool {
+        match (self.run.next_base, self.expected) {
+            (Some(base), Some(expected)) => expected > base.group,
+            _ => false,
+        }
+    }
+
+    fn segment(&mut self) -> &mut SegmentReader {
+        &mut self.run.segments[self.at]
+    }
+
+    fn damaged(&mut self, message: impl std::fmt::Display) -> Error {
+        let offset = self.offset;
+        Error::corruption(self.segment().name.clone(), offset, message)
+    }
+
+    /// Replays the group at the current place, if it is the expected one.
+    fn replay_group(&mut self, f: &mut Visit<'_>) -> Result<bool> {
+        let (offset, expected, limit) = (self.offset, self.expected, self.run.next_base);
+        let segment = &mut self.run.segments[self.at];
+        let (id, name) = (segment.id, segment.name.clone());
+        let Some((header, bytes)) = segment.group(offset)? else {
+            return Ok(false);
+        };
+        let number = header.number;
+        if number != expected.unwrap_or(header.segment_first)
+            || limit.is_some_and(|base| number > base.group)
+        {
+            return Ok(false);
+        }
+        let mut payload = &bytes[GROUP_HEADER..GROUP_HEADER + header.payload_len as usize];
+        let mut records = 0;
+        while !payload.is_empty() {
+            f(id, Record::decode(&mut payload, &name, offset)?)?;
+            records += 1;
+        }
+        if records != u64::from(header.records) {
+            let message = format!("{records} records in a group of {}", header.records);
+            return Err(Error::corruption(name, offset, message));
+        }
+        let len = bytes.len() as u64;
+        self.offset += len;
+        self.expected = Some(number + 1);
+        self.end.last_segment = id;
+        self.end.last_group = number;
+        self.end.end_offset = self.offset;
+        self.end.bytes += len;
+        self.end.records += records;
+        Ok(true)
+    }
+
+    /// Moves to a later segment if its first group is the next one. Segments in between that were
+    /// never used are passed over.
+    fn next_segment(&mut self) -> Result<bool> {
+        let here = self.segment().id;
+        for at in self.at + 1..self.run.segments.len() {
+            let Some((header, _)) = self.run.segments[at].group(FIRST_GROUP)? else {
+                continue;
+            };
+            let follows = match self.expected {
+                Some(expected) => header.number == expected,
+                // Nothing is known of this segment; was it left empty?
+                None => header.number == header.segment_first && header.previous_segment < here,
+            };
+            if follows {
+                self.at = at;
+                self.offset = FIRST_GROUP;
+            }
+            return Ok(follows);
+        }
+        Ok(false)
+    }
+
+    /// At a place without the next group: is it the end of the log, or damage? Returns whether
+    /// the end is torn.
+    fn judge_end(&mut self) -> Result<bool> {
+        let (at, offset, expected) = (self.at, self.offset, self.expected);
+        let here = self.segment().id;
+        // Of the first group that was begun: the likely place, should it be damage after all.
+        let mut begun = None;
+        let mut torn = false;
+        let mut proof = None;
+        for later in at..self.run.segments.len() {
+            let from = if later == at { offset } else { FIRST_GROUP };
+            let segment = &mut self.run.segments[later];
+            let same = segment.id == here;
+            if segment.peek(from)?.is_some() {
+                begun = begun.or(Some((later, from)));
+            }
+            segment.scan(from, &mut |header| {
+                torn = true;
+                if header.known_synced >= missing_group(expected, same, here, header) {
+                    proof = Some(*header);
+                }
+                proof.is_none()
+            })?;
+            if let Some(header) = proof {
+                let message = format!(
+                    "a group is damaged that group {} (in {}) knows to be durable",
+                    header.number, self.run.segments[later].name
+                );
+                if expected == Some(header.segment_first) {
+                    (self.at, self.offset) = (later, FIRST_GROUP);
+                }
+                return Err(self.damaged(message));
+            }
+        }
+        (self.at, self.offset) = begun.unwrap_or((at, offset));
+        Ok(torn || begun.is_some())
+    }
+}
+
+/// The number of the group that should be where replay stopped, in segment `here`, as far as a
+/// later group tells.
+fn missing_group(
+    expected: Option<GroupNumber>,
+    same_segment: bool,
+    here: SegmentId,
+    later: &GroupHeader,
+) -> GroupNumber {
+    match expected {
+        Some(expected) => expected,
+        None if same_segment || later.previous_segment < here => later.segment_first,
+        // The last group before the later segment: the missing one, or one after it.
+        None => later.segment_first.saturating_sub(1),
+    }
+}

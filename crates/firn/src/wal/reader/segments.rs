@@ -1,0 +1,173 @@
+//! The segments a replay reads: headers, chains, groups at offsets.
+
+use super::super::frame::{FIRST_GROUP, GroupHeader, SegmentHeader};
+use super::super::segment::{list, segment_name};
+use super::super::{LogEnd, SegmentId};
+use crate::base::{Error, Result};
+use crate::env::{BLOCK, Env, ReadFile};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Bytes read at once.
+const WINDOW: usize = 256 << 10;
+
+/// A segment open for reading, with a window over the part that was read last.
+pub(super) struct SegmentReader {
+    pub id: SegmentId,
+    pub name: String,
+    size: u64,
+    file: Arc<dyn ReadFile>,
+    window: Vec<u8>,
+    window_at: u64,
+}
+
+impl SegmentReader {
+    fn open(env: &dyn Env, dir: &Path, id: SegmentId) -> Result<Self> {
+        let name = segment_name(id);
+        let file = env.open(&dir.join(&name))?;
+        Ok(Self {
+            id,
+            name,
+            // A torn tail may end within a block; no group does.
+            size: file.size()? / BLOCK as u64 * BLOCK as u64,
+            file,
+            window: Vec::new(),
+            window_at: 0,
+        })
+    }
+
+    /// The bytes at `offset`; `None` past the end of the file.
+    fn bytes(&mut self, offset: u64, len: u64) -> Result<Option<&[u8]>> {
+        let Some(end) = offset.checked_add(len).filter(|&end| end <= self.size) else {
+            return Ok(None);
+        };
+        if offset < self.window_at || end > self.window_at + self.window.len() as u64 {
+            let want = len.max(WINDOW as u64).min(self.size - offset) as usize;
+            self.window.resize(want, 0);
+            self.window_at = offset;
+            let read = self.file.read_exact_at(offset, &mut self.window);
+            if read.is_err() {
+                self.window.clear();
+            }
+            read?;
+        }
+        let from = (offset - self.window_at) as usize;
+        Ok(Some(&self.window[from..from + len as usize]))
+    }
+
+    fn header(&mut self) -> Result<Option<SegmentHeader>> {
+        let (id, name) = (self.id, self.name.clone());
+        match self.bytes(0, BLOCK as u64)? {
+            Some(block) => SegmentHeader::decode(block, id, &name),
+            None => Ok(None),
+        }
+    }
+
+    /// The group at `offset` with all its bytes: `None` if there is no intact one.
+    pub(super) fn group(&mut self, offset: u64) -> Result<Option<(GroupHeader, &[u8])>> {
+        let (id, name) = (self.id, self.name.clone());
+        let Some(len) = self.peek(offset)? else {
+            return Ok(None);
+        };
+        let Some(bytes) = self.bytes(offset, len)? else {
+            return Ok(None);
+        };
+        Ok(GroupHeader::decode(bytes, id, offset, &name)?.map(|header| (header, bytes)))
+    }
+
+    /// Bytes of the group that seems to begin at `offset`.
+    pub(super) fn peek(&mut self, offset: u64) -> Result<Option<u64>> {
+        let id = self.id;
+        let block = self.bytes(offset, BLOCK as u64)?;
+        Ok(block.and_then(|block| GroupHeader::peek_len(block, id)))
+    }
+
+    /// Hands each intact group from `offset` on to `see`, whatever lies between, until that
+    /// returns `false`. Returns whether it went to the end.
+    pub(super) fn scan(
+        &mut self,
+        mut offset: u64,
+        see: &mut dyn FnMut(&GroupHeader) -> bool,
+    ) -> Result<bool> {
+        while offset < self.size {
+            let group = self
+                .group(offset)?
+                .map(|(header, bytes)| (header, bytes.len()));
+            offset += match group {
+                Some((header, _)) if !see(&header) => return Ok(false),
+                Some((_, len)) => len as u64,
+                None => BLOCK as u64,
+            };
+        }
+        Ok(true)
+    }
+}
+
+/// Segments of one run of the engine, in order.
+pub(super) struct Run {
+    pub incarnation: SegmentId,
+    /// Where the log ended when the run began.
+    pub base: LogEnd,
+    /// Where the next run found the end of this one; `None` for the last.
+    pub next_base: Option<LogEnd>,
+    pub segments: Vec<SegmentReader>,
+}
+
+/// Opens the segments from `first` on, checks that none is missing that had been in use, and
+/// groups them by run. Also returns the largest id seen in `dir`.
+pub(super) fn open(env: &dyn Env, dir: &Path, first: SegmentId) -> Result<(Vec<Run>, SegmentId)> {
+    let ids = list(env, dir)?;
+    let max_seen = ids.last().copied().unwrap_or(0);
+    let mut runs: Vec<Run> = Vec::new();
+    // The last id that a run vouches for: `first` is known to have been in use.
+    let mut expected = first;
+    for id in ids.into_iter().filter(|&id| id >= first) {
+        let mut segment = SegmentReader::open(env, dir, id)?;
+        let Some(header) = segment.header()? else {
+            check_unused(&mut segment, first)?;
+            continue;
+        };
+        // Ids in between have no file, or no header. A run uses its segments in order and makes
+        // each ready before it is used, so they were part of the log if this run reaches back to
+        // them, or if the log ended in or behind them when this run began.
+        let lost = expected..id;
+        if first > 0
+            && let Some(lost) = lost
+                .clone()
+                .find(|&id| id == first || header.incarnation <= id || id <= header.base.segment)
+        {
+            let message = format!("the segment is missing, {} needs it", segment.name);
+            return Err(Error::corruption(segment_name(lost), 0, message));
+        }
+        expected = id + 1;
+        match runs.last_mut() {
+            Some(run) if run.incarnation == header.incarnation => run.segments.push(segment),
+            last => {
+                if let Some(last) = last {
+                    last.next_base = Some(header.base);
+                }
+                runs.push(Run {
+                    incarnation: header.incarnation,
+                    base: header.base,
+                    next_base: None,
+                    segments: vec![segment],
+                });
+            }
+        }
+    }
+    if runs.is_empty() && first > 0 {
+        let message = "the segment is missing or its header damaged; the log begins in it";
+        return Err(Error::corruption(segment_name(first), 0, message));
+    }
+    Ok((runs, max_seen))
+}
+
+/// A segment without a header was never used, or its header is damaged: then it has groups.
+fn check_unused(segment: &mut SegmentReader, first: SegmentId) -> Result<()> {
+    let unused = segment.scan(FIRST_GROUP, &mut |_| false)?;
+    if unused && segment.id != first {
+        return Ok(());
+    }
+    let message = "the header of a log segment is damaged";
+    Err(Error::corruption(segment.name.clone(), 0, message))
+}

@@ -1,0 +1,272 @@
+//! Records: what a group consists of.
+//!
+//! A record is stored as its kind, the length of its body and the body. Batches are opaque here.
+
+use crate::base::{Error, Result, Seqno, varint};
+use crate::env::AlignedBuf;
+use std::borrow::Cow;
+
+/// Position in the server's binary log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BinlogPosition<'a> {
+    /// Name of the binary log file.
+    pub name: &'a [u8],
+    /// Offset after the transaction's events, bytes.
+    pub pos: u64,
+}
+
+/// One record of the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Record<'a> {
+    /// A transaction committed in one step.
+    Batch {
+        /// Its seqno.
+        seqno: Seqno,
+        /// Its changes.
+        batch: &'a [u8],
+    },
+    /// First phase of a two-phase commit: the changes, not yet visible.
+    Prepare {
+        /// The transaction.
+        xid: &'a [u8],
+        /// Its changes.
+        batch: &'a [u8],
+    },
+    /// Second phase: the prepared transaction gets its seqno.
+    Commit {
+        /// The transaction.
+        xid: &'a [u8],
+        /// Its seqno.
+        seqno: Seqno,
+        /// Where the binary log has it.
+        binlog: Option<BinlogPosition<'a>>,
+    },
+    /// The prepared transaction is forgotten.
+    Rollback {
+        /// The transaction.
+        xid: &'a [u8],
+    },
+    /// Files written beforehand become visible at one seqno.
+    RunIngest {
+        /// The seqno of all entries.
+        seqno: Seqno,
+        /// The files, in order.
+        files: Cow<'a, [u64]>,
+        /// What the engine keeps about them.
+        info: &'a [u8],
+    },
+    /// A counter (auto-increment, hidden row id) has handed out values up to this one. Replay takes
+    /// the maximum, so the order does not matter. A batch that rests on it follows it in the same
+    /// append.
+    CounterMax {
+        /// The counter.
+        counter: u64,
+        /// Largest value handed out.
+        value: u64,
+    },
+    /// A change of the catalog.
+    SchemaChange {
+        /// Its seqno.
+        seqno: Seqno,
+        /// For people and tools: the statement.
+        description: &'a [u8],
+        /// Its changes.
+        batch: &'a [u8],
+    },
+}
+
+const BATCH: u8 = 1;
+const PREPARE: u8 = 2;
+const COMMIT: u8 = 3;
+const ROLLBACK: u8 = 4;
+const RUN_INGEST: u8 = 5;
+const COUNTER_MAX: u8 = 6;
+const SCHEMA_CHANGE: u8 = 7;
+
+/// Where encoded bytes go: lengths are counted before anything is written.
+trait Sink {
+    fn put(&mut self, bytes: &[u8]);
+
+    fn number(&mut self, mut value: u64) {
+        let mut bytes = [0; varint::MAX_LEN];
+        let mut len = 0;
+        while value >= 0x80 {
+            bytes[len] = value as u8 | 0x80;
+            value >>= 7;
+            len += 1;
+        }
+        bytes[len] = value as u8;
+        self.put(&bytes[..=len]);
+    }
+
+    fn sized(&mut self, bytes: &[u8]) {
+        self.number(bytes.len() as u64);
+        self.put(bytes);
+    }
+}
+
+impl Sink for AlignedBuf {
+    fn put(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+}
+
+struct Counted(usize);
+
+impl Sink for Counted {
+    fn put(&mut self, bytes: &[u8]) {
+        self.0 += bytes.len();
+    }
+}
+
+impl<'a> Record<'a> {
+    /// Bytes that [`Record::encode`] appends.
+    pub fn encoded_len(&self) -> usize {
+        let body = self.body_len();
+        let mut all = Counted(1 + body);
+        all.number(body as u64);
+        all.0
+    }
+
+    /// Appends the record.
+    pub fn encode(&self, out: &mut AlignedBuf) {
+        out.put(&[self.kind()]);
+        out.number(self.body_len() as u64);
+        self.body(out);
+    }
+
+    /// Takes a record from the front of `input`, which lies in the group at `offset` of `file`.
+    /// Damaged bytes are a corruption error; an unknown kind is
+    /// [`crate::base::ErrorKind::Unsupported`], never skipped.
+    pub fn decode(input: &mut &'a [u8], file: &str, offset: u64) -> Result<Self> {
+        let head = varint::take_u8(input).zip(varint::take_bytes(input));
+        let (kind, mut body) =
+            head.ok_or_else(|| Error::corruption(file, offset, "a record is cut off"))?;
+        if !(BATCH..=SCHEMA_CHANGE).contains(&kind) {
+            return Err(Error::unsupported(format!(
+                "log record kind {kind} in {file} at offset {offset}"
+            )));
+        }
+        Self::decode_body(kind, &mut body)
+            .filter(|_| body.is_empty())
+            .ok_or_else(|| {
+                Error::corruption(file, offset, format!("a record of kind {kind} is damaged"))
+            })
+    }
+
+    fn kind(&self) -> u8 {
+        match self {
+            Self::Batch { .. } => BATCH,
+            Self::Prepare { .. } => PREPARE,
+            Self::Commit { .. } => COMMIT,
+            Self::Rollback { .. } => ROLLBACK,
+            Self::RunIngest { .. } => RUN_INGEST,
+            Self::CounterMax { .. } => COUNTER_MAX,
+            Self::SchemaChange { .. } => SCHEMA_CHANGE,
+        }
+    }
+
+    fn body_len(&self) -> usize {
+        let mut counted = Counted(0);
+        self.body(&mut counted);
+        counted.0
+    }
+
+    fn body(&self, out: &mut impl Sink) {
+        match self {
+            Self::Batch { seqno, batch } => {
+                out.number(*seqno);
+                out.put(batch);
+            }
+            Self::Prepare { xid, batch } => {
+                out.sized(xid);
+                out.put(batch);
+            }
+            Self::Commit { xid, seqno, binlog } => {
+                out.sized(xid);
+                out.number(*seqno);
+                if let Some(binlog) = binlog {
+                    out.sized(binlog.name);
+                    out.number(binlog.pos);
+                }
+            }
+            Self::Rollback { xid } => out.sized(xid),
+            Self::RunIngest { seqno, files, info } => {
+                out.number(*seqno);
+                out.number(files.len() as u64);
+                for file in files.iter() {
+                    out.number(*file);
+                }
+                out.put(info);
+            }
+            Self::CounterMax { counter, value } => {
+                out.number(*counter);
+                out.number(*value);
+            }
+            Self::SchemaChange {
+                seqno,
+                description,
+                batch,
+            } => {
+                out.number(*seqno);
+                out.sized(description);
+                out.put(batch);
+            }
+        }
+    }
+
+    fn decode_body(kind: u8, body: &mut &'a [u8]) -> Option<Self> {
+        Some(match kind {
+            BATCH => Self::Batch {
+                seqno: varint::take_u64(body)?,
+                batch: std::mem::take(body),
+            },
+            PREPARE => Self::Prepare {
+                xid: varint::take_bytes(body)?,
+                batch: std::mem::take(body),
+            },
+            COMMIT => Self::Commit {
+                xid: varint::take_bytes(body)?,
+                seqno: varint::take_u64(body)?,
+                binlog: if body.is_empty() {
+                    None
+                } else {
+                    Some(BinlogPosition {
+                        name: varint::take_bytes(body)?,
+                        pos: varint::take_u64(body)?,
+                    })
+                },
+            },
+            ROLLBACK => Self::Rollback {
+                xid: varint::take_bytes(body)?,
+            },
+            RUN_INGEST => {
+                let seqno = varint::take_u64(body)?;
+                let count = varint::take_u64(body)?;
+                // Each id takes a byte at least: a damaged count must not allocate more than that.
+                if count > body.len() as u64 {
+                    return None;
+                }
+                let files: Option<Vec<u64>> = (0..count).map(|_| varint::take_u64(body)).collect();
+                Self::RunIngest {
+                    seqno,
+                    files: Cow::Owned(files?),
+                    info: std::mem::take(body),
+                }
+            }
+            COUNTER_MAX => Self::CounterMax {
+                counter: varint::take_u64(body)?,
+                value: varint::take_u64(body)?,
+            },
+            SCHEMA_CHANGE => Self::SchemaChange {
+                seqno: varint::take_u64(body)?,
+                description: varint::take_bytes(body)?,
+                batch: std::mem::take(body),
+            },
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+use super::*;
+use crate::base::ErrorKind;
+
+fn samples() -> Vec<Record<'static>> {
+    vec![
+        Record::Batch {
+            seqno: 7,
+            batch: b"changes",
+        },
+        Record::Batch {
+            seqno: u64::MAX,
+            batch: b"",
+        },
+        Record::Prepare {
+            xid: &[9; 140],
+            batch: b"prepared",
+        },
+        Record::Commit {
+            xid: b"x",
+            seqno: 300,
+            binlog: None,
+        },
+        Record::Commit {
+            xid: b"",
+            seqno: 301,
+            binlog: Some(BinlogPosition {
+                name: b"bin.000001",
+                pos: 1 << 40,
+            }),
+        },
+        Record::Rollback { xid: b"gone" },
+        Record::RunIngest {
+            seqno: 5,
+            files: Cow::Borrowed(&[1, 1 << 33, u64::MAX]),
+            info: b"level 6",
+        },
+        Record::CounterMax {
+            counter: 1 << 50,
+            value: u64::MAX,
+        },
+        Record::SchemaChange {
+            seqno: 6,
+            description: b"CREATE TABLE t",
+            batch: b"catalog",
+        },
+    ]
+}
+
+fn decode<'a>(input: &mut &'a [u8]) -> Result<Record<'a>> {
+    Record::decode(input, "000001.wal", 4096)
+}
+
+fn encoded(records: &[Record<'_>]) -> AlignedBuf {
+    let mut out = AlignedBuf::new();
+    for record in records {
+        let before = out.len();
+        record.encode(&mut out);
+        assert_eq!(out.len() - before, record.encoded_len());
+    }
+    out
+}
+
+#[test]
+fn every_kind_comes_back() {
+    let bytes = encoded(&samples());
+    let mut input = bytes.as_slice();
+    for sample in samples() {
+        assert_eq!(decode(&mut input).unwrap(), sample);
+    }
+    assert!(input.is_empty());
+}
+
+#[test]
+fn an_unknown_kind_is_unsupported() {
+    for kind in [0, 8, 255] {
+        let error = decode(&mut &[kind, 0][..]).unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::Unsupported);
+    }
+}
+
+#[test]
+fn a_cut_record_is_corruption() {
+    for sample in samples() {
+        let bytes = encoded(std::slice::from_ref(&sample));
+        for len in 0..bytes.len() {
+            let error = decode(&mut &bytes.as_slice()[..len]).unwrap_err();
+            assert!(error.is_corruption(), "{sample:?} cut to {len}");
+        }
+    }
+}
+
+#[test]
+fn a_body_with_too_much_or_a_wild_count_is_corruption() {
+    let rollback_with_rest = [ROLLBACK, 3, 1, b'x', b'y'];
+    let wild_count = [RUN_INGEST, 6, 1, 0xff, 0xff, 0xff, 0xff, 0x7f];
+    for bytes in [&rollback_with_rest[..], &wild_count[..]] {
+        assert!(decode(&mut &bytes[..]).unwrap_err().is_corruption());
+    }
+}

@@ -1,0 +1,83 @@
+mod concurrent;
+mod crash;
+mod damage;
+mod faults;
+mod life;
+
+use super::frame::FIRST_GROUP;
+use super::*;
+use crate::base::Result;
+use crate::base::events::Silent;
+use crate::base::health::Health;
+use crate::env::{Env, MemEnv};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+fn dir() -> PathBuf {
+    PathBuf::from("/db/wal")
+}
+
+fn segment_path(id: SegmentId) -> PathBuf {
+    dir().join(segment_name(id))
+}
+
+/// Small segments, no thread: every run of a test is the same.
+fn options() -> WalOptions {
+    WalOptions {
+        segment_size: 8 * 4096,
+        background: false,
+        ..WalOptions::default()
+    }
+}
+
+fn open(env: &dyn CloneEnv, opts: WalOptions, first: SegmentId, prev: LogEnd) -> Result<Arc<Wal>> {
+    let health = Arc::new(Health::new());
+    let env = env.shared();
+    Wal::create(env, &dir(), opts, health, Arc::new(Silent), first, prev)
+}
+
+trait CloneEnv {
+    fn shared(&self) -> Arc<dyn Env>;
+}
+
+impl<E: Env + Clone> CloneEnv for E {
+    fn shared(&self) -> Arc<dyn Env> {
+        Arc::new(self.clone())
+    }
+}
+
+/// A new log that begins with segment 1.
+fn new_wal(env: &MemEnv) -> Arc<Wal> {
+    open(env, options(), 1, LogEnd::default()).unwrap()
+}
+
+fn batch(seqno: u64, bytes: &[u8]) -> Record<'_> {
+    Record::Batch {
+        seqno,
+        batch: bytes,
+    }
+}
+
+/// Appends and waits until it is durable.
+fn commit(wal: &Wal, seqno: u64, bytes: &[u8]) -> Result<Appended> {
+    let appended = wal.append(&[batch(seqno, bytes)])?;
+    wal.sync_to(appended.lsn)?;
+    Ok(appended)
+}
+
+/// The seqnos of the batches replayed.
+fn replayed(env: &dyn Env, first: SegmentId) -> Result<(Vec<u64>, ReplayEnd)> {
+    let mut seqnos = Vec::new();
+    let end = replay(env, &dir(), first, &mut |_, record| {
+        if let Record::Batch { seqno, .. } = record {
+            seqnos.push(seqno);
+        }
+        Ok(())
+    })?;
+    Ok((seqnos, end))
+}
+
+fn flip(env: &MemEnv, path: &Path, byte: u64) {
+    env.damage(path, |bytes| bytes[byte as usize] ^= 0x10)
+        .unwrap();
+}

@@ -1,0 +1,133 @@
+//! Power cuts: what was acknowledged is replayed, and what is replayed is a prefix of what was
+//! appended.
+
+use super::*;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+/// What the runs of the engine did. Each record has the next seqno, and its first byte is the
+/// number of the run, so that a record of a lost future is told from the one that took its place.
+#[derive(Clone, Default)]
+struct History {
+    /// The run of each record; seqno 1 is the first.
+    appended: Vec<u8>,
+    /// Seqnos up to here were acknowledged.
+    acknowledged: u64,
+    /// Seqnos up to here need no log any more.
+    flushed: u64,
+    /// Where replay begins.
+    first: SegmentId,
+    runs: u8,
+}
+
+/// Appends, writes, syncs, flushes and releases at random until done or dead.
+fn work(env: &MemEnv, rng: &mut StdRng, history: &mut History, next: (SegmentId, LogEnd)) {
+    let opts = WalOptions {
+        buffer_max: 20_000,
+        ..options()
+    };
+    history.runs += 1;
+    let Ok(wal) = open(env, opts, next.0, next.1) else {
+        return;
+    };
+    // What was replayed may have been in the page cache only, so far.
+    history.acknowledged = history.appended.len() as u64;
+    let mut lsns: Vec<(Lsn, u64)> = Vec::new();
+    for _ in 0..40 {
+        let len = [10, 500, 5000, 30_000][rng.random_range(0..4)];
+        let mut bytes = vec![rng.random(); rng.random_range(1..len)];
+        bytes[0] = history.runs;
+        let last = history.appended.len() as u64;
+        let seqnos: Vec<u64> = (1..rng.random_range(2..4)).map(|n| last + n).collect();
+        let group: Vec<_> = seqnos.iter().map(|&s| batch(s, &bytes)).collect();
+        let Ok(appended) = wal.append(&group) else {
+            return;
+        };
+        history.appended.extend(seqnos.iter().map(|_| bytes[0]));
+        lsns.push((appended.lsn, history.appended.len() as u64));
+        let result = match rng.random_range(0..4) {
+            0 => wal.sync_to(appended.lsn),
+            1 => wal.write_to(appended.lsn),
+            2 => wal.sync_to(lsns[rng.random_range(0..lsns.len())].0),
+            _ => Ok(()),
+        };
+        let durable = wal.durable_lsn();
+        if let Some((_, seqno)) = lsns.iter().rev().find(|l| l.0 <= durable) {
+            history.acknowledged = *seqno;
+        }
+        if result.is_err() {
+            return;
+        }
+        if durable == appended.lsn && rng.random_range(0..5) == 0 {
+            history.flushed = history.acknowledged;
+            history.first = wal.current_segment();
+            if wal.release_before(history.first).is_err() {
+                return;
+            }
+        }
+    }
+    if rng.random() && wal.close().is_ok() {
+        history.acknowledged = history.appended.len() as u64;
+    }
+}
+
+/// Replays, checks against the history, and returns where the next run begins.
+fn check(env: &MemEnv, history: &mut History, what: &str) -> (SegmentId, LogEnd) {
+    let mut found: Vec<(u64, u8)> = Vec::new();
+    let end = replay(env, &dir(), history.first, &mut |_, record| {
+        let Record::Batch { seqno, batch } = record else {
+            panic!("{what}: {record:?}");
+        };
+        found.push((seqno, batch[0]));
+        Ok(())
+    })
+    .unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert!(
+        found.windows(2).all(|w| w[0].0 + 1 == w[1].0),
+        "{what}: {found:?}"
+    );
+    for &(seqno, run) in &found {
+        assert_eq!(history.appended[seqno as usize - 1], run, "{what}: {seqno}");
+    }
+    let from = found.first().map_or(0, |f| f.0);
+    assert!(from <= history.flushed + 1, "{what}: begins with {from}");
+    let last = found.last().map_or(0, |f| f.0).max(history.flushed);
+    assert!(last >= history.acknowledged, "{what}: ends with {last}");
+    history.appended.truncate(last as usize);
+    (end.max_segment_id_seen + 1, end.log_end())
+}
+
+/// Runs the same random work up to each of its sync points in turn, cuts the power there, recovers,
+/// goes on, dies again at a random point, by power or by a kill, and recovers again.
+#[test]
+fn acknowledged_records_survive_a_power_cut_at_every_sync() {
+    for seed in 0..10u64 {
+        let start = |env: &MemEnv| {
+            let mut history = History::default();
+            let mut rng = StdRng::seed_from_u64(seed);
+            work(env, &mut rng, &mut history, (1, LogEnd::default()));
+            history
+        };
+        let whole = MemEnv::new();
+        start(&whole);
+        for point in 1..=whole.sync_points() {
+            let env = MemEnv::new();
+            env.crash_at_sync(point);
+            let mut history = start(&env);
+            let mut found = env.crash(seed * 1000 + point);
+            let mut rng = StdRng::seed_from_u64(seed ^ point << 20);
+            for round in 0..3 {
+                let what = format!("seed {seed}, sync {point}, round {round}");
+                let next = check(&found, &mut history, &what);
+                assert_eq!(check(&found, &mut history, &what), next, "{what}");
+                found.crash_at_sync(rng.random_range(1..60));
+                work(&found, &mut rng, &mut history, next);
+                found = match rng.random_range(0..3) {
+                    0 => found.kill(),
+                    _ => found.crash(rng.random()),
+                };
+            }
+            check(&found, &mut history, &format!("seed {seed}, sync {point}"));
+        }
+    }
+}

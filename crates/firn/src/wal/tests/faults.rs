@@ -1,0 +1,149 @@
+//! Failing writes and syncs, full disks.
+
+use super::*;
+use crate::base::ErrorKind;
+use crate::env::FaultEnv;
+use crate::env::fault::{Class, Errno, Fault};
+
+fn setup() -> (MemEnv, FaultEnv, Arc<Wal>) {
+    let mem = MemEnv::new();
+    let env = FaultEnv::new(Arc::new(mem.clone()));
+    let wal = open(&env, options(), 1, LogEnd::default()).unwrap();
+    (mem, env, wal)
+}
+
+fn fail(env: &FaultEnv, class: Class, errno: Errno, sticky: bool) {
+    env.inject(Fault {
+        class,
+        nth: 1,
+        sticky,
+        errno,
+    });
+}
+
+#[test]
+fn a_failed_write_or_sync_poisons() {
+    for (class, errno) in [
+        (Class::Write, Errno::Io),
+        (Class::Sync, Errno::Io),
+        (Class::Write, Errno::NoSpace),
+    ] {
+        let (mem, env, wal) = setup();
+        let good = commit(&wal, 1, b"good").unwrap();
+        fail(&env, class, errno, false);
+        let error = commit(&wal, 2, b"bad").unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::Poisoned);
+        assert!(error.message().contains("unknown until restart"), "{error}");
+        let writes = env.count(Class::Write);
+        assert_eq!(wal.append(&[]).unwrap_err().kind(), &ErrorKind::Poisoned);
+        assert_eq!(
+            wal.sync_to(wal.appended_lsn()).unwrap_err().kind(),
+            &ErrorKind::Poisoned
+        );
+        wal.sync_to(good.lsn).unwrap();
+        wal.close().unwrap_err();
+        assert_eq!(env.count(Class::Write), writes, "written after the failure");
+        assert_eq!(replayed(&mem.crash(0), 1).unwrap().0, [1]);
+    }
+}
+
+#[test]
+fn a_failed_sync_of_written_groups_poisons() {
+    let (_, env, wal) = setup();
+    let appended = wal.append(&[batch(1, b"")]).unwrap();
+    wal.write_to(appended.lsn).unwrap();
+    fail(&env, Class::Sync, Errno::Io, false);
+    let error = wal.sync_to(appended.lsn).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Poisoned);
+    assert_eq!(wal.durable_lsn(), 0);
+}
+
+#[test]
+fn a_poison_from_elsewhere_stops_the_log() {
+    let mem = MemEnv::new();
+    let health = Arc::new(Health::new());
+    let wal = Wal::create(
+        Arc::new(mem.clone()),
+        &dir(),
+        options(),
+        health.clone(),
+        Arc::new(Silent),
+        1,
+        LogEnd::default(),
+    )
+    .unwrap();
+    let appended = wal.append(&[batch(1, b"")]).unwrap();
+    health.poison(crate::base::Error::invalid("elsewhere"));
+    let error = wal.sync_to(appended.lsn).unwrap_err();
+    assert!(error.message().contains("elsewhere"), "{error}");
+    assert_eq!(replayed(&mem, 1).unwrap().0, []);
+}
+
+/// A full disk fails the append before it has a place in the log, and commits go on afterwards.
+#[test]
+fn a_full_disk_refuses_appends_until_there_is_room() {
+    let (mem, env, wal) = setup();
+    for seqno in 1..=7 {
+        commit(&wal, seqno, &[1; 3000]).unwrap();
+    }
+    fail(&env, Class::Write, Errno::NoSpace, true);
+    for _ in 0..3 {
+        let error = commit(&wal, 8, &[1; 3000]).unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::NoSpace);
+    }
+    assert_eq!(mem.list_dir(&dir()).unwrap(), [segment_name(1)]);
+    env.clear();
+    commit(&wal, 8, &[1; 3000]).unwrap();
+    assert_eq!(
+        replayed(&mem.crash(0), 1).unwrap().0,
+        [1, 2, 3, 4, 5, 6, 7, 8]
+    );
+}
+
+/// Fails each call of preparing a segment, new and recycled, in turn. Whatever happens, what was
+/// acknowledged is there; and unless the log is poisoned, it goes on.
+#[test]
+fn each_call_of_a_rotation_may_fail() {
+    for class in [
+        Class::Write,
+        Class::Sync,
+        Class::Create,
+        Class::Rename,
+        Class::Remove,
+    ] {
+        for errno in [Errno::Io, Errno::NoSpace] {
+            for nth in 1..=60 {
+                let (mem, env, wal) = setup();
+                env.inject(Fault {
+                    class,
+                    nth,
+                    sticky: false,
+                    errno,
+                });
+                let mut acknowledged = 0;
+                let mut failures = 0;
+                let mut poisoned = false;
+                for seqno in 1..=60 {
+                    match commit(&wal, seqno, &[1; 3000]) {
+                        Ok(appended) => {
+                            assert!(!poisoned);
+                            acknowledged = seqno;
+                            // Removing may fail: the file stays until the next start.
+                            failures += usize::from(wal.release_before(appended.segment).is_err());
+                        }
+                        Err(error) => {
+                            failures += 1;
+                            poisoned |=
+                                error.kind() == &ErrorKind::Poisoned || wal.append(&[]).is_err();
+                        }
+                    }
+                }
+                assert!(poisoned || failures <= 1, "{class:?} {nth}");
+                let first = wal.current_segment();
+                let (seqnos, _) = replayed(&mem.crash(nth), first).unwrap();
+                let last = seqnos.last().copied().unwrap_or(acknowledged);
+                assert!(last >= acknowledged, "{class:?} {nth}: {acknowledged} lost");
+            }
+        }
+    }
+}

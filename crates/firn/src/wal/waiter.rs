@@ -1,0 +1,99 @@
+//! How a committer sleeps until its group is durable, and is woken once.
+
+use super::Lsn;
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::thread::Thread;
+
+/// Why a waiter was woken. Whoever wakes it has taken it off the list first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Signal {
+    /// What it waited for has happened.
+    Done = 1,
+    /// The log has failed.
+    Failed = 2,
+    /// A write slot is reserved for it: it writes the open group.
+    Lead = 3,
+    /// The sync is reserved for it.
+    Sync = 4,
+}
+
+impl Signal {
+    fn from_u8(byte: u8) -> Option<Self> {
+        [Self::Done, Self::Failed, Self::Lead, Self::Sync]
+            .into_iter()
+            .find(|s| *s as u8 == byte)
+    }
+}
+
+/// A thread's place to sleep. A thread waits for one thing at a time, so one serves all its waits.
+#[derive(Debug)]
+pub(super) struct Parker {
+    thread: Thread,
+    signal: AtomicU8,
+}
+
+thread_local! {
+    static PARKER: Arc<Parker> = Arc::new(Parker {
+        thread: std::thread::current(),
+        signal: AtomicU8::new(0),
+    });
+    static WOKEN: Cell<Vec<(Arc<Parker>, Signal)>> = const { Cell::new(Vec::new()) };
+}
+
+impl Parker {
+    /// The calling thread's.
+    pub(super) fn current() -> Arc<Self> {
+        PARKER.with(Arc::clone)
+    }
+
+    /// Sleeps until a signal is there and takes it. Called by the owner only.
+    pub(super) fn wait(&self) -> Signal {
+        loop {
+            if let Some(signal) = Signal::from_u8(self.signal.swap(0, Ordering::Acquire)) {
+                return signal;
+            }
+            std::thread::park();
+        }
+    }
+
+    fn wake(&self, signal: Signal) {
+        self.signal.store(signal as u8, Ordering::Release);
+        self.thread.unpark();
+    }
+}
+
+/// A committer on the list.
+#[derive(Debug)]
+pub(super) struct Waiter {
+    pub lsn: Lsn,
+    pub durable: bool,
+    pub parker: Arc<Parker>,
+}
+
+/// Waiters to wake once the mutex is released: a wake-up is a system call. The list's memory is
+/// kept per thread.
+pub(super) struct Woken(Vec<(Arc<Parker>, Signal)>);
+
+impl Woken {
+    pub(super) fn new() -> Self {
+        Self(WOKEN.take())
+    }
+
+    pub(super) fn push(&mut self, waiter: Waiter, signal: Signal) {
+        self.0.push((waiter.parker, signal));
+    }
+
+    /// Wakes all, the last one pushed first: the next leader, whom the device waits for.
+    pub(super) fn wake(mut self) {
+        while let Some((parker, signal)) = self.0.pop() {
+            parker.wake(signal);
+        }
+        WOKEN.set(std::mem::take(&mut self.0));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,372 @@
+//! The writing end of the log.
+
+mod commit;
+mod state;
+
+use super::frame::{FIRST_GROUP, GROUP_HEADER};
+use super::segment::{self, Segment, Segments};
+use super::{LogEnd, Lsn, Record, SegmentId};
+use crate::base::events::{Listener, Severity};
+use crate::base::health::Health;
+use crate::base::{Error, ErrorKind, Result};
+use crate::env::{BLOCK, Env};
+use parking_lot::{Condvar, Mutex};
+use state::State;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+/// Options of a log.
+#[derive(Debug, Clone)]
+pub struct WalOptions {
+    /// Size of a segment, bytes; a multiple of 4096, three blocks at least.
+    pub segment_size: u64,
+    /// Writes that may be in flight at once.
+    pub syncs_in_flight: usize,
+    /// Bypass the page cache where the file system allows it.
+    pub direct_io: bool,
+    /// Prepare segments ahead in a thread of its own. Without it, `append` does it when it must.
+    pub background: bool,
+    /// An `append` that finds this many bytes unwritten writes them first.
+    pub buffer_max: usize,
+    /// Released segments to keep for recycling.
+    pub spare_segments_max: usize,
+}
+
+impl Default for WalOptions {
+    fn default() -> Self {
+        Self {
+            segment_size: 64 << 20,
+            syncs_in_flight: 4,
+            direct_io: true,
+            background: true,
+            buffer_max: 8 << 20,
+            spare_segments_max: 2,
+        }
+    }
+}
+
+/// What `append` did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Appended {
+    /// Position after the records: what `sync_to` and `write_to` take.
+    pub lsn: Lsn,
+    /// The records lie in this segment or a later one: what must be pinned.
+    pub segment: SegmentId,
+}
+
+/// Counters since the log was created.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WalStats {
+    /// Records appended.
+    pub records: u64,
+    /// Bytes of records appended.
+    pub bytes_appended: u64,
+    /// Bytes of groups written, padding included.
+    pub bytes_written: u64,
+    /// Groups written.
+    pub groups: u64,
+    /// Durable writes and syncs of files.
+    pub syncs: u64,
+    /// Segments created.
+    pub segments_created: u64,
+    /// Segments recycled.
+    pub segments_recycled: u64,
+    /// Times a committer slept.
+    pub waits: u64,
+}
+
+/// The log, open for appending.
+///
+/// # Invariants
+/// - Groups are numbered without gaps. A group owns whole blocks; no block is written twice in a
+///   segment's life. After recovery a new segment is opened, an old one is never appended to.
+/// - A commit is acknowledged when its group *and all before it* are durable; that same prefix is
+///   what later groups record as known to be synced.
+/// - A segment is used only when its header, its size and its name are durable. `append` makes
+///   sure of the room, so a full disk fails the commit before it has a place in the log.
+/// - After a failed write or sync nothing is written any more.
+///
+/// # Steps of a durable commit
+/// 1. `append`: under the mutex, encode into the open group.
+/// 2. `sync_to`: if a write slot is free, *lead*: take the open group out, write it without the
+///    mutex. Otherwise sleep.
+/// 3. Whoever finishes a write moves the prefix, wakes the satisfied and, for the slot that became
+///    free, one waiter behind the open group: the next leader. Each is woken once.
+///
+/// # Rejected
+/// A log thread (two more switches per commit), a timer that gathers groups (no gain in a closed
+/// loop), one write at a time (a third of the throughput on devices that take several).
+pub struct Wal {
+    shared: Arc<Shared>,
+    worker: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Shared {
+    opts: WalOptions,
+    segments: Segments,
+    listener: Listener,
+    state: Mutex<State>,
+    durable: AtomicU64,
+    /// Held while a segment is prepared. Taken before `state`.
+    preparing: Mutex<()>,
+    work: Condvar,
+}
+
+impl Wal {
+    /// Opens a new log, or the continuation of a recovered one, in `dir`. `first` is an id larger
+    /// than that of every segment ever used there; `prev` is where replay ended.
+    ///
+    /// The segments found are synced: what replay read may so far be in the page cache only, while
+    /// the new segment's header says that the log reaches so far.
+    pub fn create(
+        env: Arc<dyn Env>,
+        dir: &Path,
+        opts: WalOptions,
+        health: Arc<Health>,
+        listener: Listener,
+        first: SegmentId,
+        prev: LogEnd,
+    ) -> Result<Arc<Self>> {
+        if opts.segment_size % BLOCK as u64 != 0 || opts.segment_size < 3 * FIRST_GROUP {
+            return Err(Error::invalid(
+                "the log segment size is no multiple of 4096",
+            ));
+        }
+        health.check()?;
+        env.create_dir_all(dir)?;
+        let mut old = BTreeMap::new();
+        for id in segment::list(env.as_ref(), dir)? {
+            if id >= first {
+                return Err(Error::new(
+                    ErrorKind::AlreadyExists,
+                    format!("log segment {id} exists, the log cannot go on with {first}"),
+                ));
+            }
+            let path = dir.join(segment::segment_name(id));
+            env.open_log(&path, false, false)?.sync()?;
+            old.insert(id, env.open(&path)?.size()?);
+        }
+        let segments = Segments {
+            env,
+            dir: dir.to_owned(),
+            health,
+            direct: opts.direct_io,
+            size: opts.segment_size,
+            incarnation: first,
+            base: prev,
+            spare: Mutex::default(),
+            spare_max: opts.spare_segments_max,
+            created: AtomicU64::new(0),
+            recycled: AtomicU64::new(0),
+        };
+        let segment = segments.prepare(first, 0)?;
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State::new(segment, prev, old, opts.syncs_in_flight)),
+            opts,
+            segments,
+            listener,
+            durable: AtomicU64::new(0),
+            preparing: Mutex::new(()),
+            work: Condvar::new(),
+        });
+        let worker = if shared.opts.background {
+            let shared = Arc::clone(&shared);
+            let builder = std::thread::Builder::new().name("firn-wal".into());
+            let spawned = builder.spawn(move || shared.prepare_ahead());
+            Some(spawned.map_err(|e| Error::io(&e, "start the log thread"))?)
+        } else {
+            None
+        };
+        Ok(Arc::new(Self {
+            shared,
+            worker: Mutex::new(worker),
+        }))
+    }
+
+    /// Appends records, all of them to the same group: replay yields all or none.
+    ///
+    /// Cheap: copies into a buffer. It waits only if the next segment is not ready, or if
+    /// [`WalOptions::buffer_max`] bytes wait to be written.
+    ///
+    /// # Errors
+    /// `NoSpace` if there is no room for another segment, `TxnTooLarge` over 1 GiB: nothing was
+    /// appended. `Poisoned`, `ShutDown`.
+    pub fn append(&self, records: &[Record<'_>]) -> Result<Appended> {
+        self.shared.append(records)
+    }
+
+    /// Returns when everything up to `lsn` is durable.
+    ///
+    /// # Errors
+    /// `Poisoned`: whether the records survive is unknown until restart.
+    pub fn sync_to(&self, lsn: Lsn) -> Result<()> {
+        if lsn <= self.durable_lsn() {
+            return Ok(());
+        }
+        self.shared.wait_for(lsn, true)
+    }
+
+    /// Returns when everything up to `lsn` is with the operating system. Errors as for `sync_to`.
+    pub fn write_to(&self, lsn: Lsn) -> Result<()> {
+        self.shared.wait_for(lsn, false)
+    }
+
+    /// Everything up to here is durable.
+    pub fn durable_lsn(&self) -> Lsn {
+        self.shared.durable.load(Ordering::Acquire)
+    }
+
+    /// The position after the last record.
+    pub fn appended_lsn(&self) -> Lsn {
+        self.shared.state.lock().appended
+    }
+
+    /// What will be appended lies in this segment or a later one.
+    pub fn current_segment(&self) -> SegmentId {
+        self.shared.state.lock().segment.id
+    }
+
+    /// Segments below `segment` are needed no more: they may be recycled or removed. The caller
+    /// has made durable that replay begins at `segment` or later. Segments with groups that are not
+    /// durable stay for a later call.
+    pub fn release_before(&self, segment: SegmentId) -> Result<()> {
+        let released = {
+            let mut state = self.shared.state.lock();
+            let limit = segment.min(state.oldest_needed());
+            let kept = state.old.split_off(&limit);
+            std::mem::replace(&mut state.old, kept)
+        };
+        self.shared.segments.release(released.into_iter())
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> WalStats {
+        let segments = &self.shared.segments;
+        WalStats {
+            segments_created: segments.created.load(Ordering::Relaxed),
+            segments_recycled: segments.recycled.load(Ordering::Relaxed),
+            ..self.shared.state.lock().stats
+        }
+    }
+
+    /// Makes everything durable and ends the log: later appends fail with `ShutDown`. An empty last
+    /// group vouches for all before it, so that damage to the last records is not taken for a torn
+    /// tail. Further calls do nothing.
+    pub fn close(&self) -> Result<()> {
+        if std::mem::replace(&mut self.shared.state.lock().closed, true) {
+            return Ok(());
+        }
+        let result = self.sync_to(self.appended_lsn());
+        let result = result.and_then(|()| self.shared.write_end_mark());
+        self.stop_worker();
+        result
+    }
+
+    fn stop_worker(&self) {
+        self.shared.state.lock().stop_worker = true;
+        self.shared.work.notify_all();
+        if let Some(worker) = self.worker.lock().take()
+            && worker.join().is_err()
+        {
+            let message = "the log thread panicked";
+            self.shared.listener.log(Severity::Error, message);
+        }
+    }
+}
+
+impl Drop for Wal {
+    /// Without `close`, what was not synced may be lost.
+    fn drop(&mut self) {
+        self.stop_worker();
+    }
+}
+
+impl Shared {
+    fn append(&self, records: &[Record<'_>]) -> Result<Appended> {
+        let bytes: usize = records.iter().map(Record::encoded_len).sum();
+        if bytes > MAX_APPEND {
+            let message = format!("{bytes} bytes in one log append");
+            return Err(Error::new(ErrorKind::TxnTooLarge, message));
+        }
+        loop {
+            self.segments.health.check()?;
+            let mut state = self.state.lock();
+            if state.failed {
+                return Err(self.unknown_outcome());
+            }
+            if state.closed {
+                return Err(Error::new(ErrorKind::ShutDown, "the log is closed"));
+            }
+            if state.open.len() >= self.opts.buffer_max.clamp(GROUP_HEADER + 1, MAX_APPEND) {
+                self.flush_open(state)?;
+                continue;
+            }
+            let group_len = state.group_len(bytes);
+            if !state.fits(group_len) && !state.rotate(group_len) {
+                drop(state);
+                self.prepare_next(group_len as u64)?;
+                continue;
+            }
+            if bytes > 0 {
+                let open = state.open_group(records.len() as u32);
+                records.iter().for_each(|r| r.encode(open));
+            }
+            state.appended += bytes as u64;
+            state.stats.records += records.len() as u64;
+            state.stats.bytes_appended += bytes as u64;
+            if self.opts.background && state.should_prepare() {
+                state.next_wanted = state.segment.id + 1;
+                self.work.notify_one();
+            }
+            return Ok(Appended {
+                lsn: state.appended,
+                segment: state.segment.id,
+            });
+        }
+    }
+
+    /// Prepares the segment after the current one, for a group of `room` bytes, unless it is there.
+    fn prepare_next(&self, room: u64) -> Result<Arc<Segment>> {
+        let _preparing = self.preparing.lock();
+        let id = {
+            let mut state = self.state.lock();
+            if let Some(next) = &state.next
+                && next.size >= FIRST_GROUP + room
+            {
+                return Ok(Arc::clone(next));
+            }
+            // One that is too small is written anew, larger: no group lies in it yet.
+            state.next = None;
+            state.segment.id + 1
+        };
+        let next = self.segments.prepare(id, room)?;
+        self.state.lock().next = Some(Arc::clone(&next));
+        Ok(next)
+    }
+
+    /// The background thread: prepares each segment it is asked for, once.
+    fn prepare_ahead(&self) {
+        let mut tried = 0;
+        let mut state = self.state.lock();
+        while !state.stop_worker {
+            if state.next_wanted <= tried {
+                self.work.wait(&mut state);
+                continue;
+            }
+            tried = state.next_wanted;
+            drop(state);
+            if let Err(error) = self.prepare_next(0) {
+                // The append that needs the segment tries again and reports to its caller.
+                let message = format!("the next log segment is not ready: {error}");
+                self.listener.log(Severity::Warning, &message);
+            }
+            state = self.state.lock();
+        }
+    }
+}
+
+/// Bytes one `append` may take; with the buffered ones a group's length fits its 32-bit field.
+const MAX_APPEND: usize = 1 << 30;

@@ -1,0 +1,162 @@
+//! Waiting, leading, syncing.
+
+use super::super::Lsn;
+use super::super::waiter::{Parker, Signal, Waiter, Woken};
+use super::Shared;
+use super::state::{Group, State};
+use crate::base::events::Severity;
+use crate::base::{Error, ErrorKind, Result};
+use parking_lot::MutexGuard;
+use std::sync::atomic::Ordering;
+
+impl Shared {
+    /// Returns when `lsn` is durable, or written if not `durable`; writes what is needed for it.
+    pub(super) fn wait_for(&self, lsn: Lsn, durable: bool) -> Result<()> {
+        let mut state = self.state.lock();
+        if lsn > state.appended {
+            return Err(Error::invalid("a log position that was not appended yet"));
+        }
+        state.wants_durable = durable;
+        self.wait(state, lsn, durable, durable)
+    }
+
+    /// Writes the open group to make room in the buffer.
+    pub(super) fn flush_open(&self, state: MutexGuard<'_, State>) -> Result<()> {
+        let (lsn, lead_durable) = (state.appended, state.wants_durable);
+        self.wait(state, lsn, false, lead_durable)
+    }
+
+    fn wait<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        lsn: Lsn,
+        durable: bool,
+        lead_durable: bool,
+    ) -> Result<()> {
+        loop {
+            if state.reached(lsn, durable) {
+                return Ok(());
+            }
+            if state.failed {
+                return Err(self.unknown_outcome());
+            }
+            if lsn > state.sealed && state.slot_free() {
+                self.lead(state, lead_durable);
+            } else if durable && state.progress.needs_sync() && !state.syncing {
+                state.syncing = true;
+                self.sync(state);
+            } else {
+                match self.sleep(state, lsn, durable) {
+                    Signal::Done => return Ok(()),
+                    Signal::Failed => return Err(self.unknown_outcome()),
+                    Signal::Sync => self.sync(self.state.lock()),
+                    Signal::Lead => {
+                        state = self.state.lock();
+                        state.reserved -= 1;
+                        if lsn > state.sealed && !state.failed {
+                            self.lead(state, lead_durable);
+                        } else {
+                            // Somebody else wrote the group: the slot is for the next in need.
+                            self.settle(state);
+                        }
+                    }
+                }
+            }
+            state = self.state.lock();
+        }
+    }
+
+    fn sleep(&self, mut state: MutexGuard<'_, State>, lsn: Lsn, durable: bool) -> Signal {
+        let parker = Parker::current();
+        state.stats.waits += 1;
+        state.waiters.push(Waiter {
+            lsn,
+            durable,
+            parker: parker.clone(),
+        });
+        drop(state);
+        parker.wait()
+    }
+
+    /// Takes the open group out and writes it.
+    fn lead(&self, mut state: MutexGuard<'_, State>, durable: bool) {
+        let group = {
+            let durable = durable || state.open_wanted_durable();
+            state.seal(durable)
+        };
+        drop(state);
+        self.write(group);
+    }
+
+    fn write(&self, mut group: Group) {
+        let result = self.segments.health.check().and_then(|()| group.write());
+        let mut state = self.state.lock();
+        match result {
+            Ok(()) => state.written(group),
+            Err(error) => self.fail(&mut state, error),
+        }
+        self.settle(state);
+    }
+
+    /// Syncs the files of all groups that were written without. The caller owns `syncing`.
+    fn sync(&self, mut state: MutexGuard<'_, State>) {
+        // Taken together: the files of all groups of this prefix.
+        let target = state.progress.written();
+        let files = std::mem::take(&mut state.unsynced);
+        drop(state);
+        let health = &self.segments.health;
+        let result = health
+            .check()
+            .and_then(|()| files.iter().try_for_each(|segment| segment.file.sync()));
+        let mut state = self.state.lock();
+        state.syncing = false;
+        match result {
+            Ok(()) => {
+                state.stats.syncs += files.len() as u64;
+                state.progress.synced(target);
+            }
+            Err(error) => self.fail(&mut state, error),
+        }
+        self.settle(state);
+    }
+
+    /// Publishes the prefix and wakes whoever has something to do.
+    fn settle(&self, mut state: MutexGuard<'_, State>) {
+        let mut woken = Woken::new();
+        state.settle(&mut woken);
+        self.durable
+            .store(state.progress.durable().lsn, Ordering::Release);
+        drop(state);
+        woken.wake();
+    }
+
+    fn fail(&self, state: &mut State, error: Error) {
+        state.failed = true;
+        if self.segments.health.poison(error.clone()) {
+            let message = format!("the log has failed, commits are refused until restart: {error}");
+            self.listener.log(Severity::Error, &message);
+        }
+    }
+
+    /// What a committer is told whose records may or may not survive.
+    pub(super) fn unknown_outcome(&self) -> Error {
+        let cause = self.segments.health.cause().map(ToString::to_string);
+        Error::new(
+            ErrorKind::Poisoned,
+            format!(
+                "the outcome of this commit is unknown until restart: {}",
+                cause.unwrap_or_default()
+            ),
+        )
+    }
+
+    /// Writes an empty group behind a log that is durable, if the segment has room for it.
+    pub(super) fn write_end_mark(&self) -> Result<()> {
+        let state = self.state.lock();
+        if state.appended == 0 || !state.fits(state.group_len(0)) {
+            return Ok(());
+        }
+        self.lead(state, true);
+        self.segments.health.check()
+    }
+}

@@ -1,0 +1,259 @@
+//! What the log's mutex guards.
+
+use super::super::frame::{FIRST_GROUP, GROUP_HEADER, GroupHeader, blocks_for};
+use super::super::progress::{Point, Progress};
+use super::super::segment::Segment;
+use super::super::waiter::{Signal, Waiter, Woken};
+use super::super::{GroupNumber, LogEnd, Lsn, SegmentId};
+use super::WalStats;
+use crate::base::Result;
+use crate::env::{AlignedBuf, BLOCK};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Spent buffers over this size are freed, not kept.
+const KEPT_BUFFER: usize = 4 << 20;
+
+/// A group taken out of the log, to be written without the mutex.
+pub(super) struct Group {
+    pub header: GroupHeader,
+    pub buf: AlignedBuf,
+    pub segment: Arc<Segment>,
+    pub offset: u64,
+    /// Durable when written; otherwise it waits for a sync.
+    pub durable: bool,
+}
+
+impl Group {
+    pub(super) fn write(&mut self) -> Result<()> {
+        let Self { buf, segment, .. } = self;
+        self.header.seal(buf, segment.id, self.offset);
+        if self.durable {
+            segment.file.write_durable_at(self.offset, buf)
+        } else {
+            segment.file.write_at(self.offset, buf)
+        }
+    }
+}
+
+pub(super) struct State {
+    /// The open group: room for its header, then records. Empty if there are none.
+    pub open: AlignedBuf,
+    open_records: u32,
+    pub appended: Lsn,
+    /// End of the groups that were taken out to be written.
+    pub sealed: Lsn,
+    last_group: GroupNumber,
+    /// The segment of the open group, and where in it the group will lie.
+    pub segment: Arc<Segment>,
+    pub offset: u64,
+    segment_first: GroupNumber,
+    previous_segment: SegmentId,
+    /// Prepared ahead.
+    pub next: Option<Arc<Segment>>,
+    /// What the background thread was asked for.
+    pub next_wanted: SegmentId,
+    /// Earlier segments, with their sizes, until they are released.
+    pub old: BTreeMap<SegmentId, u64>,
+    pub progress: Progress,
+    /// Segments with groups that were written but not synced.
+    pub unsynced: Vec<Arc<Segment>>,
+    /// A thread syncs, or was told to.
+    pub syncing: bool,
+    pub waiters: Vec<Waiter>,
+    /// Write slots held for waiters that were told to lead.
+    pub reserved: usize,
+    slots: usize,
+    spare: Vec<AlignedBuf>,
+    /// The mode of the last committer.
+    pub wants_durable: bool,
+    pub failed: bool,
+    pub closed: bool,
+    pub stop_worker: bool,
+    pub stats: WalStats,
+}
+
+impl State {
+    pub(super) fn new(
+        segment: Arc<Segment>,
+        prev: LogEnd,
+        old: BTreeMap<SegmentId, u64>,
+        slots: usize,
+    ) -> Self {
+        Self {
+            open: AlignedBuf::new(),
+            open_records: 0,
+            appended: 0,
+            sealed: 0,
+            last_group: prev.group,
+            segment,
+            offset: FIRST_GROUP,
+            segment_first: prev.group + 1,
+            previous_segment: prev.segment,
+            next: None,
+            next_wanted: 0,
+            old,
+            progress: Progress::new(Point {
+                group: prev.group,
+                lsn: 0,
+            }),
+            unsynced: Vec::new(),
+            syncing: false,
+            waiters: Vec::new(),
+            reserved: 0,
+            slots: slots.max(1),
+            spare: Vec::new(),
+            wants_durable: true,
+            failed: false,
+            closed: false,
+            stop_worker: false,
+            stats: WalStats::default(),
+        }
+    }
+
+    /// Bytes the open group will take in the segment with `more` bytes of records.
+    pub(super) fn group_len(&self, more: usize) -> usize {
+        blocks_for(self.open.len().max(GROUP_HEADER) + more)
+    }
+
+    pub(super) fn fits(&self, group_len: usize) -> bool {
+        self.offset + group_len as u64 <= self.segment.size
+    }
+
+    /// Moves the open group to the prepared segment, if there is one with the room.
+    pub(super) fn rotate(&mut self, group_len: usize) -> bool {
+        let has_room = |s: &mut Arc<Segment>| s.size >= FIRST_GROUP + group_len as u64;
+        let Some(next) = self.next.take_if(has_room) else {
+            return false;
+        };
+        if self.offset > FIRST_GROUP {
+            self.previous_segment = self.segment.id;
+        }
+        self.old.insert(self.segment.id, self.segment.size);
+        self.segment = next;
+        self.offset = FIRST_GROUP;
+        self.segment_first = self.last_group + 1;
+        true
+    }
+
+    /// Makes room for the header; records are appended to the buffer returned.
+    pub(super) fn open_group(&mut self, records: u32) -> &mut AlignedBuf {
+        if self.open.is_empty() {
+            self.open.extend_from_slice(&[0; GROUP_HEADER]);
+        }
+        self.open_records += records;
+        &mut self.open
+    }
+
+    /// Takes the open group out. The caller writes it and reports to [`State::written`].
+    pub(super) fn seal(&mut self, durable: bool) -> Group {
+        self.open_group(0);
+        let fresh = self.spare.pop().unwrap_or_default();
+        let buf = std::mem::replace(&mut self.open, fresh);
+        self.last_group += 1;
+        self.sealed = self.appended;
+        let last = Point {
+            group: self.last_group,
+            lsn: self.sealed,
+        };
+        self.progress.begin(last, self.segment.id);
+        let offset = self.offset;
+        self.offset += blocks_for(buf.len()) as u64;
+        Group {
+            header: GroupHeader {
+                number: self.last_group,
+                known_synced: self.progress.durable().group,
+                segment_first: self.segment_first,
+                previous_segment: self.previous_segment,
+                payload_len: (buf.len() - GROUP_HEADER) as u32,
+                records: std::mem::take(&mut self.open_records),
+            },
+            buf,
+            segment: Arc::clone(&self.segment),
+            offset,
+            durable,
+        }
+    }
+
+    /// The group's write has succeeded.
+    pub(super) fn written(&mut self, mut group: Group) {
+        self.stats.groups += 1;
+        self.stats.bytes_written += group.buf.len() as u64;
+        if group.durable {
+            self.stats.syncs += 1;
+        } else if !self.unsynced.iter().any(|s| s.id == group.segment.id) {
+            self.unsynced.push(group.segment);
+        }
+        self.progress.finish(group.header.number, group.durable);
+        if group.buf.len() <= KEPT_BUFFER && self.spare.len() <= self.slots {
+            group.buf.clear();
+            self.spare.push(group.buf);
+        }
+    }
+
+    pub(super) fn reached(&self, lsn: Lsn, durable: bool) -> bool {
+        let end = if durable {
+            self.progress.durable()
+        } else {
+            self.progress.written()
+        };
+        lsn <= end.lsn
+    }
+
+    pub(super) fn slot_free(&self) -> bool {
+        self.progress.writing() + self.reserved < self.slots
+    }
+
+    /// Whether a waiter behind the open group wants it durable.
+    pub(super) fn open_wanted_durable(&self) -> bool {
+        let sealed = self.sealed;
+        self.waiters.iter().any(|w| w.durable && w.lsn > sealed)
+    }
+
+    /// Takes off the list all waiters that have something to do: those whose wish came true, or
+    /// all if the log failed; one leader if a slot is free and the open group is waited for; one
+    /// that syncs if the durable prefix waits for a sync. Called after every change of these.
+    pub(super) fn settle(&mut self, woken: &mut Woken) {
+        let mut at = 0;
+        while at < self.waiters.len() {
+            let Waiter { lsn, durable, .. } = self.waiters[at];
+            if self.reached(lsn, durable) {
+                woken.push(self.waiters.swap_remove(at), Signal::Done);
+            } else if self.failed {
+                woken.push(self.waiters.swap_remove(at), Signal::Failed);
+            } else {
+                at += 1;
+            }
+        }
+        if !self.syncing
+            && self.progress.needs_sync()
+            && let Some(at) = self.waiters.iter().position(|w| w.durable)
+        {
+            self.syncing = true;
+            woken.push(self.waiters.swap_remove(at), Signal::Sync);
+        }
+        let sealed = self.sealed;
+        if self.slot_free()
+            && let Some(at) = self.waiters.iter().position(|w| w.lsn > sealed)
+        {
+            self.reserved += 1;
+            woken.push(self.waiters.swap_remove(at), Signal::Lead);
+        }
+    }
+
+    /// Whether a next segment should be prepared now: half of this one is used.
+    pub(super) fn should_prepare(&self) -> bool {
+        self.next.is_none()
+            && self.next_wanted <= self.segment.id
+            && self.offset + self.open.len() as u64 > self.segment.size / 2
+    }
+
+    /// The lowest segment that may not be released.
+    pub(super) fn oldest_needed(&self) -> SegmentId {
+        let unsynced = self.unsynced.iter().map(|s| s.id);
+        let pending = self.progress.oldest_segment().into_iter();
+        unsynced.chain(pending).fold(self.segment.id, u64::min)
+    }
+}
+
+const _: () = assert!(FIRST_GROUP as usize == BLOCK);
