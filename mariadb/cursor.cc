@@ -8,6 +8,7 @@
 #include "key.h"
 
 int ha_firn::aim(uint32_t index) {
+  if (!m_session) return HA_ERR_WRONG_COMMAND;
   if (m_session->aborted()) return HA_ERR_ROLLBACK;
   const bool other_index = index != m_cursor_index;
   firn_status status;
@@ -52,7 +53,7 @@ void ha_firn::park() {
 
 int ha_firn::resume_scan() {
   if (m_cursor_live) return 0;
-  if (!m_scan_parked) return HA_ERR_WRONG_COMMAND;
+  if (!m_scan_parked || !m_session) return HA_ERR_WRONG_COMMAND;
   if (m_session->aborted()) return HA_ERR_ROLLBACK;
   if (m_at_point) {
     /* The scan did not begin yet: it begins beyond m_point_key. */

@@ -39,12 +39,13 @@ int ha_firn::open(const char* name, int, uint) {
   /* UPDATE must know that a scan follows the primary key, or it would meet the rows it moved. */
   key_used_on_scan = table_share->primary_key;
   m_columns_bytes = bitmap_buffer_size(table_share->fields);
-  m_columns = static_cast<uchar*>(alloc_root(&table->mem_root, m_columns_bytes));
-  m_point_key = static_cast<uchar*>(alloc_root(&table->mem_root, table_share->max_key_length + 1));
-  if (!m_columns || !m_point_key) {
+  m_columns = static_cast<uchar*>(
+      my_malloc(PSI_NOT_INSTRUMENTED, m_columns_bytes + table_share->max_key_length + 1, MYF(MY_WME)));
+  if (!m_columns) {
     close();
     return HA_ERR_OUT_OF_MEM;
   }
+  m_point_key = m_columns + m_columns_bytes;
   info(HA_STATUS_NO_LOCK | HA_STATUS_VARIABLE | HA_STATUS_CONST | HA_STATUS_OPEN);
   return 0;
 }
@@ -53,6 +54,8 @@ int ha_firn::close() {
   if (m_cursor) firn_cursor_close(m_cursor);
   m_cursor = nullptr;
   m_cursor_live = false;
+  my_free(m_columns);
+  m_columns = m_point_key = nullptr;
   if (m_share) {
     lock_shared_ha_data();
     m_share->release();
@@ -75,13 +78,21 @@ handler* ha_firn::clone(const char* name, MEM_ROOT* mem_root) {
   return copy;
 }
 
+/* The end of a statement. The session may be gone when the table cache gives this handler out again. */
 int ha_firn::reset() {
   park();
+  if (m_bulk) (void)end_bulk(firn_bulk_abort);
+  m_session = nullptr;
   m_scan_parked = false;
   m_keyread = false;
-  m_bulk = false;
   m_write_flags = 0;
   return 0;
+}
+
+int ha_firn::end_bulk(firn_status (*how)(firn_session*, firn_table*)) {
+  m_bulk = false;
+  m_write_flags &= ~uint32_t(FIRN_WRITE_BULK);
+  return m_session ? firn_error(how(m_session->core(), m_share->core())) : 0;
 }
 
 int ha_firn::extra(enum ha_extra_function operation) {
@@ -107,15 +118,9 @@ int ha_firn::extra(enum ha_extra_function operation) {
       break;
     /* Comes without a begin at the end of every INSERT … SELECT. */
     case HA_EXTRA_END_COPY:
-      if (!m_bulk) break;
-      m_bulk = false;
-      m_write_flags &= ~uint32_t(FIRN_WRITE_BULK);
-      return firn::to_server_error(firn_bulk_end(m_session->core(), m_share->core()), m_session);
+      return m_bulk ? end_bulk(firn_bulk_end) : 0;
     case HA_EXTRA_ABORT_COPY:
-      if (!m_bulk) break;
-      m_bulk = false;
-      m_write_flags &= ~uint32_t(FIRN_WRITE_BULK);
-      return firn::to_server_error(firn_bulk_abort(m_session->core(), m_share->core()), m_session);
+      return m_bulk ? end_bulk(firn_bulk_abort) : 0;
     default:
       break;
   }
@@ -146,7 +151,7 @@ void ha_firn::print_error(int error, myf flags) {
 }
 
 bool ha_firn::get_error_message(int error, String* text) {
-  if (m_session && error != HA_ERR_LOCK_DEADLOCK && m_session->message()[0])
+  if (error == HA_ERR_INTERNAL_ERROR && m_session && m_session->message()[0])
     text->copy(m_session->message(), uint32(strlen(m_session->message())), system_charset_info);
   return false;
 }

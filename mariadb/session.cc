@@ -75,6 +75,10 @@ int Session::begin_statement() {
   if (aborted_) return HA_ERR_ROLLBACK;
   register_with_server();
   if (statement_begun_) return 0;
+  message_[0] = 0;
+  /* A kill that came between statements was for the one before, unless the server says it still stands. */
+  firn_clear_kill(core_);
+  if (thd_kill_level(thd_) > THD_ABORT_SOFTLY) firn_kill(core_);
   lock_timeout_us_ = lock_timeout_us(thd_);
   const firn_status status = firn_begin_statement(core_, ++statement_id_, isolation_of(thd_), lock_timeout_us_,
                                                   !in_multi_statement_transaction());
@@ -84,11 +88,8 @@ int Session::begin_statement() {
 }
 
 int Session::begin_snapshot() {
-  if (aborted_) return HA_ERR_ROLLBACK;
-  const firn_status status = firn_consistent_snapshot(core_, isolation_of(thd_));
-  if (status != FIRN_OK) return to_server_error(status, this);
-  register_with_server();
-  return 0;
+  if (int error = begin_statement()) return error;
+  return to_server_error(firn_consistent_snapshot(core_), this);
 }
 
 void Session::transaction_ended() {

@@ -24,47 +24,41 @@ MYSQL_SYSVAR_STR(data_dir, data_dir, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
                  "Directory of the engine's files; a relative path starts at datadir.", nullptr, nullptr, "#firn");
 
 /* Updates reach the core first: the variable keeps its value when the core refuses. */
-template <firn_status (*Set)(firn_db*, uint64_t)>
-void update_size(THD*, st_mysql_sys_var*, void* variable, const void* save) {
-  const unsigned long long value = *static_cast<const unsigned long long*>(save);
-  if (Set(database, value) == FIRN_OK)
-    *static_cast<unsigned long long*>(variable) = value;
+template <typename Number, firn_option Option>
+void update(THD*, st_mysql_sys_var*, void* variable, const void* save) {
+  const Number value = *static_cast<const Number*>(save);
+  if (firn_set_option(database, Option, value) == FIRN_OK)
+    *static_cast<Number*>(variable) = value;
   else
     my_printf_error(ER_GET_ERRMSG, "FIRN: %s", MYF(0), firn_last_error());
 }
 
 MYSQL_SYSVAR_ULONGLONG(block_cache_size, block_cache_size, PLUGIN_VAR_RQCMDARG,
                        "Memory for decoded blocks of table files, in bytes.", nullptr,
-                       update_size<firn_set_block_cache_size>, 128 * kMiB, 8 * kMiB, kMaxSize, kMiB);
+                       (update<unsigned long long, FIRN_OPTION_BLOCK_CACHE_SIZE>), 128 * kMiB, 8 * kMiB, kMaxSize,
+                       kMiB);
 
 MYSQL_SYSVAR_ULONGLONG(memtable_size, memtable_size, PLUGIN_VAR_RQCMDARG,
                        "Changes are collected in memory up to this many bytes and then written to a sorted file.",
-                       nullptr, update_size<firn_set_memtable_size>, 64 * kMiB, kMiB, kMaxSize, kMiB);
+                       nullptr, (update<unsigned long long, FIRN_OPTION_MEMTABLE_SIZE>), 64 * kMiB, kMiB, kMaxSize,
+                       kMiB);
 
 MYSQL_SYSVAR_ULONGLONG(
     txn_memory_limit, txn_memory_limit, PLUGIN_VAR_RQCMDARG,
     "A transaction may hold this many bytes of uncommitted changes; the statement that passes it fails "
     "and is rolled back.",
-    nullptr, update_size<firn_set_txn_memory_limit>, 1024 * kMiB, kMiB, kMaxSize, kMiB);
+    nullptr, (update<unsigned long long, FIRN_OPTION_TXN_MEMORY_LIMIT>), 1024 * kMiB, kMiB, kMaxSize, kMiB);
 
 MYSQL_SYSVAR_ULONGLONG(wal_segment_size, wal_segment_size, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
                        "Size of one file of the write-ahead log, in bytes.", nullptr, nullptr, 64 * kMiB, 4 * kMiB,
                        1024 * kMiB, kMiB);
-
-void update_flush_mode(THD*, st_mysql_sys_var*, void* variable, const void* save) {
-  const unsigned int value = *static_cast<const unsigned int*>(save);
-  if (firn_set_flush_mode(database, value) == FIRN_OK)
-    *static_cast<unsigned int*>(variable) = value;
-  else
-    my_printf_error(ER_GET_ERRMSG, "FIRN: %s", MYF(0), firn_last_error());
-}
 
 MYSQL_SYSVAR_UINT(
     flush_log_at_trx_commit, flush_log_at_trx_commit, PLUGIN_VAR_RQCMDARG,
     "What a commit waits for: 1 = the log is on the device, 2 = the log is with the operating system and on "
     "the device within a second, 0 = nothing, both happen within a second. A crash of the server loses "
     "nothing at 1 and 2, a power cut nothing at 1.",
-    nullptr, update_flush_mode, 1, 0, 2, 0);
+    nullptr, (update<unsigned int, FIRN_OPTION_FLUSH_MODE>), 1, 0, 2, 0);
 
 MYSQL_THDVAR_ULONG(
     lock_wait_timeout, PLUGIN_VAR_RQCMDARG,

@@ -40,11 +40,11 @@ int recover(handlerton*, XID* list, uint length) {
   uint8_t* slots =
       static_cast<uint8_t*>(my_malloc(PSI_NOT_INSTRUMENTED, size_t(length) * FIRN_XID_SLOT, MYF(MY_WME | MY_ZEROFILL)));
   if (!slots) return 0;
-  const uint32_t found = firn_recover(database, slots, length);
+  const uint32_t found = firn_recover(database, slots, length, 0);
   uint filled = 0;
   for (uint32_t i = 0; i < found; i++) {
     const uint8_t* slot = slots + size_t(i) * FIRN_XID_SLOT;
-    const uint32_t size = uint4korr(slot);
+    const uint32_t size = *reinterpret_cast<const uint32_t*>(slot);
     if (size > FIRN_XID_SLOT - 4 || XidImage::decode(slot + 4, size, reinterpret_cast<Xid*>(&list[filled]))) {
       sql_print_error("FIRN: a prepared transaction has a name that is no xid; it stays prepared");
       continue;
