@@ -70,6 +70,7 @@ $(PLUGIN): $(OBJECTS) $(CORE) mariadb/ha_firn.map
 	@mkdir -p $(@D)
 	@echo '==> linking $@'
 	@$(CXX) $(LDFLAGS) -o $@ $(OBJECTS) $(CORE) $(LDLIBS)
+	@scripts/check-symbols.sh $@
 
 demo:
 	@scripts/deps.sh demo

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# A plugin may leave symbols to the server that loads it, so the linker cannot tell a missing function from one of the
+# server's. Here each must be exported by the installed server, or come from a shared library (those have versions).
+#   scripts/check-symbols.sh <plugin.so>
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+
+missing=$(comm -23 \
+  <(nm -D --undefined-only "$1" | awk '$1 == "U" && $2 !~ /@/ {print $2}' | sort -u) \
+  <(nm -D --defined-only /usr/sbin/mariadbd | awk '{print $3}' | sort -u))
+[ -z "$missing" ] || die "$1 needs what no server offers: $(c++filt <<<"$missing" | paste -sd';' | cut -c1-600)"
