@@ -58,7 +58,15 @@ refused() {
 stop
 mkdir -p "$work" "$FIRN_BUILD/log"
 rm -rf "$work/run"
-mapfile -t versions < <(apt-cache madison mariadb-server-core | awk '{print $3}' | grep -F ":$series." | sort -uV)
+known_versions() {
+  mapfile -t versions < <(apt-cache madison mariadb-server-core | awk '{print $3}' | grep -F ":$series." | sort -uV)
+}
+known_versions
+if [ ${#versions[@]} -lt 2 ] && [ "$(id -u)" = 0 ]; then
+  say "fetching the package lists, to know of other patch levels"
+  quietly "$FIRN_BUILD/log/apt-update.log" apt-get -qq -o DPkg::Lock::Timeout=600 update
+  known_versions
+fi
 [ ${#versions[@]} -gt 0 ] || die "apt knows no mariadb-server-core $series (apt-get update?)"
 
 rows=0

@@ -66,7 +66,7 @@ create_data() {
   say "creating a data directory: $dir/data"
   rm -rf "$scratch"
   quietly "$dir/install-db.log" mariadb-install-db --no-defaults --datadir="$scratch" "${user[@]}" \
-    --auth-root-authentication-method=normal --skip-test-db
+    --auth-root-authentication-method=normal --skip-test-db --skip-name-resolve --force
   mv "$scratch" "$dir/data"
 }
 
