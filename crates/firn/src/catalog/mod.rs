@@ -1,1 +1,3 @@
 //! Tables and indexes as entries of the store itself.
+
+pub mod schema;

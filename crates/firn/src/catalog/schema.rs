@@ -1,0 +1,330 @@
+//! The definition of a table as far as the store needs it: how rows and keys look.
+//!
+//! A definition comes from the server with each open and is kept in the catalog from the creation
+//! on. Codecs are made from the one that came, since only it can compute collation weights, after
+//! [`TableSchema::difference`] found it equal to the one kept.
+
+mod wire;
+
+use crate::base::record::NullBit;
+use crate::base::{Error, Result};
+use crate::keycode::{
+    Collation, CollationSpec, Collator, IndexCodec, KeyCodec, KeyPart, PartKind, Source,
+};
+use crate::rowcode::{Column, ColumnKind, Missing, RowFormat, RowLayout};
+use std::sync::Arc;
+
+/// A column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ColumnSchema {
+    /// Its name, for messages: renaming a column changes nothing that is stored.
+    pub name: String,
+    /// The server's number of its type, for messages and comparison.
+    pub type_code: u32,
+    /// Characters, for CHAR; otherwise 0.
+    pub chars: u32,
+    /// Its place in row and record.
+    pub column: Column,
+}
+
+/// The collation of a text part. The collator is missing in a definition read from the catalog.
+#[derive(Debug, Clone)]
+pub struct CollationSchema {
+    /// The description.
+    pub spec: CollationSpec,
+    /// Where the weights come from.
+    pub collator: Option<Arc<dyn Collator>>,
+}
+
+/// How values of a key part compare.
+#[derive(Debug, Clone)]
+pub enum PartSchema {
+    /// An integer.
+    Int {
+        /// Whether it has a sign.
+        signed: bool,
+    },
+    /// FLOAT or DOUBLE.
+    Float,
+    /// Bytes of one length that sort as they are.
+    Fixed,
+    /// Binary strings.
+    VarBytes,
+    /// Text.
+    Text(CollationSchema),
+}
+
+/// A key part.
+#[derive(Debug, Clone)]
+pub struct IndexPart {
+    /// Position of the column in [`TableSchema::columns`].
+    pub column: u32,
+    /// How values compare.
+    pub kind: PartSchema,
+    /// Whether larger values come first.
+    pub desc: bool,
+    /// For a prefix part: characters (text) or bytes that count.
+    pub prefix: Option<u32>,
+    /// Bytes of the value in the server's key image, without NULL byte and length.
+    pub image_len: u32,
+}
+
+/// An index.
+#[derive(Debug, Clone)]
+pub struct IndexSchema {
+    /// Its name.
+    pub name: String,
+    /// Whether two rows may not agree in all parts (unless one is NULL).
+    pub unique: bool,
+    /// Its parts, at least one.
+    pub parts: Vec<IndexPart>,
+}
+
+/// The definition of a table.
+#[derive(Debug, Clone)]
+pub struct TableSchema {
+    /// Version of the row format; 1 at creation.
+    pub version: u32,
+    /// Bytes of the record buffer.
+    pub record_len: u32,
+    /// Bytes at the start of the record buffer that hold NULL bits.
+    pub null_bytes: u32,
+    /// The columns.
+    pub columns: Vec<ColumnSchema>,
+    /// The indexes, in the server's order.
+    pub indexes: Vec<IndexSchema>,
+    /// Which index is the primary one; None if the primary key is hidden.
+    pub primary: Option<u32>,
+    /// Position of the AUTO_INCREMENT column.
+    pub auto_increment: Option<u32>,
+}
+
+impl TableSchema {
+    /// Checks that the definition makes sense, by making the layout and, where there are collators,
+    /// the codecs.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, with words that name the column or index.
+    pub fn check(&self) -> Result<()> {
+        self.row_layout()?;
+        if let Some(primary) = self.primary {
+            let index = self
+                .indexes
+                .get(primary as usize)
+                .ok_or_else(|| Error::invalid("the primary key is no index"))?;
+            for part in &index.parts {
+                let column = &self.column_of(part)?.column;
+                if column.null.is_some() || !column.stored {
+                    return Err(Error::invalid(
+                        "a column of the primary key may be NULL or is virtual",
+                    ));
+                }
+            }
+        }
+        let columns = self.columns.len() as u32;
+        if self.auto_increment.is_some_and(|column| column >= columns) {
+            return Err(Error::invalid("the AUTO_INCREMENT column is no column"));
+        }
+        for index in &self.indexes {
+            for part in &index.parts {
+                self.column_of(part)?;
+            }
+            if index.parts.iter().all(IndexPart::has_collator) {
+                self.key_codec(index)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The layout of rows of this version.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if a column lies outside the record.
+    pub fn row_layout(&self) -> Result<RowLayout> {
+        let columns = self.columns.iter().map(|c| c.column.clone()).collect();
+        RowLayout::new(self.version, self.record_len, columns)
+    }
+
+    /// The row format: this version and `older` ones.
+    ///
+    /// # Errors
+    /// As for [`RowFormat::new`].
+    pub fn row_format(&self, older: &[TableSchema]) -> Result<RowFormat> {
+        let older = older.iter().map(Self::row_layout).collect::<Result<_>>()?;
+        RowFormat::new(self.row_layout()?, older)
+    }
+
+    /// The codecs of all indexes, in order.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the definition came from the catalog and has text parts.
+    pub fn index_codecs(&self) -> Result<Vec<IndexCodec>> {
+        let keys = self
+            .indexes
+            .iter()
+            .map(|index| self.key_codec(index))
+            .collect::<Result<Vec<_>>>()?;
+        let primary = self.primary.map(|i| keys[i as usize].clone());
+        let codecs = keys.into_iter().enumerate().map(|(i, key)| {
+            if self.primary == Some(i as u32) {
+                IndexCodec::primary(self.record_len, key)
+            } else {
+                IndexCodec::secondary(self.record_len, key, primary.clone())
+            }
+        });
+        Ok(codecs.collect())
+    }
+
+    fn key_codec(&self, index: &IndexSchema) -> Result<KeyCodec> {
+        let parts = index
+            .parts
+            .iter()
+            .map(|part| self.key_part(part))
+            .collect::<Result<Vec<_>>>();
+        parts
+            .and_then(|parts| KeyCodec::new(self.record_len, parts))
+            .map_err(|error| {
+                Error::invalid(format_args!("index {}: {}", index.name, error.message()))
+            })
+    }
+
+    fn column_of(&self, part: &IndexPart) -> Result<&ColumnSchema> {
+        self.columns
+            .get(part.column as usize)
+            .ok_or_else(|| Error::invalid("an index part on no column"))
+    }
+
+    fn key_part(&self, part: &IndexPart) -> Result<KeyPart> {
+        let of = self.column_of(part)?;
+        let (source, len) = match of.column.kind {
+            ColumnKind::Fixed { len } => (Source::Fixed, len),
+            ColumnKind::Char { len, .. } => (Source::Char { chars: of.chars }, len),
+            ColumnKind::VarChar { len_bytes, max } => (Source::VarChar { len_bytes }, max),
+            ColumnKind::Blob { len_bytes } => (Source::Blob { len_bytes }, 0),
+        };
+        let kind = match &part.kind {
+            PartSchema::Int { signed } => PartKind::Int { signed: *signed },
+            PartSchema::Float => PartKind::Float,
+            PartSchema::Fixed => PartKind::Fixed,
+            PartSchema::VarBytes => PartKind::VarBytes,
+            PartSchema::Text(CollationSchema { spec, collator }) => {
+                let collator = collator
+                    .clone()
+                    .ok_or_else(|| Error::invalid("a text part without collator"))?;
+                PartKind::Text(Arc::new(Collation::new(spec.clone(), collator)?))
+            }
+        };
+        Ok(KeyPart {
+            column: part.column,
+            kind,
+            source,
+            offset: of.column.offset,
+            len,
+            null: of.column.null,
+            desc: part.desc,
+            prefix: part.prefix,
+            image_len: part.image_len,
+        })
+    }
+
+    /// The first difference to `other` that matters to stored bytes or the record, in words; None
+    /// if there is none. Column ids, versions, what old rows lack, and names do not count: the
+    /// server does not know the former and may rename.
+    pub fn difference(&self, other: &TableSchema) -> Option<String> {
+        if (self.record_len, self.null_bytes) != (other.record_len, other.null_bytes) {
+            return Some(format!(
+                "record of {} bytes, {} of them NULL bits; expected {} and {}",
+                self.record_len, self.null_bytes, other.record_len, other.null_bytes
+            ));
+        }
+        if self.columns.len() != other.columns.len() {
+            let (own, others) = (self.columns.len(), other.columns.len());
+            return Some(format!("{own} columns; expected {others}"));
+        }
+        for (own, others) in self.columns.iter().zip(&other.columns) {
+            if own.shape() != others.shape() {
+                return Some(format!("column {}: {own:?}; expected {others:?}", own.name));
+            }
+        }
+        if self.indexes.len() != other.indexes.len() {
+            let (own, others) = (self.indexes.len(), other.indexes.len());
+            return Some(format!("{own} indexes; expected {others}"));
+        }
+        if self.primary != other.primary {
+            return Some("another primary key".into());
+        }
+        for (own, others) in self.indexes.iter().zip(&other.indexes) {
+            let same = own.unique == others.unique
+                && own.parts.len() == others.parts.len()
+                && own.parts.iter().zip(&others.parts).all(|(a, b)| a.same(b));
+            if !same {
+                return Some(format!("index {}: {own:?}; expected {others:?}", own.name));
+            }
+        }
+        (self.auto_increment != other.auto_increment)
+            .then(|| "another AUTO_INCREMENT column".into())
+    }
+
+    /// The definition as the catalog keeps it.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        wire::encode(self)
+    }
+
+    /// Reads a definition as the catalog keeps it.
+    ///
+    /// # Errors
+    /// `Corruption`, without file name; `Unsupported` for a newer format.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        wire::decode(bytes)
+    }
+}
+
+impl ColumnSchema {
+    fn shape(&self) -> (ColumnKind, u32, Option<NullBit>, bool, u32, u32) {
+        let Column {
+            kind,
+            offset,
+            null,
+            stored,
+            ..
+        } = self.column;
+        (kind, offset, null, stored, self.chars, self.type_code)
+    }
+
+    /// A column of a new table: no row lacks it.
+    pub fn is_original(&self) -> bool {
+        self.column.missing == Missing::Impossible
+    }
+}
+
+impl IndexPart {
+    fn has_collator(&self) -> bool {
+        match &self.kind {
+            PartSchema::Text(collation) => collation.collator.is_some(),
+            _ => true,
+        }
+    }
+
+    fn same(&self, other: &Self) -> bool {
+        let kinds = match (&self.kind, &other.kind) {
+            (PartSchema::Int { signed: a }, PartSchema::Int { signed: b }) => a == b,
+            (PartSchema::Text(a), PartSchema::Text(b)) => same_format(&a.spec, &b.spec),
+            (PartSchema::Float, PartSchema::Float)
+            | (PartSchema::Fixed, PartSchema::Fixed)
+            | (PartSchema::VarBytes, PartSchema::VarBytes) => true,
+            _ => false,
+        };
+        kinds
+            && (self.column, self.desc, self.prefix, self.image_len)
+                == (other.column, other.desc, other.prefix, other.image_len)
+    }
+}
+
+/// Whether two descriptions give the same bytes. The table of simple weights is only a shortcut.
+fn same_format(a: &CollationSpec, b: &CollationSpec) -> bool {
+    (a.id, &a.name, a.pad, &a.levels) == (b.id, &b.name, b.pad, &b.levels)
+        && (a.weight_len, a.form, a.char_filled) == (b.weight_len, b.form, b.char_filled)
+}
+
+#[cfg(test)]
+mod tests;

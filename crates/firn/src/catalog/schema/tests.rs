@@ -1,0 +1,195 @@
+use super::*;
+use crate::base::record::Pad;
+use crate::keycode::{Level, TextForm};
+use rand::{Rng, SeedableRng, rngs::StdRng};
+
+#[derive(Debug)]
+struct Plain;
+
+impl Collator for Plain {
+    fn sort_key(&self, _level: u32, text: &[u8], weights: &mut Vec<u8>) -> usize {
+        weights.extend_from_slice(text);
+        text.len()
+    }
+
+    fn prefix_len(&self, text: &[u8], chars: usize) -> usize {
+        chars.min(text.len())
+    }
+
+    fn chars(&self, text: &[u8]) -> usize {
+        text.len()
+    }
+}
+
+fn column(id: u32, kind: ColumnKind, offset: u32, null: Option<NullBit>) -> ColumnSchema {
+    ColumnSchema {
+        name: format!("c{id}"),
+        type_code: 3,
+        chars: 0,
+        column: Column {
+            id,
+            kind,
+            offset,
+            null,
+            stored: true,
+            missing: Missing::Impossible,
+        },
+    }
+}
+
+fn part(column: u32, kind: PartSchema, image_len: u32) -> IndexPart {
+    IndexPart {
+        column,
+        kind,
+        desc: false,
+        prefix: None,
+        image_len,
+    }
+}
+
+fn text() -> PartSchema {
+    let level = Level {
+        number: 0,
+        space: 0x20,
+        no_pad: false,
+    };
+    PartSchema::Text(CollationSchema {
+        spec: CollationSpec {
+            id: 47,
+            name: "latin1_bin".into(),
+            pad: Pad::SPACE,
+            levels: vec![level],
+            weight_len: 1,
+            simple: Vec::new(),
+            form: TextForm::Bytes,
+            char_filled: false,
+        },
+        collator: Some(Arc::new(Plain)),
+    })
+}
+
+fn schema() -> TableSchema {
+    let null = NullBit { offset: 0, mask: 2 };
+    let varchar = ColumnKind::VarChar {
+        len_bytes: 1,
+        max: 9,
+    };
+    let mut added = column(7, ColumnKind::Blob { len_bytes: 2 }, 15, None);
+    added.column.missing = Missing::Bytes(b"x".as_slice().into());
+    let int = part(0, PartSchema::Int { signed: true }, 4);
+    TableSchema {
+        version: 2,
+        record_len: 40,
+        null_bytes: 1,
+        columns: vec![
+            column(0, ColumnKind::Fixed { len: 4 }, 1, None),
+            column(1, varchar, 5, Some(null)),
+            added,
+        ],
+        indexes: vec![
+            IndexSchema {
+                name: "PRIMARY".into(),
+                unique: true,
+                parts: vec![int],
+            },
+            IndexSchema {
+                name: "by_text".into(),
+                unique: false,
+                parts: vec![part(1, text(), 9)],
+            },
+        ],
+        primary: Some(0),
+        auto_increment: Some(0),
+    }
+}
+
+#[test]
+fn definitions_round_trip() {
+    let schema = schema();
+    schema.check().unwrap();
+    let bytes = schema.to_bytes();
+    let read = TableSchema::from_bytes(&bytes).unwrap();
+    assert_eq!(read.difference(&schema), None);
+    assert_eq!(read.to_bytes(), bytes);
+    assert_eq!(read.columns, schema.columns);
+    assert_eq!(read.version, 2);
+}
+
+#[test]
+fn codecs_need_the_collators() {
+    let schema = schema();
+    assert_eq!(schema.index_codecs().unwrap().len(), 2);
+    let read = TableSchema::from_bytes(&schema.to_bytes()).unwrap();
+    assert!(read.index_codecs().is_err());
+    assert!(read.row_format(&[]).is_ok());
+}
+
+#[test]
+fn differences_are_found() {
+    type Change = fn(&mut TableSchema);
+    let changes: [Change; 9] = [
+        |s| s.record_len += 1,
+        |s| s.columns[0].type_code = 4,
+        |s| s.columns[1].column.null = None,
+        |s| s.columns.truncate(2),
+        |s| s.indexes[1].unique = true,
+        |s| s.indexes[1].parts[0].desc = true,
+        |s| s.indexes[0].parts[0].kind = PartSchema::Int { signed: false },
+        |s| s.primary = None,
+        |s| s.auto_increment = None,
+    ];
+    for (i, change) in changes.iter().enumerate() {
+        let mut changed = schema();
+        change(&mut changed);
+        assert!(changed.difference(&schema()).is_some(), "change {i}");
+    }
+    let mut renamed = schema();
+    renamed.columns[0].name = "other".into();
+    renamed.columns[0].column.id = 99;
+    assert_eq!(renamed.difference(&schema()), None);
+    let mut collated = schema();
+    if let PartSchema::Text(collation) = &mut collated.indexes[1].parts[0].kind {
+        collation.spec.levels[0].no_pad = true;
+    }
+    assert!(collated.difference(&schema()).unwrap().contains("by_text"));
+}
+
+#[test]
+fn senseless_definitions_are_refused() {
+    type Change = fn(&mut TableSchema);
+    let changes: [Change; 6] = [
+        |s| s.columns[0].column.offset = 38,
+        |s| s.indexes[0].parts[0].column = 3,
+        |s| s.primary = Some(1),
+        |s| s.primary = Some(2),
+        |s| s.auto_increment = Some(3),
+        |s| s.indexes[1].parts[0].kind = PartSchema::Float,
+    ];
+    for (i, change) in changes.iter().enumerate() {
+        let mut changed = schema();
+        change(&mut changed);
+        assert!(changed.check().is_err(), "change {i}");
+    }
+}
+
+#[test]
+fn damaged_definitions_are_errors() {
+    let good = schema().to_bytes();
+    for seed in 0..3000 {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let mut bytes = good.clone();
+        let at = rng.random_range(0..bytes.len());
+        bytes[at] ^= 1 << rng.random_range(0..8);
+        bytes.truncate(bytes.len() - rng.random_range(0..3));
+        // Some damage yields another sound definition; none may panic.
+        if let Ok(read) = TableSchema::from_bytes(&bytes) {
+            read.check().unwrap();
+        }
+    }
+    assert!(
+        TableSchema::from_bytes(&good[..good.len() - 1])
+            .unwrap_err()
+            .is_corruption()
+    );
+    assert!(!TableSchema::from_bytes(&[9]).unwrap_err().is_corruption());
+}
