@@ -45,7 +45,7 @@ help:
 	@echo 'make stop     stop the private server'
 	@echo 'make test     run every test'
 	@echo 'make lint     formatting and lints of Rust, C++ and Python'
-	@echo 'make bench    run the benchmark lab'
+	@echo 'make bench    stock sysbench on InnoDB and on FIRN'
 	@echo 'make install  put the plugin and firn.cnf where the installed server looks (as root)'
 	@echo 'make deb      build the Debian package mariadb-plugin-firn in $(BUILD)'
 
@@ -79,6 +79,11 @@ demo:
 
 stop:
 	@scripts/server.sh stop
+
+bench:
+	@scripts/deps.sh demo
+	@$(MAKE) --no-print-directory all
+	@scripts/bench.sh
 
 test:
 	@scripts/test.sh
