@@ -69,11 +69,48 @@ void drop_database(handlerton*, char* path) {
 }
 
 /*
-  The DDL log asks whether an ALTER in place that a crash interrupted had been committed. Those of this engine change
-  nothing that the old or the new definition would contradict (see ha_firn::check_if_supported_inplace_alter), so the
-  old one stands.
+  The version that a .frm image carries: in the list of (type, length, value) that begins at byte 64 and whose size
+  stands at byte 4, the entry of type 0. A length of 0 is followed by the length in two bytes.
 */
-int check_version(handlerton*, const char*, const LEX_CUSTRING*, ulonglong) { return 1; }
+LEX_CUSTRING version_of(const LEX_CUSTRING* frm) {
+  constexpr size_t kHead = 64;
+  const LEX_CUSTRING none = {nullptr, 0};
+  if (!frm || frm->length < kHead || frm->length - kHead < uint2korr(frm->str + 4)) return none;
+  const uchar* at = frm->str + kHead;
+  const uchar* const end = at + uint2korr(frm->str + 4);
+  while (end - at >= 3) {
+    const uchar type = *at++;
+    size_t length = *at++;
+    if (length == 0) {
+      if (end - at < 2) return none;
+      length = uint2korr(at);
+      at += 2;
+    }
+    if (size_t(end - at) < length) return none;
+    if (type == EXTRA2_TABLEDEF_VERSION) return {at, length};
+    at += length;
+  }
+  return none;
+}
+
+/* An ALTER in place is about to be committed: the catalog keeps the new definition. */
+int notify_tabledef_changed(handlerton*, LEX_CSTRING* schema, LEX_CSTRING* table, LEX_CUSTRING* frm, LEX_CUSTRING*,
+                            handler*) {
+  char name[FN_REFLEN];
+  if (!database || !frm || schema->length + table->length + 2 > sizeof(name)) return 1;
+  strxnmov(name, sizeof(name) - 1, schema->str, "/", table->str, NullS);
+  const LEX_CUSTRING version = version_of(frm);
+  return to_server_error(firn_set_table_image(database, name, frm->str, frm->length, version.str, version.length));
+}
+
+/* After a crash the DDL log asks whether that ALTER had been committed: 0 if so. */
+int check_version(handlerton*, const char* path, const LEX_CUSTRING* version, ulonglong) {
+  uchar stored[64];
+  size_t length = 0;
+  if (!database || firn_table_version(database, TableName(path).c_str(), stored, sizeof(stored), &length) != FIRN_OK)
+    return 1;
+  return length != version->length || length > sizeof(stored) || memcmp(stored, version->str, length) != 0;
+}
 
 /* The server has repeated or undone all DDL that a crash interrupted: copies that are still here belong to nobody. */
 int signal_ddl_recovery_done(handlerton*) {
@@ -86,6 +123,7 @@ int signal_ddl_recovery_done(handlerton*) {
 void set_catalog_callbacks(handlerton* hton) {
   hton->drop_table = drop_table;
   hton->drop_database = drop_database;
+  hton->notify_tabledef_changed = notify_tabledef_changed;
   hton->check_version = check_version;
   hton->signal_ddl_recovery_done = signal_ddl_recovery_done;
 }

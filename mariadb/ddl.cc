@@ -59,6 +59,16 @@ bool wants_foreign_key(const HA_CREATE_INFO* info) {
   return false;
 }
 
+/* Keys that the server itself checks by reading first: without gap locks two sessions would both find nothing. */
+const char* key_without_guard(const TABLE* form) {
+  for (uint i = 0; i < form->s->keys; i++) {
+    const KEY* key_info = form->key_info + i;
+    if (key_info->algorithm == HA_KEY_ALG_LONG_HASH) return "UNIQUE over more bytes than a key takes";
+    if (key_info->without_overlaps) return "WITHOUT OVERLAPS";
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 int ha_firn::create(const char* name, TABLE* form, HA_CREATE_INFO* info) {
@@ -67,6 +77,7 @@ int ha_firn::create(const char* name, TABLE* form, HA_CREATE_INFO* info) {
   if (info->tmp_table()) return refuse("TEMPORARY");
   if (wants_foreign_key(info)) return refuse("FOREIGN KEY");
   if (firn::galera_is_on(thd)) return refuse("Galera replication (wsrep_on)");
+  if (const char* what = key_without_guard(form)) return refuse(what);
   if (info->data_file_name || info->index_file_name)
     push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, WARN_OPTION_IGNORED, ER_THD(thd, WARN_OPTION_IGNORED),
                         info->data_file_name ? "DATA DIRECTORY" : "INDEX DIRECTORY");
