@@ -1,1 +1,26 @@
 //! Which files make up the tree: edits, versions, manifest.
+//!
+//! A [`Version`] is the tree at one moment: immutable, pinned by readers. An [`Edit`] leads from
+//! one to the next. The [`VersionSet`] makes edits durable in the manifest, then installs them.
+
+mod check;
+mod edit;
+mod load;
+mod manifest;
+mod meta;
+mod run;
+mod set;
+mod state;
+mod tree;
+
+pub use edit::Edit;
+pub use load::{Loaded, load};
+pub use manifest::{ManifestReader, manifest_name, parse_manifest_name, read_current};
+pub use meta::FileMeta;
+pub use run::{FileHandle, FileSource, Run};
+pub use set::{Context, VersionSet};
+pub use state::{Placed, State};
+pub use tree::{LAST_LEVEL, LEVELS, Version};
+
+#[cfg(test)]
+pub(crate) mod testing;

@@ -1,0 +1,166 @@
+//! One atomic change of the tree, and its encoding.
+//!
+//! An edit is a list of fields, each `tag, length, bytes`. A tag that is not known is an error: a
+//! later format may only add what an older engine must not ignore.
+
+use super::FileMeta;
+use crate::base::varint::{put_bytes, put_u64, take_bytes, take_u8, take_u64};
+use crate::base::{Error, Result, Seqno};
+
+const TAG_ADDED: u64 = 1;
+const TAG_REMOVED: u64 = 2;
+const TAG_LOG_NUMBER: u64 = 3;
+const TAG_NEXT_FILE_ID: u64 = 4;
+const TAG_NEXT_RUN_NUMBER: u64 = 5;
+const TAG_LAST_SEQNO: u64 = 6;
+const TAG_COUNTER: u64 = 7;
+const TAG_TIME_PAIR: u64 = 8;
+
+/// A change of the tree and of the numbers that live beside it. All of it takes effect, or nothing.
+///
+/// A file that moves to another level is removed and added with the same file id.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Edit {
+    /// Files added: level, run number (0 except in L0), file.
+    pub added: Vec<(u8, u64, FileMeta)>,
+    /// Files removed: level, file id.
+    pub removed: Vec<(u8, u64)>,
+    /// Log segments below this number are not needed. Never goes back.
+    pub log_number: Option<u64>,
+    /// File ids below this one are taken. Filled in by the version set.
+    pub next_file_id: Option<u64>,
+    /// Run numbers below this one are taken. Filled in by the version set.
+    pub next_run_number: Option<u64>,
+    /// Every commit up to this seqno is in the files. Never goes back.
+    pub last_seqno: Option<Seqno>,
+    /// Named maxima (auto-increment values, row ids): the larger of old and new stays.
+    pub counters: Vec<(u64, u64)>,
+    /// When a seqno was the newest: seqno, wall clock in microseconds since 1970.
+    pub time_pairs: Vec<(Seqno, u64)>,
+}
+
+impl Edit {
+    /// Whether the edit changes nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The encoding of `docs/formats/manifest.md`.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut field = Vec::new();
+        let mut put = |tag: u64, fill: &dyn Fn(&mut Vec<u8>)| {
+            field.clear();
+            fill(&mut field);
+            put_u64(&mut out, tag);
+            put_bytes(&mut out, &field);
+        };
+        for (level, file_id) in &self.removed {
+            put(TAG_REMOVED, &|f| {
+                f.push(*level);
+                put_u64(f, *file_id);
+            });
+        }
+        for (level, run, meta) in &self.added {
+            put(TAG_ADDED, &|f| {
+                f.push(*level);
+                put_u64(f, *run);
+                meta.encode(f);
+            });
+        }
+        for (tag, number) in [
+            (TAG_LOG_NUMBER, self.log_number),
+            (TAG_NEXT_FILE_ID, self.next_file_id),
+            (TAG_NEXT_RUN_NUMBER, self.next_run_number),
+            (TAG_LAST_SEQNO, self.last_seqno),
+        ] {
+            if let Some(number) = number {
+                put(tag, &|f| put_u64(f, number));
+            }
+        }
+        for (tag, pairs) in [
+            (TAG_COUNTER, &self.counters),
+            (TAG_TIME_PAIR, &self.time_pairs),
+        ] {
+            for (a, b) in pairs {
+                put(tag, &|f| {
+                    put_u64(f, *a);
+                    put_u64(f, *b);
+                });
+            }
+        }
+        out
+    }
+
+    /// Decodes a record of manifest `file` that starts at `offset`.
+    ///
+    /// # Errors
+    /// `Corruption` with file and offset if the bytes are malformed, `Unsupported` for an unknown
+    /// tag or flag.
+    pub fn decode(mut input: &[u8], file: &str, offset: u64) -> Result<Self> {
+        let mut edit = Self::default();
+        while !input.is_empty() {
+            let Some((tag, mut field)) = take_field(&mut input) else {
+                return Err(Error::corruption(file, offset, "cut field in an edit"));
+            };
+            let whole = edit.take(tag, &mut field)?;
+            if whole.is_none() || !field.is_empty() {
+                let what = format!("malformed field {tag} in an edit");
+                return Err(Error::corruption(file, offset, what));
+            }
+        }
+        Ok(edit)
+    }
+
+    /// Takes one field; `Ok(None)` if it is malformed.
+    fn take(&mut self, tag: u64, field: &mut &[u8]) -> Result<Option<()>> {
+        match tag {
+            TAG_ADDED => {
+                let (Some(level), Some(run)) = (take_u8(field), take_u64(field)) else {
+                    return Ok(None);
+                };
+                let meta = FileMeta::decode(field)?;
+                return Ok(meta.map(|meta| self.added.push((level, run, meta))));
+            }
+            TAG_REMOVED => {
+                let (Some(level), Some(file_id)) = (take_u8(field), take_u64(field)) else {
+                    return Ok(None);
+                };
+                self.removed.push((level, file_id));
+                return Ok(Some(()));
+            }
+            TAG_COUNTER | TAG_TIME_PAIR => {
+                let (Some(a), Some(b)) = (take_u64(field), take_u64(field)) else {
+                    return Ok(None);
+                };
+                if tag == TAG_COUNTER {
+                    self.counters.push((a, b));
+                } else {
+                    self.time_pairs.push((a, b));
+                }
+                return Ok(Some(()));
+            }
+            _ => {}
+        }
+        let slot = match tag {
+            TAG_LOG_NUMBER => &mut self.log_number,
+            TAG_NEXT_FILE_ID => &mut self.next_file_id,
+            TAG_NEXT_RUN_NUMBER => &mut self.next_run_number,
+            TAG_LAST_SEQNO => &mut self.last_seqno,
+            _ => {
+                return Err(Error::unsupported(format!(
+                    "field {tag} in a manifest edit"
+                )));
+            }
+        };
+        *slot = take_u64(field);
+        Ok(slot.map(|_| ()))
+    }
+}
+
+fn take_field<'a>(input: &mut &'a [u8]) -> Option<(u64, &'a [u8])> {
+    Some((take_u64(input)?, take_bytes(input)?))
+}
+
+#[cfg(test)]
+mod tests;

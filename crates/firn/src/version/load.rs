@@ -1,0 +1,95 @@
+//! Reading the manifest in force, without changing anything.
+
+use super::manifest::{ManifestReader, parse_manifest_name, read_current};
+use super::{Edit, State};
+use crate::base::{Error, Result};
+use crate::env::Env;
+use std::path::Path;
+
+/// What the manifest in force says.
+pub struct Loaded {
+    /// The sum of its edits.
+    pub state: State,
+    /// Id of the manifest.
+    pub manifest_id: u64,
+    /// Bytes of a torn write at its end.
+    pub torn: u64,
+    /// Positioned behind the last edit, for following the writer.
+    pub reader: ManifestReader,
+}
+
+/// Reads the manifest in force; `None` if the directory has none: a new database, or a creation
+/// that was cut short.
+///
+/// # Errors
+/// `Corruption` if the manifest, or `CURRENT`, is damaged, or if `CURRENT` is missing and a
+/// manifest with content is there.
+pub fn load(env: &dyn Env, dir: &Path) -> Result<Option<Loaded>> {
+    let Some(manifest_id) = read_current(env, dir)? else {
+        return refuse_orphans(env, dir).map(|()| None);
+    };
+    let (state, reader) = read(env, dir, manifest_id)?;
+    Ok(Some(Loaded {
+        state,
+        manifest_id,
+        torn: reader.unread(),
+        reader,
+    }))
+}
+
+fn read(env: &dyn Env, dir: &Path, id: u64) -> Result<(State, ManifestReader)> {
+    let mut reader = ManifestReader::open(env, dir, id)?;
+    let edits = reader.poll(false)?;
+    let mut state = State::default();
+    if edits.is_empty() {
+        // The first record was durable before CURRENT named the file.
+        return Err(Error::corruption(
+            reader.name(),
+            0,
+            "the first record is damaged",
+        ));
+    }
+    for edit in &edits {
+        apply(&mut state, edit, reader.name())?;
+    }
+    Ok((state, reader))
+}
+
+fn apply(state: &mut State, edit: &Edit, name: &str) -> Result<()> {
+    if let Some(what) = state.objection(edit) {
+        return Err(Error::corruption(name, 0, format!("an edit {what}")));
+    }
+    state.apply(edit);
+    Ok(())
+}
+
+/// Without `CURRENT`, a manifest may only be what a creation cut short left behind.
+fn refuse_orphans(env: &dyn Env, dir: &Path) -> Result<()> {
+    for id in manifest_ids(env, dir)? {
+        let blank = match read(env, dir, id) {
+            Err(e) if e.is_corruption() => true,
+            Err(e) => return Err(e),
+            Ok((state, _)) => {
+                State {
+                    next_file_id: State::default().next_file_id,
+                    next_run_number: State::default().next_run_number,
+                    ..state
+                } == State::default()
+            }
+        };
+        if !blank {
+            let what = format!("missing, but manifest {id} has content");
+            return Err(Error::corruption("CURRENT", 0, what));
+        }
+    }
+    Ok(())
+}
+
+/// Ids of the manifests in `dir`.
+pub(super) fn manifest_ids(env: &dyn Env, dir: &Path) -> Result<Vec<u64>> {
+    let names = env.list_dir(dir)?;
+    Ok(names
+        .iter()
+        .filter_map(|n| parse_manifest_name(n))
+        .collect())
+}

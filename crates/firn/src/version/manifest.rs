@@ -1,0 +1,257 @@
+//! The manifest file: a log of edits.
+//!
+//! Each record carries a checksum that includes its place, so that a record read at the wrong
+//! offset or from a file with another id fails.
+//!
+//! **Torn tail or rot.** An edit must not vanish because a bit of the last record flipped: the
+//! inputs of a compaction and the log segments of a flush are gone once their edit is durable. So
+//! each record is synced, then followed by a *mark* (an empty record), which is synced before the
+//! edit counts. Damage with a valid record or mark somewhere behind it was durable once:
+//! corruption. Damage with nothing valid behind it is an edit that nobody was told about: the end.
+//! Rejected: a synced length in the header (rewrites in place what must not be torn), and trusting
+//! zeros or a short file to tell a torn write (file systems differ).
+
+use super::Edit;
+use crate::base::checksum::placed;
+use crate::base::varint::{take_exact, take_u32_le, take_u64_le};
+use crate::base::{Error, ErrorKind, Result};
+use crate::env::{AppendFile, Env, ReadFile};
+use std::path::Path;
+use std::sync::Arc;
+
+const MAGIC: &[u8; 8] = b"FIRNMANI";
+const FORMAT_VERSION: u32 = 1;
+/// Magic, format version, file id, checksum.
+const HEADER_LEN: usize = 8 + 4 + 8 + 8;
+/// Checksum, length.
+const RECORD_HEADER_LEN: usize = 8 + 4;
+
+/// The name of manifest `id`.
+pub fn manifest_name(id: u64) -> String {
+    format!("MANIFEST-{id:06}")
+}
+
+/// The id in a manifest's name.
+pub fn parse_manifest_name(name: &str) -> Option<u64> {
+    let digits = name.strip_prefix("MANIFEST-")?;
+    let id = digits.parse().ok()?;
+    (manifest_name(id) == name).then_some(id)
+}
+
+fn header(id: u64) -> Vec<u8> {
+    let mut out = MAGIC.to_vec();
+    out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+    out.extend_from_slice(&id.to_le_bytes());
+    let sum = placed(&out, id, 0);
+    out.extend_from_slice(&sum.to_le_bytes());
+    out
+}
+
+/// A record of `payload` at `offset` of manifest `id`.
+fn frame(id: u64, offset: u64, payload: &[u8]) -> Result<Vec<u8>> {
+    let len =
+        u32::try_from(payload.len()).map_err(|_| Error::invalid("an edit of more than 4 GiB"))?;
+    let mut out = vec![0; 8];
+    out.extend_from_slice(&len.to_le_bytes());
+    out.extend_from_slice(payload);
+    let sum = placed(&out[8..], id, offset);
+    out[..8].copy_from_slice(&sum.to_le_bytes());
+    Ok(out)
+}
+
+/// The payload of the record at the start of `input`, if it is whole and valid.
+fn unframe(id: u64, offset: u64, input: &[u8]) -> Option<&[u8]> {
+    let mut rest = input;
+    let sum = take_u64_le(&mut rest)?;
+    let len = take_u32_le(&mut rest)? as usize;
+    let payload = take_exact(&mut rest, len)?;
+    let covered = &input[8..RECORD_HEADER_LEN + len];
+    (placed(covered, id, offset) == sum).then_some(payload)
+}
+
+/// Appends edits. After an error the file must not be appended to again.
+pub(super) struct ManifestWriter {
+    file: Box<dyn AppendFile>,
+    id: u64,
+}
+
+impl ManifestWriter {
+    /// Creates manifest `id` in `dir` with `first` as its first record, synced. Its name is not
+    /// durable yet.
+    pub(super) fn create(env: &dyn Env, dir: &Path, id: u64, first: &Edit) -> Result<Self> {
+        let mut file = env.create(&dir.join(manifest_name(id)))?;
+        file.append(&header(id))?;
+        let mut writer = Self { file, id };
+        writer.append(&first.encode())?;
+        writer.append(&[])?;
+        writer.file.sync()?;
+        Ok(writer)
+    }
+
+    /// Appends an edit and syncs: on return it is durable, but damage to it would pass for a torn
+    /// write until [`Self::mark`].
+    pub(super) fn add(&mut self, edit: &Edit) -> Result<()> {
+        self.append(&edit.encode())?;
+        self.file.sync()
+    }
+
+    /// Appends the mark that all records before it were durable, and syncs.
+    pub(super) fn mark(&mut self) -> Result<()> {
+        self.append(&[])?;
+        self.file.sync()
+    }
+
+    /// The manifest's id.
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Bytes written.
+    pub(super) fn len(&self) -> u64 {
+        self.file.len()
+    }
+
+    fn append(&mut self, payload: &[u8]) -> Result<()> {
+        let record = frame(self.id, self.file.len(), payload)?;
+        self.file.append(&record)
+    }
+}
+
+/// Reads edits in order, also while the file is written.
+pub struct ManifestReader {
+    file: Arc<dyn ReadFile>,
+    name: String,
+    id: u64,
+    offset: u64,
+    end: u64,
+}
+
+impl ManifestReader {
+    /// Opens manifest `id` in `dir`.
+    ///
+    /// # Errors
+    /// `Corruption` if the header is damaged, `Unsupported` for a later format version.
+    pub fn open(env: &dyn Env, dir: &Path, id: u64) -> Result<Self> {
+        let name = manifest_name(id);
+        let file = env.open(&dir.join(&name))?;
+        let mut bytes = [0; HEADER_LEN];
+        if file.size()? < HEADER_LEN as u64 {
+            return Err(Error::corruption(name, 0, "cut header"));
+        }
+        file.read_exact_at(0, &mut bytes)?;
+        let version = u32::from_le_bytes(bytes[8..12].try_into().expect("four bytes"));
+        let sum = u64::from_le_bytes(bytes[20..].try_into().expect("eight bytes"));
+        if &bytes[..8] != MAGIC || placed(&bytes[..20], id, 0) != sum {
+            return Err(Error::corruption(name, 0, "damaged header"));
+        }
+        if version != FORMAT_VERSION {
+            return Err(Error::unsupported(format!(
+                "{name}: format version {version}"
+            )));
+        }
+        let offset = HEADER_LEN as u64;
+        Ok(Self {
+            file,
+            name,
+            id,
+            offset,
+            end: offset,
+        })
+    }
+
+    /// The edits written since the last call. With `marked_only`, an edit is held back until the
+    /// mark behind it is there: for followers, who must not run ahead of the writer's recovery.
+    ///
+    /// # Errors
+    /// `Corruption` if a record is damaged that was durable once.
+    pub fn poll(&mut self, marked_only: bool) -> Result<Vec<Edit>> {
+        self.end = self.file.size()?;
+        let len = self.end.saturating_sub(self.offset);
+        let mut bytes = vec![0; len as usize];
+        self.file.read_exact_at(self.offset, &mut bytes)?;
+        let mut edits = Vec::new();
+        let mut taken = 0;
+        let mut at = 0;
+        while let Some(payload) = unframe(self.id, self.offset + at as u64, &bytes[at..]) {
+            if payload.is_empty() {
+                taken = edits.len();
+            } else {
+                edits.push((
+                    at,
+                    Edit::decode(payload, &self.name, self.offset + at as u64)?,
+                ));
+            }
+            at += RECORD_HEADER_LEN + payload.len();
+        }
+        let base = self.offset;
+        if let Some(valid) = (at + 1..bytes.len())
+            .find(|&i| unframe(self.id, base + i as u64, &bytes[i..]).is_some())
+        {
+            let valid = base + valid as u64;
+            let what = format!("damaged record; the one at {valid} is valid");
+            return Err(Error::corruption(&self.name, base + at as u64, what));
+        }
+        if marked_only && taken < edits.len() {
+            at = edits[taken].0;
+            edits.truncate(taken);
+        }
+        self.offset += at as u64;
+        Ok(edits.into_iter().map(|(_, edit)| edit).collect())
+    }
+
+    /// Bytes behind the last valid record: those of a torn write, or of one under way.
+    pub fn unread(&self) -> u64 {
+        self.end - self.offset
+    }
+
+    /// File name, for messages.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+const CURRENT: &str = "CURRENT";
+const CURRENT_TEMP: &str = "CURRENT.tmp";
+
+fn current_text(id: u64) -> String {
+    let name = manifest_name(id);
+    let sum = placed(name.as_bytes(), id, 0);
+    format!("{name} {sum:016x}\n")
+}
+
+/// The id of the manifest in force; `None` if there is no `CURRENT`.
+///
+/// # Errors
+/// `Corruption` if the file is damaged.
+pub fn read_current(env: &dyn Env, dir: &Path) -> Result<Option<u64>> {
+    let file = match env.open(&dir.join(CURRENT)) {
+        Ok(file) => file,
+        Err(e) if *e.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(e),
+    };
+    let mut bytes = vec![0; file.size()?.min(1024) as usize];
+    file.read_exact_at(0, &mut bytes)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let id = text.split(' ').next().and_then(parse_manifest_name);
+    match id {
+        Some(id) if current_text(id) == text => Ok(Some(id)),
+        _ => Err(Error::corruption(CURRENT, 0, "names no manifest")),
+    }
+}
+
+/// Makes manifest `id` the one in force. Its file is synced; its name becomes durable here.
+///
+/// # Errors
+/// After an error either manifest may be the one in force after a restart.
+pub(super) fn switch_current(env: &dyn Env, dir: &Path, id: u64) -> Result<()> {
+    env.sync_dir(dir)?;
+    let temp = dir.join(CURRENT_TEMP);
+    let mut file = env.create(&temp)?;
+    file.append(current_text(id).as_bytes())?;
+    file.sync()?;
+    env.rename(&temp, &dir.join(CURRENT))?;
+    env.sync_dir(dir)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+//! What the tree knows about one SST without opening it.
+
+use crate::base::range::KeyRange;
+use crate::base::varint::{put_bytes, put_u64, take_bytes, take_u32, take_u64, take_u64_le};
+use crate::base::{Error, IndexId, Result, Seqno};
+use crate::sst::{IndexStats, SstSummary};
+
+/// The last-level codec was used.
+const FLAG_AT_REST: u64 = 1;
+
+/// An SST as the manifest records it. Immutable: a file that moves to another level keeps it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileMeta {
+    /// Unique for ever; the file's name derives from it.
+    pub file_id: u64,
+    /// Stored bytes.
+    pub size: u64,
+    /// Checksum of the whole file, for copies and backups.
+    pub checksum: u64,
+    /// Smallest user key, inclusive.
+    pub smallest: Vec<u8>,
+    /// Largest user key, inclusive.
+    pub largest: Vec<u8>,
+    /// Smallest seqno of an entry.
+    pub min_seqno: Seqno,
+    /// Largest seqno of an entry.
+    pub max_seqno: Seqno,
+    /// Entries, deletions included.
+    pub entries: u64,
+    /// Deletions.
+    pub deletes: u64,
+    /// Entries with a newer version of the same user key in this file: kept for a snapshot, garbage
+    /// once it is gone.
+    pub superseded: u64,
+    /// Bytes of keys and values before compression.
+    pub raw_bytes: u64,
+    /// Written with the last level's layout and codec.
+    pub at_rest: bool,
+    /// Statistics by index, ascending by index.
+    pub per_index: Vec<IndexStats>,
+}
+
+impl FileMeta {
+    /// The metadata of a file just written.
+    pub fn from_summary(summary: SstSummary, superseded: u64, at_rest: bool) -> Self {
+        Self {
+            file_id: summary.file_id,
+            size: summary.size,
+            checksum: summary.checksum,
+            smallest: summary.smallest,
+            largest: summary.largest,
+            min_seqno: summary.min_seqno,
+            max_seqno: summary.max_seqno,
+            entries: summary.entries,
+            deletes: summary.deletes,
+            superseded,
+            raw_bytes: summary.raw_bytes,
+            at_rest,
+            per_index: summary.per_index,
+        }
+    }
+
+    /// The closed range of user keys.
+    pub fn range(&self) -> KeyRange {
+        KeyRange {
+            smallest: self.smallest.clone(),
+            largest: self.largest.clone(),
+        }
+    }
+
+    /// Whether the file may hold a key from `smallest` to `largest`, both inclusive.
+    pub fn overlaps(&self, smallest: &[u8], largest: &[u8]) -> bool {
+        self.smallest.as_slice() <= largest && smallest <= self.largest.as_slice()
+    }
+
+    /// Statistics of one index in this file.
+    pub fn index(&self, index: IndexId) -> Option<&IndexStats> {
+        let at = self.per_index.binary_search_by_key(&index, |s| s.index);
+        at.ok().map(|i| &self.per_index[i])
+    }
+
+    /// Appends the encoding of `docs/formats/manifest.md`.
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        put_u64(out, self.file_id);
+        put_u64(out, self.size);
+        out.extend_from_slice(&self.checksum.to_le_bytes());
+        put_u64(out, if self.at_rest { FLAG_AT_REST } else { 0 });
+        put_bytes(out, &self.smallest);
+        put_bytes(out, &self.largest);
+        for number in [
+            self.min_seqno,
+            self.max_seqno,
+            self.entries,
+            self.deletes,
+            self.superseded,
+            self.raw_bytes,
+            self.per_index.len() as u64,
+        ] {
+            put_u64(out, number);
+        }
+        for s in &self.per_index {
+            put_u64(out, u64::from(s.index));
+            for number in [s.entries, s.deletes, s.raw_bytes, s.stored_bytes] {
+                put_u64(out, number);
+            }
+        }
+    }
+
+    /// Takes an encoding from the front of `input`; `Ok(None)` if it is malformed.
+    ///
+    /// # Errors
+    /// `Unsupported` for a flag of a later format.
+    pub(super) fn decode(input: &mut &[u8]) -> Result<Option<Self>> {
+        let Some((meta, flags)) = Self::take(input) else {
+            return Ok(None);
+        };
+        if flags & !FLAG_AT_REST != 0 {
+            let id = meta.file_id;
+            return Err(Error::unsupported(format!(
+                "flags {flags:#x} of SST {id} in the manifest"
+            )));
+        }
+        Ok(Some(meta))
+    }
+
+    fn take(input: &mut &[u8]) -> Option<(Self, u64)> {
+        let file_id = take_u64(input)?;
+        let size = take_u64(input)?;
+        let checksum = take_u64_le(input)?;
+        let flags = take_u64(input)?;
+        let mut meta = Self {
+            file_id,
+            size,
+            checksum,
+            smallest: take_bytes(input)?.to_vec(),
+            largest: take_bytes(input)?.to_vec(),
+            min_seqno: take_u64(input)?,
+            max_seqno: take_u64(input)?,
+            entries: take_u64(input)?,
+            deletes: take_u64(input)?,
+            superseded: take_u64(input)?,
+            raw_bytes: take_u64(input)?,
+            at_rest: flags & FLAG_AT_REST != 0,
+            per_index: Vec::new(),
+        };
+        for _ in 0..take_u64(input)? {
+            meta.per_index.push(IndexStats {
+                index: take_u32(input)?,
+                entries: take_u64(input)?,
+                deletes: take_u64(input)?,
+                raw_bytes: take_u64(input)?,
+                stored_bytes: take_u64(input)?,
+            });
+        }
+        Some((meta, flags))
+    }
+}

@@ -1,0 +1,180 @@
+//! Files and runs: the sorted, non-overlapping pieces of a version.
+
+use super::FileMeta;
+use crate::base::{Error, ErrorKind, Result};
+use crate::sst::{SstBlockCache, SstReader};
+use crate::store::{FileKind, FileStore, file_name};
+use parking_lot::Mutex;
+use std::ops::{Bound, Deref};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// Where handles open their files, and where they leave the ids of files that nobody needs.
+pub struct FileSource {
+    store: FileStore,
+    cache: Arc<SstBlockCache>,
+    obsolete: Mutex<Vec<u64>>,
+}
+
+impl FileSource {
+    /// A source of the files of `store`, read through `cache`.
+    pub fn new(store: FileStore, cache: Arc<SstBlockCache>) -> Arc<Self> {
+        Arc::new(Self {
+            store,
+            cache,
+            obsolete: Mutex::new(Vec::new()),
+        })
+    }
+
+    /// The store.
+    pub fn store(&self) -> &FileStore {
+        &self.store
+    }
+
+    /// The cache.
+    pub fn cache(&self) -> &Arc<SstBlockCache> {
+        &self.cache
+    }
+
+    pub(super) fn put_obsolete(&self, file_id: u64) {
+        self.obsolete.lock().push(file_id);
+    }
+
+    pub(super) fn take_obsolete(&self) -> Vec<u64> {
+        std::mem::take(&mut *self.obsolete.lock())
+    }
+}
+
+/// A live SST, shared by the versions that hold it.
+///
+/// The file is opened by the first read. Once an edit has removed it and the last version with it
+/// is gone, its id goes to the list of obsolete files: the last reader never pays for an unlink.
+pub struct FileHandle {
+    meta: Arc<FileMeta>,
+    source: Arc<FileSource>,
+    reader: OnceLock<Arc<SstReader>>,
+    opening: Mutex<()>,
+    obsolete: AtomicBool,
+}
+
+impl FileHandle {
+    /// A handle of a file of `source`.
+    pub fn new(meta: Arc<FileMeta>, source: Arc<FileSource>) -> Arc<Self> {
+        Arc::new(Self {
+            meta,
+            source,
+            reader: OnceLock::new(),
+            opening: Mutex::new(()),
+            obsolete: AtomicBool::new(false),
+        })
+    }
+
+    /// The metadata.
+    pub fn meta(&self) -> &Arc<FileMeta> {
+        &self.meta
+    }
+
+    /// The reader, opened by the first call.
+    ///
+    /// # Errors
+    /// I/O errors and `Corruption`, which name the file; a missing file is `Corruption`, since the
+    /// manifest says that it is there.
+    pub fn reader(&self) -> Result<&Arc<SstReader>> {
+        if let Some(reader) = self.reader.get() {
+            return Ok(reader);
+        }
+        let _one = self.opening.lock();
+        if let Some(reader) = self.reader.get() {
+            return Ok(reader);
+        }
+        let reader = self.open()?;
+        Ok(self.reader.get_or_init(|| reader))
+    }
+
+    fn open(&self) -> Result<Arc<SstReader>> {
+        let id = self.meta.file_id;
+        let name = file_name(FileKind::Sst, id);
+        let file = match self.source.store.open(id) {
+            Err(e) if *e.kind() == ErrorKind::NotFound => {
+                return Err(Error::corruption(name, 0, "the file is missing"));
+            }
+            opened => opened?,
+        };
+        let size = file.size()?;
+        if size != self.meta.size {
+            let what = format!("{size} bytes, the manifest says {}", self.meta.size);
+            return Err(Error::corruption(name, size.min(self.meta.size), what));
+        }
+        SstReader::open(file, id, name, self.source.cache.clone())
+    }
+
+    /// Marks the file as removed by a durable edit.
+    pub(super) fn mark_obsolete(&self) {
+        self.obsolete.store(true, Ordering::Release);
+    }
+}
+
+impl Deref for FileHandle {
+    type Target = FileMeta;
+    fn deref(&self) -> &FileMeta {
+        &self.meta
+    }
+}
+
+impl Drop for FileHandle {
+    fn drop(&mut self) {
+        if *self.obsolete.get_mut() {
+            self.source.put_obsolete(self.meta.file_id);
+        }
+    }
+}
+
+impl std::fmt::Debug for FileHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SST {}", self.meta.file_id)
+    }
+}
+
+/// Sorted files of which no two share a user key. Immutable.
+#[derive(Debug, Default)]
+pub struct Run {
+    /// In L0 the install number: higher is newer, never reused. 0 elsewhere.
+    pub number: u64,
+    /// The files, ascending.
+    pub files: Vec<Arc<FileHandle>>,
+}
+
+impl Run {
+    /// The run of these files, in any order.
+    pub fn new(number: u64, mut files: Vec<Arc<FileHandle>>) -> Self {
+        files.sort_by(|a, b| a.smallest.cmp(&b.smallest));
+        Self { number, files }
+    }
+
+    /// The only file that may hold `user_key`.
+    pub fn find(&self, user_key: &[u8]) -> Option<&Arc<FileHandle>> {
+        let at = self
+            .files
+            .partition_point(|f| f.largest.as_slice() < user_key);
+        self.files
+            .get(at)
+            .filter(|f| f.smallest.as_slice() <= user_key)
+    }
+
+    /// The files that may hold a key ≥ `lower` and within `upper`.
+    pub fn overlapping(&self, lower: &[u8], upper: Bound<&[u8]>) -> &[Arc<FileHandle>] {
+        let from = self.files.partition_point(|f| f.largest.as_slice() < lower);
+        let rest = &self.files[from..];
+        let to = rest.partition_point(|f| match upper {
+            Bound::Included(key) => f.smallest.as_slice() <= key,
+            Bound::Excluded(key) => f.smallest.as_slice() < key,
+            Bound::Unbounded => true,
+        });
+        &rest[..to]
+    }
+
+    /// Stored bytes.
+    pub fn size(&self) -> u64 {
+        self.files.iter().map(|f| f.size).sum()
+    }
+}

@@ -1,0 +1,396 @@
+//! The version set: makes edits durable, then installs them.
+
+use super::load::{load, manifest_ids};
+use super::manifest::{ManifestWriter, manifest_name, read_current, switch_current};
+use super::{Edit, FileHandle, FileSource, State, Version};
+use crate::base::events::{Listener, Severity};
+use crate::base::health::Health;
+use crate::base::{Error, ErrorKind, Result, Seqno};
+use crate::env::Env;
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A manifest is rewritten when it is larger than this and than [`ROLL_FACTOR`] times its first
+/// record.
+const ROLL_SIZE_MIN: u64 = 1 << 20;
+const ROLL_FACTOR: u64 = 3;
+
+/// What a version set works with.
+#[derive(Clone)]
+pub struct Context {
+    /// Files of the data directory itself.
+    pub env: Arc<dyn Env>,
+    /// The data directory: `CURRENT` and the manifests.
+    pub dir: PathBuf,
+    /// The SSTs.
+    pub source: Arc<FileSource>,
+    /// Poisoned when the fate of an edit is unknown.
+    pub health: Arc<Health>,
+    /// Hears of files removed and manifests mended.
+    pub listener: Listener,
+}
+
+/// The current version, and the manifest behind it.
+///
+/// Invariants: the current version is what the manifest says, and every file it names is durable.
+/// File ids and run numbers are never handed out twice, by no incarnation. An L0 run is installed
+/// with a higher number than every run before it. A file is deleted only after the edit that
+/// removed it is durable, and never once writes are poisoned.
+///
+/// Steps of an edit: check it against the current state → sync the directory of the SSTs (their
+/// writers have synced the files) → append the record, sync → append the mark, sync → install.
+///
+/// When a step fails: before the record the edit has no effect and its new files become obsolete.
+/// At the record its fate is unknown. With the disk full, the next edit first writes a new manifest
+/// without it, which decides its fate; until then its files stay. Any other failure poisons the
+/// engine: a second sync after a failed one proves nothing.
+///
+/// Rejected: going on in the same manifest after a failed append (a half record in the middle), and
+/// a lock-free list of edits (an edit costs two syncs; a mutex around them costs nothing more).
+pub struct VersionSet {
+    ctx: Context,
+    current: ArcSwap<Version>,
+    next_file_id: AtomicU64,
+    next_run_number: AtomicU64,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    state: State,
+    writer: ManifestWriter,
+    /// Rewrite the manifest from this size on.
+    roll_at: u64,
+    /// The manifest must not be appended to.
+    broken: bool,
+    /// Files of edits whose fate is unknown until a new manifest is written.
+    limbo: Vec<u64>,
+    /// The highest run number ever installed.
+    installed_run: u64,
+}
+
+/// Why an edit did not take effect, and whether it still may after a restart.
+enum Failure {
+    NoEffect(Error),
+    Unknown(Error),
+}
+
+impl VersionSet {
+    /// Opens the tree of a data directory, or creates an empty one. Removes SSTs and manifests that
+    /// nothing names, and starts a new manifest, so that no torn tail is ever appended to.
+    ///
+    /// # Errors
+    /// `Corruption` if the manifest is damaged or describes an impossible tree.
+    pub fn open(ctx: Context) -> Result<Self> {
+        let loaded = load(&*ctx.env, &ctx.dir)?;
+        let old_manifests = manifest_ids(&*ctx.env, &ctx.dir)?;
+        let on_disk = ctx.source.store().list()?;
+        if loaded.is_none() && !on_disk.is_empty() {
+            let what = format!("missing, but there are {} SSTs", on_disk.len());
+            return Err(Error::corruption("CURRENT", 0, what));
+        }
+        let mut state = State::default();
+        if let Some(loaded) = loaded {
+            if loaded.torn > 0 {
+                let what = format!("{}: dropped a torn edit", loaded.reader.name());
+                ctx.listener.log(Severity::Note, &what);
+            }
+            state = loaded.state;
+        }
+        let version = Version::of_state(&state, &ctx.source);
+        if let Some(what) = version.check_all() {
+            return Err(Error::corruption("MANIFEST", 0, what));
+        }
+        let seen = on_disk
+            .iter()
+            .chain(&old_manifests)
+            .max()
+            .map_or(0, |id| id + 1);
+        state.next_file_id = state.next_file_id.max(seen);
+        let next_file_id = AtomicU64::new(state.next_file_id);
+        let writer = roll(&ctx, &next_file_id, &mut state)?;
+        let set = Self {
+            current: ArcSwap::from_pointee(version),
+            next_file_id,
+            next_run_number: AtomicU64::new(state.next_run_number),
+            inner: Mutex::new(Inner {
+                installed_run: state.next_run_number - 1,
+                roll_at: roll_at(&writer),
+                writer,
+                broken: false,
+                limbo: Vec::new(),
+                state,
+            }),
+            ctx,
+        };
+        set.remove_strays(&on_disk, &old_manifests);
+        Ok(set)
+    }
+
+    /// The version in force.
+    pub fn current(&self) -> Arc<Version> {
+        self.current.load_full()
+    }
+
+    /// A file id never used before.
+    pub fn new_file_id(&self) -> u64 {
+        self.next_file_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A run number higher than all before. Flushes take theirs in the order of their memtables and
+    /// install in that order; an install out of order is refused.
+    pub fn new_run_number(&self) -> u64 {
+        self.next_run_number.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Log segments below this number are not needed.
+    pub fn log_number(&self) -> u64 {
+        self.inner.lock().state.log_number
+    }
+
+    /// Every commit up to this seqno is in the files.
+    pub fn last_seqno(&self) -> Seqno {
+        self.inner.lock().state.last_seqno
+    }
+
+    /// The named maxima.
+    pub fn counters(&self) -> BTreeMap<u64, u64> {
+        self.inner.lock().state.counters.clone()
+    }
+
+    /// Pairs of seqno and wall clock (microseconds since 1970), oldest first.
+    pub fn time_pairs(&self) -> Vec<(Seqno, u64)> {
+        self.inner.lock().state.time_pairs.iter().copied().collect()
+    }
+
+    /// The source of the SSTs.
+    pub fn source(&self) -> &Arc<FileSource> {
+        &self.ctx.source
+    }
+
+    /// Id of the manifest in force.
+    pub fn manifest_id(&self) -> u64 {
+        self.inner.lock().writer.id()
+    }
+
+    /// Makes `edit` durable and installs it. The files it adds must be synced. They belong to the
+    /// version set from here on, also when it fails: it deletes them once that is safe.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the edit does not fit the current version. `NoSpace`: no effect so far,
+    /// a later edit may succeed. `Poisoned` and I/O errors: nothing is installed until a restart.
+    pub fn apply(&self, mut edit: Edit) -> Result<Arc<Version>> {
+        let mut inner = self.inner.lock();
+        match self.commit(&mut inner, &mut edit) {
+            Ok(version) => Ok(version),
+            Err(failure) => {
+                let new_files = edit.added.iter().map(|(.., meta)| meta.file_id);
+                let new_files = new_files.filter(|id| !inner.state.files.contains_key(id));
+                let new_files: Vec<u64> = new_files.collect();
+                match failure {
+                    Failure::NoEffect(error) => {
+                        new_files
+                            .into_iter()
+                            .for_each(|id| self.ctx.source.put_obsolete(id));
+                        Err(error)
+                    }
+                    Failure::Unknown(error) => {
+                        inner.limbo.extend(new_files);
+                        Err(error)
+                    }
+                }
+            }
+        }
+    }
+
+    fn commit(&self, inner: &mut Inner, edit: &mut Edit) -> Result<Arc<Version>, Failure> {
+        use Failure::{NoEffect, Unknown};
+        self.ctx.health.check().map_err(NoEffect)?;
+        let next = self.check(inner, edit).map_err(NoEffect)?;
+        edit.next_file_id = Some(self.next_file_id.load(Ordering::Relaxed));
+        edit.next_run_number = Some(self.next_run_number.load(Ordering::Relaxed));
+        let synced = self.ctx.source.store().sync_dir();
+        synced.map_err(|e| NoEffect(self.fail(e)))?;
+        if inner.broken || inner.writer.len() >= inner.roll_at {
+            self.roll(inner).map_err(NoEffect)?;
+        }
+        if let Err(e) = inner.writer.add(edit) {
+            inner.broken = true;
+            return Err(Unknown(self.fail(e)));
+        }
+        // The record is durable. A missing mark leaves only its protection against rot to the next
+        // manifest, so the edit counts all the same.
+        if let Err(e) = inner.writer.mark() {
+            inner.broken = true;
+            self.fail(e);
+        }
+        Ok(self.install(inner, edit, next))
+    }
+
+    /// The version that `edit` leads to, if all checks pass.
+    fn check(&self, inner: &Inner, edit: &Edit) -> Result<Option<Version>> {
+        if let Some(what) = inner.state.objection(edit) {
+            return Err(Error::invalid(format!("edit refused: it {what}")));
+        }
+        let late = edit
+            .added
+            .iter()
+            .find(|(_, run, _)| *run != 0 && *run <= inner.installed_run);
+        if let Some((_, run, _)) = late {
+            let last = inner.installed_run;
+            return Err(Error::invalid(format!(
+                "edit refused: L0 run {run} after run {last}"
+            )));
+        }
+        if edit.added.is_empty() && edit.removed.is_empty() {
+            return Ok(None);
+        }
+        let next = self.current.load().with(edit, &self.ctx.source);
+        match next.check() {
+            Some(what) => Err(Error::invalid(format!("edit refused: {what}"))),
+            None => Ok(Some(next)),
+        }
+    }
+
+    fn install(&self, inner: &mut Inner, edit: &Edit, next: Option<Version>) -> Arc<Version> {
+        inner.state.apply(edit);
+        let runs = edit.added.iter().map(|(_, run, _)| *run);
+        inner.installed_run = runs.chain([inner.installed_run]).max().unwrap_or(0);
+        let Some(next) = next else {
+            return self.current();
+        };
+        let gone: HashSet<u64> = edit.removed.iter().map(|(_, id)| *id).collect();
+        let old = self.current.swap(Arc::new(next));
+        old.files()
+            .filter(|(_, file)| {
+                gone.contains(&file.file_id) && !inner.state.files.contains_key(&file.file_id)
+            })
+            .for_each(|(_, file)| FileHandle::mark_obsolete(file));
+        self.current()
+    }
+
+    /// Starts a new manifest. On `Ok` either it is in force, or the old one may be continued.
+    fn roll(&self, inner: &mut Inner) -> Result<()> {
+        let old = inner.writer.id();
+        match roll(&self.ctx, &self.next_file_id, &mut inner.state) {
+            Ok(writer) => {
+                inner.roll_at = roll_at(&writer);
+                inner.writer = writer;
+                inner.broken = false;
+                inner
+                    .limbo
+                    .drain(..)
+                    .for_each(|id| self.ctx.source.put_obsolete(id));
+                // A manifest that stays behind is removed by the next open.
+                let _ = self.ctx.env.remove(&self.ctx.dir.join(manifest_name(old)));
+                Ok(())
+            }
+            Err(e) => {
+                // CURRENT may name either one after a restart: the old one must not move on.
+                inner.broken = true;
+                Err(self.fail(e))
+            }
+        }
+    }
+
+    /// Poisons the engine, unless the disk is merely full.
+    fn fail(&self, error: Error) -> Error {
+        if *error.kind() != ErrorKind::NoSpace && self.ctx.health.poison(error.clone()) {
+            let what = format!("the manifest cannot be written: {error}; writes stop");
+            self.ctx.listener.log(Severity::Error, &what);
+        }
+        error
+    }
+
+    /// Ids of files that no version holds and no manifest names, handed out once: the caller
+    /// deletes them. Empty once writes are poisoned.
+    pub fn take_obsolete(&self) -> Vec<u64> {
+        match self.ctx.health.check() {
+            Ok(()) => self.ctx.source.take_obsolete(),
+            Err(_) => Vec::new(),
+        }
+    }
+
+    /// Deletes the obsolete files. A file that cannot be deleted is tried again by the next call.
+    ///
+    /// # Errors
+    /// The first error; the other files are deleted all the same.
+    pub fn delete_obsolete(&self) -> Result<usize> {
+        let mut deleted = 0;
+        let mut failed = None;
+        for id in self.take_obsolete() {
+            match self.ctx.source.store().remove(id) {
+                Ok(()) => deleted += 1,
+                Err(e) if *e.kind() == ErrorKind::NotFound => {}
+                Err(e) => {
+                    self.ctx.source.put_obsolete(id);
+                    failed.get_or_insert(e);
+                }
+            }
+        }
+        failed.map_or(Ok(deleted), Err)
+    }
+
+    fn remove_strays(&self, on_disk: &[u64], old_manifests: &[u64]) {
+        let inner = self.inner.lock();
+        let live = &inner.state.files;
+        let present: HashSet<u64> = on_disk.iter().copied().collect();
+        let missing: Vec<_> = live.keys().filter(|id| !present.contains(id)).collect();
+        if !missing.is_empty() {
+            // Reads of them fail. Whatever removed them, do not add to it.
+            let what = format!("SSTs {missing:?} are missing; no stray file is removed");
+            self.ctx.listener.log(Severity::Error, &what);
+            return;
+        }
+        let strays: Vec<u64> = on_disk
+            .iter()
+            .copied()
+            .filter(|id| !live.contains_key(id))
+            .collect();
+        if !strays.is_empty() {
+            let what = format!(
+                "removing {} SSTs that no manifest names: {strays:?}",
+                strays.len()
+            );
+            self.ctx.listener.log(Severity::Note, &what);
+        }
+        strays
+            .into_iter()
+            .for_each(|id| self.ctx.source.put_obsolete(id));
+        drop(inner);
+        for &id in old_manifests {
+            let _ = self.ctx.env.remove(&self.ctx.dir.join(manifest_name(id)));
+        }
+        if let Err(e) = self.delete_obsolete() {
+            let what = format!("a stray SST cannot be removed: {e}");
+            self.ctx.listener.log(Severity::Warning, &what);
+        }
+    }
+}
+
+fn roll_at(writer: &ManifestWriter) -> u64 {
+    ROLL_SIZE_MIN.max(ROLL_FACTOR * writer.len())
+}
+
+/// Writes `state` as a new manifest and puts it in force.
+fn roll(ctx: &Context, next_file_id: &AtomicU64, state: &mut State) -> Result<ManifestWriter> {
+    let id = next_file_id.fetch_add(1, Ordering::Relaxed);
+    state.next_file_id = state.next_file_id.max(id + 1);
+    let env = &*ctx.env;
+    let written = ManifestWriter::create(env, &ctx.dir, id, &state.snapshot())
+        .and_then(|writer| switch_current(env, &ctx.dir, id).map(|()| writer));
+    written.inspect_err(|e| {
+        // Tries with a full disk must not fill it further. After other errors, or once CURRENT may
+        // name the file, it stays for the next open.
+        let full = *e.kind() == ErrorKind::NoSpace;
+        if full && read_current(env, &ctx.dir).is_ok_and(|current| current != Some(id)) {
+            let _ = env.remove(&ctx.dir.join(manifest_name(id)));
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,231 @@
+use super::*;
+use crate::base::events::Silent;
+use crate::env::PosixEnv;
+use crate::sst::SstBlockCache;
+use crate::store::FileStore;
+use crate::version::FileMeta;
+use crate::version::testing::file;
+use std::path::Path;
+
+fn context(env: Arc<dyn Env>, dir: &Path) -> Context {
+    let store = FileStore::new(env.clone(), dir);
+    Context {
+        env,
+        dir: dir.to_path_buf(),
+        source: FileSource::new(store, Arc::new(SstBlockCache::new(1 << 20))),
+        health: Arc::new(Health::new()),
+        listener: Arc::new(Silent),
+    }
+}
+
+fn open(dir: &Path) -> VersionSet {
+    VersionSet::open(context(Arc::new(PosixEnv::new()), dir)).unwrap()
+}
+
+/// A file that exists, without content: versions do not read it.
+fn put_file(set: &VersionSet) -> FileMeta {
+    let id = set.new_file_id();
+    set.source().store().create(id).unwrap().sync().unwrap();
+    file(id, b"\0\0\0\x01a", b"\0\0\0\x01b")
+}
+
+fn flush(set: &VersionSet) -> Edit {
+    Edit {
+        added: vec![(0, set.new_run_number(), put_file(set))],
+        ..Edit::default()
+    }
+}
+
+fn on_disk(set: &VersionSet) -> Vec<u64> {
+    set.source().store().list().unwrap()
+}
+
+#[test]
+fn edits_survive_a_reopen_and_numbers_are_never_reused() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut seen = HashSet::new();
+    let mut last_run = 0;
+    for round in 0..4 {
+        let set = open(dir.path());
+        assert_eq!(set.current().l0.len(), round);
+        assert_eq!(set.counters().get(&1).copied().unwrap_or(0), round as u64);
+        let unused = (set.new_file_id(), set.new_run_number());
+        let mut edit = flush(&set);
+        edit.counters = vec![(1, round as u64 + 1)];
+        edit.last_seqno = Some(10 * round as u64);
+        edit.log_number = Some(round as u64);
+        let (_, run, meta) = &edit.added[0];
+        assert!(unused.0 < meta.file_id && unused.1 < *run);
+        assert!(*run > last_run && seen.insert(meta.file_id));
+        assert!(!seen.contains(&set.manifest_id()) && seen.insert(set.manifest_id()));
+        last_run = *run;
+        let installed = set.apply(edit).unwrap();
+        assert!(Arc::ptr_eq(&installed, &set.current()));
+        assert_eq!(
+            (set.log_number(), set.last_seqno()),
+            (round as u64, 10 * round as u64)
+        );
+    }
+}
+
+#[test]
+fn strays_are_removed_and_their_ids_are_not_reused() {
+    let dir = tempfile::tempdir().unwrap();
+    let set = open(dir.path());
+    set.apply(flush(&set)).unwrap();
+    let stray = put_file(&set).file_id;
+    let mut far = set.source().store().create(500).unwrap();
+    far.sync().unwrap();
+    drop(set);
+    let set = open(dir.path());
+    let live: Vec<u64> = set.current().files().map(|(_, f)| f.file_id).collect();
+    assert_eq!(on_disk(&set), live);
+    assert!(!live.contains(&stray) && set.new_file_id() > 500);
+    let names = PosixEnv::new().list_dir(dir.path()).unwrap();
+    assert_eq!(
+        names.iter().filter(|n| n.starts_with("MANIFEST")).count(),
+        1
+    );
+}
+
+#[test]
+fn with_a_file_missing_no_stray_is_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let set = open(dir.path());
+    let installed = set.apply(flush(&set)).unwrap();
+    let live = installed.files().next().unwrap().1.clone();
+    let stray = put_file(&set).file_id;
+    set.source().store().remove(live.file_id).unwrap();
+    drop(set);
+    let set = open(dir.path());
+    assert_eq!(on_disk(&set), [stray]);
+    let version = set.current();
+    let error = version.files().next().unwrap().1.reader().err().unwrap();
+    assert!(error.is_corruption(), "{error}");
+}
+
+#[test]
+fn a_removed_file_is_deleted_after_its_last_reader() {
+    let dir = tempfile::tempdir().unwrap();
+    let set = open(dir.path());
+    let before = set.apply(flush(&set)).unwrap();
+    let old = before.files().next().unwrap().1.file_id;
+    let merged = put_file(&set);
+    let new = merged.file_id;
+    let edit = Edit {
+        removed: vec![(0, old)],
+        added: vec![(6, 0, merged)],
+        ..Edit::default()
+    };
+    set.apply(edit).unwrap();
+    assert_eq!(set.delete_obsolete().unwrap(), 0);
+    assert_eq!(on_disk(&set), [old, new]);
+    drop(before);
+    assert_eq!(set.delete_obsolete().unwrap(), 1);
+    assert_eq!(on_disk(&set), [new]);
+}
+
+#[test]
+fn a_moved_file_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let set = open(dir.path());
+    let before = set.apply(flush(&set)).unwrap();
+    let meta = FileMeta::clone(before.files().next().unwrap().1.meta());
+    let id = meta.file_id;
+    let edit = Edit {
+        removed: vec![(0, id)],
+        added: vec![(6, 0, meta)],
+        ..Edit::default()
+    };
+    set.apply(edit).unwrap();
+    drop(before);
+    assert_eq!(set.delete_obsolete().unwrap(), 0);
+    assert_eq!(on_disk(&set), [id]);
+}
+
+#[test]
+fn edits_that_do_not_fit_are_refused_and_their_files_deleted() {
+    let dir = tempfile::tempdir().unwrap();
+    let set = open(dir.path());
+    let first = flush(&set);
+    let second = flush(&set);
+    set.apply(second.clone()).unwrap();
+    let kept = second.added[0].2.file_id;
+    let refused = |edit: Edit| {
+        let error = set.apply(edit).unwrap_err();
+        assert_eq!(*error.kind(), ErrorKind::InvalidArgument, "{error}");
+        set.delete_obsolete().unwrap();
+        assert_eq!(on_disk(&set), [kept]);
+    };
+    refused(first);
+    refused(second);
+    let mut overlapping = flush(&set);
+    let (_, run, _) = overlapping.added[0];
+    overlapping.added.push((0, run, put_file(&set)));
+    refused(overlapping);
+    let mut unknown = flush(&set);
+    unknown.removed.push((3, 1));
+    refused(unknown);
+    set.apply(flush(&set)).unwrap();
+}
+
+#[test]
+fn nothing_is_installed_or_deleted_once_poisoned() {
+    let dir = tempfile::tempdir().unwrap();
+    let set = open(dir.path());
+    set.apply(flush(&set)).unwrap();
+    set.ctx.health.poison(Error::invalid("test"));
+    let edit = flush(&set);
+    let files = on_disk(&set);
+    let error = set.apply(edit).unwrap_err();
+    assert_eq!(*error.kind(), ErrorKind::Poisoned);
+    assert_eq!(set.delete_obsolete().unwrap(), 0);
+    assert_eq!(on_disk(&set), files);
+    drop(set);
+    let set = open(dir.path());
+    assert_eq!((set.current().l0.len(), on_disk(&set).len()), (1, 1));
+}
+
+#[test]
+fn the_manifest_is_rewritten_when_it_has_grown() {
+    let dir = tempfile::tempdir().unwrap();
+    let set = open(dir.path());
+    let first = set.manifest_id();
+    for i in 0..(3 << 20) / 4000 {
+        let counters = (0..200).map(|c| (u64::MAX - c, (1 << 62) + i)).collect();
+        set.apply(Edit {
+            counters,
+            ..Edit::default()
+        })
+        .unwrap();
+    }
+    assert!(set.manifest_id() > first);
+    let last = set.counters();
+    let size = |name: String| {
+        let file = PosixEnv::new().open(&dir.path().join(name)).unwrap();
+        file.size().unwrap()
+    };
+    assert!(size(manifest_name(set.manifest_id())) < ROLL_SIZE_MIN + 8192);
+    drop(set);
+    assert_eq!(open(dir.path()).counters(), last);
+}
+
+#[test]
+fn a_lost_current_is_not_an_empty_database() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = PosixEnv::new();
+    let set = open(dir.path());
+    drop(set);
+    // What a creation leaves that was cut short.
+    env.remove(&dir.path().join("CURRENT")).unwrap();
+    let set = open(dir.path());
+    let edit = Edit {
+        counters: vec![(1, 1)],
+        ..Edit::default()
+    };
+    set.apply(edit).unwrap();
+    drop(set);
+    env.remove(&dir.path().join("CURRENT")).unwrap();
+    let opened = VersionSet::open(context(Arc::new(PosixEnv::new()), dir.path()));
+    assert!(opened.is_err_and(|e| e.is_corruption()));
+}

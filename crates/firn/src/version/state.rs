@@ -1,0 +1,142 @@
+//! The logical content of a manifest: what all its edits add up to.
+
+use super::{Edit, FileMeta, LEVELS};
+use crate::base::Seqno;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// Pairs of seqno and wall clock that are kept.
+const TIME_PAIRS_MAX: usize = 4096;
+
+/// A file and its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placed {
+    /// 0 for L0.
+    pub level: u8,
+    /// The L0 run it belongs to; 0 in other levels.
+    pub run: u64,
+    /// The file.
+    pub meta: Arc<FileMeta>,
+}
+
+/// The sum of the edits of a manifest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct State {
+    /// Live files by file id.
+    pub files: BTreeMap<u64, Placed>,
+    /// Log segments below this number are not needed.
+    pub log_number: u64,
+    /// File ids below this one are taken.
+    pub next_file_id: u64,
+    /// Run numbers below this one are taken.
+    pub next_run_number: u64,
+    /// Every commit up to this seqno is in the files.
+    pub last_seqno: Seqno,
+    /// Named maxima.
+    pub counters: BTreeMap<u64, u64>,
+    /// Seqno and wall clock in microseconds, oldest first.
+    pub time_pairs: VecDeque<(Seqno, u64)>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            files: BTreeMap::new(),
+            log_number: 0,
+            next_file_id: 1,
+            next_run_number: 1,
+            last_seqno: 0,
+            counters: BTreeMap::new(),
+            time_pairs: VecDeque::new(),
+        }
+    }
+}
+
+impl State {
+    /// What is wrong with `edit` as a change of this state, if anything.
+    pub fn objection(&self, edit: &Edit) -> Option<String> {
+        let mut removed = BTreeMap::new();
+        for &(level, id) in &edit.removed {
+            match self.files.get(&id) {
+                Some(placed) if placed.level == level => {}
+                _ => return Some(format!("removes file {id}, which is not in L{level}")),
+            }
+            if removed.insert(id, level).is_some() {
+                return Some(format!("removes file {id} twice"));
+            }
+        }
+        let mut added = BTreeMap::new();
+        for (level, run, meta) in &edit.added {
+            let id = meta.file_id;
+            if usize::from(*level) >= LEVELS {
+                return Some(format!("adds file {id} to L{level}"));
+            }
+            if (*run == 0) != (*level != 0) {
+                return Some(format!("adds file {id} to L{level} as run {run}"));
+            }
+            if added.insert(id, level).is_some() {
+                return Some(format!("adds file {id} twice"));
+            }
+            match (self.files.get(&id), removed.contains_key(&id)) {
+                (None, _) => {}
+                (Some(old), true) if *old.meta == *meta => {}
+                (Some(_), true) => return Some(format!("moves file {id} and changes it")),
+                (Some(_), false) => return Some(format!("adds file {id} again")),
+            }
+        }
+        None
+    }
+
+    /// Applies an edit to which there is no objection.
+    pub fn apply(&mut self, edit: &Edit) {
+        for (_, id) in &edit.removed {
+            self.files.remove(id);
+        }
+        for (level, run, meta) in &edit.added {
+            let placed = Placed {
+                level: *level,
+                run: *run,
+                meta: Arc::new(meta.clone()),
+            };
+            self.next_file_id = self.next_file_id.max(meta.file_id.saturating_add(1));
+            self.next_run_number = self.next_run_number.max(run.saturating_add(1));
+            self.files.insert(meta.file_id, placed);
+        }
+        let raise = |slot: &mut u64, to: Option<u64>| *slot = (*slot).max(to.unwrap_or(0));
+        raise(&mut self.log_number, edit.log_number);
+        raise(&mut self.next_file_id, edit.next_file_id);
+        raise(&mut self.next_run_number, edit.next_run_number);
+        raise(&mut self.last_seqno, edit.last_seqno);
+        for &(name, value) in &edit.counters {
+            let slot = self.counters.entry(name).or_insert(value);
+            *slot = (*slot).max(value);
+        }
+        for &pair in &edit.time_pairs {
+            if self
+                .time_pairs
+                .back()
+                .is_none_or(|&(last, _)| last < pair.0)
+            {
+                self.time_pairs.push_back(pair);
+            }
+            if self.time_pairs.len() > TIME_PAIRS_MAX {
+                self.time_pairs.pop_front();
+            }
+        }
+    }
+
+    /// One edit that makes this state out of an empty one.
+    pub fn snapshot(&self) -> Edit {
+        let place = |p: &Placed| (p.level, p.run, FileMeta::clone(&p.meta));
+        Edit {
+            added: self.files.values().map(place).collect(),
+            removed: Vec::new(),
+            log_number: Some(self.log_number),
+            next_file_id: Some(self.next_file_id),
+            next_run_number: Some(self.next_run_number),
+            last_seqno: Some(self.last_seqno),
+            counters: self.counters.iter().map(|(&k, &v)| (k, v)).collect(),
+            time_pairs: self.time_pairs.iter().copied().collect(),
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! Files and trees made up for tests.
+
+use super::FileMeta;
+use crate::sst::IndexStats;
+
+/// A file of index 1 from `smallest` to `largest`, without bytes behind it.
+pub(crate) fn file(file_id: u64, smallest: &[u8], largest: &[u8]) -> FileMeta {
+    FileMeta {
+        file_id,
+        size: 1000,
+        checksum: file_id.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+        smallest: smallest.to_vec(),
+        largest: largest.to_vec(),
+        min_seqno: 1,
+        max_seqno: 9,
+        entries: 10,
+        deletes: 1,
+        superseded: 2,
+        raw_bytes: 2000,
+        at_rest: false,
+        per_index: vec![IndexStats {
+            index: 1,
+            entries: 10,
+            deletes: 1,
+            raw_bytes: 2000,
+            stored_bytes: 1000,
+        }],
+    }
+}

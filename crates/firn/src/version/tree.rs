@@ -1,0 +1,178 @@
+//! A version: the files of the tree at one moment.
+
+use super::{Edit, FileHandle, FileSource, Run, State};
+use crate::base::IndexId;
+use crate::sst::IndexStats;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Bound;
+use std::sync::{Arc, OnceLock};
+
+/// Levels, L0 included.
+pub const LEVELS: usize = 7;
+/// The last level.
+pub const LAST_LEVEL: usize = LEVELS - 1;
+
+/// The files of the tree at one moment. Immutable; readers hold it while they read.
+///
+/// For any user key, data in a newer L0 run is newer than in an older one, which is newer than in
+/// L1, and so on down. Named checks of a version stand in [`Version::check`].
+#[derive(Debug, Default)]
+pub struct Version {
+    /// L0 runs, newest first, by install number: the seqnos of two runs may interleave.
+    pub l0: Vec<Arc<Run>>,
+    /// L1 to L6, each one run.
+    pub levels: [Arc<Run>; LAST_LEVEL],
+    stats: OnceLock<HashMap<IndexId, IndexStats>>,
+}
+
+impl Version {
+    /// The version of `state`, whose files are read from `source`.
+    pub fn of_state(state: &State, source: &Arc<FileSource>) -> Self {
+        let mut parts = Parts::default();
+        for placed in state.files.values() {
+            let handle = FileHandle::new(placed.meta.clone(), source.clone());
+            parts.add(placed.level, placed.run, handle);
+        }
+        parts.build(None)
+    }
+
+    /// This version with `edit` applied, to which the state had no objection. Untouched runs are
+    /// shared; a moved file keeps its handle.
+    pub fn with(&self, edit: &Edit, source: &Arc<FileSource>) -> Self {
+        let mut touched: HashSet<u8> = edit.removed.iter().map(|(level, _)| *level).collect();
+        touched.extend(edit.added.iter().map(|(level, ..)| *level));
+        let removed: HashSet<u64> = edit.removed.iter().map(|(_, id)| *id).collect();
+        let mut taken = HashMap::new();
+        let mut parts = Parts::default();
+        for &level in &touched {
+            parts.touched[usize::from(level)] = true;
+            for run in self.runs(level) {
+                for file in &run.files {
+                    if removed.contains(&file.file_id) {
+                        taken.insert(file.file_id, file.clone());
+                    } else {
+                        parts.add(level, run.number, file.clone());
+                    }
+                }
+            }
+        }
+        for (level, run, meta) in &edit.added {
+            let handle = taken
+                .get(&meta.file_id)
+                .cloned()
+                .unwrap_or_else(|| FileHandle::new(Arc::new(meta.clone()), source.clone()));
+            parts.add(*level, *run, handle);
+        }
+        parts.build(Some(self))
+    }
+
+    /// The runs of a level, newest first.
+    pub fn runs(&self, level: u8) -> &[Arc<Run>] {
+        match level {
+            0 => &self.l0,
+            n => std::slice::from_ref(&self.levels[usize::from(n) - 1]),
+        }
+    }
+
+    /// All files with their level, newest data first for any one key.
+    pub fn files(&self) -> impl Iterator<Item = (u8, &Arc<FileHandle>)> {
+        (0..LEVELS as u8).flat_map(move |level| {
+            let runs = self.runs(level).iter();
+            runs.flat_map(move |run| run.files.iter().map(move |f| (level, f)))
+        })
+    }
+
+    /// The files of each run that may hold a key ≥ `lower` and within `upper`, newest run first.
+    /// Runs without such files are left out.
+    pub fn overlapping<'a>(
+        &'a self,
+        lower: &'a [u8],
+        upper: Bound<&'a [u8]>,
+    ) -> impl Iterator<Item = &'a [Arc<FileHandle>]> {
+        let runs = self.l0.iter().chain(&self.levels);
+        runs.map(move |run| run.overlapping(lower, upper))
+            .filter(|files| !files.is_empty())
+    }
+
+    /// Stored bytes of a level.
+    pub fn level_size(&self, level: u8) -> u64 {
+        self.runs(level).iter().map(|run| run.size()).sum()
+    }
+
+    /// Stored bytes of all files.
+    pub fn size(&self) -> u64 {
+        (0..LEVELS as u8).map(|level| self.level_size(level)).sum()
+    }
+
+    /// Statistics of an index over all files; all zero if no file holds it. Versions and deletions
+    /// in upper levels count, so live rows are at most `entries - deletes`.
+    pub fn index_stats(&self, index: IndexId) -> IndexStats {
+        let none = IndexStats {
+            index,
+            ..IndexStats::default()
+        };
+        self.all_index_stats().get(&index).copied().unwrap_or(none)
+    }
+
+    /// Statistics of all indexes, summed on first use.
+    pub fn all_index_stats(&self) -> &HashMap<IndexId, IndexStats> {
+        self.stats.get_or_init(|| {
+            let mut all: HashMap<IndexId, IndexStats> = HashMap::new();
+            for one in self.files().flat_map(|(_, file)| &file.per_index) {
+                all.entry(one.index)
+                    .and_modify(|sum| {
+                        sum.entries += one.entries;
+                        sum.deletes += one.deletes;
+                        sum.raw_bytes += one.raw_bytes;
+                        sum.stored_bytes += one.stored_bytes;
+                    })
+                    .or_insert(*one);
+            }
+            all
+        })
+    }
+}
+
+/// Files sorted into levels and runs, to become a version.
+#[derive(Default)]
+struct Parts {
+    l0: BTreeMap<u64, Vec<Arc<FileHandle>>>,
+    levels: [Vec<Arc<FileHandle>>; LAST_LEVEL],
+    touched: [bool; LEVELS],
+}
+
+impl Parts {
+    fn add(&mut self, level: u8, run: u64, file: Arc<FileHandle>) {
+        match level {
+            0 => self.l0.entry(run).or_default().push(file),
+            n => self.levels[usize::from(n) - 1].push(file),
+        }
+    }
+
+    /// The version of the parts, and of the levels of `old` that were not touched.
+    fn build(self, old: Option<&Version>) -> Version {
+        let l0 = match old {
+            Some(old) if !self.touched[0] => old.l0.clone(),
+            _ => {
+                let runs = self.l0.into_iter().rev();
+                runs.map(|(number, files)| Arc::new(Run::new(number, files)))
+                    .collect()
+            }
+        };
+        let mut levels = self.levels.into_iter().enumerate();
+        Version {
+            l0,
+            levels: std::array::from_fn(|_| {
+                let (i, files) = levels.next().expect("as many as levels");
+                match old {
+                    Some(old) if !self.touched[i + 1] => old.levels[i].clone(),
+                    _ => Arc::new(Run::new(0, files)),
+                }
+            }),
+            stats: OnceLock::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
