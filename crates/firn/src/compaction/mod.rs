@@ -1,1 +1,26 @@
 //! Flush and compaction: picker, jobs, drop rule, splitter.
+//!
+//! [`pick`] looks at a version and decides what to do next, [`run`] does it and returns an edit.
+//! Neither knows of threads or transactions: the caller lends a list of snapshots as numbers, keeps
+//! the [`Running`] jobs, and applies the edits.
+
+mod drop_rule;
+mod flush;
+mod job;
+mod output;
+mod picker;
+mod plan;
+mod shape;
+mod splitter;
+
+pub use drop_rule::{DropRule, Reason, Retired, Snapshots, Verdict};
+pub use flush::flush;
+pub use job::{JobStats, run};
+pub use output::JobContext;
+pub use picker::{Picking, changes_at_rest, pick};
+pub use plan::{Input, Job, JobKind, JobReason, Running};
+pub use shape::Shape;
+pub use splitter::Splitter;
+
+#[cfg(test)]
+mod testing;

@@ -1,0 +1,183 @@
+use super::*;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+const KEY: &[u8] = b"\0\0\0\x01k";
+
+fn decide_all(
+    snapshots: &Snapshots,
+    retired: &Retired,
+    last: bool,
+    nothing_below: bool,
+    entries: &[(&[u8], Seqno, Kind)],
+) -> Vec<Verdict> {
+    let mut rule = DropRule::new(snapshots, retired, last);
+    let decide = |(key, seqno, kind): &(&[u8], Seqno, Kind)| {
+        let key = InternalKey::new(key, *seqno, *kind);
+        rule.decide(key, |_| nothing_below).unwrap()
+    };
+    entries.iter().map(decide).collect()
+}
+
+#[test]
+fn the_newest_of_each_stripe_stays() {
+    let snapshots = Snapshots::new(30, [20, 10, 99]);
+    assert_eq!(snapshots.oldest(), 10);
+    let seqnos = [35, 33, 28, 24, 18, 9, 5];
+    let entries: Vec<_> = seqnos.iter().map(|&s| (KEY, s, Kind::Put)).collect();
+    let kept: Vec<_> = decide_all(&snapshots, &Retired::new(), false, false, &entries)
+        .iter()
+        .zip(seqnos)
+        .filter(|(v, s)| **v == Verdict::Keep(*s))
+        .map(|(_, s)| s)
+        .collect();
+    assert_eq!(kept, [35, 33, 28, 18, 9]);
+}
+
+#[test]
+fn a_deletion_goes_only_with_nothing_below_it() {
+    let snapshots = Snapshots::new(30, [10]);
+    let entries = [(KEY, 9, Kind::Delete), (KEY, 5, Kind::Put)];
+    let none = Retired::new();
+    assert_eq!(
+        decide_all(&snapshots, &none, true, true, &entries),
+        [
+            Verdict::Drop(Reason::Tombstone),
+            Verdict::Drop(Reason::Shadowed)
+        ]
+    );
+    assert_eq!(
+        decide_all(&snapshots, &none, false, false, &entries),
+        [Verdict::Keep(9), Verdict::Drop(Reason::Shadowed)]
+    );
+    // Above the oldest snapshot it hides a version that the snapshot needs.
+    let entries = [(KEY, 11, Kind::Delete), (KEY, 5, Kind::Put)];
+    assert_eq!(
+        decide_all(&snapshots, &none, true, true, &entries),
+        [Verdict::Keep(11), Verdict::Keep(0)]
+    );
+}
+
+#[test]
+fn numbers_go_only_in_the_last_level_and_where_no_snapshot_needs_them() {
+    let snapshots = Snapshots::new(30, [10]);
+    let none = Retired::new();
+    let puts = [(KEY, 12, Kind::Put), (KEY, 10, Kind::PutBlobs)];
+    let keep = |last, below| decide_all(&snapshots, &none, last, below, &puts);
+    assert_eq!(keep(true, true), [Verdict::Keep(12), Verdict::Keep(0)]);
+    assert_eq!(keep(false, true), [Verdict::Keep(12), Verdict::Keep(10)]);
+    assert_eq!(keep(true, false), [Verdict::Keep(12), Verdict::Keep(10)]);
+}
+
+#[test]
+fn a_dropped_index_goes_once_no_read_is_older() {
+    let retired = Retired::from([(1, 15)]);
+    let other: &[u8] = b"\0\0\0\x02k";
+    let entries = [(KEY, 12, Kind::Put), (other, 12, Kind::Put)];
+    let of = |snapshots| decide_all(&snapshots, &retired, false, false, &entries);
+    let gone = [Verdict::Drop(Reason::Retired), Verdict::Keep(12)];
+    assert_eq!(of(Snapshots::new(30, [])), gone);
+    assert_eq!(of(Snapshots::new(30, [15])), gone);
+    assert_eq!(
+        of(Snapshots::new(30, [14])),
+        [Verdict::Keep(12), Verdict::Keep(12)]
+    );
+}
+
+#[test]
+fn replayed_entries_are_kept_once() {
+    let snapshots = Snapshots::new(5, []);
+    let entries = [
+        (KEY, 9, Kind::Put),
+        (KEY, 9, Kind::Put),
+        (KEY, 8, Kind::Put),
+    ];
+    assert_eq!(
+        decide_all(&snapshots, &Retired::new(), false, false, &entries),
+        [
+            Verdict::Keep(9),
+            Verdict::Drop(Reason::Shadowed),
+            Verdict::Keep(8)
+        ]
+    );
+}
+
+#[test]
+fn what_a_bug_let_through_is_refused() {
+    let snapshots = Snapshots::new(5, []);
+    let none = Retired::new();
+    let refuse = |entries: &[(&[u8], Seqno, Kind)]| {
+        let mut rule = DropRule::new(&snapshots, &none, false);
+        let mut decide =
+            |e: &(&[u8], Seqno, Kind)| rule.decide(InternalKey::new(e.0, e.1, e.2), |_| false);
+        let (last, first) = entries.split_last().unwrap();
+        first.iter().for_each(|e| assert!(decide(e).is_ok()));
+        decide(last).unwrap_err().kind().clone()
+    };
+    assert_eq!(refuse(&[(KEY, 1 << 55, Kind::Put)]), ErrorKind::ShutDown);
+    assert_eq!(
+        refuse(&[(KEY, 1, Kind::RangeDelete)]),
+        ErrorKind::Unsupported
+    );
+    assert_eq!(
+        refuse(&[(KEY, 1, Kind::Put), (KEY, 2, Kind::Put)]),
+        ErrorKind::ShutDown
+    );
+    let before: &[u8] = b"\0\0\0\x01a";
+    assert_eq!(
+        refuse(&[(KEY, 1, Kind::Put), (before, 1, Kind::Put)]),
+        ErrorKind::ShutDown
+    );
+}
+
+/// What a read at `at` sees of versions sorted newest first: the seqno that wrote the value.
+fn read(versions: &[(Seqno, Kind, Seqno)], at: Seqno) -> Option<Seqno> {
+    let seen = versions.iter().find(|(seqno, ..)| *seqno <= at)?;
+    seen.1.is_put().then_some(seen.2)
+}
+
+/// Versions of one key, some in the inputs and the older ones below: no live snapshot, and no
+/// snapshot that may yet be taken, reads anything else after the compaction.
+#[test]
+fn reads_are_unchanged() {
+    for seed in 0..4000 {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let mut versions: Vec<(Seqno, Kind, Seqno)> = Vec::new();
+        for seqno in (1..60).rev() {
+            if rng.random_range(0..4) == 0 {
+                let put = rng.random_range(0..3) > 0;
+                let kind = if put { Kind::Put } else { Kind::Delete };
+                versions.push((seqno, kind, seqno));
+            }
+        }
+        let inputs = rng.random_range(0..=versions.len());
+        let (inputs, below) = versions.split_at(inputs);
+        let visible = rng.random_range(1..70);
+        let live: Vec<Seqno> = (0..rng.random_range(0..5))
+            .map(|_| rng.random_range(1..70))
+            .collect();
+        let snapshots = Snapshots::new(visible, live.clone());
+        let last = below.is_empty() && rng.random();
+        let retired = Retired::new();
+        let mut rule = DropRule::new(&snapshots, &retired, last);
+        let mut after = Vec::new();
+        for &(seqno, kind, wrote) in inputs {
+            let key = InternalKey::new(KEY, seqno, kind);
+            if let Verdict::Keep(seqno) = rule.decide(key, |_| below.is_empty()).unwrap() {
+                after.push((seqno, kind, wrote));
+            }
+        }
+        after.extend_from_slice(below);
+        assert!(after.windows(2).all(|p| p[0].0 > p[1].0), "seed {seed}");
+        for at in live.into_iter().chain(visible..80) {
+            assert_eq!(
+                read(&after, at),
+                read(&versions, at),
+                "seed {seed}, read at {at}"
+            );
+        }
+        // Nothing superfluous stays: at most one version per stripe, and those above.
+        let stripes = snapshots.bounds.len() + versions.iter().filter(|v| v.0 > visible).count();
+        assert!(after.len() - below.len() <= stripes, "seed {seed}");
+    }
+}

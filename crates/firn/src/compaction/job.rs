@@ -1,0 +1,205 @@
+//! Runs a compaction.
+
+use super::drop_rule::{DropRule, Reason, Retired, Snapshots, Verdict};
+use super::output::{JobContext, Outputs};
+use super::plan::{Input, Job};
+use super::splitter::Splitter;
+use crate::base::{Error, ErrorKind, InternalIterator, InternalKey, Result, Value};
+use crate::iter::{ChildOpener, ConcatIter, MergeIter};
+use crate::sst::SstIter;
+use crate::version::{Edit, FileHandle, FileMeta, LAST_LEVEL, Run, Version};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Entries between two looks at the cancel flag.
+const CANCEL_CHECK: u64 = 1024;
+
+/// What a flush or compaction did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct JobStats {
+    /// Stored bytes read.
+    pub read_bytes: u64,
+    /// Stored bytes written.
+    pub written_bytes: u64,
+    /// Files written.
+    pub files_written: u64,
+    /// Entries read.
+    pub entries_in: u64,
+    /// Entries written.
+    pub entries_out: u64,
+    /// Entries dropped because a newer version hides them.
+    pub shadowed: u64,
+    /// Deletions dropped because nothing was left to delete.
+    pub tombstones: u64,
+    /// Entries dropped with their index.
+    pub retired: u64,
+}
+
+impl JobStats {
+    pub(super) fn count(&mut self, verdict: Verdict) {
+        self.entries_in += 1;
+        match verdict {
+            Verdict::Keep(_) => self.entries_out += 1,
+            Verdict::Drop(Reason::Shadowed) => self.shadowed += 1,
+            Verdict::Drop(Reason::Tombstone) => self.tombstones += 1,
+            Verdict::Drop(Reason::Retired) => self.retired += 1,
+        }
+    }
+
+    /// Completes the numbers and checks that every entry is accounted for.
+    pub(super) fn finish(&mut self, written: u64, files: &[FileMeta]) -> Result<()> {
+        self.written_bytes = written;
+        self.files_written = files.len() as u64;
+        let in_files: u64 = files.iter().map(|f| f.entries).sum();
+        let dropped = self.shadowed + self.tombstones + self.retired;
+        if in_files != self.entries_out || self.entries_in != self.entries_out + dropped {
+            return Err(lost(&format!("{self:?}, {in_files} in the files")));
+        }
+        Ok(())
+    }
+}
+
+/// Runs `job`, picked from `version`: reads its inputs, writes what stays into synced files of the
+/// output level, and returns the edit that swaps them. The caller applies it. Moves and drops read
+/// nothing.
+///
+/// `snapshots` and `retired` must have been copied after the job was picked. `cancel` ends the job
+/// early.
+///
+/// # Errors
+/// `Corruption` that names the damaged file; I/O errors; `Interrupted` if canceled; `ShutDown` if
+/// entries do not add up (a bug). Nothing is left behind then, and nothing is changed.
+pub fn run(
+    ctx: JobContext<'_>,
+    version: &Version,
+    job: &Job,
+    snapshots: &Snapshots,
+    retired: &Retired,
+    cancel: &AtomicBool,
+) -> Result<(Edit, JobStats)> {
+    if let Some(edit) = job.edit_without_output() {
+        return Ok((edit, JobStats::default()));
+    }
+    let mut stats = JobStats {
+        read_bytes: job.size(),
+        ..JobStats::default()
+    };
+    let into_last = usize::from(job.output_level) == LAST_LEVEL;
+    let mut rule = DropRule::new(snapshots, retired, into_last);
+    let mut below = Below::new(version, job.output_level);
+    let next = version.levels.get(usize::from(job.output_level));
+    let boundaries = next.map_or(&[][..], |run| &run.files);
+    let boundaries = boundaries.iter().map(|f| f.smallest.clone()).collect();
+    let splitter = Splitter::new(ctx.options.target_file_size, boundaries);
+    let mut outputs = Outputs::new(ctx, job.output_level, splitter);
+    let mut source = MergeIter::new(job.inputs.iter().map(source_of).collect());
+    let below = |user_key: &[u8]| below.is_empty(user_key);
+    let keep = |key: InternalKey<'_>, value: Value<'_>| outputs.add(key, value);
+    filter(
+        &mut source,
+        &mut rule,
+        below,
+        Some(cancel),
+        &mut stats,
+        keep,
+    )?;
+    let expected: u64 = job.files().map(|(_, f)| f.entries).sum();
+    if stats.entries_in != expected {
+        return Err(lost(&format!("{stats:?}, inputs hold {expected}")));
+    }
+    let (files, written) = outputs.finish()?;
+    stats.finish(written, &files)?;
+    Ok((job.edit(files), stats))
+}
+
+/// Passes what `rule` keeps of `source` on to `keep`, and counts.
+pub(super) fn filter(
+    source: &mut dyn InternalIterator,
+    rule: &mut DropRule<'_>,
+    mut nothing_below: impl FnMut(&[u8]) -> bool,
+    cancel: Option<&AtomicBool>,
+    stats: &mut JobStats,
+    mut keep: impl FnMut(InternalKey<'_>, Value<'_>) -> Result<()>,
+) -> Result<()> {
+    let mut on = source.seek_to_first()?;
+    while on {
+        let key = source.key();
+        let verdict = rule.decide(key, &mut nothing_below)?;
+        stats.count(verdict);
+        if let Verdict::Keep(seqno) = verdict {
+            keep(InternalKey { seqno, ..key }, source.value())?;
+        }
+        let look = stats.entries_in % CANCEL_CHECK == 0;
+        if look && cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) {
+            return Err(Error::new(ErrorKind::Interrupted, "compaction canceled"));
+        }
+        on = source.next()?;
+    }
+    Ok(())
+}
+
+fn lost(what: &str) -> Error {
+    let what = format!("bug: entries of a compaction do not add up: {what}");
+    Error::new(ErrorKind::ShutDown, what)
+}
+
+/// Opens the files of an input one after the other. What a compaction reads once is not worth a
+/// place in the cache.
+struct Files(Vec<Arc<FileHandle>>);
+
+impl ChildOpener for Files {
+    type Iter = SstIter;
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn smallest(&self, i: usize) -> &[u8] {
+        &self.0[i].smallest
+    }
+
+    fn largest(&self, i: usize) -> &[u8] {
+        &self.0[i].largest
+    }
+
+    fn open(&self, i: usize) -> Result<SstIter> {
+        Ok(self.0[i].reader()?.iter(false))
+    }
+}
+
+fn source_of(input: &Input) -> ConcatIter<Files> {
+    ConcatIter::new(Files(input.files.clone()))
+}
+
+/// Tells for ascending user keys whether a file under the output level may hold them.
+pub(super) struct Below<'a> {
+    /// Each level under the output, and its first file that does not end before the key.
+    levels: Vec<(&'a Run, usize)>,
+}
+
+impl<'a> Below<'a> {
+    pub(super) fn new(version: &'a Version, output_level: u8) -> Self {
+        let levels = version.levels.iter().skip(usize::from(output_level));
+        Self {
+            levels: levels.map(|run| (&**run, 0)).collect(),
+        }
+    }
+
+    pub(super) fn is_empty(&mut self, user_key: &[u8]) -> bool {
+        self.levels.iter_mut().all(|(run, at)| {
+            while run
+                .files
+                .get(*at)
+                .is_some_and(|f| f.largest.as_slice() < user_key)
+            {
+                *at += 1;
+            }
+            run.files
+                .get(*at)
+                .is_none_or(|f| f.smallest.as_slice() > user_key)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+//! Writes a sorted stream of entries into files.
+
+use super::splitter::Splitter;
+use crate::base::options::Options;
+use crate::base::{InternalKey, Result, Value};
+use crate::sst::{SstOptions, SstWriter};
+use crate::version::{FileMeta, LAST_LEVEL, VersionSet};
+
+/// What flushes and jobs work with.
+#[derive(Clone, Copy)]
+pub struct JobContext<'a> {
+    /// Hands out file ids, and knows where files are.
+    pub versions: &'a VersionSet,
+    /// Sizes.
+    pub options: &'a Options,
+}
+
+/// The files of one job, in the making.
+///
+/// Invariant: what it has created and not handed out in [`Self::finish`] it removes when dropped, so
+/// that a job that fails leaves nothing behind. (What a crash leaves is removed by the next open.)
+pub(super) struct Outputs<'a> {
+    ctx: JobContext<'a>,
+    splitter: Splitter,
+    at_rest: bool,
+    writer: Option<SstWriter>,
+    last_key: Vec<u8>,
+    superseded: u64,
+    /// Every id created and not handed out.
+    created: Vec<u64>,
+    done: Vec<FileMeta>,
+    written: u64,
+}
+
+impl<'a> Outputs<'a> {
+    pub(super) fn new(ctx: JobContext<'a>, output_level: u8, splitter: Splitter) -> Self {
+        Self {
+            ctx,
+            splitter,
+            at_rest: usize::from(output_level) == LAST_LEVEL,
+            writer: None,
+            last_key: Vec::new(),
+            superseded: 0,
+            created: Vec::new(),
+            done: Vec::new(),
+            written: 0,
+        }
+    }
+
+    /// Adds the next entry in internal order.
+    pub(super) fn add(&mut self, key: InternalKey<'_>, value: Value<'_>) -> Result<()> {
+        if let Some(writer) = &self.writer {
+            if self.last_key == key.user_key {
+                self.superseded += 1;
+            } else if self
+                .splitter
+                .cut(&self.last_key, key.user_key, writer.estimated_size())
+            {
+                self.close()?;
+            }
+        }
+        if self.writer.is_none() {
+            self.writer = Some(self.create()?);
+        }
+        if self.last_key != key.user_key {
+            self.last_key.clear();
+            self.last_key.extend_from_slice(key.user_key);
+        }
+        self.writer.as_mut().expect("just created").add(key, value)
+    }
+
+    /// Ends the last file and hands out all of them, synced; also their stored bytes.
+    pub(super) fn finish(mut self) -> Result<(Vec<FileMeta>, u64)> {
+        self.close()?;
+        self.created.clear();
+        Ok((std::mem::take(&mut self.done), self.written))
+    }
+
+    fn create(&mut self) -> Result<SstWriter> {
+        let store = self.ctx.versions.source().store();
+        let id = self.ctx.versions.new_file_id();
+        let file = store.create(id)?;
+        self.created.push(id);
+        let block_size = self.ctx.options.block_size;
+        let options = if self.at_rest {
+            SstOptions::last_level(block_size)
+        } else {
+            SstOptions::upper_level(block_size)
+        };
+        let now = store.env().wall_micros();
+        Ok(SstWriter::new(file, id, options, now))
+    }
+
+    fn close(&mut self) -> Result<()> {
+        let Some(writer) = self.writer.take() else {
+            return Ok(());
+        };
+        let superseded = std::mem::take(&mut self.superseded);
+        let meta = FileMeta::from_summary(writer.finish()?, superseded, self.at_rest);
+        self.written += meta.size;
+        self.done.push(meta);
+        Ok(())
+    }
+}
+
+impl Drop for Outputs<'_> {
+    fn drop(&mut self) {
+        self.writer = None;
+        for id in self.created.drain(..) {
+            // What cannot be removed now is removed by the next open.
+            let _ = self.ctx.versions.source().store().remove(id);
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! Which compaction comes next. Pure: it looks at a version and decides.
+//!
+//! In this order: files of dropped indexes go; L0 and levels over their target are compacted, the
+//! fullest relative to the level below first; then garbage (deletions, old versions, remains of
+//! dropped indexes); when idle, everything sinks into the last level and rests there.
+//!
+//! It comes to an end: each job moves data strictly down, or rewrites a file of the last level that
+//! [`changes_at_rest`] says will come out different, and then no longer is of that kind.
+
+mod l0;
+
+use super::drop_rule::{Retired, droppable};
+use super::plan::{Input, Job, JobKind, JobReason, Running};
+use super::shape::Shape;
+use crate::base::range::KeyRange;
+use crate::base::{Seqno, options::Options};
+use crate::version::{FileHandle, FileMeta, LAST_LEVEL, Version};
+use std::ops::Bound;
+use std::sync::Arc;
+
+const LAST: u8 = LAST_LEVEL as u8;
+
+/// A moved file may overlap this many target sizes in the level below its new one, or the next job
+/// on it would be out of proportion.
+const MOVE_OVERLAP_MAX: u64 = 20;
+
+/// A job is widened by neighbours that cost no further overlap, up to this many target sizes.
+const JOB_SIZE_MAX: u64 = 16;
+
+/// In the last level garbage of this share of the entries (in percent) is worth a rewrite.
+const GARBAGE_SHARE: u64 = 10;
+
+/// In upper levels deletions of more than this share (in percent) speed a file down. An update of a
+/// secondary key is a deletion and a put, so half is ordinary.
+const TOMBSTONE_SHARE: u64 = 50;
+
+/// What the picker decides on.
+pub struct Picking<'a> {
+    /// The tree.
+    pub version: &'a Version,
+    /// Sizes and thresholds.
+    pub options: &'a Options,
+    /// Jobs under way.
+    pub running: &'a Running,
+    /// Dropped indexes.
+    pub retired: &'a Retired,
+    /// The oldest seqno at which a read may stand ([`super::Snapshots::oldest`]).
+    pub oldest_read: Seqno,
+    /// Ranges in which scans skipped too much. The caller forgets a range once a job for it has
+    /// run, and takes it up again only after the oldest snapshot has moved.
+    pub reported: &'a [KeyRange],
+    /// Nothing was written for a while: go on to the resting state.
+    pub idle: bool,
+}
+
+/// The next job, if there is one that need not wait for a running one.
+pub fn pick(p: &Picking<'_>) -> Option<Job> {
+    let shape = Shape::of(p.version, p.options.base_level_size);
+    p.drop_files()
+        .or_else(|| p.by_size(&shape))
+        .or_else(|| p.by_reported(&shape))
+        .or_else(|| p.by_garbage(&shape))
+        .or_else(|| p.idle.then(|| p.by_idleness(&shape)).flatten())
+}
+
+/// Whether rewriting a file of the last level by itself would change it for the better. After the
+/// rewrite the answer is no.
+pub fn changes_at_rest(file: &FileMeta, retired: &Retired, oldest_read: Seqno) -> bool {
+    !file.at_rest || garbage(file, retired, oldest_read) > 0
+}
+
+/// Entries of a file of the last level that a rewrite is sure to drop.
+fn garbage(file: &FileMeta, retired: &Retired, oldest_read: Seqno) -> u64 {
+    // With a version above the oldest read it is not sure which ones must stay.
+    let dead = file.deletes.max(file.superseded);
+    let dead = if file.max_seqno <= oldest_read {
+        dead
+    } else {
+        0
+    };
+    dead.max(retired_entries(file, retired, oldest_read))
+}
+
+fn retired_entries(file: &FileMeta, retired: &Retired, oldest_read: Seqno) -> u64 {
+    if retired.is_empty() {
+        return 0;
+    }
+    let of = file.per_index.iter();
+    let of = of.filter(|s| droppable(retired, s.index, oldest_read));
+    of.map(|s| s.entries).sum()
+}
+
+fn share_over(part: u64, whole: u64, percent: u64) -> bool {
+    u128::from(part) * 100 > u128::from(whole) * u128::from(percent)
+}
+
+impl Picking<'_> {
+    fn is_free(&self, file: &FileMeta) -> bool {
+        !self.running.holds(file.file_id)
+    }
+
+    /// The files of a run that share a key with `range`.
+    fn overlap(&self, level: u8, range: &KeyRange) -> &[Arc<FileHandle>] {
+        let upper = Bound::Included(range.largest.as_slice());
+        self.version.levels[usize::from(level) - 1].overlapping(&range.smallest, upper)
+    }
+
+    fn unless_busy(&self, job: Job) -> Option<Job> {
+        (!self.running.conflicts(&job)).then_some(job)
+    }
+
+    /// One job for all files that hold nothing but dropped indexes.
+    fn drop_files(&self) -> Option<Job> {
+        if self.retired.is_empty() {
+            return None;
+        }
+        let mut inputs: Vec<Input> = Vec::new();
+        for (level, file) in self.version.files() {
+            let dead = retired_entries(file, self.retired, self.oldest_read) == file.entries;
+            if dead && self.is_free(file) {
+                inputs.push(Input {
+                    level,
+                    files: vec![file.clone()],
+                });
+            }
+        }
+        // Removing dead data disturbs no other job, so zones do not matter.
+        (!inputs.is_empty()).then_some(Job {
+            inputs,
+            output_level: LAST,
+            kind: JobKind::DropFiles,
+            reason: JobReason::Drop,
+        })
+    }
+
+    /// L0 or the level that is most over its target, compared with the level below.
+    fn by_size(&self, shape: &Shape) -> Option<Job> {
+        let size = |level: u8| -> u64 {
+            let files = self.version.levels[usize::from(level) - 1].files.iter();
+            files.filter(|f| self.is_free(f)).map(|f| f.size).sum()
+        };
+        let fill = |level: u8| match level {
+            LAST => 1.0,
+            _ => shape.fill(level, size(level)),
+        };
+        let runs = self.version.l0.len();
+        let l0_fill = runs as f64 / self.options.l0_compaction_runs.max(1) as f64;
+        let mut scores = vec![(0, l0_fill, l0_fill / fill(shape.base).max(0.01))];
+        for level in shape.base..LAST {
+            let own = fill(level);
+            scores.push((level, own, own / fill(level + 1).max(0.01)));
+        }
+        scores.retain(|(_, own, _)| *own >= 1.0);
+        scores.sort_by(|a, b| b.2.total_cmp(&a.2));
+        scores.into_iter().find_map(|(level, ..)| match level {
+            0 => self.sink_l0(shape, JobReason::Size),
+            level => self.sink(shape, level, JobReason::Size, |_| true),
+        })
+    }
+
+    fn by_reported(&self, shape: &Shape) -> Option<Job> {
+        self.reported.iter().find_map(|range| {
+            let dead = |f: &FileMeta| {
+                (f.deletes > 0 || f.superseded > 0) && f.overlaps(&range.smallest, &range.largest)
+            };
+            let in_l0 = self
+                .version
+                .l0
+                .iter()
+                .any(|run| run.files.iter().any(|f| dead(f)));
+            in_l0
+                .then(|| self.sink_l0(shape, JobReason::Reported))
+                .flatten()
+                .or_else(|| (1..LAST).find_map(|l| self.sink(shape, l, JobReason::Reported, dead)))
+                .or_else(|| self.in_place(JobReason::Reported, 0, dead))
+        })
+    }
+
+    fn by_garbage(&self, shape: &Shape) -> Option<Job> {
+        let dense = |f: &FileMeta| share_over(f.deletes, f.entries, TOMBSTONE_SHARE);
+        self.in_place(JobReason::Garbage, GARBAGE_SHARE, |_| true)
+            .or_else(|| (1..LAST).find_map(|l| self.sink(shape, l, JobReason::Garbage, dense)))
+    }
+
+    fn by_idleness(&self, shape: &Shape) -> Option<Job> {
+        self.sink_l0(shape, JobReason::Idle)
+            .or_else(|| (1..LAST).find_map(|l| self.sink(shape, l, JobReason::Idle, |_| true)))
+            .or_else(|| self.in_place(JobReason::Idle, 0, |_| true))
+    }
+
+    /// Where data of `level` goes. No level above the base holds data, so L0 jumps over none.
+    fn below(&self, shape: &Shape, level: u8) -> u8 {
+        shape.base.max(level + 1)
+    }
+
+    /// A job that takes a file of `level` (not L0, not the last) one level down: the one with the
+    /// least to rewrite per byte that it moves or frees.
+    fn sink(
+        &self,
+        shape: &Shape,
+        level: u8,
+        reason: JobReason,
+        wanted: impl Fn(&FileMeta) -> bool,
+    ) -> Option<Job> {
+        let output = self.below(shape, level);
+        let files = &self.version.levels[usize::from(level) - 1].files;
+        let mut seeds: Vec<(f64, usize)> = Vec::new();
+        for (i, file) in files.iter().enumerate() {
+            if wanted(file) && self.is_free(file) {
+                let below = self.overlap(output, &file.range());
+                let overlap: u64 = below.iter().map(|f| f.size).sum();
+                let dead = file.size as f64 * file.deletes as f64 / file.entries.max(1) as f64;
+                seeds.push((overlap as f64 / (file.size as f64 + dead).max(1.0), i));
+            }
+        }
+        seeds.sort_by(|a, b| a.0.total_cmp(&b.0));
+        seeds
+            .into_iter()
+            .find_map(|(_, i)| self.unless_busy(self.down(level, output, files, i..i + 1, reason)))
+    }
+
+    /// The job that takes `files[seed]` to `output`, with neighbours that fit within the files it
+    /// overlaps there.
+    fn down(
+        &self,
+        level: u8,
+        output: u8,
+        files: &[Arc<FileHandle>],
+        mut seed: std::ops::Range<usize>,
+        reason: JobReason,
+    ) -> Job {
+        let lower = self.overlap(output, &span(&files[seed.clone()]));
+        if lower.is_empty() && self.movable(&files[seed.clone()], output) {
+            return move_job(level, files[seed].to_vec(), output, reason);
+        }
+        if !lower.is_empty() {
+            let room = JOB_SIZE_MAX * self.options.target_file_size;
+            let mut size: u64 = lower
+                .iter()
+                .chain(&files[seed.clone()])
+                .map(|f| f.size)
+                .sum();
+            let bounds = span(lower);
+            let mut fits = |file: &FileMeta| {
+                let fits = self.is_free(file)
+                    && size + file.size <= room
+                    && bounds.contains(&file.smallest)
+                    && bounds.contains(&file.largest);
+                size += if fits { file.size } else { 0 };
+                fits
+            };
+            while seed.end < files.len() && fits(&files[seed.end]) {
+                seed.end += 1;
+            }
+            while seed.start > 0 && fits(&files[seed.start - 1]) {
+                seed.start -= 1;
+            }
+        }
+        let upper = Input {
+            level,
+            files: files[seed].to_vec(),
+        };
+        compact_job(vec![upper], output, lower, reason)
+    }
+
+    /// Whether files that overlap nothing in `output` may go there as they are.
+    fn movable(&self, files: &[Arc<FileHandle>], output: u8) -> bool {
+        files.iter().all(|file| {
+            if retired_entries(file, self.retired, self.oldest_read) > 0 {
+                return false;
+            }
+            if output == LAST {
+                return !changes_at_rest(file, self.retired, self.oldest_read);
+            }
+            let below = self.overlap(output + 1, &file.range());
+            let overlap: u64 = below.iter().map(|f| f.size).sum();
+            overlap <= MOVE_OVERLAP_MAX * self.options.target_file_size
+        })
+    }
+
+    /// A rewrite of neighbouring files of the last level of which each would change, the first by
+    /// more than `percent` of its entries.
+    fn in_place(
+        &self,
+        reason: JobReason,
+        percent: u64,
+        wanted: impl Fn(&FileMeta) -> bool,
+    ) -> Option<Job> {
+        let files = &self.version.levels[LAST_LEVEL - 1].files;
+        let changes = |f: &FileMeta| {
+            self.is_free(f) && wanted(f) && changes_at_rest(f, self.retired, self.oldest_read)
+        };
+        let worth = |f: &FileMeta| {
+            let dead = garbage(f, self.retired, self.oldest_read);
+            changes(f) && (percent == 0 || share_over(dead, f.entries, percent))
+        };
+        let room = JOB_SIZE_MAX * self.options.target_file_size;
+        (0..files.len())
+            .filter(|&i| worth(&files[i]))
+            .find_map(|i| {
+                let mut size = 0;
+                let mut end = i;
+                while end < files.len() && (end == i || changes(&files[end])) && size < room {
+                    size += files[end].size;
+                    end += 1;
+                }
+                self.unless_busy(compact_job(Vec::new(), LAST, &files[i..end], reason))
+            })
+    }
+}
+
+fn span(files: &[Arc<FileHandle>]) -> KeyRange {
+    KeyRange {
+        smallest: files[0].smallest.clone(),
+        largest: files[files.len() - 1].largest.clone(),
+    }
+}
+
+fn move_job(level: u8, files: Vec<Arc<FileHandle>>, output: u8, reason: JobReason) -> Job {
+    Job {
+        inputs: vec![Input { level, files }],
+        output_level: output,
+        kind: JobKind::Move,
+        reason,
+    }
+}
+
+fn compact_job(
+    mut inputs: Vec<Input>,
+    output: u8,
+    lower: &[Arc<FileHandle>],
+    reason: JobReason,
+) -> Job {
+    if !lower.is_empty() {
+        inputs.push(Input {
+            level: output,
+            files: lower.to_vec(),
+        });
+    }
+    Job {
+        inputs,
+        output_level: output,
+        kind: JobKind::Compact,
+        reason,
+    }
+}
+
+#[cfg(test)]
+mod tests;

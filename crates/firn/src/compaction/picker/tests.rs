@@ -1,0 +1,174 @@
+use super::*;
+use crate::compaction::testing::{user_key, version_of};
+
+mod simulation;
+
+fn options() -> Options {
+    Options {
+        target_file_size: 100,
+        base_level_size: 1000,
+        l0_compaction_runs: 2,
+        ..Options::default()
+    }
+}
+
+struct Case {
+    version: Version,
+    options: Options,
+    running: Running,
+    retired: Retired,
+    reported: Vec<KeyRange>,
+    idle: bool,
+}
+
+/// Files as level, run, id, smallest and largest key, size.
+fn case(files: &[(u8, u64, u64, u64, u64, u64)]) -> Case {
+    Case {
+        version: version_of(files),
+        options: options(),
+        running: Running::default(),
+        retired: Retired::new(),
+        reported: Vec::new(),
+        idle: false,
+    }
+}
+
+impl Case {
+    fn pick(&self) -> Option<Job> {
+        pick(&Picking {
+            version: &self.version,
+            options: &self.options,
+            running: &self.running,
+            retired: &self.retired,
+            oldest_read: 100,
+            reported: &self.reported,
+            idle: self.idle,
+        })
+    }
+
+    fn picked(&self) -> (JobKind, u8, Vec<u64>) {
+        let job = self.pick().expect("a job");
+        let ids = job.files().map(|(_, f)| f.file_id).collect();
+        (job.kind, job.output_level, ids)
+    }
+}
+
+#[test]
+fn an_empty_or_small_tree_rests() {
+    assert!(case(&[]).pick().is_none());
+    assert!(case(&[(0, 1, 1, 0, 9, 50)]).pick().is_none());
+    let mut resting = case(&[(6, 0, 1, 0, 9, 50)]);
+    resting.idle = true;
+    assert!(resting.pick().is_none());
+}
+
+#[test]
+fn overlapping_runs_are_merged_with_what_lies_below() {
+    let c = case(&[
+        (0, 2, 3, 0, 9, 50),
+        (0, 1, 2, 5, 15, 50),
+        (6, 0, 1, 9, 9, 500),
+        (6, 0, 4, 16, 20, 500),
+    ]);
+    assert_eq!(c.picked(), (JobKind::Compact, 6, vec![3, 2, 1]));
+}
+
+#[test]
+fn disjoint_runs_move_together_above_the_last_level() {
+    let c = case(&[
+        (0, 2, 3, 0, 9, 50),
+        (0, 1, 2, 15, 25, 50),
+        (6, 0, 1, 0, 10, 1800),
+        (6, 0, 4, 11, 30, 1800),
+    ]);
+    assert_eq!(c.picked(), (JobKind::Move, 5, vec![3, 2]));
+}
+
+#[test]
+fn a_file_in_the_upper_codec_is_rewritten_into_the_last_level() {
+    let c = case(&[(0, 2, 3, 0, 9, 50), (0, 1, 2, 15, 25, 50)]);
+    assert_eq!(c.picked(), (JobKind::Compact, 6, vec![3]));
+}
+
+#[test]
+fn a_level_over_its_target_gives_the_file_with_the_least_overlap() {
+    let c = case(&[
+        (5, 0, 1, 0, 9, 600),
+        (5, 0, 2, 10, 19, 600),
+        (5, 0, 3, 20, 29, 600),
+        (6, 0, 4, 0, 12, 4000),
+        (6, 0, 5, 18, 19, 100),
+        (6, 0, 6, 20, 39, 4000),
+    ]);
+    let (kind, level, ids) = c.picked();
+    assert_eq!((kind, level), (JobKind::Compact, 6));
+    // 1 overlaps 4, 3 overlaps 6, 2 overlaps 4 and 5.
+    assert!(ids == [1, 4] || ids == [3, 6], "{ids:?}");
+}
+
+#[test]
+fn running_jobs_are_kept_clear_of() {
+    let mut c = case(&[
+        (0, 2, 3, 0, 9, 50),
+        (0, 1, 2, 5, 15, 50),
+        (0, 1, 5, 20, 29, 50),
+        (6, 0, 1, 0, 30, 500),
+    ]);
+    let first = c.pick().unwrap();
+    let ticket = c.running.begin(&first);
+    assert!(c.running.holds(3) && c.running.conflicts(&first));
+    // The other group overlaps the same file of the last level.
+    assert!(c.pick().is_none());
+    c.running.end(ticket, &first);
+    assert!(!c.running.holds(3));
+    assert!(c.pick().is_some());
+}
+
+#[test]
+fn files_of_dropped_indexes_go_at_once() {
+    let mut c = case(&[(0, 1, 1, 0, 9, 50), (6, 0, 2, 0, 9, 50)]);
+    c.retired = Retired::from([(1, 101)]);
+    assert!(c.pick().is_none(), "a snapshot is older than the drop");
+    c.retired = Retired::from([(1, 100)]);
+    assert_eq!(c.picked(), (JobKind::DropFiles, 6, vec![1, 2]));
+}
+
+#[test]
+fn a_reported_range_is_compacted() {
+    let mut c = case(&[
+        (5, 0, 1, 0, 9, 10),
+        (5, 0, 2, 10, 19, 10),
+        (6, 0, 3, 0, 19, 900),
+    ]);
+    let range = KeyRange {
+        smallest: user_key(1, 15),
+        largest: user_key(1, 16),
+    };
+    c.reported = vec![range];
+    assert!(c.pick().is_none(), "nothing to gain");
+    let mut edit = crate::version::Edit::default();
+    for (level, file) in c.version.files() {
+        let mut meta = FileMeta::clone(file.meta());
+        meta.deletes = 1;
+        meta.per_index[0].deletes = 1;
+        meta.file_id += 10;
+        edit.removed.push((level, file.file_id));
+        edit.added.push((level, 0, meta));
+    }
+    c.version = c
+        .version
+        .with(&edit, &crate::compaction::testing::no_files());
+    c.reported.truncate(0);
+    let garbage = c.picked();
+    assert_eq!(
+        garbage,
+        (JobKind::Compact, 6, vec![13]),
+        "half of the last file is deletions"
+    );
+    c.reported = vec![KeyRange {
+        smallest: user_key(1, 15),
+        largest: user_key(1, 16),
+    }];
+    // The neighbour comes along, since it overlaps the same file.
+    assert_eq!(c.picked(), (JobKind::Compact, 6, vec![11, 12, 13]));
+}

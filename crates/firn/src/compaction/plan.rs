@@ -1,0 +1,158 @@
+//! What a compaction is to do, and which ones are under way.
+
+use crate::base::range::KeyRange;
+use crate::version::{Edit, FileHandle, FileMeta};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// Files of one run.
+#[derive(Debug, Clone)]
+pub struct Input {
+    /// Level of the run.
+    pub level: u8,
+    /// The files, ascending.
+    pub files: Vec<Arc<FileHandle>>,
+}
+
+/// How a job is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobKind {
+    /// Merge the inputs into new files of the output level.
+    Compact,
+    /// Put the files into the output level as they are.
+    Move,
+    /// Remove the files: all they hold belongs to dropped indexes.
+    DropFiles,
+}
+
+/// Why a job was picked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobReason {
+    /// Too many L0 runs, or a level over its target.
+    Size,
+    /// Deletions, old versions or dropped indexes take too large a share.
+    Garbage,
+    /// A scan reported that it skipped too much.
+    Reported,
+    /// Nothing else to do: towards the resting state.
+    Idle,
+    /// Dropped indexes.
+    Drop,
+}
+
+/// One compaction.
+#[derive(Debug, Clone)]
+pub struct Job {
+    /// The inputs, newest data first for any one key.
+    pub inputs: Vec<Input>,
+    /// Where the output goes.
+    pub output_level: u8,
+    /// How.
+    pub kind: JobKind,
+    /// Why.
+    pub reason: JobReason,
+}
+
+impl Job {
+    /// All input files with their level.
+    pub fn files(&self) -> impl Iterator<Item = (u8, &Arc<FileHandle>)> {
+        let inputs = self.inputs.iter();
+        inputs.flat_map(|input| input.files.iter().map(move |f| (input.level, f)))
+    }
+
+    /// Stored bytes of the inputs.
+    pub fn size(&self) -> u64 {
+        self.files().map(|(_, file)| file.size).sum()
+    }
+
+    /// The edit that removes the inputs and adds `outputs` to the output level.
+    pub fn edit(&self, outputs: Vec<FileMeta>) -> Edit {
+        let added = outputs.into_iter().map(|meta| (self.output_level, 0, meta));
+        Edit {
+            removed: self.files().map(|(level, f)| (level, f.file_id)).collect(),
+            added: added.collect(),
+            ..Edit::default()
+        }
+    }
+
+    /// The edit of a job that writes nothing.
+    pub fn edit_without_output(&self) -> Option<Edit> {
+        match self.kind {
+            JobKind::Compact => None,
+            JobKind::DropFiles => Some(self.edit(Vec::new())),
+            JobKind::Move => {
+                let moved = self.files().map(|(_, f)| FileMeta::clone(f.meta()));
+                Some(self.edit(moved.collect()))
+            }
+        }
+    }
+
+    fn zone(&self) -> Option<Zone> {
+        let mut files = self.files();
+        let (level, first) = files.next()?;
+        let mut zone = Zone {
+            range: first.range(),
+            top: level.min(self.output_level),
+            bottom: level.max(self.output_level),
+        };
+        for (level, file) in files {
+            zone.range.extend(&file.range());
+            zone.top = zone.top.min(level);
+            zone.bottom = zone.bottom.max(level);
+        }
+        Some(zone)
+    }
+}
+
+/// The part of the tree that a job works on: a key range of some adjacent levels.
+#[derive(Debug, Clone)]
+struct Zone {
+    range: KeyRange,
+    top: u8,
+    bottom: u8,
+}
+
+/// The jobs under way.
+///
+/// Two jobs may run at once if they share no input and their zones are apart: in keys, or in
+/// levels. So the outputs of the two never meet in a level, nothing is moved past data that is on
+/// its way down, and what a job knows to lie below its output stays true.
+#[derive(Debug, Default)]
+pub struct Running {
+    jobs: Vec<(u64, Zone)>,
+    files: HashSet<u64>,
+    next: u64,
+}
+
+impl Running {
+    /// Notes that `job` begins; the ticket ends it.
+    pub fn begin(&mut self, job: &Job) -> u64 {
+        self.next += 1;
+        self.jobs.extend(job.zone().map(|zone| (self.next, zone)));
+        self.files.extend(job.files().map(|(_, f)| f.file_id));
+        self.next
+    }
+
+    /// Notes that `job` has ended, after its edit was installed or given up.
+    pub fn end(&mut self, ticket: u64, job: &Job) {
+        self.jobs.retain(|(running, _)| *running != ticket);
+        job.files().for_each(|(_, f)| {
+            self.files.remove(&f.file_id);
+        });
+    }
+
+    /// Whether a job has the file among its inputs.
+    pub fn holds(&self, file_id: u64) -> bool {
+        self.files.contains(&file_id)
+    }
+
+    /// Whether `job` must wait for one under way.
+    pub fn conflicts(&self, job: &Job) -> bool {
+        let Some(zone) = job.zone() else { return false };
+        job.files().any(|(_, f)| self.holds(f.file_id))
+            || self.jobs.iter().any(|(_, other)| {
+                let levels = zone.top <= other.bottom && other.top <= zone.bottom;
+                levels && zone.range.overlaps(&other.range)
+            })
+    }
+}

@@ -1,0 +1,62 @@
+use super::*;
+
+fn key(index: u32, n: u32) -> Vec<u8> {
+    [index.to_be_bytes(), n.to_be_bytes()].concat()
+}
+
+/// Sizes of the files of a stream of entries of ten bytes.
+fn files(target: u64, boundaries: &[(u32, u32)], keys: &[Vec<u8>]) -> Vec<u64> {
+    let boundaries = boundaries.iter().map(|&(i, n)| key(i, n)).collect();
+    let mut splitter = Splitter::new(target, boundaries);
+    let mut sizes = vec![10];
+    for pair in keys.windows(2) {
+        if splitter.cut(&pair[0], &pair[1], *sizes.last().unwrap()) {
+            sizes.push(0);
+        }
+        *sizes.last_mut().unwrap() += 10;
+    }
+    sizes
+}
+
+fn one_index(n: u32) -> Vec<Vec<u8>> {
+    (0..n).map(|i| key(1, i)).collect()
+}
+
+#[test]
+fn without_boundaries_files_have_the_target_size() {
+    assert_eq!(files(100, &[], &one_index(35)), [100, 100, 100, 50]);
+}
+
+#[test]
+fn files_end_at_boundaries_of_the_next_level() {
+    // The boundary at 7 is worth a cut at 70 of 100; the one at 9 comes too early for the next.
+    assert_eq!(
+        files(100, &[(1, 7), (1, 9), (1, 20)], &one_index(30)),
+        [70, 130, 100]
+    );
+    // With none ahead of it a file that waits for a far boundary still ends at twice the target.
+    assert_eq!(files(100, &[(9, 0)], &one_index(45)), [200, 200, 50]);
+}
+
+#[test]
+fn boundaries_passed_make_the_next_one_less_welcome() {
+    let many: Vec<(u32, u32)> = (1..30).map(|n| (1, n)).collect();
+    let one = files(1000, &many, &one_index(100));
+    // At one boundary per entry the share asked for rises to its maximum of 90 percent, which
+    // these come too late for; behind the last one the target holds.
+    assert_eq!(one, [1000]);
+    let every_ten: Vec<(u32, u32)> = (1..30).map(|n| (1, n * 10)).collect();
+    // 50 percent and 5 more for each boundary passed: the eighth meets 80 with 85 asked for.
+    assert_eq!(files(1000, &every_ten, &one_index(200)), [900, 900, 200]);
+}
+
+#[test]
+fn indexes_part_once_a_piece_is_worth_a_file() {
+    let keys: Vec<Vec<u8>> = (0..1000).map(|i| key(i, 0)).collect();
+    // A thousand tables of one entry: one file for 25 of them.
+    let all = files(1000, &[], &keys);
+    assert!(all.iter().all(|&s| s == 250), "{all:?}");
+    let mut two = one_index(30);
+    two.extend((0..30).map(|n| key(2, n)));
+    assert_eq!(files(1000, &[], &two), [300, 300]);
+}
