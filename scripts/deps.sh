@@ -14,12 +14,12 @@ run=(mariadb-server-core mariadb-client-core)
 
 packages_of() {
   case $1 in
-    build) echo "${build[@]}" ;;
-    run) echo "${run[@]}" ;;
-    demo) echo "${build[@]} ${run[@]} sysbench" ;;
-    test) echo "${build[@]} ${run[@]} python3-venv dpkg-dev" ;;
-    lint) echo "${build[@]} clang-format python3-venv" ;;
-    deb) echo "${build[@]} dpkg-dev" ;;
+    build) echo "${build[*]}" ;;
+    run) echo "${run[*]}" ;;
+    demo) echo "${build[*]} ${run[*]} sysbench" ;;
+    test) echo "${build[*]} ${run[*]} python3-venv dpkg-dev" ;;
+    lint) echo "${build[*]} clang-format python3-venv" ;;
+    deb) echo "${build[*]} dpkg-dev" ;;
     *) die "unknown group of packages: $1 (build, run, demo, test, lint or deb)" ;;
   esac
 }

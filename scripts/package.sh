@@ -25,7 +25,7 @@ strip --strip-unneeded --remove-section=.comment "$root$(server_plugin_dir)/ha_f
 install -m 644 "$FIRN_ROOT/packaging/firn.cnf" "$root/etc/mysql/mariadb.conf.d/firn.cnf"
 install -m 644 "$FIRN_ROOT/packaging/copyright" "$doc/copyright"
 printf '%s\n' "mariadb-plugin-firn ($version) unstable; urgency=medium" '' "  * Version $version." '' \
-  " -- The Firn authors <firn@localhost.localdomain>  $(LC_ALL=C date -R -u -d "@$epoch")" | gzip -9n >"$doc/changelog.gz"
+  " -- The Firn authors <firn@users.noreply.github.com>  $(LC_ALL=C date -R -u -d "@$epoch")" | gzip -9n >"$doc/changelog.gz"
 
 # Which packages bring the libraries the plugin is linked with; the server's own symbols are not in a library.
 printf 'Source: firn\n\nPackage: mariadb-plugin-firn\nArchitecture: any\n' >"$FIRN_BUILD/deb/debian/control"
