@@ -80,7 +80,7 @@ impl<'e> RunReplay<'e> {
     fn new(run: Run, end: &'e mut ReplayEnd) -> Self {
         let from_start = run.segments[0].id == run.incarnation;
         Self {
-            expected: from_start.then_some(run.base.group + 1),
+            expected: from_start.then_some(run.base.group.saturating_add(1)),
             run,
             end,
             at: 0,
@@ -157,7 +157,7 @@ impl<'e> RunReplay<'e> {
         }
         let len = bytes.len() as u64;
         self.offset += len;
-        self.expected = Some(number + 1);
+        self.expected = Some(number.saturating_add(1));
         self.end.last_segment = id;
         self.end.last_group = number;
         self.end.end_offset = self.offset;

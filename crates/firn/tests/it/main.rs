@@ -1,3 +1,4 @@
 //! Integration tests: one binary, since linking is the cost.
 
+mod fuzz;
 mod layers;

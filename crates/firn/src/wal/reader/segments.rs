@@ -119,27 +119,19 @@ pub(super) fn open(env: &dyn Env, dir: &Path, first: SegmentId) -> Result<(Vec<R
     let ids = list(env, dir)?;
     let max_seen = ids.last().copied().unwrap_or(0);
     let mut runs: Vec<Run> = Vec::new();
-    // The last id that a run vouches for: `first` is known to have been in use.
-    let mut expected = first;
+    // The id that should come next.
+    let mut expected = (first > 0).then_some(first);
     for id in ids.into_iter().filter(|&id| id >= first) {
         let mut segment = SegmentReader::open(env, dir, id)?;
         let Some(header) = segment.header()? else {
             check_unused(&mut segment, first)?;
             continue;
         };
-        // Ids in between have no file, or no header. A run uses its segments in order and makes
-        // each ready before it is used, so they were part of the log if this run reaches back to
-        // them, or if the log ended in or behind them when this run began.
-        let lost = expected..id;
-        if first > 0
-            && let Some(lost) = lost
-                .clone()
-                .find(|&id| id == first || header.incarnation <= id || id <= header.base.segment)
-        {
+        if let Some(lost) = expected.and_then(|expected| lost_between(expected, &header, first)) {
             let message = format!("the segment is missing, {} needs it", segment.name);
             return Err(Error::corruption(segment_name(lost), 0, message));
         }
-        expected = id + 1;
+        expected = Some(id.saturating_add(1));
         match runs.last_mut() {
             Some(run) if run.incarnation == header.incarnation => run.segments.push(segment),
             last => {
@@ -160,6 +152,25 @@ pub(super) fn open(env: &dyn Env, dir: &Path, first: SegmentId) -> Result<(Vec<R
         return Err(Error::corruption(segment_name(first), 0, message));
     }
     Ok((runs, max_seen))
+}
+
+/// The ids from `expected` up to the segment of `header` have no file, or one without a header.
+/// Returns one that must have been part of the log: replay begins in it; or the log ended in or
+/// behind it when the run of `header` began; or that run had it before this segment, since a run
+/// takes its segments in order and makes each ready before it uses it.
+fn lost_between(
+    expected: SegmentId,
+    header: &SegmentHeader,
+    first: SegmentId,
+) -> Option<SegmentId> {
+    let of_same_run = expected.max(header.incarnation);
+    if expected >= header.id {
+        None
+    } else if expected == first || expected <= header.base.segment {
+        Some(expected)
+    } else {
+        (of_same_run < header.id).then_some(of_same_run)
+    }
 }
 
 /// A segment without a header was never used, or its header is damaged: then it has groups.

@@ -1,0 +1,54 @@
+//! The fuzz targets over seeded mutations of valid inputs, so that every test run exercises the
+//! decoders without a fuzzer. `fuzz/` has the targets proper.
+
+#[allow(dead_code)]
+#[path = "../../../../fuzz/targets/wal_replay.rs"]
+mod wal_replay;
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Runs each seed, and `rounds` mutations of it.
+fn exercise(seeds: &[Vec<u8>], rounds: u64, run: fn(&[u8])) {
+    for (at, seed) in seeds.iter().enumerate() {
+        run(seed);
+        for round in 0..rounds {
+            let input = mutated(seed, round);
+            if catch_unwind(AssertUnwindSafe(|| run(&input))).is_err() {
+                panic!("input {at}, round {round} failed");
+            }
+        }
+    }
+}
+
+/// One to four changes: a bit, a byte, a run of bytes copied, cut out or zeroed, a cut end.
+fn mutated(input: &[u8], round: u64) -> Vec<u8> {
+    let mut rng = StdRng::seed_from_u64(round);
+    let mut bytes = input.to_vec();
+    for _ in 0..rng.random_range(1..5) {
+        if bytes.len() < 2 {
+            break;
+        }
+        // The first byte often chooses what the others mean: it stays.
+        let at = rng.random_range(1..bytes.len());
+        let len = rng.random_range(1..=(bytes.len() - at).min(5000));
+        match rng.random_range(0..6) {
+            0 => bytes[at] ^= 1 << rng.random_range(0..8),
+            1 => bytes[at] = rng.random(),
+            2 => {
+                let to = rng.random_range(1..=bytes.len() - len);
+                bytes.copy_within(at..at + len, to);
+            }
+            3 => drop(bytes.drain(at..at + len)),
+            4 => bytes[at..at + len].fill(0),
+            _ => bytes.truncate(at),
+        }
+    }
+    bytes
+}
+
+#[test]
+fn wal_replay_answers_or_refuses() {
+    exercise(&wal_replay::seeds(), 700, wal_replay::run);
+}
