@@ -1,0 +1,195 @@
+/* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
+
+/*
+  Collation weights from the server's strnxfrm(), without its padding: the core adds what PAD SPACE and NO PAD need.
+
+  There are four families, and strnxfrm() behaves differently in each:
+    UCA         tables of the Unicode Collation Algorithm: two bytes a weight, one or more levels, a byte that begins
+                no character weighs 0xffff. Contractions look across characters, so text is weighed as a whole.
+    Unicode     general_ci and bin: one weight of two or three bytes a character. strnxfrm() stops at a byte that begins
+                no character; strnncollsp() goes on and ranks it above all characters. The core does that too.
+    Eight bit   one byte a character, one weight of one byte (two for 'ß' of latin1_german2_ci).
+    Multi-byte  the old Asian character sets: strnxfrm() gives one to three bytes a character, which do not compare like
+                weights. Each character is weighed by itself and its bytes taken as one number.
+*/
+
+#include "collation.h"
+
+namespace firn {
+namespace {
+
+constexpr uint kAllWeights = UINT_MAX;
+constexpr size_t kMultiByteWeight = 3;
+
+enum class Family { kUca, kUnicode, kEightBit, kMultiByte };
+
+Family family_of(CHARSET_INFO* cs) {
+  if (cs->uca) return Family::kUca;
+  if (cs->state & MY_CS_UNICODE) return Family::kUnicode;
+  return cs->mbmaxlen == 1 ? Family::kEightBit : Family::kMultiByte;
+}
+
+const char* chars_of(const uint8_t* text) { return reinterpret_cast<const char*>(text); }
+
+/* Bytes at the front of the text that are whole characters. */
+size_t well_formed_len(CHARSET_INFO* cs, const uint8_t* text, size_t len) {
+  MY_STRCOPY_STATUS status;
+  my_ci_well_formed_char_length(cs, chars_of(text), chars_of(text) + len, len, &status);
+  return size_t(status.m_source_end_pos - chars_of(text));
+}
+
+/* A result that nearly fills the room may have been cut short: more room is asked for. */
+size_t weigh(CHARSET_INFO* cs, uint level, const uint8_t* text, size_t len, uint8_t* weights, size_t capacity) {
+  const uint flags = MY_STRXFRM_LEVEL1 << level;
+  const size_t written = cs->coll->strnxfrm(cs, weights, capacity, kAllWeights, text, len, flags);
+  return written + 4 > capacity ? 2 * capacity + 16 : written;
+}
+
+size_t weigh_characters(CHARSET_INFO* cs, const uint8_t* text, size_t len, uint8_t* weights, size_t capacity,
+                        size_t* weighed) {
+  size_t written = 0;
+  size_t at = 0;
+  while (at < len) {
+    const int bytes = my_ci_charlen(cs, text + at, text + len);
+    if (bytes <= 0) break;
+    if (written + kMultiByteWeight > capacity) return 2 * capacity + 16;
+    uchar character[8];
+    const size_t got = cs->coll->strnxfrm(cs, character, sizeof(character), kAllWeights, text + at, bytes, 0);
+    uint32_t weight = 0;
+    for (size_t i = 0; i < got; i++) weight = weight << 8 | character[i];
+    weights[written++] = uint8_t(weight >> 16);
+    weights[written++] = uint8_t(weight >> 8);
+    weights[written++] = uint8_t(weight);
+    at += size_t(bytes);
+  }
+  *weighed = at;
+  return written;
+}
+
+size_t sort_key(const void* handle, uint32_t level, const uint8_t* text, size_t len, uint8_t* weights, size_t capacity,
+                size_t* weighed) {
+  CHARSET_INFO* cs = static_cast<CHARSET_INFO*>(handle);
+  *weighed = len;
+  switch (family_of(cs)) {
+    case Family::kUnicode:
+      *weighed = well_formed_len(cs, text, len);
+      return weigh(cs, level, text, *weighed, weights, capacity);
+    case Family::kMultiByte:
+      return weigh_characters(cs, text, len, weights, capacity, weighed);
+    case Family::kUca:
+    case Family::kEightBit:
+      break;
+  }
+  return weigh(cs, level, text, len, weights, capacity);
+}
+
+size_t prefix_len(const void* handle, const uint8_t* text, size_t len, size_t chars) {
+  CHARSET_INFO* cs = static_cast<CHARSET_INFO*>(handle);
+  const char* begin = chars_of(text);
+  return MY_MIN(cs->charpos(begin, begin + len, chars), len);
+}
+
+size_t count_chars(const void* handle, const uint8_t* text, size_t len) {
+  CHARSET_INFO* cs = static_cast<CHARSET_INFO*>(handle);
+  return cs->numchars(chars_of(text), chars_of(text) + len);
+}
+
+constexpr firn_collator kCollator = {sort_key, prefix_len, count_chars};
+
+/* The weight of one string as a number; false unless it is one weight of `weight_len` bytes. */
+bool weight_of(CHARSET_INFO* cs, uint level, const uint8_t* text, size_t len, size_t weight_len, uint32_t* weight) {
+  uint8_t room[64];
+  size_t weighed;
+  const size_t written = sort_key(cs, level, text, len, room, sizeof(room), &weighed);
+  if (weighed != len || written != weight_len) return false;
+  *weight = 0;
+  for (size_t i = 0; i < written; i++) *weight = *weight << 8 | room[i];
+  return true;
+}
+
+bool set_levels(CHARSET_INFO* cs, firn_collation* out) {
+  const bool uca = family_of(cs) == Family::kUca;
+  const uint bits = uca ? cs->levels_for_order : 1;
+  for (uint number = 0; bits >> number; number++) {
+    if (!(bits >> number & 1)) continue;
+    if (out->level_count == FIRN_LEVELS_MAX) return false;
+    firn_level* level = &out->levels[out->level_count++];
+    level->number = number;
+    /* Levels behind the first pad even in NO PAD collations: see the server's strnncollsp_nopad_multilevel(). */
+    level->no_pad = number == 0 && (cs->state & MY_CS_NOPAD);
+    if (!weight_of(cs, number, out->pad, out->pad_len, out->weight_len, &level->space)) return false;
+  }
+  return out->level_count > 0;
+}
+
+/*
+  Single bytes have weights of their own where nothing looks across characters. The core then needs no call for most
+  text. A table is filled as far as the bytes are characters.
+*/
+void set_simple_weights(CHARSET_INFO* cs, firn_collation* out) {
+  const Family family = family_of(cs);
+  const bool across = family == Family::kUca || family == Family::kMultiByte ||
+                      (family == Family::kEightBit && (cs->state & (MY_CS_STRNXFRM | MY_CS_NON1TO1)));
+  if (across || cs->mbminlen != 1) return;
+  const uint32_t count = family == Family::kEightBit ? 256 : 128;
+  const uint32_t limit = family == Family::kEightBit ? 256 : 128;
+  for (uint32_t byte = 0; byte < count; byte++) {
+    const uint8_t text = uint8_t(byte);
+    uint32_t weight;
+    if (!weight_of(cs, 0, &text, 1, out->weight_len, &weight) || weight >= limit) return;
+    out->simple[byte] = uint8_t(weight);
+  }
+  out->simple_len = count;
+}
+
+uint32_t weight_len_of(CHARSET_INFO* cs, const firn_collation* collation) {
+  uint8_t room[64];
+  size_t weighed;
+  switch (family_of(cs)) {
+    case Family::kUca:
+      return 2;
+    case Family::kUnicode:
+      return uint32_t(sort_key(cs, 0, collation->pad, collation->pad_len, room, sizeof(room), &weighed));
+    case Family::kEightBit:
+      return 1;
+    case Family::kMultiByte:
+      break;
+  }
+  return kMultiByteWeight;
+}
+
+uint32_t form_of(CHARSET_INFO* cs) {
+  if (!(cs->state & MY_CS_BINSORT)) return FIRN_TEXT_LOST;
+  switch (family_of(cs)) {
+    case Family::kEightBit:
+      return FIRN_TEXT_BYTES;
+    case Family::kUnicode:
+      /* UTF-8 has one-byte units; of the others, the core would have to know the encoding. */
+      return cs->mbminlen == 1 ? FIRN_TEXT_UTF8 : FIRN_TEXT_LOST;
+    default:
+      return FIRN_TEXT_LOST;
+  }
+}
+
+}  // namespace
+
+const firn_collator* collator() { return &kCollator; }
+
+const char* describe_collation(CHARSET_INFO* cs, firn_collation* out) {
+  *out = {};
+  if (!(cs->state & MY_CS_COMPILED)) return "the collation is not one of the server's own";
+  out->id = cs->number;
+  out->name = cs->coll_name.str;
+  out->handle = cs;
+  const int pad = my_ci_wc_mb(cs, ' ', out->pad, out->pad + sizeof(out->pad));
+  if (pad <= 0) return "the character set has no space";
+  out->pad_len = uint8_t(pad);
+  out->weight_len = weight_len_of(cs, out);
+  if (!set_levels(cs, out)) return "the collation's weight of a space is not known";
+  out->form = form_of(cs);
+  out->char_filled = family_of(cs) == Family::kUca && (cs->state & MY_CS_NOPAD);
+  set_simple_weights(cs, out);
+  return nullptr;
+}
+
+}  // namespace firn
