@@ -1,7 +1,6 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
 #include "host.h"
-#include "collation.h"
 #include "log.h"
 
 #include <mysql/service_thd_wait.h>
@@ -56,7 +55,6 @@ firn_host make() {
   host.lock_wait = lock_wait;
   host.thread_wait = thread_wait;
   host.killed = killed;
-  set_collation_callbacks(&host);
   return host;
 }
 
