@@ -58,29 +58,29 @@ candidates() {
     done | sort -n | cut -d' ' -f2
 }
 
+# Leaves the headers in $src.new; false when no version could be had.
 fetch() {
-  local package version tarball
+  local package version
   package=$(dpkg-query -W -f='${source:Package}' mariadb-server-core 2>/dev/null ||
     dpkg-query -W -f='${source:Package}' libmariadbd-dev)
   say "fetching the list of source packages"
   private_apt
-  quietly "$FIRN_BUILD/log/source-update.log" apt-get "${apt[@]}" update
+  apt-get "${apt[@]}" update >"$FIRN_BUILD/log/source.log" 2>&1 || return 1
   for version in $(candidates "$package"); do
     say "fetching the source of $package $version (115 MB; only its headers are kept)"
     if (cd "$private" && apt-get "${apt[@]}" source --download-only --tar-only "$package=$version") \
-      >"$FIRN_BUILD/log/source.log" 2>&1; then
-      tarball=$(ls "$private"/*.orig.tar.*)
+      >>"$FIRN_BUILD/log/source.log" 2>&1; then
       mkdir -p "$src.new"
-      tar -xf "$tarball" -C "$src.new" --strip-components=1 --wildcards --no-wildcards-match-slash "${members[@]}"
+      tar -xf "$private"/*.orig.tar.* -C "$src.new" --strip-components=1 --wildcards --no-wildcards-match-slash \
+        "${members[@]}" || return 1
       find "$src.new/sql" -type f ! -name '*.h' ! -name '*.inl' -delete
-      echo "$(upstream_version "$version")" >"$src.new/.version"
+      upstream_version "$version" >"$src.new/.version"
       return 0
     fi
     say "not there to fetch: $package $version"
     rm -f "$private"/*.tar.* "$private"/*.dsc
   done
-  die "no source of $package $(series_of "$(upstream_version "$installed")") could be fetched" \
-    "(see $FIRN_BUILD/log/source.log); MARIADB_SRC=<dir> names a source tree to use instead"
+  return 1
 }
 
 # A tree that was configured in place carries its own generated headers.
@@ -104,9 +104,17 @@ if [ -n "${MARIADB_SRC:-}" ]; then
   ln -s "$(cd "$MARIADB_SRC" && pwd)" "$src"
 else
   [ -n "$installed" ] || die "neither mariadb-server-core nor libmariadbd-dev is installed (scripts/deps.sh build)"
-  fetch
-  rm -rf "$src" "$private"
-  mv "$src.new" "$src"
+  series=$(series_of "$(upstream_version "$installed")")
+  if fetch; then
+    rm -rf "$src"
+    mv "$src.new" "$src"
+  elif [ -f "$src/.version" ] && [ "$(series_of "$(cat "$src/.version")")" = "$series" ]; then
+    say "keeping the headers of $(cat "$src/.version"): no other source of $series could be fetched"
+  else
+    die "no source of the server, series $series, could be fetched (see $FIRN_BUILD/log/source.log);" \
+      "MARIADB_SRC=<dir> names a source tree to use instead"
+  fi
+  rm -rf "$private"
 fi
 generate
 echo "$wanted" >"$gen/.wanted"
