@@ -39,11 +39,11 @@ START_SECONDS_MAX = 90.0
 STOP_SECONDS_MAX = 90.0
 
 # Session variable that bounds a row-lock wait, by engine.
-LOCK_WAIT_TIMEOUT = {
+LOCK_WAIT_TIMEOUTS = {
     "FIRN": "firn_lock_wait_timeout",
     "INNODB": "innodb_lock_wait_timeout",
     "ROCKSDB": "rocksdb_lock_wait_timeout",
-}.get(ENGINE.upper(), "innodb_lock_wait_timeout")
+}
 
 
 class ServerError(Exception):
@@ -131,8 +131,8 @@ class Server:
         self.directory.mkdir()
         shutil.copytree(_template(), self.data)
 
-    def start(self, extra_options: list[str] | None = None) -> None:
-        """Starts the server and waits until it answers. Raises ServerError with the log's tail."""
+    def launch(self, extra_options: list[str] | None = None) -> None:
+        """Starts the process and does not wait for it."""
         assert self.process is None, "the server is running"
         command = [
             "mariadbd",
@@ -157,6 +157,11 @@ class Server:
         ]
         with self.error_log_path.open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.directory)
+
+    def start(self, extra_options: list[str] | None = None) -> None:
+        """Starts the server and waits until it answers. Raises ServerError with the log's tail."""
+        self.launch(extra_options)
+        assert self.process is not None
         deadline = time.monotonic() + START_SECONDS_MAX
         while True:
             if self.process.poll() is not None:

@@ -1,0 +1,55 @@
+"""Sessions see, block and fail each other as InnoDB's do: one golden script for each anomaly.
+
+Every script runs on InnoDB too, so that the scripts cannot drift from what InnoDB does.
+FIRN_TEST_RECORD=1 writes what InnoDB does into the scripts, to be read before it is believed.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from scripted import Player, Script, load
+from server import ENGINE, Server
+
+SCRIPTS = sorted((Path(__file__).parent / "isolation").glob("*.script"))
+RECORD = bool(os.environ.get("FIRN_TEST_RECORD"))
+
+
+@pytest.mark.parametrize("engine", dict.fromkeys(["InnoDB", ENGINE]))
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_script(server: Server, database: str, path: Path, engine: str) -> None:
+    script = load(path)
+    if RECORD and engine == "InnoDB":
+        for step in script.steps:
+            if not any(line.startswith("deadlock") for line in step.expected):
+                step.expected = []
+        Player(server, engine, database, record=True).play(script)
+        path.write_text(script.format())
+        return
+    assert all(step.expected for step in script.steps), "a step says nothing: record the script"
+    Player(server, engine, database).play(script)
+
+
+def _wrong(text: str, old: str, new: str) -> Script:
+    assert old in text
+    return Script.parse(text.replace(old, new, 1))
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("row_lock_update", "  waits", "  1 changed"),
+        ("dirty_read_rr", "  1|10", "  1|11"),
+        ("row_lock_update", "  b: 1 changed", "  b: 0 changed"),
+        ("deadlock", "  deadlock with a", "  1 changed"),
+    ],
+)
+def test_a_wrong_expectation_is_found_out(
+    server: Server, database: str, name: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scripted.RETURN_SECONDS_MAX", 1.0)
+    text = (Path(__file__).parent / "isolation" / f"{name}.script").read_text()
+    with pytest.raises(AssertionError, match="expected"):
+        Player(server, "InnoDB", database).play(_wrong(text, old, new))
