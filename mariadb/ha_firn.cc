@@ -89,7 +89,7 @@ int ha_firn::reset() {
   return 0;
 }
 
-int ha_firn::end_bulk(firn_status (*how)(firn_session*, firn_table*)) {
+int ha_firn::end_bulk(firn_status (*how)(firn_session*, const firn_table*)) {
   m_bulk = false;
   m_write_flags &= ~uint32_t(FIRN_WRITE_BULK);
   return m_session ? firn_error(how(m_session->core(), m_share->core())) : 0;

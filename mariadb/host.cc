@@ -47,14 +47,11 @@ void thread_wait(void* host, int begin) {
     thd_wait_end(thd);
 }
 
-int killed(void* host) { return thd_kill_level(static_cast<THD*>(host)) > THD_ABORT_SOFTLY; }
-
 firn_host make() {
   firn_host host = {};
   host.log = log;
   host.lock_wait = lock_wait;
   host.thread_wait = thread_wait;
-  host.killed = killed;
   return host;
 }
 

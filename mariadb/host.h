@@ -5,7 +5,7 @@
 
 namespace firn {
 
-/* What the core asks of the server: error log, lock wait reports, kills. Valid for ever. */
+/* What the core asks of the server: error log and lock wait reports. Valid for ever. */
 const firn_host* host();
 
 }  // namespace firn

@@ -71,7 +71,7 @@ void add_level(void* context, const firn_level_info* level) {
 }
 
 template <typename Each>
-int fill(THD* thd, TABLE_LIST* tables, firn_status (*list)(firn_db*, Each, void*), Each each) {
+int fill(THD* thd, TABLE_LIST* tables, firn_status (*list)(const firn_db*, Each, void*), Each each) {
   if (!database) return 0;
   Rows rows = {thd, tables->table, false};
   const firn_status status = list(database, each, &rows);

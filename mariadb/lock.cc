@@ -89,6 +89,7 @@ int ha_firn::begin(THD* thd, thr_lock_type lock_type, bool write) {
   if (!m_session) return HA_ERR_OUT_OF_MEM;
   if (int error = m_session->begin_statement()) return error;
   choose_read_mode(thd, lock_type, write);
+  if (m_whole_row) m_share->written(time(nullptr));
   return 0;
 }
 

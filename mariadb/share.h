@@ -3,6 +3,8 @@
 
 #include "engine.h"
 
+#include <atomic>
+
 namespace firn {
 
 /*
@@ -19,9 +21,14 @@ class Share : public Handler_share {
 
   firn_table* core() const { return core_; }
 
+  /* When the table was last written to, as far as this server remembers; 0 if it does not. */
+  time_t updated() const { return updated_.load(std::memory_order_relaxed); }
+  void written(time_t now) { updated_.store(now, std::memory_order_relaxed); }
+
  private:
   firn_table* core_ = nullptr;
   unsigned handlers_ = 0;
+  std::atomic<time_t> updated_{0};
 };
 
 }  // namespace firn

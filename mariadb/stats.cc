@@ -23,12 +23,11 @@ int ha_firn::info(uint flag) {
     stats.records = ha_rows(core.rows);
     /* Never 0 for the optimizer: the count is an estimate, and it would take 0 for a fact. */
     if (stats.records == 0 && !(flag & (HA_STATUS_TIME | HA_STATUS_OPEN))) stats.records = 1;
-    stats.deleted = ha_rows(core.deletes);
     stats.data_file_length = core.stored_bytes;
     stats.index_file_length = core.index_stored_bytes;
     stats.delete_length = 0;
     stats.mean_rec_length = core.average_row_length;
-    stats.update_time = time_t(core.update_time_s);
+    stats.update_time = m_share->updated();
     stats.create_time = time_t(core.create_time_s);
     m_rows_bytes = double(core.raw_bytes);
   }
@@ -36,16 +35,16 @@ int ha_firn::info(uint flag) {
   if (flag & HA_STATUS_CONST) {
     stats.block_size = kCostBlock;
     stats.mrr_length_per_rec = ref_length + sizeof(void*);
+    /* A whole unique key finds one row; for the rest the optimizer has its own guess, or ANALYZE … PERSISTENT. */
     for (uint i = 0; i < table_share->keys; i++) {
       KEY* key_info = table->key_info + i;
       if (!key_info->rec_per_key) continue;
-      double rows_per_key[MAX_REF_PARTS];
-      const uint parts = key_info->user_defined_key_parts;
-      if (firn_index_statistics(m_share->core(), i, rows_per_key, parts) != FIRN_OK) continue;
-      for (uint part = 0; part < key_info->ext_key_parts; part++) {
-        const double rows = part < parts ? rows_per_key[part] : 1.0;
-        key_info->rec_per_key[part] = rows < 1.0 ? 1 : ulong(rows + 0.5);
-      }
+      uint part = key_info->ext_key_parts;
+      if ((key_info->flags & (HA_NOSAME | HA_NULL_PART_KEY)) == HA_NOSAME)
+        part = key_info->user_defined_key_parts - 1;
+      else if (key_info->ext_key_flags & HA_EXT_NOSAME)
+        part--;
+      for (; part < key_info->ext_key_parts; part++) key_info->rec_per_key[part] = 1;
     }
   }
   return 0;

@@ -23,10 +23,10 @@ struct st_mysql_show_var counter_variables[] = {COUNTER("block_cache_bytes", blo
                                                 COUNTER("flushed_bytes", flushed_bytes),
                                                 COUNTER("lock_waits", lock_waits),
                                                 COUNTER("memtable_bytes", memtable_bytes),
-                                                COUNTER("rollbacks", rollbacks),
                                                 COUNTER("wal_bytes_written", wal_bytes_written),
                                                 COUNTER("wal_syncs", wal_syncs),
                                                 COUNTER("write_stall_us", write_stall_us),
+                                                COUNTER("write_stalls", write_stalls),
                                                 {nullptr, nullptr, SHOW_UNDEF}};
 
 int show_counters(MYSQL_THD, struct st_mysql_show_var* variable, void*, struct system_status_var*, enum enum_var_type) {

@@ -57,7 +57,7 @@ int recover(handlerton*, XID* list, uint length) {
 
 namespace {
 
-int finish(XID* xid, firn_status (*how)(firn_db*, const uint8_t*, size_t)) {
+int finish(XID* xid, firn_status (*how)(const firn_db*, const uint8_t*, size_t)) {
   if (!database) return kXaResourceFailed;
   XidImage image(*reinterpret_cast<const Xid*>(xid));
   switch (how(database, image.data(), image.size())) {
