@@ -1,1 +1,9 @@
 //! Write batches, commit pipeline, stall control.
+
+mod batch;
+mod pipeline;
+mod stall;
+
+pub use batch::{Batch, BatchEntry};
+pub use pipeline::{Committed, MemtableHost, Pipeline, Prepared, What, unknown_outcome};
+pub use stall::{Pressure, Stall, StallStats};

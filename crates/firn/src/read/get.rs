@@ -1,0 +1,36 @@
+//! Point reads.
+
+use super::view::View;
+use crate::base::{InternalKey, Result, Seqno, Value};
+
+/// Calls `f` with the newest version of `user_key` whose seqno is at most `seqno`, a deletion
+/// included. Sources are asked newest first and the first hit ends the search, which is right
+/// because a newer version never lies below an older one.
+///
+/// # Errors
+/// Whatever reading a block meets: I/O, corruption.
+pub fn get<R>(
+    view: &View,
+    user_key: &[u8],
+    seqno: Seqno,
+    f: impl FnOnce(InternalKey<'_>, Value<'_>) -> R,
+) -> Result<Option<R>> {
+    let mut f = Some(f);
+    let mut found = |key: InternalKey<'_>, value: Value<'_>| {
+        let f = f.take().expect("the search ends at the first hit");
+        f(key, value)
+    };
+    for memtable in std::iter::once(&view.active).chain(&view.frozen) {
+        if let Some(result) = memtable.get(user_key, seqno, &mut found) {
+            return Ok(Some(result));
+        }
+    }
+    for run in view.version.l0.iter().chain(&view.version.levels) {
+        if let Some(file) = run.find(user_key)
+            && let Some(result) = file.reader()?.get(user_key, seqno, &mut found)?
+        {
+            return Ok(Some(result));
+        }
+    }
+    Ok(None)
+}
