@@ -2,6 +2,7 @@
 //! synced bytes over a crash, `fault` fails chosen calls.
 
 mod aligned;
+mod counting;
 pub mod fault;
 pub mod mem;
 pub mod posix;
@@ -11,6 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use aligned::{AlignedBuf, BLOCK};
+pub use counting::{CountingEnv, IoCounters};
 pub use fault::FaultEnv;
 pub use mem::MemEnv;
 pub use posix::PosixEnv;

@@ -1,0 +1,169 @@
+//! Counts the bytes that pass through an environment.
+
+use super::{AlignedBuf, AppendFile, Env, LogFile, ReadFile};
+use crate::base::Result;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes and calls so far.
+#[derive(Debug, Default)]
+pub struct IoCounters {
+    /// Bytes read from files.
+    pub bytes_read: AtomicU64,
+    /// Bytes written to files, the log's padding included.
+    pub bytes_written: AtomicU64,
+    /// Reads.
+    pub reads: AtomicU64,
+    /// Syncs of files and directories, durable log writes included.
+    pub syncs: AtomicU64,
+}
+
+impl IoCounters {
+    fn read(&self, bytes: usize) {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.bytes_read.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    fn written(&self, bytes: usize) {
+        self.bytes_written
+            .fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    fn synced(&self) {
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// An environment that counts what passes.
+pub struct CountingEnv {
+    inner: Arc<dyn Env>,
+    counters: Arc<IoCounters>,
+}
+
+impl CountingEnv {
+    /// Wraps `inner`.
+    pub fn new(inner: Arc<dyn Env>) -> Self {
+        Self {
+            inner,
+            counters: Arc::default(),
+        }
+    }
+
+    /// The counters.
+    pub fn counters(&self) -> &Arc<IoCounters> {
+        &self.counters
+    }
+}
+
+impl Env for CountingEnv {
+    fn create_dir_all(&self, path: &Path) -> Result<()> {
+        self.inner.create_dir_all(path)
+    }
+    fn list_dir(&self, path: &Path) -> Result<Vec<String>> {
+        self.inner.list_dir(path)
+    }
+    fn sync_dir(&self, path: &Path) -> Result<()> {
+        self.counters.synced();
+        self.inner.sync_dir(path)
+    }
+    fn create(&self, path: &Path) -> Result<Box<dyn AppendFile>> {
+        let inner = self.inner.create(path)?;
+        Ok(Box::new(CountingAppend {
+            inner,
+            counters: Arc::clone(&self.counters),
+        }))
+    }
+    fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
+        let inner = self.inner.open(path)?;
+        Ok(Arc::new(CountingRead {
+            inner,
+            counters: Arc::clone(&self.counters),
+        }))
+    }
+    fn open_log(&self, path: &Path, create: bool, direct: bool) -> Result<Arc<dyn LogFile>> {
+        let inner = self.inner.open_log(path, create, direct)?;
+        Ok(Arc::new(CountingLog {
+            inner,
+            counters: Arc::clone(&self.counters),
+        }))
+    }
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.inner.rename(from, to)
+    }
+    fn remove(&self, path: &Path) -> Result<()> {
+        self.inner.remove(path)
+    }
+    fn exists(&self, path: &Path) -> Result<bool> {
+        self.inner.exists(path)
+    }
+    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
+        self.inner.lock(path)
+    }
+    fn wall_micros(&self) -> u64 {
+        self.inner.wall_micros()
+    }
+    fn monotonic_micros(&self) -> u64 {
+        self.inner.monotonic_micros()
+    }
+}
+
+struct CountingAppend {
+    inner: Box<dyn AppendFile>,
+    counters: Arc<IoCounters>,
+}
+
+impl AppendFile for CountingAppend {
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        self.counters.written(bytes.len());
+        self.inner.append(bytes)
+    }
+    fn sync(&mut self) -> Result<()> {
+        self.counters.synced();
+        self.inner.sync()
+    }
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+}
+
+struct CountingRead {
+    inner: Arc<dyn ReadFile>,
+    counters: Arc<IoCounters>,
+}
+
+impl ReadFile for CountingRead {
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.counters.read(buf.len());
+        self.inner.read_exact_at(offset, buf)
+    }
+    fn size(&self) -> Result<u64> {
+        self.inner.size()
+    }
+}
+
+struct CountingLog {
+    inner: Arc<dyn LogFile>,
+    counters: Arc<IoCounters>,
+}
+
+impl LogFile for CountingLog {
+    fn preallocate(&self, len: u64) -> Result<()> {
+        self.counters.written(len as usize);
+        self.counters.synced();
+        self.inner.preallocate(len)
+    }
+    fn write_durable_at(&self, offset: u64, blocks: &AlignedBuf) -> Result<()> {
+        self.counters.written(blocks.padded().len());
+        self.counters.synced();
+        self.inner.write_durable_at(offset, blocks)
+    }
+    fn write_at(&self, offset: u64, blocks: &AlignedBuf) -> Result<()> {
+        self.counters.written(blocks.padded().len());
+        self.inner.write_at(offset, blocks)
+    }
+    fn sync(&self) -> Result<()> {
+        self.counters.synced();
+        self.inner.sync()
+    }
+}
