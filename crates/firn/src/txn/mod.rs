@@ -1,7 +1,17 @@
 //! Transactions: snapshots, write sets, locks, deadlocks.
 
+mod deadlock;
+pub mod lock_table;
+pub mod prepared;
 pub mod snapshots;
+pub mod transaction;
 pub mod write_set;
 
+pub use lock_table::{
+    Granted, LockInfo, LockMode, LockOwner, LockStats, LockTable, WaitInfo, WaitObserver,
+    WaitPolicy,
+};
+pub use prepared::{PreparedTransactions, Recovered};
 pub use snapshots::{Snapshot, SnapshotList};
+pub use transaction::{Context, Isolation, Transaction};
 pub use write_set::{Mark, SharedWriteSet, WriteSet, WriteSetIter};

@@ -1,0 +1,63 @@
+use super::*;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+fn cycle(edges: &[(u32, u32)], start: u32) -> Option<Vec<u32>> {
+    find_cycle(
+        &start,
+        |&node| node,
+        |&node| {
+            let out = edges.iter().filter(|edge| edge.0 == node);
+            out.map(|edge| edge.1).collect()
+        },
+    )
+}
+
+#[test]
+fn finds_only_cycles_through_the_start() {
+    assert_eq!(cycle(&[(1, 2), (2, 3)], 1), None);
+    assert_eq!(cycle(&[(1, 2), (2, 1)], 1), Some(vec![1, 2]));
+    assert_eq!(cycle(&[(1, 2), (2, 3), (3, 2)], 1), None);
+    assert_eq!(
+        cycle(&[(1, 2), (1, 3), (3, 4), (4, 1)], 1),
+        Some(vec![1, 3, 4])
+    );
+}
+
+#[test]
+fn agrees_with_reachability_on_random_graphs() {
+    for seed in 0..500u64 {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let nodes = rng.random_range(2..9);
+        let edges: Vec<(u32, u32)> = (0..rng.random_range(0..16))
+            .map(|_| (rng.random_range(0..nodes), rng.random_range(0..nodes)))
+            .filter(|(from, to)| from != to)
+            .collect();
+        let mut reached = vec![0u32];
+        let mut at = 0;
+        while at < reached.len() {
+            let from = reached[at];
+            for edge in edges.iter().filter(|edge| edge.0 == from) {
+                if !reached[1..].contains(&edge.1) {
+                    reached.push(edge.1);
+                }
+            }
+            at += 1;
+        }
+        let found = cycle(&edges, 0);
+        assert_eq!(found.is_some(), reached[1..].contains(&0), "seed {seed}");
+        if let Some(found) = found {
+            for (i, &from) in found.iter().enumerate() {
+                let to = found[(i + 1) % found.len()];
+                assert!(edges.contains(&(from, to)), "seed {seed}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_lightest_goes_and_the_requester_on_a_tie() {
+    assert_eq!(victim(&[5, 3, 4]), 1);
+    assert_eq!(victim(&[3, 3, 4]), 0);
+    assert_eq!(victim(&[4, 3, 3]), 1);
+}

@@ -1,0 +1,341 @@
+//! Row locks: shared and exclusive, first in, first out, deadlocks found when a wait begins.
+
+mod owner;
+mod report;
+mod row;
+mod shard;
+mod waiter;
+
+pub use owner::LockOwner;
+pub use report::{LockInfo, LockStats, WaitInfo};
+
+use super::deadlock;
+use crate::base::checksum::xxh3;
+use crate::base::{Error, ErrorKind, Result};
+use parking_lot::{Mutex, RwLock};
+use shard::Shard;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use waiter::{Outcome, Waiter};
+
+const SHARDS: usize = 128;
+
+/// How a key is locked. Exclusive is more than shared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LockMode {
+    /// Together with other shared locks.
+    Shared,
+    /// Alone.
+    Exclusive,
+}
+
+impl LockMode {
+    /// Whether two owners may not hold these modes at once.
+    pub fn conflicts(self, other: Self) -> bool {
+        self == Self::Exclusive || other == Self::Exclusive
+    }
+
+    /// The mode in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Shared => "shared",
+            Self::Exclusive => "exclusive",
+        }
+    }
+}
+
+/// What to do when a lock cannot be had at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitPolicy {
+    /// Wait, at most this long in microseconds; 0 does not wait. [`ErrorKind::LockTimeout`] then.
+    Wait {
+        /// Microseconds.
+        timeout_micros: u64,
+    },
+    /// [`ErrorKind::LockNotAvailable`] at once.
+    NoWait,
+    /// [`ErrorKind::LockNotAvailable`] at once; the caller passes the row over.
+    SkipLocked,
+}
+
+/// How a lock was granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Granted {
+    /// The owner did not hold the key at all before. What was held, even if shared, must not be
+    /// released because a row turned out not to match.
+    pub newly: bool,
+    /// It slept; what was read before may be stale.
+    pub waited: bool,
+}
+
+/// Told of waits, for a host with an order of its own between transactions (parallel replication).
+pub trait WaitObserver: Send + Sync {
+    /// The transaction with context `waiter` is about to sleep until the one with context
+    /// `blocker` gives up a lock or its place in a queue. Called on the waiter's thread, once per
+    /// blocker, without any of the table's locks. `blocker` stays valid during the call, since
+    /// [`LockOwner::detach_host`] waits for it; an owner without context is not reported. The call
+    /// may interrupt the blocker.
+    fn waits_for(&self, waiter: u64, blocker: u64);
+
+    /// The transaction with context `waiter` goes to sleep, on this thread.
+    fn sleeps(&self, _waiter: u64) {}
+
+    /// It is awake again.
+    fn wakes(&self, _waiter: u64) {}
+}
+
+/// Row locks of all transactions.
+///
+/// Steps of a request: try under the shard's lock → if blocked and it may wait, take the graph
+/// lock, try again, join the row's queue → search for cycles → give up the graph lock → sleep on a
+/// parker of its own → whoever releases grants from the front of the queue and wakes exactly those
+/// it granted.
+///
+/// Deadlocks: every wait begins under the graph lock and searches for cycles through itself. That
+/// is enough. A wait-for edge appears only (a) out of a request that begins to wait, (b) into an
+/// upgrade that goes ahead of others, as it begins to wait: both searched then; or (c) into an
+/// owner that is granted a lock, so does not wait, and which searches when it next begins to. And
+/// requests never overtake, upgrades apart, so a grant from the queue puts nobody behind an owner
+/// for whom it did not already wait.
+///
+/// A search sees the rows one after the other, while locks are released and granted. That is
+/// sound: a member of a cycle releases nothing. But a request leaves a queue unserved (timeout,
+/// kill, victim) under the graph lock only: a search takes the nearest request ahead for those
+/// before it, and would lose the way to them if that one left between two looks.
+///
+/// The victim is the member with the least rows changed plus locks held, the requester on a tie.
+/// One request may close several cycles; it searches until none is left. The victim keeps its
+/// locks until its caller rolls it back.
+///
+/// Lock order: graph → shard → owner or waiter. What need not wait takes one shard and no more.
+///
+/// Rejected: a condition variable per shard (wakes the herd), a detector thread (a deadlock then
+/// lasts as long as its period), granting shared requests past a waiting exclusive one (starves
+/// it, and adds edges no search has seen).
+pub struct LockTable {
+    shards: Box<[Shard]>,
+    /// Held while a wait begins.
+    graph: Mutex<()>,
+    last_deadlock: Mutex<Option<String>>,
+    observer: RwLock<Option<Arc<dyn WaitObserver>>>,
+    waits: AtomicU64,
+    timeouts: AtomicU64,
+    deadlocks: AtomicU64,
+}
+
+impl Default for LockTable {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl LockTable {
+    /// A table without locks.
+    pub fn new() -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+            graph: Mutex::new(()),
+            last_deadlock: Mutex::new(None),
+            observer: RwLock::new(None),
+            waits: AtomicU64::new(0),
+            timeouts: AtomicU64::new(0),
+            deadlocks: AtomicU64::new(0),
+        }
+    }
+
+    /// Sets who is told of waits that begin from now on.
+    pub fn set_observer(&self, observer: Option<Arc<dyn WaitObserver>>) {
+        *self.observer.write() = observer;
+    }
+
+    /// Locks `key`, or strengthens the lock that `owner` has on it.
+    ///
+    /// Fails with [`ErrorKind::LockTimeout`] or [`ErrorKind::LockNotAvailable`] as `policy` says;
+    /// with [`ErrorKind::Deadlock`], after which the transaction must roll back; or with
+    /// [`ErrorKind::Interrupted`]. What the owner held before stays held.
+    pub fn acquire(
+        &self,
+        owner: &Arc<LockOwner>,
+        key: &[u8],
+        mode: LockMode,
+        policy: WaitPolicy,
+    ) -> Result<Granted> {
+        if let Some(newly) = self.shard(key).attempt(owner, key, mode) {
+            return Ok(Granted {
+                newly,
+                waited: false,
+            });
+        }
+        match policy {
+            WaitPolicy::NoWait | WaitPolicy::SkipLocked => Err(Error::new(
+                ErrorKind::LockNotAvailable,
+                "another transaction holds the row",
+            )),
+            WaitPolicy::Wait { timeout_micros: 0 } => Err(self.timed_out()),
+            WaitPolicy::Wait { timeout_micros } => {
+                self.wait(owner, key, mode, Duration::from_micros(timeout_micros))
+            }
+        }
+    }
+
+    /// Gives up the lock of `owner` on `key`. Returns whether there was one.
+    pub fn release(&self, owner: &Arc<LockOwner>, key: &[u8]) -> bool {
+        if !self.shard(key).release(owner, key) {
+            return false;
+        }
+        let mut held = owner.held.lock();
+        // As a rule the last one locked: a row that was read, locked, and found not to match.
+        let at = held.iter().rposition(|other| &other[..] == key);
+        held.remove(at.expect("held"));
+        true
+    }
+
+    /// Gives up all locks of `owner`.
+    pub fn release_all(&self, owner: &Arc<LockOwner>) {
+        let held = std::mem::take(&mut *owner.held.lock());
+        for key in held {
+            let released = self.shard(&key).release(owner, &key);
+            debug_assert!(released);
+        }
+    }
+
+    /// How `owner` holds `key`.
+    pub fn holds(&self, owner: &Arc<LockOwner>, key: &[u8]) -> Option<LockMode> {
+        self.shard(key).rows.lock().map.get(key)?.mode_of(owner)
+    }
+
+    /// Counts since the table was made.
+    pub fn stats(&self) -> LockStats {
+        LockStats {
+            waits: self.waits.load(Ordering::Relaxed),
+            timeouts: self.timeouts.load(Ordering::Relaxed),
+            deadlocks: self.deadlocks.load(Ordering::Relaxed),
+        }
+    }
+
+    fn shard(&self, key: &[u8]) -> &Shard {
+        // The shard's map uses the low bits of the same hash.
+        &self.shards[(xxh3(key) >> 48) as usize % SHARDS]
+    }
+
+    fn wait(
+        &self,
+        owner: &Arc<LockOwner>,
+        key: &[u8],
+        mode: LockMode,
+        timeout: Duration,
+    ) -> Result<Granted> {
+        if owner.is_interrupted() {
+            return Err(interrupted());
+        }
+        let shard = self.shard(key);
+        let graph = self.graph.lock();
+        let waiter = match shard.attempt_or_enqueue(owner, key, mode) {
+            Ok(newly) => {
+                return Ok(Granted {
+                    newly,
+                    waited: false,
+                });
+            }
+            Err(waiter) => waiter,
+        };
+        owner.set_waiting(Some(Arc::clone(&waiter)));
+        self.break_cycles(&waiter);
+        drop(graph);
+        self.waits.fetch_add(1, Ordering::Relaxed);
+        if waiter.outcome() == Outcome::Waiting {
+            self.tell_observer(shard, &waiter);
+        }
+        // An interrupt from before the waiter was registered did not kick it.
+        if !owner.is_interrupted() {
+            let observer = self.observer.read().clone();
+            let tell = |f: fn(&dyn WaitObserver, u64)| {
+                if let Some(observer) = &observer {
+                    owner.with_host(|host| f(&**observer, host));
+                }
+            };
+            tell(|observer, host| observer.sleeps(host));
+            waiter.sleep(timeout);
+            tell(|observer, host| observer.wakes(host));
+        }
+        let outcome = match waiter.outcome() {
+            Outcome::Waiting => {
+                let _graph = self.graph.lock();
+                shard.decide(&waiter, Outcome::Left)
+            }
+            decided => decided,
+        };
+        owner.set_waiting(None);
+        match outcome {
+            Outcome::Granted => {
+                if !waiter.upgrade {
+                    owner.held.lock().push(Arc::clone(&waiter.key));
+                }
+                Ok(Granted {
+                    newly: !waiter.upgrade,
+                    waited: true,
+                })
+            }
+            Outcome::Victim => Err(Error::new(
+                ErrorKind::Deadlock,
+                "chosen as the victim; see the last deadlock in the engine's status",
+            )),
+            Outcome::Left if owner.is_interrupted() => Err(interrupted()),
+            Outcome::Left => Err(self.timed_out()),
+            Outcome::Waiting => unreachable!("it left the queue"),
+        }
+    }
+
+    fn timed_out(&self) -> Error {
+        self.timeouts.fetch_add(1, Ordering::Relaxed);
+        Error::new(ErrorKind::LockTimeout, "waiting for a row lock")
+    }
+
+    /// Chooses victims until no cycle goes through `requester`. Under the graph lock.
+    fn break_cycles(&self, requester: &Arc<Waiter>) {
+        while requester.outcome() == Outcome::Waiting {
+            let cycle = deadlock::find_cycle(
+                requester,
+                |waiter| Arc::as_ptr(&waiter.owner).addr(),
+                |waiter| self.waiters_ahead(waiter),
+            );
+            let Some(cycle) = cycle else {
+                return;
+            };
+            let weights: Vec<u64> = cycle.iter().map(|w| w.owner.weight()).collect();
+            let victim = deadlock::victim(&weights);
+            self.deadlocks.fetch_add(1, Ordering::Relaxed);
+            *self.last_deadlock.lock() = Some(report::describe(&cycle, victim));
+            let waiter = &cycle[victim];
+            self.shard(&waiter.key).decide(waiter, Outcome::Victim);
+        }
+    }
+
+    /// The waits of those whom `waiter` waits for; one that does not wait closes no cycle.
+    fn waiters_ahead(&self, waiter: &Arc<Waiter>) -> Vec<Arc<Waiter>> {
+        let blockers = self.shard(&waiter.key).nearest_blockers(waiter);
+        let waiting = blockers.into_iter().filter_map(|owner| owner.waiting());
+        waiting.collect()
+    }
+
+    fn tell_observer(&self, shard: &Shard, waiter: &Arc<Waiter>) {
+        let observer = self.observer.read().clone();
+        let Some(observer) = observer else {
+            return;
+        };
+        // Its own context stays valid, this is its thread. Holding on to two could deadlock.
+        let mut waiting = 0;
+        waiter.owner.with_host(|host| waiting = host);
+        for blocker in shard.blockers(waiter) {
+            blocker.with_host(|blocking| observer.waits_for(waiting, blocking));
+        }
+    }
+}
+
+fn interrupted() -> Error {
+    Error::new(ErrorKind::Interrupted, "while waiting for a row lock")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,208 @@
+//! Golden scripts: one command a line, and after `:` all that happens because of it.
+//!
+//! `T S key` / `T X key`: transaction T locks; `T unlock key`, `T rollback`, `T kill`;
+//! `T rows n`: T changed n rows. Results: `granted`, `held`, `waits`, an error, or `ok`; then what
+//! others get, by transaction.
+
+use super::*;
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+struct Session {
+    owner: Arc<LockOwner>,
+    requests: Sender<(Vec<u8>, LockMode)>,
+    results: Receiver<Result<Granted>>,
+    outstanding: bool,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // A script that fails must not wait for its own sessions.
+        if std::thread::panicking() {
+            self.owner.interrupt();
+        }
+    }
+}
+
+fn words(result: Result<Granted>) -> String {
+    match result {
+        Ok(granted) if granted.newly => "granted".into(),
+        Ok(granted) if granted.waited => "upgraded".into(),
+        Ok(_) => "held".into(),
+        Err(error) => error.kind().words().into(),
+    }
+}
+
+fn run(name: &str, script: &str) {
+    let table = LockTable::new();
+    std::thread::scope(|scope| {
+        let mut sessions = BTreeMap::<u64, Session>::new();
+        for (number, line) in script.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let (command, expected) = line.split_once(':').expect("command : result");
+            let mut parts = command.split_whitespace();
+            let id: u64 = parts.next().unwrap().parse().unwrap();
+            let session = sessions.entry(id).or_insert_with(|| {
+                let (requests, inbox) = channel::<(Vec<u8>, LockMode)>();
+                let (outbox, results) = channel();
+                let owner = LockOwner::new(id, 0);
+                let (own, table) = (Arc::clone(&owner), &table);
+                scope.spawn(move || {
+                    for (key, mode) in inbox {
+                        let result = table.acquire(&own, &key, mode, LONG);
+                        let _ = outbox.send(result);
+                    }
+                });
+                Session {
+                    owner,
+                    requests,
+                    results,
+                    outstanding: false,
+                }
+            });
+            let mut what = Some("ok".to_string());
+            match (parts.next().unwrap(), parts.next()) {
+                (mode @ ("S" | "X"), Some(key)) => {
+                    let mode = match mode {
+                        "S" => LockMode::Shared,
+                        _ => LockMode::Exclusive,
+                    };
+                    session.requests.send((key.into(), mode)).unwrap();
+                    session.outstanding = true;
+                    what = None;
+                }
+                ("unlock", Some(key)) => {
+                    assert!(table.release(&session.owner, key.as_bytes()));
+                }
+                ("rollback", None) => table.release_all(&session.owner),
+                ("kill", None) => {
+                    session.owner.interrupt();
+                }
+                ("rows", Some(n)) => session.owner.set_changed_rows(n.parse().unwrap()),
+                other => panic!("{name}:{}: {other:?}", number + 1),
+            }
+            let mut happened = settle(&table, &mut sessions);
+            let own = happened.remove(&id);
+            let own = match (what, own) {
+                (None, own) => own.unwrap_or("waits".into()),
+                (Some(what), None) => what,
+                (Some(_), Some(own)) => own,
+            };
+            let others = happened.iter().map(|(id, what)| format!("{id} {what}"));
+            let happened: Vec<String> = std::iter::once(own).chain(others).collect();
+            assert_eq!(
+                happened.join(", "),
+                expected.trim(),
+                "{name}:{}: {line}",
+                number + 1
+            );
+        }
+        for session in sessions.values() {
+            assert!(!session.outstanding, "{name} ends with a wait");
+            table.release_all(&session.owner);
+        }
+        assert!(table.locks(1).is_empty() && table.waits().is_empty());
+    });
+}
+
+/// Results that came, once every session either has one or waits.
+fn settle(table: &LockTable, sessions: &mut BTreeMap<u64, Session>) -> BTreeMap<u64, String> {
+    let mut happened = BTreeMap::new();
+    loop {
+        let waits = table.waits();
+        let mut settled = true;
+        for (&id, session) in sessions.iter_mut().filter(|(_, s)| s.outstanding) {
+            if let Ok(result) = session.results.try_recv() {
+                session.outstanding = false;
+                happened.insert(id, words(result));
+            } else {
+                let waiting = waits.iter().any(|wait| wait.owner == id);
+                // Listed before its search for cycles is over: the graph lock says when it is.
+                settled &= waiting && !session.owner.is_interrupted();
+            }
+        }
+        if settled {
+            drop(table.graph.lock());
+            let now = table.waits();
+            let still = |id| now.iter().any(|wait| wait.owner == id);
+            if sessions.iter().all(|(&id, s)| !s.outstanding || still(id)) {
+                return happened;
+            }
+        }
+        std::thread::yield_now();
+    }
+}
+
+macro_rules! scripts {
+    ($($name:ident),*) => {
+        $(#[test]
+        fn $name() {
+            run(
+                stringify!($name),
+                include_str!(concat!("scripts/", stringify!($name), ".txt")),
+            );
+        })*
+    };
+}
+
+scripts!(
+    deadlock_of_two,
+    deadlock_of_three,
+    deadlock_victims,
+    fifo,
+    kill,
+    unlock,
+    upgrade
+);
+
+/// A ring of n, closed by the last.
+#[test]
+fn deadlock_of_many() {
+    use std::fmt::Write;
+    for n in [4, 9, 17] {
+        let mut script = String::new();
+        for i in 0..n {
+            writeln!(script, "{i} X k{i} : granted").unwrap();
+        }
+        for i in 0..n - 1 {
+            writeln!(script, "{i} X k{} : waits", i + 1).unwrap();
+        }
+        writeln!(script, "{} X k0 : deadlock", n - 1).unwrap();
+        for i in (1..n).rev() {
+            writeln!(script, "{i} rollback : ok, {} granted", i - 1).unwrap();
+        }
+        writeln!(script, "0 rollback : ok").unwrap();
+        run(&format!("ring of {n}"), &script);
+    }
+}
+
+#[test]
+fn the_last_deadlock_is_readable() {
+    let table = LockTable::new();
+    let (one, two) = (LockOwner::new(1, 0), LockOwner::new(2, 0));
+    table
+        .acquire(&one, b"a", LockMode::Exclusive, LONG)
+        .unwrap();
+    table
+        .acquire(&two, b"b", LockMode::Exclusive, LONG)
+        .unwrap();
+    assert_eq!(table.last_deadlock(), None);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| table.acquire(&one, b"b", LockMode::Shared, LONG));
+        until_waiting(&table, 1);
+        let error = table.acquire(&two, b"a", LockMode::Exclusive, LONG);
+        assert_eq!(error.unwrap_err().kind(), &ErrorKind::Deadlock);
+        table.release_all(&two);
+        waiting.join().unwrap().unwrap();
+    });
+    assert_eq!(
+        table.last_deadlock().unwrap(),
+        "transaction 2 (weight 1) waits for exclusive lock on key 61, \
+         blocked by transaction 1; rolled back\n\
+         transaction 1 (weight 1) waits for shared lock on key 62, blocked by transaction 2\n"
+    );
+    assert_eq!(table.stats().deadlocks, 1);
+}

@@ -1,0 +1,474 @@
+//! One transaction: snapshot, own writes, locks, and its end.
+//!
+//! A session keeps one `Transaction` and begins it again and again; nothing is allocated for a
+//! transaction that only reads. Phases: idle → active → (prepared →) committed or rolled back → idle.
+//!
+//! Isolation: at READ COMMITTED each statement reads at its own point; at REPEATABLE READ the first
+//! consistent read fixes the snapshot. Writes and locking reads see the latest committed version:
+//! lock, then refresh the view, then read again. A row that is changed although it is newer than the
+//! snapshot is *hidden* from the snapshot's point of view: its entries in every index come from the
+//! own write set from then on, so that the primary and every index tell the same story.
+
+use super::lock_table::{Granted, LockMode, LockOwner, LockTable, WaitPolicy};
+use super::prepared::{PreparedTransactions, Recovered};
+use super::snapshots::{Snapshot, SnapshotList};
+use super::write_set::{Mark, SharedWriteSet, WriteSetIter};
+use crate::base::options::LiveOptions;
+use crate::base::{IndexId, InternalKey, Result, Seqno, Value};
+use crate::read::{self, ReadPoint, Views};
+use crate::wal::{BinlogPosition, Lsn};
+use crate::write::{Batch, Pipeline, Prepared, What, unknown_outcome};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What transactions need of their database.
+pub struct Context {
+    /// Current views.
+    pub views: Arc<Views>,
+    /// Where commits go.
+    pub pipeline: Arc<Pipeline>,
+    /// Row locks.
+    pub locks: LockTable,
+    /// Snapshots that compaction must keep.
+    pub snapshots: Arc<SnapshotList>,
+    /// Options that may change.
+    pub live: Arc<LiveOptions>,
+    /// Prepared transactions that no session owns.
+    pub prepared: PreparedTransactions,
+}
+
+/// Isolation levels; READ UNCOMMITTED reads as READ COMMITTED.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Isolation {
+    /// A statement sees what was committed when it began.
+    ReadCommitted,
+    /// A transaction sees what was committed at its first read.
+    RepeatableRead,
+}
+
+enum Phase {
+    Idle,
+    Active,
+    Prepared {
+        xid: Vec<u8>,
+        batch: Batch,
+        prepared: Prepared,
+    },
+    Committed {
+        lsn: Lsn,
+    },
+}
+
+/// A session's transaction.
+pub struct Transaction {
+    cx: Arc<Context>,
+    owner: Arc<LockOwner>,
+    phase: Phase,
+    isolation: Isolation,
+    autocommit: bool,
+    lock_timeout_us: u64,
+    statement_id: u64,
+    statement_mark: Mark,
+    gate_passed: bool,
+    snapshot: Option<Snapshot>,
+    point: Option<ReadPoint>,
+    writes: SharedWriteSet,
+    hidden: BTreeMap<Box<[u8]>, Mark>,
+    counters: Vec<(u64, u64)>,
+    changed_rows: u64,
+}
+
+impl Transaction {
+    /// An idle transaction whose locks belong to `owner`.
+    pub fn new(cx: Arc<Context>, owner: Arc<LockOwner>) -> Self {
+        let writes = SharedWriteSet::new(cx.live.txn_memory_limit.load(Ordering::Relaxed));
+        let statement_mark = writes.lock().mark();
+        Self {
+            cx,
+            owner,
+            phase: Phase::Idle,
+            isolation: Isolation::RepeatableRead,
+            autocommit: false,
+            lock_timeout_us: 0,
+            statement_id: 0,
+            statement_mark,
+            gate_passed: false,
+            snapshot: None,
+            point: None,
+            writes,
+            hidden: BTreeMap::new(),
+            counters: Vec::new(),
+            changed_rows: 0,
+        }
+    }
+
+    /// What the transaction runs in.
+    pub fn context(&self) -> &Arc<Context> {
+        &self.cx
+    }
+
+    /// Whose locks it takes.
+    pub fn owner(&self) -> &Arc<LockOwner> {
+        &self.owner
+    }
+
+    /// Begins a transaction if none is active, and a statement if `statement_id` is new.
+    /// `autocommit` says that the statement is the whole transaction.
+    pub fn begin_statement(
+        &mut self,
+        statement_id: u64,
+        isolation: Isolation,
+        lock_timeout_us: u64,
+        autocommit: bool,
+    ) {
+        if matches!(self.phase, Phase::Idle) {
+            self.phase = Phase::Active;
+            self.isolation = isolation;
+            self.statement_id = statement_id.wrapping_add(1);
+            let limit = self.cx.live.txn_memory_limit.load(Ordering::Relaxed);
+            self.writes.lock().set_limit(limit);
+        }
+        self.lock_timeout_us = lock_timeout_us;
+        if self.statement_id != statement_id {
+            self.statement_id = statement_id;
+            self.autocommit = autocommit;
+            self.isolation = if self.snapshot.is_some() {
+                self.isolation
+            } else {
+                isolation
+            };
+            self.statement_mark = self.writes.lock().mark();
+            self.gate_passed = false;
+            self.point = None;
+        }
+    }
+
+    /// The statement ended well; its changes stay.
+    pub fn end_statement(&mut self) {
+        self.point = None;
+        self.statement_mark = self.writes.lock().mark();
+    }
+
+    /// Takes the statement's changes back; its locks stay.
+    pub fn rollback_statement(&mut self) {
+        self.rollback_to(self.statement_mark);
+        self.point = None;
+    }
+
+    /// A place to roll back to.
+    pub fn savepoint(&self) -> Mark {
+        self.writes.lock().mark()
+    }
+
+    /// Forgets all writes after `mark`; locks stay.
+    pub fn rollback_to(&mut self, mark: Mark) {
+        self.writes.lock().rollback_to(mark);
+        self.hidden.retain(|_, hidden_at| *hidden_at < mark);
+        self.statement_mark = self.statement_mark.min(mark);
+    }
+
+    /// Whether a transaction is open.
+    pub fn is_active(&self) -> bool {
+        !matches!(self.phase, Phase::Idle)
+    }
+
+    /// Whether it has written.
+    pub fn has_writes(&self) -> bool {
+        !self.writes.lock().is_empty()
+    }
+
+    /// Whether it waits for its outcome.
+    pub fn is_prepared(&self) -> bool {
+        matches!(self.phase, Phase::Prepared { .. })
+    }
+
+    /// Fixes the snapshot now, for START TRANSACTION WITH CONSISTENT SNAPSHOT.
+    pub fn take_snapshot(&mut self) {
+        let views = &self.cx.views;
+        self.snapshot
+            .get_or_insert_with(|| self.cx.snapshots.acquire(|| views.visible()));
+        self.point = None;
+    }
+
+    /// Where the current statement's consistent reads read.
+    pub fn read_point(&mut self) -> ReadPoint {
+        if let Some(point) = &self.point {
+            return point.clone();
+        }
+        if self.isolation == Isolation::RepeatableRead && !self.autocommit {
+            self.take_snapshot();
+        }
+        let point = match &self.snapshot {
+            Some(snapshot) => ReadPoint {
+                seqno: snapshot.seqno(),
+                view: self.cx.views.pin(),
+            },
+            None => self.cx.views.latest(),
+        };
+        self.point = Some(point.clone());
+        point
+    }
+
+    /// Where locking reads read: everything committed by now.
+    pub fn latest_point(&self) -> ReadPoint {
+        self.cx.views.latest()
+    }
+
+    /// The snapshot's seqno, if the transaction has fixed one.
+    pub fn snapshot_seqno(&self) -> Option<Seqno> {
+        self.snapshot.as_ref().map(Snapshot::seqno)
+    }
+
+    /// Takes a row lock; waits as `policy` says, `None` for the session's timeout.
+    pub fn lock(&self, key: &[u8], mode: LockMode, policy: Option<WaitPolicy>) -> Result<Granted> {
+        let default = WaitPolicy::Wait {
+            timeout_micros: self.lock_timeout_us,
+        };
+        self.cx
+            .locks
+            .acquire(&self.owner, key, mode, policy.unwrap_or(default))
+    }
+
+    /// Gives one lock back early.
+    pub fn unlock(&self, key: &[u8]) {
+        self.cx.locks.release(&self.owner, key);
+    }
+
+    /// Newest own version of `user_key`, else the newest at `point`; deletions are hits.
+    pub fn get<R>(
+        &self,
+        point: &ReadPoint,
+        user_key: &[u8],
+        f: impl FnOnce(InternalKey<'_>, Value<'_>) -> R,
+    ) -> Result<Option<R>> {
+        let mut f = Some(f);
+        let own = {
+            let writes = self.writes.lock();
+            match writes.is_empty() {
+                true => None,
+                false => writes.get(user_key, |key, value| f.take().map(|f| f(key, value))),
+            }
+        };
+        if let Some(result) = own.flatten() {
+            return Ok(Some(result));
+        }
+        match f {
+            Some(f) => read::get(&point.view, user_key, point.seqno, f),
+            None => Ok(None),
+        }
+    }
+
+    /// Own writes as a source for scans; it sees those that follow, too.
+    pub fn own_writes(&self) -> WriteSetIter {
+        self.writes.iter()
+    }
+
+    /// Whether the own writes touch `index`.
+    pub fn writes_touch(&self, index: IndexId) -> bool {
+        self.writes.lock().touches(index)
+    }
+
+    /// Waits at the stall gate, once a statement, before its first write.
+    pub fn before_write(&mut self) -> Result<()> {
+        if !self.gate_passed {
+            let owner = Arc::clone(&self.owner);
+            self.cx
+                .pipeline
+                .pass_gate(&move || owner.is_interrupted())?;
+            self.gate_passed = true;
+        }
+        Ok(())
+    }
+
+    /// Counts a row changed, which makes the transaction a worse victim of a deadlock.
+    pub fn count_changed_row(&mut self) {
+        self.changed_rows += 1;
+        self.owner.set_changed_rows(self.changed_rows);
+    }
+
+    /// Adds a value to the own writes.
+    pub fn put(&mut self, user_key: &[u8], value: Value<'_>) -> Result<()> {
+        self.writes.lock().put(user_key, value)
+    }
+
+    /// Adds a deletion to the own writes.
+    pub fn delete(&mut self, user_key: &[u8]) -> Result<()> {
+        self.writes.lock().delete(user_key)
+    }
+
+    /// Memory of the own writes, bytes.
+    pub fn write_bytes(&self) -> u64 {
+        self.writes.lock().bytes()
+    }
+
+    /// Hides the snapshot's version of the row at `row_key` and its entries in every index.
+    pub fn hide(&mut self, row_key: &[u8]) {
+        let mark = self.writes.lock().mark();
+        self.hidden.entry(row_key.into()).or_insert(mark);
+    }
+
+    /// Whether any row is hidden.
+    pub fn hides_any(&self) -> bool {
+        !self.hidden.is_empty()
+    }
+
+    /// Whether the snapshot's version of this row is hidden.
+    pub fn hides(&self, row_key: &[u8]) -> bool {
+        self.hidden.contains_key(row_key)
+    }
+
+    /// Persists `value` as a maximum of `counter` when the transaction commits.
+    pub fn raise_counter(&mut self, counter: u64, value: u64) {
+        match self.counters.iter_mut().find(|(c, _)| *c == counter) {
+            Some((_, max)) => *max = value.max(*max),
+            None => self.counters.push((counter, value)),
+        }
+    }
+
+    /// Commits: visible, locks released, then as durable as the flush mode says.
+    ///
+    /// # Errors
+    /// After an error of the log the outcome is unknown until the database is reopened.
+    pub fn commit(&mut self) -> Result<()> {
+        let lsn = match &self.phase {
+            Phase::Idle => return Ok(()),
+            Phase::Active if self.writes.lock().is_empty() => None,
+            Phase::Active => {
+                let batch = self.final_batch();
+                let committed = self
+                    .cx
+                    .pipeline
+                    .commit(What::Batch, &batch, &self.counters)?;
+                Some(committed.lsn)
+            }
+            Phase::Prepared { .. } => {
+                self.commit_prepared(None)?;
+                match self.phase {
+                    Phase::Committed { lsn } => Some(lsn),
+                    _ => None,
+                }
+            }
+            Phase::Committed { .. } => None,
+        };
+        self.finish();
+        match lsn {
+            Some(lsn) => self
+                .cx
+                .pipeline
+                .wait_durable(lsn)
+                .map_err(|e| unknown_outcome(&e)),
+            None => Ok(()),
+        }
+    }
+
+    /// Commits what nobody else sees yet; durable with whatever is synced later.
+    pub fn commit_unsynced(&mut self) -> Result<()> {
+        if matches!(self.phase, Phase::Active) && self.has_writes() {
+            let batch = self.final_batch();
+            self.cx
+                .pipeline
+                .commit(What::Batch, &batch, &self.counters)?;
+        }
+        self.finish();
+        Ok(())
+    }
+
+    /// First phase of a two-phase commit: the changes are durable under `xid`.
+    pub fn prepare(&mut self, xid: &[u8]) -> Result<()> {
+        if !matches!(self.phase, Phase::Active) || self.writes.lock().is_empty() {
+            return Ok(());
+        }
+        let batch = self.final_batch();
+        let prepared = self.cx.pipeline.prepare(xid, &batch, &self.counters)?;
+        self.phase = Phase::Prepared {
+            xid: xid.to_vec(),
+            batch,
+            prepared,
+        };
+        Ok(())
+    }
+
+    /// Second phase: assigns the seqno and makes the changes visible, without I/O. `binlog` is the
+    /// name and position in the binary log.
+    pub fn commit_prepared(&mut self, binlog: Option<(&[u8], u64)>) -> Result<()> {
+        let Phase::Prepared {
+            xid,
+            batch,
+            prepared,
+        } = &self.phase
+        else {
+            return Ok(());
+        };
+        let binlog = binlog.map(|(name, pos)| BinlogPosition { name, pos });
+        let what = What::Prepared {
+            xid,
+            prepared: *prepared,
+            binlog,
+        };
+        let committed = self.cx.pipeline.commit(what, batch, &[])?;
+        self.phase = Phase::Committed { lsn: committed.lsn };
+        Ok(())
+    }
+
+    /// Gives up all changes and locks.
+    pub fn rollback(&mut self) -> Result<()> {
+        let result = match &self.phase {
+            Phase::Prepared { xid, prepared, .. } => self
+                .cx
+                .pipeline
+                .rollback_prepared(xid, *prepared)
+                .map(|_| ()),
+            _ => Ok(()),
+        };
+        self.finish();
+        result
+    }
+
+    /// Hands a prepared transaction over to the database, where its outcome is asked for by xid;
+    /// a session that ends between the phases does so. Its locks stay with it.
+    pub fn detach(&mut self, fresh_owner: Arc<LockOwner>) {
+        if let Phase::Prepared {
+            xid,
+            batch,
+            prepared,
+        } = std::mem::replace(&mut self.phase, Phase::Idle)
+        {
+            let owner = std::mem::replace(&mut self.owner, fresh_owner);
+            let recovered = Recovered {
+                batch,
+                prepared,
+                owner: Some(owner),
+            };
+            self.cx.prepared.insert(xid, recovered);
+        }
+        self.finish();
+    }
+
+    fn final_batch(&self) -> Batch {
+        let mut batch = Batch::new();
+        self.writes
+            .lock()
+            .for_each_final(|key, kind, value| batch.add(key, kind, value));
+        batch
+    }
+
+    fn finish(&mut self) {
+        self.phase = Phase::Idle;
+        self.cx.locks.release_all(&self.owner);
+        self.owner.set_changed_rows(0);
+        self.changed_rows = 0;
+        self.snapshot = None;
+        self.point = None;
+        self.writes.lock().clear();
+        self.statement_mark = self.writes.lock().mark();
+        self.hidden.clear();
+        self.counters.clear();
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
