@@ -1,3 +1,14 @@
 //! Tables and indexes as entries of the store itself.
 
+mod counters;
+mod entry;
 pub mod schema;
+mod tables;
+
+pub use counters::{Counters, autoincrement_counter, hidden_row_counter};
+pub use entry::{IndexEntry, TableEntry};
+pub use schema::{CollationSchema, ColumnSchema, IndexPart, IndexSchema, PartSchema, TableSchema};
+pub use tables::{Catalog, Definition};
+
+/// The index that holds the catalog.
+pub const CATALOG_INDEX: crate::base::IndexId = 0;

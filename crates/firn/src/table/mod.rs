@@ -1,1 +1,195 @@
 //! Rows and cursors: what a statement does to one table.
+
+mod autoincrement;
+mod bulk;
+mod check;
+mod cursor;
+mod fetch;
+mod index;
+mod rows;
+mod statistics;
+
+pub use bulk::BulkLoad;
+pub use check::CheckReport;
+pub use cursor::{Cursor, Key, LockWait, ReadMode, SeekMode};
+pub use rows::{RowScratch, WriteFlags, Written};
+pub use statistics::{IndexSums, RangeEnd, TableStatistics};
+
+use crate::base::{Error, ErrorKind, Result};
+use crate::catalog::{Catalog, TableEntry, TableSchema, autoincrement_counter, hidden_row_counter};
+use crate::rowcode::RowFormat;
+use arc_swap::ArcSwap;
+use index::IndexInfo;
+use std::fmt::Display;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The parts of a table that TRUNCATE replaces.
+pub(crate) struct Current {
+    /// Catalog generation this was made at.
+    generation: u64,
+    entry: Arc<TableEntry>,
+    pub(crate) clustered: Arc<IndexInfo>,
+    pub(crate) indexes: Vec<Arc<IndexInfo>>,
+    autoincrement: Arc<AtomicU64>,
+    hidden_rows: Arc<AtomicU64>,
+}
+
+/// An opened table, shared by all who use it.
+///
+/// It follows the catalog: when TRUNCATE or the end of a load gives the table new ids, the next
+/// statement finds them.
+pub struct Table {
+    catalog: Arc<Catalog>,
+    name: String,
+    /// The definition as the server gave it at open, with its collations.
+    schema: TableSchema,
+    format: RowFormat,
+    current: ArcSwap<Current>,
+}
+
+impl Table {
+    /// Opens the table called `name`, which the server defines as `schema`.
+    ///
+    /// # Errors
+    /// `NotFound`; `InvalidArgument` if the stored definition is another one.
+    pub fn open(catalog: &Arc<Catalog>, name: &str, schema: TableSchema) -> Result<Arc<Self>> {
+        let generation = catalog.generation();
+        let entry = catalog.get(name)?;
+        if let Some(difference) = entry.schema.difference(&schema) {
+            return Err(Error::invalid(format_args!(
+                "table {name}: the stored definition differs from the server's: {difference}"
+            )));
+        }
+        let format = schema.row_format(&[])?;
+        let current = Current::new(catalog, &schema, entry, generation)?;
+        Ok(Arc::new(Self {
+            catalog: Arc::clone(catalog),
+            name: name.to_owned(),
+            schema,
+            format,
+            current: ArcSwap::from_pointee(current),
+        }))
+    }
+
+    /// `database/table`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its definition.
+    pub fn schema(&self) -> &TableSchema {
+        &self.schema
+    }
+
+    /// Its catalog entry.
+    pub fn entry(&self) -> Arc<TableEntry> {
+        Arc::clone(&self.current().entry)
+    }
+
+    /// Bytes of a record buffer.
+    pub fn record_len(&self) -> usize {
+        self.schema.record_len as usize
+    }
+
+    /// Number of columns, stored or not.
+    pub fn column_count(&self) -> usize {
+        self.schema.columns.len()
+    }
+
+    /// Whether rows are found by a hidden id.
+    pub fn has_hidden_key(&self) -> bool {
+        self.schema.primary.is_none()
+    }
+
+    fn format(&self) -> &RowFormat {
+        &self.format
+    }
+
+    fn primary_number(&self) -> Option<usize> {
+        self.schema.primary.map(|number| number as usize)
+    }
+
+    /// The ids in force, brought up to date with the catalog.
+    pub(crate) fn current(&self) -> Arc<Current> {
+        let current = self.current.load();
+        let generation = self.catalog.generation();
+        if current.generation == generation {
+            return Arc::clone(&current);
+        }
+        let entry = match self.catalog.get(&self.name) {
+            Ok(entry) => entry,
+            // Renamed or dropped under us: the server is about to close the table.
+            Err(_) => Arc::clone(&current.entry),
+        };
+        match Current::new(&self.catalog, &self.schema, entry, generation) {
+            Ok(next) => {
+                let next = Arc::new(next);
+                self.current.store(Arc::clone(&next));
+                next
+            }
+            Err(_) => Arc::clone(&current),
+        }
+    }
+
+    /// Secondary indexes with their numbers.
+    fn secondaries(current: &Current) -> impl Iterator<Item = (usize, &IndexInfo)> {
+        let clustered = current.clustered.id();
+        let all = current.indexes.iter().enumerate();
+        all.filter(move |(_, index)| index.id() != clustered)
+            .map(|(i, index)| (i, &**index))
+    }
+
+    fn next_row_id(&self, current: &Current) -> Option<u64> {
+        self.has_hidden_key()
+            .then(|| current.hidden_rows.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// Names the table in an error of damaged bytes.
+    fn of_table(&self, error: Error) -> Error {
+        match error.kind() {
+            ErrorKind::Corruption { file, offset } if file.is_empty() => {
+                let message = format!("table {}: {}", self.name, error.message());
+                Error::corruption(self.name.clone(), *offset, message)
+            }
+            _ => error,
+        }
+    }
+}
+
+impl Current {
+    fn hidden_counter(&self) -> u64 {
+        hidden_row_counter(self.entry.clustered.id)
+    }
+
+    fn new(
+        catalog: &Catalog,
+        schema: &TableSchema,
+        entry: Arc<TableEntry>,
+        generation: u64,
+    ) -> Result<Self> {
+        let mut indexes = Vec::with_capacity(entry.indexes.len());
+        let codecs = schema.index_codecs()?;
+        for ((index, ids), codec) in schema.indexes.iter().zip(&entry.indexes).zip(codecs) {
+            indexes.push(Arc::new(IndexInfo::new(index, *ids, codec)));
+        }
+        let clustered = match schema.primary {
+            Some(primary) => Arc::clone(&indexes[primary as usize]),
+            None => Arc::new(IndexInfo::hidden(entry.clustered)),
+        };
+        let counters = catalog.counters();
+        let id = entry.clustered.id;
+        Ok(Self {
+            generation,
+            clustered,
+            indexes,
+            autoincrement: counters.cell(autoincrement_counter(id)),
+            hidden_rows: counters.cell(hidden_row_counter(id)),
+            entry,
+        })
+    }
+}
+
+fn corrupt(table: &Table, what: impl Display) -> Error {
+    Error::corruption(table.name.clone(), 0, what)
+}

@@ -1,0 +1,131 @@
+//! The stored form of a table. `docs/formats/catalog.md` has the layout.
+
+use super::schema::TableSchema;
+use crate::base::varint::{put_bytes, put_u64, take_bytes, take_u8, take_u32, take_u64};
+use crate::base::{Error, IndexId, Result, Seqno};
+
+const FORMAT: u8 = 1;
+
+/// One index of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IndexEntry {
+    /// Its id, never reused.
+    pub id: IndexId,
+    /// Snapshots older than this seqno do not see it.
+    pub created: Seqno,
+}
+
+/// A table as the catalog keeps it.
+#[derive(Debug, Clone)]
+pub struct TableEntry {
+    /// `database/table`, encoded as the server encodes file names.
+    pub name: String,
+    /// Columns and indexes.
+    pub schema: TableSchema,
+    /// Ids, in the order of `schema.indexes`.
+    pub indexes: Vec<IndexEntry>,
+    /// The clustered index: one of `indexes`, or of its own when the primary key is hidden.
+    pub clustered: IndexEntry,
+    /// The server's table definition image.
+    pub frm: Vec<u8>,
+    /// The server's version of the definition.
+    pub version: Vec<u8>,
+    /// Creation time, microseconds since 1970.
+    pub created_micros: u64,
+}
+
+impl TableEntry {
+    /// All index ids, the clustered one first.
+    pub fn index_ids(&self) -> Vec<IndexId> {
+        let mut ids = vec![self.clustered.id];
+        ids.extend(
+            self.indexes
+                .iter()
+                .map(|i| i.id)
+                .filter(|id| *id != self.clustered.id),
+        );
+        ids
+    }
+
+    /// Encodes all but the name, which is the key. Indexes in `new` get the seqno of the entry
+    /// that is being written as their creation seqno.
+    pub fn encode(&self, new: &[IndexId]) -> Vec<u8> {
+        let mut out = vec![FORMAT];
+        let put_index = |out: &mut Vec<u8>, index: &IndexEntry| {
+            put_u64(out, u64::from(index.id));
+            put_u64(
+                out,
+                if new.contains(&index.id) {
+                    0
+                } else {
+                    index.created
+                },
+            );
+        };
+        put_index(&mut out, &self.clustered);
+        put_u64(&mut out, self.indexes.len() as u64);
+        self.indexes
+            .iter()
+            .for_each(|index| put_index(&mut out, index));
+        put_bytes(&mut out, &self.schema.to_bytes());
+        put_bytes(&mut out, &self.version);
+        put_bytes(&mut out, &self.frm);
+        put_u64(&mut out, self.created_micros);
+        out
+    }
+
+    /// Decodes an entry found under `name` with `seqno`.
+    pub fn decode(name: &str, seqno: Seqno, bytes: &[u8]) -> Result<Self> {
+        let mut input = bytes;
+        Self::take(name, seqno, &mut input).and_then(|entry| {
+            if input.is_empty() {
+                Ok(entry)
+            } else {
+                Err(damaged(name))
+            }
+        })
+    }
+
+    fn take(name: &str, seqno: Seqno, input: &mut &[u8]) -> Result<Self> {
+        let bad = || damaged(name);
+        match take_u8(input).ok_or_else(bad)? {
+            FORMAT => {}
+            other => return Err(Error::unsupported(format!("catalog entry format {other}"))),
+        }
+        let index = |input: &mut &[u8]| {
+            let id = take_u32(input)?;
+            let created = take_u64(input)?;
+            Some(IndexEntry {
+                id,
+                created: if created == 0 { seqno } else { created },
+            })
+        };
+        let clustered = index(input).ok_or_else(bad)?;
+        let count = take_u32(input).ok_or_else(bad)?;
+        let mut indexes = Vec::new();
+        for _ in 0..count {
+            indexes.push(index(input).ok_or_else(bad)?);
+        }
+        let schema = TableSchema::from_bytes(take_bytes(input).ok_or_else(bad)?)?;
+        let version = take_bytes(input).ok_or_else(bad)?.to_vec();
+        let frm = take_bytes(input).ok_or_else(bad)?.to_vec();
+        let created_micros = take_u64(input).ok_or_else(bad)?;
+        if schema.indexes.len() != indexes.len() {
+            return Err(bad());
+        }
+        let name = name.to_owned();
+        Ok(Self {
+            name,
+            schema,
+            indexes,
+            clustered,
+            frm,
+            version,
+            created_micros,
+        })
+    }
+}
+
+fn damaged(name: &str) -> Error {
+    Error::corruption("", 0, format_args!("catalog entry of {name} is damaged"))
+}

@@ -1,0 +1,347 @@
+//! The tables of a database and their changes, each one atomic batch, durable on return.
+//!
+//! Keys under the catalog's index: `1` + name → table entry; `2` + index id (big-endian) → nothing:
+//! the index was dropped, its entries are garbage until the last file that holds any is gone.
+
+use super::CATALOG_INDEX;
+use super::counters::{Counters, INDEX_IDS};
+use super::entry::{IndexEntry, TableEntry};
+use super::schema::TableSchema;
+use crate::base::key::{INDEX_ID_LEN, index_prefix};
+use crate::base::range::prefix_successor;
+use crate::base::{Error, ErrorKind, IndexId, Kind, Result, Seqno, Value};
+use crate::iter::{MergeIter, MvccIter, ReadAt};
+use crate::read::{ReadPoint, ScanRange, scan_sources};
+use crate::write::{Batch, Pipeline, What};
+use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const TABLE: u8 = 1;
+const RETIRED: u8 = 2;
+
+/// What a new table is made of.
+pub struct Definition<'a> {
+    /// Columns and indexes.
+    pub schema: TableSchema,
+    /// The server's table definition image.
+    pub frm: &'a [u8],
+    /// The server's version of the definition.
+    pub version: &'a [u8],
+    /// Creation time, microseconds since 1970.
+    pub created_micros: u64,
+}
+
+#[derive(Default)]
+struct Known {
+    tables: BTreeMap<String, Arc<TableEntry>>,
+    retired: BTreeMap<IndexId, Seqno>,
+}
+
+/// The catalog of a database.
+pub struct Catalog {
+    pipeline: Arc<Pipeline>,
+    counters: Arc<Counters>,
+    known: RwLock<Known>,
+    /// Grows with every change.
+    generation: AtomicU64,
+    /// One change at a time; the server's own locks keep users of a table away from its changes.
+    changing: Mutex<()>,
+}
+
+fn table_key(name: &str) -> Vec<u8> {
+    let mut key = index_prefix(CATALOG_INDEX).to_vec();
+    key.push(TABLE);
+    key.extend_from_slice(name.as_bytes());
+    key
+}
+
+fn retired_key(index: IndexId) -> Vec<u8> {
+    let mut key = index_prefix(CATALOG_INDEX).to_vec();
+    key.push(RETIRED);
+    key.extend_from_slice(&index.to_be_bytes());
+    key
+}
+
+fn no_table(name: &str) -> Error {
+    Error::new(ErrorKind::NotFound, format!("table {name} does not exist"))
+}
+
+impl Catalog {
+    /// Reads the catalog at `point`.
+    pub fn load(
+        pipeline: Arc<Pipeline>,
+        counters: Arc<Counters>,
+        point: &ReadPoint,
+    ) -> Result<Self> {
+        let lower = index_prefix(CATALOG_INDEX).to_vec();
+        let range = ScanRange {
+            upper: prefix_successor(&lower),
+            lower,
+        };
+        let merged = MergeIter::new(scan_sources(&point.view, &range, None));
+        let mut entries = MvccIter::new(merged, ReadAt::snapshot(point.seqno));
+        let mut known = Known::default();
+        let mut largest_index = 0;
+        let mut found = entries.seek_ge(&range.lower)?;
+        while found && entries.user_key().starts_with(&range.lower) {
+            let (tag, rest) = entries.user_key()[INDEX_ID_LEN..]
+                .split_first()
+                .ok_or_else(|| Error::corruption("", 0, "catalog key without a tag"))?;
+            match *tag {
+                TABLE => {
+                    let name = std::str::from_utf8(rest)
+                        .map_err(|_| Error::corruption("", 0, "table name is not UTF-8"))?;
+                    let entry = TableEntry::decode(name, entries.seqno(), entries.value().head)?;
+                    largest_index = entry.index_ids().into_iter().fold(largest_index, u32::max);
+                    known.tables.insert(name.to_owned(), Arc::new(entry));
+                }
+                RETIRED => {
+                    let id = rest
+                        .try_into()
+                        .map_err(|_| Error::corruption("", 0, "retired index id is damaged"))?;
+                    let id = IndexId::from_be_bytes(id);
+                    largest_index = largest_index.max(id);
+                    known.retired.insert(id, entries.seqno());
+                }
+                other => return Err(Error::unsupported(format!("catalog entry kind {other}"))),
+            }
+            found = entries.next()?;
+        }
+        counters.raise(INDEX_IDS, u64::from(largest_index));
+        Ok(Self {
+            pipeline,
+            counters,
+            known: RwLock::new(known),
+            generation: AtomicU64::new(0),
+            changing: Mutex::new(()),
+        })
+    }
+
+    /// The table called `name`.
+    pub fn get(&self, name: &str) -> Result<Arc<TableEntry>> {
+        self.known
+            .read()
+            .tables
+            .get(name)
+            .cloned()
+            .ok_or_else(|| no_table(name))
+    }
+
+    /// Tables whose names start with `prefix`, in order.
+    pub fn list(&self, prefix: &str) -> Vec<Arc<TableEntry>> {
+        let known = self.known.read();
+        let from = known.tables.range(prefix.to_owned()..);
+        from.take_while(|(name, _)| name.starts_with(prefix))
+            .map(|(_, t)| Arc::clone(t))
+            .collect()
+    }
+
+    /// Dropped indexes that files may still hold entries of, with the seqnos of their end.
+    pub fn retired(&self) -> BTreeMap<IndexId, Seqno> {
+        self.known.read().retired.clone()
+    }
+
+    /// Grows with every change; what was read at an older generation may be out of date.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Persists `value` as a maximum of `counter`; durable on return.
+    pub fn persist_counter(&self, counter: u64, value: u64) -> Result<()> {
+        let _one = self.changing.lock();
+        self.pipeline
+            .commit(What::Batch, &Batch::new(), &[(counter, value)])?;
+        self.pipeline.sync_all()
+    }
+
+    /// The counters.
+    pub fn counters(&self) -> &Arc<Counters> {
+        &self.counters
+    }
+
+    /// Creates a table.
+    pub fn create(&self, name: &str, definition: Definition<'_>) -> Result<Arc<TableEntry>> {
+        let _one = self.changing.lock();
+        if self.known.read().tables.contains_key(name) {
+            let message = format!("table {name} exists already");
+            return Err(Error::new(ErrorKind::AlreadyExists, message));
+        }
+        let (indexes, clustered) = self.new_indexes(&definition.schema)?;
+        let entry = TableEntry {
+            name: name.to_owned(),
+            schema: definition.schema,
+            indexes,
+            clustered,
+            frm: definition.frm.to_vec(),
+            version: definition.version.to_vec(),
+            created_micros: definition.created_micros,
+        };
+        let new = entry.index_ids();
+        let mut batch = Batch::new();
+        put_entry(&mut batch, &entry, &new);
+        let seqno = self.write(&batch, &format!("create table {name}"))?;
+        Ok(self.install(entry, &new, seqno))
+    }
+
+    /// Drops a table: its entry goes, its index ids retire.
+    pub fn drop_table(&self, name: &str) -> Result<()> {
+        let _one = self.changing.lock();
+        let entry = self.get(name)?;
+        let mut batch = Batch::new();
+        batch.add(&table_key(name), Kind::Delete, Value::EMPTY);
+        retire(&mut batch, &entry);
+        let seqno = self.write(&batch, &format!("drop table {name}"))?;
+        let mut known = self.known.write();
+        known.tables.remove(name);
+        known
+            .retired
+            .extend(entry.index_ids().into_iter().map(|id| (id, seqno)));
+        self.generation.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// Renames a table.
+    pub fn rename(&self, from: &str, to: &str) -> Result<()> {
+        let _one = self.changing.lock();
+        let entry = self.get(from)?;
+        if self.known.read().tables.contains_key(to) {
+            let message = format!("table {to} exists already");
+            return Err(Error::new(ErrorKind::AlreadyExists, message));
+        }
+        let renamed = TableEntry {
+            name: to.to_owned(),
+            ..(*entry).clone()
+        };
+        let mut batch = Batch::new();
+        batch.add(&table_key(from), Kind::Delete, Value::EMPTY);
+        put_entry(&mut batch, &renamed, &[]);
+        self.write(&batch, &format!("rename table {from} to {to}"))?;
+        let mut known = self.known.write();
+        known.tables.remove(from);
+        known.tables.insert(to.to_owned(), Arc::new(renamed));
+        self.generation.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// Empties a table: new index ids, the old ones retire.
+    pub fn truncate(&self, name: &str) -> Result<Arc<TableEntry>> {
+        let _one = self.changing.lock();
+        let old = self.get(name)?;
+        let (indexes, clustered) = self.new_indexes(&old.schema)?;
+        let entry = TableEntry {
+            indexes,
+            clustered,
+            ..(*old).clone()
+        };
+        let new = entry.index_ids();
+        let mut batch = Batch::new();
+        retire(&mut batch, &old);
+        put_entry(&mut batch, &entry, &new);
+        let seqno = self.write(&batch, &format!("truncate table {name}"))?;
+        let retired = old.index_ids().into_iter().map(|id| (id, seqno));
+        self.known.write().retired.extend(retired);
+        Ok(self.install(entry, &new, seqno))
+    }
+
+    /// Ends a bulk load, which committed its rows in pieces: only snapshots from now on see the
+    /// table, so nobody sees a part of it.
+    pub fn publish_loaded(&self, name: &str) -> Result<Arc<TableEntry>> {
+        let _one = self.changing.lock();
+        let entry = (*self.get(name)?).clone();
+        let new = entry.index_ids();
+        let mut batch = Batch::new();
+        put_entry(&mut batch, &entry, &new);
+        let seqno = self.write(&batch, &format!("load table {name}"))?;
+        Ok(self.install(entry, &new, seqno))
+    }
+
+    /// Replaces the server's own definition and version kept with a table.
+    pub fn set_image(&self, name: &str, frm: &[u8], version: &[u8]) -> Result<()> {
+        let _one = self.changing.lock();
+        let old = self.get(name)?;
+        let (frm, version) = (frm.to_vec(), version.to_vec());
+        let entry = TableEntry {
+            frm,
+            version,
+            ..(*old).clone()
+        };
+        let mut batch = Batch::new();
+        put_entry(&mut batch, &entry, &[]);
+        let seqno = self.write(&batch, &format!("define table {name}"))?;
+        self.install(entry, &[], seqno);
+        Ok(())
+    }
+
+    /// Forgets retired indexes of which no file and no memtable holds an entry any more.
+    pub fn forget_retired(&self, gone: &[IndexId]) -> Result<()> {
+        let _one = self.changing.lock();
+        if gone.is_empty() {
+            return Ok(());
+        }
+        let mut batch = Batch::new();
+        gone.iter()
+            .for_each(|id| batch.add(&retired_key(*id), Kind::Delete, Value::EMPTY));
+        self.write(&batch, "forget retired indexes")?;
+        let mut known = self.known.write();
+        known.retired.retain(|id, _| !gone.contains(id));
+        Ok(())
+    }
+
+    fn new_indexes(&self, schema: &TableSchema) -> Result<(Vec<IndexEntry>, IndexEntry)> {
+        let count = schema.indexes.len() + usize::from(schema.primary.is_none());
+        let ids = self.counters.cell(INDEX_IDS);
+        let last = ids.fetch_add(count as u64, Ordering::Relaxed) + count as u64;
+        let last =
+            IndexId::try_from(last).map_err(|_| Error::unsupported("index ids are used up"))?;
+        let first = last + 1 - count as u32;
+        let entry = |id| IndexEntry { id, created: 0 };
+        let indexes: Vec<_> = (0..schema.indexes.len() as u32)
+            .map(|i| entry(first + i))
+            .collect();
+        let clustered = schema
+            .primary
+            .map_or(entry(last), |primary| indexes[primary as usize]);
+        Ok((indexes, clustered))
+    }
+
+    fn write(&self, batch: &Batch, description: &str) -> Result<Seqno> {
+        let ids = self.counters.cell(INDEX_IDS).load(Ordering::Relaxed);
+        let what = What::SchemaChange(description.as_bytes());
+        let committed = self.pipeline.commit(what, batch, &[(INDEX_IDS, ids)])?;
+        self.pipeline.sync_all()?;
+        Ok(committed.seqno)
+    }
+
+    fn install(&self, mut entry: TableEntry, new: &[IndexId], seqno: Seqno) -> Arc<TableEntry> {
+        let indexes = entry
+            .indexes
+            .iter_mut()
+            .chain(std::iter::once(&mut entry.clustered));
+        for index in indexes.filter(|index| new.contains(&index.id)) {
+            index.created = seqno;
+        }
+        let entry = Arc::new(entry);
+        self.known
+            .write()
+            .tables
+            .insert(entry.name.clone(), Arc::clone(&entry));
+        self.generation.fetch_add(1, Ordering::Release);
+        entry
+    }
+}
+
+fn put_entry(batch: &mut Batch, entry: &TableEntry, new: &[IndexId]) {
+    batch.add(
+        &table_key(&entry.name),
+        Kind::Put,
+        Value::whole(&entry.encode(new)),
+    );
+}
+
+fn retire(batch: &mut Batch, entry: &TableEntry) {
+    for id in entry.index_ids() {
+        batch.add(&retired_key(id), Kind::Put, Value::EMPTY);
+    }
+}

@@ -1,0 +1,77 @@
+//! AUTO_INCREMENT: values are handed out in intervals and never taken back.
+
+use super::Table;
+use crate::base::Result;
+use crate::catalog::autoincrement_counter;
+use crate::txn::Transaction;
+use std::sync::atomic::Ordering;
+
+impl Table {
+    /// Reserves `count` values of the series `offset + k · increment`. Returns the first one, or
+    /// `None` if the series is used up.
+    pub fn reserve_autoincrement(&self, offset: u64, increment: u64, count: u64) -> Option<u64> {
+        let increment = increment.max(1);
+        let used = &self.current().autoincrement;
+        let mut last = used.load(Ordering::Relaxed);
+        loop {
+            let first = next_in_series(last, offset, increment)?;
+            // The interval may end beyond the largest number; what was reserved of it counts.
+            let taken = first.saturating_add(increment.saturating_mul(count.saturating_sub(1)));
+            match used.compare_exchange_weak(last, taken, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return Some(first),
+                Err(now) => last = now,
+            }
+        }
+    }
+
+    /// A row with this value was written: later ones are larger, also after a restart.
+    pub fn use_autoincrement(&self, txn: &mut Transaction, value: u64) {
+        let current = self.current();
+        current.autoincrement.fetch_max(value, Ordering::Relaxed);
+        txn.raise_counter(autoincrement_counter(current.entry.clustered.id), value);
+    }
+
+    /// The value that the next row gets at least.
+    pub fn next_autoincrement(&self) -> u64 {
+        self.current()
+            .autoincrement
+            .load(Ordering::Relaxed)
+            .saturating_add(1)
+    }
+
+    /// Makes `next` the next value, unless larger ones were used; durable on return.
+    pub fn set_autoincrement(&self, next: u64) -> Result<()> {
+        let current = self.current();
+        let value = next.saturating_sub(1);
+        current.autoincrement.fetch_max(value, Ordering::Relaxed);
+        self.catalog
+            .persist_counter(autoincrement_counter(current.entry.clustered.id), value)
+    }
+}
+
+/// The smallest member of the series above `last`. As the server does it, an offset larger than
+/// the increment is ignored.
+fn next_in_series(last: u64, offset: u64, increment: u64) -> Option<u64> {
+    let offset = if offset > increment { 1 } else { offset.max(1) };
+    if last < offset {
+        return Some(offset);
+    }
+    let steps = (last - offset) / increment + 1;
+    steps.checked_mul(increment)?.checked_add(offset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::next_in_series;
+
+    #[test]
+    fn the_series_goes_on_above_the_last_value() {
+        assert_eq!(next_in_series(0, 1, 1), Some(1));
+        assert_eq!(next_in_series(7, 1, 1), Some(8));
+        assert_eq!(next_in_series(0, 3, 10), Some(3));
+        assert_eq!(next_in_series(3, 3, 10), Some(13));
+        assert_eq!(next_in_series(12, 3, 10), Some(13));
+        assert_eq!(next_in_series(5, 20, 10), Some(11));
+        assert_eq!(next_in_series(u64::MAX, 1, 1), None);
+    }
+}

@@ -1,0 +1,313 @@
+//! From an index entry to a row in the server's record buffer.
+
+use super::cursor::{Entries, LockWait, ReadMode};
+use super::index::IndexInfo;
+use super::{Table, corrupt};
+use crate::base::key::{INDEX_ID_LEN, UNCOMMITTED_BIT};
+use crate::base::{Error, ErrorKind, Result, Seqno};
+use crate::keycode::IndexPlan;
+use crate::read::ReadPoint;
+use crate::rowcode::{BlobBuf, DecodePlan};
+use crate::txn::{Transaction, WaitPolicy};
+use std::sync::Arc;
+
+/// What became of an entry.
+pub(super) enum Found {
+    /// Its row is in the record buffer.
+    Row,
+    /// It has no row for this reader.
+    Nothing,
+}
+
+/// Reads rows for a cursor.
+pub(super) struct Fetch {
+    table: Arc<Table>,
+    index: Arc<IndexInfo>,
+    clustered: bool,
+    created: Seqno,
+    mode: ReadMode,
+    wait: LockWait,
+    columns: Option<Vec<u8>>,
+    plan: DecodePlan,
+    /// Set when entries alone are read.
+    key_plan: Option<IndexPlan>,
+    blobs: BlobBuf,
+    entry_key: Vec<u8>,
+    row_key: Vec<u8>,
+    newly_locked: bool,
+}
+
+impl Fetch {
+    pub(super) fn new(table: Arc<Table>) -> Self {
+        let index = Arc::clone(&table.current().clustered);
+        let plan = table.format().plan(None);
+        Self {
+            table,
+            created: index.created(),
+            index,
+            clustered: true,
+            mode: ReadMode::Snapshot,
+            wait: LockWait::Wait,
+            columns: None,
+            plan,
+            key_plan: None,
+            blobs: BlobBuf::new(),
+            entry_key: Vec::new(),
+            row_key: Vec::new(),
+            newly_locked: false,
+        }
+    }
+
+    pub(super) fn reset(
+        &mut self,
+        index: Option<usize>,
+        mode: ReadMode,
+        wait: LockWait,
+    ) -> Result<()> {
+        let current = self.table.current();
+        self.index = match index {
+            None => Arc::clone(&current.clustered),
+            Some(number) => Arc::clone(
+                current
+                    .indexes
+                    .get(number)
+                    .ok_or_else(|| Error::invalid("no such index"))?,
+            ),
+        };
+        self.clustered = self.index.id() == current.clustered.id();
+        self.created = self.index.created();
+        self.entry_key.clear();
+        self.key_plan = None;
+        self.set_mode(mode, wait);
+        Ok(())
+    }
+
+    pub(super) fn set_mode(&mut self, mode: ReadMode, wait: LockWait) {
+        self.mode = mode;
+        self.wait = wait;
+        self.newly_locked = false;
+    }
+
+    pub(super) fn release(&mut self) {
+        self.newly_locked = false;
+    }
+
+    pub(super) fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    pub(super) fn index(&self) -> &IndexInfo {
+        &self.index
+    }
+
+    pub(super) fn on_clustered(&self) -> bool {
+        self.clustered
+    }
+
+    pub(super) fn is_locking(&self) -> bool {
+        self.mode != ReadMode::Snapshot
+    }
+
+    pub(super) fn created(&self) -> Seqno {
+        self.created
+    }
+
+    pub(super) fn last_entry(&self) -> &[u8] {
+        &self.entry_key
+    }
+
+    pub(super) fn set_columns(&mut self, bitmap: Option<&[u8]>, key_only: bool) -> Result<()> {
+        let entries_alone = key_only && !self.clustered;
+        self.key_plan = entries_alone.then(|| self.index.plan(bitmap)).transpose()?;
+        if self.columns.as_deref() != bitmap {
+            self.columns = bitmap.map(<[u8]>::to_vec);
+            self.plan = self.table.format().plan(bitmap);
+        }
+        Ok(())
+    }
+
+    /// Reads the row of the entry under `entries`.
+    pub(super) fn entry(
+        &mut self,
+        txn: &mut Transaction,
+        point: &ReadPoint,
+        entries: &Entries,
+        record: &mut [u8],
+    ) -> Result<Found> {
+        self.blobs.clear();
+        let key = entries.user_key();
+        self.entry_key.clear();
+        self.entry_key.extend_from_slice(key);
+        self.row_key.clear();
+        if self.clustered {
+            self.row_key.extend_from_slice(key);
+        } else {
+            let declared = self.index.declared_len(key)?;
+            self.row_key
+                .extend_from_slice(&self.table.current().clustered.id().to_be_bytes());
+            self.row_key.extend_from_slice(&key[declared..]);
+        }
+        let found = match self.mode {
+            ReadMode::Locking(_) => self.locked_entry(txn, point, entries, record)?,
+            ReadMode::Snapshot => self.snapshot_entry(txn, point, entries, record)?,
+        };
+        Ok(if found { Found::Row } else { Found::Nothing })
+    }
+
+    fn snapshot_entry(
+        &mut self,
+        txn: &Transaction,
+        point: &ReadPoint,
+        entries: &Entries,
+        record: &mut [u8],
+    ) -> Result<bool> {
+        if self.clustered {
+            self.decode_row(entries.value(), record)?;
+            return Ok(true);
+        }
+        let own = entries.seqno() & UNCOMMITTED_BIT != 0;
+        if !own && txn.hides_any() && txn.hides(&self.row_key) {
+            return Ok(false);
+        }
+        if let Some(plan) = &self.key_plan {
+            let key = &self.entry_key[INDEX_ID_LEN..];
+            let decoded = plan.decode(key, entries.value().head, record);
+            return decoded.map(|()| true).map_err(|e| self.table.of_table(e));
+        }
+        match self.row_at(txn, point, record)? {
+            true => Ok(true),
+            false => Err(self.dangling()),
+        }
+    }
+
+    fn locked_entry(
+        &mut self,
+        txn: &Transaction,
+        point: &ReadPoint,
+        entries: &Entries,
+        record: &mut [u8],
+    ) -> Result<bool> {
+        if !self.lock_row(txn)? {
+            return Ok(false);
+        }
+        let changed = txn.context().views.visible() != point.seqno;
+        let found = if !changed && self.clustered {
+            self.decode_row(entries.value(), record)?;
+            true
+        } else if !changed {
+            match self.row_at(txn, point, record)? {
+                true => true,
+                false => return Err(self.dangling()),
+            }
+        } else {
+            let latest = txn.latest_point();
+            let entry_stands = self.clustered
+                || txn.get(&latest, &self.entry_key, |key, _| key.kind.is_put())? == Some(true);
+            entry_stands && self.row_at(txn, &latest, record)?
+        };
+        if !found {
+            self.unlock_row(txn);
+        }
+        Ok(found)
+    }
+
+    /// Reads the row under the row key that was set last, locking it first if the mode says so.
+    pub(super) fn row(
+        &mut self,
+        txn: &Transaction,
+        point: &ReadPoint,
+        record: &mut [u8],
+    ) -> Result<bool> {
+        self.blobs.clear();
+        if !self.is_locking() {
+            return self.row_at(txn, point, record);
+        }
+        if !self.lock_row(txn)? {
+            return Ok(false);
+        }
+        let latest = txn.latest_point();
+        let found = self.row_at(txn, &latest, record)?;
+        if !found {
+            self.unlock_row(txn);
+        }
+        Ok(found)
+    }
+
+    /// Sets the row key from a row reference.
+    pub(super) fn row_key_of(&mut self, reference: &[u8]) -> Result<()> {
+        let clustered = Arc::clone(&self.table.current().clustered);
+        self.row_key.clear();
+        clustered.seek_prefix(reference, &mut self.row_key)?;
+        if self.clustered {
+            self.entry_key.clone_from(&self.row_key);
+        }
+        Ok(())
+    }
+
+    pub(super) fn hidden_row_id(&self) -> Result<u64> {
+        let id = self
+            .row_key
+            .get(INDEX_ID_LEN..)
+            .and_then(|id| id.try_into().ok());
+        match id {
+            Some(id) if self.table.has_hidden_key() => Ok(u64::from_be_bytes(id)),
+            _ => Err(Error::invalid(
+                "no row of a table with a hidden key was read",
+            )),
+        }
+    }
+
+    pub(super) fn unlock_row(&mut self, txn: &Transaction) {
+        if std::mem::take(&mut self.newly_locked) {
+            txn.unlock(&self.row_key);
+        }
+    }
+
+    /// Locks the row; `false` if it is to be left out.
+    fn lock_row(&mut self, txn: &Transaction) -> Result<bool> {
+        self.newly_locked = false;
+        let ReadMode::Locking(mode) = self.mode else {
+            return Ok(true);
+        };
+        let policy = match self.wait {
+            LockWait::Wait => None,
+            LockWait::Fail => Some(WaitPolicy::NoWait),
+            LockWait::Skip => Some(WaitPolicy::SkipLocked),
+        };
+        match txn.lock(&self.row_key, mode, policy) {
+            Ok(granted) => {
+                self.newly_locked = granted.newly;
+                Ok(true)
+            }
+            Err(e) if self.wait == LockWait::Skip && *e.kind() == ErrorKind::LockNotAvailable => {
+                Ok(false)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    fn row_at(&mut self, txn: &Transaction, point: &ReadPoint, record: &mut [u8]) -> Result<bool> {
+        let (plan, blobs) = (&self.plan, &mut self.blobs);
+        let decoded = txn.get(point, &self.row_key, |key, value| {
+            key.kind.is_put().then(|| plan.decode(value, record, blobs))
+        })?;
+        match decoded.flatten() {
+            Some(Ok(())) => Ok(true),
+            Some(Err(e)) => Err(self.table.of_table(e)),
+            None => Ok(false),
+        }
+    }
+
+    fn decode_row(&mut self, value: crate::base::Value<'_>, record: &mut [u8]) -> Result<()> {
+        self.plan
+            .decode(value, record, &mut self.blobs)
+            .map_err(|e| self.table.of_table(e))
+    }
+
+    fn dangling(&self) -> Error {
+        corrupt(
+            &self.table,
+            format_args!("an entry of index {} has no row", self.index.name()),
+        )
+    }
+}

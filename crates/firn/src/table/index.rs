@@ -1,0 +1,130 @@
+//! One index of an opened table: ids in front of what the key codec makes.
+
+use crate::base::key::{INDEX_ID_LEN, index_prefix};
+use crate::base::{Error, IndexId, Result, Seqno};
+use crate::catalog::{IndexEntry, IndexSchema};
+use crate::keycode::{IndexCodec, IndexPlan};
+
+/// How keys of the index come about.
+enum Keys {
+    /// From columns.
+    Columns(Box<IndexCodec>),
+    /// A number that no column shows: the clustered index of a table without a primary key.
+    Hidden,
+}
+
+/// One index of an opened table.
+pub(crate) struct IndexInfo {
+    ids: IndexEntry,
+    name: String,
+    pub(super) unique: bool,
+    keys: Keys,
+}
+
+impl IndexInfo {
+    /// The index that `schema` defines.
+    pub(super) fn new(schema: &IndexSchema, ids: IndexEntry, codec: IndexCodec) -> Self {
+        Self {
+            ids,
+            name: schema.name.clone(),
+            unique: schema.unique,
+            keys: Keys::Columns(Box::new(codec)),
+        }
+    }
+
+    /// The clustered index of a table without a primary key.
+    pub(super) fn hidden(ids: IndexEntry) -> Self {
+        Self {
+            ids,
+            name: "(hidden)".to_owned(),
+            unique: true,
+            keys: Keys::Hidden,
+        }
+    }
+
+    pub(crate) fn id(&self) -> IndexId {
+        self.ids.id
+    }
+
+    pub(super) fn created(&self) -> Seqno {
+        self.ids.created
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn codec(&self) -> Result<&IndexCodec> {
+        match &self.keys {
+            Keys::Columns(codec) => Ok(codec),
+            Keys::Hidden => Err(Error::invalid("a hidden key has no columns")),
+        }
+    }
+
+    /// Appends index id and declared parts of the row in `record`. Whether a part is NULL.
+    ///
+    /// # Safety
+    /// Blob columns of `record` point to their bytes.
+    pub(super) unsafe fn declared_key(&self, record: &[u8], out: &mut Vec<u8>) -> Result<bool> {
+        out.extend_from_slice(&index_prefix(self.id()));
+        // SAFETY: as the caller promises.
+        unsafe { self.codec()?.encode_record(record, out) }
+    }
+
+    /// Appends the key of the row in `record` in this clustered index.
+    ///
+    /// # Safety
+    /// Blob columns of `record` point to their bytes.
+    pub(super) unsafe fn row_key(
+        &self,
+        record: &[u8],
+        row_id: Option<u64>,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        match (&self.keys, row_id) {
+            // SAFETY: as the caller promises.
+            (Keys::Columns(_), _) => unsafe { self.declared_key(record, out) }.map(|_| ()),
+            (Keys::Hidden, Some(id)) => {
+                out.extend_from_slice(&index_prefix(self.id()));
+                out.extend_from_slice(&id.to_be_bytes());
+                Ok(())
+            }
+            (Keys::Hidden, None) => {
+                Err(Error::invalid("the row has a hidden key, which is missing"))
+            }
+        }
+    }
+
+    /// Appends the value of the row's entry in this secondary index.
+    ///
+    /// # Safety
+    /// Blob columns of `record` point to their bytes.
+    pub(super) unsafe fn entry_value(&self, record: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        // SAFETY: as the caller promises.
+        unsafe { self.codec()?.encode_value(record, out) }
+    }
+
+    /// Appends the encoded form of a key image: some or all parts, or a row reference.
+    pub(super) fn seek_prefix(&self, image: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        out.extend_from_slice(&index_prefix(self.id()));
+        match &self.keys {
+            Keys::Columns(codec) => codec.encode_image(image, out).map(|_| ()),
+            Keys::Hidden if image.len() == size_of::<u64>() => {
+                out.extend_from_slice(image);
+                Ok(())
+            }
+            Keys::Hidden => Err(Error::invalid("a hidden key has eight bytes")),
+        }
+    }
+
+    /// Length of index id and declared parts at the start of an entry's key.
+    pub(super) fn declared_len(&self, key: &[u8]) -> Result<usize> {
+        let rest = key.get(INDEX_ID_LEN..).unwrap_or_default();
+        Ok(INDEX_ID_LEN + self.codec()?.declared_len(rest)?)
+    }
+
+    /// A plan that decodes the wanted columns from entries alone.
+    pub(super) fn plan(&self, wanted: Option<&[u8]>) -> Result<IndexPlan> {
+        Ok(self.codec()?.plan(wanted))
+    }
+}
