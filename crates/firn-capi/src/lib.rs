@@ -5,4 +5,12 @@
 
 #![allow(non_camel_case_types)]
 
+pub mod cursor;
+pub mod database;
+pub mod error;
+pub mod host;
+mod memory;
+pub mod report;
 pub mod schema;
+pub mod session;
+pub mod table;

@@ -1,1 +1,355 @@
 //! Composition root: open, recovery, background work, metrics.
+
+mod background;
+mod recovery;
+mod report;
+
+pub use report::{Counters as Metrics, IndexReport, LevelReport};
+
+use crate::base::events::Severity;
+use crate::base::health::Health;
+use crate::base::options::Options;
+use crate::base::{Result, Seqno};
+use crate::cache::BlockCache;
+use crate::catalog::{Catalog, Counters};
+use crate::env::{CountingEnv, Env, IoCounters};
+use crate::memtable::Memtable;
+use crate::read::Views;
+use crate::store::FileStore;
+use crate::txn::{
+    Context, LockOwner, LockTable, PreparedTransactions, Recovered, SnapshotList, Transaction,
+    WaitObserver,
+};
+use crate::version::{self, FileSource, VersionSet};
+use crate::wal::{SegmentId, Wal, WalOptions};
+use crate::write::{MemtableHost, Pipeline, Stall};
+use background::{Background, Work};
+use parking_lot::Mutex;
+use recovery::Replayed;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// An open database.
+///
+/// Owns every part and wires them: the pipeline reports frozen memtables to the views and to the
+/// background work; background work installs versions into the views. What runs in threads can be
+/// driven by hand instead, when `background_jobs` is 0.
+pub struct Db {
+    work: Arc<Work>,
+    cx: Arc<Context>,
+    catalog: Arc<Catalog>,
+    background: Mutex<Option<Background>>,
+    io: Arc<IoCounters>,
+    dir: PathBuf,
+    next_owner: AtomicU64,
+    env: Arc<dyn Env>,
+    _lock: Box<dyn Send + Sync>,
+}
+
+/// The pipeline's way to views and background work, which are made after it.
+struct Switch {
+    views: Arc<Views>,
+    work: Arc<OnceLock<Arc<Work>>>,
+}
+
+impl MemtableHost for Switch {
+    fn switched(&self, frozen: Arc<Memtable>, active: Arc<Memtable>) {
+        self.views.switched(frozen, active);
+        if let Some(work) = self.work.get() {
+            work.memtable_frozen();
+        }
+    }
+}
+
+impl Db {
+    /// Opens the database in `dir`, creating it if it is missing, and recovers what the log holds
+    /// beyond the files. `waits` hears of lock waits.
+    ///
+    /// # Errors
+    /// `Busy` if another process has it; `Corruption`, `Io`, `Unsupported` from its files.
+    pub fn open(
+        env: Arc<dyn Env>,
+        dir: &Path,
+        options: Options,
+        waits: Option<Arc<dyn WaitObserver>>,
+    ) -> Result<Arc<Self>> {
+        let counting = Arc::new(CountingEnv::new(env));
+        let io = Arc::clone(counting.counters());
+        let env: Arc<dyn Env> = counting;
+        env.create_dir_all(dir)?;
+        let lock = env.lock(&dir.join("LOCK"))?;
+        let listener = Arc::clone(&options.listener);
+        let health = Arc::new(Health::new());
+        let cache = Arc::new(BlockCache::new(options.block_cache_size));
+        let store = FileStore::new(Arc::clone(&env), dir);
+        let versions = Arc::new(VersionSet::open(version::Context {
+            env: Arc::clone(&env),
+            dir: dir.to_owned(),
+            source: FileSource::new(store, cache),
+            health: Arc::clone(&health),
+            listener: Arc::clone(&listener),
+        })?);
+
+        let counters = Arc::new(Counters::default());
+        versions
+            .counters()
+            .into_iter()
+            .for_each(|(c, v)| counters.raise(c, v));
+        let started = env.monotonic_micros();
+        let memtable_size = options.live.memtable_size.load(Ordering::Relaxed);
+        let replayed = recovery::replay(
+            &*env,
+            dir,
+            versions.log_number(),
+            versions.last_seqno(),
+            memtable_size,
+            &counters,
+        )?;
+        let wal = Wal::create(
+            Arc::clone(&env),
+            dir,
+            wal_options(&options),
+            Arc::clone(&health),
+            Arc::clone(&listener),
+            new_segment(&versions, &replayed),
+            replayed.end.log_end(),
+        )?;
+
+        let visible = Arc::new(AtomicU64::new(replayed.last_seqno));
+        let first_id = replayed.memtables.len() as u64 + 1;
+        let active = Arc::new(Memtable::with_capacity(
+            first_id,
+            wal.current_segment(),
+            memtable_size,
+        ));
+        let views = Arc::new(Views::new(
+            Arc::clone(&active),
+            versions.current(),
+            Arc::clone(&visible),
+        ));
+        views.recovered(&replayed.memtables);
+        let stall = Arc::new(Stall::new());
+        let late_work = Arc::new(OnceLock::new());
+        let switch = Switch {
+            views: Arc::clone(&views),
+            work: Arc::clone(&late_work),
+        };
+        let pipeline = Arc::new(Pipeline::new(
+            Arc::clone(&wal),
+            Arc::clone(&health),
+            Arc::clone(&options.live),
+            visible,
+            Arc::clone(&stall),
+            Box::new(switch),
+            active,
+        ));
+        let snapshots = Arc::new(SnapshotList::new());
+        let work = Arc::new(Work::new(
+            Arc::clone(&env),
+            options,
+            health,
+            wal,
+            versions,
+            Arc::clone(&views),
+            Arc::clone(&pipeline),
+            Arc::clone(&snapshots),
+            Arc::clone(&counters),
+            stall,
+        ));
+        let locks = LockTable::new();
+        locks.set_observer(waits);
+        let cx = Arc::new(Context {
+            views,
+            pipeline,
+            locks,
+            snapshots,
+            live: Arc::clone(&work.options.live),
+            prepared: PreparedTransactions::default(),
+        });
+        relog_prepared(&cx, &replayed)?;
+        while work.flush_oldest()? {}
+        let catalog = Arc::new(Catalog::load(
+            Arc::clone(&cx.pipeline),
+            counters,
+            &cx.views.latest(),
+        )?);
+        work.set_catalog(Arc::clone(&catalog));
+        let _ = late_work.set(Arc::clone(&work));
+        let took_ms = (env.monotonic_micros() - started) / 1000;
+        report_recovery(&work, &replayed, took_ms);
+
+        let background = (work.options.background_jobs > 0).then(|| Background::start(&work));
+        Ok(Arc::new(Self {
+            work,
+            cx,
+            catalog,
+            background: Mutex::new(background),
+            io,
+            dir: dir.to_owned(),
+            next_owner: AtomicU64::new(1),
+            env,
+            _lock: lock,
+        }))
+    }
+
+    /// Closes: the log is durable, background threads have ended. Memtables are left to the next
+    /// recovery, which makes closing fast.
+    pub fn close(&self) -> Result<()> {
+        if let Some(background) = self.background.lock().take() {
+            background.stop();
+        }
+        let synced = match self.work.health.check() {
+            Ok(()) => self.cx.pipeline.sync_all(),
+            // Nothing more may be written; what was acknowledged is durable already.
+            Err(_) => Ok(()),
+        };
+        self.work.wal.close()?;
+        synced
+    }
+
+    /// An owner of locks; `host` comes back in the wait observer.
+    pub fn new_owner(&self, host: u64) -> Arc<LockOwner> {
+        let id = self.next_owner.fetch_add(1, Ordering::Relaxed);
+        LockOwner::new(id, host)
+    }
+
+    /// A transaction for one session.
+    pub fn new_transaction(&self, owner: Arc<LockOwner>) -> Transaction {
+        Transaction::new(Arc::clone(&self.cx), owner)
+    }
+
+    /// The tables.
+    pub fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
+    }
+
+    /// What transactions run in.
+    pub fn context(&self) -> &Arc<Context> {
+        &self.cx
+    }
+
+    /// The options it was opened with.
+    pub fn options(&self) -> &Options {
+        &self.work.options
+    }
+
+    /// Wall clock, microseconds since 1970.
+    pub fn wall_micros(&self) -> u64 {
+        self.env.wall_micros()
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Changes the capacity of the block cache, bytes.
+    pub fn set_block_cache_size(&self, bytes: u64) {
+        self.work.versions.source().cache().set_capacity(bytes);
+    }
+
+    /// Makes everything committed so far durable.
+    pub fn sync_log(&self) -> Result<()> {
+        self.cx.pipeline.sync_all()
+    }
+
+    /// Xids of prepared transactions that no session owns.
+    pub fn prepared_xids(&self) -> Vec<Vec<u8>> {
+        self.cx.prepared.xids()
+    }
+
+    /// Commits such a transaction. Returns whether the xid was known.
+    pub fn commit_xid(&self, xid: &[u8]) -> Result<bool> {
+        self.cx
+            .prepared
+            .commit(xid, &self.cx.pipeline, &self.cx.locks)
+    }
+
+    /// Rolls such a transaction back. Returns whether the xid was known.
+    pub fn rollback_xid(&self, xid: &[u8]) -> Result<bool> {
+        self.cx
+            .prepared
+            .rollback(xid, &self.cx.pipeline, &self.cx.locks)
+    }
+
+    /// Freezes the active memtable and flushes all frozen ones.
+    pub fn flush(&self) -> Result<()> {
+        self.work.flush_all()
+    }
+
+    /// Runs one compaction if the picker sees one worth while. Returns whether it did.
+    pub fn compact_once(&self) -> Result<bool> {
+        self.work.compact_once(false)
+    }
+
+    /// Flushes and compacts until the tree is at rest: all in the last level.
+    pub fn compact_all(&self) -> Result<()> {
+        self.work.flush_all()?;
+        while self.work.compact_once(true)? {}
+        Ok(())
+    }
+}
+
+impl Drop for Db {
+    fn drop(&mut self) {
+        if let Some(background) = self.background.lock().take() {
+            background.stop();
+        }
+    }
+}
+
+fn wal_options(options: &Options) -> WalOptions {
+    WalOptions {
+        segment_size: options.wal_segment_size,
+        syncs_in_flight: options.wal_syncs_in_flight,
+        direct_io: options.wal_direct_io,
+        background: options.background_jobs > 0,
+        ..WalOptions::default()
+    }
+}
+
+/// A segment id above all that were ever used.
+fn new_segment(versions: &VersionSet, replayed: &Replayed) -> SegmentId {
+    versions.log_number().max(replayed.end.max_segment_id_seen) + 1
+}
+
+/// Prepared transactions move to the new log before the files let go of the old one.
+fn relog_prepared(cx: &Context, replayed: &Replayed) -> Result<()> {
+    for (xid, batch) in &replayed.prepared {
+        let prepared = cx.pipeline.prepare(xid, batch, &[])?;
+        let batch = batch.clone();
+        cx.prepared.insert(
+            xid.clone(),
+            Recovered {
+                batch,
+                prepared,
+                owner: None,
+            },
+        );
+    }
+    Ok(())
+}
+
+fn report_recovery(work: &Work, replayed: &Replayed, took_ms: u64) {
+    let message = format!(
+        "recovery: {} commits replayed from {} bytes of log in {took_ms} ms, last commit {}, {} prepared \
+         transactions{}",
+        replayed.commits,
+        replayed.end.bytes,
+        replayed.last_seqno,
+        replayed.prepared.len(),
+        if replayed.end.torn_tail {
+            ", a torn group at the end of the log was dropped"
+        } else {
+            ""
+        },
+    );
+    work.options.listener.log(Severity::Note, &message);
+}
+
+/// Seqno at which everything committed so far is visible.
+pub fn visible(db: &Db) -> Seqno {
+    db.cx.views.visible()
+}

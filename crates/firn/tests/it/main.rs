@@ -1,4 +1,5 @@
 //! Integration tests: one binary, since linking is the cost.
 
+mod db;
 mod fuzz;
 mod layers;

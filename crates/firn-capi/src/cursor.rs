@@ -1,0 +1,374 @@
+//! Cursors: reading rows into the server's record buffers.
+
+use crate::error::{Outcome, firn_status, guard, guard_value};
+use crate::memory::{boxed, unbox};
+use crate::session::{firn_session, session_mut};
+use crate::table::firn_table;
+use firn::base::Error;
+use firn::table::{Cursor, Key, LockWait, ReadMode, SeekMode};
+use firn::txn::LockMode;
+use std::sync::Arc;
+
+/// A position in one index of a table. Belongs to one thread at a time.
+pub struct firn_cursor {
+    cursor: Cursor,
+    session: *mut firn_session,
+    record_len: usize,
+}
+
+/// How a cursor reads.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum firn_read_mode {
+    /// The transaction's snapshot, without locks.
+    FIRN_READ_SNAPSHOT = 0,
+    /// The latest committed rows, each locked shared.
+    FIRN_READ_LOCK_SHARED = 1,
+    /// The latest committed rows, each locked exclusively.
+    FIRN_READ_LOCK_EXCLUSIVE = 2,
+}
+
+/// What a locking read does about a locked row.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum firn_wait {
+    /// Waits as long as the session's timeout.
+    FIRN_WAIT = 0,
+    /// Fails at once.
+    FIRN_NOWAIT = 1,
+    /// Leaves the row out.
+    FIRN_SKIP_LOCKED = 2,
+}
+
+/// The clustered index of a table whose primary key is hidden.
+pub const FIRN_PRIMARY: u32 = u32::MAX;
+
+impl From<firn_read_mode> for ReadMode {
+    fn from(mode: firn_read_mode) -> Self {
+        match mode {
+            firn_read_mode::FIRN_READ_SNAPSHOT => ReadMode::Snapshot,
+            firn_read_mode::FIRN_READ_LOCK_SHARED => ReadMode::Locking(LockMode::Shared),
+            firn_read_mode::FIRN_READ_LOCK_EXCLUSIVE => ReadMode::Locking(LockMode::Exclusive),
+        }
+    }
+}
+
+impl From<firn_wait> for LockWait {
+    fn from(wait: firn_wait) -> Self {
+        match wait {
+            firn_wait::FIRN_WAIT => LockWait::Wait,
+            firn_wait::FIRN_NOWAIT => LockWait::Fail,
+            firn_wait::FIRN_SKIP_LOCKED => LockWait::Skip,
+        }
+    }
+}
+
+fn index_number(index: u32) -> Option<usize> {
+    (index != FIRN_PRIMARY).then_some(index as usize)
+}
+
+/// # Safety
+/// `cursor` is live and this thread's.
+unsafe fn cursor_mut<'a>(cursor: *mut firn_cursor) -> Result<&'a mut firn_cursor, Outcome> {
+    // SAFETY: as the caller promises.
+    unsafe { cursor.as_mut() }.ok_or_else(|| Error::invalid("no cursor").into())
+}
+
+/// Opens a cursor on index `index` of `table`, or `FIRN_PRIMARY`.
+///
+/// # Safety
+/// The handles are live, `out` may be written. `session` stays valid until the cursor is closed,
+/// parked or reset.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_cursor_open(
+    session: *mut firn_session,
+    table: *const firn_table,
+    index: u32,
+    mode: firn_read_mode,
+    wait: firn_wait,
+    out: *mut *mut firn_cursor,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let table = unsafe { firn_table::get(table) }?;
+        let mut cursor = Cursor::new(Arc::clone(table));
+        // SAFETY: as the caller promises.
+        unsafe { session_mut(session) }?;
+        cursor.reset(index_number(index), mode.into(), wait.into())?;
+        let record_len = table.record_len();
+        // SAFETY: as the caller promises.
+        unsafe {
+            out.write(boxed(firn_cursor {
+                cursor,
+                session,
+                record_len,
+            }))
+        };
+        Ok(())
+    })
+}
+
+/// Points a cursor at another index, session or mode and keeps its memory.
+///
+/// # Safety
+/// As for `firn_cursor_open`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_cursor_reset(
+    cursor: *mut firn_cursor,
+    session: *mut firn_session,
+    index: u32,
+    mode: firn_read_mode,
+    wait: firn_wait,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let cursor = unsafe { cursor_mut(cursor) }?;
+        cursor.session = session;
+        Ok(cursor
+            .cursor
+            .reset(index_number(index), mode.into(), wait.into())?)
+    })
+}
+
+/// End of a statement: lets go of session, view and blocks; keeps memory and the last key.
+///
+/// # Safety
+/// `cursor` is live and this thread's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_cursor_park(cursor: *mut firn_cursor) {
+    guard_value((), || {
+        // SAFETY: as the caller promises.
+        if let Ok(cursor) = unsafe { cursor_mut(cursor) } {
+            cursor.session = std::ptr::null_mut();
+            cursor.cursor.park();
+        }
+    });
+}
+
+/// Goes on with a parked cursor in another statement: the next move continues from the last key,
+/// in the session's new view.
+///
+/// # Safety
+/// As for `firn_cursor_open`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_cursor_resume(
+    cursor: *mut firn_cursor,
+    session: *mut firn_session,
+    mode: firn_read_mode,
+    wait: firn_wait,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let cursor = unsafe { cursor_mut(cursor) }?;
+        cursor.session = session;
+        Ok(cursor.cursor.resume(mode.into(), wait.into())?)
+    })
+}
+
+/// Closes a cursor.
+///
+/// # Safety
+/// `cursor` is NULL or live, and not used afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_cursor_close(cursor: *mut firn_cursor) {
+    // SAFETY: as the caller promises.
+    guard_value((), || drop(unsafe { unbox(cursor) }));
+}
+
+/// Columns to decode: a bitmap with bit `i % 8` of byte `i / 8` for column `i`; NULL for all.
+/// `key_only` decodes the columns of the index and of the primary key from the index entry alone.
+///
+/// # Safety
+/// `bitmap` is NULL or has a bit for each column.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_cursor_columns(
+    cursor: *mut firn_cursor,
+    bitmap: *const u8,
+    key_only: bool,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let cursor = unsafe { cursor_mut(cursor) }?;
+        let len = cursor.cursor.column_bitmap_len();
+        let bitmap = (!bitmap.is_null())
+            // SAFETY: as the caller promises.
+            .then(|| unsafe { std::slice::from_raw_parts(bitmap, len) });
+        Ok(cursor.cursor.set_columns(bitmap, key_only)?)
+    })
+}
+
+/// Bounds forward scans: entries after the key image are not read. `flag` is the server's
+/// `HA_READ_AFTER_KEY` (the key's prefix is included) or `HA_READ_BEFORE_KEY` (it is not). NULL
+/// removes the bound.
+///
+/// # Safety
+/// `key` is NULL or has `key_len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_cursor_end_range(
+    cursor: *mut firn_cursor,
+    key: *const u8,
+    key_len: u32,
+    flag: u32,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let cursor = unsafe { cursor_mut(cursor) }?;
+        // SAFETY: as the caller promises.
+        let key = unsafe { key_image(key, key_len) };
+        Ok(cursor
+            .cursor
+            .set_end_range(key, flag == HA_READ_AFTER_KEY)?)
+    })
+}
+
+const HA_READ_AFTER_KEY: u32 = 3;
+
+fn seek_mode(find_flag: u32) -> Result<SeekMode, Error> {
+    Ok(match find_flag {
+        0 => SeekMode::Exact,
+        1 => SeekMode::AtOrAfter,
+        2 | 7 => SeekMode::LastAtOrBefore,
+        3 => SeekMode::After,
+        4 => SeekMode::Before,
+        5 => SeekMode::Prefix,
+        6 => SeekMode::LastWithPrefix,
+        other => return Err(Error::invalid(format_args!("find flag {other}"))),
+    })
+}
+
+/// # Safety
+/// `key` is NULL or has `len` bytes.
+unsafe fn key_image<'a>(key: *const u8, len: u32) -> Option<Key<'a>> {
+    // SAFETY: as the caller promises.
+    (!key.is_null()).then(|| Key::image(unsafe { std::slice::from_raw_parts(key, len as usize) }))
+}
+
+/// Runs a move of the cursor that ends on a row or on nothing.
+///
+/// # Safety
+/// The cursor is live and this thread's, its session too; `record` has the table's record length.
+unsafe fn read(
+    cursor: *mut firn_cursor,
+    record: *mut u8,
+    nothing: firn_status,
+    f: impl FnOnce(&mut Cursor, &mut firn_session, &mut [u8]) -> Result<bool, Error>,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let cursor = unsafe { cursor_mut(cursor) }?;
+        // SAFETY: as the caller promises.
+        let session = unsafe { session_mut(cursor.session) }?;
+        if record.is_null() {
+            return Err(Error::invalid("no record buffer").into());
+        }
+        // SAFETY: as the caller promises.
+        let record = unsafe { std::slice::from_raw_parts_mut(record, cursor.record_len) };
+        match f(&mut cursor.cursor, session, record)? {
+            true => Ok(()),
+            false => Err(nothing.into()),
+        }
+    })
+}
+
+use firn_status::{FIRN_END, FIRN_NO_ROW};
+
+macro_rules! reads {
+    ($($(#[$doc:meta])* $name:ident(
+        |$cursor:ident, $session:ident, $record:ident $(, $arg:ident: $type:ty)*| $nothing:ident
+    ) $body:expr;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// The cursor and its session are live and this thread's; `record` has the table's record
+        /// length; key images have the length given.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            cursor: *mut firn_cursor $(, $arg: $type)*, record: *mut u8,
+        ) -> firn_status {
+            // SAFETY: as the caller promises.
+            unsafe { read(cursor, record, $nothing, |$cursor, $session, $record| $body) }
+        }
+    )*};
+}
+
+reads! {
+    /// Moves to the entry that the key image and `find_flag` (the server's `ha_rkey_function`)
+    /// name, and reads its row. A NULL key: the first entry.
+    firn_cursor_seek(|cursor, session, record, key: *const u8, key_len: u32, find_flag: u32| FIRN_NO_ROW)
+        match key_image(key, key_len) {
+            Some(key) => {
+                cursor.seek(&mut session.transaction, key, seek_mode(find_flag)?, record)
+            }
+            None => cursor.first(&mut session.transaction, record),
+        };
+
+    /// Reads the row of the first entry.
+    firn_cursor_first(|cursor, session, record| FIRN_END)
+        cursor.first(&mut session.transaction, record);
+
+    /// Reads the row of the last entry.
+    firn_cursor_last(|cursor, session, record| FIRN_END)
+        cursor.last(&mut session.transaction, record);
+
+    /// Reads the row of the next entry.
+    firn_cursor_next(|cursor, session, record| FIRN_END)
+        cursor.next(&mut session.transaction, record);
+
+    /// Reads the row of the previous entry.
+    firn_cursor_prev(|cursor, session, record| FIRN_END)
+        cursor.prev(&mut session.transaction, record);
+
+    /// Reads the row of the next entry if it has the same key prefix.
+    firn_cursor_next_same(|cursor, session, record, key: *const u8, key_len: u32| FIRN_END)
+        match key_image(key, key_len) {
+            Some(key) => cursor.next_same(&mut session.transaction, key, record),
+            None => cursor.next(&mut session.transaction, record),
+        };
+
+    /// Reads the row with this key of a unique index, without a scan.
+    firn_cursor_get(|cursor, session, record, key: *const u8, key_len: u32| FIRN_NO_ROW)
+        match key_image(key, key_len) {
+            Some(key) => cursor.get(&mut session.transaction, key, record),
+            None => Err(Error::invalid("no key")),
+        };
+
+    /// Reads the row of a reference: the key image of the primary key, or the eight bytes of
+    /// `firn_cursor_ref` when the primary key is hidden.
+    firn_cursor_get_ref(|cursor, session, record, reference: *const u8, len: u32| FIRN_NO_ROW)
+        match key_image(reference, len) {
+            Some(key) => cursor.get_row(&mut session.transaction, key, record),
+            None => Err(Error::invalid("no row reference")),
+        };
+}
+
+/// Writes the eight bytes of the hidden key of the row last read.
+///
+/// # Safety
+/// `cursor` is live and this thread's; `out` has room for eight bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_cursor_ref(cursor: *mut firn_cursor, out: *mut u8) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let cursor = unsafe { cursor_mut(cursor) }?;
+        let id = cursor.cursor.hidden_row_id()?;
+        // SAFETY: as the caller promises.
+        unsafe { std::ptr::copy_nonoverlapping(id.to_be_bytes().as_ptr(), out, 8) };
+        Ok(())
+    })
+}
+
+/// Releases the lock of the row last read, if reading it took the lock.
+///
+/// # Safety
+/// `cursor` is live and this thread's, its session too.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_cursor_unlock_row(cursor: *mut firn_cursor) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let cursor = unsafe { cursor_mut(cursor) }?;
+        // SAFETY: as the caller promises.
+        let session = unsafe { session_mut(cursor.session) }?;
+        cursor.cursor.unlock_row(&session.transaction);
+        Ok(())
+    })
+}

@@ -1,0 +1,249 @@
+//! The database: open, close, options, recovery of prepared transactions.
+
+use crate::error::{Outcome, firn_status, guard, guard_value};
+use crate::host::{HostLog, HostWaits, firn_host};
+use crate::memory::{borrow_bytes, boxed, name, unbox};
+use firn::base::Error;
+use firn::base::options::{FlushMode, LiveOptions, Options};
+use firn::db::Db;
+use firn::env::PosixEnv;
+use std::ffi::c_char;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// An open database; one per server.
+pub struct firn_db {
+    db: Arc<Db>,
+}
+
+impl firn_db {
+    /// # Safety
+    /// `db` is NULL or from `firn_open` and not closed.
+    pub(crate) unsafe fn get<'a>(db: *const firn_db) -> Result<&'a Arc<Db>, Outcome> {
+        // SAFETY: as the caller promises.
+        let db = unsafe { db.as_ref() };
+        Ok(&db.ok_or_else(|| Error::invalid("no database"))?.db)
+    }
+}
+
+/// How to open a database. Sizes are in bytes; 0 stands for the default.
+#[repr(C)]
+pub struct firn_config {
+    /// Its directory, created if missing.
+    pub dir: *const c_char,
+    /// Block cache, decoded bytes.
+    pub block_cache_size: u64,
+    /// A memtable is flushed at this size.
+    pub memtable_size: u64,
+    /// Memory a transaction's writes may take.
+    pub txn_memory_limit: u64,
+    /// Size of a log segment.
+    pub wal_segment_size: u64,
+    /// What a commit waits for: 0 nothing, 1 the device, 2 the operating system.
+    pub flush_log_at_trx_commit: u32,
+    /// Background threads for compaction.
+    pub background_jobs: u32,
+    /// Open the log with direct I/O.
+    pub direct_io: bool,
+}
+
+fn flush_mode(value: u32) -> Result<FlushMode, Error> {
+    match value {
+        0 => Ok(FlushMode::Lazy),
+        1 => Ok(FlushMode::Sync),
+        2 => Ok(FlushMode::Write),
+        other => Err(Error::invalid(format_args!("flush mode {other}"))),
+    }
+}
+
+fn options(config: &firn_config, host: &firn_host) -> Result<Options, Error> {
+    let live = LiveOptions::default();
+    live.set_flush_mode(flush_mode(config.flush_log_at_trx_commit)?);
+    let defaults = Options::default();
+    let or = |value: u64, default: u64| if value == 0 { default } else { value };
+    let set = |cell: &std::sync::atomic::AtomicU64, value: u64| {
+        cell.store(or(value, cell.load(Ordering::Relaxed)), Ordering::Relaxed);
+    };
+    set(&live.memtable_size, config.memtable_size);
+    set(&live.txn_memory_limit, config.txn_memory_limit);
+    Ok(Options {
+        live: Arc::new(live),
+        block_cache_size: or(config.block_cache_size, defaults.block_cache_size),
+        wal_segment_size: or(config.wal_segment_size, defaults.wal_segment_size),
+        background_jobs: (config.background_jobs as usize).max(1),
+        wal_direct_io: config.direct_io,
+        listener: Arc::new(HostLog::new(host)),
+        ..defaults
+    })
+}
+
+/// Opens the database in `config->dir` and recovers it.
+///
+/// # Safety
+/// The pointers are valid; the callbacks of `host` stay so until `firn_close`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_open(
+    config: *const firn_config,
+    host: *const firn_host,
+    out: *mut *mut firn_db,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let (config, host) = unsafe { (&*config, &*host) };
+        // SAFETY: as the caller promises.
+        let dir = unsafe { name(config.dir) }?;
+        let waits = Arc::new(HostWaits::new(host));
+        let env = Arc::new(PosixEnv::new());
+        let db = Db::open(env, Path::new(dir), options(config, host)?, Some(waits))?;
+        // SAFETY: as the caller promises.
+        unsafe { out.write(boxed(firn_db { db })) };
+        Ok(())
+    })
+}
+
+/// Closes the database: everything committed is durable, background threads have ended. The
+/// handle is gone also when an error is returned.
+///
+/// # Safety
+/// `db` is from `firn_open`, and not used afterwards; neither are its sessions, tables, cursors.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_close(db: *mut firn_db) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        match unsafe { unbox(db) } {
+            Some(db) => Ok(db.db.close()?),
+            None => Ok(()),
+        }
+    })
+}
+
+/// Makes everything committed so far durable.
+///
+/// # Safety
+/// `db` is open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_sync_log(db: *const firn_db) -> firn_status {
+    // SAFETY: as the caller promises.
+    guard(|| Ok(unsafe { firn_db::get(db) }?.sync_log()?))
+}
+
+/// Options that change while the database is open.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum firn_option {
+    /// `flush_log_at_trx_commit`: 0, 1 or 2.
+    FIRN_OPTION_FLUSH_MODE = 0,
+    /// Block cache, bytes.
+    FIRN_OPTION_BLOCK_CACHE_SIZE = 1,
+    /// Memtable size, bytes.
+    FIRN_OPTION_MEMTABLE_SIZE = 2,
+    /// Memory of a transaction's writes, bytes.
+    FIRN_OPTION_TXN_MEMORY_LIMIT = 3,
+}
+
+/// Changes an option for what follows.
+///
+/// # Safety
+/// `db` is open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_set_option(
+    db: *const firn_db,
+    option: firn_option,
+    value: u64,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let db = unsafe { firn_db::get(db) }?;
+        let live = &db.options().live;
+        match option {
+            firn_option::FIRN_OPTION_FLUSH_MODE => {
+                live.set_flush_mode(flush_mode(u32::try_from(value).unwrap_or(u32::MAX))?);
+            }
+            firn_option::FIRN_OPTION_BLOCK_CACHE_SIZE => db.set_block_cache_size(value),
+            firn_option::FIRN_OPTION_MEMTABLE_SIZE => {
+                live.memtable_size.store(value, Ordering::Relaxed);
+            }
+            firn_option::FIRN_OPTION_TXN_MEMORY_LIMIT => {
+                live.txn_memory_limit.store(value, Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Bytes of a slot that `firn_recover` fills: a u32 length in the machine's order, then the xid.
+pub const FIRN_XID_SLOT: usize = 260;
+
+/// Writes the xids of prepared transactions without a session, skipping the first `skip`, into at
+/// most `cap` slots. Returns how many.
+///
+/// # Safety
+/// `db` is open; `slots` has room for `cap` slots.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_recover(
+    db: *const firn_db,
+    slots: *mut u8,
+    cap: u32,
+    skip: u32,
+) -> u32 {
+    guard_value(0, || {
+        // SAFETY: as the caller promises.
+        let Ok(db) = (unsafe { firn_db::get(db) }) else {
+            return 0;
+        };
+        let xids = db.prepared_xids();
+        let mut written = 0;
+        for xid in xids.iter().skip(skip as usize).take(cap as usize) {
+            let mut slot = [0u8; FIRN_XID_SLOT];
+            let Some(room) = slot[4..].get_mut(..xid.len()) else {
+                continue;
+            };
+            room.copy_from_slice(xid);
+            slot[..4].copy_from_slice(&(xid.len() as u32).to_ne_bytes());
+            // SAFETY: as the caller promises, and `written < cap`.
+            unsafe {
+                let target = slots.add(written as usize * FIRN_XID_SLOT);
+                std::ptr::copy_nonoverlapping(slot.as_ptr(), target, FIRN_XID_SLOT);
+            }
+            written += 1;
+        }
+        written
+    })
+}
+
+/// Commits a prepared transaction that no session owns. `FIRN_NO_ROW`: the xid is unknown.
+///
+/// # Safety
+/// `db` is open; `xid` has `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_commit_xid(
+    db: *const firn_db,
+    xid: *const u8,
+    len: usize,
+) -> firn_status {
+    // SAFETY: as the caller promises.
+    guard(|| known(unsafe { firn_db::get(db) }?.commit_xid(unsafe { borrow_bytes(xid, len) })?))
+}
+
+/// Rolls back a prepared transaction that no session owns. `FIRN_NO_ROW`: the xid is unknown.
+///
+/// # Safety
+/// `db` is open; `xid` has `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_rollback_xid(
+    db: *const firn_db,
+    xid: *const u8,
+    len: usize,
+) -> firn_status {
+    // SAFETY: as the caller promises.
+    guard(|| known(unsafe { firn_db::get(db) }?.rollback_xid(unsafe { borrow_bytes(xid, len) })?))
+}
+
+fn known(known: bool) -> Result<(), Outcome> {
+    if known {
+        Ok(())
+    } else {
+        Err(firn_status::FIRN_NO_ROW.into())
+    }
+}

@@ -1,0 +1,143 @@
+//! Status codes, the last error of a thread, and the guard no panic passes.
+
+use firn::base::{Error, ErrorKind};
+use std::cell::RefCell;
+use std::ffi::{CString, c_char};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What a call came to. Values are stable.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum firn_status {
+    /// Done.
+    FIRN_OK = 0,
+    /// No row has the key.
+    FIRN_NO_ROW = 1,
+    /// The scan is at its end.
+    FIRN_END = 2,
+    /// A unique index has the key already.
+    FIRN_DUPLICATE = 3,
+    /// The update changes nothing.
+    FIRN_SAME_ROW = 4,
+    /// A row lock was not granted in time.
+    FIRN_LOCK_TIMEOUT = 10,
+    /// A row is locked and the caller did not want to wait.
+    FIRN_LOCK_NOT_AVAILABLE = 11,
+    /// This transaction was chosen to end a deadlock: roll it back.
+    FIRN_DEADLOCK = 12,
+    /// The session was killed.
+    FIRN_INTERRUPTED = 13,
+    /// The transaction's writes are over the memory limit.
+    FIRN_TXN_TOO_LARGE = 14,
+    /// The snapshot is older than the index.
+    FIRN_TABLE_DEF_CHANGED = 15,
+    /// No such table.
+    FIRN_NO_TABLE = 20,
+    /// The table exists.
+    FIRN_TABLE_EXISTS = 21,
+    /// No auto-increment value is left.
+    FIRN_AUTOINC_EXHAUSTED = 22,
+    /// Stored bytes are damaged.
+    FIRN_CORRUPTION = 30,
+    /// The operating system refused an operation.
+    FIRN_IO = 31,
+    /// The disk is full.
+    FIRN_NO_SPACE = 32,
+    /// Writes are refused until a restart.
+    FIRN_POISONED = 33,
+    /// The call was wrong.
+    FIRN_INVALID = 40,
+    /// Not supported.
+    FIRN_UNSUPPORTED = 41,
+    /// Another process uses the directory.
+    FIRN_BUSY = 42,
+    /// The engine is closing.
+    FIRN_SHUTDOWN = 43,
+    /// A bug: the call panicked.
+    FIRN_PANIC = 44,
+}
+
+use firn_status::*;
+
+thread_local! {
+    static LAST_ERROR: RefCell<CString> = RefCell::default();
+}
+
+/// Outcomes that are no failure of the engine, or its errors.
+pub(crate) enum Outcome {
+    /// A status without a message.
+    Status(firn_status),
+    /// An error with one.
+    Error(Error),
+}
+
+impl From<Error> for Outcome {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl From<firn_status> for Outcome {
+    fn from(status: firn_status) -> Self {
+        Self::Status(status)
+    }
+}
+
+fn status_of(error: &Error) -> firn_status {
+    match error.kind() {
+        ErrorKind::Corruption { .. } => FIRN_CORRUPTION,
+        ErrorKind::Io { .. } => FIRN_IO,
+        ErrorKind::NoSpace => FIRN_NO_SPACE,
+        ErrorKind::Poisoned => FIRN_POISONED,
+        ErrorKind::LockTimeout => FIRN_LOCK_TIMEOUT,
+        ErrorKind::LockNotAvailable => FIRN_LOCK_NOT_AVAILABLE,
+        ErrorKind::Deadlock => FIRN_DEADLOCK,
+        ErrorKind::Interrupted => FIRN_INTERRUPTED,
+        ErrorKind::TxnTooLarge => FIRN_TXN_TOO_LARGE,
+        ErrorKind::TableDefChanged => FIRN_TABLE_DEF_CHANGED,
+        ErrorKind::NotFound => FIRN_NO_TABLE,
+        ErrorKind::AlreadyExists => FIRN_TABLE_EXISTS,
+        ErrorKind::InvalidArgument => FIRN_INVALID,
+        ErrorKind::Unsupported => FIRN_UNSUPPORTED,
+        ErrorKind::Busy => FIRN_BUSY,
+        ErrorKind::ShutDown => FIRN_SHUTDOWN,
+    }
+}
+
+fn remember(message: &str) {
+    let message = CString::new(message.replace('\0', " ")).unwrap_or_default();
+    LAST_ERROR.with(|last| *last.borrow_mut() = message);
+}
+
+/// Runs a call: errors and panics become statuses, their words the thread's last error.
+pub(crate) fn guard(f: impl FnOnce() -> Result<(), Outcome>) -> firn_status {
+    match catch_unwind(AssertUnwindSafe(f)) {
+        Ok(Ok(())) => FIRN_OK,
+        Ok(Err(Outcome::Status(status))) => status,
+        Ok(Err(Outcome::Error(error))) => {
+            remember(&error.to_string());
+            status_of(&error)
+        }
+        Err(panic) => {
+            let words = panic
+                .downcast_ref::<String>()
+                .map(String::as_str)
+                .or_else(|| panic.downcast_ref::<&str>().copied())
+                .unwrap_or("no message");
+            remember(&format!("bug: panic: {words}"));
+            FIRN_PANIC
+        }
+    }
+}
+
+/// As [`guard`], for calls that return a value; `fallback` after a panic.
+pub(crate) fn guard_value<T>(fallback: T, f: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(f)).unwrap_or(fallback)
+}
+
+/// Message of the last failing call on this thread, "" if there was none. Valid until the next
+/// call on this thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn firn_last_error() -> *const c_char {
+    LAST_ERROR.with(|last| last.borrow().as_ptr())
+}

@@ -1,0 +1,56 @@
+//! Pointers that cross the boundary.
+
+use crate::error::Outcome;
+use firn::base::Error;
+use std::ffi::{CStr, c_char};
+
+/// Hands a value to the caller.
+pub(crate) fn boxed<T>(value: T) -> *mut T {
+    Box::into_raw(Box::new(value))
+}
+
+/// Takes a value back; `None` for NULL.
+///
+/// # Safety
+/// `pointer` is NULL or from [`boxed`], and not used afterwards.
+pub(crate) unsafe fn unbox<T>(pointer: *mut T) -> Option<Box<T>> {
+    // SAFETY: as the caller promises.
+    (!pointer.is_null()).then(|| unsafe { Box::from_raw(pointer) })
+}
+
+/// The bytes at `pointer`; none for NULL.
+///
+/// # Safety
+/// NULL, or `len` bytes that nobody changes while the result is used.
+pub(crate) unsafe fn borrow_bytes<'a>(pointer: *const u8, len: usize) -> &'a [u8] {
+    if pointer.is_null() {
+        return &[];
+    }
+    // SAFETY: as the caller promises.
+    unsafe { std::slice::from_raw_parts(pointer, len) }
+}
+
+/// The C string at `pointer`; `None` for NULL.
+///
+/// # Safety
+/// NULL, or a string that ends with a zero byte and lives as long as the result.
+pub(crate) unsafe fn c_str<'a>(pointer: *const c_char) -> Result<Option<&'a str>, Outcome> {
+    if pointer.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: as the caller promises.
+    let string = unsafe { CStr::from_ptr(pointer) };
+    let string = string
+        .to_str()
+        .map_err(|_| Error::invalid("a name is not UTF-8"))?;
+    Ok(Some(string))
+}
+
+/// The C string at `pointer`, which must be there.
+///
+/// # Safety
+/// As for [`c_str`].
+pub(crate) unsafe fn name<'a>(pointer: *const c_char) -> Result<&'a str, Outcome> {
+    // SAFETY: as the caller promises.
+    unsafe { c_str(pointer) }?.ok_or_else(|| Error::invalid("a name is missing").into())
+}

@@ -1,0 +1,289 @@
+//! Statistics, estimates and reports.
+
+use crate::cursor::FIRN_PRIMARY;
+use crate::database::firn_db;
+use crate::error::{firn_status, guard, guard_value};
+use crate::table::firn_table;
+use firn::table::{Key, RangeEnd};
+use std::ffi::{CString, c_char, c_void};
+
+/// Statistics of a table.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct firn_table_stats {
+    /// Rows, an estimate.
+    pub rows: u64,
+    /// Clustered index: bytes in files and memtables.
+    pub stored_bytes: u64,
+    /// Clustered index: bytes before compression.
+    pub raw_bytes: u64,
+    /// Secondary indexes: bytes in files and memtables.
+    pub index_stored_bytes: u64,
+    /// Creation, seconds since 1970.
+    pub create_time_s: u64,
+    /// Mean bytes of a row before compression.
+    pub average_row_length: u32,
+}
+
+/// Reads the statistics of a table.
+///
+/// # Safety
+/// The table is live, `out` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_table_statistics(
+    table: *const firn_table,
+    out: *mut firn_table_stats,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let whole = unsafe { firn_table::whole(table) }?;
+        // SAFETY: as the caller promises.
+        let table = unsafe { firn_table::get(table) }?;
+        let stats = table.statistics(&whole.db().context().views);
+        let average = stats.raw_bytes / stats.rows.max(1);
+        // SAFETY: as the caller promises.
+        unsafe {
+            out.write(firn_table_stats {
+                rows: stats.rows,
+                stored_bytes: stats.data_bytes,
+                raw_bytes: stats.raw_bytes,
+                index_stored_bytes: stats.index_bytes,
+                create_time_s: stats.created_micros / 1_000_000,
+                average_row_length: u32::try_from(average).unwrap_or(u32::MAX),
+            });
+        }
+        Ok(())
+    })
+}
+
+const HA_READ_AFTER_KEY: u32 = 3;
+
+/// Estimates the rows of a range of an index. A NULL key leaves that end open; the flags are the
+/// server's: at the lower end `HA_READ_AFTER_KEY` leaves out the key itself, at the upper end it
+/// takes it in.
+///
+/// # Safety
+/// The table is live; keys have the lengths given.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_records_in_range(
+    table: *const firn_table,
+    index: u32,
+    min_key: *const u8,
+    min_len: u32,
+    min_flag: u32,
+    max_key: *const u8,
+    max_len: u32,
+    max_flag: u32,
+) -> u64 {
+    guard_value(1, || {
+        // SAFETY: as the caller promises.
+        let (Ok(whole), Ok(table)) = (unsafe { firn_table::whole(table) }, unsafe {
+            firn_table::get(table)
+        }) else {
+            return 1;
+        };
+        let end = |key: *const u8, len: u32, flag: u32| {
+            (!key.is_null()).then(|| RangeEnd {
+                // SAFETY: as the caller promises.
+                key: Key::image(unsafe { std::slice::from_raw_parts(key, len as usize) }),
+                after: flag == HA_READ_AFTER_KEY,
+            })
+        };
+        let number = (index != FIRN_PRIMARY).then_some(index as usize);
+        let (lower, upper) = (
+            end(min_key, min_len, min_flag),
+            end(max_key, max_len, max_flag),
+        );
+        let views = &whole.db().context().views;
+        // An estimate that cannot be made must not stop the query, which meets the error itself.
+        table
+            .estimate_range(views, number, lower, upper)
+            .unwrap_or(1)
+            .max(1)
+    })
+}
+
+/// Counters since the database was opened; sizes in bytes.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct firn_counters {
+    /// Written to files, the log included.
+    pub bytes_written: u64,
+    /// Read from files.
+    pub bytes_read: u64,
+    /// Written to the log.
+    pub wal_bytes_written: u64,
+    /// Durable log writes.
+    pub wal_syncs: u64,
+    /// Blocks found in the cache.
+    pub block_cache_hits: u64,
+    /// Blocks read from files.
+    pub block_cache_misses: u64,
+    /// Memory of cached blocks.
+    pub block_cache_bytes: u64,
+    /// Written by flushes.
+    pub flushed_bytes: u64,
+    /// Read by compactions.
+    pub compacted_bytes_read: u64,
+    /// Written by compactions.
+    pub compacted_bytes_written: u64,
+    /// Memory of memtables.
+    pub memtable_bytes: u64,
+    /// Row lock waits.
+    pub lock_waits: u64,
+    /// Deadlocks found.
+    pub deadlocks: u64,
+    /// Last commit's number.
+    pub commits: u64,
+    /// Commits delayed or stopped by backpressure.
+    pub write_stalls: u64,
+    /// Time spent in delays, microseconds.
+    pub write_stall_us: u64,
+}
+
+/// Reads the counters.
+///
+/// # Safety
+/// `db` is open, `out` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_read_counters(
+    db: *const firn_db,
+    out: *mut firn_counters,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let c = unsafe { firn_db::get(db) }?.counters();
+        let counters = firn_counters {
+            bytes_written: c.bytes_written,
+            bytes_read: c.bytes_read,
+            wal_bytes_written: c.wal_bytes_written,
+            wal_syncs: c.wal_syncs,
+            block_cache_hits: c.block_cache_hits,
+            block_cache_misses: c.block_cache_misses,
+            block_cache_bytes: c.block_cache_bytes,
+            flushed_bytes: c.flushed_bytes,
+            compacted_bytes_read: c.compacted_bytes_read,
+            compacted_bytes_written: c.compacted_bytes_written,
+            memtable_bytes: c.memtable_bytes,
+            lock_waits: c.lock_waits,
+            deadlocks: c.deadlocks,
+            commits: c.commits,
+            write_stalls: c.write_stalls,
+            write_stall_us: c.write_stall_us,
+        };
+        // SAFETY: as the caller promises.
+        unsafe { out.write(counters) };
+        Ok(())
+    })
+}
+
+/// Hands the text of SHOW ENGINE FIRN STATUS to `emit`.
+///
+/// # Safety
+/// `db` is open; `emit` does not come back into the core.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_status_text(
+    db: *const firn_db,
+    emit: unsafe extern "C" fn(context: *mut c_void, text: *const c_char, len: usize),
+    context: *mut c_void,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let text = unsafe { firn_db::get(db) }?.status_text();
+        // SAFETY: as the caller promises.
+        unsafe { emit(context, text.as_ptr().cast(), text.len()) };
+        Ok(())
+    })
+}
+
+/// One index of a table, for `information_schema`.
+#[repr(C)]
+pub struct firn_index_info {
+    /// `database/table`.
+    pub table_name: *const c_char,
+    /// Name of the index.
+    pub index_name: *const c_char,
+    /// Rows, an estimate.
+    pub rows: u64,
+    /// Bytes before compression.
+    pub raw_bytes: u64,
+    /// Bytes in files.
+    pub stored_bytes: u64,
+}
+
+/// Calls `each` for every index of every table.
+///
+/// # Safety
+/// `db` is open; `each` does not come back into the core.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_list_indexes(
+    db: *const firn_db,
+    each: unsafe extern "C" fn(context: *mut c_void, info: *const firn_index_info),
+    context: *mut c_void,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        for index in unsafe { firn_db::get(db) }?.indexes() {
+            let table = CString::new(index.table).unwrap_or_default();
+            let name = CString::new(index.index).unwrap_or_default();
+            let info = firn_index_info {
+                table_name: table.as_ptr(),
+                index_name: name.as_ptr(),
+                rows: index.rows,
+                raw_bytes: index.raw_bytes,
+                stored_bytes: index.stored_bytes,
+            };
+            // SAFETY: as the caller promises.
+            unsafe { each(context, &info) };
+        }
+        Ok(())
+    })
+}
+
+/// One level of the tree, for `information_schema`.
+#[repr(C)]
+pub struct firn_level_info {
+    /// 0 is the newest.
+    pub level: u32,
+    /// Sorted runs.
+    pub runs: u64,
+    /// Files.
+    pub files: u64,
+    /// Bytes in files.
+    pub stored_bytes: u64,
+    /// Entries, deletions and old versions included.
+    pub entries: u64,
+    /// Deletions.
+    pub deletes: u64,
+    /// Size the level should have.
+    pub target_bytes: u64,
+}
+
+/// Calls `each` for every level.
+///
+/// # Safety
+/// `db` is open; `each` does not come back into the core.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_list_levels(
+    db: *const firn_db,
+    each: unsafe extern "C" fn(context: *mut c_void, info: *const firn_level_info),
+    context: *mut c_void,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        for level in unsafe { firn_db::get(db) }?.levels() {
+            let info = firn_level_info {
+                level: level.level,
+                runs: level.runs,
+                files: level.files,
+                stored_bytes: level.stored_bytes,
+                entries: level.entries,
+                deletes: level.deletes,
+                target_bytes: level.target_bytes,
+            };
+            // SAFETY: as the caller promises.
+            unsafe { each(context, &info) };
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,278 @@
+//! Sessions and their transactions.
+
+use crate::database::firn_db;
+use crate::error::{Outcome, firn_status, guard, guard_value};
+use crate::memory::{borrow_bytes, boxed, c_str, unbox};
+use firn::base::Error;
+use firn::table::BulkLoad;
+use firn::txn::{Isolation, LockOwner, Mark, Transaction};
+use std::ffi::{c_char, c_void};
+use std::sync::Arc;
+
+/// One per connection of the server: its transaction. Belongs to one thread at a time, but for
+/// `firn_kill`.
+pub struct firn_session {
+    pub(crate) transaction: Transaction,
+    /// Loads under way, one a table.
+    pub(crate) bulks: Vec<BulkLoad>,
+    db: Arc<firn::db::Db>,
+    owner: Arc<LockOwner>,
+    host: u64,
+    marks: Vec<Mark>,
+}
+
+/// Isolation levels. SERIALIZABLE is the caller's to refuse.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum firn_isolation {
+    /// Reads as READ COMMITTED.
+    FIRN_READ_UNCOMMITTED = 0,
+    /// A statement sees what was committed when it began.
+    FIRN_READ_COMMITTED = 1,
+    /// A transaction sees what was committed at its first read.
+    FIRN_REPEATABLE_READ = 2,
+}
+
+impl From<firn_isolation> for Isolation {
+    fn from(isolation: firn_isolation) -> Self {
+        match isolation {
+            firn_isolation::FIRN_REPEATABLE_READ => Isolation::RepeatableRead,
+            _ => Isolation::ReadCommitted,
+        }
+    }
+}
+
+/// # Safety
+/// `session` was made by `firn_session_new`, is not freed and not in use by another thread.
+pub(crate) unsafe fn session_mut<'a>(
+    session: *mut firn_session,
+) -> Result<&'a mut firn_session, Outcome> {
+    // SAFETY: as the caller promises.
+    unsafe { session.as_mut() }.ok_or_else(|| Error::invalid("no session").into())
+}
+
+/// Makes a session. `host` comes back in the callbacks.
+///
+/// # Safety
+/// `db` is open; `out` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_session_new(
+    db: *const firn_db,
+    host: *mut c_void,
+    out: *mut *mut firn_session,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let db = unsafe { firn_db::get(db) }?;
+        let host = host as usize as u64;
+        let owner = db.new_owner(host);
+        let transaction = db.new_transaction(Arc::clone(&owner));
+        let db = Arc::clone(db);
+        let session = firn_session {
+            transaction,
+            bulks: Vec::new(),
+            db,
+            owner,
+            host,
+            marks: Vec::new(),
+        };
+        // SAFETY: as the caller promises.
+        unsafe { out.write(boxed(session)) };
+        Ok(())
+    })
+}
+
+/// Ends a session: an active transaction is rolled back, a prepared one is left for
+/// `firn_commit_xid` and `firn_rollback_xid`.
+///
+/// # Safety
+/// `session` is NULL or from `firn_session_new`, and not used afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_session_free(session: *mut firn_session) {
+    guard_value((), || {
+        // SAFETY: as the caller promises.
+        let Some(mut session) = (unsafe { unbox(session) }) else {
+            return;
+        };
+        if session.transaction.is_prepared() {
+            let fresh = session.db.new_owner(session.host);
+            session.transaction.detach(fresh);
+        }
+    });
+}
+
+/// Begins a transaction if none is active, and a statement if `statement_id` is new: sets the
+/// statement's savepoint; at READ COMMITTED a new snapshot. `autocommit` says that the statement is
+/// the whole transaction. `lock_timeout_us` counts for its lock waits.
+///
+/// # Safety
+/// `session` is a live session of this thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_begin_statement(
+    session: *mut firn_session,
+    statement_id: u64,
+    isolation: firn_isolation,
+    lock_timeout_us: u64,
+    autocommit: bool,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let session = unsafe { session_mut(session) }?;
+        session.transaction.begin_statement(
+            statement_id,
+            isolation.into(),
+            lock_timeout_us,
+            autocommit,
+        );
+        Ok(())
+    })
+}
+
+macro_rules! simple_calls {
+    ($($(#[$doc:meta])* $name:ident($session:ident $(, $arg:ident: $type:ty)*) $body:block)*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// `session` is a live session of this thread; pointers are valid for what they name.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(session: *mut firn_session $(, $arg: $type)*) -> firn_status {
+            guard(|| {
+                // SAFETY: as the caller promises.
+                let $session = unsafe { session_mut(session) }?;
+                $body
+            })
+        }
+    )*};
+}
+
+simple_calls! {
+    /// Ends the statement and keeps its changes.
+    firn_end_statement(session) {
+        session.transaction.end_statement();
+        Ok(())
+    }
+
+    /// Takes the statement's changes back; its locks stay.
+    firn_rollback_statement(session) {
+        session.transaction.rollback_statement();
+        Ok(())
+    }
+
+    /// Fixes the snapshot of the transaction now; begins it first with `firn_begin_statement`.
+    firn_consistent_snapshot(session) {
+        session.transaction.take_snapshot();
+        Ok(())
+    }
+
+    /// Commits: visible, locks released, durable as the flush mode says. Nothing to do when no
+    /// transaction is active, or when `firn_commit_ordered` has made it visible.
+    firn_commit(session) {
+        session.marks.clear();
+        Ok(session.transaction.commit()?)
+    }
+
+    /// First phase of a two-phase commit: the changes are durable under the xid.
+    firn_prepare(session, xid: *const u8, xid_len: usize) {
+        // SAFETY: as the caller promises.
+        let xid = unsafe { borrow_bytes(xid, xid_len) };
+        Ok(session.transaction.prepare(xid)?)
+    }
+
+    /// Second phase: assigns the seqno and makes the changes visible, without I/O.
+    /// `binlog_file` may be NULL.
+    firn_commit_ordered(session, binlog_file: *const c_char, binlog_pos: u64) {
+        // SAFETY: as the caller promises.
+        let file = unsafe { c_str(binlog_file) }?;
+        let binlog = file.map(|file| (file.as_bytes(), binlog_pos));
+        Ok(session.transaction.commit_prepared(binlog)?)
+    }
+
+    /// Gives up all changes and locks.
+    firn_rollback(session) {
+        session.marks.clear();
+        Ok(session.transaction.rollback()?)
+    }
+
+    /// A place to roll back to, valid until the transaction ends.
+    firn_savepoint(session, mark: *mut u64) {
+        session.marks.push(session.transaction.savepoint());
+        // SAFETY: as the caller promises.
+        unsafe { mark.write(session.marks.len() as u64 - 1) };
+        Ok(())
+    }
+
+    /// Forgets all writes after the savepoint; locks stay.
+    firn_rollback_to_savepoint(session, mark: u64) {
+        let mark = session.marks.get(mark as usize).copied();
+        let mark = mark.ok_or_else(|| Error::invalid("no such savepoint"))?;
+        session.transaction.rollback_to(mark);
+        Ok(())
+    }
+}
+
+/// Whether a transaction is open.
+///
+/// # Safety
+/// `session` is a live session of this thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_session_active(session: *const firn_session) -> bool {
+    // SAFETY: as the caller promises.
+    guard_value(false, || {
+        unsafe { session.as_ref() }.is_some_and(|s| s.transaction.is_active())
+    })
+}
+
+/// Whether the transaction has written.
+///
+/// # Safety
+/// `session` is a live session of this thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_session_has_writes(session: *const firn_session) -> bool {
+    // SAFETY: as the caller promises.
+    guard_value(false, || {
+        unsafe { session.as_ref() }.is_some_and(|s| s.transaction.has_writes())
+    })
+}
+
+/// Whether the transaction waits for the outcome of a two-phase commit.
+///
+/// # Safety
+/// `session` is a live session of this thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_session_prepared(session: *const firn_session) -> bool {
+    // SAFETY: as the caller promises.
+    guard_value(false, || {
+        unsafe { session.as_ref() }.is_some_and(|s| s.transaction.is_prepared())
+    })
+}
+
+/// Wakes a lock wait of the session and makes its next one fail, from any thread.
+///
+/// # Safety
+/// `session` is a live session.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_kill(session: *const firn_session) {
+    guard_value((), || {
+        if session.is_null() {
+            return;
+        }
+        // SAFETY: the session is live; only the shared `owner`, which never changes while another
+        // thread may call this, is touched, so no reference to the whole is made.
+        let owner = unsafe { &*(&raw const (*session).owner) };
+        owner.interrupt();
+    });
+}
+
+/// Forgets a kill that was meant for an earlier statement.
+///
+/// # Safety
+/// `session` is a live session of this thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_clear_kill(session: *mut firn_session) {
+    guard_value((), || {
+        // SAFETY: as the caller promises.
+        if let Some(session) = unsafe { session.as_ref() } {
+            session.owner.clear_interrupt();
+        }
+    });
+}

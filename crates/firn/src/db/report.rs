@@ -1,0 +1,238 @@
+//! What the database tells of itself.
+
+use super::Db;
+use crate::table::IndexSums;
+use crate::version::LEVELS;
+use std::fmt::Write;
+use std::sync::atomic::Ordering;
+
+/// Counters since the database was opened; sizes in bytes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Counters {
+    /// Written to files, the log included.
+    pub bytes_written: u64,
+    /// Read from files.
+    pub bytes_read: u64,
+    /// Written to the log.
+    pub wal_bytes_written: u64,
+    /// Durable log writes.
+    pub wal_syncs: u64,
+    /// Blocks found in the cache.
+    pub block_cache_hits: u64,
+    /// Blocks read from files.
+    pub block_cache_misses: u64,
+    /// Memory of cached blocks.
+    pub block_cache_bytes: u64,
+    /// Written by flushes.
+    pub flushed_bytes: u64,
+    /// Read by compactions.
+    pub compacted_bytes_read: u64,
+    /// Written by compactions.
+    pub compacted_bytes_written: u64,
+    /// Memory of memtables, frozen ones included.
+    pub memtable_bytes: u64,
+    /// Row lock waits.
+    pub lock_waits: u64,
+    /// Deadlocks found.
+    pub deadlocks: u64,
+    /// Transactions committed, those that only read left out.
+    pub commits: u64,
+    /// Commits delayed or stopped by backpressure.
+    pub write_stalls: u64,
+    /// Time spent in delays, microseconds.
+    pub write_stall_us: u64,
+}
+
+/// One index of a table.
+#[derive(Debug, Clone)]
+pub struct IndexReport {
+    /// `database/table`.
+    pub table: String,
+    /// Name of the index.
+    pub index: String,
+    /// Rows: exact at rest, an upper bound while old versions wait for compaction.
+    pub rows: u64,
+    /// Keys and values before compression.
+    pub raw_bytes: u64,
+    /// Bytes in files.
+    pub stored_bytes: u64,
+}
+
+/// One level of the tree.
+#[derive(Debug, Clone, Copy)]
+pub struct LevelReport {
+    /// 0 is the newest.
+    pub level: u32,
+    /// Sorted runs.
+    pub runs: u64,
+    /// Files.
+    pub files: u64,
+    /// Bytes in files.
+    pub stored_bytes: u64,
+    /// Entries, deletions and old versions included.
+    pub entries: u64,
+    /// Deletions.
+    pub deletes: u64,
+    /// Size the level should have.
+    pub target_bytes: u64,
+}
+
+impl Db {
+    /// Counters since open.
+    pub fn counters(&self) -> Counters {
+        let work = &self.work;
+        let cache = work.versions.source().cache().stats();
+        let wal = work.wal.stats();
+        let view = self.cx.views.pin();
+        let frozen: u64 = view.frozen.iter().map(|m| m.size_bytes()).sum();
+        let stalls = work.stall.stats();
+        let locks = self.cx.locks.stats();
+        Counters {
+            bytes_written: self.io.bytes_written.load(Ordering::Relaxed),
+            bytes_read: self.io.bytes_read.load(Ordering::Relaxed),
+            wal_bytes_written: wal.bytes_written,
+            wal_syncs: wal.syncs,
+            block_cache_hits: cache.hits,
+            block_cache_misses: cache.misses,
+            block_cache_bytes: cache.bytes,
+            flushed_bytes: work.counters.flushed_bytes.load(Ordering::Relaxed),
+            compacted_bytes_read: work.counters.compacted_bytes_read.load(Ordering::Relaxed),
+            compacted_bytes_written: work
+                .counters
+                .compacted_bytes_written
+                .load(Ordering::Relaxed),
+            memtable_bytes: view.active.size_bytes() + frozen,
+            lock_waits: locks.waits,
+            deadlocks: locks.deadlocks,
+            commits: self.cx.pipeline.last_seqno(),
+            write_stalls: stalls.delays + stalls.stops,
+            write_stall_us: stalls.delay_us,
+        }
+    }
+
+    /// Every index of every table.
+    pub fn indexes(&self) -> Vec<IndexReport> {
+        let view = self.cx.views.pin();
+        let mut all = Vec::new();
+        for entry in self.catalog.list("") {
+            let mut ids: Vec<_> = entry.indexes.iter().map(|i| i.id).collect();
+            let mut names: Vec<_> = entry
+                .schema
+                .indexes
+                .iter()
+                .map(|index| index.name.clone())
+                .collect();
+            if !ids.contains(&entry.clustered.id) {
+                ids.insert(0, entry.clustered.id);
+                names.insert(0, "(hidden)".to_owned());
+            }
+            for (id, index) in ids.into_iter().zip(names) {
+                let stats = IndexSums::of(&view, id);
+                all.push(IndexReport {
+                    table: entry.name.clone(),
+                    index,
+                    rows: stats.live_entries(),
+                    raw_bytes: stats.raw_bytes,
+                    stored_bytes: stats.stored_bytes,
+                });
+            }
+        }
+        all
+    }
+
+    /// Every level.
+    pub fn levels(&self) -> Vec<LevelReport> {
+        let version = self.work.versions.current();
+        let shape = self.work.shape();
+        let report = |level: u8| {
+            let runs = version.runs(level);
+            let files = || runs.iter().flat_map(|run| &run.files);
+            LevelReport {
+                level: u32::from(level),
+                runs: runs.iter().filter(|run| !run.files.is_empty()).count() as u64,
+                files: files().count() as u64,
+                stored_bytes: version.level_size(level),
+                entries: files().map(|f| f.entries).sum(),
+                deletes: files().map(|f| f.deletes).sum(),
+                target_bytes: shape.targets[usize::from(level)],
+            }
+        };
+        (0..LEVELS as u8).map(report).collect()
+    }
+
+    /// The text of SHOW ENGINE FIRN STATUS.
+    pub fn status_text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = self.write_status(&mut text);
+        text
+    }
+
+    fn write_status(&self, out: &mut String) -> std::fmt::Result {
+        let c = self.counters();
+        writeln!(out, "FIRN STATUS")?;
+        match self.work.health.cause() {
+            None => writeln!(out, "health: good")?,
+            Some(cause) => writeln!(out, "health: writes are refused until a restart: {cause}")?,
+        }
+        writeln!(
+            out,
+            "\nLOG\nlast commit {}, visible {}",
+            c.commits,
+            self.cx.views.visible()
+        )?;
+        writeln!(
+            out,
+            "written {} bytes in {} durable writes",
+            c.wal_bytes_written, c.wal_syncs
+        )?;
+        writeln!(out, "\nMEMORY\nmemtables {} bytes", c.memtable_bytes)?;
+        let lookups = (c.block_cache_hits + c.block_cache_misses).max(1);
+        let rate = 100.0 * c.block_cache_hits as f64 / lookups as f64;
+        writeln!(
+            out,
+            "block cache {} bytes, hit rate {rate:.1} %",
+            c.block_cache_bytes
+        )?;
+        writeln!(
+            out,
+            "\nTREE\nlevel  runs  files  stored_bytes  target_bytes  entries  deletes"
+        )?;
+        for l in self.levels() {
+            writeln!(
+                out,
+                "{:5} {:5} {:6} {:13} {:13} {:8} {:8}",
+                l.level, l.runs, l.files, l.stored_bytes, l.target_bytes, l.entries, l.deletes
+            )?;
+        }
+        writeln!(
+            out,
+            "flushed {} bytes, compactions read {} and wrote {} bytes",
+            c.flushed_bytes, c.compacted_bytes_read, c.compacted_bytes_written
+        )?;
+        writeln!(
+            out,
+            "commits slowed by backpressure {}, delay {} us",
+            c.write_stalls, c.write_stall_us
+        )?;
+        let snapshots = self.cx.snapshots.live();
+        writeln!(out, "\nTRANSACTIONS\nsnapshots {}", snapshots.len())?;
+        if let Some(oldest) = snapshots.first() {
+            writeln!(out, "oldest snapshot at commit {oldest}")?;
+        }
+        writeln!(
+            out,
+            "prepared without a session {}",
+            self.cx.prepared.xids().len()
+        )?;
+        writeln!(
+            out,
+            "row lock waits {}, deadlocks {}",
+            c.lock_waits, c.deadlocks
+        )?;
+        match self.cx.locks.last_deadlock() {
+            None => writeln!(out, "\nLATEST DEADLOCK\nnone"),
+            Some(deadlock) => writeln!(out, "\nLATEST DEADLOCK\n{deadlock}"),
+        }
+    }
+}

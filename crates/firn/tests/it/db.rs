@@ -1,0 +1,195 @@
+//! The database as a whole: transactions, recovery, flush and compaction.
+
+use firn::base::options::Options;
+use firn::base::{ErrorKind, Value};
+use firn::db::Db;
+use firn::env::{Env, MemEnv};
+use firn::txn::{Isolation, LockMode, Transaction, WaitPolicy};
+use std::path::Path;
+use std::sync::Arc;
+
+fn options() -> Options {
+    Options {
+        background_jobs: 0,
+        wal_segment_size: 1 << 16,
+        ..Options::default()
+    }
+}
+
+fn open(env: &MemEnv) -> Arc<Db> {
+    let env: Arc<dyn Env> = Arc::new(env.clone());
+    Db::open(env, Path::new("/db"), options(), None).unwrap()
+}
+
+fn begin(db: &Db) -> Transaction {
+    let mut txn = db.new_transaction(db.new_owner(0));
+    txn.begin_statement(1, Isolation::RepeatableRead, 1_000_000, false);
+    txn
+}
+
+/// A user key of index 7.
+fn key(name: &str) -> Vec<u8> {
+    [&7u32.to_be_bytes()[..], name.as_bytes()].concat()
+}
+
+fn put(txn: &mut Transaction, name: &str, value: &str) {
+    txn.lock(&key(name), LockMode::Exclusive, None).unwrap();
+    txn.put(&key(name), Value::split(value.as_bytes(), b"|tail"))
+        .unwrap();
+}
+
+fn get(txn: &mut Transaction, name: &str) -> Option<String> {
+    let point = txn.read_point();
+    let read = |key: firn::base::InternalKey<'_>, value: Value<'_>| {
+        key.kind.is_put().then(|| {
+            assert_eq!(value.tail, b"|tail");
+            String::from_utf8(value.head.to_vec()).unwrap()
+        })
+    };
+    txn.get(&point, &key(name), read).unwrap().flatten()
+}
+
+#[test]
+fn a_snapshot_stays_where_it_is() {
+    let db = open(&MemEnv::new());
+    let (mut one, mut two) = (begin(&db), begin(&db));
+    put(&mut one, "a", "1");
+    assert_eq!(get(&mut two, "a"), None);
+    assert_eq!(get(&mut one, "a").as_deref(), Some("1"));
+    one.commit().unwrap();
+    assert_eq!(get(&mut two, "a"), None);
+    two.commit().unwrap();
+    assert_eq!(get(&mut begin(&db), "a").as_deref(), Some("1"));
+}
+
+#[test]
+fn statements_and_savepoints_roll_back() {
+    let db = open(&MemEnv::new());
+    let mut txn = begin(&db);
+    put(&mut txn, "a", "1");
+    let mark = txn.savepoint();
+    txn.begin_statement(2, Isolation::RepeatableRead, 0, false);
+    put(&mut txn, "a", "2");
+    put(&mut txn, "b", "2");
+    txn.rollback_statement();
+    assert_eq!(get(&mut txn, "a").as_deref(), Some("1"));
+    assert_eq!(get(&mut txn, "b"), None);
+    txn.begin_statement(3, Isolation::RepeatableRead, 0, false);
+    put(&mut txn, "c", "3");
+    txn.rollback_to(mark);
+    assert_eq!(get(&mut txn, "c"), None);
+    txn.commit().unwrap();
+    assert_eq!(get(&mut begin(&db), "a").as_deref(), Some("1"));
+}
+
+#[test]
+fn a_write_set_over_its_limit_fails_and_keeps_the_rest() {
+    let db = open(&MemEnv::new());
+    db.options()
+        .live
+        .txn_memory_limit
+        .store(4096, std::sync::atomic::Ordering::Relaxed);
+    let mut txn = begin(&db);
+    put(&mut txn, "a", "1");
+    let big = vec![0; 8192];
+    let error = txn.put(&key("big"), Value::whole(&big)).unwrap_err();
+    assert_eq!(*error.kind(), ErrorKind::TxnTooLarge);
+    txn.commit().unwrap();
+    assert_eq!(get(&mut begin(&db), "a").as_deref(), Some("1"));
+}
+
+#[test]
+fn commits_survive_a_crash_before_and_after_flush_and_compaction() {
+    let mut env = MemEnv::new();
+    for round in 0..4u64 {
+        let db = open(&env);
+        for earlier in 0..round {
+            for i in 0..50 {
+                let name = format!("{earlier}-{i}");
+                assert_eq!(
+                    get(&mut begin(&db), &name),
+                    Some(name.clone()),
+                    "round {round}"
+                );
+            }
+        }
+        for i in 0..50 {
+            let mut txn = begin(&db);
+            let name = format!("{round}-{i}");
+            put(&mut txn, &name, &name);
+            txn.commit().unwrap();
+        }
+        match round {
+            1 => db.flush().unwrap(),
+            2 => db.compact_all().unwrap(),
+            _ => {}
+        }
+        let mut lost = begin(&db);
+        put(&mut lost, "lost", "never committed");
+        let after = env.crash(round);
+        drop(lost);
+        drop(db);
+        env = after;
+    }
+    let db = open(&env);
+    assert_eq!(get(&mut begin(&db), "lost"), None);
+    assert_eq!(get(&mut begin(&db), "3-49").as_deref(), Some("3-49"));
+}
+
+#[test]
+fn prepared_transactions_wait_for_their_outcome_over_a_crash() {
+    let mut env = MemEnv::new();
+    {
+        let db = open(&env);
+        for name in ["commit", "rollback", "undecided"] {
+            let mut txn = begin(&db);
+            put(&mut txn, name, "1");
+            txn.prepare(name.as_bytes()).unwrap();
+            std::mem::forget(txn);
+        }
+        let mut done = begin(&db);
+        put(&mut done, "done", "1");
+        done.prepare(b"done").unwrap();
+        done.commit_prepared(Some((b"binlog.000001", 4))).unwrap();
+        done.commit().unwrap();
+        db.sync_log().unwrap();
+        env = env.crash(7);
+    }
+    for _ in 0..2 {
+        let db = open(&env);
+        assert_eq!(get(&mut begin(&db), "done").as_deref(), Some("1"));
+        assert_eq!(get(&mut begin(&db), "commit"), None);
+        assert_eq!(db.prepared_xids().len(), 3);
+        drop(db);
+        env = env.crash(8);
+    }
+    {
+        let db = open(&env);
+        assert!(db.commit_xid(b"commit").unwrap());
+        assert!(db.rollback_xid(b"rollback").unwrap());
+        assert!(!db.commit_xid(b"commit").unwrap());
+        db.flush().unwrap();
+        env = env.crash(9);
+    }
+    let db = open(&env);
+    assert_eq!(db.prepared_xids(), [b"undecided".to_vec()]);
+    assert_eq!(get(&mut begin(&db), "commit").as_deref(), Some("1"));
+    assert_eq!(get(&mut begin(&db), "rollback"), None);
+}
+
+#[test]
+fn a_locked_row_is_not_available() {
+    let db = open(&MemEnv::new());
+    let (mut one, two) = (begin(&db), begin(&db));
+    put(&mut one, "a", "1");
+    let error = two
+        .lock(&key("a"), LockMode::Shared, Some(WaitPolicy::NoWait))
+        .unwrap_err();
+    assert_eq!(*error.kind(), ErrorKind::LockNotAvailable);
+    one.rollback().unwrap();
+    assert!(
+        two.lock(&key("a"), LockMode::Shared, Some(WaitPolicy::NoWait))
+            .unwrap()
+            .newly
+    );
+}
