@@ -72,6 +72,12 @@ $(PLUGIN): $(OBJECTS) $(CORE) mariadb/ha_firn.map
 	@$(CXX) $(LDFLAGS) -o $@ $(OBJECTS) $(CORE) $(LDLIBS)
 	@scripts/check-symbols.sh $@
 
+# For tests/collations/run only.
+$(BUILD)/check/firn_collation_check.so: tests/collations/check.cc mariadb/collation.cc $(CORE)
+	@mkdir -p $(@D)
+	@echo '==> linking $@'
+	@$(CXX) $(CPPFLAGS) $(CXXFLAGS) -shared -Wl,--gc-sections -o $@ $^ $(LDLIBS)
+
 demo:
 	@scripts/deps.sh demo
 	@$(MAKE) --no-print-directory all

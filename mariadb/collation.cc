@@ -10,7 +10,10 @@
                 no character; strnncollsp() goes on and ranks it above all characters. The core does that too.
     Eight bit   one byte a character, one weight of one byte (two for 'ß' of latin1_german2_ci).
     Multi-byte  the old Asian character sets: strnxfrm() gives one to three bytes a character, which do not compare like
-                weights. Each character is weighed by itself and its bytes taken as one number.
+                weights. Each character is weighed by itself and its bytes taken as one number: as they are, or, in the
+                Japanese sets, moved to the front, as the server's comparison has them.
+
+  Which collations are taken is the result of tests/collations, which compares keys with the server's comparison.
 */
 
 #include "collation.h"
@@ -27,6 +30,21 @@ Family family_of(CHARSET_INFO* cs) {
   if (cs->uca) return Family::kUca;
   if (cs->state & MY_CS_UNICODE) return Family::kUnicode;
   return cs->mbmaxlen == 1 ? Family::kEightBit : Family::kMultiByte;
+}
+
+/* strnncollsp() ranks by the first byte, whatever the length of the character. */
+bool ranks_by_first_byte(CHARSET_INFO* cs) {
+  for (const char* name : {"sjis", "cp932", "ujis", "eucjpms"})
+    if (!strcmp(cs->cs_name.str, name)) return true;
+  return false;
+}
+
+/* Collations whose strnxfrm() does not order as their strnncollsp() does. */
+bool contradicts_itself(CHARSET_INFO* cs) {
+  for (const char* name : {"big5_chinese_ci", "big5_chinese_nopad_ci", "latin2_czech_cs", "cp1250_czech_cs",
+                           "tis620_thai_ci", "tis620_thai_nopad_ci"})
+    if (!strcmp(cs->coll_name.str, name)) return true;
+  return false;
 }
 
 const char* chars_of(const uint8_t* text) { return reinterpret_cast<const char*>(text); }
@@ -57,6 +75,7 @@ size_t weigh_characters(CHARSET_INFO* cs, const uint8_t* text, size_t len, uint8
     const size_t got = cs->coll->strnxfrm(cs, character, sizeof(character), kAllWeights, text + at, bytes, 0);
     uint32_t weight = 0;
     for (size_t i = 0; i < got; i++) weight = weight << 8 | character[i];
+    if (ranks_by_first_byte(cs)) weight <<= 8 * (kMultiByteWeight - got);
     weights[written++] = uint8_t(weight >> 16);
     weights[written++] = uint8_t(weight >> 8);
     weights[written++] = uint8_t(weight);
@@ -178,6 +197,7 @@ const firn_collator* collator() { return &kCollator; }
 const char* describe_collation(CHARSET_INFO* cs, firn_collation* out) {
   *out = {};
   if (!(cs->state & MY_CS_COMPILED)) return "the collation is not one of the server's own";
+  if (contradicts_itself(cs)) return "a collation whose sort keys differ from its comparison";
   out->id = cs->number;
   out->name = cs->coll_name.str;
   out->handle = cs;

@@ -30,6 +30,7 @@ step "packages" scripts/deps.sh test
 [ $failed = 0 ] || exit 1
 step "build" make --no-print-directory all
 step "core" core_tests
+step "collations" tests/collations/run
 step "sql" sql_tests
 step "package" scripts/package-test.sh
 step "patch levels" scripts/patch-level-test.sh
