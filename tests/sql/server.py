@@ -243,8 +243,11 @@ class Server:
         return pymysql.connect(**settings)
 
     def query(self, statement: str, arguments: Any = None) -> tuple[tuple[Any, ...], ...]:
-        """Runs one statement in a session of its own and returns all rows."""
-        with contextlib.closing(self.connect()) as connection, connection.cursor() as cursor:
+        """Runs one statement in a session of its own and returns all rows.
+
+        Its default database is `mysql`: tables like seq_1_to_10 are found only within one.
+        """
+        with contextlib.closing(self.connect("mysql")) as connection, connection.cursor() as cursor:
             cursor.execute(statement, arguments)
             return tuple(cursor.fetchall())
 

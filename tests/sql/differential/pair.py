@@ -40,7 +40,7 @@ def execute(connection: pymysql.Connection[Any], sql: str, warnings: bool = True
             error, message = 0, ""
         except pymysql.err.MySQLError as caught:
             error, message = int(caught.args[0] or 0), str(caught.args[-1])
-            if error < 1000 or error in (2006, 2013):
+            if error == 0 or 2000 <= error < 2100:  # the connection is gone
                 raise
             affected, rows = 0, ()
         codes: tuple[int, ...] = ()
@@ -54,9 +54,9 @@ class Pair:
     """Two databases, one with InnoDB tables and one with the tested engine's, in one server.
 
     With `one_session` both are used by a single session, so that transactions span both engines;
-    otherwise each has its own. A statement is text with {db} where the database's name goes.
-    Steps: `reset` makes the databases and sessions, `run` executes and compares, `replay` does so
-    for a whole log.
+    otherwise each has its own. A statement is text with {db} where the database's name goes; in
+    CREATE TABLE the engine is appended, or put where {engine} stands. Steps: `reset` makes the
+    databases and sessions, `run` executes and compares, `replay` does so for a whole log.
     """
 
     def __init__(
@@ -124,7 +124,9 @@ class Pair:
     def text(self, sql: str, which: int) -> str:
         """The statement as the reference (0) or the tested engine (1) gets it."""
         text = sql.replace("{db}", self.names[which])
-        if text.startswith("CREATE TABLE"):
+        if "{engine}" in text:
+            return text.replace("{engine}", self.engines[which])
+        if text.startswith("CREATE TABLE") and " LIKE " not in text:
             text += f" ENGINE={self.engines[which]}"
         return text
 

@@ -1,0 +1,133 @@
+"""AUTO_INCREMENT: numbers as InnoDB's, and never again a number that was given out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from scenario import same_as_innodb
+from server import ENGINE, Server
+
+
+def _next(server: Server) -> int:
+    connection = server.connect("ai")
+    with connection.cursor() as cursor:
+        cursor.execute("INSERT INTO t (v) VALUES (0)")
+        number = int(cursor.lastrowid)
+    connection.close()
+    return number
+
+
+def _make(server: Server) -> None:
+    server.query("CREATE DATABASE ai")
+    server.query(f"CREATE TABLE ai.t (id INT AUTO_INCREMENT PRIMARY KEY, v INT) ENGINE={ENGINE}")
+    server.query("INSERT INTO ai.t (v) VALUES (1), (2), (3), (4), (5)")
+
+
+@pytest.mark.parametrize("how", ["restart", "crash_and_recover"])
+def test_counter_survives(own_server: Callable[..., Server], how: str) -> None:
+    server = own_server()
+    _make(server)
+    server.query("DELETE FROM ai.t WHERE id >= 4")
+    getattr(server, how)()
+    assert _next(server) == 6
+    server.query("INSERT INTO ai.t VALUES (100, 0)")
+    server.query("DELETE FROM ai.t WHERE id = 100")
+    getattr(server, how)()
+    assert _next(server) == 101
+    server.query("DELETE FROM ai.t")
+    getattr(server, how)()
+    assert _next(server) == 102
+    server.query("ALTER TABLE ai.t AUTO_INCREMENT = 1000")
+    getattr(server, how)()
+    assert _next(server) == 1000
+    server.query("TRUNCATE TABLE ai.t")
+    getattr(server, how)()
+    assert _next(server) == 1
+
+
+def test_rolled_back_numbers_are_not_given_again(server: Server, database: str) -> None:
+    connection = server.connect(database)
+    with connection.cursor() as cursor:
+        cursor.execute(f"CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY) ENGINE={ENGINE}")
+        cursor.execute("BEGIN")
+        cursor.execute("INSERT INTO t VALUES (), ()")
+        cursor.execute("ROLLBACK")
+        cursor.execute("INSERT INTO t VALUES ()")
+        assert cursor.lastrowid == 3
+    connection.close()
+
+
+SCRIPTS = {
+    "increment_and_offset": """
+        CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, v INT)
+        SET auto_increment_increment = 10, auto_increment_offset = 5
+        INSERT INTO t (v) VALUES (1), (2)
+        INSERT INTO t (v) VALUES (3)
+        INSERT INTO t VALUES (42, 4)
+        INSERT INTO t (v) VALUES (5)
+        SET auto_increment_increment = 1, auto_increment_offset = 1
+        INSERT INTO t (v) VALUES (6)
+        SELECT * FROM t ORDER BY id
+    """,
+    "explicit_values": """
+        CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, v INT)
+        INSERT INTO t VALUES (10, 1)
+        INSERT INTO t (v) VALUES (2)
+        INSERT INTO t VALUES (-5, 3), (0, 4), (NULL, 5)
+        SELECT * FROM t ORDER BY id
+        SELECT LAST_INSERT_ID()
+        SET sql_mode = 'NO_AUTO_VALUE_ON_ZERO'
+        INSERT INTO t VALUES (0, 6)
+        UPDATE t SET id = 50 WHERE id = 10
+        INSERT INTO t (v) VALUES (7)
+        SELECT * FROM t ORDER BY id
+    """,
+    "second_column_of_a_key": """
+        CREATE TABLE t (a INT, id INT AUTO_INCREMENT, PRIMARY KEY (a, id), KEY (id))
+        INSERT INTO t (a) VALUES (1), (1), (2), (2), (1)
+        SELECT * FROM t ORDER BY a, id
+    """,
+    "end_of_the_type": """
+        CREATE TABLE t (id TINYINT AUTO_INCREMENT PRIMARY KEY, v INT)
+        INSERT INTO t VALUES (125, 0)
+        INSERT INTO t (v) VALUES (1)
+        INSERT INTO t (v) VALUES (2)
+        INSERT INTO t (v) VALUES (3)
+        SELECT * FROM t ORDER BY id
+    """,
+    "bigint_unsigned": """
+        CREATE TABLE t (id BIGINT UNSIGNED AUTO_INCREMENT PRIMARY KEY, v INT)
+        INSERT INTO t VALUES (18446744073709551610, 0)
+        INSERT INTO t (v) VALUES (1)
+        SELECT * FROM t ORDER BY id
+    """,
+    "alter_keeps_and_sets": """
+        CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, v INT)
+        INSERT INTO t (v) VALUES (1), (2), (3)
+        DELETE FROM t WHERE id = 3
+        ALTER TABLE t ADD COLUMN w INT
+        INSERT INTO t (v) VALUES (4)
+        ALTER TABLE t AUTO_INCREMENT = 2
+        INSERT INTO t (v) VALUES (5)
+        ALTER TABLE t AUTO_INCREMENT = 20
+        INSERT INTO t (v) VALUES (6)
+        SELECT id, v FROM t ORDER BY id
+        RENAME TABLE t TO u
+        INSERT INTO u (v) VALUES (7)
+        SELECT MAX(id) FROM u
+    """,
+    "unsigned_column_without_primary_key": """
+        CREATE TABLE t (id SMALLINT UNSIGNED AUTO_INCREMENT, v INT, KEY (id))
+        INSERT INTO t (v) VALUES (1), (2)
+        DELETE FROM t
+        INSERT INTO t (v) VALUES (3)
+        SELECT * FROM t
+    """,
+}
+ERRORS = {"end_of_the_type": {5: 167}}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_same_as_innodb(server: Server, name: str) -> None:
+    same_as_innodb(server, SCRIPTS[name], ERRORS.get(name))

@@ -1,0 +1,234 @@
+"""Transactions beyond row locks: limits, XA, two engines at once, dumps, binary log formats."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pymysql
+import pytest
+from server import ENGINE, IS_FIRN, Server
+
+
+def _run(connection: pymysql.Connection[Any], *statements: str) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]] = []
+    for sql in statements:
+        with connection.cursor() as cursor:
+            cursor.execute(sql)
+            rows = list(cursor.fetchall())
+    return rows
+
+
+def test_a_write_set_over_the_limit_fails_alone(own_server: Callable[..., Server]) -> None:
+    if not IS_FIRN:
+        pytest.skip("about FIRN itself")
+    server = own_server("--firn-txn-memory-limit=4194304")
+    server.query("CREATE DATABASE d")
+    session = server.connect("d")
+    _run(
+        session,
+        f"CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(1000), KEY v (v)) ENGINE={ENGINE}",
+        "BEGIN",
+        "INSERT INTO t VALUES (0, 'small')",
+    )
+    with pytest.raises(pymysql.err.MySQLError) as caught:
+        _run(session, "INSERT INTO t SELECT seq, REPEAT('x', 1000) FROM seq_1_to_20000")
+    number, message = caught.value.args
+    assert number not in (0, 2013), "the server is gone"
+    assert "firn_txn_memory_limit" in message or "memory" in message.lower(), message
+    assert _run(session, "SELECT id, v FROM t") == [(0, "small")]
+    assert _run(session, "SELECT COUNT(*) FROM t FORCE INDEX (v)") == [(1,)]
+    _run(session, "INSERT INTO t VALUES (1, 'fits')", "COMMIT")
+    assert _run(session, "SELECT COUNT(*) FROM t") == [(2,)]
+    # A row that fits goes on fitting; the limit is no dead end.
+    for first in range(10, 5000, 500):
+        _run(
+            session,
+            f"INSERT INTO t SELECT {first} + seq, REPEAT('y', 1000) FROM seq_1_to_400",
+        )
+    assert _run(session, "SELECT COUNT(*) FROM t") == [(4002,)]
+    session.close()
+    server.crash_and_recover()
+    assert server.query("SELECT COUNT(*) FROM d.t") == ((4002,),)
+
+
+def test_a_large_transaction_is_atomic(own_server: Callable[..., Server]) -> None:
+    server = own_server("--loose-firn-memtable-size=1048576")
+    server.query("CREATE DATABASE d")
+    server.query(f"CREATE TABLE d.t (id INT PRIMARY KEY, v INT, KEY v (v)) ENGINE={ENGINE}")
+    server.query("INSERT INTO d.t SELECT seq, seq FROM seq_1_to_60000")
+    session = server.connect("d")
+    _run(session, "BEGIN", "UPDATE t SET v = v + 1000000", "DELETE FROM t WHERE id % 3 = 0")
+    assert server.query("SELECT COUNT(*), SUM(v) FROM d.t") == ((60000, 1800030000),)
+    _run(session, "ROLLBACK")
+    assert server.query("SELECT COUNT(*), SUM(v) FROM d.t") == ((60000, 1800030000),)
+    _run(session, "BEGIN", "UPDATE t SET v = v + 1000000", "COMMIT")
+    session.close()
+    server.crash_and_recover()
+    assert server.query("SELECT COUNT(*), MIN(v) FROM d.t FORCE INDEX (v)") == ((60000, 1000001),)
+
+
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
+@pytest.mark.parametrize("crash", [False, True], ids=["clean", "killed"])
+def test_xa_works_or_is_refused(own_server: Callable[..., Server], end: str, crash: bool) -> None:
+    server = own_server()
+    server.query("CREATE DATABASE d")
+    server.query(f"CREATE TABLE d.t (id INT PRIMARY KEY, v INT, KEY v (v)) ENGINE={ENGINE}")
+    server.query("INSERT INTO d.t VALUES (1, 1)")
+    session = server.connect("d")
+    try:
+        _run(session, "XA START 'x1'", "INSERT INTO t VALUES (2, 2)")
+        _run(session, "UPDATE t SET v = 9 WHERE id = 1", "XA END 'x1'", "XA PREPARE 'x1'")
+    except pymysql.err.MySQLError as error:
+        assert IS_FIRN, error
+        assert error.args[0] >= 1000, error
+        assert error.args[0] not in (1030, 2013), error
+        session.close()
+        assert server.query("SELECT * FROM d.t") == ((1, 1),)
+        return
+    session.close()
+    if crash:
+        server.crash_and_recover()
+    recovered = server.query("XA RECOVER")
+    assert [bytes(row[3]) for row in recovered] == [b"x1"]
+    assert server.query("SELECT * FROM d.t") == ((1, 1),)
+    blocked = server.connect("d")
+    with pytest.raises(pymysql.err.MySQLError) as caught:
+        _run(blocked, "SELECT * FROM t WHERE id = 1 FOR UPDATE NOWAIT")
+    assert caught.value.args[0] == 1205
+    _run(blocked, f"XA {end} 'x1'")
+    expected = ((1, 9), (2, 2)) if end == "COMMIT" else ((1, 1),)
+    assert server.query("SELECT * FROM d.t ORDER BY id") == expected
+    assert server.query("XA RECOVER") == ()
+    blocked.close()
+    server.crash_and_recover()
+    assert server.query("SELECT * FROM d.t ORDER BY id") == expected
+
+
+def test_one_transaction_over_two_engines(connection: pymysql.Connection[Any]) -> None:
+    _run(
+        connection,
+        "CREATE TABLE i (id INT PRIMARY KEY) ENGINE=InnoDB",
+        f"CREATE TABLE f (id INT PRIMARY KEY) ENGINE={ENGINE}",
+        "BEGIN",
+        "INSERT INTO i VALUES (1)",
+        "INSERT INTO f VALUES (1)",
+        "SAVEPOINT s",
+        "INSERT INTO f VALUES (2)",
+        "INSERT INTO i VALUES (2)",
+        "ROLLBACK TO SAVEPOINT s",
+        "COMMIT",
+        "BEGIN",
+        "INSERT INTO f VALUES (3)",
+        "INSERT INTO i VALUES (3)",
+        "ROLLBACK",
+    )
+    assert _run(connection, "SELECT * FROM i JOIN f USING (id)") == [(1,)]
+    assert _run(connection, "SELECT COUNT(*) FROM i") == [(1,)]
+    assert _run(connection, "SELECT COUNT(*) FROM f") == [(1,)]
+
+
+def test_dump_while_writing_is_one_snapshot(own_server: Callable[..., Server]) -> None:
+    server = own_server()
+    server.query("CREATE DATABASE d")
+    server.query(
+        f"CREATE TABLE d.a (id INT PRIMARY KEY, v INT, t TEXT CHARACTER SET utf8mb4, b BLOB, "
+        f"KEY v (v)) ENGINE={ENGINE}"
+    )
+    server.query("CREATE TABLE d.b LIKE d.a")
+    for table in ("a", "b"):
+        server.query(
+            f"INSERT INTO d.{table} SELECT seq, 1000, CONCAT('ü\\t', seq), UNHEX(MD5(seq)) "
+            "FROM seq_1_to_3000"
+        )
+    stop = threading.Event()
+
+    def move() -> None:
+        session = server.connect("d", autocommit=False)
+        n = 0
+        while not stop.is_set():
+            n += 1
+            key = n % 3000 + 1
+            _run(session, f"UPDATE a SET v = v - 1 WHERE id = {key}")
+            _run(session, f"UPDATE b SET v = v + 1 WHERE id = {key}", "COMMIT")
+        session.close()
+
+    mover = threading.Thread(target=move)
+    mover.start()
+    try:
+        dump = subprocess.run(
+            ["mariadb-dump", "--no-defaults", f"--socket={server.socket}", "-uroot",
+             "--single-transaction", "--hex-blob", "--default-character-set=utf8mb4", "d"],
+            capture_output=True, check=True,
+        ).stdout  # fmt: skip
+    finally:
+        stop.set()
+        mover.join()
+    server.query("CREATE DATABASE copy")
+    subprocess.run(
+        ["mariadb", "--no-defaults", f"--socket={server.socket}", "-uroot",
+         "--default-character-set=utf8mb4", "copy"],
+        input=dump, check=True,
+    )  # fmt: skip
+    total = "SELECT (SELECT SUM(v) FROM {0}.a) + (SELECT SUM(v) FROM {0}.b)"
+    assert int(server.query(total.format("copy"))[0][0]) == 6_000_000
+    for table in ("a", "b"):
+        different = server.query(
+            f"SELECT COUNT(*) FROM d.{table} o JOIN copy.{table} c USING (id) "
+            "WHERE BINARY o.t <> BINARY c.t OR o.b <> c.b"
+        )
+        assert different[0][0] == 0
+        assert server.query(f"SELECT COUNT(*) FROM copy.{table}") == ((3000,),)
+        created = server.query(f"SHOW CREATE TABLE copy.{table}")[0][1]
+        assert f"ENGINE={ENGINE}".upper() in created.upper()
+
+
+CHANGES = [
+    "INSERT INTO t SELECT seq, seq % 7, CONCAT('é', seq) FROM seq_1_to_200",
+    "UPDATE t SET v = v + 1 WHERE id % 5 = 0",
+    "DELETE FROM t WHERE v = 3",
+    "INSERT INTO t VALUES (5, 5, UUID()) ON DUPLICATE KEY UPDATE v = v * 10",
+    "REPLACE INTO t VALUES (7, 70, 'seven')",
+    "UPDATE t SET id = id + 1000 ORDER BY id DESC LIMIT 10",
+    "ALTER TABLE t ADD COLUMN n INT DEFAULT 4, ADD INDEX (n)",
+    "UPDATE t SET n = id WHERE v > 2 LIMIT 5",
+    "INSERT INTO u (w) SELECT w FROM t",
+    "DELETE t FROM t JOIN u USING (w) WHERE u.id < 10",
+    "TRUNCATE TABLE u",
+    "INSERT INTO u (w) VALUES (CONNECTION_ID())",
+]
+
+
+@pytest.mark.parametrize("form", ["ROW", "MIXED"])
+def test_the_binary_log_makes_the_same_tables_again(
+    own_server: Callable[..., Server], form: str
+) -> None:
+    server = own_server("--log-bin=bin", f"--binlog-format={form}", "--server-id=1")
+    server.query("CREATE DATABASE d")
+    session = server.connect("d")
+    _run(
+        session,
+        f"CREATE TABLE t (id INT PRIMARY KEY, v INT, w VARCHAR(60), KEY v (v)) ENGINE={ENGINE}",
+        f"CREATE TABLE u (id INT AUTO_INCREMENT PRIMARY KEY, w VARCHAR(60)) ENGINE={ENGINE}",
+        *CHANGES,
+    )
+    session.close()
+    server.stop()
+    logs = [str(path) for path in sorted(server.data.glob("bin.0*"))]
+    events = subprocess.run(
+        ["mariadb-binlog", "--no-defaults", *logs], capture_output=True, check=True
+    ).stdout
+    replica = own_server("--server-id=2")
+    server.start()
+    subprocess.run(
+        ["mariadb", "--no-defaults", f"--socket={replica.socket}", "-uroot"],
+        input=events, check=True,
+    )  # fmt: skip
+    for table in ("t", "u"):
+        sql = f"SELECT * FROM d.{table} ORDER BY id"
+        assert server.query(sql) == replica.query(sql)
+        check = replica.query(f"CHECK TABLE d.{table} EXTENDED")
+        assert check[-1][3] == "OK"
+    assert server.query("SELECT COUNT(*) > 100 FROM d.t") == ((1,),)
