@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 /// A position in one index of a table. Belongs to one thread at a time.
 pub struct firn_cursor {
-    cursor: Cursor,
-    session: *mut firn_session,
-    record_len: usize,
+    pub(crate) cursor: Cursor,
+    pub(crate) session: *mut firn_session,
+    pub(crate) record_len: usize,
 }
 
 /// How a cursor reads.
@@ -69,7 +69,9 @@ fn index_number(index: u32) -> Option<usize> {
 
 /// # Safety
 /// `cursor` is live and this thread's.
-unsafe fn cursor_mut<'a>(cursor: *mut firn_cursor) -> Result<&'a mut firn_cursor, Outcome> {
+pub(crate) unsafe fn cursor_mut<'a>(
+    cursor: *mut firn_cursor,
+) -> Result<&'a mut firn_cursor, Outcome> {
     // SAFETY: as the caller promises.
     unsafe { cursor.as_mut() }.ok_or_else(|| Error::invalid("no cursor").into())
 }
@@ -223,7 +225,7 @@ pub unsafe extern "C" fn firn_cursor_end_range(
 
 const HA_READ_AFTER_KEY: u32 = 3;
 
-fn seek_mode(find_flag: u32) -> Result<SeekMode, Error> {
+pub(crate) fn seek_mode(find_flag: u32) -> Result<SeekMode, Error> {
     Ok(match find_flag {
         0 => SeekMode::Exact,
         1 => SeekMode::AtOrAfter,
@@ -238,107 +240,9 @@ fn seek_mode(find_flag: u32) -> Result<SeekMode, Error> {
 
 /// # Safety
 /// `key` is NULL or has `len` bytes.
-unsafe fn key_image<'a>(key: *const u8, len: u32) -> Option<Key<'a>> {
+pub(crate) unsafe fn key_image<'a>(key: *const u8, len: u32) -> Option<Key<'a>> {
     // SAFETY: as the caller promises.
     (!key.is_null()).then(|| Key::image(unsafe { std::slice::from_raw_parts(key, len as usize) }))
-}
-
-/// Runs a move of the cursor that ends on a row or on nothing.
-///
-/// # Safety
-/// The cursor is live and this thread's, its session too; `record` has the table's record length.
-unsafe fn read(
-    cursor: *mut firn_cursor,
-    record: *mut u8,
-    nothing: firn_status,
-    f: impl FnOnce(&mut Cursor, &mut firn_session, &mut [u8]) -> Result<bool, Error>,
-) -> firn_status {
-    guard(|| {
-        // SAFETY: as the caller promises.
-        let cursor = unsafe { cursor_mut(cursor) }?;
-        // SAFETY: as the caller promises.
-        let session = unsafe { session_mut(cursor.session) }?;
-        if record.is_null() {
-            return Err(Error::invalid("no record buffer").into());
-        }
-        // SAFETY: as the caller promises.
-        let record = unsafe { std::slice::from_raw_parts_mut(record, cursor.record_len) };
-        match f(&mut cursor.cursor, session, record)? {
-            true => Ok(()),
-            false => Err(nothing.into()),
-        }
-    })
-}
-
-use firn_status::{FIRN_END, FIRN_NO_ROW};
-
-macro_rules! reads {
-    ($($(#[$doc:meta])* $name:ident(
-        |$cursor:ident, $session:ident, $record:ident $(, $arg:ident: $type:ty)*| $nothing:ident
-    ) $body:expr;)*) => {$(
-        $(#[$doc])*
-        ///
-        /// # Safety
-        /// The cursor and its session are live and this thread's; `record` has the table's record
-        /// length; key images have the length given.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(
-            cursor: *mut firn_cursor $(, $arg: $type)*, record: *mut u8,
-        ) -> firn_status {
-            // SAFETY: as the caller promises.
-            unsafe { read(cursor, record, $nothing, |$cursor, $session, $record| $body) }
-        }
-    )*};
-}
-
-reads! {
-    /// Moves to the entry that the key image and `find_flag` (the server's `ha_rkey_function`)
-    /// name, and reads its row. A NULL key: the first entry.
-    firn_cursor_seek(|cursor, session, record, key: *const u8, key_len: u32, find_flag: u32| FIRN_NO_ROW)
-        match key_image(key, key_len) {
-            Some(key) => {
-                cursor.seek(&mut session.transaction, key, seek_mode(find_flag)?, record)
-            }
-            None => cursor.first(&mut session.transaction, record),
-        };
-
-    /// Reads the row of the first entry.
-    firn_cursor_first(|cursor, session, record| FIRN_END)
-        cursor.first(&mut session.transaction, record);
-
-    /// Reads the row of the last entry.
-    firn_cursor_last(|cursor, session, record| FIRN_END)
-        cursor.last(&mut session.transaction, record);
-
-    /// Reads the row of the next entry.
-    firn_cursor_next(|cursor, session, record| FIRN_END)
-        cursor.next(&mut session.transaction, record);
-
-    /// Reads the row of the previous entry.
-    firn_cursor_prev(|cursor, session, record| FIRN_END)
-        cursor.prev(&mut session.transaction, record);
-
-    /// Reads the row of the next entry if it has the same key prefix.
-    firn_cursor_next_same(|cursor, session, record, key: *const u8, key_len: u32| FIRN_END)
-        match key_image(key, key_len) {
-            Some(key) => cursor.next_same(&mut session.transaction, key, record),
-            None => cursor.next(&mut session.transaction, record),
-        };
-
-    /// Reads the row with this key of a unique index, without a scan.
-    firn_cursor_get(|cursor, session, record, key: *const u8, key_len: u32| FIRN_NO_ROW)
-        match key_image(key, key_len) {
-            Some(key) => cursor.get(&mut session.transaction, key, record),
-            None => Err(Error::invalid("no key")),
-        };
-
-    /// Reads the row of a reference: the key image of the primary key, or the eight bytes of
-    /// `firn_cursor_ref` when the primary key is hidden.
-    firn_cursor_get_ref(|cursor, session, record, reference: *const u8, len: u32| FIRN_NO_ROW)
-        match key_image(reference, len) {
-            Some(key) => cursor.get_row(&mut session.transaction, key, record),
-            None => Err(Error::invalid("no row reference")),
-        };
 }
 
 /// Writes the eight bytes of the hidden key of the row last read.

@@ -10,6 +10,7 @@ pub mod database;
 pub mod error;
 pub mod host;
 mod memory;
+mod reads;
 pub mod report;
 pub mod schema;
 pub mod session;

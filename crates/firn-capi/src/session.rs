@@ -128,85 +128,167 @@ pub unsafe extern "C" fn firn_begin_statement(
     })
 }
 
-macro_rules! simple_calls {
-    ($($(#[$doc:meta])* $name:ident($session:ident $(, $arg:ident: $type:ty)*) $body:block)*) => {$(
-        $(#[$doc])*
-        ///
-        /// # Safety
-        /// `session` is a live session of this thread; pointers are valid for what they name.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(session: *mut firn_session $(, $arg: $type)*) -> firn_status {
-            guard(|| {
-                // SAFETY: as the caller promises.
-                let $session = unsafe { session_mut(session) }?;
-                $body
-            })
-        }
-    )*};
+/// Runs a call on a session.
+///
+/// # Safety
+/// `session` is a live session of this thread.
+unsafe fn with(
+    session: *mut firn_session,
+    f: impl FnOnce(&mut firn_session) -> Result<(), Outcome>,
+) -> firn_status {
+    // SAFETY: as the caller promises.
+    guard(|| f(unsafe { session_mut(session) }?))
 }
 
-simple_calls! {
-    /// Ends the statement and keeps its changes.
-    firn_end_statement(session) {
-        session.transaction.end_statement();
-        Ok(())
+/// Ends the statement and keeps its changes.
+///
+/// # Safety
+/// `session` is a live session of this thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_end_statement(session: *mut firn_session) -> firn_status {
+    // SAFETY: as the caller promises.
+    unsafe {
+        with(session, |session| {
+            session.transaction.end_statement();
+            Ok(())
+        })
     }
+}
 
-    /// Takes the statement's changes back; its locks stay.
-    firn_rollback_statement(session) {
-        session.transaction.rollback_statement();
-        Ok(())
+/// Takes the statement's changes back; its locks stay.
+///
+/// # Safety
+/// `session` is a live session of this thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_rollback_statement(session: *mut firn_session) -> firn_status {
+    // SAFETY: as the caller promises.
+    unsafe {
+        with(session, |session| {
+            session.transaction.rollback_statement();
+            Ok(())
+        })
     }
+}
 
-    /// Fixes the snapshot of the transaction now; begins it first with `firn_begin_statement`.
-    firn_consistent_snapshot(session) {
-        session.transaction.take_snapshot();
-        Ok(())
+/// Fixes the snapshot of the transaction now; begins it first with `firn_begin_statement`.
+///
+/// # Safety
+/// `session` is a live session of this thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_consistent_snapshot(session: *mut firn_session) -> firn_status {
+    // SAFETY: as the caller promises.
+    unsafe {
+        with(session, |session| {
+            session.transaction.take_snapshot();
+            Ok(())
+        })
     }
+}
 
-    /// Commits: visible, locks released, durable as the flush mode says. Nothing to do when no
-    /// transaction is active, or when `firn_commit_ordered` has made it visible.
-    firn_commit(session) {
-        session.marks.clear();
-        Ok(session.transaction.commit()?)
+/// Commits: visible, locks released, durable as the flush mode says. Nothing to do when no
+/// transaction is active, or when `firn_commit_ordered` has made it visible.
+///
+/// # Safety
+/// `session` is a live session of this thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_commit(session: *mut firn_session) -> firn_status {
+    // SAFETY: as the caller promises.
+    unsafe {
+        with(session, |session| {
+            session.marks.clear();
+            Ok(session.transaction.commit()?)
+        })
     }
+}
 
-    /// First phase of a two-phase commit: the changes are durable under the xid.
-    firn_prepare(session, xid: *const u8, xid_len: usize) {
-        // SAFETY: as the caller promises.
-        let xid = unsafe { borrow_bytes(xid, xid_len) };
-        Ok(session.transaction.prepare(xid)?)
+/// First phase of a two-phase commit: the changes are durable under the xid.
+///
+/// # Safety
+/// `session` is a live session of this thread; pointers are valid for what they name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_prepare(
+    session: *mut firn_session,
+    xid: *const u8,
+    xid_len: usize,
+) -> firn_status {
+    // SAFETY: as the caller promises.
+    unsafe {
+        with(session, |session| {
+            let xid = borrow_bytes(xid, xid_len);
+            Ok(session.transaction.prepare(xid)?)
+        })
     }
+}
 
-    /// Second phase: assigns the seqno and makes the changes visible, without I/O.
-    /// `binlog_file` may be NULL.
-    firn_commit_ordered(session, binlog_file: *const c_char, binlog_pos: u64) {
-        // SAFETY: as the caller promises.
-        let file = unsafe { c_str(binlog_file) }?;
-        let binlog = file.map(|file| (file.as_bytes(), binlog_pos));
-        Ok(session.transaction.commit_prepared(binlog)?)
+/// Second phase: assigns the seqno and makes the changes visible, without I/O.
+/// `binlog_file` may be NULL.
+///
+/// # Safety
+/// `session` is a live session of this thread; pointers are valid for what they name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_commit_ordered(
+    session: *mut firn_session,
+    binlog_file: *const c_char,
+    binlog_pos: u64,
+) -> firn_status {
+    // SAFETY: as the caller promises.
+    unsafe {
+        with(session, |session| {
+            let file = c_str(binlog_file)?;
+            let binlog = file.map(|file| (file.as_bytes(), binlog_pos));
+            Ok(session.transaction.commit_prepared(binlog)?)
+        })
     }
+}
 
-    /// Gives up all changes and locks.
-    firn_rollback(session) {
-        session.marks.clear();
-        Ok(session.transaction.rollback()?)
+/// Gives up all changes and locks.
+///
+/// # Safety
+/// `session` is a live session of this thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_rollback(session: *mut firn_session) -> firn_status {
+    // SAFETY: as the caller promises.
+    unsafe {
+        with(session, |session| {
+            session.marks.clear();
+            Ok(session.transaction.rollback()?)
+        })
     }
+}
 
-    /// A place to roll back to, valid until the transaction ends.
-    firn_savepoint(session, mark: *mut u64) {
-        session.marks.push(session.transaction.savepoint());
-        // SAFETY: as the caller promises.
-        unsafe { mark.write(session.marks.len() as u64 - 1) };
-        Ok(())
+/// A place to roll back to, valid until the transaction ends.
+///
+/// # Safety
+/// `session` is a live session of this thread; pointers are valid for what they name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_savepoint(session: *mut firn_session, mark: *mut u64) -> firn_status {
+    // SAFETY: as the caller promises.
+    unsafe {
+        with(session, |session| {
+            session.marks.push(session.transaction.savepoint());
+            mark.write(session.marks.len() as u64 - 1);
+            Ok(())
+        })
     }
+}
 
-    /// Forgets all writes after the savepoint; locks stay.
-    firn_rollback_to_savepoint(session, mark: u64) {
-        let mark = session.marks.get(mark as usize).copied();
-        let mark = mark.ok_or_else(|| Error::invalid("no such savepoint"))?;
-        session.transaction.rollback_to(mark);
-        Ok(())
+/// Forgets all writes after the savepoint; locks stay.
+///
+/// # Safety
+/// `session` is a live session of this thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_rollback_to_savepoint(
+    session: *mut firn_session,
+    mark: u64,
+) -> firn_status {
+    // SAFETY: as the caller promises.
+    unsafe {
+        with(session, |session| {
+            let mark = session.marks.get(mark as usize).copied();
+            let mark = mark.ok_or_else(|| Error::invalid("no such savepoint"))?;
+            session.transaction.rollback_to(mark);
+            Ok(())
+        })
     }
 }
 
@@ -216,8 +298,8 @@ simple_calls! {
 /// `session` is a live session of this thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_session_active(session: *const firn_session) -> bool {
-    // SAFETY: as the caller promises.
     guard_value(false, || {
+        // SAFETY: as the caller promises.
         unsafe { session.as_ref() }.is_some_and(|s| s.transaction.is_active())
     })
 }
@@ -228,8 +310,8 @@ pub unsafe extern "C" fn firn_session_active(session: *const firn_session) -> bo
 /// `session` is a live session of this thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_session_has_writes(session: *const firn_session) -> bool {
-    // SAFETY: as the caller promises.
     guard_value(false, || {
+        // SAFETY: as the caller promises.
         unsafe { session.as_ref() }.is_some_and(|s| s.transaction.has_writes())
     })
 }
@@ -240,8 +322,8 @@ pub unsafe extern "C" fn firn_session_has_writes(session: *const firn_session) -
 /// `session` is a live session of this thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_session_prepared(session: *const firn_session) -> bool {
-    // SAFETY: as the caller promises.
     guard_value(false, || {
+        // SAFETY: as the caller promises.
         unsafe { session.as_ref() }.is_some_and(|s| s.transaction.is_prepared())
     })
 }
@@ -258,7 +340,7 @@ pub unsafe extern "C" fn firn_kill(session: *const firn_session) {
         }
         // SAFETY: the session is live; only the shared `owner`, which never changes while another
         // thread may call this, is touched, so no reference to the whole is made.
-        let owner = unsafe { &*(&raw const (*session).owner) };
+        let owner = unsafe { &(*session).owner };
         owner.interrupt();
     });
 }

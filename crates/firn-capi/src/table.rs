@@ -534,8 +534,8 @@ pub unsafe extern "C" fn firn_autoinc_raise(
 /// The table is live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_autoinc_next_value(table: *const firn_table) -> u64 {
-    // SAFETY: as the caller promises.
     guard_value(0, || {
+        // SAFETY: as the caller promises.
         unsafe { firn_table::get(table) }.map_or(0, |t| t.next_autoincrement())
     })
 }

@@ -1,0 +1,212 @@
+//! Reading rows through a cursor.
+
+use crate::cursor::{cursor_mut, firn_cursor, key_image, seek_mode};
+use crate::error::{firn_status, guard};
+use crate::session::{firn_session, session_mut};
+use firn::base::Error;
+use firn::table::Cursor;
+use firn_status::{FIRN_END, FIRN_NO_ROW};
+
+/// Runs a move of the cursor that ends on a row or on nothing.
+///
+/// # Safety
+/// The cursor is live and this thread's, its session too; `record` has the table's record length.
+unsafe fn read(
+    cursor: *mut firn_cursor,
+    record: *mut u8,
+    nothing: firn_status,
+    f: impl FnOnce(&mut Cursor, &mut firn_session, &mut [u8]) -> Result<bool, Error>,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let cursor = unsafe { cursor_mut(cursor) }?;
+        // SAFETY: as the caller promises.
+        let session = unsafe { session_mut(cursor.session) }?;
+        if record.is_null() {
+            return Err(Error::invalid("no record buffer").into());
+        }
+        // SAFETY: as the caller promises.
+        let record = unsafe { std::slice::from_raw_parts_mut(record, cursor.record_len) };
+        match f(&mut cursor.cursor, session, record)? {
+            true => Ok(()),
+            false => Err(nothing.into()),
+        }
+    })
+}
+
+/// Moves to the entry that the key image and `find_flag` (the server's `ha_rkey_function`)
+/// name, and reads its row. A NULL key: the first entry.
+///
+/// # Safety
+/// The cursor and its session are live and this thread's; `record` has the table's record length;
+/// the key image has the length given.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_cursor_seek(
+    cursor: *mut firn_cursor,
+    key: *const u8,
+    key_len: u32,
+    find_flag: u32,
+    record: *mut u8,
+) -> firn_status {
+    // SAFETY: as the caller promises.
+    unsafe {
+        read(
+            cursor,
+            record,
+            FIRN_NO_ROW,
+            |cursor, session, record| match key_image(key, key_len) {
+                Some(key) => {
+                    cursor.seek(&mut session.transaction, key, seek_mode(find_flag)?, record)
+                }
+                None => cursor.first(&mut session.transaction, record),
+            },
+        )
+    }
+}
+
+/// Reads the row of the first entry.
+///
+/// # Safety
+/// The cursor and its session are live and this thread's; `record` has the table's record length.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_cursor_first(
+    cursor: *mut firn_cursor,
+    record: *mut u8,
+) -> firn_status {
+    // SAFETY: as the caller promises.
+    unsafe {
+        read(cursor, record, FIRN_END, |cursor, session, record| {
+            cursor.first(&mut session.transaction, record)
+        })
+    }
+}
+
+/// Reads the row of the last entry.
+///
+/// # Safety
+/// The cursor and its session are live and this thread's; `record` has the table's record length.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_cursor_last(
+    cursor: *mut firn_cursor,
+    record: *mut u8,
+) -> firn_status {
+    // SAFETY: as the caller promises.
+    unsafe {
+        read(cursor, record, FIRN_END, |cursor, session, record| {
+            cursor.last(&mut session.transaction, record)
+        })
+    }
+}
+
+/// Reads the row of the next entry.
+///
+/// # Safety
+/// The cursor and its session are live and this thread's; `record` has the table's record length.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_cursor_next(
+    cursor: *mut firn_cursor,
+    record: *mut u8,
+) -> firn_status {
+    // SAFETY: as the caller promises.
+    unsafe {
+        read(cursor, record, FIRN_END, |cursor, session, record| {
+            cursor.next(&mut session.transaction, record)
+        })
+    }
+}
+
+/// Reads the row of the previous entry.
+///
+/// # Safety
+/// The cursor and its session are live and this thread's; `record` has the table's record length.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_cursor_prev(
+    cursor: *mut firn_cursor,
+    record: *mut u8,
+) -> firn_status {
+    // SAFETY: as the caller promises.
+    unsafe {
+        read(cursor, record, FIRN_END, |cursor, session, record| {
+            cursor.prev(&mut session.transaction, record)
+        })
+    }
+}
+
+/// Reads the row of the next entry if it has the same key prefix.
+///
+/// # Safety
+/// The cursor and its session are live and this thread's; `record` has the table's record length;
+/// the key image has the length given.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_cursor_next_same(
+    cursor: *mut firn_cursor,
+    key: *const u8,
+    key_len: u32,
+    record: *mut u8,
+) -> firn_status {
+    // SAFETY: as the caller promises.
+    unsafe {
+        read(
+            cursor,
+            record,
+            FIRN_END,
+            |cursor, session, record| match key_image(key, key_len) {
+                Some(key) => cursor.next_same(&mut session.transaction, key, record),
+                None => cursor.next(&mut session.transaction, record),
+            },
+        )
+    }
+}
+
+/// Reads the row with this key of a unique index, without a scan.
+///
+/// # Safety
+/// The cursor and its session are live and this thread's; `record` has the table's record length;
+/// the key image has the length given.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_cursor_get(
+    cursor: *mut firn_cursor,
+    key: *const u8,
+    key_len: u32,
+    record: *mut u8,
+) -> firn_status {
+    // SAFETY: as the caller promises.
+    unsafe {
+        read(
+            cursor,
+            record,
+            FIRN_NO_ROW,
+            |cursor, session, record| match key_image(key, key_len) {
+                Some(key) => cursor.get(&mut session.transaction, key, record),
+                None => Err(Error::invalid("no key")),
+            },
+        )
+    }
+}
+
+/// Reads the row of a reference: the key image of the primary key, or the eight bytes of
+/// `firn_cursor_ref` when the primary key is hidden.
+///
+/// # Safety
+/// The cursor and its session are live and this thread's; `record` has the table's record length;
+/// the key image has the length given.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_cursor_get_ref(
+    cursor: *mut firn_cursor,
+    reference: *const u8,
+    len: u32,
+    record: *mut u8,
+) -> firn_status {
+    // SAFETY: as the caller promises.
+    unsafe {
+        read(
+            cursor,
+            record,
+            FIRN_NO_ROW,
+            |cursor, session, record| match key_image(reference, len) {
+                Some(key) => cursor.get_row(&mut session.transaction, key, record),
+                None => Err(Error::invalid("no row reference")),
+            },
+        )
+    }
+}
