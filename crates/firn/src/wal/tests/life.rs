@@ -147,7 +147,11 @@ fn the_next_run_goes_on_in_a_new_segment() {
 #[test]
 fn written_records_become_durable_with_the_sync() {
     let env = MemEnv::new();
-    let wal = new_wal(&env);
+    let opts = WalOptions {
+        spare_segments_max: 0,
+        ..options()
+    };
+    let wal = open(&env, opts, 1, LogEnd::default()).unwrap();
     let first = wal.append(&[batch(1, &[1; 20_000])]).unwrap();
     wal.write_to(first.lsn).unwrap();
     let second = wal.append(&[batch(2, &[1; 20_000])]).unwrap();
