@@ -140,10 +140,15 @@ impl Work {
         let snapshots = self.live_snapshots();
         let (files, stats) = compaction::flush(context, &mut source, &snapshots, &self.retired())?;
         let run = self.versions.new_run_number();
-        let rest = &view.frozen[..view.frozen.len() - 1];
+        let flushed = memtable.id();
+        let floor = self.pipeline.log_floor(|| {
+            let mut frozen = self.views.pin().frozen.clone();
+            frozen.retain(|other| other.id() != flushed);
+            frozen
+        });
         let edit = Edit {
             added: files.into_iter().map(|meta| (0, run, meta)).collect(),
-            log_number: Some(self.pipeline.log_floor(rest)),
+            log_number: Some(floor),
             last_seqno: memtable.seqno_range().map(|(_, newest)| newest),
             counters: self.catalog_counters.snapshot(),
             time_pairs: memtable
@@ -153,7 +158,7 @@ impl Work {
                 .collect(),
             ..Edit::default()
         };
-        self.install(edit, &[memtable.id()])?;
+        self.install(edit, &[flushed])?;
         self.wal.release_before(self.versions.log_number())?;
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         self.counters

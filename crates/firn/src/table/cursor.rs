@@ -15,7 +15,7 @@ use crate::base::range::prefix_successor;
 use crate::base::{Error, ErrorKind, InternalIterator, Result};
 use crate::iter::{Interrupt, MergeIter, MvccIter, ReadAt};
 use crate::read::{ReadPoint, ScanRange, Source, scan_sources};
-use crate::txn::{LockMode, Transaction};
+use crate::txn::{LockMode, Mark, Transaction};
 use std::sync::Arc;
 
 /// What a cursor reads.
@@ -75,6 +75,8 @@ pub(super) type Entries = MvccIter<MergeIter<Source>>;
 struct Scan {
     entries: Entries,
     point: ReadPoint,
+    /// Own writes when it was opened.
+    written: Mark,
     /// Only the prefix of an exact seek can be found.
     narrow: bool,
     /// The transaction's own writes are among the sources.
@@ -178,7 +180,14 @@ impl Cursor {
         prefix.clear();
         let encoded = self.fetch.index().seek_prefix(key.image, &mut prefix);
         self.prefix = prefix;
-        encoded?;
+        let complete = encoded?;
+        if complete && mode == SeekMode::Exact && self.fetch.on_clustered() {
+            // At most one row: no iterator. A move from here opens one at its key.
+            self.scan = None;
+            self.fetch.set_row_key(&self.prefix);
+            let point = self.read_point(txn)?;
+            return self.fetch.row(txn, &point, record);
+        }
         let successor = prefix_successor(&self.prefix);
         let exact = matches!(mode, SeekMode::Exact | SeekMode::LastWithPrefix);
         let narrow = exact && self.seeks == 0;
@@ -333,6 +342,7 @@ impl Cursor {
             self.scan = Some(Scan {
                 entries,
                 point,
+                written: txn.savepoint(),
                 narrow,
                 with_own,
             });
@@ -389,7 +399,11 @@ impl Cursor {
             if within_prefix && !scan.entries.user_key().starts_with(&self.prefix) {
                 return Ok(false);
             }
-            match self.fetch.entry(txn, &scan.point, &scan.entries, record)? {
+            let stale = txn.savepoint() != scan.written;
+            match self
+                .fetch
+                .entry(txn, &scan.point, &scan.entries, stale, record)?
+            {
                 Found::Row => return Ok(true),
                 Found::Nothing => {}
             }

@@ -126,12 +126,14 @@ impl Fetch {
         Ok(())
     }
 
-    /// Reads the row of the entry under `entries`.
+    /// Reads the row of the entry under `entries`. `stale`: the transaction has written since they
+    /// were opened.
     pub(super) fn entry(
         &mut self,
         txn: &mut Transaction,
         point: &ReadPoint,
         entries: &Entries,
+        stale: bool,
         record: &mut [u8],
     ) -> Result<Found> {
         self.blobs.clear();
@@ -148,7 +150,7 @@ impl Fetch {
             self.row_key.extend_from_slice(&key[declared..]);
         }
         let found = match self.mode {
-            ReadMode::Locking(_) => self.locked_entry(txn, point, entries, record)?,
+            ReadMode::Locking(_) => self.locked_entry(txn, point, entries, stale, record)?,
             ReadMode::Snapshot => self.snapshot_entry(txn, point, entries, record)?,
         };
         Ok(if found { Found::Row } else { Found::Nothing })
@@ -185,12 +187,13 @@ impl Fetch {
         txn: &Transaction,
         point: &ReadPoint,
         entries: &Entries,
+        stale: bool,
         record: &mut [u8],
     ) -> Result<bool> {
         if !self.lock_row(txn)? {
             return Ok(false);
         }
-        let changed = txn.context().views.visible() != point.seqno;
+        let changed = stale || txn.context().views.visible() != point.seqno;
         let found = if !changed && self.clustered {
             self.decode_row(entries.value(), record)?;
             true
@@ -231,6 +234,13 @@ impl Fetch {
             self.unlock_row(txn);
         }
         Ok(found)
+    }
+
+    /// Sets the row key.
+    pub(super) fn set_row_key(&mut self, key: &[u8]) {
+        self.row_key.clear();
+        self.row_key.extend_from_slice(key);
+        self.entry_key.clone_from(&self.row_key);
     }
 
     /// Sets the row key from a row reference.

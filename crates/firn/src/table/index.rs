@@ -104,14 +104,18 @@ impl IndexInfo {
         unsafe { self.codec()?.encode_value(record, out) }
     }
 
-    /// Appends the encoded form of a key image: some or all parts, or a row reference.
-    pub(super) fn seek_prefix(&self, image: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    /// Appends the encoded form of a key image: some or all parts, or a row reference. Whether all
+    /// declared parts are there.
+    pub(super) fn seek_prefix(&self, image: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         out.extend_from_slice(&index_prefix(self.id()));
         match &self.keys {
-            Keys::Columns(codec) => codec.encode_image(image, out).map(|_| ()),
+            Keys::Columns(codec) => {
+                let info = codec.encode_image(image, out)?;
+                Ok(info.parts >= codec.declared().parts().len())
+            }
             Keys::Hidden if image.len() == size_of::<u64>() => {
                 out.extend_from_slice(image);
-                Ok(())
+                Ok(true)
             }
             Keys::Hidden => Err(Error::invalid("a hidden key has eight bytes")),
         }

@@ -270,10 +270,11 @@ impl Pipeline {
         !empty
     }
 
-    /// The oldest log segment still needed once only `frozen` and the active memtable are left
-    /// unflushed.
-    pub fn log_floor(&self, frozen: &[Arc<Memtable>]) -> SegmentId {
+    /// The oldest log segment still needed. `unflushed` lists the frozen memtables that stay; it is
+    /// called under the mutex, since a memtable that freezes meanwhile must not be missed.
+    pub fn log_floor(&self, unflushed: impl FnOnce() -> Vec<Arc<Memtable>>) -> SegmentId {
         let state = self.state.lock();
+        let frozen = unflushed();
         let memtables = frozen.iter().map(|m| m.min_segment());
         let pinned = state.pins.keys().copied();
         memtables
