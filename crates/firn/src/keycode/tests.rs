@@ -1,1 +1,7 @@
-
+mod entries;
+mod image;
+mod kit;
+mod order;
+mod parts;
+mod table;
+mod text;

@@ -1,4 +1,4 @@
-//! The bytes of a table definition in the catalog: `docs/formats/key.md`, "Table definition".
+//! The bytes of a table definition in the catalog: `docs/formats/schema.md`.
 
 use super::{CollationSchema, ColumnSchema, IndexPart, IndexSchema, PartSchema, TableSchema};
 use crate::base::record::{NullBit, Pad};

@@ -1,0 +1,118 @@
+use super::table::*;
+use crate::keycode::*;
+use rand::{Rng, SeedableRng, rngs::StdRng};
+
+/// What the server would hand over for some parts of the key.
+fn image_of(parts: &[&KeyPart], record: &[u8]) -> Vec<u8> {
+    let mut image = Vec::new();
+    for part in parts {
+        // SAFETY: there are no blobs, and the record has the table's length.
+        let value = unsafe { part.value(record) }.unwrap();
+        part.put_image(value, &mut image);
+    }
+    image
+}
+
+fn key_of(codec: &KeyCodec, record: &[u8]) -> Vec<u8> {
+    let mut key = Vec::new();
+    // SAFETY: there are no blobs, and the record has the table's length.
+    unsafe { codec.encode_record(record, &mut key) }.unwrap();
+    key
+}
+
+#[test]
+fn images_give_the_key_of_the_record() {
+    for seed in 0..400 {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let table = random_table(&mut rng);
+        let all: Vec<usize> = (0..table.columns.len()).collect();
+        let codec = table.random_key(&mut rng, &all, true);
+        let record = table.random_record(&mut rng);
+        let mut image = Vec::new();
+        // SAFETY: there are no blobs, and the record has the table's length.
+        unsafe { codec.image_from_record(&record, &mut image) }.unwrap();
+        assert_eq!(image.len(), codec.image_len(), "seed {seed}");
+        let parts: Vec<&KeyPart> = codec.parts().iter().collect();
+        assert_eq!(image, image_of(&parts, &record), "seed {seed}");
+        let whole = key_of(&codec, &record);
+        let mut key = Vec::new();
+        let info = codec.encode_image(&image, &mut key).unwrap();
+        assert_eq!((info.parts, &key), (parts.len(), &whole), "seed {seed}");
+        // The image of the first parts gives the first parts of the key.
+        let some = rng.random_range(0..=parts.len());
+        let mut key = Vec::new();
+        let image = image_of(&parts[..some], &record);
+        let info = codec.encode_image(&image, &mut key).unwrap();
+        assert_eq!(info.parts, some);
+        assert_eq!(
+            key,
+            whole[..codec.skip(&whole, some).unwrap()],
+            "seed {seed}"
+        );
+        assert_eq!(info.has_null, codec.has_null(&whole, some).unwrap());
+    }
+}
+
+#[test]
+fn extended_images_reach_into_the_primary_key() {
+    for seed in 0..400 {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let table = random_table(&mut rng);
+        let all: Vec<usize> = (0..table.columns.len()).collect();
+        let primary = table.random_key(&mut rng, &[0, 1], false);
+        // The server does not extend keys with prefix parts.
+        let declared = table.random_key(&mut rng, &all, false);
+        let index =
+            IndexCodec::secondary(table.record_len, declared.clone(), Some(primary.clone()));
+        let record = table.random_record(&mut rng);
+        let mut whole = key_of(&declared, &record);
+        let declared_len = whole.len();
+        whole.extend(key_of(&primary, &record));
+        let is_declared =
+            |part: &&KeyPart| declared.parts().iter().any(|p| p.column == part.column);
+        let behind: Vec<&KeyPart> = primary.parts().iter().filter(|p| !is_declared(p)).collect();
+        let some = rng.random_range(0..=behind.len());
+        let mut parts: Vec<&KeyPart> = declared.parts().iter().collect();
+        parts.extend(&behind[..some]);
+        let mut key = Vec::new();
+        let info = index
+            .encode_image(&image_of(&parts, &record), &mut key)
+            .unwrap();
+        assert_eq!(info.parts, parts.len(), "seed {seed}");
+        assert!(whole.starts_with(&key), "seed {seed}");
+        assert!(key.len() >= declared_len);
+        if some == behind.len() && !primary.parts().last().is_some_and(|p| is_declared(&p)) {
+            assert_eq!(key, whole, "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn images_of_the_wrong_length_are_refused() {
+    let mut rng = StdRng::seed_from_u64(9);
+    let table = random_table(&mut rng);
+    let index = table.random_index(&mut rng);
+    let mut image = vec![0; index.declared().image_len() + 200];
+    assert!(index.encode_image(&image, &mut Vec::new()).is_err());
+    assert!(
+        index
+            .declared()
+            .encode_image(&image, &mut Vec::new())
+            .is_err()
+    );
+    image.truncate(index.declared().image_len() - 1);
+    assert!(index.encode_image(&image, &mut Vec::new()).is_err());
+}
+
+#[test]
+fn random_images_never_panic() {
+    for seed in 0..2000 {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let table = random_table(&mut rng);
+        let index = table.random_index(&mut rng);
+        let len = index.declared().image_len();
+        let image: Vec<u8> = (0..len).map(|_| rng.random()).collect();
+        let info = index.encode_image(&image, &mut Vec::new()).unwrap();
+        assert_eq!(info.parts, index.declared().parts().len());
+    }
+}
