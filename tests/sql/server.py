@@ -50,9 +50,9 @@ class ServerError(Exception):
     """The server did not start, stop or answer; the message carries the tail of its error log."""
 
 
-def require_engine() -> None:
+def require_engine(engine: str = ENGINE) -> None:
     """Raises ServerError when FIRN is to be tested and its plugin has not been built."""
-    if IS_FIRN and not PLUGIN.is_file():
+    if engine.upper() == "FIRN" and not PLUGIN.is_file():
         raise ServerError(
             f"{PLUGIN} does not exist: build the plugin with 'make', or name another engine "
             "in FIRN_TEST_ENGINE to check the tests themselves"
@@ -102,12 +102,8 @@ def _user() -> str:
     return "root" if os.geteuid() == 0 else os.environ.get("USER", "mysql")
 
 
-def _engine_options(load_engine: bool) -> list[str]:
-    if IS_FIRN:
-        return ["--plugin-load-add=ha_firn"] if load_engine else []
-    if ENGINE.upper() == "ROCKSDB":
-        return ["--plugin-load-add=ha_rocksdb"] if load_engine else []
-    return []
+# Library of an engine that the server does not have built in.
+LIBRARIES = {"FIRN": "ha_firn", "ROCKSDB": "ha_rocksdb"}
 
 
 class Server:
@@ -118,8 +114,11 @@ class Server:
 
     _count = 0
 
-    def __init__(self, options: list[str] | None = None, load_engine: bool = True) -> None:
-        require_engine()
+    def __init__(
+        self, options: list[str] | None = None, load_engine: bool = True, engine: str = ENGINE
+    ) -> None:
+        require_engine(engine)
+        self.engine = engine
         Server._count += 1
         self.directory = scratch_root() / f"s{Server._count}"
         self.data = self.directory / "data"
@@ -130,6 +129,10 @@ class Server:
         self.process: subprocess.Popen[bytes] | None = None
         self.directory.mkdir()
         shutil.copytree(_template(), self.data)
+
+    def _engine_options(self) -> list[str]:
+        library = LIBRARIES.get(self.engine.upper())
+        return [f"--plugin-load-add={library}"] if library and self.load_engine else []
 
     def launch(self, extra_options: list[str] | None = None) -> None:
         """Starts the process and does not wait for it."""
@@ -151,7 +154,7 @@ class Server:
             "--innodb-buffer-pool-size=64M",
             "--innodb-log-file-size=16M",
             "--ignore-db-dirs=#firn",
-            *_engine_options(self.load_engine),
+            *self._engine_options(),
             *self.options,
             *(extra_options or []),
         ]
@@ -181,11 +184,11 @@ class Server:
 
     def _require_loaded(self) -> None:
         rows = self.query(
-            "SELECT support FROM information_schema.engines WHERE engine = %s", (ENGINE,)
+            "SELECT support FROM information_schema.engines WHERE engine = %s", (self.engine,)
         )
         if not rows or rows[0][0] not in ("YES", "DEFAULT"):
             self.kill()
-            raise ServerError(f"the server runs without engine {ENGINE}\n{self.log_tail()}")
+            raise ServerError(f"the server runs without engine {self.engine}\n{self.log_tail()}")
 
     def stop(self) -> None:
         """Clean shutdown. Raises ServerError when the process does not end by itself or crashes."""

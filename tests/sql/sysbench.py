@@ -1,0 +1,90 @@
+"""Runs stock sysbench workloads against a private server."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+SCRIPTS = Path("/usr/share/sysbench")
+
+WORKLOADS = [
+    "oltp_point_select",
+    "oltp_read_only",
+    "oltp_read_write",
+    "oltp_write_only",
+    "oltp_update_index",
+    "oltp_update_non_index",
+    "oltp_insert",
+    "oltp_delete",
+    "select_random_points",
+    "select_random_ranges",
+    "bulk_insert",
+]
+
+
+class SysbenchError(Exception):
+    """sysbench failed or met an error it did not expect; the message is its output."""
+
+
+@dataclass
+class Load:
+    """What to run it on: a socket, a database, an engine, the tables' number and size."""
+
+    socket: Path
+    database: str
+    engine: str
+    tables: int
+    rows: int
+
+    def _command(self, workload: str, *options: str) -> list[str]:
+        return [
+            "sysbench",
+            str(SCRIPTS / f"{workload}.lua"),
+            f"--mysql-socket={self.socket}",
+            "--mysql-user=root",
+            f"--mysql-db={self.database}",
+            f"--mysql-storage-engine={self.engine}",
+            f"--tables={self.tables}",
+            f"--table-size={self.rows}",
+            "--rand-type=uniform",
+            *options,
+        ]
+
+    def _bulk_command(self, *options: str) -> list[str]:
+        """bulk_insert knows no tables and sizes."""
+        command = self._command("bulk_insert", *options)
+        return [c for c in command if not c.startswith(("--tables", "--table-size"))]
+
+    def prepare(self, threads: int) -> None:
+        """Makes and fills the tables. Raises SysbenchError."""
+        _run(self._command("oltp_read_write", f"--threads={threads}", "prepare"))
+
+    def run(self, workload: str, threads: int, seconds: float) -> float:
+        """Runs a workload; returns transactions per second.
+
+        Deadlocks are retried, as sysbench does; any other error raises SysbenchError.
+        """
+        options = (f"--threads={threads}", f"--time={max(1, round(seconds))}")
+        if workload == "bulk_insert":
+            _run(self._bulk_command(*options, "cleanup"))
+            _run(self._bulk_command(*options, "prepare"))
+            output = _run(self._bulk_command(*options, "run"))
+            # It loads rows without transactions; its queries stand for them.
+            match = re.search(r"queries:\s+\d+\s+\(([\d.]+) per sec", output)
+        else:
+            errors = "--mysql-ignore-errors=1213"
+            output = _run(self._command(workload, *options, errors, "run"))
+            match = re.search(r"transactions:\s+\d+\s+\(([\d.]+) per sec", output)
+        if match is None:
+            raise SysbenchError(output)
+        return float(match[1])
+
+
+def _run(command: list[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    output = done.stdout + done.stderr
+    if done.returncode != 0 or "FATAL" in output:
+        raise SysbenchError(f"{' '.join(command)}\n{output}")
+    return output
