@@ -24,4 +24,4 @@ done
 echo
 printf '%-24s %12s %12s %8s\n' "transactions/s" InnoDB "$engine" ratio
 printf '%s\n' "${results[@]}"
-echo "$rows rows, $threads threads, $seconds s each, $memory of memory for each engine, durable at every commit."
+echo "$rows rows, $threads threads, $seconds s each, $memory for buffer pool and block cache, durable at every commit."

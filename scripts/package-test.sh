@@ -40,7 +40,15 @@ sql "CREATE DATABASE installed; INSTALL SONAME 'ha_firn'"
 check "INSTALL SONAME in a stock server" firn_works installed
 stop
 
-mapfile -t arguments < <(my_print_defaults --defaults-file="$options" mariadb)
+# With what the file proposes in comments switched on, and without loose-, so that an unknown option shows.
+sed 's/^#loose-firn/firn/' "$options" >"$work/firn.cnf"
+proposals=$(grep -c '^#loose-firn' "$options")
+mapfile -t arguments < <(my_print_defaults --defaults-file="$work/firn.cnf" mariadb)
 "$server" start --dir="$work/run" --plugin="$plugin" --no-load -- "${arguments[@]}"
 check "the options file loads the engine" firn_works installed
+proposals_are_defaults() {
+  [ "$(sql "SELECT CONCAT(COUNT(*), ' ', SUM(global_value = default_value)) FROM information_schema.system_variables
+    WHERE variable_name LIKE 'firn%' AND global_value_origin = 'COMMAND-LINE'")" = "$proposals $proposals" ]
+}
+check "the proposals of the options file are the defaults" proposals_are_defaults
 check "the engine's directory is no database" no_database_of_files
