@@ -10,7 +10,7 @@ stop() { "$server" stop --dir="$work/run"; }
 check() { # check WHAT COMMAND...
   local what=$1
   shift
-  "$@" || die "$what (log: $work/run/error.log)"
+  "$@" || die "not so: $what (log: $work/run/error.log)"
   echo "ok: $what"
 }
 trap stop EXIT
