@@ -156,3 +156,6 @@ impl Running {
             })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,7 @@
 
 use super::load::{load, manifest_ids};
 use super::manifest::{ManifestWriter, manifest_name, read_current, switch_current};
+use super::state::NUMBER_MAX;
 use super::{Edit, FileHandle, FileSource, State, Version};
 use crate::base::events::{Listener, Severity};
 use crate::base::health::Health;
@@ -104,11 +105,10 @@ impl VersionSet {
         if let Some(what) = version.check_all() {
             return Err(Error::corruption("MANIFEST", 0, what));
         }
-        let seen = on_disk
-            .iter()
-            .chain(&old_manifests)
-            .max()
-            .map_or(0, |id| id + 1);
+        // A name with an impossible id is not ours.
+        let ids = on_disk.iter().chain(&old_manifests);
+        let seen = ids.filter(|id| **id < NUMBER_MAX).max();
+        let seen = seen.map_or(0, |id| id + 1);
         state.next_file_id = state.next_file_id.max(seen);
         let next_file_id = AtomicU64::new(state.next_file_id);
         let writer = roll(&ctx, &next_file_id, &mut state)?;

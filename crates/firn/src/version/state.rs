@@ -8,6 +8,9 @@ use std::sync::Arc;
 /// Pairs of seqno and wall clock that are kept.
 const TIME_PAIRS_MAX: usize = 4096;
 
+/// Ids, run numbers and log numbers stay below this: room to count on for ever, without overflow.
+pub(super) const NUMBER_MAX: u64 = 1 << 62;
+
 /// A file and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placed {
@@ -55,6 +58,19 @@ impl Default for State {
 impl State {
     /// What is wrong with `edit` as a change of this state, if anything.
     pub fn objection(&self, edit: &Edit) -> Option<String> {
+        let numbers = [edit.log_number, edit.next_file_id, edit.next_run_number];
+        let ids = edit
+            .added
+            .iter()
+            .flat_map(|(_, run, meta)| [*run, meta.file_id]);
+        if numbers
+            .into_iter()
+            .flatten()
+            .chain(ids)
+            .any(|n| n >= NUMBER_MAX)
+        {
+            return Some("has an impossible number".to_owned());
+        }
         let mut removed = BTreeMap::new();
         for &(level, id) in &edit.removed {
             match self.files.get(&id) {
@@ -98,8 +114,8 @@ impl State {
                 run: *run,
                 meta: Arc::new(meta.clone()),
             };
-            self.next_file_id = self.next_file_id.max(meta.file_id.saturating_add(1));
-            self.next_run_number = self.next_run_number.max(run.saturating_add(1));
+            self.next_file_id = self.next_file_id.max(meta.file_id + 1);
+            self.next_run_number = self.next_run_number.max(run + 1);
             self.files.insert(meta.file_id, placed);
         }
         let raise = |slot: &mut u64, to: Option<u64>| *slot = (*slot).max(to.unwrap_or(0));

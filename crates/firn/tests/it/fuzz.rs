@@ -2,6 +2,10 @@
 //! decoders without a fuzzer. `fuzz/` has the targets proper.
 
 #[allow(dead_code)]
+#[path = "../../../../fuzz/targets/manifest.rs"]
+mod manifest;
+
+#[allow(dead_code)]
 #[path = "../../../../fuzz/targets/wal_replay.rs"]
 mod wal_replay;
 
@@ -51,4 +55,9 @@ fn mutated(input: &[u8], round: u64) -> Vec<u8> {
 #[test]
 fn wal_replay_answers_or_refuses() {
     exercise(&wal_replay::seeds(), 700, wal_replay::run);
+}
+
+#[test]
+fn manifests_are_opened_or_refused() {
+    exercise(&manifest::seeds(), 2000, manifest::run);
 }

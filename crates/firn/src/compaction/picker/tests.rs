@@ -172,3 +172,13 @@ fn a_reported_range_is_compacted() {
     // The neighbour comes along, since it overlaps the same file.
     assert_eq!(c.picked(), (JobKind::Compact, 6, vec![11, 12, 13]));
 }
+
+#[test]
+fn a_job_on_l0_takes_the_oldest_runs_that_fit() {
+    let run = |n: u64| (0, n, n, 0, 9, 1000);
+    let mut c = case(&[run(6), run(5), run(4), run(3), run(2), (6, 0, 1, 0, 9, 900)]);
+    c.options.base_level_size = 10_000;
+    assert_eq!(c.picked(), (JobKind::Compact, 6, vec![3, 2, 1]));
+    c.options.target_file_size = 1000;
+    assert_eq!(c.picked(), (JobKind::Compact, 6, vec![6, 5, 4, 3, 2, 1]));
+}

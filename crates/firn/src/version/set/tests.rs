@@ -7,6 +7,8 @@ use crate::version::FileMeta;
 use crate::version::testing::file;
 use std::path::Path;
 
+mod faults;
+
 fn context(env: Arc<dyn Env>, dir: &Path) -> Context {
     let store = FileStore::new(env.clone(), dir);
     Context {

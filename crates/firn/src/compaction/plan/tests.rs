@@ -1,0 +1,59 @@
+use super::*;
+use crate::compaction::testing::version_of;
+
+/// A job on files given as level, id, smallest and largest key.
+fn job(output_level: u8, files: &[(u8, u64, u64, u64)]) -> Job {
+    let place = |&(level, id, from, to)| (level, u64::from(level == 0) * id, id, from, to, 10);
+    let files: Vec<_> = files.iter().map(place).collect();
+    let version = version_of(&files);
+    let input = |(level, file): (u8, &Arc<FileHandle>)| Input {
+        level,
+        files: vec![file.clone()],
+    };
+    Job {
+        inputs: version.files().map(input).collect(),
+        output_level,
+        kind: JobKind::Compact,
+        reason: JobReason::Size,
+    }
+}
+
+#[test]
+fn zones_part_jobs_that_share_no_file() {
+    let mut running = Running::default();
+    let first = job(5, &[(4, 1, 0, 9), (4, 2, 20, 29), (5, 3, 5, 25)]);
+    let ticket = running.begin(&first);
+    // Between the inputs, in a level of the job.
+    assert!(running.conflicts(&job(5, &[(4, 10, 11, 15)])));
+    assert!(running.conflicts(&job(4, &[(3, 10, 29, 40)])));
+    assert!(
+        running.conflicts(&job(6, &[(0, 10, 29, 40)])),
+        "spans its levels"
+    );
+    // Beside it, above it, below it.
+    assert!(!running.conflicts(&job(5, &[(4, 10, 30, 40)])));
+    assert!(!running.conflicts(&job(3, &[(0, 10, 0, 40)])));
+    assert!(!running.conflicts(&job(6, &[(6, 10, 0, 40)])));
+    // The same file, wherever it is thought to be.
+    assert!(running.conflicts(&job(6, &[(6, 1, 50, 60)])));
+    running.end(ticket, &first);
+    assert!(!running.conflicts(&first));
+}
+
+#[test]
+fn edits_swap_inputs_for_outputs() {
+    let mut moved = job(5, &[(4, 1, 0, 9), (4, 2, 20, 29)]);
+    assert_eq!(moved.edit_without_output(), None);
+    moved.kind = JobKind::Move;
+    let edit = moved.edit_without_output().unwrap();
+    assert_eq!(edit.removed, [(4, 1), (4, 2)]);
+    let added: Vec<_> = edit
+        .added
+        .iter()
+        .map(|(l, run, m)| (*l, *run, m.file_id))
+        .collect();
+    assert_eq!(added, [(5, 0, 1), (5, 0, 2)]);
+    moved.kind = JobKind::DropFiles;
+    let edit = moved.edit_without_output().unwrap();
+    assert_eq!((edit.removed.len(), edit.added.len()), (2, 0));
+}

@@ -1,0 +1,162 @@
+//! Opening a tree from arbitrary manifests: an answer or an error, never a panic, and what was
+//! accepted once is accepted again.
+//!
+//! The first byte says what the rest is: a manifest file as it is, or the edits of one, each behind
+//! its length (two bytes), put into valid records. The latter gets the fuzzer past the checksums.
+
+use firn::base::ErrorKind;
+use firn::base::checksum::placed;
+use firn::base::events::Silent;
+use firn::base::health::Health;
+use firn::env::{Env, MemEnv};
+use firn::sst::{IndexStats, SstBlockCache};
+use firn::store::FileStore;
+use firn::version::{Context, Edit, FileMeta, FileSource, State, VersionSet, manifest_name};
+use std::path::Path;
+use std::sync::Arc;
+
+const DIR: &str = "/db";
+const ID: u64 = 7;
+
+/// Runs one input.
+pub fn run(data: &[u8]) {
+    let Some((mode, rest)) = data.split_first() else {
+        return;
+    };
+    let content = match mode % 2 {
+        0 => rest.to_vec(),
+        _ => framed(rest),
+    };
+    let env = MemEnv::new();
+    env.create_dir_all(Path::new(DIR)).expect("a directory");
+    env.place(&Path::new(DIR).join(manifest_name(ID)), content);
+    let name = manifest_name(ID);
+    let current = format!("{name} {:016x}\n", placed(name.as_bytes(), ID, 0));
+    env.place(&Path::new(DIR).join("CURRENT"), current.into_bytes());
+    match open(&env) {
+        Err(error) => assert!(
+            error.is_corruption() || *error.kind() == ErrorKind::Unsupported,
+            "{error}"
+        ),
+        Ok(set) => {
+            assert_eq!(set.current().check_all(), None);
+            set.current().all_index_stats();
+            let found = summary(&set);
+            drop(set);
+            let again = open(&env).expect("what was accepted once");
+            assert_eq!(summary(&again), found);
+            let edit = Edit {
+                counters: vec![(1, 1)],
+                ..Edit::default()
+            };
+            again.apply(edit).expect("an edit of a counter");
+        }
+    }
+}
+
+/// Inputs to begin with: what a version set writes.
+pub fn seeds() -> Vec<Vec<u8>> {
+    let edits = edits();
+    let mut payloads = vec![1];
+    for edit in &edits {
+        let payload = edit.encode();
+        payloads.extend_from_slice(&(payload.len() as u16).to_le_bytes());
+        payloads.extend(payload);
+    }
+    let mut file = vec![0];
+    file.extend(framed(&payloads[1..]));
+    vec![file, payloads]
+}
+
+fn edits() -> Vec<Edit> {
+    let file = |file_id, smallest: &[u8], largest: &[u8]| FileMeta {
+        file_id,
+        size: 1000,
+        checksum: file_id,
+        smallest: smallest.to_vec(),
+        largest: largest.to_vec(),
+        min_seqno: 1,
+        max_seqno: 9,
+        entries: 10,
+        deletes: 1,
+        superseded: 2,
+        raw_bytes: 2000,
+        at_rest: file_id == 11,
+        per_index: vec![IndexStats {
+            index: 1,
+            entries: 10,
+            deletes: 1,
+            raw_bytes: 2000,
+            stored_bytes: 1000,
+        }],
+    };
+    let a = file(9, b"\0\0\0\x01a", b"\0\0\0\x01f");
+    let flush = Edit {
+        added: vec![
+            (0, 1, a.clone()),
+            (0, 1, file(10, b"\0\0\0\x01g", b"\0\0\0\x01k")),
+        ],
+        log_number: Some(3),
+        next_file_id: Some(11),
+        next_run_number: Some(2),
+        last_seqno: Some(9),
+        counters: vec![(1, 5)],
+        time_pairs: vec![(9, 1_700_000_000_000_000)],
+        ..Edit::default()
+    };
+    let merge = Edit {
+        added: vec![(4, 0, a), (6, 0, file(11, b"\0\0\0\x01g", b"\0\0\0\x01k"))],
+        removed: vec![(0, 9), (0, 10)],
+        ..Edit::default()
+    };
+    vec![State::default().snapshot(), flush, merge]
+}
+
+/// A manifest with these edits in valid records, each followed by its mark.
+fn framed(mut payloads: &[u8]) -> Vec<u8> {
+    let mut file = b"FIRNMANI".to_vec();
+    file.extend_from_slice(&1u32.to_le_bytes());
+    file.extend_from_slice(&ID.to_le_bytes());
+    let sum = placed(&file, ID, 0);
+    file.extend_from_slice(&sum.to_le_bytes());
+    while let Some((len, rest)) = payloads.split_first_chunk::<2>() {
+        let len = usize::from(u16::from_le_bytes(*len)).min(rest.len());
+        let (payload, rest) = rest.split_at(len);
+        for payload in [payload, &[]] {
+            let mut record = (payload.len() as u32).to_le_bytes().to_vec();
+            record.extend_from_slice(payload);
+            let sum = placed(&record, ID, file.len() as u64);
+            file.extend_from_slice(&sum.to_le_bytes());
+            file.extend(record);
+        }
+        payloads = rest;
+    }
+    file
+}
+
+fn open(env: &MemEnv) -> firn::base::Result<VersionSet> {
+    let env: Arc<dyn Env> = Arc::new(env.clone());
+    let store = FileStore::new(env.clone(), DIR);
+    VersionSet::open(Context {
+        env,
+        dir: DIR.into(),
+        source: FileSource::new(store, Arc::new(SstBlockCache::new(1 << 20))),
+        health: Arc::new(Health::new()),
+        listener: Arc::new(Silent),
+    })
+}
+
+/// What a tree holds, in words.
+fn summary(set: &VersionSet) -> String {
+    let version = set.current();
+    let files: Vec<_> = version
+        .files()
+        .map(|(level, f)| (level, f.meta().clone()))
+        .collect();
+    let numbers = (set.log_number(), set.last_seqno());
+    format!(
+        "{files:?} {numbers:?} {:?} {:?}",
+        set.counters(),
+        set.time_pairs()
+    )
+}
