@@ -17,7 +17,7 @@ packages_of() {
     build) echo "${build[*]}" ;;
     run) echo "${run[*]}" ;;
     demo) echo "${build[*]} ${run[*]} sysbench" ;;
-    test) echo "${build[*]} ${run[*]} python3-venv dpkg-dev" ;;
+    test) echo "${build[*]} ${run[*]} mariadb-client sysbench python3-venv dpkg-dev" ;;
     lint) echo "${build[*]} clang-format python3-venv" ;;
     deb) echo "${build[*]} dpkg-dev" ;;
     *) die "unknown group of packages: $1 (build, run, demo, test, lint or deb)" ;;

@@ -76,6 +76,9 @@ def _template() -> Path:
         f"--datadir={directory}",
         "--auth-root-authentication-method=normal",
         "--skip-test-db",
+        # The host's name need not resolve.
+        "--skip-name-resolve",
+        "--force",
         f"--user={_user()}",
         "--innodb-log-file-size=16M",
     ]
