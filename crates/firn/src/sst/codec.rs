@@ -1,10 +1,15 @@
 //! Compression of blocks.
 
+use super::block::{Shape, Shaped};
 use super::damage::{Damage, Decoded};
 use super::dictionary::Dictionary;
 use super::format::RAW_BLOCK_MAX;
 use std::cell::RefCell;
-use zstd::zstd_safe::{CCtx, CParameter, DCtx, DParameter, FrameFormat, compress_bound};
+use zstd::zstd_safe::zstd_sys::ZSTD_EndDirective::{ZSTD_e_end, ZSTD_e_flush};
+use zstd::zstd_safe::{
+    CCtx, CParameter, DCtx, DParameter, FrameFormat, InBuffer, OutBuffer, ResetDirective,
+    compress_bound,
+};
 
 /// How the writer compresses. A block that would save less than an eighth is stored raw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,88 +49,164 @@ impl StoredCodec {
     }
 }
 
+/// How data blocks are prepared for ZSTD: found by trial for each file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Tuning {
+    pub(super) shape: Shape,
+    /// Look for long matches only. Codes and digits have many short ones by chance, and each costs
+    /// more than the bytes it stands for.
+    pub(super) long_matches: bool,
+    /// Give the tails entropy tables of their own.
+    pub(super) cut: bool,
+}
+
 /// Compresses blocks one after another, reusing its contexts.
 ///
 /// The ZSTD frames carry neither magic nor dictionary id: the block header says both.
 pub(super) struct Compressor {
     codec: Codec,
+    tuning: Tuning,
     plain: Option<CCtx<'static>>,
-    with_dictionary: Option<(u32, CCtx<'static>)>,
+    data: Option<CCtx<'static>>,
+    dictionary: Option<u32>,
     out: Vec<u8>,
 }
 
-fn zstd_context(level: i32) -> CCtx<'static> {
+/// A payload to store: its codec, the dictionary's id (0 without), the bytes.
+pub(super) type Payload<'a> = (StoredCodec, u32, &'a [u8]);
+
+const LONG_MATCH: u32 = 7;
+const LONG_MATCH_LEVEL: i32 = 1;
+/// A part shorter than this does not repay its own tables.
+const CUT_MIN: usize = 128;
+
+fn zstd_context(level: i32, long_matches: bool) -> CCtx<'static> {
     let mut context = CCtx::create();
-    for parameter in [
-        CParameter::CompressionLevel(level),
-        CParameter::Format(FrameFormat::Magicless),
-        CParameter::DictIdFlag(false),
-        CParameter::ChecksumFlag(false),
-    ] {
+    let mut set = |parameter| {
         context
             .set_parameter(parameter)
             .expect("ZSTD takes its own parameters");
+    };
+    set(CParameter::Format(FrameFormat::Magicless));
+    set(CParameter::DictIdFlag(false));
+    set(CParameter::ChecksumFlag(false));
+    if long_matches {
+        set(CParameter::CompressionLevel(level.min(LONG_MATCH_LEVEL)));
+        set(CParameter::MinMatch(LONG_MATCH));
+    } else {
+        set(CParameter::CompressionLevel(level));
     }
     context
 }
 
 impl Compressor {
-    pub(super) fn new(codec: Codec) -> Self {
+    pub(super) fn new(codec: Codec, tuning: Tuning) -> Self {
+        let context = |long_matches| match codec {
+            Codec::Zstd { level, .. } => Some(zstd_context(level, long_matches)),
+            _ => None,
+        };
         Self {
             codec,
-            plain: match codec {
-                Codec::Zstd { level, .. } => Some(zstd_context(level)),
-                _ => None,
-            },
-            with_dictionary: None,
+            tuning,
+            plain: context(false),
+            data: context(tuning.long_matches),
+            dictionary: None,
             out: Vec::new(),
         }
     }
 
+    pub(super) fn tuning(&self) -> Tuning {
+        self.tuning
+    }
+
     /// Compresses data blocks with `dictionary` from now on. ZSTD digests it once, at first use.
     pub(super) fn set_dictionary(&mut self, dictionary: &Dictionary) {
-        if let Codec::Zstd { level, .. } = self.codec {
-            let mut context = zstd_context(level);
+        if let Some(context) = &mut self.data {
             context
                 .load_dictionary(dictionary.bytes())
                 .expect("ZSTD takes any bytes as a dictionary");
-            self.with_dictionary = Some((dictionary.id(), context));
+            self.dictionary = Some(dictionary.id());
         }
     }
 
-    /// The payload to store for `raw`, its codec, and the dictionary's id (0 without).
-    pub(super) fn compress<'a>(
-        &'a mut self,
-        raw: &'a [u8],
-        use_dictionary: bool,
-    ) -> (StoredCodec, u32, &'a [u8]) {
-        let (codec, dictionary, len) = match (self.codec, &mut self.with_dictionary) {
-            (Codec::None, _) => return (StoredCodec::None, 0, raw),
+    /// What to store for a data block.
+    pub(super) fn data<'a>(&'a mut self, block: &'a Shaped) -> Payload<'a> {
+        let raw = &block.raw[..];
+        let Some(context) = &mut self.data else {
+            return self.other(raw);
+        };
+        let tails_len = raw.len() - block.tails_at;
+        let cut = self.tuning.cut && block.tails_at.min(tails_len) >= CUT_MIN;
+        let parts = raw.split_at(if cut { block.tails_at } else { 0 });
+        let len = zstd(context, parts, &mut self.out);
+        let (codec, id) = match self.dictionary {
+            Some(id) => (StoredCodec::ZstdDictionary, id),
+            None => (StoredCodec::Zstd, 0),
+        };
+        choose(codec, id, raw, &self.out, len)
+    }
+
+    /// What to store for a block that is not data.
+    pub(super) fn other<'a>(&'a mut self, raw: &'a [u8]) -> Payload<'a> {
+        let (codec, len) = match (self.codec, &mut self.plain) {
             (Codec::Lz4, _) => {
                 let bound = lz4_flex::block::get_maximum_output_size(raw.len());
                 self.out.resize(bound.max(self.out.len()), 0);
                 let len = lz4_flex::block::compress_into(raw, &mut self.out).ok();
-                (StoredCodec::Lz4, 0, len)
+                (StoredCodec::Lz4, len)
             }
-            (Codec::Zstd { .. }, Some((id, context))) if use_dictionary => {
-                let len = zstd(context, raw, &mut self.out);
-                (StoredCodec::ZstdDictionary, *id, len)
+            (Codec::Zstd { .. }, Some(context)) => {
+                let len = zstd(context, (&[], raw), &mut self.out);
+                (StoredCodec::Zstd, len)
             }
-            (Codec::Zstd { .. }, _) => {
-                let context = self.plain.as_mut().expect("made with the codec");
-                (StoredCodec::Zstd, 0, zstd(context, raw, &mut self.out))
-            }
+            _ => (StoredCodec::None, None),
         };
-        match len {
-            Some(len) if len <= raw.len() - raw.len() / 8 => (codec, dictionary, &self.out[..len]),
-            _ => (StoredCodec::None, 0, raw),
-        }
+        choose(codec, 0, raw, &self.out, len)
     }
 }
 
-fn zstd(context: &mut CCtx<'static>, raw: &[u8], out: &mut Vec<u8>) -> Option<usize> {
-    out.resize(compress_bound(raw.len()).max(out.len()), 0);
-    context.compress2(&mut out[..], raw).ok()
+/// The compressed form if it saves an eighth.
+fn choose<'a>(
+    codec: StoredCodec,
+    dictionary: u32,
+    raw: &'a [u8],
+    out: &'a [u8],
+    len: Option<usize>,
+) -> Payload<'a> {
+    match len {
+        Some(len) if len <= raw.len() - raw.len() / 8 => (codec, dictionary, &out[..len]),
+        _ => (StoredCodec::None, 0, raw),
+    }
+}
+
+/// Compresses both parts into one frame; if the first is not empty, the second starts a block of
+/// the frame and so has its own entropy tables.
+fn zstd(
+    context: &mut CCtx<'static>,
+    (first, second): (&[u8], &[u8]),
+    out: &mut Vec<u8>,
+) -> Option<usize> {
+    let len = first.len() + second.len();
+    // The flush between the parts costs a few bytes more than the bound allows for.
+    out.resize((compress_bound(len) + CUT_MIN).max(out.len()), 0);
+    if first.is_empty() {
+        return context.compress2(&mut out[..], second).ok();
+    }
+    let mut stream = || {
+        context.set_pledged_src_size(Some(len as u64))?;
+        let mut output = OutBuffer::around(&mut out[..]);
+        for (part, end) in [(first, ZSTD_e_flush), (second, ZSTD_e_end)] {
+            let mut input = InBuffer::around(part);
+            while context.compress_stream2(&mut output, &mut input, end)? > 0 {}
+        }
+        Ok::<_, usize>(output.pos())
+    };
+    let written = stream().ok();
+    if written.is_none() {
+        // The block is stored raw; the next one must find a context without half a frame in it.
+        context.reset(ResetDirective::SessionOnly).ok()?;
+    }
+    written
 }
 
 thread_local! {

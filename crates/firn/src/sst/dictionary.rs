@@ -4,7 +4,8 @@
 //! the content and stored in each block, so that a block can be copied to another file together
 //! with its dictionary; a file may carry several.
 
-use super::codec::{Codec, Compressor};
+use super::block::Shaped;
+use super::codec::{Codec, Compressor, Tuning};
 use super::damage::{Damage, Decoded};
 use crate::base::checksum;
 use zstd::zstd_safe::DDict;
@@ -14,7 +15,7 @@ pub(super) const DICTIONARIES_MAX: usize = 4;
 
 const SIZE: usize = 16 << 10;
 /// ZSTD's advice: a hundred times the dictionary.
-const TRAINING_BYTES: usize = 100 * SIZE;
+const TRAINING_BYTES: usize = 32 * SIZE;
 /// Blocks are cut into samples of this size: the trainer wants many small ones.
 const SAMPLE: usize = 1 << 10;
 /// With less the dictionary costs more than it brings.
@@ -22,7 +23,7 @@ const TRAINING_BYTES_MIN: usize = 8 * SIZE;
 /// Blocks compressed both ways to see whether the dictionary pays.
 const TRIAL_BLOCKS: usize = 16;
 /// It pays if the trial shrinks by at least this share.
-const GAIN_PERCENT_MIN: usize = 3;
+const GAIN_PERCENT_MIN: usize = 2;
 
 /// A dictionary, digested for reading.
 pub(super) struct Dictionary {
@@ -60,10 +61,10 @@ impl Dictionary {
         self.bytes.len() + self.digested.sizeof()
     }
 
-    /// Trains a dictionary from `blocks` (raw). `None` if they are too few, or if it does not pay:
-    /// random data gains nothing and would cost the time for ever.
-    pub(super) fn train(blocks: &[&[u8]], codec: Codec) -> Option<Self> {
-        let total: usize = blocks.iter().map(|b| b.len()).sum();
+    /// Trains a dictionary from `blocks`. `None` if they are too few, or if it does not pay: random
+    /// data gains nothing and would cost the time for ever.
+    pub(super) fn train(blocks: &[Shaped], codec: Codec, tuning: Tuning) -> Option<Self> {
+        let total: usize = blocks.iter().map(|b| b.raw.len()).sum();
         if total < TRAINING_BYTES_MIN {
             return None;
         }
@@ -71,25 +72,29 @@ impl Dictionary {
         let step = (total / TRAINING_BYTES).max(1);
         let mut samples = Vec::with_capacity(TRAINING_BYTES.min(total));
         let mut sizes = Vec::new();
-        for chunk in blocks.iter().step_by(step).flat_map(|b| b.chunks(SAMPLE)) {
+        let spread = blocks.iter().step_by(step);
+        for chunk in spread.flat_map(|b| b.raw.chunks(SAMPLE)) {
             samples.extend_from_slice(chunk);
             sizes.push(chunk.len());
         }
         let bytes = zstd::dict::from_continuous(&samples, &sizes, SIZE).ok()?;
         let dictionary = Self::new(bytes).ok()?;
-        dictionary.pays(blocks, total, codec).then_some(dictionary)
+        dictionary
+            .pays(blocks, total, codec, tuning)
+            .then_some(dictionary)
     }
 
-    fn pays(&self, blocks: &[&[u8]], total: usize, codec: Codec) -> bool {
-        let mut compressor = Compressor::new(codec);
-        compressor.set_dictionary(self);
+    fn pays(&self, blocks: &[Shaped], total: usize, codec: Codec, tuning: Tuning) -> bool {
+        let mut plain = Compressor::new(codec, tuning);
+        let mut with_dictionary = Compressor::new(codec, tuning);
+        with_dictionary.set_dictionary(self);
         let (mut without, mut with, mut raw) = (0, 0, 0);
         // Off the training step, so that most trial blocks were not trained on.
         let step = (blocks.len() / TRIAL_BLOCKS).max(1);
         for block in blocks.iter().skip(step / 2).step_by(step) {
-            raw += block.len();
-            without += compressor.compress(block, false).2.len();
-            with += compressor.compress(block, true).2.len();
+            raw += block.raw.len();
+            without += plain.data(block).2.len();
+            with += with_dictionary.data(block).2.len();
         }
         let saved = without.saturating_sub(with);
         let saved_in_all = saved as u64 * total as u64 / raw.max(1) as u64;

@@ -1,6 +1,6 @@
 //! Stored blocks: header, payload, checksum.
 
-use super::codec::{StoredCodec, decompress};
+use super::codec::{Payload, StoredCodec, decompress};
 use super::damage::{Damage, Decoded};
 use super::dictionary::Dictionary;
 use super::format::{BlockKind, Handle};
@@ -15,7 +15,7 @@ const CHECKSUM_LEN: usize = 8;
 pub(super) fn put(
     out: &mut Vec<u8>,
     kind: BlockKind,
-    (codec, dictionary, payload): (StoredCodec, u32, &[u8]),
+    (codec, dictionary, payload): Payload<'_>,
     raw_len: usize,
     (file_id, offset): (u64, u64),
 ) -> Handle {

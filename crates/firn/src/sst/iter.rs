@@ -17,7 +17,8 @@ pub struct SstIter {
     fill_cache: bool,
     spot: Option<Spot>,
     cursor: BlockCursor,
-    ahead: ReadAhead,
+    /// Made at the first read past the cache.
+    ahead: Option<Box<ReadAhead>>,
 }
 
 impl SstReader {
@@ -28,7 +29,7 @@ impl SstReader {
             fill_cache,
             spot: None,
             cursor: BlockCursor::default(),
-            ahead: ReadAhead::default(),
+            ahead: None,
         }
     }
 }
@@ -47,7 +48,9 @@ impl SstIter {
             let block = if self.fill_cache {
                 self.reader.block(spot, true)?
             } else {
-                self.ahead.block(&self.reader, spot)?
+                self.ahead
+                    .get_or_insert_default()
+                    .block(&self.reader, spot)?
             };
             self.cursor.enter(block);
             self.spot = Some(spot);

@@ -9,6 +9,10 @@ mod manifest;
 #[path = "../../../../fuzz/targets/wal_replay.rs"]
 mod wal_replay;
 
+#[allow(dead_code)]
+#[path = "../../../../fuzz/targets/sst_open.rs"]
+mod sst_open;
+
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -60,4 +64,9 @@ fn wal_replay_answers_or_refuses() {
 #[test]
 fn manifests_are_opened_or_refused() {
     exercise(&manifest::seeds(), 2000, manifest::run);
+}
+
+#[test]
+fn sst_open_answers_or_refuses() {
+    exercise(&sst_open::seeds(), 300, sst_open::run);
 }

@@ -1,29 +1,26 @@
 //! Building data blocks.
 
-use super::{
-    BUCKET_ABSENT, BUCKET_COLLISION, FLAG_HEAD_LEN_SAME, FLAG_TAIL_LEN_SAME, FLAG_TRAILER_SAME,
-    HASHED_RESTARTS_MAX, RESTART_INTERVAL, bucket_of,
-};
+use super::header::{HEAD_LEN_SAME, Header, KEYS_FIXED, TAIL_LEN_SAME, TRAILER_SAME};
+use super::{BUCKET_ABSENT, BUCKET_COLLISION, HASHED_RESTARTS_MAX, RESTART_INTERVAL, bucket_of};
 use crate::base::{InternalKey, Value, varint};
 
-/// A key is stored with the bytes it shares with its predecessor left out.
 fn shared_len(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
+#[derive(Clone, Copy)]
 struct Added {
-    shared: u32,
-    suffix_len: u32,
-    trailer: u64,
+    key_len: u32,
     head_len: u32,
     tail_len: u32,
+    trailer: u64,
     hash: u64,
 }
 
-/// A finished raw block and what the index says about it.
+/// A finished raw block and what the filter needs of it.
 pub(in crate::sst) struct Built {
     pub(in crate::sst) raw: Vec<u8>,
-    /// One hash per distinct user key, for the filter.
+    /// One hash per distinct user key.
     pub(in crate::sst) hashes: Vec<u64>,
 }
 
@@ -33,15 +30,17 @@ pub(in crate::sst) struct BlockBuilder {
     sectioned: bool,
     hash_index: bool,
     added: Vec<Added>,
-    suffixes: Vec<u8>,
+    keys: Vec<u8>,
     heads: Vec<u8>,
     tails: Vec<u8>,
     last_key: Vec<u8>,
+    /// Bytes of keys left out because the key before has them.
+    shared: usize,
 }
 
 /// Under this many restarts the hash index finds nothing faster than the binary search.
 const HASHED_RESTARTS_MIN: usize = 3;
-const ENTRY_OVERHEAD: usize = 4;
+const ENTRY_OVERHEAD: usize = 3;
 
 impl BlockBuilder {
     pub(in crate::sst) fn new(sectioned: bool, hash_index: bool) -> Self {
@@ -49,10 +48,11 @@ impl BlockBuilder {
             sectioned,
             hash_index,
             added: Vec::new(),
-            suffixes: Vec::new(),
+            keys: Vec::new(),
             heads: Vec::new(),
             tails: Vec::new(),
             last_key: Vec::new(),
+            shared: 0,
         }
     }
 
@@ -62,10 +62,8 @@ impl BlockBuilder {
 
     /// Raw size so far, roughly.
     pub(in crate::sst) fn size(&self) -> usize {
-        self.suffixes.len()
-            + self.heads.len()
-            + self.tails.len()
-            + self.added.len() * ENTRY_OVERHEAD
+        let keys = self.keys.len() - self.shared;
+        keys + self.heads.len() + self.tails.len() + self.added.len() * ENTRY_OVERHEAD
     }
 
     /// The user key added last.
@@ -75,21 +73,17 @@ impl BlockBuilder {
 
     /// Adds an entry above all added before; `hash` is that of its user key.
     pub(in crate::sst) fn add(&mut self, key: InternalKey<'_>, value: Value<'_>, hash: u64) {
-        let shared = if self.added.len() % RESTART_INTERVAL == 0 {
-            0
-        } else {
-            shared_len(&self.last_key, key.user_key)
-        };
-        let suffix = &key.user_key[shared..];
-        self.suffixes.extend_from_slice(suffix);
+        if !self.added.is_empty() {
+            self.shared += shared_len(&self.last_key, key.user_key);
+        }
+        self.keys.extend_from_slice(key.user_key);
         self.heads.extend_from_slice(value.head);
         self.tails.extend_from_slice(value.tail);
         self.added.push(Added {
-            shared: shared as u32,
-            suffix_len: suffix.len() as u32,
-            trailer: key.trailer(),
+            key_len: key.user_key.len() as u32,
             head_len: value.head.len() as u32,
             tail_len: value.tail.len() as u32,
+            trailer: key.trailer(),
             hash,
         });
         self.last_key.clear();
@@ -98,108 +92,142 @@ impl BlockBuilder {
 
     /// Encodes the block and empties the builder; at least one entry was added.
     pub(in crate::sst) fn finish(&mut self) -> Built {
-        let first = &self.added[0];
-        let all = |same: fn(&Added, &Added) -> bool| self.added.iter().all(|a| same(a, first));
-        let mut flags = 0;
-        for (same, flag) in [
-            (all(|a, b| a.trailer == b.trailer), FLAG_TRAILER_SAME),
-            (all(|a, b| a.head_len == b.head_len), FLAG_HEAD_LEN_SAME),
-            (all(|a, b| a.tail_len == b.tail_len), FLAG_TAIL_LEN_SAME),
-        ] {
-            flags |= if same { flag } else { 0 };
+        let mut header = self.header();
+        let mut body = Vec::with_capacity(self.size() + self.size() / 4);
+        let mut restarts = Vec::new();
+        if header.has(KEYS_FIXED) {
+            self.put_fixed_keys(&header, &mut body);
+        } else {
+            self.put_entries(&header, &mut body, &mut restarts);
+            header.keys_len = body.len() as u32;
         }
-        let trailer_base = self.added.iter().map(|a| a.trailer).min().unwrap_or(0);
-        let (keys, restarts) = self.encode_keys(flags, trailer_base);
-        let buckets = self.hash_buckets();
-
-        let mut raw = Vec::with_capacity(keys.len() + self.size());
-        raw.push(flags);
-        varint::put_u64(&mut raw, self.added.len() as u64);
-        varint::put_u64(&mut raw, RESTART_INTERVAL as u64);
-        varint::put_u64(&mut raw, trailer_base);
-        if flags & FLAG_HEAD_LEN_SAME != 0 {
-            varint::put_u64(&mut raw, u64::from(first.head_len));
-        }
-        if flags & FLAG_TAIL_LEN_SAME != 0 {
-            varint::put_u64(&mut raw, u64::from(first.tail_len));
-        }
-        varint::put_u64(&mut raw, keys.len() as u64);
         if self.sectioned {
-            varint::put_u64(&mut raw, self.heads.len() as u64);
-            varint::put_u64(&mut raw, self.tails.len() as u64);
+            self.put_arrays(&header, &mut body);
+            body.extend_from_slice(&self.heads);
         }
-        varint::put_u64(&mut raw, buckets.len() as u64);
-        raw.extend_from_slice(&keys);
+        for at in &restarts {
+            body.extend_from_slice(&u32::to_le_bytes(*at));
+        }
+        if !header.has(KEYS_FIXED) {
+            let buckets = self.hash_buckets();
+            header.buckets_len = buckets.len() as u32;
+            body.extend_from_slice(&buckets);
+        }
         if self.sectioned {
-            raw.extend_from_slice(&self.heads);
-            raw.extend_from_slice(&self.tails);
+            body.extend_from_slice(&self.tails);
         }
-        let mut put_array = |offset: fn(&[u32; 3]) -> u32| {
-            for at in &restarts {
-                raw.extend_from_slice(&offset(at).to_le_bytes());
-            }
-        };
-        put_array(|at| at[0]);
-        if self.sectioned && flags & FLAG_HEAD_LEN_SAME == 0 {
-            put_array(|at| at[1]);
-        }
-        if self.sectioned && flags & FLAG_TAIL_LEN_SAME == 0 {
-            put_array(|at| at[2]);
-        }
-        raw.extend_from_slice(&buckets);
-
+        let mut raw = Vec::with_capacity(body.len() + 32);
+        header.put(&mut raw);
+        raw.append(&mut body);
         let mut hashes: Vec<u64> = self.added.iter().map(|a| a.hash).collect();
         hashes.dedup();
         self.added.clear();
-        self.suffixes.clear();
+        self.keys.clear();
         self.heads.clear();
         self.tails.clear();
+        self.shared = 0;
         Built { raw, hashes }
     }
 
-    /// The key section, and the offsets of each restart in the three sections.
-    fn encode_keys(&self, flags: u8, trailer_base: u64) -> (Vec<u8>, Vec<[u32; 3]>) {
-        let mut keys = Vec::with_capacity(self.size());
-        let mut restarts = Vec::new();
-        let (mut suffix, mut head, mut tail) = (0, 0, 0);
-        for (i, a) in self.added.iter().enumerate() {
-            if i % RESTART_INTERVAL == 0 {
-                restarts.push([keys.len() as u32, head as u32, tail as u32]);
-            }
-            varint::put_u64(&mut keys, u64::from(a.shared));
-            varint::put_u64(&mut keys, u64::from(a.suffix_len));
-            if flags & FLAG_TRAILER_SAME == 0 {
-                varint::put_u64(&mut keys, a.trailer - trailer_base);
-            }
-            if flags & FLAG_HEAD_LEN_SAME == 0 {
-                varint::put_u64(&mut keys, u64::from(a.head_len));
-            }
-            if flags & FLAG_TAIL_LEN_SAME == 0 {
-                varint::put_u64(&mut keys, u64::from(a.tail_len));
-            }
-            let take = |bytes: &'_ [u8], at: &mut usize, len: u32, out: Option<&mut Vec<u8>>| {
-                let end = *at + len as usize;
-                if let Some(out) = out {
-                    out.extend_from_slice(&bytes[*at..end]);
-                }
-                *at = end;
-            };
-            let inline = !self.sectioned;
-            take(&self.suffixes, &mut suffix, a.suffix_len, Some(&mut keys));
-            take(
-                &self.heads,
-                &mut head,
-                a.head_len,
-                inline.then_some(&mut keys),
-            );
-            take(
-                &self.tails,
-                &mut tail,
-                a.tail_len,
-                inline.then_some(&mut keys),
-            );
+    /// The header but for the sizes that come with encoding.
+    fn header(&self) -> Header {
+        let first = self.added[0];
+        let all = |same: fn(&Added, &Added) -> bool| self.added.iter().all(|a| same(a, &first));
+        let fixed = self.sectioned && all(|a, b| a.key_len == b.key_len);
+        let mut flags = 0;
+        for (same, flag) in [
+            (all(|a, b| a.trailer == b.trailer), TRAILER_SAME),
+            (all(|a, b| a.head_len == b.head_len), HEAD_LEN_SAME),
+            (all(|a, b| a.tail_len == b.tail_len), TAIL_LEN_SAME),
+            (fixed, KEYS_FIXED),
+        ] {
+            flags |= if same { flag } else { 0 };
         }
-        (keys, restarts)
+        let first_key = &self.keys[..first.key_len as usize];
+        let prefix_len = shared_len(first_key, &self.last_key) as u32;
+        Header {
+            sectioned: self.sectioned,
+            flags,
+            entries: self.added.len() as u32,
+            restart_interval: if fixed { 0 } else { RESTART_INTERVAL as u32 },
+            trailer_base: self.added.iter().map(|a| a.trailer).min().unwrap_or(0),
+            head_len: first.head_len,
+            tail_len: first.tail_len,
+            prefix_len: if fixed { prefix_len } else { 0 },
+            key_width: if fixed { first.key_len - prefix_len } else { 0 },
+            heads_len: self.heads.len() as u32,
+            tails_len: self.tails.len() as u32,
+            ..Header::default()
+        }
+    }
+
+    fn put_fixed_keys(&self, header: &Header, body: &mut Vec<u8>) {
+        let prefix = header.prefix_len as usize;
+        body.extend_from_slice(&self.keys[..prefix]);
+        // An index may hold one key of no bytes after the prefix, many times: all versions of it.
+        let len = self.added[0].key_len as usize;
+        for key in self.keys.chunks_exact(len) {
+            body.extend_from_slice(&key[prefix..]);
+        }
+    }
+
+    /// Prefix-compressed keys; in a row-wise block everything of an entry.
+    fn put_entries(&self, header: &Header, body: &mut Vec<u8>, restarts: &mut Vec<u32>) {
+        let mut keys = &self.keys[..];
+        let mut heads = &self.heads[..];
+        let mut tails = &self.tails[..];
+        let mut last: &[u8] = &[];
+        fn take<'a>(bytes: &mut &'a [u8], len: u32) -> &'a [u8] {
+            let (front, rest) = bytes.split_at(len as usize);
+            *bytes = rest;
+            front
+        }
+        for (i, a) in self.added.iter().enumerate() {
+            let key = take(&mut keys, a.key_len);
+            let mut shared = shared_len(last, key);
+            if i % RESTART_INTERVAL == 0 {
+                restarts.push(body.len() as u32);
+                shared = 0;
+            }
+            last = key;
+            varint::put_u64(body, shared as u64);
+            varint::put_u64(body, (key.len() - shared) as u64);
+            if self.sectioned {
+                body.extend_from_slice(&key[shared..]);
+                continue;
+            }
+            if !header.has(TRAILER_SAME) {
+                varint::put_u64(body, a.trailer - header.trailer_base);
+            }
+            if !header.has(HEAD_LEN_SAME) {
+                varint::put_u64(body, u64::from(a.head_len));
+            }
+            if !header.has(TAIL_LEN_SAME) {
+                varint::put_u64(body, u64::from(a.tail_len));
+            }
+            body.extend_from_slice(&key[shared..]);
+            body.extend_from_slice(take(&mut heads, a.head_len));
+            body.extend_from_slice(take(&mut tails, a.tail_len));
+        }
+    }
+
+    /// Trailers and lengths of a sectioned block, as far as they differ.
+    fn put_arrays(&self, header: &Header, body: &mut Vec<u8>) {
+        if !header.has(TRAILER_SAME) {
+            for a in &self.added {
+                body.extend_from_slice(&(a.trailer - header.trailer_base).to_le_bytes());
+            }
+        }
+        if !header.has(HEAD_LEN_SAME) {
+            for a in &self.added {
+                body.extend_from_slice(&a.head_len.to_le_bytes());
+            }
+        }
+        if !header.has(TAIL_LEN_SAME) {
+            for a in &self.added {
+                body.extend_from_slice(&a.tail_len.to_le_bytes());
+            }
+        }
     }
 
     fn hash_buckets(&self) -> Vec<u8> {

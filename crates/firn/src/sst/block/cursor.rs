@@ -1,17 +1,20 @@
 //! Walking over one block.
 
 use super::Block;
-use super::entry::{Pos, RawEntry};
+use super::entry::RawEntry;
 use super::search::{DAMAGED_ENTRY, split_trailer};
 use crate::base::{InternalKey, Kind, Seqno, Value, key};
 use crate::sst::damage::{Damage, Decoded};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// An entry decoded on the way to its successor, kept for steps backward.
+/// The entries of one restart interval, decoded on the way to the last of them.
+#[derive(Default)]
 struct Kept {
-    key_end: usize,
-    entry: RawEntry,
+    restart: Option<u32>,
+    /// Each entry and the end of its key.
+    entries: Vec<(RawEntry, usize)>,
+    keys: Vec<u8>,
 }
 
 /// A cursor over one block at a time; its buffers serve block after block.
@@ -30,9 +33,8 @@ pub(in crate::sst) struct BlockCursor {
     seqno: Seqno,
     kind: Option<Kind>,
     key: Vec<u8>,
-    kept_restart: Option<u32>,
-    kept: Vec<Kept>,
-    kept_keys: Vec<u8>,
+    /// Made at the first step backward.
+    kept: Option<Box<Kept>>,
 }
 
 impl BlockCursor {
@@ -45,7 +47,9 @@ impl BlockCursor {
     /// Lets go of the block; the buffers stay.
     pub(in crate::sst) fn leave(&mut self) {
         self.block = None;
-        self.kept_restart = None;
+        if let Some(kept) = &mut self.kept {
+            kept.restart = None;
+        }
         self.valid = false;
     }
 
@@ -61,7 +65,7 @@ impl BlockCursor {
     pub(in crate::sst) fn value(&self) -> Value<'_> {
         debug_assert!(self.valid);
         match &self.block {
-            Some(block) => block.value(&self.current),
+            Some(block) => block.value(self.current.head, self.current.tail),
             None => Value::EMPTY,
         }
     }
@@ -72,16 +76,26 @@ impl BlockCursor {
     }
 
     pub(in crate::sst) fn seek_to_first(&mut self) -> Decoded<bool> {
-        self.with_block(|cursor, block| cursor.seek_to_restart(block, 0))
+        self.with_block(|cursor, block| match block.is_fixed() {
+            true => cursor.seek_to_ordinal(block, 0),
+            false => cursor.seek_to_restart(block, 0),
+        })
     }
 
     pub(in crate::sst) fn seek_to_last(&mut self) -> Decoded<bool> {
-        self.with_block(|cursor, block| cursor.seek_to_ordinal(block, block.entries - 1))
+        self.with_block(|cursor, block| cursor.seek_to_ordinal(block, block.header.entries - 1))
     }
 
     /// To the first entry at or after (`user_key`, `seqno`).
     pub(in crate::sst) fn seek(&mut self, user_key: &[u8], seqno: Seqno) -> Decoded<bool> {
         self.with_block(|cursor, block| {
+            if block.is_fixed() {
+                let ordinal = block.fixed_lower_bound(user_key, seqno)?;
+                return match ordinal < block.header.entries {
+                    true => cursor.seek_to_ordinal(block, ordinal),
+                    false => Ok(false),
+                };
+            }
             let restart = block.restart_before(user_key, seqno)?;
             let mut found = cursor.seek_to_restart(block, restart)?;
             while found
@@ -95,14 +109,7 @@ impl BlockCursor {
 
     pub(in crate::sst) fn next(&mut self) -> Decoded<bool> {
         debug_assert!(self.valid);
-        // Not through `with_block`: a scan must not pay for counting references.
-        let Some(block) = self.block.take() else {
-            return Ok(false);
-        };
-        self.valid = false;
-        let moved = self.step(&block);
-        self.block = Some(block);
-        moved
+        self.with_block(Self::step)
     }
 
     pub(in crate::sst) fn prev(&mut self) -> Decoded<bool> {
@@ -113,6 +120,7 @@ impl BlockCursor {
         })
     }
 
+    #[inline]
     fn with_block(&mut self, f: impl FnOnce(&mut Self, &Block) -> Decoded<bool>) -> Decoded<bool> {
         self.valid = false;
         let Some(block) = self.block.take() else {
@@ -126,7 +134,7 @@ impl BlockCursor {
 
     fn seek_to_restart(&mut self, block: &Block, restart: u32) -> Decoded<bool> {
         let at = block.restart(restart).ok_or(DAMAGED_ENTRY)?;
-        self.ordinal = restart * block.restart_interval;
+        self.ordinal = restart * block.header.restart_interval;
         self.key.clear();
         self.load(block, at)
     }
@@ -134,79 +142,101 @@ impl BlockCursor {
     /// To the entry after the current one.
     #[inline]
     fn step(&mut self, block: &Block) -> Decoded<bool> {
-        if self.ordinal + 1 >= block.entries {
+        if self.ordinal + 1 >= block.header.entries {
             return Ok(false);
         }
         self.ordinal += 1;
-        self.load(block, self.current.next)
+        if block.is_fixed() {
+            self.load_fixed(block)
+        } else {
+            self.load(block, self.current.next)
+        }
     }
 
-    /// Decodes the entry at `at`; `self.key` holds the key before it.
+    /// Decodes entry `self.ordinal`, which lies at `at`; `self.key` holds the key before it.
     #[inline]
-    fn load(&mut self, block: &Block, at: Pos) -> Decoded<bool> {
-        let entry = block.entry(at).ok_or(DAMAGED_ENTRY)?;
+    fn load(&mut self, block: &Block, at: u32) -> Decoded<bool> {
+        let entry = block.entry(at, self.ordinal).ok_or(DAMAGED_ENTRY)?;
         if entry.shared as usize > self.key.len() {
             return Err(Damage::Corrupt("key shares more than its predecessor has"));
         }
-        (self.seqno, self.kind) = {
-            let (seqno, kind) = split_trailer(entry.trailer)?;
-            (seqno, Some(kind))
-        };
         self.key.truncate(entry.shared as usize);
         self.key.extend_from_slice(block.slice(entry.suffix));
+        self.stand_on(entry)
+    }
+
+    /// Decodes entry `self.ordinal` of a block of fixed keys; `self.key` starts with their prefix.
+    #[inline]
+    fn load_fixed(&mut self, block: &Block) -> Decoded<bool> {
+        let (trailer, head, tail) = block.parts(self.ordinal).ok_or(DAMAGED_ENTRY)?;
+        self.key.truncate(block.header.prefix_len as usize);
+        self.key.extend_from_slice(block.fixed_suffix(self.ordinal));
+        self.stand_on(RawEntry {
+            trailer,
+            head,
+            tail,
+            ..RawEntry::default()
+        })
+    }
+
+    #[inline]
+    fn stand_on(&mut self, entry: RawEntry) -> Decoded<bool> {
+        let (seqno, kind) = split_trailer(entry.trailer)?;
+        self.seqno = seqno;
+        self.kind = Some(kind);
         self.current = entry;
         self.valid = true;
         Ok(true)
     }
 
     fn seek_to_ordinal(&mut self, block: &Block, ordinal: u32) -> Decoded<bool> {
-        let restart = ordinal / block.restart_interval;
-        let index = (ordinal % block.restart_interval) as usize;
-        if self.kept_restart != Some(restart) || self.kept.len() <= index {
-            self.keep(block, restart, index)?;
+        self.ordinal = ordinal;
+        if block.is_fixed() {
+            self.key.clear();
+            self.key.extend_from_slice(block.key_prefix());
+            return self.load_fixed(block);
+        }
+        let restart = ordinal / block.header.restart_interval;
+        let index = (ordinal % block.header.restart_interval) as usize;
+        let kept = self.kept.get_or_insert_default();
+        if kept.restart != Some(restart) || kept.entries.len() <= index {
+            kept.fill(block, restart, index)?;
         }
         let start = match index.checked_sub(1) {
-            Some(before) => self.kept[before].key_end,
+            Some(before) => kept.entries[before].1,
             None => 0,
         };
-        let kept = &self.kept[index];
-        (self.seqno, self.kind) = {
-            let (seqno, kind) = split_trailer(kept.entry.trailer)?;
-            (seqno, Some(kind))
-        };
+        let (entry, key_end) = kept.entries[index];
         self.key.clear();
-        self.key
-            .extend_from_slice(&self.kept_keys[start..kept.key_end]);
-        self.current = kept.entry;
-        self.ordinal = ordinal;
-        Ok(true)
+        self.key.extend_from_slice(&kept.keys[start..key_end]);
+        self.stand_on(entry)
     }
+}
 
-    /// Decodes the entries of `restart` up to number `last` into the kept ones.
-    fn keep(&mut self, block: &Block, restart: u32, last: usize) -> Decoded<()> {
-        self.kept_restart = None;
-        self.kept.clear();
-        self.kept_keys.clear();
+impl Kept {
+    /// Decodes the entries of `restart` up to number `last`.
+    fn fill(&mut self, block: &Block, restart: u32, last: usize) -> Decoded<()> {
+        self.restart = None;
+        self.entries.clear();
+        self.keys.clear();
         let mut at = block.restart(restart).ok_or(DAMAGED_ENTRY)?;
         let mut before = 0..0;
-        for _ in 0..=last {
-            let entry = block.entry(at).ok_or(DAMAGED_ENTRY)?;
+        let first = restart * block.header.restart_interval;
+        for i in 0..=last as u32 {
+            let entry = block.entry(at, first + i).ok_or(DAMAGED_ENTRY)?;
             let shared = entry.shared as usize;
             if shared > before.len() {
                 return Err(Damage::Corrupt("key shares more than its predecessor has"));
             }
-            let start = self.kept_keys.len();
-            self.kept_keys
+            let start = self.keys.len();
+            self.keys
                 .extend_from_within(before.start..before.start + shared);
-            self.kept_keys.extend_from_slice(block.slice(entry.suffix));
-            before = start..self.kept_keys.len();
-            self.kept.push(Kept {
-                key_end: before.end,
-                entry,
-            });
+            self.keys.extend_from_slice(block.slice(entry.suffix));
+            before = start..self.keys.len();
+            self.entries.push((entry, before.end));
             at = entry.next;
         }
-        self.kept_restart = Some(restart);
+        self.restart = Some(restart);
         Ok(())
     }
 }

@@ -1,26 +1,19 @@
-//! Decoding one entry.
+//! Decoding one entry whose key is prefix-compressed.
 
-use super::{Block, FLAG_HEAD_LEN_SAME, FLAG_TAIL_LEN_SAME, FLAG_TRAILER_SAME};
+use super::header::{HEAD_LEN_SAME, Part, TAIL_LEN_SAME, TRAILER_SAME};
+use super::{Block, Span};
 use crate::base::varint;
 
-/// A place between entries: offsets into the raw block. Row-wise blocks use `key` alone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Pos {
-    pub(super) key: u32,
-    pub(super) head: u32,
-    pub(super) tail: u32,
-}
-
-/// A decoded entry: its key in prefix-compressed form, and where its parts lie in the raw block.
+/// A decoded entry: its key in prefix-compressed form, and where its parts lie in the block.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct RawEntry {
     pub(super) shared: u32,
-    pub(super) suffix: (u32, u32),
+    pub(super) suffix: Span,
     pub(super) trailer: u64,
-    pub(super) head: (u32, u32),
-    pub(super) tail: (u32, u32),
-    /// The place of the entry that follows.
-    pub(super) next: Pos,
+    pub(super) head: Span,
+    pub(super) tail: Span,
+    /// Where the entry that follows lies.
+    pub(super) next: u32,
 }
 
 /// A number at the front of `input`; nearly all fit one byte.
@@ -36,64 +29,51 @@ fn small(input: &mut &[u8]) -> Option<u32> {
 }
 
 impl Block {
-    /// Decodes the entry at `at`. `None` if it does not lie inside its sections.
+    /// Decodes entry number `ordinal`, which lies at `at`. `None` if it does not lie inside its
+    /// piece.
     #[inline]
-    pub(super) fn entry(&self, at: Pos) -> Option<RawEntry> {
-        let keys_end = self.keys_end as usize;
-        let mut input = self.raw.get(at.key as usize..keys_end)?;
+    pub(super) fn entry(&self, at: u32, ordinal: u32) -> Option<RawEntry> {
+        let (_, keys_end) = self.span(Part::Keys);
+        let mut input = self.bytes.get(at as usize..keys_end as usize)?;
         let shared = small(&mut input)?;
         let suffix_len = small(&mut input)?;
-        let trailer = if self.flags & FLAG_TRAILER_SAME != 0 {
-            self.trailer_base
-        } else {
-            self.trailer_base
-                .checked_add(varint::take_u64(&mut input)?)?
-        };
-        let head_len = if self.flags & FLAG_HEAD_LEN_SAME != 0 {
-            self.head_len
-        } else {
-            small(&mut input)?
-        };
-        let tail_len = if self.flags & FLAG_TAIL_LEN_SAME != 0 {
-            self.tail_len
-        } else {
-            small(&mut input)?
-        };
-        let suffix_start = (keys_end - input.len()) as u32;
-        let suffix_end = suffix_start.checked_add(suffix_len)?;
-        let (head_start, tail_start) = if self.sectioned {
-            (at.head, at.tail)
-        } else {
-            (suffix_end, suffix_end.checked_add(head_len)?)
-        };
-        let head_end = head_start.checked_add(head_len)?;
-        let tail_end = tail_start.checked_add(tail_len)?;
-        let next = if self.sectioned {
-            if suffix_end > self.keys_end || head_end > self.heads_end || tail_end > self.tails_end
-            {
-                return None;
-            }
-            Pos {
-                key: suffix_end,
-                head: head_end,
-                tail: tail_end,
-            }
-        } else {
-            if tail_end > self.keys_end {
-                return None;
-            }
-            Pos {
-                key: tail_end,
-                head: 0,
-                tail: 0,
+        if self.header.sectioned {
+            let start = keys_end - input.len() as u32;
+            let end = start.checked_add(suffix_len).filter(|e| *e <= keys_end)?;
+            let (trailer, head, tail) = self.parts(ordinal)?;
+            return Some(RawEntry {
+                shared,
+                suffix: (start, end),
+                trailer,
+                head,
+                tail,
+                next: end,
+            });
+        }
+        let header = &self.header;
+        let mut trailer = header.trailer_base;
+        if !header.has(TRAILER_SAME) {
+            trailer = trailer.checked_add(varint::take_u64(&mut input)?)?;
+        }
+        let mut length = |same, len| {
+            if header.has(same) {
+                Some(len)
+            } else {
+                small(&mut input)
             }
         };
+        let head_len = length(HEAD_LEN_SAME, header.head_len)?;
+        let tail_len = length(TAIL_LEN_SAME, header.tail_len)?;
+        let start = keys_end - input.len() as u32;
+        let end = start.checked_add(suffix_len)?;
+        let head_end = end.checked_add(head_len)?;
+        let next = head_end.checked_add(tail_len).filter(|e| *e <= keys_end)?;
         Some(RawEntry {
             shared,
-            suffix: (suffix_start, suffix_end),
+            suffix: (start, end),
             trailer,
-            head: (head_start, head_end),
-            tail: (tail_start, tail_end),
+            head: (end, head_end),
+            tail: (head_end, next),
             next,
         })
     }

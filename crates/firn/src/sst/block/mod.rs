@@ -1,35 +1,41 @@
-//! Data blocks: sorted entries, prefix-compressed between restarts.
+//! Data blocks: sorted entries.
 //!
-//! Two layouts share one encoding of keys. Row-wise puts each value beside its key: one cache line
-//! serves a small row, and it is cheap to build. Sectioned keeps keys, heads and tails apart, so
-//! that like lies beside like and compresses better. What all entries have in common (trailer,
-//! length of the heads, of the tails) is stored once.
+//! Two layouts. *Row-wise* puts each value beside its key, keys prefix-compressed between restarts:
+//! cheap to build, and one place in memory serves a small row. *Sectioned* keeps keys, trailers,
+//! heads and tails apart, so that like lies beside like. Keys of one length (integers, most often)
+//! are an array after their common prefix, searched directly; others are prefix-compressed.
 //!
-//! Rejected: columns inside the sections (denser by a few percent, but rows must be put together
-//! again for each read); a full offset array instead of restarts (bytes that do not compress).
+//! What all entries have in common (trailer, length of the heads, of the tails) is stored once.
+//! A block is read in one form and stored in another: arrays are stored as byte planes where that
+//! compresses better (`planes`), and turned back once, when the block is loaded.
+//!
+//! Rejected: columns cut by the schema (denser by little over byte planes, and the engine would
+//! have to know the schema below the row format); offsets of all prefix-compressed entries instead
+//! of restarts (bytes that do not compress).
 
 mod builder;
 mod cursor;
 mod entry;
+mod header;
+mod planes;
 mod search;
+mod shape;
 
 pub(super) use builder::BlockBuilder;
 pub(super) use cursor::BlockCursor;
 pub(super) use search::Found;
+pub(super) use shape::{Shape, Shaped, shape};
 
 use super::damage::{Damage, Decoded};
 use super::format::BlockKind;
-use crate::base::varint;
 use crate::cache::Weighted;
-use entry::Pos;
+use header::{
+    HEAD_LEN_SAME, Header, KEYS_FIXED, LEN_WIDTH, PARTS, Part, TAIL_LEN_SAME, TRAILER_SAME,
+    TRAILER_WIDTH,
+};
 
 /// Entries between two keys stored in full.
 const RESTART_INTERVAL: usize = 16;
-
-const FLAG_TRAILER_SAME: u8 = 1;
-const FLAG_HEAD_LEN_SAME: u8 = 2;
-const FLAG_TAIL_LEN_SAME: u8 = 4;
-const FLAGS_KNOWN: u8 = 7;
 
 const BUCKET_ABSENT: u8 = 255;
 const BUCKET_COLLISION: u8 = 254;
@@ -41,143 +47,151 @@ fn bucket_of(hash: u64, buckets: usize) -> usize {
     (((hash & 0xffff_ffff) * buckets as u64) >> 32) as usize
 }
 
+/// A span of bytes in a block.
+type Span = (u32, u32);
+
 /// A decoded data block, as the block cache holds it.
 ///
-/// Invariant: the section bounds lie inside `raw` and in order; everything inside the sections is
-/// checked when it is read, since a cached block is read far less often than it is entered.
+/// Invariant: the pieces lie inside `bytes` and in order, and have the sizes the header gives;
+/// everything inside them is checked when it is read, since a cached block is loaded far less often
+/// than it is read.
 pub struct Block {
-    raw: Box<[u8]>,
-    sectioned: bool,
-    flags: u8,
-    entries: u32,
-    restart_interval: u32,
-    trailer_base: u64,
-    head_len: u32,
-    tail_len: u32,
-    keys: u32,
-    keys_end: u32,
-    heads_end: u32,
-    tails_end: u32,
-    restarts: u32,
-    restart_arrays: u32,
-    buckets: u32,
-    buckets_len: u32,
+    bytes: Box<[u8]>,
+    header: Header,
+    bounds: [u32; PARTS + 1],
 }
 
 impl Weighted for Block {
     fn weight(&self) -> u64 {
-        (self.raw.len() + size_of::<Self>()) as u64
+        (self.bytes.len() + size_of::<Self>()) as u64
     }
 }
 
 impl Block {
-    /// Reads the header of a raw data block and checks the bounds of its sections.
+    /// Decodes a raw data block and checks the bounds of its pieces.
     pub(super) fn new(kind: BlockKind, raw: Vec<u8>) -> Decoded<Self> {
         if !kind.is_data() {
             return Err(Damage::Corrupt("no data block where the index names one"));
         }
-        let unknown = raw.first().is_none_or(|flags| flags & !FLAGS_KNOWN != 0);
-        if unknown && !raw.is_empty() {
+        let sectioned = kind == BlockKind::Sectioned;
+        if raw
+            .first()
+            .is_some_and(|&flags| !Header::knows(sectioned, flags))
+        {
             return Err(Damage::Unsupported("data block flags"));
         }
-        Self::parse(kind == BlockKind::Sectioned, raw).ok_or(Damage::Corrupt("data block header"))
+        Self::parse(sectioned, raw).ok_or(Damage::Corrupt("data block header"))
     }
 
     fn parse(sectioned: bool, raw: Vec<u8>) -> Option<Self> {
         let mut input = &raw[..];
-        let flags = varint::take_u8(&mut input)?;
-        let entries = varint::take_u32(&mut input)?;
-        let restart_interval = varint::take_u32(&mut input)?;
-        let trailer_base = varint::take_u64(&mut input)?;
-        let mut length_if = |flag| match flags & flag {
-            0 => Some(0),
-            _ => varint::take_u32(&mut input),
+        let header = Header::take(sectioned, &mut input)?;
+        let header_len = raw.len() - input.len();
+        let pieces = shape::unshape(&header, raw, header_len)?;
+        let mut block = Self {
+            bytes: pieces.bytes.into_boxed_slice(),
+            header,
+            bounds: pieces.bounds,
         };
-        let head_len = length_if(FLAG_HEAD_LEN_SAME)?;
-        let tail_len = length_if(FLAG_TAIL_LEN_SAME)?;
-        let keys_len = varint::take_u32(&mut input)?;
-        let (mut heads_len, mut tails_len) = (0, 0);
         if sectioned {
-            heads_len = varint::take_u32(&mut input)?;
-            tails_len = varint::take_u32(&mut input)?;
-        }
-        let buckets_len = varint::take_u32(&mut input)?;
-        if entries == 0 || restart_interval == 0 {
-            return None;
-        }
-        let keys = (raw.len() - input.len()) as u32;
-        let keys_end = keys.checked_add(keys_len)?;
-        let heads_end = keys_end.checked_add(heads_len)?;
-        let tails_end = heads_end.checked_add(tails_len)?;
-        let restarts = entries.div_ceil(restart_interval);
-        let arrays = 1
-            + u32::from(sectioned && flags & FLAG_HEAD_LEN_SAME == 0)
-            + u32::from(sectioned && flags & FLAG_TAIL_LEN_SAME == 0);
-        let restarts_len = restarts.checked_mul(4)?.checked_mul(arrays)?;
-        let buckets = tails_end.checked_add(restarts_len)?;
-        if buckets.checked_add(buckets_len)? as usize != raw.len() {
-            return None;
-        }
-        Some(Self {
-            sectioned,
-            flags,
-            entries,
-            restart_interval,
-            trailer_base,
-            head_len,
-            tail_len,
-            keys,
-            keys_end,
-            heads_end,
-            tails_end,
-            restarts,
-            restart_arrays: tails_end,
-            buckets,
-            buckets_len,
-            raw: raw.into_boxed_slice(),
-        })
-    }
-
-    /// Where the first entry after restart `restart` lies in the sections.
-    fn restart(&self, restart: u32) -> Option<Pos> {
-        if restart >= self.restarts {
-            return None;
-        }
-        let word = |array: u32| {
-            let at = (self.restart_arrays + 4 * (array * self.restarts + restart)) as usize;
-            let bytes = self.raw.get(at..at + 4)?.first_chunk::<4>()?;
-            Some(u32::from_le_bytes(*bytes))
-        };
-        let key = self.keys.checked_add(word(0)?)?;
-        if !self.sectioned {
-            return Some(Pos {
-                key,
-                head: 0,
-                tail: 0,
-            });
-        }
-        let ordinal = restart.checked_mul(self.restart_interval)?;
-        let mut array = 0;
-        let mut offset = |flag: u8, len: u32| {
-            if self.flags & flag != 0 {
-                ordinal.checked_mul(len)
-            } else {
-                array += 1;
-                word(array)
+            for (same, lens, values) in [
+                (HEAD_LEN_SAME, Part::HeadLens, Part::Heads),
+                (TAIL_LEN_SAME, Part::TailLens, Part::Tails),
+            ] {
+                if !header.has(same) {
+                    block.sum_lengths(lens, values)?;
+                }
             }
-        };
-        let head = offset(FLAG_HEAD_LEN_SAME, self.head_len)?;
-        let tail = offset(FLAG_TAIL_LEN_SAME, self.tail_len)?;
-        Some(Pos {
-            key,
-            head: self.keys_end.checked_add(head)?,
-            tail: self.heads_end.checked_add(tail)?,
-        })
+        }
+        Some(block)
     }
 
-    fn slice(&self, (start, end): (u32, u32)) -> &[u8] {
-        // Bounds were checked when the entry was decoded from this very block.
-        self.raw.get(start as usize..end as usize).unwrap_or(&[])
+    /// Turns the lengths of one piece into the ends of the values of another.
+    fn sum_lengths(&mut self, lens: Part, values: Part) -> Option<()> {
+        let (start, end) = self.span(lens);
+        let (values_start, values_end) = self.span(values);
+        let mut at = values_start;
+        for word in self.bytes[start as usize..end as usize].chunks_exact_mut(LEN_WIDTH) {
+            let len = u32::from_le_bytes(word.try_into().ok()?);
+            at = at.checked_add(len).filter(|at| *at <= values_end)?;
+            word.copy_from_slice(&at.to_le_bytes());
+        }
+        (at == values_end).then_some(())
+    }
+
+    fn span(&self, part: Part) -> Span {
+        let at = part as usize;
+        (self.bounds[at], self.bounds[at + 1])
+    }
+
+    fn slice(&self, (start, end): Span) -> &[u8] {
+        // Bounds were checked when the span was made from this very block.
+        self.bytes.get(start as usize..end as usize).unwrap_or(&[])
+    }
+
+    /// Item `i` of an array of 32-bit numbers.
+    fn word(&self, part: Part, i: u32) -> Option<u32> {
+        let (start, end) = self.span(part);
+        let at = start as usize + 4 * i as usize;
+        let bytes = self.bytes.get(at..end as usize)?.first_chunk::<4>()?;
+        Some(u32::from_le_bytes(*bytes))
+    }
+
+    /// The common prefix of fixed keys.
+    fn key_prefix(&self) -> &[u8] {
+        self.slice(self.span(Part::KeyPrefix))
+    }
+
+    /// What follows the prefix in fixed key `ordinal`, which exists.
+    #[inline]
+    fn fixed_suffix(&self, ordinal: u32) -> &[u8] {
+        let width = self.header.key_width;
+        let start = self.bounds[Part::Keys as usize] + ordinal * width;
+        self.slice((start, start + width))
+    }
+
+    /// Trailer, head and tail of entry `ordinal` of a sectioned block; the entry exists.
+    #[inline]
+    fn parts(&self, ordinal: u32) -> Option<(u64, Span, Span)> {
+        let header = &self.header;
+        let trailer = if header.has(TRAILER_SAME) {
+            header.trailer_base
+        } else {
+            let (start, end) = self.span(Part::Trailers);
+            let at = start as usize + TRAILER_WIDTH * ordinal as usize;
+            let bytes = self.bytes.get(at..end as usize)?.first_chunk::<8>()?;
+            header
+                .trailer_base
+                .checked_add(u64::from_le_bytes(*bytes))?
+        };
+        let value = |same, len: u32, lens: Part, values: Part| {
+            let start = self.bounds[values as usize];
+            Some(if header.has(same) {
+                let start = start + ordinal * len;
+                (start, start + len)
+            } else {
+                let from = match ordinal.checked_sub(1) {
+                    Some(before) => self.word(lens, before)?,
+                    None => start,
+                };
+                (from, self.word(lens, ordinal)?)
+            })
+        };
+        Some((
+            trailer,
+            value(HEAD_LEN_SAME, header.head_len, Part::HeadLens, Part::Heads)?,
+            value(TAIL_LEN_SAME, header.tail_len, Part::TailLens, Part::Tails)?,
+        ))
+    }
+
+    /// Where the entry at restart `restart` lies.
+    fn restart(&self, restart: u32) -> Option<u32> {
+        let (start, _) = self.span(Part::Keys);
+        start.checked_add(self.word(Part::Restarts, restart)?)
+    }
+
+    fn is_fixed(&self) -> bool {
+        self.header.has(KEYS_FIXED)
     }
 }
 

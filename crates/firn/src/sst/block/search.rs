@@ -1,7 +1,8 @@
 //! Point reads in one block, without assembling keys.
 
-use super::entry::{Pos, RawEntry};
-use super::{BUCKET_ABSENT, BUCKET_COLLISION, Block, bucket_of};
+use super::entry::RawEntry;
+use super::header::Part;
+use super::{BUCKET_ABSENT, BUCKET_COLLISION, Block, Span, bucket_of};
 use crate::base::key::unpack_trailer;
 use crate::base::{Kind, Seqno, Value};
 use crate::sst::damage::{Damage, Decoded};
@@ -32,48 +33,95 @@ impl Block {
         hash: u64,
         seqno: Seqno,
     ) -> Decoded<Found<'_>> {
+        if self.is_fixed() {
+            return self.get_fixed(user_key, seqno);
+        }
         let restart = match self.bucket(hash) {
             Some(BUCKET_ABSENT) => return Ok(Found::Absent),
             Some(restart) if restart != BUCKET_COLLISION => u32::from(restart),
             _ => self.restart_before(user_key, seqno)?,
         };
-        let ordinal = restart.checked_mul(self.restart_interval);
-        let mut left = ordinal
-            .and_then(|o| self.entries.checked_sub(o))
+        let mut ordinal = restart
+            .checked_mul(self.header.restart_interval)
             .ok_or(DAMAGED_ENTRY)?;
         let mut at = self.restart(restart).ok_or(DAMAGED_ENTRY)?;
         // Bytes of `user_key` that the previous key starts with. That key lies below `user_key`, so
         // a key that shares more with it than this lies below too, and one that shares less above.
         let mut matched = 0;
-        while left > 0 {
-            let entry = self.entry(at).ok_or(DAMAGED_ENTRY)?;
+        while ordinal < self.header.entries {
+            let entry = self.entry(at, ordinal).ok_or(DAMAGED_ENTRY)?;
             match self.compare_suffix(&entry, user_key, &mut matched)? {
                 Ordering::Greater => return Ok(Found::Absent),
                 Ordering::Less => {}
                 Ordering::Equal => {
                     if entry.trailer >> 8 <= seqno {
-                        let (seqno, kind) = split_trailer(entry.trailer)?;
-                        return Ok(Found::Hit(seqno, kind, self.value(&entry)));
+                        return self.hit(entry.trailer, entry.head, entry.tail);
                     }
                 }
             }
             at = entry.next;
-            left -= 1;
+            ordinal += 1;
         }
         Ok(Found::Older)
     }
 
-    pub(super) fn value(&self, entry: &RawEntry) -> Value<'_> {
-        Value::split(self.slice(entry.head), self.slice(entry.tail))
+    fn get_fixed(&self, user_key: &[u8], seqno: Seqno) -> Decoded<Found<'_>> {
+        let ordinal = self.fixed_lower_bound(user_key, seqno)?;
+        if ordinal >= self.header.entries {
+            return Ok(Found::Older);
+        }
+        let rest = user_key.get(self.header.prefix_len as usize..);
+        if rest != Some(self.fixed_suffix(ordinal)) || !user_key.starts_with(self.key_prefix()) {
+            return Ok(Found::Absent);
+        }
+        let (trailer, head, tail) = self.parts(ordinal).ok_or(DAMAGED_ENTRY)?;
+        self.hit(trailer, head, tail)
+    }
+
+    fn hit(&self, trailer: u64, head: Span, tail: Span) -> Decoded<Found<'_>> {
+        let (seqno, kind) = split_trailer(trailer)?;
+        Ok(Found::Hit(seqno, kind, self.value(head, tail)))
+    }
+
+    pub(super) fn value(&self, head: Span, tail: Span) -> Value<'_> {
+        Value::split(self.slice(head), self.slice(tail))
+    }
+
+    /// The first of the fixed keys at or after (`user_key`, `seqno`); their number if there is none.
+    pub(super) fn fixed_lower_bound(&self, user_key: &[u8], seqno: Seqno) -> Decoded<u32> {
+        let prefix = self.key_prefix();
+        let common = prefix.len().min(user_key.len());
+        match user_key[..common].cmp(&prefix[..common]) {
+            Ordering::Less => return Ok(0),
+            Ordering::Greater => return Ok(self.header.entries),
+            Ordering::Equal if common < prefix.len() => return Ok(0),
+            Ordering::Equal => {}
+        }
+        let rest = &user_key[common..];
+        let (mut low, mut high) = (0, self.header.entries);
+        while low < high {
+            let mid = low + (high - low) / 2;
+            let below = match self.fixed_suffix(mid).cmp(rest) {
+                Ordering::Less => true,
+                Ordering::Greater => false,
+                Ordering::Equal => self.parts(mid).ok_or(DAMAGED_ENTRY)?.0 >> 8 > seqno,
+            };
+            if below {
+                low = mid + 1;
+            } else {
+                high = mid;
+            }
+        }
+        Ok(low)
     }
 
     fn bucket(&self, hash: u64) -> Option<u8> {
-        let len = self.buckets_len as usize;
-        if len == 0 {
+        let (start, end) = self.span(Part::Buckets);
+        if start == end {
             return None;
         }
-        let at = self.buckets as usize + bucket_of(hash, len);
-        self.raw.get(at).copied()
+        let at = start as usize + bucket_of(hash, (end - start) as usize);
+        self.bytes.get(at).copied()
     }
 
     /// Compares the key of `entry` with `user_key`, of which the previous key has the first
@@ -86,15 +134,11 @@ impl Block {
         matched: &mut usize,
     ) -> Decoded<Ordering> {
         let shared = entry.shared as usize;
-        match shared.cmp(matched) {
-            Ordering::Greater => return Ok(Ordering::Less),
-            Ordering::Less => {
-                // Only a key above its predecessor drops shared bytes, the first byte apart: a
-                // restart in the middle of the scan shares nothing.
-                *matched = shared;
-            }
-            Ordering::Equal => {}
+        if shared > *matched {
+            return Ok(Ordering::Less);
         }
+        // A key that shares less lies above, but for a restart amid the scan, which shares nothing:
+        // so compare.
         let rest = user_key.get(shared..).ok_or(DAMAGED_ENTRY)?;
         let suffix = self.slice(entry.suffix);
         let common = suffix.iter().zip(rest).take_while(|(a, b)| a == b).count();
@@ -104,7 +148,7 @@ impl Block {
 
     /// The last restart whose key lies below (`user_key`, `seqno`), or the first.
     pub(super) fn restart_before(&self, user_key: &[u8], seqno: Seqno) -> Decoded<u32> {
-        let (mut low, mut high) = (0, self.restarts);
+        let (mut low, mut high) = (0, self.header.restarts());
         while high - low > 1 {
             let mid = low + (high - low) / 2;
             let entry = self.restart_entry(mid)?;
@@ -119,8 +163,10 @@ impl Block {
     }
 
     fn restart_entry(&self, restart: u32) -> Decoded<RawEntry> {
-        let at: Pos = self.restart(restart).ok_or(DAMAGED_ENTRY)?;
-        let entry = self.entry(at).ok_or(DAMAGED_ENTRY)?;
+        let at = self.restart(restart).ok_or(DAMAGED_ENTRY)?;
+        // Below the number of entries, since the restart exists.
+        let ordinal = restart * self.header.restart_interval;
+        let entry = self.entry(at, ordinal).ok_or(DAMAGED_ENTRY)?;
         if entry.shared != 0 {
             return Err(Damage::Corrupt("restart with a shared prefix"));
         }

@@ -20,16 +20,19 @@ fn built(sectioned: bool, hash_index: bool, entries: u32) -> Block {
 #[test]
 fn what_entries_share_is_stored_once() {
     let block = built(true, false, 100);
-    let expected = FLAG_TRAILER_SAME | FLAG_HEAD_LEN_SAME;
-    assert_eq!(block.flags, expected);
-    assert_eq!((block.head_len, block.trailer_base), (4, 5 << 8 | 1));
+    let expected = TRAILER_SAME | HEAD_LEN_SAME | KEYS_FIXED;
+    assert_eq!(block.header.flags, expected);
+    assert_eq!(
+        (block.header.head_len, block.header.trailer_base),
+        (4, 5 << 8 | 1)
+    );
 }
 
 #[test]
 fn small_blocks_carry_no_hash_index() {
-    assert_eq!(built(false, true, 32).buckets_len, 0);
-    assert!(built(false, true, 33).buckets_len > 0);
-    assert_eq!(built(false, false, 33).buckets_len, 0);
+    assert_eq!(built(false, true, 32).header.buckets_len, 0);
+    assert!(built(false, true, 33).header.buckets_len > 0);
+    assert_eq!(built(false, false, 33).header.buckets_len, 0);
 }
 
 #[test]

@@ -124,6 +124,39 @@ fn a_dictionary_is_kept_where_it_pays_and_only_there() {
 }
 
 #[test]
+fn digits_shrink_to_little_more_than_their_entropy() {
+    let mut rng = SmallRng::seed_from_u64(4);
+    let mut model = Model::new();
+    for n in 0..3000u64 {
+        let mut head = n.to_le_bytes().to_vec();
+        head.extend(rng.random_range(0..1u32 << 20).to_le_bytes());
+        let group = |rng: &mut SmallRng| format!("{:011}", rng.random_range(0..100_000_000_000u64));
+        let groups: Vec<String> = (0..10).map(|_| group(&mut rng)).collect();
+        let tail = groups.join("-").into_bytes();
+        model.insert((key(1, n), Reverse(0)), (Kind::Put, head, tail));
+    }
+    let options = SstOptions {
+        codec: Codec::Zstd {
+            level: 3,
+            dictionary: false,
+        },
+        ..SstOptions::last_level(8192)
+    };
+    let reader = open(write(&model, options).0).unwrap();
+    reader.verify().unwrap();
+    assert_eq!(scan(&reader, false).unwrap(), model);
+    for ((key, seqno), value) in model.iter().step_by(7) {
+        assert_eq!(
+            get(&reader, key, SEQNO_MAX).unwrap(),
+            Some((seqno.0, value.clone()))
+        );
+    }
+    // 110 digits hold 45.7 bytes of information, the head 2.5.
+    let per_row = reader.properties().data_bytes as f64 / 3000.0;
+    assert!(per_row < 57.0, "{per_row} bytes a row");
+}
+
+#[test]
 fn wrong_entries_are_refused() {
     let entries: [(&[u8], Seqno, &[u8], Seqno); 5] = [
         (&[0, 0, 0, 1, 5], 9, &[0, 0, 0, 1, 4], 9),

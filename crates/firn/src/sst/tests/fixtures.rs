@@ -5,7 +5,28 @@ use crate::base::key::SEQNO_MAX;
 use std::cmp::Reverse;
 use std::path::PathBuf;
 
-const FIXTURES: [&str; 2] = ["sst-v1-row-wise.sst", "sst-v1-sectioned.sst"];
+/// File name, contents, options it was written with.
+type Fixture = (&'static str, Model, SstOptions);
+
+fn fixtures() -> [Fixture; 3] {
+    let dictionary = SstOptions::last_level(1024);
+    let tuned = SstOptions {
+        codec: Codec::Zstd {
+            level: 3,
+            dictionary: false,
+        },
+        ..SstOptions::last_level(4096)
+    };
+    [
+        (
+            "sst-v1-row-wise.sst",
+            mixed(),
+            SstOptions::upper_level(4096),
+        ),
+        ("sst-v1-sectioned.sst", mixed(), tuned),
+        ("sst-v1-dictionary.sst", addresses(), dictionary),
+    ]
+}
 
 fn path(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -13,45 +34,80 @@ fn path(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// What the fixtures hold: computed without randomness, so that it never changes.
-fn contents() -> Model {
+/// A generator that no library update changes.
+fn digits(state: &mut u64, count: usize) -> String {
+    let mut digit = || {
+        *state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        char::from(b'0' + ((*state >> 33) % 10) as u8)
+    };
+    (0..count).map(|_| digit()).collect()
+}
+
+/// Three indexes: integer keys with versions of all kinds, text keys with words, integer keys with
+/// digits. In the sectioned file this makes fixed and prefix-compressed keys, and tails as planes.
+fn mixed() -> Model {
+    let mut state = 1;
     let mut model = Model::new();
-    for index in [1u32, 2, 700] {
-        for n in 0..400u64 {
-            let user_key = [&index.to_be_bytes()[..], &(n * 3).to_be_bytes()].concat();
-            for version in 0..1 + n % 3 {
-                let kind = match n % 7 {
-                    0 => Kind::Delete,
-                    1 => Kind::PutBlobs,
-                    _ => Kind::Put,
-                };
-                let (head, tail) = match kind {
-                    Kind::Delete => (vec![], vec![]),
-                    _ => (
-                        (n * 77 + version).to_le_bytes().to_vec(),
-                        format!("row {n} of index {index}, version {version}")
-                            .repeat(2)
-                            .into(),
-                    ),
-                };
-                model.insert(
-                    (user_key.clone(), Reverse(1 + version * 10)),
-                    (kind, head, tail),
-                );
-            }
+    for n in 0..200u64 {
+        let user_key = [&1u32.to_be_bytes()[..], &(n * 3).to_be_bytes()].concat();
+        for version in 0..1 + n % 3 {
+            let kind = match n % 7 {
+                0 => Kind::Delete,
+                1 => Kind::PutBlobs,
+                2 => Kind::RangeDelete,
+                _ => Kind::Put,
+            };
+            let value = match kind {
+                Kind::Delete => (kind, vec![], vec![]),
+                _ => (
+                    kind,
+                    (n * 77 + version).to_le_bytes().to_vec(),
+                    format!("row {n}, version {version}").repeat(2).into(),
+                ),
+            };
+            model.insert((user_key.clone(), Reverse(1 + version * 10)), value);
         }
+        let text = format!("customer {}", n * n * 97 % 10_007);
+        let user_key = [&2u32.to_be_bytes()[..], text.as_bytes()].concat();
+        let value = (Kind::Put, vec![], format!("known as {text}").into());
+        model.insert((user_key, Reverse(0)), value);
+        let user_key = [&700u32.to_be_bytes()[..], &n.to_be_bytes()].concat();
+        let tail = digits(&mut state, 150).into_bytes();
+        let value = (Kind::Put, (n as u32).to_le_bytes().to_vec(), tail);
+        model.insert((user_key, Reverse(0)), value);
+    }
+    model
+}
+
+/// Rows alike enough for a dictionary.
+fn addresses() -> Model {
+    let mut state = 2;
+    let mut model = Model::new();
+    for n in 0..4000u64 {
+        let user_key = [&9u32.to_be_bytes()[..], &n.to_be_bytes()].concat();
+        let tail = format!(
+            "{{\"name\":\"{}\",\"street\":\"Some Street {}\",\"city\":\"Town\",\"visits\":{}}}",
+            digits(&mut state, 1 + n as usize % 7),
+            n % 97,
+            n % 11
+        );
+        let value = (Kind::Put, vec![1, 0, n as u8], tail.into_bytes());
+        model.insert((user_key, Reverse(0)), value);
     }
     model
 }
 
 #[test]
 fn version_1_stays_readable() {
-    let model = contents();
-    for name in FIXTURES {
+    for (name, model, _) in fixtures() {
         #[allow(clippy::disallowed_methods)] // A fixture of the test, not a file of the engine.
         let bytes = std::fs::read(path(name)).unwrap();
         let reader = open(bytes).unwrap();
         reader.verify().unwrap();
+        let dictionaries = reader.properties().dictionaries.len();
+        assert_eq!(dictionaries, usize::from(name.contains("dictionary")));
         assert_eq!(scan(&reader, false).unwrap(), model, "{name}");
         for ((key, seqno), value) in &model {
             let found = get(&reader, key, seqno.0).unwrap();
@@ -66,11 +122,11 @@ fn version_1_stays_readable() {
 #[test]
 #[ignore = "writes files"]
 fn write_fixtures() {
-    let options = [SstOptions::upper_level(4096), SstOptions::last_level(4096)];
-    for (name, options) in FIXTURES.into_iter().zip(options) {
-        assert!(!path(name).exists(), "{name} exists");
-        let (bytes, _) = write(&contents(), options);
-        #[allow(clippy::disallowed_methods)]
-        std::fs::write(path(name), bytes).unwrap();
+    for (name, model, options) in fixtures() {
+        if !path(name).exists() {
+            let (bytes, _) = write(&model, options);
+            #[allow(clippy::disallowed_methods)]
+            std::fs::write(path(name), bytes).unwrap();
+        }
     }
 }

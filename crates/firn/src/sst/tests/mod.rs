@@ -111,10 +111,13 @@ fn option_sets(block_size: usize) -> Vec<SstOptions> {
 fn random_model(rng: &mut SmallRng, keys: usize, value_max: usize) -> Model {
     let mut model = Model::new();
     let same_lengths = rng.random_bool(0.3);
+    let same_key_lengths = rng.random_bool(0.4);
     for _ in 0..keys {
         let mut user_key = rng.random_range(1..4u32).to_be_bytes().to_vec();
         match rng.random_range(0..3) {
-            0 => user_key.extend(rng.random_range(0..keys as u64).to_be_bytes()),
+            n if n == 0 || same_key_lengths => {
+                user_key.extend(rng.random_range(0..keys as u64).to_be_bytes())
+            }
             1 => {
                 let len = rng.random_range(0..12);
                 user_key

@@ -3,12 +3,13 @@
 mod output;
 mod pending;
 
-use super::block::BlockBuilder;
-use super::codec::{Codec, Compressor};
+use super::block::{BlockBuilder, Shaped, shape};
+use super::codec::{Codec, Compressor, Tuning};
 use super::dictionary::Dictionary;
 use super::format::{BlockKind, FOOTER_LEN, Footer, Handle, RAW_BLOCK_MAX};
 use super::index::{BlockEntry, IndexBuilder, separator, top_index};
 use super::properties::{IndexStats, Properties};
+use super::tune::tune;
 use crate::base::key::{INDEX_ID_LEN, SEQNO_COMMITTED_MAX, index_id_of};
 use crate::base::{Error, IndexId, InternalKey, Kind, Result, Seqno, Value, checksum};
 use crate::env::AppendFile;
@@ -103,8 +104,9 @@ pub struct SstSummary {
 /// Writes one SST from start to end.
 ///
 /// Steps: entries gather in a block; a full block is handed on as raw bytes with what the index and
-/// the filter need of it. With a dictionary codec the first raw blocks wait (at most 8 MiB) until
-/// the dictionary is trained; then blocks are compressed and appended as they come. `finish` writes
+/// the filter need of it. Under ZSTD the first raw blocks wait (at most 8 MiB) until trials have
+/// shown how they compress best and the dictionary is trained; then blocks are compressed and
+/// appended as they come. `finish` writes
 /// filters, index, dictionary, properties and footer, and syncs.
 ///
 /// Invariants: keys ascend strictly in internal order; no seqno of a private write set gets in. The
@@ -135,19 +137,16 @@ impl SstWriter {
         options: SstOptions,
         created_micros: u64,
     ) -> Self {
-        let trains = matches!(
-            options.codec,
-            Codec::Zstd {
-                dictionary: true,
-                ..
-            }
-        );
+        let pending = match options.codec {
+            Codec::Zstd { dictionary, .. } => Some(Pending::new(dictionary)),
+            _ => None,
+        };
         Self {
             output: Output::new(file, file_id),
             block: BlockBuilder::new(options.layout == Layout::Sectioned, options.hash_index),
             block_pending: PendingBlock::default(),
-            compressor: Compressor::new(options.codec),
-            pending: trains.then(Pending::default),
+            compressor: Compressor::new(options.codec, Tuning::default()),
+            pending,
             dictionary: None,
             index: IndexBuilder::new(options.index_partition_size, options.filter_bits_per_key),
             properties: Properties {
@@ -262,11 +261,14 @@ impl SstWriter {
         block.raw = built.raw;
         block.hashes = built.hashes;
         match &mut self.pending {
-            None => self.write_data(block),
+            None => {
+                let shaped = self.shaped(&block);
+                self.write_data(&block, &shaped)
+            }
             Some(pending) => {
                 pending.push(block, &mut self.compressor);
                 if pending.is_full() {
-                    self.train()
+                    self.settle()
                 } else {
                     Ok(())
                 }
@@ -274,34 +276,46 @@ impl SstWriter {
         }
     }
 
-    /// Trains the dictionary from the waiting blocks and writes them.
-    fn train(&mut self) -> Result<()> {
+    fn shaped(&self, block: &PendingBlock) -> Shaped {
+        let sectioned = self.options.layout == Layout::Sectioned;
+        shape(sectioned, &block.raw, self.compressor.tuning().shape)
+    }
+
+    /// Finds out from the waiting blocks how to compress, trains the dictionary, and writes them.
+    fn settle(&mut self) -> Result<()> {
         let Some(pending) = self.pending.take() else {
             return Ok(());
         };
         let blocks = pending.into_blocks();
-        let raw: Vec<&[u8]> = blocks.iter().map(|b| &b.raw[..]).collect();
-        self.dictionary = Dictionary::train(&raw, self.options.codec);
+        let codec = self.options.codec;
+        let built: Vec<&[u8]> = blocks.iter().map(|b| &b.raw[..]).collect();
+        let tuning = tune(codec, self.options.layout == Layout::Sectioned, &built);
+        self.compressor = Compressor::new(codec, tuning);
+        let shaped: Vec<Shaped> = blocks.iter().map(|b| self.shaped(b)).collect();
+        let trains = matches!(codec, Codec::Zstd { dictionary, .. } if dictionary);
+        if trains {
+            self.dictionary = Dictionary::train(&shaped, codec, tuning);
+        }
         if let Some(dictionary) = &self.dictionary {
             self.compressor.set_dictionary(dictionary);
         }
-        for block in blocks {
-            self.write_data(block)?;
+        for (block, shaped) in blocks.iter().zip(&shaped) {
+            self.write_data(block, shaped)?;
         }
         Ok(())
     }
 
-    fn write_data(&mut self, block: PendingBlock) -> Result<()> {
+    fn write_data(&mut self, block: &PendingBlock, shaped: &Shaped) -> Result<()> {
         let kind = match self.options.layout {
             Layout::RowWise => BlockKind::RowWise,
             Layout::Sectioned => BlockKind::Sectioned,
         };
-        let payload = self.compressor.compress(&block.raw, true);
-        let handle = self.output.block(kind, payload, block.raw.len())?;
+        let payload = self.compressor.data(shaped);
+        let handle = self.output.block(kind, payload, shaped.raw.len())?;
         let stored = u64::from(handle.len);
         self.properties.data_blocks += 1;
         self.properties.data_bytes += stored;
-        self.properties.raw_block_bytes += block.raw.len() as u64;
+        self.properties.raw_block_bytes += shaped.raw.len() as u64;
         for (index, share) in block.shares(stored) {
             let stats = &mut self.properties.per_index;
             if let Ok(at) = stats.binary_search_by_key(&index, |s| s.index) {
@@ -323,7 +337,7 @@ impl SstWriter {
             self.properties.largest = self.block.last_key().to_vec();
             self.end_block(None)?;
         }
-        self.train()?;
+        self.settle()?;
         let meta_offset = self.output.offset();
         let mut partitions = Vec::new();
         for partition in self.index.finish() {
@@ -332,18 +346,18 @@ impl SstWriter {
                 None => Handle::default(),
             };
             let raw = &partition.raw_index;
-            let payload = self.compressor.compress(raw, false);
+            let payload = self.compressor.other(raw);
             let index = self
                 .output
                 .block(BlockKind::IndexPartition, payload, raw.len())?;
             partitions.push((partition, index, filter));
         }
         let raw = top_index(&partitions);
-        let payload = self.compressor.compress(&raw, false);
+        let payload = self.compressor.other(&raw);
         let top_index = self.output.block(BlockKind::TopIndex, payload, raw.len())?;
         if let Some(dictionary) = &self.dictionary {
             let raw = dictionary.bytes();
-            let payload = self.compressor.compress(raw, false);
+            let payload = self.compressor.other(raw);
             let handle = self
                 .output
                 .block(BlockKind::Dictionary, payload, raw.len())?;

@@ -2,7 +2,7 @@
 
 use crate::base::Result;
 use crate::env::AppendFile;
-use crate::sst::codec::StoredCodec;
+use crate::sst::codec::{Payload, StoredCodec};
 use crate::sst::format::{BlockKind, Handle};
 use crate::sst::frame;
 use xxhash_rust::xxh3::Xxh3;
@@ -41,7 +41,7 @@ impl Output {
     pub(super) fn block(
         &mut self,
         kind: BlockKind,
-        payload: (StoredCodec, u32, &[u8]),
+        payload: Payload<'_>,
         raw_len: usize,
     ) -> Result<Handle> {
         self.stored.clear();

@@ -40,35 +40,48 @@ impl PendingBlock {
     }
 }
 
-/// Training takes this many raw bytes at most.
-const FULL_BYTES: usize = 8 << 20;
+/// Training takes this many raw bytes at most, and holds that much memory.
+const TRAINING_BYTES: usize = 8 << 20;
+/// Tuning alone does with less.
+const TUNING_BYTES: usize = 256 << 10;
 /// Every so many blocks one is compressed, to know how large the waiting ones will be.
 const TRIAL_STEP: usize = 16;
 
-/// Blocks that wait for the dictionary.
-#[derive(Default)]
+/// Blocks that wait until it is known how to compress them.
 pub(super) struct Pending {
     blocks: Vec<PendingBlock>,
+    full_bytes: usize,
     raw_bytes: usize,
     trial_raw: usize,
     trial_stored: usize,
 }
 
 impl Pending {
+    /// `trains`: whether a dictionary is wanted.
+    pub(super) fn new(trains: bool) -> Self {
+        Self {
+            blocks: Vec::new(),
+            full_bytes: if trains { TRAINING_BYTES } else { TUNING_BYTES },
+            raw_bytes: 0,
+            trial_raw: 0,
+            trial_stored: 0,
+        }
+    }
+
     pub(super) fn push(&mut self, block: PendingBlock, compressor: &mut Compressor) {
         if self.blocks.len() % TRIAL_STEP == 0 {
             self.trial_raw += block.raw.len();
-            self.trial_stored += compressor.compress(&block.raw, false).2.len();
+            self.trial_stored += compressor.other(&block.raw).2.len();
         }
         self.raw_bytes += block.raw.len();
         self.blocks.push(block);
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.raw_bytes >= FULL_BYTES
+        self.raw_bytes >= self.full_bytes
     }
 
-    /// Stored size of the waiting blocks and their filters, roughly.
+    /// Stored size of the waiting blocks, roughly.
     pub(super) fn estimated_size(&self) -> u64 {
         let ratio = self.trial_stored as f64 / self.trial_raw.max(1) as f64;
         (self.raw_bytes as f64 * ratio) as u64

@@ -1,0 +1,209 @@
+//! The head of a raw data block, and the pieces that follow it.
+
+use super::planes;
+use crate::base::varint;
+
+/// All entries have the same trailer: the base.
+pub(super) const TRAILER_SAME: u8 = 1;
+/// All heads have the same length.
+pub(super) const HEAD_LEN_SAME: u8 = 2;
+/// All tails have the same length.
+pub(super) const TAIL_LEN_SAME: u8 = 4;
+/// Sectioned: all keys have the same length and are stored without prefix compression.
+pub(super) const KEYS_FIXED: u8 = 8;
+/// Sectioned: fixed keys, trailers and lengths are stored as planes.
+pub(super) const KEY_PLANES: u8 = 16;
+/// Sectioned: heads of the same length are stored as planes.
+pub(super) const HEAD_PLANES: u8 = 32;
+/// Sectioned: tails of the same length are stored as planes.
+pub(super) const TAIL_PLANES: u8 = 64;
+
+const ROW_WISE_FLAGS: u8 = TRAILER_SAME | HEAD_LEN_SAME | TAIL_LEN_SAME;
+const SECTIONED_FLAGS: u8 = 127;
+
+/// The fields of the head.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Header {
+    pub(super) sectioned: bool,
+    pub(super) flags: u8,
+    pub(super) entries: u32,
+    /// Entries between keys stored in full; 0 with fixed keys.
+    pub(super) restart_interval: u32,
+    /// The trailer of all entries, or what is added to each.
+    pub(super) trailer_base: u64,
+    /// Length of each head, if the same.
+    pub(super) head_len: u32,
+    /// Length of each tail, if the same.
+    pub(super) tail_len: u32,
+    /// Bytes that all fixed keys start with.
+    pub(super) prefix_len: u32,
+    /// Bytes of each fixed key after the prefix.
+    pub(super) key_width: u32,
+    /// Bytes of all prefix-compressed entries.
+    pub(super) keys_len: u32,
+    /// Bytes of all heads, if their lengths differ.
+    pub(super) heads_len: u32,
+    /// Bytes of all tails, if their lengths differ.
+    pub(super) tails_len: u32,
+    /// Buckets of the hash index.
+    pub(super) buckets_len: u32,
+}
+
+/// The pieces of a raw block, in stored order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+pub(super) enum Part {
+    KeyPrefix,
+    Keys,
+    Trailers,
+    HeadLens,
+    TailLens,
+    Heads,
+    Restarts,
+    Buckets,
+    /// Last, so that one cut divides the block into numbers and text.
+    Tails,
+}
+
+pub(super) const PARTS: usize = 9;
+
+pub(super) const TRAILER_WIDTH: usize = 8;
+pub(super) const LEN_WIDTH: usize = 4;
+
+/// Size of a piece, and the width of its items if it is stored as planes (else 0).
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Piece {
+    pub(super) len: usize,
+    pub(super) plane_width: usize,
+}
+
+impl Piece {
+    pub(super) fn stored_len(&self, entries: usize) -> Option<usize> {
+        match self.plane_width {
+            0 => Some(self.len),
+            w => planes::stored_len(entries, w),
+        }
+    }
+}
+
+impl Header {
+    pub(super) fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    pub(super) fn knows(sectioned: bool, flags: u8) -> bool {
+        let known = if sectioned {
+            SECTIONED_FLAGS
+        } else {
+            ROW_WISE_FLAGS
+        };
+        flags & !known == 0
+    }
+
+    pub(super) fn put(&self, out: &mut Vec<u8>) {
+        out.push(self.flags);
+        self.fields(|present, value| {
+            if present {
+                varint::put_u64(out, u64::from(value));
+            }
+        });
+        varint::put_u64(out, self.trailer_base);
+    }
+
+    /// Calls `f` for each number below 2³² in stored order: whether it is stored, and its value.
+    fn fields(&self, mut f: impl FnMut(bool, u32)) {
+        let mut copy = *self;
+        copy.fields_mut(|present, value| {
+            f(present, *value);
+            Some(())
+        });
+    }
+
+    fn fields_mut(&mut self, mut f: impl FnMut(bool, &mut u32) -> Option<()>) -> Option<()> {
+        let (sectioned, flags) = (self.sectioned, self.flags);
+        let has = |flag| flags & flag != 0;
+        let fixed = has(KEYS_FIXED);
+        f(true, &mut self.entries)?;
+        f(!fixed, &mut self.restart_interval)?;
+        f(has(HEAD_LEN_SAME), &mut self.head_len)?;
+        f(has(TAIL_LEN_SAME), &mut self.tail_len)?;
+        f(fixed, &mut self.prefix_len)?;
+        f(fixed, &mut self.key_width)?;
+        f(!fixed, &mut self.keys_len)?;
+        f(sectioned && !has(HEAD_LEN_SAME), &mut self.heads_len)?;
+        f(sectioned && !has(TAIL_LEN_SAME), &mut self.tails_len)?;
+        f(!fixed, &mut self.buckets_len)
+    }
+
+    /// Takes the head from the front of `input`; the flags are known.
+    pub(super) fn take(sectioned: bool, input: &mut &[u8]) -> Option<Self> {
+        let mut header = Self {
+            sectioned,
+            flags: varint::take_u8(input)?,
+            ..Self::default()
+        };
+        header.fields_mut(|present, value| {
+            if present {
+                *value = varint::take_u32(input)?;
+            }
+            Some(())
+        })?;
+        header.trailer_base = varint::take_u64(input)?;
+        let fixed = header.has(KEYS_FIXED);
+        // Entries that take no bytes could be any number: keys of one key have different trailers.
+        let empty = fixed && header.key_width == 0 && header.has(TRAILER_SAME);
+        let walkable = fixed || header.restart_interval > 0;
+        (header.entries > 0 && walkable && !(empty && header.entries > 1)).then_some(header)
+    }
+
+    /// Number of keys stored in full.
+    pub(super) fn restarts(&self) -> u32 {
+        match self.restart_interval {
+            0 => 0,
+            interval => self.entries.div_ceil(interval),
+        }
+    }
+
+    /// The pieces after the head. `None` if their sizes are absurd.
+    pub(super) fn pieces(&self) -> Option<[Piece; PARTS]> {
+        let n = self.entries as usize;
+        let mut pieces = [Piece::default(); PARTS];
+        let mut set = |part: Part, width: usize, count: usize, planes: bool| {
+            pieces[part as usize] = Piece {
+                len: width.checked_mul(count)?,
+                plane_width: if planes { width } else { 0 },
+            };
+            Some(())
+        };
+        if self.has(KEYS_FIXED) {
+            let planes = self.has(KEY_PLANES);
+            set(Part::KeyPrefix, self.prefix_len as usize, 1, false)?;
+            set(Part::Keys, self.key_width as usize, n, planes)?;
+        } else {
+            set(Part::Keys, self.keys_len as usize, 1, false)?;
+            set(Part::Restarts, 4, self.restarts() as usize, false)?;
+            set(Part::Buckets, self.buckets_len as usize, 1, false)?;
+        }
+        if self.sectioned {
+            let planes = self.has(KEY_PLANES);
+            if !self.has(TRAILER_SAME) {
+                set(Part::Trailers, TRAILER_WIDTH, n, planes)?;
+            }
+            if self.has(HEAD_LEN_SAME) {
+                let width = self.head_len as usize;
+                set(Part::Heads, width, n, self.has(HEAD_PLANES))?;
+            } else {
+                set(Part::HeadLens, LEN_WIDTH, n, planes)?;
+                set(Part::Heads, self.heads_len as usize, 1, false)?;
+            }
+            if self.has(TAIL_LEN_SAME) {
+                let width = self.tail_len as usize;
+                set(Part::Tails, width, n, self.has(TAIL_PLANES))?;
+            } else {
+                set(Part::TailLens, LEN_WIDTH, n, planes)?;
+                set(Part::Tails, self.tails_len as usize, 1, false)?;
+            }
+        }
+        Some(pieces)
+    }
+}
