@@ -39,8 +39,17 @@ int ha_firn::choose_columns() {
   return 0;
 }
 
-/* The server changed read_set; between statements the next aim() sees it. An error there shows with the next read. */
+/*
+  The server changed read_set; between statements the next aim() sees it. An error there shows with the next read. Where
+  rows are to be changed, the server must compute virtual columns that are indexed: the core finds the old entries by
+  them.
+*/
 void ha_firn::column_bitmaps_signal() {
+  if (table->vfield && table->current_lock == F_WRLCK) {
+    for (Field** field = table->vfield; *field; field++)
+      if (!(*field)->stored_in_db() && ((*field)->flags & (PART_KEY_FLAG | PART_INDIRECT_KEY_FLAG)))
+        table->mark_virtual_column_with_deps(*field);
+  }
   if (m_cursor_live && inited != NONE && choose_columns()) m_columns_known = false;
 }
 

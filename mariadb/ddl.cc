@@ -108,8 +108,7 @@ int ha_firn::rename_table(const char* from, const char* to) {
 
 int ha_firn::truncate() {
   park();
-  return firn::to_server_error(
-      firn_truncate_table(firn::database, firn::TableName(table_share->normalized_path.str).c_str()));
+  return firn::to_server_error(firn_truncate_table(firn::database, firn::TableName(m_path).c_str()));
 }
 
 void ha_firn::update_create_info(HA_CREATE_INFO* info) {

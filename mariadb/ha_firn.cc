@@ -3,6 +3,8 @@
 #include "ha_firn.h"
 #include "errors.h"
 
+#include <mysql/service_thd_error_context.h>
+
 #include <new>
 
 handler::Table_flags ha_firn::table_flags() const {
@@ -39,13 +41,15 @@ int ha_firn::open(const char* name, int, uint) {
   /* UPDATE must know that a scan follows the primary key, or it would meet the rows it moved. */
   key_used_on_scan = table_share->primary_key;
   m_columns_bytes = bitmap_buffer_size(table_share->fields);
-  m_columns = static_cast<uchar*>(
-      my_malloc(PSI_NOT_INSTRUMENTED, m_columns_bytes + table_share->max_key_length + 1, MYF(MY_WME)));
+  const size_t key_bytes = table_share->max_key_length + 1, name_bytes = strlen(name) + 1;
+  m_columns =
+      static_cast<uchar*>(my_malloc(PSI_NOT_INSTRUMENTED, m_columns_bytes + key_bytes + name_bytes, MYF(MY_WME)));
   if (!m_columns) {
     close();
     return HA_ERR_OUT_OF_MEM;
   }
   m_point_key = m_columns + m_columns_bytes;
+  m_path = static_cast<const char*>(memcpy(m_point_key + key_bytes, name, name_bytes));
   info(HA_STATUS_NO_LOCK | HA_STATUS_VARIABLE | HA_STATUS_CONST | HA_STATUS_OPEN);
   return 0;
 }
@@ -56,6 +60,7 @@ int ha_firn::close() {
   m_cursor_live = false;
   my_free(m_columns);
   m_columns = m_point_key = nullptr;
+  m_path = nullptr;
   if (m_share) {
     lock_shared_ha_data();
     m_share->release();
@@ -134,7 +139,7 @@ void ha_firn::print_error(int error, myf flags) {
   const char* message = m_session ? m_session->message() : "";
   switch (error) {
     case firn::kErrorReported:
-      if (thd->is_error()) return;
+      if (thd_get_error_number(thd)) return;
       break;
     case HA_ERR_OUT_OF_MEM:
       if (!message[0]) break;

@@ -154,7 +154,7 @@ class ha_firn final : public handler {
   bool m_whole_row = false;
   bool m_keyread = false;
 
-  /* What the cursor was last told to decode. m_columns and m_point_key share one allocation. */
+  /* What the cursor was last told to decode. m_columns, m_point_key and m_path share one allocation. */
   bool m_columns_known = false;
   bool m_columns_whole = false;
   bool m_columns_keyread = false;
@@ -163,6 +163,9 @@ class ha_firn final : public handler {
 
   uchar* m_point_key = nullptr;
   uint m_point_key_length = 0;
+
+  /* As given to open(): a partition's own path. */
+  const char* m_path = nullptr;
 
   uint32_t m_write_flags = 0;
   bool m_bulk = false;

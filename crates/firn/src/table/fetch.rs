@@ -65,6 +65,7 @@ impl Fetch {
         wait: LockWait,
     ) -> Result<()> {
         let current = self.table.current();
+        let before = self.index.id();
         self.index = match index {
             None => Arc::clone(&current.clustered),
             Some(number) => Arc::clone(
@@ -77,7 +78,9 @@ impl Fetch {
         self.clustered = self.index.id() == current.clustered.id();
         self.created = self.index.created();
         self.entry_key.clear();
-        self.key_plan = None;
+        if self.index.id() != before {
+            self.key_plan = None;
+        }
         self.set_mode(mode, wait);
         Ok(())
     }
@@ -172,9 +175,8 @@ impl Fetch {
             return Ok(false);
         }
         if let Some(plan) = &self.key_plan {
-            let key = &self.entry_key[INDEX_ID_LEN..];
-            let decoded = plan.decode(key, entries.value().head, record);
-            return decoded.map(|()| true).map_err(|e| self.table.of_table(e));
+            self.decode_entry(plan, entries.value().head, record)?;
+            return Ok(true);
         }
         match self.row_at(txn, point, record)? {
             true => Ok(true),
@@ -197,6 +199,9 @@ impl Fetch {
         let found = if !changed && self.clustered {
             self.decode_row(entries.value(), record)?;
             true
+        } else if let (false, Some(plan)) = (changed, &self.key_plan) {
+            self.decode_entry(plan, entries.value().head, record)?;
+            true
         } else if !changed {
             match self.row_at(txn, point, record)? {
                 true => true,
@@ -206,7 +211,17 @@ impl Fetch {
             let latest = txn.latest_point();
             let entry_stands = self.clustered
                 || txn.get(&latest, &self.entry_key, |key, _| key.kind.is_put())? == Some(true);
-            entry_stands && self.row_at(txn, &latest, record)?
+            match &self.key_plan {
+                // The entry says it all; its value may be newer than the one under the cursor.
+                Some(plan) if entry_stands => {
+                    txn.get(&latest, &self.entry_key, |_, value| {
+                        self.decode_entry(plan, value.head, record)
+                    })?
+                    .transpose()?;
+                    true
+                }
+                _ => entry_stands && self.row_at(txn, &latest, record)?,
+            }
         };
         if !found {
             self.unlock_row(txn);
@@ -306,6 +321,12 @@ impl Fetch {
             Some(Err(e)) => Err(self.table.of_table(e)),
             None => Ok(false),
         }
+    }
+
+    fn decode_entry(&self, plan: &IndexPlan, value: &[u8], record: &mut [u8]) -> Result<()> {
+        let key = &self.entry_key[INDEX_ID_LEN..];
+        let decoded = plan.decode(key, value, record);
+        decoded.map_err(|e| self.table.of_table(e))
     }
 
     fn decode_row(&mut self, value: crate::base::Value<'_>, record: &mut [u8]) -> Result<()> {
