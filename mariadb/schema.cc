@@ -66,6 +66,21 @@ const char* column_trouble(const Field* field) {
   }
 }
 
+/*
+  The parts that the engine indexes. A unique key too long for an index has one part, a hash in a hidden column: behind
+  its declared parts while the table is created, instead of them once it is open.
+*/
+struct Parts {
+  explicit Parts(const TABLE* table, const KEY* key) : first(key->key_part), count(key->user_defined_key_parts) {
+    if (key->algorithm != HA_KEY_ALG_LONG_HASH) return;
+    const uint declared = count;
+    for (uint i = 0; i < declared && !(table->field[first->fieldnr - 1]->flags & LONG_UNIQUE_HASH_FIELD); i++) first++;
+    count = 1;
+  }
+  const KEY_PART_INFO* first;
+  uint count;
+};
+
 constexpr uint32_t kNoOrder = UINT32_MAX;
 
 /* FIRN_PART_… of a column, or kNoOrder. */
@@ -181,11 +196,12 @@ bool TableDefinition::add_index(const TABLE* table, const KEY* key) {
   firn_index index = {};
   index.name = key->name.str;
   index.parts = m_parts.data() + m_parts.size();
-  index.part_count = key->user_defined_key_parts;
+  const Parts parts(table, key);
+  index.part_count = parts.count;
   /* Of a unique key too long for an index, the engine sees a hash, which may collide: the server checks. */
   index.unique = (key->flags & HA_NOSAME) && key->algorithm != HA_KEY_ALG_LONG_HASH;
-  for (uint i = 0; i < key->user_defined_key_parts; i++)
-    if (!add_part(table, key, &key->key_part[i])) return false;
+  for (uint i = 0; i < parts.count; i++)
+    if (!add_part(table, key, &parts.first[i])) return false;
   m_indexes.push_back(index);
   return true;
 }
