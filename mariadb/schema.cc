@@ -220,7 +220,11 @@ bool TableDefinition::add_part(const TABLE* table, const KEY* key, const KEY_PAR
     part.prefix = key_part->length / (text ? field->charset()->mbmaxlen : 1);
   if (text) {
     firn_collation collation;
-    if (const char* why = describe_collation(field->charset(), &collation)) return refuse("index", key->name.str, why);
+    if (describe_collation(field->charset(), &collation)) {
+      char why[MY_CS_COLLATION_NAME_SIZE + 16];
+      my_snprintf(why, sizeof(why), "collation %s", field->charset()->coll_name.str);
+      return refuse("index", key->name.str, why);
+    }
     m_collations.push_back(collation);
     part.collation = &m_collations.back();
   }
