@@ -1,4 +1,4 @@
-//! How a committer sleeps until its group is durable, and is woken once.
+//! How a committer sleeps until its group is durable.
 
 use super::Lsn;
 use std::cell::Cell;
@@ -14,9 +14,9 @@ pub(super) enum Signal {
     Done = 1,
     /// The log has failed.
     Failed = 2,
-    /// A write slot is reserved for it: it writes the open group.
+    /// A write slot is held for it: it writes the open group.
     Lead = 3,
-    /// The sync is reserved for it.
+    /// It syncs: nobody else does until it has.
     Sync = 4,
 }
 
@@ -84,6 +84,12 @@ impl Woken {
 
     pub(super) fn push(&mut self, waiter: Waiter, signal: Signal) {
         self.0.push((waiter.parker, signal));
+    }
+
+    /// Forgets the waiters and returns what they would have been told.
+    #[cfg(test)]
+    pub(super) fn signals(mut self) -> Vec<Signal> {
+        self.0.drain(..).map(|(_, signal)| signal).collect()
     }
 
     /// Wakes all, the last one pushed first: the next leader, whom the device waits for.

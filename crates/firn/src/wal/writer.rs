@@ -91,10 +91,10 @@ pub struct WalStats {
 ///
 /// # Steps of a durable commit
 /// 1. `append`: under the mutex, encode into the open group.
-/// 2. `sync_to`: if a write slot is free, *lead*: take the open group out, write it without the
-///    mutex. Otherwise sleep.
+/// 2. `sync_to`: if a write slot is free and enough others wait, too, *lead*: take the open group
+///    out, write it without the mutex. Otherwise sleep.
 /// 3. Whoever finishes a write moves the prefix, wakes the satisfied and, for the slot that became
-///    free, one waiter behind the open group: the next leader. Each is woken once.
+///    free, one waiter behind the open group: the next leader. The others sleep on.
 ///
 /// # Rejected
 /// A log thread (two more switches per commit), a timer that gathers groups (no gain in a closed

@@ -40,7 +40,7 @@ impl Shared {
             if state.failed {
                 return Err(self.unknown_outcome());
             }
-            if lsn > state.sealed && state.slot_free() {
+            if lsn > state.sealed && state.may_lead(1) {
                 self.lead(state, lead_durable);
             } else if durable && state.progress.needs_sync() && !state.syncing {
                 state.syncing = true;
@@ -52,7 +52,7 @@ impl Shared {
                     Signal::Sync => self.sync(self.state.lock()),
                     Signal::Lead => {
                         state = self.state.lock();
-                        state.reserved -= 1;
+                        state.called -= 1;
                         if lsn > state.sealed && !state.failed {
                             self.lead(state, lead_durable);
                         } else {

@@ -61,8 +61,8 @@ pub(super) struct State {
     /// A thread syncs, or was told to.
     pub syncing: bool,
     pub waiters: Vec<Waiter>,
-    /// Write slots held for waiters that were told to lead.
-    pub reserved: usize,
+    /// Waiters that were told to lead and have not begun: each has a write slot.
+    pub called: usize,
     slots: usize,
     spare: Vec<AlignedBuf>,
     /// The mode of the last committer.
@@ -100,7 +100,7 @@ impl State {
             unsynced: Vec::new(),
             syncing: false,
             waiters: Vec::new(),
-            reserved: 0,
+            called: 0,
             slots: slots.max(1),
             spare: Vec::new(),
             wants_durable: true,
@@ -200,8 +200,16 @@ impl State {
         lsn <= end.lsn
     }
 
-    pub(super) fn slot_free(&self) -> bool {
-        self.progress.writing() + self.reserved < self.slots
+    /// Whether the open group should be written now, waited for by those on the list and `more`:
+    /// at once if nothing is being written, otherwise if a slot is free and at least as many wait
+    /// as writes are out. Few waiters would make many small groups, each of which costs a write and
+    /// its wake-ups; there is no need to wait for them by the clock, since each write that ends
+    /// asks again. A leader that was called and is still on its way counts as a write, but does not
+    /// keep others from leading: it may be long in coming where processors are scarce.
+    pub(super) fn may_lead(&self, more: usize) -> bool {
+        let busy = self.progress.writing() + self.called;
+        let waiting = || self.waiters.iter().filter(|w| w.lsn > self.sealed).count();
+        busy == 0 || busy < self.slots && waiting() + more >= busy
     }
 
     /// Whether a waiter behind the open group wants it durable.
@@ -233,10 +241,10 @@ impl State {
             woken.push(self.waiters.swap_remove(at), Signal::Sync);
         }
         let sealed = self.sealed;
-        if self.slot_free()
+        if self.may_lead(0)
             && let Some(at) = self.waiters.iter().position(|w| w.lsn > sealed)
         {
-            self.reserved += 1;
+            self.called += 1;
             woken.push(self.waiters.swap_remove(at), Signal::Lead);
         }
     }
@@ -257,3 +265,6 @@ impl State {
 }
 
 const _: () = assert!(FIRST_GROUP as usize == BLOCK);
+
+#[cfg(test)]
+mod tests;

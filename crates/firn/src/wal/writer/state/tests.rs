@@ -1,0 +1,104 @@
+use super::super::super::Record;
+use super::super::super::waiter::Parker;
+use super::*;
+use crate::env::{Env, MemEnv};
+use std::path::Path;
+
+fn state(slots: usize) -> State {
+    let file = MemEnv::new().open_log(Path::new("/000001.wal"), true, true);
+    let segment = Arc::new(Segment {
+        id: 1,
+        size: 1 << 20,
+        file: file.unwrap(),
+    });
+    State::new(segment, LogEnd::default(), BTreeMap::new(), slots)
+}
+
+/// Appends a record and puts a waiter for it on the list.
+fn wait(state: &mut State) {
+    append(state);
+    state.waiters.push(Waiter {
+        lsn: state.appended,
+        durable: true,
+        parker: Parker::current(),
+    });
+}
+
+fn append(state: &mut State) {
+    let record = Record::Rollback { xid: b"x" };
+    record.encode(state.open_group(1));
+    state.appended += record.encoded_len() as u64;
+}
+
+/// What `settle` gave the waiters, without waking them.
+fn settled(state: &mut State) -> Vec<Signal> {
+    let mut woken = Woken::new();
+    state.settle(&mut woken);
+    woken.signals()
+}
+
+#[test]
+fn the_first_writes_at_once_and_later_ones_need_company() {
+    let mut state = state(3);
+    append(&mut state);
+    assert!(state.may_lead(1), "nothing is being written");
+    let first = state.seal(true);
+    append(&mut state);
+    assert!(state.may_lead(1), "as many wait as writes are out");
+    let second = state.seal(true);
+    append(&mut state);
+    assert!(!state.may_lead(1), "one waits, two writes are out");
+    wait(&mut state);
+    assert!(state.may_lead(1), "two wait");
+    let third = state.seal(true);
+    wait(&mut state);
+    wait(&mut state);
+    assert!(!state.may_lead(9), "no slot is free");
+    assert_eq!(settled(&mut state), []);
+    // The waiter of the third group waits on: the first two are not durable yet.
+    state.written(third);
+    assert_eq!(settled(&mut state), [Signal::Lead]);
+    assert!(!state.may_lead(9), "the slot is held for the leader");
+    state.written(first);
+    assert_eq!(
+        settled(&mut state),
+        [],
+        "one waits, a write and a leader are out"
+    );
+    state.waiters.retain(|w| w.lsn <= state.sealed);
+    state.written(second);
+    assert_eq!(settled(&mut state), [Signal::Done]);
+}
+
+/// Whoever waits alone is not forgotten: the end of a write asks again.
+#[test]
+fn a_single_waiter_leads_when_a_write_has_ended() {
+    let mut state = state(4);
+    append(&mut state);
+    let first = state.seal(true);
+    append(&mut state);
+    let second = state.seal(true);
+    wait(&mut state);
+    assert_eq!(settled(&mut state), []);
+    state.written(second);
+    assert_eq!(settled(&mut state), [Signal::Lead]);
+    state.called -= 1;
+    assert_eq!(state.seal(true).header.known_synced, 0);
+    state.written(first);
+    assert_eq!(state.progress.durable().group, 2);
+}
+
+#[test]
+fn a_failure_wakes_all_but_the_durable() {
+    let mut state = state(2);
+    wait(&mut state);
+    let first = state.seal(true);
+    wait(&mut state);
+    wait(&mut state);
+    state.written(first);
+    state.failed = true;
+    let mut signals = settled(&mut state);
+    signals.sort_by_key(|s| *s as u8);
+    assert_eq!(signals, [Signal::Done, Signal::Failed, Signal::Failed]);
+    assert!(state.waiters.is_empty());
+}
