@@ -279,15 +279,19 @@ impl Db {
         self.work.flush_all()
     }
 
-    /// Runs one compaction if the picker sees one worth while. Returns whether it did.
+    /// Runs one compaction if the picker sees one worth while, and deletes the files that nothing
+    /// needs any more. Returns whether it compacted.
     pub fn compact_once(&self) -> Result<bool> {
-        self.work.compact_once(false)
+        let compacted = self.work.compact_once(false)?;
+        self.work.versions.delete_obsolete()?;
+        Ok(compacted)
     }
 
     /// Flushes and compacts until the tree is at rest: all in the last level.
     pub fn compact_all(&self) -> Result<()> {
         self.work.flush_all()?;
         while self.work.compact_once(true)? {}
+        self.work.versions.delete_obsolete()?;
         Ok(())
     }
 }
@@ -315,7 +319,8 @@ fn new_segment(versions: &VersionSet, replayed: &Replayed) -> SegmentId {
     versions.log_number().max(replayed.end.max_segment_id_seen) + 1
 }
 
-/// Prepared transactions move to the new log before the files let go of the old one.
+/// Prepared transactions move to the new log, durably in every flush mode, before the files let go
+/// of the old one.
 fn relog_prepared(cx: &Context, replayed: &Replayed) -> Result<()> {
     for (xid, batch) in &replayed.prepared {
         let prepared = cx.pipeline.prepare(xid, batch, &[])?;
@@ -329,7 +334,10 @@ fn relog_prepared(cx: &Context, replayed: &Replayed) -> Result<()> {
             },
         );
     }
-    Ok(())
+    match replayed.prepared.is_empty() {
+        true => Ok(()),
+        false => cx.pipeline.sync_all(),
+    }
 }
 
 fn report_recovery(work: &Work, replayed: &Replayed, took_ms: u64) {

@@ -412,15 +412,27 @@ impl Transaction {
     }
 
     /// Gives up all changes and locks.
+    ///
+    /// # Errors
+    /// Those of the log, if the transaction was prepared. It then waits in the database to be
+    /// rolled back by xid.
     pub fn rollback(&mut self) -> Result<()> {
-        let result = match &self.phase {
-            Phase::Prepared { xid, prepared, .. } => self
-                .cx
-                .pipeline
-                .rollback_prepared(xid, *prepared)
-                .map(|_| ()),
-            _ => Ok(()),
-        };
+        let mut result = Ok(());
+        if let Phase::Prepared {
+            xid,
+            batch,
+            prepared,
+        } = std::mem::replace(&mut self.phase, Phase::Idle)
+            && let Err(error) = self.cx.pipeline.rollback_prepared(&xid, prepared)
+        {
+            let left = Recovered {
+                batch,
+                prepared,
+                owner: None,
+            };
+            self.cx.prepared.insert(xid, left);
+            result = Err(error);
+        }
         self.finish();
         result
     }

@@ -1,9 +1,10 @@
 //! The database as a whole: transactions, recovery, flush and compaction.
 
-use firn::base::options::Options;
+use firn::base::options::{FlushMode, Options};
 use firn::base::{ErrorKind, Value};
 use firn::db::Db;
-use firn::env::{Env, MemEnv};
+use firn::env::fault::{Class, Errno, Fault};
+use firn::env::{Env, FaultEnv, MemEnv};
 use firn::txn::{Isolation, LockMode, Transaction, WaitPolicy};
 use std::path::Path;
 use std::sync::Arc;
@@ -175,6 +176,62 @@ fn prepared_transactions_wait_for_their_outcome_over_a_crash() {
     assert_eq!(db.prepared_xids(), [b"undecided".to_vec()]);
     assert_eq!(get(&mut begin(&db), "commit").as_deref(), Some("1"));
     assert_eq!(get(&mut begin(&db), "rollback"), None);
+}
+
+#[test]
+fn a_recovery_keeps_prepared_transactions_durable_in_every_flush_mode() {
+    for mode in [FlushMode::Lazy, FlushMode::Write] {
+        let mut env = MemEnv::new();
+        {
+            let db = open(&env);
+            let mut txn = begin(&db);
+            put(&mut txn, "a", "1");
+            txn.prepare(b"a").unwrap();
+            std::mem::forget(txn);
+            let mut other = begin(&db);
+            put(&mut other, "b", "1");
+            other.commit().unwrap();
+            env = env.crash(0);
+        }
+        for _ in 0..2 {
+            let options = options();
+            options.live.set_flush_mode(mode);
+            let shared: Arc<dyn Env> = Arc::new(env.clone());
+            // The recovery flushes and lets go of the log that it read.
+            let db = Db::open(shared, Path::new("/db"), options, None).unwrap();
+            assert_eq!(db.prepared_xids(), [b"a".to_vec()], "{mode:?}");
+            env = env.crash(0);
+        }
+    }
+}
+
+#[test]
+fn a_prepared_transaction_that_a_full_disk_keeps_from_rolling_back_is_not_forgotten() {
+    let faults = FaultEnv::new(Arc::new(MemEnv::new()));
+    let env: Arc<dyn Env> = Arc::new(faults.clone());
+    let db = Db::open(env, Path::new("/db"), options(), None).unwrap();
+    let mut txn = begin(&db);
+    put(&mut txn, "a", "1");
+    txn.prepare(b"a").unwrap();
+    faults.inject(Fault {
+        class: Class::Create,
+        nth: 1,
+        sticky: true,
+        errno: Errno::NoSpace,
+    });
+    loop {
+        let mut filler = begin(&db);
+        put(&mut filler, "b", "1");
+        if let Err(error) = filler.commit() {
+            assert_eq!(*error.kind(), ErrorKind::NoSpace);
+            break;
+        }
+    }
+    assert_eq!(*txn.rollback().unwrap_err().kind(), ErrorKind::NoSpace);
+    assert_eq!(db.prepared_xids(), [b"a".to_vec()]);
+    faults.clear();
+    assert!(db.rollback_xid(b"a").unwrap());
+    assert_eq!(get(&mut begin(&db), "a"), None);
 }
 
 #[test]
