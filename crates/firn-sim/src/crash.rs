@@ -1,0 +1,114 @@
+//! Runs that end in crashes, and runs that do not.
+
+use crate::ensure;
+use crate::failure::Failure;
+use crate::world::{Stats, Stop, World};
+use firn::base::options::FlushMode;
+
+/// The flush mode of a seed: mostly the durable one.
+fn mode_of(seed: u64) -> FlushMode {
+    match seed % 5 {
+        3 => FlushMode::Write,
+        4 => FlushMode::Lazy,
+        _ => FlushMode::Sync,
+    }
+}
+
+/// A stop that is no crash is a failure.
+pub(crate) fn failure_of(stop: Stop) -> Failure {
+    match stop {
+        Stop::Failed(failure) => failure,
+        Stop::Engine(error) => Failure::new(format!("a call failed: {error}")),
+    }
+}
+
+/// The crash of a world whose power is out. Anything else that stopped it is a failure.
+fn survive(world: &mut World, stopped: Result<(), Stop>, during: bool) -> Result<bool, Stop> {
+    if let Err(Stop::Failed(failure)) = stopped {
+        return Err(failure.into());
+    }
+    if !world.env().is_dead() {
+        return stopped.map(|()| false);
+    }
+    let end = world.random_end();
+    world.crash(end, during)?;
+    Ok(true)
+}
+
+/// Random work for `steps` steps, without crashes but with clean restarts.
+///
+/// # Errors
+/// What differed from the model.
+pub fn model_run(seed: u64, steps: usize) -> Result<Stats, Failure> {
+    let mut world = World::new(seed, mode_of(seed));
+    let run = |world: &mut World| {
+        world.recover()?;
+        world.steps(steps)?;
+        world.check_latest()?;
+        world.reopen()
+    };
+    let done = run(&mut world).map_err(failure_of);
+    done.map(|()| world.stats())
+        .map_err(|failure| failure.within(format_args!("model seed {seed}")))
+}
+
+/// Random work with several crashes at random sync points, or between calls.
+///
+/// # Errors
+/// What was lost, or came back wrong.
+pub fn crash_run(seed: u64) -> Result<Stats, Failure> {
+    let mut world = World::new(seed, mode_of(seed));
+    let run = |world: &mut World| {
+        let generations = 2 + seed % 3;
+        let mut opened = false;
+        for generation in 0..generations {
+            world.crash_at_sync(1 + (seed * 31 + generation * 17) % 150);
+            let work = match opened {
+                false => world.recover().and_then(|()| world.steps(300)),
+                true => world.steps(300),
+            };
+            opened = true;
+            if !survive(world, work, true)? {
+                let end = world.random_end();
+                world.crash(end, true)?;
+            }
+        }
+        world.steps(60)?;
+        world.check_latest()?;
+        world.reopen()
+    };
+    let done = run(&mut world).map_err(failure_of);
+    done.map(|()| world.stats())
+        .map_err(|failure| failure.within(format_args!("crash seed {seed}")))
+}
+
+/// One workload of `steps` steps, once for every sync in it, with the power cut at that sync.
+///
+/// # Errors
+/// What was lost, or came back wrong, and the number of the sync.
+pub fn every_sync_run(seed: u64, steps: usize) -> Result<Stats, Failure> {
+    let mut stats = Stats::default();
+    let mut dry = World::new(seed, mode_of(seed));
+    let done = dry.recover().and_then(|()| dry.steps(steps));
+    // Restarts inside the workload keep the environment, so this counts all of it.
+    let syncs = dry.env().sync_points();
+    done.map_err(failure_of)
+        .map_err(|failure| failure.within(format_args!("seed {seed}, dry run")))?;
+    for n in 1..=syncs {
+        let mut world = World::new(seed, mode_of(seed));
+        let run = |world: &mut World| {
+            world.crash_at_sync(n);
+            let work = world.recover().and_then(|()| world.steps(steps));
+            let crashed = survive(world, work, false)?;
+            ensure!(crashed, "the run is not the dry run again");
+            world.steps(20)?;
+            let end = world.random_end();
+            world.crash(end, false)
+        };
+        run(&mut world)
+            .map_err(failure_of)
+            .map_err(|failure| failure.within(format_args!("seed {seed}, sync {n} of {syncs}")))?;
+        stats.add(&world.stats());
+    }
+    Ok(stats)
+}

@@ -1,0 +1,198 @@
+//! Injected faults: calls fail, and what is promised for that case must hold.
+//!
+//! - A failed write or sync of the log or the manifest: writes are refused until a restart, reads
+//!   go on at a state that is not older than what was acknowledged, and so does the restart.
+//! - Any other failed call: the call that needed it fails and changes nothing.
+//! - A full disk: nothing is lost, and work goes on by itself once there is room.
+
+use crate::crash::failure_of;
+use crate::ensure;
+use crate::failure::Failure;
+use crate::options::one_of;
+use crate::route::SplitEnv;
+use crate::world::{Stats, Stop, World, Wrap};
+use firn::base::options::FlushMode;
+use firn::base::{Error, ErrorKind};
+use firn::env::fault::{Class, Errno, Fault};
+use firn::env::{Env, FaultEnv, MemEnv};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+const CLASSES: [Class; 6] = [
+    Class::Read,
+    Class::Write,
+    Class::Sync,
+    Class::Create,
+    Class::Rename,
+    Class::Remove,
+];
+
+/// Which files a full disk keeps from growing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Full {
+    /// The tree: SSTs and manifests.
+    Tree,
+    /// The log: no new segment can be made.
+    Log,
+}
+
+/// The faulty environment of the world's current life.
+type Current = Rc<RefCell<Option<FaultEnv>>>;
+
+fn wrap(current: &Current, full: Option<Full>) -> Wrap {
+    let current = Rc::clone(current);
+    Box::new(move |env: &MemEnv| {
+        let plain: Arc<dyn Env> = Arc::new(env.clone());
+        let faulty = FaultEnv::new(Arc::clone(&plain));
+        *current.borrow_mut() = Some(faulty.clone());
+        let faulty: Arc<dyn Env> = Arc::new(faulty);
+        match full {
+            None => faulty,
+            Some(Full::Tree) => Arc::new(SplitEnv {
+                log: plain,
+                rest: faulty,
+            }),
+            Some(Full::Log) => Arc::new(SplitEnv {
+                log: faulty,
+                rest: plain,
+            }),
+        }
+    })
+}
+
+/// The faulty environment now.
+fn faults(current: &Current) -> FaultEnv {
+    current.borrow().clone().expect("the world was started")
+}
+
+/// One run with a failing device, and one with a full disk.
+///
+/// # Errors
+/// The promise that was broken.
+pub fn fault_run(seed: u64) -> Result<Stats, Failure> {
+    let mut stats = Stats::default();
+    for run in [failing_device, full_disk] {
+        let done = run(seed).map_err(failure_of);
+        stats.add(&done.map_err(|f| f.within(format_args!("fault seed {seed}")))?);
+    }
+    Ok(stats)
+}
+
+fn failing_device(seed: u64) -> Result<Stats, Stop> {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let current = Current::default();
+    let mut world = World::with_env(seed, FlushMode::Sync, wrap(&current, None));
+    world.recover()?;
+    world.steps(rng.random_range(0..300))?;
+    let fault = Fault {
+        class: one_of(&mut rng, &CLASSES),
+        nth: rng.random_range(1..40),
+        sticky: rng.random(),
+        errno: Errno::Io,
+    };
+    world.expect_strays();
+    faults(&current).inject(fault);
+    let error = match world.steps(500) {
+        Ok(()) => None,
+        Err(Stop::Engine(error)) => Some(error),
+        Err(stop) => return Err(stop),
+    };
+    faults(&current).clear();
+    let place = |stop: Stop| match stop {
+        Stop::Failed(f) => f
+            .within(format_args!("after {fault:?} and {error:?}"))
+            .into(),
+        engine => engine,
+    };
+    after_failure(&mut world, error.as_ref()).map_err(place)?;
+    Ok(world.stats())
+}
+
+/// Whether the error says that the fate of what was written is unknown.
+fn must_poison(error: &Error) -> bool {
+    let says = |words: &[&str]| words.iter().any(|word| error.message().contains(word));
+    let decisive = says(&[".wal", "MANIFEST"]) && says(&["write ", "sync "]);
+    *error.kind() == ErrorKind::Poisoned || decisive
+}
+
+fn after_failure(world: &mut World, error: Option<&Error>) -> Result<(), Stop> {
+    world.check_readable()?;
+    let healthy = world.accepts_writes()?;
+    ensure!(!(healthy && error.is_some_and(must_poison)), "writes go on");
+    world.check_readable()?;
+    if healthy {
+        world.settle_alive()?;
+        world.steps(100)?;
+        world.check_latest()?;
+    } else {
+        let compacted = world.db().compact_once().map_err(|e| e.kind().clone());
+        ensure!(
+            compacted == Err(ErrorKind::Poisoned),
+            "a compaction with writes refused: {compacted:?}"
+        );
+    }
+    let end = world.random_end();
+    world.crash(end, false)?;
+    world.steps(60)?;
+    world.check_latest()?;
+    world.reopen()
+}
+
+fn full_disk(seed: u64) -> Result<Stats, Stop> {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let full = one_of(&mut rng, &[Full::Tree, Full::Log]);
+    let current = Current::default();
+    let mut world = World::with_env(seed, FlushMode::Sync, wrap(&current, Some(full)));
+    world.recover()?;
+    world.steps(rng.random_range(0..300))?;
+    world.expect_strays();
+    let class = match full {
+        Full::Tree => one_of(&mut rng, &[Class::Write, Class::Create]),
+        Full::Log => Class::Create,
+    };
+    faults(&current).inject(Fault {
+        class,
+        nth: rng.random_range(1..20),
+        sticky: true,
+        errno: Errno::NoSpace,
+    });
+    let mut refused = 0;
+    for _ in 0..400 {
+        match world.steps(1) {
+            Ok(()) => {}
+            Err(Stop::Engine(error)) if *error.kind() == ErrorKind::NoSpace => {
+                refused += 1;
+                world.end_sessions();
+            }
+            Err(stop) => return Err(stop),
+        }
+    }
+    let place = |stop: Stop| match stop {
+        Stop::Failed(f) => f
+            .within(format_args!(
+                "{full:?} full for {class:?}, {refused} calls refused"
+            ))
+            .into(),
+        engine => engine,
+    };
+    room_again(&mut world, &faults(&current)).map_err(place)?;
+    Ok(world.stats())
+}
+
+fn room_again(world: &mut World, faults: &FaultEnv) -> Result<(), Stop> {
+    world.check_latest()?;
+    faults.clear();
+    ensure!(
+        world.accepts_writes()?,
+        "writes are refused though there is room"
+    );
+    world.steps(200)?;
+    world.check_latest()?;
+    let end = world.random_end();
+    world.crash(end, false)?;
+    world.steps(60)?;
+    world.reopen()
+}

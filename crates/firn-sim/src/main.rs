@@ -1,0 +1,104 @@
+//! `firn-sim`: long runs of the simulation.
+//!
+//! `firn-sim crash --runs 1000 --seed 1` takes seeds 1 to 1000; `sync` cuts the power at every
+//! sync of each workload; `fault` injects failures; `bank` runs threads and crashes; `model
+//! --seconds 60` takes seeds until the time is up. A failure prints its seed; the exit code is 1
+//! then.
+
+use firn::env::{Env, PosixEnv};
+use firn_sim::bank::{self, BankStats};
+use firn_sim::world::Stats;
+use firn_sim::{Failure, crash, faults};
+use std::fmt::Debug;
+use std::process::ExitCode;
+
+const USAGE: &str =
+    "usage: firn-sim crash|sync|fault|model|bank [--runs N | --seconds S] [--seed N] [--steps N]";
+
+struct Args {
+    kind: String,
+    runs: u64,
+    seed: u64,
+    seconds: Option<u64>,
+    steps: Option<u64>,
+}
+
+fn parse(mut words: impl Iterator<Item = String>) -> Option<Args> {
+    let mut args = Args {
+        kind: words.next()?,
+        runs: 100,
+        seed: 1,
+        seconds: None,
+        steps: None,
+    };
+    while let Some(name) = words.next() {
+        let value: u64 = words.next()?.parse().ok()?;
+        match name.as_str() {
+            "--runs" => args.runs = value,
+            "--seed" => args.seed = value,
+            "--seconds" => args.seconds = Some(value),
+            "--steps" => args.steps = Some(value),
+            _ => return None,
+        }
+    }
+    Some(args)
+}
+
+impl Args {
+    fn steps_or(&self, steps: u64) -> usize {
+        self.steps.unwrap_or(steps) as usize
+    }
+
+    /// Runs one seed after the other.
+    fn series<S: Debug + Default>(
+        &self,
+        run: impl Fn(u64) -> Result<S, Failure>,
+        add: impl Fn(&mut S, &S),
+    ) -> ExitCode {
+        let clock = PosixEnv::new();
+        let started = clock.monotonic_micros();
+        let seconds = || (clock.monotonic_micros() - started) / 1_000_000;
+        let (mut stats, mut runs, mut failures) = (S::default(), 0, 0);
+        while self.seconds.map_or(runs < self.runs, |s| seconds() < s) {
+            match run(self.seed + runs) {
+                Ok(done) => add(&mut stats, &done),
+                Err(failure) => {
+                    failures += 1;
+                    println!("FAILED {failure}");
+                }
+            }
+            runs += 1;
+        }
+        println!(
+            "{}: {runs} runs from seed {}, {failures} failures, {} s: {stats:?}",
+            self.kind,
+            self.seed,
+            seconds()
+        );
+        ExitCode::from(u8::from(failures > 0))
+    }
+}
+
+fn main() -> ExitCode {
+    let Some(args) = parse(std::env::args().skip(1)) else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    match args.kind.as_str() {
+        "crash" => args.series(crash::crash_run, Stats::add),
+        "sync" => args.series(
+            |seed| crash::every_sync_run(seed, args.steps_or(300)),
+            Stats::add,
+        ),
+        "fault" => args.series(faults::fault_run, Stats::add),
+        "model" => args.series(
+            |seed| crash::model_run(seed, args.steps_or(20_000)),
+            Stats::add,
+        ),
+        "bank" => args.series(bank::with_crashes, BankStats::add),
+        _ => {
+            eprintln!("{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Options so small that everything happens all the time.
+
+use firn::base::options::{FlushMode, LiveOptions, Options};
+use rand::Rng;
+use rand::rngs::StdRng;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// True in `percent` of the cases.
+pub fn chance(rng: &mut StdRng, percent: u32) -> bool {
+    rng.random_range(0..100) < percent
+}
+
+/// One of `all`.
+pub fn one_of<T: Copy>(rng: &mut StdRng, all: &[T]) -> T {
+    all[rng.random_range(0..all.len())]
+}
+
+/// Random small options; background work is left to explicit calls.
+pub fn tiny(rng: &mut StdRng, flush_mode: FlushMode) -> Options {
+    let live = LiveOptions::default();
+    live.set_flush_mode(flush_mode);
+    let memtable_size = one_of(rng, &[1 << 10, 4 << 10, 16 << 10]);
+    live.memtable_size.store(memtable_size, Ordering::Relaxed);
+    let txn_limit = one_of(rng, &[32 << 10, 1 << 20]);
+    live.txn_memory_limit.store(txn_limit, Ordering::Relaxed);
+    Options {
+        live: Arc::new(live),
+        block_cache_size: one_of(rng, &[0, 8 << 10, 1 << 20]),
+        wal_segment_size: one_of(rng, &[3, 4, 16]) * 4096,
+        wal_syncs_in_flight: rng.random_range(1..=4),
+        block_size: one_of(rng, &[64, 256, 1024, 4096]),
+        target_file_size: one_of(rng, &[512, 2 << 10, 8 << 10]),
+        l0_compaction_runs: rng.random_range(1..=4),
+        base_level_size: one_of(rng, &[1 << 10, 4 << 10, 16 << 10]),
+        background_jobs: 0,
+        ..Options::default()
+    }
+}

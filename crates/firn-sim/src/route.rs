@@ -1,0 +1,63 @@
+//! An environment of two: log segments in one, all other files in the other.
+
+use firn::base::Result;
+use firn::env::{AppendFile, Env, LogFile, ReadFile};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Sends calls for log segments to `log`, all others to `rest`. Both must show the same files, such
+/// as an environment and a faulty wrapper around it.
+pub struct SplitEnv {
+    /// For files named `*.wal`.
+    pub log: Arc<dyn Env>,
+    /// For the others, and for directories.
+    pub rest: Arc<dyn Env>,
+}
+
+impl SplitEnv {
+    fn of(&self, path: &Path) -> &dyn Env {
+        match path.extension().is_some_and(|extension| extension == "wal") {
+            true => &*self.log,
+            false => &*self.rest,
+        }
+    }
+}
+
+impl Env for SplitEnv {
+    fn create_dir_all(&self, path: &Path) -> Result<()> {
+        self.rest.create_dir_all(path)
+    }
+    fn list_dir(&self, path: &Path) -> Result<Vec<String>> {
+        self.rest.list_dir(path)
+    }
+    fn sync_dir(&self, path: &Path) -> Result<()> {
+        self.rest.sync_dir(path)
+    }
+    fn create(&self, path: &Path) -> Result<Box<dyn AppendFile>> {
+        self.of(path).create(path)
+    }
+    fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
+        self.of(path).open(path)
+    }
+    fn open_log(&self, path: &Path, create: bool, direct: bool) -> Result<Arc<dyn LogFile>> {
+        self.of(path).open_log(path, create, direct)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.of(from).rename(from, to)
+    }
+    fn remove(&self, path: &Path) -> Result<()> {
+        self.of(path).remove(path)
+    }
+    fn exists(&self, path: &Path) -> Result<bool> {
+        self.of(path).exists(path)
+    }
+    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
+        self.rest.lock(path)
+    }
+    fn wall_micros(&self) -> u64 {
+        self.rest.wall_micros()
+    }
+    fn monotonic_micros(&self) -> u64 {
+        self.rest.monotonic_micros()
+    }
+}

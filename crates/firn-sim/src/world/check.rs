@@ -1,0 +1,175 @@
+//! The whole database against the model.
+
+use super::read::{Entries, range_of, read_all};
+use super::{DIR, Stop, World};
+use crate::ensure;
+use crate::history::{Moment, Side, Writes};
+use firn::base::IndexId;
+use firn::read::ReadPoint;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// Everything that can be seen of a database from outside.
+pub(super) struct Seen {
+    pub tables: BTreeMap<String, Vec<IndexId>>,
+    pub prepared: BTreeSet<Vec<u8>>,
+    pub counters: BTreeMap<u64, u64>,
+    /// Every index that may hold something, in key order.
+    entries: BTreeMap<IndexId, Entries>,
+}
+
+impl World {
+    fn latest(&self) -> ReadPoint {
+        self.db().context().views.latest()
+    }
+
+    /// Reads all there is, every index both ways.
+    pub(super) fn see(&self) -> Result<Seen, Stop> {
+        let db = self.db();
+        let point = self.latest();
+        let tables = db.catalog().list("");
+        let tables: BTreeMap<String, Vec<IndexId>> = tables
+            .iter()
+            .map(|table| (table.name.clone(), table.index_ids()))
+            .collect();
+        let known = db.catalog().counters().snapshot();
+        let mut ids: BTreeSet<IndexId> = self.live_indexes().into_iter().collect();
+        ids.extend(tables.values().flatten());
+        ids.extend(self.history.side().dropped.keys());
+        let mut entries = BTreeMap::new();
+        for id in ids {
+            let range = range_of(id);
+            let all = read_all(&point, &range, true)?;
+            let backward = read_all(&point, &range, false)?;
+            ensure!(all == backward, "index {id} reads differently backwards");
+            entries.insert(id, all);
+        }
+        Ok(Seen {
+            tables,
+            prepared: db.prepared_xids().into_iter().collect(),
+            counters: known.into_iter().collect(),
+            entries,
+        })
+    }
+
+    /// What differs between `seen` and the model at a moment, but for prepared transactions.
+    pub(super) fn difference(&self, seen: &Seen, at: Moment, side: &Side) -> Option<String> {
+        if seen.tables != side.tables {
+            return Some(format!(
+                "tables {:?}, expected {:?}",
+                seen.tables, side.tables
+            ));
+        }
+        for (counter, value) in &side.counters {
+            let found = seen.counters.get(counter).copied().unwrap_or(0);
+            if found < *value {
+                return Some(format!(
+                    "counter {counter} is {found}, was {value} at least"
+                ));
+            }
+        }
+        for (id, found) in &seen.entries {
+            if side.dropped.contains_key(id) {
+                continue;
+            }
+            let expected = self.expected(&range_of(*id), at, &Writes::new());
+            if *found != expected {
+                return Some(first_difference(found, &expected));
+            }
+        }
+        None
+    }
+
+    /// Compares all of the database with the model, now.
+    pub fn check_latest(&mut self) -> Result<(), Stop> {
+        let seen = self.see()?;
+        self.stats.compared += seen.entries.values().map(|e| e.len() as u64).sum::<u64>();
+        let side = self.history.side();
+        if let Some(what) = self.difference(&seen, self.history.now(), side) {
+            ensure!(false, "the latest state is wrong: {what}");
+        }
+        let owned: BTreeSet<_> = self.sessions.iter().filter_map(|s| s.xid.clone()).collect();
+        let prepared: BTreeSet<_> = side.prepared.keys().cloned().collect();
+        let expected: BTreeSet<_> = prepared.difference(&owned).cloned().collect();
+        ensure!(
+            seen.prepared == expected,
+            "prepared transactions {:?}, expected {expected:?}",
+            seen.prepared
+        );
+        self.check_points(&seen)
+    }
+
+    /// Point reads of all that a scan has found.
+    fn check_points(&self, seen: &Seen) -> Result<(), Stop> {
+        let point = self.latest();
+        for (key, value) in seen.entries.values().flatten() {
+            let found = firn::read::get(&point.view, key, point.seqno, |key, value| {
+                key.kind.is_put().then(|| value.to_owned())
+            })?;
+            ensure!(
+                found.flatten().as_ref() == Some(value),
+                "a get of {key:?} differs from the scan"
+            );
+        }
+        Ok(())
+    }
+
+    /// A dropped index is noted as such until its last entry is gone.
+    pub(super) fn check_dropped(&self, seen: &Seen) -> Result<(), Stop> {
+        let retired = self.db().catalog().retired();
+        let dropped = &self.history.side().dropped;
+        ensure!(
+            retired.keys().all(|id| dropped.contains_key(id)),
+            "retired indexes {retired:?}, only {dropped:?} were dropped"
+        );
+        for id in dropped.keys().filter(|id| !retired.contains_key(id)) {
+            let left = seen.entries.get(id).map_or(0, Entries::len);
+            ensure!(left == 0, "index {id} was forgotten with {left} entries");
+        }
+        Ok(())
+    }
+
+    /// After a full compaction that no read holds up nothing is left of what is not needed.
+    pub(super) fn check_rest(&mut self) -> Result<(), Stop> {
+        // The first one may have made the notes of dropped indexes superfluous.
+        self.db().compact_all()?;
+        let db = self.db();
+        let retired = db.catalog().retired();
+        ensure!(retired.is_empty(), "at rest, {retired:?} are still noted");
+        let levels = db.levels();
+        let (last, above) = levels.split_last().expect("levels");
+        let files: u64 = levels.iter().map(|level| level.files).sum();
+        ensure!(
+            above.iter().all(|level| level.files == 0),
+            "at rest, files lie above the last level: {levels:?}"
+        );
+        let now = self.history.now();
+        let live = self.live_indexes().into_iter();
+        let live = live.map(|id| self.expected(&range_of(id), now, &Writes::new()).len() as u64);
+        let expected = live.sum::<u64>() + self.history.side().tables.len() as u64;
+        ensure!(
+            last.entries == expected && last.deletes == 0,
+            "at rest, the last level has {} entries, {} of them deletions; expected {expected}",
+            last.entries,
+            last.deletes
+        );
+        let names = firn::env::Env::list_dir(&self.env, Path::new(DIR))?;
+        let stored = names.iter().filter(|name| name.ends_with(".sst")).count() as u64;
+        ensure!(
+            stored == files || self.strays,
+            "{stored} SSTs are stored, {files} of them in use"
+        );
+        Ok(())
+    }
+}
+
+fn first_difference(found: &Entries, expected: &Entries) -> String {
+    let keys: BTreeSet<_> = found.keys().chain(expected.keys()).collect();
+    let different = keys.into_iter().find(|k| found.get(*k) != expected.get(*k));
+    let key = different.expect("the maps differ");
+    format!(
+        "key {key:?} is {:?}, expected {:?}",
+        found.get(key),
+        expected.get(key)
+    )
+}

@@ -1,0 +1,196 @@
+//! Changes of the catalog, with a definition that needs no server.
+
+use super::{Stop, World};
+use crate::ensure;
+use crate::history::Event;
+use firn::base::{ErrorKind, IndexId};
+use firn::catalog::{
+    ColumnSchema, Definition, IndexPart, IndexSchema, PartSchema, TableEntry, TableSchema,
+};
+use firn::rowcode::{Column, ColumnKind, Missing};
+use rand::Rng;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// The counter that index ids are taken from.
+const INDEX_IDS: u64 = 0;
+
+/// A table of one integer column with `indexes` indexes on it.
+fn schema(indexes: u32, primary: bool) -> TableSchema {
+    let column = ColumnSchema {
+        name: "id".into(),
+        type_code: 3,
+        chars: 0,
+        column: Column {
+            id: 0,
+            kind: ColumnKind::Fixed { len: 4 },
+            offset: 1,
+            null: None,
+            stored: true,
+            missing: Missing::Impossible,
+        },
+    };
+    let index = |n: u32| IndexSchema {
+        name: format!("i{n}"),
+        unique: n == 0,
+        parts: vec![IndexPart {
+            column: 0,
+            kind: PartSchema::Int { signed: true },
+            desc: n % 2 == 1,
+            prefix: None,
+            image_len: 4,
+        }],
+    };
+    TableSchema {
+        version: 1,
+        record_len: 5,
+        null_bytes: 1,
+        columns: vec![column],
+        indexes: (0..indexes).map(index).collect(),
+        primary: (primary && indexes > 0).then_some(0),
+        auto_increment: None,
+    }
+}
+
+impl World {
+    /// The ids that the next `count` indexes will get, in the order of [`TableEntry::index_ids`].
+    fn next_ids(&self, indexes: u32, primary: bool) -> Vec<IndexId> {
+        let cell = self.db().catalog().counters().cell(INDEX_IDS);
+        let next = cell.load(Ordering::Relaxed) as u32 + 1;
+        match primary && indexes > 0 {
+            true => (next..next + indexes).collect(),
+            // The hidden clustered index takes the last one.
+            false => std::iter::once(next + indexes)
+                .chain(next..next + indexes)
+                .collect(),
+        }
+    }
+
+    fn same_ids(entry: &TableEntry, ids: &[IndexId]) -> Result<(), Stop> {
+        let found = entry.index_ids();
+        ensure!(
+            found == ids,
+            "table {} has the indexes {found:?}, expected {ids:?}",
+            entry.name
+        );
+        Ok(())
+    }
+
+    /// As the server's metadata locks have it: no transaction may use a table that changes.
+    fn unused_table(&mut self) -> Option<(String, Vec<IndexId>)> {
+        let side = self.history.side();
+        let index_of = |key: &[u8]| u32::from_be_bytes(key[..4].try_into().expect("an index id"));
+        let own = self.sessions.iter().flat_map(|s| s.own.iter());
+        let prepared = side.prepared.values().flat_map(|writes| writes.keys());
+        let mut used: Vec<IndexId> = own.map(|(key, _)| index_of(key)).collect();
+        used.extend(prepared.map(|key| index_of(key)));
+        used.extend(self.locks.keys().map(|key| index_of(key)));
+        let mut free = side.tables.clone();
+        free.retain(|_, ids| !ids.iter().any(|id| used.contains(id)));
+        let count = free.len().max(1);
+        free.into_iter().nth(self.rng.random_range(0..count))
+    }
+
+    pub(super) fn ddl(&mut self) -> Result<(), Stop> {
+        self.stats.ddl += 1;
+        let tables = self.history.side().tables.len();
+        match self.rng.random_range(0..10) {
+            _ if tables == 0 => self.create(),
+            0..3 if tables < 6 => self.create(),
+            0..5 => self.drop_table(),
+            5..7 => self.rename(),
+            7..9 => self.truncate(),
+            _ => self.refused(),
+        }
+    }
+
+    fn create(&mut self) -> Result<(), Stop> {
+        self.next_name += 1;
+        let name = format!("db/t{}", self.next_name);
+        let (indexes, primary) = (self.rng.random_range(0..3), self.rng.random());
+        let ids = self.next_ids(indexes, primary);
+        let definition = Definition {
+            schema: schema(indexes, primary),
+            frm: name.as_bytes(),
+            version: b"v1",
+            created_micros: 1,
+        };
+        let catalog = Arc::clone(self.db().catalog());
+        let result = catalog.create(&name, definition);
+        let entry = self.record_if(result, Event::Create(name, ids.clone()))?;
+        self.ddl_is_durable();
+        Self::same_ids(&entry, &ids)
+    }
+
+    fn drop_table(&mut self) -> Result<(), Stop> {
+        let Some((name, _)) = self.unused_table() else {
+            return Ok(());
+        };
+        let result = self.db().catalog().drop_table(&name);
+        self.record_if(result, Event::Drop(name))?;
+        self.ddl_is_durable();
+        Ok(())
+    }
+
+    fn rename(&mut self) -> Result<(), Stop> {
+        let Some((from, _)) = self.unused_table() else {
+            return Ok(());
+        };
+        self.next_name += 1;
+        let to = format!("db/r{}", self.next_name);
+        let result = self.db().catalog().rename(&from, &to);
+        self.record_if(result, Event::Rename(from, to))?;
+        self.ddl_is_durable();
+        Ok(())
+    }
+
+    fn truncate(&mut self) -> Result<(), Stop> {
+        let Some((name, _)) = self.unused_table() else {
+            return Ok(());
+        };
+        let entry = self.db().catalog().get(&name)?;
+        let primary = entry.schema.primary.is_some();
+        let ids = self.next_ids(entry.schema.indexes.len() as u32, primary);
+        let result = self.db().catalog().truncate(&name);
+        let entry = self.record_if(result, Event::Truncate(name, ids.clone()))?;
+        self.ddl_is_durable();
+        Self::same_ids(&entry, &ids)
+    }
+
+    /// Changes that the catalog must refuse, without effect.
+    fn refused(&mut self) -> Result<(), Stop> {
+        let catalog = Arc::clone(self.db().catalog());
+        let Some(name) = self.history.side().tables.keys().next().cloned() else {
+            return Ok(());
+        };
+        let definition = Definition {
+            schema: schema(1, true),
+            frm: b"",
+            version: b"",
+            created_micros: 1,
+        };
+        let again = catalog.create(&name, definition).err();
+        let missing = catalog.drop_table("db/none").err();
+        let kinds = [again, missing].map(|error| error.map(|e| e.kind().clone()));
+        let expected = [ErrorKind::AlreadyExists, ErrorKind::NotFound].map(Some);
+        ensure!(kinds == expected, "refused changes gave {kinds:?}");
+        Ok(())
+    }
+
+    /// A change of the catalog is durable on return, whatever the flush mode.
+    fn ddl_is_durable(&mut self) {
+        let now = self.history.now();
+        self.history.acknowledge(now);
+    }
+
+    pub(super) fn persist_counter(&mut self) -> Result<(), Stop> {
+        let counter = 2000 + self.rng.random_range(0..2);
+        let counters = Arc::clone(self.db().catalog().counters());
+        let value = counters.cell(counter).load(Ordering::Relaxed) + self.rng.random_range(1..9);
+        counters.raise(counter, value);
+        let result = self.db().catalog().persist_counter(counter, value);
+        self.record_if(result, Event::Counter(counter, value))?;
+        self.ddl_is_durable();
+        Ok(())
+    }
+}

@@ -1,0 +1,306 @@
+//! A database under random work, next to its model.
+//!
+//! One thread does everything, background work included, so a run repeats exactly: the same seed
+//! gives the same calls, and the n-th sync is the same sync. What a call returns is compared with
+//! the model at once. A call that fails because the power is out, or because a fault was injected,
+//! ends the step with [`Stop::Engine`]; the owner of the world then crashes or inspects it.
+
+mod check;
+mod ddl;
+mod power;
+mod read;
+mod session;
+mod write;
+
+use crate::failure::Failure;
+use crate::history::{Event, History};
+use crate::options::{chance, one_of, tiny};
+use firn::base::options::{FlushMode, Options};
+use firn::base::{Error, ErrorKind, IndexId, Result};
+use firn::db::Db;
+use firn::env::{Env, MemEnv};
+use firn::txn::LockMode;
+pub use power::End;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use session::Session;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Index ids of entries that belong to no table; the catalog's own ids stay far below.
+const LOOSE: [IndexId; 3] = [1_000_000, 1_000_001, 1_000_255];
+
+/// Where the database lies.
+pub const DIR: &str = "/db";
+
+/// Why a step ended early.
+#[derive(Debug)]
+pub enum Stop {
+    /// The database failed a call: the power is out, or a fault was injected.
+    Engine(Error),
+    /// A promise is broken.
+    Failed(Failure),
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Engine(error)
+    }
+}
+
+/// Counts of what a world went through.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Stats {
+    /// Steps taken.
+    pub steps: u64,
+    /// Commits, prepared ones included.
+    pub commits: u64,
+    /// Changes of the catalog.
+    pub ddl: u64,
+    /// Keys compared with the model.
+    pub compared: u64,
+    /// Power cuts and kills, those during recovery included.
+    pub crashes: u64,
+    /// Events that a crash took, all of them unacknowledged.
+    pub lost: u64,
+    /// Prepared transactions found by recoveries.
+    pub prepared: u64,
+}
+
+impl Stats {
+    /// Adds the counts of another world.
+    pub fn add(&mut self, other: &Self) {
+        self.steps += other.steps;
+        self.commits += other.commits;
+        self.ddl += other.ddl;
+        self.compared += other.compared;
+        self.crashes += other.crashes;
+        self.lost += other.lost;
+        self.prepared += other.prepared;
+    }
+}
+
+/// Wraps the environment of a world, to inject faults.
+pub type Wrap = Box<dyn Fn(&MemEnv) -> Arc<dyn Env>>;
+
+/// A database, its model, and the sessions that use it.
+pub struct World {
+    rng: StdRng,
+    env: MemEnv,
+    wrap: Wrap,
+    options: Options,
+    db: Option<Arc<Db>>,
+    history: History,
+    sessions: Vec<Session>,
+    /// Who holds which row lock, by the numbers of the owners.
+    locks: BTreeMap<Vec<u8>, BTreeMap<u64, LockMode>>,
+    /// Locks of prepared transactions that no session owns, by xid.
+    detached: BTreeMap<Vec<u8>, u64>,
+    next_owner: u64,
+    next_name: u64,
+    keys: u32,
+    /// Files may lie about until the next start, since a call to remove one failed.
+    strays: bool,
+    stats: Stats,
+}
+
+impl World {
+    /// A world without a database; [`Self::recover`] makes it.
+    pub fn new(seed: u64, flush_mode: FlushMode) -> Self {
+        Self::with_env(seed, flush_mode, Box::new(|env| Arc::new(env.clone())))
+    }
+
+    /// As [`Self::new`], with a wrapper around the environment.
+    pub fn with_env(seed: u64, flush_mode: FlushMode, wrap: Wrap) -> Self {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let options = tiny(&mut rng, flush_mode);
+        let keys = one_of(&mut rng, &[12, 60, 300]);
+        Self {
+            rng,
+            env: MemEnv::new(),
+            wrap,
+            options,
+            db: None,
+            history: History::default(),
+            sessions: Vec::new(),
+            locks: BTreeMap::new(),
+            detached: BTreeMap::new(),
+            next_owner: 1,
+            next_name: 1,
+            keys,
+            strays: false,
+            stats: Stats::default(),
+        }
+    }
+
+    /// What it went through so far.
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// The environment of the current life.
+    pub fn env(&self) -> &MemEnv {
+        &self.env
+    }
+
+    /// The database.
+    ///
+    /// # Panics
+    /// Before [`Self::recover`].
+    pub fn db(&self) -> &Arc<Db> {
+        self.db.as_ref().expect("recovered")
+    }
+
+    fn start(&self) -> Result<Arc<Db>> {
+        Db::open(
+            (self.wrap)(&self.env),
+            Path::new(DIR),
+            self.options.clone(),
+            None,
+        )
+    }
+
+    /// Calls are about to fail: until the next start files may lie about that nobody needs.
+    pub fn expect_strays(&mut self) {
+        self.strays = true;
+    }
+
+    /// Takes `n` steps, or fewer if one ends early.
+    pub fn steps(&mut self, n: usize) -> Result<(), Stop> {
+        (0..n).try_for_each(|_| self.step())
+    }
+
+    fn step(&mut self) -> Result<(), Stop> {
+        self.stats.steps += 1;
+        match self.rng.random_range(0..1000) {
+            0..900 => {
+                let at = self.rng.random_range(0..self.sessions.len());
+                self.session_step(at)
+            }
+            900..930 => self.flush(),
+            930..955 => self.compact_once(),
+            955..958 => self.compact_all(),
+            958..963 => self.sync_log(),
+            963..985 => self.ddl(),
+            985..990 => self.decide_detached(),
+            990..993 => self.persist_counter(),
+            993..996 => self.check_latest(),
+            996..998 => self.reopen(),
+            _ => {
+                self.forget();
+                self.env.advance_clock(1_000_000);
+                Ok(())
+            }
+        }
+    }
+
+    /// Records an event that has happened, with what the flush mode acknowledges of it.
+    fn record(&mut self, event: Event) {
+        let at = self.history.record(event);
+        match self.options.live.flush_mode() {
+            FlushMode::Sync => self.history.acknowledge(at),
+            FlushMode::Write => self.history.acknowledge_written(at),
+            FlushMode::Lazy => {}
+        }
+    }
+
+    /// Records an event, and acknowledges it if `result` is good.
+    fn record_if<T>(&mut self, result: Result<T>, event: Event) -> Result<T, Stop> {
+        match result {
+            Ok(done) => {
+                self.record(event);
+                Ok(done)
+            }
+            Err(_) => self.record_unacknowledged(result, event),
+        }
+    }
+
+    /// Records an event unless `result` says that nothing happened. A failed log leaves open
+    /// whether it did; a full disk does not.
+    fn record_unacknowledged<T>(&mut self, result: Result<T>, event: Event) -> Result<T, Stop> {
+        let nothing = |error: &Error| *error.kind() == ErrorKind::NoSpace;
+        if !result.as_ref().is_err_and(nothing) {
+            self.history.record(event);
+        }
+        Ok(result?)
+    }
+
+    fn flush(&mut self) -> Result<(), Stop> {
+        self.db().flush()?;
+        // A flush syncs the log up to the last entry in the memtables.
+        let at = self.history.last_write();
+        self.history.acknowledge(at);
+        Ok(())
+    }
+
+    fn compact_once(&mut self) -> Result<(), Stop> {
+        self.db().compact_once()?;
+        Ok(())
+    }
+
+    fn compact_all(&mut self) -> Result<(), Stop> {
+        self.db().compact_all()?;
+        let at = self.history.last_write();
+        self.history.acknowledge(at);
+        if self.oldest_read().is_none() {
+            self.check_rest()?;
+        }
+        Ok(())
+    }
+
+    fn sync_log(&mut self) -> Result<(), Stop> {
+        self.db().sync_log()?;
+        let now = self.history.now();
+        self.history.acknowledge(now);
+        Ok(())
+    }
+
+    /// The model forgets what nothing can ask for any more.
+    fn forget(&mut self) {
+        let oldest = self.oldest_read().unwrap_or(self.history.now());
+        self.history
+            .forget_before(oldest.min(self.history.durable()));
+    }
+
+    /// All indexes whose entries have a meaning now.
+    fn live_indexes(&self) -> Vec<IndexId> {
+        let tables = self.history.side().tables.values().flatten().copied();
+        LOOSE.into_iter().chain(tables).collect()
+    }
+
+    /// A key of one of the indexes there are, out of a small universe: some keys are prefixes of
+    /// others, some share a long prefix, one is empty.
+    fn random_key(&mut self) -> Vec<u8> {
+        let indexes = self.live_indexes();
+        let index = one_of(&mut self.rng, &indexes);
+        let n = self.rng.random_range(0..self.keys);
+        let mut key = index.to_be_bytes().to_vec();
+        match n % 4 {
+            0 if n == 0 => {}
+            0 => key.extend_from_slice(format!("{n:04}").as_bytes()),
+            1 => key.extend_from_slice(format!("{:04}\0", n - 1).as_bytes()),
+            2 => key.extend_from_slice(format!("{:0>48}", n / 8).as_bytes()),
+            _ => {
+                key.extend(std::iter::repeat_n(0xff, (n % 5) as usize));
+                key.extend_from_slice(&n.to_be_bytes()[2..]);
+            }
+        }
+        key
+    }
+
+    fn new_xid(&mut self) -> Vec<u8> {
+        self.next_name += 1;
+        format!("xid {}", self.next_name).into_bytes()
+    }
+
+    fn lucky(&mut self, percent: u32) -> bool {
+        chance(&mut self.rng, percent)
+    }
+}

@@ -1,0 +1,200 @@
+//! Writes, locks, and the ends of transactions.
+
+use super::{Stop, World};
+use crate::ensure;
+use crate::history::Event;
+use firn::base::ErrorKind;
+use firn::base::value::OwnedValue;
+use firn::txn::{LockMode, WaitPolicy};
+use rand::Rng;
+use std::sync::Arc;
+
+impl World {
+    /// Mostly small values; some are empty, some larger than a block, a memtable, a log segment.
+    fn random_value(&mut self) -> OwnedValue {
+        let rng = &mut self.rng;
+        let (head, tail) = match rng.random_range(0..100) {
+            0..8 => (0, 0),
+            8..70 => (rng.random_range(0..20), rng.random_range(0..20)),
+            70..96 => (rng.random_range(0..100), rng.random_range(0..300)),
+            96..99 => (rng.random_range(0..3000), rng.random_range(0..3000)),
+            _ => (rng.random_range(0..200), rng.random_range(0..20_000)),
+        };
+        let seed: [u8; 8] = rng.random();
+        let bytes: Vec<u8> = match rng.random() {
+            true => (0..head + tail).map(|_| rng.random()).collect(),
+            false => (0..head + tail).map(|i| seed[i % 8]).collect(),
+        };
+        OwnedValue::new(bytes.into(), head)
+    }
+
+    /// Locks `key` for the session, if nobody else has it. Compares the answer with the model.
+    fn lock(&mut self, at: usize, key: &[u8], mode: LockMode) -> Result<bool, Stop> {
+        let session = &self.sessions[at];
+        let owner = session.owner;
+        let holders = self.locks.entry(key.to_vec()).or_default();
+        let free = holders
+            .iter()
+            .all(|(other, held)| *other == owner || !mode.conflicts(*held));
+        let newly = !holders.contains_key(&owner);
+        match session.txn.lock(key, mode, Some(WaitPolicy::NoWait)) {
+            Ok(granted) => {
+                ensure!(free, "lock on {key:?} granted in spite of {holders:?}");
+                ensure!(
+                    granted.newly == newly && !granted.waited,
+                    "lock on {key:?}: {granted:?}, expected newly = {newly}"
+                );
+                let held = holders.entry(owner).or_insert(mode);
+                *held = mode.max(*held);
+                Ok(true)
+            }
+            Err(error) if *error.kind() == ErrorKind::LockNotAvailable => {
+                ensure!(!free, "lock on {key:?} refused: {error}");
+                Ok(false)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(super) fn unlock_all(&mut self, owner: u64) {
+        self.locks.retain(|_, holders| {
+            holders.remove(&owner);
+            !holders.is_empty()
+        });
+    }
+
+    pub(super) fn put(&mut self, at: usize) -> Result<(), Stop> {
+        let key = self.random_key();
+        let value = self.random_value();
+        self.write(at, key, Some(value))
+    }
+
+    pub(super) fn delete(&mut self, at: usize) -> Result<(), Stop> {
+        let key = self.random_key();
+        self.write(at, key, None)
+    }
+
+    fn write(&mut self, at: usize, key: Vec<u8>, value: Option<OwnedValue>) -> Result<(), Stop> {
+        let shared_first = self.lucky(10);
+        if shared_first && !self.lock(at, &key, LockMode::Shared)? {
+            return Ok(());
+        }
+        if !self.lock(at, &key, LockMode::Exclusive)? {
+            return Ok(());
+        }
+        let session = &mut self.sessions[at];
+        session.scan = None;
+        let written = match &value {
+            Some(value) => session.txn.put(&key, value.as_value()),
+            None => session.txn.delete(&key),
+        };
+        match written {
+            Ok(()) => session.own.push((key, value)),
+            Err(error) if *error.kind() == ErrorKind::TxnTooLarge => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    pub(super) fn commit(&mut self, at: usize) -> Result<(), Stop> {
+        let session = &mut self.sessions[at];
+        let result = session.txn.commit();
+        let writes = session.own_writes(session.own.len());
+        let raised = std::mem::take(&mut session.raised);
+        if writes.is_empty() {
+            result?;
+        } else {
+            self.record_if(result, Event::Commit(writes, raised))?;
+            self.stats.commits += 1;
+        }
+        self.end(at);
+        Ok(())
+    }
+
+    pub(super) fn roll_back(&mut self, at: usize) -> Result<(), Stop> {
+        let session = &mut self.sessions[at];
+        let xid = session.xid.take();
+        let result = session.txn.rollback();
+        // Also if it fails: a prepared transaction is left to the database then.
+        self.end(at);
+        match xid {
+            None => Ok(result?),
+            // Nobody waits for the log here: a crash may bring the transaction back.
+            Some(xid) => self.record_unacknowledged(result, Event::RollbackPrepared(xid)),
+        }
+    }
+
+    fn end(&mut self, at: usize) {
+        self.sessions[at].reset();
+        self.unlock_all(self.sessions[at].owner);
+    }
+
+    pub(super) fn prepare(&mut self, at: usize) -> Result<(), Stop> {
+        if self.sessions[at].own.is_empty() {
+            return Ok(());
+        }
+        let xid = self.new_xid();
+        let session = &mut self.sessions[at];
+        let result = session.txn.prepare(&xid);
+        let writes = session.own_writes(session.own.len());
+        let raised = std::mem::take(&mut session.raised);
+        session.scan = None;
+        let event = Event::Prepare(xid.clone(), writes, raised);
+        self.record_if(result, event)?;
+        self.sessions[at].xid = Some(xid);
+        Ok(())
+    }
+
+    /// The second phase: in one step; or as the server's group commit does it, where the binary log
+    /// makes it durable and nobody waits for this one.
+    pub(super) fn finish_prepared(&mut self, at: usize) -> Result<(), Stop> {
+        let in_group: bool = self.rng.random();
+        let session = &mut self.sessions[at];
+        let Some(xid) = session.xid.clone() else {
+            return Ok(());
+        };
+        let event = Event::CommitPrepared(xid);
+        if in_group {
+            let binlog = Some((&b"binlog.000001"[..], 4));
+            let ordered = session.txn.commit_prepared(binlog);
+            let result = ordered.and_then(|()| session.txn.commit());
+            self.record_unacknowledged(result, event)?;
+        } else {
+            let result = session.txn.commit();
+            self.record_if(result, event)?;
+        }
+        self.stats.commits += 1;
+        self.end(at);
+        Ok(())
+    }
+
+    /// Ends a prepared transaction that no session owns.
+    pub(super) fn decide_detached(&mut self) -> Result<(), Stop> {
+        let db = Arc::clone(self.db());
+        let owned = |xid: &Vec<u8>| self.sessions.iter().any(|s| s.xid.as_ref() == Some(xid));
+        let mut prepared = self.history.side().prepared.keys();
+        let xid: Option<Vec<u8>> = prepared.rfind(|xid| !owned(xid)).cloned();
+        let Some(xid) = xid else {
+            ensure!(
+                !db.commit_xid(b"never prepared")?,
+                "an unknown xid was committed"
+            );
+            return Ok(());
+        };
+        let known = match self.rng.random() {
+            true => {
+                let result = db.commit_xid(&xid);
+                self.record_if(result, Event::CommitPrepared(xid.clone()))?
+            }
+            false => {
+                let result = db.rollback_xid(&xid);
+                self.record_if(result, Event::RollbackPrepared(xid.clone()))?
+            }
+        };
+        ensure!(known, "prepared transaction {xid:?} is not known");
+        if let Some(owner) = self.detached.remove(&xid) {
+            self.unlock_all(owner);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,17 @@
+//! Power cuts and kills.
+
+use firn_sim::crash::{crash_run, every_sync_run};
+
+#[test]
+fn nothing_acknowledged_is_lost_at_random_crashes() {
+    for seed in 0..150 {
+        crash_run(seed).unwrap();
+    }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_at_any_sync() {
+    for seed in 0..3 {
+        every_sync_run(seed, 150).unwrap();
+    }
+}

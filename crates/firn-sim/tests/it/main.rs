@@ -1,0 +1,6 @@
+//! Short runs of the simulation: one binary, since linking is the cost.
+
+mod bank;
+mod crash;
+mod faults;
+mod model;
