@@ -21,6 +21,7 @@ int ha_firn::aim(uint32_t index) {
   m_cursor_live = true;
   m_scan_parked = m_scan_started = m_bounded = m_at_point = false;
   if (other_index) m_columns_known = false;
+  if (m_semi_consistent) (void)firn_cursor_set_semi_consistent(m_cursor, true);
   return choose_columns();
 }
 

@@ -51,6 +51,8 @@ class ha_firn final : public handler {
   int external_lock(THD* thd, int lock_type) override;
   int start_stmt(THD* thd, thr_lock_type lock_type) override;
   void unlock_row() override;
+  void try_semi_consistent_read(bool yes) override;
+  bool was_semi_consistent_read() override;
 
   /* reads */
   int index_init(uint index, bool sorted) override;
@@ -152,6 +154,8 @@ class ha_firn final : public handler {
   bool m_read_committed = false;
   /* Rows are read to be changed: all columns are needed, the new row is built from the old one. */
   bool m_whole_row = false;
+  /* Rows that another transaction has locked are shown first, and waited for only if they match. */
+  bool m_semi_consistent = false;
   bool m_keyread = false;
 
   /* What the cursor was last told to decode. m_columns, m_point_key and m_path share one allocation. */

@@ -107,6 +107,16 @@ int ha_firn::start_stmt(THD* thd, thr_lock_type lock_type) {
   return begin(thd, lock_type, lock_type >= TL_FIRST_WRITE);
 }
 
+/* UPDATE asks for it; only where rows that do not match are given back, as InnoDB has it. */
+void ha_firn::try_semi_consistent_read(bool yes) {
+  m_semi_consistent = yes && m_read_committed && m_read_mode == FIRN_READ_LOCK_EXCLUSIVE;
+  if (m_cursor && m_cursor_live) (void)firn_cursor_set_semi_consistent(m_cursor, m_semi_consistent);
+}
+
+bool ha_firn::was_semi_consistent_read() {
+  return m_semi_consistent && m_cursor_live && firn_cursor_was_semi_consistent(m_cursor);
+}
+
 /* The row does not match: at READ COMMITTED its lock goes, if this read took it. */
 void ha_firn::unlock_row() {
   if (m_read_committed && m_read_mode != FIRN_READ_SNAPSHOT && m_cursor_live) (void)firn_cursor_unlock_row(m_cursor);

@@ -261,6 +261,37 @@ pub unsafe extern "C" fn firn_cursor_ref(cursor: *mut firn_cursor, out: *mut u8)
     })
 }
 
+/// Turns semi-consistent reading on or off: a locking scan shows a row that another transaction has
+/// locked as it was last committed. When the row matches, moving on gives it again, locked.
+///
+/// # Safety
+/// `cursor` is live and this thread's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_cursor_set_semi_consistent(
+    cursor: *mut firn_cursor,
+    on: bool,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        unsafe { cursor_mut(cursor) }?
+            .cursor
+            .set_semi_consistent(on);
+        Ok(())
+    })
+}
+
+/// Whether the row last read was shown without its lock.
+///
+/// # Safety
+/// `cursor` is live and this thread's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_cursor_was_semi_consistent(cursor: *mut firn_cursor) -> bool {
+    // SAFETY: as the caller promises.
+    guard_value(false, || {
+        unsafe { cursor_mut(cursor) }.is_ok_and(|c| c.cursor.was_semi_consistent())
+    })
+}
+
 /// Releases the lock of the row last read, if reading it took the lock.
 ///
 /// # Safety

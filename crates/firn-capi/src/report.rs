@@ -103,6 +103,32 @@ pub unsafe extern "C" fn firn_records_in_range(
     })
 }
 
+/// Writes the mean rows for one value of the first 1, 2, … declared parts of an index, at most
+/// `parts` numbers. Reads a few dozen places of the index.
+///
+/// # Safety
+/// The table is live, `rows_per_key` has room for `parts` numbers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_index_statistics(
+    table: *const firn_table,
+    index: u32,
+    rows_per_key: *mut f64,
+    parts: u32,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let whole = unsafe { firn_table::whole(table) }?;
+        // SAFETY: as the caller promises.
+        let table = unsafe { firn_table::get(table) }?;
+        let all = table.rows_per_key(&whole.db().context().views, index as usize)?;
+        for (i, rows) in all.iter().take(parts as usize).enumerate() {
+            // SAFETY: as the caller promises.
+            unsafe { rows_per_key.add(i).write(*rows) };
+        }
+        Ok(())
+    })
+}
+
 /// Counters since the database was opened; sizes in bytes.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]

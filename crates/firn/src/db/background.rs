@@ -16,7 +16,7 @@ use crate::compaction::{
 use crate::env::Env;
 use crate::read::Views;
 use crate::txn::SnapshotList;
-use crate::version::{Edit, VersionSet};
+use crate::version::{Edit, Version, VersionSet};
 use crate::wal::Wal;
 use crate::write::{Pipeline, Pressure, Stall};
 use parking_lot::{Condvar, Mutex};
@@ -180,8 +180,7 @@ impl Work {
     pub(super) fn compact_once(&self, idle: bool) -> Result<bool> {
         self.health.check()?;
         let retired = self.retired();
-        let version = self.versions.current();
-        let Some((job, ticket)) = self.pick(&version, &retired, idle) else {
+        let Some((version, job, ticket)) = self.pick(&retired, idle) else {
             self.forget_retired(&retired)?;
             return Ok(false);
         };
@@ -198,15 +197,13 @@ impl Work {
         Ok(true)
     }
 
-    fn pick(
-        &self,
-        version: &crate::version::Version,
-        retired: &Retired,
-        idle: bool,
-    ) -> Option<(Job, u64)> {
+    /// The next job, with the version it was picked from: read under the mutex, so that no job that
+    /// ended in between is missing from it.
+    fn pick(&self, retired: &Retired, idle: bool) -> Option<(Arc<Version>, Job, u64)> {
         let mut running = self.running.lock();
+        let version = self.versions.current();
         let job = compaction::pick(&Picking {
-            version,
+            version: &version,
             options: &self.options,
             running: &running,
             retired,
@@ -215,15 +212,10 @@ impl Work {
             idle,
         })?;
         let ticket = running.begin(&job);
-        Some((job, ticket))
+        Some((version, job, ticket))
     }
 
-    fn run(
-        &self,
-        version: &crate::version::Version,
-        job: &Job,
-        retired: &Retired,
-    ) -> Result<JobStats> {
+    fn run(&self, version: &Version, job: &Job, retired: &Retired) -> Result<JobStats> {
         let context = JobContext {
             versions: &self.versions,
             options: &self.options,

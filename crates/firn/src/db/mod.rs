@@ -17,8 +17,8 @@ use crate::memtable::Memtable;
 use crate::read::Views;
 use crate::store::FileStore;
 use crate::txn::{
-    Context, LockOwner, LockTable, PreparedTransactions, Recovered, SnapshotList, Transaction,
-    WaitObserver,
+    Context, LockMode, LockOwner, LockTable, PreparedTransactions, Recovered, SnapshotList,
+    Transaction, WaitObserver, WaitPolicy,
 };
 use crate::version::{self, FileSource, VersionSet};
 use crate::wal::{SegmentId, Wal, WalOptions};
@@ -320,17 +320,33 @@ fn new_segment(versions: &VersionSet, replayed: &Replayed) -> SegmentId {
 }
 
 /// Prepared transactions move to the new log, durably in every flush mode, before the files let go
-/// of the old one.
+/// of the old one, and get the locks of the keys they changed back. Nobody else holds a lock yet.
 fn relog_prepared(cx: &Context, replayed: &Replayed) -> Result<()> {
     for (xid, batch) in &replayed.prepared {
         let prepared = cx.pipeline.prepare(xid, batch, &[])?;
         let batch = batch.clone();
+        let owner = LockOwner::new(0, 0);
+        let mut locked = Ok(());
+        batch.for_each(|entry| {
+            let lock = || {
+                cx.locks.acquire(
+                    &owner,
+                    entry.user_key,
+                    LockMode::Exclusive,
+                    WaitPolicy::NoWait,
+                )
+            };
+            if locked.is_ok() {
+                locked = lock().map(|_| ());
+            }
+        })?;
+        locked?;
         cx.prepared.insert(
             xid.clone(),
             Recovered {
                 batch,
                 prepared,
-                owner: None,
+                owner: Some(owner),
             },
         );
     }

@@ -15,8 +15,9 @@ impl Table {
         let mut last = used.load(Ordering::Relaxed);
         loop {
             let first = next_in_series(last, offset, increment)?;
-            // The interval may end beyond the largest number; what was reserved of it counts.
-            let taken = first.saturating_add(increment.saturating_mul(count.saturating_sub(1)));
+            // Up to just before the next member, as InnoDB counts: a session with a smaller
+            // increment goes on from there. The end may lie beyond the largest number.
+            let taken = first.saturating_add(increment.saturating_mul(count.max(1)) - 1);
             match used.compare_exchange_weak(last, taken, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return Some(first),
                 Err(now) => last = now,

@@ -119,6 +119,18 @@ impl Cursor {
         self.fetch.reset(index, mode, wait)
     }
 
+    /// Semi-consistent reading, for updates and deletes that give unmatched rows back: a row that
+    /// another transaction has locked is shown as it was last committed. If it matches, the caller
+    /// moves on as usual and gets the same row again, waited for and locked.
+    pub fn set_semi_consistent(&mut self, on: bool) {
+        self.fetch.set_semi_consistent(on);
+    }
+
+    /// Whether the row last read was shown without its lock.
+    pub fn was_semi_consistent(&self) -> bool {
+        self.fetch.was_semi_consistent()
+    }
+
     /// Lets go of all that a statement holds, and keeps the key of the last entry.
     pub fn park(&mut self) {
         self.scan = None;
@@ -240,13 +252,13 @@ impl Cursor {
 
     /// Reads the row of the next entry.
     pub fn next(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
-        let found = self.step(txn, true)?;
+        let found = self.fetch.insist() || self.step(txn, true)?;
         self.settle(txn, found, true, false, record)
     }
 
     /// Reads the row of the previous entry.
     pub fn prev(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
-        let found = self.step(txn, false)?;
+        let found = self.fetch.insist() || self.step(txn, false)?;
         self.settle(txn, found, false, false, record)
     }
 
@@ -262,7 +274,9 @@ impl Cursor {
         let encoded = self.fetch.index().seek_prefix(key.image, &mut prefix);
         self.prefix = prefix;
         encoded?;
+        let again = self.fetch.insist();
         let found = match &mut self.scan {
+            Some(_) if again => true,
             // Beyond a narrow scan there is nothing with the prefix it was opened for.
             Some(scan) if scan.narrow && !self.parked => {
                 scan.entries.valid() && scan.entries.next()?

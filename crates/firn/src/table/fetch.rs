@@ -19,10 +19,31 @@ pub(super) enum Found {
     Nothing,
 }
 
+/// Semi-consistent reading: a row that another transaction has locked is shown as it was last
+/// committed; when the caller asks for it again, it is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SemiConsistent {
+    Off,
+    /// Show locked rows.
+    Try,
+    /// The row last read was shown without its lock.
+    Shown,
+    /// The next row is the one that was shown: wait for it.
+    Insist,
+}
+
+/// What became of a row's lock.
+enum RowLock {
+    Locked,
+    LeaveOut,
+    ShowUnlocked,
+}
+
 /// Reads rows for a cursor.
 pub(super) struct Fetch {
     table: Arc<Table>,
     index: Arc<IndexInfo>,
+    number: Option<usize>,
     clustered: bool,
     created: Seqno,
     mode: ReadMode,
@@ -35,6 +56,7 @@ pub(super) struct Fetch {
     entry_key: Vec<u8>,
     row_key: Vec<u8>,
     newly_locked: bool,
+    semi: SemiConsistent,
 }
 
 impl Fetch {
@@ -45,6 +67,7 @@ impl Fetch {
             table,
             created: index.created(),
             index,
+            number: None,
             clustered: true,
             mode: ReadMode::Snapshot,
             wait: LockWait::Wait,
@@ -55,6 +78,7 @@ impl Fetch {
             entry_key: Vec::new(),
             row_key: Vec::new(),
             newly_locked: false,
+            semi: SemiConsistent::Off,
         }
     }
 
@@ -79,7 +103,11 @@ impl Fetch {
         self.created = self.index.created();
         self.entry_key.clear();
         if self.index.id() != before {
-            self.key_plan = None;
+            if self.number != index {
+                // Other columns; the caller chooses them again.
+                self.number = index;
+                self.key_plan = None;
+            }
         }
         self.set_mode(mode, wait);
         Ok(())
@@ -89,6 +117,28 @@ impl Fetch {
         self.mode = mode;
         self.wait = wait;
         self.newly_locked = false;
+        self.semi = SemiConsistent::Off;
+    }
+
+    pub(super) fn set_semi_consistent(&mut self, on: bool) {
+        self.semi = if on {
+            SemiConsistent::Try
+        } else {
+            SemiConsistent::Off
+        };
+    }
+
+    pub(super) fn was_semi_consistent(&self) -> bool {
+        self.semi == SemiConsistent::Shown
+    }
+
+    /// Whether the next row is the last one again, which was shown without its lock.
+    pub(super) fn insist(&mut self) -> bool {
+        let again = self.was_semi_consistent();
+        if again {
+            self.semi = SemiConsistent::Insist;
+        }
+        again
     }
 
     pub(super) fn release(&mut self) {
@@ -192,9 +242,12 @@ impl Fetch {
         stale: bool,
         record: &mut [u8],
     ) -> Result<bool> {
-        if !self.lock_row(txn)? {
-            return Ok(false);
-        }
+        let unlocked = match self.lock_row(txn, true)? {
+            RowLock::LeaveOut => return Ok(false),
+            RowLock::Locked => false,
+            RowLock::ShowUnlocked => true,
+        };
+        let stale = stale || unlocked;
         let changed = stale || txn.context().views.visible() != point.seqno;
         let found = if !changed && self.clustered {
             self.decode_row(entries.value(), record)?;
@@ -240,7 +293,7 @@ impl Fetch {
         if !self.is_locking() {
             return self.row_at(txn, point, record);
         }
-        if !self.lock_row(txn)? {
+        if let RowLock::LeaveOut = self.lock_row(txn, false)? {
             return Ok(false);
         }
         let latest = txn.latest_point();
@@ -283,18 +336,26 @@ impl Fetch {
     }
 
     pub(super) fn unlock_row(&mut self, txn: &Transaction) {
+        if self.was_semi_consistent() {
+            self.semi = SemiConsistent::Try;
+        }
         if std::mem::take(&mut self.newly_locked) {
             txn.unlock(&self.row_key);
         }
     }
 
-    /// Locks the row; `false` if it is to be left out.
-    fn lock_row(&mut self, txn: &Transaction) -> Result<bool> {
+    /// Locks the row. `in_scan`: semi-consistent reading may show it without.
+    fn lock_row(&mut self, txn: &Transaction, in_scan: bool) -> Result<RowLock> {
         self.newly_locked = false;
         let ReadMode::Locking(mode) = self.mode else {
-            return Ok(true);
+            return Ok(RowLock::Locked);
         };
+        let show = in_scan && self.semi == SemiConsistent::Try;
+        if self.semi == SemiConsistent::Insist {
+            self.semi = SemiConsistent::Try;
+        }
         let policy = match self.wait {
+            LockWait::Wait if show => Some(WaitPolicy::NoWait),
             LockWait::Wait => None,
             LockWait::Fail => Some(WaitPolicy::NoWait),
             LockWait::Skip => Some(WaitPolicy::SkipLocked),
@@ -302,11 +363,14 @@ impl Fetch {
         match txn.lock(&self.row_key, mode, policy) {
             Ok(granted) => {
                 self.newly_locked = granted.newly;
-                Ok(true)
+                Ok(RowLock::Locked)
             }
-            Err(e) if self.wait == LockWait::Skip && *e.kind() == ErrorKind::LockNotAvailable => {
-                Ok(false)
+            Err(e) if *e.kind() != ErrorKind::LockNotAvailable => Err(e),
+            Err(_) if show => {
+                self.semi = SemiConsistent::Shown;
+                Ok(RowLock::ShowUnlocked)
             }
+            Err(_) if self.wait == LockWait::Skip => Ok(RowLock::LeaveOut),
             Err(e) => Err(e),
         }
     }

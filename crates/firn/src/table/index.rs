@@ -127,6 +127,20 @@ impl IndexInfo {
         Ok(INDEX_ID_LEN + self.codec()?.declared_len(rest)?)
     }
 
+    /// Number of declared parts.
+    pub(super) fn part_count(&self) -> usize {
+        match &self.keys {
+            Keys::Columns(codec) => codec.declared().parts().len(),
+            Keys::Hidden => 1,
+        }
+    }
+
+    /// Length of index id and the first `parts` declared parts at the start of an entry's key.
+    pub(super) fn prefix_len(&self, key: &[u8], parts: usize) -> Result<usize> {
+        let rest = key.get(INDEX_ID_LEN..).unwrap_or_default();
+        Ok(INDEX_ID_LEN + self.codec()?.declared().skip(rest, parts)?)
+    }
+
     /// A plan that decodes the wanted columns from entries alone.
     pub(super) fn plan(&self, wanted: Option<&[u8]>) -> Result<IndexPlan> {
         Ok(self.codec()?.plan(wanted))

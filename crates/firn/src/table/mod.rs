@@ -4,6 +4,7 @@ mod autoincrement;
 mod bulk;
 mod check;
 mod cursor;
+mod distinct;
 mod fetch;
 mod index;
 mod rows;

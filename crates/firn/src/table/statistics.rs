@@ -164,7 +164,7 @@ fn bound(info: &IndexInfo, end: RangeEnd<'_>) -> Result<Option<Vec<u8>>> {
 
 /// Entries in the range by the indexes of the files and the memtables, scaled by the share of live
 /// ones.
-fn blocks_estimate(view: &View, range: &ScanRange, index: IndexId) -> Result<u64> {
+pub(super) fn blocks_estimate(view: &View, range: &ScanRange, index: IndexId) -> Result<u64> {
     let upper = range.upper.as_deref();
     let mut entries = 0;
     for memtable in std::iter::once(&view.active).chain(&view.frozen) {

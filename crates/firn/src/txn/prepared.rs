@@ -13,7 +13,7 @@ pub struct Recovered {
     pub batch: Batch,
     /// Its place in the log.
     pub prepared: Prepared,
-    /// Who holds its locks; `None` when recovery has not locked yet.
+    /// Who holds its locks.
     pub owner: Option<Arc<LockOwner>>,
 }
 
