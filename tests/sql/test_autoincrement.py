@@ -66,8 +66,7 @@ SCRIPTS = {
         INSERT INTO t (v) VALUES (3)
         INSERT INTO t VALUES (42, 4)
         INSERT INTO t (v) VALUES (5)
-        SET auto_increment_increment = 1, auto_increment_offset = 1
-        INSERT INTO t (v) VALUES (6)
+        INSERT INTO t (v) VALUES (6), (7), (8)
         SELECT * FROM t ORDER BY id
     """,
     "explicit_values": """

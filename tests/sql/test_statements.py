@@ -185,8 +185,6 @@ SCRIPTS = {
         SELECT COUNT(*), COUNT(DISTINCT v) FROM t
         SELECT COUNT(*) FROM t FORCE INDEX (v) WHERE v > 'm'
         FLUSH TABLES t
-        FLUSH TABLES t FOR EXPORT
-        UNLOCK TABLES
         SELECT MIN(id) FROM t
     """,
     "alter_in_every_way": """
