@@ -33,12 +33,23 @@ OPTIONS = [
 ]
 
 
+# The server's sort keys of these contradict its comparison; the engine refuses indexes on them.
+CONTRADICTORY = {
+    "big5_chinese_ci",
+    "big5_chinese_nopad_ci",
+    "latin2_czech_cs",
+    "cp1250_czech_cs",
+    "tis620_thai_ci",
+    "tis620_thai_nopad_ci",
+}
+
+
 def _collations(server: Server) -> list[str]:
     rows = server.query(
         "SELECT full_collation_name FROM information_schema.collation_character_set_applicability "
         "WHERE full_collation_name NOT LIKE 'binary%%' ORDER BY 1"
     )
-    return [row[0] for row in rows]
+    return [row[0] for row in rows if row[0] not in CONTRADICTORY]
 
 
 def test_random_statements_agree_with_innodb(

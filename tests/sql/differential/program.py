@@ -62,12 +62,16 @@ class Program:
             ["", "mrr=on,mrr_sort_keys=on", "index_condition_pushdown=off",
              "index_merge_sort_intersection=on", "rowid_filter=off", "mrr=on,mrr_cost_based=off"]
         )  # fmt: skip
+        mode = rng.choice(SQL_MODES)
         settings = [
             "SET timestamp = 1700000000, time_zone = '+00:00', max_sort_length = 65536",
             "SET sort_buffer_size = 16777216",
-            f"SET sql_mode = '{rng.choice(SQL_MODES)}'",
+            f"SET sql_mode = '{mode}'",
             f"SET tx_isolation = '{rng.choice(['REPEATABLE-READ', 'READ-COMMITTED'])}'",
         ]
+        if "STRICT" not in mode and mode:
+            # A copy refuses old rows that a change in place would keep.
+            settings.append("SET alter_algorithm = 'COPY'")
         if switches:
             settings.append(f"SET optimizer_switch = '{switches}'")
         if rng.random() < 0.3:
