@@ -128,6 +128,7 @@ class ha_firn final : public handler {
   bool is_unique_lookup(const KEY* key_info, key_part_map parts) const;
   int read_status(firn_status status) { return likely(status == FIRN_OK) ? 0 : firn_error(status); }
   int firn_error(firn_status status);
+  void estimate_rows_per_key();
   int end_bulk(firn_status (*how)(firn_session*, const firn_table*));
   /* The hidden row id of the row last read or written, for tables without a primary key. */
   const uchar* current_row_id();

@@ -34,4 +34,10 @@ void Share::release() {
   }
 }
 
+bool Share::claim_estimates(uint64_t rows) {
+  uint64_t before = rows_at_estimates_.load(std::memory_order_relaxed);
+  const bool fresh = before ? rows / 2 <= before && before / 2 <= rows : rows == 0;
+  return !fresh && rows_at_estimates_.compare_exchange_strong(before, rows, std::memory_order_relaxed);
+}
+
 }  // namespace firn

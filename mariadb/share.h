@@ -25,10 +25,17 @@ class Share : public Handler_share {
   time_t updated() const { return updated_.load(std::memory_order_relaxed); }
   void written(time_t now) { updated_.store(now, std::memory_order_relaxed); }
 
+  /*
+    Whether the estimates of rows per key were made for a table of another size (or never) and are the caller's to make
+    again: of several callers one is told so.
+  */
+  bool claim_estimates(uint64_t rows);
+
  private:
   firn_table* core_ = nullptr;
   unsigned handlers_ = 0;
   std::atomic<time_t> updated_{0};
+  std::atomic<uint64_t> rows_at_estimates_{0};
 };
 
 }  // namespace firn

@@ -1,6 +1,6 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
-/* What the optimizer and SHOW TABLE STATUS ask. The core answers from counters in memory: no call here reads a file. */
+/* What the optimizer and SHOW TABLE STATUS ask. The core answers from counters in memory, but for estimates of keys. */
 
 #include "ha_firn.h"
 #include "errors.h"
@@ -16,11 +16,13 @@ int ha_firn::info(uint flag) {
   if (flag & HA_STATUS_ERRKEY) errkey = m_duplicate_index;
   if (flag & HA_STATUS_AUTO) stats.auto_increment_value = firn_autoinc_next_value(m_share->core());
 
+  uint64_t rows = 0;
   if (flag & (HA_STATUS_VARIABLE | HA_STATUS_CONST | HA_STATUS_TIME)) {
     firn_table_stats core;
     const firn_status status = firn_table_statistics(m_share->core(), &core);
     if (status != FIRN_OK) return firn_error(status);
-    stats.records = ha_rows(core.rows);
+    rows = core.rows;
+    stats.records = ha_rows(rows);
     /* Never 0 for the optimizer: the count is an estimate, and it would take 0 for a fact. */
     if (stats.records == 0 && !(flag & (HA_STATUS_TIME | HA_STATUS_OPEN))) stats.records = 1;
     stats.data_file_length = core.stored_bytes;
@@ -35,23 +37,22 @@ int ha_firn::info(uint flag) {
   if (flag & HA_STATUS_CONST) {
     stats.block_size = kCostBlock;
     stats.mrr_length_per_rec = ref_length + sizeof(void*);
-    /* A whole unique key finds one row; for the rest the core looks at a few dozen places of the index. */
-    for (uint i = 0; i < table_share->keys; i++) {
-      KEY* key_info = table->key_info + i;
-      if (!key_info->rec_per_key) continue;
-      uint part = key_info->ext_key_parts;
-      if ((key_info->flags & (HA_NOSAME | HA_NULL_PART_KEY)) == HA_NOSAME)
-        part = key_info->user_defined_key_parts - 1;
-      else if (key_info->ext_key_flags & HA_EXT_NOSAME)
-        part--;
-      for (uint whole = part; whole < key_info->ext_key_parts; whole++) key_info->rec_per_key[whole] = 1;
-      double rows[MAX_REF_PARTS] = {};
-      const uint declared = MY_MIN(part, key_info->user_defined_key_parts);
-      if (declared && firn_index_statistics(m_share->core(), i, rows, declared) == FIRN_OK)
-        for (uint one = 0; one < declared; one++) key_info->rec_per_key[one] = ulong(MY_MAX(rows[one], 1.0));
-    }
   }
+  if ((flag & (HA_STATUS_VARIABLE | HA_STATUS_CONST)) && m_share->claim_estimates(rows)) estimate_rows_per_key();
   return 0;
+}
+
+/* The numbers belong to the TABLE_SHARE: every user of the table sees them. */
+void ha_firn::estimate_rows_per_key() {
+  for (uint i = 0; i < table_share->keys; i++) {
+    KEY* key_info = table->key_info + i;
+    if (!key_info->rec_per_key) continue;
+    double rows_per_key[MAX_REF_PARTS];
+    const uint parts = key_info->user_defined_key_parts;
+    if (firn_index_statistics(m_share->core(), i, rows_per_key, parts) != FIRN_OK) continue;
+    for (uint part = 0; part < key_info->ext_key_parts; part++)
+      key_info->rec_per_key[part] = part < parts ? ulong(rows_per_key[part] + 0.5) : 1;
+  }
 }
 
 ha_rows ha_firn::records_in_range(uint index, const key_range* min, const key_range* max, page_range*) {
