@@ -60,7 +60,6 @@ $(CORE): FORCE | prepare
 # Rewritten only when the server or its source changes; then all of mariadb/ is compiled anew.
 $(GEN)/.wanted: | prepare ;
 
-# The core comes first because its build writes the C header.
 $(BUILD)/obj/%.o: mariadb/%.cc Makefile $(GEN)/.wanted | prepare $(CORE)
 	@mkdir -p $(@D)
 	@echo '==> compiling $<'

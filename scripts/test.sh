@@ -32,7 +32,6 @@ step "build" make --no-print-directory all
 step "core" core_tests
 step "collations" tests/collations/run
 step "sql" sql_tests
-step "collations" tests/collations/run
 step "package" scripts/package-test.sh
 step "patch levels" scripts/patch-level-test.sh
 

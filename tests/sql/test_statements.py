@@ -259,6 +259,14 @@ SCRIPTS = {
         UPDATE t SET b = REPEAT('a', 5001) WHERE id = 1
         SELECT id, LENGTH(b) FROM t ORDER BY id
     """,
+    "update_through_an_index_with_a_prefix_in_the_primary_key": """
+        CREATE TABLE t (a VARCHAR(9) NOT NULL, b INT, c INT, PRIMARY KEY (a(1)), KEY k (b, c))
+        INSERT INTO t VALUES ('ax', 1, 1), ('bx', 1, 2), ('cx', 2, 3)
+        UPDATE t FORCE INDEX (k) SET c = c + 10 WHERE b IN (1, 2)
+        DELETE FROM t WHERE b = 1 ORDER BY c DESC LIMIT 1
+        SELECT b, c FROM t FORCE INDEX (k) ORDER BY b, c
+        SELECT * FROM t ORDER BY a
+    """,
     "char_with_nopad": """
         CREATE TABLE t (id INT PRIMARY KEY, c CHAR(10) COLLATE latin1_nopad_bin, KEY c (c))
         INSERT INTO t VALUES (1, 'a'), (2, 'a '), (3, ''), (4, 'b'), (5, NULL)

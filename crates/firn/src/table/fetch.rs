@@ -170,7 +170,11 @@ impl Fetch {
     }
 
     pub(super) fn set_columns(&mut self, bitmap: Option<&[u8]>, key_only: bool) -> Result<()> {
-        let entries_alone = key_only && !self.clustered;
+        // A row found through an entry must have a reference: with a primary key on prefixes of
+        // columns the entry does not give it.
+        let entries_alone = key_only
+            && !self.clustered
+            && self.table.primary_columns().all(|c| self.index.covers(c));
         self.key_plan = entries_alone.then(|| self.index.plan(bitmap)).transpose()?;
         if self.columns.as_deref() != bitmap {
             self.columns = bitmap.map(<[u8]>::to_vec);

@@ -127,6 +127,11 @@ impl IndexInfo {
         Ok(INDEX_ID_LEN + self.codec()?.declared_len(rest)?)
     }
 
+    /// Whether entries give back the value of a column.
+    pub(super) fn covers(&self, column: u32) -> bool {
+        self.codec().is_ok_and(|codec| codec.covers(column))
+    }
+
     /// Number of declared parts.
     pub(super) fn part_count(&self) -> usize {
         match &self.keys {

@@ -111,6 +111,17 @@ impl Table {
         self.schema.primary.map(|number| number as usize)
     }
 
+    /// Columns of the primary key; none if it is hidden.
+    fn primary_columns(&self) -> impl Iterator<Item = u32> {
+        let primary = self
+            .schema
+            .primary
+            .map(|number| &self.schema.indexes[number as usize]);
+        primary
+            .into_iter()
+            .flat_map(|index| index.parts.iter().map(|part| part.column))
+    }
+
     /// The ids in force, brought up to date with the catalog.
     pub(crate) fn current(&self) -> Arc<Current> {
         let current = self.current.load();

@@ -13,6 +13,10 @@ mod wal_replay;
 #[path = "../../../../fuzz/targets/sst_open.rs"]
 mod sst_open;
 
+#[allow(dead_code)]
+#[path = "../../../../fuzz/targets/entry.rs"]
+mod entry;
+
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -69,4 +73,9 @@ fn manifests_are_opened_or_refused() {
 #[test]
 fn sst_open_answers_or_refuses() {
     exercise(&sst_open::seeds(), 300, sst_open::run);
+}
+
+#[test]
+fn entries_are_decoded_or_refused() {
+    exercise(&entry::seeds(), 5000, entry::run);
 }

@@ -1,0 +1,1010 @@
+#ifndef FIRN_H
+#define FIRN_H
+
+// Made by cbindgen from crates/firn-capi; do not edit.
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+// The clustered index of a table whose primary key is hidden.
+#define FIRN_PRIMARY UINT32_MAX
+
+// Bytes of a slot that `firn_recover` fills: a u32 length in the machine's order, then the xid.
+#define FIRN_XID_SLOT 260
+
+// "None", where a position is expected.
+#define FIRN_NONE UINT32_MAX
+
+// As many bytes as the column has, stored as they are.
+#define FIRN_COLUMN_FIXED 0
+
+// Text padded to the length of the column.
+#define FIRN_COLUMN_CHAR 1
+
+// A length of 1 or 2 bytes, then the bytes.
+#define FIRN_COLUMN_VARCHAR 2
+
+// A length of 1 to 4 bytes, then a pointer.
+#define FIRN_COLUMN_BLOB 3
+
+// An integer with a sign, little-endian.
+#define FIRN_PART_INT 0
+
+// An integer without a sign, little-endian.
+#define FIRN_PART_UINT 1
+
+// FLOAT or DOUBLE.
+#define FIRN_PART_FLOAT 2
+
+// Bytes of one length that sort as they are.
+#define FIRN_PART_FIXED 3
+
+// Binary strings of any length.
+#define FIRN_PART_VARBYTES 4
+
+// Text with a collation.
+#define FIRN_PART_TEXT 5
+
+// The weights do not give the text back.
+#define FIRN_TEXT_LOST 0
+
+// The weights are the bytes of the text.
+#define FIRN_TEXT_BYTES 1
+
+// The weights are the code points of UTF-8 text.
+#define FIRN_TEXT_UTF8 2
+
+// Most levels of a collation.
+#define FIRN_LEVELS_MAX 6
+
+// No special wishes.
+#define FIRN_WRITE_DEFAULT 0
+
+// A duplicate is about to be replaced or updated: lock it exclusively.
+#define FIRN_WRITE_LOCK_DUPLICATE_X 1
+
+// The target of a copying ALTER: nobody else sees the table, and rows are committed in pieces
+// until `firn_bulk_end`.
+#define FIRN_WRITE_BULK 2
+
+// The caller vouches for unique secondary indexes.
+#define FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK 4
+
+// What a call came to. Values are stable.
+typedef enum firn_status {
+  // Done.
+  FIRN_OK = 0,
+  // No row has the key.
+  FIRN_NO_ROW = 1,
+  // The scan is at its end.
+  FIRN_END = 2,
+  // A unique index has the key already.
+  FIRN_DUPLICATE = 3,
+  // The update changes nothing.
+  FIRN_SAME_ROW = 4,
+  // A row lock was not granted in time.
+  FIRN_LOCK_TIMEOUT = 10,
+  // A row is locked and the caller did not want to wait.
+  FIRN_LOCK_NOT_AVAILABLE = 11,
+  // This transaction was chosen to end a deadlock: roll it back.
+  FIRN_DEADLOCK = 12,
+  // The session was killed.
+  FIRN_INTERRUPTED = 13,
+  // The transaction's writes are over the memory limit.
+  FIRN_TXN_TOO_LARGE = 14,
+  // The snapshot is older than the index.
+  FIRN_TABLE_DEF_CHANGED = 15,
+  // No such table.
+  FIRN_NO_TABLE = 20,
+  // The table exists.
+  FIRN_TABLE_EXISTS = 21,
+  // No auto-increment value is left.
+  FIRN_AUTOINC_EXHAUSTED = 22,
+  // Stored bytes are damaged.
+  FIRN_CORRUPTION = 30,
+  // The operating system refused an operation.
+  FIRN_IO = 31,
+  // The disk is full.
+  FIRN_NO_SPACE = 32,
+  // Writes are refused until a restart.
+  FIRN_POISONED = 33,
+  // The call was wrong.
+  FIRN_INVALID = 40,
+  // Not supported.
+  FIRN_UNSUPPORTED = 41,
+  // Another process uses the directory.
+  FIRN_BUSY = 42,
+  // The engine is closing.
+  FIRN_SHUTDOWN = 43,
+  // A bug: the call panicked.
+  FIRN_PANIC = 44,
+} firn_status;
+
+// How a cursor reads.
+typedef enum firn_read_mode {
+  // The transaction's snapshot, without locks.
+  FIRN_READ_SNAPSHOT = 0,
+  // The latest committed rows, each locked shared.
+  FIRN_READ_LOCK_SHARED = 1,
+  // The latest committed rows, each locked exclusively.
+  FIRN_READ_LOCK_EXCLUSIVE = 2,
+} firn_read_mode;
+
+// What a locking read does about a locked row.
+typedef enum firn_wait {
+  // Waits as long as the session's timeout.
+  FIRN_WAIT = 0,
+  // Fails at once.
+  FIRN_NOWAIT = 1,
+  // Leaves the row out.
+  FIRN_SKIP_LOCKED = 2,
+} firn_wait;
+
+// Options that change while the database is open.
+typedef enum firn_option {
+  // `flush_log_at_trx_commit`: 0, 1 or 2.
+  FIRN_OPTION_FLUSH_MODE = 0,
+  // Block cache, bytes.
+  FIRN_OPTION_BLOCK_CACHE_SIZE = 1,
+  // Memtable size, bytes.
+  FIRN_OPTION_MEMTABLE_SIZE = 2,
+  // Memory of a transaction's writes, bytes.
+  FIRN_OPTION_TXN_MEMORY_LIMIT = 3,
+} firn_option;
+
+// Isolation levels. SERIALIZABLE is the caller's to refuse.
+typedef enum firn_isolation {
+  // Reads as READ COMMITTED.
+  FIRN_READ_UNCOMMITTED = 0,
+  // A statement sees what was committed when it began.
+  FIRN_READ_COMMITTED = 1,
+  // A transaction sees what was committed at its first read.
+  FIRN_REPEATABLE_READ = 2,
+} firn_isolation;
+
+// A position in one index of a table. Belongs to one thread at a time.
+typedef struct firn_cursor firn_cursor;
+
+// An open database; one per server.
+typedef struct firn_db firn_db;
+
+// One per connection of the server: its transaction. Belongs to one thread at a time, but for
+// `firn_kill`.
+typedef struct firn_session firn_session;
+
+// An opened table, shared by all who use it.
+typedef struct firn_table firn_table;
+
+// How to open a database. Sizes are in bytes; 0 stands for the default.
+typedef struct firn_config {
+  // Its directory, created if missing.
+  const char *dir;
+  // Block cache, decoded bytes.
+  uint64_t block_cache_size;
+  // A memtable is flushed at this size.
+  uint64_t memtable_size;
+  // Memory a transaction's writes may take.
+  uint64_t txn_memory_limit;
+  // Size of a log segment.
+  uint64_t wal_segment_size;
+  // What a commit waits for: 0 nothing, 1 the device, 2 the operating system.
+  uint32_t flush_log_at_trx_commit;
+  // Background threads for compaction.
+  uint32_t background_jobs;
+  // Open the log with direct I/O.
+  bool direct_io;
+} firn_config;
+
+// Callbacks into the server. They may be called from any thread; any may be NULL.
+typedef struct firn_host {
+  // A line for the error log; severity 0 note, 1 warning, 2 error.
+  void (*log)(int severity, const char *message);
+  // A session is about to wait for a row lock that another one holds: both `host` pointers.
+  void (*lock_wait)(void *waiter, void *blocker);
+  // Around a lock wait, on the waiter's own thread: 1 when it begins, 0 when it ends.
+  void (*thread_wait)(void *host, int begin);
+} firn_host;
+
+// Statistics of a table.
+typedef struct firn_table_stats {
+  // Rows, an estimate.
+  uint64_t rows;
+  // Clustered index: bytes in files and memtables.
+  uint64_t stored_bytes;
+  // Clustered index: bytes before compression.
+  uint64_t raw_bytes;
+  // Secondary indexes: bytes in files and memtables.
+  uint64_t index_stored_bytes;
+  // Creation, seconds since 1970.
+  uint64_t create_time_s;
+  // Mean bytes of a row before compression.
+  uint32_t average_row_length;
+} firn_table_stats;
+
+// Counters since the database was opened; sizes in bytes.
+typedef struct firn_counters {
+  // Written to files, the log included.
+  uint64_t bytes_written;
+  // Read from files.
+  uint64_t bytes_read;
+  // Written to the log.
+  uint64_t wal_bytes_written;
+  // Durable log writes.
+  uint64_t wal_syncs;
+  // Blocks found in the cache.
+  uint64_t block_cache_hits;
+  // Blocks read from files.
+  uint64_t block_cache_misses;
+  // Memory of cached blocks.
+  uint64_t block_cache_bytes;
+  // Written by flushes.
+  uint64_t flushed_bytes;
+  // Read by compactions.
+  uint64_t compacted_bytes_read;
+  // Written by compactions.
+  uint64_t compacted_bytes_written;
+  // Memory of memtables.
+  uint64_t memtable_bytes;
+  // Row lock waits.
+  uint64_t lock_waits;
+  // Deadlocks found.
+  uint64_t deadlocks;
+  // Last commit's number.
+  uint64_t commits;
+  // Commits delayed or stopped by backpressure.
+  uint64_t write_stalls;
+  // Time spent in delays, microseconds.
+  uint64_t write_stall_us;
+} firn_counters;
+
+// One index of a table, for `information_schema`.
+typedef struct firn_index_info {
+  // `database/table`.
+  const char *table_name;
+  // Name of the index.
+  const char *index_name;
+  // Rows, an estimate.
+  uint64_t rows;
+  // Bytes before compression.
+  uint64_t raw_bytes;
+  // Bytes in files.
+  uint64_t stored_bytes;
+} firn_index_info;
+
+// One level of the tree, for `information_schema`.
+typedef struct firn_level_info {
+  // 0 is the newest.
+  uint32_t level;
+  // Sorted runs.
+  uint64_t runs;
+  // Files.
+  uint64_t files;
+  // Bytes in files.
+  uint64_t stored_bytes;
+  // Entries, deletions and old versions included.
+  uint64_t entries;
+  // Deletions.
+  uint64_t deletes;
+  // Size the level should have.
+  uint64_t target_bytes;
+} firn_level_info;
+
+// One level of a collation.
+typedef struct firn_level {
+  // What the callback calls it.
+  uint32_t number;
+  // Weight of a space.
+  uint32_t space;
+  // Whether a shorter string is smaller, instead of being compared as if spaces followed.
+  bool no_pad;
+} firn_level;
+
+// A collation.
+typedef struct firn_collation {
+  // The server's number for it.
+  uint32_t id;
+  // The server's name for it.
+  const char *name;
+  // What the callbacks get.
+  const void *handle;
+  // Its levels.
+  struct firn_level levels[FIRN_LEVELS_MAX];
+  // How many there are.
+  uint32_t level_count;
+  // Bytes of one weight: 1, 2 or 3.
+  uint32_t weight_len;
+  // `FIRN_TEXT_…`.
+  uint32_t form;
+  // Length of `simple`: 0, 128 or 256.
+  uint32_t simple_len;
+  // Weights of single bytes, where text of such bytes has these weights.
+  uint8_t simple[256];
+  // Whether CHAR is compared with its padding.
+  bool char_filled;
+  // Bytes of one space: 1, 2 or 4.
+  uint8_t pad_len;
+  // One space.
+  uint8_t pad[4];
+} firn_collation;
+
+// Callbacks that compute collation weights; called from any thread.
+typedef struct firn_collator {
+  // Writes the weights of the text on a level to `weights`, big-endian, without padding, and
+  // sets `weighed` to the number of bytes of the text that they stand for: fewer than all if
+  // the byte after them begins no character. Returns the bytes written; a number above
+  // `capacity` asks for a call with that capacity.
+  size_t (*sort_key)(const void *handle,
+                     uint32_t level,
+                     const uint8_t *text,
+                     size_t len,
+                     uint8_t *weights,
+                     size_t capacity,
+                     size_t *weighed);
+  // Bytes of the first `chars` characters of the text, or all of them.
+  size_t (*prefix_len)(const void *handle, const uint8_t *text, size_t len, size_t chars);
+  // Characters of the text.
+  size_t (*chars)(const void *handle, const uint8_t *text, size_t len);
+} firn_collator;
+
+// A column of the record buffer.
+typedef struct firn_column {
+  // Its name, UTF-8.
+  const char *name;
+  // `FIRN_COLUMN_…`.
+  uint32_t kind;
+  // The server's number of its type.
+  uint32_t type_code;
+  // Where it starts in the record buffer.
+  uint32_t offset;
+  // Bytes of a fixed or CHAR column; most bytes of a VARCHAR value; 0 for a blob.
+  uint32_t len;
+  // Bytes of the length of a VARCHAR or blob.
+  uint32_t len_bytes;
+  // Characters of a CHAR column.
+  uint32_t chars;
+  // Byte of the record buffer with its NULL bit.
+  uint32_t null_offset;
+  // The NULL bit; 0 if it is NOT NULL.
+  uint8_t null_mask;
+  // False for virtual columns.
+  bool stored;
+  // Bytes of one space of a CHAR column: 1, 2 or 4.
+  uint8_t pad_len;
+  // One space of a CHAR column.
+  uint8_t pad[4];
+} firn_column;
+
+// A part of an index.
+typedef struct firn_key_part {
+  // Position of the column.
+  uint32_t column;
+  // `FIRN_PART_…`.
+  uint32_t kind;
+  // Characters (text) or bytes that count; 0 for the whole column.
+  uint32_t prefix;
+  // Bytes of the value in a key image, without NULL byte and length.
+  uint32_t image_len;
+  // Whether larger values come first.
+  bool desc;
+  // The collation of a text part.
+  const struct firn_collation *collation;
+} firn_key_part;
+
+// An index.
+typedef struct firn_index {
+  // Its name, UTF-8.
+  const char *name;
+  // Its parts.
+  const struct firn_key_part *parts;
+  // How many.
+  uint32_t part_count;
+  // Whether two rows may not agree in all parts.
+  bool unique;
+} firn_index;
+
+// The definition of a table.
+typedef struct firn_table_def {
+  // Bytes of the record buffer.
+  uint32_t record_len;
+  // Bytes of it that hold NULL bits.
+  uint32_t null_bytes;
+  // The columns.
+  const struct firn_column *columns;
+  // How many.
+  uint32_t column_count;
+  // The indexes.
+  const struct firn_index *indexes;
+  // How many.
+  uint32_t index_count;
+  // Position of the primary index; `FIRN_NONE` for a hidden primary key.
+  uint32_t primary;
+  // Position of the AUTO_INCREMENT column, or `FIRN_NONE`.
+  uint32_t auto_increment;
+  // Computes collation weights; NULL if no part is text.
+  const struct firn_collator *collator;
+} firn_table_def;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// Opens a cursor on index `index` of `table`, or `FIRN_PRIMARY`.
+//
+// # Safety
+// The handles are live, `out` may be written. `session` stays valid until the cursor is closed,
+// parked or reset.
+enum firn_status firn_cursor_open(struct firn_session *session,
+                                  const struct firn_table *table,
+                                  uint32_t index,
+                                  enum firn_read_mode mode,
+                                  enum firn_wait wait,
+                                  struct firn_cursor **out);
+
+// Points a cursor at another index, session or mode and keeps its memory.
+//
+// # Safety
+// As for `firn_cursor_open`.
+enum firn_status firn_cursor_reset(struct firn_cursor *cursor,
+                                   struct firn_session *session,
+                                   uint32_t index,
+                                   enum firn_read_mode mode,
+                                   enum firn_wait wait);
+
+// End of a statement: lets go of session, view and blocks; keeps memory and the last key.
+//
+// # Safety
+// `cursor` is live and this thread's.
+void firn_cursor_park(struct firn_cursor *cursor);
+
+// Goes on with a parked cursor in another statement: the next move continues from the last key,
+// in the session's new view.
+//
+// # Safety
+// As for `firn_cursor_open`.
+enum firn_status firn_cursor_resume(struct firn_cursor *cursor,
+                                    struct firn_session *session,
+                                    enum firn_read_mode mode,
+                                    enum firn_wait wait);
+
+// Closes a cursor.
+//
+// # Safety
+// `cursor` is NULL or live, and not used afterwards.
+void firn_cursor_close(struct firn_cursor *cursor);
+
+// Columns to decode: a bitmap with bit `i % 8` of byte `i / 8` for column `i`; NULL for all.
+// `key_only` decodes the columns of the index and of the primary key from the index entry alone.
+//
+// # Safety
+// `bitmap` is NULL or has a bit for each column.
+enum firn_status firn_cursor_columns(struct firn_cursor *cursor,
+                                     const uint8_t *bitmap,
+                                     bool key_only);
+
+// Bounds forward scans: entries after the key image are not read. `flag` is the server's
+// `HA_READ_AFTER_KEY` (the key's prefix is included) or `HA_READ_BEFORE_KEY` (it is not). NULL
+// removes the bound.
+//
+// # Safety
+// `key` is NULL or has `key_len` bytes.
+enum firn_status firn_cursor_end_range(struct firn_cursor *cursor,
+                                       const uint8_t *key,
+                                       uint32_t key_len,
+                                       uint32_t flag);
+
+// Writes the eight bytes of the hidden key of the row last read.
+//
+// # Safety
+// `cursor` is live and this thread's; `out` has room for eight bytes.
+enum firn_status firn_cursor_ref(struct firn_cursor *cursor, uint8_t *out);
+
+// Turns semi-consistent reading on or off: a locking scan shows a row that another transaction has
+// locked as it was last committed. When the row matches, moving on gives it again, locked.
+//
+// # Safety
+// `cursor` is live and this thread's.
+enum firn_status firn_cursor_set_semi_consistent(struct firn_cursor *cursor, bool on);
+
+// Whether the row last read was shown without its lock.
+//
+// # Safety
+// `cursor` is live and this thread's.
+bool firn_cursor_was_semi_consistent(struct firn_cursor *cursor);
+
+// Releases the lock of the row last read, if reading it took the lock.
+//
+// # Safety
+// `cursor` is live and this thread's, its session too.
+enum firn_status firn_cursor_unlock_row(struct firn_cursor *cursor);
+
+// Opens the database in `config->dir` and recovers it.
+//
+// # Safety
+// The pointers are valid; the callbacks of `host` stay so until `firn_close`.
+enum firn_status firn_open(const struct firn_config *config,
+                           const struct firn_host *host,
+                           struct firn_db **out);
+
+// Closes the database: everything committed is durable, background threads have ended. The
+// handle is gone also when an error is returned.
+//
+// # Safety
+// `db` is from `firn_open`, and not used afterwards; neither are its sessions, tables, cursors.
+enum firn_status firn_close(struct firn_db *db);
+
+// Makes everything committed so far durable.
+//
+// # Safety
+// `db` is open.
+enum firn_status firn_sync_log(const struct firn_db *db);
+
+// Changes an option for what follows.
+//
+// # Safety
+// `db` is open.
+enum firn_status firn_set_option(const struct firn_db *db, enum firn_option option, uint64_t value);
+
+// Writes the xids of prepared transactions without a session, skipping the first `skip`, into at
+// most `cap` slots. Returns how many.
+//
+// # Safety
+// `db` is open; `slots` has room for `cap` slots.
+uint32_t firn_recover(const struct firn_db *db, uint8_t *slots, uint32_t cap, uint32_t skip);
+
+// Commits a prepared transaction that no session owns. `FIRN_NO_ROW`: the xid is unknown.
+//
+// # Safety
+// `db` is open; `xid` has `len` bytes.
+enum firn_status firn_commit_xid(const struct firn_db *db, const uint8_t *xid, size_t len);
+
+// Rolls back a prepared transaction that no session owns. `FIRN_NO_ROW`: the xid is unknown.
+//
+// # Safety
+// `db` is open; `xid` has `len` bytes.
+enum firn_status firn_rollback_xid(const struct firn_db *db, const uint8_t *xid, size_t len);
+
+// Message of the last failing call on this thread, "" if there was none. Valid until the next
+// call on this thread.
+const char *firn_last_error(void);
+
+// Moves to the entry that the key image and `find_flag` (the server's `ha_rkey_function`)
+// name, and reads its row. A NULL key: the first entry.
+//
+// # Safety
+// The cursor and its session are live and this thread's; `record` has the table's record length;
+// the key image has the length given.
+enum firn_status firn_cursor_seek(struct firn_cursor *cursor,
+                                  const uint8_t *key,
+                                  uint32_t key_len,
+                                  uint32_t find_flag,
+                                  uint8_t *record);
+
+// Reads the row of the first entry.
+//
+// # Safety
+// The cursor and its session are live and this thread's; `record` has the table's record length.
+enum firn_status firn_cursor_first(struct firn_cursor *cursor, uint8_t *record);
+
+// Reads the row of the last entry.
+//
+// # Safety
+// The cursor and its session are live and this thread's; `record` has the table's record length.
+enum firn_status firn_cursor_last(struct firn_cursor *cursor, uint8_t *record);
+
+// Reads the row of the next entry.
+//
+// # Safety
+// The cursor and its session are live and this thread's; `record` has the table's record length.
+enum firn_status firn_cursor_next(struct firn_cursor *cursor, uint8_t *record);
+
+// Reads the row of the previous entry.
+//
+// # Safety
+// The cursor and its session are live and this thread's; `record` has the table's record length.
+enum firn_status firn_cursor_prev(struct firn_cursor *cursor, uint8_t *record);
+
+// Reads the row of the next entry if it has the same key prefix.
+//
+// # Safety
+// The cursor and its session are live and this thread's; `record` has the table's record length;
+// the key image has the length given.
+enum firn_status firn_cursor_next_same(struct firn_cursor *cursor,
+                                       const uint8_t *key,
+                                       uint32_t key_len,
+                                       uint8_t *record);
+
+// Reads the row with this key of a unique index, without a scan.
+//
+// # Safety
+// The cursor and its session are live and this thread's; `record` has the table's record length;
+// the key image has the length given.
+enum firn_status firn_cursor_get(struct firn_cursor *cursor,
+                                 const uint8_t *key,
+                                 uint32_t key_len,
+                                 uint8_t *record);
+
+// Reads the row of a reference: the key image of the primary key, or the eight bytes of
+// `firn_cursor_ref` when the primary key is hidden.
+//
+// # Safety
+// The cursor and its session are live and this thread's; `record` has the table's record length;
+// the key image has the length given.
+enum firn_status firn_cursor_get_ref(struct firn_cursor *cursor,
+                                     const uint8_t *reference,
+                                     uint32_t len,
+                                     uint8_t *record);
+
+// Reads the statistics of a table.
+//
+// # Safety
+// The table is live, `out` may be written.
+enum firn_status firn_table_statistics(const struct firn_table *table,
+                                       struct firn_table_stats *out);
+
+// Estimates the rows of a range of an index. A NULL key leaves that end open; the flags are the
+// server's: at the lower end `HA_READ_AFTER_KEY` leaves out the key itself, at the upper end it
+// takes it in.
+//
+// # Safety
+// The table is live; keys have the lengths given.
+uint64_t firn_records_in_range(const struct firn_table *table,
+                               uint32_t index,
+                               const uint8_t *min_key,
+                               uint32_t min_len,
+                               uint32_t min_flag,
+                               const uint8_t *max_key,
+                               uint32_t max_len,
+                               uint32_t max_flag);
+
+// Writes the mean rows for one value of the first 1, 2, … declared parts of an index, at most
+// `parts` numbers. Reads a few dozen places of the index.
+//
+// # Safety
+// The table is live, `rows_per_key` has room for `parts` numbers.
+enum firn_status firn_index_statistics(const struct firn_table *table,
+                                       uint32_t index,
+                                       double *rows_per_key,
+                                       uint32_t parts);
+
+// Reads the counters.
+//
+// # Safety
+// `db` is open, `out` may be written.
+enum firn_status firn_read_counters(const struct firn_db *db, struct firn_counters *out);
+
+// Hands the text of SHOW ENGINE FIRN STATUS to `emit`.
+//
+// # Safety
+// `db` is open; `emit` does not come back into the core.
+enum firn_status firn_status_text(const struct firn_db *db,
+                                  void (*emit)(void *context, const char *text, size_t len),
+                                  void *context);
+
+// Calls `each` for every index of every table.
+//
+// # Safety
+// `db` is open; `each` does not come back into the core.
+enum firn_status firn_list_indexes(const struct firn_db *db,
+                                   void (*each)(void *context, const struct firn_index_info *info),
+                                   void *context);
+
+// Calls `each` for every level.
+//
+// # Safety
+// `db` is open; `each` does not come back into the core.
+enum firn_status firn_list_levels(const struct firn_db *db,
+                                  void (*each)(void *context, const struct firn_level_info *info),
+                                  void *context);
+
+// Writes the key of one string to `out`, as an index on a VARCHAR column would have it, or, if
+// `chars` is not zero, on a CHAR column of so many characters. Returns its length; nothing is written if that is above `capacity`,
+// and 0 means that the collation is not as described. For checks of the callbacks.
+//
+// # Safety
+// All pointers are valid; `text` has `len` bytes, `out` has room for `capacity`.
+size_t firn_text_key(const struct firn_collation *collation,
+                     const struct firn_collator *collator,
+                     const uint8_t *text,
+                     size_t len,
+                     uint32_t chars,
+                     uint8_t *out,
+                     size_t capacity);
+
+// Makes a session. `host` comes back in the callbacks.
+//
+// # Safety
+// `db` is open; `out` may be written.
+enum firn_status firn_session_new(const struct firn_db *db, void *host, struct firn_session **out);
+
+// Ends a session: an active transaction is rolled back, a prepared one is left for
+// `firn_commit_xid` and `firn_rollback_xid`.
+//
+// # Safety
+// `session` is NULL or from `firn_session_new`, and not used afterwards.
+void firn_session_free(struct firn_session *session);
+
+// Begins a transaction if none is active, and a statement if `statement_id` is new: sets the
+// statement's savepoint; at READ COMMITTED a new snapshot. `autocommit` says that the statement is
+// the whole transaction. `lock_timeout_us` counts for its lock waits.
+//
+// # Safety
+// `session` is a live session of this thread.
+enum firn_status firn_begin_statement(struct firn_session *session,
+                                      uint64_t statement_id,
+                                      enum firn_isolation isolation,
+                                      uint64_t lock_timeout_us,
+                                      bool autocommit);
+
+// Ends the statement and keeps its changes.
+//
+// # Safety
+// `session` is a live session of this thread.
+enum firn_status firn_end_statement(struct firn_session *session);
+
+// Takes the statement's changes back; its locks stay.
+//
+// # Safety
+// `session` is a live session of this thread.
+enum firn_status firn_rollback_statement(struct firn_session *session);
+
+// Fixes the snapshot of the transaction now; begins it first with `firn_begin_statement`.
+//
+// # Safety
+// `session` is a live session of this thread.
+enum firn_status firn_consistent_snapshot(struct firn_session *session);
+
+// Commits: visible, locks released, durable as the flush mode says. Nothing to do when no
+// transaction is active, or when `firn_commit_ordered` has made it visible.
+//
+// # Safety
+// `session` is a live session of this thread.
+enum firn_status firn_commit(struct firn_session *session);
+
+// First phase of a two-phase commit: the changes are durable under the xid.
+//
+// # Safety
+// `session` is a live session of this thread; pointers are valid for what they name.
+enum firn_status firn_prepare(struct firn_session *session, const uint8_t *xid, size_t xid_len);
+
+// Second phase: assigns the seqno and makes the changes visible, without I/O.
+// `binlog_file` may be NULL.
+//
+// # Safety
+// `session` is a live session of this thread; pointers are valid for what they name.
+enum firn_status firn_commit_ordered(struct firn_session *session,
+                                     const char *binlog_file,
+                                     uint64_t binlog_pos);
+
+// Gives up all changes and locks.
+//
+// # Safety
+// `session` is a live session of this thread.
+enum firn_status firn_rollback(struct firn_session *session);
+
+// A place to roll back to, valid until the transaction ends.
+//
+// # Safety
+// `session` is a live session of this thread; pointers are valid for what they name.
+enum firn_status firn_savepoint(struct firn_session *session, uint64_t *mark);
+
+// Forgets all writes after the savepoint; locks stay.
+//
+// # Safety
+// `session` is a live session of this thread.
+enum firn_status firn_rollback_to_savepoint(struct firn_session *session, uint64_t mark);
+
+// Whether a transaction is open.
+//
+// # Safety
+// `session` is a live session of this thread.
+bool firn_session_active(const struct firn_session *session);
+
+// Whether the transaction has written.
+//
+// # Safety
+// `session` is a live session of this thread.
+bool firn_session_has_writes(const struct firn_session *session);
+
+// Whether the transaction waits for the outcome of a two-phase commit.
+//
+// # Safety
+// `session` is a live session of this thread.
+bool firn_session_prepared(const struct firn_session *session);
+
+// Wakes a lock wait of the session and makes its next one fail, from any thread.
+//
+// # Safety
+// `session` is a live session.
+void firn_kill(const struct firn_session *session);
+
+// Forgets a kill that was meant for an earlier statement.
+//
+// # Safety
+// `session` is a live session of this thread.
+void firn_clear_kill(struct firn_session *session);
+
+// Creates a table: atomic and durable. `frm` and `version` are the server's own, kept for it;
+// `autoincrement` is the first value to hand out.
+//
+// # Safety
+// The pointers are valid for what they name.
+enum firn_status firn_create_table(const struct firn_db *db,
+                                   const char *table_name,
+                                   const struct firn_table_def *definition,
+                                   const uint8_t *frm,
+                                   size_t frm_len,
+                                   const uint8_t *version,
+                                   size_t version_len,
+                                   uint64_t autoincrement);
+
+// Drops a table: atomic and durable. `FIRN_NO_TABLE` if there is none.
+//
+// # Safety
+// The pointers are valid for what they name.
+enum firn_status firn_drop_table(const struct firn_db *db, const char *table_name);
+
+// Renames a table: atomic and durable.
+//
+// # Safety
+// The pointers are valid for what they name.
+enum firn_status firn_rename_table(const struct firn_db *db, const char *from, const char *to);
+
+// Empties a table: atomic and durable; auto-increment starts anew. Open handles follow.
+//
+// # Safety
+// The pointers are valid for what they name.
+enum firn_status firn_truncate_table(const struct firn_db *db, const char *table_name);
+
+// Calls `each` with the name of every table whose name starts with `prefix`.
+//
+// # Safety
+// The pointers are valid; `each` does not come back into the core.
+enum firn_status firn_list_table_names(const struct firn_db *db,
+                                       const char *prefix,
+                                       void (*each)(void *context, const char *name),
+                                       void *context);
+
+// Copies the server's version of a table's definition to `out`, at most `cap` bytes; `len` gets
+// its length.
+//
+// # Safety
+// The pointers are valid for what they name.
+enum firn_status firn_table_version(const struct firn_db *db,
+                                    const char *table_name,
+                                    uint8_t *out,
+                                    size_t cap,
+                                    size_t *len);
+
+// Replaces the server's own definition and version that are kept with the table; durable.
+//
+// # Safety
+// The pointers are valid for what they name.
+enum firn_status firn_set_table_image(const struct firn_db *db,
+                                      const char *table_name,
+                                      const uint8_t *frm,
+                                      size_t frm_len,
+                                      const uint8_t *version,
+                                      size_t version_len);
+
+// Opens a table, which the server defines as `definition`.
+//
+// # Safety
+// The pointers are valid for what they name.
+enum firn_status firn_table_open(const struct firn_db *db,
+                                 const char *table_name,
+                                 const struct firn_table_def *definition,
+                                 struct firn_table **out);
+
+// Closes a table.
+//
+// # Safety
+// `table` is NULL or from `firn_table_open`, and not used afterwards but by its cursors.
+void firn_table_close(struct firn_table *table);
+
+// Inserts a row. `FIRN_DUPLICATE`: `dup_index` is the number of the first unique index, in
+// ascending order, that has the key already; nothing of the row stays. `ref_out` (may be NULL)
+// gets the eight bytes of a hidden key.
+//
+// # Safety
+// The handles are live, the session is this thread's; `record` is a record buffer of the table.
+enum firn_status firn_insert(struct firn_session *session,
+                             const struct firn_table *table,
+                             const uint8_t *record,
+                             uint32_t flags,
+                             uint32_t *dup_index,
+                             uint8_t *ref_out);
+
+// Ends a load: everything is durable, and visible to snapshots from now on.
+//
+// # Safety
+// The handles are live, the session is this thread's.
+enum firn_status firn_bulk_end(struct firn_session *session, const struct firn_table *table);
+
+// Gives up a load; the table is to be dropped next.
+//
+// # Safety
+// The session is live and this thread's.
+enum firn_status firn_bulk_abort(struct firn_session *session, const struct firn_table *table);
+
+// Changes a row that was read under an exclusive lock. `old_ref`: the eight bytes of its hidden
+// key, NULL if it has a primary key. `FIRN_SAME_ROW`: nothing changes. `FIRN_DUPLICATE`: as for
+// `firn_insert`.
+//
+// # Safety
+// As for `firn_insert`.
+enum firn_status firn_update(struct firn_session *session,
+                             const struct firn_table *table,
+                             const uint8_t *old_record,
+                             const uint8_t *new_record,
+                             const uint8_t *old_ref,
+                             uint32_t flags,
+                             uint32_t *dup_index);
+
+// Deletes a row that was read under an exclusive lock. `reference`: the eight bytes of its hidden
+// key, NULL if it has a primary key.
+//
+// # Safety
+// As for `firn_insert`.
+enum firn_status firn_delete(struct firn_session *session,
+                             const struct firn_table *table,
+                             const uint8_t *record,
+                             const uint8_t *reference);
+
+// Reserves `count` values of the series `offset + k * increment`. `first` is the first one,
+// `reserved` how many there are. `FIRN_AUTOINC_EXHAUSTED` if there is none.
+//
+// # Safety
+// The table is live, the pointers may be written.
+enum firn_status firn_autoinc_reserve(const struct firn_table *table,
+                                      uint64_t offset,
+                                      uint64_t increment,
+                                      uint64_t count,
+                                      uint64_t *first,
+                                      uint64_t *reserved);
+
+// A row with this value was written: later ones are larger, also after a restart.
+//
+// # Safety
+// The handles are live, the session is this thread's.
+void firn_autoinc_raise(struct firn_session *session,
+                        const struct firn_table *table,
+                        uint64_t used);
+
+// The value that the next row gets at least; 0 if there is no table.
+//
+// # Safety
+// The table is live.
+uint64_t firn_autoinc_next_value(const struct firn_table *table);
+
+// Makes `next` the next value, unless larger ones were used; durable.
+//
+// # Safety
+// The table is live.
+enum firn_status firn_autoinc_set(const struct firn_table *table, uint64_t next);
+
+// Checks a table: checksums of its files; extended: that each row has its entries and each entry
+// its row. `problem` is called for each problem; then the status is `FIRN_CORRUPTION`.
+//
+// # Safety
+// The handles are live, the session is this thread's; `problem` does not come back into the core.
+enum firn_status firn_check_table(struct firn_session *session,
+                                  const struct firn_table *table,
+                                  bool extended,
+                                  void (*problem)(void *context, const char *text),
+                                  void *context,
+                                  uint64_t *rows);
+
+// Compacts to the resting state: everything in the last level.
+//
+// # Safety
+// The handles are live.
+enum firn_status firn_optimize_table(const struct firn_db *db, const struct firn_table *_table);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* FIRN_H */

@@ -1,0 +1,124 @@
+//! What lies inside log records and blocks: batches, catalog entries, table definitions, rows. An
+//! answer or an error, never a panic; a batch that is accepted encodes to itself.
+//!
+//! The first byte chooses the decoder.
+
+use firn::base::{Kind, Value};
+use firn::catalog::{TableEntry, TableSchema};
+use firn::rowcode::{BlobBuf, Column, ColumnKind, Missing, NullBit, RowFormat, RowLayout};
+use firn::write::Batch;
+
+/// Runs one input.
+pub fn run(data: &[u8]) {
+    let Some((mode, rest)) = data.split_first() else {
+        return;
+    };
+    match mode % 4 {
+        0 => run_batch(rest),
+        1 => {
+            if let Ok(entry) = TableEntry::decode("d/t", 9, rest) {
+                let again = TableEntry::decode("d/t", 9, &entry.encode(&[]));
+                assert_eq!(
+                    again.expect("what was accepted once").index_ids(),
+                    entry.index_ids()
+                );
+            }
+        }
+        2 => {
+            if let Ok(schema) = TableSchema::from_bytes(rest) {
+                let again = TableSchema::from_bytes(&schema.to_bytes());
+                let again = again.expect("what was accepted once");
+                assert_eq!(schema.difference(&again), None);
+            }
+        }
+        _ => run_row(rest),
+    }
+}
+
+fn run_batch(bytes: &[u8]) {
+    let Ok(batch) = Batch::from_bytes(bytes.to_vec()) else {
+        return;
+    };
+    let mut copy = Batch::new();
+    let read = batch.for_each(|entry| copy.add(entry.user_key, entry.kind, entry.value));
+    read.expect("what was accepted once");
+    assert_eq!(copy.count(), batch.count());
+}
+
+fn run_row(bytes: &[u8]) {
+    let Some((&split, bytes)) = bytes.split_first() else {
+        return;
+    };
+    let (head, tail) = bytes.split_at(bytes.len().min(usize::from(split)));
+    let mut record = vec![0; RECORD_LEN as usize];
+    // An error is as good as a row.
+    let _ = format()
+        .plan(None)
+        .decode(Value::split(head, tail), &mut record, &mut BlobBuf::new());
+}
+
+const RECORD_LEN: u32 = 40;
+
+fn format() -> RowFormat {
+    let column = |id, kind, offset, mask| Column {
+        id,
+        kind,
+        offset,
+        null: Some(NullBit { offset: 0, mask }),
+        stored: true,
+        missing: Missing::Impossible,
+    };
+    let columns = vec![
+        column(0, ColumnKind::Fixed { len: 4 }, 1, 1),
+        column(
+            1,
+            ColumnKind::VarChar {
+                len_bytes: 1,
+                max: 20,
+            },
+            5,
+            2,
+        ),
+        column(2, ColumnKind::Blob { len_bytes: 2 }, 26, 4),
+    ];
+    RowFormat::single(RowLayout::new(1, RECORD_LEN, columns).expect("a good layout"))
+}
+
+/// Inputs to begin with: valid ones of each kind.
+pub fn seeds() -> Vec<Vec<u8>> {
+    let mut batch = Batch::new();
+    batch.add(b"\0\0\0\x07key", Kind::Put, Value::split(b"head", b"tail"));
+    batch.add(b"\0\0\0\x07other", Kind::Delete, Value::EMPTY);
+    let schema = TableSchema {
+        version: 1,
+        record_len: 8,
+        null_bytes: 1,
+        columns: Vec::new(),
+        indexes: Vec::new(),
+        primary: None,
+        auto_increment: None,
+    };
+    let index = firn::catalog::IndexEntry { id: 7, created: 3 };
+    let entry = TableEntry {
+        name: "d/t".to_owned(),
+        schema: schema.clone(),
+        indexes: Vec::new(),
+        clustered: index,
+        frm: vec![1; 50],
+        version: vec![2; 16],
+        created_micros: 1,
+    };
+    let mut record = vec![0; RECORD_LEN as usize];
+    record[5..9].copy_from_slice(b"\x03abc");
+    let (mut head, mut tail) = (Vec::new(), Vec::new());
+    // SAFETY: the blob column is empty.
+    unsafe { format().encode(&record, &mut head, &mut tail) }.expect("a good record");
+    let row = [&[head.len() as u8][..], &head, &tail].concat();
+    let of = |mode: u8, bytes: &[u8]| [&[mode][..], bytes].concat();
+    vec![
+        of(0, batch.as_bytes()),
+        of(1, &entry.encode(&[])),
+        of(2, &schema.to_bytes()),
+        of(3, &row),
+    ]
+}
