@@ -4,6 +4,9 @@
 # A failure within $(...) ends the script too.
 shopt -s inherit_errexit
 
+# A make that a script starts is not part of the one that started the script.
+unset MAKEFLAGS MFLAGS MAKELEVEL
+
 FIRN_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 export PATH=$PATH:$HOME/.cargo/bin
 FIRN_BUILD=${FIRN_BUILD:-$FIRN_ROOT/build}

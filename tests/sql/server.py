@@ -93,7 +93,8 @@ def _plugin_directory() -> Path:
     """The distribution's plugins and ours side by side, as links."""
     directory = scratch_root() / "plugins"
     directory.mkdir()
-    for entry in SYSTEM_PLUGINS.iterdir():
+    # mariadb-server-core alone brings no plugins.
+    for entry in SYSTEM_PLUGINS.iterdir() if SYSTEM_PLUGINS.is_dir() else ():
         (directory / entry.name).symlink_to(entry)
     if PLUGIN.is_file():
         (directory / "ha_firn.so").unlink(missing_ok=True)
