@@ -23,6 +23,10 @@ SMALL = [
     "--loose-firn-lock-wait-timeout=5",
     "--innodb-lock-wait-timeout=5",
 ]
+# Transactions over two engines are atomic through the binary log only: without it the server keeps
+# their outcomes in tc.log, but recovery in 10.11 rolls every prepared transaction back, whatever
+# that file says (`ha_recover` looks at its list only for the binary log). No engine can mend that.
+COORDINATED = ["--log-bin=bin", "--sync-binlog=1", "--binlog-format=ROW", "--server-id=1"]
 ALL_TESTED = dict.fromkeys(workload.TABLES, ENGINE)
 MIXED = ALL_TESTED | {"live": "InnoDB", "account": "InnoDB"}
 
@@ -57,7 +61,7 @@ def test_kill_under_load(
     own_server: Callable[..., Server], seed: int, engines: dict[str, str], rounds: int
 ) -> None:
     rng = Random(seed)
-    server = own_server(*SMALL)
+    server = own_server(*SMALL, *([] if engines == ALL_TESTED else COORDINATED))
     workload.create(server, engines)
     clients = new_clients(rng)
     for number in range(rounds):

@@ -45,7 +45,8 @@ def test_show_table_status(server: Server, database: str) -> None:
     )[0]
     assert row[0].upper() == ENGINE.upper()
     assert ROWS / 2 <= row[1] <= ROWS * 2
-    assert ROWS * 20 <= row[2] <= ROWS * 2000
+    # Compressed, and these rows compress well.
+    assert ROWS * 5 <= row[2] <= ROWS * 2000
     assert row[3] > 0
     assert row[4] > ROWS
     assert row[5] is not None
@@ -136,7 +137,7 @@ def test_status_counters_count(own_server: Callable[..., Server]) -> None:
     _fill(server, "d")
     for _ in range(4):
         server.query(
-            "INSERT INTO d.t (v, n) SELECT LEFT(CONCAT(MD5(id), v), 200), n FROM d.t LIMIT 8000"
+            "INSERT INTO d.t (v, n) SELECT LEFT(CONCAT(v, v), 200), n FROM d.t LIMIT 8000"
         )
     server.query("OPTIMIZE TABLE d.t")
     server.query("SELECT SUM(LENGTH(v)) FROM d.t USE INDEX ()")

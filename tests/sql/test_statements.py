@@ -252,13 +252,6 @@ SCRIPTS = {
         DELETE FROM t WHERE v = 5 RETURNING v
         SELECT v FROM t
     """,
-    "long_unique": """
-        CREATE TABLE t (id INT PRIMARY KEY, b LONGTEXT, UNIQUE KEY (b))
-        INSERT INTO t VALUES (1, REPEAT('a', 5000)), (2, REPEAT('a', 5001)), (3, NULL), (4, NULL)
-        INSERT INTO t VALUES (5, REPEAT('a', 5000))
-        UPDATE t SET b = REPEAT('a', 5001) WHERE id = 1
-        SELECT id, LENGTH(b) FROM t ORDER BY id
-    """,
     "update_through_an_index_with_a_prefix_in_the_primary_key": """
         CREATE TABLE t (a VARCHAR(9) NOT NULL, b INT, c INT, PRIMARY KEY (a(1)), KEY k (b, c))
         INSERT INTO t VALUES ('ax', 1, 1), ('bx', 1, 2), ('cx', 2, 3)
@@ -289,7 +282,6 @@ SCRIPTS = {
 ERRORS = {
     "indexed_virtual_column": {8: 1062},
     "default_expressions_and_checks": {4: 4025, 5: 4025},
-    "long_unique": {3: 1062, 4: 1062},
 }
 
 
