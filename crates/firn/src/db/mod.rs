@@ -9,7 +9,7 @@ pub use report::{Counters as Metrics, IndexReport, LevelReport};
 use crate::base::events::Severity;
 use crate::base::health::Health;
 use crate::base::options::Options;
-use crate::base::{Result, Seqno};
+use crate::base::{ErrorKind, Result, Seqno};
 use crate::cache::BlockCache;
 use crate::catalog::{Catalog, Counters};
 use crate::env::{CountingEnv, Env, IoCounters};
@@ -320,7 +320,8 @@ fn new_segment(versions: &VersionSet, replayed: &Replayed) -> SegmentId {
 }
 
 /// Prepared transactions move to the new log, durably in every flush mode, before the files let go
-/// of the old one, and get the locks of the keys they changed back. Nobody else holds a lock yet.
+/// of the old one, and get the locks of the keys they changed back. Only one whose rollback the full
+/// log refused may share keys with another: it gave its locks up then, and it goes without them.
 fn relog_prepared(cx: &Context, replayed: &Replayed) -> Result<()> {
     for (xid, batch) in &replayed.prepared {
         let prepared = cx.pipeline.prepare(xid, batch, &[])?;
@@ -337,7 +338,10 @@ fn relog_prepared(cx: &Context, replayed: &Replayed) -> Result<()> {
                 )
             };
             if locked.is_ok() {
-                locked = lock().map(|_| ());
+                locked = match lock() {
+                    Err(error) if *error.kind() != ErrorKind::LockNotAvailable => Err(error),
+                    _ => Ok(()),
+                };
             }
         })?;
         locked?;

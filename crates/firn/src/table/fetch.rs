@@ -385,10 +385,7 @@ impl Fetch {
             key.kind.is_put().then(|| plan.decode(value, record, blobs))
         })?;
         match decoded.flatten() {
-            Some(Ok(())) => {
-                self.fill_nulls(record);
-                Ok(true)
-            }
+            Some(Ok(())) => Ok(true),
             Some(Err(e)) => Err(self.table.of_table(e)),
             None => Ok(false),
         }
@@ -401,17 +398,9 @@ impl Fetch {
     }
 
     fn decode_row(&mut self, value: crate::base::Value<'_>, record: &mut [u8]) -> Result<()> {
-        let decoded = self.plan.decode(value, record, &mut self.blobs);
-        decoded.map_err(|e| self.table.of_table(e))?;
-        self.fill_nulls(record);
-        Ok(())
-    }
-
-    /// Rows that may be updated are compared by the server.
-    fn fill_nulls(&self, record: &mut [u8]) {
-        if self.is_locking() {
-            self.table.fill_nulls(record);
-        }
+        self.plan
+            .decode(value, record, &mut self.blobs)
+            .map_err(|e| self.table.of_table(e))
     }
 
     fn dangling(&self) -> Error {

@@ -57,7 +57,6 @@ enum Phase {
     },
     Committed {
         lsn: Lsn,
-        in_binlog: bool,
     },
 }
 
@@ -346,12 +345,11 @@ impl Transaction {
             Phase::Prepared { .. } => {
                 self.commit_prepared(None)?;
                 match self.phase {
-                    Phase::Committed { lsn, .. } => Some(lsn),
+                    Phase::Committed { lsn } => Some(lsn),
                     _ => None,
                 }
             }
-            // The binary log repeats a commit that is lost; nothing else does.
-            Phase::Committed { lsn, in_binlog } => (!in_binlog).then_some(*lsn),
+            Phase::Committed { .. } => None,
         };
         self.finish();
         match lsn {
@@ -403,17 +401,13 @@ impl Transaction {
             return Ok(());
         };
         let binlog = binlog.map(|(name, pos)| BinlogPosition { name, pos });
-        let in_binlog = binlog.is_some();
         let what = What::Prepared {
             xid,
             prepared: *prepared,
             binlog,
         };
         let committed = self.cx.pipeline.commit(what, batch, &[])?;
-        self.phase = Phase::Committed {
-            lsn: committed.lsn,
-            in_binlog,
-        };
+        self.phase = Phase::Committed { lsn: committed.lsn };
         Ok(())
     }
 

@@ -207,7 +207,8 @@ fn a_recovery_keeps_prepared_transactions_durable_in_every_flush_mode() {
 
 #[test]
 fn a_prepared_transaction_that_a_full_disk_keeps_from_rolling_back_is_not_forgotten() {
-    let faults = FaultEnv::new(Arc::new(MemEnv::new()));
+    let memory = MemEnv::new();
+    let faults = FaultEnv::new(Arc::new(memory.clone()));
     let env: Arc<dyn Env> = Arc::new(faults.clone());
     let db = Db::open(env, Path::new("/db"), options(), None).unwrap();
     let mut txn = begin(&db);
@@ -230,8 +231,17 @@ fn a_prepared_transaction_that_a_full_disk_keeps_from_rolling_back_is_not_forgot
     assert_eq!(*txn.rollback().unwrap_err().kind(), ErrorKind::NoSpace);
     assert_eq!(db.prepared_xids(), [b"a".to_vec()]);
     faults.clear();
+    // Its locks are gone: another one may prepare the same key, and both survive a restart.
+    let mut other = begin(&db);
+    put(&mut other, "a", "2");
+    other.prepare(b"other").unwrap();
+    std::mem::forget(other);
+    drop(db);
+    let db = open(&memory.crash(0));
+    assert_eq!(db.prepared_xids(), [b"a".to_vec(), b"other".to_vec()]);
     assert!(db.rollback_xid(b"a").unwrap());
-    assert_eq!(get(&mut begin(&db), "a"), None);
+    assert!(db.commit_xid(b"other").unwrap());
+    assert_eq!(get(&mut begin(&db), "a").as_deref(), Some("2"));
 }
 
 #[test]
