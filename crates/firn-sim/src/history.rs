@@ -115,6 +115,8 @@ pub struct History {
     durable: Moment,
     /// The last moment that a kill of the process must leave.
     written: Moment,
+    /// The last event is one whose call has failed.
+    attempted: bool,
 }
 
 impl History {
@@ -136,6 +138,17 @@ impl History {
     /// The last moment that a kill of the process must leave.
     pub fn written(&self) -> Moment {
         self.written
+    }
+
+    /// Adds an event whose call has failed: a crash may bring it back, no read may show it before.
+    pub fn attempt(&mut self, event: Event) {
+        self.record(event);
+        self.attempted = true;
+    }
+
+    /// The last moment that reads may show when a call has failed.
+    pub fn last_visible(&self) -> Moment {
+        self.now() - u64::from(self.attempted)
     }
 
     /// Adds an event; nothing is acknowledged yet.
@@ -202,6 +215,7 @@ impl History {
         self.events.clear();
         self.durable = at;
         self.written = at;
+        self.attempted = false;
         self.data.retain(|_, versions| {
             versions.retain(|(moment, _)| *moment <= at);
             !versions.is_empty()

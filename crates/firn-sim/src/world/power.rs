@@ -154,10 +154,10 @@ impl World {
     }
 
     /// Compares what can be read after a failure, without a restart: some state that is not older
-    /// than what was acknowledged.
+    /// than what was acknowledged, and without what has failed.
     pub fn check_readable(&mut self) -> Result<(), Stop> {
         let seen = self.see()?;
-        let (from, now) = (self.history.durable(), self.history.now());
+        let (from, now) = (self.history.durable(), self.history.last_visible());
         let mut differences = Vec::new();
         for at in (from..=now).rev() {
             // The catalog in memory may be behind or ahead by the change that failed.

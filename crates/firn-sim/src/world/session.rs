@@ -7,7 +7,7 @@ use firn::base::value::OwnedValue;
 use firn::iter::{MergeIter, MvccIter};
 use firn::read::Source;
 use firn::txn::write_set::Mark;
-use firn::txn::{Isolation, Transaction};
+use firn::txn::{Isolation, LockMode, Transaction};
 use rand::Rng;
 use std::sync::Arc;
 
@@ -70,7 +70,18 @@ impl World {
     pub(super) fn open_sessions(&mut self) {
         self.locks.clear();
         self.detached.clear();
-        let count = self.rng.random_range(1..=4);
+        // What is prepared has its locks back.
+        for (xid, writes) in &self.history.side().prepared {
+            self.next_owner += 1;
+            self.detached.insert(xid.clone(), self.next_owner);
+            for key in writes.keys() {
+                let holders = self.locks.entry(key.clone()).or_default();
+                if holders.is_empty() {
+                    holders.insert(self.next_owner, LockMode::Exclusive);
+                }
+            }
+        }
+        let count = self.rng.random_range(2..=6);
         self.sessions = (0..count).map(|_| self.new_session()).collect();
     }
 
@@ -131,14 +142,14 @@ impl World {
     pub(super) fn session_step(&mut self, at: usize) -> Result<(), Stop> {
         let session = &self.sessions[at];
         if session.xid.is_some() {
-            return match self.rng.random_range(0..10) {
-                0..3 => self.finish_prepared(at),
-                3 => self.roll_back(at),
-                4 => {
+            return match self.rng.random_range(0..40) {
+                0..2 => self.finish_prepared(at),
+                2 => self.roll_back(at),
+                3 => {
                     self.detach(at);
                     Ok(())
                 }
-                // Most of the time it waits, so that crashes find it.
+                // Most of the time it waits, so that crashes find it, and its part of the log gets old.
                 _ => Ok(()),
             };
         }
@@ -146,7 +157,9 @@ impl World {
             self.begin(at);
             return Ok(());
         }
-        match self.rng.random_range(0..100) {
+        // The first session keeps its snapshots long: it ends one transaction in many steps.
+        let range = if at == 0 { 40..85 } else { 0..100 };
+        match self.rng.random_range(range) {
             0..32 => self.put(at),
             32..40 => self.delete(at),
             40..52 => self.get(at),

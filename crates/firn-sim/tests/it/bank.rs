@@ -15,7 +15,7 @@ fn money_is_neither_made_nor_lost_by_threads_on_a_file_system() {
 
 #[test]
 fn money_is_neither_made_nor_lost_by_threads_in_a_crash() {
-    for seed in 0..10 {
+    for seed in 0..25 {
         bank::with_crashes(seed).unwrap();
     }
 }
