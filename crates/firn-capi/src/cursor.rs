@@ -288,6 +288,7 @@ pub unsafe extern "C" fn firn_cursor_set_semi_consistent(
 pub unsafe extern "C" fn firn_cursor_was_semi_consistent(cursor: *mut firn_cursor) -> bool {
     // SAFETY: as the caller promises.
     guard_value(false, || {
+        // SAFETY: as the caller promises.
         unsafe { cursor_mut(cursor) }.is_ok_and(|c| c.cursor.was_semi_consistent())
     })
 }

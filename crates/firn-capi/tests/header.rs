@@ -1,4 +1,5 @@
 //! The C header is what cbindgen makes of the crate. `FIRN_UPDATE_HEADER=1` writes it.
+#![allow(clippy::disallowed_methods)] // A test reads and writes its own files.
 
 use std::path::Path;
 

@@ -106,7 +106,7 @@ impl Pad {
             }
         }
         // A space starts at a multiple of its length: 'x' 0x2000 in UTF-16 is no padding.
-        if rest.len() % self.as_bytes().len() == 0 {
+        if rest.len().is_multiple_of(self.as_bytes().len()) {
             while let Some(front) = rest.strip_suffix(self.as_bytes()) {
                 rest = front;
             }

@@ -129,7 +129,7 @@ pub(super) fn filter(
         if let Verdict::Keep(seqno) = verdict {
             keep(InternalKey { seqno, ..key }, source.value())?;
         }
-        let look = stats.entries_in % CANCEL_CHECK == 0;
+        let look = stats.entries_in.is_multiple_of(CANCEL_CHECK);
         if look && cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) {
             return Err(Error::new(ErrorKind::Interrupted, "compaction canceled"));
         }

@@ -306,7 +306,7 @@ impl<I: InternalIterator> MvccIter<I> {
     /// Counts an entry that is passed over.
     fn count_skip(&mut self) -> Result<()> {
         self.skipped += 1;
-        if self.skipped % SKIPS_BETWEEN_CHECKS == 0
+        if self.skipped.is_multiple_of(SKIPS_BETWEEN_CHECKS)
             && self.interrupt.as_ref().is_some_and(|interrupt| interrupt())
         {
             return Err(Error::new(ErrorKind::Interrupted, "while reading a range"));

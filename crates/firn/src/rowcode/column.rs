@@ -50,7 +50,7 @@ impl ColumnKind {
     pub(super) fn check(&self) -> Result<()> {
         let good = match *self {
             Self::Fixed { .. } => true,
-            Self::Char { len, pad } => len as usize % pad.as_bytes().len() == 0,
+            Self::Char { len, pad } => (len as usize).is_multiple_of(pad.as_bytes().len()),
             Self::VarChar { len_bytes, max } => {
                 matches!(len_bytes, 1 | 2) && max < 1 << (8 * u32::from(len_bytes))
             }

@@ -117,7 +117,7 @@ impl Table {
         let mut rows = entries_of(point, &current.clustered);
         let mut found = rows.first()?;
         while found {
-            if report.rows % 1024 == 0 {
+            if report.rows.is_multiple_of(1024) {
                 stop_if(interrupted)?;
             }
             report.rows += 1;
@@ -158,7 +158,7 @@ impl Table {
         let mut count = 0u64;
         let mut found = entries.first()?;
         while found {
-            if count % 1024 == 0 {
+            if count.is_multiple_of(1024) {
                 stop_if(interrupted)?;
             }
             count += 1;

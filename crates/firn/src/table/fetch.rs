@@ -102,12 +102,10 @@ impl Fetch {
         self.clustered = self.index.id() == current.clustered.id();
         self.created = self.index.created();
         self.entry_key.clear();
-        if self.index.id() != before {
-            if self.number != index {
-                // Other columns; the caller chooses them again.
-                self.number = index;
-                self.key_plan = None;
-            }
+        if self.index.id() != before && self.number != index {
+            // Other columns; the caller chooses them again.
+            self.number = index;
+            self.key_plan = None;
         }
         self.set_mode(mode, wait);
         Ok(())

@@ -130,7 +130,7 @@ impl Wal {
         first: SegmentId,
         prev: LogEnd,
     ) -> Result<Arc<Self>> {
-        if opts.segment_size % BLOCK as u64 != 0 || opts.segment_size < 3 * FIRST_GROUP {
+        if !opts.segment_size.is_multiple_of(BLOCK as u64) || opts.segment_size < 3 * FIRST_GROUP {
             return Err(Error::invalid(
                 "the log segment size is no multiple of 4096",
             ));

@@ -117,7 +117,10 @@ impl MemLog {
 }
 
 fn check_blocks(offset: u64) {
-    assert!(offset % BLOCK as u64 == 0, "direct I/O at offset {offset}");
+    assert!(
+        offset.is_multiple_of(BLOCK as u64),
+        "direct I/O at offset {offset}"
+    );
 }
 
 impl LogFile for MemLog {

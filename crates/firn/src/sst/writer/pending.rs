@@ -69,7 +69,7 @@ impl Pending {
     }
 
     pub(super) fn push(&mut self, block: PendingBlock, compressor: &mut Compressor) {
-        if self.blocks.len() % TRIAL_STEP == 0 {
+        if self.blocks.len().is_multiple_of(TRIAL_STEP) {
             self.trial_raw += block.raw.len();
             self.trial_stored += compressor.other(&block.raw).2.len();
         }
