@@ -7,7 +7,7 @@
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
-CARGO_MIN=1.85 # the first with edition 2024
+CARGO_MIN=1.88 # the first with let chains
 
 build=(g++ make libc6-dev xz-utils ca-certificates libmariadb-dev libmariadbd-dev mariadb-server-core)
 run=(mariadb-server-core mariadb-client-core)
