@@ -19,7 +19,7 @@ core_tests() {
   # firn-bench builds rival engines; it holds no tests.
   local exclude=()
   [ ! -d crates/firn-bench ] || exclude=(--exclude firn-bench)
-  cargo test --workspace "${exclude[@]}"
+  cargo test --no-fail-fast --workspace "${exclude[@]}"
 }
 
 sql_tests() {
