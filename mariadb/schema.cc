@@ -154,6 +154,7 @@ TableDefinition::TableDefinition(const TABLE* table) {
   m_def.index_count = uint32_t(m_indexes.size());
   m_def.primary = share->primary_key < share->keys ? share->primary_key : FIRN_NONE;
   m_def.collator = collator();
+  m_def.default_record = share->default_values;
 }
 
 bool TableDefinition::add_column(const TABLE* table, const Field* field) {

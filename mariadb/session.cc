@@ -93,7 +93,7 @@ int Session::begin_snapshot() {
 }
 
 void Session::transaction_ended() {
-  statement_begun_ = registered_ = prepared_ = ordered_ = aborted_ = false;
+  statement_begun_ = registered_ = prepared_ = ordered_ = in_binlog_ = aborted_ = false;
   ordered_status_ = FIRN_OK;
 }
 
@@ -115,6 +115,12 @@ int Session::commit(bool all) {
     status = ordered_status_;
     const firn_status released = firn_commit(core_);
     if (status == FIRN_OK) status = released;
+    /*
+      Without the binary log the server coordinates several engines with its tc.log, and 10.11 rolls back after a crash
+      what that log says was committed (xarecover_handlerton() does not look at it). So nothing may be left to it: the
+      core waits for its own log here, and the other engines, which trust tc.log, are told to write theirs.
+    */
+    if (!in_binlog_) ha_flush_logs();
   } else {
     status = firn_commit(core_);
   }
@@ -165,6 +171,7 @@ void Session::commit_ordered() {
   ulonglong position = 0;
   const char* file = nullptr;
   mysql_bin_log_commit_pos(thd_, &position, &file);
+  in_binlog_ = file != nullptr;
   ordered_status_ = firn_commit_ordered(core_, file, position);
   ordered_ = true;
 }

@@ -71,6 +71,8 @@ class Session {
   bool registered_ = false;
   bool prepared_ = false;
   bool ordered_ = false;
+  /* The binary log has the transaction and repeats it after a crash. */
+  bool in_binlog_ = false;
   bool aborted_ = false;
   /* commit_ordered() cannot fail; what went wrong there is reported by commit(). */
   firn_status ordered_status_ = FIRN_OK;

@@ -260,6 +260,14 @@ SCRIPTS = {
         SELECT b, c FROM t FORCE INDEX (k) ORDER BY b, c
         SELECT * FROM t ORDER BY a
     """,
+    "an_update_to_the_null_that_was_there_changes_nothing": """
+        CREATE TABLE t (id INT PRIMARY KEY, d DATETIME, c CHAR(3), n DECIMAL(5,2), v VARCHAR(9))
+        INSERT INTO t (id) VALUES (1)
+        INSERT INTO t VALUES (1, '2020-01-01', 'x', 1, 'y') ON DUPLICATE KEY UPDATE d = NULL
+        INSERT INTO t VALUES (1, NULL, 'x', 1, 'y') ON DUPLICATE KEY UPDATE c = NULL, n = NULL
+        UPDATE t SET d = NULL, c = NULL, n = NULL, v = NULL
+        SELECT * FROM t
+    """,
     "char_with_nopad": """
         CREATE TABLE t (id INT PRIMARY KEY, c CHAR(10) COLLATE latin1_nopad_bin, KEY c (c))
         INSERT INTO t VALUES (1, 'a'), (2, 'a '), (3, ''), (4, 'b'), (5, NULL)

@@ -425,6 +425,8 @@ typedef struct firn_table_def {
   uint32_t auto_increment;
   // Computes collation weights; NULL if no part is text.
   const struct firn_collator *collator;
+  // The record buffer of a row of defaults, which shows what stands under a NULL; or NULL.
+  const uint8_t *default_record;
 } firn_table_def;
 
 #ifdef __cplusplus

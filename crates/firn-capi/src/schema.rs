@@ -179,6 +179,8 @@ pub struct firn_table_def {
     pub auto_increment: u32,
     /// Computes collation weights; NULL if no part is text.
     pub collator: *const firn_collator,
+    /// The record buffer of a row of defaults, which shows what stands under a NULL; or NULL.
+    pub default_record: *const u8,
 }
 
 /// Converts and checks a definition.

@@ -82,7 +82,7 @@ pub unsafe extern "C" fn firn_create_table(
         };
         db.catalog().create(table_name, definition)?;
         if autoincrement > 1 {
-            Table::open(db.catalog(), table_name, schema)?.set_autoincrement(autoincrement)?;
+            Table::open(db.catalog(), table_name, schema, &[])?.set_autoincrement(autoincrement)?;
         }
         Ok(())
     })
@@ -235,7 +235,10 @@ pub unsafe extern "C" fn firn_table_open(
         let (db, table_name) = unsafe { (firn_db::get(db)?, name(table_name)?) };
         // SAFETY: as the caller promises.
         let schema = unsafe { table_schema(definition) }?;
-        let table = Table::open(db.catalog(), table_name, schema)?;
+        let len = schema.record_len as usize;
+        // SAFETY: the definition is valid, and its default record as long as every record.
+        let defaults = unsafe { borrow_bytes((*definition).default_record, len) };
+        let table = Table::open(db.catalog(), table_name, schema, defaults)?;
         // SAFETY: as the caller promises.
         unsafe {
             out.write(boxed(firn_table {

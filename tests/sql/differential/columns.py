@@ -247,8 +247,9 @@ class Types:
         suffix = f"CHARACTER SET {charset} COLLATE {collation}"
         kind = rng.choice(["CHAR", "VARCHAR", "VARCHAR", "TEXT", "ENUM", "SET"])
         family = f"text:{collation}"
-        if kind == "CHAR" and "nopad" in collation:
-            # The server compares such values padded or stripped, as the plan goes.
+        if kind == "CHAR" and ("nopad" in collation or charset in ("ucs2", "utf16", "utf32")):
+            # The server compares NOPAD values padded or stripped, as the plan goes; InnoDB misses
+            # rows in ranges of the others when a value has ignorable characters only.
             kind = "VARCHAR"
         if kind in ("ENUM", "SET"):
             # Members must differ under the collation whatever it ignores.

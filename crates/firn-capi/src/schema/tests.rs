@@ -100,6 +100,7 @@ fn convert(columns: &[firn_column], parts: &[firn_key_part]) -> Result<TableSche
         primary: FIRN_NONE,
         auto_increment: FIRN_NONE,
         collator: &raw const COLLATOR,
+        default_record: std::ptr::null(),
     };
     // SAFETY: all pointers are to locals or constants, as described.
     unsafe { table_schema(&raw const def) }

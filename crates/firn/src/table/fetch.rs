@@ -383,7 +383,10 @@ impl Fetch {
             key.kind.is_put().then(|| plan.decode(value, record, blobs))
         })?;
         match decoded.flatten() {
-            Some(Ok(())) => Ok(true),
+            Some(Ok(())) => {
+                self.fill_nulls(record);
+                Ok(true)
+            }
             Some(Err(e)) => Err(self.table.of_table(e)),
             None => Ok(false),
         }
@@ -396,9 +399,17 @@ impl Fetch {
     }
 
     fn decode_row(&mut self, value: crate::base::Value<'_>, record: &mut [u8]) -> Result<()> {
-        self.plan
-            .decode(value, record, &mut self.blobs)
-            .map_err(|e| self.table.of_table(e))
+        let decoded = self.plan.decode(value, record, &mut self.blobs);
+        decoded.map_err(|e| self.table.of_table(e))?;
+        self.fill_nulls(record);
+        Ok(())
+    }
+
+    /// Rows that may be updated are compared by the server.
+    fn fill_nulls(&self, record: &mut [u8]) {
+        if self.is_locking() {
+            self.table.fill_nulls(record);
+        }
     }
 
     fn dangling(&self) -> Error {

@@ -18,7 +18,7 @@ pub use statistics::{IndexSums, RangeEnd, TableStatistics};
 
 use crate::base::{Error, ErrorKind, Result};
 use crate::catalog::{Catalog, TableEntry, TableSchema, autoincrement_counter, hidden_row_counter};
-use crate::rowcode::RowFormat;
+use crate::rowcode::{ColumnKind, NullBit, RowFormat};
 use arc_swap::ArcSwap;
 use index::IndexInfo;
 use std::fmt::Display;
@@ -36,6 +36,34 @@ pub(crate) struct Current {
     hidden_rows: Arc<AtomicU64>,
 }
 
+/// What the server expects in the record under a NULL, where that is not zeros. It compares records
+/// byte by byte to find out whether an update changes anything.
+struct NullImage {
+    null: NullBit,
+    offset: usize,
+    bytes: Box<[u8]>,
+}
+
+fn null_images(schema: &TableSchema, defaults: &[u8]) -> Vec<NullImage> {
+    let images = schema.columns.iter().filter_map(|column| {
+        let column = &column.column;
+        let offset = column.offset as usize;
+        let bytes = defaults.get(offset..offset + column.kind.record_len() as usize)?;
+        let plain = matches!(
+            column.kind,
+            ColumnKind::Fixed { .. } | ColumnKind::Char { .. }
+        );
+        let wanted = plain && column.stored && bytes.iter().any(|&byte| byte != 0);
+        let null = column.null.filter(|_| wanted)?;
+        Some(NullImage {
+            null,
+            offset,
+            bytes: bytes.into(),
+        })
+    });
+    images.collect()
+}
+
 /// An opened table, shared by all who use it.
 ///
 /// It follows the catalog: when TRUNCATE or the end of a load gives the table new ids, the next
@@ -46,15 +74,22 @@ pub struct Table {
     /// The definition as the server gave it at open, with its collations.
     schema: TableSchema,
     format: RowFormat,
+    null_images: Vec<NullImage>,
     current: ArcSwap<Current>,
 }
 
 impl Table {
-    /// Opens the table called `name`, which the server defines as `schema`.
+    /// Opens the table called `name`, which the server defines as `schema`. `defaults` is the record
+    /// of a row of defaults, or empty.
     ///
     /// # Errors
     /// `NotFound`; `InvalidArgument` if the stored definition is another one.
-    pub fn open(catalog: &Arc<Catalog>, name: &str, schema: TableSchema) -> Result<Arc<Self>> {
+    pub fn open(
+        catalog: &Arc<Catalog>,
+        name: &str,
+        schema: TableSchema,
+        defaults: &[u8],
+    ) -> Result<Arc<Self>> {
         let generation = catalog.generation();
         let entry = catalog.get(name)?;
         if let Some(difference) = entry.schema.difference(&schema) {
@@ -67,6 +102,7 @@ impl Table {
         Ok(Arc::new(Self {
             catalog: Arc::clone(catalog),
             name: name.to_owned(),
+            null_images: null_images(&schema, defaults),
             schema,
             format,
             current: ArcSwap::from_pointee(current),
@@ -120,6 +156,16 @@ impl Table {
         primary
             .into_iter()
             .flat_map(|index| index.parts.iter().map(|part| part.column))
+    }
+
+    /// Puts what the server expects under the NULLs of a record that it may compare.
+    fn fill_nulls(&self, record: &mut [u8]) {
+        for image in &self.null_images {
+            if image.null.is_set(record) {
+                record[image.offset..image.offset + image.bytes.len()]
+                    .copy_from_slice(&image.bytes);
+            }
+        }
     }
 
     /// The ids in force, brought up to date with the catalog.

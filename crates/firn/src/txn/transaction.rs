@@ -57,6 +57,7 @@ enum Phase {
     },
     Committed {
         lsn: Lsn,
+        in_binlog: bool,
     },
 }
 
@@ -345,11 +346,12 @@ impl Transaction {
             Phase::Prepared { .. } => {
                 self.commit_prepared(None)?;
                 match self.phase {
-                    Phase::Committed { lsn } => Some(lsn),
+                    Phase::Committed { lsn, .. } => Some(lsn),
                     _ => None,
                 }
             }
-            Phase::Committed { .. } => None,
+            // The binary log repeats a commit that is lost; nothing else does.
+            Phase::Committed { lsn, in_binlog } => (!in_binlog).then_some(*lsn),
         };
         self.finish();
         match lsn {
@@ -401,13 +403,17 @@ impl Transaction {
             return Ok(());
         };
         let binlog = binlog.map(|(name, pos)| BinlogPosition { name, pos });
+        let in_binlog = binlog.is_some();
         let what = What::Prepared {
             xid,
             prepared: *prepared,
             binlog,
         };
         let committed = self.cx.pipeline.commit(what, batch, &[])?;
-        self.phase = Phase::Committed { lsn: committed.lsn };
+        self.phase = Phase::Committed {
+            lsn: committed.lsn,
+            in_binlog,
+        };
         Ok(())
     }
 
