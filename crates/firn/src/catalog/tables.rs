@@ -156,6 +156,14 @@ impl Catalog {
         self.pipeline.sync_all()
     }
 
+    /// Persists the maxima of all counters; durable on return, with everything committed before.
+    pub fn persist_counters(&self) -> Result<()> {
+        let _one = self.changing.lock();
+        self.pipeline
+            .commit(What::Batch, &Batch::new(), &self.counters.snapshot())?;
+        self.pipeline.sync_all()
+    }
+
     /// The counters.
     pub fn counters(&self) -> &Arc<Counters> {
         &self.counters

@@ -201,7 +201,8 @@ impl Db {
             background.stop();
         }
         let synced = match self.work.health.check() {
-            Ok(()) => self.cx.pipeline.sync_all(),
+            // Values that were handed out and never committed stay used over a clean restart.
+            Ok(()) => self.catalog.persist_counters(),
             // Nothing more may be written; what was acknowledged is durable already.
             Err(_) => Ok(()),
         };

@@ -260,3 +260,14 @@ fn a_locked_row_is_not_available() {
             .newly
     );
 }
+
+#[test]
+fn counters_that_nobody_committed_survive_a_clean_close() {
+    let env = MemEnv::new();
+    let db = open(&env);
+    db.catalog().counters().raise(99, 7);
+    db.close().unwrap();
+    drop(db);
+    let db = open(&env.kill());
+    assert!(db.catalog().counters().snapshot().contains(&(99, 7)));
+}
