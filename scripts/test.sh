@@ -22,7 +22,9 @@ core_tests() {
   cargo test --no-fail-fast --workspace "${exclude[@]}"
 }
 
+# The suite runs the same programs every time; tests/sql/run by itself, or another FIRN_TEST_SEED, tries new ones.
 sql_tests() {
+  export FIRN_TEST_SEED=${FIRN_TEST_SEED:-920967}
   scripts/venv.sh tests/requirements.txt && PATH=$FIRN_ROOT/.venv/bin:$PATH tests/sql/run
 }
 
