@@ -28,15 +28,8 @@ private_apt() {
   mkdir -p "$private/state/lists/partial" "$private/cache/archives/partial"
   apt-get indextargets --format 'deb-src $(REPO_URI) $(CODENAME) $(COMPONENT) # $(ORIGIN)' 'Created-By: Packages' \
     2>/dev/null | sed -n 's/ # Debian$//p' | sort -u >"$private/sources.list"
-  if [ ! -s "$private/sources.list" ]; then
-    local codename
-    codename=$(. /etc/os-release && echo "$VERSION_CODENAME")
-    cat >"$private/sources.list" <<LIST
-deb-src http://deb.debian.org/debian $codename main
-deb-src http://deb.debian.org/debian $codename-updates main
-deb-src http://deb.debian.org/debian-security $codename-security main
-LIST
-  fi
+  [ -s "$private/sources.list" ] ||
+    die "apt knows no Debian package source: run apt-get update, or set MARIADB_SRC to the server's source"
   apt=(-o Dir::Etc::SourceList="$private/sources.list" -o Dir::Etc::SourceParts=-
     -o Dir::State="$private/state" -o Dir::State::Status=/var/lib/dpkg/status -o Dir::Cache="$private/cache"
     -o APT::Sandbox::User="$(id -un)" -o Acquire::Retries=3 -q)
