@@ -145,22 +145,24 @@ impl World {
         Ok(())
     }
 
-    /// The second phase: in one step; or as the server's group commit does it, where the binary log
-    /// makes it durable and nobody waits for this one.
+    /// The second phase: in one step; or visible first, as the server's group commit does it. With
+    /// a position in the binary log nobody waits for it then.
     pub(super) fn finish_prepared(&mut self, at: usize) -> Result<(), Stop> {
-        let in_group: bool = self.rng.random();
+        let (in_group, in_binlog) = (self.lucky(60), self.lucky(70));
         let session = &mut self.sessions[at];
         let Some(xid) = session.xid.clone() else {
             return Ok(());
         };
         let event = Event::CommitPrepared(xid);
-        if in_group {
-            let binlog = Some((&b"binlog.000001"[..], 4));
-            let ordered = session.txn.commit_prepared(binlog);
-            let result = ordered.and_then(|()| session.txn.commit());
+        let binlog = in_binlog.then_some((&b"binlog.000001"[..], 4));
+        let ordered = match in_group {
+            true => session.txn.commit_prepared(binlog),
+            false => Ok(()),
+        };
+        let result = ordered.and_then(|()| session.txn.commit());
+        if in_group && in_binlog {
             self.record_unacknowledged(result, event)?;
         } else {
-            let result = session.txn.commit();
             self.record_if(result, event)?;
         }
         self.stats.commits += 1;
