@@ -231,6 +231,7 @@ impl Work {
         let _in_order = self.install.lock();
         let version = self.versions.apply(edit)?;
         self.views.installed(version, flushed);
+        self.stall.set_failure(None);
         self.report_pressure();
         Ok(())
     }
@@ -360,6 +361,7 @@ impl Work {
             self.options.listener.log(Severity::Error, &message);
         }
         self.pipeline.contain_failure();
+        self.stall.set_failure(Some(error.clone()));
         self.wait(|_| false, RETRY_PAUSE);
     }
 }

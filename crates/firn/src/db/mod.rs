@@ -27,9 +27,8 @@ use background::{Background, Work};
 use parking_lot::Mutex;
 use recovery::Replayed;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// An open database.
 ///
@@ -51,13 +50,14 @@ pub struct Db {
 /// The pipeline's way to views and background work, which are made after it.
 struct Switch {
     views: Arc<Views>,
-    work: Arc<OnceLock<Arc<Work>>>,
+    /// Weak, since the work owns the pipeline, which owns this.
+    work: Arc<OnceLock<Weak<Work>>>,
 }
 
 impl MemtableHost for Switch {
     fn switched(&self, frozen: Arc<Memtable>, active: Arc<Memtable>) {
         self.views.switched(frozen, active);
-        if let Some(work) = self.work.get() {
+        if let Some(work) = self.work.get().and_then(Weak::upgrade) {
             work.memtable_frozen();
         }
     }
@@ -176,7 +176,7 @@ impl Db {
             &cx.views.latest(),
         )?);
         work.set_catalog(Arc::clone(&catalog));
-        let _ = late_work.set(Arc::clone(&work));
+        let _ = late_work.set(Arc::downgrade(&work));
         let took_ms = (env.monotonic_micros() - started) / 1000;
         report_recovery(&work, &replayed, took_ms);
 

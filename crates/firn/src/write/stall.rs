@@ -3,7 +3,8 @@
 //! The gate is a closed loop: each writer passes it before it joins a commit, never while it holds
 //! a place in the pipeline. Pressure is the larger of two shares, frozen memtables and L0 runs over
 //! their limits. Below one half writers pass freely; from there the delay grows linearly; at one
-//! they wait until background work has made room, the engine is poisoned or it closes.
+//! they wait until background work has made room, the engine is poisoned or it closes. When the work
+//! they would wait for fails, on a full disk say, they fail with its error until some succeeds.
 
 use crate::base::{Error, ErrorKind, Result};
 use parking_lot::{Condvar, Mutex};
@@ -43,6 +44,8 @@ pub struct StallStats {
 struct State {
     pressure: Pressure,
     released: bool,
+    /// What kept background work from making room.
+    failure: Option<Error>,
 }
 
 /// The gate before the commit pipeline.
@@ -72,6 +75,12 @@ impl Stall {
         self.eased.notify_all();
     }
 
+    /// Background work has failed and tries again later; `None` once it has succeeded.
+    pub fn set_failure(&self, failure: Option<Error>) {
+        self.state.lock().failure = failure;
+        self.eased.notify_all();
+    }
+
     /// Lets everybody pass for good: the engine closes or is poisoned, and commits fail by
     /// themselves.
     pub fn release(&self) {
@@ -81,6 +90,9 @@ impl Stall {
     }
 
     /// Passes the gate. `interrupted` is polled while stopped.
+    ///
+    /// # Errors
+    /// `Interrupted`; the error of background work that does not get on.
     pub fn pass(&self, interrupted: &dyn Fn() -> bool) -> Result<()> {
         let permille = self.share_permille.load(Ordering::Relaxed);
         if permille < 500 {
@@ -102,6 +114,9 @@ impl Stall {
                     "killed while writes were stalled",
                 ));
             }
+            if let Some(failure) = &state.failure {
+                return Err(failure.clone());
+            }
             self.eased.wait_for(&mut state, Duration::from_millis(100));
         }
         Ok(())
@@ -116,3 +131,6 @@ impl Stall {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

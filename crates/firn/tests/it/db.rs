@@ -245,6 +245,19 @@ fn a_prepared_transaction_that_a_full_disk_keeps_from_rolling_back_is_not_forgot
 }
 
 #[test]
+fn a_closed_database_leaves_nothing_behind() {
+    let db = open(&MemEnv::new());
+    let mut txn = begin(&db);
+    put(&mut txn, "a", "1");
+    txn.commit().unwrap();
+    drop(txn);
+    db.flush().unwrap();
+    let pipeline = Arc::downgrade(&db.context().pipeline);
+    drop(db);
+    assert!(pipeline.upgrade().is_none());
+}
+
+#[test]
 fn a_locked_row_is_not_available() {
     let db = open(&MemEnv::new());
     let (mut one, two) = (begin(&db), begin(&db));
