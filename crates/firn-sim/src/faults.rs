@@ -8,16 +8,19 @@
 use crate::crash::failure_of;
 use crate::ensure;
 use crate::failure::Failure;
-use crate::options::one_of;
+use crate::options::{one_of, tiny};
 use crate::route::SplitEnv;
-use crate::world::{Stats, Stop, World, Wrap};
-use firn::base::options::FlushMode;
-use firn::base::{Error, ErrorKind};
+use crate::world::{DIR, Stats, Stop, World, Wrap};
+use firn::base::options::{FlushMode, Options};
+use firn::base::{Error, ErrorKind, Value};
+use firn::db::Db;
 use firn::env::fault::{Class, Errno, Fault};
 use firn::env::{Env, FaultEnv, MemEnv};
+use firn::txn::Isolation;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::cell::RefCell;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -195,4 +198,51 @@ fn room_again(world: &mut World, faults: &FaultEnv) -> Result<(), Stop> {
     world.crash(end, false)?;
     world.steps(60)?;
     world.reopen()
+}
+
+/// Writers that background work cannot make room for: they must fail with "disk full" and not wait
+/// for ever, and be served again once there is room.
+///
+/// # Errors
+/// What went otherwise.
+pub fn stalled_run(seed: u64) -> Result<(), Failure> {
+    let run = || -> Result<(), Stop> {
+        let current = Current::default();
+        let env = wrap(&current, Some(Full::Tree))(&MemEnv::new());
+        let options = Options {
+            background_jobs: 1,
+            ..tiny(&mut StdRng::seed_from_u64(seed), FlushMode::Sync)
+        };
+        let db = Db::open(env, Path::new(DIR), options, None)?;
+        let mut txn = db.new_transaction(db.new_owner(0));
+        let mut write = |n: u64| {
+            txn.begin_statement(n, Isolation::RepeatableRead, 0, false);
+            let done = txn.before_write().and_then(|()| {
+                let key = [1_000_000_u32.to_be_bytes(), (n as u32).to_be_bytes()].concat();
+                txn.put(&key, Value::whole(&[7; 500]))?;
+                txn.commit()
+            });
+            done.inspect_err(|_| drop(txn.rollback()))
+        };
+        faults(&current).inject(Fault {
+            class: Class::Create,
+            nth: 1,
+            sticky: true,
+            errno: Errno::NoSpace,
+        });
+        let refused = (1..100_000).find_map(|n| write(n).err());
+        let kind = refused.map(|error| error.kind().clone());
+        ensure!(kind == Some(ErrorKind::NoSpace), "refused with {kind:?}");
+        faults(&current).clear();
+        // The next try of the background work may be a second away.
+        for n in 100_000.. {
+            match write(n) {
+                Ok(()) => break,
+                Err(error) if *error.kind() == ErrorKind::NoSpace => std::thread::yield_now(),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(db.close()?)
+    };
+    run().map_err(failure_of)
 }

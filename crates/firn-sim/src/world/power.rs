@@ -82,25 +82,33 @@ impl World {
         self.env = next;
     }
 
-    /// Opens the database for the first time, or again in the same environment.
+    /// Opens the database for the first time.
     pub fn recover(&mut self) -> Result<(), Stop> {
+        self.start_again(self.history.now())
+    }
+
+    /// A restart in the same environment, after which the state is not older than `from`.
+    fn start_again(&mut self, from: Moment) -> Result<(), Stop> {
         self.db = None;
         self.strays = false;
         self.db = Some(self.start()?);
-        let now = self.history.now();
-        self.settle(now)?;
+        self.settle(from)?;
         self.open_sessions();
         Ok(())
     }
 
-    /// A clean restart: nothing is lost.
+    /// A clean restart: nothing is lost. If the close fails, it is no clean one; a full disk only
+    /// keeps it from noting counters that nobody committed.
     pub fn reopen(&mut self) -> Result<(), Stop> {
         self.end_sessions();
         self.sessions.clear();
-        self.db().close()?;
-        let now = self.history.now();
-        self.history.acknowledge(now);
-        self.recover()
+        let from = match self.db().close() {
+            Ok(()) => self.history.now(),
+            Err(error) if self.env.is_dead() => return Err(error.into()),
+            Err(error) if *error.kind() == ErrorKind::NoSpace => self.history.now(),
+            Err(_) => self.history.durable(),
+        };
+        self.start_again(from)
     }
 
     /// Finds the moment the database came back to. It must not be before `from`. The latest one

@@ -1,10 +1,15 @@
 //! Failing devices and full disks.
 
-use firn_sim::faults::fault_run;
+use firn_sim::faults::{fault_run, stalled_run};
 
 #[test]
 fn failed_calls_and_full_disks_lose_nothing() {
     for seed in 0..60 {
         fault_run(seed).unwrap();
     }
+}
+
+#[test]
+fn stalled_writers_hear_of_a_full_disk_and_go_on_when_there_is_room() {
+    stalled_run(1).unwrap();
 }
