@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pymysql
+from pymysql.constants.ER import DUP_ENTRY, TRUNCATED_WRONG_VALUE
 from server import ENGINE, IS_FIRN, Server
 
 REFERENCE, TESTED = "ref", "dut"
@@ -143,6 +144,11 @@ class Pair:
 
 def compare(reference: Outcome, tested: Outcome, kind: str) -> str:
     """What differs, or ''."""
+    # A copying ALTER fails at the first row that does not fit the new definition. InnoDB gathers
+    # the rows first and sees duplicates last, so of two errors in a table it may name the other.
+    either = {reference.error, tested.error} == {DUP_ENTRY, TRUNCATED_WRONG_VALUE}
+    if kind == "ddl" and either:
+        return ""
     if reference.error != tested.error:
         return (
             f"error {reference.error} {reference.message!r} "
