@@ -26,7 +26,8 @@ pub struct Replayed {
 
 struct Replay<'a> {
     memtables: Vec<Arc<Memtable>>,
-    prepared: BTreeMap<Vec<u8>, Batch>,
+    /// With the segment of the prepare record.
+    prepared: BTreeMap<Vec<u8>, (SegmentId, Batch)>,
     flushed_seqno: Seqno,
     last_seqno: Seqno,
     commits: u64,
@@ -57,7 +58,11 @@ pub fn replay(
     })?;
     Ok(Replayed {
         memtables: state.memtables,
-        prepared: state.prepared,
+        prepared: state
+            .prepared
+            .into_iter()
+            .map(|(xid, (_, batch))| (xid, batch))
+            .collect(),
         last_seqno: state.last_seqno,
         commits: state.commits,
         end,
@@ -71,12 +76,20 @@ impl Replay<'_> {
                 self.insert(segment, seqno, &Batch::from_bytes(batch.to_vec())?)
             }
             Record::Prepare { xid, batch } => {
-                self.prepared
-                    .insert(xid.to_vec(), Batch::from_bytes(batch.to_vec())?);
+                let batch = Batch::from_bytes(batch.to_vec())?;
+                self.prepared.insert(xid.to_vec(), (segment, batch));
                 Ok(())
             }
             Record::Commit { xid, seqno, .. } => match self.prepared.remove(xid) {
-                Some(batch) => self.insert(segment, seqno, &batch),
+                Some((prepared_in, batch)) => {
+                    self.insert(segment, seqno, &batch)?;
+                    // Until this memtable is flushed, the prepare record is needed, too: recovery
+                    // flushes one memtable after the other, and may be cut off in between.
+                    if let Some(memtable) = self.memtables.last() {
+                        memtable.lower_min_segment(prepared_in);
+                    }
+                    Ok(())
+                }
                 None if seqno <= self.flushed_seqno => Ok(()),
                 None => Err(Error::corruption(
                     wal::segment_name(segment),

@@ -245,6 +245,41 @@ fn a_prepared_transaction_that_a_full_disk_keeps_from_rolling_back_is_not_forgot
 }
 
 #[test]
+fn a_recovery_cut_off_between_two_memtables_finds_the_prepare_record_again() {
+    let small = || {
+        let options = Options {
+            wal_segment_size: 3 * 4096,
+            ..options()
+        };
+        let size = &options.live.memtable_size;
+        size.store(1024, std::sync::atomic::Ordering::Relaxed);
+        options
+    };
+    let open = |env: &MemEnv| Db::open(Arc::new(env.clone()), Path::new("/db"), small(), None);
+    let env = MemEnv::new();
+    let db = open(&env).unwrap();
+    let mut early = begin(&db);
+    put(&mut early, "early", "1");
+    early.prepare(b"early").unwrap();
+    for i in 0..20 {
+        let mut txn = begin(&db);
+        put(&mut txn, &i.to_string(), &"x".repeat(200));
+        txn.commit().unwrap();
+    }
+    early.commit().unwrap();
+    for n in 1.. {
+        let cut = env.crash(0);
+        cut.crash_at_sync(n);
+        let opened = open(&cut).is_ok();
+        let db = open(&cut.crash(0)).unwrap_or_else(|e| panic!("after sync {n}: {e}"));
+        assert_eq!(get(&mut begin(&db), "early").as_deref(), Some("1"));
+        if opened {
+            break;
+        }
+    }
+}
+
+#[test]
 fn a_closed_database_leaves_nothing_behind() {
     let db = open(&MemEnv::new());
     let mut txn = begin(&db);
