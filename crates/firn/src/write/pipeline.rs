@@ -219,6 +219,10 @@ impl Pipeline {
         let mut state = self.state.lock();
         self.health.check()?;
         let appended = self.wal.append(&[Record::Rollback { xid }])?;
+        // As at a commit: the prepare record stays until the rollback is durable. Else a power cut
+        // could take the rollback's predecessors from the log and leave the transaction forgotten.
+        state.active.lower_min_segment(prepared.segment);
+        state.active.set_last_lsn(appended.lsn);
         unpin(&mut state.pins, prepared.segment);
         Ok(appended.lsn)
     }

@@ -280,6 +280,34 @@ fn a_recovery_cut_off_between_two_memtables_finds_the_prepare_record_again() {
 }
 
 #[test]
+fn a_rollback_is_not_durable_before_what_the_log_has_before_it() {
+    let env = MemEnv::new();
+    let options = Options {
+        wal_segment_size: 3 * 4096,
+        ..options()
+    };
+    options.live.set_flush_mode(FlushMode::Lazy);
+    let shared: Arc<dyn Env> = Arc::new(env.clone());
+    let db = Db::open(shared, Path::new("/db"), options, None).unwrap();
+    let mut first = begin(&db);
+    put(&mut first, "first", "1");
+    first.prepare(b"first").unwrap();
+    for i in 0..8 {
+        let mut txn = begin(&db);
+        put(&mut txn, &i.to_string(), "1");
+        txn.commit().unwrap();
+        db.sync_log().unwrap();
+    }
+    let mut second = begin(&db);
+    put(&mut second, "second", "1");
+    second.prepare(b"second").unwrap();
+    first.rollback().unwrap();
+    db.flush().unwrap();
+    let db = open(&env.crash(0));
+    assert_eq!(db.prepared_xids(), [b"second".to_vec()]);
+}
+
+#[test]
 fn a_closed_database_leaves_nothing_behind() {
     let db = open(&MemEnv::new());
     let mut txn = begin(&db);
