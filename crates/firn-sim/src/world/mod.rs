@@ -180,6 +180,8 @@ impl World {
     fn step(&mut self) -> Result<(), Stop> {
         self.stats.steps += 1;
         match self.rng.random_range(0..1000) {
+            // After a fault there may be nobody left to take a step.
+            0..900 if self.sessions.is_empty() => Ok(()),
             0..900 => {
                 let at = self.rng.random_range(0..self.sessions.len());
                 self.session_step(at)
