@@ -8,6 +8,19 @@ pub fn prefix_successor(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(key)
 }
 
+/// Makes `key` the smallest key above all keys that start with it. If there is none, returns false
+/// and leaves it empty.
+pub fn make_successor(key: &mut Vec<u8>) -> bool {
+    while key.pop_if(|last| *last == 0xff).is_some() {}
+    match key.last_mut() {
+        Some(last) => {
+            *last += 1;
+            true
+        }
+        None => false,
+    }
+}
+
 /// A closed range of user keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRange {

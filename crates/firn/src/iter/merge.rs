@@ -49,6 +49,14 @@ impl<I: InternalIterator> MergeIter<I> {
         &self.children
     }
 
+    /// Exchanges the sources: `f` finds them in the vector and leaves others, newest first. Keeps
+    /// its memory; not positioned afterwards.
+    pub fn exchange(&mut self, f: impl FnOnce(&mut Vec<I>)) {
+        self.current = None;
+        self.rest.clear();
+        f(&mut self.children);
+    }
+
     /// The index of the source under the cursor. Only when positioned.
     pub fn current_child(&self) -> usize {
         self.current.expect("positioned")

@@ -126,8 +126,8 @@ impl<I: InternalIterator> MvccIter<I> {
     /// without reading on. Unpositions.
     pub fn set_bounds(&mut self, lower: Option<&[u8]>, upper: Option<&[u8]>) {
         self.position = Position::Nowhere;
-        self.lower = lower.map(<[u8]>::to_vec);
-        self.upper = upper.map(<[u8]>::to_vec);
+        copy_bound(&mut self.lower, lower);
+        copy_bound(&mut self.upper, upper);
     }
 
     /// Sets what is asked every 1024 skipped entries.
@@ -149,6 +149,12 @@ impl<I: InternalIterator> MvccIter<I> {
     /// The iterator below.
     pub fn inner(&self) -> &I {
         &self.inner
+    }
+
+    /// The iterator below, to be moved or exchanged. Unpositions.
+    pub fn inner_mut(&mut self) -> &mut I {
+        self.position = Position::Nowhere;
+        &mut self.inner
     }
 
     /// Deletes that hid a key from this cursor so far.
@@ -425,6 +431,17 @@ impl<I: InternalIterator> MvccIter<I> {
             // Past the own writes: a committed version newer than the snapshot.
             seek_at = self.read_at.past_invisible(key.seqno);
         }
+    }
+}
+
+/// Copies into the memory that is there.
+fn copy_bound(to: &mut Option<Vec<u8>>, from: Option<&[u8]>) {
+    match (to.as_mut(), from) {
+        (Some(to), Some(from)) => {
+            to.clear();
+            to.extend_from_slice(from);
+        }
+        (_, from) => *to = from.map(<[u8]>::to_vec),
     }
 }
 

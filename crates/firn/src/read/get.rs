@@ -20,7 +20,8 @@ pub fn get<R>(
         let f = f.take().expect("the search ends at the first hit");
         f(key, value)
     };
-    for memtable in std::iter::once(&view.active).chain(&view.frozen) {
+    let memtables = std::iter::once(&view.active).chain(&view.frozen);
+    for memtable in memtables.filter(|memtable| !memtable.is_empty()) {
         if let Some(result) = memtable.get(user_key, seqno, &mut found) {
             return Ok(Some(result));
         }

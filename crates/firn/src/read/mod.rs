@@ -5,5 +5,5 @@ mod scan;
 mod view;
 
 pub use get::get;
-pub use scan::{ScanRange, Source, scan_sources};
+pub use scan::{ScanRange, Source, push_sources, scan_sources};
 pub use view::{ReadPoint, View, Views};

@@ -46,6 +46,7 @@ impl ChildOpener for RunFiles {
 }
 
 /// One source of a merge.
+#[allow(clippy::large_enum_variant)] // Most are runs, and a box would be an allocation a scan.
 pub enum Source {
     /// The transaction's own writes.
     Own(Box<dyn InternalIterator + Send>),
@@ -61,32 +62,45 @@ pub fn scan_sources(
     range: &ScanRange,
     own: Option<Box<dyn InternalIterator + Send>>,
 ) -> Vec<Source> {
-    let mut sources: Vec<Source> = own.map(Source::Own).into_iter().collect();
-    let index = index_id_of(&range.lower);
+    let mut sources = Vec::new();
+    push_sources(
+        view,
+        &range.lower,
+        range.upper.as_deref(),
+        own,
+        &mut sources,
+    );
+    sources
+}
+
+/// As [`scan_sources`], for keys from `lower` to below `upper`, into a vector.
+pub fn push_sources(
+    view: &View,
+    lower: &[u8],
+    upper: Option<&[u8]>,
+    own: Option<Box<dyn InternalIterator + Send>>,
+    sources: &mut Vec<Source>,
+) {
+    sources.extend(own.map(Source::Own));
+    let index = index_id_of(lower);
     for memtable in std::iter::once(&view.active).chain(&view.frozen) {
         // A bounded range lies in one index, and a memtable counts its entries by index. The active
         // one may get its first entry of the index later: nothing a pinned read may see.
-        let empty = index.is_some_and(|index| memtable.index_counts(index).entries == 0);
-        if range.upper.is_none() || !empty {
+        let elsewhere = || index.is_some_and(|index| memtable.index_counts(index).entries == 0);
+        if !(memtable.is_empty() || upper.is_some() && elsewhere()) {
             sources.push(Source::Memtable(memtable.iter()));
         }
     }
-    let upper = range.upper.as_deref();
     let bound = upper.map_or(Bound::Unbounded, Bound::Excluded);
     for run in view.version.l0.iter().chain(&view.version.levels) {
-        if !run.overlapping(&range.lower, bound).is_empty() {
+        if !run.overlapping(lower, bound).is_empty() {
             let files = RunFiles {
                 run: Arc::clone(run),
                 fill_cache: true,
             };
-            sources.push(Source::Run(ConcatIter::bounded(
-                files,
-                Some(&range.lower),
-                upper,
-            )));
+            sources.push(Source::Run(ConcatIter::bounded(files, Some(lower), upper)));
         }
     }
-    sources
 }
 
 macro_rules! each {

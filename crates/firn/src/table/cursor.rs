@@ -9,34 +9,14 @@
 
 use super::Table;
 use super::fetch::{Fetch, Found};
-use super::index::IndexInfo;
-use crate::base::key::{INDEX_ID_LEN, index_prefix};
-use crate::base::range::prefix_successor;
+use super::mode::{Entries, LockWait, ReadMode};
+use crate::base::key::index_prefix;
+use crate::base::range::make_successor;
 use crate::base::{Error, ErrorKind, InternalIterator, Result};
-use crate::iter::{Interrupt, MergeIter, MvccIter, ReadAt};
-use crate::read::{ReadPoint, ScanRange, Source, scan_sources};
-use crate::txn::{LockMode, Mark, Transaction};
+use crate::iter::{MergeIter, MvccIter, ReadAt};
+use crate::read::{ReadPoint, push_sources};
+use crate::txn::{LockOwner, Mark, Transaction};
 use std::sync::Arc;
-
-/// What a cursor reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReadMode {
-    /// The transaction's snapshot.
-    Snapshot,
-    /// The latest committed rows, each locked.
-    Locking(LockMode),
-}
-
-/// What a locking read does about a row that another transaction has locked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LockWait {
-    /// Waits as long as the session says.
-    Wait,
-    /// Fails at once.
-    Fail,
-    /// Leaves the row out.
-    Skip,
-}
 
 /// Which entry a seek looks for; `prefix` stands for the encoded key given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,10 +50,8 @@ impl<'a> Key<'a> {
     }
 }
 
-pub(super) type Entries = MvccIter<MergeIter<Source>>;
-
+/// What the open scan was made for.
 struct Scan {
-    entries: Entries,
     point: ReadPoint,
     /// Own writes when it was opened.
     written: Mark,
@@ -84,36 +62,60 @@ struct Scan {
 }
 
 /// A position in one index of a table.
+///
+/// Between statements it keeps its memory and pins nothing: no view, no file, no block.
 pub struct Cursor {
     fetch: Fetch,
+    /// Without sources while `scan` is none.
+    entries: Entries,
     scan: Option<Scan>,
+    /// Who may interrupt the scan.
+    owner: Option<Arc<LockOwner>>,
     /// Encoded prefix of the last seek.
     prefix: Vec<u8>,
-    /// Entries at or after this key are beyond the end of the range.
-    end: Option<Vec<u8>>,
+    /// The first key above all with the prefix; empty if there is none.
+    successor: Vec<u8>,
+    /// Entries at or after this key are beyond the end of the range; empty for no end.
+    end: Vec<u8>,
     seeks: u32,
     /// Continue after (or before) the last entry in a new scan.
     parked: bool,
+    /// Scratch: bounds of a scan.
+    lower: Vec<u8>,
+    upper: Vec<u8>,
 }
 
 impl Cursor {
     /// A cursor on the clustered index of `table`.
     pub fn new(table: Arc<Table>) -> Self {
+        let entries = MvccIter::new(MergeIter::new(Vec::new()), ReadAt::latest());
         Self {
             fetch: Fetch::new(table),
+            entries,
             scan: None,
+            owner: None,
             prefix: Vec::new(),
-            end: None,
+            successor: Vec::new(),
+            end: Vec::new(),
             seeks: 0,
             parked: false,
+            lower: Vec::new(),
+            upper: Vec::new(),
+        }
+    }
+
+    /// Lets go of the sources.
+    fn close(&mut self) {
+        if self.scan.take().is_some() {
+            self.entries.inner_mut().exchange(Vec::clear);
         }
     }
 
     /// Points the cursor at index number `index`, or at the hidden clustered index, for a new
     /// statement or scan.
     pub fn reset(&mut self, index: Option<usize>, mode: ReadMode, wait: LockWait) -> Result<()> {
-        self.scan = None;
-        self.end = None;
+        self.close();
+        self.end.clear();
         self.seeks = 0;
         self.parked = false;
         self.fetch.reset(index, mode, wait)
@@ -133,8 +135,8 @@ impl Cursor {
 
     /// Lets go of all that a statement holds, and keeps the key of the last entry.
     pub fn park(&mut self) {
-        self.scan = None;
-        self.end = None;
+        self.close();
+        self.end.clear();
         self.seeks = 0;
         self.parked = true;
         self.fetch.release();
@@ -158,25 +160,34 @@ impl Cursor {
 
     /// Bounds forward scans at `key`, whose prefix is `included` or not.
     pub fn set_end_range(&mut self, key: Option<Key<'_>>, included: bool) -> Result<()> {
-        self.end = match key {
-            None => None,
-            Some(key) => {
-                let mut end = Vec::new();
-                self.fetch.index().seek_prefix(key.image, &mut end)?;
-                if included {
-                    prefix_successor(&end)
-                } else {
-                    Some(end)
-                }
+        self.end.clear();
+        if let Some(key) = key {
+            let encoded = self.fetch.index().seek_prefix(key.image, &mut self.end);
+            if let Err(error) = encoded {
+                self.end.clear();
+                return Err(error);
             }
-        };
-        let end = self.end.as_deref();
-        if let Some(scan) = &mut self.scan {
-            let (lower, upper) = index_bounds(self.fetch.index());
-            scan.entries
-                .set_bounds(Some(&lower), end.or(upper.as_deref()));
+            if included {
+                make_successor(&mut self.end);
+            }
+        }
+        if self.scan.is_some() {
+            self.whole_range();
+            self.set_bounds();
         }
         Ok(())
+    }
+
+    /// Encodes the key of a seek.
+    fn set_prefix(&mut self, key: Key<'_>) -> Result<bool> {
+        self.prefix.clear();
+        let complete = self
+            .fetch
+            .index()
+            .seek_prefix(key.image, &mut self.prefix)?;
+        self.successor.clone_from(&self.prefix);
+        make_successor(&mut self.successor);
+        Ok(complete)
     }
 
     /// Moves to the entry that `key` and `mode` name and reads its row.
@@ -188,42 +199,36 @@ impl Cursor {
         record: &mut [u8],
     ) -> Result<bool> {
         self.parked = false;
-        let mut prefix = std::mem::take(&mut self.prefix);
-        prefix.clear();
-        let encoded = self.fetch.index().seek_prefix(key.image, &mut prefix);
-        self.prefix = prefix;
-        let complete = encoded?;
+        let complete = self.set_prefix(key)?;
         if complete && mode == SeekMode::Exact && self.fetch.on_clustered() {
             // At most one row: no iterator. A move from here opens one at its key.
-            self.scan = None;
+            self.close();
             self.fetch.set_row_key(&self.prefix);
-            let point = self.read_point(txn)?;
-            return self.fetch.row(txn, &point, record);
+            return self.row(txn, record);
         }
-        let successor = prefix_successor(&self.prefix);
         let exact = matches!(mode, SeekMode::Exact | SeekMode::LastWithPrefix);
         let narrow = exact && self.seeks == 0;
         self.seeks += 1;
-        let range = match narrow {
-            true => ScanRange {
-                lower: self.prefix.clone(),
-                upper: successor.clone(),
-            },
-            false => self.whole_range(),
-        };
-        self.open(txn, &range, narrow)?;
-        let entries = &mut self.scan.as_mut().expect("just opened").entries;
+        if narrow {
+            self.lower.clone_from(&self.prefix);
+            self.upper.clone_from(&self.successor);
+        } else {
+            self.whole_range();
+        }
+        self.open(txn, narrow)?;
+        let entries = &mut self.entries;
         let prefix = &self.prefix;
+        let successor = (!self.successor.is_empty()).then_some(&self.successor);
         let (found, forward) = match mode {
             SeekMode::Exact | SeekMode::AtOrAfter | SeekMode::Prefix => {
                 (entries.seek_ge(prefix)?, true)
             }
-            SeekMode::After => match &successor {
+            SeekMode::After => match successor {
                 Some(successor) => (entries.seek_ge(successor)?, true),
                 None => (false, true),
             },
             SeekMode::Before => (entries.seek_lt(prefix)?, false),
-            SeekMode::LastWithPrefix | SeekMode::LastAtOrBefore => match &successor {
+            SeekMode::LastWithPrefix | SeekMode::LastAtOrBefore => match successor {
                 Some(successor) => (entries.seek_lt(successor)?, false),
                 None => (entries.last()?, false),
             },
@@ -235,18 +240,18 @@ impl Cursor {
     /// Reads the row of the first entry.
     pub fn first(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
         self.parked = false;
-        let range = self.whole_range();
-        self.open(txn, &range, false)?;
-        let found = self.scan.as_mut().expect("just opened").entries.first()?;
+        self.whole_range();
+        self.open(txn, false)?;
+        let found = self.entries.first()?;
         self.settle(txn, found, true, false, record)
     }
 
     /// Reads the row of the last entry.
     pub fn last(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
         self.parked = false;
-        let range = self.whole_range();
-        self.open(txn, &range, false)?;
-        let found = self.scan.as_mut().expect("just opened").entries.last()?;
+        self.whole_range();
+        self.open(txn, false)?;
+        let found = self.entries.last()?;
         self.settle(txn, found, false, false, record)
     }
 
@@ -269,17 +274,13 @@ impl Cursor {
         key: Key<'_>,
         record: &mut [u8],
     ) -> Result<bool> {
-        let mut prefix = std::mem::take(&mut self.prefix);
-        prefix.clear();
-        let encoded = self.fetch.index().seek_prefix(key.image, &mut prefix);
-        self.prefix = prefix;
-        encoded?;
+        self.set_prefix(key)?;
         let again = self.fetch.insist();
-        let found = match &mut self.scan {
+        let found = match &self.scan {
             Some(_) if again => true,
             // Beyond a narrow scan there is nothing with the prefix it was opened for.
             Some(scan) if scan.narrow && !self.parked => {
-                scan.entries.valid() && scan.entries.next()?
+                self.entries.valid() && self.entries.next()?
             }
             _ => self.step(txn, true)?,
         };
@@ -303,8 +304,7 @@ impl Cursor {
         record: &mut [u8],
     ) -> Result<bool> {
         self.fetch.row_key_of(reference.image)?;
-        let point = self.read_point(txn)?;
-        self.fetch.row(txn, &point, record)
+        self.row(txn, record)
     }
 
     /// Id of the row last read from a table with a hidden primary key.
@@ -317,28 +317,53 @@ impl Cursor {
         self.fetch.unlock_row(txn);
     }
 
+    /// Reads the row of the row key that was set.
+    fn row(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
+        if !self.fetch.is_locking() {
+            self.pin(txn)?;
+        }
+        self.fetch.row(txn, record)
+    }
+
+    /// Pins what a snapshot read reads, which must not be older than the index.
+    fn pin(&self, txn: &mut Transaction) -> Result<()> {
+        txn.pin();
+        if txn.pinned().seqno < self.fetch.created() {
+            let message = "the table was defined after this transaction's snapshot";
+            return Err(Error::new(ErrorKind::TableDefChanged, message));
+        }
+        Ok(())
+    }
+
     fn read_point(&self, txn: &mut Transaction) -> Result<ReadPoint> {
         if self.fetch.is_locking() {
             return Ok(txn.latest_point());
         }
-        let point = txn.read_point();
-        if point.seqno < self.fetch.created() {
-            let message = "the table was defined after this transaction's snapshot";
-            return Err(Error::new(ErrorKind::TableDefChanged, message));
-        }
-        Ok(point)
+        self.pin(txn)?;
+        Ok(txn.pinned().clone())
     }
 
-    fn whole_range(&self) -> ScanRange {
-        let (lower, upper) = index_bounds(self.fetch.index());
-        ScanRange {
-            lower,
-            upper: self.end.clone().or(upper),
+    /// Sets `lower` and `upper` to the index, up to the end of the range if there is one.
+    fn whole_range(&mut self) {
+        let index = index_prefix(self.fetch.index().id());
+        self.lower.clear();
+        self.lower.extend_from_slice(&index);
+        self.upper.clear();
+        if self.end.is_empty() {
+            self.upper.extend_from_slice(&index);
+            make_successor(&mut self.upper);
+        } else {
+            self.upper.extend_from_slice(&self.end);
         }
     }
 
-    /// Opens iterators over `range`, or keeps those there are.
-    fn open(&mut self, txn: &mut Transaction, range: &ScanRange, narrow: bool) -> Result<()> {
+    fn set_bounds(&mut self) {
+        let upper = (!self.upper.is_empty()).then_some(&self.upper[..]);
+        self.entries.set_bounds(Some(&self.lower), upper);
+    }
+
+    /// Opens iterators from `lower` to `upper`, or keeps those there are.
+    fn open(&mut self, txn: &mut Transaction, narrow: bool) -> Result<()> {
         let point = self.read_point(txn)?;
         let with_own = txn.writes_touch(self.fetch.index().id());
         let reusable = self.scan.as_ref().is_some_and(|scan| {
@@ -349,22 +374,35 @@ impl Cursor {
         if !reusable {
             let own = || Box::new(txn.own_writes()) as Box<dyn InternalIterator + Send>;
             let own = with_own.then(own);
-            let sources = scan_sources(&point.view, range, own);
-            let read_at = ReadAt::snapshot(point.seqno);
-            let mut entries = MvccIter::new(MergeIter::new(sources), read_at);
-            entries.set_interrupt(Some(interrupt_of(txn)));
+            let upper = (!self.upper.is_empty()).then_some(&self.upper[..]);
+            let lower = &self.lower;
+            self.scan = None;
+            self.entries.inner_mut().exchange(|sources| {
+                sources.clear();
+                push_sources(&point.view, lower, upper, own, sources);
+            });
+            self.entries.set_read_at(ReadAt::snapshot(point.seqno));
+            self.heed_interrupts(txn);
             self.scan = Some(Scan {
-                entries,
                 point,
                 written: txn.savepoint(),
                 narrow,
                 with_own,
             });
         }
-        let scan = self.scan.as_mut().expect("opened above");
-        scan.entries
-            .set_bounds(Some(&range.lower), range.upper.as_deref());
+        self.set_bounds();
         Ok(())
+    }
+
+    /// A kill of the session ends a scan that skips many entries.
+    fn heed_interrupts(&mut self, txn: &Transaction) {
+        let known = self.owner.as_ref();
+        if !known.is_some_and(|owner| Arc::ptr_eq(owner, txn.owner())) {
+            let owner = Arc::clone(txn.owner());
+            self.owner = Some(Arc::clone(&owner));
+            let interrupt = Arc::new(move || owner.is_interrupted());
+            self.entries.set_interrupt(Some(interrupt));
+        }
     }
 
     /// Moves one entry on. A scan that was narrow, or was left in an earlier statement, is opened
@@ -372,7 +410,7 @@ impl Cursor {
     fn step(&mut self, txn: &mut Transaction, forward: bool) -> Result<bool> {
         let again = self.parked || self.scan.as_ref().is_none_or(|scan| scan.narrow);
         if !again {
-            let entries = &mut self.scan.as_mut().expect("checked above").entries;
+            let entries = &mut self.entries;
             if !entries.valid() {
                 return Ok(false);
             }
@@ -383,20 +421,19 @@ impl Cursor {
             };
         }
         self.parked = false;
-        let range = self.whole_range();
-        self.open(txn, &range, false)?;
+        self.whole_range();
+        self.open(txn, false)?;
         let last = self.fetch.last_entry();
         if last.is_empty() {
             return Err(Error::invalid("the cursor has no position"));
         }
-        let entries = &mut self.scan.as_mut().expect("just opened").entries;
         if !forward {
-            return entries.seek_lt(last);
+            return self.entries.seek_lt(last);
         }
         // The smallest key above the last entry.
         let mut above = last.to_vec();
         above.push(0);
-        entries.seek_ge(&above)
+        self.entries.seek_ge(&above)
     }
 
     /// Reads the row under the scan, moving on while entries are to be left out.
@@ -408,36 +445,25 @@ impl Cursor {
         within_prefix: bool,
         record: &mut [u8],
     ) -> Result<bool> {
-        let scan = self.scan.as_mut().expect("a move opens the scan");
+        let scan = self.scan.as_ref().expect("a move opens the scan");
         while found {
-            if within_prefix && !scan.entries.user_key().starts_with(&self.prefix) {
+            if within_prefix && !self.entries.user_key().starts_with(&self.prefix) {
                 return Ok(false);
             }
             let stale = txn.savepoint() != scan.written;
             match self
                 .fetch
-                .entry(txn, &scan.point, &scan.entries, stale, record)?
+                .entry(txn, &scan.point, &self.entries, stale, record)?
             {
                 Found::Row => return Ok(true),
                 Found::Nothing => {}
             }
             found = if forward {
-                scan.entries.next()?
+                self.entries.next()?
             } else {
-                scan.entries.prev()?
+                self.entries.prev()?
             };
         }
         Ok(false)
     }
-}
-
-fn index_bounds(index: &IndexInfo) -> (Vec<u8>, Option<Vec<u8>>) {
-    let lower = index_prefix(index.id());
-    debug_assert_eq!(lower.len(), INDEX_ID_LEN);
-    (lower.to_vec(), prefix_successor(&lower))
-}
-
-fn interrupt_of(txn: &Transaction) -> Interrupt {
-    let owner = Arc::clone(txn.owner());
-    Arc::new(move || owner.is_interrupted())
 }

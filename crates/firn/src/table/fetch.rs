@@ -1,8 +1,8 @@
 //! From an index entry to a row in the server's record buffer.
 
-use super::cursor::{Entries, LockWait, ReadMode};
 use super::index::IndexInfo;
-use super::{Table, corrupt};
+use super::mode::{Entries, LockWait, ReadMode};
+use super::{Current, Table, corrupt};
 use crate::base::key::{INDEX_ID_LEN, UNCOMMITTED_BIT};
 use crate::base::{Error, ErrorKind, Result, Seqno};
 use crate::keycode::IndexPlan;
@@ -42,6 +42,7 @@ enum RowLock {
 /// Reads rows for a cursor.
 pub(super) struct Fetch {
     table: Arc<Table>,
+    current: Arc<Current>,
     index: Arc<IndexInfo>,
     number: Option<usize>,
     clustered: bool,
@@ -61,10 +62,12 @@ pub(super) struct Fetch {
 
 impl Fetch {
     pub(super) fn new(table: Arc<Table>) -> Self {
-        let index = Arc::clone(&table.current().clustered);
+        let current = table.current();
+        let index = Arc::clone(&current.clustered);
         let plan = table.format().plan(None);
         Self {
             table,
+            current,
             created: index.created(),
             index,
             number: None,
@@ -88,17 +91,19 @@ impl Fetch {
         mode: ReadMode,
         wait: LockWait,
     ) -> Result<()> {
-        let current = self.table.current();
+        self.table.refresh(&mut self.current);
+        let current = &self.current;
         let before = self.index.id();
-        self.index = match index {
-            None => Arc::clone(&current.clustered),
-            Some(number) => Arc::clone(
-                current
-                    .indexes
-                    .get(number)
-                    .ok_or_else(|| Error::invalid("no such index"))?,
-            ),
+        let index_info = match index {
+            None => &current.clustered,
+            Some(number) => current
+                .indexes
+                .get(number)
+                .ok_or_else(|| Error::invalid("no such index"))?,
         };
+        if !Arc::ptr_eq(&self.index, index_info) {
+            self.index = Arc::clone(index_info);
+        }
         self.clustered = self.index.id() == current.clustered.id();
         self.created = self.index.created();
         self.entry_key.clear();
@@ -200,8 +205,9 @@ impl Fetch {
             self.row_key.extend_from_slice(key);
         } else {
             let declared = self.index.declared_len(key)?;
+            self.table.refresh(&mut self.current);
             self.row_key
-                .extend_from_slice(&self.table.current().clustered.id().to_be_bytes());
+                .extend_from_slice(&self.current.clustered.id().to_be_bytes());
             self.row_key.extend_from_slice(&key[declared..]);
         }
         let found = match self.mode {
@@ -284,16 +290,12 @@ impl Fetch {
         Ok(found)
     }
 
-    /// Reads the row under the row key that was set last, locking it first if the mode says so.
-    pub(super) fn row(
-        &mut self,
-        txn: &Transaction,
-        point: &ReadPoint,
-        record: &mut [u8],
-    ) -> Result<bool> {
+    /// Reads the row under the row key that was set last, locking it first if the mode says so. A
+    /// snapshot read reads what the transaction has pinned.
+    pub(super) fn row(&mut self, txn: &Transaction, record: &mut [u8]) -> Result<bool> {
         self.blobs.clear();
         if !self.is_locking() {
-            return self.row_at(txn, point, record);
+            return self.row_at(txn, txn.pinned(), record);
         }
         if let RowLock::LeaveOut = self.lock_row(txn, false)? {
             return Ok(false);
@@ -315,8 +317,9 @@ impl Fetch {
 
     /// Sets the row key from a row reference.
     pub(super) fn row_key_of(&mut self, reference: &[u8]) -> Result<()> {
-        let clustered = Arc::clone(&self.table.current().clustered);
+        self.table.refresh(&mut self.current);
         self.row_key.clear();
+        let clustered = &self.current.clustered;
         clustered.seek_prefix(reference, &mut self.row_key)?;
         if self.clustered {
             self.entry_key.clone_from(&self.row_key);

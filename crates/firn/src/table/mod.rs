@@ -7,12 +7,14 @@ mod cursor;
 mod distinct;
 mod fetch;
 mod index;
+mod mode;
 mod rows;
 mod statistics;
 
 pub use bulk::BulkLoad;
 pub use check::CheckReport;
-pub use cursor::{Cursor, Key, LockWait, ReadMode, SeekMode};
+pub use cursor::{Cursor, Key, SeekMode};
+pub use mode::{LockWait, ReadMode};
 pub use rows::{RowScratch, WriteFlags, Written};
 pub use statistics::{IndexSums, RangeEnd, TableStatistics};
 
@@ -165,6 +167,13 @@ impl Table {
                 record[image.offset..image.offset + image.bytes.len()]
                     .copy_from_slice(&image.bytes);
             }
+        }
+    }
+
+    /// Replaces `known` if it is no longer the ids in force. Costs no reference count otherwise.
+    pub(crate) fn refresh(&self, known: &mut Arc<Current>) {
+        if known.generation != self.catalog.generation() {
+            *known = self.current();
         }
     }
 

@@ -12,7 +12,7 @@
 use super::lock_table::{Granted, LockMode, LockOwner, LockTable, WaitPolicy};
 use super::prepared::{PreparedTransactions, Recovered};
 use super::snapshots::{Snapshot, SnapshotList};
-use super::write_set::{Mark, SharedWriteSet, WriteSetIter};
+use super::write_set::{Mark, SharedWriteSet, WriteSet, WriteSetIter};
 use crate::base::options::LiveOptions;
 use crate::base::{IndexId, InternalKey, Result, Seqno, Value};
 use crate::read::{self, ReadPoint, Views};
@@ -75,6 +75,10 @@ pub struct Transaction {
     snapshot: Option<Snapshot>,
     point: Option<ReadPoint>,
     writes: SharedWriteSet,
+    /// The place after the last own write: as the set has it, without its lock.
+    mark: Mark,
+    /// Something was written since the set was last cleared.
+    wrote: bool,
     hidden: BTreeMap<Box<[u8]>, Mark>,
     counters: Vec<(u64, u64)>,
     changed_rows: u64,
@@ -84,7 +88,7 @@ impl Transaction {
     /// An idle transaction whose locks belong to `owner`.
     pub fn new(cx: Arc<Context>, owner: Arc<LockOwner>) -> Self {
         let writes = SharedWriteSet::new(cx.live.txn_memory_limit.load(Ordering::Relaxed));
-        let statement_mark = writes.lock().mark();
+        let mark = writes.lock().mark();
         Self {
             cx,
             owner,
@@ -93,11 +97,13 @@ impl Transaction {
             autocommit: false,
             lock_timeout_us: 0,
             statement_id: 0,
-            statement_mark,
+            statement_mark: mark,
             gate_passed: false,
             snapshot: None,
             point: None,
             writes,
+            mark,
+            wrote: false,
             hidden: BTreeMap::new(),
             counters: Vec::new(),
             changed_rows: 0,
@@ -127,8 +133,6 @@ impl Transaction {
             self.phase = Phase::Active;
             self.isolation = isolation;
             self.statement_id = statement_id.wrapping_add(1);
-            let limit = self.cx.live.txn_memory_limit.load(Ordering::Relaxed);
-            self.writes.lock().set_limit(limit);
         }
         self.lock_timeout_us = lock_timeout_us;
         if self.statement_id != statement_id {
@@ -139,7 +143,7 @@ impl Transaction {
             } else {
                 isolation
             };
-            self.statement_mark = self.writes.lock().mark();
+            self.statement_mark = self.mark;
             self.gate_passed = false;
             self.point = None;
         }
@@ -148,7 +152,7 @@ impl Transaction {
     /// The statement ended well; its changes stay.
     pub fn end_statement(&mut self) {
         self.point = None;
-        self.statement_mark = self.writes.lock().mark();
+        self.statement_mark = self.mark;
     }
 
     /// Takes the statement's changes back; its locks stay.
@@ -159,12 +163,14 @@ impl Transaction {
 
     /// A place to roll back to.
     pub fn savepoint(&self) -> Mark {
-        self.writes.lock().mark()
+        self.mark
     }
 
     /// Forgets all writes after `mark`; locks stay.
     pub fn rollback_to(&mut self, mark: Mark) {
-        self.writes.lock().rollback_to(mark);
+        if self.wrote {
+            self.writes.lock().rollback_to(mark);
+        }
         self.hidden.retain(|_, hidden_at| *hidden_at < mark);
         self.statement_mark = self.statement_mark.min(mark);
     }
@@ -176,7 +182,7 @@ impl Transaction {
 
     /// Whether it has written.
     pub fn has_writes(&self) -> bool {
-        !self.writes.lock().is_empty()
+        self.wrote && !self.writes.lock().is_empty()
     }
 
     /// Whether it waits for its outcome.
@@ -194,21 +200,37 @@ impl Transaction {
 
     /// Where the current statement's consistent reads read.
     pub fn read_point(&mut self) -> ReadPoint {
-        if let Some(point) = &self.point {
-            return point.clone();
+        self.pin();
+        self.pinned().clone()
+    }
+
+    /// Pins what the current statement's consistent reads read, unless it is pinned.
+    pub fn pin(&mut self) {
+        if self.point.is_none() {
+            self.point = Some(self.new_point());
         }
+    }
+
+    /// What [`Self::pin`] pinned. To look there costs no reference count, which is shared by all
+    /// sessions.
+    ///
+    /// # Panics
+    /// If nothing is pinned.
+    pub fn pinned(&self) -> &ReadPoint {
+        self.point.as_ref().expect("pinned before it is read")
+    }
+
+    fn new_point(&mut self) -> ReadPoint {
         if self.isolation == Isolation::RepeatableRead && !self.autocommit {
             self.take_snapshot();
         }
-        let point = match &self.snapshot {
+        match &self.snapshot {
             Some(snapshot) => ReadPoint {
                 seqno: snapshot.seqno(),
                 view: self.cx.views.pin(),
             },
             None => self.cx.views.latest(),
-        };
-        self.point = Some(point.clone());
-        point
+        }
     }
 
     /// Where locking reads read: everything committed by now.
@@ -243,13 +265,13 @@ impl Transaction {
         user_key: &[u8],
         f: impl FnOnce(InternalKey<'_>, Value<'_>) -> R,
     ) -> Result<Option<R>> {
+        if !self.wrote {
+            return read::get(&point.view, user_key, point.seqno, f);
+        }
         let mut f = Some(f);
         let own = {
             let writes = self.writes.lock();
-            match writes.is_empty() {
-                true => None,
-                false => writes.get(user_key, |key, value| f.take().map(|f| f(key, value))),
-            }
+            writes.get(user_key, |key, value| f.take().map(|f| f(key, value)))
         };
         if let Some(result) = own.flatten() {
             return Ok(Some(result));
@@ -267,7 +289,7 @@ impl Transaction {
 
     /// Whether the own writes touch `index`.
     pub fn writes_touch(&self, index: IndexId) -> bool {
-        self.writes.lock().touches(index)
+        self.wrote && self.writes.lock().touches(index)
     }
 
     /// Waits at the stall gate, once a statement, before its first write.
@@ -290,12 +312,22 @@ impl Transaction {
 
     /// Adds a value to the own writes.
     pub fn put(&mut self, user_key: &[u8], value: Value<'_>) -> Result<()> {
-        self.writes.lock().put(user_key, value)
+        self.write(|writes| writes.put(user_key, value))
     }
 
     /// Adds a deletion to the own writes.
     pub fn delete(&mut self, user_key: &[u8]) -> Result<()> {
-        self.writes.lock().delete(user_key)
+        self.write(|writes| writes.delete(user_key))
+    }
+
+    fn write(&mut self, write: impl FnOnce(&mut WriteSet) -> Result<()>) -> Result<()> {
+        let mut writes = self.writes.lock();
+        if !std::mem::replace(&mut self.wrote, true) {
+            writes.set_limit(self.cx.live.txn_memory_limit.load(Ordering::Relaxed));
+        }
+        let written = write(&mut writes);
+        self.mark = writes.mark();
+        written
     }
 
     /// Memory of the own writes, bytes.
@@ -305,8 +337,7 @@ impl Transaction {
 
     /// Hides the snapshot's version of the row at `row_key` and its entries in every index.
     pub fn hide(&mut self, row_key: &[u8]) {
-        let mark = self.writes.lock().mark();
-        self.hidden.entry(row_key.into()).or_insert(mark);
+        self.hidden.entry(row_key.into()).or_insert(self.mark);
     }
 
     /// Whether any row is hidden.
@@ -334,7 +365,7 @@ impl Transaction {
     pub fn commit(&mut self) -> Result<()> {
         let lsn = match &self.phase {
             Phase::Idle => return Ok(()),
-            Phase::Active if self.writes.lock().is_empty() => None,
+            Phase::Active if !self.has_writes() => None,
             Phase::Active => {
                 let batch = self.final_batch();
                 let committed = self
@@ -378,7 +409,7 @@ impl Transaction {
 
     /// First phase of a two-phase commit: the changes are durable under `xid`.
     pub fn prepare(&mut self, xid: &[u8]) -> Result<()> {
-        if !matches!(self.phase, Phase::Active) || self.writes.lock().is_empty() {
+        if !matches!(self.phase, Phase::Active) || !self.has_writes() {
             return Ok(());
         }
         let batch = self.final_batch();
@@ -478,8 +509,10 @@ impl Transaction {
         self.changed_rows = 0;
         self.snapshot = None;
         self.point = None;
-        self.writes.lock().clear();
-        self.statement_mark = self.writes.lock().mark();
+        if std::mem::take(&mut self.wrote) {
+            self.writes.lock().clear();
+        }
+        self.statement_mark = self.mark;
         self.hidden.clear();
         self.counters.clear();
     }

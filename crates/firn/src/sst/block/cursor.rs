@@ -2,6 +2,7 @@
 
 use super::Block;
 use super::entry::RawEntry;
+use super::key_buf::KeyBuf;
 use super::search::{DAMAGED_ENTRY, split_trailer};
 use crate::base::{InternalKey, Kind, Seqno, Value, key};
 use crate::sst::damage::{Damage, Decoded};
@@ -32,7 +33,7 @@ pub(in crate::sst) struct BlockCursor {
     current: RawEntry,
     seqno: Seqno,
     kind: Option<Kind>,
-    key: Vec<u8>,
+    key: KeyBuf,
     /// Made at the first step backward.
     kept: Option<Box<Kept>>,
 }
@@ -59,7 +60,11 @@ impl BlockCursor {
 
     pub(in crate::sst) fn key(&self) -> InternalKey<'_> {
         debug_assert!(self.valid);
-        InternalKey::new(&self.key, self.seqno, self.kind.unwrap_or(Kind::Delete))
+        InternalKey::new(
+            self.key.as_slice(),
+            self.seqno,
+            self.kind.unwrap_or(Kind::Delete),
+        )
     }
 
     pub(in crate::sst) fn value(&self) -> Value<'_> {
@@ -99,7 +104,8 @@ impl BlockCursor {
             let restart = block.restart_before(user_key, seqno)?;
             let mut found = cursor.seek_to_restart(block, restart)?;
             while found
-                && key::compare(&cursor.key, cursor.seqno, user_key, seqno) == Ordering::Less
+                && key::compare(cursor.key.as_slice(), cursor.seqno, user_key, seqno)
+                    == Ordering::Less
             {
                 found = cursor.step(block)?;
             }
@@ -135,7 +141,7 @@ impl BlockCursor {
     fn seek_to_restart(&mut self, block: &Block, restart: u32) -> Decoded<bool> {
         let at = block.restart(restart).ok_or(DAMAGED_ENTRY)?;
         self.ordinal = restart * block.header.restart_interval;
-        self.key.clear();
+        self.key.truncate(0);
         self.load(block, at)
     }
 
@@ -161,7 +167,7 @@ impl BlockCursor {
             return Err(Damage::Corrupt("key shares more than its predecessor has"));
         }
         self.key.truncate(entry.shared as usize);
-        self.key.extend_from_slice(block.slice(entry.suffix));
+        self.key.extend(block.slice(entry.suffix));
         self.stand_on(entry)
     }
 
@@ -170,7 +176,7 @@ impl BlockCursor {
     fn load_fixed(&mut self, block: &Block) -> Decoded<bool> {
         let (trailer, head, tail) = block.parts(self.ordinal).ok_or(DAMAGED_ENTRY)?;
         self.key.truncate(block.header.prefix_len as usize);
-        self.key.extend_from_slice(block.fixed_suffix(self.ordinal));
+        self.key.extend(block.fixed_suffix(self.ordinal));
         self.stand_on(RawEntry {
             trailer,
             head,
@@ -192,8 +198,8 @@ impl BlockCursor {
     fn seek_to_ordinal(&mut self, block: &Block, ordinal: u32) -> Decoded<bool> {
         self.ordinal = ordinal;
         if block.is_fixed() {
-            self.key.clear();
-            self.key.extend_from_slice(block.key_prefix());
+            self.key.truncate(0);
+            self.key.extend(block.key_prefix());
             return self.load_fixed(block);
         }
         let restart = ordinal / block.header.restart_interval;
@@ -207,8 +213,8 @@ impl BlockCursor {
             None => 0,
         };
         let (entry, key_end) = kept.entries[index];
-        self.key.clear();
-        self.key.extend_from_slice(&kept.keys[start..key_end]);
+        self.key.truncate(0);
+        self.key.extend(&kept.keys[start..key_end]);
         self.stand_on(entry)
     }
 }

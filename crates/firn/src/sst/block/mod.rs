@@ -17,6 +17,7 @@ mod builder;
 mod cursor;
 mod entry;
 mod header;
+mod key_buf;
 mod planes;
 mod search;
 mod shape;

@@ -1,0 +1,28 @@
+//! How a cursor reads.
+
+use crate::iter::{MergeIter, MvccIter};
+use crate::read::Source;
+use crate::txn::LockMode;
+
+/// What a cursor reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadMode {
+    /// The transaction's snapshot.
+    Snapshot,
+    /// The latest committed rows, each locked.
+    Locking(LockMode),
+}
+
+/// What a locking read does about a row that another transaction has locked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LockWait {
+    /// Waits as long as the session says.
+    Wait,
+    /// Fails at once.
+    Fail,
+    /// Leaves the row out.
+    Skip,
+}
+
+/// The entries that a cursor walks over.
+pub(super) type Entries = MvccIter<MergeIter<Source>>;
