@@ -214,29 +214,19 @@ pub fn stalled_run(seed: u64) -> Result<(), Failure> {
             ..tiny(&mut StdRng::seed_from_u64(seed), FlushMode::Sync)
         };
         let db = Db::open(env, Path::new(DIR), options, None)?;
-        let mut txn = db.new_transaction(db.new_owner(0));
-        let mut write = |n: u64| {
-            txn.begin_statement(n, Isolation::RepeatableRead, 0, false);
-            let done = txn.before_write().and_then(|()| {
-                let key = [1_000_000_u32.to_be_bytes(), (n as u32).to_be_bytes()].concat();
-                txn.put(&key, Value::whole(&[7; 500]))?;
-                txn.commit()
-            });
-            done.inspect_err(|_| drop(txn.rollback()))
-        };
         faults(&current).inject(Fault {
             class: Class::Create,
             nth: 1,
             sticky: true,
             errno: Errno::NoSpace,
         });
-        let refused = (1..100_000).find_map(|n| write(n).err());
+        let refused = (1..100_000).find_map(|n| put(&db, n).err());
         let kind = refused.map(|error| error.kind().clone());
         ensure!(kind == Some(ErrorKind::NoSpace), "refused with {kind:?}");
         faults(&current).clear();
         // The next try of the background work may be a second away.
         for n in 100_000.. {
-            match write(n) {
+            match put(&db, n) {
                 Ok(()) => break,
                 Err(error) if *error.kind() == ErrorKind::NoSpace => std::thread::yield_now(),
                 Err(error) => return Err(error.into()),
@@ -245,4 +235,75 @@ pub fn stalled_run(seed: u64) -> Result<(), Failure> {
         Ok(db.close()?)
     };
     run().map_err(failure_of)
+}
+
+/// A bug panics a background thread: writes are refused and say so, reads go on, and the restart
+/// finds everything that was committed.
+///
+/// # Errors
+/// What went otherwise.
+pub fn panic_run(seed: u64) -> Result<(), Failure> {
+    let run = || -> Result<(), Stop> {
+        let disk = MemEnv::new();
+        let current = Current::default();
+        let options = Options {
+            background_jobs: 1,
+            ..tiny(&mut StdRng::seed_from_u64(seed), FlushMode::Sync)
+        };
+        let env = wrap(&current, Some(Full::Tree))(&disk);
+        let db = Db::open(env, Path::new(DIR), options.clone(), None)?;
+        faults(&current).inject(Fault {
+            class: Class::Create,
+            nth: 1,
+            sticky: false,
+            errno: Errno::Panic,
+        });
+        let mut committed = 0;
+        let refused = (0..100_000).find_map(|n| match put(&db, n) {
+            Ok(()) => {
+                committed = n + 1;
+                None
+            }
+            Err(error) => Some(error.kind().clone()),
+        });
+        ensure!(
+            refused == Some(ErrorKind::Poisoned),
+            "writes are refused with {refused:?} after the panic"
+        );
+        ensure!(holds(&db, committed)?, "what was committed does not read");
+        drop(db);
+        let env: Arc<dyn Env> = Arc::new(disk.crash(seed));
+        let db = Db::open(env, Path::new(DIR), options, None)?;
+        ensure!(holds(&db, committed)?, "what was committed is lost");
+        put(&db, committed)?;
+        Ok(db.close()?)
+    };
+    run()
+        .map_err(failure_of)
+        .map_err(|failure| failure.within(format_args!("panic seed {seed}")))
+}
+
+fn key_of(n: u32) -> Vec<u8> {
+    [1_000_000_u32.to_be_bytes(), n.to_be_bytes()].concat()
+}
+
+fn put(db: &Db, n: u32) -> firn::base::Result<()> {
+    let mut txn = db.new_transaction(db.new_owner(0));
+    txn.begin_statement(1, Isolation::RepeatableRead, 0, false);
+    txn.before_write()?;
+    txn.put(&key_of(n), Value::whole(&[7; 500]))?;
+    txn.commit()
+}
+
+fn holds(db: &Db, count: u32) -> firn::base::Result<bool> {
+    let point = db.context().views.latest();
+    for n in 0..count {
+        let found = firn::read::get(&point.view, &key_of(n), point.seqno, |key, value| {
+            key.kind.is_put() && value.len() == 500
+        })?;
+        if found != Some(true) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }

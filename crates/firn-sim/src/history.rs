@@ -125,6 +125,11 @@ impl History {
         self.base_at + self.events.len() as u64
     }
 
+    /// The first moment whose state is still known.
+    pub fn base_at(&self) -> Moment {
+        self.base_at
+    }
+
     /// The state beside the entries, now.
     pub fn side(&self) -> &Side {
         &self.now

@@ -1,19 +1,20 @@
 //! `firn-sim`: long runs of the simulation.
 //!
 //! `firn-sim crash --runs 1000 --seed 1` takes seeds 1 to 1000; `sync` cuts the power at every
-//! sync of each workload; `fault` injects failures; `bank` runs threads and crashes; `model
+//! sync of each workload; `fault` injects failures; `rot` flips
+//! bits; `bank` runs threads and crashes; `model
 //! --seconds 60` takes seeds until the time is up. A failure prints its seed; the exit code is 1
 //! then.
 
 use firn::env::{Env, PosixEnv};
 use firn_sim::bank::{self, BankStats};
+use firn_sim::rot::{self, RotStats};
 use firn_sim::world::Stats;
 use firn_sim::{Failure, crash, faults};
 use std::fmt::Debug;
 use std::process::ExitCode;
 
-const USAGE: &str =
-    "usage: firn-sim crash|sync|fault|model|bank [--runs N | --seconds S] [--seed N] [--steps N]";
+const USAGE: &str = "usage: firn-sim crash|sync|fault|rot|model|bank [--runs N | --seconds S] [--seed N] [--steps N]";
 
 struct Args {
     kind: String,
@@ -91,6 +92,7 @@ fn main() -> ExitCode {
             Stats::add,
         ),
         "fault" => args.series(faults::fault_run, Stats::add),
+        "rot" => args.series(rot::rot_run, RotStats::add),
         "model" => args.series(
             |seed| crash::model_run(seed, args.steps_or(20_000)),
             Stats::add,

@@ -15,11 +15,11 @@ pub(super) struct Seen {
     pub prepared: BTreeSet<Vec<u8>>,
     pub counters: BTreeMap<u64, u64>,
     /// Every index that may hold something, in key order.
-    entries: BTreeMap<IndexId, Entries>,
+    pub entries: BTreeMap<IndexId, Entries>,
 }
 
 impl World {
-    fn latest(&self) -> ReadPoint {
+    pub(super) fn latest(&self) -> ReadPoint {
         self.db().context().views.latest()
     }
 

@@ -9,6 +9,7 @@ mod check;
 mod ddl;
 mod power;
 mod read;
+mod rot;
 mod session;
 mod write;
 

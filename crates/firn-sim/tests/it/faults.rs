@@ -1,6 +1,6 @@
 //! Failing devices and full disks.
 
-use firn_sim::faults::{fault_run, stalled_run};
+use firn_sim::faults::{fault_run, panic_run, stalled_run};
 
 #[test]
 fn failed_calls_and_full_disks_lose_nothing() {
@@ -12,4 +12,11 @@ fn failed_calls_and_full_disks_lose_nothing() {
 #[test]
 fn stalled_writers_hear_of_a_full_disk_and_go_on_when_there_is_room() {
     stalled_run(1).unwrap();
+}
+
+#[test]
+fn a_panic_in_the_background_stops_writes_and_loses_nothing() {
+    for seed in 1..6 {
+        panic_run(seed).unwrap();
+    }
 }

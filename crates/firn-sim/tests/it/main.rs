@@ -4,3 +4,4 @@ mod bank;
 mod crash;
 mod faults;
 mod model;
+mod rot;

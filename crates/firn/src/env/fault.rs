@@ -37,6 +37,8 @@ pub enum Errno {
     Io = 5,
     /// No space left on device.
     NoSpace = 28,
+    /// No error: the call panics, as a bug in the code around it would.
+    Panic = 0,
 }
 
 /// Which calls fail.
@@ -119,6 +121,10 @@ impl FaultEnv {
         };
         match plan.faults.iter().find(hit) {
             None => Ok(()),
+            Some((_, fault)) if fault.errno == Errno::Panic => {
+                drop(plan);
+                panic!("{what} {} (injected)", path.display());
+            }
             Some((_, fault)) => {
                 let error = std::io::Error::from_raw_os_error(fault.errno as i32);
                 let what = format_args!("{what} {} (injected)", path.display());

@@ -216,7 +216,9 @@ impl<'e> RunReplay<'e> {
                     "a group is damaged that group {} (in {}) knows to be durable",
                     header.number, self.run.segments[later].name
                 );
-                if expected == Some(header.segment_first) {
+                if let Some(begun) = begun {
+                    (self.at, self.offset) = begun;
+                } else if expected == Some(header.segment_first) {
                     (self.at, self.offset) = (later, FIRST_GROUP);
                 }
                 return Err(self.damaged(message));
