@@ -15,6 +15,19 @@
 // Bytes of a slot that `firn_recover` fills: a u32 length in the machine's order, then the xid.
 #define FIRN_XID_SLOT 260
 
+// No special wishes.
+#define FIRN_WRITE_DEFAULT 0
+
+// A duplicate is about to be replaced or updated: lock it exclusively.
+#define FIRN_WRITE_LOCK_DUPLICATE_X 1
+
+// The target of a copying ALTER: nobody else sees the table, and rows are committed in pieces
+// until `firn_bulk_end`.
+#define FIRN_WRITE_BULK 2
+
+// The caller vouches for unique secondary indexes.
+#define FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK 4
+
 // "None", where a position is expected.
 #define FIRN_NONE UINT32_MAX
 
@@ -59,19 +72,6 @@
 
 // Most levels of a collation.
 #define FIRN_LEVELS_MAX 6
-
-// No special wishes.
-#define FIRN_WRITE_DEFAULT 0
-
-// A duplicate is about to be replaced or updated: lock it exclusively.
-#define FIRN_WRITE_LOCK_DUPLICATE_X 1
-
-// The target of a copying ALTER: nobody else sees the table, and rows are committed in pieces
-// until `firn_bulk_end`.
-#define FIRN_WRITE_BULK 2
-
-// The caller vouches for unique secondary indexes.
-#define FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK 4
 
 // What a call came to. Values are stable.
 typedef enum firn_status {
@@ -208,6 +208,143 @@ typedef struct firn_host {
   void (*thread_wait)(void *host, int begin);
 } firn_host;
 
+// A column of the record buffer.
+typedef struct firn_column {
+  // Its name, UTF-8.
+  const char *name;
+  // `FIRN_COLUMN_…`.
+  uint32_t kind;
+  // The server's number of its type.
+  uint32_t type_code;
+  // Where it starts in the record buffer.
+  uint32_t offset;
+  // Bytes of a fixed or CHAR column; most bytes of a VARCHAR value; 0 for a blob.
+  uint32_t len;
+  // Bytes of the length of a VARCHAR or blob.
+  uint32_t len_bytes;
+  // Characters of a CHAR column.
+  uint32_t chars;
+  // Byte of the record buffer with its NULL bit.
+  uint32_t null_offset;
+  // The NULL bit; 0 if it is NOT NULL.
+  uint8_t null_mask;
+  // False for virtual columns.
+  bool stored;
+  // Bytes of one space of a CHAR column: 1, 2 or 4.
+  uint8_t pad_len;
+  // One space of a CHAR column.
+  uint8_t pad[4];
+} firn_column;
+
+// One level of a collation.
+typedef struct firn_level {
+  // What the callback calls it.
+  uint32_t number;
+  // Weight of a space.
+  uint32_t space;
+  // Whether a shorter string is smaller, instead of being compared as if spaces followed.
+  bool no_pad;
+} firn_level;
+
+// A collation.
+typedef struct firn_collation {
+  // The server's number for it.
+  uint32_t id;
+  // The server's name for it.
+  const char *name;
+  // What the callbacks get.
+  const void *handle;
+  // Its levels.
+  struct firn_level levels[FIRN_LEVELS_MAX];
+  // How many there are.
+  uint32_t level_count;
+  // Bytes of one weight: 1, 2 or 3.
+  uint32_t weight_len;
+  // `FIRN_TEXT_…`.
+  uint32_t form;
+  // Length of `simple`: 0, 128 or 256.
+  uint32_t simple_len;
+  // Weights of single bytes, where text of such bytes has these weights.
+  uint8_t simple[256];
+  // Whether CHAR is compared with its padding.
+  bool char_filled;
+  // Bytes of one space: 1, 2 or 4.
+  uint8_t pad_len;
+  // One space.
+  uint8_t pad[4];
+} firn_collation;
+
+// A part of an index.
+typedef struct firn_key_part {
+  // Position of the column.
+  uint32_t column;
+  // `FIRN_PART_…`.
+  uint32_t kind;
+  // Characters (text) or bytes that count; 0 for the whole column.
+  uint32_t prefix;
+  // Bytes of the value in a key image, without NULL byte and length.
+  uint32_t image_len;
+  // Whether larger values come first.
+  bool desc;
+  // The collation of a text part.
+  const struct firn_collation *collation;
+} firn_key_part;
+
+// An index.
+typedef struct firn_index {
+  // Its name, UTF-8.
+  const char *name;
+  // Its parts.
+  const struct firn_key_part *parts;
+  // How many.
+  uint32_t part_count;
+  // Whether two rows may not agree in all parts.
+  bool unique;
+} firn_index;
+
+// Callbacks that compute collation weights; called from any thread.
+typedef struct firn_collator {
+  // Writes the weights of the text on a level to `weights`, big-endian, without padding, and
+  // sets `weighed` to the number of bytes of the text that they stand for: fewer than all if
+  // the byte after them begins no character. Returns the bytes written; a number above
+  // `capacity` asks for a call with that capacity.
+  size_t (*sort_key)(const void *handle,
+                     uint32_t level,
+                     const uint8_t *text,
+                     size_t len,
+                     uint8_t *weights,
+                     size_t capacity,
+                     size_t *weighed);
+  // Bytes of the first `chars` characters of the text, or all of them.
+  size_t (*prefix_len)(const void *handle, const uint8_t *text, size_t len, size_t chars);
+  // Characters of the text.
+  size_t (*chars)(const void *handle, const uint8_t *text, size_t len);
+} firn_collator;
+
+// The definition of a table.
+typedef struct firn_table_def {
+  // Bytes of the record buffer.
+  uint32_t record_len;
+  // Bytes of it that hold NULL bits.
+  uint32_t null_bytes;
+  // The columns.
+  const struct firn_column *columns;
+  // How many.
+  uint32_t column_count;
+  // The indexes.
+  const struct firn_index *indexes;
+  // How many.
+  uint32_t index_count;
+  // Position of the primary index; `FIRN_NONE` for a hidden primary key.
+  uint32_t primary;
+  // Position of the AUTO_INCREMENT column, or `FIRN_NONE`.
+  uint32_t auto_increment;
+  // Computes collation weights; NULL if no part is text.
+  const struct firn_collator *collator;
+  // The record buffer of a row of defaults, which shows what stands under a NULL; or NULL.
+  const uint8_t *default_record;
+} firn_table_def;
+
 // Statistics of a table.
 typedef struct firn_table_stats {
   // Rows, an estimate.
@@ -291,143 +428,6 @@ typedef struct firn_level_info {
   // Size the level should have.
   uint64_t target_bytes;
 } firn_level_info;
-
-// One level of a collation.
-typedef struct firn_level {
-  // What the callback calls it.
-  uint32_t number;
-  // Weight of a space.
-  uint32_t space;
-  // Whether a shorter string is smaller, instead of being compared as if spaces followed.
-  bool no_pad;
-} firn_level;
-
-// A collation.
-typedef struct firn_collation {
-  // The server's number for it.
-  uint32_t id;
-  // The server's name for it.
-  const char *name;
-  // What the callbacks get.
-  const void *handle;
-  // Its levels.
-  struct firn_level levels[FIRN_LEVELS_MAX];
-  // How many there are.
-  uint32_t level_count;
-  // Bytes of one weight: 1, 2 or 3.
-  uint32_t weight_len;
-  // `FIRN_TEXT_…`.
-  uint32_t form;
-  // Length of `simple`: 0, 128 or 256.
-  uint32_t simple_len;
-  // Weights of single bytes, where text of such bytes has these weights.
-  uint8_t simple[256];
-  // Whether CHAR is compared with its padding.
-  bool char_filled;
-  // Bytes of one space: 1, 2 or 4.
-  uint8_t pad_len;
-  // One space.
-  uint8_t pad[4];
-} firn_collation;
-
-// Callbacks that compute collation weights; called from any thread.
-typedef struct firn_collator {
-  // Writes the weights of the text on a level to `weights`, big-endian, without padding, and
-  // sets `weighed` to the number of bytes of the text that they stand for: fewer than all if
-  // the byte after them begins no character. Returns the bytes written; a number above
-  // `capacity` asks for a call with that capacity.
-  size_t (*sort_key)(const void *handle,
-                     uint32_t level,
-                     const uint8_t *text,
-                     size_t len,
-                     uint8_t *weights,
-                     size_t capacity,
-                     size_t *weighed);
-  // Bytes of the first `chars` characters of the text, or all of them.
-  size_t (*prefix_len)(const void *handle, const uint8_t *text, size_t len, size_t chars);
-  // Characters of the text.
-  size_t (*chars)(const void *handle, const uint8_t *text, size_t len);
-} firn_collator;
-
-// A column of the record buffer.
-typedef struct firn_column {
-  // Its name, UTF-8.
-  const char *name;
-  // `FIRN_COLUMN_…`.
-  uint32_t kind;
-  // The server's number of its type.
-  uint32_t type_code;
-  // Where it starts in the record buffer.
-  uint32_t offset;
-  // Bytes of a fixed or CHAR column; most bytes of a VARCHAR value; 0 for a blob.
-  uint32_t len;
-  // Bytes of the length of a VARCHAR or blob.
-  uint32_t len_bytes;
-  // Characters of a CHAR column.
-  uint32_t chars;
-  // Byte of the record buffer with its NULL bit.
-  uint32_t null_offset;
-  // The NULL bit; 0 if it is NOT NULL.
-  uint8_t null_mask;
-  // False for virtual columns.
-  bool stored;
-  // Bytes of one space of a CHAR column: 1, 2 or 4.
-  uint8_t pad_len;
-  // One space of a CHAR column.
-  uint8_t pad[4];
-} firn_column;
-
-// A part of an index.
-typedef struct firn_key_part {
-  // Position of the column.
-  uint32_t column;
-  // `FIRN_PART_…`.
-  uint32_t kind;
-  // Characters (text) or bytes that count; 0 for the whole column.
-  uint32_t prefix;
-  // Bytes of the value in a key image, without NULL byte and length.
-  uint32_t image_len;
-  // Whether larger values come first.
-  bool desc;
-  // The collation of a text part.
-  const struct firn_collation *collation;
-} firn_key_part;
-
-// An index.
-typedef struct firn_index {
-  // Its name, UTF-8.
-  const char *name;
-  // Its parts.
-  const struct firn_key_part *parts;
-  // How many.
-  uint32_t part_count;
-  // Whether two rows may not agree in all parts.
-  bool unique;
-} firn_index;
-
-// The definition of a table.
-typedef struct firn_table_def {
-  // Bytes of the record buffer.
-  uint32_t record_len;
-  // Bytes of it that hold NULL bits.
-  uint32_t null_bytes;
-  // The columns.
-  const struct firn_column *columns;
-  // How many.
-  uint32_t column_count;
-  // The indexes.
-  const struct firn_index *indexes;
-  // How many.
-  uint32_t index_count;
-  // Position of the primary index; `FIRN_NONE` for a hidden primary key.
-  uint32_t primary;
-  // Position of the AUTO_INCREMENT column, or `FIRN_NONE`.
-  uint32_t auto_increment;
-  // Computes collation weights; NULL if no part is text.
-  const struct firn_collator *collator;
-  // The record buffer of a row of defaults, which shows what stands under a NULL; or NULL.
-  const uint8_t *default_record;
-} firn_table_def;
 
 #ifdef __cplusplus
 extern "C" {
@@ -568,6 +568,69 @@ enum firn_status firn_commit_xid(const struct firn_db *db, const uint8_t *xid, s
 // `db` is open; `xid` has `len` bytes.
 enum firn_status firn_rollback_xid(const struct firn_db *db, const uint8_t *xid, size_t len);
 
+// Creates a table: atomic and durable. `frm` and `version` are the server's own, kept for it;
+// `autoincrement` is the first value to hand out.
+//
+// # Safety
+// The pointers are valid for what they name.
+enum firn_status firn_create_table(const struct firn_db *db,
+                                   const char *table_name,
+                                   const struct firn_table_def *definition,
+                                   const uint8_t *frm,
+                                   size_t frm_len,
+                                   const uint8_t *version,
+                                   size_t version_len,
+                                   uint64_t autoincrement);
+
+// Drops a table: atomic and durable. `FIRN_NO_TABLE` if there is none.
+//
+// # Safety
+// The pointers are valid for what they name.
+enum firn_status firn_drop_table(const struct firn_db *db, const char *table_name);
+
+// Renames a table: atomic and durable.
+//
+// # Safety
+// The pointers are valid for what they name.
+enum firn_status firn_rename_table(const struct firn_db *db, const char *from, const char *to);
+
+// Empties a table: atomic and durable; auto-increment starts anew. Open handles follow.
+//
+// # Safety
+// The pointers are valid for what they name.
+enum firn_status firn_truncate_table(const struct firn_db *db, const char *table_name);
+
+// Calls `each` with the name of every table whose name starts with `prefix`.
+//
+// # Safety
+// The pointers are valid; `each` does not come back into the core.
+enum firn_status firn_list_table_names(const struct firn_db *db,
+                                       const char *prefix,
+                                       void (*each)(void *context, const char *name),
+                                       void *context);
+
+// Copies the server's version of a table's definition to `out`, at most `cap` bytes; `len` gets
+// its length.
+//
+// # Safety
+// The pointers are valid for what they name.
+enum firn_status firn_table_version(const struct firn_db *db,
+                                    const char *table_name,
+                                    uint8_t *out,
+                                    size_t cap,
+                                    size_t *len);
+
+// Replaces the server's own definition and version that are kept with the table; durable.
+//
+// # Safety
+// The pointers are valid for what they name.
+enum firn_status firn_set_table_image(const struct firn_db *db,
+                                      const char *table_name,
+                                      const uint8_t *frm,
+                                      size_t frm_len,
+                                      const uint8_t *version,
+                                      size_t version_len);
+
 // Message of the last failing call on this thread, "" if there was none. Valid until the next
 // call on this thread.
 const char *firn_last_error(void);
@@ -701,6 +764,55 @@ enum firn_status firn_list_levels(const struct firn_db *db,
                                   void (*each)(void *context, const struct firn_level_info *info),
                                   void *context);
 
+// Inserts a row. `FIRN_DUPLICATE`: `dup_index` is the number of the first unique index, in
+// ascending order, that has the key already; nothing of the row stays. `ref_out` (may be NULL)
+// gets the eight bytes of a hidden key.
+//
+// # Safety
+// The handles are live, the session is this thread's; `record` is a record buffer of the table.
+enum firn_status firn_insert(struct firn_session *session,
+                             const struct firn_table *table,
+                             const uint8_t *record,
+                             uint32_t flags,
+                             uint32_t *dup_index,
+                             uint8_t *ref_out);
+
+// Ends a load: everything is durable, and visible to snapshots from now on.
+//
+// # Safety
+// The handles are live, the session is this thread's.
+enum firn_status firn_bulk_end(struct firn_session *session, const struct firn_table *table);
+
+// Gives up a load; the table is to be dropped next.
+//
+// # Safety
+// The session is live and this thread's.
+enum firn_status firn_bulk_abort(struct firn_session *session, const struct firn_table *table);
+
+// Changes a row that was read under an exclusive lock. `old_ref`: the eight bytes of its hidden
+// key, NULL if it has a primary key. `FIRN_SAME_ROW`: nothing changes. `FIRN_DUPLICATE`: as for
+// `firn_insert`.
+//
+// # Safety
+// As for `firn_insert`.
+enum firn_status firn_update(struct firn_session *session,
+                             const struct firn_table *table,
+                             const uint8_t *old_record,
+                             const uint8_t *new_record,
+                             const uint8_t *old_ref,
+                             uint32_t flags,
+                             uint32_t *dup_index);
+
+// Deletes a row that was read under an exclusive lock. `reference`: the eight bytes of its hidden
+// key, NULL if it has a primary key.
+//
+// # Safety
+// As for `firn_insert`.
+enum firn_status firn_delete(struct firn_session *session,
+                             const struct firn_table *table,
+                             const uint8_t *record,
+                             const uint8_t *reference);
+
 // Writes the key of one string to `out`, as an index on a VARCHAR column would have it, or, if
 // `chars` is not zero, on a CHAR column of so many characters. Returns its length; nothing is written if that is above `capacity`,
 // and 0 means that the collation is not as described. For checks of the callbacks.
@@ -828,69 +940,6 @@ void firn_kill(const struct firn_session *session);
 // `session` is a live session of this thread.
 void firn_clear_kill(struct firn_session *session);
 
-// Creates a table: atomic and durable. `frm` and `version` are the server's own, kept for it;
-// `autoincrement` is the first value to hand out.
-//
-// # Safety
-// The pointers are valid for what they name.
-enum firn_status firn_create_table(const struct firn_db *db,
-                                   const char *table_name,
-                                   const struct firn_table_def *definition,
-                                   const uint8_t *frm,
-                                   size_t frm_len,
-                                   const uint8_t *version,
-                                   size_t version_len,
-                                   uint64_t autoincrement);
-
-// Drops a table: atomic and durable. `FIRN_NO_TABLE` if there is none.
-//
-// # Safety
-// The pointers are valid for what they name.
-enum firn_status firn_drop_table(const struct firn_db *db, const char *table_name);
-
-// Renames a table: atomic and durable.
-//
-// # Safety
-// The pointers are valid for what they name.
-enum firn_status firn_rename_table(const struct firn_db *db, const char *from, const char *to);
-
-// Empties a table: atomic and durable; auto-increment starts anew. Open handles follow.
-//
-// # Safety
-// The pointers are valid for what they name.
-enum firn_status firn_truncate_table(const struct firn_db *db, const char *table_name);
-
-// Calls `each` with the name of every table whose name starts with `prefix`.
-//
-// # Safety
-// The pointers are valid; `each` does not come back into the core.
-enum firn_status firn_list_table_names(const struct firn_db *db,
-                                       const char *prefix,
-                                       void (*each)(void *context, const char *name),
-                                       void *context);
-
-// Copies the server's version of a table's definition to `out`, at most `cap` bytes; `len` gets
-// its length.
-//
-// # Safety
-// The pointers are valid for what they name.
-enum firn_status firn_table_version(const struct firn_db *db,
-                                    const char *table_name,
-                                    uint8_t *out,
-                                    size_t cap,
-                                    size_t *len);
-
-// Replaces the server's own definition and version that are kept with the table; durable.
-//
-// # Safety
-// The pointers are valid for what they name.
-enum firn_status firn_set_table_image(const struct firn_db *db,
-                                      const char *table_name,
-                                      const uint8_t *frm,
-                                      size_t frm_len,
-                                      const uint8_t *version,
-                                      size_t version_len);
-
 // Opens a table, which the server defines as `definition`.
 //
 // # Safety
@@ -905,55 +954,6 @@ enum firn_status firn_table_open(const struct firn_db *db,
 // # Safety
 // `table` is NULL or from `firn_table_open`, and not used afterwards but by its cursors.
 void firn_table_close(struct firn_table *table);
-
-// Inserts a row. `FIRN_DUPLICATE`: `dup_index` is the number of the first unique index, in
-// ascending order, that has the key already; nothing of the row stays. `ref_out` (may be NULL)
-// gets the eight bytes of a hidden key.
-//
-// # Safety
-// The handles are live, the session is this thread's; `record` is a record buffer of the table.
-enum firn_status firn_insert(struct firn_session *session,
-                             const struct firn_table *table,
-                             const uint8_t *record,
-                             uint32_t flags,
-                             uint32_t *dup_index,
-                             uint8_t *ref_out);
-
-// Ends a load: everything is durable, and visible to snapshots from now on.
-//
-// # Safety
-// The handles are live, the session is this thread's.
-enum firn_status firn_bulk_end(struct firn_session *session, const struct firn_table *table);
-
-// Gives up a load; the table is to be dropped next.
-//
-// # Safety
-// The session is live and this thread's.
-enum firn_status firn_bulk_abort(struct firn_session *session, const struct firn_table *table);
-
-// Changes a row that was read under an exclusive lock. `old_ref`: the eight bytes of its hidden
-// key, NULL if it has a primary key. `FIRN_SAME_ROW`: nothing changes. `FIRN_DUPLICATE`: as for
-// `firn_insert`.
-//
-// # Safety
-// As for `firn_insert`.
-enum firn_status firn_update(struct firn_session *session,
-                             const struct firn_table *table,
-                             const uint8_t *old_record,
-                             const uint8_t *new_record,
-                             const uint8_t *old_ref,
-                             uint32_t flags,
-                             uint32_t *dup_index);
-
-// Deletes a row that was read under an exclusive lock. `reference`: the eight bytes of its hidden
-// key, NULL if it has a primary key.
-//
-// # Safety
-// As for `firn_insert`.
-enum firn_status firn_delete(struct firn_session *session,
-                             const struct firn_table *table,
-                             const uint8_t *record,
-                             const uint8_t *reference);
 
 // Reserves `count` values of the series `offset + k * increment`. `first` is the first one,
 // `reserved` how many there are. `FIRN_AUTOINC_EXHAUSTED` if there is none.

@@ -7,11 +7,13 @@
 
 pub mod cursor;
 pub mod database;
+pub mod ddl;
 pub mod error;
 pub mod host;
 mod memory;
 mod reads;
 pub mod report;
+pub mod rows;
 pub mod schema;
 pub mod session;
 pub mod table;

@@ -1,0 +1,186 @@
+//! Definitions: creating, dropping, renaming and emptying tables, and the server's image of them.
+
+use crate::database::firn_db;
+use crate::error::{firn_status, guard};
+use crate::memory::{borrow_bytes, name};
+use crate::schema::{firn_table_def, table_schema};
+use firn::base::Error;
+use firn::catalog::Definition;
+use firn::table::Table;
+use std::ffi::{CString, c_char, c_void};
+
+/// Creates a table: atomic and durable. `frm` and `version` are the server's own, kept for it;
+/// `autoincrement` is the first value to hand out.
+///
+/// # Safety
+/// The pointers are valid for what they name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_create_table(
+    db: *const firn_db,
+    table_name: *const c_char,
+    definition: *const firn_table_def,
+    frm: *const u8,
+    frm_len: usize,
+    version: *const u8,
+    version_len: usize,
+    autoincrement: u64,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let db = unsafe { firn_db::get(db) }?;
+        // SAFETY: as the caller promises.
+        let table_name = unsafe { name(table_name) }?;
+        // SAFETY: as the caller promises.
+        let schema = unsafe { table_schema(definition) }?;
+        // SAFETY: as the caller promises.
+        let (frm, version) = unsafe {
+            (
+                borrow_bytes(frm, frm_len),
+                borrow_bytes(version, version_len),
+            )
+        };
+        let created_micros = db.wall_micros();
+        let definition = Definition {
+            schema: schema.clone(),
+            frm,
+            version,
+            created_micros,
+        };
+        db.catalog().create(table_name, definition)?;
+        if autoincrement > 1 {
+            Table::open(db.catalog(), table_name, schema, &[])?.set_autoincrement(autoincrement)?;
+        }
+        Ok(())
+    })
+}
+
+/// Drops a table: atomic and durable. `FIRN_NO_TABLE` if there is none.
+///
+/// # Safety
+/// The pointers are valid for what they name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_drop_table(
+    db: *const firn_db,
+    table_name: *const c_char,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let (db, table_name) = unsafe { (firn_db::get(db)?, name(table_name)?) };
+        db.catalog().drop_table(table_name)?;
+        Ok(())
+    })
+}
+
+/// Renames a table: atomic and durable.
+///
+/// # Safety
+/// The pointers are valid for what they name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_rename_table(
+    db: *const firn_db,
+    from: *const c_char,
+    to: *const c_char,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let (db, from, to) = unsafe { (firn_db::get(db)?, name(from)?, name(to)?) };
+        db.catalog().rename(from, to)?;
+        Ok(())
+    })
+}
+
+/// Empties a table: atomic and durable; auto-increment starts anew. Open handles follow.
+///
+/// # Safety
+/// The pointers are valid for what they name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_truncate_table(
+    db: *const firn_db,
+    table_name: *const c_char,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let (db, table_name) = unsafe { (firn_db::get(db)?, name(table_name)?) };
+        db.catalog().truncate(table_name)?;
+        Ok(())
+    })
+}
+
+/// Calls `each` with the name of every table whose name starts with `prefix`.
+///
+/// # Safety
+/// The pointers are valid; `each` does not come back into the core.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_list_table_names(
+    db: *const firn_db,
+    prefix: *const c_char,
+    each: unsafe extern "C" fn(context: *mut c_void, name: *const c_char),
+    context: *mut c_void,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let (db, prefix) = unsafe { (firn_db::get(db)?, name(prefix)?) };
+        for table in db.catalog().list(prefix) {
+            let name =
+                CString::new(table.name.as_str()).map_err(|_| Error::invalid("table name"))?;
+            // SAFETY: as the caller promises.
+            unsafe { each(context, name.as_ptr()) };
+        }
+        Ok(())
+    })
+}
+
+/// Copies the server's version of a table's definition to `out`, at most `cap` bytes; `len` gets
+/// its length.
+///
+/// # Safety
+/// The pointers are valid for what they name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_table_version(
+    db: *const firn_db,
+    table_name: *const c_char,
+    out: *mut u8,
+    cap: usize,
+    len: *mut usize,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let (db, table_name) = unsafe { (firn_db::get(db)?, name(table_name)?) };
+        let entry = db.catalog().get(table_name)?;
+        let copied = entry.version.len().min(cap);
+        // SAFETY: as the caller promises.
+        unsafe {
+            std::ptr::copy_nonoverlapping(entry.version.as_ptr(), out, copied);
+            len.write(entry.version.len());
+        }
+        Ok(())
+    })
+}
+
+/// Replaces the server's own definition and version that are kept with the table; durable.
+///
+/// # Safety
+/// The pointers are valid for what they name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_set_table_image(
+    db: *const firn_db,
+    table_name: *const c_char,
+    frm: *const u8,
+    frm_len: usize,
+    version: *const u8,
+    version_len: usize,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let (db, table_name) = unsafe { (firn_db::get(db)?, name(table_name)?) };
+        // SAFETY: as the caller promises.
+        let (frm, version) = unsafe {
+            (
+                borrow_bytes(frm, frm_len),
+                borrow_bytes(version, version_len),
+            )
+        };
+        db.catalog().set_image(table_name, frm, version)?;
+        Ok(())
+    })
+}

@@ -1,0 +1,234 @@
+//! Rows: inserting, updating, deleting, loading.
+
+use crate::error::{Outcome, firn_status, guard};
+use crate::session::{firn_session, session_mut};
+use crate::table::firn_table;
+use firn::base::Error;
+use firn::table::{BulkLoad, RowScratch, Table, WriteFlags, Written};
+use std::cell::RefCell;
+use std::sync::Arc;
+
+thread_local! {
+    static SCRATCH: RefCell<RowScratch> = RefCell::default();
+}
+
+/// No special wishes.
+pub const FIRN_WRITE_DEFAULT: u32 = 0;
+/// A duplicate is about to be replaced or updated: lock it exclusively.
+pub const FIRN_WRITE_LOCK_DUPLICATE_X: u32 = 1;
+/// The target of a copying ALTER: nobody else sees the table, and rows are committed in pieces
+/// until `firn_bulk_end`.
+pub const FIRN_WRITE_BULK: u32 = 2;
+/// The caller vouches for unique secondary indexes.
+pub const FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK: u32 = 4;
+
+fn write_flags(flags: u32) -> WriteFlags {
+    WriteFlags {
+        lock_duplicate_exclusive: flags & FIRN_WRITE_LOCK_DUPLICATE_X != 0,
+        private: flags & FIRN_WRITE_BULK != 0,
+        skip_unique_secondary: flags & FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK != 0,
+    }
+}
+
+/// # Safety
+/// `record` has the table's record length.
+unsafe fn record_of<'a>(table: &Table, record: *const u8) -> Result<&'a [u8], Outcome> {
+    if record.is_null() {
+        return Err(Error::invalid("no record").into());
+    }
+    // SAFETY: as the caller promises.
+    Ok(unsafe { std::slice::from_raw_parts(record, table.record_len()) })
+}
+
+/// # Safety
+/// `reference` is NULL or has eight bytes.
+unsafe fn row_id(reference: *const u8) -> Option<u64> {
+    // SAFETY: as the caller promises.
+    (!reference.is_null())
+        .then(|| u64::from_be_bytes(unsafe { reference.cast::<[u8; 8]>().read() }))
+}
+
+/// # Safety
+/// `dup_index` is NULL or may be written.
+unsafe fn outcome(written: Written, dup_index: *mut u32) -> Result<Option<u64>, Outcome> {
+    match written {
+        Written::Done { row_id } => Ok(row_id),
+        Written::Same => Err(firn_status::FIRN_SAME_ROW.into()),
+        Written::Duplicate { index } => {
+            if !dup_index.is_null() {
+                // SAFETY: as the caller promises.
+                unsafe { dup_index.write(index as u32) };
+            }
+            Err(firn_status::FIRN_DUPLICATE.into())
+        }
+    }
+}
+
+/// Inserts a row. `FIRN_DUPLICATE`: `dup_index` is the number of the first unique index, in
+/// ascending order, that has the key already; nothing of the row stays. `ref_out` (may be NULL)
+/// gets the eight bytes of a hidden key.
+///
+/// # Safety
+/// The handles are live, the session is this thread's; `record` is a record buffer of the table.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_insert(
+    session: *mut firn_session,
+    table: *const firn_table,
+    record: *const u8,
+    flags: u32,
+    dup_index: *mut u32,
+    ref_out: *mut u8,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let session = unsafe { session_mut(session) }?;
+        // SAFETY: as the caller promises.
+        let whole = unsafe { firn_table::whole(table) }?;
+        let table = &whole.table;
+        // SAFETY: as the caller promises.
+        let record = unsafe { record_of(table, record) }?;
+        let how = write_flags(flags);
+        let written = SCRATCH.with_borrow_mut(|scratch| {
+            if !how.private {
+                // SAFETY: as the caller promises.
+                return unsafe { table.insert(&mut session.transaction, record, how, scratch) };
+            }
+            let bulk = bulk_of(session, whole);
+            // SAFETY: as the caller promises.
+            unsafe { bulk.insert(record, how, scratch) }
+        })?;
+        // SAFETY: as the caller promises.
+        let id = unsafe { outcome(written, dup_index) }?;
+        if let (Some(id), false) = (id, ref_out.is_null()) {
+            // SAFETY: as the caller promises.
+            unsafe { ref_out.cast::<[u8; 8]>().write(id.to_be_bytes()) };
+        }
+        Ok(())
+    })
+}
+
+fn bulk_of<'a>(session: &'a mut firn_session, whole: &firn_table) -> &'a mut BulkLoad {
+    let at = bulk_position(session, &whole.table).unwrap_or_else(|| {
+        let owner = whole.db().new_owner(0);
+        session.bulks.push(BulkLoad::new(
+            Arc::clone(&whole.table),
+            whole.db().context(),
+            owner,
+        ));
+        session.bulks.len() - 1
+    });
+    &mut session.bulks[at]
+}
+
+pub(crate) fn bulk_position(session: &firn_session, table: &Arc<Table>) -> Option<usize> {
+    session
+        .bulks
+        .iter()
+        .position(|bulk| Arc::ptr_eq(bulk.table(), table))
+}
+
+/// Ends a load: everything is durable, and visible to snapshots from now on.
+///
+/// # Safety
+/// The handles are live, the session is this thread's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_bulk_end(
+    session: *mut firn_session,
+    table: *const firn_table,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let (session, table) = unsafe { (session_mut(session)?, firn_table::get(table)?) };
+        match bulk_position(session, table) {
+            Some(at) => Ok(session.bulks.swap_remove(at).finish()?),
+            None => Ok(()),
+        }
+    })
+}
+
+/// Gives up a load; the table is to be dropped next.
+///
+/// # Safety
+/// The session is live and this thread's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_bulk_abort(
+    session: *mut firn_session,
+    table: *const firn_table,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let (session, table) = unsafe { (session_mut(session)?, firn_table::get(table)?) };
+        if let Some(at) = bulk_position(session, table) {
+            session.bulks.swap_remove(at);
+        }
+        Ok(())
+    })
+}
+
+/// Changes a row that was read under an exclusive lock. `old_ref`: the eight bytes of its hidden
+/// key, NULL if it has a primary key. `FIRN_SAME_ROW`: nothing changes. `FIRN_DUPLICATE`: as for
+/// `firn_insert`.
+///
+/// # Safety
+/// As for `firn_insert`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_update(
+    session: *mut firn_session,
+    table: *const firn_table,
+    old_record: *const u8,
+    new_record: *const u8,
+    old_ref: *const u8,
+    flags: u32,
+    dup_index: *mut u32,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let (session, table) = unsafe { (session_mut(session)?, firn_table::get(table)?) };
+        // SAFETY: as the caller promises.
+        let (old, new) = unsafe { (record_of(table, old_record)?, record_of(table, new_record)?) };
+        let written = SCRATCH.with_borrow_mut(|scratch| {
+            // SAFETY: as the caller promises.
+            unsafe {
+                let (txn, how) = (&mut session.transaction, write_flags(flags));
+                table.update(txn, old, new, row_id(old_ref), how, scratch)
+            }
+        })?;
+        // SAFETY: as the caller promises.
+        unsafe { outcome(written, dup_index) }?;
+        Ok(())
+    })
+}
+
+/// Deletes a row that was read under an exclusive lock. `reference`: the eight bytes of its hidden
+/// key, NULL if it has a primary key.
+///
+/// # Safety
+/// As for `firn_insert`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_delete(
+    session: *mut firn_session,
+    table: *const firn_table,
+    record: *const u8,
+    reference: *const u8,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let (session, table) = unsafe { (session_mut(session)?, firn_table::get(table)?) };
+        // SAFETY: as the caller promises.
+        let record = unsafe { record_of(table, record) }?;
+        SCRATCH.with_borrow_mut(|scratch| {
+            // SAFETY: as the caller promises.
+            unsafe {
+                let txn = &mut session.transaction;
+                table.delete(
+                    txn,
+                    record,
+                    row_id(reference),
+                    WriteFlags::default(),
+                    scratch,
+                )
+            }
+        })?;
+        Ok(())
+    })
+}
