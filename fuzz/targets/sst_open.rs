@@ -4,6 +4,7 @@
 //! its checksum were right.
 
 use firn::base::{ErrorKind, InternalIterator, InternalKey, Kind, Result, Value};
+use firn::cache::KeyHash;
 use firn::env::{Env, MemEnv};
 use firn::sst::{
     Codec, Layout, SstBlockCache, SstOptions, SstReader, SstWriter, exercise_decoders,
@@ -29,9 +30,9 @@ pub fn run(data: &[u8]) {
         let mut iter = reader.iter(true);
         let mut more = iter.seek_to_first()?;
         while more {
-            let found = reader.get(iter.key().user_key, iter.key().seqno, |_, value| {
-                value.len()
-            })?;
+            let key = iter.key();
+            let hash = KeyHash::of(key.user_key);
+            let found = reader.get(key.user_key, hash, key.seqno, |_, value| value.len())?;
             assert_eq!(found, Some(iter.value().len()));
             more = iter.next()?;
         }

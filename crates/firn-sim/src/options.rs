@@ -27,6 +27,7 @@ pub fn tiny(rng: &mut StdRng, flush_mode: FlushMode) -> Options {
     Options {
         live: Arc::new(live),
         block_cache_size: one_of(rng, &[0, 8 << 10, 1 << 20]),
+        row_cache_size: one_of(rng, &[0, 4 << 10, 256 << 10]),
         wal_segment_size: one_of(rng, &[3, 4, 16]) * 4096,
         wal_syncs_in_flight: rng.random_range(1..=4),
         block_size: one_of(rng, &[64, 256, 1024, 4096]),

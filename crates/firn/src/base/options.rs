@@ -59,6 +59,8 @@ pub struct Options {
     pub live: Arc<LiveOptions>,
     /// Block cache capacity, decoded bytes.
     pub block_cache_size: u64,
+    /// Row cache capacity, bytes; 0 for none.
+    pub row_cache_size: u64,
     /// WAL segment size; a multiple of 4096.
     pub wal_segment_size: u64,
     /// WAL syncs that may be in flight at once.
@@ -88,6 +90,7 @@ impl Default for Options {
         Self {
             live: Arc::new(LiveOptions::default()),
             block_cache_size: 128 << 20,
+            row_cache_size: 32 << 20,
             wal_segment_size: 64 << 20,
             wal_syncs_in_flight: 4,
             block_size: 8 << 10,

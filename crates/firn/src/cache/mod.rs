@@ -1,5 +1,6 @@
-//! Block cache: decoded blocks, sharded, scan-resistant.
+//! Block cache: decoded blocks, sharded, scan-resistant. Row cache: single rows.
 
+mod rows;
 mod stats;
 
 use crate::base::Result;
@@ -9,6 +10,7 @@ use stats::Striped;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
+pub use rows::{KeyHash, RowCache, Sealed};
 pub use stats::CacheStats;
 
 /// Names a block for ever: files are never changed and their ids never reused.
@@ -18,6 +20,13 @@ pub struct BlockKey {
     pub file_id: u64,
     /// Offset of the stored block in the file.
     pub offset: u64,
+}
+
+impl BlockKey {
+    /// Neighbouring blocks lie a few KiB apart, so the bits above that spread.
+    fn stripe(&self) -> usize {
+        ((self.offset >> 11) ^ self.file_id) as usize
+    }
 }
 
 /// What a cache can hold.
@@ -97,19 +106,19 @@ impl<V: Weighted> BlockCache<V> {
     ) -> Result<Arc<V>> {
         if !fill {
             if let Some(block) = self.inner.peek(&key) {
-                self.stats.hit(&key);
+                self.stats.hit(key.stripe());
                 return Ok(block);
             }
-            self.stats.miss(&key);
+            self.stats.miss(key.stripe());
             return load().map(Arc::new);
         }
         match self.inner.get_value_or_guard(&key, None) {
             GuardResult::Value(block) => {
-                self.stats.hit(&key);
+                self.stats.hit(key.stripe());
                 Ok(block)
             }
             GuardResult::Guard(guard) => {
-                self.stats.miss(&key);
+                self.stats.miss(key.stripe());
                 let block = Arc::new(load()?);
                 if self.fits(block.weight()) {
                     // Refused only if the entry was removed meanwhile; the caller has its block.
@@ -150,7 +159,7 @@ impl<V: Weighted> BlockCache<V> {
             hits,
             misses,
             bytes: self.inner.weight(),
-            blocks: self.inner.len() as u64,
+            entries: self.inner.len() as u64,
             capacity: self.inner.capacity(),
         }
     }

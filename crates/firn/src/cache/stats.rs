@@ -1,20 +1,19 @@
 //! Counters of the cache, striped so that hits on two cores do not share a cache line.
 
-use super::BlockKey;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a cache has done and holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CacheStats {
-    /// Lookups that found their block, those that waited for another reader included.
+    /// Lookups that found their entry, those that waited for another reader included.
     pub hits: u64,
-    /// Lookups that had to load their block.
+    /// Lookups that did not.
     pub misses: u64,
-    /// Memory of the cached blocks.
+    /// Memory of the entries, the cache's own included.
     pub bytes: u64,
-    /// Number of cached blocks.
-    pub blocks: u64,
-    /// Memory the cached blocks may take.
+    /// Number of entries.
+    pub entries: u64,
+    /// Memory the entries may take.
     pub capacity: u64,
 }
 
@@ -34,17 +33,12 @@ impl Striped {
         Self(Default::default())
     }
 
-    // Neighbouring blocks lie a few KiB apart, so the bits above that spread.
-    fn of(&self, key: &BlockKey) -> &Stripe {
-        &self.0[((key.offset >> 11) ^ key.file_id) as usize % STRIPES]
+    pub(super) fn hit(&self, at: usize) {
+        self.0[at % STRIPES].hits.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn hit(&self, key: &BlockKey) {
-        self.of(key).hits.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn miss(&self, key: &BlockKey) {
-        self.of(key).misses.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn miss(&self, at: usize) {
+        self.0[at % STRIPES].misses.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn sums(&self) -> (u64, u64) {

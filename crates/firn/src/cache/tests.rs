@@ -30,7 +30,7 @@ fn hits_and_misses_are_counted() {
     load(&cache, 1, false);
     let stats = cache.stats();
     assert_eq!((stats.hits, stats.misses), (1, 3));
-    assert_eq!((stats.blocks, stats.bytes), (1, 4096));
+    assert_eq!((stats.entries, stats.bytes), (1, 4096));
     assert!(cache.peek(key(1)).is_none());
     cache.remove(key(0));
     assert!(cache.peek(key(0)).is_none());
@@ -83,7 +83,7 @@ fn a_failed_load_caches_nothing() {
             .is_err()
     );
     load(&cache, 0, true);
-    assert_eq!(cache.stats().blocks, 1);
+    assert_eq!(cache.stats().entries, 1);
 }
 
 #[test]

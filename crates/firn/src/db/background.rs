@@ -129,6 +129,7 @@ impl Work {
         };
         self.health.check()?;
         memtable.wait_quiescent();
+        self.views.drained(memtable);
         self.wal
             .sync_to(memtable.last_lsn())
             .inspect_err(|_| self.pipeline.contain_failure())?;
@@ -158,6 +159,7 @@ impl Work {
                 .collect(),
             ..Edit::default()
         };
+        view.rows.retire(flushed, &mut memtable.iter())?;
         self.install(edit, &[flushed])?;
         self.wal.release_before(self.versions.log_number())?;
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);

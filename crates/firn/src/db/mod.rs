@@ -10,7 +10,7 @@ use crate::base::events::Severity;
 use crate::base::health::Health;
 use crate::base::options::Options;
 use crate::base::{ErrorKind, Result, Seqno};
-use crate::cache::BlockCache;
+use crate::cache::{BlockCache, RowCache};
 use crate::catalog::{Catalog, Counters};
 use crate::env::{CountingEnv, Env, IoCounters};
 use crate::memtable::Memtable;
@@ -128,6 +128,7 @@ impl Db {
             Arc::clone(&active),
             versions.current(),
             Arc::clone(&visible),
+            Arc::new(RowCache::new(options.row_cache_size)),
         ));
         views.recovered(&replayed.memtables);
         let stall = Arc::new(Stall::new());

@@ -23,6 +23,12 @@ pub struct Counters {
     pub block_cache_misses: u64,
     /// Memory of cached blocks.
     pub block_cache_bytes: u64,
+    /// Point reads past the memtables that found their row in the row cache.
+    pub row_cache_hits: u64,
+    /// Point reads past the memtables that did not.
+    pub row_cache_misses: u64,
+    /// Memory of cached rows.
+    pub row_cache_bytes: u64,
     /// Written by flushes.
     pub flushed_bytes: u64,
     /// Read by compactions.
@@ -84,6 +90,7 @@ impl Db {
         let cache = work.versions.source().cache().stats();
         let wal = work.wal.stats();
         let view = self.cx.views.pin();
+        let rows = view.rows.stats();
         let frozen: u64 = view.frozen.iter().map(|m| m.size_bytes()).sum();
         let stalls = work.stall.stats();
         let locks = self.cx.locks.stats();
@@ -95,6 +102,9 @@ impl Db {
             block_cache_hits: cache.hits,
             block_cache_misses: cache.misses,
             block_cache_bytes: cache.bytes,
+            row_cache_hits: rows.hits,
+            row_cache_misses: rows.misses,
+            row_cache_bytes: rows.bytes,
             flushed_bytes: work.counters.flushed_bytes.load(Ordering::Relaxed),
             compacted_bytes_read: work.counters.compacted_bytes_read.load(Ordering::Relaxed),
             compacted_bytes_written: work
@@ -187,13 +197,23 @@ impl Db {
             c.wal_bytes_written, c.wal_syncs
         )?;
         writeln!(out, "\nMEMORY\nmemtables {} bytes", c.memtable_bytes)?;
-        let lookups = (c.block_cache_hits + c.block_cache_misses).max(1);
-        let rate = 100.0 * c.block_cache_hits as f64 / lookups as f64;
-        writeln!(
-            out,
-            "block cache {} bytes, hit rate {rate:.1} %",
-            c.block_cache_bytes
-        )?;
+        for (cache, bytes, hits, misses) in [
+            (
+                "block",
+                c.block_cache_bytes,
+                c.block_cache_hits,
+                c.block_cache_misses,
+            ),
+            (
+                "row",
+                c.row_cache_bytes,
+                c.row_cache_hits,
+                c.row_cache_misses,
+            ),
+        ] {
+            let rate = 100.0 * hits as f64 / (hits + misses).max(1) as f64;
+            writeln!(out, "{cache} cache {bytes} bytes, hit rate {rate:.1} %")?;
+        }
         writeln!(
             out,
             "\nTREE\nlevel  runs  files  stored_bytes  target_bytes  entries  deletes"

@@ -2,10 +2,14 @@
 
 use super::view::View;
 use crate::base::{InternalKey, Result, Seqno, Value};
+use crate::cache::KeyHash;
 
 /// Calls `f` with the newest version of `user_key` whose seqno is at most `seqno`, a deletion
 /// included. Sources are asked newest first and the first hit ends the search, which is right
 /// because a newer version never lies below an older one.
+///
+/// Between memtables and files stands the row cache, which knows the newest flushed version of rows
+/// that are asked for often. What is found in the files is offered to it.
 ///
 /// # Errors
 /// Whatever reading a block meets: I/O, corruption.
@@ -26,9 +30,22 @@ pub fn get<R>(
             return Ok(Some(result));
         }
     }
+    let hash = KeyHash::of(user_key);
+    let rows = Some(&view.rows).filter(|rows| rows.is_enabled());
+    if let Some(rows) = rows
+        && let Some(result) = rows.get(hash, user_key, seqno, view.active.id(), &mut found)
+    {
+        return Ok(Some(result));
+    }
+    let mut found = |key: InternalKey<'_>, value: Value<'_>| {
+        if let Some(rows) = rows {
+            rows.offer(hash, view.sealed, seqno, key, value);
+        }
+        found(key, value)
+    };
     for run in view.version.l0.iter().chain(&view.version.levels) {
         if let Some(file) = run.find(user_key)
-            && let Some(result) = file.reader()?.get(user_key, seqno, &mut found)?
+            && let Some(result) = file.reader()?.get(user_key, hash, seqno, &mut found)?
         {
             return Ok(Some(result));
         }

@@ -6,6 +6,7 @@
 //! view older than the snapshot would hide writes that the next statement shows.
 
 use crate::base::Seqno;
+use crate::cache::{RowCache, Sealed};
 use crate::memtable::Memtable;
 use crate::version::Version;
 use arc_swap::ArcSwap;
@@ -21,6 +22,23 @@ pub struct View {
     pub frozen: Vec<Arc<Memtable>>,
     /// The files.
     pub version: Arc<Version>,
+    /// Up to which memtable all were frozen and complete when the view was made.
+    pub sealed: Sealed,
+    /// Single rows of the files.
+    pub rows: Arc<RowCache>,
+}
+
+impl View {
+    /// This view over other memtables.
+    fn over(&self, active: &Arc<Memtable>, frozen: Vec<Arc<Memtable>>) -> Self {
+        Self {
+            active: Arc::clone(active),
+            frozen,
+            version: Arc::clone(&self.version),
+            sealed: self.sealed,
+            rows: Arc::clone(&self.rows),
+        }
+    }
 }
 
 /// A pinned view and the seqno to read it at.
@@ -40,12 +58,24 @@ pub struct Views {
 }
 
 impl Views {
-    /// Starts with an empty active memtable over `version`.
-    pub fn new(active: Arc<Memtable>, version: Arc<Version>, visible: Arc<AtomicU64>) -> Self {
+    /// Starts with an empty active memtable over `version`; all commits so far are visible, and
+    /// lie in files or in memtables numbered before the active one. `rows` caches rows of the files.
+    pub fn new(
+        active: Arc<Memtable>,
+        version: Arc<Version>,
+        visible: Arc<AtomicU64>,
+        rows: Arc<RowCache>,
+    ) -> Self {
+        let sealed = Sealed {
+            number: active.id().saturating_sub(1),
+            seqno: visible.load(Ordering::Acquire),
+        };
         let view = View {
             active,
             frozen: Vec::new(),
             version,
+            sealed,
+            rows,
         };
         Self {
             current: ArcSwap::from_pointee(view),
@@ -73,11 +103,8 @@ impl Views {
 
     /// Recovery has filled these memtables, oldest first.
     pub fn recovered(&self, memtables: &[Arc<Memtable>]) {
-        self.change(|view| View {
-            active: Arc::clone(&view.active),
-            frozen: memtables.iter().rev().cloned().collect(),
-            version: Arc::clone(&view.version),
-        });
+        let frozen = memtables.iter().rev().cloned().collect();
+        self.change(|view| view.over(&view.active, frozen));
     }
 
     /// The active memtable was frozen and replaced.
@@ -86,10 +113,23 @@ impl Views {
             debug_assert!(Arc::ptr_eq(&view.active, &frozen));
             let mut all = vec![frozen];
             all.extend(view.frozen.iter().cloned());
+            view.over(&active, all)
+        });
+    }
+
+    /// `memtable`, the oldest frozen one, has no writers any more. What views made from now on find
+    /// in the files may enter the row cache even after the memtable's flush.
+    pub fn drained(&self, memtable: &Memtable) {
+        self.change(|view| {
+            let newest = memtable.seqno_range().map_or(0, |(_, newest)| newest);
+            let sealed = Sealed {
+                number: view.sealed.number.max(memtable.id()),
+                seqno: view.sealed.seqno.max(newest),
+            };
+            let frozen = view.frozen.clone();
             View {
-                active,
-                frozen: all,
-                version: Arc::clone(&view.version),
+                sealed,
+                ..view.over(&view.active, frozen)
             }
         });
     }
@@ -103,9 +143,8 @@ impl Views {
                 .filter(|m| !flushed.contains(&m.id()))
                 .cloned();
             View {
-                active: Arc::clone(&view.active),
-                frozen: left.collect(),
                 version,
+                ..view.over(&view.active, left.collect())
             }
         });
     }

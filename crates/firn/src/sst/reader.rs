@@ -10,7 +10,7 @@ use super::frame;
 use super::index::{Index, Spot, decode_top};
 use super::properties::Properties;
 use crate::base::{Error, InternalKey, Result, Seqno, Value, checksum};
-use crate::cache::BlockKey;
+use crate::cache::{BlockKey, KeyHash};
 use crate::env::ReadFile;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -194,17 +194,17 @@ impl SstReader {
     }
 
     /// Calls `f` with the newest version of `user_key` whose seqno is at most `seqno`, a deletion
-    /// included; `None` if the file has none.
+    /// included; `None` if the file has none. `hash` is that of `user_key`.
     pub fn get<R>(
         &self,
         user_key: &[u8],
+        KeyHash(hash): KeyHash,
         seqno: Seqno,
         f: impl FnOnce(InternalKey<'_>, Value<'_>) -> R,
     ) -> Result<Option<R>> {
         let Some(mut spot) = self.index.find(user_key) else {
             return Ok(None);
         };
-        let hash = checksum::xxh3(user_key);
         if !self.index.may_contain(spot, hash) {
             return Ok(None);
         }

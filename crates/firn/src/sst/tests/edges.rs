@@ -241,13 +241,13 @@ fn compaction_reads_leave_the_cache_alone() {
     let file = MemFile(Arc::new(Mutex::new(bytes)));
     let reader = SstReader::open(Arc::new(file), FILE_ID, NAME.into(), cache.clone()).unwrap();
     assert_eq!(scan(&reader, false).unwrap(), model);
-    assert_eq!(cache.stats().blocks, 0);
+    assert_eq!(cache.stats().entries, 0);
     assert_eq!(scan(&reader, true).unwrap(), model);
     let stats = cache.stats();
     assert_eq!(
-        (stats.blocks, stats.hits),
+        (stats.entries, stats.hits),
         (reader.properties().data_blocks, 0)
     );
     assert_eq!(scan(&reader, true).unwrap(), model);
-    assert_eq!(cache.stats().hits, stats.blocks);
+    assert_eq!(cache.stats().hits, stats.entries);
 }

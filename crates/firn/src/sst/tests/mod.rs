@@ -7,6 +7,7 @@ mod model;
 
 use super::*;
 use crate::base::{InternalIterator, InternalKey, Kind, Result, Seqno, Value};
+use crate::cache::KeyHash;
 use crate::env::{AppendFile, ReadFile};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -181,7 +182,7 @@ fn scan(reader: &Arc<SstReader>, fill: bool) -> Result<Model> {
 }
 
 fn get(reader: &SstReader, user_key: &[u8], seqno: Seqno) -> Result<Option<(Seqno, ModelValue)>> {
-    reader.get(user_key, seqno, |key, value| {
+    reader.get(user_key, KeyHash::of(user_key), seqno, |key, value| {
         assert_eq!(key.user_key, user_key);
         (
             key.seqno,

@@ -1,0 +1,158 @@
+//! A shard of the row cache, and the steps of the protocol that keeps it fresh.
+//!
+//! The steps are written against a lock of any make, so that the model checker runs these very
+//! lines.
+
+use super::row::Row;
+use crate::base::Seqno;
+use quick_cache::unsync::{Cache, DefaultLifecycle};
+use quick_cache::{OptionsBuilder, Weighter};
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Memory of an entry beside its row: slot, hash table, share of the ghosts, reference counts, the
+/// allocator's header.
+pub(super) const ENTRY_OVERHEAD: u64 = 128;
+
+/// What rows of ordinary tables take, for the size of what is allocated per expected row.
+pub(super) const AVERAGE_ENTRY: u64 = 256;
+
+#[derive(Clone)]
+pub(super) struct ByWeight;
+
+impl Weighter<u64, Row> for ByWeight {
+    fn weight(&self, _hash: &u64, row: &Row) -> u64 {
+        row.len() as u64 + ENTRY_OVERHEAD
+    }
+}
+
+/// The keys are hashes already.
+#[derive(Default, Clone)]
+pub(super) struct AsIs(u64);
+
+impl Hasher for AsIs {
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("only 64-bit hashes are hashed")
+    }
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+type Rows = Cache<u64, Row, ByWeight, BuildHasherDefault<AsIs>, DefaultLifecycle<u64, Row>>;
+
+/// Rows by the hash of their user key: of two keys with one hash one at a time is here.
+pub(super) struct Shard {
+    /// Fills by views in which this memtable is not yet complete are refused.
+    floor: u64,
+    rows: Rows,
+}
+
+impl Shard {
+    pub(super) fn new(capacity: u64, expected_rows: u64) -> Self {
+        let options = OptionsBuilder::new()
+            .estimated_items_capacity(expected_rows.max(1) as usize)
+            .weight_capacity(capacity)
+            .build()
+            .expect("all required options are set");
+        Self {
+            floor: 0,
+            rows: Cache::with_options(
+                options,
+                ByWeight,
+                BuildHasherDefault::default(),
+                DefaultLifecycle::default(),
+            ),
+        }
+    }
+
+    /// The row of `user_key` if a read at `seqno`, whose view knows memtables up to
+    /// `newest_memtable`, may have it.
+    #[inline]
+    pub(super) fn get(
+        &self,
+        hash: u64,
+        user_key: &[u8],
+        seqno: Seqno,
+        newest_memtable: u64,
+    ) -> Option<Row> {
+        let row = self.rows.get(&hash)?;
+        let admitted = row.readers().admit(seqno, newest_memtable);
+        (admitted && row.user_key() == user_key).then(|| row.clone())
+    }
+
+    /// Keeps `row`, which a view with this seal number found to be the newest flushed version.
+    pub(super) fn fill(&mut self, sealed: u64, hash: u64, row: Row) -> bool {
+        let fresh = sealed >= self.floor;
+        if fresh {
+            self.rows.insert(hash, row);
+        }
+        fresh
+    }
+
+    pub(super) fn raise(&mut self, number: u64) {
+        self.floor = self.floor.max(number);
+    }
+
+    pub(super) fn erase(&mut self, hash: u64) {
+        self.rows.remove(&hash);
+    }
+
+    pub(super) fn set_capacity(&mut self, capacity: u64) {
+        self.rows.set_capacity(capacity);
+    }
+
+    pub(super) fn weight(&self) -> u64 {
+        self.rows.weight()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Bytes of the tables around the rows, as `quick_cache` counts them.
+    #[cfg(test)]
+    pub(super) fn table_bytes(&self) -> usize {
+        self.rows.memory_used().total()
+    }
+}
+
+/// A lock around a shard.
+pub(super) trait Guarded {
+    /// Runs `f` beside other readers.
+    fn with<R>(&self, f: impl FnOnce(&Shard) -> R) -> R;
+    /// Runs `f` alone.
+    fn with_mut<R>(&self, f: impl FnOnce(&mut Shard) -> R) -> R;
+}
+
+/// The shard of a hash: bits that neither the table's buckets nor its tags use.
+pub(super) fn shard_of<L>(shards: &[L], hash: u64) -> &L {
+    &shards[(((hash >> 24) & 0xffff_ffff) % shards.len() as u64) as usize]
+}
+
+/// Steps one and two of a flush: from now on no view without memtable `number` fills, then what
+/// the memtable has newer versions of goes. In this order: between the two a fill may be refused
+/// that would have been right; the other way round one could come in that nobody erases.
+pub(super) fn retire<L: Guarded>(shards: &[L], number: u64, hashes: impl Iterator<Item = u64>) {
+    raise(shards, number);
+    erase(shards, hashes);
+}
+
+pub(super) fn raise<L: Guarded>(shards: &[L], number: u64) {
+    for shard in shards {
+        shard.with_mut(|shard| shard.raise(number));
+    }
+}
+
+pub(super) fn erase<L: Guarded>(shards: &[L], hashes: impl Iterator<Item = u64>) {
+    let mut last = None;
+    for hash in hashes {
+        // Versions of one key follow one another.
+        if last != Some(hash) {
+            shard_of(shards, hash).with_mut(|shard| shard.erase(hash));
+            last = Some(hash);
+        }
+    }
+}
