@@ -27,6 +27,10 @@ pub trait InternalIterator {
     fn key(&self) -> InternalKey<'_>;
     /// The value under the cursor.
     fn value(&self) -> Value<'_>;
+    /// Whether the entry under the cursor lies in a block that readers had put into the cache.
+    fn is_cached(&self) -> bool {
+        false
+    }
 }
 
 impl<T: InternalIterator + ?Sized> InternalIterator for Box<T> {
@@ -56,5 +60,8 @@ impl<T: InternalIterator + ?Sized> InternalIterator for Box<T> {
     }
     fn value(&self) -> Value<'_> {
         (**self).value()
+    }
+    fn is_cached(&self) -> bool {
+        (**self).is_cached()
     }
 }

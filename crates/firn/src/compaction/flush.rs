@@ -31,7 +31,7 @@ pub fn flush(
     let mut outputs = Outputs::new(ctx, 0, splitter);
     let mut rule = DropRule::new(snapshots, retired, false);
     let mut stats = JobStats::default();
-    let keep = |key: InternalKey<'_>, value: Value<'_>| outputs.add(key, value);
+    let keep = |key: InternalKey<'_>, value: Value<'_>, cached| outputs.add(key, value, cached);
     filter(source, &mut rule, |_| false, None, &mut stats, keep)?;
     let (files, written) = outputs.finish()?;
     stats.finish(written, &files)?;

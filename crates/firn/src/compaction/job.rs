@@ -94,7 +94,7 @@ pub fn run(
     let mut outputs = Outputs::new(ctx, job.output_level, splitter);
     let mut source = MergeIter::new(job.inputs.iter().map(source_of).collect());
     let below = |user_key: &[u8]| below.is_empty(user_key);
-    let keep = |key: InternalKey<'_>, value: Value<'_>| outputs.add(key, value);
+    let keep = |key: InternalKey<'_>, value: Value<'_>, cached| outputs.add(key, value, cached);
     filter(
         &mut source,
         &mut rule,
@@ -112,14 +112,14 @@ pub fn run(
     Ok((job.edit(files), stats))
 }
 
-/// Passes what `rule` keeps of `source` on to `keep`, and counts.
+/// Passes what `rule` keeps of `source` on to `keep`, with whether it lay in the cache, and counts.
 pub(super) fn filter(
     source: &mut dyn InternalIterator,
     rule: &mut DropRule<'_>,
     mut nothing_below: impl FnMut(&[u8]) -> bool,
     cancel: Option<&AtomicBool>,
     stats: &mut JobStats,
-    mut keep: impl FnMut(InternalKey<'_>, Value<'_>) -> Result<()>,
+    mut keep: impl FnMut(InternalKey<'_>, Value<'_>, bool) -> Result<()>,
 ) -> Result<()> {
     let mut on = source.seek_to_first()?;
     while on {
@@ -127,7 +127,8 @@ pub(super) fn filter(
         let verdict = rule.decide(key, &mut nothing_below)?;
         stats.count(verdict);
         if let Verdict::Keep(seqno) = verdict {
-            keep(InternalKey { seqno, ..key }, source.value())?;
+            let cached = source.is_cached();
+            keep(InternalKey { seqno, ..key }, source.value(), cached)?;
         }
         let look = stats.entries_in.is_multiple_of(CANCEL_CHECK);
         if look && cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) {

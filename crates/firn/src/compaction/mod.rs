@@ -6,6 +6,7 @@
 
 mod drop_rule;
 mod flush;
+mod handover;
 mod job;
 mod output;
 mod picker;
@@ -15,6 +16,7 @@ mod splitter;
 
 pub use drop_rule::{DropRule, Reason, Retired, Snapshots, Verdict};
 pub use flush::flush;
+pub use handover::Handover;
 pub use job::{JobStats, run};
 pub use output::JobContext;
 pub use picker::{Picking, changes_at_rest, pick};

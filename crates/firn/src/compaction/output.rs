@@ -1,5 +1,6 @@
 //! Writes a sorted stream of entries into files.
 
+use super::handover::{FromCache, Handover};
 use super::splitter::Splitter;
 use crate::base::options::Options;
 use crate::base::{InternalKey, Result, Value};
@@ -13,6 +14,8 @@ pub struct JobContext<'a> {
     pub versions: &'a VersionSet,
     /// Sizes.
     pub options: &'a Options,
+    /// Learns what came from cached blocks.
+    pub handover: &'a Handover,
 }
 
 /// The files of one job, in the making.
@@ -26,6 +29,7 @@ pub(super) struct Outputs<'a> {
     writer: Option<SstWriter>,
     last_key: Vec<u8>,
     superseded: u64,
+    from_cache: FromCache,
     /// Every id created and not handed out.
     created: Vec<u64>,
     done: Vec<FileMeta>,
@@ -41,14 +45,20 @@ impl<'a> Outputs<'a> {
             writer: None,
             last_key: Vec::new(),
             superseded: 0,
+            from_cache: FromCache::default(),
             created: Vec::new(),
             done: Vec::new(),
             written: 0,
         }
     }
 
-    /// Adds the next entry in internal order.
-    pub(super) fn add(&mut self, key: InternalKey<'_>, value: Value<'_>) -> Result<()> {
+    /// Adds the next entry in internal order. `cached`: it comes from a cached block.
+    pub(super) fn add(
+        &mut self,
+        key: InternalKey<'_>,
+        value: Value<'_>,
+        cached: bool,
+    ) -> Result<()> {
         if let Some(writer) = &self.writer {
             if self.last_key == key.user_key {
                 self.superseded += 1;
@@ -66,6 +76,7 @@ impl<'a> Outputs<'a> {
             self.last_key.clear();
             self.last_key.extend_from_slice(key.user_key);
         }
+        self.from_cache.note(cached);
         self.writer.as_mut().expect("just created").add(key, value)
     }
 
@@ -97,6 +108,8 @@ impl<'a> Outputs<'a> {
         };
         let superseded = std::mem::take(&mut self.superseded);
         let meta = FileMeta::from_summary(writer.finish()?, superseded, self.at_rest);
+        let from_cache = std::mem::take(&mut self.from_cache);
+        self.ctx.handover.output(meta.file_id, from_cache);
         self.written += meta.size;
         self.done.push(meta);
         Ok(())

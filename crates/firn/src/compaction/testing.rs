@@ -1,6 +1,6 @@
 //! Versions without files behind them, and sorted sources, for tests.
 
-use super::JobContext;
+use super::{Handover, JobContext};
 use crate::base::events::Silent;
 use crate::base::health::Health;
 use crate::base::key::{compare, index_id_of};
@@ -144,6 +144,7 @@ pub(super) struct Db {
     dir: tempfile::TempDir,
     pub(super) versions: VersionSet,
     pub(super) options: Options,
+    pub(super) handover: Handover,
 }
 
 impl Db {
@@ -168,6 +169,7 @@ impl Db {
             dir,
             versions: versions.unwrap(),
             options,
+            handover: Handover::default(),
         }
     }
 
@@ -175,6 +177,7 @@ impl Db {
         JobContext {
             versions: &self.versions,
             options: &self.options,
+            handover: &self.handover,
         }
     }
 

@@ -11,7 +11,7 @@ use crate::base::options::Options;
 use crate::base::{Error, ErrorKind, IndexId, Result, Seqno};
 use crate::catalog::{Catalog, Counters};
 use crate::compaction::{
-    self, Job, JobContext, JobStats, Picking, Retired, Running, Shape, Snapshots,
+    self, Handover, Job, JobContext, JobStats, Picking, Retired, Running, Shape, Snapshots,
 };
 use crate::env::Env;
 use crate::read::Views;
@@ -133,10 +133,8 @@ impl Work {
         self.wal
             .sync_to(memtable.last_lsn())
             .inspect_err(|_| self.pipeline.contain_failure())?;
-        let context = JobContext {
-            versions: &self.versions,
-            options: &self.options,
-        };
+        let handover = Handover::default();
+        let context = self.job_context(&handover);
         let mut source = memtable.iter();
         let snapshots = self.live_snapshots();
         let (files, stats) = compaction::flush(context, &mut source, &snapshots, &self.retired())?;
@@ -186,9 +184,11 @@ impl Work {
             self.forget_retired(&retired)?;
             return Ok(false);
         };
-        let done = self.run(&version, &job, &retired);
+        let handover = Handover::default();
+        let done = self.run(&version, &job, &retired, &handover);
         self.running.lock().end(ticket, &job);
         let stats = done?;
+        handover.complete(&job, &self.versions.current());
         self.counters.compactions.fetch_add(1, Ordering::Relaxed);
         self.counters
             .compacted_bytes_read
@@ -217,11 +217,22 @@ impl Work {
         Some((version, job, ticket))
     }
 
-    fn run(&self, version: &Version, job: &Job, retired: &Retired) -> Result<JobStats> {
-        let context = JobContext {
+    fn job_context<'a>(&'a self, handover: &'a Handover) -> JobContext<'a> {
+        JobContext {
             versions: &self.versions,
             options: &self.options,
-        };
+            handover,
+        }
+    }
+
+    fn run(
+        &self,
+        version: &Version,
+        job: &Job,
+        retired: &Retired,
+        handover: &Handover,
+    ) -> Result<JobStats> {
+        let context = self.job_context(handover);
         let snapshots = self.live_snapshots();
         let (edit, stats) =
             compaction::run(context, version, job, &snapshots, retired, &self.stopping)?;

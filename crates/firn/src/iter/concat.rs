@@ -185,4 +185,8 @@ impl<O: ChildOpener> InternalIterator for ConcatIter<O> {
     fn value(&self) -> Value<'_> {
         self.current().value()
     }
+
+    fn is_cached(&self) -> bool {
+        self.current().is_cached()
+    }
 }

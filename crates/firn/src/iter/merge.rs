@@ -234,4 +234,8 @@ impl<I: InternalIterator> InternalIterator for MergeIter<I> {
     fn value(&self) -> Value<'_> {
         self.front().value()
     }
+
+    fn is_cached(&self) -> bool {
+        self.front().is_cached()
+    }
 }

@@ -17,6 +17,8 @@ pub struct SstIter {
     fill_cache: bool,
     spot: Option<Spot>,
     cursor: BlockCursor,
+    /// The block was found in the cache.
+    cached: bool,
     /// Made at the first read past the cache.
     ahead: Option<Box<ReadAhead>>,
 }
@@ -29,6 +31,7 @@ impl SstReader {
             fill_cache,
             spot: None,
             cursor: BlockCursor::default(),
+            cached: false,
             ahead: None,
         }
     }
@@ -48,9 +51,15 @@ impl SstIter {
             let block = if self.fill_cache {
                 self.reader.block(spot, true)?
             } else {
-                self.ahead
-                    .get_or_insert_default()
-                    .block(&self.reader, spot)?
+                let held = self.reader.cached(spot);
+                self.cached = held.is_some();
+                match held {
+                    Some(block) => block,
+                    None => self
+                        .ahead
+                        .get_or_insert_default()
+                        .block(&self.reader, spot)?,
+                }
             };
             self.cursor.enter(block);
             self.spot = Some(spot);
@@ -183,6 +192,11 @@ impl InternalIterator for SstIter {
     fn value(&self) -> Value<'_> {
         self.cursor.value()
     }
+
+    #[inline]
+    fn is_cached(&self) -> bool {
+        self.cached
+    }
 }
 
 /// Bytes read at once by a cursor that does not fill the cache.
@@ -198,9 +212,6 @@ struct ReadAhead {
 impl ReadAhead {
     fn block(&mut self, reader: &SstReader, spot: Spot) -> Result<Arc<Block>> {
         let handle = reader.index().block(spot).handle;
-        if let Some(block) = reader.cached(handle) {
-            return Ok(block);
-        }
         let held = self.offset..self.offset + self.bytes.len() as u64;
         if handle.offset < held.start || handle.end() > held.end {
             let end = (handle.offset + READ_AHEAD).min(reader.data_end());

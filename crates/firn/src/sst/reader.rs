@@ -13,6 +13,7 @@ use crate::base::{Error, InternalKey, Result, Seqno, Value, checksum};
 use crate::cache::{BlockKey, KeyHash};
 use crate::env::ReadFile;
 use std::cell::RefCell;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A data block as the index sees it.
@@ -270,20 +271,57 @@ impl SstReader {
 
     /// The data block of `spot`, from the cache or the file.
     pub(super) fn block(&self, spot: Spot, fill: bool) -> Result<Arc<Block>> {
+        let (key, handle) = self.named(spot);
+        self.cache.get_or_load(key, fill, || self.read(handle))
+    }
+
+    /// The data block of `spot` if the cache has it.
+    pub(super) fn cached(&self, spot: Spot) -> Option<Arc<Block>> {
+        self.cache.peek(self.named(spot).0)
+    }
+
+    fn named(&self, spot: Spot) -> (BlockKey, Handle) {
         let handle = self.index.block(spot).handle;
         let key = BlockKey {
             file_id: self.file_id,
             offset: handle.offset,
         };
-        self.cache.get_or_load(key, fill, || self.read(handle))
+        (key, handle)
     }
 
-    /// The block at `handle` if the cache has it.
-    pub(super) fn cached(&self, handle: Handle) -> Option<Arc<Block>> {
-        self.cache.peek(BlockKey {
-            file_id: self.file_id,
-            offset: handle.offset,
-        })
+    /// Drops the cached blocks of the file, which nobody will ask for again.
+    pub fn forget_cached(&self) {
+        let spots = self.index.spots();
+        spots.for_each(|spot| self.cache.remove(self.named(spot).0));
+    }
+
+    /// Loads into the cache each block of which at least half of the entries have numbers in
+    /// `entries`: ascending, apart, counted from 0 through the file. Counts as no use.
+    ///
+    /// # Errors
+    /// The first of the file system, or corruption.
+    pub fn warm(&self, entries: &[Range<u64>]) -> Result<()> {
+        let mut ranges = entries.iter().peekable();
+        let mut start = 0;
+        for spot in self.index.spots() {
+            let block = start..start + self.index.block(spot).stats.entries;
+            start = block.end;
+            let mut inside = 0;
+            while let Some(range) = ranges.peek() {
+                let (from, to) = (range.start.max(block.start), range.end.min(block.end));
+                inside += to.saturating_sub(from);
+                if range.end > block.end {
+                    break;
+                }
+                ranges.next();
+            }
+            let (key, handle) = self.named(spot);
+            if inside > 0 && 2 * inside >= block.end - block.start && self.cache.peek(key).is_none()
+            {
+                self.cache.insert(key, Arc::new(self.read(handle)?));
+            }
+        }
+        Ok(())
     }
 
     fn read(&self, handle: Handle) -> Result<Block> {

@@ -91,6 +91,11 @@ impl FileHandle {
         Ok(self.reader.get_or_init(|| reader))
     }
 
+    /// The reader, if anything has opened it.
+    pub fn opened(&self) -> Option<&Arc<SstReader>> {
+        self.reader.get()
+    }
+
     fn open(&self) -> Result<Arc<SstReader>> {
         let id = self.meta.file_id;
         let name = file_name(FileKind::Sst, id);

@@ -385,3 +385,89 @@ fn the_row_cache_follows_flushes() {
     db.compact_all().unwrap();
     assert_eq!(read(3), "3");
 }
+
+/// Rows `0..count`, in as many runs of L0 as `rounds`, and a read of each of `range` twice.
+fn cached_rows(db: &Db, rounds: u32, range: std::ops::Range<u32>) {
+    for round in 0..rounds {
+        let mut txn = begin(db);
+        for row in 0..4000u32 {
+            if row % rounds == round {
+                let value = format!("{row:0>100}");
+                txn.put(
+                    &key(&format!("{row:06}")),
+                    Value::split(value.as_bytes(), b"|tail"),
+                )
+                .unwrap();
+            }
+        }
+        txn.commit().unwrap();
+        db.flush().unwrap();
+    }
+    for _ in 0..2 {
+        misses(db, range.clone());
+    }
+}
+
+/// Blocks read from files while the rows are read once.
+fn misses(db: &Db, range: std::ops::Range<u32>) -> u64 {
+    let before = db.counters().block_cache_misses;
+    let mut txn = begin(db);
+    for row in range {
+        assert!(get(&mut txn, &format!("{row:06}")).is_some());
+    }
+    db.counters().block_cache_misses - before
+}
+
+fn without_row_cache(block_cache_size: u64) -> Arc<Db> {
+    let options = Options {
+        row_cache_size: 0,
+        block_cache_size,
+        block_size: 1 << 10,
+        ..options()
+    };
+    Db::open(Arc::new(MemEnv::new()), Path::new("/db"), options, None).unwrap()
+}
+
+#[test]
+fn a_compaction_hands_cached_blocks_over() {
+    let db = without_row_cache(64 << 20);
+    cached_rows(&db, 3, 0..4000);
+    assert_eq!(misses(&db, 0..4000), 0);
+    let before = db.counters().block_cache_bytes;
+    db.compact_all().unwrap();
+    assert_eq!(misses(&db, 0..4000), 0, "blocks read after the compaction");
+    let after = db.counters().block_cache_bytes;
+    assert!(after < before * 11 / 10, "{before} bytes became {after}");
+}
+
+/// The cache is about as large as the tree, so that what the inputs leave behind would be in the way.
+#[test]
+fn a_full_cache_is_handed_over() {
+    let db = without_row_cache(64 << 20);
+    cached_rows(&db, 3, 0..4000);
+    let size = db.counters().block_cache_bytes;
+    drop(db);
+    let db = without_row_cache(size * 5 / 4);
+    cached_rows(&db, 3, 0..4000);
+    let before = misses(&db, 0..4000);
+    db.compact_all().unwrap();
+    let after = misses(&db, 0..4000);
+    let blocks = 4000 / 8;
+    assert!(
+        after <= before + blocks / 50,
+        "{before} misses became {after}"
+    );
+}
+
+#[test]
+fn a_compaction_fills_no_cache() {
+    let db = without_row_cache(64 << 20);
+    cached_rows(&db, 3, 0..2000);
+    let before = db.counters().block_cache_bytes;
+    db.compact_all().unwrap();
+    let after = db.counters().block_cache_bytes;
+    assert!(after < before * 11 / 10, "{before} bytes became {after}");
+    assert!(misses(&db, 0..2000) <= 1, "the border's block at most");
+    let cold = misses(&db, 2000..4000);
+    assert!(cold > 100, "{cold} blocks of rows nobody had read");
+}

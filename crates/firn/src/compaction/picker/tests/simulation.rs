@@ -98,7 +98,7 @@ impl Sim {
         } else {
             UPPER_BYTES
         };
-        let keep = |key: InternalKey<'_>, value: Value<'_>| {
+        let keep = |key: InternalKey<'_>, value: Value<'_>, _cached: bool| {
             let wrote = value.head.try_into().unwrap_or(key.seqno.to_le_bytes());
             let entry = (key.user_key.to_vec(), key.seqno, key.kind, wrote);
             let file = files.last().filter(|file| {
