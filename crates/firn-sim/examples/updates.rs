@@ -1,7 +1,7 @@
 //! What flushes and compactions cost per update: sysbench-like rows with one secondary index are
 //! loaded, then updated at random. All in one thread, so that CPU time can be told apart.
 //!
-//! `updates DIR ROWS UPDATES [MEMTABLE_MIB BASE_MIB]`
+//! `updates DIR ROWS UPDATES [MEMTABLE_MIB BASE_MIB FILE_MIB]`
 
 use firn::base::Value;
 use firn::base::options::{FlushMode, LiveOptions, Options};
@@ -16,7 +16,11 @@ use std::sync::atomic::Ordering;
 
 fn cpu_us() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
-    let ns: u64 = text.split(' ').next().and_then(|n| n.parse().ok()).expect("a number");
+    let ns: u64 = text
+        .split(' ')
+        .next()
+        .and_then(|n| n.parse().ok())
+        .expect("a number");
     ns as f64 / 1000.0
 }
 
@@ -25,7 +29,12 @@ fn row_key(n: u32) -> Vec<u8> {
 }
 
 fn index_key(k: u32, n: u32) -> Vec<u8> {
-    [&2u32.to_be_bytes()[..], &(k ^ 1 << 31).to_be_bytes(), &(n ^ 1 << 31).to_be_bytes()].concat()
+    [
+        &2u32.to_be_bytes()[..],
+        &(k ^ 1 << 31).to_be_bytes(),
+        &(n ^ 1 << 31).to_be_bytes(),
+    ]
+    .concat()
 }
 
 fn digits(rng: &mut StdRng, groups: usize, out: &mut Vec<u8>) {
@@ -81,6 +90,7 @@ fn main() {
     let options = Options {
         live: Arc::new(live),
         base_level_size: number(5, 16) << 20,
+        target_file_size: number(6, 32) << 20,
         background_jobs: 0,
         block_size: 16 << 10,
         ..Options::default()
@@ -90,7 +100,12 @@ fn main() {
     let mut rng = StdRng::seed_from_u64(1);
     let mut texts = Vec::new();
     digits(&mut rng, 20_000, &mut texts);
-    let mut load = Load { db: Arc::clone(&db), rng, ks: vec![0; rows as usize], texts };
+    let mut load = Load {
+        db: Arc::clone(&db),
+        rng,
+        ks: vec![0; rows as usize],
+        texts,
+    };
     let mut n = 0;
     while n < rows {
         let batch: Vec<(u32, u32)> = (n..(n + 1000).min(rows))
@@ -104,7 +119,11 @@ fn main() {
     db.compact_all().unwrap();
     let resting = db.counters();
     let size: u64 = db.levels().iter().map(|l| l.stored_bytes).sum();
-    println!("loaded: {} bytes a row, written {}", size / u64::from(rows), resting.compacted_bytes_written / u64::from(rows));
+    println!(
+        "loaded: {} bytes a row, written {}",
+        size / u64::from(rows),
+        resting.compacted_bytes_written / u64::from(rows)
+    );
     let (mut flush_us, mut compact_us, mut worst, mut before) = (0.0, 0.0, 0u64, resting);
     for i in 0..updates {
         let n = load.rng.random_range(0..rows);
@@ -118,7 +137,12 @@ fn main() {
             let (f, c) = work(&db, memtable);
             flush_us += f;
             compact_us += c;
-            let size: u64 = db.levels().iter().filter(|l| l.level > 0).map(|l| l.stored_bytes).sum();
+            let size: u64 = db
+                .levels()
+                .iter()
+                .filter(|l| l.level > 0)
+                .map(|l| l.stored_bytes)
+                .sum();
             worst = worst.max(size);
         }
     }
@@ -127,7 +151,8 @@ fn main() {
     let half = (updates - updates / 2) as f64;
     println!(
         "an update: flush {:.2} us, compaction {:.2} us; flushed {:.0}, read {:.0}, written {:.0} bytes; worst size {:.3}",
-        flush_us / half, compact_us / half,
+        flush_us / half,
+        compact_us / half,
         per(c.flushed_bytes, before.flushed_bytes),
         per(c.compacted_bytes_read, before.compacted_bytes_read),
         per(c.compacted_bytes_written, before.compacted_bytes_written),

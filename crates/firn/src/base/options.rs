@@ -69,9 +69,9 @@ pub struct Options {
     pub block_size: usize,
     /// SST size the flush and compaction splitters aim at.
     pub target_file_size: u64,
-    /// L0 runs that start a compaction.
+    /// L0 runs over one key that start a compaction.
     pub l0_compaction_runs: usize,
-    /// L0 runs that stop writers.
+    /// L0 runs over one key that stop writers.
     pub l0_stop_runs: usize,
     /// Frozen memtables that stop writers.
     pub frozen_memtables_max: usize,

@@ -24,10 +24,11 @@ pub fn flush(
     retired: &Retired,
 ) -> Result<(Vec<FileMeta>, JobStats)> {
     let version = ctx.versions.current();
-    let base = Shape::of(&version, ctx.options.base_level_size).base;
-    let below = &version.levels[usize::from(base) - 1].files;
+    let shape = Shape::of(&version, ctx.options.base_level_size);
+    let below = &version.levels[usize::from(shape.base) - 1].files;
     let boundaries = below.iter().map(|f| f.smallest.clone()).collect();
-    let splitter = Splitter::new(ctx.options.target_file_size, boundaries);
+    let file_size = shape.file_size(0, ctx.options.target_file_size);
+    let splitter = Splitter::for_flush(file_size, boundaries);
     let mut outputs = Outputs::new(ctx, 0, splitter);
     let mut rule = DropRule::new(snapshots, retired, false);
     let mut stats = JobStats::default();

@@ -3,6 +3,7 @@
 use super::drop_rule::{DropRule, Reason, Retired, Snapshots, Verdict};
 use super::output::{JobContext, Outputs};
 use super::plan::{Input, Job};
+use super::shape::Shape;
 use super::splitter::Splitter;
 use crate::base::{Error, ErrorKind, InternalIterator, InternalKey, Result, Value};
 use crate::iter::{ChildOpener, ConcatIter, MergeIter};
@@ -90,7 +91,9 @@ pub fn run(
     let next = version.levels.get(usize::from(job.output_level));
     let boundaries = next.map_or(&[][..], |run| &run.files);
     let boundaries = boundaries.iter().map(|f| f.smallest.clone()).collect();
-    let splitter = Splitter::new(ctx.options.target_file_size, boundaries);
+    let shape = Shape::of(version, ctx.options.base_level_size);
+    let file_size = shape.file_size(job.output_level, ctx.options.target_file_size);
+    let splitter = Splitter::new(file_size, boundaries);
     let mut outputs = Outputs::new(ctx, job.output_level, splitter);
     let mut source = MergeIter::new(job.inputs.iter().map(source_of).collect());
     let below = |user_key: &[u8]| below.is_empty(user_key);
@@ -123,16 +126,16 @@ pub(super) fn filter(
 ) -> Result<()> {
     let mut on = source.seek_to_first()?;
     while on {
+        let look = stats.entries_in.is_multiple_of(CANCEL_CHECK);
+        if look && cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) {
+            return Err(Error::new(ErrorKind::Interrupted, "compaction canceled"));
+        }
         let key = source.key();
         let verdict = rule.decide(key, &mut nothing_below)?;
         stats.count(verdict);
         if let Verdict::Keep(seqno) = verdict {
             let cached = source.is_cached();
             keep(InternalKey { seqno, ..key }, source.value(), cached)?;
-        }
-        let look = stats.entries_in.is_multiple_of(CANCEL_CHECK);
-        if look && cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) {
-            return Err(Error::new(ErrorKind::Interrupted, "compaction canceled"));
         }
         on = source.next()?;
     }

@@ -13,10 +13,13 @@ use super::drop_rule::{Retired, droppable};
 use super::plan::{Input, Job, JobKind, JobReason, Running};
 use super::shape::Shape;
 use crate::base::range::KeyRange;
-use crate::base::{Seqno, options::Options};
+use crate::base::{IndexId, Seqno, options::Options};
 use crate::version::{FileHandle, FileMeta, LAST_LEVEL, Version};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
+
+pub use l0::l0_depth;
 
 const LAST: u8 = LAST_LEVEL as u8;
 
@@ -90,6 +93,38 @@ fn retired_entries(file: &FileMeta, retired: &Retired, oldest_read: Seqno) -> u6
     of.map(|s| s.entries).sum()
 }
 
+/// What deletions will free in the last level when they arrive there.
+struct Reclaimable {
+    /// Stored bytes of an entry of each index in the last level, ascending by index.
+    entry_bytes: Vec<(IndexId, u64)>,
+}
+
+impl Reclaimable {
+    fn of(version: &Version) -> Self {
+        let mut sums: BTreeMap<IndexId, (u64, u64)> = BTreeMap::new();
+        let last = version.levels[LAST_LEVEL - 1].files.iter();
+        for stats in last.flat_map(|f| &f.per_index) {
+            let (bytes, entries) = sums.entry(stats.index).or_default();
+            *bytes += stats.stored_bytes;
+            *entries += stats.entries;
+        }
+        let of = |(index, (bytes, entries)): (_, (u64, u64))| (index, bytes / entries.max(1));
+        Self {
+            entry_bytes: sums.into_iter().map(of).collect(),
+        }
+    }
+
+    /// Bytes that the deletions of a file will free.
+    fn by(&self, file: &FileMeta) -> u64 {
+        let one = |index| {
+            let at = self.entry_bytes.binary_search_by_key(&index, |e| e.0);
+            at.map_or(0, |at| self.entry_bytes[at].1)
+        };
+        let of = file.per_index.iter().filter(|s| s.deletes > 0);
+        of.map(|s| s.deletes * one(s.index)).sum()
+    }
+}
+
 fn share_over(part: u64, whole: u64, percent: u64) -> bool {
     u128::from(part) * 100 > u128::from(whole) * u128::from(percent)
 }
@@ -135,9 +170,11 @@ impl Picking<'_> {
 
     /// L0 or the level that is most over its target, compared with the level below.
     fn by_size(&self, shape: &Shape) -> Option<Job> {
+        let reclaimable = Reclaimable::of(self.version);
         let size = |level: u8| -> u64 {
             let files = self.version.levels[usize::from(level) - 1].files.iter();
-            files.filter(|f| self.is_free(f)).map(|f| f.size).sum()
+            let files = files.filter(|f| self.is_free(f));
+            files.map(|f| f.size + reclaimable.by(f)).sum()
         };
         let fill = |level: u8| match level {
             LAST => 1.0,
@@ -153,7 +190,10 @@ impl Picking<'_> {
         scores.retain(|(_, own, _)| *own >= 1.0);
         scores.sort_by(|a, b| b.2.total_cmp(&a.2));
         scores.into_iter().find_map(|(level, ..)| match level {
-            0 => self.sink_l0(shape, JobReason::Size),
+            0 => {
+                let due = self.options.l0_compaction_runs.max(1);
+                self.sink_l0(shape, JobReason::Size, due, |_| true)
+            }
             level => self.sink(shape, level, JobReason::Size, |_| true),
         })
     }
@@ -169,7 +209,7 @@ impl Picking<'_> {
                 .iter()
                 .any(|run| run.files.iter().any(|f| dead(f)));
             in_l0
-                .then(|| self.sink_l0(shape, JobReason::Reported))
+                .then(|| self.sink_l0(shape, JobReason::Reported, 0, dead))
                 .flatten()
                 .or_else(|| (1..LAST).find_map(|l| self.sink(shape, l, JobReason::Reported, dead)))
                 .or_else(|| self.in_place(JobReason::Reported, 0, dead))
@@ -183,7 +223,7 @@ impl Picking<'_> {
     }
 
     fn by_idleness(&self, shape: &Shape) -> Option<Job> {
-        self.sink_l0(shape, JobReason::Idle)
+        self.sink_l0(shape, JobReason::Idle, 0, |_| true)
             .or_else(|| (1..LAST).find_map(|l| self.sink(shape, l, JobReason::Idle, |_| true)))
             .or_else(|| self.in_place(JobReason::Idle, 0, |_| true))
     }
@@ -204,13 +244,14 @@ impl Picking<'_> {
     ) -> Option<Job> {
         let output = self.below(shape, level);
         let files = &self.version.levels[usize::from(level) - 1].files;
+        let reclaimable = Reclaimable::of(self.version);
         let mut seeds: Vec<(f64, usize)> = Vec::new();
         for (i, file) in files.iter().enumerate() {
             if wanted(file) && self.is_free(file) {
                 let below = self.overlap(output, &file.range());
                 let overlap: u64 = below.iter().map(|f| f.size).sum();
-                let dead = file.size as f64 * file.deletes as f64 / file.entries.max(1) as f64;
-                seeds.push((overlap as f64 / (file.size as f64 + dead).max(1.0), i));
+                let gain = file.size + reclaimable.by(file);
+                seeds.push((overlap as f64 / gain.max(1) as f64, i));
             }
         }
         seeds.sort_by(|a, b| a.0.total_cmp(&b.0));

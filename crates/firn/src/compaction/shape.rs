@@ -2,13 +2,24 @@
 
 use crate::version::{LAST_LEVEL, LEVELS, Version};
 
-/// Each level aims at ten times the level above.
+/// Each level aims at ten times the level above, but for the last one.
 const FACTOR: u64 = 10;
 
-/// Target sizes, derived from the data: the last level holds nine tenths, each level above a tenth
-/// of the next. So at most about a tenth of what is stored can be garbage that the last level hides,
-/// whatever the size of the database. (Fixed sizes would leave the last level half empty, and the
-/// garbage half of the data.)
+/// The last level aims at eight times the level above: it is rewritten a fifth less often than with
+/// ten, and garbage still stays near an eighth.
+const FACTOR_LAST: u64 = 8;
+
+/// Files of an upper level are about this share of its target, so that what a job takes out leaves
+/// the level nearly full: a fuller level gives denser jobs, which rewrite less of the next.
+const FILES_PER_LEVEL: u64 = 16;
+
+/// They are no smaller than this share of the file size aimed at.
+const FILE_SHARE_MIN: u64 = 8;
+
+/// Target sizes, derived from the data: the last level holds eight ninths, the level above an eighth
+/// of it, each one above that a tenth of the next. So at most about an eighth of what is stored can
+/// be garbage that the last level hides, whatever the size of the database. (Fixed sizes would leave
+/// the last level half empty, and the garbage half of the data.)
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shape {
     /// The level that L0 is compacted into.
@@ -24,13 +35,17 @@ impl Shape {
     pub fn of(version: &Version, base_level_size: u64) -> Self {
         let total = version.size();
         let mut targets = [0; LEVELS];
-        let mut target = total - total / 10;
+        let mut target = total - total / (FACTOR_LAST + 1);
         let mut base = LAST_LEVEL;
         let highest = (1..LAST_LEVEL).find(|&l| !version.levels[l - 1].files.is_empty());
         let highest = highest.unwrap_or(LAST_LEVEL);
         targets[base] = target;
         while base > 1 && (target > base_level_size.saturating_mul(3) || base > highest) {
-            target /= FACTOR;
+            target /= if base == LAST_LEVEL {
+                FACTOR_LAST
+            } else {
+                FACTOR
+            };
             base -= 1;
             targets[base] = target;
         }
@@ -43,6 +58,16 @@ impl Shape {
     /// How full a level of `size` bytes is: 1 at its target.
     pub fn fill(&self, level: u8, size: u64) -> f64 {
         size as f64 / self.targets[usize::from(level)].max(1) as f64
+    }
+
+    /// The size of files written to a level, where those of the last one are to have `target` bytes.
+    /// L0 is cut like the base.
+    pub fn file_size(&self, level: u8, target: u64) -> u64 {
+        if usize::from(level) == LAST_LEVEL {
+            return target;
+        }
+        let share = self.targets[usize::from(level.max(self.base))] / FILES_PER_LEVEL;
+        share.clamp((target / FILE_SHARE_MIN).max(1), target.max(1))
     }
 }
 

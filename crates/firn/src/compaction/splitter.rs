@@ -19,6 +19,8 @@ const INDEX_SHARE: u64 = 25;
 /// never in two files of a level.
 pub struct Splitter {
     target: u64,
+    /// From this size on every boundary ends a file; for flushes.
+    piece_min: u64,
     /// Smallest user keys of the next level's files, ascending.
     boundaries: Vec<Vec<u8>>,
     at: usize,
@@ -31,9 +33,20 @@ impl Splitter {
     pub fn new(target: u64, boundaries: Vec<Vec<u8>>) -> Self {
         Self {
             target: target.max(1),
+            piece_min: u64::MAX,
             boundaries,
             at: 0,
             passed: 0,
+        }
+    }
+
+    /// For a flush: files end at every boundary once they hold an eighth of `target`, so that the
+    /// pieces of several runs over one file of the next level share no key with others, and sink
+    /// with that file alone.
+    pub fn for_flush(target: u64, boundaries: Vec<Vec<u8>>) -> Self {
+        Self {
+            piece_min: target / 8,
+            ..Self::new(target, boundaries)
         }
     }
 
@@ -47,7 +60,8 @@ impl Splitter {
         let here = crossed > 0 && self.boundaries[self.at - 1].as_slice() > last;
         let share = size.saturating_mul(100) / self.target;
         let limit = BOUNDARY_SHARE_MIN + BOUNDARY_SHARE_STEP * self.passed;
-        let at_boundary = here && share >= limit.min(BOUNDARY_SHARE_MAX);
+        let at_boundary =
+            here && (share >= limit.min(BOUNDARY_SHARE_MAX) || size >= self.piece_min);
         let at_index = index_id_of(last) != index_id_of(next) && share >= INDEX_SHARE;
         // A boundary ahead is worth waiting for, but not for ever.
         let full = share

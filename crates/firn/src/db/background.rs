@@ -288,7 +288,7 @@ impl Work {
         let view = self.views.pin();
         self.stall.set_pressure(Pressure {
             frozen_share: view.frozen.len() as f64 / self.options.frozen_memtables_max as f64,
-            l0_share: view.version.l0.len() as f64 / self.options.l0_stop_runs as f64,
+            l0_share: compaction::l0_depth(&view.version) as f64 / self.options.l0_stop_runs as f64,
         });
     }
 

@@ -115,7 +115,6 @@ const COVER_TABLE_LOG: u32 = 19;
 /// ZSTD's trainer with fixed parameters. What the safe binding calls tries five lengths of pieces
 /// and compresses the samples with each result, which took a fifth of the CPU time of compactions;
 /// the dictionaries differ by tenths of a percent.
-#[allow(unsafe_code)]
 fn cover(samples: &[u8], sizes: &[usize]) -> Option<Vec<u8>> {
     debug_assert_eq!(samples.len(), sizes.iter().sum());
     let parameters = ZDICT_fastCover_params_t {

@@ -19,7 +19,7 @@ const DELAY_US_MAX: f64 = 1000.0;
 pub struct Pressure {
     /// Frozen memtables over their limit.
     pub frozen_share: f64,
-    /// L0 runs over their limit.
+    /// L0 runs that a read may have to ask, over their limit.
     pub l0_share: f64,
 }
 

@@ -127,10 +127,11 @@ fn snapshots_keep_their_versions() {
 
 #[test]
 fn a_failed_job_leaves_nothing_behind() {
-    let db = Db::new();
+    let mut db = Db::new();
+    db.options.target_file_size = 512 << 10;
     let reads = Snapshots::new(60_000, []);
-    db.flush(puts(0..3000, 1), &reads);
-    db.flush(puts(0..3000, 10_000), &reads);
+    db.flush(puts(0..20_000, 1), &reads);
+    db.flush(puts(0..20_000, 30_000), &reads);
     let before = db.versions.source().store().list().unwrap();
     let job = db.pick(&reads).unwrap();
     assert_eq!(job.kind, JobKind::Compact);

@@ -180,5 +180,75 @@ fn a_job_on_l0_takes_the_oldest_runs_that_fit() {
     c.options.base_level_size = 10_000;
     assert_eq!(c.picked(), (JobKind::Compact, 6, vec![3, 2, 1]));
     c.options.target_file_size = 1000;
-    assert_eq!(c.picked(), (JobKind::Compact, 6, vec![6, 5, 4, 3, 2, 1]));
+    assert_eq!(c.picked(), (JobKind::Compact, 6, vec![5, 4, 3, 2, 1]));
+}
+
+#[test]
+fn of_a_large_group_a_rectangle_goes_with_all_that_is_older() {
+    // The newest run has one file over everything. Seen from the first file of the oldest run, the
+    // job is runs 1 and 2 over one file of the last level.
+    let mut c = case(&[
+        (0, 4, 41, 0, 99, 100),
+        (0, 3, 31, 0, 45, 100),
+        (0, 3, 32, 55, 99, 100),
+        (0, 2, 21, 0, 48, 100),
+        (0, 2, 22, 52, 99, 100),
+        (0, 1, 11, 5, 49, 100),
+        (0, 1, 12, 51, 90, 100),
+        (6, 0, 1, 0, 49, 900),
+        (6, 0, 2, 50, 99, 900),
+    ]);
+    assert_eq!(l0_depth(&c.version), 4);
+    c.options.l0_compaction_runs = 3;
+    c.options.target_file_size = 75;
+    let first = c.picked();
+    assert_eq!(first, (JobKind::Compact, 6, vec![31, 21, 11, 1]));
+    // The other half may go at the same time, and then nothing is left to do.
+    let job = c.pick().unwrap();
+    c.running.begin(&job);
+    assert_eq!(c.picked(), (JobKind::Compact, 6, vec![32, 22, 12, 2]));
+    let job = c.pick().unwrap();
+    c.running.begin(&job);
+    assert!(c.pick().is_none());
+}
+
+#[test]
+fn shallow_places_wait() {
+    let c = case(&[
+        (0, 3, 3, 0, 9, 50),
+        (0, 2, 2, 20, 29, 50),
+        (0, 1, 4, 40, 49, 50),
+        (6, 0, 1, 0, 99, 500),
+    ]);
+    assert_eq!(l0_depth(&c.version), 1);
+    assert!(c.pick().is_none());
+}
+
+#[test]
+fn deletions_count_as_what_they_will_free() {
+    let last: Vec<_> = (0..900).map(|n| (6, 0, n + 10, n, n, 10)).collect();
+    let mut files = vec![(5, 0, 1, 0, 899, 500)];
+    files.extend(last);
+    let mut c = case(&files);
+    assert!(c.pick().is_none(), "half of its target");
+    let mut edit = crate::version::Edit::default();
+    let upper = c.version.files().next().unwrap().1.clone();
+    let mut meta = FileMeta::clone(upper.meta());
+    (meta.file_id, meta.entries, meta.deletes) = (2, 200, 90);
+    (meta.per_index[0].entries, meta.per_index[0].deletes) = (200, 90);
+    meta.per_index[0].stored_bytes = 500;
+    edit.removed.push((5, 1));
+    edit.added.push((5, 0, meta));
+    let files: Vec<_> = c.version.files().filter(|(level, _)| *level == 6).collect();
+    for (_, file) in files {
+        let mut meta = FileMeta::clone(file.meta());
+        meta.file_id += 2000;
+        meta.per_index[0].stored_bytes = 10;
+        edit.removed.push((6, file.file_id));
+        edit.added.push((6, 0, meta));
+    }
+    c.version = c
+        .version
+        .with(&edit, &crate::compaction::testing::no_files());
+    assert_eq!(c.picked().1, 6, "90 deletions of 10 bytes fill it");
 }

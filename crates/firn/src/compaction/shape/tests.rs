@@ -10,7 +10,7 @@ fn bases(last: u64, upper: Option<u8>) -> Shape {
 #[test]
 fn the_base_follows_the_size() {
     assert_eq!(Shape::of(&Version::default(), 100).base, 6);
-    for (last, base) in [(300, 6), (400, 5), (3000, 5), (4000, 4), (1 << 40, 1)] {
+    for (last, base) in [(300, 6), (400, 5), (2500, 5), (4000, 4), (1 << 40, 1)] {
         assert_eq!(bases(last, None).base, base, "last level of {last}");
     }
 }
@@ -22,9 +22,27 @@ fn the_base_is_never_below_data() {
 }
 
 #[test]
-fn each_target_is_a_tenth_of_the_next() {
-    let shape = bases(1_000_000, None);
+fn each_target_is_a_share_of_the_next() {
+    let shape = bases(900_000, None);
     assert_eq!(shape.base, 2);
-    assert_eq!(shape.targets, [0, 0, 90, 900, 9_000, 90_000, 900_000]);
-    assert!((shape.fill(5, 45_000) - 0.5).abs() < 1e-9);
+    assert_eq!(shape.targets, [0, 0, 100, 1000, 10_000, 100_000, 800_000]);
+    assert!((shape.fill(5, 50_000) - 0.5).abs() < 1e-9);
+}
+
+#[test]
+fn files_of_upper_levels_are_a_share_of_their_level() {
+    let shape = bases(900_000, None);
+    assert_eq!(shape.file_size(6, 10_000), 10_000);
+    assert_eq!(shape.file_size(5, 10_000), 6250);
+    assert_eq!(
+        shape.file_size(5, 1000),
+        1000,
+        "never larger than the target"
+    );
+    assert_eq!(
+        shape.file_size(2, 10_000),
+        1250,
+        "nor than an eighth of it smaller"
+    );
+    assert_eq!(shape.file_size(0, 10_000), shape.file_size(2, 10_000));
 }

@@ -7,7 +7,10 @@ fn key(index: u32, n: u32) -> Vec<u8> {
 /// Sizes of the files of a stream of entries of ten bytes.
 fn files(target: u64, boundaries: &[(u32, u32)], keys: &[Vec<u8>]) -> Vec<u64> {
     let boundaries = boundaries.iter().map(|&(i, n)| key(i, n)).collect();
-    let mut splitter = Splitter::new(target, boundaries);
+    cuts(Splitter::new(target, boundaries), keys)
+}
+
+fn cuts(mut splitter: Splitter, keys: &[Vec<u8>]) -> Vec<u64> {
     let mut sizes = vec![10];
     for pair in keys.windows(2) {
         if splitter.cut(&pair[0], &pair[1], *sizes.last().unwrap()) {
@@ -36,6 +39,14 @@ fn files_end_at_boundaries_of_the_next_level() {
     );
     // With none ahead of it a file that waits for a far boundary still ends at twice the target.
     assert_eq!(files(100, &[(9, 0)], &one_index(45)), [200, 200, 50]);
+}
+
+#[test]
+fn a_flush_ends_files_at_every_boundary_worth_a_piece() {
+    let boundaries = [5, 13, 30, 31, 60].map(|n| key(1, n)).to_vec();
+    let splitter = Splitter::for_flush(800, boundaries);
+    // 50 bytes are too little for a file of their own, and so are the 10 from 30 to 31.
+    assert_eq!(cuts(splitter, &one_index(70)), [130, 170, 300, 100]);
 }
 
 #[test]
