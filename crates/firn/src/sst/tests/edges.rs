@@ -103,7 +103,7 @@ fn a_dictionary_is_kept_where_it_pays_and_only_there() {
     let mut rng = SmallRng::seed_from_u64(3);
     let mut with_pattern = Model::new();
     let mut random = Model::new();
-    for n in 0..6000u64 {
+    for n in 0..12_000u64 {
         let digits: String = (0..60)
             .map(|_| char::from(b'0' + rng.random_range(0..10)))
             .collect();
