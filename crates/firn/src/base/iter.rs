@@ -21,6 +21,18 @@ pub trait InternalIterator {
     fn next(&mut self) -> Result<bool>;
     /// Moves backward. Only when positioned.
     fn prev(&mut self) -> Result<bool>;
+    /// A number of entries that `next` moves onto from here, there may be more, of which each is
+    /// a put committed at or before `snapshot`, has another user key than the one before it, and
+    /// lies below `limit`. Looks at what is at hand and reads nothing. Only when positioned.
+    fn rows_ahead(&mut self, limit: Option<&[u8]>, snapshot: Seqno) -> u32 {
+        let _ = (limit, snapshot);
+        0
+    }
+    /// Moves forward onto an entry that [`Self::rows_ahead`] has counted.
+    fn glide(&mut self) {
+        let moved = self.next();
+        debug_assert!(matches!(moved, Ok(true)));
+    }
     /// Whether the cursor stands on an entry.
     fn valid(&self) -> bool;
     /// The key under the cursor.
@@ -51,6 +63,12 @@ impl<T: InternalIterator + ?Sized> InternalIterator for Box<T> {
     }
     fn prev(&mut self) -> Result<bool> {
         (**self).prev()
+    }
+    fn rows_ahead(&mut self, limit: Option<&[u8]>, snapshot: Seqno) -> u32 {
+        (**self).rows_ahead(limit, snapshot)
+    }
+    fn glide(&mut self) {
+        (**self).glide();
     }
     fn valid(&self) -> bool {
         (**self).valid()

@@ -174,6 +174,19 @@ impl<O: ChildOpener> InternalIterator for ConcatIter<O> {
         self.settle_backward(i, on)
     }
 
+    fn rows_ahead(&mut self, limit: Option<&[u8]>, snapshot: Seqno) -> u32 {
+        debug_assert!(self.positioned);
+        let (_, child) = self.open.as_mut().expect("positioned");
+        child.rows_ahead(limit, snapshot)
+    }
+
+    #[inline]
+    fn glide(&mut self) {
+        debug_assert!(self.positioned);
+        let (_, child) = self.open.as_mut().expect("positioned");
+        child.glide();
+    }
+
     fn valid(&self) -> bool {
         self.positioned
     }

@@ -13,6 +13,13 @@ const SKIPS_BEFORE_SEEK: u32 = 8;
 /// Skipped entries between two questions whether to go on.
 const SKIPS_BETWEEN_CHECKS: u64 = 1024;
 
+/// Fewer rows ahead than this cost more to find than they save.
+const AHEAD_MIN: u32 = 4;
+
+/// Keys that pass before it is tried again after fewer; doubled each time.
+const PAUSE_MIN: u32 = 4;
+const PAUSE_MAX: u32 = 64;
+
 /// Asked now and then while entries are skipped; true ends the move with
 /// [`ErrorKind::Interrupted`].
 pub type Interrupt = Arc<dyn Fn() -> bool + Send + Sync>;
@@ -84,6 +91,10 @@ enum Position {
 ///
 /// Runs of versions of one user key are left by a seek after a few steps.
 ///
+/// Going forwards it asks for the rows ahead: entries that one source has below the keys of all
+/// others and below the upper bound, all of them visible puts of different keys. It moves through
+/// these without looking at anything.
+///
 /// Every move returns whether the cursor stands on an entry. After `false` or an error it stands
 /// nowhere and only a seek may follow.
 ///
@@ -98,6 +109,11 @@ pub struct MvccIter<I> {
     upper: Option<Vec<u8>>,
     interrupt: Option<Interrupt>,
     position: Position,
+    /// Rows that follow the current one in the source in front.
+    ahead: u32,
+    /// Keys that pass before rows ahead are asked for.
+    pause: u32,
+    pause_next: u32,
     /// Forwards: the user key whose older versions are skipped. Scratch.
     skip: Vec<u8>,
     saved: SavedEntry,
@@ -115,6 +131,9 @@ impl<I: InternalIterator> MvccIter<I> {
             upper: None,
             interrupt: None,
             position: Position::Nowhere,
+            ahead: 0,
+            pause: 0,
+            pause_next: PAUSE_MIN,
             skip: Vec::new(),
             saved: SavedEntry::default(),
             tombstones: 0,
@@ -126,6 +145,7 @@ impl<I: InternalIterator> MvccIter<I> {
     /// without reading on. Unpositions.
     pub fn set_bounds(&mut self, lower: Option<&[u8]>, upper: Option<&[u8]>) {
         self.position = Position::Nowhere;
+        self.ahead = 0;
         copy_bound(&mut self.lower, lower);
         copy_bound(&mut self.upper, upper);
     }
@@ -138,6 +158,7 @@ impl<I: InternalIterator> MvccIter<I> {
     /// Changes what is visible. Unpositions.
     pub fn set_read_at(&mut self, read_at: ReadAt) {
         self.position = Position::Nowhere;
+        self.ahead = 0;
         self.read_at = read_at;
     }
 
@@ -154,6 +175,7 @@ impl<I: InternalIterator> MvccIter<I> {
     /// The iterator below, to be moved or exchanged. Unpositions.
     pub fn inner_mut(&mut self) -> &mut I {
         self.position = Position::Nowhere;
+        self.ahead = 0;
         &mut self.inner
     }
 
@@ -207,6 +229,7 @@ impl<I: InternalIterator> MvccIter<I> {
     /// Moves to the first key.
     pub fn first(&mut self) -> Result<bool> {
         self.position = Position::Nowhere;
+        self.ahead = 0;
         let on = match &self.lower {
             Some(lower) => self.inner.seek(lower, SEQNO_MAX)?,
             None => self.inner.seek_to_first()?,
@@ -217,6 +240,7 @@ impl<I: InternalIterator> MvccIter<I> {
     /// Moves to the last key.
     pub fn last(&mut self) -> Result<bool> {
         self.position = Position::Nowhere;
+        self.ahead = 0;
         let on = match &self.upper {
             Some(upper) => self.inner.seek_before(upper)?,
             None => self.inner.seek_to_last()?,
@@ -227,6 +251,7 @@ impl<I: InternalIterator> MvccIter<I> {
     /// Moves to the first key at or above `user_key`.
     pub fn seek_ge(&mut self, user_key: &[u8]) -> Result<bool> {
         self.position = Position::Nowhere;
+        self.ahead = 0;
         if self.above_upper(user_key) {
             return Ok(false);
         }
@@ -240,6 +265,7 @@ impl<I: InternalIterator> MvccIter<I> {
     /// Moves to the last key below `user_key`.
     pub fn seek_lt(&mut self, user_key: &[u8]) -> Result<bool> {
         self.position = Position::Nowhere;
+        self.ahead = 0;
         if self.lower.as_deref().is_some_and(|lower| user_key <= lower) {
             return Ok(false);
         }
@@ -257,6 +283,10 @@ impl<I: InternalIterator> MvccIter<I> {
     // A cursor moves both ways and lends what it stands on, which `Iterator` cannot.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<bool> {
+        if self.rows_ahead() {
+            self.glide();
+            return Ok(true);
+        }
         let position = std::mem::replace(&mut self.position, Position::Nowhere);
         match position {
             Position::Nowhere => panic!("next on a cursor that stands nowhere"),
@@ -281,6 +311,7 @@ impl<I: InternalIterator> MvccIter<I> {
     /// If not positioned.
     pub fn prev(&mut self) -> Result<bool> {
         let position = std::mem::replace(&mut self.position, Position::Nowhere);
+        self.ahead = 0;
         match position {
             Position::Nowhere => panic!("prev on a cursor that stands nowhere"),
             Position::Inner => {
@@ -291,6 +322,37 @@ impl<I: InternalIterator> MvccIter<I> {
             }
             Position::Saved => self.backward(self.inner.valid()),
         }
+    }
+
+    /// Whether [`Self::glide`] may be called.
+    #[inline]
+    pub fn rows_ahead(&mut self) -> bool {
+        self.ahead > 0 || (self.position == Position::Inner && self.look_ahead())
+    }
+
+    /// Moves to the next key. Only after [`Self::rows_ahead`] said so.
+    #[inline]
+    pub fn glide(&mut self) {
+        self.ahead -= 1;
+        self.inner.glide();
+    }
+
+    fn look_ahead(&mut self) -> bool {
+        if let Some(pause) = self.pause.checked_sub(1) {
+            self.pause = pause;
+            return false;
+        }
+        let rows = self
+            .inner
+            .rows_ahead(self.upper.as_deref(), self.read_at.snapshot);
+        if rows < AHEAD_MIN {
+            self.pause = self.pause_next;
+            self.pause_next = (self.pause_next * 2).min(PAUSE_MAX);
+            return false;
+        }
+        self.pause_next = PAUSE_MIN;
+        self.ahead = rows;
+        true
     }
 
     fn below_lower(&self, user_key: &[u8]) -> bool {

@@ -126,18 +126,28 @@ impl InternalIterator for Source {
     fn seek_before(&mut self, user_key: &[u8]) -> Result<bool> {
         each!(self, iter => iter.seek_before(user_key))
     }
+    #[inline]
     fn next(&mut self) -> Result<bool> {
         each!(self, iter => iter.next())
     }
     fn prev(&mut self) -> Result<bool> {
         each!(self, iter => iter.prev())
     }
+    fn rows_ahead(&mut self, limit: Option<&[u8]>, snapshot: Seqno) -> u32 {
+        each!(self, iter => iter.rows_ahead(limit, snapshot))
+    }
+    #[inline]
+    fn glide(&mut self) {
+        each!(self, iter => iter.glide());
+    }
     fn valid(&self) -> bool {
         each!(self, iter => iter.valid())
     }
+    #[inline]
     fn key(&self) -> InternalKey<'_> {
         each!(self, iter => iter.key())
     }
+    #[inline]
     fn value(&self) -> Value<'_> {
         each!(self, iter => iter.value())
     }

@@ -178,6 +178,15 @@ impl InternalIterator for SstIter {
         self.last_until(prev)
     }
 
+    fn rows_ahead(&mut self, limit: Option<&[u8]>, snapshot: Seqno) -> u32 {
+        self.cursor.rows_ahead(limit, snapshot)
+    }
+
+    #[inline]
+    fn glide(&mut self) {
+        self.cursor.glide();
+    }
+
     #[inline]
     fn valid(&self) -> bool {
         self.cursor.valid()

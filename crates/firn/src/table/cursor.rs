@@ -257,6 +257,14 @@ impl Cursor {
 
     /// Reads the row of the next entry.
     pub fn next(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
+        let glides = self.fetch.is_plain()
+            && self.scan.as_ref().is_some_and(|scan| !scan.narrow)
+            && self.entries.rows_ahead();
+        if glides {
+            self.entries.glide();
+            self.fetch.plain_row(&self.entries, record)?;
+            return Ok(true);
+        }
         let found = self.fetch.insist() || self.step(txn, true)?;
         self.settle(txn, found, true, false, record)
     }

@@ -55,6 +55,8 @@ pub(super) struct Fetch {
     key_plan: Option<IndexPlan>,
     blobs: BlobBuf,
     entry_key: Vec<u8>,
+    /// The key of the entry last read is the row key.
+    entry_is_row: bool,
     row_key: Vec<u8>,
     newly_locked: bool,
     semi: SemiConsistent,
@@ -79,6 +81,7 @@ impl Fetch {
             key_plan: None,
             blobs: BlobBuf::new(),
             entry_key: Vec::new(),
+            entry_is_row: false,
             row_key: Vec::new(),
             newly_locked: false,
             semi: SemiConsistent::Off,
@@ -107,6 +110,7 @@ impl Fetch {
         self.clustered = self.index.id() == current.clustered.id();
         self.created = self.index.created();
         self.entry_key.clear();
+        self.entry_is_row = false;
         if self.index.id() != before && self.number != index {
             // Other columns; the caller chooses them again.
             self.number = index;
@@ -168,8 +172,13 @@ impl Fetch {
         self.created
     }
 
+    /// Key of the entry last read; empty before the first.
     pub(super) fn last_entry(&self) -> &[u8] {
-        &self.entry_key
+        if self.entry_is_row {
+            &self.row_key
+        } else {
+            &self.entry_key
+        }
     }
 
     pub(super) fn set_columns(&mut self, bitmap: Option<&[u8]>, key_only: bool) -> Result<()> {
@@ -186,6 +195,22 @@ impl Fetch {
         Ok(())
     }
 
+    /// Whether the entries of the index are rows, to be decoded and no more.
+    #[inline]
+    pub(super) fn is_plain(&self) -> bool {
+        self.clustered && self.mode == ReadMode::Snapshot
+    }
+
+    /// Reads the row that is the entry under `entries`.
+    #[inline]
+    pub(super) fn plain_row(&mut self, entries: &Entries, record: &mut [u8]) -> Result<()> {
+        self.blobs.clear();
+        self.entry_is_row = true;
+        self.row_key.clear();
+        self.row_key.extend_from_slice(entries.user_key());
+        self.decode_row(entries.value(), record)
+    }
+
     /// Reads the row of the entry under `entries`. `stale`: the transaction has written since they
     /// were opened.
     pub(super) fn entry(
@@ -198,6 +223,7 @@ impl Fetch {
     ) -> Result<Found> {
         self.blobs.clear();
         let key = entries.user_key();
+        self.entry_is_row = false;
         self.entry_key.clear();
         self.entry_key.extend_from_slice(key);
         self.row_key.clear();
@@ -312,7 +338,7 @@ impl Fetch {
     pub(super) fn set_row_key(&mut self, key: &[u8]) {
         self.row_key.clear();
         self.row_key.extend_from_slice(key);
-        self.entry_key.clone_from(&self.row_key);
+        self.entry_is_row = true;
     }
 
     /// Sets the row key from a row reference.
@@ -321,9 +347,7 @@ impl Fetch {
         self.row_key.clear();
         let clustered = &self.current.clustered;
         clustered.seek_prefix(reference, &mut self.row_key)?;
-        if self.clustered {
-            self.entry_key.clone_from(&self.row_key);
-        }
+        self.entry_is_row = self.clustered;
         Ok(())
     }
 

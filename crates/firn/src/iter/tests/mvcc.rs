@@ -26,12 +26,13 @@ fn visible_rows(all: &[Entry], read_at: ReadAt, lower: &[u8], upper: Option<&[u8
         .collect()
 }
 
-fn random_entries(rng: &mut StdRng) -> Vec<Entry> {
-    let space = [3, 30][rng.random_range(0..2)];
+fn random_entries(rng: &mut StdRng) -> (Vec<Entry>, u32) {
+    let space = [3, 30, 999][rng.random_range(0..3)];
     let mut all: Vec<Entry> = (0..rng.random_range(0..150u32))
         .map(|i| {
-            let kind = [Kind::Put, Kind::Delete][usize::from(rng.random_bool(0.3))];
-            let own = rng.random_bool(0.2);
+            let deletes = if space == 999 { 0.02 } else { 0.3 };
+            let kind = [Kind::Put, Kind::Delete][usize::from(rng.random_bool(deletes))];
+            let own = rng.random_bool(if space == 999 { 0.02 } else { 0.2 });
             let seqno = rng.random_range(1..60) | if own { UNCOMMITTED_BIT } else { 0 };
             let value = i.to_be_bytes().to_vec();
             (random_key(rng, space), seqno, kind, value)
@@ -39,13 +40,16 @@ fn random_entries(rng: &mut StdRng) -> Vec<Entry> {
         .collect();
     sort(&mut all);
     all.dedup_by(|a, b| (&a.0, a.1) == (&b.0, b.1));
-    all
+    (all, space)
 }
 
 fn merged(rng: &mut StdRng, all: &[Entry]) -> MergeIter<VecIter> {
     let mut sources = vec![Vec::new(); 4];
+    // With most entries in one source there are rows ahead in it.
+    let in_one = rng.random_bool(0.5);
     for entry in all {
         let source = match entry.1 & UNCOMMITTED_BIT {
+            0 if in_one && rng.random_bool(0.9) => 3,
             0 => rng.random_range(1..4),
             _ => 0,
         };
@@ -58,7 +62,7 @@ fn merged(rng: &mut StdRng, all: &[Entry]) -> MergeIter<VecIter> {
 fn random_moves_see_what_the_model_sees() {
     for seed in 0..300u64 {
         let mut rng = StdRng::seed_from_u64(seed);
-        let all = random_entries(&mut rng);
+        let (all, space) = random_entries(&mut rng);
         let mut iter = MvccIter::new(merged(&mut rng, &all), ReadAt::snapshot(0));
         for _ in 0..4 {
             let read_at = ReadAt {
@@ -69,8 +73,8 @@ fn random_moves_see_what_the_model_sees() {
                     _ => SEQNO_MAX,
                 },
             };
-            let lower = rng.random_bool(0.5).then(|| random_key(&mut rng, 30));
-            let upper = rng.random_bool(0.5).then(|| random_key(&mut rng, 30));
+            let lower = rng.random_bool(0.5).then(|| random_key(&mut rng, space));
+            let upper = rng.random_bool(0.5).then(|| random_key(&mut rng, space));
             iter.set_read_at(read_at);
             iter.set_bounds(lower.as_deref(), upper.as_deref());
             let rows = visible_rows(
@@ -79,16 +83,24 @@ fn random_moves_see_what_the_model_sees() {
                 lower.as_deref().unwrap_or_default(),
                 upper.as_deref(),
             );
-            check_moves(&mut iter, &rows, &mut rng, seed);
+            check_moves(&mut iter, &rows, &mut rng, space, seed);
         }
     }
 }
 
-fn check_moves(iter: &mut MvccIter<MergeIter<VecIter>>, rows: &Rows, rng: &mut StdRng, seed: u64) {
+fn check_moves(
+    iter: &mut MvccIter<MergeIter<VecIter>>,
+    rows: &Rows,
+    rng: &mut StdRng,
+    space: u32,
+    seed: u64,
+) {
     let mut at: Option<usize> = None;
+    // Many moves forward, or as many backward.
+    let moves = [12, 60][rng.random_range(0..2)];
     for step in 0..150 {
-        let key = random_key(rng, 32);
-        let (what, expected, on) = match (rng.random_range(0..12), at) {
+        let key = random_key(rng, space + 2);
+        let (what, expected, on) = match (rng.random_range(0..moves), at) {
             (0, _) => ("first", Some(0), iter.first()),
             (1, _) => ("last", rows.len().checked_sub(1), iter.last()),
             (2, _) | (3, None) => {

@@ -88,6 +88,17 @@ impl InternalIterator for VecIter {
     fn prev(&mut self) -> Result<bool> {
         self.place(self.at.unwrap().checked_sub(1))
     }
+    fn rows_ahead(&mut self, limit: Option<&[u8]>, snapshot: Seqno) -> u32 {
+        let at = self.at.unwrap();
+        let pairs = self.entries[at..].windows(2);
+        let rows = pairs.take_while(|pair| {
+            let (key, seqno, kind, _) = &pair[1];
+            let below = limit.is_none_or(|limit| key.as_slice() < limit);
+            below && *key != pair[0].0 && *seqno <= snapshot && kind.is_put()
+        });
+        // May know of fewer.
+        rows.count() as u32 / (1 + at as u32 % 3)
+    }
     fn valid(&self) -> bool {
         self.at.is_some()
     }

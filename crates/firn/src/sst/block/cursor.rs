@@ -18,6 +18,17 @@ struct Kept {
     keys: Vec<u8>,
 }
 
+/// An entry of a block: its key put together, and where its value lies.
+#[derive(Default)]
+struct Place {
+    /// Number of the entry in the block.
+    ordinal: u32,
+    entry: RawEntry,
+    seqno: Seqno,
+    kind: Option<Kind>,
+    key: KeyBuf,
+}
+
 /// A cursor over one block at a time; its buffers serve block after block.
 ///
 /// A step backward decodes from the restart before. The entries met on the way are kept, so that a
@@ -28,12 +39,7 @@ struct Kept {
 pub(in crate::sst) struct BlockCursor {
     block: Option<Arc<Block>>,
     valid: bool,
-    /// Number of the current entry in the block.
-    ordinal: u32,
-    current: RawEntry,
-    seqno: Seqno,
-    kind: Option<Kind>,
-    key: KeyBuf,
+    at: Place,
     /// Made at the first step backward.
     kept: Option<Box<Kept>>,
 }
@@ -54,90 +60,113 @@ impl BlockCursor {
         self.valid = false;
     }
 
+    #[inline]
     pub(in crate::sst) fn valid(&self) -> bool {
         self.valid
     }
 
+    #[inline]
     pub(in crate::sst) fn key(&self) -> InternalKey<'_> {
         debug_assert!(self.valid);
-        InternalKey::new(
-            self.key.as_slice(),
-            self.seqno,
-            self.kind.unwrap_or(Kind::Delete),
-        )
+        let at = &self.at;
+        InternalKey::new(at.key.as_slice(), at.seqno, at.kind.unwrap_or(Kind::Delete))
     }
 
+    #[inline]
     pub(in crate::sst) fn value(&self) -> Value<'_> {
         debug_assert!(self.valid);
         match &self.block {
-            Some(block) => block.value(self.current.head, self.current.tail),
+            Some(block) => block.value(self.at.entry.head, self.at.entry.tail),
             None => Value::EMPTY,
         }
     }
 
     /// Number of the current entry in its block.
     pub(in crate::sst) fn ordinal(&self) -> u32 {
-        self.ordinal
+        self.at.ordinal
+    }
+
+    /// See [`crate::base::InternalIterator::rows_ahead`]. Knows of fixed keys only, which is where
+    /// nearly all is.
+    pub(in crate::sst) fn rows_ahead(&self, limit: Option<&[u8]>, snapshot: Seqno) -> u32 {
+        match &self.block {
+            Some(block) if self.valid && block.is_fixed() => {
+                block.rows_after(self.at.ordinal, limit, snapshot)
+            }
+            _ => 0,
+        }
+    }
+
+    /// To the next entry, which [`Self::rows_ahead`] has counted.
+    #[inline]
+    pub(in crate::sst) fn glide(&mut self) {
+        if let Some(block) = &self.block {
+            self.at.glide(block);
+        }
     }
 
     pub(in crate::sst) fn seek_to_first(&mut self) -> Decoded<bool> {
-        self.with_block(|cursor, block| match block.is_fixed() {
-            true => cursor.seek_to_ordinal(block, 0),
-            false => cursor.seek_to_restart(block, 0),
+        self.moved(|at, block, _| match block.is_fixed() {
+            true => at.seek_to_fixed(block, 0),
+            false => at.seek_to_restart(block, 0),
         })
     }
 
     pub(in crate::sst) fn seek_to_last(&mut self) -> Decoded<bool> {
-        self.with_block(|cursor, block| cursor.seek_to_ordinal(block, block.header.entries - 1))
+        self.moved(|at, block, kept| at.seek_to_ordinal(block, block.header.entries - 1, kept))
     }
 
     /// To the first entry at or after (`user_key`, `seqno`).
     pub(in crate::sst) fn seek(&mut self, user_key: &[u8], seqno: Seqno) -> Decoded<bool> {
-        self.with_block(|cursor, block| {
+        self.moved(|at, block, _| {
             if block.is_fixed() {
                 let ordinal = block.fixed_lower_bound(user_key, seqno)?;
                 return match ordinal < block.header.entries {
-                    true => cursor.seek_to_ordinal(block, ordinal),
+                    true => at.seek_to_fixed(block, ordinal),
                     false => Ok(false),
                 };
             }
             let restart = block.restart_before(user_key, seqno)?;
-            let mut found = cursor.seek_to_restart(block, restart)?;
+            let mut found = at.seek_to_restart(block, restart)?;
             while found
-                && key::compare(cursor.key.as_slice(), cursor.seqno, user_key, seqno)
-                    == Ordering::Less
+                && key::compare(at.key.as_slice(), at.seqno, user_key, seqno) == Ordering::Less
             {
-                found = cursor.step(block)?;
+                found = at.step(block)?;
             }
             Ok(found)
         })
     }
 
+    #[inline]
     pub(in crate::sst) fn next(&mut self) -> Decoded<bool> {
         debug_assert!(self.valid);
-        self.with_block(Self::step)
+        self.moved(|at, block, _| at.step(block))
     }
 
     pub(in crate::sst) fn prev(&mut self) -> Decoded<bool> {
         debug_assert!(self.valid);
-        self.with_block(|cursor, block| match cursor.ordinal.checked_sub(1) {
-            Some(ordinal) => cursor.seek_to_ordinal(block, ordinal),
+        self.moved(|at, block, kept| match at.ordinal.checked_sub(1) {
+            Some(ordinal) => at.seek_to_ordinal(block, ordinal, kept),
             None => Ok(false),
         })
     }
 
     #[inline]
-    fn with_block(&mut self, f: impl FnOnce(&mut Self, &Block) -> Decoded<bool>) -> Decoded<bool> {
+    fn moved(
+        &mut self,
+        f: impl FnOnce(&mut Place, &Block, &mut Option<Box<Kept>>) -> Decoded<bool>,
+    ) -> Decoded<bool> {
         self.valid = false;
-        let Some(block) = self.block.take() else {
+        let Some(block) = &self.block else {
             return Ok(false);
         };
-        let moved = f(self, &block);
-        self.block = Some(block);
-        self.valid = moved == Ok(true);
-        moved
+        let on = f(&mut self.at, block, &mut self.kept)?;
+        self.valid = on;
+        Ok(on)
     }
+}
 
+impl Place {
     fn seek_to_restart(&mut self, block: &Block, restart: u32) -> Decoded<bool> {
         let at = block.restart(restart).ok_or(DAMAGED_ENTRY)?;
         self.ordinal = restart * block.header.restart_interval;
@@ -155,7 +184,7 @@ impl BlockCursor {
         if block.is_fixed() {
             self.load_fixed(block)
         } else {
-            self.load(block, self.current.next)
+            self.load(block, self.entry.next)
         }
     }
 
@@ -185,26 +214,53 @@ impl BlockCursor {
         })
     }
 
+    /// To the next entry of a block of fixed keys. It exists, and its trailer was looked at.
+    #[inline]
+    fn glide(&mut self, block: &Block) {
+        self.ordinal += 1;
+        self.key.truncate(block.header.prefix_len as usize);
+        self.key.extend(block.fixed_suffix(self.ordinal));
+        if let Some((trailer, head, tail)) = block.parts(self.ordinal) {
+            self.entry.head = head;
+            self.entry.tail = tail;
+            self.seqno = trailer >> 8;
+            if trailer as u8 != Kind::Put as u8 {
+                self.kind = Some(Kind::PutBlobs);
+            } else {
+                self.kind = Some(Kind::Put);
+            }
+        }
+    }
+
     #[inline]
     fn stand_on(&mut self, entry: RawEntry) -> Decoded<bool> {
         let (seqno, kind) = split_trailer(entry.trailer)?;
         self.seqno = seqno;
         self.kind = Some(kind);
-        self.current = entry;
-        self.valid = true;
+        self.entry = entry;
         Ok(true)
     }
 
-    fn seek_to_ordinal(&mut self, block: &Block, ordinal: u32) -> Decoded<bool> {
+    fn seek_to_fixed(&mut self, block: &Block, ordinal: u32) -> Decoded<bool> {
         self.ordinal = ordinal;
+        self.key.truncate(0);
+        self.key.extend(block.key_prefix());
+        self.load_fixed(block)
+    }
+
+    fn seek_to_ordinal(
+        &mut self,
+        block: &Block,
+        ordinal: u32,
+        kept: &mut Option<Box<Kept>>,
+    ) -> Decoded<bool> {
         if block.is_fixed() {
-            self.key.truncate(0);
-            self.key.extend(block.key_prefix());
-            return self.load_fixed(block);
+            return self.seek_to_fixed(block, ordinal);
         }
+        self.ordinal = ordinal;
         let restart = ordinal / block.header.restart_interval;
         let index = (ordinal % block.header.restart_interval) as usize;
-        let kept = self.kept.get_or_insert_default();
+        let kept = kept.get_or_insert_default();
         if kept.restart != Some(restart) || kept.entries.len() <= index {
             kept.fill(block, restart, index)?;
         }

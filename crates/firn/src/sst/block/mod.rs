@@ -151,20 +151,24 @@ impl Block {
         self.slice((start, start + width))
     }
 
+    /// Trailer of entry `ordinal` of a sectioned block; the entry exists.
+    #[inline]
+    fn trailer(&self, ordinal: u32) -> Option<u64> {
+        let base = self.header.trailer_base;
+        if self.header.has(TRAILER_SAME) {
+            return Some(base);
+        }
+        let (start, end) = self.span(Part::Trailers);
+        let at = start as usize + TRAILER_WIDTH * ordinal as usize;
+        let bytes = self.bytes.get(at..end as usize)?.first_chunk::<8>()?;
+        base.checked_add(u64::from_le_bytes(*bytes))
+    }
+
     /// Trailer, head and tail of entry `ordinal` of a sectioned block; the entry exists.
     #[inline]
     fn parts(&self, ordinal: u32) -> Option<(u64, Span, Span)> {
         let header = &self.header;
-        let trailer = if header.has(TRAILER_SAME) {
-            header.trailer_base
-        } else {
-            let (start, end) = self.span(Part::Trailers);
-            let at = start as usize + TRAILER_WIDTH * ordinal as usize;
-            let bytes = self.bytes.get(at..end as usize)?.first_chunk::<8>()?;
-            header
-                .trailer_base
-                .checked_add(u64::from_le_bytes(*bytes))?
-        };
+        let trailer = self.trailer(ordinal)?;
         let value = |same, len: u32, lens: Part, values: Part| {
             let start = self.bounds[values as usize];
             Some(if header.has(same) {

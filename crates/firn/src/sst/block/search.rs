@@ -1,9 +1,9 @@
 //! Point reads in one block, without assembling keys.
 
 use super::entry::RawEntry;
-use super::header::Part;
+use super::header::{Part, TRAILER_SAME};
 use super::{BUCKET_ABSENT, BUCKET_COLLISION, Block, Span, bucket_of};
-use crate::base::key::unpack_trailer;
+use crate::base::key::{SEQNO_MAX, UNCOMMITTED_BIT};
 use crate::base::{Kind, Seqno, Value};
 use crate::sst::damage::{Damage, Decoded};
 use std::cmp::Ordering;
@@ -21,8 +21,13 @@ pub(in crate::sst) enum Found<'a> {
 pub(super) const DAMAGED_ENTRY: Damage = Damage::Corrupt("data block entry");
 
 /// Splits a stored trailer.
+#[inline]
 pub(super) fn split_trailer(trailer: u64) -> Decoded<(Seqno, Kind)> {
-    unpack_trailer(trailer).map_err(|_| Damage::Unsupported("entry kind"))
+    let kind = match trailer as u8 {
+        kind if kind == Kind::Put as u8 => Kind::Put,
+        kind => Kind::from_u8(kind).map_err(|_| Damage::Unsupported("entry kind"))?,
+    };
+    Ok((trailer >> 8, kind))
 }
 
 impl Block {
@@ -113,6 +118,48 @@ impl Block {
             }
         }
         Ok(low)
+    }
+
+    /// With fixed keys: how many entries after `ordinal` are puts committed at or before
+    /// `snapshot`, with keys that differ one from the other and lie below `limit`.
+    pub(super) fn rows_after(&self, ordinal: u32, limit: Option<&[u8]>, snapshot: Seqno) -> u32 {
+        let end = limit.map_or(self.header.entries, |limit| self.fixed_below(limit));
+        let is_row = |trailer: u64| {
+            split_trailer(trailer).is_ok_and(|(seqno, kind)| {
+                kind.is_put() && seqno <= snapshot && seqno & UNCOMMITTED_BIT == 0
+            })
+        };
+        let len = end.saturating_sub(ordinal + 1);
+        if self.header.has(TRAILER_SAME) {
+            // A file holds no (user key, seqno) twice.
+            return if is_row(self.header.trailer_base) {
+                len
+            } else {
+                0
+            };
+        }
+        let mut before = self.fixed_suffix(ordinal);
+        for row in 0..len {
+            let at = ordinal + 1 + row;
+            let key = self.fixed_suffix(at);
+            if key == before || !self.trailer(at).is_some_and(is_row) {
+                return row;
+            }
+            before = key;
+        }
+        len
+    }
+
+    /// How many of the fixed keys lie below `limit`.
+    fn fixed_below(&self, limit: &[u8]) -> u32 {
+        let entries = self.header.entries;
+        let last = self.fixed_suffix(entries - 1);
+        match limit.strip_prefix(self.key_prefix()) {
+            // As a rule all.
+            Some(rest) if last < rest => entries,
+            // Damage is found by walking over it.
+            _ => self.fixed_lower_bound(limit, SEQNO_MAX).unwrap_or(0),
+        }
     }
 
     fn bucket(&self, hash: u64) -> Option<u8> {

@@ -5,6 +5,7 @@ use std::ops::Bound;
 
 #[test]
 fn files_read_back_what_was_written() {
+    let mut glides = 0;
     for seed in 0..6u64 {
         let mut rng = SmallRng::seed_from_u64(seed);
         let keys = [1, 20, 300, 900][seed as usize % 4];
@@ -14,12 +15,20 @@ fn files_read_back_what_was_written() {
         for options in option_sets(block_size) {
             let context = format!("seed {seed}, {options:?}");
             let (bytes, summary) = write(&model, options);
-            check(&model, bytes, &summary, &mut rng, &context);
+            glides += check(&model, bytes, &summary, &mut rng, &context);
         }
     }
+    assert!(glides > 100, "{glides} glides");
 }
 
-fn check(model: &Model, bytes: Vec<u8>, summary: &SstSummary, rng: &mut SmallRng, context: &str) {
+/// Returns how often a cursor glided.
+fn check(
+    model: &Model,
+    bytes: Vec<u8>,
+    summary: &SstSummary,
+    rng: &mut SmallRng,
+    context: &str,
+) -> u32 {
     let reader = open(bytes.clone()).unwrap();
     let report = reader.verify().unwrap();
     let deletes = model
@@ -57,7 +66,7 @@ fn check(model: &Model, bytes: Vec<u8>, summary: &SstSummary, rng: &mut SmallRng
     assert_eq!(&scan(&reader, false).unwrap(), model, "{context}");
     assert_eq!(&scan(&reader, true).unwrap(), model, "{context}");
     check_gets(model, &reader, rng, context);
-    check_moves(model, &reader, rng, context);
+    check_moves(model, &reader, rng, context)
 }
 
 /// A key of the model, or one near it.
@@ -98,8 +107,35 @@ fn check_gets(model: &Model, reader: &SstReader, rng: &mut SmallRng, context: &s
     }
 }
 
+/// Asks for the rows ahead of `from` and goes a part of the way. Returns how many it passed.
+fn glide(
+    model: &Model,
+    iter: &mut SstIter,
+    from: &mut ModelKey,
+    rng: &mut SmallRng,
+    context: &str,
+) -> u32 {
+    let limit = rng.random_bool(0.5).then(|| some_key(model, rng));
+    let snapshot = some_seqno(rng);
+    let rows = iter.rows_ahead(limit.as_deref(), snapshot);
+    let rows = rng.random_range(0..=rows);
+    for _ in 0..rows {
+        iter.glide();
+        let (key, value) = current(iter);
+        let range = (Bound::Excluded(from.clone()), Bound::Unbounded);
+        let (next, expected) = model.range(range).next().expect("there is a row ahead");
+        assert_eq!((&key, &value), (next, expected), "{context}");
+        assert_ne!(key.0, from.0, "{context}");
+        assert!(value.0.is_put() && key.1.0 <= snapshot, "{context}");
+        assert!(limit.as_ref().is_none_or(|l| key.0 < *l), "{context}");
+        *from = key;
+    }
+    rows
+}
+
 /// Random moves of one cursor, against the model.
-fn check_moves(model: &Model, reader: &Arc<SstReader>, rng: &mut SmallRng, context: &str) {
+fn check_moves(model: &Model, reader: &Arc<SstReader>, rng: &mut SmallRng, context: &str) -> u32 {
+    let mut glides = 0;
     let first = (vec![], Reverse(u64::MAX));
     let mut iter = reader.iter(rng.random());
     let mut at: Option<ModelKey> = None;
@@ -148,7 +184,11 @@ fn check_moves(model: &Model, reader: &Arc<SstReader>, rng: &mut SmallRng, conte
             assert_eq!(&value, &model[expected], "{context}: {tail:?}");
         }
         at = expected.cloned();
+        if let Some(at) = &mut at {
+            glides += glide(model, &mut iter, at, rng, context);
+        }
     }
+    glides
 }
 
 #[test]
