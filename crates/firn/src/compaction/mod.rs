@@ -19,7 +19,7 @@ pub use flush::flush;
 pub use handover::Handover;
 pub use job::{JobStats, run};
 pub use output::JobContext;
-pub use picker::{Picking, changes_at_rest, l0_depth, pick};
+pub use picker::{Picking, Rest, changes_at_rest, l0_depth, pick};
 pub use plan::{Input, Job, JobKind, JobReason, Running};
 pub use shape::Shape;
 pub use splitter::Splitter;

@@ -52,9 +52,25 @@ pub struct Picking<'a> {
     /// Ranges in which scans skipped too much. The caller forgets a range once a job for it has
     /// run, and takes it up again only after the oldest snapshot has moved.
     pub reported: &'a [KeyRange],
-    /// Nothing was written for a while: go on to the resting state.
-    pub idle: bool,
+    /// How far to go towards the resting state.
+    pub rest: Rest,
 }
+
+/// How far the picker goes towards the resting state, in which all is in the last level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rest {
+    /// Not at all: writers are at work.
+    No,
+    /// Where a job moves or frees a share of what it rewrites: nothing was written for a while.
+    WhereItPays,
+    /// To the end.
+    Complete,
+}
+
+/// What a job towards the resting state has to move or free at least, in percent of its inputs. So
+/// the tree comes within about as much of its smallest size, and a few entries written now and then
+/// never rewrite the last level.
+const REST_SHARE: u64 = 2;
 
 /// The next job, if there is one that need not wait for a running one.
 pub fn pick(p: &Picking<'_>) -> Option<Job> {
@@ -63,7 +79,10 @@ pub fn pick(p: &Picking<'_>) -> Option<Job> {
         .or_else(|| p.by_size(&shape))
         .or_else(|| p.by_reported(&shape))
         .or_else(|| p.by_garbage(&shape))
-        .or_else(|| p.idle.then(|| p.by_idleness(&shape)).flatten())
+        .or_else(|| match p.rest {
+            Rest::No => None,
+            _ => p.by_idleness(&shape),
+        })
 }
 
 /// Whether rewriting a file of the last level by itself would change it for the better. After the
@@ -141,7 +160,23 @@ impl Picking<'_> {
     }
 
     fn unless_busy(&self, job: Job) -> Option<Job> {
-        (!self.running.conflicts(&job)).then_some(job)
+        let pays = job.reason != JobReason::Idle || self.rest == Rest::Complete || self.pays(&job);
+        (pays && !self.running.conflicts(&job)).then_some(job)
+    }
+
+    /// Whether a job moves or frees enough of what it rewrites.
+    fn pays(&self, job: &Job) -> bool {
+        let reclaimable = Reclaimable::of(self.version);
+        let gain = |(level, file): (u8, &Arc<FileHandle>)| {
+            if level < job.output_level || !file.at_rest {
+                return file.size + reclaimable.by(file);
+            }
+            let dead = garbage(file, self.retired, self.oldest_read);
+            let share = u128::from(file.size) * u128::from(dead) / u128::from(file.entries.max(1));
+            share as u64
+        };
+        let gain: u64 = job.files().map(gain).sum();
+        job.kind != JobKind::Compact || share_over(gain, job.size(), REST_SHARE)
     }
 
     /// One job for all files that hold nothing but dropped indexes.

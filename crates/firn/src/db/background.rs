@@ -1,37 +1,32 @@
-//! Flushes, compactions and the log's once-a-second sync: the work itself, and the threads that do
-//! it.
+//! Flushes and compactions of a database, and what they report; `threads` runs them.
 //!
 //! Every install goes through one mutex that covers the manifest edit and the switch of the views,
 //! so that views follow the manifest in order. A memtable is flushed only when its writers have
 //! left and the log is durable up to its end: files never hold a commit that the log may lose.
 
-use crate::base::events::Severity;
+mod pressure;
+mod threads;
+
+pub(super) use threads::Background;
+
 use crate::base::health::Health;
 use crate::base::options::Options;
-use crate::base::{Error, ErrorKind, IndexId, Result, Seqno};
+use crate::base::{IndexId, Result, Seqno};
 use crate::catalog::{Catalog, Counters};
 use crate::compaction::{
-    self, Handover, Job, JobContext, JobStats, Picking, Retired, Running, Shape, Snapshots,
+    self, Handover, Job, JobContext, JobStats, Picking, Rest, Retired, Running, Shape, Snapshots,
 };
 use crate::env::Env;
 use crate::read::Views;
 use crate::txn::SnapshotList;
 use crate::version::{Edit, Version, VersionSet};
 use crate::wal::Wal;
-use crate::write::{Pipeline, Pressure, Stall};
+use crate::write::{Pipeline, Stall};
 use parking_lot::{Condvar, Mutex};
+use pressure::pressure;
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
-use std::time::Duration;
-
-/// How long nothing must have been written before the tree goes to its resting state.
-const IDLE_AFTER_MICROS: u64 = 2_000_000;
-
-/// Pause after background work failed for a passing reason, such as a full disk.
-const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// What flushes and compactions have done.
 #[derive(Debug, Default)]
@@ -135,6 +130,7 @@ impl Work {
             .inspect_err(|_| self.pipeline.contain_failure())?;
         let handover = Handover::default();
         let context = self.job_context(&handover);
+        let started = self.env.monotonic_micros();
         let mut source = memtable.iter();
         let snapshots = self.live_snapshots();
         let (files, stats) = compaction::flush(context, &mut source, &snapshots, &self.retired())?;
@@ -159,6 +155,8 @@ impl Work {
         };
         view.rows.retire(flushed, &mut memtable.iter())?;
         self.install(edit, &[flushed])?;
+        let took_us = self.env.monotonic_micros().saturating_sub(started);
+        self.stall.flushed(stats.written_bytes, took_us);
         self.wal.release_before(self.versions.log_number())?;
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         self.counters
@@ -177,16 +175,19 @@ impl Work {
     }
 
     /// Runs the compaction that the picker sees first. Returns whether there was one.
-    pub(super) fn compact_once(&self, idle: bool) -> Result<bool> {
+    pub(super) fn compact_once(&self, rest: Rest) -> Result<bool> {
         self.health.check()?;
         let retired = self.retired();
-        let Some((version, job, ticket)) = self.pick(&retired, idle) else {
+        let Some((version, job, ticket)) = self.pick(&retired, rest) else {
             self.forget_retired(&retired)?;
             return Ok(false);
         };
         let handover = Handover::default();
+        self.stall.job_begins();
         let done = self.run(&version, &job, &retired, &handover);
         self.running.lock().end(ticket, &job);
+        let from_l0 = job.files().filter(|(level, _)| *level == 0 && done.is_ok());
+        self.stall.job_ends(from_l0.map(|(_, f)| f.size).sum());
         let stats = done?;
         handover.complete(&job, &self.versions.current());
         self.counters.compactions.fetch_add(1, Ordering::Relaxed);
@@ -201,7 +202,7 @@ impl Work {
 
     /// The next job, with the version it was picked from: read under the mutex, so that no job that
     /// ended in between is missing from it.
-    fn pick(&self, retired: &Retired, idle: bool) -> Option<(Arc<Version>, Job, u64)> {
+    fn pick(&self, retired: &Retired, rest: Rest) -> Option<(Arc<Version>, Job, u64)> {
         let mut running = self.running.lock();
         let version = self.versions.current();
         let job = compaction::pick(&Picking {
@@ -211,7 +212,7 @@ impl Work {
             retired,
             oldest_read: self.live_snapshots().oldest(),
             reported: &[],
-            idle,
+            rest,
         })?;
         let ticket = running.begin(&job);
         Some((version, job, ticket))
@@ -285,154 +286,12 @@ impl Work {
     }
 
     fn report_pressure(&self) {
-        let view = self.views.pin();
-        self.stall.set_pressure(Pressure {
-            frozen_share: view.frozen.len() as f64 / self.options.frozen_memtables_max as f64,
-            l0_share: compaction::l0_depth(&view.version) as f64 / self.options.l0_stop_runs as f64,
-        });
-    }
-
-    /// Whether nothing was committed for a while.
-    fn is_idle(&self) -> bool {
-        let now = self.env.monotonic_micros();
-        let visible = self.views.visible();
-        let mut last = self.last_write.lock();
-        if last.0 != visible {
-            *last = (visible, now);
-        }
-        now - last.1 >= IDLE_AFTER_MICROS
+        let pressure = pressure(&self.views.pin(), &self.options);
+        self.stall.set_pressure(pressure);
     }
 
     /// Level targets, for reports.
     pub(super) fn shape(&self) -> Shape {
         Shape::of(&self.versions.current(), self.options.base_level_size)
     }
-
-    fn wait(&self, wanted: impl Fn(&mut Signals) -> bool, timeout: Duration) {
-        let mut signals = self.signals.lock();
-        if !self.stopping.load(Ordering::Acquire) && !wanted(&mut signals) {
-            self.signal.wait_for(&mut signals, timeout);
-            wanted(&mut signals);
-        }
-    }
-
-    fn flush_loop(&self) {
-        while !self.stopping.load(Ordering::Acquire) {
-            match self.flush_oldest() {
-                Ok(true) => {}
-                Ok(false) => self.wait(|s| std::mem::take(&mut s.flush), Duration::from_secs(1)),
-                Err(error) => self.failed("flush", &error),
-            }
-        }
-    }
-
-    fn compaction_loop(&self) {
-        while !self.stopping.load(Ordering::Acquire) {
-            let idle = self.is_idle();
-            let done = self
-                .when_idle_flush(idle)
-                .and_then(|()| self.compact_once(idle));
-            let done = done.and_then(|more| self.versions.delete_obsolete().map(|_| more));
-            match done {
-                Ok(true) => {}
-                Ok(false) => {
-                    self.wait(
-                        |s| std::mem::take(&mut s.compact),
-                        Duration::from_millis(500),
-                    );
-                }
-                Err(error) if *error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => self.failed("compaction", &error),
-            }
-        }
-    }
-
-    /// The resting state has empty memtables.
-    fn when_idle_flush(&self, idle: bool) -> Result<()> {
-        let settled = self.views.pin().active.entries() == 0;
-        if idle && !settled {
-            self.flush_all()
-        } else {
-            Ok(())
-        }
-    }
-
-    fn log_loop(&self) {
-        while !self.stopping.load(Ordering::Acquire) {
-            self.wait(|_| false, Duration::from_secs(1));
-            if self.health.check().is_ok()
-                && let Err(error) = self.pipeline.sync_all()
-            {
-                self.failed("log sync", &error);
-            }
-        }
-    }
-
-    fn failed(&self, what: &str, error: &Error) {
-        if *error.kind() != ErrorKind::Poisoned {
-            let message = format!("{what} failed: {error}");
-            self.options.listener.log(Severity::Error, &message);
-        }
-        self.pipeline.contain_failure();
-        self.stall.set_failure(Some(error.clone()));
-        self.wait(|_| false, RETRY_PAUSE);
-    }
-}
-
-/// The threads of a database.
-pub(super) struct Background {
-    work: Arc<Work>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-impl Background {
-    pub(super) fn start(work: &Arc<Work>) -> Self {
-        let mut threads = vec![
-            spawn(work, "firn-flush", Work::flush_loop),
-            spawn(work, "firn-log", Work::log_loop),
-        ];
-        for _ in 0..work.options.background_jobs {
-            threads.push(spawn(work, "firn-compact", Work::compaction_loop));
-        }
-        Self {
-            work: Arc::clone(work),
-            threads,
-        }
-    }
-
-    pub(super) fn stop(self) {
-        self.work.stopping.store(true, Ordering::Release);
-        self.work.stall.release();
-        {
-            let _signals = self.work.signals.lock();
-            self.work.signal.notify_all();
-        }
-        for thread in self.threads {
-            // A thread that panicked has reported it and poisoned the engine.
-            let _ = thread.join();
-        }
-    }
-}
-
-/// A thread that stops the engine's writes when a bug panics it.
-fn spawn(work: &Arc<Work>, name: &str, body: fn(&Work)) -> JoinHandle<()> {
-    let work = Arc::clone(work);
-    let label = name.to_owned();
-    let guarded = move || {
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| body(&work))) {
-            let words = panic
-                .downcast_ref::<String>()
-                .map(String::as_str)
-                .or_else(|| panic.downcast_ref::<&str>().copied())
-                .unwrap_or("no message");
-            let message = format!("bug: thread {label} panicked, writes stop: {words}");
-            work.options.listener.log(Severity::Error, &message);
-            work.health.poison(Error::new(ErrorKind::ShutDown, message));
-            work.pipeline.contain_failure();
-        }
-    };
-    std::thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(guarded)
-        .expect("the system has room for a few threads at start")
 }

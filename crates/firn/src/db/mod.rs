@@ -12,6 +12,7 @@ use crate::base::options::Options;
 use crate::base::{ErrorKind, Result, Seqno};
 use crate::cache::{BlockCache, RowCache};
 use crate::catalog::{Catalog, Counters};
+use crate::compaction::Rest;
 use crate::env::{CountingEnv, Env, IoCounters};
 use crate::memtable::Memtable;
 use crate::read::Views;
@@ -131,7 +132,7 @@ impl Db {
             Arc::new(RowCache::new(options.row_cache_size)),
         ));
         views.recovered(&replayed.memtables);
-        let stall = Arc::new(Stall::new());
+        let stall = Arc::new(Stall::new(Arc::clone(&env)));
         let late_work = Arc::new(OnceLock::new());
         let switch = Switch {
             views: Arc::clone(&views),
@@ -284,7 +285,7 @@ impl Db {
     /// Runs one compaction if the picker sees one worth while, and deletes the files that nothing
     /// needs any more. Returns whether it compacted.
     pub fn compact_once(&self) -> Result<bool> {
-        let compacted = self.work.compact_once(false)?;
+        let compacted = self.work.compact_once(Rest::No)?;
         self.work.versions.delete_obsolete()?;
         Ok(compacted)
     }
@@ -292,7 +293,7 @@ impl Db {
     /// Flushes and compacts until the tree is at rest: all in the last level.
     pub fn compact_all(&self) -> Result<()> {
         self.work.flush_all()?;
-        while self.work.compact_once(true)? {}
+        while self.work.compact_once(Rest::Complete)? {}
         self.work.versions.delete_obsolete()?;
         Ok(())
     }

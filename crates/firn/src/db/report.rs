@@ -3,6 +3,7 @@
 use super::Db;
 use crate::table::IndexSums;
 use crate::version::LEVELS;
+use crate::write::REASONS;
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
@@ -45,7 +46,7 @@ pub struct Counters {
     pub commits: u64,
     /// Commits delayed or stopped by backpressure.
     pub write_stalls: u64,
-    /// Time spent in delays, microseconds.
+    /// Time spent in delays and stops, microseconds.
     pub write_stall_us: u64,
 }
 
@@ -116,7 +117,7 @@ impl Db {
             deadlocks: locks.deadlocks,
             commits: self.cx.pipeline.last_seqno(),
             write_stalls: stalls.delays + stalls.stops,
-            write_stall_us: stalls.delay_us,
+            write_stall_us: stalls.delay_us + stalls.stop_us,
         }
     }
 
@@ -178,6 +179,22 @@ impl Db {
         text
     }
 
+    fn write_stalls(&self, out: &mut String) -> std::fmt::Result {
+        let s = self.work.stall.stats();
+        writeln!(
+            out,
+            "\nBACKPRESSURE\ndelayed {} statements for {} us, stopped {} for {} us, longest {} us",
+            s.delays, s.delay_us, s.stops, s.stop_us, s.longest_us
+        )?;
+        for ((_, name), (times, us)) in REASONS.iter().zip(s.by_reason) {
+            writeln!(out, "because of {name}: {times}, {us} us")?;
+        }
+        match s.rate {
+            0 => writeln!(out, "the gate is open"),
+            rate => writeln!(out, "the gate lets {rate} bytes a second through"),
+        }
+    }
+
     fn write_status(&self, out: &mut String) -> std::fmt::Result {
         let c = self.counters();
         writeln!(out, "FIRN STATUS")?;
@@ -230,11 +247,7 @@ impl Db {
             "flushed {} bytes, compactions read {} and wrote {} bytes",
             c.flushed_bytes, c.compacted_bytes_read, c.compacted_bytes_written
         )?;
-        writeln!(
-            out,
-            "commits slowed by backpressure {}, delay {} us",
-            c.write_stalls, c.write_stall_us
-        )?;
+        self.write_stalls(out)?;
         let snapshots = self.cx.snapshots.live();
         writeln!(out, "\nTRANSACTIONS\nsnapshots {}", snapshots.len())?;
         if let Some(oldest) = snapshots.first() {

@@ -6,4 +6,4 @@ mod stall;
 
 pub use batch::{Batch, BatchEntry};
 pub use pipeline::{Committed, MemtableHost, Pipeline, Prepared, What, unknown_outcome};
-pub use stall::{Pressure, Stall, StallStats};
+pub use stall::{Pressure, REASONS, Stall, StallStats};

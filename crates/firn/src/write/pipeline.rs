@@ -186,6 +186,7 @@ impl Pipeline {
             self.health.poison(error);
         }
         self.publish(seqno);
+        self.stall.committed(batch.as_bytes().len() as u64);
         Ok(Committed {
             seqno,
             lsn: appended.lsn,

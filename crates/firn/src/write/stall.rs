@@ -1,77 +1,145 @@
-//! Backpressure: writers are slowed in proportion to the debt before they are stopped.
+//! Backpressure: writers are slowed to what background work drains, long before they are stopped.
 //!
 //! The gate is a closed loop: each writer passes it before it joins a commit, never while it holds
-//! a place in the pipeline. Pressure is the larger of two shares, frozen memtables and L0 runs over
-//! their limits. Below one half writers pass freely; from there the delay grows linearly; at one
-//! they wait until background work has made room, the engine is poisoned or it closes. When the work
-//! they would wait for fails, on a full disk say, they fail with its error until some succeeds.
+//! a place in the pipeline. [`control`] says how many bytes a second it lets through; a writer that
+//! comes before the bytes of its predecessors are paid for sleeps in small steps. What a commit
+//! costs is charged when it commits, so the gate needs no guess. Where the memtables are all frozen,
+//! or L0 too deep to be read, writers wait until background work has made room, the engine is
+//! poisoned or it closes. When the work they would wait for fails, on a full disk say, they fail
+//! with its error until some succeeds.
+//!
+//! Rejected: a delay that grows with the pressure alone (the rate it gives depends on the number of
+//! writers, and swings between free and stopped); raising and lowering the rate step by step (it
+//! ratchets down and comes up slowly, RocksDB's users saw it take minutes).
+
+mod control;
+
+pub use control::{Pressure, REASONS};
 
 use crate::base::{Error, ErrorKind, Result};
+use crate::env::Env;
+use control::Drain;
 use parking_lot::{Condvar, Mutex};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Longest delay short of a stop, microseconds.
-const DELAY_US_MAX: f64 = 1000.0;
+/// Sleep between two looks at the gate, microseconds.
+const STEP_US: u64 = 50;
 
-/// What background work has still to do.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Pressure {
-    /// Frozen memtables over their limit.
-    pub frozen_share: f64,
-    /// L0 runs that a read may have to ask, over their limit.
-    pub l0_share: f64,
-}
-
-impl Pressure {
-    fn share(self) -> f64 {
-        self.frozen_share.max(self.l0_share)
-    }
-}
+/// Longest delay of one statement short of a stop, microseconds. A commit is never charged beyond
+/// it either: one large transaction must not hold up all others for seconds.
+const DELAY_US_MAX: u64 = 20_000;
 
 /// Delays and stops so far.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StallStats {
-    /// Commits that were delayed.
+    /// Statements that were delayed.
     pub delays: u64,
     /// Time spent in delays, microseconds.
     pub delay_us: u64,
-    /// Commits that had to wait for background work.
+    /// Statements that had to wait for background work.
     pub stops: u64,
+    /// Time spent in stops, microseconds.
+    pub stop_us: u64,
+    /// Longest delay or stop, microseconds.
+    pub longest_us: u64,
+    /// Delays and stops by reason, in the order of [`REASONS`], and their microseconds.
+    pub by_reason: [(u64, u64); REASONS.len()],
+    /// Bytes a second that the gate lets through; 0 while it is open.
+    pub rate: u64,
 }
 
 #[derive(Debug, Default)]
 struct State {
     pressure: Pressure,
+    drain: Drain,
     released: bool,
     /// What kept background work from making room.
     failure: Option<Error>,
 }
 
-/// The gate before the commit pipeline.
 #[derive(Debug, Default)]
-pub struct Stall {
-    state: Mutex<State>,
-    eased: Condvar,
-    /// The share in thousandths, so that an idle gate costs one load.
-    share_permille: AtomicU64,
+struct Counts {
     delays: AtomicU64,
     delay_us: AtomicU64,
     stops: AtomicU64,
+    stop_us: AtomicU64,
+    longest_us: AtomicU64,
+    by_reason: [(AtomicU64, AtomicU64); REASONS.len()],
+}
+
+/// The gate before the commit pipeline.
+pub struct Stall {
+    env: Arc<dyn Env>,
+    state: Mutex<State>,
+    eased: Condvar,
+    /// Bytes a second that may pass; 0 lets all pass, so that an idle gate costs one load.
+    rate: AtomicU64,
+    stopped: AtomicU8,
+    reason: AtomicU8,
+    /// When all that was committed is paid for, nanoseconds of the monotonic clock.
+    paid_at_ns: AtomicU64,
+    committed_bytes: AtomicU64,
+    counts: Counts,
 }
 
 impl Stall {
-    /// An open gate.
-    pub fn new() -> Self {
-        Self::default()
+    /// An open gate; `env` has the clock.
+    pub fn new(env: Arc<dyn Env>) -> Self {
+        Self {
+            env,
+            state: Mutex::default(),
+            eased: Condvar::new(),
+            rate: AtomicU64::new(0),
+            stopped: AtomicU8::new(0),
+            reason: AtomicU8::new(0),
+            paid_at_ns: AtomicU64::new(0),
+            committed_bytes: AtomicU64::new(0),
+            counts: Counts::default(),
+        }
     }
 
     /// Background work reports the pressure whenever it changes.
     pub fn set_pressure(&self, pressure: Pressure) {
         let mut state = self.state.lock();
         state.pressure = pressure;
-        self.share_permille
-            .store((pressure.share() * 1000.0) as u64, Ordering::Relaxed);
+        self.adjust(&state);
+    }
+
+    /// A memtable was flushed into `stored` bytes, which took `took_us` microseconds.
+    pub fn flushed(&self, stored: u64, took_us: u64) {
+        let committed = self.committed_bytes.load(Ordering::Relaxed);
+        let mut state = self.state.lock();
+        state.drain.flushed(committed, stored, took_us);
+        self.adjust(&state);
+    }
+
+    /// A compaction begins.
+    pub fn job_begins(&self) {
+        let now = self.env.monotonic_micros();
+        self.state.lock().drain.job_begins(now);
+    }
+
+    /// A compaction has ended that took `l0_bytes` out of L0.
+    pub fn job_ends(&self, l0_bytes: u64) {
+        let now = self.env.monotonic_micros();
+        let mut state = self.state.lock();
+        state.drain.job_ends(now, l0_bytes);
+        self.adjust(&state);
+    }
+
+    /// Derives what writers look at from the state.
+    fn adjust(&self, state: &State) {
+        let open = state.released;
+        let (rate, reason) = match control::rate(&state.pressure, &state.drain) {
+            Some((rate, reason)) if !open => (rate.max(1), reason),
+            _ => (0, state.pressure.largest().1),
+        };
+        self.reason.store(reason as u8, Ordering::Relaxed);
+        self.rate.store(rate, Ordering::Relaxed);
+        let stops = !open && state.pressure.stops();
+        self.stopped.store(u8::from(stops), Ordering::Relaxed);
         self.eased.notify_all();
     }
 
@@ -84,9 +152,25 @@ impl Stall {
     /// Lets everybody pass for good: the engine closes or is poisoned, and commits fail by
     /// themselves.
     pub fn release(&self) {
-        self.state.lock().released = true;
-        self.share_permille.store(0, Ordering::Relaxed);
-        self.eased.notify_all();
+        let mut state = self.state.lock();
+        state.released = true;
+        self.adjust(&state);
+    }
+
+    /// Charges the bytes of a commit.
+    pub fn committed(&self, bytes: u64) {
+        self.committed_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let rate = self.rate.load(Ordering::Relaxed);
+        if rate == 0 {
+            return;
+        }
+        let cost = u128::from(bytes) * 1_000_000_000 / u128::from(rate);
+        let now = self.env.monotonic_micros() * 1000;
+        let latest = now + DELAY_US_MAX * 1000;
+        let pay = |paid: u64| Some(paid.max(now).saturating_add(cost as u64).min(latest));
+        let _ = self
+            .paid_at_ns
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay);
     }
 
     /// Passes the gate. `interrupted` is polled while stopped.
@@ -94,20 +178,49 @@ impl Stall {
     /// # Errors
     /// `Interrupted`; the error of background work that does not get on.
     pub fn pass(&self, interrupted: &dyn Fn() -> bool) -> Result<()> {
-        let permille = self.share_permille.load(Ordering::Relaxed);
-        if permille < 500 {
-            return Ok(());
+        if self.stopped.load(Ordering::Relaxed) != 0 {
+            return self.stop(interrupted);
         }
-        if permille < 1000 {
-            let delay_us = DELAY_US_MAX * (permille - 500) as f64 / 500.0;
-            self.delays.fetch_add(1, Ordering::Relaxed);
-            self.delay_us.fetch_add(delay_us as u64, Ordering::Relaxed);
-            std::thread::sleep(Duration::from_micros(delay_us as u64));
-            return Ok(());
+        if self.rate.load(Ordering::Relaxed) != 0 {
+            self.delay();
         }
-        self.stops.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn delay(&self) {
+        let start = self.env.monotonic_micros();
+        let reason = self.reason.load(Ordering::Relaxed);
+        let mut steps = 0;
+        while self.rate.load(Ordering::Relaxed) != 0 && steps < DELAY_US_MAX / STEP_US {
+            let now = self.env.monotonic_micros();
+            if self.paid_at_ns.load(Ordering::Relaxed) <= now * 1000 {
+                break;
+            }
+            steps += 1;
+            std::thread::sleep(Duration::from_micros(STEP_US));
+        }
+        if steps > 0 {
+            let took = self.env.monotonic_micros().saturating_sub(start);
+            self.counts.delays.fetch_add(1, Ordering::Relaxed);
+            self.counts.delay_us.fetch_add(took, Ordering::Relaxed);
+            self.count(reason, took);
+        }
+    }
+
+    fn stop(&self, interrupted: &dyn Fn() -> bool) -> Result<()> {
+        let start = self.env.monotonic_micros();
+        let reason = self.reason.load(Ordering::Relaxed);
+        let result = self.wait(interrupted);
+        let took = self.env.monotonic_micros().saturating_sub(start);
+        self.counts.stops.fetch_add(1, Ordering::Relaxed);
+        self.counts.stop_us.fetch_add(took, Ordering::Relaxed);
+        self.count(reason, took);
+        result
+    }
+
+    fn wait(&self, interrupted: &dyn Fn() -> bool) -> Result<()> {
         let mut state = self.state.lock();
-        while !state.released && state.pressure.share() >= 1.0 {
+        while !state.released && state.pressure.stops() {
             if interrupted() {
                 return Err(Error::new(
                     ErrorKind::Interrupted,
@@ -122,13 +235,35 @@ impl Stall {
         Ok(())
     }
 
+    fn count(&self, reason: u8, took_us: u64) {
+        let (times, us) = &self.counts.by_reason[usize::from(reason)];
+        times.fetch_add(1, Ordering::Relaxed);
+        us.fetch_add(took_us, Ordering::Relaxed);
+        self.counts.longest_us.fetch_max(took_us, Ordering::Relaxed);
+    }
+
     /// Delays and stops so far.
     pub fn stats(&self) -> StallStats {
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let counts = &self.counts;
         StallStats {
-            delays: self.delays.load(Ordering::Relaxed),
-            delay_us: self.delay_us.load(Ordering::Relaxed),
-            stops: self.stops.load(Ordering::Relaxed),
+            delays: load(&counts.delays),
+            delay_us: load(&counts.delay_us),
+            stops: load(&counts.stops),
+            stop_us: load(&counts.stop_us),
+            longest_us: load(&counts.longest_us),
+            by_reason: std::array::from_fn(|i| {
+                let (times, us) = &counts.by_reason[i];
+                (load(times), load(us))
+            }),
+            rate: load(&self.rate),
         }
+    }
+}
+
+impl std::fmt::Debug for Stall {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", self.stats())
     }
 }
 

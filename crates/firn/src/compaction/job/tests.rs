@@ -1,7 +1,7 @@
 use super::*;
 use crate::base::{Kind, Seqno};
 use crate::compaction::testing::{Db, Entry, VecIter, entry, user_key};
-use crate::compaction::{JobKind, Picking, Running, flush, pick};
+use crate::compaction::{JobKind, Picking, Rest, Running, flush, pick};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ impl Db {
             retired: &Retired::new(),
             oldest_read: reads.oldest(),
             reported: &[],
-            idle: true,
+            rest: Rest::Complete,
         })
     }
 

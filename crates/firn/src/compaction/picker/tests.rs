@@ -18,7 +18,7 @@ struct Case {
     running: Running,
     retired: Retired,
     reported: Vec<KeyRange>,
-    idle: bool,
+    rest: Rest,
 }
 
 /// Files as level, run, id, smallest and largest key, size.
@@ -29,7 +29,7 @@ fn case(files: &[(u8, u64, u64, u64, u64, u64)]) -> Case {
         running: Running::default(),
         retired: Retired::new(),
         reported: Vec::new(),
-        idle: false,
+        rest: Rest::No,
     }
 }
 
@@ -42,7 +42,7 @@ impl Case {
             retired: &self.retired,
             oldest_read: 100,
             reported: &self.reported,
-            idle: self.idle,
+            rest: self.rest,
         })
     }
 
@@ -58,7 +58,7 @@ fn an_empty_or_small_tree_rests() {
     assert!(case(&[]).pick().is_none());
     assert!(case(&[(0, 1, 1, 0, 9, 50)]).pick().is_none());
     let mut resting = case(&[(6, 0, 1, 0, 9, 50)]);
-    resting.idle = true;
+    resting.rest = Rest::Complete;
     assert!(resting.pick().is_none());
 }
 
@@ -251,4 +251,23 @@ fn deletions_count_as_what_they_will_free() {
         .version
         .with(&edit, &crate::compaction::testing::no_files());
     assert_eq!(c.picked().1, 6, "90 deletions of 10 bytes fill it");
+}
+
+#[test]
+fn idle_jobs_must_be_worth_what_they_rewrite() {
+    let mut few = case(&[(0, 1, 1, 0, 9, 15), (6, 0, 2, 0, 9, 985)]);
+    few.rest = Rest::WhereItPays;
+    assert!(
+        few.pick().is_none(),
+        "15 bytes are no reason to rewrite 985"
+    );
+    few.rest = Rest::Complete;
+    assert_eq!(few.picked(), (JobKind::Compact, 6, vec![1, 2]));
+    let mut many = case(&[(0, 1, 1, 0, 9, 25), (6, 0, 2, 0, 9, 975)]);
+    many.rest = Rest::WhereItPays;
+    assert_eq!(many.picked(), (JobKind::Compact, 6, vec![1, 2]));
+    // Nothing to rewrite: it goes down whatever it holds.
+    let mut alone = case(&[(0, 1, 1, 0, 9, 1), (6, 0, 2, 20, 29, 999)]);
+    alone.rest = Rest::WhereItPays;
+    assert_eq!(alone.picked(), (JobKind::Compact, 6, vec![1]));
 }

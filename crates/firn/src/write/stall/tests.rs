@@ -1,9 +1,17 @@
+use super::control::Reason;
 use super::*;
+use crate::env::PosixEnv;
 
 const STOP: Pressure = Pressure {
-    frozen_share: 0.0,
-    l0_share: 1.0,
+    memtables: 0.0,
+    l0: 2.0,
+    debt: 0.0,
+    space: 0.0,
 };
+
+fn gate() -> Stall {
+    Stall::new(Arc::new(PosixEnv::new()))
+}
 
 fn full() -> Error {
     Error::new(ErrorKind::NoSpace, "no room for a compaction")
@@ -11,7 +19,7 @@ fn full() -> Error {
 
 #[test]
 fn stopped_writers_fail_with_the_work_they_wait_for() {
-    let stall = Stall::new();
+    let stall = gate();
     stall.set_pressure(STOP);
     stall.set_failure(Some(full()));
     let failed = stall.pass(&|| false).unwrap_err();
@@ -19,21 +27,29 @@ fn stopped_writers_fail_with_the_work_they_wait_for() {
     stall.set_failure(None);
     let interrupted = stall.pass(&|| true).unwrap_err();
     assert_eq!(*interrupted.kind(), ErrorKind::Interrupted);
+    let stats = stall.stats();
+    assert_eq!(
+        (stats.stops, stats.by_reason[Reason::L0 as usize].0),
+        (2, 2)
+    );
 }
 
 #[test]
 fn a_failure_without_pressure_stops_nobody() {
-    let stall = Stall::new();
+    let stall = gate();
     stall.set_failure(Some(full()));
     stall.pass(&|| false).unwrap();
     stall.set_pressure(STOP);
     stall.release();
     stall.pass(&|| false).unwrap();
+    stall.set_pressure(STOP);
+    stall.pass(&|| false).unwrap();
+    assert_eq!(stall.stats().stops, 0);
 }
 
 #[test]
 fn who_waits_hears_of_a_failure() {
-    let stall = Stall::new();
+    let stall = gate();
     stall.set_pressure(STOP);
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| stall.pass(&|| false));
@@ -41,4 +57,42 @@ fn who_waits_hears_of_a_failure() {
         let failed = waiting.join().unwrap().unwrap_err();
         assert_eq!(*failed.kind(), ErrorKind::NoSpace);
     });
+}
+
+/// A gate that lets a megabyte a second through.
+fn slow() -> Stall {
+    let stall = gate();
+    stall.committed(1 << 20);
+    stall.flushed(1 << 20, 1_000_000);
+    stall.set_pressure(Pressure {
+        memtables: 1.0,
+        ..Pressure::default()
+    });
+    assert_eq!(stall.stats().rate, 1 << 20);
+    stall
+}
+
+#[test]
+fn writers_pay_for_what_was_committed() {
+    let stall = slow();
+    stall.pass(&|| false).unwrap();
+    assert_eq!(stall.stats().delays, 0, "nothing was committed");
+    // A gigabyte: the next one waits, but no longer than a delay may be.
+    stall.committed(1 << 30);
+    stall.pass(&|| false).unwrap();
+    let stats = stall.stats();
+    assert_eq!(stats.delays, 1);
+    assert_eq!(stats.by_reason[Reason::Memtables as usize].0, 1);
+    assert!(stats.delay_us >= DELAY_US_MAX / 2, "{stats:?}");
+    assert_eq!(stats.longest_us, stats.delay_us);
+}
+
+#[test]
+fn an_opened_gate_forgets_what_is_owed() {
+    let stall = slow();
+    stall.committed(1 << 30);
+    stall.set_pressure(Pressure::default());
+    stall.pass(&|| false).unwrap();
+    assert_eq!(stall.stats().delays, 0);
+    assert_eq!(stall.stats().rate, 0);
 }

@@ -167,7 +167,7 @@ impl Sim {
             retired: &self.retired,
             oldest_read: self.reads().oldest(),
             reported: &[],
-            idle,
+            rest: if idle { Rest::Complete } else { Rest::No },
         })
     }
 

@@ -1,0 +1,164 @@
+//! The threads that flush, compact, and sync the log once a second.
+
+use super::{Signals, Work};
+use crate::base::events::Severity;
+use crate::base::{Error, ErrorKind, Result};
+use crate::compaction::Rest;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long nothing must have been written before the tree goes to its resting state.
+const IDLE_AFTER_MICROS: u64 = 2_000_000;
+
+/// Pause after background work failed for a passing reason, such as a full disk.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+
+/// A memtable of less than this share of the tree, in percent, is no reason to write files.
+const IDLE_FLUSH_SHARE: u64 = 1;
+
+impl Work {
+    /// Whether nothing was committed for a while.
+    fn is_idle(&self) -> bool {
+        let now = self.env.monotonic_micros();
+        let visible = self.views.visible();
+        let mut last = self.last_write.lock();
+        if last.0 != visible {
+            *last = (visible, now);
+        }
+        now - last.1 >= IDLE_AFTER_MICROS
+    }
+
+    fn wait(&self, wanted: impl Fn(&mut Signals) -> bool, timeout: Duration) {
+        let mut signals = self.signals.lock();
+        if !self.stopping.load(Ordering::Acquire) && !wanted(&mut signals) {
+            self.signal.wait_for(&mut signals, timeout);
+            wanted(&mut signals);
+        }
+    }
+
+    fn flush_loop(&self) {
+        while !self.stopping.load(Ordering::Acquire) {
+            match self.flush_oldest() {
+                Ok(true) => {}
+                Ok(false) => self.wait(|s| std::mem::take(&mut s.flush), Duration::from_secs(1)),
+                Err(error) => self.failed("flush", &error),
+            }
+        }
+    }
+
+    fn compaction_loop(&self) {
+        while !self.stopping.load(Ordering::Acquire) {
+            let idle = self.is_idle();
+            let done = self.when_idle_flush(idle).and_then(|()| {
+                let rest = if idle { Rest::WhereItPays } else { Rest::No };
+                self.compact_once(rest)
+            });
+            let done = done.and_then(|more| self.versions.delete_obsolete().map(|_| more));
+            match done {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.wait(
+                        |s| std::mem::take(&mut s.compact),
+                        Duration::from_millis(500),
+                    );
+                }
+                Err(error) if *error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => self.failed("compaction", &error),
+            }
+        }
+    }
+
+    /// At rest the memtables hold next to nothing.
+    fn when_idle_flush(&self, idle: bool) -> Result<()> {
+        let view = self.views.pin();
+        let held = view.active.entries() > 0
+            && view.active.size_bytes() * 100 >= view.version.size() * IDLE_FLUSH_SHARE;
+        if idle && (held || !view.frozen.is_empty()) {
+            self.flush_all()
+        } else {
+            Ok(())
+        }
+    }
+
+    fn log_loop(&self) {
+        while !self.stopping.load(Ordering::Acquire) {
+            self.wait(|_| false, Duration::from_secs(1));
+            if self.health.check().is_ok()
+                && let Err(error) = self.pipeline.sync_all()
+            {
+                self.failed("log sync", &error);
+            }
+        }
+    }
+
+    fn failed(&self, what: &str, error: &Error) {
+        if *error.kind() != ErrorKind::Poisoned {
+            let message = format!("{what} failed: {error}");
+            self.options.listener.log(Severity::Error, &message);
+        }
+        self.pipeline.contain_failure();
+        self.stall.set_failure(Some(error.clone()));
+        self.wait(|_| false, RETRY_PAUSE);
+    }
+}
+
+/// The threads of a database.
+pub(in crate::db) struct Background {
+    work: Arc<Work>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Background {
+    pub(in crate::db) fn start(work: &Arc<Work>) -> Self {
+        let mut threads = vec![
+            spawn(work, "firn-flush", Work::flush_loop),
+            spawn(work, "firn-log", Work::log_loop),
+        ];
+        for _ in 0..work.options.background_jobs {
+            threads.push(spawn(work, "firn-compact", Work::compaction_loop));
+        }
+        Self {
+            work: Arc::clone(work),
+            threads,
+        }
+    }
+
+    pub(in crate::db) fn stop(self) {
+        self.work.stopping.store(true, Ordering::Release);
+        self.work.stall.release();
+        {
+            let _signals = self.work.signals.lock();
+            self.work.signal.notify_all();
+        }
+        for thread in self.threads {
+            // A thread that panicked has reported it and poisoned the engine.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A thread that stops the engine's writes when a bug panics it.
+fn spawn(work: &Arc<Work>, name: &str, body: fn(&Work)) -> JoinHandle<()> {
+    let work = Arc::clone(work);
+    let label = name.to_owned();
+    let guarded = move || {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| body(&work))) {
+            let words = panic
+                .downcast_ref::<String>()
+                .map(String::as_str)
+                .or_else(|| panic.downcast_ref::<&str>().copied())
+                .unwrap_or("no message");
+            let message = format!("bug: thread {label} panicked, writes stop: {words}");
+            work.options.listener.log(Severity::Error, &message);
+            work.health.poison(Error::new(ErrorKind::ShutDown, message));
+            work.pipeline.contain_failure();
+        }
+    };
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(guarded)
+        .expect("the system has room for a few threads at start")
+}

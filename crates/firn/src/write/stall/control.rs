@@ -1,0 +1,183 @@
+//! How many bytes a second the gate lets through. Pure.
+//!
+//! The pressure *p* is the largest of several shares. Below one half the gate is open. From there
+//! the rate is g(p) × C, where C is what background work drains, measured while it works: twice as
+//! much at one half, as much at 1, half as much at 2, linear in between. So p settles where g(p) × C
+//! is what the writers want or the work can do, and the rate moves with p, never step by step from
+//! its own last value.
+//!
+//! Worked example: compactions take 20 MiB/s out of L0. With L0 a quarter of the way to its stop
+//! (p = ½) writers may bring 40 MiB/s: nobody notices. They do bring 30, L0 grows; at p = ¾ they
+//! are held to 30, at p = 1 to 20, and there it stays.
+
+/// Why writers are slowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Reason {
+    /// Memtables wait for their flush.
+    Memtables = 0,
+    /// L0 is deep.
+    L0 = 1,
+    /// Levels are over their targets.
+    Debt = 2,
+    /// Garbage takes too much space.
+    Space = 3,
+}
+
+/// All reasons, with their names in reports.
+pub const REASONS: [(Reason, &str); 4] = [
+    (Reason::Memtables, "memtables"),
+    (Reason::L0, "l0"),
+    (Reason::Debt, "debt"),
+    (Reason::Space, "space"),
+];
+
+/// At this pressure of memtables or L0 writers stop.
+const STOP: f64 = 2.0;
+
+/// However slow the drain was measured, so many bytes a second pass.
+const RATE_MIN: f64 = 256.0 * 1024.0;
+
+/// What background work has still to do, as shares: free below ½, the drain's rate at 1.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Pressure {
+    /// Frozen memtables; at 2 writers stop.
+    pub memtables: f64,
+    /// Depth of L0; at 2 writers stop.
+    pub l0: f64,
+    /// Bytes that levels are over their targets.
+    pub debt: f64,
+    /// Bytes above the last level.
+    pub space: f64,
+}
+
+impl Pressure {
+    fn shares(&self) -> [(f64, Reason); 4] {
+        [
+            (self.memtables, Reason::Memtables),
+            (self.l0, Reason::L0),
+            (self.debt, Reason::Debt),
+            (self.space, Reason::Space),
+        ]
+    }
+
+    /// The largest share.
+    pub fn largest(&self) -> (f64, Reason) {
+        let shares = self.shares();
+        let larger = |a: (f64, Reason), b: (f64, Reason)| if b.0 > a.0 { b } else { a };
+        shares.into_iter().fold(shares[0], larger)
+    }
+
+    /// Whether writers must wait for room.
+    pub fn stops(&self) -> bool {
+        self.memtables >= STOP || self.l0 >= STOP
+    }
+}
+
+/// Rates are averages over about this much working time, microseconds.
+const WINDOW_US: f64 = 15_000_000.0;
+
+/// Before so much work was seen, a rate is a guess, microseconds.
+const SEEN_US_MIN: f64 = 200_000.0;
+
+/// A sum over time of which old parts fade.
+#[derive(Debug, Clone, Copy, Default)]
+struct Fading {
+    amount: f64,
+    us: f64,
+}
+
+impl Fading {
+    fn add(&mut self, amount: f64, us: f64) {
+        let keep = (-us / WINDOW_US).exp();
+        self.amount = self.amount * keep + amount;
+        self.us = self.us * keep + us;
+    }
+
+    /// Amount a second; `None` while too little was seen.
+    fn rate(&self) -> Option<f64> {
+        (self.us >= SEEN_US_MIN).then(|| self.amount * 1e6 / self.us)
+    }
+}
+
+/// What background work drains: measured over the time it works, so that idle times do not count.
+#[derive(Debug, Default)]
+pub(super) struct Drain {
+    /// Stored bytes of flushes.
+    flushes: Fading,
+    /// Stored bytes taken out of L0, over the time in which any compaction runs.
+    compactions: Fading,
+    jobs: u32,
+    /// Since when the time of running jobs was not added.
+    since_us: u64,
+    /// Committed bytes when the last flush ended.
+    committed: u64,
+    /// Stored bytes of a flush for each committed byte.
+    stored_per_byte: f64,
+}
+
+impl Drain {
+    pub(super) fn flushed(&mut self, committed: u64, stored: u64, took_us: u64) {
+        self.flushes.add(stored as f64, took_us as f64);
+        let new = committed.saturating_sub(self.committed);
+        self.committed = committed;
+        // What recovery flushes nobody committed.
+        if new > 0 && stored > 0 {
+            let ratio = stored as f64 / new as f64;
+            self.stored_per_byte = match self.stored_per_byte {
+                0.0 => ratio,
+                old => old * 0.7 + ratio * 0.3,
+            };
+        }
+    }
+
+    pub(super) fn job_begins(&mut self, now_us: u64) {
+        self.work_until(now_us, 0);
+        self.jobs += 1;
+    }
+
+    pub(super) fn job_ends(&mut self, now_us: u64, l0_bytes: u64) {
+        self.work_until(now_us, l0_bytes);
+        self.jobs = self.jobs.saturating_sub(1);
+    }
+
+    fn work_until(&mut self, now_us: u64, l0_bytes: u64) {
+        if self.jobs > 0 {
+            let took = now_us.saturating_sub(self.since_us);
+            self.compactions.add(l0_bytes as f64, took as f64);
+        }
+        self.since_us = now_us;
+    }
+
+    /// Committed bytes a second that the work behind `reason` can take.
+    fn rate(&self, reason: Reason) -> Option<f64> {
+        let stored = match reason {
+            Reason::Memtables => self.flushes.rate(),
+            _ => self.compactions.rate(),
+        };
+        let per_byte = Some(self.stored_per_byte).filter(|r| *r > 0.0);
+        Some(stored? / per_byte?)
+    }
+}
+
+/// The factor on the drain at pressure `p`.
+fn gain(p: f64) -> f64 {
+    match p {
+        p if p <= 1.0 => 2.0 - 2.0 * (p - 0.5),
+        p if p <= 2.0 => 1.5 - 0.5 * p,
+        p => 1.0 / p,
+    }
+}
+
+/// Committed bytes a second that may pass, and what limits them most; `None` while the gate is open.
+pub(super) fn rate(pressure: &Pressure, drain: &Drain) -> Option<(u64, Reason)> {
+    let limit = |(p, reason): (f64, Reason)| {
+        let drained = drain.rate(reason).filter(|_| p >= 0.5)?;
+        Some(((gain(p) * drained).max(RATE_MIN) as u64, reason))
+    };
+    let limits = pressure.shares().into_iter().filter_map(limit);
+    limits.min_by_key(|(rate, _)| *rate)
+}
+
+#[cfg(test)]
+mod tests;

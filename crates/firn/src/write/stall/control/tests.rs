@@ -1,0 +1,235 @@
+use super::*;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+const MB: f64 = 1e6;
+const MEMTABLE: f64 = 64.0 * MB;
+const PLACES: usize = 16;
+const BASE_TARGET: f64 = 80.0 * MB;
+const STORED: f64 = 0.6;
+
+/// Writers, flushes and one compaction thread as flows of bytes, closed over the gate.
+struct Model {
+    rng: StdRng,
+    wanted: f64,
+    flush_speed: f64,
+    compaction_speed: f64,
+    now_us: u64,
+    committed: f64,
+    active: f64,
+    frozen: Vec<f64>,
+    flushed: f64,
+    flush_us: u64,
+    depth: [u32; PLACES],
+    base: f64,
+    job: Option<Job>,
+    drain: Drain,
+    stops: u32,
+}
+
+struct Job {
+    left: f64,
+    place: Option<usize>,
+    runs: u32,
+}
+
+impl Model {
+    fn new(seed: u64, wanted: f64, compaction_speed: f64) -> Self {
+        Self {
+            rng: StdRng::seed_from_u64(seed),
+            wanted,
+            flush_speed: 90.0 * MB,
+            compaction_speed,
+            now_us: 0,
+            committed: 0.0,
+            active: 0.0,
+            frozen: Vec::new(),
+            flushed: 0.0,
+            flush_us: 0,
+            depth: [0; PLACES],
+            base: 0.0,
+            job: None,
+            drain: Drain::default(),
+            stops: 0,
+        }
+    }
+
+    fn pressure(&self) -> Pressure {
+        let deepest = self.depth.iter().max().copied().unwrap_or(0);
+        Pressure {
+            memtables: 2.0 * self.frozen.len() as f64 / 4.0,
+            l0: 2.0 * f64::from(deepest) / 24.0,
+            debt: 0.0,
+            space: self.base / (1.6 * BASE_TARGET),
+        }
+    }
+
+    fn piece(&self) -> f64 {
+        MEMTABLE * STORED / PLACES as f64
+    }
+
+    /// As the picker: the level that is more over its target than the next.
+    fn pick(&mut self) -> Option<Job> {
+        let place = (0..PLACES).max_by_key(|&i| self.depth[i])?;
+        let l0 = f64::from(self.depth[place]) / 4.0;
+        let base = self.base / BASE_TARGET;
+        let noise = self.rng.random_range(0.7..1.3);
+        if l0 >= 1.0 && l0 / base.max(0.01) >= base {
+            let bytes = f64::from(self.depth[place]) * self.piece();
+            return Some(Job {
+                left: noise * (bytes + self.base / PLACES as f64),
+                place: Some(place),
+                runs: self.depth[place],
+            });
+        }
+        (base >= 1.0).then(|| Job {
+            left: noise * 9.0 * BASE_TARGET / PLACES as f64,
+            place: None,
+            runs: 0,
+        })
+    }
+
+    fn step(&mut self, us: u64) -> f64 {
+        let seconds = us as f64 / 1e6;
+        self.now_us += us;
+        let pressure = self.pressure();
+        let rate = rate(&pressure, &self.drain).map_or(self.wanted, |(rate, _)| rate as f64);
+        let passed = match pressure.stops() {
+            true => {
+                self.stops += 1;
+                0.0
+            }
+            false => rate.min(self.wanted) * seconds,
+        };
+        self.committed += passed;
+        self.active += passed;
+        if self.active >= MEMTABLE {
+            self.frozen.push(std::mem::take(&mut self.active));
+        }
+        if !self.frozen.is_empty() {
+            self.flushed += self.flush_speed * seconds;
+            self.flush_us += us;
+            if self.flushed >= self.frozen[0] {
+                let stored = (self.frozen.remove(0) * STORED) as u64;
+                self.depth.iter_mut().for_each(|d| *d += 1);
+                let took = std::mem::take(&mut self.flush_us);
+                self.drain.flushed(self.committed as u64, stored, took);
+                self.flushed = 0.0;
+            }
+        }
+        if self.job.is_none() {
+            self.job = self.pick();
+            if self.job.is_some() {
+                self.drain.job_begins(self.now_us);
+            }
+        }
+        if let Some(mut job) = self.job.take() {
+            job.left -= self.compaction_speed * seconds;
+            if job.left > 0.0 {
+                self.job = Some(job);
+                return passed;
+            }
+            let mut l0_bytes = 0.0;
+            match job.place {
+                Some(place) => {
+                    self.depth[place] -= job.runs;
+                    l0_bytes = f64::from(job.runs) * self.piece();
+                    self.base += l0_bytes;
+                }
+                None => self.base -= BASE_TARGET / PLACES as f64,
+            }
+            self.drain.job_ends(self.now_us, l0_bytes as u64);
+        }
+        passed
+    }
+
+    /// Bytes that pass in each of so many seconds.
+    fn run(&mut self, seconds: usize) -> Vec<f64> {
+        let second = |model: &mut Self| (0..100).map(|_| model.step(10_000)).sum();
+        (0..seconds).map(|_| second(self)).collect()
+    }
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[sorted.len() / 2]
+}
+
+#[test]
+fn no_second_falls_below_half_the_median() {
+    for seed in 0..12 {
+        println!("seed {seed}");
+        let speed = [30.0, 80.0, 200.0][seed as usize % 3] * MB;
+        let wanted = [25.0, 60.0][seed as usize % 2] * MB;
+        let mut model = Model::new(seed, wanted, speed);
+        let seconds = model.run(1500);
+        let steady = &seconds[300..];
+        let middle = median(steady);
+        let slowest = steady.iter().copied().fold(f64::MAX, f64::min);
+        assert!(slowest >= middle / 2.0, "{slowest} of {middle}");
+        assert_eq!(model.stops, 0, "a delay was too late");
+        // No ratchet: what passes late is what passed before, and it is what the work can do.
+        let (early, late) = steady.split_at(steady.len() / 2);
+        let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
+        assert!(
+            mean(late) > 0.9 * mean(early),
+            "{} {}",
+            mean(late),
+            mean(early)
+        );
+        // 10 bytes written in compactions for each stored one, and the base once more.
+        let able = speed / (STORED * 11.0);
+        assert!(
+            mean(steady) > 0.8 * able.min(wanted),
+            "{} of {able}",
+            mean(steady)
+        );
+    }
+}
+
+#[test]
+fn a_slow_start_recovers_at_once() {
+    // The device is a tenth as fast for a minute; then the rate follows within the window.
+    let mut model = Model::new(1, 40.0 * MB, 80.0 * MB);
+    let before = median(&model.run(600)[300..]);
+    model.compaction_speed /= 10.0;
+    model.run(60);
+    model.compaction_speed *= 10.0;
+    model.run(60);
+    let after = median(&model.run(120));
+    assert!(after > 0.8 * before, "{after} of {before}");
+}
+
+#[test]
+fn an_idle_tree_and_an_unknown_drain_leave_the_gate_open() {
+    let mut drain = Drain::default();
+    let deep = Pressure {
+        l0: 1.0,
+        ..Pressure::default()
+    };
+    assert_eq!(rate(&deep, &drain), None, "nothing was measured");
+    drain.flushed(50_000_000, 25_000_000, 500_000);
+    drain.job_begins(1_000_000);
+    drain.job_ends(2_000_000, 10_000_000);
+    assert_eq!(rate(&Pressure::default(), &drain), None);
+    // 10 MB of L0 a second, of which each committed byte makes half a one.
+    assert_eq!(rate(&deep, &drain), Some((20_000_000, Reason::L0)));
+    // Time without a job does not count; time of two at once counts once.
+    drain.job_begins(100_000_000);
+    drain.job_begins(100_000_000);
+    drain.job_ends(101_000_000, 10_000_000);
+    drain.job_ends(101_000_000, 0);
+    let (again, _) = rate(&deep, &drain).unwrap();
+    assert!((19_900_000..=20_000_000).contains(&again), "{again}");
+}
+
+#[test]
+fn the_gain_is_smooth() {
+    assert_eq!([0.5, 1.0, 2.0, 4.0].map(gain), [2.0, 1.0, 0.5, 0.25]);
+    for p in 1..=3000 {
+        let p = f64::from(p) / 1000.0;
+        let (here, next) = (gain(p), gain(p + 0.001));
+        assert!(next <= here && here - next < 0.003, "{p}: {here} {next}");
+    }
+}
