@@ -127,8 +127,9 @@ impl Replay<'_> {
         let memtable = self.memtables.last().expect("one was just pushed");
         self.last_seqno = self.last_seqno.max(seqno);
         self.commits += 1;
+        let mut inserter = memtable.inserter();
         batch.for_each(|entry| {
-            memtable.insert(
+            inserter.insert(
                 InternalKey::new(entry.user_key, seqno, entry.kind),
                 entry.value,
             );

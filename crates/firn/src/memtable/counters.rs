@@ -20,7 +20,7 @@ pub struct IndexCounts {
 }
 
 impl IndexCounts {
-    fn add(&mut self, other: IndexCounts) {
+    pub(super) fn add(&mut self, other: IndexCounts) {
         self.entries += other.entries;
         self.deletes += other.deletes;
         self.raw_bytes += other.raw_bytes;
@@ -57,20 +57,17 @@ impl Counters {
         }
     }
 
-    pub(super) fn add(&self, index: IndexId, is_delete: bool, raw_bytes: u64) {
+    pub(super) fn add(&self, index: IndexId, counts: IndexCounts) {
         let Some(slot) = self.slot(index) else {
             let mut overflow = self.overflow.lock();
-            overflow.entry(index).or_default().add(IndexCounts {
-                entries: 1,
-                deletes: u64::from(is_delete),
-                raw_bytes,
-            });
+            overflow.entry(index).or_default().add(counts);
             return;
         };
-        slot.entries.fetch_add(1, Ordering::Relaxed);
-        slot.raw_bytes.fetch_add(raw_bytes, Ordering::Relaxed);
-        if is_delete {
-            slot.deletes.fetch_add(1, Ordering::Relaxed);
+        slot.entries.fetch_add(counts.entries, Ordering::Relaxed);
+        slot.raw_bytes
+            .fetch_add(counts.raw_bytes, Ordering::Relaxed);
+        if counts.deletes > 0 {
+            slot.deletes.fetch_add(counts.deletes, Ordering::Relaxed);
         }
     }
 

@@ -4,7 +4,6 @@
 //! miss. No ordering is needed between bits and entry: a reader that must see an entry read the
 //! visible seqno, which was published after the insert, before it came here.
 
-use crate::base::checksum::xxh3;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const WORDS_PER_LINE: usize = 8;
@@ -33,8 +32,9 @@ impl Filter {
         self.lines.len() * size_of::<Line>()
     }
 
-    pub(super) fn insert(&self, user_key: &[u8]) {
-        let (line, bits) = self.place(user_key);
+    /// Adds the key with this hash.
+    pub(super) fn insert(&self, hash: u64) {
+        let (line, bits) = self.place(hash);
         for bit in bits {
             let word = &line.0[(bit >> 6) as usize];
             let mask = 1u64 << (bit & 63);
@@ -44,14 +44,13 @@ impl Filter {
         }
     }
 
-    /// False means that the key was never inserted.
-    pub(super) fn may_contain(&self, user_key: &[u8]) -> bool {
-        let (line, mut bits) = self.place(user_key);
+    /// False means that no key with this hash was ever inserted.
+    pub(super) fn may_contain(&self, hash: u64) -> bool {
+        let (line, mut bits) = self.place(hash);
         bits.all(|bit| line.0[(bit >> 6) as usize].load(Ordering::Relaxed) >> (bit & 63) & 1 == 1)
     }
 
-    fn place(&self, user_key: &[u8]) -> (&Line, impl Iterator<Item = u32> + use<>) {
-        let hash = xxh3(user_key);
+    fn place(&self, hash: u64) -> (&Line, impl Iterator<Item = u32> + use<>) {
         // The high half picks the line by multiplication, nine bits each of the remixed hash a bit.
         let line = ((u128::from(hash) * self.lines.len() as u128) >> 64) as usize;
         let remixed = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -1,251 +1,318 @@
-//! The ordered list under a memtable.
-//!
-//! A thin layer over `crossbeam-skiplist`, so that an arena skiplist can take its place. Nothing is
-//! ever removed or replaced while the list lives, which is what makes the plain references handed
-//! out here sound: an entry, once linked, stays where it is until the whole list is dropped.
-//!
-//! Each node keeps the first 16 bytes of its user key as two big-endian words, so that most
-//! comparisons of a search touch the node alone and not the allocation with the bytes.
+//! The ordered list under a memtable: a skiplist in an arena.
 
-use crate::base::{InternalKey, Kind, Seqno, Value, key};
-use crossbeam_epoch::{self as epoch, Guard};
-use crossbeam_skiplist::{SkipList, base};
-use std::borrow::Borrow;
+mod estimate;
+
+pub use estimate::RangeEntries;
+
+use super::arena::Arena;
+use super::node::{HEIGHT_MAX, NodeRef, Probe};
+use super::sync::AtomicUsize;
+use crate::base::{InternalKey, Kind, Seqno, Value};
 use std::cmp::Ordering;
-use std::ops::Bound;
+use std::sync::atomic::Ordering::Relaxed;
 
-/// What a search compares: a user key, borrowed by address, and a trailer (`seqno << 8 | kind`).
-struct Probe {
-    prefix: [u64; 2],
-    trailer: u64,
-    bytes: *const u8,
-    key_len: u32,
-}
-
-impl Probe {
-    fn new(user_key: &[u8], trailer: u64) -> Self {
-        Self {
-            prefix: prefix_words(user_key),
-            trailer,
-            bytes: user_key.as_ptr(),
-            key_len: user_key.len() as u32,
-        }
-    }
-
-    fn user_key(&self) -> &[u8] {
-        // SAFETY: whoever made the probe keeps the key alive: a search borrows it for the whole
-        // call, and an entry owns the allocation that `bytes` points to.
-        unsafe { std::slice::from_raw_parts(self.bytes, self.key_len as usize) }
-    }
-}
-
-/// The first 16 bytes of a key, padded with zeros, such that comparing the words orders keys which
-/// differ there. (Where the pad meets a byte above zero the shorter key is a prefix of the longer.)
-fn prefix_words(key: &[u8]) -> [u64; 2] {
-    let mut bytes = [0u8; 16];
-    let len = key.len().min(16);
-    bytes[..len].copy_from_slice(&key[..len]);
-    let words = u128::from_be_bytes(bytes);
-    [(words >> 64) as u64, words as u64]
-}
-
-impl Ord for Probe {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.prefix
-            .cmp(&other.prefix)
-            .then_with(|| {
-                if self.key_len <= 16 && other.key_len <= 16 {
-                    self.key_len.cmp(&other.key_len)
-                } else {
-                    self.user_key().cmp(other.user_key())
-                }
-            })
-            .then_with(|| other.trailer.cmp(&self.trailer))
-    }
-}
-
-impl PartialOrd for Probe {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Probe {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Probe {}
-
-/// A linked entry. Owns one allocation: user key, head, tail.
-struct Entry {
-    probe: Probe,
-    head_len: u32,
-    total_len: u32,
-}
-
-// SAFETY: the allocation behind `probe.bytes` belongs to the entry alone, is written before the
-// entry is linked and never afterwards; sharing it is sharing an immutable `Box<[u8]>`.
-unsafe impl Send for Entry {}
-// SAFETY: as above.
-unsafe impl Sync for Entry {}
-
-impl Entry {
-    fn new(key: InternalKey<'_>, value: Value<'_>) -> Self {
-        let total = key.user_key.len() + value.len();
-        let mut bytes = Vec::with_capacity(total);
-        bytes.extend_from_slice(key.user_key);
-        bytes.extend_from_slice(value.head);
-        bytes.extend_from_slice(value.tail);
-        let bytes = Box::into_raw(bytes.into_boxed_slice());
-        Self {
-            probe: Probe {
-                prefix: prefix_words(key.user_key),
-                trailer: key.trailer(),
-                bytes: bytes.cast_const().cast(),
-                key_len: key.user_key.len() as u32,
-            },
-            head_len: value.head.len() as u32,
-            total_len: u32::try_from(total).expect("an entry is below 4 GiB"),
-        }
-    }
-
-    fn bytes(&self) -> &[u8] {
-        // SAFETY: `Entry::new` made the allocation with this length; only `drop` frees it.
-        unsafe { std::slice::from_raw_parts(self.probe.bytes, self.total_len as usize) }
-    }
-}
-
-impl Drop for Entry {
-    fn drop(&mut self) {
-        let bytes = std::ptr::slice_from_raw_parts_mut(
-            self.probe.bytes.cast_mut(),
-            self.total_len as usize,
-        );
-        // SAFETY: the pointer came from `Box::into_raw` in `Entry::new` with this length, and an
-        // entry is dropped once.
-        drop(unsafe { Box::from_raw(bytes) });
-    }
-}
-
-impl Borrow<Probe> for Entry {
-    fn borrow(&self) -> &Probe {
-        &self.probe
-    }
-}
-
-impl Ord for Entry {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.probe.cmp(&other.probe)
-    }
-}
-
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Self) -> bool {
-        self.probe == other.probe
-    }
-}
-
-impl Eq for Entry {}
-
-/// Bytes of a node beside its key and value: the node with a tower of two links on average, and
-/// the allocator's share of both allocations.
-pub(super) const NODE_OVERHEAD: u64 = (size_of::<Entry>() + size_of::<usize>() * 3 + 2 * 16) as u64;
+/// One entry in this many has a link more than the others.
+const BRANCHING: u64 = 4;
 
 /// The concurrent ordered list.
+///
+/// Invariants:
+/// - A node, once linked at level 0, is in the list for good, and its fields never change.
+/// - A node is linked from the bottom up, so whoever meets it at a level finds it at all levels
+///   below; a node missing at an upper level only makes a search longer.
+/// - The hint of a node leads to some node before it. It is stored once the node's new neighbour is
+///   linked, without regard for others that do the same: the last one stored may not be the
+///   nearest, and [`NodeRef::prev`] walks forward from it.
+///
+/// Heights come from the hash of the key and the seqno, not from a random number: the same inserts
+/// make the same list, of the same size, in whatever order they come.
+///
+/// Rejected:
+/// - Going back by a search for the node before: `O(log n)` cache misses a step, where the hint
+///   costs eight bytes and one store into a line that the insert has just compared.
+/// - Links of 32 bits, offsets into one fixed arena: they save five bytes an entry, and take either
+///   a size fixed beforehand, or a table of chunks to look through at each step.
+/// - Links in both directions at level 0, as one atomic step or with helping: nobody needs the way
+///   back to be exact at each instant.
 pub(super) struct List {
-    inner: SkipList<Entry, ()>,
+    /// Owned: all nodes live here.
+    arena: Arena,
+    /// Before all entries; its key is never compared.
+    head: NodeRef<'static>,
+    /// Levels in use, about: the list is right whatever it says.
+    height: AtomicUsize,
 }
 
-fn guard() -> &'static Guard {
-    // SAFETY: an unprotected guard needs that nothing reachable is freed meanwhile. Entries leave
-    // the list only in its destructor, which needs exclusive access.
-    unsafe { epoch::unprotected() }
+/// Places of a writer in the list: at each level the last node before the entry it last linked, and
+/// one that came after it. The next entry is looked for from the lowest level at which it lies
+/// between the two, which for sorted entries is level 0.
+///
+/// Invariants: at all levels below `height`, `before < after`; a higher level's pair encloses
+/// that of a lower one. Other writers may have linked nodes between the two.
+pub(super) struct Splice<'a> {
+    height: usize,
+    before: [NodeRef<'a>; HEIGHT_MAX],
+    after: [Option<NodeRef<'a>>; HEIGHT_MAX],
+}
+
+impl<'a> Splice<'a> {
+    /// The lowest level whose pair encloses `probe`, and nothing else: another writer may have
+    /// linked any number of nodes between the two by now. `height` if there is none.
+    fn lowest_around(&self, head: NodeRef<'a>, probe: &Probe<'_>) -> usize {
+        // Neighbouring levels often share a node, and compare it once.
+        let (mut too_high, mut too_low) = (None, None);
+        (0..self.height)
+            .find(|&level| {
+                let (before, after) = (self.before[level], self.after[level]);
+                if Some(before) == too_high || (after.is_some() && after == too_low) {
+                    return false;
+                }
+                if before != head && before.compare(probe) != Ordering::Less {
+                    too_high = Some(before);
+                    return false;
+                }
+                if after.is_some_and(|after| after.compare(probe) == Ordering::Less) {
+                    too_low = after;
+                    return false;
+                }
+                before.next(level) == after
+            })
+            .unwrap_or(self.height)
+    }
+}
+
+/// Links of the tower for an entry whose key has this hash.
+fn height_of(hash: u64, trailer: u64) -> usize {
+    let mixed =
+        (hash ^ trailer.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    let bits_each = BRANCHING.trailing_zeros();
+    let steps = (mixed ^ (mixed >> 32)).trailing_zeros() / bits_each;
+    (1 + steps as usize).min(HEIGHT_MAX)
 }
 
 impl List {
     pub(super) fn new() -> Self {
+        let arena = Arena::new();
+        let before_all = InternalKey::new(&[], 0, Kind::Delete);
+        let (head, _) = NodeRef::new(&arena, HEIGHT_MAX, before_all, Value::EMPTY);
+        // SAFETY: the node lives as long as the arena, which the list owns and never replaces; all
+        // that leads to it leaves the list with the list's lifetime.
+        let head = unsafe { head.detached() };
         Self {
-            inner: SkipList::new(epoch::default_collector().clone()),
+            arena,
+            head,
+            height: AtomicUsize::new(1),
         }
     }
 
-    /// Links a copy of the entry. Returns false, changing nothing, if this (user key, seqno, kind)
-    /// is already there.
-    pub(super) fn insert(&self, key: InternalKey<'_>, value: Value<'_>) -> bool {
-        let entry = Entry::new(key, value);
-        let bytes = entry.probe.bytes;
-        let linked = self.inner.get_or_insert(entry, (), guard());
-        // The allocation of an entry found there was live when ours was made, so they differ.
-        let fresh = std::ptr::eq(linked.key().probe.bytes, bytes);
-        linked.release(guard());
-        fresh
+    /// Bytes taken from the allocator.
+    pub(super) fn allocated(&self) -> u64 {
+        self.arena.allocated()
+    }
+
+    /// A splice that knows nothing yet.
+    pub(super) fn splice(&self) -> Splice<'_> {
+        Splice {
+            height: 0,
+            before: [self.head; HEIGHT_MAX],
+            after: [None; HEIGHT_MAX],
+        }
+    }
+
+    /// Links a copy of the entry, whose user key has the given hash. Returns its bytes of memory;
+    /// `None`, changing nothing, if this (user key, seqno, kind) is already there.
+    pub(super) fn insert<'a>(
+        &'a self,
+        splice: &mut Splice<'a>,
+        hash: u64,
+        key: InternalKey<'_>,
+        value: Value<'_>,
+    ) -> Option<usize> {
+        self.insert_with_height(splice, height_of(hash, key.trailer()), key, value)
+    }
+
+    fn insert_with_height<'a>(
+        &'a self,
+        splice: &mut Splice<'a>,
+        height: usize,
+        key: InternalKey<'_>,
+        value: Value<'_>,
+    ) -> Option<usize> {
+        let probe = Probe::new(key.user_key, key.trailer());
+        self.find(splice, self.raise(height), &probe);
+        if splice.after[0].is_some_and(|after| after.is(&probe)) {
+            return None;
+        }
+        let (node, size) = NodeRef::new(&self.arena, height, key, value);
+        let mut nested = true;
+        for level in 0..height {
+            loop {
+                let (before, after) = (splice.before[level], splice.after[level]);
+                node.prepare_next(level, after);
+                if level == 0 {
+                    node.set_prev_hint(before);
+                }
+                if before.try_link(level, after, node) {
+                    break;
+                }
+                // Another writer linked something between the two.
+                let found = walk(before, level, &probe);
+                (splice.before[level], splice.after[level]) = found;
+                // Who came between may stand before what follows at the level below.
+                nested &= level == 0;
+                if level == 0 && found.1.is_some_and(|after| after.is(&probe)) {
+                    return None;
+                }
+            }
+            if level == 0
+                && let Some(after) = splice.after[0]
+            {
+                after.set_prev_hint(node);
+            }
+        }
+        splice.before[..height].fill(node);
+        if !nested {
+            splice.height = 0;
+        }
+        Some(size)
+    }
+
+    /// Makes the list at least `height` levels high. Returns how high it is.
+    fn raise(&self, height: usize) -> usize {
+        let now = self.height.load(Relaxed);
+        if height > now {
+            self.height.fetch_max(height, Relaxed);
+        }
+        height.max(now)
+    }
+
+    /// Moves the splice around `probe`: exactly at the levels below the one it starts from, since
+    /// it has just looked, and at the others as far as it knows.
+    fn find<'a>(&'a self, splice: &mut Splice<'a>, height: usize, probe: &Probe<'_>) {
+        let mut from = splice.lowest_around(self.head, probe);
+        if from == splice.height {
+            from = splice.height.max(height);
+        }
+        while splice.height < height {
+            splice.before[splice.height] = self.head;
+            splice.after[splice.height] = None;
+            splice.height += 1;
+        }
+        let mut before = match from == splice.height {
+            true => self.head,
+            false => splice.before[from],
+        };
+        for level in (0..splice.height.min(from + 1)).rev() {
+            let found = walk(before, level, probe);
+            (splice.before[level], splice.after[level]) = found;
+            before = found.0;
+        }
+    }
+
+    /// The neighbours of `probe` at level 0: the last node before it, perhaps the head, and the
+    /// first that is not.
+    #[inline]
+    fn around(&self, probe: &Probe<'_>) -> (NodeRef<'_>, Option<NodeRef<'_>>) {
+        let mut before = self.head;
+        let mut after = None;
+        for level in (0..self.height.load(Relaxed)).rev() {
+            loop {
+                let next = before.next(level);
+                // The node that ended the level above is not compared again.
+                match next {
+                    Some(node) if next != after && node.compare(probe) == Ordering::Less => {
+                        before = node;
+                    }
+                    _ => {
+                        after = next;
+                        break;
+                    }
+                }
+            }
+        }
+        (before, after)
+    }
+
+    fn cursor<'a>(&'a self, node: NodeRef<'a>) -> Option<Cursor<'a>> {
+        let head = self.head;
+        (node != head).then_some(Cursor { node, head })
     }
 
     pub(super) fn first(&self) -> Option<Cursor<'_>> {
-        self.inner.front(guard()).map(Cursor)
+        self.cursor(self.head.next(0)?)
     }
 
     pub(super) fn last(&self) -> Option<Cursor<'_>> {
-        self.inner.back(guard()).map(Cursor)
+        let mut at = self.head;
+        for level in (0..self.height.load(Relaxed)).rev() {
+            while let Some(next) = at.next(level) {
+                at = next;
+            }
+        }
+        self.cursor(at)
     }
 
     /// The first entry at or after (user key, seqno) in internal order.
     pub(super) fn at_or_after(&self, user_key: &[u8], seqno: Seqno) -> Option<Cursor<'_>> {
         let probe = Probe::new(user_key, seqno << 8 | 0xff);
-        self.inner
-            .lower_bound(Bound::Included(&probe), guard())
-            .map(Cursor)
+        self.cursor(self.around(&probe).1?)
     }
 
     /// The last entry whose user key is below `user_key`.
     pub(super) fn before(&self, user_key: &[u8]) -> Option<Cursor<'_>> {
         let probe = Probe::new(user_key, u64::MAX);
-        self.inner
-            .upper_bound(Bound::Excluded(&probe), guard())
-            .map(Cursor)
+        self.cursor(self.around(&probe).0)
+    }
+}
+
+/// From `before`, which sorts before `probe`, at one level to the last such node and what follows.
+#[inline]
+fn walk<'a>(
+    mut before: NodeRef<'a>,
+    level: usize,
+    probe: &Probe<'_>,
+) -> (NodeRef<'a>, Option<NodeRef<'a>>) {
+    loop {
+        match before.next(level) {
+            Some(node) if node.compare(probe) == Ordering::Less => before = node,
+            next => return (before, next),
+        }
     }
 }
 
 /// A place in the list. Later inserts may appear to it.
-#[derive(Clone)]
-pub(super) struct Cursor<'a>(base::Entry<'a, 'a, Entry, ()>);
+#[derive(Clone, Copy)]
+pub(super) struct Cursor<'a> {
+    node: NodeRef<'a>,
+    head: NodeRef<'a>,
+}
 
 impl<'a> Cursor<'a> {
+    #[inline]
     pub(super) fn next(&self) -> Option<Self> {
-        self.0.next().map(Cursor)
+        let (node, head) = (self.node.next(0)?, self.head);
+        Some(Self { node, head })
     }
 
+    #[inline]
     pub(super) fn prev(&self) -> Option<Self> {
-        self.0.prev().map(Cursor)
+        let (node, head) = (self.node.prev(), self.head);
+        (node != head).then_some(Self { node, head })
     }
 
+    #[inline]
     pub(super) fn key(&self) -> InternalKey<'a> {
-        let entry: &'a Entry = self.0.key();
-        let trailer = entry.probe.trailer;
-        InternalKey {
-            user_key: entry.probe.user_key(),
-            seqno: trailer >> 8,
-            kind: kind_of(trailer),
-        }
+        self.node.key()
     }
 
+    #[inline]
     pub(super) fn value(&self) -> Value<'a> {
-        let entry: &'a Entry = self.0.key();
-        let value = &entry.bytes()[entry.probe.key_len as usize..];
-        let (head, tail) = value.split_at(entry.head_len as usize);
-        Value { head, tail }
+        self.node.value()
     }
 }
 
-fn kind_of(trailer: u64) -> Kind {
-    let (_, kind) = key::unpack_trailer(trailer).expect("packed from a kind");
-    kind
-}
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+#[cfg(all(test, loom))]
+mod model;

@@ -1,16 +1,22 @@
 //! Concurrent ordered map of the newest writes.
 
+mod arena;
 mod counters;
 mod cursor;
 mod filter;
+mod inserter;
 mod list;
+mod node;
+mod sync;
 mod writers;
 
 pub use counters::IndexCounts;
 pub use cursor::MemtableIter;
+pub use inserter::Inserter;
+pub use list::RangeEntries;
 
-use crate::base::key::{SEQNO_COMMITTED_MAX, SEQNO_MAX, index_id_of};
-use crate::base::{IndexId, InternalKey, Kind, Seqno, Value};
+use crate::base::checksum::xxh3;
+use crate::base::{IndexId, InternalKey, Seqno, Value};
 use counters::Counters;
 use filter::Filter;
 use list::List;
@@ -81,33 +87,17 @@ impl Memtable {
     }
 
     /// Adds a version. Concurrent. A (user key, seqno) that is already there stays as it is.
+    /// For several, [`Memtable::inserter`] is faster.
     ///
     /// # Panics
     /// If the seqno is not one a commit may have.
     pub fn insert(&self, key: InternalKey<'_>, value: Value<'_>) {
-        assert!(
-            key.seqno <= SEQNO_COMMITTED_MAX,
-            "uncommitted seqno {:#x} in a memtable",
-            key.seqno
-        );
-        debug_assert!(!key.user_key.is_empty(), "a user key starts with its index");
-        self.filter.insert(key.user_key);
-        if !self.list.insert(key, value) {
-            return;
-        }
-        let raw = (key.user_key.len() + value.len()) as u64;
-        self.size
-            .fetch_add(raw + list::NODE_OVERHEAD, Ordering::Relaxed);
-        self.entries.fetch_add(1, Ordering::Relaxed);
-        if let Some(index) = index_id_of(key.user_key) {
-            self.counters.add(index, key.kind == Kind::Delete, raw);
-        }
-        if self.seqno_min.load(Ordering::Relaxed) > key.seqno {
-            self.seqno_min.fetch_min(key.seqno, Ordering::Relaxed);
-        }
-        if self.seqno_max.load(Ordering::Relaxed) < key.seqno {
-            self.seqno_max.fetch_max(key.seqno, Ordering::Relaxed);
-        }
+        self.inserter().insert(key, value);
+    }
+
+    /// Adds versions, sorted ones nearly for free.
+    pub fn inserter(&self) -> Inserter<'_> {
+        Inserter::new(self)
     }
 
     /// Gives `f` the newest version of `user_key` with a seqno at most `seqno`, a delete too.
@@ -118,7 +108,7 @@ impl Memtable {
         seqno: Seqno,
         f: impl FnOnce(InternalKey<'_>, Value<'_>) -> R,
     ) -> Option<R> {
-        if !self.filter.may_contain(user_key) {
+        if !self.filter.may_contain(xxh3(user_key)) {
             return None;
         }
         let cursor = self.list.at_or_after(user_key, seqno)?;
@@ -128,7 +118,7 @@ impl Memtable {
 
     /// Whether a version of `user_key` may be here. False is certain.
     pub fn may_contain(&self, user_key: &[u8]) -> bool {
-        self.filter.may_contain(user_key)
+        self.filter.may_contain(xxh3(user_key))
     }
 
     /// An iterator that keeps the memtable alive; not positioned.
@@ -136,28 +126,21 @@ impl Memtable {
         MemtableIter::new(Arc::clone(self))
     }
 
-    /// Entries with `lo ≤ user key < hi` (no upper bound: `None`), counted one by one up to `cap`.
-    pub fn estimate_range(&self, lo: &[u8], hi: Option<&[u8]>, cap: u64) -> u64 {
-        let mut count = 0;
-        let mut cursor = self.list.at_or_after(lo, SEQNO_MAX);
-        while let Some(at) = cursor {
-            if count == cap || hi.is_some_and(|hi| at.key().user_key >= hi) {
-                break;
-            }
-            count += 1;
-            cursor = at.next();
-        }
-        count
+    /// Entries with `lo ≤ user key < hi` (no upper bound: `None`): counted where they are few, else
+    /// estimated such that the standard error is an eighth of the sum of this and `others`.
+    pub fn estimate_range(&self, lo: &[u8], hi: Option<&[u8]>, others: u64) -> RangeEntries {
+        self.list.estimate(lo, hi, others)
     }
 
-    /// Bytes of memory taken by the entries, about. Grows only.
+    /// Bytes of memory taken by the entries: keys, values, links, and what rounding adds. Grows
+    /// only. The same entries take the same bytes in whatever order they come.
     pub fn size_bytes(&self) -> u64 {
         self.size.load(Ordering::Relaxed)
     }
 
-    /// Bytes of memory taken before the first entry.
-    pub fn fixed_bytes(&self) -> u64 {
-        (self.filter.size_bytes() + size_of::<Self>()) as u64
+    /// All memory taken from the allocator: chunks that are not full yet and the filter included.
+    pub fn memory_bytes(&self) -> u64 {
+        self.list.allocated() + (self.filter.size_bytes() + size_of::<Self>()) as u64
     }
 
     /// Number of entries.
@@ -244,5 +227,5 @@ impl std::fmt::Debug for Memtable {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;

@@ -1,9 +1,8 @@
 use super::counters::Counters;
 use super::filter::Filter;
-use super::list::List;
 use super::*;
-use crate::base::InternalIterator;
-use crate::base::key::{UNCOMMITTED_BIT, compare};
+use crate::base::key::{SEQNO_MAX, UNCOMMITTED_BIT, compare};
+use crate::base::{InternalIterator, Kind};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
@@ -140,13 +139,16 @@ fn list_orders_like_the_model() {
             }
             let other = random_key(&mut rng);
             let exact = model.iter().filter(|m| m.0 >= key && m.0 < other).count() as u64;
-            assert_eq!(memtable.estimate_range(&key, Some(&other), u64::MAX), exact);
-            assert_eq!(memtable.estimate_range(&key, Some(&other), 3), exact.min(3));
+            let found = memtable.estimate_range(&key, Some(&other), 0);
+            assert!(
+                if found.exact {
+                    found.entries == exact
+                } else {
+                    exact > 60
+                },
+                "seed {seed}: {found:?} for {exact}"
+            );
         }
-        assert_eq!(
-            memtable.estimate_range(b"", None, u64::MAX),
-            model.len() as u64
-        );
     }
 }
 
@@ -221,10 +223,6 @@ fn concurrent_writers_and_readers() {
         readers.into_iter().for_each(|r| r.join().unwrap());
     });
     assert_eq!(memtable.seqno_range(), Some((1, THREADS * PER_THREAD)));
-    assert_eq!(
-        memtable.estimate_range(b"", None, u64::MAX),
-        THREADS * PER_THREAD
-    );
 }
 
 #[test]
@@ -270,11 +268,13 @@ fn more_indexes_than_slots() {
     let mut model = BTreeMap::<IndexId, IndexCounts>::new();
     for i in 0..2000u32 {
         let index = i * 7 % 500;
-        counters.add(index, i % 3 == 0, u64::from(i));
-        let counts = model.entry(index).or_default();
-        counts.entries += 1;
-        counts.deletes += u64::from(i % 3 == 0);
-        counts.raw_bytes += u64::from(i);
+        let counts = IndexCounts {
+            entries: 1,
+            deletes: u64::from(i % 3 == 0),
+            raw_bytes: u64::from(i),
+        };
+        counters.add(index, counts);
+        model.entry(index).or_default().add(counts);
     }
     assert_eq!(
         counters.all(),
@@ -292,21 +292,12 @@ fn filter_has_no_false_negative_and_few_false_positives() {
     // 16 KiB at ten bits a key.
     let inserted = 13_000;
     for i in 0..inserted {
-        filter.insert(&key(i));
+        filter.insert(xxh3(&key(i)));
     }
-    assert!((0..inserted).all(|i| filter.may_contain(&key(i))));
+    assert!((0..inserted).all(|i| filter.may_contain(xxh3(&key(i)))));
     let wrong = (inserted..2 * inserted)
-        .filter(|&i| filter.may_contain(&key(i)))
+        .filter(|&i| filter.may_contain(xxh3(&key(i))))
         .count();
     assert!(wrong < 13_000 * 3 / 100, "{wrong} false positives");
     assert_eq!(filter.size_bytes(), 16 << 10);
-}
-
-#[test]
-fn list_tells_a_repeated_entry() {
-    let list = List::new();
-    let key = InternalKey::new(b"k", 3, Kind::Put);
-    assert!(list.insert(key, Value::whole(b"v")));
-    assert!(!list.insert(key, Value::whole(b"w")));
-    assert_eq!(list.first().unwrap().value(), Value::whole(b"v"));
 }

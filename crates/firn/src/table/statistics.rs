@@ -15,9 +15,6 @@ use std::ops::Bound;
 /// Entries that an estimate looks at itself before it trusts sums over blocks.
 const DIVE_ENTRIES: u64 = 64;
 
-/// Entries of a memtable that an estimate counts at most.
-const MEMTABLE_ENTRIES_MAX: u64 = 10_000;
-
 /// Sums over files and memtables for one index.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct IndexSums {
@@ -168,7 +165,9 @@ pub(super) fn blocks_estimate(view: &View, range: &ScanRange, index: IndexId) ->
     let upper = range.upper.as_deref();
     let mut entries = 0;
     for memtable in std::iter::once(&view.active).chain(&view.frozen) {
-        entries += memtable.estimate_range(&range.lower, upper, MEMTABLE_ENTRIES_MAX);
+        entries += memtable
+            .estimate_range(&range.lower, upper, entries)
+            .entries;
     }
     for run in view.version.l0.iter().chain(&view.version.levels) {
         entries += run_estimate(run, range)?;

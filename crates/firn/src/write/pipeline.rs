@@ -174,12 +174,14 @@ impl Pipeline {
         memtable.set_last_lsn(appended.lsn);
         drop(state);
 
+        let mut inserter = memtable.inserter();
         let inserted = batch.for_each(|entry| {
-            memtable.insert(
+            inserter.insert(
                 InternalKey::new(entry.user_key, seqno, entry.kind),
                 entry.value,
             );
         });
+        drop(inserter);
         memtable.writers_end();
         if let Err(error) = inserted {
             // Only a broken batch gets here; the log has it, so nothing may be built on top.

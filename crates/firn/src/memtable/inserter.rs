@@ -1,0 +1,99 @@
+//! A writer of several entries.
+
+use super::list::Splice;
+use super::{IndexCounts, Memtable};
+use crate::base::checksum::xxh3;
+use crate::base::key::{SEQNO_COMMITTED_MAX, index_id_of};
+use crate::base::{IndexId, InternalKey, Kind, Seqno, Value};
+use std::sync::atomic::Ordering;
+
+/// Inserts the entries of one batch into a memtable.
+///
+/// It remembers its place in the list, so that an entry which sorts behind the one before costs a
+/// comparison or two, and it adds up what it inserted: the memtable's counters are shared by all
+/// writers, and change once for each index of the batch instead of five times an entry. They are
+/// right once it is dropped, which must come before the batch becomes visible.
+pub struct Inserter<'a> {
+    memtable: &'a Memtable,
+    splice: Splice<'a>,
+    size: u64,
+    entries: u64,
+    /// Smallest and largest; the smallest is the larger one while there is none.
+    seqnos: (Seqno, Seqno),
+    index: Option<IndexId>,
+    counts: IndexCounts,
+}
+
+impl<'a> Inserter<'a> {
+    pub(super) fn new(memtable: &'a Memtable) -> Self {
+        Self {
+            memtable,
+            splice: memtable.list.splice(),
+            size: 0,
+            entries: 0,
+            seqnos: (Seqno::MAX, 0),
+            index: None,
+            counts: IndexCounts::default(),
+        }
+    }
+
+    /// Adds a version. A (user key, seqno) that is already there stays as it is.
+    ///
+    /// # Panics
+    /// If the seqno is not one a commit may have.
+    pub fn insert(&mut self, key: InternalKey<'_>, value: Value<'_>) {
+        assert!(
+            key.seqno <= SEQNO_COMMITTED_MAX,
+            "uncommitted seqno {:#x} in a memtable",
+            key.seqno
+        );
+        debug_assert!(!key.user_key.is_empty(), "a user key starts with its index");
+        let hash = xxh3(key.user_key);
+        self.memtable.filter.insert(hash);
+        let list = &self.memtable.list;
+        let Some(size) = list.insert(&mut self.splice, hash, key, value) else {
+            return;
+        };
+        self.size += size as u64;
+        self.entries += 1;
+        self.seqnos.0 = self.seqnos.0.min(key.seqno);
+        self.seqnos.1 = self.seqnos.1.max(key.seqno);
+        let index = index_id_of(key.user_key);
+        if index != self.index {
+            self.flush_index();
+            self.index = index;
+        }
+        self.counts.add(IndexCounts {
+            entries: 1,
+            deletes: u64::from(key.kind == Kind::Delete),
+            raw_bytes: (key.user_key.len() + value.len()) as u64,
+        });
+    }
+
+    /// Passes on what was counted of the index at hand.
+    fn flush_index(&mut self) {
+        let counts = std::mem::take(&mut self.counts);
+        if let Some(index) = self.index {
+            self.memtable.counters.add(index, counts);
+        }
+    }
+}
+
+impl Drop for Inserter<'_> {
+    fn drop(&mut self) {
+        if self.entries == 0 {
+            return;
+        }
+        self.flush_index();
+        let memtable = self.memtable;
+        memtable.size.fetch_add(self.size, Ordering::Relaxed);
+        memtable.entries.fetch_add(self.entries, Ordering::Relaxed);
+        let (min, max) = self.seqnos;
+        if memtable.seqno_min.load(Ordering::Relaxed) > min {
+            memtable.seqno_min.fetch_min(min, Ordering::Relaxed);
+        }
+        if memtable.seqno_max.load(Ordering::Relaxed) < max {
+            memtable.seqno_max.fetch_max(max, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! A node of the list: links, key and value in one piece of the arena.
+//!
+//! ```text
+//!              node
+//!               v
+//! next[h-1] … next[1] next[0] | prefix, trailer, prev, lengths | key | head | tail
+//! ```
+//!
+//! The tower lies before the node and is cut to its height `h`, so link `i` of a node is found
+//! without knowing `h`, and link 0 shares the cache line of what a search compares.
+
+use super::arena::{ALIGN, Arena};
+use super::sync::{AtomicPtr, Witness};
+use crate::base::{InternalKey, Kind, Value, key};
+use std::cmp::Ordering;
+use std::marker::PhantomData;
+use std::mem::offset_of;
+use std::ptr::{NonNull, addr_of, null_mut};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// Links of a tower at most.
+pub(super) const HEIGHT_MAX: usize = 12;
+
+/// What a search compares: a user key and a trailer (`seqno << 8 | kind`), of which larger ones
+/// come first.
+pub(super) struct Probe<'a> {
+    prefix: [u64; 2],
+    user_key: &'a [u8],
+    trailer: u64,
+}
+
+impl<'a> Probe<'a> {
+    #[inline]
+    pub(super) fn new(user_key: &'a [u8], trailer: u64) -> Self {
+        Self {
+            prefix: prefix_words(user_key),
+            user_key,
+            trailer,
+        }
+    }
+}
+
+/// The first 16 bytes of a key (its index id and twelve more), padded with zeros, such that
+/// comparing the words orders keys which differ there. (Where the pad meets a byte above zero the
+/// shorter key is a prefix of the longer.)
+#[inline]
+fn prefix_words(key: &[u8]) -> [u64; 2] {
+    let bytes = match key.first_chunk::<16>() {
+        Some(bytes) => *bytes,
+        None => {
+            let mut bytes = [0u8; 16];
+            bytes[..key.len()].copy_from_slice(key);
+            bytes
+        }
+    };
+    let words = u128::from_be_bytes(bytes);
+    [(words >> 64) as u64, words as u64]
+}
+
+#[repr(C)]
+struct Node {
+    /// Link 0; the others lie before it.
+    next: AtomicPtr<Node>,
+    prefix: [u64; 2],
+    trailer: u64,
+    /// A hint: some node before this one, mostly the very one before.
+    prev: AtomicPtr<Node>,
+    witness: Witness,
+    key_len: u32,
+    head_len: u32,
+    tail_len: u32,
+    height: u32,
+}
+
+/// Where the bytes of key and value begin.
+const BYTES: usize = offset_of!(Node, height) + size_of::<u32>();
+
+/// A reference to a linked node, or to one about to be linked, in an arena that lives for `'a`.
+///
+/// Only this file has raw pointers. It rests on: a `NodeRef` is made from a node that
+/// [`NodeRef::new`] filled, whose plain fields never change afterwards; nodes are found through
+/// links, which are stored with Release and loaded with Acquire, so their fields are seen; and a
+/// node is reached at a level only through a link of that level, so its tower goes up to it. No
+/// Rust reference to a whole node is ever made, since a tower is not part of the type.
+pub(super) struct NodeRef<'a> {
+    node: NonNull<Node>,
+    arena: PhantomData<&'a Arena>,
+}
+
+impl Clone for NodeRef<'_> {
+    #[inline]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl Copy for NodeRef<'_> {}
+
+impl PartialEq for NodeRef<'_> {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        self.node == other.node
+    }
+}
+
+// SAFETY: what it leads to is immutable or atomic, and lives for `'a`.
+unsafe impl Send for NodeRef<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for NodeRef<'_> {}
+
+impl<'a> NodeRef<'a> {
+    /// A node of `height` links, not linked yet. Returns its bytes in the arena, too.
+    pub(super) fn new(
+        arena: &'a Arena,
+        height: usize,
+        key: InternalKey<'_>,
+        value: Value<'_>,
+    ) -> (Self, usize) {
+        assert!((1..=HEIGHT_MAX).contains(&height));
+        let len = |bytes: &[u8]| u32::try_from(bytes.len()).expect("a part is below 4 GiB");
+        let tower = (height - 1) * size_of::<AtomicPtr<Node>>();
+        let parts = [key.user_key, value.head, value.tail];
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        let size = (tower + BYTES + bytes).max(tower + size_of::<Node>());
+        let size = size.next_multiple_of(ALIGN);
+        let piece = arena.alloc(size);
+        // SAFETY: `piece` has `size` bytes at the alignment of a node, of which this thread alone
+        // knows. The tower's length is a multiple of that alignment; fields, links and bytes all
+        // lie inside, side by side.
+        let node = unsafe {
+            let node = piece.add(tower).cast::<Node>();
+            for level in 1..height {
+                let link = node.cast::<AtomicPtr<Node>>().sub(level);
+                link.write(AtomicPtr::new(null_mut()));
+            }
+            node.write(Node {
+                next: AtomicPtr::new(null_mut()),
+                prefix: prefix_words(key.user_key),
+                trailer: key.trailer(),
+                prev: AtomicPtr::new(null_mut()),
+                witness: Witness::default(),
+                key_len: len(key.user_key),
+                head_len: len(value.head),
+                tail_len: len(value.tail),
+                height: height as u32,
+            });
+            let mut to = node.cast::<u8>().add(BYTES);
+            for part in parts {
+                to.copy_from_nonoverlapping(NonNull::from(part).cast(), part.len());
+                to = to.add(part.len());
+            }
+            node
+        };
+        let node = Self {
+            node,
+            arena: PhantomData,
+        };
+        node.witness().written();
+        (node, size)
+    }
+
+    /// The node without the lifetime of its arena.
+    ///
+    /// # Safety
+    /// It is not used when the arena is gone.
+    pub(super) unsafe fn detached(self) -> NodeRef<'static> {
+        NodeRef {
+            node: self.node,
+            arena: PhantomData,
+        }
+    }
+
+    fn from_ptr(node: *mut Node) -> Option<Self> {
+        Some(Self {
+            node: NonNull::new(node)?,
+            arena: PhantomData,
+        })
+    }
+
+    fn to_ptr(this: Option<Self>) -> *mut Node {
+        this.map_or(null_mut(), |this| this.node.as_ptr())
+    }
+
+    #[inline]
+    fn link(self, level: usize) -> &'a AtomicPtr<Node> {
+        debug_assert!(level < self.height());
+        // SAFETY: the tower has `height` links, which lie before the node, and lives for `'a`.
+        unsafe {
+            &*self
+                .node
+                .as_ptr()
+                .cast_const()
+                .cast::<AtomicPtr<Node>>()
+                .sub(level)
+        }
+    }
+
+    #[inline]
+    fn witness(self) -> &'a Witness {
+        // SAFETY: see the type.
+        unsafe { &*addr_of!((*self.node.as_ptr()).witness) }
+    }
+
+    #[inline]
+    fn prev_hint(self) -> &'a AtomicPtr<Node> {
+        // SAFETY: see the type.
+        unsafe { &*addr_of!((*self.node.as_ptr()).prev) }
+    }
+
+    pub(super) fn height(self) -> usize {
+        // SAFETY: see the type.
+        unsafe { (*self.node.as_ptr()).height as usize }
+    }
+
+    /// The node that follows at `level`, which is below the height.
+    #[inline]
+    pub(super) fn next(self, level: usize) -> Option<Self> {
+        Self::from_ptr(self.link(level).load(Acquire))
+    }
+
+    /// Sets a link of a node that no other thread reaches at this level yet.
+    #[inline]
+    pub(super) fn prepare_next(self, level: usize, next: Option<Self>) {
+        self.link(level).store(Self::to_ptr(next), Relaxed);
+    }
+
+    /// Links `node` between this one and `after` at `level`. False if `after` does not follow.
+    #[inline]
+    pub(super) fn try_link(self, level: usize, after: Option<Self>, node: Self) -> bool {
+        self.link(level)
+            .compare_exchange(
+                Self::to_ptr(after),
+                node.node.as_ptr(),
+                Release,
+                // Who fails looks again, with loads of its own.
+                Relaxed,
+            )
+            .is_ok()
+    }
+
+    /// Notes a node that lies before this one: once and for all, since no node is ever removed.
+    #[inline]
+    pub(super) fn set_prev_hint(self, before: Self) {
+        self.prev_hint().store(before.node.as_ptr(), Release);
+    }
+
+    /// The node before this linked one, perhaps the head.
+    #[inline]
+    pub(super) fn prev(self) -> Self {
+        let hint = Self::from_ptr(self.prev_hint().load(Acquire));
+        let mut at = hint.expect("noted before the node was linked");
+        loop {
+            match at.next(0) {
+                Some(next) if next != self => at = next,
+                _ => return at,
+            }
+        }
+    }
+
+    /// How this entry sorts beside `probe`.
+    #[inline]
+    pub(super) fn compare(self, probe: &Probe<'_>) -> Ordering {
+        self.witness().read();
+        // SAFETY: see the type.
+        let (prefix, trailer) =
+            unsafe { ((*self.node.as_ptr()).prefix, (*self.node.as_ptr()).trailer) };
+        if prefix[0] != probe.prefix[0] {
+            return prefix[0].cmp(&probe.prefix[0]);
+        }
+        if prefix[1] != probe.prefix[1] {
+            return prefix[1].cmp(&probe.prefix[1]);
+        }
+        let keys = if self.key_len() <= 16 && probe.user_key.len() <= 16 {
+            self.key_len().cmp(&probe.user_key.len())
+        } else {
+            self.user_key().cmp(probe.user_key)
+        };
+        keys.then_with(|| probe.trailer.cmp(&trailer))
+    }
+
+    /// Whether this is the very entry that `probe` describes.
+    #[inline]
+    pub(super) fn is(self, probe: &Probe<'_>) -> bool {
+        self.witness().read();
+        // SAFETY: see the type.
+        let trailer = unsafe { (*self.node.as_ptr()).trailer };
+        trailer == probe.trailer && self.user_key() == probe.user_key
+    }
+
+    #[inline]
+    fn key_len(self) -> usize {
+        // SAFETY: see the type.
+        unsafe { (*self.node.as_ptr()).key_len as usize }
+    }
+
+    /// The bytes from `from` after the start of the key.
+    ///
+    /// # Safety
+    /// They lie inside key and value.
+    #[inline]
+    unsafe fn bytes(self, from: usize, len: usize) -> &'a [u8] {
+        // SAFETY: the bytes belong to the node, as the caller promises, and live for `'a`.
+        unsafe {
+            let start = self.node.as_ptr().cast_const().cast::<u8>().add(BYTES);
+            std::slice::from_raw_parts(start.add(from), len)
+        }
+    }
+
+    #[inline]
+    pub(super) fn user_key(self) -> &'a [u8] {
+        // SAFETY: the key has this length.
+        unsafe { self.bytes(0, self.key_len()) }
+    }
+
+    #[inline]
+    pub(super) fn key(self) -> InternalKey<'a> {
+        self.witness().read();
+        // SAFETY: see the type.
+        let trailer = unsafe { (*self.node.as_ptr()).trailer };
+        InternalKey {
+            user_key: self.user_key(),
+            seqno: trailer >> 8,
+            kind: kind_of(trailer),
+        }
+    }
+
+    #[inline]
+    pub(super) fn value(self) -> Value<'a> {
+        // SAFETY: see the type.
+        let (head_len, tail_len) = unsafe {
+            (
+                (*self.node.as_ptr()).head_len as usize,
+                (*self.node.as_ptr()).tail_len as usize,
+            )
+        };
+        let key_len = self.key_len();
+        // SAFETY: head and tail follow the key, with these lengths.
+        unsafe {
+            Value {
+                head: self.bytes(key_len, head_len),
+                tail: self.bytes(key_len + head_len, tail_len),
+            }
+        }
+    }
+}
+
+#[inline]
+fn kind_of(trailer: u64) -> Kind {
+    let (_, kind) = key::unpack_trailer(trailer).expect("packed from a kind");
+    kind
+}
