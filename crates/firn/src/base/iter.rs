@@ -33,6 +33,11 @@ pub trait InternalIterator {
         let moved = self.next();
         debug_assert!(matches!(moved, Ok(true)));
     }
+    /// Shows the user keys of up to `count` puts that follow in the source at hand. A hint of what a
+    /// scan comes to next: some may be invisible or missing, and nothing is read.
+    fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {
+        let _ = (count, show);
+    }
     /// Whether the cursor stands on an entry.
     fn valid(&self) -> bool;
     /// The key under the cursor.
@@ -69,6 +74,9 @@ impl<T: InternalIterator + ?Sized> InternalIterator for Box<T> {
     }
     fn glide(&mut self) {
         (**self).glide();
+    }
+    fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {
+        (**self).peek(count, show);
     }
     fn valid(&self) -> bool {
         (**self).valid()

@@ -140,6 +140,9 @@ impl ReadFile for CountingRead {
     fn size(&self) -> Result<u64> {
         self.inner.size()
     }
+    fn will_read(&self, offset: u64, len: u64) {
+        self.inner.will_read(offset, len);
+    }
 }
 
 struct CountingLog {

@@ -71,6 +71,11 @@ pub trait ReadFile: Send + Sync {
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> Result<()>;
     /// Size in bytes.
     fn size(&self) -> Result<u64>;
+    /// Says that `len` bytes from `offset` on are about to be read. Where the system can, it begins
+    /// to read them, and nobody waits. A hint: it never fails and changes no result.
+    fn will_read(&self, offset: u64, len: u64) {
+        let _ = (offset, len);
+    }
 }
 
 /// A log segment: written at positions in whole blocks, several writes in flight.

@@ -3,9 +3,10 @@
 
 use super::{AlignedBuf, AppendFile, Env, LogFile, ReadFile};
 use crate::base::{Error, ErrorKind, Result};
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{Advice, FlockOperation, Mode, OFlags};
 use std::fs::{self, File};
 use std::io::Write;
+use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -208,6 +209,11 @@ impl ReadFile for PosixRead {
         self.file
             .read_exact_at(buf, offset)
             .map_err(|e| Error::io(&e, format_args!("read {} at {offset}", self.name)))
+    }
+
+    fn will_read(&self, offset: u64, len: u64) {
+        // The read that follows tells what is wrong, if anything is.
+        let _ = rustix::fs::fadvise(&self.file, offset, NonZeroU64::new(len), Advice::WillNeed);
     }
 
     fn size(&self) -> Result<u64> {

@@ -47,3 +47,32 @@ fn a_missing_file_is_not_found() {
         &ErrorKind::NotFound
     );
 }
+
+#[test]
+fn a_hint_changes_no_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = CountingEnv::new(Arc::new(PosixEnv::new()));
+    let path = dir.path().join("file");
+    let mut file = env.create(&path).unwrap();
+    file.append(&[7; 10_000]).unwrap();
+    file.sync().unwrap();
+    let file = env.open(&path).unwrap();
+    for (offset, len) in [
+        (0, 10_000),
+        (4096, 1),
+        (9_999, 1 << 30),
+        (1 << 40, 4096),
+        (0, 0),
+    ] {
+        file.will_read(offset, len);
+    }
+    let mut bytes = vec![0; 10_000];
+    file.read_exact_at(0, &mut bytes).unwrap();
+    assert!(bytes.iter().all(|&byte| byte == 7));
+    assert_eq!(
+        env.counters()
+            .reads
+            .load(std::sync::atomic::Ordering::Relaxed),
+        1
+    );
+}

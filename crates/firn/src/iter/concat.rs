@@ -187,6 +187,10 @@ impl<O: ChildOpener> InternalIterator for ConcatIter<O> {
         child.glide();
     }
 
+    fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {
+        self.current().peek(count, show);
+    }
+
     fn valid(&self) -> bool {
         self.positioned
     }

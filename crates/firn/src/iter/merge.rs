@@ -289,6 +289,10 @@ impl<I: InternalIterator> InternalIterator for MergeIter<I> {
         self.children[current].glide();
     }
 
+    fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {
+        self.front().peek(count, show);
+    }
+
     fn valid(&self) -> bool {
         self.current.is_some()
     }

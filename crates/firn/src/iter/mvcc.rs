@@ -337,6 +337,17 @@ impl<I: InternalIterator> MvccIter<I> {
         self.inner.glide();
     }
 
+    /// See [`InternalIterator::peek`]; stays below the upper bound.
+    pub fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {
+        if self.position == Position::Inner {
+            self.inner.peek(count, &mut |user_key| {
+                if !self.above_upper(user_key) {
+                    show(user_key);
+                }
+            });
+        }
+    }
+
     fn look_ahead(&mut self) -> bool {
         if let Some(pause) = self.pause.checked_sub(1) {
             self.pause = pause;

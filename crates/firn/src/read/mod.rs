@@ -1,9 +1,11 @@
 //! Read views, point reads, scans.
 
+mod batch;
 mod get;
 mod scan;
 mod view;
 
+pub use batch::{BATCH, announce, in_batches, multi_get};
 pub use get::get;
 pub use scan::{ScanRange, Source, push_sources, scan_sources};
 pub use view::{ReadPoint, View, Views};

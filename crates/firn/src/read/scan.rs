@@ -140,6 +140,9 @@ impl InternalIterator for Source {
     fn glide(&mut self) {
         each!(self, iter => iter.glide());
     }
+    fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {
+        each!(self, iter => iter.peek(count, show));
+    }
     fn valid(&self) -> bool {
         each!(self, iter => iter.valid())
     }

@@ -187,6 +187,10 @@ impl InternalIterator for SstIter {
         self.cursor.glide();
     }
 
+    fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {
+        self.cursor.peek(count, show);
+    }
+
     #[inline]
     fn valid(&self) -> bool {
         self.cursor.valid()

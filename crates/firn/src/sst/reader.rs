@@ -226,6 +226,22 @@ impl SstReader {
         }
     }
 
+    /// The stored bytes that a get of `user_key` would read; none if their block is cached or the
+    /// key is certainly absent. `hash` is that of the key.
+    pub fn bytes_to_read(&self, user_key: &[u8], KeyHash(hash): KeyHash) -> Option<Range<u64>> {
+        let spot = self.index.find(user_key)?;
+        if !self.index.may_contain(spot, hash) || self.cached(spot).is_some() {
+            return None;
+        }
+        let handle = self.index.block(spot).handle;
+        Some(handle.offset..handle.end())
+    }
+
+    /// Says that these bytes are about to be read.
+    pub fn will_read(&self, bytes: Range<u64>) {
+        self.file.will_read(bytes.start, bytes.end - bytes.start);
+    }
+
     /// Whether the file may hold `user_key`; `false` is certain. Reads no block.
     pub fn may_contain(&self, user_key: &[u8]) -> bool {
         self.index

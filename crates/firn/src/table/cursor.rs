@@ -8,6 +8,7 @@
 //! inner table) or moves on past the prefix widens to the whole index and keeps its iterators.
 
 use super::Table;
+use super::ahead::LookAhead;
 use super::fetch::{Fetch, Found};
 use super::mode::{Entries, LockWait, ReadMode};
 use crate::base::key::index_prefix;
@@ -80,6 +81,7 @@ pub struct Cursor {
     seeks: u32,
     /// Continue after (or before) the last entry in a new scan.
     parked: bool,
+    ahead: LookAhead,
     /// Scratch: bounds of a scan.
     lower: Vec<u8>,
     upper: Vec<u8>,
@@ -99,6 +101,7 @@ impl Cursor {
             end: Vec::new(),
             seeks: 0,
             parked: false,
+            ahead: LookAhead::new(),
             lower: Vec::new(),
             upper: Vec::new(),
         }
@@ -399,6 +402,7 @@ impl Cursor {
             });
         }
         self.set_bounds();
+        self.ahead.restart();
         Ok(())
     }
 
@@ -457,6 +461,9 @@ impl Cursor {
         while found {
             if within_prefix && !self.entries.user_key().starts_with(&self.prefix) {
                 return Ok(false);
+            }
+            if forward && self.fetch.reads_rows() {
+                self.ahead.pass(&self.fetch, &self.entries, &scan.point);
             }
             let stale = txn.savepoint() != scan.written;
             match self

@@ -211,6 +211,20 @@ impl Fetch {
         self.decode_row(entries.value(), record)
     }
 
+    /// Whether an entry leads to a row that must be read.
+    #[inline]
+    pub(super) fn reads_rows(&self) -> bool {
+        !self.clustered && self.key_plan.is_none()
+    }
+
+    /// Appends the key of the row that an entry of the secondary index leads to.
+    pub(super) fn push_row_key(&self, entry: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        let declared = self.index.declared_len(entry)?;
+        out.extend_from_slice(&self.current.clustered.id().to_be_bytes());
+        out.extend_from_slice(&entry[declared..]);
+        Ok(())
+    }
+
     /// Reads the row of the entry under `entries`. `stale`: the transaction has written since they
     /// were opened.
     pub(super) fn entry(
@@ -230,11 +244,11 @@ impl Fetch {
         if self.clustered {
             self.row_key.extend_from_slice(key);
         } else {
-            let declared = self.index.declared_len(key)?;
             self.table.refresh(&mut self.current);
-            self.row_key
-                .extend_from_slice(&self.current.clustered.id().to_be_bytes());
-            self.row_key.extend_from_slice(&key[declared..]);
+            let mut row_key = std::mem::take(&mut self.row_key);
+            let pushed = self.push_row_key(key, &mut row_key);
+            self.row_key = row_key;
+            pushed?;
         }
         let found = match self.mode {
             ReadMode::Locking(_) => self.locked_entry(txn, point, entries, stale, record)?,

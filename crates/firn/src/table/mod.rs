@@ -1,5 +1,6 @@
 //! Rows and cursors: what a statement does to one table.
 
+mod ahead;
 mod autoincrement;
 mod bulk;
 mod check;

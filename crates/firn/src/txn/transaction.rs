@@ -282,6 +282,22 @@ impl Transaction {
         }
     }
 
+    /// As [`Self::get`] for each of `keys`, in any order; the blocks that several keys need are read
+    /// at the same time. Results are in the order of the keys; `f` gets the number of the key too. An
+    /// error is that of its key alone.
+    pub fn multi_get<R>(
+        &self,
+        point: &ReadPoint,
+        keys: &[&[u8]],
+        mut f: impl FnMut(usize, InternalKey<'_>, Value<'_>) -> R,
+    ) -> Vec<Result<Option<R>>> {
+        let mut results: Vec<_> = keys.iter().map(|_| Ok(None)).collect();
+        read::in_batches(&point.view, keys, point.seqno, |i| {
+            results[i] = self.get(point, keys[i], |key, value| f(i, key, value));
+        });
+        results
+    }
+
     /// Own writes as a source for scans; it sees those that follow, too.
     pub fn own_writes(&self) -> WriteSetIter {
         self.writes.iter()

@@ -4,3 +4,4 @@ mod db;
 mod fixture;
 mod fuzz;
 mod layers;
+mod table;

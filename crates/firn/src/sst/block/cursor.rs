@@ -19,7 +19,7 @@ struct Kept {
 }
 
 /// An entry of a block: its key put together, and where its value lies.
-#[derive(Default)]
+#[derive(Default, Clone)]
 struct Place {
     /// Number of the entry in the block.
     ordinal: u32,
@@ -102,6 +102,21 @@ impl BlockCursor {
     pub(in crate::sst) fn glide(&mut self) {
         if let Some(block) = &self.block {
             self.at.glide(block);
+        }
+    }
+
+    /// See [`crate::base::InternalIterator::peek`].
+    pub(in crate::sst) fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {
+        let Some(block) = self.block.as_ref().filter(|_| self.valid) else {
+            return;
+        };
+        let mut at = self.at.clone();
+        let mut shown = 0;
+        while shown < count && at.step(block) == Ok(true) {
+            if at.kind.is_some_and(Kind::is_put) {
+                show(at.key.as_slice());
+                shown += 1;
+            }
         }
     }
 

@@ -5,6 +5,7 @@ const INLINE: usize = 64;
 
 /// A growing key. Short ones, which is nearly all, lie inside: a cursor is made without an
 /// allocation. Longer ones go to a vector that is kept.
+#[derive(Clone)]
 pub(super) struct KeyBuf {
     len: usize,
     inline: [u8; INLINE],

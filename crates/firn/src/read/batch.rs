@@ -1,0 +1,117 @@
+//! Point reads of several keys, whose blocks are read at the same time.
+
+use super::view::View;
+use crate::base::{InternalKey, Result, Seqno, Value};
+use crate::cache::KeyHash;
+use crate::sst::SstReader;
+use std::ops::Range;
+
+/// Keys whose blocks are announced together.
+pub const BATCH: usize = 32;
+
+/// So many bytes between two blocks are read rather than skipped.
+const GAP: u64 = 16 << 10;
+
+/// Blocks of one file that lie close together.
+struct Piece<'a> {
+    reader: &'a SstReader,
+    bytes: Range<u64>,
+}
+
+/// Tells the files what gets of `keys` at `seqno` are about to read from them: each block once,
+/// neighbours in one piece, nothing for keys that are found in memory. The keys are ascending, at
+/// most [`BATCH`]. Returns the number of blocks.
+///
+/// Errors are left to the gets: this is a hint, and wrong only in that it may be too much.
+///
+/// # Panics
+/// With more keys.
+pub fn announce(view: &View, keys: &[&[u8]], seqno: Seqno) -> usize {
+    assert!(keys.len() <= BATCH);
+    let mut hashes = [None; BATCH];
+    for (hash, key) in hashes.iter_mut().zip(keys) {
+        *hash = hash_unless_in_memory(view, key, seqno);
+    }
+    let mut blocks = 0;
+    for run in view.version.l0.iter().chain(&view.version.levels) {
+        let mut piece: Option<Piece<'_>> = None;
+        for (key, hash) in keys.iter().zip(&hashes) {
+            let Some(hash) = *hash else { continue };
+            let Some(Ok(reader)) = run.find(key).map(|file| file.reader()) else {
+                continue;
+            };
+            let Some(bytes) = reader.bytes_to_read(key, hash) else {
+                continue;
+            };
+            match &mut piece {
+                Some(piece) if same_file(piece.reader, reader) && bytes.end <= piece.bytes.end => {
+                    continue;
+                }
+                Some(piece)
+                    if same_file(piece.reader, reader) && bytes.start <= piece.bytes.end + GAP =>
+                {
+                    piece.bytes.end = bytes.end;
+                }
+                _ => {
+                    if let Some(full) = piece.replace(Piece { reader, bytes }) {
+                        full.reader.will_read(full.bytes);
+                    }
+                }
+            }
+            blocks += 1;
+        }
+        if let Some(last) = piece {
+            last.reader.will_read(last.bytes);
+        }
+    }
+    blocks
+}
+
+fn same_file(a: &SstReader, b: &SstReader) -> bool {
+    a.file_id() == b.file_id()
+}
+
+/// The key's hash; none if a memtable (as its filter says) or the row cache has the key.
+fn hash_unless_in_memory(view: &View, key: &[u8], seqno: Seqno) -> Option<KeyHash> {
+    let mut memtables = std::iter::once(&view.active).chain(&view.frozen);
+    if memtables.any(|memtable| !memtable.is_empty() && memtable.may_contain(key)) {
+        return None;
+    }
+    let hash = KeyHash::of(key);
+    let rows = &view.rows;
+    let cached = rows.is_enabled()
+        && rows
+            .get(hash, key, seqno, view.active.id(), |_, _| ())
+            .is_some();
+    (!cached).then_some(hash)
+}
+
+/// Calls `get` with the number of each key, in the order of the keys and in batches whose blocks
+/// have been announced.
+pub fn in_batches(view: &View, keys: &[&[u8]], seqno: Seqno, mut get: impl FnMut(usize)) {
+    let mut order: Vec<usize> = (0..keys.len()).collect();
+    order.sort_by_key(|&i| keys[i]);
+    for batch in order.chunks(BATCH) {
+        let mut sorted = [&[][..]; BATCH];
+        for (key, &i) in sorted.iter_mut().zip(batch) {
+            *key = keys[i];
+        }
+        announce(view, &sorted[..batch.len()], seqno);
+        batch.iter().for_each(|&i| get(i));
+    }
+}
+
+/// As [`super::get`] for each of `keys`, in any order and with any repeated; the results are in the
+/// order of the keys. `f` gets the number of the key too. An error is that of its key alone.
+pub fn multi_get<R>(
+    view: &View,
+    keys: &[&[u8]],
+    seqno: Seqno,
+    mut f: impl FnMut(usize, InternalKey<'_>, Value<'_>) -> R,
+) -> Vec<Result<Option<R>>> {
+    let mut results: Vec<_> = keys.iter().map(|_| Ok(None)).collect();
+    in_batches(view, keys, seqno, |i| {
+        results[i] = super::get(view, keys[i], seqno, |key, value| f(i, key, value));
+    });
+    results
+}

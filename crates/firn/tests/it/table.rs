@@ -1,0 +1,335 @@
+//! Rows through tables and cursors, against a model.
+
+use firn::base::options::Options;
+use firn::catalog::{ColumnSchema, Definition, IndexPart, IndexSchema, PartSchema, TableSchema};
+use firn::db::Db;
+use firn::env::{Env, MemEnv};
+use firn::rowcode::{Column, ColumnKind, Missing};
+use firn::table::{
+    Cursor, Key, LockWait, ReadMode, RowScratch, SeekMode, Table, WriteFlags, Written,
+};
+use firn::txn::{Isolation, LockMode, Transaction};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+const RECORD: usize = 13;
+
+/// id INT PRIMARY KEY, k INT, v INT, KEY (k).
+fn schema() -> TableSchema {
+    let columns = ["id", "k", "v"].iter().enumerate().map(|(i, name)| {
+        let offset = 1 + 4 * i as u32;
+        ColumnSchema {
+            name: (*name).to_owned(),
+            type_code: 0,
+            chars: 0,
+            column: Column {
+                id: i as u32 + 1,
+                kind: ColumnKind::Fixed { len: 4 },
+                offset,
+                null: None,
+                stored: true,
+                missing: Missing::Impossible,
+            },
+        }
+    });
+    let index = |name: &str, unique, column| IndexSchema {
+        name: name.to_owned(),
+        unique,
+        parts: vec![IndexPart {
+            column,
+            kind: PartSchema::Int { signed: true },
+            desc: false,
+            prefix: None,
+            image_len: 4,
+        }],
+    };
+    TableSchema {
+        version: 1,
+        record_len: RECORD as u32,
+        null_bytes: 1,
+        columns: columns.collect(),
+        indexes: vec![index("PRIMARY", true, 0), index("k", false, 1)],
+        primary: Some(0),
+        auto_increment: None,
+    }
+}
+
+/// id → (k, v)
+type Rows = BTreeMap<i32, (i32, i32)>;
+
+fn record((id, (k, v)): (i32, (i32, i32))) -> [u8; RECORD] {
+    let mut record = [0; RECORD];
+    record[1..5].copy_from_slice(&id.to_le_bytes());
+    record[5..9].copy_from_slice(&k.to_le_bytes());
+    record[9..].copy_from_slice(&v.to_le_bytes());
+    record
+}
+
+fn row(record: &[u8]) -> (i32, (i32, i32)) {
+    let number = |at: usize| i32::from_le_bytes(record[at..at + 4].try_into().unwrap());
+    (number(1), (number(5), number(9)))
+}
+
+struct World {
+    db: Arc<Db>,
+    table: Arc<Table>,
+    rows: Rows,
+    rng: SmallRng,
+    statement: u64,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let options = Options {
+            background_jobs: 0,
+            // Far less than the rows take: blocks are read again and again.
+            block_cache_size: 32 << 10,
+            block_size: 512,
+            ..Options::default()
+        };
+        let env: Arc<dyn Env> = Arc::new(MemEnv::new());
+        let db = Db::open(env, Path::new("/db"), options, None).unwrap();
+        let definition = Definition {
+            schema: schema(),
+            frm: b"",
+            version: b"",
+            created_micros: 0,
+        };
+        db.catalog().create("d/t", definition).unwrap();
+        let table = Table::open(db.catalog(), "d/t", schema(), &[]).unwrap();
+        Self {
+            db,
+            table,
+            rows: Rows::new(),
+            rng: SmallRng::seed_from_u64(seed),
+            statement: 0,
+        }
+    }
+
+    fn begin(&mut self, txn: &mut Transaction) {
+        self.statement += 1;
+        txn.begin_statement(self.statement, Isolation::RepeatableRead, 0, false);
+    }
+
+    fn session(&mut self) -> Transaction {
+        let mut txn = self.db.new_transaction(self.db.new_owner(0));
+        self.begin(&mut txn);
+        txn
+    }
+
+    /// Writes some rows, with a model of their own.
+    fn write(&mut self, txn: &mut Transaction, rows: &mut Rows, count: u32) {
+        let mut scratch = RowScratch::default();
+        for _ in 0..count {
+            let id = self.rng.random_range(0..3000);
+            let new = (self.rng.random_range(-50..50), self.rng.random());
+            let flags = WriteFlags::default();
+            let (table, remove) = (&self.table, self.rng.random_bool(0.3));
+            let fresh = record((id, new));
+            // SAFETY: there are no blob columns.
+            let done = unsafe {
+                match rows.get(&id).copied() {
+                    None => table.insert(txn, &fresh, flags, &mut scratch),
+                    Some(old) if remove => {
+                        table
+                            .delete(txn, &record((id, old)), None, flags, &mut scratch)
+                            .unwrap();
+                        rows.remove(&id);
+                        continue;
+                    }
+                    Some(old) => {
+                        let old = record((id, old));
+                        table.update(txn, &old, &fresh, None, flags, &mut scratch)
+                    }
+                }
+            };
+            assert!(matches!(
+                done.unwrap(),
+                Written::Done { .. } | Written::Same
+            ));
+            rows.insert(id, new);
+        }
+    }
+
+    /// Scans a range of an index and compares with `rows`.
+    fn scan(&mut self, txn: &mut Transaction, cursor: &mut Cursor, rows: &Rows, context: &str) {
+        let by_k = self.rng.random_bool(0.7);
+        let lock = LockMode::Shared;
+        let mode =
+            [ReadMode::Snapshot, ReadMode::Locking(lock)][usize::from(self.rng.random_bool(0.2))];
+        cursor
+            .reset(Some(usize::from(by_k)), mode, LockWait::Fail)
+            .unwrap();
+        let space = if by_k { -60..60 } else { -10..3010 };
+        let (a, b) = (
+            self.rng.random_range(space.clone()),
+            self.rng.random_range(space),
+        );
+        let (from, to) = (a.min(b), a.max(b));
+        let at = |(&id, &(k, _)): (&i32, &(i32, i32))| if by_k { k } else { id };
+        let mut expected: Vec<_> = rows
+            .iter()
+            .filter(|&entry| (from..=to).contains(&at(entry)))
+            .map(|(&id, &rest)| (id, rest))
+            .collect();
+        if by_k {
+            expected.sort_by_key(|&(id, (k, _))| (k, id));
+        }
+        let end = to.to_le_bytes();
+        cursor.set_end_range(Some(Key::image(&end)), true).unwrap();
+        let mut buffer = [0; RECORD];
+        let start = from.to_le_bytes();
+        let mut on = cursor
+            .seek(txn, Key::image(&start), SeekMode::AtOrAfter, &mut buffer)
+            .unwrap();
+        let mut place = 0;
+        let turns = self.rng.random_bool(0.3);
+        loop {
+            let found = on.then(|| row(&buffer));
+            assert_eq!(
+                found,
+                expected.get(place).copied(),
+                "{context}, row {place}"
+            );
+            if !on {
+                break;
+            }
+            // A step back, and forward again.
+            if turns && place > 0 && self.rng.random_range(0..20) == 0 {
+                assert!(cursor.prev(txn, &mut buffer).unwrap());
+                place -= 1;
+                assert_eq!(row(&buffer), expected[place], "{context}, back to {place}");
+            }
+            on = cursor.next(txn, &mut buffer).unwrap();
+            place += 1;
+        }
+        cursor.park();
+    }
+}
+
+#[test]
+fn ranges_agree_with_a_model() {
+    for seed in 0..4 {
+        let mut world = World::new(seed);
+        let mut rows = Rows::new();
+        for round in 0..8 {
+            let mut txn = world.session();
+            let count = [1500, 300, 20][round % 3];
+            world.write(&mut txn, &mut rows, count);
+            txn.commit().unwrap();
+            match round % 4 {
+                0 => world.db.compact_all().unwrap(),
+                1 | 2 => world.db.flush().unwrap(),
+                _ => {}
+            }
+            world.rows.clone_from(&rows);
+            let mut txn = world.session();
+            let mut cursor = Cursor::new(Arc::clone(&world.table));
+            for scan in 0..12 {
+                // Own writes from the middle on.
+                if scan == 6 {
+                    world.write(&mut txn, &mut rows, 30);
+                }
+                let context = format!("seed {seed}, round {round}, scan {scan}");
+                world.scan(&mut txn, &mut cursor, &rows, &context);
+                world.begin(&mut txn);
+            }
+            txn.rollback().unwrap();
+            rows.clone_from(&world.rows);
+        }
+    }
+}
+
+/// A user key of index 7.
+fn key(n: u32) -> Vec<u8> {
+    [&7u32.to_be_bytes()[..], &n.to_be_bytes()].concat()
+}
+
+#[test]
+fn many_keys_at_once_are_what_single_gets_find() {
+    for seed in 0..4 {
+        let world = World::new(seed);
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let mut snapshots = Vec::new();
+        for round in 0..8u32 {
+            let begin = || {
+                let mut txn = world.db.new_transaction(world.db.new_owner(0));
+                txn.begin_statement(1, Isolation::RepeatableRead, 0, false);
+                txn
+            };
+            let mut txn = begin();
+            for _ in 0..[1000, 100, 10][round as usize % 3] {
+                let key = key(rng.random_range(0..2000));
+                if rng.random_bool(0.2) {
+                    txn.delete(&key).unwrap();
+                } else {
+                    let value = rng.random::<[u8; 40]>();
+                    txn.put(&key, firn::base::Value::split(&value[..8], &value[8..]))
+                        .unwrap();
+                }
+            }
+            // One in three stays uncommitted, and sees its own writes.
+            if round % 3 == 2 {
+                snapshots.push(txn);
+            } else {
+                txn.commit().unwrap();
+                snapshots.push(begin());
+            }
+            match rng.random_range(0..4) {
+                0 => world.db.compact_all().unwrap(),
+                1 | 2 => world.db.flush().unwrap(),
+                _ => {}
+            }
+            for (i, txn) in snapshots.iter_mut().enumerate() {
+                let point = txn.read_point();
+                let wanted: Vec<Vec<u8>> = (0..rng.random_range(0..100))
+                    .map(|_| key(rng.random_range(0..2100)))
+                    .collect();
+                let keys: Vec<&[u8]> = wanted.iter().map(|key| &key[..]).collect();
+                let copy = |key: firn::base::InternalKey<'_>, value: firn::base::Value<'_>| {
+                    let bytes = [value.head, value.tail].concat();
+                    (key.user_key.to_vec(), key.seqno, key.kind, bytes)
+                };
+                let found = txn.multi_get(&point, &keys, |i, key, value| (i, copy(key, value)));
+                assert_eq!(found.len(), keys.len());
+                for (at, found) in found.into_iter().enumerate() {
+                    let single = txn.get(&point, keys[at], copy).unwrap();
+                    let context = format!("seed {seed}, round {round}, snapshot {i}, key {at}");
+                    assert_eq!(found.unwrap(), single.map(|one| (at, one)), "{context}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn blocks_are_announced_until_they_are_cached() {
+    let world = World::new(0);
+    let mut txn = world.db.new_transaction(world.db.new_owner(0));
+    txn.begin_statement(1, Isolation::RepeatableRead, 0, false);
+    for n in 0..200 {
+        txn.put(&key(n), firn::base::Value::whole(&[n as u8; 100]))
+            .unwrap();
+    }
+    txn.commit().unwrap();
+    let wanted = [key(10), key(11), key(150)];
+    let keys = wanted.each_ref().map(|key| &key[..]);
+    let announced = || {
+        let point = world.db.context().views.latest();
+        firn::read::announce(&point.view, &keys, point.seqno)
+    };
+    assert_eq!(announced(), 0, "all is in the memtable");
+    world.db.flush().unwrap();
+    let blocks = announced();
+    assert!((2..=3).contains(&blocks), "{blocks} blocks");
+    txn.begin_statement(2, Isolation::RepeatableRead, 0, false);
+    let point = txn.read_point();
+    for found in txn.multi_get(&point, &keys, |i, _, value| (i, value.head[0])) {
+        let (i, byte) = found.unwrap().unwrap();
+        assert_eq!(byte, [10, 11, 150][i]);
+    }
+    assert_eq!(announced(), 0, "all is in the cache");
+}
