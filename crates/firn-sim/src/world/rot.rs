@@ -6,12 +6,18 @@ use super::{LOOSE, Stop, World};
 use crate::ensure;
 use crate::history::{Moment, Writes};
 use crate::rot::Outcome;
-use firn::base::{Error, ErrorKind, IndexId};
+use firn::base::{Error, ErrorKind, IndexId, Value};
 use firn::catalog::CATALOG_INDEX;
 use firn::env::MemEnv;
 use firn::store::{FileKind, file_name};
+use firn::txn::Isolation;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// An index that the model does not know: what is written after the damage.
+const NEW_INDEX: IndexId = 2_000_000;
+const ROUNDS: u32 = 4;
+const KEYS_A_ROUND: u32 = 8;
 
 /// Moments that a flip in the log can take. Each group tells the one before it to be durable, so only
 /// the last can pass for one that a power cut tore; commits that wait for no sync lie in it together.
@@ -189,18 +195,52 @@ impl World {
         Ok(failed)
     }
 
-    /// Writes and compactions go on.
+    /// Writes go on, are flushed and compacted, beside the damage and over it.
     fn work_after_damage(&self, file: &str) -> Result<(), Stop> {
         ensure!(self.accepts_writes()?, "writes are refused");
-        let done = self.db().flush().and_then(|()| self.db().compact_all());
-        match done {
-            Ok(()) => {}
-            Err(error) => blame(&error, file, "a compaction")?,
+        for round in 0..ROUNDS {
+            for n in 0..KEYS_A_ROUND {
+                self.write_new(round * KEYS_A_ROUND + n)?;
+            }
+            self.db().flush()?;
+            self.compact_beside_damage(file)?;
         }
+        match self.db().compact_all() {
+            Ok(()) => {}
+            Err(error) => blame(&error, file, "a full compaction")?,
+        }
+        let found = read_all(&self.latest(), &range_of(NEW_INDEX), true)?;
         ensure!(
-            self.accepts_writes()?,
-            "writes are refused after a compaction"
+            found.len() == (ROUNDS * KEYS_A_ROUND) as usize,
+            "{} of the new entries are there",
+            found.len()
         );
         Ok(())
+    }
+
+    /// Compacts until there is nothing to do. A job that meets the damage fails; the same one must
+    /// not come again.
+    fn compact_beside_damage(&self, file: &str) -> Result<(), Stop> {
+        let mut failures = 0;
+        loop {
+            match self.db().compact_once() {
+                Ok(false) => return Ok(()),
+                Ok(true) => {}
+                Err(error) => {
+                    blame(&error, file, "a compaction")?;
+                    failures += 1;
+                    ensure!(failures == 1, "compactions fail again and again: {error:?}");
+                }
+            }
+        }
+    }
+
+    fn write_new(&self, n: u32) -> Result<(), Stop> {
+        let mut txn = self.db().new_transaction(self.db().new_owner(0));
+        txn.begin_statement(1, Isolation::RepeatableRead, 0, false);
+        txn.before_write()?;
+        let key = [NEW_INDEX.to_be_bytes(), n.to_be_bytes()].concat();
+        txn.put(&key, Value::whole(&[n as u8; 100]))?;
+        Ok(txn.commit()?)
     }
 }

@@ -124,6 +124,9 @@ pub struct Running {
     next: u64,
 }
 
+/// Begins no job, so nothing ends it.
+const SET_ASIDE: u64 = 0;
+
 impl Running {
     /// Notes that `job` begins; the ticket ends it.
     pub fn begin(&mut self, job: &Job) -> u64 {
@@ -141,7 +144,24 @@ impl Running {
         });
     }
 
-    /// Whether a job has the file among its inputs.
+    /// Keeps all further jobs off an input of `job` that turned out to be damaged, and nothing is
+    /// moved past it: other files go on. Call it after [`Self::end`]. Returns whether `job` has the
+    /// file.
+    pub fn set_aside(&mut self, job: &Job, file_id: u64) -> bool {
+        let Some((level, file)) = job.files().find(|(_, f)| f.file_id == file_id) else {
+            return false;
+        };
+        let zone = Zone {
+            range: file.range(),
+            top: level,
+            bottom: level,
+        };
+        self.jobs.push((SET_ASIDE, zone));
+        self.files.insert(file_id);
+        true
+    }
+
+    /// Whether a job has the file among its inputs, or it is set aside.
     pub fn holds(&self, file_id: u64) -> bool {
         self.files.contains(&file_id)
     }

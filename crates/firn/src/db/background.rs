@@ -9,15 +9,17 @@ mod threads;
 
 pub(super) use threads::Background;
 
+use crate::base::events::Severity;
 use crate::base::health::Health;
 use crate::base::options::Options;
-use crate::base::{IndexId, Result, Seqno};
+use crate::base::{Error, ErrorKind, IndexId, Result, Seqno};
 use crate::catalog::{Catalog, Counters};
 use crate::compaction::{
     self, Handover, Job, JobContext, JobStats, Picking, Rest, Retired, Running, Shape, Snapshots,
 };
 use crate::env::Env;
 use crate::read::Views;
+use crate::store::parse_file_name;
 use crate::txn::SnapshotList;
 use crate::version::{Edit, Version, VersionSet};
 use crate::wal::Wal;
@@ -65,6 +67,7 @@ pub(super) struct Work {
     signal: Condvar,
     stopping: AtomicBool,
     last_write: Mutex<(Seqno, u64)>,
+    damage: Mutex<Option<Error>>,
 }
 
 impl Work {
@@ -101,6 +104,7 @@ impl Work {
             signal: Condvar::new(),
             stopping: AtomicBool::new(false),
             last_write: Mutex::new((0, 0)),
+            damage: Mutex::new(None),
         }
     }
 
@@ -185,7 +189,7 @@ impl Work {
         let handover = Handover::default();
         self.stall.job_begins();
         let done = self.run(&version, &job, &retired, &handover);
-        self.running.lock().end(ticket, &job);
+        self.end(ticket, &job, done.as_ref().err());
         let from_l0 = job.files().filter(|(level, _)| *level == 0 && done.is_ok());
         self.stall.job_ends(from_l0.map(|(_, f)| f.size).sum());
         let stats = done?;
@@ -198,6 +202,29 @@ impl Work {
             .compacted_bytes_written
             .fetch_add(stats.written_bytes, Ordering::Relaxed);
         Ok(true)
+    }
+
+    /// Ends a job. A damaged input is set aside until the next open: the same job would fail again
+    /// and again, and keep the others from their turn.
+    fn end(&self, ticket: u64, job: &Job, error: Option<&Error>) {
+        let mut running = self.running.lock();
+        running.end(ticket, job);
+        let Some(error) = error else { return };
+        let ErrorKind::Corruption { file, .. } = error.kind() else {
+            return;
+        };
+        if let Some((_, id)) = parse_file_name(file)
+            && running.set_aside(job, id)
+        {
+            let message = format!("{file} is damaged and left out of compactions: {error}");
+            self.options.listener.log(Severity::Error, &message);
+            self.damage.lock().get_or_insert_with(|| error.clone());
+        }
+    }
+
+    /// The first damage that a compaction met.
+    pub(super) fn damage(&self) -> Option<Error> {
+        self.damage.lock().clone()
     }
 
     /// The next job, with the version it was picked from: read under the mutex, so that no job that
@@ -245,7 +272,8 @@ impl Work {
         let _in_order = self.install.lock();
         let version = self.versions.apply(edit)?;
         self.views.installed(version, flushed);
-        self.stall.set_failure(None);
+        // Writers that wait for room which damage keeps from being made must hear of it.
+        self.stall.set_failure(self.damage());
         self.report_pressure();
         Ok(())
     }

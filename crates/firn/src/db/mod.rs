@@ -295,7 +295,8 @@ impl Db {
         self.work.flush_all()?;
         while self.work.compact_once(Rest::Complete)? {}
         self.work.versions.delete_obsolete()?;
-        Ok(())
+        // What was set aside before is not at rest either.
+        self.work.damage().map_or(Ok(()), Err)
     }
 }
 

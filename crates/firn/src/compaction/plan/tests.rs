@@ -57,3 +57,20 @@ fn edits_swap_inputs_for_outputs() {
     let edit = moved.edit_without_output().unwrap();
     assert_eq!((edit.removed.len(), edit.added.len()), (2, 0));
 }
+
+#[test]
+fn a_file_set_aside_keeps_jobs_off_itself_and_what_lies_around_it() {
+    let mut running = Running::default();
+    let first = job(5, &[(4, 1, 0, 9), (5, 2, 5, 25)]);
+    let ticket = running.begin(&first);
+    running.end(ticket, &first);
+    assert!(running.set_aside(&first, 2));
+    assert!(!running.set_aside(&first, 7), "no file of the job");
+    assert!(running.holds(2) && !running.holds(1));
+    assert!(running.conflicts(&first));
+    // Down past it.
+    assert!(running.conflicts(&job(6, &[(4, 3, 20, 30)])));
+    // Beside it, and above it.
+    assert!(!running.conflicts(&job(5, &[(4, 3, 26, 30)])));
+    assert!(!running.conflicts(&job(4, &[(3, 3, 5, 25)])));
+}
