@@ -1,11 +1,13 @@
 //! Read views, point reads, scans.
 
 mod batch;
+mod estimate;
 mod get;
 mod scan;
 mod view;
 
 pub use batch::{BATCH, announce, in_batches, multi_get};
+pub use estimate::{EXACT_ROWS, estimate_rows};
 pub use get::get;
 pub use scan::{ScanRange, Source, push_sources, scan_sources};
 pub use view::{ReadPoint, View, Views};

@@ -261,6 +261,18 @@ impl SstReader {
         }
     }
 
+    /// Number of entries whose user key lies before `user_key`: at least, at most. They differ by
+    /// the entries of one block. Reads nothing.
+    pub fn rank_bounds(&self, user_key: &[u8]) -> (u64, u64) {
+        match self.index.find(user_key) {
+            Some(spot) => {
+                let before = self.index.entries_before(spot);
+                (before, before + self.index.block(spot).stats.entries)
+            }
+            None => (self.index.entries(), self.index.entries()),
+        }
+    }
+
     /// Number of entries whose user key lies before `user_key`, exactly; reads up to one block.
     pub fn rank(self: &Arc<Self>, user_key: &[u8]) -> Result<u64> {
         let mut iter = self.iter(true);

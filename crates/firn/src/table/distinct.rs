@@ -2,17 +2,17 @@
 //!
 //! For each prefix of an index: seek from one distinct value to the next. When the index ends within
 //! a few dozen seeks the count is exact. Otherwise the values seen so far cover a part of the index;
-//! the entries in that part, counted by the indexes of the files, give the rows per value. The
+//! the rows in that part, by a range estimate, give the rows per value. The
 //! beginning of the index stands for the rest: good for even distributions, wrong for skewed ones.
 
 use super::Table;
 use super::index::IndexInfo;
-use super::statistics::{IndexSums, blocks_estimate};
+use super::statistics::IndexSums;
 use crate::base::Result;
 use crate::base::key::index_prefix;
 use crate::base::range::prefix_successor;
 use crate::iter::{MergeIter, MvccIter, ReadAt};
-use crate::read::{ReadPoint, ScanRange, Views, scan_sources};
+use crate::read::{ReadPoint, ScanRange, Views, estimate_rows, scan_sources};
 
 /// Distinct values to visit.
 const VALUES_MAX: u64 = 64;
@@ -67,7 +67,7 @@ fn rows_of_prefix(point: &ReadPoint, info: &IndexInfo, parts: usize, rows: u64) 
         range.upper = Some(next);
     }
     let covered = if found {
-        blocks_estimate(&point.view, &range, info.id())?.max(values)
+        estimate_rows(point, &range)?.max(values)
     } else {
         rows
     };

@@ -7,13 +7,7 @@ use crate::base::IndexId;
 use crate::base::Result;
 use crate::base::key::index_prefix;
 use crate::base::range::prefix_successor;
-use crate::iter::{MergeIter, MvccIter, ReadAt};
-use crate::read::{ScanRange, View, Views, scan_sources};
-use crate::version::Run;
-use std::ops::Bound;
-
-/// Entries that an estimate looks at itself before it trusts sums over blocks.
-const DIVE_ENTRIES: u64 = 64;
+use crate::read::{ScanRange, View, Views, estimate_rows};
 
 /// Sums over files and memtables for one index.
 #[derive(Debug, Clone, Copy, Default)]
@@ -105,8 +99,7 @@ impl Table {
         }
     }
 
-    /// Estimates the rows of a range of index number `index`: exact up to a few dozen, else from
-    /// counts of blocks.
+    /// Estimates the rows of a range of index number `index`, see [`estimate_rows`].
     pub fn estimate_range(
         &self,
         views: &Views,
@@ -131,21 +124,7 @@ impl Table {
         if upper.as_ref().is_some_and(|upper| *upper <= lower) {
             return Ok(0);
         }
-        let range = ScanRange { lower, upper };
-        let latest = views.latest();
-        let sources = scan_sources(&latest.view, &range, None);
-        let mut entries = MvccIter::new(MergeIter::new(sources), ReadAt::snapshot(latest.seqno));
-        entries.set_bounds(Some(&range.lower), range.upper.as_deref());
-        let mut counted = 0;
-        let mut found = entries.seek_ge(&range.lower)?;
-        while found && counted < DIVE_ENTRIES && entries.skipped_entries() < 8 * DIVE_ENTRIES {
-            counted += 1;
-            found = entries.next()?;
-        }
-        if !found {
-            return Ok(counted);
-        }
-        Ok(counted.max(blocks_estimate(&latest.view, &range, info.id())?))
+        estimate_rows(&views.latest(), &ScanRange { lower, upper })
     }
 }
 
@@ -157,43 +136,4 @@ fn bound(info: &IndexInfo, end: RangeEnd<'_>) -> Result<Option<Vec<u8>>> {
     } else {
         Some(key)
     })
-}
-
-/// Entries in the range by the indexes of the files and the memtables, scaled by the share of live
-/// ones.
-pub(super) fn blocks_estimate(view: &View, range: &ScanRange, index: IndexId) -> Result<u64> {
-    let upper = range.upper.as_deref();
-    let mut entries = 0;
-    for memtable in std::iter::once(&view.active).chain(&view.frozen) {
-        entries += memtable
-            .estimate_range(&range.lower, upper, entries)
-            .entries;
-    }
-    for run in view.version.l0.iter().chain(&view.version.levels) {
-        entries += run_estimate(run, range)?;
-    }
-    let sums = IndexSums::of(view, index);
-    let share = sums.live_entries() as f64 / sums.entries.max(1) as f64;
-    Ok((entries as f64 * share) as u64)
-}
-
-fn run_estimate(run: &Run, range: &ScanRange) -> Result<u64> {
-    let bound = range
-        .upper
-        .as_deref()
-        .map_or(Bound::Unbounded, Bound::Excluded);
-    let mut entries = 0;
-    for file in run.overlapping(&range.lower, bound) {
-        let reader = file.reader()?;
-        let from = match file.smallest >= range.lower {
-            true => 0,
-            false => reader.approximate_rank(&range.lower).0,
-        };
-        let to = match range.upper.as_ref().filter(|upper| file.largest >= **upper) {
-            Some(upper) => reader.approximate_rank(upper).0,
-            None => file.entries,
-        };
-        entries += to.saturating_sub(from);
-    }
-    Ok(entries)
 }

@@ -1,6 +1,7 @@
 //! Integration tests: one binary, since linking is the cost.
 
 mod db;
+mod estimates;
 mod fixture;
 mod fuzz;
 mod layers;

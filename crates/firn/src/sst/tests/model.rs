@@ -205,6 +205,8 @@ fn ranks_count_the_entries_before() {
             let (entries, bytes) = reader.approximate_rank(&key);
             let in_block = reader.blocks().map(|b| b.entries).max().unwrap();
             assert!(entries <= before && before - entries <= in_block);
+            let (least, most) = reader.rank_bounds(&key);
+            assert!(least <= before && before <= most && most - least <= in_block);
             assert!(bytes <= reader.properties().data_bytes);
         }
         let sum: u64 = reader.blocks().map(|b| b.entries).sum();
