@@ -30,6 +30,18 @@ pub(super) fn split_trailer(trailer: u64) -> Decoded<(Seqno, Kind)> {
     Ok((trailer >> 8, kind))
 }
 
+/// The first eight bytes as a number, zeros behind shorter ones. Of two byte strings with different
+/// heads the one with the smaller head is the smaller.
+#[inline]
+fn head_of(bytes: &[u8]) -> u64 {
+    let mut eight = [0; 8];
+    match bytes.first_chunk() {
+        Some(first) => eight = *first,
+        None => eight[..bytes.len()].copy_from_slice(bytes),
+    }
+    u64::from_be_bytes(eight)
+}
+
 impl Block {
     /// The newest version of `user_key` with a seqno of at most `seqno`; `hash` is the key's.
     pub(in crate::sst) fn get(
@@ -103,10 +115,12 @@ impl Block {
             Ordering::Equal => {}
         }
         let rest = &user_key[common..];
+        let head = head_of(rest);
         let (mut low, mut high) = (0, self.header.entries);
         while low < high {
             let mid = low + (high - low) / 2;
-            let below = match self.fixed_suffix(mid).cmp(rest) {
+            let order = self.suffix_head(mid).cmp(&head);
+            let below = match order.then_with(|| self.fixed_suffix(mid).cmp(rest)) {
                 Ordering::Less => true,
                 Ordering::Greater => false,
                 Ordering::Equal => self.parts(mid).ok_or(DAMAGED_ENTRY)?.0 >> 8 > seqno,
@@ -138,14 +152,15 @@ impl Block {
                 0
             };
         }
-        let mut before = self.fixed_suffix(ordinal);
+        let mut before = self.suffix_head(ordinal);
         for row in 0..len {
             let at = ordinal + 1 + row;
-            let key = self.fixed_suffix(at);
-            if key == before || !self.trailer(at).is_some_and(is_row) {
+            let head = self.suffix_head(at);
+            let again = head == before && self.fixed_suffix(at) == self.fixed_suffix(at - 1);
+            if again || !self.trailer(at).is_some_and(is_row) {
                 return row;
             }
-            before = key;
+            before = head;
         }
         len
     }
@@ -159,6 +174,23 @@ impl Block {
             Some(rest) if last < rest => entries,
             // Damage is found by walking over it.
             _ => self.fixed_lower_bound(limit, SEQNO_MAX).unwrap_or(0),
+        }
+    }
+
+    /// [`head_of`] the suffix of fixed key `ordinal`, which exists.
+    #[inline]
+    fn suffix_head(&self, ordinal: u32) -> u64 {
+        let width = self.header.key_width;
+        let start = (self.bounds[Part::Keys as usize] + ordinal * width) as usize;
+        match (self.bytes.get(start..start + 8), width) {
+            (_, 0) => 0,
+            (Some(eight), width) => {
+                // What follows the suffix is cut off.
+                let cut = 8 * 8u32.saturating_sub(width);
+                let eight = eight.first_chunk().map_or(0, |b| u64::from_be_bytes(*b));
+                eight >> cut << cut
+            }
+            (None, _) => head_of(self.fixed_suffix(ordinal)),
         }
     }
 
