@@ -15,9 +15,11 @@ use crate::base::options::Options;
 use crate::base::{Error, ErrorKind, IndexId, Result, Seqno};
 use crate::catalog::{Catalog, Counters};
 use crate::compaction::{
-    self, Handover, Job, JobContext, JobStats, Picking, Rest, Retired, Running, Shape, Snapshots,
+    self, Handover, Job, JobContext, JobReason, JobStats, Picking, Rest, Retired, Running, Shape,
+    Snapshots,
 };
 use crate::env::Env;
+use crate::iter::Reports;
 use crate::read::Views;
 use crate::store::parse_file_name;
 use crate::txn::SnapshotList;
@@ -57,6 +59,8 @@ pub(super) struct Work {
     pub pipeline: Arc<Pipeline>,
     pub stall: Arc<Stall>,
     pub counters: WorkCounters,
+    /// Where scans skipped too much.
+    pub reports: Arc<Reports>,
     snapshots: Arc<SnapshotList>,
     catalog_counters: Arc<Counters>,
     catalog: OnceLock<Arc<Catalog>>,
@@ -94,6 +98,7 @@ impl Work {
             pipeline,
             stall,
             counters: WorkCounters::default(),
+            reports: Arc::default(),
             snapshots,
             catalog_counters,
             catalog: OnceLock::new(),
@@ -232,15 +237,27 @@ impl Work {
     fn pick(&self, retired: &Retired, rest: Rest) -> Option<(Arc<Version>, Job, u64)> {
         let mut running = self.running.lock();
         let version = self.versions.current();
+        let oldest_read = self.live_snapshots().oldest();
+        let reported = self.reports.open(oldest_read);
         let job = compaction::pick(&Picking {
             version: &version,
             options: &self.options,
             running: &running,
             retired,
-            oldest_read: self.live_snapshots().oldest(),
-            reported: &[],
+            oldest_read,
+            reported: &reported,
             rest,
-        })?;
+        });
+        let urgent = |job: &Job| {
+            matches!(
+                job.reason,
+                JobReason::Drop | JobReason::Size | JobReason::Reported
+            )
+        };
+        if !reported.is_empty() && !job.as_ref().is_some_and(urgent) {
+            self.reports.close(&reported, oldest_read);
+        }
+        let job = job?;
         let ticket = running.begin(&job);
         Some((version, job, ticket))
     }

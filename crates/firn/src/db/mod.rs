@@ -169,6 +169,7 @@ impl Db {
             snapshots,
             live: Arc::clone(&work.options.live),
             prepared: PreparedTransactions::default(),
+            reports: Arc::clone(&work.reports),
         });
         relog_prepared(&cx, &replayed)?;
         while work.flush_oldest()? {}

@@ -3,10 +3,12 @@
 mod concat;
 mod merge;
 mod mvcc;
+mod reports;
 
 pub use concat::{ChildOpener, ConcatIter};
 pub use merge::MergeIter;
 pub use mvcc::{Interrupt, MvccIter, ReadAt};
+pub use reports::Reports;
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,9 @@
 
 mod saved;
 
+use super::reports::Reports;
 use crate::base::key::{SEQNO_COMMITTED_MAX, SEQNO_MAX, UNCOMMITTED_BIT};
+use crate::base::range::KeyRange;
 use crate::base::{Error, ErrorKind, InternalIterator, Kind, Result, Seqno, Value};
 use saved::SavedEntry;
 use std::sync::Arc;
@@ -108,6 +110,7 @@ pub struct MvccIter<I> {
     /// Exclusive.
     upper: Option<Vec<u8>>,
     interrupt: Option<Interrupt>,
+    reports: Option<Arc<Reports>>,
     position: Position,
     /// Rows that follow the current one in the source in front.
     ahead: u32,
@@ -119,6 +122,8 @@ pub struct MvccIter<I> {
     saved: SavedEntry,
     tombstones: u64,
     skipped: u64,
+    /// Entries skipped before this move.
+    skipped_before: u64,
 }
 
 impl<I: InternalIterator> MvccIter<I> {
@@ -130,6 +135,7 @@ impl<I: InternalIterator> MvccIter<I> {
             lower: None,
             upper: None,
             interrupt: None,
+            reports: None,
             position: Position::Nowhere,
             ahead: 0,
             pause: 0,
@@ -138,6 +144,7 @@ impl<I: InternalIterator> MvccIter<I> {
             saved: SavedEntry::default(),
             tombstones: 0,
             skipped: 0,
+            skipped_before: 0,
         }
     }
 
@@ -153,6 +160,11 @@ impl<I: InternalIterator> MvccIter<I> {
     /// Sets what is asked every 1024 skipped entries.
     pub fn set_interrupt(&mut self, interrupt: Option<Interrupt>) {
         self.interrupt = interrupt;
+    }
+
+    /// Sets who hears of stretches in which a single move skips a thousand entries.
+    pub fn set_reports(&mut self, reports: Option<Arc<Reports>>) {
+        self.reports = reports;
     }
 
     /// Changes what is visible. Unpositions.
@@ -382,12 +394,28 @@ impl<I: InternalIterator> MvccIter<I> {
         on
     }
 
-    /// Counts an entry that is passed over.
+    /// Counts an entry that is passed over: the one under the inner cursor, if there is one.
     fn count_skip(&mut self) -> Result<()> {
         self.skipped += 1;
-        if self.skipped.is_multiple_of(SKIPS_BETWEEN_CHECKS)
-            && self.interrupt.as_ref().is_some_and(|interrupt| interrupt())
+        if self.skipped.is_multiple_of(SKIPS_BETWEEN_CHECKS) {
+            self.check()?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn check(&self) -> Result<()> {
+        if let Some(reports) = &self.reports
+            && self.skipped - self.skipped_before >= SKIPS_BETWEEN_CHECKS
+            && self.inner.valid()
         {
+            let key = self.inner.key().user_key;
+            reports.report(KeyRange {
+                smallest: key.to_vec(),
+                largest: key.to_vec(),
+            });
+        }
+        if self.interrupt.as_ref().is_some_and(|interrupt| interrupt()) {
             return Err(Error::new(ErrorKind::Interrupted, "while reading a range"));
         }
         Ok(())
@@ -396,6 +424,7 @@ impl<I: InternalIterator> MvccIter<I> {
     /// From the inner cursor's entry (if `on`) forwards to a visible put; entries of the user key
     /// in `skip` are passed over if `skipping`.
     fn forward(&mut self, mut on: bool, mut skipping: bool) -> Result<bool> {
+        self.skipped_before = self.skipped;
         // Steps since `skip` was set.
         let mut steps = 0;
         while on {
@@ -443,6 +472,7 @@ impl<I: InternalIterator> MvccIter<I> {
     /// From the inner cursor's entry (if `on`), the oldest of its user key, backwards to a key
     /// whose newest visible version is a put.
     fn backward(&mut self, mut on: bool) -> Result<bool> {
+        self.skipped_before = self.skipped;
         while on {
             let user_key = self.inner.key().user_key;
             if self.below_lower(user_key) {

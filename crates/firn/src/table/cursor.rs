@@ -414,6 +414,8 @@ impl Cursor {
             self.owner = Some(Arc::clone(&owner));
             let interrupt = Arc::new(move || owner.is_interrupted());
             self.entries.set_interrupt(Some(interrupt));
+            let reports = Arc::clone(&txn.context().reports);
+            self.entries.set_reports(Some(reports));
         }
     }
 

@@ -15,6 +15,7 @@ use super::snapshots::{Snapshot, SnapshotList};
 use super::write_set::{Mark, SharedWriteSet, WriteSet, WriteSetIter};
 use crate::base::options::LiveOptions;
 use crate::base::{IndexId, InternalKey, Result, Seqno, Value};
+use crate::iter::Reports;
 use crate::read::{self, ReadPoint, Views};
 use crate::wal::{BinlogPosition, Lsn};
 use crate::write::{Batch, Pipeline, Prepared, What, unknown_outcome};
@@ -36,6 +37,8 @@ pub struct Context {
     pub live: Arc<LiveOptions>,
     /// Prepared transactions that no session owns.
     pub prepared: PreparedTransactions,
+    /// Ranges in which scans skipped too much.
+    pub reports: Arc<Reports>,
 }
 
 /// Isolation levels; READ UNCOMMITTED reads as READ COMMITTED.

@@ -1,6 +1,6 @@
 //! Jobs on L0.
 
-use super::{Picking, compact_job, move_job};
+use super::{Picking, TOMBSTONE_SHARE, compact_job, move_job, share_over};
 use crate::base::range::KeyRange;
 use crate::compaction::plan::{Input, Job, JobReason};
 use crate::compaction::shape::Shape;
@@ -32,6 +32,12 @@ impl<'a> Group<'a> {
     /// Most runs that a read of one key has to ask.
     fn depth(&self) -> usize {
         depth(self.files.iter().map(|(_, f)| &**f.meta()))
+    }
+
+    /// Whether it is mostly deletions.
+    fn is_dense(&self) -> bool {
+        let sum = |of: fn(&FileMeta) -> u64| self.files.iter().map(|(_, f)| of(f)).sum();
+        share_over(sum(|f| f.deletes), sum(|f| f.entries), TOMBSTONE_SHARE)
     }
 
     fn size(&self) -> u64 {
@@ -103,8 +109,9 @@ impl Picking<'_> {
                 let alone = || self.overlap(output, &group.range).is_empty();
                 let due = match group.depth() {
                     _ if old => usize::MAX,
-                    // Nothing is gained by waiting.
-                    1 if alone() => depth_min.max(1),
+                    // Nothing is gained by waiting; or what is deleted in order, and so never deep,
+                    // would stay in the levels below.
+                    depth if (depth == 1 && alone()) || group.is_dense() => depth.max(depth_min),
                     depth => depth,
                 };
                 (due, group)

@@ -1,7 +1,7 @@
 use super::support::{Entry, VecIter, delete, entry, random_key, sort};
 use crate::base::key::{SEQNO_MAX, UNCOMMITTED_BIT};
 use crate::base::{ErrorKind, Kind};
-use crate::iter::{MergeIter, MvccIter, ReadAt};
+use crate::iter::{MergeIter, MvccIter, ReadAt, Reports};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
@@ -224,4 +224,41 @@ fn bounds_are_not_read_past() {
     assert!(iter.seek_ge(b"a").unwrap());
     assert!(iter.seek_lt(b"z").unwrap());
     assert_eq!(iter.skipped_tombstones(), 0);
+}
+
+#[test]
+fn a_long_stretch_of_deletions_is_reported() {
+    let deleted = |n: u32| format!("d{n:05}");
+    let mut all: Vec<Entry> = (0..5000).map(|n| delete(&deleted(n), 5)).collect();
+    all.push(entry("a", 1, ""));
+    all.push(entry("e", 1, ""));
+    sort(&mut all);
+    for forward in [true, false] {
+        let reports = Arc::new(Reports::default());
+        let mut cursor = MvccIter::new(VecIter::new(all.clone()), ReadAt::snapshot(10));
+        cursor.set_reports(Some(reports.clone()));
+        if forward {
+            assert!(cursor.first().unwrap() && cursor.next().unwrap());
+            assert_eq!(cursor.user_key(), b"e");
+        } else {
+            assert!(cursor.last().unwrap() && cursor.prev().unwrap());
+            assert_eq!(cursor.user_key(), b"a");
+        }
+        let open = reports.open(10);
+        assert!(!open.is_empty());
+        assert!(open.iter().all(|range| range.smallest.starts_with(b"d")));
+    }
+    // As many old versions, each beside its row: no reason to hurry.
+    let row = |n: u32| [entry(&deleted(n), 5, "new"), entry(&deleted(n), 4, "old")];
+    let mut all: Vec<Entry> = (0..5000).flat_map(row).collect();
+    sort(&mut all);
+    let reports = Arc::new(Reports::default());
+    let mut cursor = MvccIter::new(VecIter::new(all), ReadAt::snapshot(10));
+    cursor.set_reports(Some(reports.clone()));
+    let mut on = cursor.first().unwrap();
+    while on {
+        on = cursor.next().unwrap();
+    }
+    assert!(cursor.skipped_entries() >= 4999);
+    assert!(reports.open(10).is_empty());
 }

@@ -13,6 +13,8 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::{BTreeMap, HashMap};
 
+mod loads;
+
 const UPPER_BYTES: u64 = 100;
 const LAST_BYTES: u64 = 60;
 
