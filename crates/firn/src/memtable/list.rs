@@ -218,6 +218,9 @@ impl List {
         for level in (0..self.height.load(Relaxed)).rev() {
             loop {
                 let next = before.next(level);
+                if level > 0 {
+                    before.prefetch_next(level - 1);
+                }
                 // The node that ended the level above is not compared again.
                 match next {
                     Some(node) if next != after && node.compare(probe) == Ordering::Less => {
@@ -273,7 +276,11 @@ fn walk<'a>(
     probe: &Probe<'_>,
 ) -> (NodeRef<'a>, Option<NodeRef<'a>>) {
     loop {
-        match before.next(level) {
+        let next = before.next(level);
+        if level > 0 {
+            before.prefetch_next(level - 1);
+        }
+        match next {
             Some(node) if node.compare(probe) == Ordering::Less => before = node,
             next => return (before, next),
         }
