@@ -99,10 +99,16 @@ impl World {
         self.check_points(&seen)
     }
 
-    /// Point reads of all that a scan has found.
+    /// Point reads of all that a scan has found, but in dropped indexes: of these entries go one
+    /// after the other, and the row cache keeps what the files have let go.
     fn check_points(&self, seen: &Seen) -> Result<(), Stop> {
         let point = self.latest();
-        for (key, value) in seen.entries.values().flatten() {
+        let dropped = &self.history.side().dropped;
+        let kept = seen
+            .entries
+            .iter()
+            .filter(|(id, _)| !dropped.contains_key(id));
+        for (key, value) in kept.flat_map(|(_, entries)| entries) {
             let found = firn::read::get(&point.view, key, point.seqno, |key, value| {
                 key.kind.is_put().then(|| value.to_owned())
             })?;
