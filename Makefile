@@ -35,7 +35,7 @@ CPPFLAGS += -DMYSQL_DYNAMIC_PLUGIN -DMYSQL_SERVER -DHAVE_CONFIG_H -DDBUG_OFF -MM
 LDFLAGS += -shared -Wl,--version-script=mariadb/ha_firn.map -Wl,--gc-sections -Wl,-z,relro -Wl,-z,now
 LDLIBS += -lmysqlservices -lpthread -ldl -lm
 
-.PHONY: all help prepare demo stop test bench lint format install uninstall deb clean FORCE
+.PHONY: all help prepare demo stop test bench bench-budgets bench-steady bench-sql lint format install uninstall deb clean FORCE
 
 all: $(PLUGIN)
 
@@ -45,7 +45,10 @@ help:
 	@echo 'make stop     stop the private server'
 	@echo 'make test     run every test'
 	@echo 'make lint     formatting and lints of Rust, C++ and Python'
-	@echo 'make bench    stock sysbench on InnoDB and on FIRN'
+	@echo 'make bench    the core beside RocksDB and fjall, about half an hour; FULL=1: more engines, YCSB, 20 million keys'
+	@echo 'make bench-budgets  what single calls of the C ABI cost'
+	@echo 'make bench-steady   updates at full speed for MINUTES=20: stalls, space, memory'
+	@echo 'make bench-sql      stock sysbench on InnoDB and on FIRN'
 	@echo 'make install  put the plugin and firn.cnf where the installed server looks (as root)'
 	@echo 'make deb      build the Debian package mariadb-plugin-firn in $(BUILD)'
 
@@ -85,10 +88,20 @@ demo:
 stop:
 	@scripts/server.sh stop
 
+# KEYS, SECONDS_EACH, ENGINES, LINES and the other settings of scripts/bench.sh.
 bench:
+	@scripts/bench.sh kv
+
+bench-budgets:
+	@scripts/bench.sh budgets
+
+bench-steady:
+	@scripts/bench.sh steady
+
+bench-sql:
 	@scripts/deps.sh demo
 	@$(MAKE) --no-print-directory all
-	@scripts/bench.sh
+	@scripts/bench-sql.sh
 
 test:
 	@scripts/test.sh

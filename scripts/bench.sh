@@ -1,27 +1,28 @@
 #!/usr/bin/env bash
-# Stock sysbench on InnoDB and on FIRN in one private server, workload by workload: make bench
+# Benchmarks of the core without a server: scripts/bench.sh kv|budgets|steady (make bench, bench-budgets, bench-steady)
 #
-# WORKLOADS="oltp_point_select ..."  ROWS=1000000  THREADS=8  SECONDS_EACH=15  MEMORY=512M  (environment)
+# kv: the core beside RocksDB and fjall, line by line. In the environment:
+#   KEYS=5m  SECONDS_EACH=15  THREADS=4  BATCH=1      size of the run; BATCH is the entries of a commit
+#   ENGINES="firn rocksdb"    LINES="load-random get" what to measure (an unknown name lists the names)
+#   FULL=1                    redb, LMDB, YCSB A to F and 20 million keys besides
+#   KEEP=1                    keep the databases in DATA_DIR, and use those of an earlier run
+# budgets: ROWS, ROUNDS.  steady: MINUTES=20, KEYS, THREADS, ENGINES.
+# Results: build/bench/kv, build/bench/steady, or OUT.
 set -euo pipefail
-THREADS=${THREADS:-8}
 . "$(dirname "$0")/lib.sh"
-. "$(dirname "$0")/compare.sh"
+cd "$FIRN_ROOT"
 
-read -rd "" -a workloads <<<"${WORKLOADS:-oltp_point_select oltp_read_only oltp_update_index oltp_update_non_index oltp_insert
-  oltp_write_only oltp_read_write}" || true
-
-start_server
-load_tables
-results=()
-for workload in "${workloads[@]}"; do
-  # oltp_insert leaves the table larger; sysbench reads the ids it was told.
-  innodb=$(per_second "$workload" demo_innodb InnoDB)
-  other=$(per_second "$workload" demo_firn "$engine")
-  results+=("$(printf '%-24s %12s %12s %8s' "$workload" "$innodb" "$other" "$(ratio "$other" "$innodb")")")
-done
-"$server" stop --dir="$dir"
-
-echo
-printf '%-24s %12s %12s %8s\n' "transactions/s" InnoDB "$engine" ratio
-printf '%s\n' "${results[@]}"
-echo "$rows rows, $threads threads, $seconds s each, $memory for buffer pool and block cache, durable at every commit."
+what=${1:?usage: scripts/bench.sh kv|budgets|steady}
+features=()
+# RocksDB alone takes minutes to compile, so it is left out where no rival is asked for.
+rival() { [ -z "${ENGINES-}" ] || [[ ${ENGINES,,} =~ rocksdb|fjall|redb|lmdb ]]; }
+if { [ "$what" = kv ] && rival; } || { [ "$what" = steady ] && [ -n "${ENGINES-}" ] && rival; }; then
+  scripts/deps.sh bench
+  features=(--features rivals)
+  say "building firn-bench and its rivals: RocksDB takes ten minutes or more the first time"
+else
+  scripts/deps.sh build
+  say "building firn-bench"
+fi
+cargo build --quiet --release --manifest-path crates/firn-bench/Cargo.toml --target-dir "$FIRN_TARGET/bench" "${features[@]}"
+exec "$FIRN_TARGET/bench/release/firn-bench" "$what"

@@ -1,4 +1,4 @@
-# Shared by demo.sh and bench.sh (sourced): a private server in run/, sysbench's table in InnoDB (database demo_innodb) and
+# Shared by demo.sh and bench-sql.sh (sourced): a private server in run/, sysbench's table in InnoDB (database demo_innodb) and
 # as a converted copy (database demo_firn), and stock sysbench on either.
 # shellcheck shell=bash
 

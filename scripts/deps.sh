@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that what a target needs is installed: scripts/deps.sh build|run|demo|test|lint|deb
+# Makes sure that what a target needs is installed: scripts/deps.sh build|run|demo|bench|test|lint|deb
 #
 # Everything comes from the distribution. Only the parts of MariaDB that start no service are installed: the server's
 # binaries are in mariadb-server-core, the init scripts in mariadb-server, which is never asked for.
@@ -11,16 +11,19 @@ CARGO_MIN=1.88 # the first with let chains
 
 build=(g++ make libc6-dev xz-utils ca-certificates libmariadb-dev libmariadbd-dev mariadb-server-core)
 run=(mariadb-server-core mariadb-client-core)
+# RocksDB is compiled from the source in its crate; its bindings are made with libclang.
+bench=(g++ make libc6-dev clang libclang-dev)
 
 packages_of() {
   case $1 in
     build) echo "${build[*]}" ;;
     run) echo "${run[*]}" ;;
     demo) echo "${build[*]} ${run[*]} sysbench" ;;
+    bench) echo "${bench[*]}" ;;
     test) echo "${build[*]} ${run[*]} mariadb-client sysbench python3-venv dpkg-dev" ;;
     lint) echo "${build[*]} clang-format python3-venv" ;;
     deb) echo "${build[*]} dpkg-dev" ;;
-    *) die "unknown group of packages: $1 (build, run, demo, test, lint or deb)" ;;
+    *) die "unknown group of packages: $1 (build, run, demo, bench, test, lint or deb)" ;;
   esac
 }
 
@@ -60,7 +63,7 @@ install_missing() {
   fi
 }
 
-[ $# -gt 0 ] || die "usage: scripts/deps.sh build|run|demo|test|lint|deb"
+[ $# -gt 0 ] || die "usage: scripts/deps.sh build|run|demo|bench|test|lint|deb"
 command -v dpkg-query >/dev/null && command -v apt-get >/dev/null ||
   die "this is not a Debian system: build by hand with MARIADB_SRC=<server source> (see README.md)"
 mkdir -p "$FIRN_BUILD/log"

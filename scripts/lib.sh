@@ -11,6 +11,9 @@ FIRN_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 export PATH=$PATH:$HOME/.cargo/bin
 FIRN_BUILD=${FIRN_BUILD:-$FIRN_ROOT/build}
 
+# Where cargo builds; crates/firn-bench, a workspace of its own, would choose a place of its own.
+FIRN_TARGET=${CARGO_TARGET_DIR:-$FIRN_ROOT/target}
+
 # A step that may take long says so before it starts.
 say() { printf '==> %s\n' "$*"; }
 

@@ -11,7 +11,7 @@ pub mod ddl;
 pub mod error;
 pub mod host;
 mod memory;
-mod reads;
+pub mod reads;
 pub mod report;
 pub mod rows;
 pub mod schema;

@@ -1,0 +1,127 @@
+//! What a line asks of an engine, and the engines.
+
+mod firn;
+#[cfg(feature = "rivals")]
+mod fjall;
+#[cfg(feature = "rivals")]
+mod lmdb;
+#[cfg(feature = "rivals")]
+mod redb;
+#[cfg(feature = "rivals")]
+mod rocksdb;
+
+use crate::data::{Key, VALUE_LEN};
+use std::path::{Path, PathBuf};
+
+/// Whatever went wrong.
+pub type Error = Box<dyn std::error::Error + Send + Sync>;
+
+/// A result of the bench.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A key and its value.
+pub type Entry = (Key, [u8; VALUE_LEN]);
+
+/// How to open an engine.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Its directory.
+    pub dir: PathBuf,
+    /// Block cache, bytes.
+    pub cache: u64,
+    /// One memtable, bytes.
+    pub memtable: u64,
+    /// Whether a commit waits for the device; else it is handed to the operating system.
+    pub durable: bool,
+}
+
+/// An open engine.
+pub trait Engine: Sync {
+    /// A session of one thread.
+    fn session(&self) -> Result<Box<dyn Session + '_>>;
+
+    /// Flushes, and waits until the engine has no background work that its writes made due.
+    fn pay(&self) -> Result<()>;
+
+    /// Compacts everything.
+    fn compact(&self) -> Result<()>;
+
+    /// Whether a file belongs to the log, which does not count as space.
+    fn is_log(&self, file: &Path) -> bool;
+
+    /// Whether reads go past the page cache.
+    fn reads_directly(&self) -> bool;
+
+    /// A few words on its state, for the raw results.
+    fn state(&self) -> String;
+
+    /// Closes it.
+    fn close(self: Box<Self>) -> Result<()>;
+}
+
+/// One thread's access. Each call is a transaction of its own.
+pub trait Session {
+    /// Commits `entries` together.
+    fn put(&mut self, entries: &[Entry]) -> Result<()>;
+
+    /// Copies the newest value of `key` into `out`. Returns whether there is one.
+    fn get(&mut self, key: &Key, out: &mut Vec<u8>) -> Result<bool>;
+
+    /// Reads up to `limit` entries from `from` on, in order. Returns how many there were.
+    fn scan(
+        &mut self,
+        from: &Key,
+        limit: usize,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<usize>;
+}
+
+/// Engines of this build that a plain run measures.
+pub const COMMON: &[&str] = if cfg!(feature = "rivals") {
+    &["firn", "rocksdb", "fjall"]
+} else {
+    &["firn"]
+};
+
+/// Engines that `FULL=1` adds.
+pub const FURTHER: &[&str] = if cfg!(feature = "rivals") {
+    &["redb", "lmdb"]
+} else {
+    &[]
+};
+
+/// Opens the engine called `name`, creating its database if it is missing.
+pub fn open(name: &str, settings: &Settings) -> Result<Box<dyn Engine>> {
+    std::fs::create_dir_all(&settings.dir)?;
+    match name {
+        "firn" => Ok(Box::new(firn::open(settings)?)),
+        #[cfg(feature = "rivals")]
+        "rocksdb" => Ok(Box::new(rocksdb::open(settings)?)),
+        #[cfg(feature = "rivals")]
+        "fjall" => Ok(Box::new(fjall::open(settings)?)),
+        #[cfg(feature = "rivals")]
+        "redb" => Ok(Box::new(redb::open(settings)?)),
+        #[cfg(feature = "rivals")]
+        "lmdb" => Ok(Box::new(lmdb::open(settings)?)),
+        other => Err(format!("no engine is called {other}").into()),
+    }
+}
+
+/// The name as people write it.
+pub fn title(name: &str) -> &str {
+    match name {
+        "firn" => "Firn",
+        "rocksdb" => "RocksDB",
+        "lmdb" => "LMDB",
+        other => other,
+    }
+}
+
+/// Entries of one commit of a load: B-trees that copy pages get large ones, or they would take
+/// hours.
+pub fn load_batch(name: &str, wanted: usize) -> usize {
+    match name {
+        "redb" | "lmdb" => wanted.max(1000),
+        _ => wanted,
+    }
+}

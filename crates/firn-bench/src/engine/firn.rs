@@ -1,0 +1,210 @@
+//! Firn, one layer below the C ABI: sessions' transactions with raw keys and values.
+//!
+//! A put is what an autocommit statement does but for the row lock, which the rivals do not take
+//! either: stall gate, private write set, batch, commit pipeline. A get begins a statement, pins a
+//! view and reads at a fresh snapshot. Keys carry their index id in front, four bytes that the rivals
+//! do not store.
+
+use super::{Engine, Entry, Result, Session, Settings};
+use crate::data::{KEY_LEN, Key};
+use firn::base::Value;
+use firn::base::options::{FlushMode, LiveOptions, Options};
+use firn::db::Db;
+use firn::env::PosixEnv;
+use firn::iter::{MergeIter, MvccIter, ReadAt};
+use firn::read::{ScanRange, scan_sources};
+use firn::txn::{Isolation, Transaction};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// An index id that no table has.
+const INDEX: [u8; 4] = 0x4000_0000u32.to_be_bytes();
+
+/// A key that no line reads: sorts behind all.
+const HEARTBEAT: Key = [0xff; KEY_LEN];
+
+pub(super) struct Firn {
+    db: Arc<Db>,
+}
+
+pub(super) fn open(settings: &Settings) -> Result<Firn> {
+    let live = LiveOptions::default();
+    live.memtable_size
+        .store(settings.memtable, Ordering::Relaxed);
+    live.set_flush_mode(match settings.durable {
+        true => FlushMode::Sync,
+        false => FlushMode::Write,
+    });
+    let options = Options {
+        live: Arc::new(live),
+        block_cache_size: settings.cache,
+        // The flush thread is the second background job.
+        background_jobs: 1,
+        // As the rivals: past the page cache where a commit waits for the device, else into it.
+        wal_direct_io: settings.durable,
+        ..Options::default()
+    };
+    let db = Db::open(Arc::new(PosixEnv::new()), &settings.dir, options, None)?;
+    Ok(Firn { db })
+}
+
+impl Engine for Firn {
+    fn session(&self) -> Result<Box<dyn Session + '_>> {
+        Ok(Box::new(FirnSession {
+            transaction: self.db.new_transaction(self.db.new_owner(0)),
+            statement: 0,
+            key: Vec::with_capacity(INDEX.len() + KEY_LEN),
+        }))
+    }
+
+    /// A commit now and then keeps the tree from going to its resting state meanwhile: that is more
+    /// than the debt, and the rivals do no such thing.
+    fn pay(&self) -> Result<()> {
+        self.db.flush()?;
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let heart = scope.spawn(|| {
+                let mut session = self.session()?;
+                while !done.load(Ordering::Relaxed) {
+                    session.put(&[(HEARTBEAT, [0; crate::data::VALUE_LEN])])?;
+                    std::thread::sleep(Duration::from_millis(200));
+                }
+                Ok::<_, super::Error>(())
+            });
+            let paid = (|| {
+                let mut quiet = 0;
+                let mut before = self.db.counters();
+                while quiet < 4 {
+                    let compacted = self.db.compact_once()?;
+                    if !compacted {
+                        std::thread::sleep(Duration::from_millis(50));
+                    }
+                    let now = self.db.counters();
+                    let moved = now.compacted_bytes_read != before.compacted_bytes_read
+                        || now.bytes_written - before.bytes_written > 1 << 20;
+                    quiet = if compacted || moved { 0 } else { quiet + 1 };
+                    before = now;
+                }
+                Ok(())
+            })();
+            done.store(true, Ordering::Relaxed);
+            heart.join().map_err(|_| "the heartbeat panicked")??;
+            paid
+        })
+    }
+
+    fn compact(&self) -> Result<()> {
+        Ok(self.db.compact_all()?)
+    }
+
+    fn is_log(&self, file: &Path) -> bool {
+        file.extension().is_some_and(|e| e == "wal")
+    }
+
+    fn reads_directly(&self) -> bool {
+        false
+    }
+
+    fn state(&self) -> String {
+        let levels: Vec<String> = self
+            .db
+            .levels()
+            .iter()
+            .filter(|level| level.files > 0)
+            .map(|l| format!("L{} {} runs {} MiB", l.level, l.runs, l.stored_bytes >> 20))
+            .collect();
+        let c = self.db.counters();
+        format!(
+            "{}; memtables {} MiB, cached blocks {} MiB, {} stalls of {} ms",
+            levels.join(", "),
+            c.memtable_bytes >> 20,
+            c.block_cache_bytes >> 20,
+            c.write_stalls,
+            c.write_stall_us / 1000
+        )
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(self.db.close()?)
+    }
+}
+
+struct FirnSession {
+    transaction: Transaction,
+    statement: u64,
+    key: Vec<u8>,
+}
+
+impl FirnSession {
+    fn begin(&mut self) {
+        self.statement += 1;
+        let isolation = Isolation::ReadCommitted;
+        self.transaction
+            .begin_statement(self.statement, isolation, 0, true);
+    }
+
+    fn key_of(&mut self, key: &Key) {
+        self.key.clear();
+        self.key.extend_from_slice(&INDEX);
+        self.key.extend_from_slice(key);
+    }
+}
+
+impl Session for FirnSession {
+    fn put(&mut self, entries: &[Entry]) -> Result<()> {
+        self.begin();
+        self.transaction.before_write()?;
+        for (key, value) in entries {
+            self.key_of(key);
+            self.transaction.put(&self.key, Value::whole(value))?;
+        }
+        Ok(self.transaction.commit()?)
+    }
+
+    fn get(&mut self, key: &Key, out: &mut Vec<u8>) -> Result<bool> {
+        self.begin();
+        self.key_of(key);
+        let point = self.transaction.read_point();
+        let found = self.transaction.get(&point, &self.key, |key, value| {
+            out.clear();
+            out.extend_from_slice(value.head);
+            out.extend_from_slice(value.tail);
+            key.kind.is_put()
+        })?;
+        self.transaction.commit()?;
+        Ok(found == Some(true))
+    }
+
+    fn scan(
+        &mut self,
+        from: &Key,
+        limit: usize,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<usize> {
+        self.begin();
+        self.key_of(from);
+        let point = self.transaction.read_point();
+        let upper = (u32::from_be_bytes(INDEX) + 1).to_be_bytes();
+        let range = ScanRange {
+            lower: self.key.clone(),
+            upper: Some(upper.to_vec()),
+        };
+        let sources = scan_sources(&point.view, &range, None);
+        let mut entries = MvccIter::new(MergeIter::new(sources), ReadAt::snapshot(point.seqno));
+        entries.set_bounds(Some(&range.lower), range.upper.as_deref());
+        let mut count = 0;
+        let mut more = entries.seek_ge(&self.key)?;
+        while more && count < limit {
+            let value = entries.value();
+            visit(&entries.user_key()[INDEX.len()..], value.head);
+            count += 1;
+            // The last one asked for is not left, as the rivals' iterators are not moved either.
+            more = count < limit && entries.next()?;
+        }
+        drop(entries);
+        self.transaction.commit()?;
+        Ok(count)
+    }
+}

@@ -1,0 +1,171 @@
+//! Engines side by side, each line in a process of its own.
+
+mod chart;
+mod child;
+mod line;
+mod report;
+
+pub use child::run as run_child;
+
+use crate::config::Config;
+use crate::engine::{Error, Result, title};
+use line::{Line, Needs};
+use report::Outcome;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// What the main database of an engine is fit for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
+enum State {
+    Missing,
+    Loaded,
+    Settled,
+}
+
+struct Run {
+    config: Config,
+    states: BTreeMap<String, State>,
+    raw: fs::File,
+    outcomes: Vec<Outcome>,
+}
+
+/// Measures every line that the settings name, engine after engine, and reports.
+pub fn run(config: Config) -> Result<()> {
+    let began = Instant::now();
+    let lines = line::chosen(&config)?;
+    fs::create_dir_all(&config.out)?;
+    let raw = fs::File::create(config.out.join("results.jsonl"))?;
+    let states = config
+        .engines
+        .iter()
+        .map(|engine| (engine.clone(), kept_state(&config, engine)))
+        .collect();
+    let mut run = Run {
+        config,
+        states,
+        raw,
+        outcomes: Vec::new(),
+    };
+    for line in &lines {
+        for engine in run.config.engines.clone() {
+            if line.leaves_out(&engine) {
+                continue;
+            }
+            run.prepare(line, &engine)?;
+            eprintln!("==> {}: {}", line.title, title(&engine));
+            if let Some(outcome) = run.measure(line, &engine)? {
+                eprintln!("      {}", report::in_short(&outcome));
+                run.outcomes.push(outcome);
+            }
+        }
+        // After each line, so that a run that is cut off leaves what it has.
+        report::write(&run.config, &lines, &run.outcomes, began.elapsed())?;
+    }
+    println!(
+        "{}",
+        report::table(&run.config, &lines, &run.outcomes, began.elapsed())
+    );
+    eprintln!("==> results: {}", run.config.out.display());
+    if !run.config.keep {
+        let _ = fs::remove_dir_all(&run.config.data);
+    }
+    Ok(())
+}
+
+impl Run {
+    /// Brings the engine's main database to where the line can use it.
+    fn prepare(&mut self, line: &Line, engine: &str) -> Result<()> {
+        let needed = match line.needs {
+            Needs::Nothing => return Ok(()),
+            Needs::Loaded => State::Loaded,
+            Needs::Settled => State::Settled,
+        };
+        if self.states[engine] == State::Missing {
+            eprintln!("==> preparing: load of {}", title(engine));
+            self.measure(line::named("load-random")?, engine)?;
+        }
+        if self.states[engine] < needed {
+            eprintln!("==> preparing: full compaction of {}", title(engine));
+            self.measure(line::named("compact")?, engine)?;
+        }
+        Ok(())
+    }
+
+    /// Runs the line in a child. `None` if the engine could not do it.
+    fn measure(&mut self, line: &Line, engine: &str) -> Result<Option<Outcome>> {
+        let dir = self.dir_of(line, engine);
+        if line.needs == Needs::Nothing && dir.exists() {
+            fs::remove_dir_all(&dir)?;
+        }
+        let mark = self.config.data.join(engine).join("state");
+        if line.is_main() {
+            // Whatever stops the child, its database is used no more.
+            let _ = fs::remove_file(&mark);
+        }
+        fs::create_dir_all(&dir)?;
+        let output = Command::new(std::env::current_exe()?)
+            .args(["child", line.name, engine])
+            .arg(&dir)
+            .stdout(Stdio::piped())
+            .spawn()?
+            .wait_with_output()?;
+        if !output.status.success() {
+            eprintln!("      {} FAILED: {}", line.name, output.status);
+            if line.is_main() {
+                self.states.insert(engine.to_owned(), State::Missing);
+            }
+            return Ok(None);
+        }
+        let text = String::from_utf8(output.stdout)?;
+        let outcome: Outcome = serde_json::from_str(text.trim())?;
+        writeln!(self.raw, "{}", text.trim())?;
+        if line.is_main() {
+            let state = if line.settles {
+                State::Settled
+            } else {
+                State::Loaded
+            };
+            let left = if line.is_read_only() {
+                self.states[engine]
+            } else {
+                state
+            };
+            self.states.insert(engine.to_owned(), left);
+            fs::write(mark, format!("{} {left:?}", self.config.keys))?;
+        } else {
+            fs::remove_dir_all(&dir)?;
+        }
+        Ok(Some(outcome))
+    }
+
+    fn dir_of(&self, line: &Line, engine: &str) -> PathBuf {
+        let folder = if line.is_main() { "main" } else { "apart" };
+        self.config.data.join(engine).join(folder)
+    }
+}
+
+/// What an earlier run with `KEEP=1` has left.
+fn kept_state(config: &Config, engine: &str) -> State {
+    let mark = config.data.join(engine).join("state");
+    let text = fs::read_to_string(mark).unwrap_or_default();
+    match text.split_once(' ') {
+        Some((keys, state)) if config.keep && keys == config.keys.to_string() => match state {
+            "Settled" => State::Settled,
+            _ => State::Loaded,
+        },
+        _ => State::Missing,
+    }
+}
+
+/// An error for a name that does not exist.
+fn unknown(what: &str, name: &str, known: &[&str]) -> Error {
+    format!(
+        "no {what} is called {name} (there are: {})",
+        known.join(" ")
+    )
+    .into()
+}
