@@ -24,6 +24,8 @@ pub struct LiveOptions {
     pub memtable_size: AtomicU64,
     /// A transaction's write set may take this much memory.
     pub txn_memory_limit: AtomicU64,
+    /// Bytes a second that flushes and compactions may read and write together; 0 for no limit.
+    pub background_io_rate: AtomicU64,
 }
 
 impl LiveOptions {
@@ -48,6 +50,7 @@ impl Default for LiveOptions {
             flush_mode: AtomicU8::new(FlushMode::Sync as u8),
             memtable_size: AtomicU64::new(64 << 20),
             txn_memory_limit: AtomicU64::new(1 << 30),
+            background_io_rate: AtomicU64::new(0),
         }
     }
 }

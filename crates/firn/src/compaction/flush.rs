@@ -33,9 +33,10 @@ pub fn flush(
     let mut rule = DropRule::new(snapshots, retired, false);
     let mut stats = JobStats::default();
     let keep = |key: InternalKey<'_>, value: Value<'_>, cached| outputs.add(key, value, cached);
-    filter(source, &mut rule, |_| false, None, &mut stats, keep)?;
+    filter(source, &mut rule, |_| false, |_| Ok(()), &mut stats, keep)?;
     let (files, written) = outputs.finish()?;
     stats.finish(written, &files)?;
+    ctx.limiter.owe(written);
     Ok((files, stats))
 }
 

@@ -12,8 +12,8 @@ use crate::version::{Edit, FileHandle, FileMeta, LAST_LEVEL, Run, Version};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Entries between two looks at the cancel flag.
-const CANCEL_CHECK: u64 = 1024;
+/// Entries between two looks at the cancel flag and the limit on I/O.
+const PACE: u64 = 1024;
 
 /// What a flush or compaction did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -98,37 +98,44 @@ pub fn run(
     let mut source = MergeIter::new(job.inputs.iter().map(source_of).collect());
     let below = |user_key: &[u8]| below.is_empty(user_key);
     let keep = |key: InternalKey<'_>, value: Value<'_>, cached| outputs.add(key, value, cached);
-    filter(
-        &mut source,
-        &mut rule,
-        below,
-        Some(cancel),
-        &mut stats,
-        keep,
-    )?;
     let expected: u64 = job.files().map(|(_, f)| f.entries).sum();
+    // What is read, and about as much written for each entry that stays; put right at the end.
+    let mut taken = 0;
+    let pace = |stats: &JobStats| {
+        if cancel.load(Ordering::Relaxed) {
+            return Err(Error::new(ErrorKind::Interrupted, "compaction canceled"));
+        }
+        let moved = u128::from(stats.entries_in + stats.entries_out);
+        let due = (moved * u128::from(stats.read_bytes) / u128::from(expected.max(1))) as u64;
+        ctx.limiter.take(due.saturating_sub(taken), cancel)?;
+        taken = taken.max(due);
+        Ok(())
+    };
+    filter(&mut source, &mut rule, below, pace, &mut stats, keep)?;
     if stats.entries_in != expected {
         return Err(lost(&format!("{stats:?}, inputs hold {expected}")));
     }
     let (files, written) = outputs.finish()?;
     stats.finish(written, &files)?;
+    let moved = stats.read_bytes + stats.written_bytes;
+    ctx.limiter.owe(moved.saturating_sub(taken));
     Ok((job.edit(files), stats))
 }
 
 /// Passes what `rule` keeps of `source` on to `keep`, with whether it lay in the cache, and counts.
+/// `pace` is called every 1024 entries, and may sleep or end it.
 pub(super) fn filter(
     source: &mut dyn InternalIterator,
     rule: &mut DropRule<'_>,
     mut nothing_below: impl FnMut(&[u8]) -> bool,
-    cancel: Option<&AtomicBool>,
+    mut pace: impl FnMut(&JobStats) -> Result<()>,
     stats: &mut JobStats,
     mut keep: impl FnMut(InternalKey<'_>, Value<'_>, bool) -> Result<()>,
 ) -> Result<()> {
     let mut on = source.seek_to_first()?;
     while on {
-        let look = stats.entries_in.is_multiple_of(CANCEL_CHECK);
-        if look && cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) {
-            return Err(Error::new(ErrorKind::Interrupted, "compaction canceled"));
+        if stats.entries_in.is_multiple_of(PACE) {
+            pace(stats)?;
         }
         let key = source.key();
         let verdict = rule.decide(key, &mut nothing_below)?;

@@ -1,6 +1,7 @@
 //! Writes a sorted stream of entries into files.
 
 use super::handover::{FromCache, Handover};
+use super::limiter::IoLimiter;
 use super::splitter::Splitter;
 use crate::base::options::Options;
 use crate::base::{InternalKey, Result, Value};
@@ -16,6 +17,8 @@ pub struct JobContext<'a> {
     pub options: &'a Options,
     /// Learns what came from cached blocks.
     pub handover: &'a Handover,
+    /// Holds up what reads and writes.
+    pub limiter: &'a IoLimiter,
 }
 
 /// The files of one job, in the making.

@@ -1,6 +1,6 @@
 //! Versions without files behind them, and sorted sources, for tests.
 
-use super::{Handover, JobContext};
+use super::{Handover, IoLimiter, JobContext};
 use crate::base::events::Silent;
 use crate::base::health::Health;
 use crate::base::key::{compare, index_id_of};
@@ -145,6 +145,7 @@ pub(super) struct Db {
     pub(super) versions: VersionSet,
     pub(super) options: Options,
     pub(super) handover: Handover,
+    pub(super) limiter: IoLimiter,
 }
 
 impl Db {
@@ -168,6 +169,7 @@ impl Db {
         Self {
             dir,
             versions: versions.unwrap(),
+            limiter: IoLimiter::new(Arc::new(PosixEnv::new()), Arc::clone(&options.live)),
             options,
             handover: Handover::default(),
         }
@@ -178,6 +180,7 @@ impl Db {
             versions: &self.versions,
             options: &self.options,
             handover: &self.handover,
+            limiter: &self.limiter,
         }
     }
 

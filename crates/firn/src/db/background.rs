@@ -15,8 +15,8 @@ use crate::base::options::Options;
 use crate::base::{Error, ErrorKind, IndexId, Result, Seqno};
 use crate::catalog::{Catalog, Counters};
 use crate::compaction::{
-    self, Handover, Job, JobContext, JobReason, JobStats, Picking, Rest, Retired, Running, Shape,
-    Snapshots,
+    self, Handover, IoLimiter, Job, JobContext, JobReason, JobStats, Picking, Rest, Retired,
+    Running, Shape, Snapshots,
 };
 use crate::env::Env;
 use crate::iter::Reports;
@@ -59,6 +59,8 @@ pub(super) struct Work {
     pub pipeline: Arc<Pipeline>,
     pub stall: Arc<Stall>,
     pub counters: WorkCounters,
+    /// Holds up compactions.
+    pub limiter: IoLimiter,
     /// Where scans skipped too much.
     pub reports: Arc<Reports>,
     snapshots: Arc<SnapshotList>,
@@ -89,6 +91,7 @@ impl Work {
         stall: Arc<Stall>,
     ) -> Self {
         Self {
+            limiter: IoLimiter::new(Arc::clone(&env), Arc::clone(&options.live)),
             env,
             options,
             health,
@@ -267,6 +270,7 @@ impl Work {
             versions: &self.versions,
             options: &self.options,
             handover,
+            limiter: &self.limiter,
         }
     }
 

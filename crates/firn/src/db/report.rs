@@ -247,6 +247,11 @@ impl Db {
             "flushed {} bytes, compactions read {} and wrote {} bytes",
             c.flushed_bytes, c.compacted_bytes_read, c.compacted_bytes_written
         )?;
+        writeln!(
+            out,
+            "compactions held up by the limit on background I/O for {} us",
+            self.work.limiter.slept_us()
+        )?;
         self.write_stalls(out)?;
         let snapshots = self.cx.snapshots.live();
         writeln!(out, "\nTRANSACTIONS\nsnapshots {}", snapshots.len())?;

@@ -121,7 +121,7 @@ impl Sim {
             &mut source,
             &mut rule,
             nothing_below,
-            None,
+            |_| Ok(()),
             &mut stats,
             keep,
         )
