@@ -13,7 +13,9 @@ constexpr unsigned long long kMiB = 1ULL << 20;
 constexpr unsigned long long kMaxSize = 1ULL << 46;
 
 char* data_dir;
+unsigned long long memory_limit;
 unsigned long long block_cache_size;
+unsigned long long row_cache_size;
 unsigned long long memtable_size;
 unsigned long long wal_segment_size;
 unsigned int flush_log_at_trx_commit;
@@ -33,8 +35,20 @@ void update(THD*, st_mysql_sys_var*, void* variable, const void* save) {
     my_printf_error(ER_GET_ERRMSG, "FIRN: %s", MYF(0), firn_last_error());
 }
 
+MYSQL_SYSVAR_ULONGLONG(memory_limit, memory_limit, PLUGIN_VAR_RQCMDARG,
+                       "Memory for caches, memtables, indexes and uncommitted changes together, in bytes. The sizes of "
+                       "the caches follow from it, and memtables are flushed earlier. 0 = no limit, each part has its "
+                       "own size.",
+                       nullptr, (update<unsigned long long, FIRN_OPTION_MEMORY_LIMIT>), 0, 0, kMaxSize, kMiB);
+
+MYSQL_SYSVAR_ULONGLONG(row_cache_size, row_cache_size, PLUGIN_VAR_RQCMDARG,
+                       "Memory for single rows that are read again and again, in bytes; 0 = none. Without effect "
+                       "under firn_memory_limit.",
+                       nullptr, (update<unsigned long long, FIRN_OPTION_ROW_CACHE_SIZE>), 32 * kMiB, 0, kMaxSize, kMiB);
+
 MYSQL_SYSVAR_ULONGLONG(block_cache_size, block_cache_size, PLUGIN_VAR_RQCMDARG,
-                       "Memory for decoded blocks of table files, in bytes.", nullptr,
+                       "Memory for decoded blocks of table files, in bytes. Without effect under firn_memory_limit.",
+                       nullptr,
                        (update<unsigned long long, FIRN_OPTION_BLOCK_CACHE_SIZE>), 128 * kMiB, 8 * kMiB, kMaxSize,
                        kMiB);
 
@@ -84,7 +98,9 @@ unsigned long lock_wait_timeout(THD* thd) { return THDVAR(thd, lock_wait_timeout
 firn_config config() {
   firn_config config = {};
   config.dir = data_dir;
+  config.memory_limit = memory_limit;
   config.block_cache_size = block_cache_size;
+  config.row_cache_size = row_cache_size;
   config.memtable_size = memtable_size;
   config.txn_memory_limit = txn_memory_limit;
   config.wal_segment_size = wal_segment_size;
@@ -95,7 +111,9 @@ firn_config config() {
 }
 
 struct st_mysql_sys_var* all[] = {MYSQL_SYSVAR(data_dir),
+                                  MYSQL_SYSVAR(memory_limit),
                                   MYSQL_SYSVAR(block_cache_size),
+                                  MYSQL_SYSVAR(row_cache_size),
                                   MYSQL_SYSVAR(memtable_size),
                                   MYSQL_SYSVAR(txn_memory_limit),
                                   MYSQL_SYSVAR(wal_segment_size),

@@ -1,7 +1,7 @@
 //! Arbitrary SSTs: right data or an error, never a panic.
 //!
-//! The first byte says what the rest is: a whole file, or the raw bytes of a block, decoded as if
-//! its checksum were right.
+//! The first byte says what the rest is: a whole file, its index in memory or not, or the raw bytes of
+//! a block, decoded as if its checksum were right.
 
 use firn::base::{ErrorKind, InternalIterator, InternalKey, Kind, Result, Value};
 use firn::cache::KeyHash;
@@ -26,7 +26,7 @@ pub fn run(data: &[u8]) {
     }
     let env = MemEnv::new();
     env.place(Path::new(PATH), rest.to_vec());
-    let checked = open(&env).and_then(|reader| {
+    let checked = open(&env, mode & 2 != 0).and_then(|reader| {
         let mut iter = reader.iter(true);
         let mut more = iter.seek_to_first()?;
         while more {
@@ -70,10 +70,14 @@ pub fn seeds() -> Vec<Vec<u8>> {
             let file = env.read(Path::new(PATH)).expect("written");
             if codec == Codec::None {
                 // Header 8 bytes, checksum 8 bytes.
-                let stored = reader.blocks().next().map_or(0, |block| block.bytes) as usize;
+                let stored = {
+                    let blocks = reader.blocks().expect("no fault");
+                    blocks.iter().next().map_or(0, |block| block.bytes) as usize
+                };
                 seeds.push([&[1], &file[8..stored - 8]].concat());
             }
             seeds.push([&[0], &file[..]].concat());
+            seeds.push([&[2], &file[..]].concat());
         }
     }
     seeds
@@ -96,10 +100,14 @@ fn write(env: &MemEnv, options: SstOptions, same_length: bool) -> Result<Arc<Sst
         writer.add(InternalKey::new(&user_key, 5, Kind::Put), value)?;
     }
     writer.finish()?;
-    open(env)
+    open(env, false)
 }
 
-fn open(env: &MemEnv) -> Result<Arc<SstReader>> {
+/// `on_demand`: partitions of the index are loaded when they are asked for.
+fn open(env: &MemEnv, on_demand: bool) -> Result<Arc<SstReader>> {
     let cache = Arc::new(SstBlockCache::new(1 << 20));
+    if on_demand {
+        cache.set_room(1 << 20, 0);
+    }
     SstReader::open(env.open(Path::new(PATH))?, FILE_ID, "1.sst".into(), cache)
 }

@@ -189,6 +189,7 @@ def test_variables_have_their_promised_names(server: Server) -> None:
         "firn_block_cache_size",
         "firn_flush_log_at_trx_commit",
         "firn_lock_wait_timeout",
+        "firn_memory_limit",
         "firn_memtable_size",
         "firn_txn_memory_limit",
     } <= names

@@ -153,6 +153,10 @@ typedef enum firn_option {
   FIRN_OPTION_MEMTABLE_SIZE = 2,
   // Memory of a transaction's writes, bytes.
   FIRN_OPTION_TXN_MEMORY_LIMIT = 3,
+  // Memory of all parts together, bytes; 0 for no limit.
+  FIRN_OPTION_MEMORY_LIMIT = 4,
+  // Row cache, bytes; 0 for none.
+  FIRN_OPTION_ROW_CACHE_SIZE = 5,
 } firn_option;
 
 // Isolation levels. SERIALIZABLE is the caller's to refuse.
@@ -182,8 +186,12 @@ typedef struct firn_table firn_table;
 typedef struct firn_config {
   // Its directory, created if missing.
   const char *dir;
-  // Block cache, decoded bytes.
+  // Block cache, decoded bytes. Follows from the memory limit if there is one.
   uint64_t block_cache_size;
+  // Row cache, bytes; 0 for none. Follows from the memory limit if there is one.
+  uint64_t row_cache_size;
+  // Caches, memtables, indexes and write sets together; 0 for no limit.
+  uint64_t memory_limit;
   // A memtable is flushed at this size.
   uint64_t memtable_size;
   // Memory a transaction's writes may take.
@@ -377,6 +385,18 @@ typedef struct firn_counters {
   uint64_t block_cache_misses;
   // Memory of cached blocks.
   uint64_t block_cache_bytes;
+  // Point reads past the memtables that found their row in the row cache.
+  uint64_t row_cache_hits;
+  // Point reads past the memtables that did not.
+  uint64_t row_cache_misses;
+  // Memory of cached rows.
+  uint64_t row_cache_bytes;
+  // Memory that open files keep: indexes, filters, dictionaries.
+  uint64_t pinned_bytes;
+  // Memory of uncommitted changes.
+  uint64_t write_set_bytes;
+  // Memory of all that the memory limit covers.
+  uint64_t memory_bytes;
   // Written by flushes.
   uint64_t flushed_bytes;
   // Read by compactions.

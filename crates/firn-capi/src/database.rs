@@ -32,8 +32,12 @@ impl firn_db {
 pub struct firn_config {
     /// Its directory, created if missing.
     pub dir: *const c_char,
-    /// Block cache, decoded bytes.
+    /// Block cache, decoded bytes. Follows from the memory limit if there is one.
     pub block_cache_size: u64,
+    /// Row cache, bytes; 0 for none. Follows from the memory limit if there is one.
+    pub row_cache_size: u64,
+    /// Caches, memtables, indexes and write sets together; 0 for no limit.
+    pub memory_limit: u64,
     /// A memtable is flushed at this size.
     pub memtable_size: u64,
     /// Memory a transaction's writes may take.
@@ -67,9 +71,12 @@ fn options(config: &firn_config, host: &firn_host) -> Result<Options, Error> {
     };
     set(&live.memtable_size, config.memtable_size);
     set(&live.txn_memory_limit, config.txn_memory_limit);
+    live.memory_limit
+        .store(config.memory_limit, Ordering::Relaxed);
     Ok(Options {
         live: Arc::new(live),
         block_cache_size: or(config.block_cache_size, defaults.block_cache_size),
+        row_cache_size: config.row_cache_size,
         wal_segment_size: or(config.wal_segment_size, defaults.wal_segment_size),
         background_jobs: (config.background_jobs as usize).max(1),
         wal_direct_io: config.direct_io,
@@ -140,6 +147,10 @@ pub enum firn_option {
     FIRN_OPTION_MEMTABLE_SIZE = 2,
     /// Memory of a transaction's writes, bytes.
     FIRN_OPTION_TXN_MEMORY_LIMIT = 3,
+    /// Memory of all parts together, bytes; 0 for no limit.
+    FIRN_OPTION_MEMORY_LIMIT = 4,
+    /// Row cache, bytes; 0 for none.
+    FIRN_OPTION_ROW_CACHE_SIZE = 5,
 }
 
 /// Changes an option for what follows.
@@ -161,6 +172,8 @@ pub unsafe extern "C" fn firn_set_option(
                 live.set_flush_mode(flush_mode(u32::try_from(value).unwrap_or(u32::MAX))?);
             }
             firn_option::FIRN_OPTION_BLOCK_CACHE_SIZE => db.set_block_cache_size(value),
+            firn_option::FIRN_OPTION_ROW_CACHE_SIZE => db.set_row_cache_size(value),
+            firn_option::FIRN_OPTION_MEMORY_LIMIT => db.set_memory_limit(value),
             firn_option::FIRN_OPTION_MEMTABLE_SIZE => {
                 live.memtable_size.store(value, Ordering::Relaxed);
             }

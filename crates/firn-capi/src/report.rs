@@ -147,6 +147,18 @@ pub struct firn_counters {
     pub block_cache_misses: u64,
     /// Memory of cached blocks.
     pub block_cache_bytes: u64,
+    /// Point reads past the memtables that found their row in the row cache.
+    pub row_cache_hits: u64,
+    /// Point reads past the memtables that did not.
+    pub row_cache_misses: u64,
+    /// Memory of cached rows.
+    pub row_cache_bytes: u64,
+    /// Memory that open files keep: indexes, filters, dictionaries.
+    pub pinned_bytes: u64,
+    /// Memory of uncommitted changes.
+    pub write_set_bytes: u64,
+    /// Memory of all that the memory limit covers.
+    pub memory_bytes: u64,
     /// Written by flushes.
     pub flushed_bytes: u64,
     /// Read by compactions.
@@ -178,7 +190,8 @@ pub unsafe extern "C" fn firn_read_counters(
 ) -> firn_status {
     guard(|| {
         // SAFETY: as the caller promises.
-        let c = unsafe { firn_db::get(db) }?.counters();
+        let db = unsafe { firn_db::get(db) }?;
+        let (c, memory) = (db.counters(), db.memory());
         let counters = firn_counters {
             bytes_written: c.bytes_written,
             bytes_read: c.bytes_read,
@@ -187,6 +200,12 @@ pub unsafe extern "C" fn firn_read_counters(
             block_cache_hits: c.block_cache_hits,
             block_cache_misses: c.block_cache_misses,
             block_cache_bytes: c.block_cache_bytes,
+            row_cache_hits: c.row_cache_hits,
+            row_cache_misses: c.row_cache_misses,
+            row_cache_bytes: c.row_cache_bytes,
+            pinned_bytes: memory.pinned,
+            write_set_bytes: memory.write_sets,
+            memory_bytes: memory.total(),
             flushed_bytes: c.flushed_bytes,
             compacted_bytes_read: c.compacted_bytes_read,
             compacted_bytes_written: c.compacted_bytes_written,

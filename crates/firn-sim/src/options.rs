@@ -24,7 +24,7 @@ pub fn tiny(rng: &mut StdRng, flush_mode: FlushMode) -> Options {
     live.memtable_size.store(memtable_size, Ordering::Relaxed);
     let txn_limit = one_of(rng, &[32 << 10, 1 << 20]);
     live.txn_memory_limit.store(txn_limit, Ordering::Relaxed);
-    Options {
+    let options = Options {
         live: Arc::new(live),
         block_cache_size: one_of(rng, &[0, 8 << 10, 1 << 20]),
         row_cache_size: one_of(rng, &[0, 4 << 10, 256 << 10]),
@@ -36,5 +36,11 @@ pub fn tiny(rng: &mut StdRng, flush_mode: FlushMode) -> Options {
         base_level_size: one_of(rng, &[1 << 10, 4 << 10, 16 << 10]),
         background_jobs: 0,
         ..Options::default()
-    }
+    };
+    // From a copy: the work that follows stays what it was before there was a limit. Not so small that
+    // frozen memtables alone stop writers: with explicit background work they would wait for ever.
+    let memory_limit = one_of(&mut rng.clone(), &[0, 2 << 20, 8 << 20]);
+    let live = &options.live;
+    live.memory_limit.store(memory_limit, Ordering::Relaxed);
+    options
 }

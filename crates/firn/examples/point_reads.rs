@@ -1,4 +1,5 @@
 //! Point reads over ten times the cache, uniform and under Zipf(1.0), with and without row cache.
+//! Rates are per second of CPU time, so that other work on the machine does not count (Linux).
 //!
 //! `cargo run --release -p firn --example point_reads [rows] [seconds]`
 
@@ -53,12 +54,18 @@ fn zipf(rng: &mut SmallRng, rows: u64) -> u64 {
     rank.wrapping_mul(0x9e37_79b9_7f4a_7c15) % rows
 }
 
+/// CPU time of this thread, nanoseconds.
+fn cpu_ns() -> u64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    stat.split(' ').next().unwrap().parse().unwrap()
+}
+
 fn measure(db: &Db, what: &str, seconds: u64, mut next: impl FnMut() -> u64) -> f64 {
     let env = PosixEnv::new();
     let mut rate = 0.0;
     // The first round warms.
     for round in 0..3 {
-        let (start, before) = (env.monotonic_micros(), db.counters());
+        let (start, cpu, before) = (env.monotonic_micros(), cpu_ns(), db.counters());
         let mut reads = 0u64;
         while env.monotonic_micros() < start + seconds * 1_000_000 {
             for _ in 0..1000 {
@@ -68,7 +75,7 @@ fn measure(db: &Db, what: &str, seconds: u64, mut next: impl FnMut() -> u64) -> 
             }
             reads += 1000;
         }
-        rate = reads as f64 * 1e6 / (env.monotonic_micros() - start) as f64;
+        rate = reads as f64 * 1e9 / (cpu_ns() - cpu) as f64;
         let after = db.counters();
         let share = |hits: u64, misses: u64| 100.0 * hits as f64 / (hits + misses).max(1) as f64;
         println!(
@@ -104,6 +111,7 @@ fn main() {
         );
         let uniform = measure(&db, "uniform", time, || rng.random_range(0..rows));
         db.close().unwrap();
+        drop(db);
         let db = open(dir.path(), cache - row_cache, row_cache);
         let hot = measure(&db, "zipf", time, || zipf(&mut rng, rows));
         println!("zipf / uniform {:.2}", hot / uniform);

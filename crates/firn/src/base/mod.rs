@@ -3,6 +3,7 @@
 pub mod checksum;
 pub mod error;
 pub mod events;
+pub mod gauge;
 pub mod health;
 pub mod invariant;
 pub mod iter;

@@ -22,6 +22,11 @@ pub struct LiveOptions {
     flush_mode: AtomicU8,
     /// Freeze the active memtable at this size.
     pub memtable_size: AtomicU64,
+    /// Freeze it at this size already: the memory limit's word, not an option.
+    pub memtable_cap: AtomicU64,
+    /// Memory for caches, memtables, indexes and write sets together; 0 lets each part have its
+    /// own size. Under a limit the sizes of the caches follow from it.
+    pub memory_limit: AtomicU64,
     /// A transaction's write set may take this much memory.
     pub txn_memory_limit: AtomicU64,
     /// Bytes a second that flushes and compactions may read and write together; 0 for no limit.
@@ -38,6 +43,12 @@ impl LiveOptions {
         }
     }
 
+    /// Where the active memtable freezes.
+    pub fn freeze_at(&self) -> u64 {
+        let cap = self.memtable_cap.load(Ordering::Relaxed);
+        self.memtable_size.load(Ordering::Relaxed).min(cap)
+    }
+
     /// Changes the flush mode for the commits that follow.
     pub fn set_flush_mode(&self, mode: FlushMode) {
         self.flush_mode.store(mode as u8, Ordering::Relaxed);
@@ -49,6 +60,8 @@ impl Default for LiveOptions {
         Self {
             flush_mode: AtomicU8::new(FlushMode::Sync as u8),
             memtable_size: AtomicU64::new(64 << 20),
+            memtable_cap: AtomicU64::new(u64::MAX),
+            memory_limit: AtomicU64::new(0),
             txn_memory_limit: AtomicU64::new(1 << 30),
             background_io_rate: AtomicU64::new(0),
         }
@@ -60,9 +73,9 @@ impl Default for LiveOptions {
 pub struct Options {
     /// Options that may change while open.
     pub live: Arc<LiveOptions>,
-    /// Block cache capacity, decoded bytes.
+    /// Block cache capacity, decoded bytes. Without effect under a memory limit.
     pub block_cache_size: u64,
-    /// Row cache capacity, bytes; 0 for none.
+    /// Row cache capacity, bytes; 0 for none. Without effect under a memory limit.
     pub row_cache_size: u64,
     /// WAL segment size; a multiple of 4096.
     pub wal_segment_size: u64,

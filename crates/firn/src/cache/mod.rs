@@ -1,5 +1,6 @@
 //! Block cache: decoded blocks, sharded, scan-resistant. Row cache: single rows.
 
+mod pins;
 mod rows;
 mod stats;
 
@@ -10,6 +11,7 @@ use stats::Striped;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
+pub use pins::{Pin, PinBudget};
 pub use rows::{KeyHash, RowCache, Sealed};
 pub use stats::CacheStats;
 
@@ -29,7 +31,7 @@ impl BlockKey {
     }
 }
 
-/// What a cache can hold.
+/// What a cache can hold; cloned for each reader, so cheap to clone.
 pub trait Weighted {
     /// Bytes of memory the value takes.
     fn weight(&self) -> u64;
@@ -38,14 +40,17 @@ pub trait Weighted {
 #[derive(Clone)]
 struct ByWeight;
 
-impl<V: Weighted> Weighter<BlockKey, Arc<V>> for ByWeight {
-    fn weight(&self, _key: &BlockKey, value: &Arc<V>) -> u64 {
-        value.weight().max(1)
+/// Memory of an entry beside its value: slot, hash table, share of the ghosts, reference counts, the
+/// allocator's headers.
+const ENTRY_OVERHEAD: u64 = 160;
+
+impl<V: Weighted> Weighter<BlockKey, V> for ByWeight {
+    fn weight(&self, _key: &BlockKey, value: &V) -> u64 {
+        value.weight() + ENTRY_OVERHEAD
     }
 }
 
-type Inner<V> =
-    Cache<BlockKey, Arc<V>, ByWeight, DefaultHashBuilder, DefaultLifecycle<BlockKey, Arc<V>>>;
+type Inner<V> = Cache<BlockKey, V, ByWeight, DefaultHashBuilder, DefaultLifecycle<BlockKey, V>>;
 
 /// A cache of immutable blocks, weighted by the memory they take.
 ///
@@ -60,7 +65,8 @@ type Inner<V> =
 /// Rejected: a cache of stored (compressed) blocks beside it; the operating system's page cache is
 /// one already. LRU: one scan empties it.
 pub struct BlockCache<V> {
-    inner: Inner<V>,
+    inner: Arc<Inner<V>>,
+    pins: Arc<PinBudget>,
     stats: Striped,
 }
 
@@ -70,7 +76,7 @@ const SHARDS_PER_CORE: u64 = 4;
 /// A shard smaller than this would refuse ordinary blocks.
 const SHARD_MIN: u64 = 1 << 20;
 
-impl<V: Weighted> BlockCache<V> {
+impl<V: Weighted + Clone + Send + Sync + 'static> BlockCache<V> {
     /// A cache that holds up to `capacity` bytes.
     pub fn new(capacity: u64) -> Self {
         let cores = available_parallelism().map_or(1, |n| n.get() as u64);
@@ -87,8 +93,11 @@ impl<V: Weighted> BlockCache<V> {
             DefaultHashBuilder::default(),
             DefaultLifecycle::default(),
         );
+        let inner = Arc::new(inner);
+        let resized = Arc::clone(&inner);
         Self {
             inner,
+            pins: PinBudget::unlimited(Box::new(move |capacity| resized.set_capacity(capacity))),
             stats: Striped::new(),
         }
     }
@@ -103,14 +112,14 @@ impl<V: Weighted> BlockCache<V> {
         key: BlockKey,
         fill: bool,
         load: impl FnOnce() -> Result<V>,
-    ) -> Result<Arc<V>> {
+    ) -> Result<V> {
         if !fill {
             if let Some(block) = self.inner.peek(&key) {
                 self.stats.hit(key.stripe());
                 return Ok(block);
             }
             self.stats.miss(key.stripe());
-            return load().map(Arc::new);
+            return load();
         }
         match self.inner.get_value_or_guard(&key, None) {
             GuardResult::Value(block) => {
@@ -119,7 +128,7 @@ impl<V: Weighted> BlockCache<V> {
             }
             GuardResult::Guard(guard) => {
                 self.stats.miss(key.stripe());
-                let block = Arc::new(load()?);
+                let block = load()?;
                 if self.fits(block.weight()) {
                     // Refused only if the entry was removed meanwhile; the caller has its block.
                     let _ = guard.insert(block.clone());
@@ -131,12 +140,12 @@ impl<V: Weighted> BlockCache<V> {
     }
 
     /// The block of `key` if it is cached; counts neither as use nor as a miss.
-    pub fn peek(&self, key: BlockKey) -> Option<Arc<V>> {
+    pub fn peek(&self, key: BlockKey) -> Option<V> {
         self.inner.peek(&key)
     }
 
     /// Puts a block into the cache: how the successors of compacted blocks take their place.
-    pub fn insert(&self, key: BlockKey, block: Arc<V>) {
+    pub fn insert(&self, key: BlockKey, block: V) {
         if self.fits(block.weight()) {
             self.inner.insert(key, block);
         }
@@ -147,9 +156,22 @@ impl<V: Weighted> BlockCache<V> {
         self.inner.remove(&key);
     }
 
-    /// Changes the capacity, in bytes; a smaller one evicts.
+    /// The budget of what the files behind the blocks keep in memory themselves.
+    pub fn pins(&self) -> &Arc<PinBudget> {
+        &self.pins
+    }
+
+    /// Changes the capacity, in bytes; a smaller one evicts. Pins stand beside it, without limit.
     pub fn set_capacity(&self, capacity: u64) {
+        self.pins.set_limit(u64::MAX);
+        self.pins.set_room(None);
         self.inner.set_capacity(capacity);
+    }
+
+    /// Blocks and pins share `room` bytes; what is pinned by choice gets at most `pins` of them.
+    pub fn set_room(&self, room: u64, pins: u64) {
+        self.pins.set_limit(pins);
+        self.pins.set_room(Some(room));
     }
 
     /// Counters and sizes.

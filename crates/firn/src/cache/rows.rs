@@ -203,6 +203,14 @@ impl RowCache {
         }
     }
 
+    /// Changes the capacity such that all the cache takes stays within `room`.
+    pub fn set_room(&self, room: u64) {
+        let capacity = room.saturating_sub(self.admission.bytes());
+        if capacity != self.capacity.load(Ordering::Relaxed) {
+            self.set_capacity(capacity);
+        }
+    }
+
     /// Counters and sizes. Nobody asks a cache that is not enabled, so it counts nothing then.
     pub fn stats(&self) -> CacheStats {
         let (hits, misses) = self.stats.sums();

@@ -3,6 +3,7 @@ use crate::base::Error;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+#[derive(Clone)]
 struct Blob(u64);
 
 impl Weighted for Blob {
@@ -15,7 +16,7 @@ fn key(offset: u64) -> BlockKey {
     BlockKey { file_id: 1, offset }
 }
 
-fn load(cache: &BlockCache<Blob>, offset: u64, fill: bool) -> Arc<Blob> {
+fn load(cache: &BlockCache<Blob>, offset: u64, fill: bool) -> Blob {
     cache
         .get_or_load(key(offset), fill, || Ok(Blob(4096)))
         .unwrap()
@@ -30,7 +31,7 @@ fn hits_and_misses_are_counted() {
     load(&cache, 1, false);
     let stats = cache.stats();
     assert_eq!((stats.hits, stats.misses), (1, 3));
-    assert_eq!((stats.entries, stats.bytes), (1, 4096));
+    assert_eq!((stats.entries, stats.bytes), (1, 4096 + ENTRY_OVERHEAD));
     assert!(cache.peek(key(1)).is_none());
     cache.remove(key(0));
     assert!(cache.peek(key(0)).is_none());
@@ -106,4 +107,37 @@ fn one_thread_loads_and_the_others_wait() {
         }
     });
     assert_eq!(loads.into_inner(), 100);
+}
+
+/// What is counted beside the values is what is allocated: the tables around them.
+#[test]
+fn the_weight_covers_the_tables() {
+    let cache = BlockCache::new(4 << 20);
+    for i in 0..100_000 {
+        cache.get_or_load(key(i), true, || Ok(Blob(200))).unwrap();
+    }
+    let stats = cache.stats();
+    assert!(stats.bytes > 3 << 20, "{stats:?}");
+    // Reference counts and two headers of the allocator.
+    let around = stats.entries * 48 + cache.inner.memory_used().total() as u64;
+    let each = around / stats.entries;
+    assert!(each <= ENTRY_OVERHEAD, "{each} bytes an entry");
+}
+
+#[test]
+fn pins_are_granted_within_the_limit_and_given_back() {
+    let cache = BlockCache::<Blob>::new(1 << 20);
+    let pins = cache.pins();
+    pins.set_limit(1000);
+    let first = pins.grant(700, false).unwrap();
+    assert!(
+        pins.grant(100, false).is_none(),
+        "the rest is for upper levels"
+    );
+    let second = pins.grant(100, true).unwrap();
+    assert!(pins.grant(300, true).is_none());
+    let third = pins.charge(300);
+    assert_eq!(pins.used(), 1100);
+    drop((first, second, third));
+    assert_eq!(pins.used(), 0);
 }

@@ -69,7 +69,7 @@ impl Handover {
             if !live.contains_key(&file.file_id)
                 && let Some(reader) = file.opened()
             {
-                reader.forget_cached();
+                let _ = reader.forget_cached();
             }
         }
         for (file_id, entries) in &outputs {

@@ -9,6 +9,7 @@ mod threads;
 
 pub(super) use threads::Background;
 
+use super::memory::Arbiter;
 use crate::base::events::Severity;
 use crate::base::health::Health;
 use crate::base::options::Options;
@@ -20,7 +21,7 @@ use crate::compaction::{
 };
 use crate::env::Env;
 use crate::iter::Reports;
-use crate::read::Views;
+use crate::read::{View, Views};
 use crate::store::parse_file_name;
 use crate::txn::SnapshotList;
 use crate::version::{Edit, Version, VersionSet};
@@ -63,6 +64,7 @@ pub(super) struct Work {
     pub limiter: IoLimiter,
     /// Where scans skipped too much.
     pub reports: Arc<Reports>,
+    pub memory: Arbiter,
     snapshots: Arc<SnapshotList>,
     catalog_counters: Arc<Counters>,
     catalog: OnceLock<Arc<Catalog>>,
@@ -89,6 +91,7 @@ impl Work {
         snapshots: Arc<SnapshotList>,
         catalog_counters: Arc<Counters>,
         stall: Arc<Stall>,
+        memory: Arbiter,
     ) -> Self {
         Self {
             limiter: IoLimiter::new(Arc::clone(&env), Arc::clone(&options.live)),
@@ -102,6 +105,7 @@ impl Work {
             stall,
             counters: WorkCounters::default(),
             reports: Arc::default(),
+            memory,
             snapshots,
             catalog_counters,
             catalog: OnceLock::new(),
@@ -122,7 +126,8 @@ impl Work {
 
     /// The pipeline has frozen a memtable. Called under its mutex.
     pub(super) fn memtable_frozen(&self) {
-        self.report_pressure();
+        // The caches follow when the flush begins: evicting takes too long for this place.
+        self.tell_gate(&self.views.pin());
         self.signals.lock().flush = true;
         self.signal.notify_all();
     }
@@ -135,6 +140,7 @@ impl Work {
             return Ok(false);
         };
         self.health.check()?;
+        self.memory.balance(&view);
         memtable.wait_quiescent();
         self.views.drained(memtable);
         self.wal
@@ -334,8 +340,18 @@ impl Work {
         }
     }
 
-    fn report_pressure(&self) {
-        let pressure = pressure(&self.views.pin(), &self.options);
+    /// Deals the memory limit out anew, and tells the stall gate how things stand.
+    pub(super) fn report_pressure(&self) {
+        let view = self.views.pin();
+        self.memory.balance(&view);
+        self.tell_gate(&view);
+    }
+
+    fn tell_gate(&self, view: &View) {
+        let mut pressure = pressure(view, &self.options);
+        // The gate stops writers at 2.
+        let memory = 2.0 * self.memory.pressure(view);
+        pressure.memtables = pressure.memtables.max(memory);
         self.stall.set_pressure(pressure);
     }
 

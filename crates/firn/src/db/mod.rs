@@ -1,12 +1,15 @@
 //! Composition root: open, recovery, background work, metrics.
 
 mod background;
+mod memory;
 mod recovery;
 mod report;
 
+pub use memory::MemoryReport;
 pub use report::{Counters as Metrics, IndexReport, LevelReport};
 
 use crate::base::events::Severity;
+use crate::base::gauge::Gauge;
 use crate::base::health::Health;
 use crate::base::options::Options;
 use crate::base::{ErrorKind, Result, Seqno};
@@ -25,11 +28,15 @@ use crate::version::{self, FileSource, VersionSet};
 use crate::wal::{SegmentId, Wal, WalOptions};
 use crate::write::{MemtableHost, Pipeline, Stall};
 use background::{Background, Work};
+use memory::Arbiter;
 use parking_lot::Mutex;
 use recovery::Replayed;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+
+/// The caches follow the write sets in steps of this many bytes.
+const WRITE_SETS_STEP: u64 = 256 << 10;
 
 /// An open database.
 ///
@@ -83,7 +90,16 @@ impl Db {
         let lock = env.lock(&dir.join("LOCK"))?;
         let listener = Arc::clone(&options.listener);
         let health = Arc::new(Health::new());
-        let cache = Arc::new(BlockCache::new(options.block_cache_size));
+        let (block_cache_size, row_cache_size) = Arbiter::initial_sizes(&options);
+        let cache = Arc::new(BlockCache::new(block_cache_size));
+        let rows = Arc::new(RowCache::new(row_cache_size));
+        let write_sets = Arc::new(Gauge::default());
+        let memory = Arbiter::new(
+            &options,
+            Arc::clone(&cache),
+            Arc::clone(&rows),
+            Arc::clone(&write_sets),
+        );
         let store = FileStore::new(Arc::clone(&env), dir);
         let versions = Arc::new(VersionSet::open(version::Context {
             env: Arc::clone(&env),
@@ -99,7 +115,7 @@ impl Db {
             .into_iter()
             .for_each(|(c, v)| counters.raise(c, v));
         let started = env.monotonic_micros();
-        let memtable_size = options.live.memtable_size.load(Ordering::Relaxed);
+        let memtable_size = options.live.freeze_at();
         let replayed = recovery::replay(
             &*env,
             dir,
@@ -129,7 +145,7 @@ impl Db {
             Arc::clone(&active),
             versions.current(),
             Arc::clone(&visible),
-            Arc::new(RowCache::new(options.row_cache_size)),
+            rows,
         ));
         views.recovered(&replayed.memtables);
         let stall = Arc::new(Stall::new(Arc::clone(&env)));
@@ -159,7 +175,9 @@ impl Db {
             Arc::clone(&snapshots),
             Arc::clone(&counters),
             stall,
+            memory,
         ));
+        work.report_pressure();
         let locks = LockTable::new();
         locks.set_observer(waits);
         let cx = Arc::new(Context {
@@ -168,6 +186,7 @@ impl Db {
             locks,
             snapshots,
             live: Arc::clone(&work.options.live),
+            write_sets: Arc::clone(&write_sets),
             prepared: PreparedTransactions::default(),
             reports: Arc::clone(&work.reports),
         });
@@ -180,6 +199,12 @@ impl Db {
         )?);
         work.set_catalog(Arc::clone(&catalog));
         let _ = late_work.set(Arc::downgrade(&work));
+        let observer = Arc::downgrade(&work);
+        write_sets.observe(WRITE_SETS_STEP, move || {
+            if let Some(work) = observer.upgrade() {
+                work.report_pressure();
+            }
+        });
         let took_ms = (env.monotonic_micros() - started) / 1000;
         report_recovery(&work, &replayed, took_ms);
 
@@ -247,11 +272,6 @@ impl Db {
     /// The directory.
     pub fn dir(&self) -> &Path {
         &self.dir
-    }
-
-    /// Changes the capacity of the block cache, bytes.
-    pub fn set_block_cache_size(&self, bytes: u64) {
-        self.work.versions.source().cache().set_capacity(bytes);
     }
 
     /// Makes everything committed so far durable.

@@ -214,6 +214,17 @@ impl Db {
             c.wal_bytes_written, c.wal_syncs
         )?;
         writeln!(out, "\nMEMORY\nmemtables {} bytes", c.memtable_bytes)?;
+        let memory = self.memory();
+        writeln!(
+            out,
+            "write sets {} bytes, indexes, filters and dictionaries {} bytes",
+            memory.write_sets, memory.pinned
+        )?;
+        let limit = match memory.limit {
+            0 => "no limit".to_owned(),
+            limit => format!("limit {limit}"),
+        };
+        writeln!(out, "in all {} bytes, {limit}", memory.total())?;
         for (cache, bytes, hits, misses) in [
             (
                 "block",

@@ -37,9 +37,10 @@ struct Cut<'a> {
 impl<'a> Cut<'a> {
     fn new(file: &'a FileHandle, range: &ScanRange) -> Result<Self> {
         let reader = file.reader()?;
-        let from = lower_in(file, range).map_or((0, 0), |key| reader.rank_bounds(key));
-        let to = upper_in(file, range)
-            .map_or((file.entries, file.entries), |key| reader.rank_bounds(key));
+        let from = lower_in(file, range).map_or(Ok((0, 0)), |key| reader.rank_bounds(key))?;
+        let to = upper_in(file, range).map_or(Ok((file.entries, file.entries)), |key| {
+            reader.rank_bounds(key)
+        })?;
         Ok(Self {
             file,
             reader,

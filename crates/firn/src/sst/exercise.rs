@@ -4,7 +4,7 @@ use super::block::{Block, BlockCursor};
 use super::damage::Decoded;
 use super::filter::Filter;
 use super::format::{BlockKind, FOOTER_LEN, Footer};
-use super::index::{Index, decode_top};
+use super::index::Index;
 use super::properties::Properties;
 use crate::base::checksum;
 use std::sync::Arc;
@@ -19,8 +19,11 @@ pub fn exercise_decoders(raw: &[u8], key: &[u8]) {
     if let Some(footer) = raw.first_chunk::<FOOTER_LEN>() {
         let _ = Footer::decode(footer, 1, raw.len() as u64);
     }
-    for top in decode_top(raw).unwrap_or_default() {
-        let _ = Index::default().push(&top, raw, None);
+    if let Ok(top) = Index::decode_top(raw) {
+        let _ = top.with_all(|number, data_end| {
+            let partition = top.decode(number, data_end, raw, None);
+            partition.map(Arc::new)
+        });
     }
     for kind in [BlockKind::RowWise, BlockKind::Sectioned] {
         let Ok(block) = Block::new(kind, raw.to_vec()) else {

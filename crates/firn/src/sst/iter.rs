@@ -2,7 +2,8 @@
 
 use super::block::{Block, BlockCursor};
 use super::damage::Decoded;
-use super::index::Spot;
+use super::format::Handle;
+use super::index::{Partition, Spot};
 use super::reader::SstReader;
 use crate::base::key::SEQNO_MAX;
 use crate::base::{InternalIterator, InternalKey, Result, Seqno, Value};
@@ -16,6 +17,8 @@ pub struct SstIter {
     reader: Arc<SstReader>,
     fill_cache: bool,
     spot: Option<Spot>,
+    /// The partition of the spot, with its number; kept after leaving it.
+    partition: Option<(u32, Arc<Partition>)>,
     cursor: BlockCursor,
     /// The block was found in the cache.
     cached: bool,
@@ -30,6 +33,7 @@ impl SstReader {
             reader: self.clone(),
             fill_cache,
             spot: None,
+            partition: None,
             cursor: BlockCursor::default(),
             cached: false,
             ahead: None,
@@ -48,23 +52,33 @@ impl SstIter {
         if self.spot != Some(spot) {
             // Forget the old place first: an error must leave the cursor nowhere.
             self.leave();
+            let handle = self.partition(spot.partition)?.block(spot.block).handle;
             let block = if self.fill_cache {
-                self.reader.block(spot, true)?
+                self.reader.block(handle, true)?
             } else {
-                let held = self.reader.cached(spot);
+                let held = self.reader.cached(handle);
                 self.cached = held.is_some();
                 match held {
                     Some(block) => block,
                     None => self
                         .ahead
                         .get_or_insert_default()
-                        .block(&self.reader, spot)?,
+                        .block(&self.reader, handle)?,
                 }
             };
             self.cursor.enter(block);
             self.spot = Some(spot);
         }
         Ok(())
+    }
+
+    /// Partition `number`; the one used last is at hand.
+    fn partition(&mut self, number: u32) -> Result<&Arc<Partition>> {
+        if self.partition.as_ref().is_none_or(|(at, _)| *at != number) {
+            let piece = self.reader.partition(number, self.fill_cache)?;
+            self.partition = Some((number, piece.into_shared()));
+        }
+        Ok(&self.partition.as_ref().expect("just set").1)
     }
 
     fn leave(&mut self) {
@@ -75,14 +89,16 @@ impl SstIter {
     /// The outcome of a move inside the block; damage gets file and offset.
     #[inline]
     fn checked(&mut self, moved: Decoded<bool>) -> Result<bool> {
-        match (moved, self.spot) {
-            (Ok(moved), _) => Ok(moved),
-            (Err(damage), Some(spot)) => {
-                self.leave();
-                Err(self.reader.damaged(damage, spot))
-            }
-            (Err(damage), None) => Err(damage.at(self.reader.name(), 0)),
-        }
+        let damage = match moved {
+            Ok(moved) => return Ok(moved),
+            Err(damage) => damage,
+        };
+        let handle = match (self.spot, &self.partition) {
+            (Some(spot), Some((_, partition))) => partition.block(spot.block).handle,
+            _ => Handle::default(),
+        };
+        self.leave();
+        Err(self.reader.damaged(damage, handle))
     }
 
     /// To the first entry of the blocks from `spot` on.
@@ -107,13 +123,16 @@ impl SstIter {
         self.checked(moved)
     }
 
-    /// Seeks the first entry at or above `user_key`: its block, and its number in the block.
-    pub(super) fn seek_ranked(&mut self, user_key: &[u8]) -> Result<Option<(Spot, u32)>> {
-        Ok(if self.seek(user_key, SEQNO_MAX)? {
-            self.spot.map(|spot| (spot, self.cursor.ordinal()))
-        } else {
-            None
-        })
+    /// Seeks the first entry at or above `user_key`: the entries before its block, and its number in
+    /// the block.
+    pub(super) fn seek_ranked(&mut self, user_key: &[u8]) -> Result<Option<(u64, u32)>> {
+        if !self.seek(user_key, SEQNO_MAX)? {
+            return Ok(None);
+        }
+        let spot = self.spot.expect("positioned");
+        let before = self.reader.index().entries_before_partition(spot.partition);
+        let inside = self.partition(spot.partition)?.entries_before(spot.block);
+        Ok(Some((before + inside, self.cursor.ordinal())))
     }
 }
 
@@ -129,9 +148,20 @@ impl InternalIterator for SstIter {
     }
 
     fn seek(&mut self, user_key: &[u8], seqno: Seqno) -> Result<bool> {
-        let Some(mut spot) = self.reader.index().find(user_key) else {
+        let Some(number) = self.reader.index().partition_of(user_key) else {
             self.leave();
             return Ok(false);
+        };
+        let block = match self.partition(number) {
+            Ok(partition) => partition.find(user_key),
+            Err(error) => {
+                self.leave();
+                return Err(error);
+            }
+        };
+        let mut spot = Spot {
+            partition: number,
+            block,
         };
         loop {
             self.enter(spot)?;
@@ -223,8 +253,7 @@ struct ReadAhead {
 }
 
 impl ReadAhead {
-    fn block(&mut self, reader: &SstReader, spot: Spot) -> Result<Arc<Block>> {
-        let handle = reader.index().block(spot).handle;
+    fn block(&mut self, reader: &SstReader, handle: Handle) -> Result<Arc<Block>> {
         let held = self.offset..self.offset + self.bytes.len() as u64;
         if handle.offset < held.start || handle.end() > held.end {
             let end = (handle.offset + READ_AHEAD).min(reader.data_end());

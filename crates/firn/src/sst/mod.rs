@@ -24,18 +24,40 @@ mod tune;
 mod verify;
 mod writer;
 
+use crate::cache::{BlockCache, Weighted};
+use std::sync::Arc;
+
 pub use block::Block;
 pub use codec::Codec;
 pub use exercise::exercise_decoders;
 pub use format::FORMAT_VERSION;
+pub use index::Partition;
 pub use iter::SstIter;
 pub use properties::{IndexStats, Properties};
-pub use reader::{BlockInfo, SstReader};
+pub use reader::{BlockInfo, Blocks, SstReader};
 pub use verify::VerifyReport;
 pub use writer::{Layout, SstOptions, SstSummary, SstWriter};
 
+/// What the readers of a database keep in their cache.
+#[derive(Clone)]
+pub enum Cached {
+    /// A data block.
+    Block(Arc<Block>),
+    /// A partition of an index, with its filter.
+    Partition(Arc<Partition>),
+}
+
+impl Weighted for Cached {
+    fn weight(&self) -> u64 {
+        match self {
+            Self::Block(block) => block.weight(),
+            Self::Partition(partition) => partition.memory() as u64,
+        }
+    }
+}
+
 /// The cache that the readers of a database share.
-pub type SstBlockCache = crate::cache::BlockCache<Block>;
+pub type SstBlockCache = BlockCache<Cached>;
 
 #[cfg(test)]
 mod tests;

@@ -1,19 +1,22 @@
 //! Reading an SST.
 
-use super::SstBlockCache;
+mod open;
+
 use super::block::{Block, Found};
-use super::damage::{Damage, Decoded};
-use super::dictionary::{DICTIONARIES_MAX, Dictionary};
+use super::damage::Damage;
+use super::dictionary::Dictionary;
 use super::filter::Filter;
-use super::format::{BlockKind, FOOTER_LEN, Footer, Handle};
+use super::format::{BlockKind, Handle};
 use super::frame;
-use super::index::{Index, Spot, decode_top};
+use super::index::{Index, Partition, Spot};
 use super::properties::Properties;
+use super::{Cached, SstBlockCache};
 use crate::base::{Error, InternalKey, Result, Seqno, Value, checksum};
-use crate::cache::{BlockKey, KeyHash};
+use crate::cache::{BlockKey, KeyHash, Pin};
 use crate::env::ReadFile;
+use std::borrow::Cow;
 use std::cell::RefCell;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 /// A data block as the index sees it.
@@ -36,18 +39,21 @@ pub struct BlockInfo<'a> {
 
 /// An open SST.
 ///
-/// Everything but the data blocks is in memory: properties, dictionaries, the whole index, all
-/// filters ([`Self::memory_bytes`] says how much). Data blocks come through the shared cache.
+/// In memory as long as it is open: properties, dictionaries, the top of the index. The partitions
+/// of the index, each with the filter over its keys, are there too if the cache's budget for pins
+/// grants the room when the file is opened. Otherwise they come through the cache as the data
+/// blocks do, one at a time: a point read then asks the cache once more for each file.
 ///
-/// Invariants: the file never changes, so a reader is shared freely between threads; blocks are
-/// named (file id, offset) in the cache, so one reader may follow another of the same file.
+/// Invariants: the file never changes, so a reader is shared freely between threads; blocks and
+/// partitions are named (file id, offset) in the cache, so one reader may follow another of the same
+/// file.
 ///
 /// A point read searches the index for the only block where the key can begin, asks the filter,
 /// then the block. If the block ends among versions newer than asked for, and the separator says
 /// that the key goes on, it looks into the next one.
 ///
-/// Rejected for this version: index and filter partitions loaded on demand. They are a percent of
-/// the data; the partitions in the format leave the way open.
+/// Rejected: closing the readers that were used longest ago (each comes back with a megabyte to read
+/// and decode, where a partition is ten kilobytes).
 pub struct SstReader {
     file: Arc<dyn ReadFile>,
     file_id: u64,
@@ -58,103 +64,60 @@ pub struct SstReader {
     properties: Properties,
     index: Index,
     data_end: u64,
-    memory: u64,
+    /// What it holds of the budget.
+    pins: Vec<Pin>,
 }
 
-/// The end of the file, from the first byte after the data blocks.
-pub(super) struct Meta<'a> {
-    bytes: &'a [u8],
-    start: u64,
-    file_id: u64,
-    name: &'a str,
+/// A partition of the index, and what keeps it.
+pub(super) enum Piece<'a> {
+    /// The reader does.
+    Pinned(&'a Arc<Partition>),
+    /// The cache did, when it was asked.
+    Loaded(Arc<Partition>),
 }
 
-impl Meta<'_> {
-    /// Opens the block at `handle` and decodes it; errors name the block.
-    fn block<T>(
-        &self,
-        kind: BlockKind,
-        handle: Handle,
-        decode: impl FnOnce(&[u8]) -> Decoded<T>,
-    ) -> Result<T> {
-        let range = handle
-            .offset
-            .checked_sub(self.start)
-            .and_then(|start| Some(start as usize..start.checked_add(handle.len.into())? as usize));
-        let stored = range
-            .and_then(|range| self.bytes.get(range))
-            .ok_or(Damage::Corrupt("handle outside the file"));
-        let place = (self.file_id, handle.offset);
-        stored
-            .and_then(|stored| frame::open_as(kind, stored, &[], place))
-            .and_then(|raw| decode(&raw))
-            .map_err(|damage| damage.at(self.name, handle.offset))
+impl Piece<'_> {
+    /// The partition, kept by the caller.
+    pub(super) fn into_shared(self) -> Arc<Partition> {
+        match self {
+            Self::Pinned(partition) => Arc::clone(partition),
+            Self::Loaded(partition) => partition,
+        }
+    }
+}
+
+impl Deref for Piece<'_> {
+    type Target = Partition;
+    #[inline]
+    fn deref(&self) -> &Partition {
+        match self {
+            Self::Pinned(partition) => partition,
+            Self::Loaded(partition) => partition,
+        }
+    }
+}
+
+/// The data blocks of a file, from its index.
+pub struct Blocks<'a>(Cow<'a, Index>);
+
+impl Blocks<'_> {
+    /// In key order.
+    pub fn iter(&self) -> impl Iterator<Item = BlockInfo<'_>> {
+        self.0.spots().map(|spot| {
+            let entry = self.0.block(spot);
+            BlockInfo {
+                separator: self.0.separator(spot),
+                bytes: u64::from(entry.handle.len),
+                entries: entry.stats.entries,
+                deletes: entry.stats.deletes,
+                min_seqno: entry.stats.min_seqno,
+                max_seqno: entry.stats.max_seqno,
+            }
+        })
     }
 }
 
 impl SstReader {
-    /// Opens `file`, which must have id `file_id`. `name` is what errors call the file.
-    ///
-    /// # Errors
-    /// Corruption if any byte after the data blocks is damaged; unsupported if a newer version
-    /// wrote the file; those of the file system.
-    pub fn open(
-        file: Arc<dyn ReadFile>,
-        file_id: u64,
-        name: String,
-        cache: Arc<SstBlockCache>,
-    ) -> Result<Arc<Self>> {
-        let size = file.size()?;
-        let Some(footer_offset) = size.checked_sub(FOOTER_LEN as u64) else {
-            return Err(Damage::Corrupt("file shorter than an SST footer").at(&name, 0));
-        };
-        let mut footer = [0; FOOTER_LEN];
-        file.read_exact_at(footer_offset, &mut footer)?;
-        let footer = Footer::decode(&footer, file_id, size)
-            .map_err(|damage| damage.at(&name, footer_offset))?;
-        let mut bytes = vec![0; (footer_offset - footer.meta_offset) as usize];
-        file.read_exact_at(footer.meta_offset, &mut bytes)?;
-        let meta = Meta {
-            bytes: &bytes,
-            start: footer.meta_offset,
-            file_id,
-            name: &name,
-        };
-        let properties = meta.block(BlockKind::Properties, footer.properties, |raw| {
-            let properties = Properties::decode(raw)?;
-            if properties.file_id != file_id || properties.dictionaries.len() > DICTIONARIES_MAX {
-                return Err(Damage::Corrupt("properties contradict the footer"));
-            }
-            Ok(properties)
-        })?;
-        let mut dictionaries = Vec::new();
-        for &(id, handle) in &properties.dictionaries {
-            dictionaries.push(meta.block(BlockKind::Dictionary, handle, |raw| {
-                let dictionary = Dictionary::new(raw.to_vec())?;
-                if dictionary.id() != id {
-                    return Err(Damage::Corrupt("dictionary of another id"));
-                }
-                Ok(Arc::new(dictionary))
-            })?);
-        }
-        let index = load_index(&meta, footer.top_index, &properties)?;
-        let memory = size_of::<Self>()
-            + index.memory()
-            + dictionaries.iter().map(|d| d.memory()).sum::<usize>();
-        Ok(Arc::new(Self {
-            file,
-            file_id,
-            size,
-            cache,
-            dictionaries,
-            properties,
-            index,
-            data_end: footer.meta_offset,
-            memory: memory as u64,
-            name,
-        }))
-    }
-
     /// Id of the file.
     pub fn file_id(&self) -> u64 {
         self.file_id
@@ -175,14 +138,77 @@ impl SstReader {
         &self.properties
     }
 
-    /// Memory the reader holds as long as it lives: index, filters, dictionaries. Cached blocks are
-    /// counted by the cache.
+    /// Memory the reader holds as long as it lives, all of it taken from the cache's budget for pins.
     pub fn memory_bytes(&self) -> u64 {
-        self.memory
+        self.pins.iter().map(Pin::bytes).sum()
     }
 
+    /// The index; its partitions may be elsewhere ([`Self::partition`]).
     pub(super) fn index(&self) -> &Index {
         &self.index
+    }
+
+    /// The index with all partitions: for those who walk over the whole file.
+    pub(super) fn whole_index(&self) -> Result<Cow<'_, Index>> {
+        if self.index.is_whole() {
+            return Ok(Cow::Borrowed(&self.index));
+        }
+        let load = |number, data_end| self.load_partition(number, data_end).map(Arc::new);
+        self.index.with_all(load).map(Cow::Owned)
+    }
+
+    /// Partition `number`. With `fill` one that was loaded stays in the cache.
+    #[inline]
+    pub(super) fn partition(&self, number: u32, fill: bool) -> Result<Piece<'_>> {
+        match self.index.partition(number) {
+            Some(partition) => Ok(Piece::Pinned(partition)),
+            None => self.cached_partition(number, fill).map(Piece::Loaded),
+        }
+    }
+
+    fn cached_partition(&self, number: u32, fill: bool) -> Result<Arc<Partition>> {
+        let offset = self.index.top(number).index.offset;
+        let load = || {
+            let partition = self.load_partition(number, 0)?;
+            Ok(Cached::Partition(Arc::new(partition)))
+        };
+        match self.cache.get_or_load(self.key_of(offset), fill, load)? {
+            Cached::Partition(partition) => Ok(partition),
+            Cached::Block(_) => Err(TWO_IN_ONE.at(&self.name, offset)),
+        }
+    }
+
+    /// Reads partition `number` from the file.
+    fn load_partition(&self, number: u32, data_end: u64) -> Result<Partition> {
+        let top = self.index.top(number);
+        let mut stored = Vec::new();
+        let filter = match top.filter.len {
+            0 => None,
+            _ => {
+                self.read_stored(top.filter, &mut stored)?;
+                let place = (self.file_id, top.filter.offset);
+                let raw = frame::open_as(BlockKind::Filter, &stored, &[], place);
+                let filter = raw.and_then(|raw| Filter::decode(&raw));
+                Some(filter.map_err(|damage| damage.at(&self.name, top.filter.offset))?)
+            }
+        };
+        self.read_stored(top.index, &mut stored)?;
+        let place = (self.file_id, top.index.offset);
+        frame::open_as(BlockKind::IndexPartition, &stored, &[], place)
+            .and_then(|raw| self.index.decode(number, data_end, &raw, filter))
+            .and_then(|partition| match partition.data_end() <= self.data_end {
+                true => Ok(partition),
+                false => Err(Damage::Corrupt("index partition beyond the data blocks")),
+            })
+            .map_err(|damage| damage.at(&self.name, top.index.offset))
+    }
+
+    fn read_stored(&self, handle: Handle, stored: &mut Vec<u8>) -> Result<()> {
+        if handle.end() > self.size {
+            return Err(Damage::Corrupt("handle outside the file").at(&self.name, handle.offset));
+        }
+        stored.resize(handle.len as usize, 0);
+        self.file.read_exact_at(handle.offset, stored)
     }
 
     /// First byte after the data blocks.
@@ -203,38 +229,70 @@ impl SstReader {
         seqno: Seqno,
         f: impl FnOnce(InternalKey<'_>, Value<'_>) -> R,
     ) -> Result<Option<R>> {
-        let Some(mut spot) = self.index.find(user_key) else {
+        let Some(mut number) = self.index.partition_of(user_key) else {
             return Ok(None);
         };
-        if !self.index.may_contain(spot, hash) {
+        let mut partition = self.partition(number, true)?;
+        if !partition.may_contain(hash) {
             return Ok(None);
         }
+        let mut at = partition.find(user_key);
         loop {
-            let block = self.block(spot, true)?;
+            let handle = partition.block(at).handle;
+            let block = self.block(handle, true)?;
             let found = block.get(user_key, hash, seqno);
-            match found.map_err(|damage| self.damaged(damage, spot))? {
+            match found.map_err(|damage| self.damaged(damage, handle))? {
                 Found::Hit(seqno, kind, value) => {
                     return Ok(Some(f(InternalKey::new(user_key, seqno, kind), value)));
                 }
                 Found::Absent => return Ok(None),
-                Found::Older if self.index.separator(spot) != user_key => return Ok(None),
-                Found::Older => match self.index.next(spot) {
-                    Some(next) => spot = next,
-                    None => return Ok(None),
-                },
+                Found::Older if partition.separator(at) != user_key => return Ok(None),
+                Found::Older => {
+                    let spot = Spot {
+                        partition: number,
+                        block: at,
+                    };
+                    let Some(next) = self.index.next(spot) else {
+                        return Ok(None);
+                    };
+                    if next.partition != number {
+                        number = next.partition;
+                        partition = self.partition(number, true)?;
+                    }
+                    at = next.block;
+                }
             }
         }
     }
 
-    /// The stored bytes that a get of `user_key` would read; none if their block is cached or the
-    /// key is certainly absent. `hash` is that of the key.
+    /// The stored bytes that a get of `user_key` would read; none if their block is cached, the
+    /// key is certainly absent, or the part of the index that knows would have to be read first. `hash` is that of the key.
     pub fn bytes_to_read(&self, user_key: &[u8], KeyHash(hash): KeyHash) -> Option<Range<u64>> {
-        let spot = self.index.find(user_key)?;
-        if !self.index.may_contain(spot, hash) || self.cached(spot).is_some() {
+        let number = self.index.partition_of(user_key)?;
+        let held;
+        let partition = match self.index.partition(number) {
+            Some(partition) => partition,
+            None => {
+                held = self.peek_partition(number)?;
+                &held
+            }
+        };
+        if !partition.may_contain(hash) {
             return None;
         }
-        let handle = self.index.block(spot).handle;
+        let handle = partition.block(partition.find(user_key)).handle;
+        if self.cached(handle).is_some() {
+            return None;
+        }
         Some(handle.offset..handle.end())
+    }
+
+    fn peek_partition(&self, number: u32) -> Option<Arc<Partition>> {
+        let offset = self.index.top(number).index.offset;
+        match self.cache.peek(self.key_of(offset))? {
+            Cached::Partition(partition) => Some(partition),
+            Cached::Block(_) => None,
+        }
     }
 
     /// Says that these bytes are about to be read.
@@ -242,85 +300,98 @@ impl SstReader {
         self.file.will_read(bytes.start, bytes.end - bytes.start);
     }
 
-    /// Whether the file may hold `user_key`; `false` is certain. Reads no block.
-    pub fn may_contain(&self, user_key: &[u8]) -> bool {
-        self.index
-            .find(user_key)
-            .is_some_and(|spot| self.index.may_contain(spot, checksum::xxh3(user_key)))
+    /// Whether the file may hold `user_key`; `false` is certain. Reads no data block.
+    pub fn may_contain(&self, user_key: &[u8]) -> Result<bool> {
+        let Some(number) = self.index.partition_of(user_key) else {
+            return Ok(false);
+        };
+        let partition = self.partition(number, true)?;
+        Ok(partition.may_contain(checksum::xxh3(user_key)))
     }
 
     /// Entries and stored bytes in the blocks that lie wholly before `user_key`. Two keys of one
-    /// block get the same answer.
-    pub fn approximate_rank(&self, user_key: &[u8]) -> (u64, u64) {
-        match self.index.find(user_key) {
-            Some(spot) => (
-                self.index.entries_before(spot),
-                self.index.block(spot).handle.offset,
-            ),
-            None => (self.index.entries(), self.data_end),
-        }
+    /// block get the same answer. Reads no data block.
+    pub fn approximate_rank(&self, user_key: &[u8]) -> Result<(u64, u64)> {
+        let Some(number) = self.index.partition_of(user_key) else {
+            return Ok((self.index.entries(), self.data_end));
+        };
+        let partition = self.partition(number, true)?;
+        let at = partition.find(user_key);
+        let before = self.index.entries_before_partition(number);
+        let entries = before + partition.entries_before(at);
+        Ok((entries, partition.block(at).handle.offset))
     }
 
     /// Number of entries whose user key lies before `user_key`: at least, at most. They differ by
-    /// the entries of one block. Reads nothing.
-    pub fn rank_bounds(&self, user_key: &[u8]) -> (u64, u64) {
-        match self.index.find(user_key) {
-            Some(spot) => {
-                let before = self.index.entries_before(spot);
-                (before, before + self.index.block(spot).stats.entries)
-            }
-            None => (self.index.entries(), self.index.entries()),
-        }
+    /// the entries of one block. Reads no data block.
+    pub fn rank_bounds(&self, user_key: &[u8]) -> Result<(u64, u64)> {
+        let Some(number) = self.index.partition_of(user_key) else {
+            return Ok((self.index.entries(), self.index.entries()));
+        };
+        let partition = self.partition(number, true)?;
+        let at = partition.find(user_key);
+        let before = self.index.entries_before_partition(number) + partition.entries_before(at);
+        Ok((before, before + partition.block(at).stats.entries))
     }
 
     /// Number of entries whose user key lies before `user_key`, exactly; reads up to one block.
     pub fn rank(self: &Arc<Self>, user_key: &[u8]) -> Result<u64> {
         let mut iter = self.iter(true);
         Ok(match iter.seek_ranked(user_key)? {
-            Some((spot, ordinal)) => self.index.entries_before(spot) + u64::from(ordinal),
+            Some((before, ordinal)) => before + u64::from(ordinal),
             None => self.index.entries(),
         })
     }
 
-    /// The data blocks in key order, from the index alone.
-    pub fn blocks(&self) -> impl Iterator<Item = BlockInfo<'_>> {
-        self.index.spots().map(|spot| {
-            let entry = self.index.block(spot);
-            BlockInfo {
-                separator: self.index.separator(spot),
-                bytes: u64::from(entry.handle.len),
-                entries: entry.stats.entries,
-                deletes: entry.stats.deletes,
-                min_seqno: entry.stats.min_seqno,
-                max_seqno: entry.stats.max_seqno,
-            }
-        })
+    /// The data blocks, from the index alone.
+    pub fn blocks(&self) -> Result<Blocks<'_>> {
+        self.whole_index().map(Blocks)
     }
 
-    /// The data block of `spot`, from the cache or the file.
-    pub(super) fn block(&self, spot: Spot, fill: bool) -> Result<Arc<Block>> {
-        let (key, handle) = self.named(spot);
-        self.cache.get_or_load(key, fill, || self.read(handle))
+    /// The data block at `handle`, from the cache or the file.
+    #[inline]
+    pub(super) fn block(&self, handle: Handle, fill: bool) -> Result<Arc<Block>> {
+        let load = || Ok(Cached::Block(Arc::new(self.read(handle)?)));
+        match self
+            .cache
+            .get_or_load(self.key_of(handle.offset), fill, load)?
+        {
+            Cached::Block(block) => Ok(block),
+            Cached::Partition(_) => Err(self.damaged(TWO_IN_ONE, handle)),
+        }
     }
 
-    /// The data block of `spot` if the cache has it.
-    pub(super) fn cached(&self, spot: Spot) -> Option<Arc<Block>> {
-        self.cache.peek(self.named(spot).0)
+    /// The data block at `handle` if the cache has it.
+    pub(super) fn cached(&self, handle: Handle) -> Option<Arc<Block>> {
+        match self.cache.peek(self.key_of(handle.offset))? {
+            Cached::Block(block) => Some(block),
+            Cached::Partition(_) => None,
+        }
     }
 
-    fn named(&self, spot: Spot) -> (BlockKey, Handle) {
-        let handle = self.index.block(spot).handle;
-        let key = BlockKey {
+    #[inline]
+    fn key_of(&self, offset: u64) -> BlockKey {
+        BlockKey {
             file_id: self.file_id,
-            offset: handle.offset,
-        };
-        (key, handle)
+            offset,
+        }
     }
 
-    /// Drops the cached blocks of the file, which nobody will ask for again.
-    pub fn forget_cached(&self) {
-        let spots = self.index.spots();
-        spots.for_each(|spot| self.cache.remove(self.named(spot).0));
+    /// Drops the cached blocks and partitions of the file, which nobody will ask for again.
+    ///
+    /// # Errors
+    /// The first of the file system, or corruption: what is left ages out.
+    pub fn forget_cached(&self) -> Result<()> {
+        let index = self.whole_index()?;
+        for spot in index.spots() {
+            if spot.block == 0 {
+                let partition = self.index.top(spot.partition).index;
+                self.cache.remove(self.key_of(partition.offset));
+            }
+            self.cache
+                .remove(self.key_of(index.block(spot).handle.offset));
+        }
+        Ok(())
     }
 
     /// Loads into the cache each block of which at least half of the entries have numbers in
@@ -329,10 +400,11 @@ impl SstReader {
     /// # Errors
     /// The first of the file system, or corruption.
     pub fn warm(&self, entries: &[Range<u64>]) -> Result<()> {
+        let index = self.whole_index()?;
         let mut ranges = entries.iter().peekable();
         let mut start = 0;
-        for spot in self.index.spots() {
-            let block = start..start + self.index.block(spot).stats.entries;
+        for spot in index.spots() {
+            let block = start..start + index.block(spot).stats.entries;
             start = block.end;
             let mut inside = 0;
             while let Some(range) = ranges.peek() {
@@ -343,10 +415,12 @@ impl SstReader {
                 }
                 ranges.next();
             }
-            let (key, handle) = self.named(spot);
+            let handle = index.block(spot).handle;
+            let key = self.key_of(handle.offset);
             if inside > 0 && 2 * inside >= block.end - block.start && self.cache.peek(key).is_none()
             {
-                self.cache.insert(key, Arc::new(self.read(handle)?));
+                let block = Arc::new(self.read(handle)?);
+                self.cache.insert(key, Cached::Block(block));
             }
         }
         Ok(())
@@ -370,29 +444,11 @@ impl SstReader {
             .map_err(|damage| damage.at(&self.name, handle.offset))
     }
 
-    /// The error for damage found in the block of `spot`.
+    /// The error for damage found in the block at `handle`.
     #[cold]
-    pub(super) fn damaged(&self, damage: Damage, spot: Spot) -> Error {
-        damage.at(&self.name, self.index.block(spot).handle.offset)
+    pub(super) fn damaged(&self, damage: Damage, handle: Handle) -> Error {
+        damage.at(&self.name, handle.offset)
     }
 }
 
-fn load_index(meta: &Meta<'_>, top: Handle, properties: &Properties) -> Result<Index> {
-    let entries = meta.block(BlockKind::TopIndex, top, decode_top)?;
-    let mut index = Index::default();
-    for entry in &entries {
-        let filter = match entry.filter.len {
-            0 => None,
-            _ => Some(meta.block(BlockKind::Filter, entry.filter, Filter::decode)?),
-        };
-        meta.block(BlockKind::IndexPartition, entry.index, |raw| {
-            index.push(entry, raw, filter)
-        })?;
-    }
-    index.seal();
-    if index.data_end() != meta.start || index.entries() != properties.entries {
-        let damage = Damage::Corrupt("index contradicts properties or footer");
-        return Err(damage.at(meta.name, top.offset));
-    }
-    Ok(index)
-}
+const TWO_IN_ONE: Damage = Damage::Corrupt("a data block and an index partition in one place");

@@ -2,7 +2,7 @@
 
 use super::block::BlockCursor;
 use super::damage::{Damage, Decoded};
-use super::index::{Spot, Stats};
+use super::index::{Index, Spot, Stats};
 use super::properties::IndexStats;
 use super::reader::SstReader;
 use crate::base::key::{SEQNO_COMMITTED_MAX, compare, index_id_of};
@@ -54,17 +54,18 @@ impl SstReader {
         };
         let mut cursor = BlockCursor::default();
         let mut end = 0;
-        for spot in self.index().spots() {
-            let handle = self.index().block(spot).handle;
+        let index = self.whole_index()?;
+        for spot in index.spots() {
+            let handle = index.block(spot).handle;
             if handle.offset != end {
-                return Err(self.damaged(Damage::Corrupt("gap between data blocks"), spot));
+                return Err(self.damaged(Damage::Corrupt("gap between data blocks"), handle));
             }
             end = handle.end();
             let mut stored = vec![0; handle.len as usize];
             self.file().read_exact_at(handle.offset, &mut stored)?;
             cursor.enter(Arc::new(self.decode(&stored, handle)?));
-            self.verify_block(spot, &mut cursor, &mut seen)
-                .map_err(|damage| self.damaged(damage, spot))?;
+            verify_block(&index, spot, &mut cursor, &mut seen)
+                .map_err(|damage| self.damaged(damage, handle))?;
             report.blocks += 1;
         }
         report.entries = seen.stats.entries;
@@ -74,57 +75,6 @@ impl SstReader {
             return Err(damage.at(self.name(), self.data_end()));
         }
         Ok(report)
-    }
-
-    fn verify_block(&self, spot: Spot, cursor: &mut BlockCursor, seen: &mut Seen) -> Decoded<()> {
-        let mut stats = Stats::default();
-        let mut more = cursor.seek_to_first()?;
-        while more {
-            let (key, value) = (cursor.key(), cursor.value());
-            let ordered = match &seen.last {
-                Some((last, seqno)) => {
-                    compare(last, *seqno, key.user_key, key.seqno) == Ordering::Less
-                }
-                None => true,
-            };
-            if !ordered || key.seqno > SEQNO_COMMITTED_MAX {
-                return Err(Damage::Corrupt("entries out of order"));
-            }
-            let index = index_id_of(key.user_key).ok_or(Damage::Corrupt("user key too short"))?;
-            let hash = checksum::xxh3(key.user_key);
-            // A search begins in this block, or in an earlier one that ends amid the key's versions.
-            let found = self.index().find(key.user_key).is_some_and(|first| {
-                (first == spot || self.index().separator(first) == key.user_key)
-                    && self.index().may_contain(first, hash)
-            });
-            if !found {
-                return Err(Damage::Corrupt("key that index or filter do not know"));
-            }
-            let delete = matches!(key.kind, Kind::Delete | Kind::RangeDelete);
-            stats.add_entry(key.seqno, delete);
-            seen.add(index, delete, key.user_key.len(), value.len());
-            match &mut seen.last {
-                Some((last, seqno)) => {
-                    last.clear();
-                    last.extend_from_slice(key.user_key);
-                    *seqno = key.seqno;
-                }
-                None => {
-                    seen.first_key = key.user_key.to_vec();
-                    seen.last = Some((seen.first_key.clone(), key.seqno));
-                }
-            }
-            more = cursor.next()?;
-        }
-        if stats != self.index().block(spot).stats {
-            return Err(Damage::Corrupt("block contradicts its index entry"));
-        }
-        let last = seen.last.as_ref().map(|(last, _)| &last[..]);
-        if last > Some(self.index().separator(spot)) {
-            return Err(Damage::Corrupt("separator below the block's last key"));
-        }
-        seen.stats.add(&stats);
-        Ok(())
     }
 
     fn properties_match(&self, seen: &Seen, report: &VerifyReport) -> bool {
@@ -163,6 +113,60 @@ impl SstReader {
         }
         Ok(sum.digest())
     }
+}
+
+fn verify_block(
+    index: &Index,
+    spot: Spot,
+    cursor: &mut BlockCursor,
+    seen: &mut Seen,
+) -> Decoded<()> {
+    let mut stats = Stats::default();
+    let mut more = cursor.seek_to_first()?;
+    while more {
+        let (key, value) = (cursor.key(), cursor.value());
+        let ordered = match &seen.last {
+            Some((last, seqno)) => compare(last, *seqno, key.user_key, key.seqno) == Ordering::Less,
+            None => true,
+        };
+        if !ordered || key.seqno > SEQNO_COMMITTED_MAX {
+            return Err(Damage::Corrupt("entries out of order"));
+        }
+        let id = index_id_of(key.user_key).ok_or(Damage::Corrupt("user key too short"))?;
+        let hash = checksum::xxh3(key.user_key);
+        // A search begins in this block, or in an earlier one that ends amid the key's versions.
+        let found = index.find(key.user_key).is_some_and(|first| {
+            (first == spot || index.separator(first) == key.user_key)
+                && index.may_contain(first, hash)
+        });
+        if !found {
+            return Err(Damage::Corrupt("key that index or filter do not know"));
+        }
+        let delete = matches!(key.kind, Kind::Delete | Kind::RangeDelete);
+        stats.add_entry(key.seqno, delete);
+        seen.add(id, delete, key.user_key.len(), value.len());
+        match &mut seen.last {
+            Some((last, seqno)) => {
+                last.clear();
+                last.extend_from_slice(key.user_key);
+                *seqno = key.seqno;
+            }
+            None => {
+                seen.first_key = key.user_key.to_vec();
+                seen.last = Some((seen.first_key.clone(), key.seqno));
+            }
+        }
+        more = cursor.next()?;
+    }
+    if stats != index.block(spot).stats {
+        return Err(Damage::Corrupt("block contradicts its index entry"));
+    }
+    let last = seen.last.as_ref().map(|(last, _)| &last[..]);
+    if last > Some(index.separator(spot)) {
+        return Err(Damage::Corrupt("separator below the block's last key"));
+    }
+    seen.stats.add(&stats);
+    Ok(())
 }
 
 impl Seen {

@@ -13,6 +13,7 @@ use super::lock_table::{Granted, LockMode, LockOwner, LockTable, WaitPolicy};
 use super::prepared::{PreparedTransactions, Recovered};
 use super::snapshots::{Snapshot, SnapshotList};
 use super::write_set::{Mark, SharedWriteSet, WriteSet, WriteSetIter};
+use crate::base::gauge::Gauge;
 use crate::base::options::LiveOptions;
 use crate::base::{IndexId, InternalKey, Result, Seqno, Value};
 use crate::iter::Reports;
@@ -35,6 +36,8 @@ pub struct Context {
     pub snapshots: Arc<SnapshotList>,
     /// Options that may change.
     pub live: Arc<LiveOptions>,
+    /// Memory of all write sets.
+    pub write_sets: Arc<Gauge>,
     /// Prepared transactions that no session owns.
     pub prepared: PreparedTransactions,
     /// Ranges in which scans skipped too much.
@@ -92,6 +95,7 @@ impl Transaction {
     pub fn new(cx: Arc<Context>, owner: Arc<LockOwner>) -> Self {
         let writes = SharedWriteSet::new(cx.live.txn_memory_limit.load(Ordering::Relaxed));
         let mark = writes.lock().mark();
+        writes.lock().count_in(&cx.write_sets);
         Self {
             cx,
             owner,

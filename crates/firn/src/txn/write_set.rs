@@ -4,6 +4,7 @@ mod cursor;
 
 pub use cursor::WriteSetIter;
 
+use crate::base::gauge::{Charge, Gauge};
 use crate::base::key::{UNCOMMITTED_BIT, index_prefix};
 use crate::base::{Error, ErrorKind, IndexId, InternalKey, Kind, Result, Seqno, Value};
 use parking_lot::{Mutex, MutexGuard};
@@ -84,6 +85,7 @@ pub struct WriteSet {
     log: Vec<(u64, Arc<[u8]>)>,
     position: u64,
     bytes: u64,
+    charge: Charge,
     limit: u64,
     /// Changes whenever the map does.
     generation: u64,
@@ -98,10 +100,17 @@ impl WriteSet {
             log: Vec::new(),
             position: 0,
             bytes: 0,
+            charge: Charge::default(),
             limit,
             generation: 0,
             scratch: Vec::new(),
         }
+    }
+
+    /// Counts its bytes in `gauge`, too.
+    pub fn count_in(&mut self, gauge: &Arc<Gauge>) {
+        self.charge = Charge::new(Arc::clone(gauge));
+        self.charge.set(self.bytes);
     }
 
     /// Changes the limit for the writes that follow.
@@ -134,6 +143,7 @@ impl WriteSet {
         self.position += 1;
         self.generation += 1;
         self.bytes += bytes;
+        self.charge.set(self.bytes);
         let version = Version {
             position: self.position,
             kind,
@@ -195,6 +205,7 @@ impl WriteSet {
             };
             self.bytes -= version_bytes(key.len(), forgotten);
         }
+        self.charge.set(self.bytes);
     }
 
     /// Forgets everything, and gives the memory back.
@@ -202,6 +213,7 @@ impl WriteSet {
         self.map = BTreeMap::new();
         self.log = Vec::new();
         self.bytes = 0;
+        self.charge.set(0);
         self.generation += 1;
     }
 

@@ -110,7 +110,8 @@ impl FileHandle {
             let what = format!("{size} bytes, the manifest says {}", self.meta.size);
             return Err(Error::corruption(name, size.min(self.meta.size), what));
         }
-        SstReader::open(file, id, name, self.source.cache.clone())
+        let cache = self.source.cache.clone();
+        SstReader::open_at(file, id, name, cache, !self.meta.at_rest)
     }
 
     /// Marks the file as removed by a durable edit.

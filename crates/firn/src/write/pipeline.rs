@@ -295,13 +295,13 @@ impl Pipeline {
     }
 
     fn freeze_if_full(&self, state: &mut MutexGuard<'_, State>) {
-        if state.active.size_bytes() >= self.live.memtable_size.load(Ordering::Relaxed) {
+        if state.active.size_bytes() >= self.live.freeze_at() {
             self.switch(state);
         }
     }
 
     fn switch(&self, state: &mut MutexGuard<'_, State>) {
-        let capacity = self.live.memtable_size.load(Ordering::Relaxed);
+        let capacity = self.live.freeze_at();
         let id = state.active.id() + 1;
         let next = Arc::new(Memtable::with_capacity(
             id,

@@ -5,4 +5,5 @@ mod estimates;
 mod fixture;
 mod fuzz;
 mod layers;
+mod memory;
 mod table;

@@ -5,10 +5,13 @@
 //! whoever looks for older versions goes on into the next block.
 
 mod build;
+mod keys;
 mod memory;
+mod partition;
 
 pub(super) use build::{IndexBuilder, separator, top_index};
-pub(super) use memory::{Index, Spot, decode_top};
+pub(super) use memory::{Index, Spot};
+pub use partition::Partition;
 
 use super::format::Handle;
 use crate::base::{Seqno, varint};

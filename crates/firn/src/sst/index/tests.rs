@@ -1,4 +1,5 @@
 use super::*;
+use std::sync::Arc;
 
 #[test]
 fn separators_are_short_and_in_between() {
@@ -33,12 +34,12 @@ fn index(separators: &[&[u8]]) -> Index {
     let raw: Vec<Vec<u8>> = partitions.iter().map(|p| p.raw_index.clone()).collect();
     let none = Handle::default();
     let placed: Vec<_> = partitions.into_iter().map(|p| (p, none, none)).collect();
-    let mut index = Index::default();
-    for (top, raw) in decode_top(&top_index(&placed)).unwrap().iter().zip(&raw) {
-        index.push(top, raw, None).unwrap();
-    }
-    index.seal();
-    index
+    let top = Index::decode_top(&top_index(&placed)).unwrap();
+    let load = |number, data_end| {
+        let partition = top.decode(number, data_end, &raw[number as usize], None);
+        partition.map(Arc::new)
+    };
+    top.with_all(load).unwrap()
 }
 
 #[test]
@@ -65,7 +66,9 @@ fn the_first_block_that_reaches_the_key_is_found() {
             .map(|spot| index.block(spot).handle.offset / 10);
         assert_eq!(found, expected.map(|i| i as u64), "{probe:?}");
         if let Some(spot) = index.find(&probe) {
-            assert_eq!(Some(index.entries_before(spot)), found);
+            let partition = index.partition(spot.partition).unwrap();
+            let before = index.entries_before_partition(spot.partition);
+            assert_eq!(Some(before + partition.entries_before(spot.block)), found);
         }
     }
 }

@@ -3,8 +3,8 @@ use crate::base::ErrorKind;
 use crate::base::key::SEQNO_MAX;
 
 /// Reads everything in every way; what comes back must be the model or an error.
-fn read_all(bytes: Vec<u8>, model: &Model) -> Result<()> {
-    let reader = open(bytes)?;
+fn read_all(bytes: Vec<u8>, model: &Model, pinned: bool) -> Result<()> {
+    let reader = open_with(bytes, pinned)?;
     // An error may hide entries, but what is returned must be right.
     for fill in [false, true] {
         assert_eq!(&scan(&reader, fill)?, model);
@@ -38,12 +38,14 @@ fn small_files() -> Vec<(Model, Vec<u8>)> {
 #[test]
 fn every_flipped_bit_is_an_error_that_names_file_and_offset() {
     for (model, bytes) in small_files() {
-        read_all(bytes.clone(), &model).unwrap();
+        read_all(bytes.clone(), &model, true).unwrap();
+        read_all(bytes.clone(), &model, false).unwrap();
         let mut damaged = bytes.clone();
-        for at in 0..bytes.len() {
+        for (at, pinned) in (0..bytes.len()).flat_map(|at| [(at, true), (at, false)]) {
             let bit = 1 << (at % 8);
             damaged[at] ^= bit;
-            let error = read_all(damaged.clone(), &model).expect_err("a flipped bit goes unseen");
+            let error =
+                read_all(damaged.clone(), &model, pinned).expect_err("a flipped bit goes unseen");
             damaged[at] ^= bit;
             let ErrorKind::Corruption { file, offset } = error.kind() else {
                 panic!("byte {at}: {error}");
@@ -126,7 +128,7 @@ fn mutated_files_never_panic_nor_lie() {
                 damaged[at..at + len].fill(rng.random());
             }
             if damaged != bytes {
-                assert!(read_all(damaged, &model).is_err());
+                assert!(read_all(damaged, &model, true).is_err());
             }
         }
         let mut swapped = bytes.clone();

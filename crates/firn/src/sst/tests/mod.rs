@@ -73,8 +73,16 @@ fn write(model: &Model, options: SstOptions) -> (Vec<u8>, SstSummary) {
 }
 
 fn open(bytes: Vec<u8>) -> Result<Arc<SstReader>> {
+    open_with(bytes, true)
+}
+
+/// `pinned`: all of the index stays in memory; else partitions come when they are asked for.
+fn open_with(bytes: Vec<u8>, pinned: bool) -> Result<Arc<SstReader>> {
     let file = MemFile(Arc::new(Mutex::new(bytes)));
     let cache = Arc::new(SstBlockCache::new(1 << 20));
+    if !pinned {
+        cache.set_room(1 << 20, 0);
+    }
     SstReader::open(Arc::new(file), FILE_ID, NAME.into(), cache)
 }
 

@@ -63,10 +63,21 @@ fn check(
         reader.properties().per_index,
         "{context}"
     );
-    assert_eq!(&scan(&reader, false).unwrap(), model, "{context}");
-    assert_eq!(&scan(&reader, true).unwrap(), model, "{context}");
-    check_gets(model, &reader, rng, context);
-    check_moves(model, &reader, rng, context)
+    let glides = check_reads(model, &reader, rng, context);
+    let on_demand = open_with(bytes, false).unwrap();
+    assert!(
+        on_demand.memory_bytes() < reader.memory_bytes(),
+        "{context}"
+    );
+    assert_eq!(on_demand.verify().unwrap(), report, "{context}");
+    glides + check_reads(model, &on_demand, rng, context)
+}
+
+fn check_reads(model: &Model, reader: &Arc<SstReader>, rng: &mut SmallRng, context: &str) -> u32 {
+    assert_eq!(&scan(reader, false).unwrap(), model, "{context}");
+    assert_eq!(&scan(reader, true).unwrap(), model, "{context}");
+    check_gets(model, reader, rng, context);
+    check_moves(model, reader, rng, context)
 }
 
 /// A key of the model, or one near it.
@@ -100,7 +111,7 @@ fn check_gets(model: &Model, reader: &SstReader, rng: &mut SmallRng, context: &s
             .next()
             .is_some()
         {
-            assert!(reader.may_contain(&key), "{context}: {key:?}");
+            assert!(reader.may_contain(&key).unwrap(), "{context}: {key:?}");
         }
         let found = get(reader, &key, seqno).unwrap();
         assert_eq!(found, expected, "{context}: get {key:?} at {seqno}");
@@ -202,16 +213,22 @@ fn ranks_count_the_entries_before() {
             let key = some_key(&model, &mut rng);
             let before = model.range(..(key.clone(), Reverse(u64::MAX))).count() as u64;
             assert_eq!(reader.rank(&key).unwrap(), before);
-            let (entries, bytes) = reader.approximate_rank(&key);
-            let in_block = reader.blocks().map(|b| b.entries).max().unwrap();
+            let (entries, bytes) = reader.approximate_rank(&key).unwrap();
+            let in_block = reader
+                .blocks()
+                .unwrap()
+                .iter()
+                .map(|b| b.entries)
+                .max()
+                .unwrap();
             assert!(entries <= before && before - entries <= in_block);
-            let (least, most) = reader.rank_bounds(&key);
+            let (least, most) = reader.rank_bounds(&key).unwrap();
             assert!(least <= before && before <= most && most - least <= in_block);
             assert!(bytes <= reader.properties().data_bytes);
         }
-        let sum: u64 = reader.blocks().map(|b| b.entries).sum();
+        let sum: u64 = reader.blocks().unwrap().iter().map(|b| b.entries).sum();
         assert_eq!(sum, total);
-        assert_eq!(reader.approximate_rank(&[0xff; 9]).0, total);
-        assert_eq!(reader.approximate_rank(&[]), (0, 0));
+        assert_eq!(reader.approximate_rank(&[0xff; 9]).unwrap().0, total);
+        assert_eq!(reader.approximate_rank(&[]).unwrap(), (0, 0));
     }
 }

@@ -1,0 +1,20 @@
+use super::*;
+
+#[test]
+fn parts_add_up_and_crossings_are_heard() {
+    let gauge = Arc::new(Gauge::default());
+    let heard = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&heard);
+    gauge.observe(3 * STEP, move || {
+        count.fetch_add(1, Ordering::Relaxed);
+    });
+    let mut one = Charge::new(Arc::clone(&gauge));
+    let mut two = Charge::new(Arc::clone(&gauge));
+    one.set(1);
+    assert_eq!((gauge.sum(), heard.load(Ordering::Relaxed)), (STEP, 0));
+    two.set(2 * STEP);
+    assert_eq!((gauge.sum(), heard.load(Ordering::Relaxed)), (3 * STEP, 1));
+    one.set(0);
+    drop(two);
+    assert_eq!((gauge.sum(), heard.load(Ordering::Relaxed)), (0, 2));
+}

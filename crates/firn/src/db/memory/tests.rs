@@ -1,0 +1,53 @@
+use super::*;
+
+const MIB: u64 = 1 << 20;
+
+fn demand(memtables: u64, write_sets: u64) -> Demand {
+    Demand {
+        memtables,
+        memtable_size: 64 * MIB,
+        write_sets,
+    }
+}
+
+#[test]
+fn the_parts_stay_within_the_limit() {
+    for limit in [MIB, 8 * MIB, 32 * MIB, 512 * MIB, 64 << 30] {
+        for memtables in [0, limit / 10, limit / 4, limit / 2] {
+            for write_sets in [0, limit / 10, limit / 4] {
+                let split = split(limit, demand(memtables, write_sets));
+                let all = split.blocks + split.rows + memtables + write_sets;
+                assert!(all <= limit, "{limit}: {split:?}");
+                assert!(split.pins <= split.blocks);
+                assert!(split.memtable_size <= 64 * MIB);
+            }
+        }
+    }
+}
+
+#[test]
+fn small_limits_have_small_memtables() {
+    assert_eq!(split(32 * MIB, demand(0, 0)).memtable_size, 4 * MIB);
+    assert_eq!(split(32 * MIB, demand(0, 16 * MIB)).memtable_size, 2 * MIB);
+    assert_eq!(split(4 << 30, demand(0, 0)).memtable_size, 64 * MIB);
+}
+
+/// The caches do not follow a memtable that fills and is flushed in time.
+#[test]
+fn ordinary_work_moves_nothing() {
+    let limit = 512 * MIB;
+    let at_rest = split(limit, demand(0, 0));
+    for memtables in [0, 10 * MIB, 64 * MIB, 100 * MIB, 128 * MIB] {
+        assert_eq!(split(limit, demand(memtables, 0)), at_rest);
+    }
+    let late = split(limit, demand(300 * MIB, 0));
+    assert!(late.blocks < at_rest.blocks);
+    assert_eq!(late.memtable_size, at_rest.memtable_size);
+}
+
+#[test]
+fn what_exceeds_the_limit_leaves_the_caches_a_step() {
+    let split = split(64 * MIB, demand(64 * MIB, 64 * MIB));
+    assert_eq!(split.blocks + split.rows, MIB);
+    assert_eq!(split.memtable_size, MEMTABLE_MIN);
+}

@@ -1,0 +1,190 @@
+//! Opening an SST.
+
+use super::SstReader;
+use crate::base::Result;
+use crate::env::ReadFile;
+use crate::sst::SstBlockCache;
+use crate::sst::damage::{Damage, Decoded};
+use crate::sst::dictionary::{DICTIONARIES_MAX, Dictionary};
+use crate::sst::filter::Filter;
+use crate::sst::format::{BlockKind, FOOTER_LEN, Footer, Handle};
+use crate::sst::frame;
+use crate::sst::index::Index;
+use crate::sst::properties::Properties;
+use std::sync::Arc;
+
+/// Decoded indexes take about this much more than the stored bytes they were read with.
+const DECODED_FACTOR: u64 = 2;
+
+/// What lies between the data blocks and the footer.
+struct Meta<'a> {
+    file: &'a dyn ReadFile,
+    /// All of it, or nothing: then each block is read by itself.
+    bytes: Vec<u8>,
+    start: u64,
+    end: u64,
+    file_id: u64,
+    name: &'a str,
+}
+
+impl Meta<'_> {
+    /// Reads all at once.
+    fn read_all(&mut self) -> Result<()> {
+        self.bytes.resize((self.end - self.start) as usize, 0);
+        self.file.read_exact_at(self.start, &mut self.bytes)
+    }
+
+    /// Opens the block at `handle` and decodes it; errors name the block.
+    fn block<T>(
+        &self,
+        kind: BlockKind,
+        handle: Handle,
+        decode: impl FnOnce(&[u8]) -> Decoded<T>,
+    ) -> Result<T> {
+        let named = |damage: Damage| damage.at(self.name, handle.offset);
+        if handle.offset < self.start || handle.end() > self.end {
+            return Err(named(Damage::Corrupt("handle outside the file")));
+        }
+        let mut read = Vec::new();
+        let stored = if self.bytes.is_empty() {
+            read.resize(handle.len as usize, 0);
+            self.file.read_exact_at(handle.offset, &mut read)?;
+            &read
+        } else {
+            let start = (handle.offset - self.start) as usize;
+            &self.bytes[start..start + handle.len as usize]
+        };
+        frame::open_as(kind, stored, &[], (self.file_id, handle.offset))
+            .and_then(|raw| decode(&raw))
+            .map_err(named)
+    }
+
+    fn properties(&self, handle: Handle) -> Result<Properties> {
+        self.block(BlockKind::Properties, handle, |raw| {
+            let properties = Properties::decode(raw)?;
+            if properties.file_id != self.file_id
+                || properties.dictionaries.len() > DICTIONARIES_MAX
+            {
+                return Err(Damage::Corrupt("properties contradict the footer"));
+            }
+            Ok(properties)
+        })
+    }
+
+    fn dictionaries(&self, properties: &Properties) -> Result<Vec<Arc<Dictionary>>> {
+        let each = properties.dictionaries.iter().map(|&(id, handle)| {
+            self.block(BlockKind::Dictionary, handle, |raw| {
+                let dictionary = Dictionary::new(raw.to_vec())?;
+                if dictionary.id() != id {
+                    return Err(Damage::Corrupt("dictionary of another id"));
+                }
+                Ok(Arc::new(dictionary))
+            })
+        });
+        each.collect()
+    }
+
+    /// The index with all partitions, from its top.
+    fn whole(&self, top: &Index, top_handle: Handle) -> Result<Index> {
+        let index = top.with_all(|number, data_end| {
+            let entry = top.top(number);
+            let filter = match entry.filter.len {
+                0 => None,
+                _ => Some(self.block(BlockKind::Filter, entry.filter, Filter::decode)?),
+            };
+            self.block(BlockKind::IndexPartition, entry.index, |raw| {
+                let partition = top.decode(number, data_end, raw, filter)?;
+                Ok(Arc::new(partition))
+            })
+        })?;
+        if index.data_end() != self.start {
+            let damage = Damage::Corrupt("index contradicts properties or footer");
+            return Err(damage.at(self.name, top_handle.offset));
+        }
+        Ok(index)
+    }
+}
+
+impl SstReader {
+    /// Opens `file`, which must have id `file_id`, as one of an upper level. `name` is what errors
+    /// call the file.
+    ///
+    /// # Errors
+    /// As [`Self::open_at`].
+    pub fn open(
+        file: Arc<dyn ReadFile>,
+        file_id: u64,
+        name: String,
+        cache: Arc<SstBlockCache>,
+    ) -> Result<Arc<Self>> {
+        Self::open_at(file, file_id, name, cache, true)
+    }
+
+    /// Opens `file`, which must have id `file_id`. `name` is what errors call the file. Files of
+    /// upper levels may take more of the cache's budget for pins.
+    ///
+    /// # Errors
+    /// Corruption if a byte after the data blocks is damaged; if the budget has no room for them,
+    /// index partitions and filters are checked when they are loaded. Unsupported if a newer
+    /// version wrote the file; errors of the file system.
+    pub fn open_at(
+        file: Arc<dyn ReadFile>,
+        file_id: u64,
+        name: String,
+        cache: Arc<SstBlockCache>,
+        upper_level: bool,
+    ) -> Result<Arc<Self>> {
+        let size = file.size()?;
+        let Some(footer_offset) = size.checked_sub(FOOTER_LEN as u64) else {
+            return Err(Damage::Corrupt("file shorter than an SST footer").at(&name, 0));
+        };
+        let mut footer = [0; FOOTER_LEN];
+        file.read_exact_at(footer_offset, &mut footer)?;
+        let footer = Footer::decode(&footer, file_id, size)
+            .map_err(|damage| damage.at(&name, footer_offset))?;
+        let mut meta = Meta {
+            file: &*file,
+            bytes: Vec::new(),
+            start: footer.meta_offset,
+            end: footer_offset,
+            file_id,
+            name: &name,
+        };
+        let expected = (meta.end - meta.start) * DECODED_FACTOR;
+        let pinned = cache.pins().has_room(expected, upper_level);
+        if pinned {
+            meta.read_all()?;
+        }
+        let properties = meta.properties(footer.properties)?;
+        let dictionaries = meta.dictionaries(&properties)?;
+        let mut index = meta.block(BlockKind::TopIndex, footer.top_index, Index::decode_top)?;
+        if index.entries() != properties.entries {
+            let damage = Damage::Corrupt("index contradicts properties or footer");
+            return Err(damage.at(&name, footer.top_index.offset));
+        }
+        let held = size_of::<Self>()
+            + index.top_memory()
+            + dictionaries.iter().map(|d| d.memory()).sum::<usize>();
+        let mut pins = vec![cache.pins().charge(held as u64)];
+        if pinned {
+            let whole = meta.whole(&index, footer.top_index)?;
+            let memory = whole.partitions_memory() as u64;
+            if let Some(pin) = cache.pins().grant(memory, upper_level) {
+                pins.push(pin);
+                index = whole;
+            }
+        }
+        Ok(Arc::new(Self {
+            file,
+            file_id,
+            size,
+            cache,
+            dictionaries,
+            properties,
+            index,
+            data_end: footer.meta_offset,
+            pins,
+            name,
+        }))
+    }
+}

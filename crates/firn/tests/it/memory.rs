@@ -1,0 +1,162 @@
+//! One memory limit: what the engine counts stays below it.
+
+use firn::base::Value;
+use firn::base::options::Options;
+use firn::db::Db;
+use firn::env::{Env, MemEnv};
+use firn::txn::Isolation;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+const ROWS: u32 = 100_000;
+const LIMIT: u64 = 4 << 20;
+
+fn key(row: u32) -> Vec<u8> {
+    [7u32.to_be_bytes(), row.to_be_bytes()].concat()
+}
+
+fn value(row: u32, version: u32) -> Vec<u8> {
+    let mut rng = StdRng::seed_from_u64(u64::from(row) << 32 | u64::from(version));
+    (0..150).map(|_| rng.random()).collect()
+}
+
+fn open(env: &MemEnv, limit: u64) -> Arc<Db> {
+    let options = Options {
+        background_jobs: 0,
+        wal_segment_size: 1 << 20,
+        target_file_size: 4 << 20,
+        base_level_size: 4 << 20,
+        ..Options::default()
+    };
+    options.live.memory_limit.store(limit, Ordering::Relaxed);
+    let env: Arc<dyn Env> = Arc::new(env.clone());
+    Db::open(env, Path::new("/db"), options, None).unwrap()
+}
+
+fn within(db: &Db) {
+    let memory = db.memory();
+    assert!(memory.total() <= memory.limit, "{memory:?}");
+}
+
+fn write(db: &Db, rows: impl Iterator<Item = u32>, version: u32) {
+    let mut txn = db.new_transaction(db.new_owner(0));
+    txn.begin_statement(1, Isolation::ReadCommitted, 0, false);
+    for row in rows {
+        txn.put(&key(row), Value::whole(&value(row, version)))
+            .unwrap();
+    }
+    within(db);
+    txn.commit().unwrap();
+    within(db);
+}
+
+fn read(db: &Db, row: u32, version: u32) {
+    let point = db.context().views.latest();
+    let expected = value(row, version);
+    let found = firn::read::get(&point.view, &key(row), point.seqno, |_, v| {
+        v.head == expected
+    });
+    assert_eq!(found.unwrap(), Some(true), "row {row}");
+}
+
+/// Four times the limit in data, read and written at random; memory stays below it at every step.
+#[test]
+fn the_limit_holds_under_random_load() {
+    let env = MemEnv::new();
+    let db = open(&env, LIMIT);
+    let mut versions = vec![0u32; ROWS as usize];
+    for from in (0..ROWS).step_by(500) {
+        write(&db, from..from + 500, 0);
+        db.flush().unwrap();
+        within(&db);
+        while db.compact_once().unwrap() {
+            within(&db);
+        }
+    }
+    let mut rng = StdRng::seed_from_u64(5);
+    for round in 0..100 {
+        let rows: Vec<u32> = (0..50).map(|_| rng.random_range(0..ROWS)).collect();
+        rows.iter().for_each(|&row| versions[row as usize] = round);
+        write(&db, rows.into_iter(), round);
+        for _ in 0..200 {
+            // Half of the reads meet a hundred rows.
+            let hot = rng.random_bool(0.5);
+            let row = rng.random_range(0..if hot { 100 } else { ROWS });
+            read(&db, row, versions[row as usize]);
+            within(&db);
+        }
+        if round % 10 == 0 {
+            db.flush().unwrap();
+            db.compact_once().unwrap();
+        }
+    }
+    let memory = db.memory();
+    assert!(memory.total() > LIMIT / 3, "the memory is used: {memory:?}");
+    assert!(
+        memory.row_cache > 0 && memory.block_cache > 0 && memory.pinned > 0,
+        "{memory:?}"
+    );
+}
+
+/// Without room for pins every partition of every index comes and goes; reads and scans stay right.
+#[test]
+fn a_limit_far_below_the_indexes_only_slows() {
+    let env = MemEnv::new();
+    let rows = 20_000;
+    let db = open(&env, 0);
+    for from in (0..rows).step_by(500) {
+        write_unlimited(&db, from..from + 500);
+    }
+    db.compact_all().unwrap();
+    (0..rows).step_by(50).for_each(|row| read(&db, row, 0));
+    let pinned = db.memory().pinned;
+    db.close().unwrap();
+    drop(db);
+    let db = open(&env, 256 << 10);
+    let mut rng = StdRng::seed_from_u64(6);
+    for _ in 0..3000 {
+        read(&db, rng.random_range(0..rows), 0);
+    }
+    let memory = db.memory();
+    assert!(
+        memory.pinned < pinned,
+        "{memory:?}, {pinned} without a limit"
+    );
+    db.set_memory_limit(0);
+    assert_eq!(db.memory().limit, 0);
+    assert_eq!(
+        db.memory().block_cache_capacity,
+        Options::default().block_cache_size
+    );
+}
+
+fn write_unlimited(db: &Db, rows: std::ops::Range<u32>) {
+    let mut txn = db.new_transaction(db.new_owner(0));
+    txn.begin_statement(1, Isolation::ReadCommitted, 0, false);
+    for row in rows {
+        txn.put(&key(row), Value::whole(&value(row, 0))).unwrap();
+    }
+    txn.commit().unwrap();
+}
+
+/// What transactions have written counts while it is not committed, and is given back.
+#[test]
+fn write_sets_take_their_memory_from_the_caches() {
+    let db = open(&MemEnv::new(), 16 << 20);
+    let before = db.memory();
+    let mut txn = db.new_transaction(db.new_owner(0));
+    txn.begin_statement(1, Isolation::ReadCommitted, 0, false);
+    for row in 0..20_000 {
+        txn.put(&key(row), Value::whole(&[1; 100])).unwrap();
+    }
+    let during = db.memory();
+    assert!(during.write_sets > 4 << 20, "{during:?}");
+    assert!(during.block_cache_capacity + (2 << 20) < before.block_cache_capacity);
+    txn.rollback().unwrap();
+    let after = db.memory();
+    assert_eq!(after.write_sets, 0);
+    assert_eq!(after.block_cache_capacity, before.block_cache_capacity);
+}
