@@ -128,6 +128,7 @@ fn framed(env: &MemEnv, payload: &[u8]) {
         previous_segment: 0,
         payload_len: payload.len() as u32,
         records: count(payload),
+        previous_records: 0,
     };
     let mut content = header.encode().as_slice().to_vec();
     content.extend(sealed(group, payload, 1, FIRST_GROUP));
@@ -177,6 +178,7 @@ fn forged(env: &MemEnv, data: &[u8]) {
                 previous_segment: next(),
                 payload_len: 0,
                 records: 0,
+                previous_records: next() as u16,
             };
             let offset = content.len() as u64;
             content.extend(sealed(group, &[], id, offset));

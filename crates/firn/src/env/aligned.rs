@@ -45,6 +45,15 @@ impl AlignedBuf {
         self.len = end;
     }
 
+    /// Forgets all bytes after the first `len`.
+    pub fn truncate(&mut self, len: usize) {
+        if len < self.len {
+            self.as_mut_slice()[len..].fill(0);
+            self.blocks.truncate(len.div_ceil(BLOCK));
+            self.len = len;
+        }
+    }
+
     /// Appends zeros up to the end of the last block.
     pub fn pad_to_block(&mut self) {
         self.len = self.blocks.len() * BLOCK;

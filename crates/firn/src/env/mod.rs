@@ -84,7 +84,8 @@ pub trait LogFile: Send + Sync {
     fn preallocate(&self, len: u64) -> Result<()>;
     /// Writes whole blocks at a block-aligned offset; durable on return.
     fn write_durable_at(&self, offset: u64, blocks: &AlignedBuf) -> Result<()>;
-    /// Writes whole blocks at a block-aligned offset; durable after the next `sync`.
+    /// Writes whole blocks at a block-aligned offset; durable after the next `sync`. A block that is
+    /// not synced may be written again.
     fn write_at(&self, offset: u64, blocks: &AlignedBuf) -> Result<()>;
     /// Makes all finished `write_at` calls durable.
     fn sync(&self) -> Result<()>;

@@ -106,9 +106,14 @@ impl Env for PosixEnv {
             "open",
             open(base | extra | OFlags::DSYNC).map_err(Into::into),
         )?;
+        let cached = match extra.is_empty() {
+            true => None,
+            false => Some(at(path, "open", open(base).map_err(Into::into))?),
+        };
         Ok(Arc::new(PosixLog {
             file,
             durable,
+            cached,
             name: path.display().to_string(),
         }))
     }
@@ -227,6 +232,9 @@ impl ReadFile for PosixRead {
 struct PosixLog {
     file: File,
     durable: File,
+    /// Where the other two go past the page cache: what waits for a sync goes through it, so that
+    /// the device sees a block once however often it is written until then.
+    cached: Option<File>,
     name: String,
 }
 
@@ -261,7 +269,7 @@ impl LogFile for PosixLog {
     }
 
     fn write_at(&self, offset: u64, blocks: &AlignedBuf) -> Result<()> {
-        self.write(&self.file, offset, blocks)
+        self.write(self.cached.as_ref().unwrap_or(&self.file), offset, blocks)
     }
 
     fn sync(&self) -> Result<()> {

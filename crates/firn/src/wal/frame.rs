@@ -91,6 +91,10 @@ pub struct GroupHeader {
     pub payload_len: u32,
     /// Number of records.
     pub records: u32,
+    /// Records of the group before, modulo 2^16; 0 if it has none, or this is the first of a run.
+    /// A group may be written again with more records: a power cut may leave the earlier version,
+    /// and this one behind it.
+    pub previous_records: u16,
 }
 
 impl GroupHeader {
@@ -101,6 +105,7 @@ impl GroupHeader {
         group.pad_to_block();
         let bytes = group.as_mut_slice();
         put_magic(bytes, GROUP_MAGIC);
+        bytes[14..16].copy_from_slice(&self.previous_records.to_le_bytes());
         let fields = [
             id,
             self.number,
@@ -111,6 +116,11 @@ impl GroupHeader {
         ];
         put_fields(&mut bytes[2 * CHECKSUM..], &fields);
         seal(bytes, id, offset);
+    }
+
+    /// Whether this group was written behind a group of `records` records.
+    pub fn follows(&self, records: u32) -> bool {
+        self.previous_records == 0 || self.previous_records == records as u16
     }
 
     /// Bytes of the group in the segment, padding included, judged by its first block alone: `None`
@@ -144,6 +154,7 @@ impl GroupHeader {
             previous_segment: next(),
             payload_len: 0,
             records: 0,
+            previous_records: u16::from_le_bytes([group[14], group[15]]),
         };
         let sizes = next();
         let header = Self {

@@ -98,6 +98,14 @@ impl Progress {
         self.settle();
     }
 
+    /// The last group, which is written and not durable, has taken more records in.
+    pub(super) fn grow(&mut self, group: GroupNumber, lsn: Lsn) {
+        let last = self.entries.back_mut().expect("the group is not durable");
+        debug_assert!(last.last.group == group && last.stage == Stage::Written);
+        last.last.lsn = lsn;
+        self.settle();
+    }
+
     /// Files were synced after `upto` had been the end of the written prefix.
     pub(super) fn synced(&mut self, upto: Point) {
         while let Some(front) = self.entries.front() {

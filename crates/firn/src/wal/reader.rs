@@ -74,6 +74,8 @@ struct RunReplay<'e> {
     offset: u64,
     /// Number of the next group; unknown at the start of a segment in the middle of a run.
     expected: Option<GroupNumber>,
+    /// Records of the group before, if it was replayed.
+    last_records: Option<u32>,
 }
 
 impl<'e> RunReplay<'e> {
@@ -85,6 +87,7 @@ impl<'e> RunReplay<'e> {
             end,
             at: 0,
             offset: FIRST_GROUP,
+            last_records: None,
         }
     }
 
@@ -142,6 +145,7 @@ impl<'e> RunReplay<'e> {
         let number = header.number;
         if number != expected.unwrap_or(header.segment_first)
             || limit.is_some_and(|base| number > base.group)
+            || self.last_records.is_some_and(|last| !header.follows(last))
         {
             return Ok(false);
         }
@@ -158,6 +162,7 @@ impl<'e> RunReplay<'e> {
         let len = bytes.len() as u64;
         self.offset += len;
         self.expected = Some(number.saturating_add(1));
+        self.last_records = Some(header.records);
         self.end.last_segment = id;
         self.end.last_group = number;
         self.end.end_offset = self.offset;
@@ -195,6 +200,8 @@ impl<'e> RunReplay<'e> {
         let here = self.segment().id;
         // Of the first group that was begun: the likely place, should it be damage after all.
         let mut begun = None;
+        // The first of those that is not intact.
+        let mut broken = None;
         let mut torn = false;
         let mut proof = None;
         for later in at..self.run.segments.len() {
@@ -203,6 +210,9 @@ impl<'e> RunReplay<'e> {
             let same = segment.id == here;
             if segment.peek(from)?.is_some() {
                 begun = begun.or(Some((later, from)));
+                if segment.group(from)?.is_none() {
+                    broken = broken.or(Some((later, from)));
+                }
             }
             segment.scan(from, &mut |header| {
                 torn = true;
@@ -216,8 +226,8 @@ impl<'e> RunReplay<'e> {
                     "a group is damaged that group {} (in {}) knows to be durable",
                     header.number, self.run.segments[later].name
                 );
-                if let Some(begun) = begun {
-                    (self.at, self.offset) = begun;
+                if let Some(broken) = broken {
+                    (self.at, self.offset) = broken;
                 } else if expected == Some(header.segment_first) {
                     (self.at, self.offset) = (later, FIRST_GROUP);
                 }

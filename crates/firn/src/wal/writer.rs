@@ -2,6 +2,7 @@
 
 mod commit;
 mod state;
+mod tail;
 
 use super::frame::{FIRST_GROUP, GROUP_HEADER};
 use super::segment::{self, Segment, Segments};
@@ -81,8 +82,8 @@ pub struct WalStats {
 /// The log, open for appending.
 ///
 /// # Invariants
-/// - Groups are numbered without gaps. A group owns whole blocks; no block is written twice in a
-///   segment's life. After recovery a new segment is opened, an old one is never appended to.
+/// - Groups are numbered without gaps. A group owns whole blocks; no block is written again once
+///   a sync or a durable write of it has begun. After recovery a new segment is opened, an old one is never appended to.
 /// - A commit is acknowledged when its group *and all before it* are durable; that same prefix is
 ///   what later groups record as known to be synced.
 /// - A segment is used only when its header, its size and its name are durable. `append` makes
@@ -217,6 +218,11 @@ impl Wal {
     /// Everything up to here is durable.
     pub fn durable_lsn(&self) -> Lsn {
         self.shared.durable.load(Ordering::Acquire)
+    }
+
+    /// Everything up to here is with the operating system: a kill of the process leaves it.
+    pub fn written_lsn(&self) -> Lsn {
+        self.shared.state.lock().progress.written().lsn
     }
 
     /// The position after the last record.

@@ -18,6 +18,7 @@ fn group(payload: &[u8]) -> (GroupHeader, AlignedBuf) {
         previous_segment: 8,
         payload_len: payload.len() as u32,
         records: 3,
+        previous_records: 7,
     };
     let mut bytes = AlignedBuf::new();
     bytes.extend_from_slice(&[0; GROUP_HEADER]);

@@ -13,6 +13,10 @@ struct History {
     appended: Vec<u8>,
     /// Seqnos up to here were acknowledged.
     acknowledged: u64,
+    /// Seqnos up to here are with the operating system.
+    written: u64,
+    /// Seqnos up to here must come back now.
+    expected: u64,
     /// Seqnos up to here need no log any more.
     flushed: u64,
     /// Where replay begins.
@@ -34,7 +38,7 @@ fn work(env: &MemEnv, rng: &mut StdRng, history: &mut History, next: (SegmentId,
     history.acknowledged = history.appended.len() as u64;
     let mut lsns: Vec<(Lsn, u64)> = Vec::new();
     for _ in 0..40 {
-        let len = [10, 500, 5000, 30_000][rng.random_range(0..4)];
+        let len = [10, 200, 500, 5000, 30_000][rng.random_range(0..5)];
         let mut bytes = vec![rng.random(); rng.random_range(1..len)];
         bytes[0] = history.runs;
         let last = history.appended.len() as u64;
@@ -45,10 +49,10 @@ fn work(env: &MemEnv, rng: &mut StdRng, history: &mut History, next: (SegmentId,
         };
         history.appended.extend(seqnos.iter().map(|_| bytes[0]));
         lsns.push((appended.lsn, history.appended.len() as u64));
-        let result = match rng.random_range(0..4) {
+        let result = match rng.random_range(0..7) {
             0 => wal.sync_to(appended.lsn),
-            1 => wal.write_to(appended.lsn),
-            2 => wal.sync_to(lsns[rng.random_range(0..lsns.len())].0),
+            1..5 => wal.write_to(appended.lsn),
+            5 => wal.sync_to(lsns[rng.random_range(0..lsns.len())].0),
             _ => Ok(()),
         };
         let durable = wal.durable_lsn();
@@ -57,6 +61,9 @@ fn work(env: &MemEnv, rng: &mut StdRng, history: &mut History, next: (SegmentId,
         }
         if result.is_err() {
             return;
+        }
+        if let Some((_, seqno)) = lsns.iter().rev().find(|l| l.0 <= wal.written_lsn()) {
+            history.written = *seqno;
         }
         if durable == appended.lsn && rng.random_range(0..5) == 0 {
             history.flushed = history.acknowledged;
@@ -92,8 +99,9 @@ fn check(env: &MemEnv, history: &mut History, what: &str) -> (SegmentId, LogEnd)
     let from = found.first().map_or(0, |f| f.0);
     assert!(from <= history.flushed + 1, "{what}: begins with {from}");
     let last = found.last().map_or(0, |f| f.0).max(history.flushed);
-    assert!(last >= history.acknowledged, "{what}: ends with {last}");
+    assert!(last >= history.expected, "{what}: ends with {last}");
     history.appended.truncate(last as usize);
+    history.written = last;
     (end.max_segment_id_seen + 1, end.log_end())
 }
 
@@ -114,6 +122,7 @@ fn acknowledged_records_survive_a_power_cut_at_every_sync() {
             let env = MemEnv::new();
             env.crash_at_sync(point);
             let mut history = start(&env);
+            history.expected = history.acknowledged;
             let mut found = env.crash(seed * 1000 + point);
             let mut rng = StdRng::seed_from_u64(seed ^ point << 20);
             for round in 0..3 {
@@ -123,8 +132,14 @@ fn acknowledged_records_survive_a_power_cut_at_every_sync() {
                 found.crash_at_sync(rng.random_range(1..60));
                 work(&found, &mut rng, &mut history, next);
                 found = match rng.random_range(0..3) {
-                    0 => found.kill(),
-                    _ => found.crash(rng.random()),
+                    0 => {
+                        history.expected = history.acknowledged.max(history.written);
+                        found.kill()
+                    }
+                    _ => {
+                        history.expected = history.acknowledged;
+                        found.crash(rng.random())
+                    }
                 };
             }
             check(&found, &mut history, &format!("seed {seed}, sync {point}"));

@@ -166,6 +166,28 @@ fn written_records_become_durable_with_the_sync() {
 }
 
 #[test]
+fn commits_that_wait_for_no_sync_share_blocks() {
+    let env = MemEnv::new();
+    let wal = new_wal(&env);
+    for seqno in 1..=30 {
+        let appended = wal.append(&[batch(seqno, &[seqno as u8; 200])]).unwrap();
+        wal.write_to(appended.lsn).unwrap();
+    }
+    let stats = wal.stats();
+    assert_eq!((stats.groups, stats.bytes_written), (2, 2 * 4096));
+    assert_eq!(replayed(&env, 1).unwrap().0, Vec::from_iter(1..=30));
+    // What a sync made durable is never written again.
+    wal.sync_to(wal.appended_lsn()).unwrap();
+    let durable = env.read(&segment_path(1)).unwrap();
+    let appended = wal.append(&[batch(31, b"later")]).unwrap();
+    wal.write_to(appended.lsn).unwrap();
+    let after = env.read(&segment_path(1)).unwrap();
+    assert_eq!(durable[..3 * 4096], after[..3 * 4096]);
+    assert_eq!(wal.stats().groups, 3);
+    assert_eq!(replayed(&env.kill(), 1).unwrap().0, Vec::from_iter(1..=31));
+}
+
+#[test]
 fn a_full_buffer_is_written() {
     let env = MemEnv::new();
     let opts = WalOptions {

@@ -17,6 +17,15 @@ impl Shared {
             return Err(Error::invalid("a log position that was not appended yet"));
         }
         state.wants_durable = durable;
+        if !durable && lsn > state.sealed {
+            self.write_inline(&mut state);
+            if state.reached(lsn, false) && state.waiters.is_empty() {
+                return Ok(());
+            }
+            // Whoever slept for the same group, or for a log that has failed meanwhile.
+            self.settle(state);
+            state = self.state.lock();
+        }
         self.wait(state, lsn, durable, durable)
     }
 
@@ -100,6 +109,8 @@ impl Shared {
 
     /// Syncs the files of all groups that were written without. The caller owns `syncing`.
     fn sync(&self, mut state: MutexGuard<'_, State>) {
+        // Its block may be on its way to the device from now on.
+        state.tail = None;
         // Taken together: the files of all groups of this prefix.
         let target = state.progress.written();
         let files = std::mem::take(&mut state.unsynced);
@@ -130,7 +141,7 @@ impl Shared {
         woken.wake();
     }
 
-    fn fail(&self, state: &mut State, error: Error) {
+    pub(super) fn fail(&self, state: &mut State, error: Error) {
         state.failed = true;
         if self.segments.health.poison(error.clone()) {
             let message = format!("the log has failed, commits are refused until restart: {error}");

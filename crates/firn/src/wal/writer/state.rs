@@ -6,6 +6,7 @@ use super::super::segment::Segment;
 use super::super::waiter::{Signal, Waiter, Woken};
 use super::super::{GroupNumber, LogEnd, Lsn, SegmentId};
 use super::WalStats;
+use super::tail::Tail;
 use crate::base::Result;
 use crate::env::{AlignedBuf, BLOCK};
 use std::collections::BTreeMap;
@@ -44,11 +45,15 @@ pub(super) struct State {
     /// End of the groups that were taken out to be written.
     pub sealed: Lsn,
     last_group: GroupNumber,
+    /// Records of that group; 0 if another run wrote it.
+    pub last_records: u32,
     /// The segment of the open group, and where in it the group will lie.
     pub segment: Arc<Segment>,
     pub offset: u64,
     segment_first: GroupNumber,
     previous_segment: SegmentId,
+    /// The last group, while it may grow.
+    pub tail: Option<Tail>,
     /// Prepared ahead.
     pub next: Option<Arc<Segment>>,
     /// What the background thread was asked for.
@@ -86,10 +91,12 @@ impl State {
             appended: 0,
             sealed: 0,
             last_group: prev.group,
+            last_records: 0,
             segment,
             offset: FIRST_GROUP,
             segment_first: prev.group + 1,
             previous_segment: prev.segment,
+            tail: None,
             next: None,
             next_wanted: 0,
             old,
@@ -130,6 +137,7 @@ impl State {
             self.previous_segment = self.segment.id;
         }
         self.old.insert(self.segment.id, self.segment.size);
+        self.tail = None;
         self.segment = next;
         self.offset = FIRST_GROUP;
         self.segment_first = self.last_group + 1;
@@ -147,6 +155,7 @@ impl State {
 
     /// Takes the open group out. The caller writes it and reports to [`State::written`].
     pub(super) fn seal(&mut self, durable: bool) -> Group {
+        self.tail = None;
         self.open_group(0);
         let fresh = self.spare.pop().unwrap_or_default();
         let buf = std::mem::replace(&mut self.open, fresh);
@@ -157,6 +166,8 @@ impl State {
             lsn: self.sealed,
         };
         self.progress.begin(last, self.segment.id);
+        let records = self.take_open_records();
+        let previous_records = std::mem::replace(&mut self.last_records, records) as u16;
         let offset = self.offset;
         self.offset += blocks_for(buf.len()) as u64;
         Group {
@@ -166,7 +177,8 @@ impl State {
                 segment_first: self.segment_first,
                 previous_segment: self.previous_segment,
                 payload_len: (buf.len() - GROUP_HEADER) as u32,
-                records: std::mem::take(&mut self.open_records),
+                records,
+                previous_records,
             },
             buf,
             segment: Arc::clone(&self.segment),
@@ -175,19 +187,31 @@ impl State {
         }
     }
 
+    pub(super) fn take_open_records(&mut self) -> u32 {
+        std::mem::take(&mut self.open_records)
+    }
+
     /// The group's write has succeeded.
-    pub(super) fn written(&mut self, mut group: Group) {
+    pub(super) fn written(&mut self, group: Group) {
+        self.note_written(&group);
+        self.keep_buffer(group.buf);
+    }
+
+    pub(super) fn note_written(&mut self, group: &Group) {
         self.stats.groups += 1;
         self.stats.bytes_written += group.buf.len() as u64;
         if group.durable {
             self.stats.syncs += 1;
         } else if !self.unsynced.iter().any(|s| s.id == group.segment.id) {
-            self.unsynced.push(group.segment);
+            self.unsynced.push(Arc::clone(&group.segment));
         }
         self.progress.finish(group.header.number, group.durable);
-        if group.buf.len() <= KEPT_BUFFER && self.spare.len() <= self.slots {
-            group.buf.clear();
-            self.spare.push(group.buf);
+    }
+
+    pub(super) fn keep_buffer(&mut self, mut buf: AlignedBuf) {
+        if buf.len() <= KEPT_BUFFER && self.spare.len() <= self.slots {
+            buf.clear();
+            self.spare.push(buf);
         }
     }
 
