@@ -1,22 +1,28 @@
 #!/usr/bin/env python3
-"""FIRN beside InnoDB and MyRocks: cached sysbench, durable commits, interleaved rounds, medians.
+"""FIRN beside InnoDB and MyRocks: stock sysbench, durable commits, interleaved rounds, medians.
 
-    make && scripts/bench-sysbench.py --out docs/benchmarks.md
+    make && scripts/bench-sysbench.py --out build/cached.md
+    scripts/bench-sysbench.py --rows 2500000 --memory 256 --threads 16 --direct --rounds 1 --seconds 60
 
 Each engine has a server of its own, with the same cache memory and one sync for every commit; only
-one server runs at a time while it is measured, the others wait with warm caches. A round runs one
-workload on every engine in turn, so that a noisy machine hits all alike; the table shows medians
-and ratios to InnoDB of the same rounds.
+one server works at a time, the others are stopped where they stand, with warm caches. A round runs
+one workload on every engine in turn, so that a noisy machine hits all alike; the table shows medians
+and ratios to InnoDB of the same rounds. After each run the server is given time to pay what it owes
+(compactions, dirty pages): that time is not measured, the bytes and the processor time are.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import signal
 import statistics
 import subprocess
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "sql"))
@@ -35,8 +41,9 @@ WORKLOADS = [
 ]
 
 
-def options(engine: str, memory: int) -> list[str]:
-    """Server options that give the engine `memory` bytes of cache and durable commits."""
+def options(engine: str, memory: int, direct: bool) -> list[str]:
+    """Server options that give the engine `memory` bytes of cache and durable commits; with
+    `direct` it reads and writes past the page cache."""
     # What an engine does not use is kept small, so that the machine's memory serves the one tested.
     pool = memory if engine == "InnoDB" else 32 << 20
     shared = [
@@ -48,32 +55,50 @@ def options(engine: str, memory: int) -> list[str]:
         "--performance-schema=OFF",
     ]
     if engine == "FIRN":
-        # Both caches and memtables come out of the same memory as InnoDB's pool.
-        memtable = min(64 << 20, memory // 8)
         return [
             *shared,
-            f"--firn-block-cache-size={memory - 3 * memtable}",
-            f"--firn-memtable-size={memtable}",
+            f"--firn-memory-limit={memory}",
             "--firn-flush-log-at-trx-commit=1",
+            *(["--firn-direct-io=ON"] if direct else []),
         ]
     if engine == "ROCKSDB":
+        # As its users tune it: light codec above, dense one below, filters, what the cache has.
         return [
             *shared,
             f"--rocksdb-block-cache-size={memory}",
             "--rocksdb-flush-log-at-trx-commit=1",
+            "--rocksdb-default-cf-options=compression=kLZ4Compression;"
+            "bottommost_compression=kZSTD;block_based_table_factory={block_size=16384;"
+            "filter_policy=bloomfilter:10:false;cache_index_and_filter_blocks=0}",
+            *(
+                ["--rocksdb-use-direct-reads=ON"] + ["--rocksdb-use-direct-io-for-flush-and-compaction=ON"]
+                if direct
+                else []
+            ),
         ]
     return shared
 
 
-def data_bytes(server: Server, engine: str) -> int:
-    """Bytes on disk of the sysbench tables, without the engine's log."""
-    if engine == "InnoDB":
-        files = list((server.data / "sbtest").glob("*.ibd"))
-    elif engine == "ROCKSDB":
-        files = list((server.data / "#rocksdb").glob("*.sst"))
-    else:
-        return int(server.query("SELECT SUM(stored_bytes) FROM information_schema.firn_levels")[0][0])
-    return sum(path.stat().st_blocks * 512 for path in files)
+READS = {"oltp_point_select", "oltp_read_only"}
+SETTLE_SECONDS_MAX = 240
+
+
+@dataclass(frozen=True)
+class Used:
+    """Processor time and bytes written to the device by a server."""
+
+    processor_seconds: float
+    written_bytes: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of one workload: transactions per second, and what each of them took."""
+
+    speed: float
+    processor_us: float
+    written_kib: float
+    settle_seconds: float
 
 
 class Engine:
@@ -82,23 +107,89 @@ class Engine:
     def __init__(self, name: str, arguments: argparse.Namespace) -> None:
         self.name = name
         memory = arguments.memory << 20
-        self.server = Server(options(name, memory), engine=name)
+        self.server = Server(options(name, memory, arguments.direct), engine=name)
         self.server.start()
         self.server.query("CREATE DATABASE sbtest")
         self.load = Load(self.server.socket, "sbtest", name, arguments.tables, arguments.rows)
+        self.busy_bytes = 0
         began = time.monotonic()
         self.load.prepare(threads=2)
         self.prepare_seconds = time.monotonic() - began
-        self._settle(arguments.tables)
-        self.bytes = data_bytes(self.server, name)
+        self.loaded_bytes = self.data_bytes()
+        self._rest(arguments.tables)
+        self.rest_bytes = self.data_bytes()
 
-    def _settle(self, tables: int) -> None:
-        """Brings the tables to rest: statistics, and one sorted run where there are runs."""
+    def data_bytes(self) -> int:
+        """Bytes on disk of the sysbench tables, without the engine's log."""
+        if self.name == "FIRN":
+            levels = "SELECT SUM(stored_bytes) FROM information_schema.firn_levels"
+            return int(self.server.query(levels)[0][0])
+        innodb = self.name == "InnoDB"
+        files = self.server.data.glob("sbtest/*.ibd" if innodb else "#rocksdb/*.sst")
+        return sum(path.stat().st_blocks * 512 for path in files)
+
+    def _rest(self, tables: int) -> None:
+        """Brings the tables to rest. FIRN does so by itself, MyRocks has to be told."""
         for number in range(1, tables + 1):
-            if self.name != "InnoDB":
+            if self.name == "ROCKSDB":
                 self.server.query(f"OPTIMIZE TABLE sbtest.sbtest{number}")
             self.server.query(f"ANALYZE TABLE sbtest.sbtest{number}")
             self.server.query(f"SELECT SUM(LENGTH(c)) FROM sbtest.sbtest{number}")
+        self.settle()
+
+    def _pid(self) -> int:
+        assert self.server.process is not None
+        return self.server.process.pid
+
+    def freeze(self) -> None:
+        """Stops the server where it stands."""
+        os.kill(self._pid(), signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Lets it go on."""
+        os.kill(self._pid(), signal.SIGCONT)
+
+    def used(self) -> Used:
+        """What the server has used so far."""
+        fields = Path(f"/proc/{self._pid()}/stat").read_text().rsplit(")", 1)[1].split()
+        ticks = int(fields[11]) + int(fields[12])
+        counters = Path(f"/proc/{self._pid()}/io").read_text().splitlines()
+        io = dict(line.split(": ") for line in counters)
+        written = int(io["write_bytes"]) - int(io["cancelled_write_bytes"])
+        return Used(ticks / os.sysconf("SC_CLK_TCK"), written)
+
+    def settle(self) -> float:
+        """Has the server write what it holds in memory alone, and waits until it rests, a few
+        minutes at most; returns the seconds it took. FIRN does so by itself."""
+        began = time.monotonic()
+        if self.name == "InnoDB":
+            self.server.query("SET GLOBAL innodb_max_dirty_pages_pct = 0")
+        elif self.name == "ROCKSDB":
+            self.server.query("SET GLOBAL rocksdb_force_flush_memtable_now = 1")
+        quiet = 0
+        while quiet < 4 and time.monotonic() - began < SETTLE_SECONDS_MAX:
+            before = self.used().processor_seconds
+            time.sleep(1)
+            quiet = quiet + 1 if self.used().processor_seconds - before < 0.1 else 0
+        if self.name == "InnoDB":
+            self.server.query("SET GLOBAL innodb_max_dirty_pages_pct = DEFAULT")
+        return time.monotonic() - began
+
+    def run(self, workload: str, threads: int, seconds: int) -> Run:
+        """One run of a workload, with what it leaves to be done."""
+        before = self.used()
+        speed = self.load.run(workload, threads, seconds)
+        if workload not in READS:
+            self.busy_bytes = self.data_bytes()
+        debt = self.settle()
+        used = self.used()
+        count = speed * seconds
+        return Run(
+            speed,
+            (used.processor_seconds - before.processor_seconds) / count * 1e6,
+            (used.written_bytes - before.written_bytes) / count / 1024,
+            debt,
+        )
 
 
 def machine() -> str:
@@ -112,40 +203,66 @@ def machine() -> str:
     return f"{model}, Linux {kernel.strip()}"
 
 
+def row(what: str, engines: list[Engine], form: str, value: Callable[[Engine], float | None]) -> str:
+    """A line of a table: a value of each engine, and the others' ratios to InnoDB."""
+    values = {engine.name: value(engine) for engine in engines}
+    base = values.get("InnoDB")
+    cells = [what, *("" if v is None else format(v, form) for v in values.values())]
+    for name, v in values.items():
+        if base is not None and name != "InnoDB":
+            cells.append("" if v is None or base == 0 else f"{v / base:.2f}")
+    return "| " + " | ".join(cells) + " |"
+
+
 def table(
     engines: list[Engine],
-    results: dict[tuple[str, str], list[float]],
+    results: dict[tuple[str, str], list[Run]],
     arguments: argparse.Namespace,
 ) -> str:
     """The results as Markdown."""
     names = [engine.name for engine in engines]
-    others = [name for name in names if name != "InnoDB"]
-    has_innodb = "InnoDB" in names
-    head = ["transactions/s", *names, *(f"{name} / InnoDB" for name in others if has_innodb)]
+    others = [name for name in names if name != "InnoDB" and "InnoDB" in names]
+    ratios = [f"{name} / InnoDB" for name in others]
+    io = ", direct I/O" if arguments.direct else ""
     lines = [
         f"sysbench, {arguments.tables} tables × {arguments.rows:,} rows, {arguments.threads} "
-        f"threads, {arguments.memory} MiB cache each, {arguments.seconds} s × "
+        f"threads, {arguments.memory} MiB of memory each{io}, {arguments.seconds} s × "
         f"{arguments.rounds} rounds (median), one sync per commit, binary log off.",
         f"{machine()}.",
-        "",
-        "| " + " | ".join(head) + " |",
-        "|---" * len(head) + "|",
     ]
-    for workload in arguments.workloads:
-        medians = {name: statistics.median(results[name, workload]) for name in names}
-        cells = [workload, *(f"{medians[name]:,.0f}" for name in names)]
-        if has_innodb:
-            cells += [f"{medians[name] / medians['InnoDB']:.2f}" for name in others]
-        lines.append("| " + " | ".join(cells) + " |")
-    for what, value, form in (
-        ("disk after load, MiB", lambda engine: engine.bytes / 2**20, ",.0f"),
-        ("load, s", lambda engine: engine.prepare_seconds, ".1f"),
-    ):
-        cells = [what, *(format(value(engine), form) for engine in engines)]
-        if has_innodb:
-            base = value(next(engine for engine in engines if engine.name == "InnoDB"))
-            cells += [f"{value(e) / base:.2f}" for e in engines if e.name != "InnoDB"]
-        lines.append("| " + " | ".join(cells) + " |")
+
+    def part(title: str, form: str, value: Callable[[Run], float]) -> None:
+        head = [title, *names, *ratios]
+        lines.extend(["", "| " + " | ".join(head) + " |", "|---" * len(head) + "|"])
+        for workload in arguments.workloads:
+            lines.append(
+                row(
+                    workload,
+                    engines,
+                    form,
+                    lambda e, w=workload: statistics.median(value(run) for run in results[e.name, w]),
+                )
+            )
+
+    part("transactions/s", ",.0f", lambda run: run.speed)
+    part("processor time, µs/transaction", ",.0f", lambda run: run.processor_us)
+    part("KiB written/transaction", ",.1f", lambda run: run.written_kib)
+    part("s to rest afterwards", ",.0f", lambda run: run.settle_seconds)
+    head = ["", *names, *ratios]
+    lines.extend(["", "| " + " | ".join(head) + " |", "|---" * len(head) + "|"])
+    mib = 2**20
+    lines += [
+        row("load, s", engines, ".1f", lambda e: e.prepare_seconds),
+        row("disk after load, MiB", engines, ",.0f", lambda e: e.loaded_bytes / mib),
+        row("disk at rest, MiB", engines, ",.0f", lambda e: e.rest_bytes / mib),
+        row(
+            "disk right after the last workload that writes, MiB",
+            engines,
+            ",.0f",
+            lambda e: e.busy_bytes / mib if e.busy_bytes else None,
+        ),
+        row("disk at rest in the end, MiB", engines, ",.0f", lambda e: e.data_bytes() / mib),
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -159,7 +276,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=500_000, help="in each table")
     parser.add_argument("--seconds", type=int, default=15, help="of each run")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--memory", type=int, default=2048, help="cache of each engine, MiB")
+    parser.add_argument("--memory", type=int, default=2048, help="of each engine, MiB")
+    parser.add_argument("--direct", action="store_true", help="read and write past the page cache")
     parser.add_argument("--out", type=Path, help="also write the table here")
     return parser.parse_args()
 
@@ -172,14 +290,24 @@ def main() -> None:
         for name in chosen.engines:
             engines.append(Engine(name, chosen))
             print(f"{name}: loaded in {engines[-1].prepare_seconds:.1f} s", flush=True)
-        results: dict[tuple[str, str], list[float]] = defaultdict(list)
+            engines[-1].freeze()
+        results: dict[tuple[str, str], list[Run]] = defaultdict(list)
         for number in range(chosen.rounds):
             for workload in chosen.workloads:
                 # Turn the order round by round: nobody always comes after the same neighbour.
                 for engine in engines[number % len(engines) :] + engines[: number % len(engines)]:
-                    speed = engine.load.run(workload, chosen.threads, chosen.seconds)
-                    results[engine.name, workload].append(speed)
-                    print(f"round {number} {workload} {engine.name}: {speed:.0f}/s", flush=True)
+                    engine.thaw()
+                    run = engine.run(workload, chosen.threads, chosen.seconds)
+                    engine.freeze()
+                    results[engine.name, workload].append(run)
+                    print(
+                        f"round {number} {workload} {engine.name}: {run.speed:.0f}/s, "
+                        f"{run.processor_us:.0f} µs, {run.written_kib:.1f} KiB, "
+                        f"at rest after {run.settle_seconds:.0f} s",
+                        flush=True,
+                    )
+        for engine in engines:
+            engine.thaw()
         text = table(engines, results, chosen)
         print(text)
         if chosen.out:
