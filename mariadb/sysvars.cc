@@ -21,6 +21,8 @@ unsigned long long wal_segment_size;
 unsigned int flush_log_at_trx_commit;
 unsigned int max_background_jobs;
 char direct_io;
+char direct_reads;
+unsigned long long background_io_rate;
 
 MYSQL_SYSVAR_STR(data_dir, data_dir, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
                  "Directory of the engine's files; a relative path starts at datadir.", nullptr, nullptr, "#firn");
@@ -48,9 +50,8 @@ MYSQL_SYSVAR_ULONGLONG(row_cache_size, row_cache_size, PLUGIN_VAR_RQCMDARG,
 
 MYSQL_SYSVAR_ULONGLONG(block_cache_size, block_cache_size, PLUGIN_VAR_RQCMDARG,
                        "Memory for decoded blocks of table files, in bytes. Without effect under firn_memory_limit.",
-                       nullptr,
-                       (update<unsigned long long, FIRN_OPTION_BLOCK_CACHE_SIZE>), 128 * kMiB, 8 * kMiB, kMaxSize,
-                       kMiB);
+                       nullptr, (update<unsigned long long, FIRN_OPTION_BLOCK_CACHE_SIZE>), 128 * kMiB, 8 * kMiB,
+                       kMaxSize, kMiB);
 
 MYSQL_SYSVAR_ULONGLONG(memtable_size, memtable_size, PLUGIN_VAR_RQCMDARG,
                        "Changes are collected in memory up to this many bytes and then written to a sorted file.",
@@ -91,6 +92,16 @@ MYSQL_SYSVAR_BOOL(direct_io, direct_io, PLUGIN_VAR_OPCMDARG | PLUGIN_VAR_READONL
                   "Write the log past the page cache of the operating system, where the file system can.", nullptr,
                   nullptr, true);
 
+MYSQL_SYSVAR_BOOL(direct_reads, direct_reads, PLUGIN_VAR_OPCMDARG | PLUGIN_VAR_READONLY,
+                  "Read table files past the page cache of the operating system, where the file system can: the "
+                  "engine's caches are all the memory there is for them.",
+                  nullptr, nullptr, false);
+
+MYSQL_SYSVAR_ULONGLONG(background_io_rate, background_io_rate, PLUGIN_VAR_RQCMDARG,
+                       "Flushes and compactions read and write so many bytes a second at most, flushes first; 0 = no "
+                       "limit.",
+                       nullptr, (update<unsigned long long, FIRN_OPTION_BACKGROUND_IO_RATE>), 0, 0, kMaxSize, 1);
+
 }  // namespace
 
 unsigned long lock_wait_timeout(THD* thd) { return THDVAR(thd, lock_wait_timeout); }
@@ -106,7 +117,9 @@ firn_config config() {
   config.wal_segment_size = wal_segment_size;
   config.flush_log_at_trx_commit = flush_log_at_trx_commit;
   config.background_jobs = max_background_jobs;
+  config.background_io_rate = background_io_rate;
   config.direct_io = direct_io != 0;
+  config.direct_reads = direct_reads != 0;
   return config;
 }
 
@@ -121,7 +134,9 @@ struct st_mysql_sys_var* all[] = {MYSQL_SYSVAR(data_dir),
                                   MYSQL_SYSVAR(lock_wait_timeout),
                                   MYSQL_SYSVAR(rollback_on_timeout),
                                   MYSQL_SYSVAR(max_background_jobs),
+                                  MYSQL_SYSVAR(background_io_rate),
                                   MYSQL_SYSVAR(direct_io),
+                                  MYSQL_SYSVAR(direct_reads),
                                   nullptr};
 
 }  // namespace firn::sysvars

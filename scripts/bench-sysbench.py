@@ -59,7 +59,7 @@ def options(engine: str, memory: int, direct: bool) -> list[str]:
             *shared,
             f"--firn-memory-limit={memory}",
             "--firn-flush-log-at-trx-commit=1",
-            *(["--firn-direct-io=ON"] if direct else []),
+            *(["--firn-direct-reads=ON"] if direct else []),
         ]
     if engine == "ROCKSDB":
         # As its users tune it: light codec above, dense one below, filters, what the cache has.

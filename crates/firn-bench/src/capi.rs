@@ -80,12 +80,16 @@ impl Database {
         let config = firn_config {
             dir: dir.as_ptr(),
             block_cache_size: cache,
+            row_cache_size: 0,
+            memory_limit: 0,
+            background_io_rate: 0,
             memtable_size: memtable,
             txn_memory_limit: 0,
             wal_segment_size: 0,
             flush_log_at_trx_commit: 2,
             background_jobs: 1,
             direct_io: false,
+            direct_reads: false,
         };
         let host = firn_host {
             log: None,

@@ -157,6 +157,8 @@ typedef enum firn_option {
   FIRN_OPTION_MEMORY_LIMIT = 4,
   // Row cache, bytes; 0 for none.
   FIRN_OPTION_ROW_CACHE_SIZE = 5,
+  // Bytes a second that background work reads and writes at most; 0 for no limit.
+  FIRN_OPTION_BACKGROUND_IO_RATE = 6,
 } firn_option;
 
 // Isolation levels. SERIALIZABLE is the caller's to refuse.
@@ -202,8 +204,12 @@ typedef struct firn_config {
   uint32_t flush_log_at_trx_commit;
   // Background threads for compaction.
   uint32_t background_jobs;
+  // Background work reads and writes so many bytes a second at most; 0 for no limit.
+  uint64_t background_io_rate;
   // Open the log with direct I/O.
   bool direct_io;
+  // Read table files past the page cache.
+  bool direct_reads;
 } firn_config;
 
 // Callbacks into the server. They may be called from any thread; any may be NULL.

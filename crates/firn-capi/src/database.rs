@@ -48,8 +48,12 @@ pub struct firn_config {
     pub flush_log_at_trx_commit: u32,
     /// Background threads for compaction.
     pub background_jobs: u32,
+    /// Background work reads and writes so many bytes a second at most; 0 for no limit.
+    pub background_io_rate: u64,
     /// Open the log with direct I/O.
     pub direct_io: bool,
+    /// Read table files past the page cache.
+    pub direct_reads: bool,
 }
 
 fn flush_mode(value: u32) -> Result<FlushMode, Error> {
@@ -73,6 +77,8 @@ fn options(config: &firn_config, host: &firn_host) -> Result<Options, Error> {
     set(&live.txn_memory_limit, config.txn_memory_limit);
     live.memory_limit
         .store(config.memory_limit, Ordering::Relaxed);
+    live.background_io_rate
+        .store(config.background_io_rate, Ordering::Relaxed);
     Ok(Options {
         live: Arc::new(live),
         block_cache_size: or(config.block_cache_size, defaults.block_cache_size),
@@ -80,6 +86,7 @@ fn options(config: &firn_config, host: &firn_host) -> Result<Options, Error> {
         wal_segment_size: or(config.wal_segment_size, defaults.wal_segment_size),
         background_jobs: (config.background_jobs as usize).max(1),
         wal_direct_io: config.direct_io,
+        direct_reads: config.direct_reads,
         listener: Arc::new(HostLog::new(host)),
         ..defaults
     })
@@ -151,6 +158,8 @@ pub enum firn_option {
     FIRN_OPTION_MEMORY_LIMIT = 4,
     /// Row cache, bytes; 0 for none.
     FIRN_OPTION_ROW_CACHE_SIZE = 5,
+    /// Bytes a second that background work reads and writes at most; 0 for no limit.
+    FIRN_OPTION_BACKGROUND_IO_RATE = 6,
 }
 
 /// Changes an option for what follows.
@@ -174,6 +183,9 @@ pub unsafe extern "C" fn firn_set_option(
             firn_option::FIRN_OPTION_BLOCK_CACHE_SIZE => db.set_block_cache_size(value),
             firn_option::FIRN_OPTION_ROW_CACHE_SIZE => db.set_row_cache_size(value),
             firn_option::FIRN_OPTION_MEMORY_LIMIT => db.set_memory_limit(value),
+            firn_option::FIRN_OPTION_BACKGROUND_IO_RATE => {
+                live.background_io_rate.store(value, Ordering::Relaxed);
+            }
             firn_option::FIRN_OPTION_MEMTABLE_SIZE => {
                 live.memtable_size.store(value, Ordering::Relaxed);
             }

@@ -33,13 +33,16 @@ pub(super) fn open(settings: &Settings) -> Result<Firn> {
     let live = LiveOptions::default();
     live.memtable_size
         .store(settings.memtable, Ordering::Relaxed);
+    // What the rivals have in cache and memtables together; four memtables is what they may fill.
+    let memory_limit = settings.cache + 4 * settings.memtable;
+    live.memory_limit.store(memory_limit, Ordering::Relaxed);
     live.set_flush_mode(match settings.durable {
         true => FlushMode::Sync,
         false => FlushMode::Write,
     });
     let options = Options {
         live: Arc::new(live),
-        block_cache_size: settings.cache,
+        direct_reads: true,
         // The flush thread is the second background job.
         background_jobs: 1,
         // As the rivals: past the page cache where a commit waits for the device, else into it.
@@ -104,7 +107,7 @@ impl Engine for Firn {
     }
 
     fn reads_directly(&self) -> bool {
-        false
+        true
     }
 
     fn state(&self) -> String {

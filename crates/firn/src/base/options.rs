@@ -97,6 +97,9 @@ pub struct Options {
     pub background_jobs: usize,
     /// Open the log with direct I/O where the file system has it.
     pub wal_direct_io: bool,
+    /// Read table files past the page cache where the file system can: the caches here are all the
+    /// memory there is then.
+    pub direct_reads: bool,
     /// Receives messages.
     pub listener: Listener,
 }
@@ -117,6 +120,7 @@ impl Default for Options {
             base_level_size: 128 << 20,
             background_jobs: 1,
             wal_direct_io: true,
+            direct_reads: false,
             listener: Arc::new(Silent),
         }
     }

@@ -100,7 +100,7 @@ impl Db {
             Arc::clone(&rows),
             Arc::clone(&write_sets),
         );
-        let store = FileStore::new(Arc::clone(&env), dir);
+        let store = FileStore::new(Arc::clone(&env), dir).with_direct_reads(options.direct_reads);
         let versions = Arc::new(VersionSet::open(version::Context {
             env: Arc::clone(&env),
             dir: dir.to_owned(),

@@ -45,6 +45,14 @@ impl AlignedBuf {
         self.len = end;
     }
 
+    /// Makes the buffer this long, to be read into: what it holds then is anything.
+    pub fn set_len(&mut self, len: usize) {
+        if self.blocks.len() * BLOCK < len {
+            self.blocks.resize(len.div_ceil(BLOCK), Block([0; BLOCK]));
+        }
+        self.len = len;
+    }
+
     /// Forgets all bytes after the first `len`.
     pub fn truncate(&mut self, len: usize) {
         if len < self.len {

@@ -81,6 +81,14 @@ impl Env for CountingEnv {
             counters: Arc::clone(&self.counters),
         }))
     }
+    fn open_direct(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
+        let inner = self.inner.open_direct(path)?;
+        Ok(Arc::new(CountingRead {
+            inner,
+            counters: Arc::clone(&self.counters),
+        }))
+    }
+
     fn open_log(&self, path: &Path, create: bool, direct: bool) -> Result<Arc<dyn LogFile>> {
         let inner = self.inner.open_log(path, create, direct)?;
         Ok(Arc::new(CountingLog {

@@ -3,6 +3,7 @@
 
 mod aligned;
 mod counting;
+mod direct;
 pub mod fault;
 pub mod mem;
 pub mod posix;
@@ -33,6 +34,10 @@ pub trait Env: Send + Sync + 'static {
     fn create(&self, path: &Path) -> Result<Box<dyn AppendFile>>;
     /// Opens a file for positional reads.
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>>;
+    /// Opens for reading past the page cache, where the file system can; as [`Self::open`] elsewhere.
+    fn open_direct(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
+        self.open(path)
+    }
     /// Opens a log segment for positional writes; creates it if `create`. `direct` asks for I/O
     /// past the page cache where the file system has it.
     fn open_log(&self, path: &Path, create: bool, direct: bool) -> Result<Arc<dyn LogFile>>;

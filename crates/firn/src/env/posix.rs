@@ -1,6 +1,7 @@
 //! The real environment.
 #![allow(clippy::disallowed_methods)] // The one place that may call them.
 
+use super::direct::DirectRead;
 use super::{AlignedBuf, AppendFile, Env, LogFile, ReadFile};
 use crate::base::{Error, ErrorKind, Result};
 use rustix::fs::{Advice, FlockOperation, Mode, OFlags};
@@ -79,6 +80,19 @@ impl Env for PosixEnv {
             file,
             name: path.display().to_string(),
         }))
+    }
+
+    fn open_direct(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECT;
+        match rustix::fs::open(path, flags, Mode::empty()) {
+            Ok(file) => Ok(Arc::new(DirectRead::new(file.into(), path))),
+            // Some file systems (tmpfs before Linux 6.6) refuse direct I/O.
+            Err(rustix::io::Errno::INVAL) => self.open(path),
+            Err(e) => {
+                let what = format_args!("open {}", path.display());
+                Err(Error::io(&e.into(), what))
+            }
+        }
     }
 
     fn open_log(&self, path: &Path, create: bool, direct: bool) -> Result<Arc<dyn LogFile>> {

@@ -22,7 +22,10 @@ pub struct SstIter {
     cursor: BlockCursor,
     /// The block was found in the cache.
     cached: bool,
-    /// Made at the first read past the cache.
+    /// Where the next block begins, and how many were entered one after the other.
+    next_offset: u64,
+    in_a_row: u32,
+    /// Made at the first read of several blocks.
     ahead: Option<Box<ReadAhead>>,
 }
 
@@ -36,6 +39,8 @@ impl SstReader {
             partition: None,
             cursor: BlockCursor::default(),
             cached: false,
+            next_offset: u64::MAX,
+            in_a_row: 0,
             ahead: None,
         }
     }
@@ -54,22 +59,42 @@ impl SstIter {
             self.leave();
             let handle = self.partition(spot.partition)?.block(spot.block).handle;
             let block = if self.fill_cache {
-                self.reader.block(handle, true)?
+                self.filling(handle)?
             } else {
                 let held = self.reader.cached(handle);
                 self.cached = held.is_some();
                 match held {
                     Some(block) => block,
-                    None => self
-                        .ahead
-                        .get_or_insert_default()
-                        .block(&self.reader, handle)?,
+                    None => {
+                        let ahead = self.ahead.get_or_insert_default();
+                        ahead
+                            .block(&self.reader, handle, READ_AHEAD)
+                            .map(Arc::new)?
+                    }
                 }
             };
             self.cursor.enter(block);
             self.spot = Some(spot);
         }
         Ok(())
+    }
+
+    /// The block at `handle`, from the cache or into it. A cursor that goes forward from block to
+    /// block reads more and more of them at once.
+    fn filling(&mut self, handle: Handle) -> Result<Arc<Block>> {
+        self.in_a_row = match self.next_offset == handle.offset {
+            true => self.in_a_row.saturating_add(1),
+            false => 0,
+        };
+        self.next_offset = handle.end();
+        let Some(doublings) = self.in_a_row.checked_sub(READ_AHEAD_FROM) else {
+            return self.reader.block(handle, true);
+        };
+        let window = (READ_AHEAD_MIN << doublings.min(16)).min(READ_AHEAD);
+        let (reader, ahead) = (&self.reader, &mut self.ahead);
+        reader.block_by(handle, || {
+            ahead.get_or_insert_default().block(reader, handle, window)
+        })
     }
 
     /// Partition `number`; the one used last is at hand.
@@ -242,8 +267,12 @@ impl InternalIterator for SstIter {
     }
 }
 
-/// Bytes read at once by a cursor that does not fill the cache.
+/// Bytes read at once at most; at once by a cursor that does not fill the cache.
 const READ_AHEAD: u64 = 256 << 10;
+/// A cursor that fills the cache reads so much at the first block that follows two others, and twice
+/// as much at each further one.
+const READ_AHEAD_MIN: u64 = 8 << 10;
+const READ_AHEAD_FROM: u32 = 2;
 
 /// The stored bytes from one offset on, read in one piece.
 #[derive(Default)]
@@ -253,10 +282,10 @@ struct ReadAhead {
 }
 
 impl ReadAhead {
-    fn block(&mut self, reader: &SstReader, handle: Handle) -> Result<Arc<Block>> {
+    fn block(&mut self, reader: &SstReader, handle: Handle, window: u64) -> Result<Block> {
         let held = self.offset..self.offset + self.bytes.len() as u64;
         if handle.offset < held.start || handle.end() > held.end {
-            let end = (handle.offset + READ_AHEAD).min(reader.data_end());
+            let end = (handle.offset + window).min(reader.data_end());
             let len = end.max(handle.end()) - handle.offset;
             self.bytes.resize(len as usize, 0);
             self.offset = handle.offset;
@@ -268,6 +297,6 @@ impl ReadAhead {
         }
         let start = (handle.offset - self.offset) as usize;
         let stored = &self.bytes[start..start + handle.len as usize];
-        reader.decode(stored, handle).map(Arc::new)
+        reader.decode(stored, handle)
     }
 }

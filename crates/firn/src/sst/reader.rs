@@ -351,7 +351,26 @@ impl SstReader {
     /// The data block at `handle`, from the cache or the file.
     #[inline]
     pub(super) fn block(&self, handle: Handle, fill: bool) -> Result<Arc<Block>> {
-        let load = || Ok(Cached::Block(Arc::new(self.read(handle)?)));
+        self.loaded(handle, fill, || self.read(handle))
+    }
+
+    /// As [`Self::block`], filling the cache with what `read` returns if it is not there.
+    pub(super) fn block_by(
+        &self,
+        handle: Handle,
+        read: impl FnOnce() -> Result<Block>,
+    ) -> Result<Arc<Block>> {
+        self.loaded(handle, true, read)
+    }
+
+    #[inline]
+    fn loaded(
+        &self,
+        handle: Handle,
+        fill: bool,
+        read: impl FnOnce() -> Result<Block>,
+    ) -> Result<Arc<Block>> {
+        let load = || Ok(Cached::Block(Arc::new(read()?)));
         match self
             .cache
             .get_or_load(self.key_of(handle.offset), fill, load)?

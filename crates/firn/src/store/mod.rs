@@ -24,6 +24,7 @@ pub use name::{FileId, FileKind, file_name, parse_file_name};
 pub struct FileStore {
     env: Arc<dyn Env>,
     dir: PathBuf,
+    direct_reads: bool,
 }
 
 impl FileStore {
@@ -32,6 +33,15 @@ impl FileStore {
         Self {
             env,
             dir: dir.into(),
+            direct_reads: false,
+        }
+    }
+
+    /// Whether files are read past the page cache.
+    pub fn with_direct_reads(self, direct_reads: bool) -> Self {
+        Self {
+            direct_reads,
+            ..self
         }
     }
 
@@ -57,7 +67,11 @@ impl FileStore {
 
     /// Opens an SST for reading.
     pub fn open(&self, id: FileId) -> Result<Arc<dyn ReadFile>> {
-        self.env.open(&self.path(FileKind::Sst, id))
+        let path = self.path(FileKind::Sst, id);
+        match self.direct_reads {
+            true => self.env.open_direct(&path),
+            false => self.env.open(&path),
+        }
     }
 
     /// Removes an SST. A missing file is [`crate::base::ErrorKind::NotFound`].
