@@ -45,8 +45,8 @@ pub(super) fn open(settings: &Settings) -> Result<Firn> {
         direct_reads: true,
         // The flush thread is the second background job.
         background_jobs: 1,
-        // As the rivals: past the page cache where a commit waits for the device, else into it.
-        wal_direct_io: settings.durable,
+        // Where a commit waits for the device only; other commits go into the page cache.
+        wal_direct_io: true,
         ..Options::default()
     };
     let db = Db::open(Arc::new(PosixEnv::new()), &settings.dir, options, None)?;

@@ -98,11 +98,14 @@ impl Progress {
         self.settle();
     }
 
-    /// The last group, which is written and not durable, has taken more records in.
+    /// The last group, which is written and not durable, is being written anew with more records. A
+    /// sync that begins meanwhile does not count it, nor adjacent groups like it.
     pub(super) fn grow(&mut self, group: GroupNumber, lsn: Lsn) {
         let last = self.entries.back_mut().expect("the group is not durable");
         debug_assert!(last.last.group == group && last.stage == Stage::Written);
         last.last.lsn = lsn;
+        last.stage = Stage::Writing;
+        self.writing += 1;
         self.settle();
     }
 

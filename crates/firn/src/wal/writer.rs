@@ -110,6 +110,8 @@ struct Shared {
     segments: Segments,
     listener: Listener,
     state: Mutex<State>,
+    /// Held while a group is written that waits for no sync. Taken before `state`.
+    turn: Mutex<()>,
     durable: AtomicU64,
     /// Held while a segment is prepared. Taken before `state`.
     preparing: Mutex<()>,
@@ -166,6 +168,7 @@ impl Wal {
         let segment = segments.prepare(first, 0)?;
         let shared = Arc::new(Shared {
             state: Mutex::new(State::new(segment, prev, old, opts.syncs_in_flight)),
+            turn: Mutex::new(()),
             opts,
             segments,
             listener,

@@ -17,13 +17,9 @@ impl Shared {
             return Err(Error::invalid("a log position that was not appended yet"));
         }
         state.wants_durable = durable;
-        if !durable && lsn > state.sealed {
-            self.write_inline(&mut state);
-            if state.reached(lsn, false) && state.waiters.is_empty() {
-                return Ok(());
-            }
-            // Whoever slept for the same group, or for a log that has failed meanwhile.
-            self.settle(state);
+        if !durable && !state.reached(lsn, false) {
+            drop(state);
+            self.write_inline(lsn);
             state = self.state.lock();
         }
         self.wait(state, lsn, durable, durable)
@@ -53,12 +49,13 @@ impl Shared {
                 self.lead(state, lead_durable);
             } else if durable && state.progress.needs_sync() && !state.syncing {
                 state.syncing = true;
-                self.sync(state);
+                drop(state);
+                self.sync();
             } else {
                 match self.sleep(state, lsn, durable) {
                     Signal::Done => return Ok(()),
                     Signal::Failed => return Err(self.unknown_outcome()),
-                    Signal::Sync => self.sync(self.state.lock()),
+                    Signal::Sync => self.sync(),
                     Signal::Lead => {
                         state = self.state.lock();
                         state.called -= 1;
@@ -108,13 +105,18 @@ impl Shared {
     }
 
     /// Syncs the files of all groups that were written without. The caller owns `syncing`.
-    fn sync(&self, mut state: MutexGuard<'_, State>) {
-        // Its block may be on its way to the device from now on.
-        state.tail = None;
-        // Taken together: the files of all groups of this prefix.
-        let target = state.progress.written();
-        let files = std::mem::take(&mut state.unsynced);
-        drop(state);
+    fn sync(&self) {
+        let (target, files) = {
+            // A group that is just growing would be left out, with all adjacent ones.
+            let _turn = self.turn.lock();
+            let mut state = self.state.lock();
+            state.end_growth();
+            // Taken together: the files of all groups of this prefix.
+            (
+                state.progress.written(),
+                std::mem::take(&mut state.unsynced),
+            )
+        };
         let health = &self.segments.health;
         let result = health
             .check()
@@ -132,7 +134,7 @@ impl Shared {
     }
 
     /// Publishes the prefix and wakes whoever has something to do.
-    fn settle(&self, mut state: MutexGuard<'_, State>) {
+    pub(super) fn settle(&self, mut state: MutexGuard<'_, State>) {
         let mut woken = Woken::new();
         state.settle(&mut woken);
         self.durable

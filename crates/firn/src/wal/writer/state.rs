@@ -54,6 +54,8 @@ pub(super) struct State {
     previous_segment: SegmentId,
     /// The last group, while it may grow.
     pub tail: Option<Tail>,
+    /// Changes whenever the last group ceases to be one that may grow.
+    pub tail_epoch: u64,
     /// Prepared ahead.
     pub next: Option<Arc<Segment>>,
     /// What the background thread was asked for.
@@ -97,6 +99,7 @@ impl State {
             segment_first: prev.group + 1,
             previous_segment: prev.segment,
             tail: None,
+            tail_epoch: 0,
             next: None,
             next_wanted: 0,
             old,
@@ -137,7 +140,7 @@ impl State {
             self.previous_segment = self.segment.id;
         }
         self.old.insert(self.segment.id, self.segment.size);
-        self.tail = None;
+        self.end_growth();
         self.segment = next;
         self.offset = FIRST_GROUP;
         self.segment_first = self.last_group + 1;
@@ -155,7 +158,7 @@ impl State {
 
     /// Takes the open group out. The caller writes it and reports to [`State::written`].
     pub(super) fn seal(&mut self, durable: bool) -> Group {
-        self.tail = None;
+        self.end_growth();
         self.open_group(0);
         let fresh = self.spare.pop().unwrap_or_default();
         let buf = std::mem::replace(&mut self.open, fresh);
@@ -193,13 +196,16 @@ impl State {
 
     /// The group's write has succeeded.
     pub(super) fn written(&mut self, group: Group) {
-        self.note_written(&group);
+        self.note_written(&group, true);
         self.keep_buffer(group.buf);
     }
 
-    pub(super) fn note_written(&mut self, group: &Group) {
-        self.stats.groups += 1;
-        self.stats.bytes_written += group.buf.len() as u64;
+    /// As [`Self::written`]; `first` says that nothing of the group was in its place before.
+    pub(super) fn note_written(&mut self, group: &Group, first: bool) {
+        if first {
+            self.stats.groups += 1;
+            self.stats.bytes_written += group.buf.len() as u64;
+        }
         if group.durable {
             self.stats.syncs += 1;
         } else if !self.unsynced.iter().any(|s| s.id == group.segment.id) {

@@ -6,14 +6,11 @@
 //! there with later groups behind it; these tell how many records it should have.
 
 use super::super::frame::{GROUP_HEADER, GroupHeader};
+use super::super::{GroupNumber, Lsn};
 use super::Shared;
 use super::state::{Group, State};
 use crate::base::Result;
 use crate::env::{AlignedBuf, BLOCK};
-
-/// Open groups up to this size are written under the mutex: copying them takes less time than the
-/// switches that the others would need to sleep and wake.
-const INLINE_MAX: usize = 64 << 10;
 
 /// The last group written, while it may grow.
 ///
@@ -22,85 +19,91 @@ const INLINE_MAX: usize = 64 << 10;
 /// it was written (a sync that has begun may be writing the block out, and what it makes durable
 /// must not be torn by a later version of it); no group lies behind it.
 pub(super) struct Tail {
-    header: GroupHeader,
-    /// Header and records, without padding.
-    buf: AlignedBuf,
-    offset: u64,
+    /// The group, its buffer without padding.
+    group: Group,
 }
 
 impl Tail {
-    /// The group that was just written, if it leaves room in its block. Otherwise its buffer.
-    fn of(group: Group) -> Result<Self, AlignedBuf> {
-        let Group {
-            header,
-            mut buf,
-            offset,
-            ..
-        } = group;
-        let len = GROUP_HEADER + header.payload_len as usize;
+    /// The group that was just written, if it leaves room in its block.
+    fn of(mut group: Group) -> Result<Self, Group> {
+        let len = GROUP_HEADER + group.header.payload_len as usize;
         if len >= BLOCK {
-            return Err(buf);
+            return Err(group);
         }
-        buf.truncate(len);
-        Ok(Self {
-            header,
-            buf,
-            offset,
-        })
+        group.buf.truncate(len);
+        Ok(Self { group })
     }
 
     fn has_room_for(&self, open: &AlignedBuf) -> bool {
-        self.buf.len() + open.len() - GROUP_HEADER <= BLOCK
+        self.group.buf.len() + open.len() - GROUP_HEADER <= BLOCK
+    }
+
+    /// The group with the records of `open` behind its own.
+    fn grown(self, open: &AlignedBuf, records: u32, known_synced: GroupNumber) -> Group {
+        let mut group = self.group;
+        group
+            .buf
+            .extend_from_slice(&open.as_slice()[GROUP_HEADER..]);
+        let header: &mut GroupHeader = &mut group.header;
+        header.payload_len = (group.buf.len() - GROUP_HEADER) as u32;
+        header.records += records;
+        header.known_synced = known_synced;
+        group
     }
 }
 
 impl Shared {
-    /// Hands the open group to the operating system under the mutex, if nothing else is being
-    /// written and nobody waits to see it durable.
-    pub(super) fn write_inline(&self, state: &mut State) {
+    /// Hands the open group to the operating system, if that is all that is being written and nobody
+    /// waits to see it durable; those who come meanwhile append to the next one, and whoever has
+    /// the turn after this writes for all of them.
+    pub(super) fn write_inline(&self, lsn: Lsn) {
+        let _turn = self.turn.lock();
+        let mut state = self.state.lock();
+        let needed = lsn > state.sealed && !state.failed;
         let alone = state.progress.writing() == 0 && !state.open_wanted_durable();
-        if !alone || state.failed || state.open.is_empty() || state.open.len() > INLINE_MAX {
+        if !needed || !alone {
             return;
         }
-        let health = &self.segments.health;
-        let tail = state.tail.take();
-        let written = health.check().and_then(|()| match tail {
-            Some(tail) if tail.has_room_for(&state.open) => grow(state, tail),
-            _ => begin(state),
-        });
-        if let Err(error) = written {
-            self.fail(state, error);
+        let (mut group, first) = state.take_inline();
+        let epoch = state.tail_epoch;
+        drop(state);
+        let written = self.segments.health.check().and_then(|()| group.write());
+        let mut state = self.state.lock();
+        match written {
+            Ok(()) => state.wrote_inline(group, first, epoch),
+            Err(error) => self.fail(&mut state, error),
+        }
+        self.settle(state);
+    }
+}
+
+impl State {
+    /// No group may grow any more that was written before.
+    pub(super) fn end_growth(&mut self) {
+        self.tail = None;
+        self.tail_epoch += 1;
+    }
+
+    /// The last group with the open one's records added, or the open group; whether its place is
+    /// written for the first time.
+    fn take_inline(&mut self) -> (Group, bool) {
+        let Some(tail) = self.tail.take_if(|tail| tail.has_room_for(&self.open)) else {
+            return (self.seal(false), true);
+        };
+        let records = self.take_open_records();
+        let group = tail.grown(&self.open, records, self.progress.durable().group);
+        self.open.clear();
+        self.sealed = self.appended;
+        self.last_records = group.header.records;
+        self.progress.grow(group.header.number, self.sealed);
+        (group, false)
+    }
+
+    fn wrote_inline(&mut self, group: Group, first: bool, epoch: u64) {
+        self.note_written(&group, first);
+        match Tail::of(group) {
+            Ok(tail) if self.tail_epoch == epoch => self.tail = Some(tail),
+            Ok(Tail { group }) | Err(group) => self.keep_buffer(group.buf),
         }
     }
-}
-
-fn grow(state: &mut State, mut tail: Tail) -> Result<()> {
-    let records = state.take_open_records();
-    tail.buf
-        .extend_from_slice(&state.open.as_slice()[GROUP_HEADER..]);
-    state.open.clear();
-    state.sealed = state.appended;
-    tail.header.payload_len = (tail.buf.len() - GROUP_HEADER) as u32;
-    tail.header.records += records;
-    state.last_records = tail.header.records;
-    tail.header.known_synced = state.progress.durable().group;
-    let len = tail.buf.len();
-    tail.header
-        .seal(&mut tail.buf, state.segment.id, tail.offset);
-    state.segment.file.write_at(tail.offset, &tail.buf)?;
-    tail.buf.truncate(len);
-    state.progress.grow(tail.header.number, state.sealed);
-    state.tail = Some(tail);
-    Ok(())
-}
-
-fn begin(state: &mut State) -> Result<()> {
-    let mut group = state.seal(false);
-    group.write()?;
-    state.note_written(&group);
-    match Tail::of(group) {
-        Ok(tail) => state.tail = Some(tail),
-        Err(spent) => state.keep_buffer(spent),
-    }
-    Ok(())
 }
