@@ -119,13 +119,18 @@ impl Engine for Firn {
             .map(|l| format!("L{} {} runs {} MiB", l.level, l.runs, l.stored_bytes >> 20))
             .collect();
         let c = self.db.counters();
+        let status = self.db.status_text();
+        let stalls: Vec<&str> = status
+            .lines()
+            .filter(|line| line.starts_with("delayed") || line.starts_with("because of"))
+            .filter(|line| !line.contains(": 0,"))
+            .collect();
         format!(
-            "{}; memtables {} MiB, cached blocks {} MiB, {} stalls of {} ms",
+            "{}; memtables {} MiB, cached blocks {} MiB; {}",
             levels.join(", "),
             c.memtable_bytes >> 20,
             c.block_cache_bytes >> 20,
-            c.write_stalls,
-            c.write_stall_us / 1000
+            stalls.join("; "),
         )
     }
 

@@ -115,7 +115,7 @@ impl Default for Options {
             block_size: 8 << 10,
             target_file_size: 32 << 20,
             l0_compaction_runs: 4,
-            l0_stop_runs: 24,
+            l0_stop_runs: 36,
             frozen_memtables_max: 4,
             base_level_size: 128 << 20,
             background_jobs: 1,
