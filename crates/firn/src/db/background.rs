@@ -21,7 +21,7 @@ use crate::compaction::{
 };
 use crate::env::Env;
 use crate::iter::Reports;
-use crate::read::{View, Views};
+use crate::read::Views;
 use crate::store::parse_file_name;
 use crate::txn::SnapshotList;
 use crate::version::{Edit, Version, VersionSet};
@@ -76,6 +76,7 @@ pub(super) struct Work {
     stopping: AtomicBool,
     last_write: Mutex<(Seqno, u64)>,
     damage: Mutex<Option<Error>>,
+    telling: Mutex<()>,
 }
 
 impl Work {
@@ -117,6 +118,7 @@ impl Work {
             stopping: AtomicBool::new(false),
             last_write: Mutex::new((0, 0)),
             damage: Mutex::new(None),
+            telling: Mutex::new(()),
         }
     }
 
@@ -127,7 +129,7 @@ impl Work {
     /// The pipeline has frozen a memtable. Called under its mutex.
     pub(super) fn memtable_frozen(&self) {
         // The caches follow when the flush begins: evicting takes too long for this place.
-        self.tell_gate(&self.views.pin());
+        self.tell_gate();
         self.signals.lock().flush = true;
         self.signal.notify_all();
     }
@@ -232,7 +234,13 @@ impl Work {
         {
             let message = format!("{file} is damaged and left out of compactions: {error}");
             self.options.listener.log(Severity::Error, &message);
-            self.damage.lock().get_or_insert_with(|| error.clone());
+            let first = self
+                .damage
+                .lock()
+                .get_or_insert_with(|| error.clone())
+                .clone();
+            // Writers that wait for the room it keeps from being made must hear of it.
+            self.stall.set_damage(first);
         }
     }
 
@@ -299,8 +307,7 @@ impl Work {
         let _in_order = self.install.lock();
         let version = self.versions.apply(edit)?;
         self.views.installed(version, flushed);
-        // Writers that wait for room which damage keeps from being made must hear of it.
-        self.stall.set_failure(self.damage());
+        self.stall.set_failure(None);
         self.report_pressure();
         Ok(())
     }
@@ -342,15 +349,17 @@ impl Work {
 
     /// Deals the memory limit out anew, and tells the stall gate how things stand.
     pub(super) fn report_pressure(&self) {
-        let view = self.views.pin();
-        self.memory.balance(&view);
-        self.tell_gate(&view);
+        self.memory.balance(&self.views.pin());
+        self.tell_gate();
     }
 
-    fn tell_gate(&self, view: &View) {
-        let mut pressure = pressure(view, &self.options);
+    /// One after the other, each with the view of its turn: whoever tells last tells the newest.
+    fn tell_gate(&self) {
+        let _in_order = self.telling.lock();
+        let view = self.views.pin();
+        let mut pressure = pressure(&view, &self.options);
         // The gate stops writers at 2.
-        let memory = 2.0 * self.memory.pressure(view);
+        let memory = 2.0 * self.memory.pressure(&view);
         pressure.memtables = pressure.memtables.max(memory);
         self.stall.set_pressure(pressure);
     }

@@ -57,6 +57,8 @@ struct State {
     released: bool,
     /// What kept background work from making room.
     failure: Option<Error>,
+    /// What keeps compactions off a file.
+    damage: Option<Error>,
 }
 
 #[derive(Debug, Default)]
@@ -149,6 +151,12 @@ impl Stall {
         self.eased.notify_all();
     }
 
+    /// A damaged file is left out of compactions until the next open.
+    pub fn set_damage(&self, damage: Error) {
+        self.state.lock().damage = Some(damage);
+        self.eased.notify_all();
+    }
+
     /// Lets everybody pass for good: the engine closes or is poisoned, and commits fail by
     /// themselves.
     pub fn release(&self) {
@@ -227,7 +235,10 @@ impl Stall {
                     "killed while writes were stalled",
                 ));
             }
-            if let Some(failure) = &state.failure {
+            // Damage keeps L0 from sinking at worst; memtables are flushed beside it.
+            let damage = state.damage.as_ref();
+            let damage = damage.filter(|_| !state.pressure.stops_for_memtables());
+            if let Some(failure) = state.failure.as_ref().or(damage) {
                 return Err(failure.clone());
             }
             self.eased.wait_for(&mut state, Duration::from_millis(100));

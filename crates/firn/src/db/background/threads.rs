@@ -43,7 +43,10 @@ impl Work {
         while !self.stopping.load(Ordering::Acquire) {
             match self.flush_oldest() {
                 Ok(true) => {}
-                Ok(false) => self.wait(|s| std::mem::take(&mut s.flush), Duration::from_secs(1)),
+                Ok(false) => {
+                    self.wait(|s| std::mem::take(&mut s.flush), Duration::from_secs(1));
+                    self.report_pressure();
+                }
                 Err(error) => self.failed("flush", &error),
             }
         }
@@ -66,6 +69,10 @@ impl Work {
                     );
                 }
                 Err(error) if *error.kind() == ErrorKind::Interrupted => {}
+                // Told and set aside already; nobody has to wait for it.
+                Err(error) if error.is_corruption() && self.damage().is_some() => {
+                    self.wait(|_| false, RETRY_PAUSE);
+                }
                 Err(error) => self.failed("compaction", &error),
             }
         }

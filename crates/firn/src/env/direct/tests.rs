@@ -1,12 +1,19 @@
 use super::super::{Env, PosixEnv};
+use std::path::Path;
+
+fn write(path: &Path, bytes: &[u8]) {
+    let mut file = PosixEnv::new().create(path).unwrap();
+    file.append(bytes).unwrap();
+    file.sync().unwrap();
+}
 
 /// Every place and length around the blocks of a file that ends within one.
 #[test]
 fn direct_reads_give_what_the_file_has() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
-    let content: Vec<u8> = (0..10_000u32).map(|n| (n * 31 >> 3) as u8).collect();
-    std::fs::write(&path, &content).unwrap();
+    let content: Vec<u8> = (0..10_000u32).map(|n| ((n * 31) >> 3) as u8).collect();
+    write(&path, &content);
     let file = PosixEnv::new().open_direct(&path).unwrap();
     assert_eq!(file.size().unwrap(), 10_000);
     let places = [0, 1, 511, 512, 4095, 4096, 4097, 8191, 8192, 9999];
@@ -25,7 +32,7 @@ fn direct_reads_give_what_the_file_has() {
     }
     // A large read, whose buffer is not kept.
     let large = vec![7; 3 << 20];
-    std::fs::write(&path, &large).unwrap();
+    write(&path, &large);
     let file = PosixEnv::new().open_direct(&path).unwrap();
     let mut buf = vec![0; large.len() - 5];
     file.read_exact_at(5, &mut buf).unwrap();

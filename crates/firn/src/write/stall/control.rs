@@ -70,7 +70,12 @@ impl Pressure {
 
     /// Whether writers must wait for room.
     pub fn stops(&self) -> bool {
-        self.memtables >= STOP || self.l0 >= STOP
+        self.stops_for_memtables() || self.l0 >= STOP
+    }
+
+    /// Whether they must wait for a flush.
+    pub fn stops_for_memtables(&self) -> bool {
+        self.memtables >= STOP
     }
 }
 

@@ -48,6 +48,25 @@ fn a_failure_without_pressure_stops_nobody() {
 }
 
 #[test]
+fn damage_is_no_reason_to_refuse_writers_that_wait_for_a_flush() {
+    let stall = gate();
+    stall.set_damage(Error::corruption("000007.sst", 0, "damaged"));
+    stall.set_pressure(Pressure {
+        memtables: 2.0,
+        ..STOP
+    });
+    let interrupted = stall.pass(&|| true).unwrap_err();
+    assert_eq!(*interrupted.kind(), ErrorKind::Interrupted);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| stall.pass(&|| false));
+        stall.set_pressure(Pressure::default());
+        waiting.join().unwrap().unwrap();
+    });
+    stall.set_pressure(STOP);
+    assert!(stall.pass(&|| false).unwrap_err().is_corruption());
+}
+
+#[test]
 fn who_waits_hears_of_a_failure() {
     let stall = gate();
     stall.set_pressure(STOP);
