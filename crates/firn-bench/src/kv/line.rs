@@ -241,7 +241,8 @@ impl Line {
         match self.memory {
             Memory::Half => (data / 2 * 3 / 8, memtable),
             Memory::All => (data * 2, memtable),
-            Memory::Tenth if self.is_read_only() => (data / 10, memtable),
+            // Nothing is written, so nothing is set aside for it.
+            Memory::Tenth if self.is_read_only() => (data / 10, 1 << 20),
             Memory::Tenth => {
                 let memtable = (data / 80).max(1 << 20);
                 ((data / 10).saturating_sub(2 * memtable), memtable)
