@@ -29,6 +29,8 @@ struct Room {
     capacity: u64,
 }
 
+/// Capacity is taken back at once, and given in pieces of at least this share of it.
+const GROWTH_MIN: u64 = 8;
 /// Steps of the capacity in a room.
 const STEPS: u64 = 128;
 /// The share of its room that a cache keeps in any case.
@@ -98,7 +100,9 @@ impl PinBudget {
             let pinned = self.used().next_multiple_of(step);
             let least = room.bytes / CACHE_SHARE_MIN;
             let capacity = room.bytes.saturating_sub(pinned).max(least);
-            if capacity != room.capacity {
+            // Each change makes the cache forget some of what it once had, so it grows seldom.
+            let worth_it = room.capacity.saturating_add(room.capacity / GROWTH_MIN);
+            if capacity < room.capacity || capacity > worth_it {
                 room.capacity = capacity;
                 (self.resize)(capacity);
             }

@@ -95,6 +95,10 @@ pub struct RowCache {
 }
 
 const SHARDS_PER_CORE: u64 = 16;
+/// See [`RowCache::set_room`].
+const GROWTH_MIN: u64 = 8;
+/// What a cache that begins with nothing is made for: it may be given room later.
+const LATER_CAPACITY: u64 = 64 << 20;
 /// A shard smaller than this would refuse ordinary rows.
 const SHARD_MIN: u64 = 64 << 10;
 /// The share of its shard that a row may take.
@@ -104,15 +108,19 @@ impl RowCache {
     /// A cache that holds up to `capacity` bytes; 0 for none.
     pub fn new(capacity: u64) -> Self {
         let cores = available_parallelism().map_or(1, |n| n.get() as u64);
+        let made_for = match capacity {
+            0 => LATER_CAPACITY,
+            capacity => capacity,
+        };
         let shards = (cores * SHARDS_PER_CORE)
-            .min(capacity / SHARD_MIN)
+            .min(made_for / SHARD_MIN)
             .max(1)
             .next_power_of_two();
         let each = capacity / shards;
         let shard = || RwLock::new(Shard::new(each, each / AVERAGE_ENTRY));
         Self {
             shards: (0..shards).map(|_| shard()).collect(),
-            admission: Admission::new(capacity),
+            admission: Admission::new(made_for),
             capacity: AtomicU64::new(capacity),
             stats: Striped::new(),
         }
@@ -206,7 +214,9 @@ impl RowCache {
     /// Changes the capacity such that all the cache takes stays within `room`.
     pub fn set_room(&self, room: u64) {
         let capacity = room.saturating_sub(self.admission.bytes());
-        if capacity != self.capacity.load(Ordering::Relaxed) {
+        let held = self.capacity.load(Ordering::Relaxed);
+        // As the block cache: shrink at once, grow seldom.
+        if capacity < held || capacity > held.saturating_add(held / GROWTH_MIN) {
             self.set_capacity(capacity);
         }
     }

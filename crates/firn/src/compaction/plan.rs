@@ -166,6 +166,11 @@ impl Running {
         self.files.contains(&file_id)
     }
 
+    /// Whether a job is under way.
+    pub fn is_busy(&self) -> bool {
+        self.jobs.iter().any(|(ticket, _)| *ticket != SET_ASIDE)
+    }
+
     /// Whether `job` must wait for one under way.
     pub fn conflicts(&self, job: &Job) -> bool {
         let Some(zone) = job.zone() else { return false };

@@ -271,7 +271,8 @@ impl Work {
                 JobReason::Drop | JobReason::Size | JobReason::Reported
             )
         };
-        if !reported.is_empty() && !job.as_ref().is_some_and(urgent) {
+        // A job under way may be for one of them, and have others to follow.
+        if !reported.is_empty() && !running.is_busy() && !job.as_ref().is_some_and(urgent) {
             self.reports.close(&reported, oldest_read);
         }
         let job = job?;

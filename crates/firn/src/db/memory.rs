@@ -171,6 +171,8 @@ impl Arbiter {
 
     /// Deals out anew. Cheap when nothing has moved by a step.
     pub(super) fn balance(&self, view: &View) {
+        // First: whoever applies a split last has computed it last.
+        let mut current = self.current.lock();
         let limit = self.live.memory_limit.load(Ordering::Relaxed);
         let wanted = match limit {
             0 => Split {
@@ -181,7 +183,6 @@ impl Arbiter {
             },
             limit => split(limit, self.demand(view)),
         };
-        let mut current = self.current.lock();
         if *current == Some(wanted) {
             return;
         }

@@ -122,7 +122,8 @@ impl Replay<'_> {
         if full {
             // Ids below all that the new pipeline hands out.
             let id = self.memtables.len() as u64 + 1;
-            self.memtables.push(Arc::new(Memtable::new(id, segment)));
+            let memtable = Memtable::with_capacity(id, segment, self.memtable_size);
+            self.memtables.push(Arc::new(memtable));
         }
         let memtable = self.memtables.last().expect("one was just pushed");
         self.last_seqno = self.last_seqno.max(seqno);

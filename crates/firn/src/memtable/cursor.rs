@@ -9,7 +9,7 @@ use std::sync::Arc;
 ///
 /// Entries inserted while it exists may or may not appear; a reader that filters by a seqno that
 /// was visible before it made the iterator sees a fixed state. `next` is one pointer step, `prev`
-/// a search (the list has no back links).
+/// a walk from a hint that lies behind.
 pub struct MemtableIter {
     // Before the memtable: fields are dropped in this order.
     cursor: Option<Cursor<'static>>,

@@ -174,7 +174,7 @@ impl Picking<'_> {
                 at += 1;
             }
             let part = Group::of(files);
-            if part.size() <= room || part.depth() <= self.options.l0_compaction_runs {
+            if part.size() <= room || part.depth() <= self.options.l0_compaction_runs.max(1) {
                 return part;
             }
             newest += 1;

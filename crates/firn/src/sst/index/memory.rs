@@ -40,8 +40,15 @@ struct Top {
 const BAD_TOP: Damage = Damage::Corrupt("top index");
 
 fn take_top(input: &mut &[u8], top: &mut Top) -> Option<()> {
+    let mut last: Option<&[u8]> = None;
     for _ in 0..varint::take_u64(input)? {
-        top.last_separators.push(varint::take_bytes(input)?)?;
+        let separator = varint::take_bytes(input)?;
+        // A search in them leads to a partition that has the key or ends after it.
+        if last.is_some_and(|last| separator < last) {
+            return None;
+        }
+        last = Some(separator);
+        top.last_separators.push(separator)?;
         let entry = TopEntry {
             index: Handle::take(input)?,
             filter: Handle::take(input)?,
