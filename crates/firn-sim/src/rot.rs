@@ -95,6 +95,13 @@ pub fn rot_run(seed: u64) -> Result<RotStats, Failure> {
 fn image(world: &mut World, rng: &mut StdRng) -> Result<(MemEnv, Vec<String>), Stop> {
     world.recover()?;
     world.steps(rng.random_range(50..400))?;
+    // A flip may take the last moments: the model must still know the ones before.
+    for _ in 0..1000 {
+        if world.knows_what_a_flip_may_leave() {
+            break;
+        }
+        world.steps(1)?;
+    }
     world.leave(rng.random())
 }
 

@@ -65,6 +65,11 @@ impl World {
         Ok((self.env.kill(), names))
     }
 
+    /// Whether the model knows every moment that a flip in the log may bring back.
+    pub fn knows_what_a_flip_may_leave(&self) -> bool {
+        self.history.written() >= self.history.base_at() + TORN_MAX
+    }
+
     /// Opens the database over `env`, in which a bit of `file` was flipped, and compares all that
     /// can be read.
     ///
