@@ -4,7 +4,8 @@ use firn_sim::crash::{crash_run, every_sync_run};
 
 #[test]
 fn nothing_acknowledged_is_lost_at_random_crashes() {
-    for seed in 0..150 {
+    // The last one dies in an open, at the sync behind an edit of the manifest.
+    for seed in (0..150).chain([708_963]) {
         crash_run(seed).unwrap();
     }
 }
