@@ -89,8 +89,9 @@ MYSQL_SYSVAR_UINT(max_background_jobs, max_background_jobs, PLUGIN_VAR_RQCMDARG 
                   "Threads that compact table files in the background.", nullptr, nullptr, 2, 1, 64, 0);
 
 MYSQL_SYSVAR_BOOL(direct_io, direct_io, PLUGIN_VAR_OPCMDARG | PLUGIN_VAR_READONLY,
-                  "Write the log past the page cache of the operating system, where the file system can.", nullptr,
-                  nullptr, true);
+                  "Write the log past the page cache of the operating system, where the file system can and a commit "
+                  "waits for the device.",
+                  nullptr, nullptr, true);
 
 MYSQL_SYSVAR_BOOL(direct_reads, direct_reads, PLUGIN_VAR_OPCMDARG | PLUGIN_VAR_READONLY,
                   "Read table files past the page cache of the operating system, where the file system can: the "
