@@ -4,7 +4,9 @@ use firn::base::options::{FlushMode, Options};
 use firn::base::{ErrorKind, Value};
 use firn::db::Db;
 use firn::env::fault::{Class, Errno, Fault};
-use firn::env::{Env, FaultEnv, MemEnv};
+use firn::env::{Env, FaultEnv, MemEnv, PosixEnv};
+use firn::iter::{MergeIter, MvccIter, ReadAt};
+use firn::read::{ScanRange, scan_sources};
 use firn::txn::{Isolation, LockMode, Transaction, WaitPolicy};
 use std::path::Path;
 use std::sync::Arc;
@@ -470,4 +472,61 @@ fn a_compaction_fills_no_cache() {
     assert!(misses(&db, 0..2000) <= 1, "the border's block at most");
     let cold = misses(&db, 2000..4000);
     assert!(cold > 100, "{cold} blocks of rows nobody had read");
+}
+
+/// Files on a disk, read past the page cache: point reads, scans over many blocks, compactions, a restart.
+#[test]
+fn direct_reads_show_what_was_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = || {
+        let options = Options {
+            direct_reads: true,
+            block_cache_size: 1 << 20,
+            row_cache_size: 0,
+            ..options()
+        };
+        Db::open(Arc::new(PosixEnv::new()), dir.path(), options, None).unwrap()
+    };
+    let name = |n: u32| format!("{n:06}");
+    let db = open();
+    for half in [0, 1] {
+        let mut txn = begin(&db);
+        for n in (half..20_000).step_by(2) {
+            put(&mut txn, &name(n), &name(n * 7 % 20_011).repeat(20));
+        }
+        txn.commit().unwrap();
+        db.flush().unwrap();
+    }
+    db.compact_all().unwrap();
+    db.close().unwrap();
+    drop(db);
+    let db = open();
+    let before = db.counters().bytes_read;
+    let mut txn = begin(&db);
+    for n in (0..20_000).step_by(777) {
+        assert_eq!(
+            get(&mut txn, &name(n)),
+            Some(name(n * 7 % 20_011).repeat(20))
+        );
+    }
+    let point = db.context().views.latest();
+    let range = ScanRange {
+        lower: 7u32.to_be_bytes().to_vec(),
+        upper: Some(8u32.to_be_bytes().to_vec()),
+    };
+    let sources = scan_sources(&point.view, &range, None);
+    let mut scan = MvccIter::new(MergeIter::new(sources), ReadAt::snapshot(point.seqno));
+    scan.set_bounds(Some(&range.lower), range.upper.as_deref());
+    let mut on = scan.first().unwrap();
+    for n in 0..20_000 {
+        assert!(on, "the scan ends at {n}");
+        assert_eq!(scan.user_key(), key(&name(n)));
+        assert_eq!(
+            scan.value().head,
+            name(n * 7 % 20_011).repeat(20).as_bytes()
+        );
+        on = scan.next().unwrap();
+    }
+    assert!(!on);
+    assert!(db.counters().bytes_read > before);
 }
