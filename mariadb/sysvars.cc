@@ -65,7 +65,7 @@ MYSQL_SYSVAR_ULONGLONG(
     nullptr, (update<unsigned long long, FIRN_OPTION_TXN_MEMORY_LIMIT>), 1024 * kMiB, kMiB, kMaxSize, kMiB);
 
 MYSQL_SYSVAR_ULONGLONG(wal_segment_size, wal_segment_size, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
-                       "Size of one file of the write-ahead log, in bytes.", nullptr, nullptr, 64 * kMiB, 4 * kMiB,
+                       "Size of one file of the write-ahead log, in bytes.", nullptr, nullptr, 16 * kMiB, 4 * kMiB,
                        1024 * kMiB, kMiB);
 
 MYSQL_SYSVAR_UINT(

@@ -110,7 +110,7 @@ impl Default for Options {
             live: Arc::new(LiveOptions::default()),
             block_cache_size: 128 << 20,
             row_cache_size: 32 << 20,
-            wal_segment_size: 64 << 20,
+            wal_segment_size: 16 << 20,
             wal_syncs_in_flight: 4,
             block_size: 8 << 10,
             target_file_size: 32 << 20,

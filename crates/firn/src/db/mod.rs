@@ -11,7 +11,7 @@ pub use report::{Counters as Metrics, IndexReport, LevelReport};
 use crate::base::events::Severity;
 use crate::base::gauge::Gauge;
 use crate::base::health::Health;
-use crate::base::options::Options;
+use crate::base::options::{FlushMode, Options};
 use crate::base::{ErrorKind, Result, Seqno};
 use crate::cache::{BlockCache, RowCache};
 use crate::catalog::{Catalog, Counters};
@@ -334,6 +334,7 @@ fn wal_options(options: &Options) -> WalOptions {
         segment_size: options.wal_segment_size,
         syncs_in_flight: options.wal_syncs_in_flight,
         direct_io: options.wal_direct_io,
+        durable_commits: options.live.flush_mode() == FlushMode::Sync,
         background: options.background_jobs > 0,
         ..WalOptions::default()
     }

@@ -164,6 +164,10 @@ impl LogFile for CountingLog {
         self.counters.synced();
         self.inner.preallocate(len)
     }
+    fn reserve(&self, len: u64) -> Result<()> {
+        self.counters.synced();
+        self.inner.reserve(len)
+    }
     fn write_durable_at(&self, offset: u64, blocks: &AlignedBuf) -> Result<()> {
         self.counters.written(blocks.padded().len());
         self.counters.synced();

@@ -87,6 +87,9 @@ pub trait ReadFile: Send + Sync {
 pub trait LogFile: Send + Sync {
     /// Writes zeros over the first `len` bytes and syncs, so that later writes change no metadata.
     fn preallocate(&self, len: u64) -> Result<()>;
+    /// Sets the first `len` bytes aside and syncs the size: they read as zeros, and later writes find
+    /// the room, but the first write of each block changes metadata, which makes a durable one slow.
+    fn reserve(&self, len: u64) -> Result<()>;
     /// Writes whole blocks at a block-aligned offset; durable on return.
     fn write_durable_at(&self, offset: u64, blocks: &AlignedBuf) -> Result<()>;
     /// Writes whole blocks at a block-aligned offset; durable after the next `sync`. A block that is

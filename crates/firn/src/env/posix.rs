@@ -4,7 +4,7 @@
 use super::direct::DirectRead;
 use super::{AlignedBuf, AppendFile, Env, LogFile, ReadFile};
 use crate::base::{Error, ErrorKind, Result};
-use rustix::fs::{Advice, FlockOperation, Mode, OFlags};
+use rustix::fs::{Advice, FallocateFlags, FlockOperation, Mode, OFlags};
 use std::fs::{self, File};
 use std::io::Write;
 use std::num::NonZeroU64;
@@ -276,6 +276,18 @@ impl LogFile for PosixLog {
         self.file
             .sync_all()
             .map_err(|e| Error::io(&e, format_args!("sync {}", self.name)))
+    }
+
+    fn reserve(&self, len: u64) -> Result<()> {
+        match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, len) {
+            // Not every file system sets blocks aside.
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => self.preallocate(len),
+            Err(e) => Err(Error::io(&e.into(), format_args!("allocate {}", self.name))),
+            Ok(()) => {
+                let synced = self.file.sync_all();
+                synced.map_err(|e| Error::io(&e, format_args!("sync {}", self.name)))
+            }
+        }
     }
 
     fn write_durable_at(&self, offset: u64, blocks: &AlignedBuf) -> Result<()> {

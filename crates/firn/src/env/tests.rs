@@ -27,6 +27,31 @@ fn log_blocks_are_read_back() {
     assert!(all[2 * BLOCK + 1..].iter().all(|&b| b == 0));
 }
 
+/// Room set aside reads as zeros, is as large as asked for, and takes blocks of the disk at once.
+#[test]
+fn reserved_room_is_there() {
+    use std::os::unix::fs::MetadataExt;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    let env = PosixEnv::new();
+    let log = env.open_log(&path, true, true).unwrap();
+    log.reserve(4 * BLOCK as u64).unwrap();
+    let meta = std::fs::metadata(&path).unwrap();
+    assert_eq!(
+        (meta.len(), meta.blocks()),
+        (4 * BLOCK as u64, 4 * BLOCK as u64 / 512)
+    );
+    let mut all = vec![1; 4 * BLOCK];
+    let file = env.open(&path).unwrap();
+    file.read_exact_at(0, &mut all).unwrap();
+    assert!(all.iter().all(|&b| b == 0));
+    let mut buf = AlignedBuf::new();
+    buf.extend_from_slice(&[7; BLOCK]);
+    log.write_durable_at(BLOCK as u64, &buf).unwrap();
+    file.read_exact_at(0, &mut all).unwrap();
+    assert!(all[BLOCK..2 * BLOCK].iter().all(|&b| b == 7));
+}
+
 #[test]
 fn the_lock_is_exclusive() {
     let dir = tempfile::tempdir().unwrap();

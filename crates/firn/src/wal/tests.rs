@@ -26,6 +26,7 @@ fn options() -> WalOptions {
     WalOptions {
         segment_size: 8 * 4096,
         background: false,
+        spare_segments_max: 2,
         ..WalOptions::default()
     }
 }

@@ -34,17 +34,20 @@ pub struct WalOptions {
     pub buffer_max: usize,
     /// Released segments to keep for recycling.
     pub spare_segments_max: usize,
+    /// Whether the first commits wait for the device; later the log sees what they do.
+    pub durable_commits: bool,
 }
 
 impl Default for WalOptions {
     fn default() -> Self {
         Self {
-            segment_size: 64 << 20,
+            segment_size: 16 << 20,
             syncs_in_flight: 4,
             direct_io: true,
             background: true,
             buffer_max: 8 << 20,
-            spare_segments_max: 2,
+            spare_segments_max: 8,
+            durable_commits: true,
         }
     }
 }
@@ -165,9 +168,9 @@ impl Wal {
             created: AtomicU64::new(0),
             recycled: AtomicU64::new(0),
         };
-        let segment = segments.prepare(first, 0)?;
+        let segment = segments.prepare(first, 0, opts.durable_commits)?;
         let shared = Arc::new(Shared {
-            state: Mutex::new(State::new(segment, prev, old, opts.syncs_in_flight)),
+            state: Mutex::new(State::new(segment, prev, old, &opts)),
             turn: Mutex::new(()),
             opts,
             segments,
@@ -340,7 +343,7 @@ impl Shared {
     /// Prepares the segment after the current one, for a group of `room` bytes, unless it is there.
     fn prepare_next(&self, room: u64) -> Result<Arc<Segment>> {
         let _preparing = self.preparing.lock();
-        let id = {
+        let (id, durable) = {
             let mut state = self.state.lock();
             if let Some(next) = &state.next
                 && next.size >= FIRST_GROUP + room
@@ -349,9 +352,9 @@ impl Shared {
             }
             // One that is too small is written anew, larger: no group lies in it yet.
             state.next = None;
-            state.segment.id + 1
+            (state.segment.id + 1, state.wants_durable)
         };
-        let next = self.segments.prepare(id, room)?;
+        let next = self.segments.prepare(id, room, durable)?;
         self.state.lock().next = Some(Arc::clone(&next));
         Ok(next)
     }

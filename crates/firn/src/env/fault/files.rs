@@ -74,6 +74,12 @@ impl LogFile for FaultLog {
         self.file.preallocate(len)
     }
 
+    fn reserve(&self, len: u64) -> Result<()> {
+        self.handle.pass(Class::Write, "write")?;
+        self.handle.pass(Class::Sync, "sync")?;
+        self.file.reserve(len)
+    }
+
     fn write_durable_at(&self, offset: u64, blocks: &AlignedBuf) -> Result<()> {
         self.handle.pass(Class::Write, "write")?;
         if let Err(error) = self.handle.pass(Class::Sync, "sync") {

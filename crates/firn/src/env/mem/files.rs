@@ -128,6 +128,10 @@ impl LogFile for MemLog {
         self.write_durable(0, &vec![0; len as usize])
     }
 
+    fn reserve(&self, len: u64) -> Result<()> {
+        self.preallocate(len)
+    }
+
     fn write_durable_at(&self, offset: u64, blocks: &AlignedBuf) -> Result<()> {
         check_blocks(offset);
         self.write_durable(offset, blocks.padded())

@@ -5,8 +5,8 @@ use super::super::progress::{Point, Progress};
 use super::super::segment::Segment;
 use super::super::waiter::{Signal, Waiter, Woken};
 use super::super::{GroupNumber, LogEnd, Lsn, SegmentId};
-use super::WalStats;
 use super::tail::Tail;
+use super::{WalOptions, WalStats};
 use crate::base::Result;
 use crate::env::{AlignedBuf, BLOCK};
 use std::collections::BTreeMap;
@@ -85,7 +85,7 @@ impl State {
         segment: Arc<Segment>,
         prev: LogEnd,
         old: BTreeMap<SegmentId, u64>,
-        slots: usize,
+        opts: &WalOptions,
     ) -> Self {
         Self {
             open: AlignedBuf::new(),
@@ -111,9 +111,9 @@ impl State {
             syncing: false,
             waiters: Vec::new(),
             called: 0,
-            slots: slots.max(1),
+            slots: opts.syncs_in_flight.max(1),
             spare: Vec::new(),
-            wants_durable: true,
+            wants_durable: opts.durable_commits,
             failed: false,
             closed: false,
             stop_worker: false,

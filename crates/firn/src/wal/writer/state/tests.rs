@@ -11,7 +11,11 @@ fn state(slots: usize) -> State {
         size: 1 << 20,
         file: file.unwrap(),
     });
-    State::new(segment, LogEnd::default(), BTreeMap::new(), slots)
+    let opts = WalOptions {
+        syncs_in_flight: slots,
+        ..WalOptions::default()
+    };
+    State::new(segment, LogEnd::default(), BTreeMap::new(), &opts)
 }
 
 /// Appends a record and puts a waiter for it on the list.
