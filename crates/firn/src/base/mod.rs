@@ -11,6 +11,8 @@ pub mod key;
 pub mod options;
 pub mod range;
 pub mod record;
+pub mod shape;
+pub mod sketch;
 pub mod value;
 pub mod varint;
 

@@ -3,6 +3,7 @@
 mod counters;
 mod entry;
 pub mod schema;
+mod shapes;
 mod tables;
 
 pub use counters::{Counters, autoincrement_counter, hidden_row_counter};

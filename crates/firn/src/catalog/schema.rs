@@ -9,7 +9,8 @@ mod wire;
 use crate::base::record::NullBit;
 use crate::base::{Error, Result};
 use crate::keycode::{
-    Collation, CollationSpec, Collator, IndexCodec, KeyCodec, KeyPart, PartKind, Source,
+    Collation, CollationSpec, Collator, IndexCodec, KeyCodec, KeyEnds, KeyPart, PartKind, Source,
+    Weightless,
 };
 use crate::rowcode::{Column, ColumnKind, Missing, RowFormat, RowLayout};
 use std::sync::Arc;
@@ -173,6 +174,30 @@ impl TableSchema {
             }
         });
         Ok(codecs.collect())
+    }
+
+    /// Where the parts of the keys of index number `index` end. Needs no collators.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if there is no such index.
+    pub fn key_ends(&self, index: usize) -> Result<KeyEnds> {
+        let schema = self
+            .indexes
+            .get(index)
+            .ok_or_else(|| Error::invalid("no such index"))?;
+        let mut parts = schema.parts.clone();
+        for part in &mut parts {
+            if let PartSchema::Text(collation) = &mut part.kind {
+                collation.collator = Some(Arc::new(Weightless));
+            }
+        }
+        let parts: Vec<KeyPart> = parts
+            .iter()
+            .map(|part| self.key_part(part))
+            .collect::<Result<_>>()?;
+        let nullable = parts.iter().any(|part| part.null.is_some());
+        let codec = KeyCodec::new(self.record_len, parts)?;
+        Ok(KeyEnds::new(codec, schema.unique && !nullable))
     }
 
     fn key_codec(&self, index: &IndexSchema) -> Result<KeyCodec> {

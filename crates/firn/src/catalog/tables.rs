@@ -7,6 +7,7 @@ use super::CATALOG_INDEX;
 use super::counters::{Counters, INDEX_IDS};
 use super::entry::{IndexEntry, TableEntry};
 use super::schema::TableSchema;
+use super::shapes::Owners;
 use crate::base::key::{INDEX_ID_LEN, index_prefix};
 use crate::base::range::prefix_successor;
 use crate::base::{Error, ErrorKind, IndexId, Kind, Result, Seqno, Value};
@@ -48,6 +49,8 @@ pub struct Catalog {
     generation: AtomicU64,
     /// One change at a time; the server's own locks keep users of a table away from its changes.
     changing: Mutex<()>,
+    /// For [`crate::base::shape::KeyShapes`].
+    owners: Mutex<Owners>,
 }
 
 fn table_key(name: &str) -> Vec<u8> {
@@ -116,6 +119,7 @@ impl Catalog {
             known: RwLock::new(known),
             generation: AtomicU64::new(0),
             changing: Mutex::new(()),
+            owners: Mutex::default(),
         })
     }
 
@@ -162,6 +166,10 @@ impl Catalog {
         self.pipeline
             .commit(What::Batch, &Batch::new(), &self.counters.snapshot())?;
         self.pipeline.sync_all()
+    }
+
+    pub(super) fn owners(&self) -> &Mutex<Owners> {
+        &self.owners
     }
 
     /// The counters.

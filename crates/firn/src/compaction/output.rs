@@ -4,9 +4,11 @@ use super::handover::{FromCache, Handover};
 use super::limiter::IoLimiter;
 use super::splitter::Splitter;
 use crate::base::options::Options;
+use crate::base::shape::KeyShapes;
 use crate::base::{InternalKey, Result, Value};
 use crate::sst::{SstOptions, SstWriter};
 use crate::version::{FileMeta, LAST_LEVEL, VersionSet};
+use std::sync::Arc;
 
 /// What flushes and jobs work with.
 #[derive(Clone, Copy)]
@@ -19,6 +21,8 @@ pub struct JobContext<'a> {
     pub handover: &'a Handover,
     /// Holds up what reads and writes.
     pub limiter: &'a IoLimiter,
+    /// Knows where the parts of keys end, for the sketches of files.
+    pub shapes: &'a Arc<dyn KeyShapes>,
 }
 
 /// The files of one job, in the making.
@@ -102,7 +106,8 @@ impl<'a> Outputs<'a> {
             SstOptions::upper_level(block_size)
         };
         let now = store.env().wall_micros();
-        Ok(SstWriter::new(file, id, options, now))
+        let shapes = Arc::clone(self.ctx.shapes);
+        Ok(SstWriter::new(file, id, options, now).with_shapes(shapes))
     }
 
     fn close(&mut self) -> Result<()> {

@@ -5,6 +5,7 @@ use crate::base::events::Silent;
 use crate::base::health::Health;
 use crate::base::key::{compare, index_id_of};
 use crate::base::options::Options;
+use crate::base::shape::{KeyShapes, NoShapes};
 use crate::base::{InternalIterator, InternalKey, Kind, Result, Seqno, Value};
 use crate::env::{AlignedBuf, BLOCK, Env, PosixEnv};
 use crate::sst::{IndexStats, SstBlockCache};
@@ -146,6 +147,7 @@ pub(super) struct Db {
     pub(super) options: Options,
     pub(super) handover: Handover,
     pub(super) limiter: IoLimiter,
+    pub(super) shapes: Arc<dyn KeyShapes>,
 }
 
 impl Db {
@@ -172,6 +174,7 @@ impl Db {
             limiter: IoLimiter::new(Arc::new(PosixEnv::new()), Arc::clone(&options.live)),
             options,
             handover: Handover::default(),
+            shapes: Arc::new(NoShapes),
         }
     }
 
@@ -181,6 +184,7 @@ impl Db {
             options: &self.options,
             handover: &self.handover,
             limiter: &self.limiter,
+            shapes: &self.shapes,
         }
     }
 

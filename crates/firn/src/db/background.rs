@@ -5,6 +5,7 @@
 //! left and the log is durable up to its end: files never hold a commit that the log may lose.
 
 mod pressure;
+mod shapes;
 mod threads;
 
 pub(super) use threads::Background;
@@ -13,6 +14,7 @@ use super::memory::Arbiter;
 use crate::base::events::Severity;
 use crate::base::health::Health;
 use crate::base::options::Options;
+use crate::base::shape::KeyShapes;
 use crate::base::{Error, ErrorKind, IndexId, Result, Seqno};
 use crate::catalog::{Catalog, Counters};
 use crate::compaction::{
@@ -29,6 +31,7 @@ use crate::wal::Wal;
 use crate::write::{Pipeline, Stall};
 use parking_lot::{Condvar, Mutex};
 use pressure::pressure;
+use shapes::LateShapes;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -67,7 +70,8 @@ pub(super) struct Work {
     pub memory: Arbiter,
     snapshots: Arc<SnapshotList>,
     catalog_counters: Arc<Counters>,
-    catalog: OnceLock<Arc<Catalog>>,
+    catalog: Arc<OnceLock<Arc<Catalog>>>,
+    shapes: Arc<dyn KeyShapes>,
     install: Mutex<()>,
     flushing: Mutex<()>,
     running: Mutex<Running>,
@@ -94,6 +98,7 @@ impl Work {
         stall: Arc<Stall>,
         memory: Arbiter,
     ) -> Self {
+        let catalog = Arc::default();
         Self {
             limiter: IoLimiter::new(Arc::clone(&env), Arc::clone(&options.live)),
             env,
@@ -109,7 +114,8 @@ impl Work {
             memory,
             snapshots,
             catalog_counters,
-            catalog: OnceLock::new(),
+            shapes: Arc::new(LateShapes(Arc::clone(&catalog))),
+            catalog,
             install: Mutex::new(()),
             flushing: Mutex::new(()),
             running: Mutex::default(),
@@ -286,6 +292,7 @@ impl Work {
             options: &self.options,
             handover,
             limiter: &self.limiter,
+            shapes: &self.shapes,
         }
     }
 

@@ -191,13 +191,14 @@ impl Db {
             reports: Arc::clone(&work.reports),
         });
         relog_prepared(&cx, &replayed)?;
-        while work.flush_oldest()? {}
         let catalog = Arc::new(Catalog::load(
             Arc::clone(&cx.pipeline),
             counters,
             &cx.views.latest(),
         )?);
         work.set_catalog(Arc::clone(&catalog));
+        // After the catalog is known, so that these files have sketches, too.
+        while work.flush_oldest()? {}
         let _ = late_work.set(Arc::downgrade(&work));
         let observer = Arc::downgrade(&work);
         write_sets.observe(WRITE_SETS_STEP, move || {

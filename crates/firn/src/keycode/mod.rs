@@ -15,6 +15,7 @@
 mod bytes;
 mod codec;
 mod collation;
+mod ends;
 mod index;
 mod number;
 mod part;
@@ -27,6 +28,7 @@ mod unpack;
 pub use crate::base::record::{NullBit, Pad};
 pub use codec::{KeyCodec, KeyImageInfo};
 pub use collation::{Collation, CollationSpec, Collator, Level, TextForm};
+pub use ends::{KeyEnds, Weightless};
 pub use index::IndexCodec;
 pub use part::{KeyPart, PartKind, Source};
 pub use plan::IndexPlan;

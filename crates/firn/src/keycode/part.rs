@@ -262,6 +262,16 @@ impl KeyPart {
         Ok(false)
     }
 
+    /// Bytes of the encoded part, if that does not depend on the value.
+    pub(super) fn fixed_len(&self) -> Option<usize> {
+        match self.kind {
+            PartKind::Int { .. } | PartKind::Float | PartKind::Fixed if self.null.is_none() => {
+                Some(self.prefix.unwrap_or(self.len) as usize)
+            }
+            _ => None,
+        }
+    }
+
     /// Most bytes of the encoded part, if there is a bound.
     pub(super) fn max_len(&self) -> Option<usize> {
         let limit = |unit: usize| match self.source {

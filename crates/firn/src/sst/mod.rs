@@ -20,6 +20,7 @@ mod index;
 mod iter;
 mod properties;
 mod reader;
+mod sketches;
 mod tune;
 mod verify;
 mod writer;

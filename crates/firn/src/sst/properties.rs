@@ -2,6 +2,8 @@
 
 use super::damage::{Damage, Decoded};
 use super::format::Handle;
+use super::sketches::IndexSketches;
+use crate::base::sketch::Sketch;
 use crate::base::{IndexId, Seqno, varint};
 use std::collections::BTreeMap;
 
@@ -79,6 +81,8 @@ pub struct Properties {
     pub codec: String,
     /// Counts per index, ascending.
     pub per_index: Vec<IndexStats>,
+    /// Sketches per index, ascending; indexes without any are missing.
+    pub(super) sketches: Vec<IndexSketches>,
     /// Whatever the layers above want to keep with the file.
     pub user: BTreeMap<String, Vec<u8>>,
     pub(super) dictionaries: Vec<(u32, Handle)>,
@@ -94,9 +98,24 @@ mod tag {
     pub(super) const INDEX: u64 = 9;
     pub(super) const CODEC: u64 = 2;
     pub(super) const USER: u64 = 4;
+    pub(super) const SKETCHES: u64 = 6;
 }
 
 impl Properties {
+    /// Distinct values of each prefix of an index's keys among the entries that do not delete; `None`
+    /// if the writer knew nothing about these keys.
+    pub fn sketches(&self, index: IndexId) -> Option<Vec<Sketch>> {
+        let all = &self.sketches;
+        let at = all.binary_search_by_key(&index, |one| one.index).ok()?;
+        all[at].sketches()
+    }
+
+    /// Bytes of memory of the sketches.
+    pub(super) fn sketches_memory(&self) -> usize {
+        let each = self.sketches.iter().map(IndexSketches::memory);
+        each.sum()
+    }
+
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let mut field = Vec::new();
@@ -134,6 +153,10 @@ impl Properties {
         for stats in &self.per_index {
             stats.put(&mut field);
             end(tag::INDEX, &mut field);
+        }
+        for sketches in &self.sketches {
+            sketches.put(&mut field);
+            end(tag::SKETCHES, &mut field);
         }
         field.extend_from_slice(self.codec.as_bytes());
         end(tag::CODEC, &mut field);
@@ -198,6 +221,7 @@ impl Properties {
                 let name = String::from_utf8(varint::take_bytes(field)?.to_vec()).ok()?;
                 self.user.insert(name, std::mem::take(field).to_vec());
             }
+            tag::SKETCHES => self.sketches.push(IndexSketches::take(&mut rest())?),
             _ => return Some(false),
         }
         Some(true)

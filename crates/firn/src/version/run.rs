@@ -1,7 +1,9 @@
 //! Files and runs: the sorted, non-overlapping pieces of a version.
 
 use super::FileMeta;
-use crate::base::{Error, ErrorKind, Result};
+use crate::base::sketch::Sketch;
+use crate::base::{Error, ErrorKind, IndexId, Result};
+use crate::env::ReadFile;
 use crate::sst::{SstBlockCache, SstReader};
 use crate::store::{FileKind, FileStore, file_name};
 use parking_lot::Mutex;
@@ -96,7 +98,28 @@ impl FileHandle {
         self.reader.get()
     }
 
+    /// Sketches of the keys of an index in the file, as [`crate::sst::Properties::sketches`] has them. A file that
+    /// is not open stays closed: its properties alone are read.
+    ///
+    /// # Errors
+    /// As [`Self::reader`].
+    pub fn sketches(&self, index: IndexId) -> Result<Option<Vec<Sketch>>> {
+        if let Some(reader) = self.opened() {
+            return Ok(reader.properties().sketches(index));
+        }
+        let (file, name) = self.file()?;
+        let properties = SstReader::read_properties(&*file, self.meta.file_id, &name)?;
+        Ok(properties.sketches(index))
+    }
+
     fn open(&self) -> Result<Arc<SstReader>> {
+        let (file, name) = self.file()?;
+        let cache = self.source.cache.clone();
+        SstReader::open_at(file, self.meta.file_id, name, cache, !self.meta.at_rest)
+    }
+
+    /// The file and its name.
+    fn file(&self) -> Result<(Arc<dyn ReadFile>, String)> {
         let id = self.meta.file_id;
         let name = file_name(FileKind::Sst, id);
         let file = match self.source.store.open(id) {
@@ -110,8 +133,7 @@ impl FileHandle {
             let what = format!("{size} bytes, the manifest says {}", self.meta.size);
             return Err(Error::corruption(name, size.min(self.meta.size), what));
         }
-        let cache = self.source.cache.clone();
-        SstReader::open_at(file, id, name, cache, !self.meta.at_rest)
+        Ok((file, name))
     }
 
     /// Marks the file as removed by a durable edit.

@@ -1,6 +1,7 @@
 //! Integration tests: one binary, since linking is the cost.
 
 mod db;
+mod distinct;
 mod estimates;
 mod fixture;
 mod fuzz;

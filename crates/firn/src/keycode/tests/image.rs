@@ -1,4 +1,5 @@
 use super::table::*;
+use crate::base::shape::KeyShape;
 use crate::keycode::*;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
@@ -114,5 +115,33 @@ fn random_images_never_panic() {
         let image: Vec<u8> = (0..len).map(|_| rng.random()).collect();
         let info = index.encode_image(&image, &mut Vec::new()).unwrap();
         assert_eq!(info.parts, index.declared().parts().len());
+    }
+}
+
+#[test]
+fn ends_of_parts_are_found_one_after_the_other() {
+    for seed in 0..400 {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let table = random_table(&mut rng);
+        let all: Vec<usize> = (0..table.columns.len()).collect();
+        let codec = table.random_key(&mut rng, &all, true);
+        let key = key_of(&codec, &table.random_record(&mut rng));
+        let user_key = [&7u32.to_be_bytes()[..], &key].concat();
+        let ends = KeyEnds::new(codec.clone(), false);
+        assert_eq!(ends.prefixes(), codec.parts().len());
+        let mut end = 4;
+        for part in 0..ends.prefixes() {
+            let next = ends.part_end(&user_key, part, end).unwrap();
+            let fixed = ends.fixed_len(part);
+            assert!(fixed.is_none_or(|len| next == end + len), "seed {seed}");
+            end = next;
+            let skipped = codec.skip(&key, part + 1).unwrap();
+            assert_eq!(end, 4 + skipped, "seed {seed}");
+        }
+        assert_eq!(end, user_key.len());
+        let cut = &user_key[..user_key.len() - 1];
+        let last = ends.prefixes() - 1;
+        let start = 4 + codec.skip(&key, last).unwrap();
+        assert_eq!(ends.part_end(cut, last, start), None, "seed {seed}");
     }
 }

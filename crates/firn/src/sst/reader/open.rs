@@ -27,7 +27,28 @@ struct Meta<'a> {
     name: &'a str,
 }
 
-impl Meta<'_> {
+impl<'a> Meta<'a> {
+    /// Reads the footer, and nothing else yet.
+    fn of(file: &'a dyn ReadFile, file_id: u64, name: &'a str) -> Result<(Self, Footer)> {
+        let size = file.size()?;
+        let Some(end) = size.checked_sub(FOOTER_LEN as u64) else {
+            return Err(Damage::Corrupt("file shorter than an SST footer").at(name, 0));
+        };
+        let mut footer = [0; FOOTER_LEN];
+        file.read_exact_at(end, &mut footer)?;
+        let footer =
+            Footer::decode(&footer, file_id, size).map_err(|damage| damage.at(name, end))?;
+        let meta = Self {
+            file,
+            bytes: Vec::new(),
+            start: footer.meta_offset,
+            end,
+            file_id,
+            name,
+        };
+        Ok((meta, footer))
+    }
+
     /// Reads all at once.
     fn read_all(&mut self) -> Result<()> {
         self.bytes.resize((self.end - self.start) as usize, 0);
@@ -120,6 +141,16 @@ impl SstReader {
         Self::open_at(file, file_id, name, cache, true)
     }
 
+    /// The properties of `file`, which must have id `file_id`, without opening it: reads the footer
+    /// and them.
+    ///
+    /// # Errors
+    /// As [`Self::open_at`].
+    pub fn read_properties(file: &dyn ReadFile, file_id: u64, name: &str) -> Result<Properties> {
+        let (meta, footer) = Meta::of(file, file_id, name)?;
+        meta.properties(footer.properties)
+    }
+
     /// Opens `file`, which must have id `file_id`. `name` is what errors call the file. Files of
     /// upper levels may take more of the cache's budget for pins.
     ///
@@ -134,22 +165,8 @@ impl SstReader {
         cache: Arc<SstBlockCache>,
         upper_level: bool,
     ) -> Result<Arc<Self>> {
-        let size = file.size()?;
-        let Some(footer_offset) = size.checked_sub(FOOTER_LEN as u64) else {
-            return Err(Damage::Corrupt("file shorter than an SST footer").at(&name, 0));
-        };
-        let mut footer = [0; FOOTER_LEN];
-        file.read_exact_at(footer_offset, &mut footer)?;
-        let footer = Footer::decode(&footer, file_id, size)
-            .map_err(|damage| damage.at(&name, footer_offset))?;
-        let mut meta = Meta {
-            file: &*file,
-            bytes: Vec::new(),
-            start: footer.meta_offset,
-            end: footer_offset,
-            file_id,
-            name: &name,
-        };
+        let (mut meta, footer) = Meta::of(&*file, file_id, &name)?;
+        let size = footer.file_size;
         let expected = (meta.end - meta.start) * DECODED_FACTOR;
         let pinned = cache.pins().has_room(expected, upper_level);
         if pinned {
@@ -164,6 +181,7 @@ impl SstReader {
         }
         let held = size_of::<Self>()
             + index.top_memory()
+            + properties.sketches_memory()
             + dictionaries.iter().map(|d| d.memory()).sum::<usize>();
         let mut pins = vec![cache.pins().charge(held as u64)];
         if pinned {

@@ -9,13 +9,16 @@ use super::dictionary::Dictionary;
 use super::format::{BlockKind, FOOTER_LEN, Footer, Handle, RAW_BLOCK_MAX};
 use super::index::{BlockEntry, IndexBuilder, separator, top_index};
 use super::properties::{IndexStats, Properties};
+use super::sketches::SketchBuilder;
 use super::tune::tune;
 use crate::base::key::{INDEX_ID_LEN, SEQNO_COMMITTED_MAX, index_id_of};
+use crate::base::shape::KeyShapes;
 use crate::base::{Error, IndexId, InternalKey, Kind, Result, Seqno, Value, checksum};
 use crate::env::AppendFile;
 use output::Output;
 use pending::{Pending, PendingBlock};
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 /// How the entries of a data block are laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,6 +128,7 @@ pub struct SstWriter {
     dictionary: Option<Dictionary>,
     index: IndexBuilder,
     properties: Properties,
+    sketches: SketchBuilder,
     last_seqno: Seqno,
 }
 
@@ -157,9 +161,16 @@ impl SstWriter {
                 min_seqno: Seqno::MAX,
                 ..Properties::default()
             },
+            sketches: SketchBuilder::default(),
             last_seqno: 0,
             options,
         }
+    }
+
+    /// Lets the file carry sketches of the keys that `shapes` knows. To be called before any entry.
+    pub fn with_shapes(mut self, shapes: Arc<dyn KeyShapes>) -> Self {
+        self.sketches = SketchBuilder::new(shapes);
+        self
     }
 
     /// Keeps `value` under `name` in the file's properties.
@@ -192,6 +203,7 @@ impl SstWriter {
         stats.entries += 1;
         stats.deletes += u64::from(delete);
         stats.raw_bytes += raw_len as u64;
+        self.sketches.add(index, key);
         self.block_pending.add(index, key.seqno, delete, raw_len);
         let hash = checksum::xxh3(key.user_key);
         self.block.add(key, value, hash);
@@ -366,6 +378,7 @@ impl SstWriter {
         if self.properties.entries == 0 {
             self.properties.min_seqno = 0;
         }
+        self.properties.sketches = self.sketches.finish(&self.properties.per_index);
         let raw = self.properties.encode();
         let properties = self.output.raw_block(BlockKind::Properties, &raw)?;
         let footer = Footer {

@@ -1,0 +1,143 @@
+//! Sketches of the prefixes of keys, as a file carries them.
+
+use crate::base::shape::KeyShapes;
+use crate::base::sketch::{PrefixSketcher, Sketch};
+use crate::base::{IndexId, InternalKey, varint};
+use crate::sst::properties::IndexStats;
+use std::sync::Arc;
+
+/// Sketches of one index in one file, in their stored form: most are never looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct IndexSketches {
+    pub(super) index: IndexId,
+    /// One sketch after the other, each with its length.
+    stored: Box<[u8]>,
+}
+
+fn decode(mut stored: &[u8]) -> Option<Vec<Sketch>> {
+    let mut sketches = Vec::new();
+    while !stored.is_empty() {
+        let bytes = varint::take_bytes(&mut stored)?;
+        sketches.push(Sketch::decode(bytes)?);
+    }
+    Some(sketches)
+}
+
+impl IndexSketches {
+    fn new(index: IndexId, sketches: &[Sketch]) -> Self {
+        let mut stored = Vec::new();
+        for sketch in sketches {
+            let mut bytes = Vec::new();
+            sketch.encode(&mut bytes);
+            varint::put_bytes(&mut stored, &bytes);
+        }
+        Self {
+            index,
+            stored: stored.into(),
+        }
+    }
+
+    pub(super) fn put(&self, out: &mut Vec<u8>) {
+        varint::put_u64(out, u64::from(self.index));
+        out.extend_from_slice(&self.stored);
+    }
+
+    /// Takes all of `input`.
+    pub(super) fn take(input: &mut &[u8]) -> Option<Self> {
+        let index = varint::take_u32(input)?;
+        decode(input)?;
+        Some(Self {
+            index,
+            stored: (*input).into(),
+        })
+    }
+
+    pub(super) fn sketches(&self) -> Option<Vec<Sketch>> {
+        decode(&self.stored)
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        size_of::<Self>() + self.stored.len()
+    }
+}
+
+/// Makes the sketches of a file while it is written.
+///
+/// Invariant: an index gets sketches only if all its entries passed by here; entries that come into
+/// the file another way leave it without.
+#[derive(Default)]
+pub(super) struct SketchBuilder {
+    shapes: Option<Arc<dyn KeyShapes>>,
+    current: Option<Current>,
+    /// With the entries that passed by.
+    done: Vec<(IndexSketches, u64)>,
+}
+
+struct Current {
+    index: IndexId,
+    /// `None`: nothing to count, or nothing known.
+    sketcher: Option<PrefixSketcher>,
+    entries: u64,
+}
+
+impl SketchBuilder {
+    pub(super) fn new(shapes: Arc<dyn KeyShapes>) -> Self {
+        Self {
+            shapes: Some(shapes),
+            ..Self::default()
+        }
+    }
+
+    /// Adds the key of the next entry, which belongs to `index`. Deletions are passed over.
+    #[inline]
+    pub(super) fn add(&mut self, index: IndexId, key: InternalKey<'_>) {
+        if self.current.as_ref().is_none_or(|c| c.index != index) {
+            self.begin(index);
+        }
+        let Some(current) = &mut self.current else {
+            return;
+        };
+        current.entries += 1;
+        if let Some(sketcher) = &mut current.sketcher
+            && key.kind.is_put()
+        {
+            sketcher.add(key.user_key);
+        }
+    }
+
+    #[cold]
+    fn begin(&mut self, index: IndexId) {
+        self.end();
+        let shape = self.shapes.as_ref().and_then(|all| all.shape(index));
+        self.current = Some(Current {
+            index,
+            sketcher: shape.map(PrefixSketcher::new),
+            entries: 0,
+        });
+    }
+
+    fn end(&mut self) {
+        let Some(current) = self.current.take() else {
+            return;
+        };
+        if let Some(sketches) = current.sketcher.and_then(PrefixSketcher::finish) {
+            let sketches = IndexSketches::new(current.index, &sketches);
+            self.done.push((sketches, current.entries));
+        }
+    }
+
+    /// The sketches of all indexes, each of which has the entries that `stats` counts.
+    pub(super) fn finish(&mut self, stats: &[IndexStats]) -> Vec<IndexSketches> {
+        self.end();
+        let complete = |(sketches, entries): &(IndexSketches, u64)| {
+            let at = stats.binary_search_by_key(&sketches.index, |s| s.index);
+            at.is_ok_and(|at| stats[at].entries == *entries)
+        };
+        let done = std::mem::take(&mut self.done);
+        let complete = done.into_iter().filter(complete);
+        complete.map(|(sketches, _)| sketches).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;
