@@ -7,7 +7,7 @@
 use firn::base::events::Silent;
 use firn::base::health::Health;
 use firn::base::{ErrorKind, Result};
-use firn::env::{AlignedBuf, BLOCK, Env, MemEnv};
+use firn::env::{AlignedBuf, BLOCK, Env, MemEnv, SECTOR};
 use firn::wal::frame::{FIRST_GROUP, GROUP_HEADER, GroupHeader, SegmentHeader};
 use firn::wal::{LogEnd, Record, ReplayEnd, Wal, WalOptions, replay, segment_name};
 use std::path::Path;
@@ -53,6 +53,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let mut first = 1;
     let mut files = vec![0];
     for run in 0..2 {
+        env.set_log_sectors(run == 1);
         let wal = open(&env, first, prev).expect("a log");
         for n in 0..5 {
             let batch = vec![n; 1 + 700 * usize::from(n)];
@@ -120,6 +121,7 @@ fn framed(env: &MemEnv, payload: &[u8]) {
         incarnation: 1,
         base: LogEnd::default(),
         size: SEGMENT as u64,
+        unit: BLOCK,
     };
     let group = GroupHeader {
         number: 1,
@@ -131,7 +133,7 @@ fn framed(env: &MemEnv, payload: &[u8]) {
         previous_records: 0,
     };
     let mut content = header.encode().as_slice().to_vec();
-    content.extend(sealed(group, payload, 1, FIRST_GROUP));
+    content.extend(sealed(group, payload, 1, FIRST_GROUP, BLOCK));
     place(env, 1, content);
 }
 
@@ -143,11 +145,11 @@ fn count(mut payload: &[u8]) -> u32 {
     count
 }
 
-fn sealed(group: GroupHeader, payload: &[u8], id: u64, offset: u64) -> Vec<u8> {
+fn sealed(group: GroupHeader, payload: &[u8], id: u64, offset: u64, unit: usize) -> Vec<u8> {
     let mut bytes = AlignedBuf::new();
     bytes.extend_from_slice(&[0; GROUP_HEADER]);
     bytes.extend_from_slice(payload);
-    group.seal(&mut bytes, id, offset);
+    group.seal(&mut bytes, id, offset, unit);
     bytes.as_slice().to_vec()
 }
 
@@ -160,6 +162,7 @@ fn forged(env: &MemEnv, data: &[u8]) {
     });
     for id in 1..=4 {
         let mut next = || numbers.next().unwrap_or(0);
+        let unit = if id % 2 == 0 { SECTOR } else { BLOCK };
         let header = SegmentHeader {
             id,
             incarnation: next(),
@@ -168,6 +171,7 @@ fn forged(env: &MemEnv, data: &[u8]) {
                 group: next(),
             },
             size: next(),
+            unit,
         };
         let mut content = header.encode().as_slice().to_vec();
         for _ in 0..2 {
@@ -181,7 +185,7 @@ fn forged(env: &MemEnv, data: &[u8]) {
                 previous_records: next() as u16,
             };
             let offset = content.len() as u64;
-            content.extend(sealed(group, &[], id, offset));
+            content.extend(sealed(group, &[], id, offset, unit));
         }
         place(env, id, content);
     }

@@ -106,6 +106,7 @@ pub fn with_crashes(seed: u64) -> Result<BankStats, Failure> {
     let mut tellers = tellers(seed);
     let mut stats = BankStats::default();
     let mut memory = MemEnv::new();
+    memory.set_log_sectors(seed % 2 == 1);
     let mut run = || {
         for _ in 0..3 {
             let env: Arc<dyn Env> = Arc::new(memory.clone());

@@ -123,9 +123,11 @@ impl World {
         let mut rng = StdRng::seed_from_u64(seed);
         let options = tiny(&mut rng, flush_mode);
         let keys = one_of(&mut rng, &[12, 60, 300]);
+        let env = MemEnv::new();
+        env.set_log_sectors(seed % 2 == 1);
         Self {
             rng,
-            env: MemEnv::new(),
+            env,
             wrap,
             options,
             db: None,

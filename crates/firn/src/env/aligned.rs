@@ -3,6 +3,9 @@
 /// Alignment and unit of direct I/O.
 pub const BLOCK: usize = 4096;
 
+/// The smallest sector that devices write: a power cut leaves each old or new.
+pub const SECTOR: usize = 512;
+
 #[derive(Clone, Copy, bytemuck::Zeroable, bytemuck::Pod)]
 #[repr(C, align(4096))]
 struct Block([u8; BLOCK]);
@@ -62,9 +65,9 @@ impl AlignedBuf {
         }
     }
 
-    /// Appends zeros up to the end of the last block.
-    pub fn pad_to_block(&mut self) {
-        self.len = self.blocks.len() * BLOCK;
+    /// Appends zeros up to a multiple of `unit`, which divides [`BLOCK`].
+    pub fn pad_to(&mut self, unit: usize) {
+        self.len = self.len.next_multiple_of(unit);
     }
 
     /// The bytes appended.
@@ -81,5 +84,10 @@ impl AlignedBuf {
     /// The bytes and the zeros up to the end of the last block.
     pub fn padded(&self) -> &[u8] {
         bytemuck::cast_slice(&self.blocks)
+    }
+
+    /// The bytes and the zeros up to a multiple of `unit`, which divides [`BLOCK`].
+    pub fn padded_to(&self, unit: usize) -> &[u8] {
+        &self.padded()[..self.len.next_multiple_of(unit)]
     }
 }

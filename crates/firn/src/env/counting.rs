@@ -159,6 +159,9 @@ struct CountingLog {
 }
 
 impl LogFile for CountingLog {
+    fn unit(&self) -> usize {
+        self.inner.unit()
+    }
     fn preallocate(&self, len: u64) -> Result<()> {
         self.counters.written(len as usize);
         self.counters.synced();
@@ -169,12 +172,12 @@ impl LogFile for CountingLog {
         self.inner.reserve(len)
     }
     fn write_durable_at(&self, offset: u64, blocks: &AlignedBuf) -> Result<()> {
-        self.counters.written(blocks.padded().len());
+        self.counters.written(blocks.padded_to(self.unit()).len());
         self.counters.synced();
         self.inner.write_durable_at(offset, blocks)
     }
     fn write_at(&self, offset: u64, blocks: &AlignedBuf) -> Result<()> {
-        self.counters.written(blocks.padded().len());
+        self.counters.written(blocks.padded_to(self.unit()).len());
         self.inner.write_at(offset, blocks)
     }
     fn sync(&self) -> Result<()> {

@@ -21,14 +21,14 @@
 mod disk;
 mod files;
 
-use super::{AppendFile, Env, LogFile, ReadFile};
+use super::{AppendFile, BLOCK, Env, LogFile, ReadFile, SECTOR};
 use crate::base::{Error, ErrorKind, Result};
 use disk::{Disk, Inode, Rng};
 use files::{MemAppend, MemLog, MemRead};
 use parking_lot::{Mutex, MutexGuard};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const EIO: i32 = 5;
 /// 2026-01-01.
@@ -47,6 +47,8 @@ pub struct MemEnv {
 struct Shared {
     state: Mutex<State>,
     clock: AtomicU64,
+    /// Logs opened for direct I/O are written in sectors.
+    sectors: AtomicBool,
 }
 
 #[derive(Default)]
@@ -106,6 +108,11 @@ impl MemEnv {
         self.state().crash_at = Some(n);
     }
 
+    /// Has logs that are opened for direct I/O from now on written in sectors, and not in blocks.
+    pub fn set_log_sectors(&self, sectors: bool) {
+        self.shared.sectors.store(sectors, Ordering::Relaxed);
+    }
+
     /// Whether the environment has died.
     pub fn is_dead(&self) -> bool {
         self.state().dead
@@ -132,6 +139,7 @@ impl MemEnv {
         let now = self.shared.clock.load(Ordering::Relaxed);
         survivor.shared.clock.store(now, Ordering::Relaxed);
         drop(state);
+        survivor.set_log_sectors(self.shared.sectors.load(Ordering::Relaxed));
         survivor
     }
 
@@ -208,7 +216,7 @@ impl Env for MemEnv {
         Ok(Arc::new(MemRead::new(path, inode)))
     }
 
-    fn open_log(&self, path: &Path, create: bool, _direct: bool) -> Result<Arc<dyn LogFile>> {
+    fn open_log(&self, path: &Path, create: bool, direct: bool) -> Result<Arc<dyn LogFile>> {
         let mut state = self.state();
         state.alive("open", path)?;
         let inode = match state.disk.find(path) {
@@ -216,7 +224,11 @@ impl Env for MemEnv {
             found => found,
         };
         let inode = inode.ok_or_else(|| missing("open", path))?;
-        Ok(Arc::new(MemLog::new(self.clone(), path, inode)))
+        let unit = match direct && self.shared.sectors.load(Ordering::Relaxed) {
+            true => SECTOR,
+            false => BLOCK,
+        };
+        Ok(Arc::new(MemLog::new(self.clone(), path, inode, unit)))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {

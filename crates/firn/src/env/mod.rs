@@ -12,7 +12,7 @@ use crate::base::Result;
 use std::path::Path;
 use std::sync::Arc;
 
-pub use aligned::{AlignedBuf, BLOCK};
+pub use aligned::{AlignedBuf, BLOCK, SECTOR};
 pub use counting::{CountingEnv, IoCounters};
 pub use fault::FaultEnv;
 pub use mem::MemEnv;
@@ -83,17 +83,22 @@ pub trait ReadFile: Send + Sync {
     }
 }
 
-/// A log segment: written at positions in whole blocks, several writes in flight.
+/// A log segment: written at positions in whole units, several writes in flight.
 pub trait LogFile: Send + Sync {
+    /// Bytes in multiples of which it is written: [`SECTOR`] where writes go past the page cache and
+    /// the device has such sectors, else [`BLOCK`].
+    fn unit(&self) -> usize;
     /// Writes zeros over the first `len` bytes and syncs, so that later writes change no metadata.
     fn preallocate(&self, len: u64) -> Result<()>;
     /// Sets the first `len` bytes aside and syncs the size: they read as zeros, and later writes find
     /// the room, but the first write of each block changes metadata, which makes a durable one slow.
     fn reserve(&self, len: u64) -> Result<()>;
-    /// Writes whole blocks at a block-aligned offset; durable on return.
+    /// Writes whole units, padded with zeros, at a multiple of the unit; durable on return. The
+    /// [`BLOCK`] around it must hold nothing that `write_at` wrote.
     fn write_durable_at(&self, offset: u64, blocks: &AlignedBuf) -> Result<()>;
-    /// Writes whole blocks at a block-aligned offset; durable after the next `sync`. A block that is
-    /// not synced may be written again.
+    /// Writes whole units as above; durable after the next `sync`. What is not synced may be written
+    /// again. It may go through the page cache, which writes whole [`BLOCK`]s: they must hold nothing
+    /// that `write_durable_at` wrote.
     fn write_at(&self, offset: u64, blocks: &AlignedBuf) -> Result<()>;
     /// Makes all finished `write_at` calls durable.
     fn sync(&self) -> Result<()>;

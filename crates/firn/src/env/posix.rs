@@ -2,9 +2,11 @@
 #![allow(clippy::disallowed_methods)] // The one place that may call them.
 
 use super::direct::DirectRead;
-use super::{AlignedBuf, AppendFile, Env, LogFile, ReadFile};
+use super::{AlignedBuf, AppendFile, BLOCK, Env, LogFile, ReadFile, SECTOR};
 use crate::base::{Error, ErrorKind, Result};
-use rustix::fs::{Advice, FallocateFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{
+    Advice, AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, StatxFlags, statx,
+};
 use std::fs::{self, File};
 use std::io::Write;
 use std::num::NonZeroU64;
@@ -124,8 +126,13 @@ impl Env for PosixEnv {
             true => None,
             false => Some(at(path, "open", open(base).map_err(Into::into))?),
         };
+        let unit = match extra.is_empty() {
+            true => BLOCK,
+            false => direct_unit(&file),
+        };
         Ok(Arc::new(PosixLog {
             file,
+            unit,
             durable,
             cached,
             name: path.display().to_string(),
@@ -243,8 +250,19 @@ impl ReadFile for PosixRead {
     }
 }
 
+/// In which units direct writes of this file may be made, as far as the system tells.
+fn direct_unit(file: &File) -> usize {
+    let told = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
+    let align = told.map_or(0, |known| known.stx_dio_offset_align as usize);
+    match align > 0 && SECTOR.is_multiple_of(align) {
+        true => SECTOR,
+        false => BLOCK,
+    }
+}
+
 struct PosixLog {
     file: File,
+    unit: usize,
     durable: File,
     /// Where the other two go past the page cache: what waits for a sync goes through it, so that
     /// the device sees a block once however often it is written until then.
@@ -254,12 +272,16 @@ struct PosixLog {
 
 impl PosixLog {
     fn write(&self, file: &File, offset: u64, blocks: &AlignedBuf) -> Result<()> {
-        file.write_all_at(blocks.padded(), offset)
+        file.write_all_at(blocks.padded_to(self.unit), offset)
             .map_err(|e| Error::io(&e, format_args!("write {} at {offset}", self.name)))
     }
 }
 
 impl LogFile for PosixLog {
+    fn unit(&self) -> usize {
+        self.unit
+    }
+
     fn preallocate(&self, len: u64) -> Result<()> {
         const CHUNK: usize = 1 << 20;
         let mut zeros = AlignedBuf::new();

@@ -1,16 +1,19 @@
 //! The two frames of a segment: its header block, and the header of each group.
 //!
-//! Both are covered, with everything up to the end of their last block, by a checksum that includes
+//! Both are covered, with everything up to the end of their last unit, by a checksum that includes
 //! the segment's id and the offset: bytes of a recycled segment's former life, or of a block that
 //! landed elsewhere, never pass.
 
 use super::{GroupNumber, LogEnd, SegmentId};
 use crate::base::checksum::placed;
 use crate::base::{Error, Result, varint};
-use crate::env::{AlignedBuf, BLOCK};
+use crate::env::{AlignedBuf, BLOCK, SECTOR};
 
-/// Version of the format of segments, groups and records.
+/// Version of the format of groups and records, and of segments whose groups fill blocks.
 pub const FORMAT_VERSION: u16 = 1;
+
+/// Version of the format of segments whose groups fill smaller units.
+const UNITS_VERSION: u16 = 2;
 
 /// Bytes of a group header.
 pub const GROUP_HEADER: usize = 64;
@@ -33,19 +36,26 @@ pub struct SegmentHeader {
     pub base: LogEnd,
     /// Bytes preallocated.
     pub size: u64,
+    /// Groups begin at multiples of this and are padded to it: [`SECTOR`] to [`BLOCK`], a power of 2.
+    pub unit: usize,
 }
 
 impl SegmentHeader {
     /// The header block.
     pub fn encode(&self) -> AlignedBuf {
         let mut bytes = [0u8; BLOCK];
-        put_magic(&mut bytes, SEGMENT_MAGIC);
+        let (version, unit) = match self.unit {
+            BLOCK => (FORMAT_VERSION, 0),
+            unit => (UNITS_VERSION, unit as u64),
+        };
+        put_magic(&mut bytes, SEGMENT_MAGIC, version);
         let fields = [
             self.id,
             self.incarnation,
             self.base.segment,
             self.base.group,
             self.size,
+            unit,
         ];
         put_fields(&mut bytes[2 * CHECKSUM..], &fields);
         seal(&mut bytes, self.id, 0);
@@ -60,10 +70,9 @@ impl SegmentHeader {
         if block.len() != BLOCK || !is_sealed(block, SEGMENT_MAGIC, id, 0) {
             return Ok(None);
         }
-        check_version(block, file)?;
         let mut fields = &block[2 * CHECKSUM..];
         let mut next = || varint::take_u64_le(&mut fields).unwrap_or_default();
-        let header = Self {
+        let mut header = Self {
             id: next(),
             incarnation: next(),
             base: LogEnd {
@@ -71,7 +80,15 @@ impl SegmentHeader {
                 group: next(),
             },
             size: next(),
+            unit: BLOCK,
         };
+        match (version(block), next()) {
+            (FORMAT_VERSION, _) => {}
+            (UNITS_VERSION, unit @ UNIT_MIN..UNIT_MAX) if unit.is_power_of_two() => {
+                header.unit = unit as usize;
+            }
+            (newer, _) => return Err(unsupported(newer, file)),
+        }
         Ok((header.id == id).then_some(header))
     }
 }
@@ -99,12 +116,12 @@ pub struct GroupHeader {
 
 impl GroupHeader {
     /// Fills in the first [`GROUP_HEADER`] bytes of `group`, whose records follow them, for its
-    /// place in segment `id` at `offset`.
-    pub fn seal(&self, group: &mut AlignedBuf, id: SegmentId, offset: u64) {
+    /// place in segment `id` at `offset`, and pads it to `unit`, that of the segment.
+    pub fn seal(&self, group: &mut AlignedBuf, id: SegmentId, offset: u64, unit: usize) {
         debug_assert_eq!(group.len(), GROUP_HEADER + self.payload_len as usize);
-        group.pad_to_block();
+        group.pad_to(unit);
         let bytes = group.as_mut_slice();
-        put_magic(bytes, GROUP_MAGIC);
+        put_magic(bytes, GROUP_MAGIC, FORMAT_VERSION);
         bytes[14..16].copy_from_slice(&self.previous_records.to_le_bytes());
         let fields = [
             id,
@@ -123,27 +140,36 @@ impl GroupHeader {
         self.previous_records == 0 || self.previous_records == records as u16
     }
 
-    /// Bytes of the group in the segment, padding included, judged by its first block alone: `None`
-    /// if that is not the start of a group of segment `id`.
-    pub fn peek_len(block: &[u8], id: SegmentId) -> Option<u64> {
-        if block.len() < GROUP_HEADER || !has_magic(block, GROUP_MAGIC) {
+    /// Bytes of the group in the segment, padded to `unit`, judged by its first unit alone: `None` if
+    /// that is not the start of a group of segment `id`.
+    pub fn peek_len(start: &[u8], id: SegmentId, unit: usize) -> Option<u64> {
+        if start.len() < GROUP_HEADER || !has_magic(start, GROUP_MAGIC) {
             return None;
         }
-        let mut fields = &block[2 * CHECKSUM..GROUP_HEADER];
+        let mut fields = &start[2 * CHECKSUM..GROUP_HEADER];
         if varint::take_u64_le(&mut fields)? != id {
             return None;
         }
-        let payload_len = varint::take_u64_le(&mut &block[56..64])? as u32;
-        Some(blocks_for(GROUP_HEADER + payload_len as usize) as u64)
+        let payload_len = varint::take_u64_le(&mut &start[56..64])? as u32;
+        let len = GROUP_HEADER as u64 + u64::from(payload_len);
+        Some(len.next_multiple_of(unit as u64))
     }
 
     /// Reads the header of a whole group (as long as [`GroupHeader::peek_len`] says): `None` if its
     /// checksum fails.
-    pub fn decode(group: &[u8], id: SegmentId, offset: u64, file: &str) -> Result<Option<Self>> {
-        if group.len() < BLOCK || !is_sealed(group, GROUP_MAGIC, id, offset) {
+    pub fn decode(
+        group: &[u8],
+        id: SegmentId,
+        offset: u64,
+        unit: usize,
+        file: &str,
+    ) -> Result<Option<Self>> {
+        if group.len() < GROUP_HEADER || !is_sealed(group, GROUP_MAGIC, id, offset) {
             return Ok(None);
         }
-        check_version(group, file)?;
+        if version(group) != FORMAT_VERSION {
+            return Err(unsupported(version(group), file));
+        }
         let mut fields = &group[2 * CHECKSUM..GROUP_HEADER];
         let mut next = || varint::take_u64_le(&mut fields).unwrap_or_default();
         let epoch = next();
@@ -163,18 +189,22 @@ impl GroupHeader {
             ..header
         };
         let len = GROUP_HEADER + header.payload_len as usize;
-        Ok((epoch == id && blocks_for(len) == group.len()).then_some(header))
+        let whole = len.next_multiple_of(unit) == group.len();
+        Ok((epoch == id && whole).then_some(header))
     }
 }
 
 /// `len` rounded up to whole blocks.
 pub fn blocks_for(len: usize) -> usize {
-    len.div_ceil(BLOCK) * BLOCK
+    len.next_multiple_of(BLOCK)
 }
 
-fn put_magic(bytes: &mut [u8], magic: u32) {
+const UNIT_MIN: u64 = SECTOR as u64;
+const UNIT_MAX: u64 = BLOCK as u64;
+
+fn put_magic(bytes: &mut [u8], magic: u32, version: u16) {
     bytes[8..12].copy_from_slice(&magic.to_le_bytes());
-    bytes[12..14].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+    bytes[12..14].copy_from_slice(&version.to_le_bytes());
 }
 
 fn has_magic(bytes: &[u8], magic: u32) -> bool {
@@ -197,14 +227,13 @@ fn is_sealed(bytes: &[u8], magic: u32, id: SegmentId, offset: u64) -> bool {
         && bytes[..CHECKSUM] == placed(&bytes[CHECKSUM..], id, offset).to_le_bytes()
 }
 
+fn version(bytes: &[u8]) -> u16 {
+    u16::from_le_bytes([bytes[12], bytes[13]])
+}
+
 /// A sealed frame of a version that this code does not know was written by a newer one.
-fn check_version(bytes: &[u8], file: &str) -> Result<()> {
-    match u16::from_le_bytes([bytes[12], bytes[13]]) {
-        FORMAT_VERSION => Ok(()),
-        other => Err(Error::unsupported(format!(
-            "log format version {other} in {file}"
-        ))),
-    }
+fn unsupported(version: u16, file: &str) -> Error {
+    Error::unsupported(format!("log format version {version} in {file}"))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ mod segments;
 use super::frame::{FIRST_GROUP, GROUP_HEADER, GroupHeader};
 use super::{GroupNumber, LogEnd, Record, SegmentId};
 use crate::base::{Error, Result};
-use crate::env::Env;
+use crate::env::{BLOCK, Env};
 use segments::{Run, SegmentReader};
 use std::path::Path;
 
@@ -134,9 +134,18 @@ impl<'e> RunReplay<'e> {
         Error::corruption(self.segment().name.clone(), offset, message)
     }
 
-    /// Replays the group at the current place, if it is the expected one.
+    /// Replays the group at the current place or at the next block, if it is the expected one.
     fn replay_group(&mut self, f: &mut Visit<'_>) -> Result<bool> {
-        let (offset, expected, limit) = (self.offset, self.expected, self.run.next_base);
+        for place in places(self.offset) {
+            if self.replay_group_at(place, f)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn replay_group_at(&mut self, offset: u64, f: &mut Visit<'_>) -> Result<bool> {
+        let (expected, limit) = (self.expected, self.run.next_base);
         let segment = &mut self.run.segments[self.at];
         let (id, name) = (segment.id, segment.name.clone());
         let Some((header, bytes)) = segment.group(offset)? else {
@@ -160,7 +169,7 @@ impl<'e> RunReplay<'e> {
             return Err(Error::corruption(name, offset, message));
         }
         let len = bytes.len() as u64;
-        self.offset += len;
+        self.offset = offset + len;
         self.expected = Some(number.saturating_add(1));
         self.last_records = Some(header.records);
         self.end.last_segment = id;
@@ -208,10 +217,12 @@ impl<'e> RunReplay<'e> {
             let from = if later == at { offset } else { FIRST_GROUP };
             let segment = &mut self.run.segments[later];
             let same = segment.id == here;
-            if segment.peek(from)?.is_some() {
-                begun = begun.or(Some((later, from)));
-                if segment.group(from)?.is_none() {
-                    broken = broken.or(Some((later, from)));
+            for place in places(from) {
+                if segment.peek(place)?.is_some() {
+                    begun = begun.or(Some((later, place)));
+                    if segment.group(place)?.is_none() {
+                        broken = broken.or(Some((later, place)));
+                    }
                 }
             }
             segment.scan(from, &mut |header| {
@@ -237,6 +248,15 @@ impl<'e> RunReplay<'e> {
         (self.at, self.offset) = begun.unwrap_or((at, offset));
         Ok(torn || begun.is_some())
     }
+}
+
+/// Where a group may begin that comes after one that ends at `offset`: right there if it was written
+/// past the page cache as that one was, else at the next block.
+fn places(offset: u64) -> impl Iterator<Item = u64> {
+    let block = offset.next_multiple_of(BLOCK as u64);
+    [offset]
+        .into_iter()
+        .chain((block > offset).then_some(block))
 }
 
 /// The number of the group that should be where replay stopped, in segment `here`, as far as a

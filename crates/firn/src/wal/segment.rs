@@ -33,6 +33,8 @@ pub(super) fn list(env: &dyn Env, dir: &Path) -> Result<Vec<SegmentId>> {
 pub(super) struct Segment {
     pub id: SegmentId,
     pub size: u64,
+    /// Groups that are written durably fill units of so many bytes, others whole blocks.
+    pub unit: usize,
     pub file: Arc<dyn LogFile>,
 }
 
@@ -98,6 +100,7 @@ impl Segments {
             incarnation: self.incarnation,
             base: self.base,
             size,
+            unit: file.unit(),
         };
         let durable = file
             .write_durable_at(0, &header.encode())
@@ -106,7 +109,12 @@ impl Segments {
             self.health.poison(error.clone());
             return Err(error);
         }
-        Ok(Arc::new(Segment { id, size, file }))
+        Ok(Arc::new(Segment {
+            id,
+            size,
+            unit: header.unit,
+            file,
+        }))
     }
 
     fn take_spare(&self, size: u64, path: &Path) -> Result<Option<Arc<dyn LogFile>>> {

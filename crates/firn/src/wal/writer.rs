@@ -85,8 +85,10 @@ pub struct WalStats {
 /// The log, open for appending.
 ///
 /// # Invariants
-/// - Groups are numbered without gaps. A group owns whole blocks; no block is written again once
-///   a sync or a durable write of it has begun. After recovery a new segment is opened, an old one is never appended to.
+/// - Groups are numbered without gaps. A group that is written durably owns whole units of the segment, one that
+///   goes through the page cache whole blocks, which it shares with none of the former: the cache writes
+///   all of a block. Neither is written again once a sync or a durable write of it has begun. After
+///   recovery a new segment is opened, an old one is never appended to.
 /// - A commit is acknowledged when its group *and all before it* are durable; that same prefix is
 ///   what later groups record as known to be synced.
 /// - A segment is used only when its header, its size and its name are durable. `append` makes

@@ -1,6 +1,6 @@
 //! The files of a `FaultEnv`.
 
-use super::super::{AlignedBuf, AppendFile, LogFile, ReadFile};
+use super::super::{AlignedBuf, AppendFile, BLOCK, LogFile, ReadFile};
 use super::{Class, Handle};
 use crate::base::Result;
 use std::sync::Arc;
@@ -68,6 +68,9 @@ impl FaultLog {
 }
 
 impl LogFile for FaultLog {
+    fn unit(&self) -> usize {
+        self.file.unit()
+    }
     fn preallocate(&self, len: u64) -> Result<()> {
         self.handle.pass(Class::Write, "write")?;
         self.handle.pass(Class::Sync, "sync")?;
@@ -83,7 +86,11 @@ impl LogFile for FaultLog {
     fn write_durable_at(&self, offset: u64, blocks: &AlignedBuf) -> Result<()> {
         self.handle.pass(Class::Write, "write")?;
         if let Err(error) = self.handle.pass(Class::Sync, "sync") {
-            self.file.write_at(offset, blocks)?;
+            // What is no whole block does not go through the page cache: it is there all the same.
+            match offset.is_multiple_of(BLOCK as u64) && blocks.len().is_multiple_of(BLOCK) {
+                true => self.file.write_at(offset, blocks)?,
+                false => self.file.write_durable_at(offset, blocks)?,
+            }
             return Err(error);
         }
         self.file.write_durable_at(offset, blocks)

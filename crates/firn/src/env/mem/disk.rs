@@ -1,12 +1,11 @@
 //! What a `MemEnv` stores: files and names, each as seen and as on the device.
 
+use crate::env::SECTOR;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// Unit in which a device writes: a power cut leaves each sector old or new, never mixed.
-const SECTOR: usize = 512;
 
 /// SplitMix64: enough for choosing what survives.
 pub(super) struct Rng(u64);
@@ -108,6 +107,12 @@ impl Inode {
             offset,
             bytes: bytes.to_vec(),
         });
+    }
+
+    /// Whether a write to any of these bytes is not synced.
+    pub(super) fn is_pending(&self, range: Range<usize>) -> bool {
+        let overlaps = |w: &Write| w.offset < range.end && range.start < w.offset + w.bytes.len();
+        self.pending.iter().any(overlaps)
     }
 
     /// Makes all writes durable.

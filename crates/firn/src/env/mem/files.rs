@@ -90,15 +90,38 @@ pub(super) struct MemLog {
     env: MemEnv,
     path: PathBuf,
     inode: Arc<Mutex<Inode>>,
+    unit: usize,
 }
 
 impl MemLog {
-    pub(super) fn new(env: MemEnv, path: &Path, inode: Arc<Mutex<Inode>>) -> Self {
+    pub(super) fn new(env: MemEnv, path: &Path, inode: Arc<Mutex<Inode>>, unit: usize) -> Self {
         Self {
             env,
             path: path.to_owned(),
             inode,
+            unit,
         }
+    }
+
+    /// Panics if `offset` is no place for direct I/O, or if the page cache might write the block around
+    /// it with older bytes.
+    fn check_direct(&self, inode: &Inode, offset: u64) {
+        assert!(
+            offset.is_multiple_of(self.unit as u64),
+            "direct I/O at offset {offset}"
+        );
+        let block = offset as usize / BLOCK * BLOCK;
+        let shared = !offset.is_multiple_of(BLOCK as u64) && inode.is_pending(block..block + BLOCK);
+        assert!(!shared, "direct I/O at offset {offset} in a cached block");
+    }
+
+    /// Panics unless whole blocks are written, as the page cache does.
+    fn check_cached(offset: u64, bytes: &[u8]) {
+        assert!(
+            offset.is_multiple_of(BLOCK as u64) && bytes.len().is_multiple_of(BLOCK),
+            "{} bytes through the page cache at offset {offset}",
+            bytes.len()
+        );
     }
 
     /// Durable if the environment survives; otherwise the write was under way at the crash, and
@@ -107,6 +130,7 @@ impl MemLog {
         let mut state = self.env.state();
         state.alive("write", &self.path)?;
         let mut inode = self.inode.lock();
+        self.check_direct(&inode, offset);
         if !state.sync_point() {
             inode.write(offset as usize, bytes);
             return Err(died("write", &self.path));
@@ -116,14 +140,11 @@ impl MemLog {
     }
 }
 
-fn check_blocks(offset: u64) {
-    assert!(
-        offset.is_multiple_of(BLOCK as u64),
-        "direct I/O at offset {offset}"
-    );
-}
-
 impl LogFile for MemLog {
+    fn unit(&self) -> usize {
+        self.unit
+    }
+
     fn preallocate(&self, len: u64) -> Result<()> {
         self.write_durable(0, &vec![0; len as usize])
     }
@@ -133,15 +154,15 @@ impl LogFile for MemLog {
     }
 
     fn write_durable_at(&self, offset: u64, blocks: &AlignedBuf) -> Result<()> {
-        check_blocks(offset);
-        self.write_durable(offset, blocks.padded())
+        self.write_durable(offset, blocks.padded_to(self.unit))
     }
 
     fn write_at(&self, offset: u64, blocks: &AlignedBuf) -> Result<()> {
-        check_blocks(offset);
+        let bytes = blocks.padded_to(self.unit);
+        Self::check_cached(offset, bytes);
         let state = self.env.state();
         state.alive("write", &self.path)?;
-        self.inode.lock().write(offset as usize, blocks.padded());
+        self.inode.lock().write(offset as usize, bytes);
         Ok(())
     }
 

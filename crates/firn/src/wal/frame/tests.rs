@@ -8,9 +8,10 @@ const SEGMENT: SegmentHeader = SegmentHeader {
         group: 300,
     },
     size: 1 << 20,
+    unit: BLOCK,
 };
 
-fn group(payload: &[u8]) -> (GroupHeader, AlignedBuf) {
+fn group(payload: &[u8], unit: usize) -> (GroupHeader, AlignedBuf) {
     let header = GroupHeader {
         number: 301,
         known_synced: 300,
@@ -23,41 +24,73 @@ fn group(payload: &[u8]) -> (GroupHeader, AlignedBuf) {
     let mut bytes = AlignedBuf::new();
     bytes.extend_from_slice(&[0; GROUP_HEADER]);
     bytes.extend_from_slice(payload);
-    header.seal(&mut bytes, 9, 8192);
+    header.seal(&mut bytes, 9, 8192, unit);
     (header, bytes)
 }
 
 #[test]
 fn a_segment_header_comes_back() {
-    let block = SEGMENT.encode();
-    let decode = |id| SegmentHeader::decode(block.as_slice(), id, "f").unwrap();
-    assert_eq!(decode(9), Some(SEGMENT));
-    assert_eq!(decode(10), None, "the header of another segment");
+    for unit in [SECTOR, 2 * SECTOR, BLOCK] {
+        let header = SegmentHeader { unit, ..SEGMENT };
+        let block = header.encode();
+        let decode = |id| SegmentHeader::decode(block.as_slice(), id, "f").unwrap();
+        assert_eq!(decode(9), Some(header));
+        assert_eq!(decode(10), None, "the header of another segment");
+    }
+}
+
+/// Earlier engines read segments of blocks, and refuse others.
+#[test]
+fn only_segments_of_smaller_units_have_the_second_version() {
+    for (unit, version, stored) in [(BLOCK, 1, [0, 0]), (SECTOR, 2, [0, 2])] {
+        let block = SegmentHeader { unit, ..SEGMENT }.encode();
+        assert_eq!(block.as_slice()[12], version);
+        assert_eq!(block.as_slice()[56..58], stored);
+    }
+}
+
+#[test]
+fn units_that_make_no_sense_are_refused() {
+    for unit in [0u64, 1, 256, 513, 768, 4096, 8192, u64::MAX] {
+        let mut header = SEGMENT;
+        header.unit = SECTOR;
+        let mut bytes = header.encode().as_slice().to_vec();
+        bytes[56..64].copy_from_slice(&unit.to_le_bytes());
+        seal(&mut bytes, 9, 0);
+        let error = SegmentHeader::decode(&bytes, 9, "f").unwrap_err();
+        assert_eq!(error.kind(), &crate::base::ErrorKind::Unsupported, "{unit}");
+    }
 }
 
 #[test]
 fn a_group_comes_back_at_its_place_only() {
-    for len in [0, 1, BLOCK - GROUP_HEADER, BLOCK, 3 * BLOCK + 17] {
-        let (header, bytes) = group(&vec![0xa5; len]);
-        let bytes = bytes.as_slice();
-        assert_eq!(GroupHeader::peek_len(bytes, 9), Some(bytes.len() as u64));
-        let decode = |id, offset| GroupHeader::decode(bytes, id, offset, "f").unwrap();
-        assert_eq!(decode(9, 8192), Some(header));
-        assert_eq!(decode(9, 4096), None);
-        assert_eq!(decode(8, 8192), None);
-        assert_eq!(GroupHeader::peek_len(bytes, 8), None);
+    for len in [0, 1, SECTOR, BLOCK - GROUP_HEADER, BLOCK, 3 * BLOCK + 17] {
+        for unit in [SECTOR, BLOCK] {
+            let (header, bytes) = group(&vec![0xa5; len], unit);
+            let bytes = bytes.as_slice();
+            assert_eq!(bytes.len(), (GROUP_HEADER + len).next_multiple_of(unit));
+            let peek = |id| GroupHeader::peek_len(bytes, id, unit);
+            assert_eq!((peek(9), peek(8)), (Some(bytes.len() as u64), None));
+            let decode = |id, offset| GroupHeader::decode(bytes, id, offset, unit, "f").unwrap();
+            assert_eq!(decode(9, 8192), Some(header));
+            assert_eq!(decode(9, 4096), None);
+            assert_eq!(decode(8, 8192), None);
+        }
     }
 }
 
 #[test]
 fn every_flipped_bit_is_seen() {
-    let (_, group) = group(b"records");
+    let (_, group) = group(b"records", BLOCK);
     let header = SEGMENT.encode();
     for byte in (0..200).chain([BLOCK - 1]) {
         for bit in 0..8 {
             let mut bytes = group.as_slice().to_vec();
             bytes[byte] ^= 1 << bit;
-            assert_eq!(GroupHeader::decode(&bytes, 9, 8192, "f").unwrap(), None);
+            assert_eq!(
+                GroupHeader::decode(&bytes, 9, 8192, BLOCK, "f").unwrap(),
+                None
+            );
             let mut bytes = header.as_slice().to_vec();
             bytes[byte] ^= 1 << bit;
             assert_eq!(SegmentHeader::decode(&bytes, 9, "f").unwrap(), None);
@@ -68,7 +101,7 @@ fn every_flipped_bit_is_seen() {
 #[test]
 fn a_newer_version_is_refused() {
     let mut bytes = SEGMENT.encode().as_slice().to_vec();
-    bytes[12] += 1;
+    bytes[12] += 2;
     seal(&mut bytes, 9, 0);
     let error = SegmentHeader::decode(&bytes, 9, "f").unwrap_err();
     assert_eq!(error.kind(), &crate::base::ErrorKind::Unsupported);

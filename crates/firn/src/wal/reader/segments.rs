@@ -4,7 +4,7 @@ use super::super::frame::{FIRST_GROUP, GroupHeader, SegmentHeader};
 use super::super::segment::{list, segment_name};
 use super::super::{LogEnd, SegmentId};
 use crate::base::{Error, Result};
-use crate::env::{BLOCK, Env, ReadFile};
+use crate::env::{BLOCK, Env, ReadFile, SECTOR};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -16,6 +16,8 @@ pub(super) struct SegmentReader {
     pub id: SegmentId,
     pub name: String,
     size: u64,
+    /// Groups begin at multiples of this and fill such units.
+    unit: usize,
     file: Arc<dyn ReadFile>,
     window: Vec<u8>,
     window_at: u64,
@@ -30,6 +32,7 @@ impl SegmentReader {
             name,
             // A torn tail may end within a block; no group does.
             size: file.size()? / BLOCK as u64 * BLOCK as u64,
+            unit: BLOCK,
             file,
             window: Vec::new(),
             window_at: 0,
@@ -65,21 +68,21 @@ impl SegmentReader {
 
     /// The group at `offset` with all its bytes: `None` if there is no intact one.
     pub(super) fn group(&mut self, offset: u64) -> Result<Option<(GroupHeader, &[u8])>> {
-        let (id, name) = (self.id, self.name.clone());
+        let (id, unit, name) = (self.id, self.unit, self.name.clone());
         let Some(len) = self.peek(offset)? else {
             return Ok(None);
         };
         let Some(bytes) = self.bytes(offset, len)? else {
             return Ok(None);
         };
-        Ok(GroupHeader::decode(bytes, id, offset, &name)?.map(|header| (header, bytes)))
+        Ok(GroupHeader::decode(bytes, id, offset, unit, &name)?.map(|header| (header, bytes)))
     }
 
     /// Bytes of the group that seems to begin at `offset`.
     pub(super) fn peek(&mut self, offset: u64) -> Result<Option<u64>> {
-        let id = self.id;
-        let block = self.bytes(offset, BLOCK as u64)?;
-        Ok(block.and_then(|block| GroupHeader::peek_len(block, id)))
+        let (id, unit) = (self.id, self.unit);
+        let start = self.bytes(offset, unit as u64)?;
+        Ok(start.and_then(|start| GroupHeader::peek_len(start, id, unit)))
     }
 
     /// Hands each intact group from `offset` on to `see`, whatever lies between, until that
@@ -96,7 +99,7 @@ impl SegmentReader {
             offset += match group {
                 Some((header, _)) if !see(&header) => return Ok(false),
                 Some((_, len)) => len as u64,
-                None => BLOCK as u64,
+                None => self.unit as u64,
             };
         }
         Ok(true)
@@ -127,6 +130,7 @@ pub(super) fn open(env: &dyn Env, dir: &Path, first: SegmentId) -> Result<(Vec<R
             check_unused(&mut segment, first)?;
             continue;
         };
+        segment.unit = header.unit;
         if let Some(lost) = expected.and_then(|expected| lost_between(expected, &header, first)) {
             let message = format!("the segment is missing, {} needs it", segment.name);
             return Err(Error::corruption(segment_name(lost), 0, message));
@@ -175,7 +179,13 @@ fn lost_between(
 
 /// A segment without a header was never used, or its header is damaged: then it has groups.
 fn check_unused(segment: &mut SegmentReader, first: SegmentId) -> Result<()> {
-    let unused = segment.scan(FIRST_GROUP, &mut |_| false)?;
+    let mut unused = true;
+    let mut unit = SECTOR;
+    while unit <= BLOCK && unused {
+        segment.unit = unit;
+        unused = segment.scan(FIRST_GROUP, &mut |_| false)?;
+        unit *= 2;
+    }
     if unused && segment.id != first {
         return Ok(());
     }

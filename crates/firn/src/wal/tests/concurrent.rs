@@ -67,8 +67,9 @@ fn all() -> Vec<u64> {
 
 #[test]
 fn all_commits_of_many_threads_are_replayed_in_order() {
-    for in_flight in [1, 2, 4] {
+    for (in_flight, sectors) in [(1, false), (2, true), (4, false), (4, true)] {
         let env = MemEnv::new();
+        env.set_log_sectors(sectors);
         let wal = open(&env, with_thread(in_flight), 1, LogEnd::default()).unwrap();
         let acknowledged = run(&wal, |_| true);
         assert_eq!(acknowledged.len(), all().len());
@@ -81,6 +82,7 @@ fn all_commits_of_many_threads_are_replayed_in_order() {
 #[test]
 fn durable_and_written_commits_mix() {
     let env = MemEnv::new();
+    env.set_log_sectors(true);
     let wal = open(&env, with_thread(4), 1, LogEnd::default()).unwrap();
     run(&wal, |seqno| seqno % 3 == 0);
     wal.sync_to(wal.appended_lsn()).unwrap();
@@ -121,6 +123,7 @@ fn real_files_hold_them_too() {
 fn a_failure_amid_many_committers_loses_nothing_acknowledged() {
     for nth in [1, 2, 3, 10, 50, 100] {
         let mem = MemEnv::new();
+        mem.set_log_sectors(nth % 2 == 0);
         let env = FaultEnv::new(Arc::new(mem.clone()));
         let wal = open(&env, with_thread(4), 1, LogEnd::default()).unwrap();
         env.inject(Fault {
@@ -144,6 +147,7 @@ fn a_power_cut_amid_many_committers_loses_nothing_acknowledged() {
     for point in [4, 5, 7, 12, 30, 60, 100] {
         for in_flight in [2, 4] {
             let env = MemEnv::new();
+            env.set_log_sectors(in_flight == 4);
             env.crash_at_sync(point);
             let wal = open(&env, with_thread(in_flight), 1, LogEnd::default()).unwrap();
             let acknowledged = run(&wal, |_| true);

@@ -109,17 +109,22 @@ fn check(env: &MemEnv, history: &mut History, what: &str) -> (SegmentId, LogEnd)
 /// goes on, dies again at a random point, by power or by a kill, and recovers again.
 #[test]
 fn acknowledged_records_survive_a_power_cut_at_every_sync() {
-    for seed in 0..10u64 {
+    for seed in 0..16u64 {
+        let disk = || {
+            let env = MemEnv::new();
+            env.set_log_sectors(seed % 2 == 1);
+            env
+        };
         let start = |env: &MemEnv| {
             let mut history = History::default();
             let mut rng = StdRng::seed_from_u64(seed);
             work(env, &mut rng, &mut history, (1, LogEnd::default()));
             history
         };
-        let whole = MemEnv::new();
+        let whole = disk();
         start(&whole);
         for point in 1..=whole.sync_points() {
-            let env = MemEnv::new();
+            let env = disk();
             env.crash_at_sync(point);
             let mut history = start(&env);
             history.expected = history.acknowledged;

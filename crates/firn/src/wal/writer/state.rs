@@ -28,10 +28,11 @@ pub(super) struct Group {
 impl Group {
     pub(super) fn write(&mut self) -> Result<()> {
         let Self { buf, segment, .. } = self;
-        self.header.seal(buf, segment.id, self.offset);
+        self.header.seal(buf, segment.id, self.offset, segment.unit);
         if self.durable {
             segment.file.write_durable_at(self.offset, buf)
         } else {
+            buf.pad_to(BLOCK);
             segment.file.write_at(self.offset, buf)
         }
     }
@@ -121,13 +122,17 @@ impl State {
         }
     }
 
-    /// Bytes the open group will take in the segment with `more` bytes of records.
+    /// Bytes the open group will take in the segment, at most, with `more` bytes of records.
     pub(super) fn group_len(&self, more: usize) -> usize {
         blocks_for(self.open.len().max(GROUP_HEADER) + more)
     }
 
     pub(super) fn fits(&self, group_len: usize) -> bool {
-        self.offset + group_len as u64 <= self.segment.size
+        self.next_block() + group_len as u64 <= self.segment.size
+    }
+
+    fn next_block(&self) -> u64 {
+        self.offset.next_multiple_of(BLOCK as u64)
     }
 
     /// Moves the open group to the prepared segment, if there is one with the room.
@@ -171,8 +176,12 @@ impl State {
         self.progress.begin(last, self.segment.id);
         let records = self.take_open_records();
         let previous_records = std::mem::replace(&mut self.last_records, records) as u16;
-        let offset = self.offset;
-        self.offset += blocks_for(buf.len()) as u64;
+        // What goes through the page cache is written in whole blocks, and has them for itself.
+        let (offset, unit) = match durable {
+            true => (self.offset, self.segment.unit),
+            false => (self.next_block(), BLOCK),
+        };
+        self.offset = offset + buf.len().next_multiple_of(unit) as u64;
         Group {
             header: GroupHeader {
                 number: self.last_group,

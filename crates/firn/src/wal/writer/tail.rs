@@ -1,6 +1,6 @@
 //! Commits that wait for the operating system only: the last group grows in its block.
 //!
-//! A group owns whole blocks, so small commits that nobody gathers would each take a block of the
+//! A group in the page cache owns whole blocks, so small commits that nobody gathers would each take a block of the
 //! log and of the device. Through the page cache a block may be written again at no cost: the
 //! device sees it once, at the next sync. After a power cut an earlier version of such a group may be
 //! there with later groups behind it; these tell how many records it should have.

@@ -9,6 +9,7 @@ fn state(slots: usize) -> State {
     let segment = Arc::new(Segment {
         id: 1,
         size: 1 << 20,
+        unit: crate::env::BLOCK,
         file: file.unwrap(),
     });
     let opts = WalOptions {
