@@ -2,8 +2,8 @@
 //!
 //! `cargo run --release -p firn --example reads -- [rows] [directory]` prints nanoseconds of the
 //! best of several rounds, and allocations, per operation. Without a directory all is in memory.
-//! With `COLD` set it reads ranges of the secondary index through a small cache, with `REST` only at
-//! rest, with `ONLY` what has these words.
+//! With `COLD` set it reads through a small cache, with `REST` only at rest, with `ONLY` what has
+//! these words. `DIRECT=ring` and `DIRECT=threads` read past the page cache.
 #![allow(clippy::disallowed_methods)] // A measurement reads the clock.
 
 use firn::base::options::{FlushMode, Options};
@@ -290,15 +290,48 @@ impl Bench {
         println!("{what:<44} {best:>9.0} ns {per_row:>8.0} ns/row {allocations:>8.2} allocations");
     }
 
-    /// Ranges of the secondary index once each, for a page cache that was dropped before.
+    /// Reads through a small cache, for a page cache that was dropped before or is passed by.
     fn cold(&mut self) {
-        let ranges = 200;
-        let start = Instant::now();
-        for _ in 0..ranges {
-            self.range(1, 50, false, true);
+        let mut measure = |what: &str, times: u32, f: &mut dyn FnMut(&mut Self)| {
+            let start = Instant::now();
+            (0..times).for_each(|_| f(self));
+            let micros = start.elapsed().as_micros() as f64 / f64::from(times);
+            println!("{micros:>10.1} us for {what}");
+        };
+        let ranges = "a range of about 100 rows of the secondary index";
+        measure(ranges, 200, &mut |b| b.range(1, 50, false, true));
+        measure("a point read", 5000, &mut |b| b.point(true));
+        measure("100,000 rows of the primary key", 2, &mut |b| {
+            b.range(0, 100_000.min(b.rows), false, true);
+        });
+        let keys = "100 random keys at once";
+        measure(keys, 200, &mut |b| b.batch(100));
+        println!("batched reads: {}", self.batched_reads());
+    }
+
+    fn batched_reads(&self) -> String {
+        let status = self.db.status_text();
+        let line = status
+            .lines()
+            .find_map(|l| l.strip_prefix("batched reads: "));
+        line.unwrap_or_default().to_owned()
+    }
+
+    /// Some rows by key, at once.
+    fn batch(&mut self, rows: usize) {
+        let entry = self.db.catalog().get("bench/t").unwrap();
+        let clustered = entry.clustered.id.to_be_bytes();
+        let key = |id: u32| [&clustered[..], &(id ^ 1 << 31).to_be_bytes()].concat();
+        let span = self.span;
+        let ids = (0..rows).map(|_| self.rng.random_range(1..=span));
+        let keys: Vec<Vec<u8>> = ids.map(key).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+        self.statement(true);
+        let point = self.txn.read_point();
+        for found in self.txn.multi_get(&point, &keys, |_, _, value| value.len()) {
+            assert!(found.unwrap().is_some());
         }
-        let micros = start.elapsed().as_micros() / ranges;
-        println!("{micros} us for a range of about 100 rows of the secondary index");
+        self.end(true);
     }
 
     fn both(&mut self, state: &str) {
@@ -347,8 +380,12 @@ impl Bench {
 fn main() {
     let mut args = std::env::args().skip(1);
     let rows: u32 = args.next().map_or(1_000_000, |rows| rows.parse().unwrap());
+    let direct = std::env::var("DIRECT").ok();
     let env: Arc<dyn Env> = Arc::new(MemEnv::new());
     let (env, dir) = match args.next() {
+        Some(dir) if direct.as_deref() == Some("threads") => {
+            (Arc::new(PosixEnv::without_ring()) as Arc<dyn Env>, dir)
+        }
         Some(dir) => (Arc::new(PosixEnv::new()) as Arc<dyn Env>, dir),
         None => (env, "/bench".to_owned()),
     };
@@ -356,6 +393,8 @@ fn main() {
     let options = Options {
         block_cache_size: if cold { 8 << 20 } else { 1 << 30 },
         background_jobs: 0,
+        direct_reads: direct.is_some(),
+        row_cache_size: if cold { 0 } else { 32 << 20 },
         ..Options::default()
     };
     options.live.set_flush_mode(FlushMode::Lazy);

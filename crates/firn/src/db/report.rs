@@ -242,6 +242,8 @@ impl Db {
             let rate = 100.0 * hits as f64 / (hits + misses).max(1) as f64;
             writeln!(out, "{cache} cache {bytes} bytes, hit rate {rate:.1} %")?;
         }
+        let store = self.work.versions.source().store();
+        writeln!(out, "batched reads: {}", store.batched_reads())?;
         writeln!(
             out,
             "\nTREE\nlevel  runs  files  stored_bytes  target_bytes  entries  deletes"

@@ -1,6 +1,8 @@
 //! Counts the bytes that pass through an environment.
 
-use super::{AlignedBuf, AppendFile, Env, LogFile, ReadFile};
+use super::{
+    AlignedBuf, AnnouncedStats, Announcement, AppendFile, BatchedReads, Env, LogFile, ReadFile,
+};
 use crate::base::Result;
 use std::path::Path;
 use std::sync::Arc;
@@ -88,7 +90,9 @@ impl Env for CountingEnv {
             counters: Arc::clone(&self.counters),
         }))
     }
-
+    fn batched_reads(&self) -> (BatchedReads, AnnouncedStats) {
+        self.inner.batched_reads()
+    }
     fn open_log(&self, path: &Path, create: bool, direct: bool) -> Result<Arc<dyn LogFile>> {
         let inner = self.inner.open_log(path, create, direct)?;
         Ok(Arc::new(CountingLog {
@@ -148,8 +152,8 @@ impl ReadFile for CountingRead {
     fn size(&self) -> Result<u64> {
         self.inner.size()
     }
-    fn will_read(&self, offset: u64, len: u64) {
-        self.inner.will_read(offset, len);
+    fn will_read(&self, offset: u64, len: u64, reads: &mut Announcement) {
+        self.inner.will_read(offset, len, reads);
     }
 }
 

@@ -2,14 +2,16 @@
 //!
 //! The caches above hold decoded blocks; the page cache would hold their stored form once more, in
 //! memory that no limit of ours counts. Direct I/O wants aligned memory, places and lengths, so a
-//! read goes through a buffer of the thread and is copied out: little beside the read itself.
+//! read goes through a buffer of the thread and is copied out: little beside the read itself. Reads
+//! that were announced are under way already (`announced`).
 
+use super::announced::{Announced, Announcement, fill};
 use super::{AlignedBuf, BLOCK, ReadFile};
 use crate::base::{Error, Result};
 use std::cell::RefCell;
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 
 /// A buffer over this size is given back after the read.
 const KEPT_BUFFER: usize = 1 << 20;
@@ -18,47 +20,31 @@ thread_local! {
     static BUFFER: RefCell<AlignedBuf> = RefCell::default();
 }
 
-/// A file opened for direct reads.
+/// A file opened for direct reads. It must not change while it is open.
 pub(super) struct DirectRead {
-    file: File,
+    file: Arc<File>,
+    announced: Arc<Announced>,
     name: String,
 }
 
 impl DirectRead {
-    pub(super) fn new(file: File, path: &Path) -> Self {
+    pub(super) fn new(file: File, path: &Path, announced: &Arc<Announced>) -> Self {
         Self {
-            file,
+            file: Arc::new(file),
+            announced: Arc::clone(announced),
             name: path.display().to_string(),
         }
     }
 
-    /// Reads whole blocks until `wanted` bytes are there.
-    fn fill(&self, start: u64, blocks: &mut [u8], wanted: usize) -> std::io::Result<()> {
-        let mut done = 0;
-        while done < wanted {
-            match self.file.read_at(&mut blocks[done..], start + done as u64) {
-                Ok(0) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
-                // What follows a read that ends within a block is the end of the file.
-                Ok(n) if n % BLOCK != 0 && done + n < wanted => {
-                    return Err(std::io::ErrorKind::UnexpectedEof.into());
-                }
-                Ok(n) => done += n,
-                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
-            }
-        }
-        Ok(())
-    }
-}
-
-impl ReadFile for DirectRead {
-    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+    fn read(&self, offset: u64, buf: &mut [u8]) -> std::io::Result<()> {
         let skip = (offset % BLOCK as u64) as usize;
         let wanted = skip + buf.len();
         BUFFER.with_borrow_mut(|blocks| {
             blocks.set_len(wanted.next_multiple_of(BLOCK));
-            let read = self.fill(offset - skip as u64, blocks.as_mut_slice(), wanted);
-            read.map_err(|e| Error::io(&e, format_args!("read {} at {offset}", self.name)))?;
+            let found = fill(&self.file, offset - skip as u64, blocks.as_mut_slice())?;
+            if found < wanted {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
+            }
             buf.copy_from_slice(&blocks.as_slice()[skip..wanted]);
             if blocks.len() > KEPT_BUFFER {
                 *blocks = AlignedBuf::new();
@@ -66,11 +52,31 @@ impl ReadFile for DirectRead {
             Ok(())
         })
     }
+}
+
+impl ReadFile for DirectRead {
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        if self.announced.take(&self.file, offset, buf) {
+            return Ok(());
+        }
+        self.read(offset, buf)
+            .map_err(|e| Error::io(&e, format_args!("read {} at {offset}", self.name)))
+    }
 
     fn size(&self) -> Result<u64> {
         let metadata = self.file.metadata();
         let size = metadata.map(|m| m.len());
         size.map_err(|e| Error::io(&e, format_args!("stat {}", self.name)))
+    }
+
+    fn will_read(&self, offset: u64, len: u64, reads: &mut Announcement) {
+        reads.push_direct(&self.announced, &self.file, offset, len);
+    }
+}
+
+impl Drop for DirectRead {
+    fn drop(&mut self) {
+        self.announced.forget(&self.file);
     }
 }
 

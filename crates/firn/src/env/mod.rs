@@ -2,6 +2,7 @@
 //! synced bytes over a crash, `fault` fails chosen calls.
 
 mod aligned;
+mod announced;
 mod counting;
 mod direct;
 pub mod fault;
@@ -13,6 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use aligned::{AlignedBuf, BLOCK, SECTOR};
+pub use announced::{AnnouncedStats, Announcement, BatchedReads};
 pub use counting::{CountingEnv, IoCounters};
 pub use fault::FaultEnv;
 pub use mem::MemEnv;
@@ -37,6 +39,10 @@ pub trait Env: Send + Sync + 'static {
     /// Opens for reading past the page cache, where the file system can; as [`Self::open`] elsewhere.
     fn open_direct(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
         self.open(path)
+    }
+    /// How announced reads of files from [`Self::open_direct`] are read, and what became of them.
+    fn batched_reads(&self) -> (BatchedReads, AnnouncedStats) {
+        (BatchedReads::OneByOne, AnnouncedStats::default())
     }
     /// Opens a log segment for positional writes; creates it if `create`. `direct` asks for I/O
     /// past the page cache where the file system has it.
@@ -76,10 +82,11 @@ pub trait ReadFile: Send + Sync {
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> Result<()>;
     /// Size in bytes.
     fn size(&self) -> Result<u64>;
-    /// Says that `len` bytes from `offset` on are about to be read. Where the system can, it begins
-    /// to read them, and nobody waits. A hint: it never fails and changes no result.
-    fn will_read(&self, offset: u64, len: u64) {
-        let _ = (offset, len);
+    /// Says that `len` bytes from `offset` on are about to be read. Where the system reads ahead, it
+    /// begins to read them; files read directly are put on `reads`, which the caller starts when all
+    /// is said. Nobody waits. A hint: it never fails and changes no result.
+    fn will_read(&self, offset: u64, len: u64, reads: &mut Announcement) {
+        let _ = (offset, len, reads);
     }
 }
 

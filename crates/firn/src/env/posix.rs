@@ -1,24 +1,26 @@
 //! The real environment.
 #![allow(clippy::disallowed_methods)] // The one place that may call them.
 
+use super::announced::{Announced, Announcement};
 use super::direct::DirectRead;
-use super::{AlignedBuf, AppendFile, BLOCK, Env, LogFile, ReadFile, SECTOR};
-use crate::base::{Error, ErrorKind, Result};
-use rustix::fs::{
-    Advice, AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, StatxFlags, statx,
+use super::{
+    AlignedBuf, AnnouncedStats, AppendFile, BLOCK, BatchedReads, Env, LogFile, ReadFile, SECTOR,
 };
+use crate::base::{Error, ErrorKind, Result};
+use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, StatxFlags, statx};
 use std::fs::{self, File};
 use std::io::Write;
-use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Files of the operating system.
-#[derive(Debug)]
 pub struct PosixEnv {
     start: Instant,
+    ring: bool,
+    /// Made when the first file is opened for direct reads.
+    announced: OnceLock<Arc<Announced>>,
 }
 
 impl PosixEnv {
@@ -26,7 +28,21 @@ impl PosixEnv {
     pub fn new() -> Self {
         Self {
             start: Instant::now(),
+            ring: true,
+            announced: OnceLock::new(),
         }
+    }
+
+    /// The same, that uses no `io_uring`: as it is where the kernel has none.
+    pub fn without_ring() -> Self {
+        Self {
+            ring: false,
+            ..Self::new()
+        }
+    }
+
+    fn announced(&self) -> &Arc<Announced> {
+        self.announced.get_or_init(|| Announced::new(self.ring))
     }
 }
 
@@ -79,7 +95,7 @@ impl Env for PosixEnv {
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
         let file = at(path, "open", File::open(path))?;
         Ok(Arc::new(PosixRead {
-            file,
+            file: Arc::new(file),
             name: path.display().to_string(),
         }))
     }
@@ -87,7 +103,11 @@ impl Env for PosixEnv {
     fn open_direct(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECT;
         match rustix::fs::open(path, flags, Mode::empty()) {
-            Ok(file) => Ok(Arc::new(DirectRead::new(file.into(), path))),
+            Ok(file) => Ok(Arc::new(DirectRead::new(
+                file.into(),
+                path,
+                self.announced(),
+            ))),
             // Some file systems (tmpfs before Linux 6.6) refuse direct I/O.
             Err(rustix::io::Errno::INVAL) => self.open(path),
             Err(e) => {
@@ -95,6 +115,11 @@ impl Env for PosixEnv {
                 Err(Error::io(&e.into(), what))
             }
         }
+    }
+
+    fn batched_reads(&self) -> (BatchedReads, AnnouncedStats) {
+        let announced = self.announced();
+        (announced.way(), announced.stats())
     }
 
     fn open_log(&self, path: &Path, create: bool, direct: bool) -> Result<Arc<dyn LogFile>> {
@@ -226,7 +251,7 @@ impl AppendFile for PosixAppend {
 }
 
 struct PosixRead {
-    file: File,
+    file: Arc<File>,
     name: String,
 }
 
@@ -237,9 +262,8 @@ impl ReadFile for PosixRead {
             .map_err(|e| Error::io(&e, format_args!("read {} at {offset}", self.name)))
     }
 
-    fn will_read(&self, offset: u64, len: u64) {
-        // The read that follows tells what is wrong, if anything is.
-        let _ = rustix::fs::fadvise(&self.file, offset, NonZeroU64::new(len), Advice::WillNeed);
+    fn will_read(&self, offset: u64, len: u64, reads: &mut Announcement) {
+        reads.push_cached(&self.file, offset, len);
     }
 
     fn size(&self) -> Result<u64> {

@@ -89,7 +89,9 @@ fn a_hint_changes_no_read() {
         (1 << 40, 4096),
         (0, 0),
     ] {
-        file.will_read(offset, len);
+        let mut reads = Announcement::new();
+        file.will_read(offset, len, &mut reads);
+        reads.start();
     }
     let mut bytes = vec![0; 10_000];
     file.read_exact_at(0, &mut bytes).unwrap();

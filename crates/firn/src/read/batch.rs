@@ -3,23 +3,13 @@
 use super::view::View;
 use crate::base::{InternalKey, Result, Seqno, Value};
 use crate::cache::KeyHash;
-use crate::sst::SstReader;
-use std::ops::Range;
+use crate::env::Announcement;
 
 /// Keys whose blocks are announced together.
 pub const BATCH: usize = 32;
 
-/// So many bytes between two blocks are read rather than skipped.
-const GAP: u64 = 16 << 10;
-
-/// Blocks of one file that lie close together.
-struct Piece<'a> {
-    reader: &'a SstReader,
-    bytes: Range<u64>,
-}
-
 /// Tells the files what gets of `keys` at `seqno` are about to read from them: each block once,
-/// neighbours in one piece, nothing for keys that are found in memory. The keys are ascending, at
+/// nothing for keys that are found in memory; all begin to be read at the same time. The keys are ascending, at
 /// most [`BATCH`]. Returns the number of blocks.
 ///
 /// Errors are left to the gets: this is a hint, and wrong only in that it may be too much.
@@ -33,8 +23,9 @@ pub fn announce(view: &View, keys: &[&[u8]], seqno: Seqno) -> usize {
         *hash = hash_unless_in_memory(view, key, seqno);
     }
     let mut blocks = 0;
+    let mut reads = Announcement::new();
     for run in view.version.l0.iter().chain(&view.version.levels) {
-        let mut piece: Option<Piece<'_>> = None;
+        let mut last = None;
         for (key, hash) in keys.iter().zip(&hashes) {
             let Some(hash) = *hash else { continue };
             let Some(Ok(reader)) = run.find(key).map(|file| file.reader()) else {
@@ -43,32 +34,16 @@ pub fn announce(view: &View, keys: &[&[u8]], seqno: Seqno) -> usize {
             let Some(bytes) = reader.bytes_to_read(key, hash) else {
                 continue;
             };
-            match &mut piece {
-                Some(piece) if same_file(piece.reader, reader) && bytes.end <= piece.bytes.end => {
-                    continue;
-                }
-                Some(piece)
-                    if same_file(piece.reader, reader) && bytes.start <= piece.bytes.end + GAP =>
-                {
-                    piece.bytes.end = bytes.end;
-                }
-                _ => {
-                    if let Some(full) = piece.replace(Piece { reader, bytes }) {
-                        full.reader.will_read(full.bytes);
-                    }
-                }
+            let place = Some((reader.file_id(), bytes.start));
+            if place != last {
+                reader.will_read(bytes, &mut reads);
+                blocks += 1;
+                last = place;
             }
-            blocks += 1;
-        }
-        if let Some(last) = piece {
-            last.reader.will_read(last.bytes);
         }
     }
+    reads.start();
     blocks
-}
-
-fn same_file(a: &SstReader, b: &SstReader) -> bool {
-    a.file_id() == b.file_id()
 }
 
 /// The key's hash; none if a memtable (as its filter says) or the row cache has the key.

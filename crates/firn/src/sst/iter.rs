@@ -7,6 +7,8 @@ use super::index::{Partition, Spot};
 use super::reader::SstReader;
 use crate::base::key::SEQNO_MAX;
 use crate::base::{InternalIterator, InternalKey, Result, Seqno, Value};
+use crate::env::Announcement;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A cursor over all entries of an SST.
@@ -274,29 +276,62 @@ const READ_AHEAD: u64 = 256 << 10;
 const READ_AHEAD_MIN: u64 = 8 << 10;
 const READ_AHEAD_FROM: u32 = 2;
 
+/// With windows from this size on the next one is announced, and read while this one is used.
+const ANNOUNCE_FROM: u64 = 32 << 10;
+
 /// The stored bytes from one offset on, read in one piece.
 #[derive(Default)]
 struct ReadAhead {
     offset: u64,
     bytes: Vec<u8>,
+    /// What is under way behind them.
+    announced: Range<u64>,
 }
 
 impl ReadAhead {
     fn block(&mut self, reader: &SstReader, handle: Handle, window: u64) -> Result<Block> {
-        let held = self.offset..self.offset + self.bytes.len() as u64;
-        if handle.offset < held.start || handle.end() > held.end {
-            let end = (handle.offset + window).min(reader.data_end());
-            let len = end.max(handle.end()) - handle.offset;
-            self.bytes.resize(len as usize, 0);
-            self.offset = handle.offset;
-            let read = reader.file().read_exact_at(handle.offset, &mut self.bytes);
-            if read.is_err() {
-                self.bytes.clear();
-            }
-            read?;
+        if handle.offset < self.offset || handle.end() > self.end() {
+            self.read(reader, handle, window)?;
         }
         let start = (handle.offset - self.offset) as usize;
         let stored = &self.bytes[start..start + handle.len as usize];
         reader.decode(stored, handle)
+    }
+
+    fn end(&self) -> u64 {
+        self.offset + self.bytes.len() as u64
+    }
+
+    /// Reads from `handle` on, about `window` bytes.
+    fn read(&mut self, reader: &SstReader, handle: Handle, window: u64) -> Result<()> {
+        // Of a block that the last piece cut off the beginning is here.
+        let kept = match handle.offset >= self.offset {
+            true => self.end().saturating_sub(handle.offset),
+            false => 0,
+        };
+        let from = handle.offset + kept;
+        let under_way = self.announced.contains(&from) && handle.end() <= self.announced.end;
+        let to = match under_way {
+            true => self.announced.end,
+            false => (from + window).min(reader.data_end()).max(handle.end()),
+        };
+        self.bytes.drain(..self.bytes.len() - kept as usize);
+        self.bytes.resize((kept + to - from) as usize, 0);
+        self.offset = handle.offset;
+        let read = reader
+            .file()
+            .read_exact_at(from, &mut self.bytes[kept as usize..]);
+        if read.is_err() {
+            self.bytes.clear();
+        }
+        read?;
+        if window >= ANNOUNCE_FROM && to < reader.data_end() {
+            let next = to + (2 * window).min(READ_AHEAD);
+            self.announced = to..next.min(reader.data_end());
+            let mut reads = Announcement::new();
+            reader.will_read(self.announced.clone(), &mut reads);
+            reads.start();
+        }
+        Ok(())
     }
 }

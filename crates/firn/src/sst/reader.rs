@@ -13,7 +13,7 @@ use super::properties::Properties;
 use super::{Cached, SstBlockCache};
 use crate::base::{Error, InternalKey, Result, Seqno, Value, checksum};
 use crate::cache::{BlockKey, KeyHash, Pin};
-use crate::env::ReadFile;
+use crate::env::{Announcement, ReadFile};
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ops::{Deref, Range};
@@ -295,9 +295,10 @@ impl SstReader {
         }
     }
 
-    /// Says that these bytes are about to be read.
-    pub fn will_read(&self, bytes: Range<u64>) {
-        self.file.will_read(bytes.start, bytes.end - bytes.start);
+    /// Says that these bytes are about to be read, by way of `reads`.
+    pub fn will_read(&self, bytes: Range<u64>, reads: &mut Announcement) {
+        let len = bytes.end - bytes.start;
+        self.file.will_read(bytes.start, len, reads);
     }
 
     /// Whether the file may hold `user_key`; `false` is certain. Reads no data block.

@@ -74,6 +74,18 @@ impl FileStore {
         }
     }
 
+    /// How blocks of several places are read at the same time, in a few words.
+    pub fn batched_reads(&self) -> String {
+        if !self.direct_reads {
+            return "announced to the page cache".to_owned();
+        }
+        let (way, stats) = self.env.batched_reads();
+        format!(
+            "{way}, {} submitted, {} asked for, {} dropped",
+            stats.submitted, stats.taken, stats.unused
+        )
+    }
+
     /// Removes an SST. A missing file is [`crate::base::ErrorKind::NotFound`].
     pub fn remove(&self, id: FileId) -> Result<()> {
         self.env.remove(&self.path(FileKind::Sst, id))

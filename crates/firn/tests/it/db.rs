@@ -474,9 +474,16 @@ fn a_compaction_fills_no_cache() {
     assert!(cold > 100, "{cold} blocks of rows nobody had read");
 }
 
-/// Files on a disk, read past the page cache: point reads, scans over many blocks, compactions, a restart.
+/// Files on a disk, read past the page cache: point reads, batches, scans over many blocks,
+/// compactions, a restart; with `io_uring`, and as it is without.
 #[test]
 fn direct_reads_show_what_was_written() {
+    for ring in [true, false] {
+        direct_reads(ring);
+    }
+}
+
+fn direct_reads(ring: bool) {
     let dir = tempfile::tempdir().unwrap();
     let open = || {
         let options = Options {
@@ -485,7 +492,11 @@ fn direct_reads_show_what_was_written() {
             row_cache_size: 0,
             ..options()
         };
-        Db::open(Arc::new(PosixEnv::new()), dir.path(), options, None).unwrap()
+        let env = match ring {
+            true => PosixEnv::new(),
+            false => PosixEnv::without_ring(),
+        };
+        Db::open(Arc::new(env), dir.path(), options, None).unwrap()
     };
     let name = |n: u32| format!("{n:06}");
     let db = open();
@@ -509,6 +520,15 @@ fn direct_reads_show_what_was_written() {
             Some(name(n * 7 % 20_011).repeat(20))
         );
     }
+    let wanted: Vec<Vec<u8>> = (0..300).map(|n| key(&name(n * 7919 % 20_100))).collect();
+    let keys: Vec<&[u8]> = wanted.iter().map(|key| &key[..]).collect();
+    let point = txn.read_point();
+    let found = txn.multi_get(&point, &keys, |i, _, value| (i, value.head.to_vec()));
+    for (at, found) in found.into_iter().enumerate() {
+        let n = at as u32 * 7919 % 20_100;
+        let expected = (n < 20_000).then(|| name(n * 7 % 20_011).repeat(20).into_bytes());
+        assert_eq!(found.unwrap(), expected.map(|row| (at, row)), "row {n}");
+    }
     let point = db.context().views.latest();
     let range = ScanRange {
         lower: 7u32.to_be_bytes().to_vec(),
@@ -529,4 +549,9 @@ fn direct_reads_show_what_was_written() {
     }
     assert!(!on);
     assert!(db.counters().bytes_read > before);
+    let status = db.status_text();
+    let line = |l: &&str| l.starts_with("batched reads: ");
+    let line = status.lines().find(line).expect("in the status");
+    assert!(ring || line.contains("threads"), "{line}");
+    assert!(!line.contains(" 0 submitted"), "{line}");
 }

@@ -1,0 +1,305 @@
+//! Announced reads through `io_uring`: the only place that hands memory to the kernel and goes on.
+//!
+//! A submission has a ring of its own, taken from a few that are kept and given back when all its
+//! reads are complete. It submits at most as many reads as the ring has entries, and a ring has twice
+//! as many completions as entries: so neither queue can run over.
+
+use super::{AlignedBuf, BLOCK, Place, READS_MAX, copy_from};
+use io_uring::{IoUring, Probe, opcode, types};
+use parking_lot::Mutex;
+use rustix::io::Errno;
+use std::fs::File;
+use std::mem::ManuallyDrop;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+
+/// Rings kept while nobody reads: about 16 KiB each.
+const IDLE_MAX: usize = 16;
+/// A read that the kernel sends back is tried this often in all.
+const TRIES_MAX: u32 = 16;
+/// So often the kernel may say that it cannot take entries now.
+const REFUSALS_MAX: u32 = 10_000;
+
+/// Rings that are not in use.
+pub(super) struct Rings {
+    idle: Mutex<Vec<IoUring>>,
+}
+
+impl Rings {
+    /// Whether a ring can be had that knows how to read: `None` without `io_uring` (before Linux
+    /// 5.6), or where it is forbidden (containers, `kernel.io_uring_disabled`).
+    pub(super) fn probe() -> Option<Arc<Self>> {
+        let ring = new_ring()?;
+        let mut probe = Probe::new();
+        ring.submitter().register_probe(&mut probe).ok()?;
+        probe.is_supported(opcode::Read::CODE).then(|| {
+            Arc::new(Self {
+                idle: Mutex::new(vec![ring]),
+            })
+        })
+    }
+
+    /// Submits reads of `places`, at most [`READS_MAX`]. `None` if no ring can be had now.
+    pub(super) fn start(self: &Arc<Self>, places: &[Place]) -> Option<RingReads> {
+        assert!(places.len() <= READS_MAX);
+        let idle = self.idle.lock().pop();
+        let ring = idle.or_else(new_ring)?;
+        let mut state = State::new(ring, places);
+        state.submit_all();
+        Some(RingReads {
+            state: Mutex::new(state),
+            rings: Arc::clone(self),
+        })
+    }
+
+    fn give_back(&self, ring: IoUring) {
+        let mut idle = self.idle.lock();
+        if idle.len() < IDLE_MAX {
+            idle.push(ring);
+        }
+    }
+}
+
+fn new_ring() -> Option<IoUring> {
+    IoUring::new(READS_MAX as u32).ok()
+}
+
+/// The reads of one submission.
+pub(super) struct RingReads {
+    state: Mutex<State>,
+    rings: Arc<Rings>,
+}
+
+impl RingReads {
+    /// See [`super::Reads::copy`].
+    pub(super) fn copy(&self, number: usize, skip: usize, out: &mut [u8]) -> bool {
+        let mut state = self.state.lock();
+        state.wait_for(number);
+        if let Some(ring) = state.finished_ring() {
+            self.rings.give_back(ring);
+        }
+        let read = &state.reads[number];
+        match read.outcome {
+            Some(Ok(())) => copy_from(&read.buf, read.done, skip, out),
+            _ => false,
+        }
+    }
+}
+
+impl Drop for RingReads {
+    fn drop(&mut self) {
+        let state = self.state.get_mut();
+        state.wait_for_all();
+        if let Some(ring) = state.finished_ring() {
+            self.rings.give_back(ring);
+        }
+    }
+}
+
+/// The read failed; the reason is found by whoever reads again.
+struct Failed;
+
+struct Read {
+    file: Arc<File>,
+    offset: u64,
+    buf: AlignedBuf,
+    /// Bytes found.
+    done: usize,
+    tries: u32,
+    /// `None` after it was queued: the kernel may write to the buffer.
+    outcome: Option<Result<(), Failed>>,
+}
+
+/// Invariant: from the moment a read is queued until its completion is taken (`open` counts those),
+/// its buffer and its descriptor stay where they are, and nobody looks at the buffer. `Drop` waits
+/// for all that are open, on a panic too; if the kernel does not let it, it leaks them.
+struct State {
+    /// There until all reads are complete.
+    ring: Option<IoUring>,
+    reads: ManuallyDrop<Vec<Read>>,
+    open: usize,
+    /// The kernel refuses to talk about the ring any more.
+    broken: bool,
+}
+
+impl State {
+    fn new(ring: IoUring, places: &[Place]) -> Self {
+        let read = |place: &Place| {
+            let blocks = place.blocks();
+            let mut buf = AlignedBuf::new();
+            buf.set_len((blocks.end - blocks.start) as usize);
+            Read {
+                file: Arc::clone(&place.file),
+                offset: blocks.start,
+                buf,
+                done: 0,
+                tries: 0,
+                outcome: None,
+            }
+        };
+        Self {
+            ring: Some(ring),
+            reads: ManuallyDrop::new(places.iter().map(read).collect()),
+            open: 0,
+            broken: false,
+        }
+    }
+
+    fn submit_all(&mut self) {
+        for number in 0..self.reads.len() {
+            self.queue(number);
+        }
+        self.enter(0);
+    }
+
+    /// Queues what is left of a read that the kernel does not have. It hears of it at the next
+    /// [`Self::enter`].
+    fn queue(&mut self, number: usize) {
+        let Some(ring) = &mut self.ring else { return };
+        let read = &mut self.reads[number];
+        read.tries += 1;
+        let rest = &mut read.buf.as_mut_slice()[read.done..];
+        let fd = types::Fd(read.file.as_raw_fd());
+        let entry = opcode::Read::new(fd, rest.as_mut_ptr(), rest.len() as u32)
+            .offset(read.offset + read.done as u64)
+            .build()
+            .user_data(number as u64);
+        // SAFETY: the kernel may write to `rest`, which is of this length, until the completion is
+        // taken. Buffer and descriptor belong to `self.reads`: never given away, grown or shrunk, and
+        // freed by `Drop` of `State` only, after the last completion or not at all. The buffer's memory
+        // is on the heap and stays when `self` moves. Nothing reads or writes it while `outcome` is
+        // `None` and the read is counted in `open`.
+        match unsafe { ring.submission().push(&entry) } {
+            Ok(()) => self.open += 1,
+            // The queue has an entry for each read, and a read is queued once at a time.
+            Err(_) => read.outcome = Some(Err(Failed)),
+        }
+    }
+
+    /// Submits what is queued, and waits until at least `want` completions are there to be taken.
+    fn enter(&mut self, want: usize) {
+        for _ in 0..REFUSALS_MAX {
+            let Some(ring) = &self.ring else { return };
+            let Err(error) = ring.submit_and_wait(want) else {
+                return;
+            };
+            match Errno::from_io_error(&error) {
+                Some(Errno::INTR) => {}
+                // Short of memory, or completions must be taken first. Who does not wait comes back.
+                Some(Errno::AGAIN | Errno::BUSY) => {
+                    if want == 0 || self.take_completions() {
+                        return;
+                    }
+                    std::thread::yield_now();
+                }
+                _ => break,
+            }
+        }
+        self.broken = true;
+    }
+
+    /// Whether there were any.
+    fn take_completions(&mut self) -> bool {
+        let mut any = false;
+        while let Some(done) = self.ring.as_mut().and_then(|ring| ring.completion().next()) {
+            any = true;
+            self.open -= 1;
+            self.complete(done.user_data() as usize, done.result());
+        }
+        any
+    }
+
+    /// The kernel has given the buffer back.
+    fn complete(&mut self, number: usize, result: i32) {
+        let read = &mut self.reads[number];
+        let again = match usize::try_from(result) {
+            Ok(found) => {
+                read.done += found;
+                // What follows a read that ends within a block is the end of the file.
+                found > 0 && found % BLOCK == 0 && read.done < read.buf.len()
+            }
+            Err(_) => matches!(
+                Errno::from_raw_os_error(-result),
+                Errno::INTR | Errno::AGAIN
+            ),
+        };
+        if again && read.tries < TRIES_MAX {
+            self.queue(number);
+        } else {
+            let failed = again || result < 0;
+            read.outcome = Some(if failed { Err(Failed) } else { Ok(()) });
+        }
+    }
+
+    /// Waits for read `number`; its outcome stays open only if the ring is broken.
+    fn wait_for(&mut self, number: usize) {
+        while self.reads[number].outcome.is_none() && self.may_wait() {
+            if !self.take_completions() {
+                self.enter(1);
+            }
+        }
+    }
+
+    fn wait_for_all(&mut self) {
+        while self.may_wait() {
+            if !self.take_completions() {
+                self.enter(1);
+            }
+        }
+    }
+
+    fn may_wait(&self) -> bool {
+        self.open > 0 && !self.broken
+    }
+
+    /// The ring, when nothing is open on it.
+    fn finished_ring(&mut self) -> Option<IoUring> {
+        match self.open == 0 && !self.broken {
+            true => self.ring.take(),
+            false => None,
+        }
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        self.wait_for_all();
+        if self.open > 0 {
+            // The kernel may still write to the buffers: nobody may get their memory, ever.
+            std::mem::forget(self.ring.take());
+            return;
+        }
+        // SAFETY: the kernel has none of the buffers (`open` is 0), and `self` is used no more.
+        unsafe { ManuallyDrop::drop(&mut self.reads) }
+    }
+}
+
+#[cfg(test)]
+impl Rings {
+    pub(super) fn idle(&self) -> usize {
+        self.idle.lock().len()
+    }
+
+    /// Reads `place` through a kernel whose results pass through `change`.
+    pub(super) fn with_results(
+        &self,
+        place: &Place,
+        change: &mut dyn FnMut(i32) -> i32,
+    ) -> Option<Vec<u8>> {
+        let mut state = State::new(new_ring()?, std::slice::from_ref(place));
+        state.submit_all();
+        while state.open > 0 {
+            state.enter(1);
+            while let Some(done) = state
+                .ring
+                .as_mut()
+                .and_then(|ring| ring.completion().next())
+            {
+                state.open -= 1;
+                state.complete(done.user_data() as usize, change(done.result()));
+            }
+        }
+        let read = &state.reads[0];
+        matches!(read.outcome, Some(Ok(()))).then(|| read.buf.as_slice()[..read.done].to_vec())
+    }
+}

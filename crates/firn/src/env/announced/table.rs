@@ -1,0 +1,141 @@
+//! Which announced read has which bytes.
+
+use super::{Place, Reads, id_of};
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Memory of the reads that nobody has asked for yet: the oldest go first.
+pub(super) const BYTES_MAX: u64 = 16 << 20;
+const PIECES_MAX: usize = 1024;
+
+/// File and offset. The reads hold the file, so no other gets its place in memory.
+type Key = (u64, u64);
+
+/// One read.
+pub(super) struct Piece {
+    reads: Arc<Reads>,
+    number: usize,
+    /// Where the read begins: before the first byte announced.
+    start: u64,
+    bytes: Range<u64>,
+    /// Bytes announced and not yet taken.
+    left: u64,
+    memory: u64,
+    serial: u64,
+}
+
+/// Pieces by place, and in the order they came.
+#[derive(Default)]
+pub(super) struct Table {
+    pieces: BTreeMap<Key, Piece>,
+    order: VecDeque<(u64, Key)>,
+    bytes: u64,
+    serial: u64,
+}
+
+impl Table {
+    pub(super) fn len(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// The piece that holds all of `bytes`.
+    pub(super) fn find(&self, file: &Arc<File>, bytes: &Range<u64>) -> Option<Key> {
+        let file = id_of(file);
+        let (key, piece) = self.pieces.range(..=(file, bytes.start)).next_back()?;
+        (key.0 == file && bytes.end <= piece.bytes.end).then_some(*key)
+    }
+
+    /// The read that has `bytes`, its number and where it begins. A piece that was taken as a whole
+    /// leaves the table.
+    pub(super) fn take(
+        &mut self,
+        file: &Arc<File>,
+        bytes: &Range<u64>,
+    ) -> Option<(Arc<Reads>, usize, u64)> {
+        let key = self.find(file, bytes)?;
+        let piece = self.pieces.get_mut(&key)?;
+        let found = (Arc::clone(&piece.reads), piece.number, piece.start);
+        piece.left = piece.left.saturating_sub(bytes.end - bytes.start);
+        if piece.left == 0 {
+            self.remove(key);
+        }
+        Some(found)
+    }
+
+    /// Adds the reads of `places`; returns what had to go.
+    pub(super) fn insert(&mut self, reads: &Arc<Reads>, places: &[Place]) -> Vec<Piece> {
+        let mut dropped = Vec::new();
+        for (number, place) in places.iter().enumerate() {
+            let key = (id_of(&place.file), place.bytes.start);
+            dropped.extend(self.remove(key));
+            let blocks = place.blocks();
+            self.serial += 1;
+            let piece = Piece {
+                reads: Arc::clone(reads),
+                number,
+                start: blocks.start,
+                bytes: place.bytes.clone(),
+                left: place.wanted,
+                memory: blocks.end - blocks.start,
+                serial: self.serial,
+            };
+            self.bytes += piece.memory;
+            self.order.push_back((self.serial, key));
+            self.pieces.insert(key, piece);
+        }
+        while self.bytes > BYTES_MAX || self.order.len() > PIECES_MAX {
+            let Some((serial, key)) = self.order.pop_front() else {
+                break;
+            };
+            // Else it was taken, and the entry stayed behind.
+            if self
+                .pieces
+                .get(&key)
+                .is_some_and(|piece| piece.serial == serial)
+            {
+                dropped.extend(self.remove(key));
+            }
+        }
+        dropped
+    }
+
+    /// Removes the pieces of a file.
+    pub(super) fn forget(&mut self, file: &Arc<File>) -> Vec<Piece> {
+        let file = id_of(file);
+        let keys: Vec<Key> = self
+            .pieces
+            .range((file, 0)..=(file, u64::MAX))
+            .map(|(key, _)| *key)
+            .collect();
+        keys.into_iter()
+            .filter_map(|key| self.remove(key))
+            .collect()
+    }
+
+    fn remove(&mut self, key: Key) -> Option<Piece> {
+        let piece = self.pieces.remove(&key)?;
+        self.bytes -= piece.memory;
+        if self.pieces.is_empty() {
+            self.order.clear();
+        }
+        Some(piece)
+    }
+}
+
+#[cfg(test)]
+impl Table {
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether no read is still to begin.
+    pub(super) fn is_complete(&self) -> bool {
+        let begun = |piece: &Piece| match &*piece.reads {
+            Reads::Ring(_) => true,
+            Reads::Threads(reads) => reads.has_begun(piece.number),
+        };
+        self.pieces.values().all(begun)
+    }
+}

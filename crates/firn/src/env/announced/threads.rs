@@ -1,0 +1,177 @@
+//! Announced reads by threads: where there is no ring.
+
+use super::{AlignedBuf, Place, copy_from, fill};
+use parking_lot::{Condvar, Mutex};
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+
+/// Reads at the same time.
+const THREADS: usize = 8;
+
+enum State {
+    /// No thread has come to it.
+    Waiting,
+    Running,
+    /// So many bytes were found.
+    Done(AlignedBuf, usize),
+    Failed,
+    /// The one who wanted it reads by himself.
+    Left,
+}
+
+struct Slot {
+    place: Place,
+    state: Mutex<State>,
+    done: Condvar,
+}
+
+/// The reads of one submission. Those that have not begun when the last one lets go never do.
+pub(super) struct ThreadReads {
+    slots: Vec<Slot>,
+}
+
+/// Sets the outcome on every way out, so that nobody waits for a thread that is gone.
+struct Running<'a> {
+    slot: &'a Slot,
+    outcome: State,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        *self.slot.state.lock() = std::mem::replace(&mut self.outcome, State::Failed);
+        self.slot.done.notify_all();
+    }
+}
+
+impl Slot {
+    fn read(&self) {
+        {
+            let mut state = self.state.lock();
+            if !matches!(*state, State::Waiting) {
+                return;
+            }
+            *state = State::Running;
+        }
+        let mut running = Running {
+            slot: self,
+            outcome: State::Failed,
+        };
+        let blocks = self.place.blocks();
+        let mut buf = AlignedBuf::new();
+        buf.set_len((blocks.end - blocks.start) as usize);
+        if let Ok(found) = fill(&self.place.file, blocks.start, buf.as_mut_slice()) {
+            running.outcome = State::Done(buf, found);
+        }
+    }
+}
+
+impl ThreadReads {
+    /// See [`super::Reads::copy`]. Nobody waits for a read that has not begun.
+    pub(super) fn copy(&self, number: usize, skip: usize, out: &mut [u8]) -> bool {
+        let slot = &self.slots[number];
+        let mut state = slot.state.lock();
+        if matches!(*state, State::Waiting) {
+            *state = State::Left;
+        }
+        while matches!(*state, State::Running) {
+            slot.done.wait(&mut state);
+        }
+        match &*state {
+            State::Done(buf, found) => copy_from(buf, *found, skip, out),
+            _ => false,
+        }
+    }
+}
+
+#[derive(Default)]
+struct Queue {
+    reads: VecDeque<(Weak<ThreadReads>, usize)>,
+    idle: usize,
+    closed: bool,
+}
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    came: Condvar,
+}
+
+/// Threads that come when there is something to read, and stay.
+pub(super) struct Threads {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Threads {
+    pub(super) fn new() -> Self {
+        Self {
+            shared: Arc::default(),
+            threads: Mutex::default(),
+        }
+    }
+
+    pub(super) fn start(&self, places: &[Place]) -> Arc<ThreadReads> {
+        let slot = |place: &Place| Slot {
+            place: place.clone(),
+            state: Mutex::new(State::Waiting),
+            done: Condvar::new(),
+        };
+        let reads = Arc::new(ThreadReads {
+            slots: places.iter().map(slot).collect(),
+        });
+        let mut queue = self.shared.queue.lock();
+        let numbers = 0..places.len();
+        queue
+            .reads
+            .extend(numbers.map(|number| (Arc::downgrade(&reads), number)));
+        let missing = queue.reads.len().saturating_sub(queue.idle);
+        drop(queue);
+        self.shared.came.notify_all();
+        let mut threads = self.threads.lock();
+        for _ in 0..missing.min(THREADS - threads.len()) {
+            let shared = Arc::clone(&self.shared);
+            let builder = std::thread::Builder::new().name("firn-read".to_owned());
+            // Without a thread the reads are made by those who want them.
+            threads.extend(builder.spawn(move || work(&shared)));
+        }
+        reads
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.shared.queue.lock().closed = true;
+        self.shared.came.notify_all();
+        for thread in self.threads.get_mut().drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn work(shared: &Shared) {
+    let mut queue = shared.queue.lock();
+    while !queue.closed {
+        match queue.reads.pop_front() {
+            Some((reads, number)) => {
+                drop(queue);
+                if let Some(reads) = reads.upgrade() {
+                    reads.slots[number].read();
+                }
+                queue = shared.queue.lock();
+            }
+            None => {
+                queue.idle += 1;
+                shared.came.wait(&mut queue);
+                queue.idle -= 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+impl ThreadReads {
+    pub(super) fn has_begun(&self, number: usize) -> bool {
+        !matches!(*self.slots[number].state.lock(), State::Waiting)
+    }
+}
