@@ -25,6 +25,7 @@ struct st_mysql_show_var counter_variables[] = {COUNTER("block_cache_bytes", blo
                                                 COUNTER("memory_bytes", memory_bytes),
                                                 COUNTER("memtable_bytes", memtable_bytes),
                                                 COUNTER("pinned_bytes", pinned_bytes),
+                                                COUNTER("reused_bytes", reused_bytes),
                                                 COUNTER("row_cache_bytes", row_cache_bytes),
                                                 COUNTER("row_cache_hits", row_cache_hits),
                                                 COUNTER("row_cache_misses", row_cache_misses),

@@ -409,6 +409,8 @@ typedef struct firn_counters {
   uint64_t compacted_bytes_read;
   // Written by compactions.
   uint64_t compacted_bytes_written;
+  // Of them, copied in whole blocks as they were stored.
+  uint64_t reused_bytes;
   // Memory of memtables.
   uint64_t memtable_bytes;
   // Row lock waits.

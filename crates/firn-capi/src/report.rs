@@ -165,6 +165,8 @@ pub struct firn_counters {
     pub compacted_bytes_read: u64,
     /// Written by compactions.
     pub compacted_bytes_written: u64,
+    /// Of them, copied in whole blocks as they were stored.
+    pub reused_bytes: u64,
     /// Memory of memtables.
     pub memtable_bytes: u64,
     /// Row lock waits.
@@ -209,6 +211,7 @@ pub unsafe extern "C" fn firn_read_counters(
             flushed_bytes: c.flushed_bytes,
             compacted_bytes_read: c.compacted_bytes_read,
             compacted_bytes_written: c.compacted_bytes_written,
+            reused_bytes: c.reused_bytes,
             memtable_bytes: c.memtable_bytes,
             lock_waits: c.lock_waits,
             deadlocks: c.deadlocks,

@@ -95,6 +95,9 @@ pub struct Options {
     pub base_level_size: u64,
     /// Background threads for compaction; 0 leaves all background work to explicit calls.
     pub background_jobs: usize,
+    /// Whether compactions copy blocks that nothing changes as they are stored. `false` serves
+    /// comparisons only.
+    pub block_reuse: bool,
     /// Open the log with direct I/O where the file system has it.
     pub wal_direct_io: bool,
     /// Read table files past the page cache where the file system can: the caches here are all the
@@ -119,6 +122,7 @@ impl Default for Options {
             frozen_memtables_max: 4,
             base_level_size: 128 << 20,
             background_jobs: 1,
+            block_reuse: true,
             wal_direct_io: true,
             direct_reads: false,
             listener: Arc::new(Silent),

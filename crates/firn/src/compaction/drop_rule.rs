@@ -10,6 +10,7 @@
 
 use crate::base::key::{SEQNO_COMMITTED_MAX, index_id_of};
 use crate::base::{Error, ErrorKind, IndexId, InternalKey, Kind, Result, Seqno};
+use crate::sst::BlockInfo;
 use std::collections::BTreeMap;
 
 /// Indexes that were dropped, with the seqno of the drop.
@@ -150,6 +151,34 @@ impl<'a> DropRule<'a> {
             true => Verdict::Keep(0),
             false => Verdict::Drop(Reason::Tombstone),
         })
+    }
+
+    /// Whether it would keep each entry of a stored block as it is, seqno included, if no other input
+    /// has a key in the block's range. `first` is the block's first user key; `superseded`: entries of
+    /// the file with a newer version in it.
+    ///
+    /// It errs on the side of rewriting: a deletion is never copied, and the block must hold one index
+    /// alone. In a file without superseded entries, and among entries of seqno 0, no user key comes
+    /// twice.
+    pub fn keeps_all(&mut self, first: &[u8], block: &BlockInfo<'_>, superseded: u64) -> bool {
+        let one_index =
+            index_id_of(first).is_some_and(|id| index_id_of(block.separator) == Some(id));
+        let settled = block.max_seqno == 0;
+        let unchanged = !self.into_last_level || block.min_seqno > self.snapshots.oldest();
+        block.deletes == 0
+            && one_index
+            && (settled || (superseded == 0 && unchanged))
+            && block.max_seqno <= SEQNO_COMMITTED_MAX
+            && (self.newer.is_none() || self.user_key.as_slice() < first)
+            && !self.is_retired(first)
+    }
+
+    /// A block of which it keeps all went by; `last` is its last user key, of which no older version
+    /// follows.
+    pub fn passed(&mut self, last: &[u8]) {
+        self.user_key.clear();
+        self.user_key.extend_from_slice(last);
+        self.newer = Some((0, None));
     }
 
     fn is_retired(&mut self, user_key: &[u8]) -> bool {

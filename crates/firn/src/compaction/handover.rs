@@ -1,6 +1,7 @@
 //! What a compaction leaves in the block cache.
 
 use super::plan::Job;
+use crate::cache::BlockKey;
 use crate::version::Version;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -11,19 +12,33 @@ use std::ops::Range;
 pub(super) struct FromCache {
     entries: u64,
     ranges: Vec<Range<u64>>,
+    /// The first entry of each block that was copied from a cached one, and the name of that.
+    copies: Vec<(u64, BlockKey)>,
 }
 
 impl FromCache {
     /// Notes the next entry of the file.
     #[inline]
     pub(super) fn note(&mut self, cached: bool) {
+        self.note_many(1, cached);
+    }
+
+    /// Notes the next entries of the file: a block copied, from this one in the cache.
+    pub(super) fn note_copy(&mut self, entries: u64, from: Option<BlockKey>) {
+        self.copies.extend(from.map(|from| (self.entries, from)));
+        self.note_many(entries, from.is_some());
+    }
+
+    #[inline]
+    fn note_many(&mut self, entries: u64, cached: bool) {
+        let end = self.entries + entries;
         if cached {
             match self.ranges.last_mut() {
-                Some(last) if last.end == self.entries => last.end += 1,
-                _ => self.ranges.push(self.entries..self.entries + 1),
+                Some(last) if last.end == self.entries => last.end = end,
+                _ => self.ranges.push(self.entries..end),
             }
         }
-        self.entries += 1;
+        self.entries = end;
     }
 }
 
@@ -34,6 +49,8 @@ impl FromCache {
 /// job notes which entries came from cached blocks, and once its outputs are installed it drops the
 /// blocks of the inputs and loads, in their place, the output blocks that took at least half of
 /// their entries from them.
+///
+/// A block that was copied as stored looks as before, decoded: it gets its new name.
 ///
 /// Readers that come before a successor is loaded load it themselves; each block is decoded once
 /// either way. Loading costs a read of what was just written and a decompression, on the job's
@@ -48,14 +65,14 @@ impl FromCache {
 /// inputs until no view pins them (some statement always does, for microseconds).
 #[derive(Debug, Default)]
 pub struct Handover {
-    outputs: Mutex<HashMap<u64, Vec<Range<u64>>>>,
+    outputs: Mutex<HashMap<u64, FromCache>>,
 }
 
 impl Handover {
     /// An output file is complete.
     pub(super) fn output(&self, file_id: u64, from_cache: FromCache) {
         if !from_cache.ranges.is_empty() {
-            self.outputs.lock().insert(file_id, from_cache.ranges);
+            self.outputs.lock().insert(file_id, from_cache);
         }
     }
 
@@ -64,19 +81,31 @@ impl Handover {
     pub fn complete(self, job: &Job, version: &Version) {
         let outputs = self.outputs.into_inner();
         let live: HashMap<u64, _> = version.files().map(|(_, f)| (f.file_id, f)).collect();
-        for (_, file) in job.files() {
+        let gone: HashMap<u64, _> = job
+            .files()
             // Files that were merely moved are live.
-            if !live.contains_key(&file.file_id)
-                && let Some(reader) = file.opened()
-            {
-                let _ = reader.forget_cached();
-            }
+            .filter(|(_, file)| !live.contains_key(&file.file_id))
+            .filter_map(|(_, file)| Some((file.file_id, file.opened()?)))
+            .collect();
+        let cached = |from: &BlockKey| gone.get(&from.file_id)?.cached_at(from.offset);
+        let warm: Vec<_> = outputs
+            .into_iter()
+            .map(|(file_id, from)| {
+                let copies = from.copies.iter();
+                let decoded: Vec<_> = copies
+                    .filter_map(|(entry, from)| Some((*entry, cached(from)?)))
+                    .collect();
+                (file_id, from.ranges, decoded)
+            })
+            .collect();
+        for reader in gone.values() {
+            let _ = reader.forget_cached();
         }
-        for (file_id, entries) in &outputs {
-            if let Some(file) = live.get(file_id)
+        for (file_id, entries, decoded) in warm {
+            if let Some(file) = live.get(&file_id)
                 && let Ok(reader) = file.reader()
             {
-                let _ = reader.warm(entries);
+                let _ = reader.warm(&entries, decoded);
             }
         }
     }

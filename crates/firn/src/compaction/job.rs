@@ -3,6 +3,7 @@
 use super::drop_rule::{DropRule, Reason, Retired, Snapshots, Verdict};
 use super::output::{JobContext, Outputs};
 use super::plan::{Input, Job};
+use super::reuse::copy_block;
 use super::shape::Shape;
 use super::splitter::Splitter;
 use crate::base::{Error, ErrorKind, InternalIterator, InternalKey, Result, Value};
@@ -22,6 +23,8 @@ pub struct JobStats {
     pub read_bytes: u64,
     /// Stored bytes written.
     pub written_bytes: u64,
+    /// Stored bytes of them that were copied in whole blocks.
+    pub reused_bytes: u64,
     /// Files written.
     pub files_written: u64,
     /// Entries read.
@@ -37,6 +40,13 @@ pub struct JobStats {
 }
 
 impl JobStats {
+    /// Counts a copied block.
+    pub(super) fn count_copy(&mut self, entries: u64, stored: u64) {
+        self.entries_in += entries;
+        self.entries_out += entries;
+        self.reused_bytes += stored;
+    }
+
     pub(super) fn count(&mut self, verdict: Verdict) {
         self.entries_in += 1;
         match verdict {
@@ -96,8 +106,7 @@ pub fn run(
     let splitter = Splitter::new(file_size, boundaries);
     let mut outputs = Outputs::new(ctx, job.output_level, splitter);
     let mut source = MergeIter::new(job.inputs.iter().map(source_of).collect());
-    let below = |user_key: &[u8]| below.is_empty(user_key);
-    let keep = |key: InternalKey<'_>, value: Value<'_>, cached| outputs.add(key, value, cached);
+    let mut below = |user_key: &[u8]| below.is_empty(user_key);
     let expected: u64 = job.files().map(|(_, f)| f.entries).sum();
     // What is read, and about as much written for each entry that stays; put right at the end.
     let mut taken = 0;
@@ -111,7 +120,24 @@ pub fn run(
         taken = taken.max(due);
         Ok(())
     };
-    filter(&mut source, &mut rule, below, pace, &mut stats, keep)?;
+    let mut paced = Paced::new(pace);
+    let mut on = source.seek_to_first()?;
+    while on {
+        paced.look(&stats)?;
+        let copied = match ctx.options.block_reuse {
+            true => copy_block(&mut source, &mut rule, &mut outputs, &mut stats)?,
+            false => None,
+        };
+        on = match copied {
+            Some(on) => on,
+            None => {
+                let keep = |key: InternalKey<'_>, value: Value<'_>, cached| {
+                    outputs.add(key, value, cached)
+                };
+                step(&mut source, &mut rule, &mut below, &mut stats, keep)?
+            }
+        };
+    }
     if stats.entries_in != expected {
         return Err(lost(&format!("{stats:?}, inputs hold {expected}")));
     }
@@ -128,25 +154,56 @@ pub(super) fn filter(
     source: &mut dyn InternalIterator,
     rule: &mut DropRule<'_>,
     mut nothing_below: impl FnMut(&[u8]) -> bool,
-    mut pace: impl FnMut(&JobStats) -> Result<()>,
+    pace: impl FnMut(&JobStats) -> Result<()>,
     stats: &mut JobStats,
     mut keep: impl FnMut(InternalKey<'_>, Value<'_>, bool) -> Result<()>,
 ) -> Result<()> {
+    let mut paced = Paced::new(pace);
     let mut on = source.seek_to_first()?;
     while on {
-        if stats.entries_in.is_multiple_of(PACE) {
-            pace(stats)?;
-        }
-        let key = source.key();
-        let verdict = rule.decide(key, &mut nothing_below)?;
-        stats.count(verdict);
-        if let Verdict::Keep(seqno) = verdict {
-            let cached = source.is_cached();
-            keep(InternalKey { seqno, ..key }, source.value(), cached)?;
-        }
-        on = source.next()?;
+        paced.look(stats)?;
+        on = step(source, rule, &mut nothing_below, stats, &mut keep)?;
     }
     Ok(())
+}
+
+/// Decides on the entry under `source`, and moves on.
+fn step<S: InternalIterator + ?Sized>(
+    source: &mut S,
+    rule: &mut DropRule<'_>,
+    nothing_below: impl FnMut(&[u8]) -> bool,
+    stats: &mut JobStats,
+    mut keep: impl FnMut(InternalKey<'_>, Value<'_>, bool) -> Result<()>,
+) -> Result<bool> {
+    let key = source.key();
+    let verdict = rule.decide(key, nothing_below)?;
+    stats.count(verdict);
+    if let Verdict::Keep(seqno) = verdict {
+        let cached = source.is_cached();
+        keep(InternalKey { seqno, ..key }, source.value(), cached)?;
+    }
+    source.next()
+}
+
+/// Calls a function at the start and after every [`PACE`] entries.
+struct Paced<F> {
+    pace: F,
+    due: u64,
+}
+
+impl<F: FnMut(&JobStats) -> Result<()>> Paced<F> {
+    fn new(pace: F) -> Self {
+        Self { pace, due: 0 }
+    }
+
+    #[inline]
+    fn look(&mut self, stats: &JobStats) -> Result<()> {
+        if stats.entries_in >= self.due {
+            self.due = stats.entries_in + PACE;
+            (self.pace)(stats)?;
+        }
+        Ok(())
+    }
 }
 
 fn lost(what: &str) -> Error {
@@ -156,7 +213,7 @@ fn lost(what: &str) -> Error {
 
 /// Opens the files of an input one after the other. What a compaction reads once is not worth a
 /// place in the cache.
-struct Files(Vec<Arc<FileHandle>>);
+pub(super) struct Files(pub(super) Vec<Arc<FileHandle>>);
 
 impl ChildOpener for Files {
     type Iter = SstIter;

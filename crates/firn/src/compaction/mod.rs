@@ -12,6 +12,7 @@ mod limiter;
 mod output;
 mod picker;
 mod plan;
+mod reuse;
 mod shape;
 mod splitter;
 

@@ -6,7 +6,7 @@ use super::splitter::Splitter;
 use crate::base::options::Options;
 use crate::base::shape::KeyShapes;
 use crate::base::{InternalKey, Result, Value};
-use crate::sst::{SstOptions, SstWriter};
+use crate::sst::{SstOptions, SstWriter, StoredBlock};
 use crate::version::{FileMeta, LAST_LEVEL, VersionSet};
 use std::sync::Arc;
 
@@ -85,6 +85,49 @@ impl<'a> Outputs<'a> {
         }
         self.from_cache.note(cached);
         self.writer.as_mut().expect("just created").add(key, value)
+    }
+
+    /// Whether blocks of a file of this kind may be copied.
+    pub(super) fn is_like(&self, file: &FileMeta) -> bool {
+        file.at_rest == self.at_rest
+    }
+
+    /// Whether a file might end between these keys.
+    pub(super) fn parts(&self, first: &[u8], last: &[u8]) -> bool {
+        self.splitter.parts(first, last)
+    }
+
+    /// Copies a block that begins with user key `first`, above all added before, and of which no user
+    /// key comes twice; `ahead` as in [`SstWriter::takes`]. Returns its last user key; `None` if its entries must be
+    /// added one by one.
+    pub(super) fn copy(
+        &mut self,
+        first: &[u8],
+        block: &StoredBlock<'_>,
+        ahead: u64,
+        cached: bool,
+    ) -> Result<Option<&[u8]>> {
+        if let Some(writer) = &self.writer {
+            if !writer.takes(block, ahead) {
+                return Ok(None);
+            }
+            let size = writer.estimated_size();
+            if self.splitter.cut(&self.last_key, first, size) {
+                self.close()?;
+            }
+        }
+        if self.writer.is_none() {
+            self.writer = Some(self.create()?);
+        }
+        let writer = self.writer.as_mut().expect("just created");
+        // A new file has no dictionary yet.
+        if !writer.takes(block, ahead) {
+            return Ok(None);
+        }
+        self.last_key = writer.copy(block)?;
+        self.from_cache
+            .note_copy(block.entries(), cached.then(|| block.key()));
+        Ok(Some(&self.last_key))
     }
 
     /// Ends the last file and hands out all of them, synced; also their stored bytes.

@@ -50,6 +50,13 @@ impl Splitter {
         }
     }
 
+    /// Whether a boundary lies above `first`, up to `last`: a file might end between them.
+    pub fn parts(&self, first: &[u8], last: &[u8]) -> bool {
+        let ahead = &self.boundaries[self.at..];
+        let next = ahead.partition_point(|b| b.as_slice() <= first);
+        ahead.get(next).is_some_and(|b| b.as_slice() <= last)
+    }
+
     /// Whether the file of `size` bytes that ends with user key `last` ends before `next`.
     pub fn cut(&mut self, last: &[u8], next: &[u8], size: u64) -> bool {
         debug_assert!(last < next);

@@ -44,6 +44,7 @@ pub(super) struct WorkCounters {
     pub compactions: AtomicU64,
     pub compacted_bytes_read: AtomicU64,
     pub compacted_bytes_written: AtomicU64,
+    pub reused_bytes: AtomicU64,
 }
 
 #[derive(Default)]
@@ -223,6 +224,9 @@ impl Work {
         self.counters
             .compacted_bytes_written
             .fetch_add(stats.written_bytes, Ordering::Relaxed);
+        self.counters
+            .reused_bytes
+            .fetch_add(stats.reused_bytes, Ordering::Relaxed);
         Ok(true)
     }
 

@@ -36,6 +36,8 @@ pub struct Counters {
     pub compacted_bytes_read: u64,
     /// Written by compactions.
     pub compacted_bytes_written: u64,
+    /// Of them, copied in whole blocks as they were stored.
+    pub reused_bytes: u64,
     /// Memory of memtables, frozen ones included.
     pub memtable_bytes: u64,
     /// Row lock waits.
@@ -112,6 +114,7 @@ impl Db {
                 .counters
                 .compacted_bytes_written
                 .load(Ordering::Relaxed),
+            reused_bytes: work.counters.reused_bytes.load(Ordering::Relaxed),
             memtable_bytes: view.active.size_bytes() + frozen,
             lock_waits: locks.waits,
             deadlocks: locks.deadlocks,
@@ -257,8 +260,8 @@ impl Db {
         }
         writeln!(
             out,
-            "flushed {} bytes, compactions read {} and wrote {} bytes",
-            c.flushed_bytes, c.compacted_bytes_read, c.compacted_bytes_written
+            "flushed {} bytes, compactions read {} and wrote {} bytes, {} of them copied in whole blocks",
+            c.flushed_bytes, c.compacted_bytes_read, c.compacted_bytes_written, c.reused_bytes
         )?;
         writeln!(
             out,

@@ -69,6 +69,41 @@ impl<O: ChildOpener> ConcatIter<O> {
         Ok(&mut self.open.as_mut().expect("just opened").1)
     }
 
+    /// What opens the sources.
+    pub fn opener(&self) -> &O {
+        &self.opener
+    }
+
+    /// The source under the cursor and its number. Only when positioned.
+    pub fn source(&self) -> (usize, &O::Iter) {
+        debug_assert!(self.positioned);
+        let (i, iter) = self.open.as_ref().expect("positioned");
+        (*i, iter)
+    }
+
+    /// The source under the cursor, which the caller must not move. Only when positioned.
+    pub fn source_mut(&mut self) -> &mut O::Iter {
+        debug_assert!(self.positioned);
+        &mut self.open.as_mut().expect("positioned").1
+    }
+
+    /// Moves the source under the cursor forward by `f`, which returns whether it stands on an entry
+    /// then; returns whether the whole does. Only when positioned.
+    ///
+    /// # Errors
+    /// Those of `f`.
+    pub fn advance(&mut self, f: impl FnOnce(&mut O::Iter) -> Result<bool>) -> Result<bool> {
+        debug_assert!(self.positioned);
+        self.positioned = false;
+        let (i, child) = self.open.as_mut().expect("positioned");
+        let (i, on) = (*i, f(child)?);
+        if on {
+            self.positioned = true;
+            return Ok(true);
+        }
+        self.settle_forward(i, on)
+    }
+
     fn current(&self) -> &O::Iter {
         debug_assert!(self.positioned);
         &self.open.as_ref().expect("positioned").1

@@ -89,6 +89,31 @@ impl<I: InternalIterator> MergeIter<I> {
         self.current.expect("positioned")
     }
 
+    /// The next user key of the sources that are not under the cursor; `None` if they have none. Only
+    /// when positioned, moving forwards.
+    pub fn rival(&self) -> Option<&[u8]> {
+        debug_assert!(!self.backward);
+        let top = self.rest.first()?;
+        Some(self.children[top.child].key().user_key)
+    }
+
+    /// The source under the cursor, which the caller must not move. Only when positioned.
+    pub fn front_mut(&mut self) -> &mut I {
+        &mut self.children[self.current.expect("positioned")]
+    }
+
+    /// Moves the source under the cursor forward by `f`, which returns whether it stands on an entry
+    /// then; returns whether the whole does. Only when positioned, moving forwards.
+    ///
+    /// # Errors
+    /// Those of `f`.
+    pub fn advance(&mut self, f: impl FnOnce(&mut I) -> Result<bool>) -> Result<bool> {
+        debug_assert!(!self.backward);
+        let current = self.current.take().expect("positioned");
+        let on = f(&mut self.children[current])?;
+        Ok(self.settle(current, on))
+    }
+
     fn front(&self) -> &I {
         &self.children[self.current.expect("positioned")]
     }

@@ -60,6 +60,29 @@ pub(super) struct Tuning {
     pub(super) cut: bool,
 }
 
+impl Tuning {
+    /// As the properties keep it.
+    pub(super) fn to_bits(self) -> u8 {
+        let bit = |set: bool, bit: u8| if set { bit } else { 0 };
+        bit(self.shape.numbers, 1)
+            | bit(self.shape.tails, 2)
+            | bit(self.long_matches, 4)
+            | bit(self.cut, 8)
+    }
+
+    /// `None` if a later version knows more ways.
+    pub(super) fn from_bits(bits: u8) -> Option<Self> {
+        (bits < 16).then_some(Self {
+            shape: Shape {
+                numbers: bits & 1 != 0,
+                tails: bits & 2 != 0,
+            },
+            long_matches: bits & 4 != 0,
+            cut: bits & 8 != 0,
+        })
+    }
+}
+
 /// Compresses blocks one after another, reusing its contexts.
 ///
 /// The ZSTD frames carry neither magic nor dictionary id: the block header says both.

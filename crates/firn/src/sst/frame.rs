@@ -35,31 +35,70 @@ pub(super) fn put(
     }
 }
 
-/// Checks and decompresses a stored block.
-pub(super) fn open(
-    stored: &[u8],
-    dictionaries: &[Arc<Dictionary>],
-    (file_id, offset): (u64, u64),
-) -> Decoded<(BlockKind, Vec<u8>)> {
-    let short = Damage::Corrupt("block shorter than its header");
-    let covered = stored.len().checked_sub(CHECKSUM_LEN).ok_or(short)?;
+const SHORT: Damage = Damage::Corrupt("block shorter than its header");
+
+/// What the header of a stored block says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) codec: StoredCodec,
+    pub(super) kind: BlockKind,
+    pub(super) raw_len: usize,
+    /// Only with [`StoredCodec::ZstdDictionary`].
+    pub(super) dictionary: Option<u32>,
+}
+
+/// Checks a stored block against its checksum; its header and its payload.
+pub(super) fn check(stored: &[u8], (file_id, offset): (u64, u64)) -> Decoded<(Header, &[u8])> {
+    let covered = stored.len().checked_sub(CHECKSUM_LEN).ok_or(SHORT)?;
     let (covered, sum) = stored.split_at(covered);
     if checksum::placed(covered, file_id, offset).to_le_bytes() != sum {
         return Err(Damage::Corrupt("block checksum"));
     }
-    let (header, mut payload) = covered.split_at_checked(HEADER_LEN).ok_or(short)?;
+    let (header, mut payload) = covered.split_at_checked(HEADER_LEN).ok_or(SHORT)?;
     let codec = StoredCodec::from_u8(header[0])?;
     let kind = BlockKind::from_u8(header[1])?;
     if header[2] != 0 || header[3] != 0 {
         return Err(Damage::Unsupported("block envelope"));
     }
     let raw_len = u32::from_le_bytes([header[4], header[5], header[6], header[7]]) as usize;
-    let mut dictionary = None;
-    if codec == StoredCodec::ZstdDictionary {
-        let id = varint::take_u32_le(&mut payload).ok_or(short)?;
-        dictionary = dictionaries.iter().find(|d| d.id() == id).map(|d| &**d);
-    }
-    Ok((kind, decompress(codec, dictionary, payload, raw_len)?))
+    let dictionary = match codec {
+        StoredCodec::ZstdDictionary => Some(varint::take_u32_le(&mut payload).ok_or(SHORT)?),
+        _ => None,
+    };
+    let header = Header {
+        codec,
+        kind,
+        raw_len,
+        dictionary,
+    };
+    Ok((header, payload))
+}
+
+/// Checks and decompresses a stored block.
+pub(super) fn open(
+    stored: &[u8],
+    dictionaries: &[Arc<Dictionary>],
+    place: (u64, u64),
+) -> Decoded<(BlockKind, Vec<u8>)> {
+    let (header, payload) = check(stored, place)?;
+    let dictionary = header
+        .dictionary
+        .and_then(|id| dictionaries.iter().find(|d| d.id() == id))
+        .map(|d| &**d);
+    let raw = decompress(header.codec, dictionary, payload, header.raw_len)?;
+    Ok((header.kind, raw))
+}
+
+/// Makes a stored block that lay at `from` one that lies at `to`: its checksum exchanges the term of
+/// the place. The bytes are not summed up anew, so what damages them on the way is found later.
+pub(super) fn relocate(stored: &mut [u8], from: (u64, u64), to: (u64, u64)) {
+    let Some(sum) = stored.last_chunk_mut::<CHECKSUM_LEN>() else {
+        return;
+    };
+    let moved = u64::from_le_bytes(*sum)
+        .wrapping_sub(checksum::place_term(from.0, from.1))
+        .wrapping_add(checksum::place_term(to.0, to.1));
+    *sum = moved.to_le_bytes();
 }
 
 /// As [`open`], for a block that must be of `kind`.

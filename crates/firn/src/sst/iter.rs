@@ -1,12 +1,13 @@
 //! Walking over an SST.
 
 use super::block::{Block, BlockCursor};
+use super::copy::StoredBlock;
 use super::damage::Decoded;
 use super::format::Handle;
 use super::index::{Partition, Spot};
-use super::reader::SstReader;
+use super::reader::{BlockInfo, SstReader};
 use crate::base::key::SEQNO_MAX;
-use crate::base::{InternalIterator, InternalKey, Result, Seqno, Value};
+use crate::base::{Error, InternalIterator, InternalKey, Result, Seqno, Value};
 use crate::env::Announcement;
 use std::ops::Range;
 use std::sync::Arc;
@@ -150,6 +151,68 @@ impl SstIter {
         self.checked(moved)
     }
 
+    /// The block under the cursor as the index sees it, if the cursor stands on its first entry.
+    #[inline]
+    pub fn block_begun(&self) -> Option<BlockInfo<'_>> {
+        if !self.cursor.valid() || self.cursor.ordinal() != 0 {
+            return None;
+        }
+        let (spot, (_, partition)) = (self.spot?, self.partition.as_ref()?);
+        let entry = partition.block(spot.block);
+        Some(BlockInfo {
+            separator: partition.separator(spot.block),
+            bytes: u64::from(entry.handle.len),
+            entries: entry.stats.entries,
+            deletes: entry.stats.deletes,
+            min_seqno: entry.stats.min_seqno,
+            max_seqno: entry.stats.max_seqno,
+        })
+    }
+
+    /// Stored bytes from the block under the cursor on, in blocks that end before `limit`: at least,
+    /// as far as the part of the index at hand tells. Only when positioned.
+    pub fn bytes_ahead(&self, limit: Option<&[u8]>) -> u64 {
+        let (Some(spot), Some((_, partition))) = (self.spot, self.partition.as_ref()) else {
+            return 0;
+        };
+        let here = partition.block(spot.block).handle.offset;
+        let limited = limit.and_then(|limit| self.reader.index().partition_of(limit));
+        let end = match (limit, limited) {
+            (Some(limit), Some(number)) if number == spot.partition => {
+                partition.block(partition.find(limit)).handle.offset
+            }
+            (None, _) | (_, None) => self.reader.data_end(),
+            _ => partition.data_end(),
+        };
+        end.saturating_sub(here)
+    }
+
+    /// The block under the cursor as stored. Only when positioned.
+    ///
+    /// # Errors
+    /// Corruption if a byte of it is damaged; those of the file.
+    pub fn stored_block(&mut self) -> Result<StoredBlock<'_>> {
+        let (Some(spot), Some((_, partition))) = (self.spot, self.partition.as_ref()) else {
+            return Err(Error::invalid("a cursor that stands in no block"));
+        };
+        let entry = *partition.block(spot.block);
+        let Some(block) = self.cursor.block() else {
+            return Err(Error::invalid("a cursor that stands in no block"));
+        };
+        let ahead = self.ahead.get_or_insert_default();
+        let bytes = ahead.stored(&self.reader, entry.handle, READ_AHEAD)?;
+        StoredBlock::new(&self.reader, entry.handle, entry.stats, bytes, block)
+    }
+
+    /// To the first entry of the block after the one under the cursor. Only when positioned.
+    ///
+    /// # Errors
+    /// As [`InternalIterator::next`].
+    pub fn next_block(&mut self) -> Result<bool> {
+        let next = self.spot.and_then(|spot| self.reader.index().next(spot));
+        self.first_from(next)
+    }
+
     /// Seeks the first entry at or above `user_key`: the entries before its block, and its number in
     /// the block.
     pub(super) fn seek_ranked(&mut self, user_key: &[u8]) -> Result<Option<(u64, u32)>> {
@@ -290,12 +353,15 @@ struct ReadAhead {
 
 impl ReadAhead {
     fn block(&mut self, reader: &SstReader, handle: Handle, window: u64) -> Result<Block> {
+        reader.decode(self.stored(reader, handle, window)?, handle)
+    }
+
+    fn stored(&mut self, reader: &SstReader, handle: Handle, window: u64) -> Result<&[u8]> {
         if handle.offset < self.offset || handle.end() > self.end() {
             self.read(reader, handle, window)?;
         }
         let start = (handle.offset - self.offset) as usize;
-        let stored = &self.bytes[start..start + handle.len as usize];
-        reader.decode(stored, handle)
+        Ok(&self.bytes[start..start + handle.len as usize])
     }
 
     fn end(&self) -> u64 {

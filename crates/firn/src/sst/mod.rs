@@ -10,6 +10,7 @@
 
 mod block;
 mod codec;
+mod copy;
 mod damage;
 mod dictionary;
 mod exercise;
@@ -30,6 +31,7 @@ use std::sync::Arc;
 
 pub use block::Block;
 pub use codec::Codec;
+pub use copy::StoredBlock;
 pub use exercise::exercise_decoders;
 pub use format::FORMAT_VERSION;
 pub use index::Partition;

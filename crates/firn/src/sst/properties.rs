@@ -1,5 +1,6 @@
 //! What a file says about itself.
 
+use super::codec::Tuning;
 use super::damage::{Damage, Decoded};
 use super::format::Handle;
 use super::sketches::IndexSketches;
@@ -86,6 +87,8 @@ pub struct Properties {
     /// Whatever the layers above want to keep with the file.
     pub user: BTreeMap<String, Vec<u8>>,
     pub(super) dictionaries: Vec<(u32, Handle)>,
+    /// How the writer prepared blocks for ZSTD, if it was found out from enough of them.
+    pub(super) tuning: Option<Tuning>,
 }
 
 /// Fields are (tag, length, bytes). A reader passes over an even tag it does not know, and refuses
@@ -99,6 +102,7 @@ mod tag {
     pub(super) const CODEC: u64 = 2;
     pub(super) const USER: u64 = 4;
     pub(super) const SKETCHES: u64 = 6;
+    pub(super) const TUNING: u64 = 8;
 }
 
 impl Properties {
@@ -160,6 +164,10 @@ impl Properties {
         }
         field.extend_from_slice(self.codec.as_bytes());
         end(tag::CODEC, &mut field);
+        if let Some(tuning) = self.tuning {
+            field.push(tuning.to_bits());
+            end(tag::TUNING, &mut field);
+        }
         for (name, value) in &self.user {
             varint::put_bytes(&mut field, name.as_bytes());
             field.extend_from_slice(value);
@@ -217,6 +225,10 @@ impl Properties {
             }
             tag::INDEX => self.per_index.push(IndexStats::take(field)?),
             tag::CODEC => self.codec = String::from_utf8(rest().to_vec()).ok()?,
+            tag::TUNING => {
+                let [bits, ..] = *rest() else { return None };
+                self.tuning = Tuning::from_bits(bits);
+            }
             tag::USER => {
                 let name = String::from_utf8(varint::take_bytes(field)?.to_vec()).ok()?;
                 self.user.insert(name, std::mem::take(field).to_vec());

@@ -211,6 +211,11 @@ impl SstReader {
         self.file.read_exact_at(handle.offset, stored)
     }
 
+    /// The dictionary with this id.
+    pub(super) fn dictionary(&self, id: u32) -> Option<&Arc<Dictionary>> {
+        self.dictionaries.iter().find(|d| d.id() == id)
+    }
+
     /// First byte after the data blocks.
     pub(super) fn data_end(&self) -> u64 {
         self.data_end
@@ -397,6 +402,11 @@ impl SstReader {
         }
     }
 
+    /// The cached form of the data block at `offset`, to be put under another name. Counts as no use.
+    pub fn cached_at(&self, offset: u64) -> Option<Cached> {
+        self.cache.peek(self.key_of(offset))
+    }
+
     /// Drops the cached blocks and partitions of the file, which nobody will ask for again.
     ///
     /// # Errors
@@ -415,13 +425,15 @@ impl SstReader {
     }
 
     /// Loads into the cache each block of which at least half of the entries have numbers in
-    /// `entries`: ascending, apart, counted from 0 through the file. Counts as no use.
+    /// `entries`: ascending, apart, counted from 0 through the file. The block that begins with the
+    /// entry of a number in `decoded`, ascending, is known to look so. Counts as no use.
     ///
     /// # Errors
     /// The first of the file system, or corruption.
-    pub fn warm(&self, entries: &[Range<u64>]) -> Result<()> {
+    pub fn warm(&self, entries: &[Range<u64>], decoded: Vec<(u64, Cached)>) -> Result<()> {
         let index = self.whole_index()?;
         let mut ranges = entries.iter().peekable();
+        let mut decoded = decoded.into_iter().peekable();
         let mut start = 0;
         for spot in index.spots() {
             let block = start..start + index.block(spot).stats.entries;
@@ -439,8 +451,12 @@ impl SstReader {
             let key = self.key_of(handle.offset);
             if inside > 0 && 2 * inside >= block.end - block.start && self.cache.peek(key).is_none()
             {
-                let block = Arc::new(self.read(handle)?);
-                self.cache.insert(key, Cached::Block(block));
+                while decoded.next_if(|(entry, _)| *entry < block.start).is_some() {}
+                let block = match decoded.next_if(|(entry, _)| *entry == block.start) {
+                    Some((_, cached)) => cached,
+                    None => Cached::Block(Arc::new(self.read(handle)?)),
+                };
+                self.cache.insert(key, block);
             }
         }
         Ok(())

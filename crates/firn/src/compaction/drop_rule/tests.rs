@@ -181,3 +181,66 @@ fn reads_are_unchanged() {
         assert!(after.len() - below.len() <= stripes, "seed {seed}");
     }
 }
+
+#[test]
+fn a_block_is_kept_whole_only_if_each_entry_is() {
+    let key = |index: u32, n: u64| crate::compaction::testing::user_key(index, n);
+    let reads = Snapshots::new(100, [50]);
+    let retired = Retired::from([(7, 40), (8, 60)]);
+    let (first, last) = (key(5, 10), key(5, 20));
+    let zeros = BlockInfo {
+        separator: &last,
+        bytes: 1000,
+        entries: 10,
+        deletes: 0,
+        min_seqno: 0,
+        max_seqno: 0,
+    };
+    let versions = |min_seqno, max_seqno| BlockInfo {
+        min_seqno,
+        max_seqno,
+        ..zeros
+    };
+    let keeps = |last_level, first: &[u8], block: BlockInfo<'_>, superseded| {
+        DropRule::new(&reads, &retired, last_level).keeps_all(first, &block, superseded)
+    };
+    assert!(keeps(true, &first, zeros, 0));
+    assert!(keeps(true, &first, zeros, 3), "zeros hide nothing");
+    assert!(
+        !keeps(false, &first, versions(60, 70), 3),
+        "one may be hidden"
+    );
+    assert!(keeps(false, &first, versions(20, 70), 0));
+    assert!(!keeps(true, &first, versions(20, 70), 0), "20 becomes 0");
+    assert!(!keeps(true, &first, versions(50, 70), 0), "50 becomes 0");
+    assert!(keeps(true, &first, versions(51, 70), 0));
+    let deleting = BlockInfo {
+        deletes: 1,
+        ..zeros
+    };
+    assert!(!keeps(true, &first, deleting, 0) && !keeps(false, &first, deleting, 0));
+    // Dropped indexes, and blocks that may hold entries of several.
+    let (seventh, eighth) = (key(7, 9), key(8, 9));
+    let of = |separator| BlockInfo { separator, ..zeros };
+    assert!(!keeps(true, &key(7, 1), of(&seventh), 0));
+    assert!(
+        keeps(true, &key(8, 1), of(&eighth), 0),
+        "a read stands before the drop"
+    );
+    assert!(!keeps(true, &first, of(&eighth), 0));
+    assert!(!keeps(true, &first, of(&[0, 0]), 0));
+    // An entry of the first key went by already: what follows may be hidden by it.
+    let mut rule = DropRule::new(&reads, &retired, true);
+    let newer = InternalKey::new(&first, 90, Kind::Put);
+    assert_eq!(rule.decide(newer, |_| true).unwrap(), Verdict::Keep(90));
+    assert!(!rule.keeps_all(&first, &zeros, 0));
+    let mut rule = DropRule::new(&reads, &retired, true);
+    rule.passed(&key(5, 9));
+    assert!(rule.keeps_all(&first, &zeros, 0));
+    // Behind a block, an entry of its last key was never to come.
+    rule.passed(&last);
+    assert!(
+        rule.decide(InternalKey::new(&last, 3, Kind::Put), |_| true)
+            .is_err()
+    );
+}

@@ -71,3 +71,11 @@ fn indexes_part_once_a_piece_is_worth_a_file() {
     two.extend((0..30).map(|n| key(2, n)));
     assert_eq!(files(1000, &[], &two), [300, 300]);
 }
+
+#[test]
+fn boundaries_part_what_they_lie_in() {
+    let splitter = Splitter::new(1000, vec![key(1, 10), key(1, 20)]);
+    let parts = |from, to| splitter.parts(&key(1, from), &key(1, to));
+    assert!(parts(5, 10) && parts(9, 30) && parts(10, 20));
+    assert!(!parts(5, 9) && !parts(10, 19) && !parts(20, 90));
+}

@@ -71,6 +71,12 @@ impl BlockBuilder {
         &self.last_key
     }
 
+    /// Entries up to `last_key` went by another way. Only when empty.
+    pub(in crate::sst) fn pass(&mut self, last_key: &[u8]) {
+        self.last_key.clear();
+        self.last_key.extend_from_slice(last_key);
+    }
+
     /// Adds an entry above all added before; `hash` is that of its user key.
     pub(in crate::sst) fn add(&mut self, key: InternalKey<'_>, value: Value<'_>, hash: u64) {
         if !self.added.is_empty() {

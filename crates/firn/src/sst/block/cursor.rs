@@ -81,7 +81,13 @@ impl BlockCursor {
         }
     }
 
+    /// The block it walks over.
+    pub(in crate::sst) fn block(&self) -> Option<Arc<Block>> {
+        self.block.clone()
+    }
+
     /// Number of the current entry in its block.
+    #[inline]
     pub(in crate::sst) fn ordinal(&self) -> u32 {
         self.at.ordinal
     }

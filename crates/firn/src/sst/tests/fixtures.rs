@@ -28,6 +28,31 @@ fn fixtures() -> [Fixture; 3] {
     ]
 }
 
+/// Where every second block was copied from another file.
+const COPIED: &str = "sst-v1-copied.sst";
+
+fn copied() -> Vec<u8> {
+    let options = SstOptions {
+        codec: Codec::Zstd {
+            level: 3,
+            dictionary: false,
+        },
+        ..SstOptions::last_level(4096)
+    };
+    let (_, source) = super::copy::source(&addresses(), options.clone(), 5);
+    let file = MemFile::default();
+    let mut writer = SstWriter::new(Box::new(file.clone()), FILE_ID, options, 1_234_567);
+    let mut wanted = false;
+    let copied = super::copy::transfer(&source, &mut writer, || {
+        wanted = !wanted;
+        wanted
+    });
+    assert!(copied.unwrap() > 10);
+    writer.finish().unwrap();
+    let bytes = file.0.lock().unwrap();
+    bytes.clone()
+}
+
 fn path(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("tests/fixtures")
@@ -101,7 +126,8 @@ fn addresses() -> Model {
 
 #[test]
 fn version_1_stays_readable() {
-    for (name, model, _) in fixtures() {
+    let fixtures = fixtures().map(|(name, model, _)| (name, model));
+    for (name, model) in fixtures.into_iter().chain([(COPIED, addresses())]) {
         #[allow(clippy::disallowed_methods)] // A fixture of the test, not a file of the engine.
         let bytes = std::fs::read(path(name)).unwrap();
         let reader = open(bytes).unwrap();
@@ -117,6 +143,17 @@ fn version_1_stays_readable() {
     }
 }
 
+#[test]
+fn the_properties_say_how_a_file_compresses() {
+    let tuning = |name: &str| {
+        #[allow(clippy::disallowed_methods)] // A fixture of the test, not a file of the engine.
+        let bytes = std::fs::read(path(name)).unwrap();
+        open(bytes).unwrap().properties().tuning
+    };
+    assert!(tuning(COPIED).is_some());
+    assert!(tuning("sst-v1-dictionary.sst").is_none(), "it is older");
+}
+
 /// Writes the fixtures of the current version. Run by hand when a version is released; existing
 /// fixtures are never written again.
 #[test]
@@ -128,5 +165,9 @@ fn write_fixtures() {
             #[allow(clippy::disallowed_methods)]
             std::fs::write(path(name), bytes).unwrap();
         }
+    }
+    if !path(COPIED).exists() {
+        #[allow(clippy::disallowed_methods)]
+        std::fs::write(path(COPIED), copied()).unwrap();
     }
 }

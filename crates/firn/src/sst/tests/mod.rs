@@ -1,5 +1,6 @@
 //! Whole files: written, read back, compared with a model.
 
+mod copy;
 mod damage;
 mod edges;
 mod fixtures;

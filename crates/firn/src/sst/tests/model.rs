@@ -22,7 +22,7 @@ fn files_read_back_what_was_written() {
 }
 
 /// Returns how often a cursor glided.
-fn check(
+pub(super) fn check(
     model: &Model,
     bytes: Vec<u8>,
     summary: &SstSummary,

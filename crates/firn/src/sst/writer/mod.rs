@@ -1,5 +1,6 @@
 //! Writing an SST.
 
+mod copy;
 mod output;
 mod pending;
 
@@ -16,7 +17,7 @@ use crate::base::shape::KeyShapes;
 use crate::base::{Error, IndexId, InternalKey, Kind, Result, Seqno, Value, checksum};
 use crate::env::AppendFile;
 use output::Output;
-use pending::{Pending, PendingBlock};
+use pending::{Content, Pending, PendingBlock, RECIPE_BYTES};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -109,8 +110,13 @@ pub struct SstSummary {
 /// Steps: entries gather in a block; a full block is handed on as raw bytes with what the index and
 /// the filter need of it. Under ZSTD the first raw blocks wait (at most 8 MiB) until trials have
 /// shown how they compress best and the dictionary is trained; then blocks are compressed and
-/// appended as they come. `finish` writes
-/// filters, index, dictionary, properties and footer, and syncs.
+/// appended as they come. `finish` writes filters, index, dictionaries, properties and footer, and
+/// syncs.
+///
+/// A block of another file may be taken over as stored ([`Self::copy`]). It ends the block being
+/// built, waits for its separator like any other, and brings its dictionary along. If more was copied
+/// than waits to be compressed, the file goes on as the copied blocks were made, without trials and
+/// without a dictionary of its own: what is new lies among them and looks like them.
 ///
 /// Invariants: keys ascend strictly in internal order; no seqno of a private write set gets in. The
 /// caller keeps all versions of a user key in one file. A writer that returned an error is of no
@@ -125,7 +131,12 @@ pub struct SstWriter {
     block_pending: PendingBlock,
     compressor: Compressor,
     pending: Option<Pending>,
-    dictionary: Option<Dictionary>,
+    /// The block copied last, until the key that follows is known.
+    copied: Option<PendingBlock>,
+    /// How the block copied last was made, as far as its file says.
+    recipe: Option<(Tuning, Option<Arc<Dictionary>>)>,
+    /// All that the file's blocks need.
+    dictionaries: Vec<Arc<Dictionary>>,
     index: IndexBuilder,
     properties: Properties,
     sketches: SketchBuilder,
@@ -151,7 +162,9 @@ impl SstWriter {
             block_pending: PendingBlock::default(),
             compressor: Compressor::new(options.codec, Tuning::default()),
             pending,
-            dictionary: None,
+            copied: None,
+            recipe: None,
+            dictionaries: Vec::new(),
             index: IndexBuilder::new(options.index_partition_size, options.filter_bits_per_key),
             properties: Properties {
                 file_id,
@@ -188,22 +201,11 @@ impl SstWriter {
         let index = self.check(key, raw_len)?;
         if self.block.size() >= self.options.block_size {
             self.end_block(Some(key.user_key))?;
+        } else if self.copied.is_some() {
+            self.end_copied(Some(key.user_key))?;
         }
-        if self.properties.entries == 0 {
-            self.properties.smallest = key.user_key.to_vec();
-        }
+        self.count(index, key, value.len());
         let delete = matches!(key.kind, Kind::Delete | Kind::RangeDelete);
-        self.properties.entries += 1;
-        self.properties.deletes += u64::from(delete);
-        self.properties.raw_key_bytes += key.user_key.len() as u64;
-        self.properties.raw_value_bytes += value.len() as u64;
-        self.properties.min_seqno = self.properties.min_seqno.min(key.seqno);
-        self.properties.max_seqno = self.properties.max_seqno.max(key.seqno);
-        let stats = self.index_stats(index);
-        stats.entries += 1;
-        stats.deletes += u64::from(delete);
-        stats.raw_bytes += raw_len as u64;
-        self.sketches.add(index, key);
         self.block_pending.add(index, key.seqno, delete, raw_len);
         let hash = checksum::xxh3(key.user_key);
         self.block.add(key, value, hash);
@@ -238,6 +240,26 @@ impl SstWriter {
         }
     }
 
+    /// Counts an entry in properties and sketches.
+    fn count(&mut self, index: IndexId, key: InternalKey<'_>, value_len: usize) {
+        let p = &mut self.properties;
+        if p.entries == 0 {
+            p.smallest = key.user_key.to_vec();
+        }
+        let delete = matches!(key.kind, Kind::Delete | Kind::RangeDelete);
+        p.entries += 1;
+        p.deletes += u64::from(delete);
+        p.raw_key_bytes += key.user_key.len() as u64;
+        p.raw_value_bytes += value_len as u64;
+        p.min_seqno = p.min_seqno.min(key.seqno);
+        p.max_seqno = p.max_seqno.max(key.seqno);
+        let stats = self.index_stats(index);
+        stats.entries += 1;
+        stats.deletes += u64::from(delete);
+        stats.raw_bytes += (key.user_key.len() + value_len) as u64;
+        self.sketches.add(index, key);
+    }
+
     fn index_stats(&mut self, index: IndexId) -> &mut IndexStats {
         let all = &mut self.properties.per_index;
         if all.last().is_none_or(|s| s.index != index) {
@@ -252,9 +274,10 @@ impl SstWriter {
     /// Size the file would have if it were finished now, roughly.
     pub fn estimated_size(&self) -> u64 {
         let waiting = self.pending.as_ref().map_or(0, Pending::estimated_size);
+        let copied = self.copied.as_ref().map_or(0, PendingBlock::stored_len);
         let block = self.block.size() as u64;
         let index = self.index.size() as u64;
-        self.output.offset() + waiting + block + index
+        self.output.offset() + waiting + copied + block + index
     }
 
     /// Entries added.
@@ -265,32 +288,33 @@ impl SstWriter {
     /// Ends the current block; `next` is the user key that follows it.
     fn end_block(&mut self, next: Option<&[u8]>) -> Result<()> {
         let mut block = std::mem::take(&mut self.block_pending);
+        let built = self.block.finish();
+        block.content = Content::Raw(built.raw);
+        block.hashes = built.hashes;
+        self.hand_on(block, next)
+    }
+
+    /// Hands on the block that ends with the last key; `next` is the user key that follows it.
+    fn hand_on(&mut self, mut block: PendingBlock, next: Option<&[u8]>) -> Result<()> {
         block.separator = match next {
             Some(next) => separator(self.block.last_key(), next),
             None => self.block.last_key().to_vec(),
         };
-        let built = self.block.finish();
-        block.raw = built.raw;
-        block.hashes = built.hashes;
-        match &mut self.pending {
-            None => {
-                let shaped = self.shaped(&block);
-                self.write_data(&block, &shaped)
-            }
-            Some(pending) => {
-                pending.push(block, &mut self.compressor);
-                if pending.is_full() {
-                    self.settle()
-                } else {
-                    Ok(())
-                }
+        let Some(pending) = &mut self.pending else {
+            return self.write_data(&block);
+        };
+        if let Content::Stored { raw_len, .. } = block.content {
+            pending.note_copied(raw_len);
+            if pending.is_empty() {
+                return self.write_data(&block);
             }
         }
-    }
-
-    fn shaped(&self, block: &PendingBlock) -> Shaped {
-        let sectioned = self.options.layout == Layout::Sectioned;
-        shape(sectioned, &block.raw, self.compressor.tuning().shape)
+        pending.push(block, &mut self.compressor);
+        if pending.is_full(self.recipe.is_some()) {
+            self.settle()
+        } else {
+            Ok(())
+        }
     }
 
     /// Finds out from the waiting blocks how to compress, trains the dictionary, and writes them.
@@ -298,36 +322,58 @@ impl SstWriter {
         let Some(pending) = self.pending.take() else {
             return Ok(());
         };
+        let recipe = self.recipe.take().filter(|_| pending.is_mostly_copied());
         let blocks = pending.into_blocks();
         let codec = self.options.codec;
-        let built: Vec<&[u8]> = blocks.iter().map(|b| &b.raw[..]).collect();
-        let tuning = tune(codec, self.options.layout == Layout::Sectioned, &built);
+        let sectioned = self.options.layout == Layout::Sectioned;
+        let built: Vec<&[u8]> = blocks.iter().filter_map(PendingBlock::raw).collect();
+        let tried: usize = built.iter().map(|raw| raw.len()).sum();
+        let known = recipe.is_some() || tried >= RECIPE_BYTES;
+        let (tuning, dictionary) = match recipe {
+            Some(recipe) => recipe,
+            None => {
+                let tuning = tune(codec, sectioned, &built);
+                let shaped = |raw: &&[u8]| shape(sectioned, raw, tuning.shape);
+                let shaped: Vec<Shaped> = built.iter().map(shaped).collect();
+                let trains = matches!(codec, Codec::Zstd { dictionary, .. } if dictionary);
+                let own = trains.then(|| Dictionary::train(&shaped, codec, tuning));
+                (tuning, own.flatten().map(Arc::new))
+            }
+        };
+        self.properties.tuning = known.then_some(tuning);
         self.compressor = Compressor::new(codec, tuning);
-        let shaped: Vec<Shaped> = blocks.iter().map(|b| self.shaped(b)).collect();
-        let trains = matches!(codec, Codec::Zstd { dictionary, .. } if dictionary);
-        if trains {
-            self.dictionary = Dictionary::train(&shaped, codec, tuning);
+        if let Some(dictionary) = dictionary {
+            self.compressor.set_dictionary(&dictionary);
+            if !self.carries(&dictionary) {
+                self.dictionaries.push(dictionary);
+            }
         }
-        if let Some(dictionary) = &self.dictionary {
-            self.compressor.set_dictionary(dictionary);
-        }
-        for (block, shaped) in blocks.iter().zip(&shaped) {
-            self.write_data(block, shaped)?;
-        }
-        Ok(())
+        blocks.iter().try_for_each(|block| self.write_data(block))
     }
 
-    fn write_data(&mut self, block: &PendingBlock, shaped: &Shaped) -> Result<()> {
-        let kind = match self.options.layout {
-            Layout::RowWise => BlockKind::RowWise,
-            Layout::Sectioned => BlockKind::Sectioned,
+    fn write_data(&mut self, block: &PendingBlock) -> Result<()> {
+        let (handle, raw_len) = match &block.content {
+            Content::Stored {
+                bytes,
+                from,
+                raw_len,
+            } => (self.output.copy(bytes, *from)?, *raw_len),
+            Content::Raw(raw) => {
+                let sectioned = self.options.layout == Layout::Sectioned;
+                let kind = match sectioned {
+                    false => BlockKind::RowWise,
+                    true => BlockKind::Sectioned,
+                };
+                let shaped = shape(sectioned, raw, self.compressor.tuning().shape);
+                let payload = self.compressor.data(&shaped);
+                let raw_len = shaped.raw.len();
+                (self.output.block(kind, payload, raw_len)?, raw_len)
+            }
         };
-        let payload = self.compressor.data(shaped);
-        let handle = self.output.block(kind, payload, shaped.raw.len())?;
         let stored = u64::from(handle.len);
         self.properties.data_blocks += 1;
         self.properties.data_bytes += stored;
-        self.properties.raw_block_bytes += shaped.raw.len() as u64;
+        self.properties.raw_block_bytes += raw_len as u64;
         for (index, share) in block.shares(stored) {
             let stats = &mut self.properties.per_index;
             if let Ok(at) = stats.binary_search_by_key(&index, |s| s.index) {
@@ -345,8 +391,11 @@ impl SstWriter {
     /// Writes what follows the data blocks, syncs the file and says what it holds. The caller syncs
     /// the directory. A file without entries is allowed.
     pub fn finish(mut self) -> Result<SstSummary> {
-        if !self.block.is_empty() {
+        if self.properties.entries > 0 {
             self.properties.largest = self.block.last_key().to_vec();
+        }
+        self.end_copied(None)?;
+        if !self.block.is_empty() {
             self.end_block(None)?;
         }
         self.settle()?;
@@ -367,7 +416,7 @@ impl SstWriter {
         let raw = top_index(&partitions);
         let payload = self.compressor.other(&raw);
         let top_index = self.output.block(BlockKind::TopIndex, payload, raw.len())?;
-        if let Some(dictionary) = &self.dictionary {
+        for dictionary in &self.dictionaries {
             let raw = dictionary.bytes();
             let payload = self.compressor.other(raw);
             let handle = self

@@ -51,6 +51,19 @@ impl Output {
         Ok(handle)
     }
 
+    /// Appends a data block that lay at `from`, as it is.
+    pub(super) fn copy(&mut self, stored: &[u8], from: (u64, u64)) -> Result<Handle> {
+        self.stored.clear();
+        self.stored.extend_from_slice(stored);
+        let offset = self.offset;
+        frame::relocate(&mut self.stored, from, (self.file_id, offset));
+        self.append()?;
+        Ok(Handle {
+            offset,
+            len: stored.len() as u32,
+        })
+    }
+
     /// Appends a block uncompressed.
     pub(super) fn raw_block(&mut self, kind: BlockKind, raw: &[u8]) -> Result<Handle> {
         self.block(kind, (StoredCodec::None, 0, raw), raw.len())

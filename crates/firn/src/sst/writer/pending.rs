@@ -4,10 +4,28 @@ use crate::base::{IndexId, Seqno};
 use crate::sst::codec::Compressor;
 use crate::sst::index::Stats;
 
-/// A raw block and what index, filter and properties will say about it.
+/// The bytes of a block.
+pub(super) enum Content {
+    /// As built, to be compressed.
+    Raw(Vec<u8>),
+    /// As stored at this place of another file, and its raw length.
+    Stored {
+        bytes: Vec<u8>,
+        from: (u64, u64),
+        raw_len: usize,
+    },
+}
+
+impl Default for Content {
+    fn default() -> Self {
+        Self::Raw(Vec::new())
+    }
+}
+
+/// A block and what index, filter and properties will say about it.
 #[derive(Default)]
 pub(super) struct PendingBlock {
-    pub(super) raw: Vec<u8>,
+    pub(super) content: Content,
     pub(super) separator: Vec<u8>,
     pub(super) hashes: Vec<u64>,
     pub(super) stats: Stats,
@@ -21,6 +39,22 @@ impl PendingBlock {
         match self.by_index.last_mut() {
             Some((last, bytes)) if *last == index => *bytes += raw_len as u64,
             _ => self.by_index.push((index, raw_len as u64)),
+        }
+    }
+
+    /// Its raw bytes, if it is to be compressed.
+    pub(super) fn raw(&self) -> Option<&[u8]> {
+        match &self.content {
+            Content::Raw(raw) => Some(raw),
+            Content::Stored { .. } => None,
+        }
+    }
+
+    /// Its stored bytes, if it was copied.
+    pub(super) fn stored_len(&self) -> u64 {
+        match &self.content {
+            Content::Raw(_) => 0,
+            Content::Stored { bytes, .. } => bytes.len() as u64,
         }
     }
 
@@ -44,14 +78,20 @@ impl PendingBlock {
 const TRAINING_BYTES: usize = 8 << 20;
 /// Tuning alone does with less.
 const TUNING_BYTES: usize = 256 << 10;
+/// What was found out from so many raw bytes is worth being taken over by other files.
+pub(super) const RECIPE_BYTES: usize = TUNING_BYTES;
 /// Every so many blocks one is compressed, to know how large the waiting ones will be.
 const TRIAL_STEP: usize = 16;
 
-/// Blocks that wait until it is known how to compress them.
+/// Blocks that wait until it is known how to compress them, and copied ones between them.
 pub(super) struct Pending {
     blocks: Vec<PendingBlock>,
     full_bytes: usize,
     raw_bytes: usize,
+    /// Stored bytes of the copied blocks that wait.
+    stored_bytes: usize,
+    /// Raw bytes of all copied blocks of the file.
+    copied_bytes: usize,
     trial_raw: usize,
     trial_stored: usize,
 }
@@ -63,28 +103,56 @@ impl Pending {
             blocks: Vec::new(),
             full_bytes: if trains { TRAINING_BYTES } else { TUNING_BYTES },
             raw_bytes: 0,
+            stored_bytes: 0,
+            copied_bytes: 0,
             trial_raw: 0,
             trial_stored: 0,
         }
     }
 
+    /// Whether a block to be compressed waits. If none does, copied ones go on to the file.
+    pub(super) fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
+    /// Notes a copied block of `raw_len` bytes, waiting or not.
+    pub(super) fn note_copied(&mut self, raw_len: usize) {
+        self.copied_bytes += raw_len;
+    }
+
     pub(super) fn push(&mut self, block: PendingBlock, compressor: &mut Compressor) {
-        if self.blocks.len().is_multiple_of(TRIAL_STEP) {
-            self.trial_raw += block.raw.len();
-            self.trial_stored += compressor.other(&block.raw).2.len();
+        match &block.content {
+            Content::Raw(raw) => {
+                if self.blocks.len().is_multiple_of(TRIAL_STEP) || self.trial_raw == 0 {
+                    self.trial_raw += raw.len();
+                    self.trial_stored += compressor.other(raw).2.len();
+                }
+                self.raw_bytes += raw.len();
+            }
+            Content::Stored { bytes, .. } => self.stored_bytes += bytes.len(),
         }
-        self.raw_bytes += block.raw.len();
         self.blocks.push(block);
     }
 
-    pub(super) fn is_full(&self) -> bool {
-        self.raw_bytes >= self.full_bytes
+    /// Whether enough waits. With a recipe at hand, copied blocks that do not wait count as well:
+    /// once they are many, the recipe will be followed.
+    pub(super) fn is_full(&self, recipe: bool) -> bool {
+        let copied = match recipe {
+            true => self.copied_bytes,
+            false => self.stored_bytes,
+        };
+        self.raw_bytes + copied >= self.full_bytes
+    }
+
+    /// Whether more was copied than is to be compressed.
+    pub(super) fn is_mostly_copied(&self) -> bool {
+        self.copied_bytes > self.raw_bytes
     }
 
     /// Stored size of the waiting blocks, roughly.
     pub(super) fn estimated_size(&self) -> u64 {
         let ratio = self.trial_stored as f64 / self.trial_raw.max(1) as f64;
-        (self.raw_bytes as f64 * ratio) as u64
+        (self.raw_bytes as f64 * ratio) as u64 + self.stored_bytes as u64
     }
 
     pub(super) fn into_blocks(self) -> Vec<PendingBlock> {
