@@ -63,7 +63,15 @@ pub(super) fn join(stored: &mut [u8], n: usize, w: usize, out: &mut Vec<u8>) -> 
     Some(())
 }
 
-const TILE: usize = 8;
+/// Rows and columns that are turned at once.
+const TILE: usize = 16;
+
+/// Where tiles begin that cover `len`, which is at least one: the last may cover again what the one
+/// before it has.
+fn tiles(len: usize) -> impl Iterator<Item = usize> {
+    let last = len - TILE;
+    (0..last).step_by(TILE).chain(std::iter::once(last))
+}
 
 /// Turns rows of `w` bytes into columns: byte `j` of row `i` goes to place `i` of column `j`.
 fn transpose(from: &[u8], w: usize, to: &mut [u8]) {
@@ -71,45 +79,69 @@ fn transpose(from: &[u8], w: usize, to: &mut [u8]) {
         return;
     }
     let n = from.len() / w;
-    let (tiled_n, tiled_w) = (n - n % TILE, w - w % TILE);
-    for i in (0..tiled_n).step_by(TILE) {
-        for j in (0..tiled_w).step_by(TILE) {
-            let mut tile = [0u64; TILE];
-            for (k, word) in tile.iter_mut().enumerate() {
-                let at = (i + k) * w + j;
-                if let Some(bytes) = from[at..].first_chunk::<TILE>() {
-                    *word = u64::from_le_bytes(*bytes);
-                }
-            }
-            transpose_tile(&mut tile);
-            for (k, word) in tile.iter().enumerate() {
-                let at = (j + k) * n + i;
-                to[at..at + TILE].copy_from_slice(&word.to_le_bytes());
+    if n.min(w) < TILE {
+        for (i, row) in from.chunks_exact(w).enumerate() {
+            for (j, byte) in row.iter().enumerate() {
+                to[j * n + i] = *byte;
             }
         }
+        return;
     }
-    for i in 0..n {
-        let first = if i < tiled_n { tiled_w } else { 0 };
-        for j in first..w {
-            to[j * n + i] = from[i * w + j];
+    for i in tiles(n) {
+        for j in tiles(w) {
+            transpose_tile(&from[i * w + j..], w, &mut to[j * n + i..], n);
         }
     }
 }
 
-/// Transposes 8 × 8 bytes: exchanges quarters, then their quarters, then those.
-fn transpose_tile(t: &mut [u64; TILE]) {
-    for (step, mask) in [
-        (4, 0x0000_0000_ffff_ffff),
-        (2, 0x0000_ffff_0000_ffff),
-        (1, 0x00ff_00ff_00ff_00ff_u64),
-    ] {
-        let shift = step * 8;
-        for i in (0..TILE).filter(|i| i & step == 0) {
-            let (a, b) = (t[i], t[i + step]);
-            t[i] = (a & mask) | ((b & mask) << shift);
-            t[i + step] = ((a >> shift) & mask) | (b & !mask);
+/// Transposes the tile in front of rows of `w` bytes to the front of rows of `n`: four times, line `i` and line `i + 8` are
+/// interleaved into lines `2i` and `2i + 1`. Each time the number of a line and the number of a byte
+/// in it, taken together, turn by one bit; after four times they have changed places.
+#[inline(always)]
+fn transpose_tile(from: &[u8], w: usize, to: &mut [u8], n: usize) {
+    let mut tile = [bytemuck::cast::<_, Line>([0u8; TILE]); TILE];
+    for (k, line) in tile.iter_mut().enumerate() {
+        let mut bytes = [0; TILE];
+        bytes.copy_from_slice(&from[k * w..][..TILE]);
+        *line = bytemuck::cast(bytes);
+    }
+    for _ in 0..TILE.ilog2() {
+        let before = tile;
+        for i in 0..TILE / 2 {
+            (tile[2 * i], tile[2 * i + 1]) = interleave(before[i], before[i + TILE / 2]);
         }
     }
+    for (k, line) in tile.iter().enumerate() {
+        let bytes: [u8; TILE] = bytemuck::cast(*line);
+        to[k * n..][..TILE].copy_from_slice(&bytes);
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+type Line = std::arch::x86_64::__m128i;
+
+/// What every processor of this architecture has an instruction for: compilers do not find it.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn interleave(a: Line, b: Line) -> (Line, Line) {
+    use std::arch::x86_64::{_mm_unpackhi_epi8, _mm_unpacklo_epi8};
+    // SAFETY: SSE2, which they want, is a part of this architecture.
+    unsafe { (_mm_unpacklo_epi8(a, b), _mm_unpackhi_epi8(a, b)) }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+type Line = [u8; TILE];
+
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+fn interleave(a: Line, b: Line) -> (Line, Line) {
+    let zipped = |from: usize| {
+        std::array::from_fn(|k| match k % 2 {
+            0 => a[from + k / 2],
+            _ => b[from + k / 2],
+        })
+    };
+    (zipped(0), zipped(TILE / 2))
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ fn the_worked_example_holds() {
 
 #[test]
 fn items_of_all_shapes_round_trip() {
-    for n in [1, 2, 7, 8, 9, 16, 45, 130] {
-        for w in [1, 2, 3, 8, 9, 10, 17, 64, 180] {
+    for n in [1, 2, 7, 8, 9, 15, 16, 17, 45, 130] {
+        for w in [1, 2, 3, 8, 9, 10, 15, 16, 17, 31, 32, 64, 180] {
             let items: Vec<u8> = (0..n * w)
                 .map(|i| match i % w {
                     0 => (i / w) as u8,
@@ -24,6 +24,28 @@ fn items_of_all_shapes_round_trip() {
             let mut joined = vec![9];
             join(&mut stored, n, w, &mut joined).unwrap();
             assert_eq!(joined[1..], items, "{n} items of {w} bytes");
+        }
+    }
+}
+
+/// Splitting and joining could both be wrong.
+#[test]
+fn rows_become_columns() {
+    for (n, w) in [
+        (1, 1),
+        (16, 16),
+        (16, 40),
+        (41, 180),
+        (33, 17),
+        (5, 100),
+        (100, 5),
+    ] {
+        let from: Vec<u8> = (0..n * w).map(|i| ((i * i * 31) >> 3) as u8).collect();
+        let mut to = vec![0; n * w];
+        transpose(&from, w, &mut to);
+        for (at, byte) in from.iter().enumerate() {
+            let (i, j) = (at / w, at % w);
+            assert_eq!(to[j * n + i], *byte, "row {i}, byte {j} of {n} rows of {w}");
         }
     }
 }
