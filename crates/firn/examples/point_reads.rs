@@ -101,7 +101,7 @@ fn main() {
     let dir = tempfile::tempdir().unwrap();
     load(&open(dir.path(), 8 << 20, 0), rows);
     let cache = rows * ROW as u64 / 10;
-    for percent in [0, 12, 25, 50] {
+    for percent in [0, 12, 25, 33, 50] {
         let row_cache = cache * percent / 100;
         let mut rng = SmallRng::seed_from_u64(2);
         let db = open(dir.path(), cache - row_cache, row_cache);

@@ -10,7 +10,7 @@ use admission::Admission;
 use parking_lot::RwLock;
 use row::{Readers, Row};
 use shard::{AVERAGE_ENTRY, ENTRY_OVERHEAD, Guarded, Shard, retire, shard_of};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::thread::available_parallelism;
 
 impl Guarded for RwLock<Shard> {
@@ -79,18 +79,21 @@ pub struct Sealed {
 /// Deletions and absence are not kept: filters answer both without a block. Dropped indexes need
 /// nothing, since their ids never come back.
 ///
-/// A row enters when it is asked for a second time (see [`Admission`]), for the price of one
-/// allocation. A hit is a hash, a shared lock, a reference count; the caller reads the row after
+/// A row enters at once while there is room, and later when it is asked for a second time (see
+/// [`Admission`]), for the price of one allocation. A hit is a hash, a shared lock, a reference count; the caller reads the row after
 /// the lock is gone, so that it may come back from inside.
 ///
 /// Rejected: rows keyed by file, as a compaction then empties the cache; comparing the snapshot's
 /// seqno with the largest frozen one (snapshots are read after the view is pinned, so a freeze and
-/// a flush in between let a stale row in); entering at the first touch (uniform reads over more
-/// than the cache then pay a copy and an eviction each, and gain nothing).
+/// a flush in between let a stale row in); entering at the first touch in a full cache (uniform
+/// reads over more than the cache then pay a copy and an eviction each, and gain nothing); entering
+/// at the second in an empty one (it took a skewed load a million reads to fill it).
 pub struct RowCache {
     shards: Box<[RwLock<Shard>]>,
     admission: Admission,
     capacity: AtomicU64,
+    /// Bytes that enter at the first touch.
+    spare: AtomicI64,
     stats: Striped,
 }
 
@@ -103,6 +106,8 @@ const LATER_CAPACITY: u64 = 64 << 20;
 const SHARD_MIN: u64 = 64 << 10;
 /// The share of its shard that a row may take.
 const HEAVIEST_SHARE: u64 = 16;
+/// A cache counts as full when this share of it is left.
+const FULL_SHARE: u64 = 16;
 
 impl RowCache {
     /// A cache that holds up to `capacity` bytes; 0 for none.
@@ -122,6 +127,7 @@ impl RowCache {
             shards: (0..shards).map(|_| shard()).collect(),
             admission: Admission::new(made_for),
             capacity: AtomicU64::new(capacity),
+            spare: AtomicI64::new(spare(capacity, 0)),
             stats: Striped::new(),
         }
     }
@@ -158,7 +164,8 @@ impl RowCache {
     }
 
     /// Offers what a reader found in the files: the newest version at or below `seqno`, where its
-    /// view was `sealed`. Kept if it is asked for often enough and surely the newest flushed one.
+    /// view was `sealed`. Kept if there is room or it is asked for often enough, and if it is surely
+    /// the newest flushed one.
     #[inline]
     pub fn offer(
         &self,
@@ -168,7 +175,8 @@ impl RowCache {
         key: InternalKey<'_>,
         value: Value<'_>,
     ) {
-        if key.kind.is_put() && seqno >= sealed.seqno && self.admission.admits(hash.0) {
+        let admitted = || self.spare.load(Ordering::Relaxed) > 0 || self.admission.admits(hash.0);
+        if key.kind.is_put() && seqno >= sealed.seqno && admitted() {
             self.fill(hash, sealed, key, value);
         }
     }
@@ -179,8 +187,20 @@ impl RowCache {
         let shard_capacity = self.capacity.load(Ordering::Relaxed) / self.shards.len() as u64;
         if weight <= shard_capacity / HEAVIEST_SHARE {
             let row = Row::new(key, value, readers(key, sealed));
-            shard_of(&self.shards, hash.0).with_mut(|shard| shard.fill(sealed.number, hash.0, row));
+            let shard = shard_of(&self.shards, hash.0);
+            if shard.with_mut(|shard| shard.fill(sealed.number, hash.0, row)) {
+                // Far below zero it stays below, until the next count.
+                self.spare.fetch_sub(weight as i64, Ordering::Relaxed);
+            }
         }
+    }
+
+    /// Counts anew what may enter at the first touch.
+    fn count_spare(&self) {
+        let held = self.shards.iter().map(|shard| shard.with(Shard::weight));
+        let capacity = self.capacity.load(Ordering::Relaxed);
+        self.spare
+            .store(spare(capacity, held.sum()), Ordering::Relaxed);
     }
 
     /// Memtable `number` with these entries is about to be installed as files. Views that hold it
@@ -199,6 +219,7 @@ impl RowCache {
             Ok(false) | Err(_) => None,
         });
         retire(&self.shards, number, hashes);
+        self.count_spare();
         on.map(drop)
     }
 
@@ -209,6 +230,7 @@ impl RowCache {
         for shard in &self.shards {
             shard.with_mut(|shard| shard.set_capacity(each));
         }
+        self.count_spare();
     }
 
     /// Changes the capacity such that all the cache takes stays within `room`.
@@ -238,6 +260,11 @@ impl RowCache {
         }
         stats
     }
+}
+
+/// Shards fill at different times: the last of the room is for rows that were asked for twice.
+fn spare(capacity: u64, held: u64) -> i64 {
+    (capacity - capacity / FULL_SHARE) as i64 - held as i64
 }
 
 fn readers(key: InternalKey<'_>, sealed: Sealed) -> Readers {

@@ -1,4 +1,4 @@
-//! Who may enter: a row that is asked for a second time while its first time is remembered.
+//! Who may enter a full cache: a row that is asked for a second time while its first time is remembered.
 
 use super::shard::AVERAGE_ENTRY;
 use std::sync::atomic::{AtomicU16, Ordering};

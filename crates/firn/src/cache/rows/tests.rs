@@ -19,10 +19,9 @@ fn get(cache: &RowCache, name: &[u8], seqno: Seqno) -> Option<(Seqno, Vec<u8>, V
 }
 
 #[test]
-fn the_second_touch_lets_a_row_in() {
+fn the_first_touch_lets_a_row_in_while_there_is_room() {
     let cache = RowCache::new(1 << 20);
     let value = Value::split(b"head", b"tail");
-    offer(&cache, b"k", 40, Kind::Put, value);
     assert_eq!(get(&cache, b"k", 90), None);
     offer(&cache, b"k", 40, Kind::Put, value);
     let found = Some((40, b"head".to_vec(), b"tail".to_vec()));
@@ -30,6 +29,35 @@ fn the_second_touch_lets_a_row_in() {
     assert_eq!(get(&cache, b"k", 39), None);
     let stats = cache.stats();
     assert_eq!((stats.hits, stats.misses, stats.entries), (1, 2, 1));
+}
+
+#[test]
+fn the_second_touch_lets_a_row_into_a_full_cache() {
+    let cache = RowCache::new(1 << 20);
+    let others = |from: u32| {
+        for i in from..from + 10_000 {
+            let value = Value::whole(&[0; 60]);
+            offer(&cache, &i.to_be_bytes(), 40, Kind::Put, value);
+        }
+    };
+    others(0);
+    let full = cache.stats();
+    assert!(full.bytes > (1 << 20) / 10 * 9, "{full:?}");
+    let enters = |name: &[u8]| {
+        offer(&cache, name, 40, Kind::Put, Value::whole(b"v"));
+        get(&cache, name, 90).is_some()
+    };
+    assert!(!enters(b"k"));
+    assert!(enters(b"k"));
+    // Room that an erased row has left is counted at the next flush, or when there is more of it.
+    cache.set_capacity(2 << 20);
+    assert!(enters(b"l"));
+    others(20_000);
+    others(30_000);
+    assert!(!enters(b"m"));
+    cache.set_capacity(1 << 19);
+    assert!(!enters(b"n"));
+    assert!(enters(b"n"));
 }
 
 #[test]
