@@ -132,6 +132,12 @@ impl Memtable {
         self.list.estimate(lo, hi, others)
     }
 
+    /// At least `count` user keys with `lo ≤ key < hi`, if there are as many, ascending, with about as
+    /// many entries between any two neighbours.
+    pub fn split_keys(&self, lo: &[u8], hi: Option<&[u8]>, count: usize) -> Vec<Vec<u8>> {
+        self.list.split_keys(lo, hi, count)
+    }
+
     /// Bytes of memory taken by the entries: keys, values, links, and what rounding adds. Grows
     /// only. The same entries take the same bytes in whatever order they come.
     pub fn size_bytes(&self) -> u64 {

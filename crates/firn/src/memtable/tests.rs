@@ -148,6 +148,13 @@ fn list_orders_like_the_model() {
                 },
                 "seed {seed}: {found:?} for {exact}"
             );
+            let keys = memtable.split_keys(&key, Some(&other), 10);
+            let within = |k: &Vec<u8>| *k >= key && *k < other;
+            assert!(keys.iter().all(within), "seed {seed}");
+            assert!(keys.is_sorted_by(|a, b| a < b), "seed {seed}");
+            let distinct: std::collections::BTreeSet<_> =
+                model.iter().map(|m| &m.0).filter(|k| within(k)).collect();
+            assert!(keys.len() >= distinct.len().min(10), "seed {seed}");
         }
     }
 }

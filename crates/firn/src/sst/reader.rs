@@ -1,6 +1,7 @@
 //! Reading an SST.
 
 mod open;
+mod split;
 
 use super::block::{Block, Found};
 use super::damage::Damage;

@@ -64,6 +64,35 @@ impl List {
             exact: true,
         }
     }
+
+    /// At least `count` user keys between `lo` and `hi`, if there are as many, ascending, with about as
+    /// many entries between any two neighbours: the nodes of the highest level that has as many.
+    pub(in crate::memtable) fn split_keys(
+        &self,
+        lo: &[u8],
+        hi: Option<&[u8]>,
+        count: usize,
+    ) -> Vec<Vec<u8>> {
+        let lo = Probe::new(lo, u64::MAX);
+        let hi = hi.map(|hi| Probe::new(hi, u64::MAX));
+        let mut before = self.head;
+        let mut keys: Vec<Vec<u8>> = Vec::new();
+        for level in (0..self.height.load(Relaxed)).rev() {
+            let (last, mut at) = walk(before, level, &lo);
+            before = last;
+            keys.clear();
+            while let Some(node) = at.filter(|node| below(*node, hi.as_ref())) {
+                if keys.last().is_none_or(|key| key != node.user_key()) {
+                    keys.push(node.user_key().to_vec());
+                }
+                at = node.next(level);
+            }
+            if keys.len() >= count {
+                break;
+            }
+        }
+        keys
+    }
 }
 
 fn below(node: crate::memtable::node::NodeRef<'_>, hi: Option<&Probe<'_>>) -> bool {

@@ -95,6 +95,16 @@ impl Index {
         self.partitions.len() == self.top.partitions.len()
     }
 
+    /// Number of partitions.
+    pub(in crate::sst) fn partitions(&self) -> u32 {
+        self.top.partitions.len() as u32
+    }
+
+    /// The separator behind the last block of partition `number`.
+    pub(in crate::sst) fn last_separator(&self, number: u32) -> &[u8] {
+        self.top.last_separators.get(number as usize)
+    }
+
     /// What the top says about partition `number`.
     pub(in crate::sst) fn top(&self, number: u32) -> &TopEntry {
         &self.top.partitions[number as usize]

@@ -12,8 +12,8 @@ use crate::sst::format::Handle;
 pub(in crate::sst) struct TopEntry {
     pub(in crate::sst) index: Handle,
     pub(in crate::sst) filter: Handle,
-    pub(super) blocks: u32,
-    pub(super) stats: Stats,
+    pub(in crate::sst) blocks: u32,
+    pub(in crate::sst) stats: Stats,
 }
 
 /// What lies before a partition, and must stay before it.

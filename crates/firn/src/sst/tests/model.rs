@@ -232,3 +232,62 @@ fn ranks_count_the_entries_before() {
         assert_eq!(reader.approximate_rank(&[]).unwrap(), (0, 0));
     }
 }
+
+#[test]
+fn split_keys_and_deletions_follow_the_blocks() {
+    let mut rng = SmallRng::seed_from_u64(6);
+    let model = random_model(&mut rng, 500, 30);
+    for (options, pinned) in option_sets(256)
+        .into_iter()
+        .flat_map(|o| [(o.clone(), true), (o, false)])
+    {
+        let reader = open_with(write(&model, options).0, pinned).unwrap();
+        for _ in 0..200 {
+            let (a, b) = (some_key(&model, &mut rng), some_key(&model, &mut rng));
+            let (a, b) = (a.clone().min(b.clone()), a.max(b));
+            let lower = rng.random_bool(0.8).then_some(&a[..]);
+            let upper = rng.random_bool(0.8).then_some(&b[..]);
+            let within =
+                |key: &[u8]| lower.is_none_or(|l| key >= l) && upper.is_none_or(|u| key < u);
+            let is_delete = |kind: &Kind| matches!(kind, Kind::Delete | Kind::RangeDelete);
+            let entries = model.iter().filter(|((key, _), _)| within(key));
+            let deletes = entries.filter(|(_, (kind, ..))| is_delete(kind)).count() as u64;
+            let (least, most) = reader.deletes_within(lower, upper).unwrap();
+            assert!(
+                least <= deletes && deletes <= most,
+                "{least}..{most}, {deletes}"
+            );
+            let count = rng.random_range(1..20);
+            let keys = reader.split_keys(lower, upper, count).unwrap();
+            assert!(keys.len() <= count);
+            assert!(keys.is_sorted_by(|a, b| a < b));
+            assert!(keys.iter().all(|key| lower.is_none_or(|l| &key[..] > l)));
+            assert!(keys.iter().all(|key| upper.is_none_or(|u| &key[..] <= u)));
+        }
+        let blocks = reader.blocks().unwrap().iter().count();
+        let all = reader.split_keys(None, None, 8).unwrap();
+        assert!(
+            all.len() == 8.min(blocks) || !pinned,
+            "{} of {blocks}",
+            all.len()
+        );
+        // Two neighbours have about an eighth of the blocks between them.
+        let ranks = all.iter().map(|key| reader.rank(key).unwrap());
+        let steps: Vec<u64> = ranks
+            .collect::<Vec<_>>()
+            .windows(2)
+            .map(|w| w[1] - w[0])
+            .collect();
+        let even = model.len() as u64 / 8;
+        let tolerable = even / 2..even * 2 + 1;
+        assert!(
+            blocks < 32 || !pinned || steps.iter().all(|step| tolerable.contains(step)),
+            "{steps:?}"
+        );
+        let deletes = reader.properties().deletes;
+        assert_eq!(
+            reader.deletes_within(None, None).unwrap(),
+            (deletes, deletes)
+        );
+    }
+}
