@@ -1,4 +1,4 @@
-# Firn's commands. `make` builds build/plugin/ha_firn.so; `make help` lists the others.
+# Firn's commands. `make` builds build/plugin/ha_firn.so and build/bin/firn; `make help` lists the others.
 #
 # Whatever a command needs is installed by it (apt packages, through scripts/deps.sh) or fetched (the server's headers,
 # scripts/server-source.sh); a machine without the right to install is told in one line which packages to install.
@@ -16,6 +16,7 @@ CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PLUGIN := $(BUILD)/plugin/ha_firn.so
 CORE := $(TARGET)/release/libfirn_capi.a
+TOOL := $(BUILD)/bin/firn
 
 SOURCES := $(sort $(wildcard mariadb/*.cc))
 OBJECTS := $(SOURCES:mariadb/%.cc=$(BUILD)/obj/%.o)
@@ -37,10 +38,10 @@ LDLIBS += -lmysqlservices -lpthread -ldl -lm
 
 .PHONY: all help prepare demo stop test bench bench-budgets bench-steady bench-sql lint format install uninstall deb clean FORCE
 
-all: $(PLUGIN)
+all: $(PLUGIN) $(TOOL)
 
 help:
-	@echo 'make          build $(PLUGIN)'
+	@echo 'make          build $(PLUGIN) and $(TOOL)'
 	@echo 'make demo     build, start a private server in ./run, compare InnoDB and FIRN, print a table'
 	@echo 'make stop     stop the private server'
 	@echo 'make test     run every test'
@@ -49,7 +50,7 @@ help:
 	@echo 'make bench-budgets  what single calls of the C ABI cost'
 	@echo 'make bench-steady   updates at full speed for MINUTES=20: stalls, space, memory'
 	@echo 'make bench-sql      stock sysbench on InnoDB and on FIRN'
-	@echo 'make install  put the plugin and firn.cnf where the installed server looks (as root)'
+	@echo 'make install  put the plugin and firn.cnf where the installed server looks, firn in /usr/local/bin (as root)'
 	@echo 'make deb      build the Debian package mariadb-plugin-firn in $(BUILD)'
 
 prepare:
@@ -58,7 +59,7 @@ prepare:
 
 $(CORE): FORCE | prepare
 	@echo '==> building the core (cargo build --release)'
-	@$(CARGO) build --release -p firn-capi
+	@$(CARGO) build --release -p firn-capi -p firn-cli
 
 # Rewritten only when the server or its source changes; then all of mariadb/ is compiled anew.
 $(GEN)/.wanted: | prepare ;
@@ -73,6 +74,10 @@ $(PLUGIN): $(OBJECTS) $(CORE) mariadb/ha_firn.map
 	@echo '==> linking $@'
 	@$(CXX) $(LDFLAGS) -o $@ $(OBJECTS) $(CORE) $(LDLIBS)
 	@scripts/check-symbols.sh $@
+
+$(TOOL): $(CORE)
+	@mkdir -p $(@D)
+	@install -m 755 $(TARGET)/release/firn $@
 
 # For tests/collations/run only.
 $(BUILD)/check/firn_collation_check.so: tests/collations/check.cc mariadb/collation.cc $(CORE)

@@ -52,3 +52,15 @@ proposals_are_defaults() {
 }
 check "the proposals of the options file are the defaults" proposals_are_defaults
 check "the engine's directory is no database" no_database_of_files
+
+# The command of the package on the directory of the server, running and stopped.
+firn=$work/root/usr/bin/firn
+refused_while_running() {
+  "$firn" check "$work/run/data" 2>"$work/refused" && return 1
+  [ $? = 3 ] && grep -q server "$work/refused"
+}
+check "firn leaves the directory of a running server alone" refused_while_running
+stop
+check "firn finds the directory of a stopped server sound" "$firn" check "$work/run/data"
+shows_the_table() { "$firn" inspect "$work/run/data" | grep -q installed/t; }
+check "firn inspect shows its table" shows_the_table

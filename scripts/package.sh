@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds build/mariadb-plugin-firn_<version>_<arch>.deb from the plugin. It depends on the server's series, never on a
-# patch level: a security update of the server must stay possible (mariadb/layout.h).
+# Builds build/mariadb-plugin-firn_<version>_<arch>.deb from the plugin and the command firn. It depends on the server's
+# series, never on a patch level: a security update of the server must stay possible (mariadb/layout.h).
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
@@ -19,9 +19,11 @@ umask 022
 
 rm -rf "$FIRN_BUILD/deb"
 doc=$root/usr/share/doc/mariadb-plugin-firn
-mkdir -p "$root/DEBIAN" "$doc" "$root$(server_plugin_dir)" "$root/etc/mysql/mariadb.conf.d" "$FIRN_BUILD/deb/debian"
+mkdir -p "$root/DEBIAN" "$root/usr/bin" "$doc" "$root$(server_plugin_dir)" "$root/etc/mysql/mariadb.conf.d" "$FIRN_BUILD/deb/debian"
 install -m 644 "$plugin" "$root$(server_plugin_dir)/ha_firn.so"
 strip --strip-unneeded --remove-section=.comment "$root$(server_plugin_dir)/ha_firn.so"
+install -m 755 "$FIRN_BUILD/bin/firn" "$root/usr/bin/firn"
+strip --strip-unneeded --remove-section=.comment "$root/usr/bin/firn"
 install -m 644 "$FIRN_ROOT/packaging/firn.cnf" "$root/etc/mysql/mariadb.conf.d/firn.cnf"
 install -m 644 "$FIRN_ROOT/packaging/copyright" "$doc/copyright"
 printf '%s\n' "mariadb-plugin-firn ($version) unstable; urgency=medium" '' "  * Version $version." '' \
@@ -29,7 +31,9 @@ printf '%s\n' "mariadb-plugin-firn ($version) unstable; urgency=medium" '' "  * 
 
 # Which packages bring the libraries the plugin is linked with; the server's own symbols are not in a library.
 printf 'Source: firn\n\nPackage: mariadb-plugin-firn\nArchitecture: any\n' >"$FIRN_BUILD/deb/debian/control"
-shlibs=$(cd "$FIRN_BUILD/deb" && dpkg-shlibdeps -O --warnings=0 "${root#"$FIRN_BUILD/deb/"}$(server_plugin_dir)/ha_firn.so" |
+below=${root#"$FIRN_BUILD/deb/"}
+shlibs=$(cd "$FIRN_BUILD/deb" &&
+  dpkg-shlibdeps -O --warnings=0 "$below$(server_plugin_dir)/ha_firn.so" "$below/usr/bin/firn" |
   sed -n 's/^shlibs:Depends=//p')
 
 (cd "$root" && find usr -type f | sort | xargs md5sum >DEBIAN/md5sums)

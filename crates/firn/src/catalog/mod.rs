@@ -6,10 +6,10 @@ pub mod schema;
 mod shapes;
 mod tables;
 
-pub use counters::{Counters, autoincrement_counter, hidden_row_counter};
+pub use counters::{Counters, INDEX_IDS, autoincrement_counter, hidden_row_counter};
 pub use entry::{IndexEntry, TableEntry};
 pub use schema::{CollationSchema, ColumnSchema, IndexPart, IndexSchema, PartSchema, TableSchema};
-pub use tables::{Catalog, Definition};
+pub use tables::{Catalog, Definition, Known};
 
 /// The index that holds the catalog.
 pub const CATALOG_INDEX: crate::base::IndexId = 0;

@@ -137,6 +137,21 @@ impl TableSchema {
         Ok(())
     }
 
+    /// The same with a stand-in for each collator that is missing: what needs no weights, such as
+    /// finding where the parts of a stored key end, works with a definition read from the catalog.
+    pub fn with_any_collator(&self) -> Self {
+        let mut schema = self.clone();
+        let parts = schema.indexes.iter_mut().flat_map(|index| &mut index.parts);
+        for part in parts {
+            if let PartSchema::Text(collation) = &mut part.kind {
+                collation
+                    .collator
+                    .get_or_insert_with(|| Arc::new(NoWeights));
+            }
+        }
+        schema
+    }
+
     /// The layout of rows of this version.
     ///
     /// # Errors
@@ -323,7 +338,8 @@ impl ColumnSchema {
 }
 
 impl IndexPart {
-    fn has_collator(&self) -> bool {
+    /// Whether keys of the part can be computed.
+    pub fn has_collator(&self) -> bool {
         match &self.kind {
             PartSchema::Text(collation) => collation.collator.is_some(),
             _ => true,
@@ -342,6 +358,24 @@ impl IndexPart {
         kinds
             && (self.column, self.desc, self.prefix, self.image_len)
                 == (other.column, other.desc, other.prefix, other.image_len)
+    }
+}
+
+/// Stands in for a collator where no weight is computed.
+#[derive(Debug)]
+struct NoWeights;
+
+impl Collator for NoWeights {
+    fn sort_key(&self, _: u32, _: &[u8], _: &mut Vec<u8>) -> usize {
+        0
+    }
+
+    fn prefix_len(&self, text: &[u8], _: usize) -> usize {
+        text.len()
+    }
+
+    fn chars(&self, text: &[u8]) -> usize {
+        text.len()
     }
 }
 

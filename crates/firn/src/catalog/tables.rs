@@ -34,10 +34,70 @@ pub struct Definition<'a> {
     pub created_micros: u64,
 }
 
-#[derive(Default)]
-struct Known {
-    tables: BTreeMap<String, Arc<TableEntry>>,
-    retired: BTreeMap<IndexId, Seqno>,
+/// What the catalog says at one point.
+#[derive(Debug, Clone, Default)]
+pub struct Known {
+    /// By name.
+    pub tables: BTreeMap<String, Arc<TableEntry>>,
+    /// Dropped indexes that files may still hold entries of, with the seqnos of their end.
+    pub retired: BTreeMap<IndexId, Seqno>,
+}
+
+impl Known {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// Corruption of an entry or of the files that hold it; `Unsupported` for newer formats.
+    pub fn read(point: &ReadPoint) -> Result<Self> {
+        let lower = index_prefix(CATALOG_INDEX).to_vec();
+        let range = ScanRange {
+            upper: prefix_successor(&lower),
+            lower,
+        };
+        let merged = MergeIter::new(scan_sources(&point.view, &range, None));
+        let mut entries = MvccIter::new(merged, ReadAt::snapshot(point.seqno));
+        let mut known = Self::default();
+        let mut found = entries.seek_ge(&range.lower)?;
+        while found && entries.user_key().starts_with(&range.lower) {
+            let key = &entries.user_key()[INDEX_ID_LEN..];
+            known.add(key, entries.seqno(), entries.value().head)?;
+            found = entries.next()?;
+        }
+        Ok(known)
+    }
+
+    /// Adds the entry with `key`, without the index id.
+    ///
+    /// # Errors
+    /// `Corruption` of the entry, `Unsupported` for newer formats.
+    pub fn add(&mut self, key: &[u8], seqno: Seqno, value: &[u8]) -> Result<()> {
+        let damaged = |what: &str| Error::corruption("", 0, what);
+        let (tag, rest) = key
+            .split_first()
+            .ok_or_else(|| damaged("catalog key without a tag"))?;
+        match *tag {
+            TABLE => {
+                let name =
+                    std::str::from_utf8(rest).map_err(|_| damaged("table name is not UTF-8"))?;
+                let entry = TableEntry::decode(name, seqno, value)?;
+                self.tables.insert(name.to_owned(), Arc::new(entry));
+            }
+            RETIRED => {
+                let id = rest
+                    .try_into()
+                    .map_err(|_| damaged("retired index id is damaged"))?;
+                self.retired.insert(IndexId::from_be_bytes(id), seqno);
+            }
+            other => return Err(Error::unsupported(format!("catalog entry kind {other}"))),
+        }
+        Ok(())
+    }
+
+    /// The largest index id that was ever given out, as far as the catalog shows it.
+    fn largest_index(&self) -> IndexId {
+        let live = self.tables.values().flat_map(|entry| entry.index_ids());
+        live.chain(self.retired.keys().copied()).max().unwrap_or(0)
+    }
 }
 
 /// The catalog of a database.
@@ -73,46 +133,16 @@ fn no_table(name: &str) -> Error {
 
 impl Catalog {
     /// Reads the catalog at `point`.
+    ///
+    /// # Errors
+    /// As [`Known::read`].
     pub fn load(
         pipeline: Arc<Pipeline>,
         counters: Arc<Counters>,
         point: &ReadPoint,
     ) -> Result<Self> {
-        let lower = index_prefix(CATALOG_INDEX).to_vec();
-        let range = ScanRange {
-            upper: prefix_successor(&lower),
-            lower,
-        };
-        let merged = MergeIter::new(scan_sources(&point.view, &range, None));
-        let mut entries = MvccIter::new(merged, ReadAt::snapshot(point.seqno));
-        let mut known = Known::default();
-        let mut largest_index = 0;
-        let mut found = entries.seek_ge(&range.lower)?;
-        while found && entries.user_key().starts_with(&range.lower) {
-            let (tag, rest) = entries.user_key()[INDEX_ID_LEN..]
-                .split_first()
-                .ok_or_else(|| Error::corruption("", 0, "catalog key without a tag"))?;
-            match *tag {
-                TABLE => {
-                    let name = std::str::from_utf8(rest)
-                        .map_err(|_| Error::corruption("", 0, "table name is not UTF-8"))?;
-                    let entry = TableEntry::decode(name, entries.seqno(), entries.value().head)?;
-                    largest_index = entry.index_ids().into_iter().fold(largest_index, u32::max);
-                    known.tables.insert(name.to_owned(), Arc::new(entry));
-                }
-                RETIRED => {
-                    let id = rest
-                        .try_into()
-                        .map_err(|_| Error::corruption("", 0, "retired index id is damaged"))?;
-                    let id = IndexId::from_be_bytes(id);
-                    largest_index = largest_index.max(id);
-                    known.retired.insert(id, entries.seqno());
-                }
-                other => return Err(Error::unsupported(format!("catalog entry kind {other}"))),
-            }
-            found = entries.next()?;
-        }
-        counters.raise(INDEX_IDS, u64::from(largest_index));
+        let known = Known::read(point)?;
+        counters.raise(INDEX_IDS, u64::from(known.largest_index()));
         Ok(Self {
             pipeline,
             counters,

@@ -1,11 +1,15 @@
 //! Composition root: open, recovery, background work, metrics.
 
 mod background;
+mod look;
 mod memory;
 mod recovery;
+mod repair;
 mod report;
 
+pub use look::{Log, Look, Tree};
 pub use memory::MemoryReport;
+pub use repair::{Repaired, repair};
 pub use report::{Counters as Metrics, IndexReport, LevelReport};
 
 use crate::base::events::Severity;

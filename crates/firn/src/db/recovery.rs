@@ -69,6 +69,51 @@ pub fn replay(
     })
 }
 
+/// As [`replay`], for a damaged log. With `first` 0 it is not known what the files have. What is
+/// missing goes to `lost`.
+pub fn salvage(
+    env: &dyn Env,
+    dir: &Path,
+    first: SegmentId,
+    flushed_seqno: Seqno,
+    memtable_size: u64,
+    counters: &Counters,
+    lost: &mut dyn FnMut(Error),
+) -> Result<Replayed> {
+    let mut state = Replay {
+        memtables: Vec::new(),
+        prepared: BTreeMap::new(),
+        flushed_seqno,
+        last_seqno: flushed_seqno,
+        commits: 0,
+        memtable_size,
+        counters,
+    };
+    let mut damaged = Vec::new();
+    wal::salvage(
+        env,
+        dir,
+        first,
+        &mut |segment, record| match state.apply(segment, record) {
+            Err(error) if error.is_corruption() => {
+                damaged.push(error);
+                Ok(())
+            }
+            applied => applied,
+        },
+        lost,
+    )?;
+    damaged.into_iter().for_each(lost);
+    let prepared = state.prepared.into_iter();
+    Ok(Replayed {
+        memtables: state.memtables,
+        prepared: prepared.map(|(xid, (_, batch))| (xid, batch)).collect(),
+        last_seqno: state.last_seqno,
+        commits: state.commits,
+        end: ReplayEnd::default(),
+    })
+}
+
 impl Replay<'_> {
     fn apply(&mut self, segment: SegmentId, record: Record<'_>) -> Result<()> {
         match record {

@@ -21,6 +21,7 @@ mod index;
 mod iter;
 mod properties;
 mod reader;
+mod salvage;
 mod sketches;
 mod tune;
 mod verify;
@@ -38,6 +39,7 @@ pub use index::Partition;
 pub use iter::SstIter;
 pub use properties::{IndexStats, Properties};
 pub use reader::{BlockInfo, Blocks, SstReader};
+pub use salvage::{Salvage, SalvageIter};
 pub use verify::VerifyReport;
 pub use writer::{Layout, SstOptions, SstSummary, SstWriter};
 

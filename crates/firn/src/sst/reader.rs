@@ -217,6 +217,21 @@ impl SstReader {
         self.dictionaries.iter().find(|d| d.id() == id)
     }
 
+    /// Where its dictionaries lie, for tools.
+    pub fn dictionary_bytes(&self) -> Vec<Range<u64>> {
+        let handles = self
+            .properties
+            .dictionaries
+            .iter()
+            .map(|(_, handle)| handle);
+        handles.map(|h| h.offset..h.end()).collect()
+    }
+
+    /// The dictionaries of its blocks.
+    pub(super) fn dictionaries(&self) -> &[Arc<Dictionary>] {
+        &self.dictionaries
+    }
+
     /// First byte after the data blocks.
     pub(super) fn data_end(&self) -> u64 {
         self.data_end
@@ -463,7 +478,8 @@ impl SstReader {
         Ok(())
     }
 
-    fn read(&self, handle: Handle) -> Result<Block> {
+    /// Reads the data block at `handle`, past the cache.
+    pub(super) fn read(&self, handle: Handle) -> Result<Block> {
         thread_local! {
             static STORED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
         }

@@ -6,7 +6,7 @@ use super::index::{Index, Spot, Stats};
 use super::properties::IndexStats;
 use super::reader::SstReader;
 use crate::base::key::{SEQNO_COMMITTED_MAX, compare, index_id_of};
-use crate::base::{Kind, Result, Seqno, checksum};
+use crate::base::{Error, Kind, Result, Seqno, checksum};
 use std::cmp::Ordering;
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
@@ -44,37 +44,89 @@ impl SstReader {
     /// separators, the filters, and all counts against index and properties.
     ///
     /// # Errors
-    /// Corruption, for the first thing found wrong.
+    /// The first thing found wrong; what of the file can be read is read all the same.
     pub fn verify(&self) -> Result<VerifyReport> {
-        let mut seen = Seen::default();
+        let mut first = None;
+        let report = self.survey(&mut |error| {
+            first.get_or_insert(error);
+        });
+        first.map_or(Ok(report), Err)
+    }
+
+    /// As [`Self::verify`], but goes on behind damage and hands each piece of it to `found`:
+    /// corruption, and errors of the file system. The report counts what was right.
+    pub fn survey(&self, found: &mut dyn FnMut(Error)) -> VerifyReport {
         let mut report = VerifyReport {
             bytes: self.size(),
-            checksum: self.file_checksum()?,
             ..VerifyReport::default()
         };
-        let mut cursor = BlockCursor::default();
-        let mut end = 0;
-        let index = self.whole_index()?;
-        for spot in index.spots() {
-            let handle = index.block(spot).handle;
-            if handle.offset != end {
-                return Err(self.damaged(Damage::Corrupt("gap between data blocks"), handle));
-            }
-            end = handle.end();
-            let mut stored = vec![0; handle.len as usize];
-            self.file().read_exact_at(handle.offset, &mut stored)?;
-            cursor.enter(Arc::new(self.decode(&stored, handle)?));
-            verify_block(&index, spot, &mut cursor, &mut seen)
-                .map_err(|damage| self.damaged(damage, handle))?;
-            report.blocks += 1;
+        match self.file_checksum() {
+            Ok(checksum) => report.checksum = checksum,
+            Err(error) => found(error),
+        }
+        let mut seen = Seen::default();
+        let mut whole = true;
+        let mut broken = |error| {
+            whole = false;
+            found(error);
+        };
+        match self.whole_index() {
+            Ok(index) => self.survey_blocks(&index, &mut seen, &mut report, &mut broken),
+            // Without its neighbours a partition says too little of its blocks to hold them to it.
+            Err(_) => self.survey_partitions(&mut broken),
         }
         report.entries = seen.stats.entries;
         report.deletes = seen.stats.deletes;
-        if !self.properties_match(&seen, &report) {
+        if whole && !self.properties_match(&seen, &report) {
             let damage = Damage::Corrupt("entries contradict the properties");
-            return Err(damage.at(self.name(), self.data_end()));
+            found(damage.at(self.name(), self.data_end()));
         }
-        Ok(report)
+        report
+    }
+
+    fn survey_blocks(
+        &self,
+        index: &Index,
+        seen: &mut Seen,
+        report: &mut VerifyReport,
+        broken: &mut dyn FnMut(Error),
+    ) {
+        let mut cursor = BlockCursor::default();
+        let mut end = 0;
+        for spot in index.spots() {
+            let handle = index.block(spot).handle;
+            if handle.offset != end {
+                broken(self.damaged(Damage::Corrupt("gap between data blocks"), handle));
+            }
+            end = handle.end();
+            let verified = self.read(handle).and_then(|block| {
+                cursor.enter(Arc::new(block));
+                verify_block(index, spot, &mut cursor, seen)
+                    .map_err(|damage| self.damaged(damage, handle))
+            });
+            match verified {
+                Ok(()) => report.blocks += 1,
+                Err(error) => broken(error),
+            }
+        }
+    }
+
+    /// Checks each partition of the index by itself, and the checksums of the blocks it names.
+    fn survey_partitions(&self, broken: &mut dyn FnMut(Error)) {
+        for number in 0..self.index().partitions() {
+            let partition = match self.partition(number, false) {
+                Ok(partition) => partition,
+                Err(error) => {
+                    broken(error);
+                    continue;
+                }
+            };
+            for block in 0..partition.blocks() {
+                if let Err(error) = self.read(partition.block(block).handle) {
+                    broken(error);
+                }
+            }
+        }
     }
 
     fn properties_match(&self, seen: &Seen, report: &VerifyReport) -> bool {

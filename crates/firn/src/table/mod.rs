@@ -8,19 +8,23 @@ mod cursor;
 mod distinct;
 mod fetch;
 mod index;
+mod mend;
 mod mode;
 mod rows;
 mod statistics;
 
 pub use bulk::BulkLoad;
-pub use check::CheckReport;
+pub use check::{CheckReport, check_stored};
 pub use cursor::{Cursor, Key, SeekMode};
+pub use mend::{Change, Mended, mend_stored};
 pub use mode::{LockWait, ReadMode};
 pub use rows::{RowScratch, WriteFlags, Written};
 pub use statistics::{IndexSums, RangeEnd, TableStatistics};
 
 use crate::base::{Error, ErrorKind, Result};
-use crate::catalog::{Catalog, TableEntry, TableSchema, autoincrement_counter, hidden_row_counter};
+use crate::catalog::{
+    Catalog, Counters, TableEntry, TableSchema, autoincrement_counter, hidden_row_counter,
+};
 use crate::rowcode::{ColumnKind, NullBit, RowFormat};
 use arc_swap::ArcSwap;
 use index::IndexInfo;
@@ -101,7 +105,7 @@ impl Table {
             )));
         }
         let format = schema.row_format(&[])?;
-        let current = Current::new(catalog, &schema, entry, generation)?;
+        let current = Current::new(catalog.counters(), &schema, entry, generation)?;
         Ok(Arc::new(Self {
             catalog: Arc::clone(catalog),
             name: name.to_owned(),
@@ -190,7 +194,7 @@ impl Table {
             // Renamed or dropped under us: the server is about to close the table.
             Err(_) => Arc::clone(&current.entry),
         };
-        match Current::new(&self.catalog, &self.schema, entry, generation) {
+        match Current::new(self.catalog.counters(), &self.schema, entry, generation) {
             Ok(next) => {
                 let next = Arc::new(next);
                 self.current.store(Arc::clone(&next));
@@ -231,7 +235,7 @@ impl Current {
     }
 
     fn new(
-        catalog: &Catalog,
+        counters: &Counters,
         schema: &TableSchema,
         entry: Arc<TableEntry>,
         generation: u64,
@@ -245,7 +249,6 @@ impl Current {
             Some(primary) => Arc::clone(&indexes[primary as usize]),
             None => Arc::new(IndexInfo::hidden(entry.clustered)),
         };
-        let counters = catalog.counters();
         let id = entry.clustered.id;
         Ok(Self {
             generation,

@@ -1,8 +1,8 @@
 //! Reading the manifest in force, without changing anything.
 
-use super::manifest::{ManifestReader, parse_manifest_name, read_current};
+use super::manifest::{ManifestReader, manifest_name, parse_manifest_name, read_current};
 use super::{Edit, State};
-use crate::base::{Error, Result};
+use crate::base::{Error, ErrorKind, Result};
 use crate::env::Env;
 use std::path::Path;
 
@@ -38,7 +38,10 @@ pub fn load(env: &dyn Env, dir: &Path) -> Result<Option<Loaded>> {
 }
 
 fn read(env: &dyn Env, dir: &Path, id: u64) -> Result<(State, ManifestReader)> {
-    let mut reader = ManifestReader::open(env, dir, id)?;
+    let mut reader = ManifestReader::open(env, dir, id).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => Error::corruption(manifest_name(id), 0, "the file is missing"),
+        _ => error,
+    })?;
     let edits = reader.poll(false)?;
     let mut state = State::default();
     if edits.is_empty() {

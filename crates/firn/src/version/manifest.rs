@@ -199,6 +199,47 @@ impl ManifestReader {
         Ok(edits.into_iter().map(|(_, edit)| edit).collect())
     }
 
+    /// Every edit of manifest `id` that is left, damaged ones left out: they go to `lost`.
+    ///
+    /// # Errors
+    /// Those of the file system; `Unsupported` for an edit of a later format.
+    pub(super) fn salvage(
+        env: &dyn Env,
+        dir: &Path,
+        id: u64,
+        lost: &mut dyn FnMut(Error),
+    ) -> Result<Vec<Edit>> {
+        let name = manifest_name(id);
+        let mut bytes = Vec::new();
+        let read = env.open(&dir.join(&name)).and_then(|file| {
+            bytes.resize(file.size()? as usize, 0);
+            file.read_exact_at(0, &mut bytes)
+        });
+        if let Err(error) = read {
+            lost(Error::corruption(&name, 0, error));
+            return Ok(Vec::new());
+        }
+        if !bytes.starts_with(&header(id)) {
+            lost(Error::corruption(&name, 0, "damaged header"));
+        }
+        let mut edits = Vec::new();
+        let mut at = HEADER_LEN;
+        while at < bytes.len() {
+            if let Some(payload) = unframe(id, at as u64, &bytes[at..]) {
+                if !payload.is_empty() {
+                    edits.push(Edit::decode(payload, &name, at as u64)?);
+                }
+                at += RECORD_HEADER_LEN + payload.len();
+                continue;
+            }
+            let valid = |i: &usize| unframe(id, *i as u64, &bytes[*i..]).is_some();
+            let next = (at + 1..bytes.len()).find(valid);
+            lost(Error::corruption(&name, at as u64, "edits are lost"));
+            at = next.unwrap_or(bytes.len());
+        }
+        Ok(edits)
+    }
+
     /// Bytes behind the last valid record: those of a torn write, or of one under way.
     pub fn unread(&self) -> u64 {
         self.end - self.offset

@@ -1,6 +1,11 @@
 //! The reading end of the log: replay.
 
+mod salvage;
 mod segments;
+mod survey;
+
+pub use salvage::salvage;
+pub use survey::{Piece, survey};
 
 use super::frame::{FIRST_GROUP, GROUP_HEADER, GroupHeader};
 use super::{GroupNumber, LogEnd, Record, SegmentId};

@@ -95,7 +95,7 @@ impl Index {
         self.partitions.len() == self.top.partitions.len()
     }
 
-    /// Number of partitions.
+    /// Number of partitions, here or not.
     pub(in crate::sst) fn partitions(&self) -> u32 {
         self.top.partitions.len() as u32
     }

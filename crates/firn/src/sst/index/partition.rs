@@ -116,6 +116,11 @@ impl Partition {
         self.filter.as_ref().is_none_or(|f| f.may_contain(hash))
     }
 
+    /// Number of blocks.
+    pub(in crate::sst) fn blocks(&self) -> u32 {
+        self.blocks.len() as u32
+    }
+
     #[inline]
     pub(in crate::sst) fn block(&self, block: u32) -> &BlockEntry {
         &self.blocks[block as usize]

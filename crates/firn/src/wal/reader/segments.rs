@@ -24,7 +24,7 @@ pub(super) struct SegmentReader {
 }
 
 impl SegmentReader {
-    fn open(env: &dyn Env, dir: &Path, id: SegmentId) -> Result<Self> {
+    pub(super) fn open(env: &dyn Env, dir: &Path, id: SegmentId) -> Result<Self> {
         let name = segment_name(id);
         let file = env.open(&dir.join(&name))?;
         Ok(Self {
@@ -39,8 +39,13 @@ impl SegmentReader {
         })
     }
 
+    /// Bytes of its whole blocks.
+    pub(super) fn size(&self) -> u64 {
+        self.size
+    }
+
     /// The bytes at `offset`; `None` past the end of the file.
-    fn bytes(&mut self, offset: u64, len: u64) -> Result<Option<&[u8]>> {
+    pub(super) fn bytes(&mut self, offset: u64, len: u64) -> Result<Option<&[u8]>> {
         let Some(end) = offset.checked_add(len).filter(|&end| end <= self.size) else {
             return Ok(None);
         };
@@ -58,12 +63,35 @@ impl SegmentReader {
         Ok(Some(&self.window[from..from + len as usize]))
     }
 
-    fn header(&mut self) -> Result<Option<SegmentHeader>> {
+    /// Its header, if it is intact; groups are looked for in its units from then on.
+    pub(super) fn header(&mut self) -> Result<Option<SegmentHeader>> {
         let (id, name) = (self.id, self.name.clone());
-        match self.bytes(0, BLOCK as u64)? {
-            Some(block) => SegmentHeader::decode(block, id, &name),
-            None => Ok(None),
+        let header = match self.bytes(0, BLOCK as u64)? {
+            Some(block) => SegmentHeader::decode(block, id, &name)?,
+            None => None,
+        };
+        if let Some(header) = &header {
+            self.unit = header.unit;
         }
+        Ok(header)
+    }
+
+    /// Without a header: finds out in which units groups lie. Returns whether there are any.
+    pub(super) fn find_unit(&mut self) -> Result<bool> {
+        let mut unit = SECTOR;
+        while unit <= BLOCK {
+            self.unit = unit;
+            if !self.scan(FIRST_GROUP, &mut |_| false)? {
+                return Ok(true);
+            }
+            unit *= 2;
+        }
+        Ok(false)
+    }
+
+    /// Groups begin at multiples of this.
+    pub(super) fn unit(&self) -> u64 {
+        self.unit as u64
     }
 
     /// The group at `offset` with all its bytes: `None` if there is no intact one.
@@ -130,7 +158,6 @@ pub(super) fn open(env: &dyn Env, dir: &Path, first: SegmentId) -> Result<(Vec<R
             check_unused(&mut segment, first)?;
             continue;
         };
-        segment.unit = header.unit;
         if let Some(lost) = expected.and_then(|expected| lost_between(expected, &header, first)) {
             let message = format!("the segment is missing, {} needs it", segment.name);
             return Err(Error::corruption(segment_name(lost), 0, message));
@@ -179,14 +206,7 @@ fn lost_between(
 
 /// A segment without a header was never used, or its header is damaged: then it has groups.
 fn check_unused(segment: &mut SegmentReader, first: SegmentId) -> Result<()> {
-    let mut unused = true;
-    let mut unit = SECTOR;
-    while unit <= BLOCK && unused {
-        segment.unit = unit;
-        unused = segment.scan(FIRST_GROUP, &mut |_| false)?;
-        unit *= 2;
-    }
-    if unused && segment.id != first {
+    if !segment.find_unit()? && segment.id != first {
         return Ok(());
     }
     let message = "the header of a log segment is damaged";

@@ -1,0 +1,105 @@
+//! `firn check`: every checksum, every invariant, every index against its table.
+
+mod files;
+mod findings;
+mod log;
+mod tables;
+
+use crate::Outcome;
+use crate::args::Check;
+use crate::directory;
+use crate::output::{Output, bytes};
+use findings::Findings;
+use firn::base::Result;
+use firn::db::Look;
+use serde::Serialize;
+use std::fmt::Write;
+
+#[derive(Serialize)]
+struct Report {
+    directory: String,
+    /// No damage; there may be warnings.
+    sound: bool,
+    files: u64,
+    file_bytes: u64,
+    log_segments: u64,
+    tables: u64,
+    rows: u64,
+    findings: Vec<findings::Finding>,
+    /// Findings beyond those listed.
+    more: u64,
+}
+
+/// Checks the database.
+pub fn run(args: &Check, out: &Output) -> Result<Outcome> {
+    let look = directory::look(&args.directory)?;
+    let report = check(&look, args.files_only, out)?;
+    let outcome = match report.sound {
+        true => Outcome::Well,
+        false => Outcome::Damage,
+    };
+    out.print(&report, text);
+    Ok(outcome)
+}
+
+/// One part after the other; damage in one does not keep the others from being checked.
+fn check(look: &Look, files_only: bool, out: &Output) -> Result<Report> {
+    let mut findings = Findings::default();
+    let tree = match look.tree() {
+        Ok(tree) => Some(tree),
+        Err(error) => {
+            findings.error(&error);
+            None
+        }
+    };
+    let files = match &tree {
+        Some(tree) => files::check_tree(look, tree, out, &mut findings)?,
+        None => files::check_all(look, out, &mut findings)?,
+    };
+    let (log, log_segments) = log::check(look, tree.as_ref(), &mut findings)?;
+    let mut tables = tables::Checked::default();
+    if let Some(tree) = tree.as_ref().filter(|_| !files_only) {
+        let point = match log {
+            Some(log) => log.point,
+            None => look.files_only(tree),
+        };
+        tables = tables::check(look, tree, &point, out, &mut findings)?;
+    }
+    let (findings, more, damaged) = findings.finish();
+    Ok(Report {
+        directory: look.dir().display().to_string(),
+        sound: !damaged,
+        files: files.count,
+        file_bytes: files.bytes,
+        log_segments,
+        tables: tables.tables,
+        rows: tables.rows,
+        findings,
+        more,
+    })
+}
+
+fn text(report: &Report) -> String {
+    let mut out = format!(
+        "{}: {} files ({}), {} log segments, {} tables, {} rows\n",
+        report.directory,
+        report.files,
+        bytes(report.file_bytes),
+        report.log_segments,
+        report.tables,
+        report.rows
+    );
+    for finding in &report.findings {
+        let _ = writeln!(out, "{finding}");
+    }
+    if report.more > 0 {
+        let _ = writeln!(out, "and {} more", report.more);
+    }
+    let verdict = match (report.sound, report.findings.is_empty()) {
+        (true, true) => "all is well",
+        (true, false) => "no damage",
+        (false, _) => "DAMAGED",
+    };
+    let _ = writeln!(out, "{verdict}");
+    out
+}

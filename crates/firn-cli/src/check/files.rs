@@ -1,0 +1,114 @@
+//! The SSTs: against their own checksums, and against the manifest.
+
+use super::findings::Findings;
+use crate::output::Output;
+use firn::base::{Error, ErrorKind, Result};
+use firn::db::{Look, Tree};
+use firn::sst::{SstReader, VerifyReport};
+use firn::store::{FileKind, file_name};
+use firn::version::FileMeta;
+use std::sync::Arc;
+
+/// What was read.
+#[derive(Default)]
+pub struct Checked {
+    /// Files.
+    pub count: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// Checks the files of the tree, and looks for others.
+pub fn check_tree(
+    look: &Look,
+    tree: &Tree,
+    out: &Output,
+    findings: &mut Findings,
+) -> Result<Checked> {
+    if tree.torn > 0 {
+        let what = format!(
+            "ends in {} bytes of a torn edit, as a crash leaves it; it is dropped at the next start",
+            tree.torn
+        );
+        let name = firn::version::manifest_name(tree.manifest_id);
+        findings.warning(&name, None, what);
+    }
+    let bar = out.progress("files", tree.version.size());
+    let mut checked = Checked::default();
+    for (_, file) in tree.version.files() {
+        checked.count += 1;
+        checked.bytes += file.size;
+        match file.reader() {
+            Ok(reader) => check_file(reader, file.meta(), findings),
+            Err(error) => findings.error(&error),
+        }
+        bar.inc(file.size);
+    }
+    bar.finish_and_clear();
+    let live = |id: &u64| tree.state.files.contains_key(id);
+    for id in look.source().store().list()?.iter().filter(|id| !live(id)) {
+        let what = "no manifest names this file; the next start removes it";
+        findings.warning(&file_name(FileKind::Sst, *id), None, what);
+    }
+    Ok(checked)
+}
+
+/// Without a manifest: checks every SST there is against itself.
+pub fn check_all(look: &Look, out: &Output, findings: &mut Findings) -> Result<Checked> {
+    let store = look.source().store();
+    let ids = store.list()?;
+    let bar = out.progress("files", ids.len() as u64);
+    let mut checked = Checked::default();
+    for id in ids {
+        let name = file_name(FileKind::Sst, id);
+        checked.count += 1;
+        let opened = store.open(id).and_then(|file| {
+            checked.bytes += file.size()?;
+            SstReader::open(file, id, name, Arc::clone(look.source().cache()))
+        });
+        match opened {
+            Ok(reader) => drop(reader.survey(&mut |error| findings.error(&named(&reader, error)))),
+            Err(error) => findings.error(&error),
+        }
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    Ok(checked)
+}
+
+fn check_file(reader: &SstReader, meta: &FileMeta, findings: &mut Findings) {
+    let mut damaged = false;
+    let report = reader.survey(&mut |error| {
+        damaged = true;
+        findings.error(&named(reader, error));
+    });
+    if !damaged && let Some(what) = difference(&report, reader, meta) {
+        let what = format!("differs from what the manifest says: {what}");
+        findings.damage(reader.name(), None, what);
+    }
+}
+
+/// A file that cannot be read is named, too.
+fn named(reader: &SstReader, error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::Corruption { .. } => error,
+        _ => Error::corruption(reader.name(), 0, error),
+    }
+}
+
+fn difference(report: &VerifyReport, reader: &SstReader, meta: &FileMeta) -> Option<&'static str> {
+    let p = reader.properties();
+    if report.checksum != meta.checksum {
+        Some("checksum of the whole file")
+    } else if (report.entries, report.deletes) != (meta.entries, meta.deletes) {
+        Some("number of entries")
+    } else if (&p.smallest, &p.largest) != (&meta.smallest, &meta.largest) {
+        Some("range of keys")
+    } else if (p.min_seqno, p.max_seqno) != (meta.min_seqno, meta.max_seqno) {
+        Some("range of commits")
+    } else if p.per_index != meta.per_index {
+        Some("counts by index")
+    } else {
+        None
+    }
+}

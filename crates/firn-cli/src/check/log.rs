@@ -1,0 +1,74 @@
+//! The log: as recovery reads it, and behind the first damage.
+
+use super::findings::Findings;
+use firn::base::Result;
+use firn::db::{Log, Look, Tree};
+use firn::env::BLOCK;
+use firn::wal::{Piece, SegmentId, parse_segment_name, segment_name, survey};
+
+/// Replays the log in memory; `None` if it cannot be, or if there is no tree to replay it on. Also
+/// returns the number of segments.
+pub fn check(
+    look: &Look,
+    tree: Option<&Tree>,
+    findings: &mut Findings,
+) -> Result<(Option<Log>, u64)> {
+    let names = look.env().list_dir(look.dir())?;
+    let mut segments: Vec<SegmentId> = names.iter().filter_map(|n| parse_segment_name(n)).collect();
+    segments.sort_unstable();
+    let log = tree.map(|tree| look.log(tree));
+    match log {
+        Some(Ok(log)) => {
+            if log.end.torn_tail {
+                let what = "the log ends in a torn group, as a crash leaves it; it is dropped at the next start. \
+                            After a clean shutdown it is damage";
+                let name = segment_name(log.end.last_segment);
+                findings.warning(&name, Some(log.end.end_offset), what);
+            }
+            if !log.prepared.is_empty() {
+                let what = format!(
+                    "{} prepared transactions wait for XA COMMIT or XA ROLLBACK",
+                    log.prepared.len()
+                );
+                findings.warning("log", None, what);
+            }
+            return Ok((Some(log), segments.len() as u64));
+        }
+        Some(Err(error)) => findings.error(&error),
+        None => {}
+    }
+    let first = tree.map_or(0, |tree| tree.state.log_number);
+    for &segment in segments.iter().filter(|id| **id >= first) {
+        gaps(look, segment, findings);
+    }
+    Ok((None, segments.len() as u64))
+}
+
+/// Names what lies between intact groups of a segment and is none.
+fn gaps(look: &Look, segment: SegmentId, findings: &mut Findings) {
+    let name = segment_name(segment);
+    let mut pending = Vec::new();
+    let surveyed = survey(
+        &**look.env(),
+        look.dir(),
+        segment,
+        &mut |piece| match piece {
+            // A group may leave the rest of its block empty.
+            Piece::Gap { from, to, .. } if to - from < BLOCK as u64 => {}
+            Piece::Gap { from, to, .. } => pending.push((from, to)),
+            Piece::Group { .. } => {
+                for (from, to) in pending.drain(..) {
+                    let what = format!("{} bytes before an intact group hold none", to - from);
+                    findings.damage(&name, Some(from), what);
+                }
+            }
+        },
+    );
+    match surveyed {
+        Ok((Some(_), _)) => {}
+        Ok((None, _)) => {
+            findings.damage(&name, Some(0), "the header is damaged or was never written")
+        }
+        Err(error) => findings.error(&error),
+    }
+}

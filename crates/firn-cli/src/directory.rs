@@ -1,0 +1,35 @@
+//! The data directory that a path means.
+
+use firn::base::{Error, ErrorKind, Result};
+use firn::db::Look;
+use firn::env::{Env, PosixEnv};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Name of the engine's directory in the server's, unless it is configured.
+const IN_DATADIR: &str = "#firn";
+
+/// Opens the database in `path`, or in the server's data directory `path`, for looking.
+///
+/// # Errors
+/// `NotFound` if neither holds one, `Busy` while a server has it.
+pub fn look(path: &Path) -> Result<Look> {
+    let env: Arc<dyn Env> = Arc::new(PosixEnv::new());
+    let inner = path.join(IN_DATADIR);
+    let opened = match Look::open(Arc::clone(&env), path) {
+        Err(error) if *error.kind() == ErrorKind::NotFound && env.exists(&inner)? => {
+            Look::open(env, &inner)
+        }
+        opened => opened,
+    };
+    opened.map_err(|error| match error.kind() {
+        ErrorKind::Busy => Error::new(
+            ErrorKind::Busy,
+            format!(
+                "{}: a server has this directory open; stop it first",
+                path.display()
+            ),
+        ),
+        _ => error,
+    })
+}

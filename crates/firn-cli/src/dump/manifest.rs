@@ -1,0 +1,129 @@
+//! A manifest, edit by edit.
+
+use super::split;
+use crate::Outcome;
+use crate::args::DumpManifest;
+use crate::output::{Output, bytes};
+use firn::base::{Error, Result};
+use firn::env::PosixEnv;
+use firn::version::{Edit, ManifestReader, parse_manifest_name};
+use serde::Serialize;
+use std::fmt::Write;
+
+#[derive(Serialize)]
+struct Report {
+    file: String,
+    edits: Vec<EditReport>,
+    torn_bytes: u64,
+}
+
+#[derive(Serialize)]
+struct EditReport {
+    added: Vec<Added>,
+    removed: Vec<Removed>,
+    log_number: Option<u64>,
+    last_seqno: Option<u64>,
+    next_file_id: Option<u64>,
+    next_run_number: Option<u64>,
+    counters: Vec<(u64, u64)>,
+    times: Vec<(u64, u64)>,
+}
+
+#[derive(Serialize)]
+struct Added {
+    file: u64,
+    level: u8,
+    run: u64,
+    stored_bytes: u64,
+    entries: u64,
+}
+
+#[derive(Serialize)]
+struct Removed {
+    file: u64,
+    level: u8,
+}
+
+pub(super) fn run(args: &DumpManifest, out: &Output) -> Result<Outcome> {
+    let (dir, name) = split(&args.file)?;
+    let id = parse_manifest_name(name)
+        .ok_or_else(|| Error::invalid(format_args!("{name} is not the name of a manifest")))?;
+    let mut reader = ManifestReader::open(&PosixEnv::new(), dir, id)?;
+    let edits = reader.poll(false)?;
+    let report = Report {
+        file: name.to_owned(),
+        edits: edits.iter().map(edit).collect(),
+        torn_bytes: reader.unread(),
+    };
+    out.print(&report, text);
+    Ok(Outcome::Well)
+}
+
+fn edit(edit: &Edit) -> EditReport {
+    EditReport {
+        added: edit
+            .added
+            .iter()
+            .map(|(level, run, meta)| Added {
+                file: meta.file_id,
+                level: *level,
+                run: *run,
+                stored_bytes: meta.size,
+                entries: meta.entries,
+            })
+            .collect(),
+        removed: edit
+            .removed
+            .iter()
+            .map(|&(level, file)| Removed { file, level })
+            .collect(),
+        log_number: edit.log_number,
+        last_seqno: edit.last_seqno,
+        next_file_id: edit.next_file_id,
+        next_run_number: edit.next_run_number,
+        counters: edit.counters.clone(),
+        times: edit.time_pairs.clone(),
+    }
+}
+
+fn text(report: &Report) -> String {
+    let mut out = format!("{}: {} edits\n", report.file, report.edits.len());
+    for (number, edit) in report.edits.iter().enumerate() {
+        let _ = write!(out, "edit {}", number + 1);
+        for (what, value) in [
+            ("log from segment", edit.log_number),
+            ("commits up to", edit.last_seqno),
+            ("next file", edit.next_file_id),
+            ("next run", edit.next_run_number),
+        ] {
+            if let Some(value) = value {
+                let _ = write!(out, ", {what} {value}");
+            }
+        }
+        let _ = writeln!(out);
+        for removed in &edit.removed {
+            let _ = writeln!(out, "  - L{} file {}", removed.level, removed.file);
+        }
+        for added in &edit.added {
+            let run = match added.run {
+                0 => String::new(),
+                run => format!(" run {run}"),
+            };
+            let _ = writeln!(
+                out,
+                "  + L{}{run} file {}: {} entries, {}",
+                added.level,
+                added.file,
+                added.entries,
+                bytes(added.stored_bytes)
+            );
+        }
+        for (counter, value) in &edit.counters {
+            let _ = writeln!(out, "  counter {counter} is {value}");
+        }
+    }
+    if report.torn_bytes > 0 {
+        let _ = writeln!(out, "{} bytes of a torn edit at the end", report.torn_bytes);
+    }
+    out
+}

@@ -1,0 +1,315 @@
+//! `firn inspect`: levels, files, tables.
+
+use crate::Outcome;
+use crate::args::Inspect;
+use crate::directory;
+use crate::output::{Output, bytes, table};
+use crate::picture;
+use firn::base::{IndexId, Result};
+use firn::catalog::{CATALOG_INDEX, Known};
+use firn::db::{Log, Look, Tree};
+use firn::store::{FileKind, file_name};
+use firn::version::LEVELS;
+use serde::Serialize;
+use std::fmt::Write;
+
+#[derive(Serialize)]
+struct Report {
+    directory: String,
+    manifest: u64,
+    last_commit: u64,
+    stored_bytes: u64,
+    raw_bytes: u64,
+    ratio: Option<f64>,
+    log: LogReport,
+    levels: Vec<Level>,
+    tables: Vec<TableReport>,
+    /// Of indexes without a table: dropped ones, until compaction has passed.
+    other_stored_bytes: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    files: Vec<File>,
+}
+
+#[derive(Serialize)]
+struct LogReport {
+    first_segment: u64,
+    last_segment: u64,
+    commits_to_replay: u64,
+    bytes_to_replay: u64,
+    torn_tail: bool,
+    prepared_transactions: usize,
+}
+
+#[derive(Serialize)]
+struct Level {
+    level: u8,
+    runs: usize,
+    files: usize,
+    stored_bytes: u64,
+    raw_bytes: u64,
+    entries: u64,
+    deletes: u64,
+}
+
+#[derive(Serialize)]
+struct TableReport {
+    name: String,
+    /// Live rows at most: entries less deletions, files alone.
+    rows: u64,
+    indexes: Vec<IndexReport>,
+    stored_bytes: u64,
+    raw_bytes: u64,
+    ratio: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct IndexReport {
+    name: String,
+    id: IndexId,
+    entries: u64,
+    deletes: u64,
+    stored_bytes: u64,
+    raw_bytes: u64,
+}
+
+#[derive(Serialize)]
+struct File {
+    name: String,
+    level: u8,
+    run: u64,
+    stored_bytes: u64,
+    raw_bytes: u64,
+    entries: u64,
+    deletes: u64,
+    superseded: u64,
+    min_seqno: u64,
+    max_seqno: u64,
+    at_rest: bool,
+    indexes: Vec<IndexId>,
+}
+
+/// Shows the database.
+pub fn run(args: &Inspect, out: &Output) -> Result<Outcome> {
+    let look = directory::look(&args.directory)?;
+    let tree = look.tree()?;
+    let log = look.log(&tree)?;
+    let known = look.tables(&log.point)?;
+    let report = report(&look, &tree, &log, &known, args.files);
+    out.print(&report, text);
+    Ok(Outcome::Well)
+}
+
+fn report(look: &Look, tree: &Tree, log: &Log, known: &Known, with_files: bool) -> Report {
+    let levels: Vec<Level> = (0..LEVELS as u8)
+        .map(|level| level_of(tree, level))
+        .collect();
+    let tables: Vec<TableReport> = known
+        .tables
+        .values()
+        .map(|entry| {
+            let indexes: Vec<IndexReport> = entry
+                .index_ids()
+                .into_iter()
+                .map(|id| index_of(tree, entry, id))
+                .collect();
+            let sum = |of: fn(&IndexReport) -> u64| indexes.iter().map(of).sum();
+            let (stored_bytes, raw_bytes) = (sum(|i| i.stored_bytes), sum(|i| i.raw_bytes));
+            TableReport {
+                name: entry.name.clone(),
+                rows: indexes
+                    .first()
+                    .map_or(0, |i| i.entries.saturating_sub(i.deletes)),
+                indexes,
+                stored_bytes,
+                raw_bytes,
+                ratio: ratio(stored_bytes, raw_bytes),
+            }
+        })
+        .collect();
+    let of_all: u64 = tree
+        .version
+        .all_index_stats()
+        .values()
+        .map(|s| s.stored_bytes)
+        .sum();
+    let catalog = tree.version.index_stats(CATALOG_INDEX).stored_bytes;
+    let of_tables: u64 = tables.iter().map(|t| t.stored_bytes).sum();
+    let stored_bytes = tree.version.size();
+    let raw_bytes = levels.iter().map(|level| level.raw_bytes).sum();
+    Report {
+        directory: look.dir().display().to_string(),
+        manifest: tree.manifest_id,
+        last_commit: log.point.seqno,
+        stored_bytes,
+        raw_bytes,
+        ratio: ratio(stored_bytes, raw_bytes),
+        log: LogReport {
+            first_segment: tree.state.log_number,
+            last_segment: log.end.last_segment,
+            commits_to_replay: log.commits,
+            bytes_to_replay: log.end.bytes,
+            torn_tail: log.end.torn_tail,
+            prepared_transactions: log.prepared.len(),
+        },
+        levels,
+        other_stored_bytes: of_all.saturating_sub(of_tables + catalog),
+        tables,
+        files: match with_files {
+            true => files_of(tree),
+            false => Vec::new(),
+        },
+    }
+}
+
+fn level_of(tree: &Tree, level: u8) -> Level {
+    let runs = tree.version.runs(level);
+    let files = || runs.iter().flat_map(|run| &run.files);
+    Level {
+        level,
+        runs: runs.iter().filter(|run| !run.files.is_empty()).count(),
+        files: files().count(),
+        stored_bytes: files().map(|f| f.size).sum(),
+        raw_bytes: files().map(|f| f.raw_bytes).sum(),
+        entries: files().map(|f| f.entries).sum(),
+        deletes: files().map(|f| f.deletes).sum(),
+    }
+}
+
+fn index_of(tree: &Tree, entry: &firn::catalog::TableEntry, id: IndexId) -> IndexReport {
+    let stats = tree.version.index_stats(id);
+    let named = entry.indexes.iter().position(|index| index.id == id);
+    IndexReport {
+        name: named.map_or("(hidden)".to_owned(), |i| {
+            entry.schema.indexes[i].name.clone()
+        }),
+        id,
+        entries: stats.entries,
+        deletes: stats.deletes,
+        stored_bytes: stats.stored_bytes,
+        raw_bytes: stats.raw_bytes,
+    }
+}
+
+fn files_of(tree: &Tree) -> Vec<File> {
+    let all = (0..LEVELS as u8).flat_map(|level| {
+        let runs = tree.version.runs(level).iter();
+        runs.flat_map(move |run| run.files.iter().map(move |file| (level, run.number, file)))
+    });
+    all.map(|(level, run, file)| File {
+        name: file_name(FileKind::Sst, file.file_id),
+        level,
+        run,
+        stored_bytes: file.size,
+        raw_bytes: file.raw_bytes,
+        entries: file.entries,
+        deletes: file.deletes,
+        superseded: file.superseded,
+        min_seqno: file.min_seqno,
+        max_seqno: file.max_seqno,
+        at_rest: file.at_rest,
+        indexes: file.per_index.iter().map(|s| s.index).collect(),
+    })
+    .collect()
+}
+
+fn ratio(stored: u64, raw: u64) -> Option<f64> {
+    (raw > 0).then(|| stored as f64 / raw as f64)
+}
+
+fn ratio_text(ratio: Option<f64>) -> String {
+    ratio.map_or(String::new(), |ratio| format!("{ratio:.2}"))
+}
+
+fn text(report: &Report) -> String {
+    let mut out = String::new();
+    let r = report;
+    let _ = writeln!(out, "{}", r.directory);
+    let (stored, raw) = (bytes(r.stored_bytes), bytes(r.raw_bytes));
+    let ratio = ratio_text(r.ratio);
+    let _ = writeln!(
+        out,
+        "{stored} stored for {raw} of keys and values, ratio {ratio}; last commit {}",
+        r.last_commit
+    );
+    let torn = if r.log.torn_tail {
+        ", its end torn as a crash leaves it"
+    } else {
+        ""
+    };
+    let _ = writeln!(
+        out,
+        "log: segments {} to {}, {} commits ({}) beyond the files{torn}; {} prepared transactions",
+        r.log.first_segment,
+        r.log.last_segment.max(r.log.first_segment),
+        r.log.commits_to_replay,
+        bytes(r.log.bytes_to_replay),
+        r.log.prepared_transactions,
+    );
+    let sizes: Vec<u64> = r.levels.iter().map(|level| level.stored_bytes).collect();
+    let bars = picture::bars(&sizes);
+    let rows = r
+        .levels
+        .iter()
+        .zip(bars)
+        .filter(|(level, _)| level.files > 0);
+    let rows = rows.map(|(level, bar)| {
+        vec![
+            format!("L{}", level.level),
+            bar,
+            bytes(level.stored_bytes),
+            level.runs.to_string(),
+            level.files.to_string(),
+            level.entries.to_string(),
+            level.deletes.to_string(),
+            ratio_text(self::ratio(level.stored_bytes, level.raw_bytes)),
+        ]
+    });
+    let headings = [
+        "level", "", "stored", "runs", "files", "entries", "deletes", "ratio",
+    ];
+    let _ = write!(out, "\n{}", table(&headings, 2, rows.collect()));
+    let rows = r.tables.iter().flat_map(|t| {
+        let first = vec![
+            t.name.clone(),
+            t.rows.to_string(),
+            bytes(t.stored_bytes),
+            bytes(t.raw_bytes),
+            ratio_text(t.ratio),
+        ];
+        let indexes = t.indexes.iter().map(|i| {
+            vec![
+                format!("  {} ({})", i.name, i.id),
+                i.entries.saturating_sub(i.deletes).to_string(),
+                bytes(i.stored_bytes),
+                bytes(i.raw_bytes),
+                ratio_text(self::ratio(i.stored_bytes, i.raw_bytes)),
+            ]
+        });
+        std::iter::once(first).chain(indexes).collect::<Vec<_>>()
+    });
+    let headings = ["table", "rows, about", "stored", "raw", "ratio"];
+    let _ = write!(out, "\n{}", table(&headings, 1, rows.collect()));
+    if r.other_stored_bytes > 0 {
+        let _ = writeln!(out, "of dropped tables: {}", bytes(r.other_stored_bytes));
+    }
+    if !r.files.is_empty() {
+        let rows = r.files.iter().map(|f| {
+            let indexes: Vec<String> = f.indexes.iter().map(u32::to_string).collect();
+            vec![
+                f.name.clone(),
+                format!("L{}", f.level),
+                indexes.join(","),
+                f.run.to_string(),
+                bytes(f.stored_bytes),
+                f.entries.to_string(),
+                f.deletes.to_string(),
+                format!("{}–{}", f.min_seqno, f.max_seqno),
+            ]
+        });
+        let headings = [
+            "file", "level", "indexes", "run", "stored", "entries", "deletes", "commits",
+        ];
+        let _ = write!(out, "\n{}", table(&headings, 3, rows.collect()));
+    }
+    out
+}

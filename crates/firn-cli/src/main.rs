@@ -1,0 +1,51 @@
+//! `firn`: look into, check and repair a data directory of the Firn storage engine.
+//!
+//! Exit codes: 0 all is well; 1 damage was found, or something was lost; 2 the command line is
+//! wrong; 3 a server holds the directory; 4 anything else, such as no database there.
+
+mod args;
+mod check;
+mod directory;
+mod dump;
+mod inspect;
+mod output;
+mod picture;
+mod repair;
+
+use args::{Args, Command};
+use clap::Parser;
+use firn::base::{Error, ErrorKind};
+use std::process::ExitCode;
+
+/// How a command ended.
+enum Outcome {
+    Well,
+    Damage,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let out = output::Output::new(args.json);
+    let done = match &args.command {
+        Command::Inspect(what) => inspect::run(what, &out),
+        Command::Dump(what) => dump::run(what, &out),
+        Command::Check(what) => check::run(what, &out),
+        Command::Repair(what) => repair::run(what, &out),
+    };
+    match done {
+        Ok(Outcome::Well) => ExitCode::SUCCESS,
+        Ok(Outcome::Damage) => ExitCode::from(1),
+        Err(error) => {
+            out.error(&error);
+            ExitCode::from(code_of(&error))
+        }
+    }
+}
+
+fn code_of(error: &Error) -> u8 {
+    match error.kind() {
+        ErrorKind::Corruption { .. } => 1,
+        ErrorKind::Busy => 3,
+        _ => 4,
+    }
+}

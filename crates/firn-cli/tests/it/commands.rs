@@ -1,0 +1,203 @@
+//! Sound directories.
+
+use super::support::{World, build, firn, json, open, read};
+use std::path::Path;
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// Names in `dir` that end with `ending`, in order.
+fn files(dir: &Path, ending: &str) -> Vec<String> {
+    let mut names: Vec<String> = dir
+        .read_dir()
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.ends_with(ending) || name.starts_with(ending))
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_sound_directory_is_shown_and_found_sound() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows = build(dir.path(), 1, true);
+    let (code, report) = json(&["inspect", "--files", text(dir.path())]);
+    assert_eq!(code, 0, "{report}");
+    let table = &report["tables"][0];
+    assert_eq!(table["name"], "d/t");
+    let indexes = table["indexes"].as_array().unwrap();
+    let names: Vec<_> = indexes
+        .iter()
+        .map(|i| i["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["PRIMARY", "k", "name"]);
+    let levels = report["levels"].as_array().unwrap();
+    let with_files = |l: &&serde_json::Value| l["files"].as_u64().unwrap() > 0;
+    let used: Vec<_> = levels.iter().filter(with_files).collect();
+    assert_eq!(used.len(), 2, "L0 and the last level: {levels:?}");
+    let sizes: u64 = levels
+        .iter()
+        .map(|l| l["stored_bytes"].as_u64().unwrap())
+        .sum();
+    assert_eq!(report["stored_bytes"], sizes);
+    assert_eq!(
+        report["files"].as_array().unwrap().len(),
+        files(dir.path(), ".sst").len()
+    );
+    assert_eq!(
+        report["log"]["commits_to_replay"], 21,
+        "200 changes, and the counters at close"
+    );
+
+    let (code, report) = json(&["check", text(dir.path())]);
+    assert_eq!(code, 0, "{report}");
+    assert_eq!(report["sound"], true);
+    assert_eq!(report["findings"].as_array().unwrap().len(), 0, "{report}");
+    assert_eq!(report["rows"], rows.len());
+
+    // Nothing was changed by looking.
+    let db = open(dir.path()).unwrap();
+    assert_eq!(read(&db).unwrap(), rows);
+}
+
+#[test]
+fn text_for_people_shows_levels_tables_and_a_verdict() {
+    let dir = tempfile::tempdir().unwrap();
+    build(dir.path(), 2, true);
+    let shown = String::from_utf8(firn(["inspect", text(dir.path())]).stdout).unwrap();
+    for part in ["L0", "L6", "█", "d/t", "PRIMARY", "ratio"] {
+        assert!(shown.contains(part), "{part} in\n{shown}");
+    }
+    let shown = String::from_utf8(firn(["check", text(dir.path())]).stdout).unwrap();
+    assert!(shown.ends_with("all is well\n"), "{shown}");
+}
+
+#[test]
+fn a_crash_leaves_no_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows = build(dir.path(), 3, false);
+    let (code, report) = json(&["check", text(dir.path())]);
+    assert_eq!(code, 0, "{report}");
+    assert_eq!(report["rows"], rows.len());
+}
+
+#[test]
+fn files_are_dumped() {
+    let dir = tempfile::tempdir().unwrap();
+    build(dir.path(), 4, true);
+    let mut entries = 0;
+    for name in files(dir.path(), ".sst") {
+        let file = dir.path().join(name);
+        let arguments = [
+            "dump",
+            "sst",
+            text(&file),
+            "--blocks",
+            "--entries",
+            "--values",
+            "--limit",
+            "100000",
+        ];
+        let (code, report) = json(&arguments);
+        assert_eq!(code, 0, "{report}");
+        let listed = report["listed"].as_array().unwrap();
+        assert_eq!(report["entries"], listed.len());
+        let keys: Vec<_> = listed.iter().map(|e| e["key"].as_str().unwrap()).collect();
+        assert!(keys.is_sorted());
+        let in_blocks = report["blocks"].as_array().unwrap().iter();
+        let in_blocks: u64 = in_blocks.map(|b| b["entries"].as_u64().unwrap()).sum();
+        assert_eq!(report["entries"], in_blocks);
+        entries += listed.len();
+    }
+    assert!(entries > 1000, "{entries}");
+    let mut commits = 0;
+    for name in files(dir.path(), ".wal") {
+        let file = dir.path().join(name);
+        let (code, report) = json(&["dump", "wal", "--entries", text(&file)]);
+        assert_eq!(code, 0, "{report}");
+        for piece in report["pieces"].as_array().unwrap() {
+            let records = piece["group"]["records"].as_array();
+            let records = records.into_iter().flatten();
+            for record in records.filter(|r| r["kind"] == "commit") {
+                assert_eq!(
+                    record["changes"],
+                    record["entries"].as_array().map_or(0, Vec::len)
+                );
+                commits += 1;
+            }
+        }
+    }
+    assert!(commits >= 20, "{commits}");
+    for name in files(dir.path(), "MANIFEST-") {
+        let file = dir.path().join(name);
+        let (code, report) = json(&["dump", "manifest", text(&file)]);
+        assert_eq!(code, 0, "{report}");
+        assert!(!report["edits"].as_array().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn a_directory_in_use_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::create(dir.path(), 5);
+    let target = dir.path().join("target");
+    for arguments in [
+        vec!["inspect", text(dir.path())],
+        vec!["check", text(dir.path())],
+        vec!["repair", text(dir.path()), text(&target)],
+    ] {
+        let (code, report) = json(&arguments);
+        assert_eq!(code, 3, "{arguments:?}: {report}");
+        assert!(report["error"].as_str().unwrap().contains("server"));
+    }
+    world.db.close().unwrap();
+}
+
+#[test]
+fn what_is_no_database_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let nowhere = dir.path().join("nowhere");
+    for path in [dir.path(), &nowhere] {
+        let (code, report) = json(&["check", text(path)]);
+        assert_eq!(code, 4, "{report}");
+    }
+    assert_eq!(firn(["check"]).status.code(), Some(2));
+    assert!(!nowhere.exists());
+    assert_eq!(
+        dir.path().read_dir().unwrap().count(),
+        0,
+        "no lock file is left"
+    );
+}
+
+#[test]
+fn the_servers_directory_will_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let inner = dir.path().join("#firn");
+    let rows = build(&inner, 6, true);
+    let (code, report) = json(&["check", text(dir.path())]);
+    assert_eq!((code, &report["rows"]), (0, &rows.len().into()));
+}
+
+#[test]
+fn repairing_a_sound_directory_loses_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    let rows = build(&from, 7, true);
+    let (code, report) = json(&["repair", text(&from), text(&to)]);
+    assert_eq!(code, 0, "{report}");
+    assert_eq!(report["complete"], true);
+    assert_eq!(report["tables"]["d/t"], rows.len());
+    assert_eq!(report["index_entries_removed"], 0);
+    assert_eq!(report["index_entries_added"], 0);
+    let (code, checked) = json(&["check", text(&to)]);
+    assert_eq!(code, 0, "{checked}");
+    let db = open(&to).unwrap();
+    assert_eq!(read(&db).unwrap(), rows);
+    db.close().unwrap();
+    // Never over anything.
+    let (code, report) = json(&["repair", text(&from), text(&to)]);
+    assert_eq!(code, 4, "{report}");
+}

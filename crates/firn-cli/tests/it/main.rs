@@ -1,0 +1,6 @@
+#![allow(clippy::disallowed_methods)] // Damage is done behind the back of the environment.
+//! The command line against real directories: sound, in use, damaged in two hundred ways.
+
+mod commands;
+mod damage;
+mod support;

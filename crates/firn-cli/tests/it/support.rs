@@ -1,0 +1,287 @@
+//! Directories with known rows, and the command run on them.
+
+use firn::base::Result;
+use firn::base::options::Options;
+use firn::base::record::Pad;
+use firn::catalog::{
+    CollationSchema, ColumnSchema, Definition, IndexPart, IndexSchema, PartSchema, TableSchema,
+};
+use firn::db::Db;
+use firn::env::{Env, PosixEnv};
+use firn::keycode::{CollationSpec, Collator, Level, TextForm};
+use firn::rowcode::{Column, ColumnKind, Missing};
+use firn::table::{Cursor, LockWait, ReadMode, RowScratch, Table, WriteFlags};
+use firn::txn::Isolation;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::Arc;
+
+const RECORD: usize = 30;
+const NAME_MAX: u32 = 20;
+
+/// id → (k, name)
+pub type Rows = BTreeMap<i32, (i32, String)>;
+
+/// Weights are lower-case bytes: keys of text do not give the text back.
+#[derive(Debug)]
+struct NoCase;
+
+impl Collator for NoCase {
+    fn sort_key(&self, _: u32, text: &[u8], weights: &mut Vec<u8>) -> usize {
+        weights.extend(text.iter().map(u8::to_ascii_lowercase));
+        text.len()
+    }
+
+    fn prefix_len(&self, text: &[u8], chars: usize) -> usize {
+        chars.min(text.len())
+    }
+
+    fn chars(&self, text: &[u8]) -> usize {
+        text.len()
+    }
+}
+
+/// id INT PRIMARY KEY, k INT, name VARCHAR(20), KEY (k), KEY (name).
+fn schema() -> TableSchema {
+    let column = |id: u32, name: &str, kind, offset| ColumnSchema {
+        name: name.to_owned(),
+        type_code: 0,
+        chars: 0,
+        column: Column {
+            id,
+            kind,
+            offset,
+            null: None,
+            stored: true,
+            missing: Missing::Impossible,
+        },
+    };
+    let int = ColumnKind::Fixed { len: 4 };
+    let text = ColumnKind::VarChar {
+        len_bytes: 1,
+        max: NAME_MAX,
+    };
+    let index = |name: &str, unique, column, kind, image_len| IndexSchema {
+        name: name.to_owned(),
+        unique,
+        parts: vec![IndexPart {
+            column,
+            kind,
+            desc: false,
+            prefix: None,
+            image_len,
+        }],
+    };
+    let signed = PartSchema::Int { signed: true };
+    let collated = PartSchema::Text(CollationSchema {
+        spec: CollationSpec {
+            id: 8,
+            name: "no_case".into(),
+            pad: Pad::SPACE,
+            levels: vec![Level {
+                number: 0,
+                space: 0x20,
+                no_pad: false,
+            }],
+            weight_len: 1,
+            simple: Vec::new(),
+            form: TextForm::Lost,
+            char_filled: false,
+        },
+        collator: Some(Arc::new(NoCase)),
+    });
+    TableSchema {
+        version: 1,
+        record_len: RECORD as u32,
+        null_bytes: 1,
+        columns: vec![
+            column(1, "id", int, 1),
+            column(2, "k", int, 5),
+            column(3, "name", text, 9),
+        ],
+        indexes: vec![
+            index("PRIMARY", true, 0, signed.clone(), 4),
+            index("k", false, 1, signed, 4),
+            index("name", false, 2, collated, NAME_MAX),
+        ],
+        primary: Some(0),
+        auto_increment: Some(0),
+    }
+}
+
+fn record(id: i32, (k, name): &(i32, String)) -> [u8; RECORD] {
+    let mut record = [0; RECORD];
+    record[1..5].copy_from_slice(&id.to_le_bytes());
+    record[5..9].copy_from_slice(&k.to_le_bytes());
+    record[9] = name.len() as u8;
+    record[10..10 + name.len()].copy_from_slice(name.as_bytes());
+    record
+}
+
+fn row(record: &[u8]) -> (i32, (i32, String)) {
+    let number = |at: usize| i32::from_le_bytes(record[at..at + 4].try_into().unwrap());
+    let name = &record[10..10 + usize::from(record[9])];
+    let name = String::from_utf8(name.to_vec()).unwrap();
+    (number(1), (number(5), name))
+}
+
+/// Small files and blocks, so that there are many.
+pub fn options() -> Options {
+    Options {
+        background_jobs: 0,
+        block_size: 512,
+        target_file_size: 8 << 10,
+        wal_segment_size: 256 << 10,
+        wal_direct_io: false,
+        ..Options::default()
+    }
+}
+
+/// A database under construction.
+pub struct World {
+    pub db: Arc<Db>,
+    table: Arc<Table>,
+    pub rows: Rows,
+    rng: SmallRng,
+    statement: u64,
+}
+
+impl World {
+    /// A new one in `dir`, with one empty table.
+    pub fn create(dir: &Path, seed: u64) -> Self {
+        let db = open(dir).unwrap();
+        let definition = Definition {
+            schema: schema(),
+            frm: b"",
+            version: b"",
+            created_micros: 0,
+        };
+        db.catalog().create("d/t", definition).unwrap();
+        let table = Table::open(db.catalog(), "d/t", schema(), &[]).unwrap();
+        Self {
+            db,
+            table,
+            rows: Rows::new(),
+            rng: SmallRng::seed_from_u64(seed),
+            statement: 0,
+        }
+    }
+
+    /// Inserts, changes and deletes rows, ten to a commit.
+    pub fn write(&mut self, changes: usize) {
+        for _ in 0..changes / 10 {
+            self.statement += 1;
+            let mut txn = self.db.new_transaction(self.db.new_owner(0));
+            txn.begin_statement(self.statement, Isolation::RepeatableRead, 0, true);
+            for _ in 0..10 {
+                self.change(&mut txn);
+            }
+            txn.commit().unwrap();
+        }
+    }
+
+    fn change(&mut self, txn: &mut firn::txn::Transaction) {
+        let mut scratch = RowScratch::default();
+        let flags = WriteFlags::default();
+        let id = self.rng.random_range(0..2000);
+        let name: String = (0..self.rng.random_range(0..20))
+            .map(|_| char::from(self.rng.random_range(b'A'..=b'z')))
+            .collect();
+        let new = (self.rng.random_range(-50..50), name);
+        let remove = self.rng.random_bool(0.2);
+        // SAFETY: there are no blob columns.
+        unsafe {
+            match self.rows.get(&id) {
+                None => {
+                    let row = record(id, &new);
+                    self.table.insert(txn, &row, flags, &mut scratch).unwrap();
+                }
+                Some(old) if remove => {
+                    let row = record(id, old);
+                    let table = &self.table;
+                    table.delete(txn, &row, None, flags, &mut scratch).unwrap();
+                    self.rows.remove(&id);
+                    return;
+                }
+                Some(old) => {
+                    let (old, new) = (record(id, old), record(id, &new));
+                    let table = &self.table;
+                    table
+                        .update(txn, &old, &new, None, flags, &mut scratch)
+                        .unwrap();
+                }
+            }
+        }
+        self.rows.insert(id, new);
+    }
+}
+
+/// A database with data in the last level, above it, and in the log alone.
+pub fn build(dir: &Path, seed: u64, close: bool) -> Rows {
+    let mut world = World::create(dir, seed);
+    world.write(3000);
+    world.db.compact_all().unwrap();
+    for _ in 0..3 {
+        world.write(300);
+        world.db.flush().unwrap();
+    }
+    world.write(200);
+    if close {
+        world.db.close().unwrap();
+    }
+    world.rows
+}
+
+/// Opens the database in `dir`.
+pub fn open(dir: &Path) -> Result<Arc<Db>> {
+    let env: Arc<dyn Env> = Arc::new(PosixEnv::new());
+    Db::open(env, dir, options(), None)
+}
+
+/// The rows of the table, through the primary key and through an index; they must agree.
+pub fn read(db: &Arc<Db>) -> Result<Rows> {
+    let table = Table::open(db.catalog(), "d/t", schema(), &[])?;
+    let by = |index: usize| -> Result<Rows> {
+        let mut txn = db.new_transaction(db.new_owner(0));
+        txn.begin_statement(1, Isolation::RepeatableRead, 0, true);
+        let mut cursor = Cursor::new(Arc::clone(&table));
+        cursor.reset(Some(index), ReadMode::Snapshot, LockWait::Fail)?;
+        let mut buffer = [0; RECORD];
+        let mut rows = Rows::new();
+        let mut on = cursor.first(&mut txn, &mut buffer)?;
+        while on {
+            let (id, rest) = row(&buffer);
+            rows.insert(id, rest);
+            on = cursor.next(&mut txn, &mut buffer)?;
+        }
+        cursor.park();
+        Ok(rows)
+    };
+    let rows = by(0)?;
+    assert_eq!(by(1)?, rows, "index k against the rows");
+    Ok(rows)
+}
+
+/// Runs the command.
+pub fn firn<A: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = A>) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_firn"))
+        .args(args)
+        .output()
+        .unwrap()
+}
+
+/// Runs the command with `--json` and reads what it prints.
+pub fn json(args: &[&str]) -> (i32, serde_json::Value) {
+    let output = firn(args.iter().chain(&["--json"]));
+    let code = output.status.code().unwrap();
+    let text = match output.stdout.is_empty() {
+        true => output.stderr,
+        false => output.stdout,
+    };
+    let value = serde_json::from_slice(&text)
+        .unwrap_or_else(|e| panic!("{args:?}: {e}: {}", String::from_utf8_lossy(&text)));
+    (code, value)
+}

@@ -1,0 +1,174 @@
+//! A database seen from outside: read without being opened.
+//!
+//! Opening recovers: it writes a new manifest, removes strays, flushes what the log holds. Whoever
+//! wants to know what is there, damage included, must leave all that alone. So nothing is written
+//! here, and each part is read by a call of its own: damage in one leaves the others readable.
+
+use super::recovery::{self, Replayed};
+use crate::base::{Error, ErrorKind, Result};
+use crate::cache::{BlockCache, RowCache};
+use crate::catalog::{Counters, Known};
+use crate::env::Env;
+use crate::memtable::Memtable;
+use crate::read::{ReadPoint, Views};
+use crate::store::FileStore;
+use crate::version::{self, FileSource, State, Version, parse_manifest_name};
+use crate::wal::{self, ReplayEnd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// Blocks kept in memory while looking.
+const CACHE_SIZE: u64 = 64 << 20;
+
+/// Frozen memtables of a replay have at least this size.
+const MEMTABLE_SIZE: u64 = 64 << 20;
+
+/// A data directory that no server has open, and none can open meanwhile.
+pub struct Look {
+    env: Arc<dyn Env>,
+    dir: PathBuf,
+    source: Arc<FileSource>,
+    _lock: Box<dyn Send + Sync>,
+}
+
+/// The tree that the manifest describes.
+pub struct Tree {
+    /// The sum of the manifest's edits.
+    pub state: State,
+    /// The manifest in force.
+    pub manifest_id: u64,
+    /// Bytes of a torn write at the manifest's end; recovery drops them.
+    pub torn: u64,
+    /// The files.
+    pub version: Arc<Version>,
+}
+
+/// What the log adds to the tree.
+pub struct Log {
+    /// The commits it holds, as a view of tree and log reads them.
+    pub point: ReadPoint,
+    /// Prepared transactions without an outcome, by xid.
+    pub prepared: Vec<Vec<u8>>,
+    /// Commits that are not in the files yet.
+    pub commits: u64,
+    /// Where the log ends.
+    pub end: ReplayEnd,
+}
+
+impl Look {
+    /// Takes the lock of the database in `dir`.
+    ///
+    /// # Errors
+    /// `NotFound` if `dir` holds no database, `Busy` while a server has it open.
+    pub fn open(env: Arc<dyn Env>, dir: &Path) -> Result<Self> {
+        let names = env.list_dir(dir)?;
+        let ours = |name: &String| {
+            name == "CURRENT"
+                || parse_manifest_name(name).is_some()
+                || wal::parse_segment_name(name).is_some()
+                || crate::store::parse_file_name(name).is_some()
+        };
+        if !names.iter().any(ours) {
+            let message = format!("{} holds no Firn database", dir.display());
+            return Err(Error::new(ErrorKind::NotFound, message));
+        }
+        let lock = env.lock(&dir.join("LOCK"))?;
+        let store = FileStore::new(Arc::clone(&env), dir);
+        let cache = Arc::new(BlockCache::new(CACHE_SIZE));
+        Ok(Self {
+            env,
+            dir: dir.to_owned(),
+            source: FileSource::new(store, cache),
+            _lock: lock,
+        })
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The environment it lies in.
+    pub fn env(&self) -> &Arc<dyn Env> {
+        &self.env
+    }
+
+    /// Where files are read from.
+    pub fn source(&self) -> &Arc<FileSource> {
+        &self.source
+    }
+
+    /// Reads the manifest. The files themselves are not touched.
+    ///
+    /// # Errors
+    /// `Corruption` if `CURRENT` or the manifest is damaged or missing, or describes an impossible tree.
+    pub fn tree(&self) -> Result<Tree> {
+        let loaded = version::load(&*self.env, &self.dir)?
+            .ok_or_else(|| Error::corruption("CURRENT", 0, "the file is missing"))?;
+        let version = Version::of_state(&loaded.state, &self.source);
+        match version.check_all() {
+            Some(what) => Err(Error::corruption(loaded.reader.name(), 0, what)),
+            None => Ok(Tree {
+                state: loaded.state,
+                manifest_id: loaded.manifest_id,
+                torn: loaded.torn,
+                version: Arc::new(version),
+            }),
+        }
+    }
+
+    /// Replays the log into memory, on top of `tree`.
+    ///
+    /// # Errors
+    /// `Corruption` of the log.
+    pub fn log(&self, tree: &Tree) -> Result<Log> {
+        let counters = Counters::default();
+        let replayed = recovery::replay(
+            &*self.env,
+            &self.dir,
+            tree.state.log_number,
+            tree.state.last_seqno,
+            MEMTABLE_SIZE,
+            &counters,
+        )?;
+        Ok(Log {
+            point: point_over(tree, &replayed),
+            prepared: replayed.prepared.into_keys().collect(),
+            commits: replayed.commits,
+            end: replayed.end,
+        })
+    }
+
+    /// A view of the files alone, at their last commit: where the log cannot be read.
+    pub fn files_only(&self, tree: &Tree) -> ReadPoint {
+        let nothing = Replayed {
+            memtables: Vec::new(),
+            prepared: std::collections::BTreeMap::new(),
+            last_seqno: tree.state.last_seqno,
+            commits: 0,
+            end: ReplayEnd::default(),
+        };
+        point_over(tree, &nothing)
+    }
+
+    /// The tables at `point`.
+    ///
+    /// # Errors
+    /// As [`Known::read`].
+    pub fn tables(&self, point: &ReadPoint) -> Result<Known> {
+        Known::read(point)
+    }
+}
+
+fn point_over(tree: &Tree, replayed: &Replayed) -> ReadPoint {
+    let active = Memtable::with_capacity(replayed.memtables.len() as u64 + 1, 0, 0);
+    let views = Views::new(
+        Arc::new(active),
+        Arc::clone(&tree.version),
+        Arc::new(AtomicU64::new(replayed.last_seqno)),
+        Arc::new(RowCache::new(0)),
+    );
+    views.recovered(&replayed.memtables);
+    views.latest()
+}

@@ -1,0 +1,297 @@
+//! What is left of a damaged database, as a new one.
+//!
+//! Every entry that can still be read goes into a fresh directory: of all versions of a key the
+//! newest that is left. Then the indexes are made to fit the rows. The damaged directory is not
+//! changed.
+//!
+//! Rejected: mending in place (a second failure would leave nothing), and moving intact files as
+//! they are (without the damaged ones beside them they may show what was deleted; all goes through
+//! one merge instead).
+
+mod copy;
+
+use super::Db;
+use super::look::{Look, Tree};
+use super::recovery::{self, Replayed};
+use crate::base::options::Options;
+use crate::base::{Error, ErrorKind, IndexId, InternalIterator, Result, Seqno, Value};
+use crate::catalog::{Counters, INDEX_IDS, TableEntry, autoincrement_counter, hidden_row_counter};
+use crate::env::Env;
+use crate::sst::Salvage;
+use crate::store::{FileKind, file_name};
+use crate::table::{Change, Mended, mend_stored};
+use crate::txn::{Isolation, Transaction};
+use crate::version;
+use crate::wal::SegmentId;
+use copy::Copy;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Size of the memtables that the log goes into.
+const MEMTABLE_SIZE: u64 = 64 << 20;
+
+/// Changes of indexes in one commit.
+const CHANGES_MAX: usize = 10_000;
+
+/// What a repair has saved.
+#[derive(Debug, Default)]
+pub struct Repaired {
+    /// Entries of all indexes.
+    pub entries: u64,
+    /// Bytes of the new files.
+    pub bytes: u64,
+    /// Tables, with their rows.
+    pub tables: BTreeMap<String, u64>,
+    /// Index entries removed since their rows are lost, or older than they.
+    pub entries_removed: u64,
+    /// Index entries made anew from the rows.
+    pub entries_added: u64,
+    /// Prepared transactions that wait for their outcome.
+    pub prepared: usize,
+    /// What else there is to know or to do.
+    pub notes: Vec<String>,
+}
+
+/// Saves what is left of the database under `look` into `target`, a directory that is empty or does
+/// not exist. Each loss goes to `lost`.
+///
+/// # Errors
+/// `AlreadyExists` if `target` holds anything; `Unsupported` for newer formats; those of the file
+/// system. What was written until then may be removed.
+pub fn repair(look: &Look, target: &Path, lost: &mut dyn FnMut(Error)) -> Result<Repaired> {
+    let env = look.env();
+    env.create_dir_all(target)?;
+    if !env.list_dir(target)?.is_empty() {
+        let message = format!("{} is not empty", target.display());
+        return Err(Error::new(ErrorKind::AlreadyExists, message));
+    }
+    let mut repaired = Repaired::default();
+    let tree = match look.tree() {
+        Ok(tree) => match doubt(look, &tree)? {
+            None => Remains::of(tree),
+            Some(doubt) => {
+                lost(doubt);
+                Remains::salvaged(look, &mut repaired, lost)?
+            }
+        },
+        Err(error) if error.is_corruption() => Remains::salvaged(look, &mut repaired, lost)?,
+        Err(error) => return Err(error),
+    };
+    let counters = Counters::default();
+    let log = recovery::salvage(
+        &**env,
+        look.dir(),
+        tree.log_number,
+        tree.last_seqno,
+        MEMTABLE_SIZE,
+        &counters,
+        lost,
+    )?;
+    let stored = tree.counters.iter();
+    stored.for_each(|(counter, value)| counters.raise(*counter, *value));
+    let sources = sources(look, &tree, &log, lost)?;
+    let mut copy = Copy::new(env, target)?;
+    copy.all(sources, lost)?;
+    counters.raise(INDEX_IDS, u64::from(copy.largest_index));
+    let last_seqno = copy.last_seqno.max(log.last_seqno).max(tree.last_seqno);
+    repaired.entries = copy.entries;
+    repaired.bytes = copy.files.iter().map(|file| file.size).sum();
+    copy.install(last_seqno, counters.snapshot())?;
+    finish(env, target, &log, &mut repaired)?;
+    Ok(repaired)
+}
+
+/// A manifest that lost its end at the border of an edit looks whole. It names files and a part of the
+/// log that were removed since, and not the files that came in their place.
+fn doubt(look: &Look, tree: &Tree) -> Result<Option<Error>> {
+    let files = look.source().store().list()?;
+    let known = &tree.state.files;
+    if files.iter().all(|id| known.contains_key(id)) {
+        return Ok(None);
+    }
+    let missing = known.keys().find(|id| !files.contains(id));
+    let needs = match (missing, look.log(tree)) {
+        (Some(id), _) => file_name(FileKind::Sst, *id),
+        (None, Err(error)) if error.is_corruption() => format!("a log that is not there ({error})"),
+        _ => return Ok(None),
+    };
+    let message = format!("edits are lost: it needs {needs}, and does not name all files");
+    let manifest = version::manifest_name(tree.manifest_id);
+    Ok(Some(Error::corruption(manifest, 0, message)))
+}
+
+/// What is known of the tree.
+struct Remains {
+    files: Vec<u64>,
+    log_number: SegmentId,
+    last_seqno: Seqno,
+    counters: BTreeMap<u64, u64>,
+}
+
+impl Remains {
+    fn of(tree: Tree) -> Self {
+        Self {
+            files: tree.state.files.keys().copied().collect(),
+            log_number: tree.state.log_number,
+            last_seqno: tree.state.last_seqno,
+            counters: tree.state.counters,
+        }
+    }
+
+    fn salvaged(look: &Look, repaired: &mut Repaired, lost: &mut dyn FnMut(Error)) -> Result<Self> {
+        let note = "the manifest is damaged: rows that were changed or deleted shortly before may be older than they \
+                    were";
+        repaired.notes.push(note.to_owned());
+        let salvaged = version::salvage(&**look.env(), look.dir(), lost)?;
+        let mut files = look.source().store().list()?;
+        files.retain(|id| !salvaged.removed.contains(id));
+        Ok(Self {
+            files,
+            log_number: salvaged.log_number,
+            last_seqno: salvaged.last_seqno,
+            counters: salvaged.counters,
+        })
+    }
+}
+
+/// Everything that can be read, newest first where that matters.
+fn sources(
+    look: &Look,
+    tree: &Remains,
+    log: &Replayed,
+    lost: &mut dyn FnMut(Error),
+) -> Result<Vec<Box<dyn InternalIterator>>> {
+    let mut sources: Vec<Box<dyn InternalIterator>> = Vec::new();
+    for memtable in log.memtables.iter().rev() {
+        sources.push(Box::new(memtable.iter()));
+    }
+    let store = look.source().store();
+    for &id in &tree.files {
+        let name = file_name(FileKind::Sst, id);
+        let file = match store.open(id) {
+            Ok(file) => file,
+            Err(error) => {
+                lost(Error::corruption(name, 0, error));
+                continue;
+            }
+        };
+        let cache = Arc::clone(look.source().cache());
+        sources.push(Box::new(Salvage::open(file, id, name, cache, lost)?.iter()));
+    }
+    Ok(sources)
+}
+
+/// Opens the new database: prepared transactions move there, indexes are mended.
+fn finish(
+    env: &Arc<dyn Env>,
+    target: &Path,
+    log: &Replayed,
+    repaired: &mut Repaired,
+) -> Result<()> {
+    let options = Options {
+        background_jobs: 0,
+        ..Options::default()
+    };
+    options
+        .live
+        .txn_memory_limit
+        .store(u64::MAX, Ordering::Relaxed);
+    let db = Db::open(Arc::clone(env), target, options, None)?;
+    for (xid, batch) in &log.prepared {
+        db.context().pipeline.prepare(xid, batch, &[])?;
+        repaired.prepared += 1;
+    }
+    let tables = db.catalog().list("");
+    repaired.notes.extend(shared_ids(&tables));
+    for entry in tables {
+        let mended = mend(&db, &entry, repaired)?;
+        let raise = |counter, value: Option<u64>| match value {
+            Some(value) => {
+                db.catalog().counters().raise(counter, value);
+                db.catalog().persist_counter(counter, value)
+            }
+            None => Ok(()),
+        };
+        let id = entry.clustered.id;
+        raise(autoincrement_counter(id), mended.auto_increment)?;
+        raise(hidden_row_counter(id), mended.hidden_row)?;
+        repaired.tables.insert(entry.name.clone(), mended.rows);
+        for index in mended.uncertain {
+            let note = format!(
+                "table {}: index {index} could not be compared with the rows; ALTER TABLE … FORCE rebuilds it",
+                entry.name
+            );
+            repaired.notes.push(note);
+        }
+        for row in mended.undecoded {
+            let note = format!("table {}: row {row} does not decode", entry.name);
+            repaired.notes.push(note);
+        }
+    }
+    db.flush()?;
+    db.close()
+}
+
+/// A rename of which one half is lost leaves two tables with the same rows.
+fn shared_ids(tables: &[Arc<TableEntry>]) -> Vec<String> {
+    let mut owners: BTreeMap<IndexId, &str> = BTreeMap::new();
+    let mut notes = Vec::new();
+    for entry in tables {
+        if let Some(other) = owners.insert(entry.clustered.id, &entry.name) {
+            let note = format!(
+                "{other} and {} are one table under two names: drop neither, copy the rows out of one",
+                entry.name
+            );
+            notes.push(note);
+        }
+    }
+    notes
+}
+
+/// Makes the indexes of a table fit its rows.
+fn mend(db: &Arc<Db>, entry: &Arc<TableEntry>, repaired: &mut Repaired) -> Result<Mended> {
+    let point = db.context().views.latest();
+    let mut changes = Changes {
+        txn: db.new_transaction(db.new_owner(0)),
+        pending: 0,
+        commits: 0,
+    };
+    let mended = mend_stored(entry, &point, &mut |change| changes.add(change))?;
+    changes.commit()?;
+    repaired.entries_removed += mended.removed;
+    repaired.entries_added += mended.added;
+    Ok(mended)
+}
+
+/// Changes of indexes on their way into the store.
+struct Changes {
+    txn: Transaction,
+    pending: usize,
+    commits: u64,
+}
+
+impl Changes {
+    fn add(&mut self, change: Change<'_>) -> Result<()> {
+        if self.pending == 0 {
+            self.txn
+                .begin_statement(self.commits, Isolation::ReadCommitted, 0, true);
+        }
+        self.pending += 1;
+        match change {
+            Change::Remove(key) => self.txn.delete(key)?,
+            Change::Add(key, value) => self.txn.put(key, Value::whole(value))?,
+        }
+        match self.pending >= CHANGES_MAX {
+            true => self.commit(),
+            false => Ok(()),
+        }
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        self.commits += 1;
+        self.pending = 0;
+        self.txn.commit()
+    }
+}

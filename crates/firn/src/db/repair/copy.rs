@@ -1,0 +1,167 @@
+//! The newest version of every key, into files of the last level.
+
+use crate::base::events::Silent;
+use crate::base::health::Health;
+use crate::base::key::{INDEX_ID_LEN, index_id_of};
+use crate::base::options::Options;
+use crate::base::{Error, IndexId, InternalIterator, InternalKey, Kind, Result, Seqno, Value};
+use crate::cache::BlockCache;
+use crate::catalog::{CATALOG_INDEX, Known};
+use crate::env::Env;
+use crate::iter::MergeIter;
+use crate::sst::{SstOptions, SstWriter};
+use crate::store::FileStore;
+use crate::version::{self, Edit, FileMeta, FileSource, LAST_LEVEL, VersionSet};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Blocks kept in memory.
+const CACHE_SIZE: u64 = 64 << 20;
+
+/// The copy under way.
+pub(super) struct Copy {
+    versions: VersionSet,
+    options: Options,
+    writer: Option<SstWriter>,
+    /// What the catalog says, which comes first.
+    known: Known,
+    pub(super) files: Vec<FileMeta>,
+    pub(super) entries: u64,
+    /// Newest commit seen.
+    pub(super) last_seqno: Seqno,
+    /// Largest index id seen.
+    pub(super) largest_index: IndexId,
+}
+
+impl Copy {
+    /// Into the empty directory `target`.
+    pub(super) fn new(env: &Arc<dyn Env>, target: &Path) -> Result<Self> {
+        let store = FileStore::new(Arc::clone(env), target);
+        let versions = VersionSet::open(version::Context {
+            env: Arc::clone(env),
+            dir: target.to_owned(),
+            source: FileSource::new(store, Arc::new(BlockCache::new(CACHE_SIZE))),
+            health: Arc::new(Health::new()),
+            listener: Arc::new(Silent),
+        })?;
+        Ok(Self {
+            versions,
+            options: Options::default(),
+            writer: None,
+            known: Known::default(),
+            files: Vec::new(),
+            entries: 0,
+            last_seqno: 0,
+            largest_index: 0,
+        })
+    }
+
+    /// Copies everything in `sources`, in which each key may have many versions, one even twice.
+    pub(super) fn all(
+        &mut self,
+        sources: Vec<Box<dyn InternalIterator>>,
+        lost: &mut dyn FnMut(Error),
+    ) -> Result<()> {
+        let mut merged = MergeIter::new(sources);
+        let mut last: Option<Vec<u8>> = None;
+        let mut more = merged.seek_to_first()?;
+        while more {
+            let (key, value) = (merged.key(), merged.value());
+            self.last_seqno = self.last_seqno.max(key.seqno);
+            if last.as_deref() != Some(key.user_key) {
+                let buffer = last.get_or_insert_default();
+                buffer.clear();
+                buffer.extend_from_slice(key.user_key);
+                self.newest(key, value, lost)?;
+            }
+            more = merged.next()?;
+        }
+        self.close()
+    }
+
+    /// Copies the newest version of a key, unless it is a deletion.
+    fn newest(
+        &mut self,
+        key: InternalKey<'_>,
+        value: Value<'_>,
+        lost: &mut dyn FnMut(Error),
+    ) -> Result<()> {
+        let Some(index) = index_id_of(key.user_key) else {
+            lost(Error::corruption("", 0, "a key without an index"));
+            return Ok(());
+        };
+        self.largest_index = self.largest_index.max(index);
+        match key.kind {
+            Kind::Delete => return Ok(()),
+            Kind::Put => {}
+            Kind::PutBlobs | Kind::RangeDelete => {
+                return Err(Error::unsupported(format!(
+                    "entries of kind {} cannot be repaired",
+                    key.kind as u8
+                )));
+            }
+        }
+        if index == CATALOG_INDEX {
+            let tables = self.known.tables.len();
+            if let Err(error) = self
+                .known
+                .add(&key.user_key[INDEX_ID_LEN..], key.seqno, value.head)
+            {
+                lost(error);
+                return Ok(());
+            }
+            // The ids of dropped indexes are forgotten together with their entries.
+            if self.known.tables.len() == tables {
+                return Ok(());
+            }
+        } else if self.known.retired.contains_key(&index) {
+            return Ok(());
+        }
+        self.add(key, value)
+    }
+
+    fn add(&mut self, key: InternalKey<'_>, value: Value<'_>) -> Result<()> {
+        let full = |writer: &SstWriter| writer.estimated_size() >= self.options.target_file_size;
+        if self.writer.as_ref().is_some_and(full) {
+            self.close()?;
+        }
+        if self.writer.is_none() {
+            self.writer = Some(self.create()?);
+        }
+        self.entries += 1;
+        let writer = self.writer.as_mut().expect("just created");
+        // As in any last level: older than every commit.
+        writer.add(InternalKey::new(key.user_key, 0, key.kind), value)
+    }
+
+    fn create(&self) -> Result<SstWriter> {
+        let id = self.versions.new_file_id();
+        let store = self.versions.source().store();
+        let options = SstOptions::last_level(self.options.block_size);
+        let now = store.env().wall_micros();
+        Ok(SstWriter::new(store.create(id)?, id, options, now))
+    }
+
+    fn close(&mut self) -> Result<()> {
+        if let Some(writer) = self.writer.take() {
+            let meta = FileMeta::from_summary(writer.finish()?, 0, true);
+            self.files.push(meta);
+        }
+        Ok(())
+    }
+
+    /// Puts the files in force.
+    pub(super) fn install(self, last_seqno: Seqno, counters: Vec<(u64, u64)>) -> Result<()> {
+        self.versions.apply(Edit {
+            added: self
+                .files
+                .into_iter()
+                .map(|meta| (LAST_LEVEL as u8, 0, meta))
+                .collect(),
+            last_seqno: Some(last_seqno),
+            counters,
+            ..Edit::default()
+        })?;
+        Ok(())
+    }
+}

@@ -1,0 +1,287 @@
+//! What a damaged SST still gives.
+//!
+//! Where the index is intact it names the data blocks. Where it is not, they are found by their
+//! checksums: each place that could be the start of a block is tried with each length that it could
+//! have, which the checksum over place and content tells apart.
+
+use super::SstBlockCache;
+use super::block::{Block, BlockCursor};
+use super::damage::Damage;
+use super::dictionary::Dictionary;
+use super::format::{BlockKind, Handle, RAW_BLOCK_MAX};
+use super::frame;
+use super::reader::SstReader;
+use crate::base::checksum;
+use crate::base::{Error, InternalIterator, InternalKey, Result, Seqno, Value};
+use crate::env::ReadFile;
+use std::sync::Arc;
+use xxhash_rust::xxh3::Xxh3;
+
+/// Bytes read at once.
+const READ_SIZE: usize = 1 << 20;
+
+/// The data blocks of a file that can be read, damaged or not.
+///
+/// Rejected: taking the first length at which a block decompresses (a frame of LZ4 has no end).
+pub struct Salvage {
+    file: Arc<dyn ReadFile>,
+    file_id: u64,
+    name: String,
+    dictionaries: Vec<Arc<Dictionary>>,
+    /// Intact data blocks, in key order.
+    blocks: Vec<Handle>,
+}
+
+impl Salvage {
+    /// Looks for the data blocks of `file`. Each loss goes to `lost`, with the place and, where it is
+    /// known, the range of keys.
+    ///
+    /// # Errors
+    /// Those of the file system that concern the whole file.
+    pub fn open(
+        file: Arc<dyn ReadFile>,
+        file_id: u64,
+        name: String,
+        cache: Arc<SstBlockCache>,
+        lost: &mut dyn FnMut(Error),
+    ) -> Result<Arc<Self>> {
+        let mut salvage = Self {
+            file: Arc::clone(&file),
+            file_id,
+            name: name.clone(),
+            dictionaries: Vec::new(),
+            blocks: Vec::new(),
+        };
+        match SstReader::open(file, file_id, name, cache) {
+            Ok(reader) if salvage.take_indexed(&reader, lost).is_ok() => {}
+            opened => {
+                let cause = opened.and_then(|reader| reader.blocks().map(|_| ()));
+                cause.err().into_iter().for_each(&mut *lost);
+                salvage.carve(lost)?;
+            }
+        }
+        Ok(Arc::new(salvage))
+    }
+
+    /// The blocks that the index names. An error if the index cannot be read.
+    fn take_indexed(&mut self, reader: &SstReader, lost: &mut dyn FnMut(Error)) -> Result<()> {
+        let index = reader.whole_index()?;
+        self.dictionaries = reader.dictionaries().to_vec();
+        let mut before: &[u8] = &reader.properties().smallest;
+        for spot in index.spots() {
+            let entry = index.block(spot);
+            match self.block(entry.handle) {
+                Ok(_) => self.blocks.push(entry.handle),
+                Err(error) => {
+                    let (entries, upto) = (entry.stats.entries, index.separator(spot));
+                    let message = format!(
+                        "{}: {entries} entries from {} to {} are lost",
+                        error.message(),
+                        hex(before),
+                        hex(upto)
+                    );
+                    lost(Error::corruption(&self.name, entry.handle.offset, message));
+                }
+            }
+            before = index.separator(spot);
+        }
+        Ok(())
+    }
+
+    /// Finds blocks without the index.
+    fn carve(&mut self, lost: &mut dyn FnMut(Error)) -> Result<()> {
+        let bytes = self.read_all(lost)?;
+        let mut found = Vec::new();
+        let mut at = 0;
+        while at < bytes.len() {
+            match frame_at(&bytes, at, self.file_id) {
+                Some((kind, len)) => {
+                    let handle = Handle {
+                        offset: at as u64,
+                        len: len as u32,
+                    };
+                    found.push((kind, handle));
+                    at += len;
+                }
+                None => at += 1,
+            }
+        }
+        for &(_, handle) in found.iter().filter(|(k, _)| *k == BlockKind::Dictionary) {
+            let stored = &bytes[handle.offset as usize..handle.end() as usize];
+            let place = (self.file_id, handle.offset);
+            let raw = frame::open_as(BlockKind::Dictionary, stored, &[], place);
+            if let Ok(dictionary) = raw.and_then(Dictionary::new) {
+                self.dictionaries.push(Arc::new(dictionary));
+            }
+        }
+        drop(bytes);
+        for (_, handle) in found.into_iter().filter(|(kind, _)| kind.is_data()) {
+            match self.block(handle) {
+                Ok(_) => self.blocks.push(handle),
+                Err(error) => lost(error),
+            }
+        }
+        self.tell_gaps(lost);
+        Ok(())
+    }
+
+    /// All of the file; what cannot be read is zeros.
+    fn read_all(&self, lost: &mut dyn FnMut(Error)) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; self.file.size()? as usize];
+        for (number, piece) in bytes.chunks_mut(READ_SIZE).enumerate() {
+            let offset = (number * READ_SIZE) as u64;
+            if let Err(error) = self.file.read_exact_at(offset, piece) {
+                piece.fill(0);
+                lost(error);
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Names the places between data blocks that hold none.
+    fn tell_gaps(&self, lost: &mut dyn FnMut(Error)) {
+        let mut end = 0;
+        for handle in &self.blocks {
+            if handle.offset > end {
+                let message = format!(
+                    "{} bytes before {} are lost",
+                    handle.offset - end,
+                    handle.offset
+                );
+                lost(Error::corruption(&self.name, end, message));
+            }
+            end = handle.end();
+        }
+    }
+
+    fn block(&self, handle: Handle) -> Result<Block> {
+        let mut stored = vec![0; handle.len as usize];
+        self.file.read_exact_at(handle.offset, &mut stored)?;
+        frame::open(&stored, &self.dictionaries, (self.file_id, handle.offset))
+            .and_then(|(kind, raw)| Block::new(kind, raw))
+            .map_err(|damage| damage.at(&self.name, handle.offset))
+    }
+
+    /// Walks over the entries, forwards only. A block that cannot be read after all ends the walk
+    /// with an error.
+    pub fn iter(self: &Arc<Self>) -> SalvageIter {
+        SalvageIter {
+            salvage: Arc::clone(self),
+            next: 0,
+            cursor: BlockCursor::default(),
+        }
+    }
+}
+
+fn hex(key: &[u8]) -> String {
+    key.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The kind and length of the stored block at `at`, if one is there.
+fn frame_at(bytes: &[u8], at: usize, file_id: u64) -> Option<(BlockKind, usize)> {
+    const HEADER: usize = 8;
+    const CHECKSUM: usize = 8;
+    let header = bytes.get(at..at + HEADER)?;
+    if header[0] > 3 || header[2] != 0 || header[3] != 0 {
+        return None;
+    }
+    let kind = BlockKind::from_u8(header[1]).ok()?;
+    let raw_len = u32::from_le_bytes(header[4..].try_into().expect("four bytes")) as usize;
+    if raw_len > RAW_BLOCK_MAX {
+        return None;
+    }
+    // Whatever would not shrink is stored as it is, so no payload is longer than that; a dictionary's
+    // id may stand before it.
+    let longest = HEADER + size_of::<u32>() + raw_len;
+    let term = checksum::place_term(file_id, at as u64);
+    let mut sum = Xxh3::new();
+    sum.update(header);
+    for covered in HEADER..=longest {
+        let end = at + covered;
+        let stored = bytes.get(end..end + CHECKSUM)?;
+        let stored = u64::from_le_bytes(stored.try_into().expect("eight bytes"));
+        if sum.digest().wrapping_add(term) == stored {
+            return Some((kind, covered + CHECKSUM));
+        }
+        sum.update(&bytes[end..end + 1]);
+    }
+    None
+}
+
+/// The entries of what was saved, in order.
+pub struct SalvageIter {
+    salvage: Arc<Salvage>,
+    /// The block to enter next.
+    next: usize,
+    cursor: BlockCursor,
+}
+
+impl SalvageIter {
+    /// Moves to the first entry of the next block that has one.
+    fn enter_next(&mut self) -> Result<bool> {
+        while let Some(&handle) = self.salvage.blocks.get(self.next) {
+            self.next += 1;
+            let block = self.salvage.block(handle)?;
+            self.cursor.enter(Arc::new(block));
+            let found = self.cursor.seek_to_first();
+            if found.map_err(|damage| self.damaged(damage))? {
+                return Ok(true);
+            }
+        }
+        self.cursor.leave();
+        Ok(false)
+    }
+
+    fn damaged(&self, damage: Damage) -> Error {
+        let at = self
+            .next
+            .checked_sub(1)
+            .map_or(0, |i| self.salvage.blocks[i].offset);
+        damage.at(&self.salvage.name, at)
+    }
+}
+
+const FORWARDS_ONLY: &str = "a salvaged file is read forwards";
+
+impl InternalIterator for SalvageIter {
+    fn seek_to_first(&mut self) -> Result<bool> {
+        self.next = 0;
+        self.enter_next()
+    }
+
+    fn next(&mut self) -> Result<bool> {
+        match self.cursor.next() {
+            Ok(true) => Ok(true),
+            Ok(false) => self.enter_next(),
+            Err(damage) => Err(self.damaged(damage)),
+        }
+    }
+
+    fn seek_to_last(&mut self) -> Result<bool> {
+        Err(Error::unsupported(FORWARDS_ONLY))
+    }
+
+    fn seek(&mut self, _: &[u8], _: Seqno) -> Result<bool> {
+        Err(Error::unsupported(FORWARDS_ONLY))
+    }
+
+    fn seek_before(&mut self, _: &[u8]) -> Result<bool> {
+        Err(Error::unsupported(FORWARDS_ONLY))
+    }
+
+    fn prev(&mut self) -> Result<bool> {
+        Err(Error::unsupported(FORWARDS_ONLY))
+    }
+
+    fn valid(&self) -> bool {
+        self.cursor.valid()
+    }
+
+    fn key(&self) -> InternalKey<'_> {
+        self.cursor.key()
+    }
+
+    fn value(&self) -> Value<'_> {
+        self.cursor.value()
+    }
+}

@@ -1,0 +1,90 @@
+//! A look at one segment, whatever state it is in: for people, not for recovery.
+
+use super::super::frame::{FIRST_GROUP, GROUP_HEADER, GroupHeader, SegmentHeader};
+use super::super::{Record, SegmentId};
+use super::segments::SegmentReader;
+use crate::base::Result;
+use crate::env::Env;
+use std::path::Path;
+
+/// What lies in a segment, in the order of the bytes.
+#[derive(Debug)]
+pub enum Piece<'a> {
+    /// An intact group. It may be one that recovery drops: left by a write that nobody waited for.
+    Group {
+        /// Where it begins.
+        offset: u64,
+        /// Bytes, padding included.
+        len: u64,
+        /// Its header.
+        header: GroupHeader,
+        /// Its records, up to the first that does not decode.
+        records: Vec<Record<'a>>,
+    },
+    /// Units in which no group begins or goes on.
+    Gap {
+        /// First byte.
+        from: u64,
+        /// First byte after it.
+        to: u64,
+        /// Nothing but zeros: never written.
+        blank: bool,
+    },
+}
+
+/// Hands the pieces of segment `id` to `f`. Returns its header if that is intact, and the size of the
+/// file.
+///
+/// # Errors
+/// Those of the file system; `Unsupported` for a newer format.
+pub fn survey(
+    env: &dyn Env,
+    dir: &Path,
+    id: SegmentId,
+    f: &mut dyn FnMut(Piece<'_>),
+) -> Result<(Option<SegmentHeader>, u64)> {
+    let mut segment = SegmentReader::open(env, dir, id)?;
+    let header = segment.header()?;
+    if header.is_none() {
+        segment.find_unit()?;
+    }
+    let unit = segment.unit();
+    let size = segment.size();
+    let name = segment.name.clone();
+    let mut gap: Option<(u64, bool)> = None;
+    let mut offset = FIRST_GROUP;
+    while offset < size {
+        let Some((group, bytes)) = segment.group(offset)? else {
+            let block = segment.bytes(offset, unit)?.unwrap_or_default();
+            let zero = block.iter().all(|&byte| byte == 0);
+            let (_, blank) = gap.get_or_insert((offset, true));
+            *blank &= zero;
+            offset += unit;
+            continue;
+        };
+        if let Some((from, blank)) = gap.take() {
+            let to = offset;
+            f(Piece::Gap { from, to, blank });
+        }
+        let mut payload = &bytes[GROUP_HEADER..GROUP_HEADER + group.payload_len as usize];
+        let mut records = Vec::new();
+        while !payload.is_empty()
+            && let Ok(record) = Record::decode(&mut payload, &name, offset)
+        {
+            records.push(record);
+        }
+        let len = bytes.len() as u64;
+        f(Piece::Group {
+            offset,
+            len,
+            header: group,
+            records,
+        });
+        offset += len;
+    }
+    if let Some((from, blank)) = gap {
+        let to = size;
+        f(Piece::Gap { from, to, blank });
+    }
+    Ok((header, size))
+}
