@@ -155,11 +155,8 @@ impl Case {
         if !named {
             assert_eq!(code, 0, "{context}: damage elsewhere: {report}");
             let db = open(dir).unwrap_or_else(|e| panic!("{context}: sound, but {e}"));
-            assert_eq!(
-                read(&db).unwrap(),
-                self.rows,
-                "{context}: sound, but rows differ"
-            );
+            let differs = read(&db).unwrap() != self.rows;
+            assert!(!differs, "{context}: sound, but rows differ");
             db.close().unwrap();
         }
         named

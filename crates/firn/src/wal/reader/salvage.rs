@@ -8,7 +8,7 @@ use super::super::frame::{GROUP_HEADER, GroupHeader, SegmentHeader};
 use super::super::segment::{list, segment_name};
 use super::super::{GroupNumber, Record, SegmentId};
 use super::Visit;
-use super::segments::SegmentReader;
+use super::segments::{SegmentReader, check_whole};
 use crate::base::{Error, Result};
 use crate::env::Env;
 use std::collections::BTreeMap;
@@ -44,7 +44,10 @@ pub fn salvage(
     for id in list(env, dir)?.into_iter().filter(|&id| id >= first) {
         let mut segment = SegmentReader::open(env, dir, id)?;
         match segment.header()? {
-            Some(header) => headers.push(header),
+            Some(header) => {
+                check_whole(&segment, &header).unwrap_or_else(&mut *lost);
+                headers.push(header);
+            }
             None => lost_header(&mut segment, lost)?,
         }
         segments.push(segment);

@@ -158,6 +158,7 @@ pub(super) fn open(env: &dyn Env, dir: &Path, first: SegmentId) -> Result<(Vec<R
             check_unused(&mut segment, first)?;
             continue;
         };
+        check_whole(&segment, &header)?;
         if let Some(lost) = expected.and_then(|expected| lost_between(expected, &header, first)) {
             let message = format!("the segment is missing, {} needs it", segment.name);
             return Err(Error::corruption(segment_name(lost), 0, message));
@@ -202,6 +203,20 @@ fn lost_between(
     } else {
         (of_same_run < header.id).then_some(of_same_run)
     }
+}
+
+/// A segment has its full size, durably, before its header is written: what is missing at the end may
+/// have held groups.
+pub(super) fn check_whole(segment: &SegmentReader, header: &SegmentHeader) -> Result<()> {
+    if segment.size >= header.size {
+        return Ok(());
+    }
+    let message = format!("the segment ends here, it had {} bytes", header.size);
+    Err(Error::corruption(
+        segment.name.clone(),
+        segment.size,
+        message,
+    ))
 }
 
 /// A segment without a header was never used, or its header is damaged: then it has groups.
