@@ -1,10 +1,11 @@
-//! What single calls of the C ABI cost against their budgets: `ROWS`, `ROUNDS`.
+//! What single calls of the C ABI cost against their budgets: `ROWS`, `ROUNDS`, `SCANS=1` for scans only.
 
 use crate::allocs;
 use crate::capi::{Database, RECORD_LEN, Record, Session, row};
 use crate::config::{number, path};
 use crate::data::Random;
 use crate::engine::Result;
+use crate::measure::thread_processor_ns;
 use firn_capi::cursor::firn_read_mode::{FIRN_READ_LOCK_EXCLUSIVE, FIRN_READ_SNAPSHOT};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -15,8 +16,15 @@ const GETS: u64 = 200_000;
 /// Rows of a commit while loading.
 const LOAD_BATCH: u64 = 1000;
 
-/// A cost: nanoseconds and allocations, each of one operation.
-type Cost = (f64, f64);
+/// What one operation costs.
+#[derive(Debug, Clone, Copy, Default)]
+struct Cost {
+    /// Nanoseconds by the clock.
+    ns: f64,
+    /// Nanoseconds on a processor: what is left of `ns` is spent waiting for one.
+    processor_ns: f64,
+    allocations: f64,
+}
 
 /// Measures and prints a table. Fails if a budget is exceeded and `CHECK=1`.
 pub fn run() -> Result<()> {
@@ -37,26 +45,44 @@ pub fn run() -> Result<()> {
     eprintln!("==> measuring, {rounds} rounds");
     let mut session = database.session(FIRN_READ_SNAPSHOT)?;
     scan(&mut session, rows)?;
-    let point = median(rounds, |r| gets(&mut session, rows, r, false))?;
-    let statements = median(rounds, |r| gets_of(&mut session, rows, r))?;
+    let all = number("SCANS", 0)? == 0;
+    let point = match all {
+        true => median(rounds, |r| gets(&mut session, rows, r, false))?,
+        false => Cost::default(),
+    };
+    let statements = match all {
+        true => median(rounds, |r| gets_of(&mut session, rows, r))?,
+        false => Cost::default(),
+    };
     let at_rest = median(rounds, |_| scan(&mut session, rows))?;
     let (under_load, updates) = with_updates(&database, rows, 2, || {
         median(rounds, |_| scan(&mut session, rows))
     })?;
-    let get_under_load = with_updates(&database, rows, 3, || {
-        median(rounds, |r| gets(&mut session, rows, r, true))
-    })?
-    .0;
+    let get_under_load = match all {
+        true => {
+            with_updates(&database, rows, 3, || {
+                median(rounds, |r| gets(&mut session, rows, r, true))
+            })?
+            .0
+        }
+        false => Cost::default(),
+    };
 
     println!(
-        "| C ABI, {rows} cached rows of {RECORD_LEN} bytes | median, ns | budget, ns | allocations |"
+        "| C ABI, {rows} cached rows of {RECORD_LEN} bytes | median, ns | on a processor, ns | budget, ns | allocations |"
     );
-    println!("|---|---|---|---|");
+    println!("|---|---|---|---|---|");
     let mut over = Vec::new();
-    let mut print = |what: &str, (ns, allocations): Cost, budget: Option<f64>| {
+    let mut print = |what: &str, cost: Cost, budget: Option<f64>| {
+        if cost.ns == 0.0 {
+            return;
+        }
         let limit = budget.map_or_else(String::new, |b| format!("{b:.0}"));
-        println!("| {what} | {ns:.1} | {limit} | {allocations:.3} |");
-        if budget.is_some_and(|b| ns > b) {
+        println!(
+            "| {what} | {:.1} | {:.1} | {limit} | {:.3} |",
+            cost.ns, cost.processor_ns, cost.allocations
+        );
+        if budget.is_some_and(|b| cost.ns > b) {
             over.push(what.to_owned());
         }
     };
@@ -98,19 +124,22 @@ fn median(rounds: usize, mut measure: impl FnMut(u64) -> Result<Cost>) -> Result
     let mut costs = (1..=rounds as u64)
         .map(&mut measure)
         .collect::<Result<Vec<_>>>()?;
-    costs.sort_by(|a, b| a.0.total_cmp(&b.0));
+    costs.sort_by(|a, b| a.ns.total_cmp(&b.ns));
     Ok(costs[costs.len() / 2])
 }
 
 /// Runs `work` and tells what an operation of `count` cost.
 fn cost(count: u64, work: impl FnOnce() -> Result<()>) -> Result<Cost> {
+    let on_processor = thread_processor_ns()?;
     let (begun, before) = (Instant::now(), allocs::count());
     work()?;
     let (took, allocations) = (begun.elapsed(), allocs::count() - before);
-    Ok((
-        took.as_nanos() as f64 / count as f64,
-        allocations as f64 / count as f64,
-    ))
+    let of_one = |sum: u64| sum as f64 / count as f64;
+    Ok(Cost {
+        ns: of_one(took.as_nanos() as u64),
+        processor_ns: of_one(thread_processor_ns()? - on_processor),
+        allocations: of_one(allocations),
+    })
 }
 
 fn get_one(session: &mut Session<'_>, random: &mut Random, rows: u64) -> Result<()> {

@@ -52,6 +52,12 @@ pub fn processor_seconds() -> Result<f64> {
     Ok(ticks as f64 / TICKS_PER_SECOND)
 }
 
+/// Processor time of this thread, nanoseconds.
+pub fn thread_processor_ns() -> Result<u64> {
+    let stat = fs::read_to_string("/proc/thread-self/schedstat")?;
+    Ok(stat.split_whitespace().next().unwrap_or_default().parse()?)
+}
+
 /// Calls `visit` with every file below `dir` that is still there when it is looked at.
 fn for_each_file(dir: &Path, visit: &mut dyn FnMut(&Path, &fs::Metadata)) {
     let Ok(entries) = fs::read_dir(dir) else {

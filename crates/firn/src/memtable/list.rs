@@ -298,6 +298,8 @@ impl<'a> Cursor<'a> {
     #[inline]
     pub(super) fn next(&self) -> Option<Self> {
         let (node, head) = (self.node.next(0)?, self.head);
+        // A merge reads rows of other sources before it comes to the next one.
+        node.prefetch_following();
         Some(Self { node, head })
     }
 

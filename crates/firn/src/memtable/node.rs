@@ -75,6 +75,10 @@ struct Node {
 /// Where the bytes of key and value begin.
 const BYTES: usize = offset_of!(Node, height) + size_of::<u32>();
 
+/// Cache lines of a node that a walk in order fetches ahead: a row of 200 bytes with its key.
+#[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
+const PREFETCHED_LINES: usize = 4;
+
 /// A reference to a linked node, or to one about to be linked, in an arena that lives for `'a`.
 ///
 /// Only this file has raw pointers. It rests on: a `NodeRef` is made from a node that
@@ -229,6 +233,20 @@ impl<'a> NodeRef<'a> {
             unsafe { _mm_prefetch::<_MM_HINT_T0>(next.cast_const().cast()) };
         }
         let _ = level;
+    }
+
+    /// Has the processor fetch all of the entry that follows, if it is not large.
+    #[inline]
+    pub(super) fn prefetch_following(self) {
+        #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
+        {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let next = self.link(0).load(Relaxed).cast_const().cast::<i8>();
+            for line in 0..PREFETCHED_LINES {
+                // SAFETY: a prefetch reads nothing, whatever the address.
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(next.wrapping_add(line * 64)) };
+            }
+        }
     }
 
     /// Sets a link of a node that no other thread reaches at this level yet.
