@@ -38,6 +38,12 @@ pub trait InternalIterator {
     fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {
         let _ = (count, show);
     }
+    /// Whether a seek of `user_key` must read something that is not in memory. With `begin` that read
+    /// begins, and nobody waits for it. A hint: it moves nothing and never fails.
+    fn will_seek(&self, user_key: &[u8], begin: bool) -> bool {
+        let _ = (user_key, begin);
+        false
+    }
     /// Whether the cursor stands on an entry.
     fn valid(&self) -> bool;
     /// The key under the cursor.
@@ -77,6 +83,9 @@ impl<T: InternalIterator + ?Sized> InternalIterator for Box<T> {
     }
     fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {
         (**self).peek(count, show);
+    }
+    fn will_seek(&self, user_key: &[u8], begin: bool) -> bool {
+        (**self).will_seek(user_key, begin)
     }
     fn valid(&self) -> bool {
         (**self).valid()

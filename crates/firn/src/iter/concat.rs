@@ -24,6 +24,12 @@ pub trait ChildOpener {
 
     /// Opens source `i`; the result is not positioned.
     fn open(&self, i: usize) -> Result<Self::Iter>;
+
+    /// See [`InternalIterator::will_seek`], for source `i`.
+    fn will_seek(&self, i: usize, user_key: &[u8], begin: bool) -> bool {
+        let _ = (i, user_key, begin);
+        false
+    }
 }
 
 /// The concatenation of the sources of a [`ChildOpener`].
@@ -224,6 +230,11 @@ impl<O: ChildOpener> InternalIterator for ConcatIter<O> {
 
     fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {
         self.current().peek(count, show);
+    }
+
+    fn will_seek(&self, user_key: &[u8], begin: bool) -> bool {
+        let first = partition(self.range.clone(), |i| self.opener.largest(i) < user_key);
+        self.range.contains(&first) && self.opener.will_seek(first, user_key, begin)
     }
 
     fn valid(&self) -> bool {

@@ -212,6 +212,25 @@ impl<I: InternalIterator> MergeIter<I> {
         Ok(self.rebuild(backward))
     }
 
+    /// Has all sources begin to read what a seek needs, before the first is waited for. Nothing is
+    /// asked where the last source, the largest, has all in memory: then the place is in use.
+    fn announce(&self, user_key: &[u8]) {
+        let Some((last, others)) = self.children.split_last() else {
+            return;
+        };
+        if others.is_empty() || !last.will_seek(user_key, false) {
+            return;
+        }
+        let mut alone = true;
+        for child in others {
+            alone &= !child.will_seek(user_key, true);
+        }
+        // A single read is not worth the detour.
+        if !alone {
+            last.will_seek(user_key, true);
+        }
+    }
+
     /// Changes the direction and moves one step in it.
     fn turn(&mut self, current: usize, backward: bool) -> Result<bool> {
         let key = self.children[current].key();
@@ -265,10 +284,12 @@ impl<I: InternalIterator> InternalIterator for MergeIter<I> {
     }
 
     fn seek(&mut self, user_key: &[u8], seqno: Seqno) -> Result<bool> {
+        self.announce(user_key);
         self.seek_all(false, |child| child.seek(user_key, seqno))
     }
 
     fn seek_before(&mut self, user_key: &[u8]) -> Result<bool> {
+        self.announce(user_key);
         self.seek_all(true, |child| child.seek_before(user_key))
     }
 

@@ -43,6 +43,12 @@ impl ChildOpener for RunFiles {
     fn open(&self, child: usize) -> Result<SstIter> {
         Ok(self.run.files[child].reader()?.iter(self.fill_cache))
     }
+
+    fn will_seek(&self, child: usize, user_key: &[u8], begin: bool) -> bool {
+        // An error is left to the seek.
+        let reader = self.run.files[child].reader();
+        reader.is_ok_and(|reader| reader.will_seek(user_key, begin))
+    }
 }
 
 /// One source of a merge.
@@ -142,6 +148,9 @@ impl InternalIterator for Source {
     }
     fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {
         each!(self, iter => iter.peek(count, show));
+    }
+    fn will_seek(&self, user_key: &[u8], begin: bool) -> bool {
+        each!(self, iter => iter.will_seek(user_key, begin))
     }
     fn valid(&self) -> bool {
         each!(self, iter => iter.valid())

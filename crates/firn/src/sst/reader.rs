@@ -289,23 +289,45 @@ impl SstReader {
     /// The stored bytes that a get of `user_key` would read; none if their block is cached, the
     /// key is certainly absent, or the part of the index that knows would have to be read first. `hash` is that of the key.
     pub fn bytes_to_read(&self, user_key: &[u8], KeyHash(hash): KeyHash) -> Option<Range<u64>> {
-        let number = self.index.partition_of(user_key)?;
-        let held;
-        let partition = match self.index.partition(number) {
-            Some(partition) => partition,
-            None => {
-                held = self.peek_partition(number)?;
-                &held
-            }
-        };
+        let partition = self.partition_at_hand(user_key)?;
         if !partition.may_contain(hash) {
             return None;
         }
-        let handle = partition.block(partition.find(user_key)).handle;
-        if self.cached(handle).is_some() {
-            return None;
+        self.bytes_of_block(&partition, user_key)
+    }
+
+    /// Whether a seek of `user_key` must read a block. With `begin` that read begins. Knows of
+    /// nothing if the part of the index that knows would have to be read first.
+    pub fn will_seek(&self, user_key: &[u8], begin: bool) -> bool {
+        let partition = self.partition_at_hand(user_key);
+        let bytes = partition.and_then(|partition| self.bytes_of_block(&partition, user_key));
+        let Some(bytes) = bytes else {
+            return false;
+        };
+        if begin {
+            let mut reads = Announcement::new();
+            self.will_read(bytes, &mut reads);
+            reads.start();
         }
-        Some(handle.offset..handle.end())
+        true
+    }
+
+    /// The stored bytes of the block where a search begins, unless it is cached.
+    fn bytes_of_block(&self, partition: &Partition, user_key: &[u8]) -> Option<Range<u64>> {
+        let handle = partition.block(partition.find(user_key)).handle;
+        match self.cached(handle) {
+            Some(_) => None,
+            None => Some(handle.offset..handle.end()),
+        }
+    }
+
+    /// The partition where a search begins, if it is in memory.
+    fn partition_at_hand(&self, user_key: &[u8]) -> Option<Piece<'_>> {
+        let number = self.index.partition_of(user_key)?;
+        match self.index.partition(number) {
+            Some(partition) => Some(Piece::Pinned(partition)),
+            None => self.peek_partition(number).map(Piece::Loaded),
+        }
     }
 
     fn peek_partition(&self, number: u32) -> Option<Arc<Partition>> {

@@ -555,3 +555,56 @@ fn direct_reads(ring: bool) {
     assert!(ring || line.contains("threads"), "{line}");
     assert!(!line.contains(" 0 submitted"), "{line}");
 }
+
+/// A seek over several runs reads one block of each; those of all runs begin together, and only if
+/// more than one is not cached.
+#[test]
+fn a_cold_seek_begins_with_all_runs() {
+    for ring in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let env = match ring {
+            true => PosixEnv::new(),
+            false => PosixEnv::without_ring(),
+        };
+        let env = Arc::new(env);
+        let options = Options {
+            direct_reads: true,
+            background_jobs: 0,
+            row_cache_size: 0,
+            ..options()
+        };
+        let shared = Arc::clone(&env) as Arc<dyn Env>;
+        let db = Db::open(shared, dir.path(), options, None).unwrap();
+        let name = |n: u32| format!("{n:06}");
+        for round in 0..3 {
+            let mut txn = begin(&db);
+            for n in (round..6000).step_by(3) {
+                put(&mut txn, &name(n), &name(n).repeat(20));
+            }
+            txn.commit().unwrap();
+            db.flush().unwrap();
+        }
+        let runs: u64 = db.levels().iter().map(|level| level.runs).sum();
+        assert!(runs >= 2, "{runs} runs");
+        let submitted = || env.batched_reads().1.submitted;
+        let first_from = |n: u32| {
+            let point = db.context().views.latest();
+            let upper = 8u32.to_be_bytes();
+            let lower = key(&name(n));
+            let range = ScanRange {
+                lower: lower.clone(),
+                upper: Some(upper.to_vec()),
+            };
+            let sources = scan_sources(&point.view, &range, None);
+            let mut scan = MvccIter::new(MergeIter::new(sources), ReadAt::snapshot(point.seqno));
+            scan.set_bounds(Some(&range.lower), range.upper.as_deref());
+            assert!(scan.seek_ge(&lower).unwrap());
+            assert_eq!(scan.user_key(), lower);
+        };
+        let before = submitted();
+        first_from(3000);
+        assert_eq!(submitted() - before, runs, "a block of each run");
+        first_from(3000);
+        assert_eq!(submitted() - before, runs, "all is cached");
+    }
+}
