@@ -79,6 +79,7 @@ fn edits() -> Vec<Edit> {
         max_seqno: 9,
         entries: 10,
         deletes: 1,
+        dense_deletes: file_id % 2,
         superseded: 2,
         raw_bytes: 2000,
         at_rest: file_id == 11,

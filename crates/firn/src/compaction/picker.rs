@@ -37,6 +37,14 @@ const GARBAGE_SHARE: u64 = 10;
 /// secondary key is a deletion and a put, so half is ordinary.
 const TOMBSTONE_SHARE: u64 = 50;
 
+/// In upper levels deletions in blocks that hold little else speed a file down if they are more than
+/// this share of its entries (in percent), however few there are elsewhere in it …
+const DENSE_SHARE: u64 = 10;
+
+/// … and at least so many. A scan that skips as many in one move reports the place as well; this
+/// comes before it.
+const DENSE_MIN: u64 = 1000;
+
 /// What the picker decides on.
 pub struct Picking<'a> {
     /// The tree.
@@ -252,7 +260,11 @@ impl Picking<'_> {
     }
 
     fn by_garbage(&self, shape: &Shape) -> Option<Job> {
-        let dense = |f: &FileMeta| share_over(f.deletes, f.entries, TOMBSTONE_SHARE);
+        let dense = |f: &FileMeta| {
+            let cluster = f.dense_deletes >= DENSE_MIN;
+            share_over(f.deletes, f.entries, TOMBSTONE_SHARE)
+                || (cluster && share_over(f.dense_deletes, f.entries, DENSE_SHARE))
+        };
         self.in_place(JobReason::Garbage, GARBAGE_SHARE, |_| true)
             .or_else(|| (1..LAST).find_map(|l| self.sink(shape, l, JobReason::Garbage, dense)))
     }

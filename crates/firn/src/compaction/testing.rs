@@ -60,6 +60,7 @@ pub(super) fn meta_of(file_id: u64, entries: &[Entry], size: u64, at_rest: bool)
         max_seqno: entries.iter().map(|e| e.1).max().unwrap(),
         entries: entries.len() as u64,
         deletes: per_index.iter().map(|s| s.deletes).sum(),
+        dense_deletes: 0,
         superseded: entries.windows(2).filter(|p| p[0].0 == p[1].0).count() as u64,
         raw_bytes: size,
         at_rest,

@@ -56,6 +56,9 @@ pub struct Properties {
     pub entries: u64,
     /// Entries that delete.
     pub deletes: u64,
+    /// Deletions that lie in blocks of which they are three quarters of the entries; 0 in files of
+    /// older writers.
+    pub dense_deletes: u64,
     /// Bytes of user keys.
     pub raw_key_bytes: u64,
     /// Bytes of values.
@@ -103,6 +106,7 @@ mod tag {
     pub(super) const USER: u64 = 4;
     pub(super) const SKETCHES: u64 = 6;
     pub(super) const TUNING: u64 = 8;
+    pub(super) const DENSE_DELETES: u64 = 10;
 }
 
 impl Properties {
@@ -168,6 +172,10 @@ impl Properties {
             field.push(tuning.to_bits());
             end(tag::TUNING, &mut field);
         }
+        if self.dense_deletes > 0 {
+            varint::put_u64(&mut field, self.dense_deletes);
+            end(tag::DENSE_DELETES, &mut field);
+        }
         for (name, value) in &self.user {
             varint::put_bytes(&mut field, name.as_bytes());
             field.extend_from_slice(value);
@@ -225,6 +233,7 @@ impl Properties {
             }
             tag::INDEX => self.per_index.push(IndexStats::take(field)?),
             tag::CODEC => self.codec = String::from_utf8(rest().to_vec()).ok()?,
+            tag::DENSE_DELETES => self.dense_deletes = varint::take_u64(field)?,
             tag::TUNING => {
                 let [bits, ..] = *rest() else { return None };
                 self.tuning = Tuning::from_bits(bits);

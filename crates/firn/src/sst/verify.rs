@@ -34,6 +34,7 @@ struct Seen {
     stats: Stats,
     key_bytes: u64,
     value_bytes: u64,
+    dense_deletes: u64,
     per_index: Vec<IndexStats>,
     last: Option<(Vec<u8>, Seqno)>,
     first_key: Vec<u8>,
@@ -143,6 +144,7 @@ impl SstReader {
         };
         p.entries == seen.stats.entries
             && p.deletes == seen.stats.deletes
+            && (p.dense_deletes == seen.dense_deletes || p.dense_deletes == 0)
             && p.data_blocks == report.blocks
             && p.data_bytes == self.data_end()
             && stored == p.data_bytes
@@ -218,6 +220,7 @@ fn verify_block(
         return Err(Damage::Corrupt("separator below the block's last key"));
     }
     seen.stats.add(&stats);
+    seen.dense_deletes += stats.dense_deletes();
     Ok(())
 }
 

@@ -7,6 +7,8 @@ use crate::sst::{IndexStats, SstSummary};
 
 /// The last-level codec was used.
 const FLAG_AT_REST: u64 = 1;
+/// The number of dense deletions follows.
+const FLAG_DENSE: u64 = 2;
 
 /// An SST as the manifest records it. Immutable: a file that moves to another level keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +31,8 @@ pub struct FileMeta {
     pub entries: u64,
     /// Deletions.
     pub deletes: u64,
+    /// Of them, those in blocks that hold little else: what a scan passes for nothing.
+    pub dense_deletes: u64,
     /// Entries with a newer version of the same user key in this file: kept for a snapshot, garbage
     /// once it is gone.
     pub superseded: u64,
@@ -53,6 +57,7 @@ impl FileMeta {
             max_seqno: summary.max_seqno,
             entries: summary.entries,
             deletes: summary.deletes,
+            dense_deletes: summary.dense_deletes,
             superseded,
             raw_bytes: summary.raw_bytes,
             at_rest,
@@ -84,7 +89,13 @@ impl FileMeta {
         put_u64(out, self.file_id);
         put_u64(out, self.size);
         out.extend_from_slice(&self.checksum.to_le_bytes());
-        put_u64(out, if self.at_rest { FLAG_AT_REST } else { 0 });
+        let at_rest = if self.at_rest { FLAG_AT_REST } else { 0 };
+        let dense = if self.dense_deletes > 0 {
+            FLAG_DENSE
+        } else {
+            0
+        };
+        put_u64(out, at_rest | dense);
         put_bytes(out, &self.smallest);
         put_bytes(out, &self.largest);
         for number in [
@@ -104,6 +115,9 @@ impl FileMeta {
                 put_u64(out, number);
             }
         }
+        if self.dense_deletes > 0 {
+            put_u64(out, self.dense_deletes);
+        }
     }
 
     /// Takes an encoding from the front of `input`; `Ok(None)` if it is malformed.
@@ -114,7 +128,7 @@ impl FileMeta {
         let Some((meta, flags)) = Self::take(input) else {
             return Ok(None);
         };
-        if flags & !FLAG_AT_REST != 0 {
+        if flags & !(FLAG_AT_REST | FLAG_DENSE) != 0 {
             let id = meta.file_id;
             return Err(Error::unsupported(format!(
                 "flags {flags:#x} of SST {id} in the manifest"
@@ -138,6 +152,7 @@ impl FileMeta {
             max_seqno: take_u64(input)?,
             entries: take_u64(input)?,
             deletes: take_u64(input)?,
+            dense_deletes: 0,
             superseded: take_u64(input)?,
             raw_bytes: take_u64(input)?,
             at_rest: flags & FLAG_AT_REST != 0,
@@ -151,6 +166,9 @@ impl FileMeta {
                 raw_bytes: take_u64(input)?,
                 stored_bytes: take_u64(input)?,
             });
+        }
+        if flags & FLAG_DENSE != 0 {
+            meta.dense_deletes = take_u64(input)?;
         }
         Some((meta, flags))
     }

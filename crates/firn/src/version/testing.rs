@@ -15,6 +15,7 @@ pub(crate) fn file(file_id: u64, smallest: &[u8], largest: &[u8]) -> FileMeta {
         max_seqno: 9,
         entries: 10,
         deletes: 1,
+        dense_deletes: file_id % 2,
         superseded: 2,
         raw_bytes: 2000,
         at_rest: false,

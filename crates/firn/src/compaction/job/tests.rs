@@ -173,3 +173,65 @@ fn a_lost_entry_is_noticed() {
     };
     assert!(lost.clone().finish(100, &[file(3)]).is_err());
 }
+
+/// A file of an upper level that deletes `deleted` and changes other keys, over a last level.
+fn with_deletions(deleted: impl Iterator<Item = u64>) -> (Db, Snapshots) {
+    let mut db = Db::new();
+    db.options.target_file_size = 8 << 20;
+    db.options.base_level_size = 64 << 20;
+    let reads = Snapshots::new(1_000_000, []);
+    db.flush(puts(0..400_000, 1), &reads);
+    db.settle(&reads);
+    let mut entries: BTreeMap<u64, Entry> = (0..5000)
+        .map(|n| (n, entry(user_key(1, n), 500_000 + n, Kind::Put)))
+        .collect();
+    for n in deleted {
+        entries.insert(n, entry(user_key(1, n), 600_000 + n, Kind::Delete));
+    }
+    let mut source = VecIter::new(entries.into_values().collect());
+    let (files, _) = flush(db.context(), &mut source, &reads, &Retired::new()).unwrap();
+    let added = files.into_iter().map(|meta| (5, 0, meta)).collect();
+    let edit = Edit {
+        added,
+        ..Edit::default()
+    };
+    db.versions.apply(edit).unwrap();
+    (db, reads)
+}
+
+#[test]
+fn deletions_in_one_place_sink_though_they_are_few_in_the_file() {
+    let picked = |db: &Db, reads: &Snapshots| {
+        pick(&Picking {
+            version: &db.versions.current(),
+            options: &db.options,
+            running: &Running::default(),
+            retired: &Retired::new(),
+            oldest_read: reads.oldest(),
+            reported: &[],
+            rest: Rest::No,
+        })
+    };
+    // A quarter of all, here and there: no scan is held up.
+    let (db, reads) = with_deletions((0..5000).step_by(4));
+    let version = db.versions.current();
+    let upper = &version.levels[4].files;
+    assert!(upper.iter().map(|f| f.deletes).sum::<u64>() > 1200);
+    assert!(upper.iter().all(|f| f.dense_deletes == 0));
+    assert!(picked(&db, &reads).is_none());
+    // As many side by side: a scan passes them all before it finds a row.
+    let (db, reads) = with_deletions(2000..3250);
+    let version = db.versions.current();
+    let file = version.levels[4].find(&user_key(1, 2500)).unwrap();
+    assert!(file.deletes * 100 < file.entries * 50, "few in the file");
+    assert!(file.dense_deletes >= 1000, "{}", file.dense_deletes);
+    let reader = file.reader().unwrap();
+    assert_eq!(reader.properties().dense_deletes, file.dense_deletes);
+    reader.verify().unwrap();
+    let job = picked(&db, &reads).expect("the cluster is worth a job");
+    assert_eq!(job.reason, crate::compaction::JobReason::Garbage);
+    let (edit, stats) = db.run(&job, &reads, false).unwrap();
+    assert!(stats.tombstones >= 1000, "{stats:?}");
+    db.versions.apply(edit).unwrap();
+    assert!(picked(&db, &reads).is_none(), "once is enough");
+}

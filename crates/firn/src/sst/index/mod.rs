@@ -36,7 +36,19 @@ impl Default for Stats {
     }
 }
 
+/// A block is dense in deletions if they are at least three quarters of its entries: a scan passes
+/// them all for next to nothing. (With half, all blocks of an index would be dense of which rows are
+/// updated: an update of its key is a deletion and a put.)
+const DENSE_QUARTERS: u64 = 3;
+
 impl Stats {
+    /// Deletions, if the block is dense in them; else 0.
+    pub(in crate::sst) fn dense_deletes(&self) -> u64 {
+        let dense =
+            u128::from(self.deletes) * 4 >= u128::from(self.entries) * u128::from(DENSE_QUARTERS);
+        if dense { self.deletes } else { 0 }
+    }
+
     pub(super) fn add_entry(&mut self, seqno: Seqno, delete: bool) {
         self.entries += 1;
         self.deletes += u64::from(delete);

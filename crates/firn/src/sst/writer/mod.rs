@@ -99,6 +99,8 @@ pub struct SstSummary {
     pub entries: u64,
     /// Entries that delete.
     pub deletes: u64,
+    /// Of them, those in blocks that hold little else.
+    pub dense_deletes: u64,
     /// Bytes of user keys and values.
     pub raw_bytes: u64,
     /// Counts per index, ascending.
@@ -372,6 +374,7 @@ impl SstWriter {
         };
         let stored = u64::from(handle.len);
         self.properties.data_blocks += 1;
+        self.properties.dense_deletes += block.stats.dense_deletes();
         self.properties.data_bytes += stored;
         self.properties.raw_block_bytes += raw_len as u64;
         for (index, share) in block.shares(stored) {
@@ -449,6 +452,7 @@ impl SstWriter {
             max_seqno: p.max_seqno,
             entries: p.entries,
             deletes: p.deletes,
+            dense_deletes: p.dense_deletes,
             raw_bytes: p.raw_key_bytes + p.raw_value_bytes,
             per_index: p.per_index,
         })
