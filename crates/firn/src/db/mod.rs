@@ -233,6 +233,8 @@ impl Db {
         if let Some(background) = self.background.lock().take() {
             background.stop();
         }
+        // What cannot be deleted now goes at the next open.
+        let _ = self.work.versions.delete_obsolete();
         let synced = match self.work.health.check() {
             // Values that were handed out and never committed stay used over a clean restart.
             Ok(()) => self.catalog.persist_counters(),

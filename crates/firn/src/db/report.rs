@@ -263,6 +263,8 @@ impl Db {
             "flushed {} bytes, compactions read {} and wrote {} bytes, {} of them copied in whole blocks",
             c.flushed_bytes, c.compacted_bytes_read, c.compacted_bytes_written, c.reused_bytes
         )?;
+        let (files, bytes) = self.work.versions.obsolete();
+        writeln!(out, "{files} files of {bytes} bytes wait to be deleted")?;
         writeln!(
             out,
             "compactions held up by the limit on background I/O for {} us",

@@ -8,6 +8,7 @@ mod edit;
 mod load;
 mod manifest;
 mod meta;
+mod pacer;
 mod run;
 mod salvage;
 mod set;

@@ -7,6 +7,7 @@ use crate::env::ReadFile;
 use crate::sst::{SstBlockCache, SstReader};
 use crate::store::{FileKind, FileStore, file_name};
 use parking_lot::Mutex;
+use std::collections::VecDeque;
 use std::ops::{Bound, Deref};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -15,7 +16,15 @@ use std::sync::{Arc, OnceLock};
 pub struct FileSource {
     store: FileStore,
     cache: Arc<SstBlockCache>,
-    obsolete: Mutex<Vec<u64>>,
+    obsolete: Mutex<Obsolete>,
+}
+
+/// Files that nobody needs, with their sizes, and those of them that the pacer has not heard of.
+#[derive(Default)]
+struct Obsolete {
+    files: VecDeque<(u64, u64)>,
+    new_bytes: u64,
+    bytes: u64,
 }
 
 impl FileSource {
@@ -24,7 +33,7 @@ impl FileSource {
         Arc::new(Self {
             store,
             cache,
-            obsolete: Mutex::new(Vec::new()),
+            obsolete: Mutex::default(),
         })
     }
 
@@ -38,12 +47,34 @@ impl FileSource {
         &self.cache
     }
 
-    pub(super) fn put_obsolete(&self, file_id: u64) {
-        self.obsolete.lock().push(file_id);
+    /// `size`: stored bytes, 0 if nobody knows.
+    pub(super) fn put_obsolete(&self, file_id: u64, size: u64) {
+        let mut obsolete = self.obsolete.lock();
+        obsolete.files.push_back((file_id, size));
+        obsolete.new_bytes += size;
+        obsolete.bytes += size;
     }
 
-    pub(super) fn take_obsolete(&self) -> Vec<u64> {
-        std::mem::take(&mut *self.obsolete.lock())
+    /// The next obsolete file and its size, if `may` says so of its size.
+    pub(super) fn take_obsolete(&self, may: impl FnOnce(u64) -> bool) -> Option<(u64, u64)> {
+        let mut obsolete = self.obsolete.lock();
+        let (_, size) = *obsolete.files.front()?;
+        if !may(size) {
+            return None;
+        }
+        obsolete.bytes -= size;
+        obsolete.files.pop_front()
+    }
+
+    /// Obsolete files and their bytes.
+    pub(super) fn obsolete(&self) -> (u64, u64) {
+        let obsolete = self.obsolete.lock();
+        (obsolete.files.len() as u64, obsolete.bytes)
+    }
+
+    /// Bytes that became obsolete since the last call.
+    pub(super) fn newly_obsolete(&self) -> u64 {
+        std::mem::take(&mut self.obsolete.lock().new_bytes)
     }
 }
 
@@ -152,7 +183,7 @@ impl Deref for FileHandle {
 impl Drop for FileHandle {
     fn drop(&mut self) {
         if *self.obsolete.get_mut() {
-            self.source.put_obsolete(self.meta.file_id);
+            self.source.put_obsolete(self.meta.file_id, self.meta.size);
         }
     }
 }

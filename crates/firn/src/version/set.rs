@@ -2,6 +2,7 @@
 
 use super::load::{load, manifest_ids};
 use super::manifest::{ManifestWriter, manifest_name, read_current, switch_current};
+use super::pacer::DeletePacer;
 use super::state::NUMBER_MAX;
 use super::{Edit, FileHandle, FileSource, State, Version};
 use crate::base::events::{Listener, Severity};
@@ -58,6 +59,7 @@ pub struct VersionSet {
     next_file_id: AtomicU64,
     next_run_number: AtomicU64,
     inner: Mutex<Inner>,
+    pacer: Mutex<DeletePacer>,
 }
 
 struct Inner {
@@ -124,6 +126,7 @@ impl VersionSet {
                 limbo: Vec::new(),
                 state,
             }),
+            pacer: Mutex::default(),
             ctx,
         };
         set.remove_strays(&on_disk, &old_manifests);
@@ -194,7 +197,7 @@ impl VersionSet {
                     Failure::NoEffect(error) => {
                         new_files
                             .into_iter()
-                            .for_each(|id| self.ctx.source.put_obsolete(id));
+                            .for_each(|id| self.ctx.source.put_obsolete(id, 0));
                         Err(error)
                     }
                     Failure::Unknown(error) => {
@@ -283,7 +286,7 @@ impl VersionSet {
                 inner
                     .limbo
                     .drain(..)
-                    .for_each(|id| self.ctx.source.put_obsolete(id));
+                    .for_each(|id| self.ctx.source.put_obsolete(id, 0));
                 // A manifest that stays behind is removed by the next open.
                 let _ = self.ctx.env.remove(&self.ctx.dir.join(manifest_name(old)));
                 Ok(())
@@ -305,33 +308,58 @@ impl VersionSet {
         error
     }
 
-    /// Ids of files that no version holds and no manifest names, handed out once: the caller
-    /// deletes them. Empty once writes are poisoned.
-    pub fn take_obsolete(&self) -> Vec<u64> {
-        match self.ctx.health.check() {
-            Ok(()) => self.ctx.source.take_obsolete(),
-            Err(_) => Vec::new(),
-        }
-    }
-
-    /// Deletes the obsolete files. A file that cannot be deleted is tried again by the next call.
+    /// Deletes all obsolete files: those that no version holds and no manifest names. None once writes
+    /// are poisoned. A file that cannot be deleted is tried again by the next call. Returns how many
+    /// were deleted.
     ///
     /// # Errors
     /// The first error; the other files are deleted all the same.
     pub fn delete_obsolete(&self) -> Result<usize> {
+        self.delete_while(|_| true)
+    }
+
+    /// As [`Self::delete_obsolete`], but no faster than the pace allows at `now_us`, microseconds of
+    /// the monotonic clock: to be called again and again as long as there are obsolete files.
+    ///
+    /// # Errors
+    /// As [`Self::delete_obsolete`].
+    pub fn delete_paced(&self, now_us: u64) -> Result<usize> {
+        let mut pacer = self.pacer.lock();
+        match self.ctx.source.newly_obsolete() {
+            0 => {}
+            bytes => pacer.obsolete(now_us, bytes),
+        }
+        pacer.look(now_us, self.ctx.source.obsolete().1);
+        self.delete_while(|size| pacer.take(size))
+    }
+
+    /// Obsolete files that wait for their deletion, and their stored bytes.
+    pub fn obsolete(&self) -> (u64, u64) {
+        self.ctx.source.obsolete()
+    }
+
+    fn delete_while(&self, mut may: impl FnMut(u64) -> bool) -> Result<usize> {
+        if self.ctx.health.check().is_err() {
+            return Ok(0);
+        }
+        let source = &self.ctx.source;
         let mut deleted = 0;
-        let mut failed = None;
-        for id in self.take_obsolete() {
-            match self.ctx.source.store().remove(id) {
+        let mut failed = Vec::new();
+        let mut first = None;
+        while let Some((id, size)) = source.take_obsolete(&mut may) {
+            match source.store().remove(id) {
                 Ok(()) => deleted += 1,
                 Err(e) if *e.kind() == ErrorKind::NotFound => {}
                 Err(e) => {
-                    self.ctx.source.put_obsolete(id);
-                    failed.get_or_insert(e);
+                    failed.push((id, size));
+                    first.get_or_insert(e);
                 }
             }
         }
-        failed.map_or(Ok(deleted), Err)
+        failed
+            .into_iter()
+            .for_each(|(id, size)| source.put_obsolete(id, size));
+        first.map_or(Ok(deleted), Err)
     }
 
     fn remove_strays(&self, on_disk: &[u64], old_manifests: &[u64]) {
@@ -359,7 +387,7 @@ impl VersionSet {
         }
         strays
             .into_iter()
-            .for_each(|id| self.ctx.source.put_obsolete(id));
+            .for_each(|id| self.ctx.source.put_obsolete(id, 0));
         drop(inner);
         for &id in old_manifests {
             let _ = self.ctx.env.remove(&self.ctx.dir.join(manifest_name(id)));

@@ -16,6 +16,9 @@ const IDLE_AFTER_MICROS: u64 = 2_000_000;
 /// Pause after background work failed for a passing reason, such as a full disk.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
+/// Pause between two looks at the files to be deleted, as long as there are some.
+const DELETE_STEP: Duration = Duration::from_millis(50);
+
 /// A memtable of less than this share of the tree, in percent, is no reason to write files.
 const IDLE_FLUSH_SHARE: u64 = 1;
 
@@ -59,7 +62,6 @@ impl Work {
                 let rest = if idle { Rest::WhereItPays } else { Rest::No };
                 self.compact_once(rest)
             });
-            let done = done.and_then(|more| self.versions.delete_obsolete().map(|_| more));
             match done {
                 Ok(true) => {}
                 Ok(false) => {
@@ -75,6 +77,21 @@ impl Work {
                 }
                 Err(error) => self.failed("compaction", &error),
             }
+        }
+    }
+
+    /// Files are deleted by a thread of their own: an unlink may take long, and holds up neither
+    /// flushes nor compactions.
+    fn delete_loop(&self) {
+        while !self.stopping.load(Ordering::Acquire) {
+            if let Err(error) = self.versions.delete_paced(self.env.monotonic_micros()) {
+                self.failed("deleting files", &error);
+            }
+            let pause = match self.versions.obsolete() {
+                (0, _) => Duration::from_millis(500),
+                _ => DELETE_STEP,
+            };
+            self.wait(|_| false, pause);
         }
     }
 
@@ -106,6 +123,10 @@ impl Work {
             let message = format!("{what} failed: {error}");
             self.options.listener.log(Severity::Error, &message);
         }
+        if *error.kind() == ErrorKind::NoSpace {
+            // Room is wanted at once. What fails here is tried again by the thread that deletes.
+            let _ = self.versions.delete_obsolete();
+        }
         self.pipeline.contain_failure();
         self.stall.set_failure(Some(error.clone()));
         self.wait(|_| false, RETRY_PAUSE);
@@ -123,6 +144,7 @@ impl Background {
         let mut threads = vec![
             spawn(work, "firn-flush", Work::flush_loop),
             spawn(work, "firn-log", Work::log_loop),
+            spawn(work, "firn-delete", Work::delete_loop),
         ];
         for _ in 0..work.options.background_jobs {
             threads.push(spawn(work, "firn-compact", Work::compaction_loop));
@@ -169,3 +191,6 @@ fn spawn(work: &Arc<Work>, name: &str, body: fn(&Work)) -> JoinHandle<()> {
         .spawn(guarded)
         .expect("the system has room for a few threads at start")
 }
+
+#[cfg(test)]
+mod tests;

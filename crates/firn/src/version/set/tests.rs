@@ -231,3 +231,42 @@ fn a_lost_current_is_not_an_empty_database() {
     let opened = VersionSet::open(context(Arc::new(PosixEnv::new()), dir.path()));
     assert!(opened.is_err_and(|e| e.is_corruption()));
 }
+
+#[test]
+fn many_files_are_deleted_in_many_steps() {
+    let dir = tempfile::tempdir().unwrap();
+    let set = open(dir.path());
+    let live = set.apply(flush(&set)).unwrap();
+    let kept = live.files().next().unwrap().1.file_id;
+    const FILES: usize = 40;
+    // As large as they come, though these are not.
+    let drop_files = || {
+        for _ in 0..FILES {
+            let id = put_file(&set).file_id;
+            set.ctx.source.put_obsolete(id, 32 << 20);
+        }
+    };
+    drop_files();
+    assert_eq!(set.obsolete(), (FILES as u64, FILES as u64 * (32 << 20)));
+    let (mut now, mut steps, mut deleted) = (5_000_000, 0, 0);
+    while set.obsolete().0 > 0 {
+        let step = set.delete_paced(now).unwrap();
+        assert!(step <= 2, "{step} files at once");
+        deleted += step;
+        steps += usize::from(step > 0);
+        assert_eq!(on_disk(&set).len(), 1 + FILES - deleted);
+        now += 50_000;
+        assert!(now < 60_000_000, "a few seconds will do");
+    }
+    assert_eq!((deleted, on_disk(&set)), (FILES, vec![kept]));
+    assert!(steps > FILES / 3, "{steps} steps");
+    // Where room is short, all of it goes at once; and so it does at the next open.
+    drop_files();
+    set.delete_paced(now).unwrap();
+    assert!(on_disk(&set).len() > FILES / 2);
+    set.delete_obsolete().unwrap();
+    assert_eq!((set.obsolete(), on_disk(&set)), ((0, 0), vec![kept]));
+    drop_files();
+    drop((live, set));
+    assert_eq!(on_disk(&open(dir.path())), [kept]);
+}
