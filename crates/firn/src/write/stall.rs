@@ -31,6 +31,18 @@ const STEP_US: u64 = 50;
 /// it either: one large transaction must not hold up all others for seconds.
 const DELAY_US_MAX: u64 = 20_000;
 
+/// What nobody used of the rate so long ago may still be used, microseconds. A sleep takes longer
+/// than it was asked to, by a multiple of what a commit costs, and on busy processors by
+/// milliseconds: if what passed meanwhile were lost, a gate that all writers sleep at would let
+/// through what one commit of each writer in a sleep makes, whatever the rate.
+const CREDIT_US: u64 = DELAY_US_MAX;
+
+/// When all is paid for after a commit that costs `cost`, all in nanoseconds.
+fn paid_at(paid: u64, now: u64, cost: u64) -> u64 {
+    let begin = paid.max(now.saturating_sub(CREDIT_US * 1000));
+    begin.saturating_add(cost).min(now + DELAY_US_MAX * 1000)
+}
+
 /// Delays and stops so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StallStats {
@@ -174,8 +186,7 @@ impl Stall {
         }
         let cost = u128::from(bytes) * 1_000_000_000 / u128::from(rate);
         let now = self.env.monotonic_micros() * 1000;
-        let latest = now + DELAY_US_MAX * 1000;
-        let pay = |paid: u64| Some(paid.max(now).saturating_add(cost as u64).min(latest));
+        let pay = |paid: u64| Some(paid_at(paid, now, cost as u64));
         let _ = self
             .paid_at_ns
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay);

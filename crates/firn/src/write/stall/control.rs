@@ -105,6 +105,31 @@ impl Fading {
     }
 }
 
+/// A flush counts this much less with each one after it.
+const FLUSH_FADES: f64 = 0.95;
+
+/// Stored bytes for each committed byte, over some flushes.
+#[derive(Debug, Clone, Copy, Default)]
+struct Pressed {
+    stored: f64,
+    committed: f64,
+}
+
+impl Pressed {
+    fn add(&mut self, stored: f64, committed: f64) {
+        // What recovery flushes nobody committed.
+        if committed == 0.0 && self.committed == 0.0 {
+            return;
+        }
+        self.stored = self.stored * FLUSH_FADES + stored;
+        self.committed = self.committed * FLUSH_FADES + committed;
+    }
+
+    fn ratio(&self) -> Option<f64> {
+        (self.stored > 0.0 && self.committed > 0.0).then(|| self.stored / self.committed)
+    }
+}
+
 /// What background work drains: measured over the time it works, so that idle times do not count.
 #[derive(Debug, Default)]
 pub(super) struct Drain {
@@ -117,8 +142,10 @@ pub(super) struct Drain {
     since_us: u64,
     /// Committed bytes when the last flush ended.
     committed: u64,
-    /// Stored bytes of a flush for each committed byte.
-    stored_per_byte: f64,
+    /// What late flushes stored, and what was committed between their ends. Sums, since flushes that
+    /// were held up end together: the first one seems to have stored little of what was committed,
+    /// the next one all of nothing.
+    pressed: Pressed,
 }
 
 impl Drain {
@@ -126,14 +153,7 @@ impl Drain {
         self.flushes.add(stored as f64, took_us as f64);
         let new = committed.saturating_sub(self.committed);
         self.committed = committed;
-        // What recovery flushes nobody committed.
-        if new > 0 && stored > 0 {
-            let ratio = stored as f64 / new as f64;
-            self.stored_per_byte = match self.stored_per_byte {
-                0.0 => ratio,
-                old => old * 0.7 + ratio * 0.3,
-            };
-        }
+        self.pressed.add(stored as f64, new as f64);
     }
 
     pub(super) fn job_begins(&mut self, now_us: u64) {
@@ -160,8 +180,7 @@ impl Drain {
             Reason::Memtables => self.flushes.rate(),
             _ => self.compactions.rate(),
         };
-        let per_byte = Some(self.stored_per_byte).filter(|r| *r > 0.0);
-        Some(stored? / per_byte?)
+        Some(stored? / self.pressed.ratio()?)
     }
 }
 

@@ -1,6 +1,8 @@
 use super::control::Reason;
 use super::*;
 use crate::env::PosixEnv;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 
 const STOP: Pressure = Pressure {
     memtables: 0.0,
@@ -114,4 +116,41 @@ fn an_opened_gate_forgets_what_is_owed() {
     stall.pass(&|| false).unwrap();
     assert_eq!(stall.stats().delays, 0);
     assert_eq!(stall.stats().rate, 0);
+}
+
+/// Writers on a clock of their own: they look at the gate, sleep or commit.
+fn passed_in_a_second(rng: &mut StdRng, writers: usize, cost_ns: u64, late_us: u64) -> u64 {
+    let mut wakes: Vec<u64> = (0..writers as u64).collect();
+    let (mut paid, mut passed) = (0, 0);
+    let begin = 1_000_000_000;
+    loop {
+        let (writer, at) = wakes.iter().enumerate().min_by_key(|(_, at)| **at).unwrap();
+        let now = begin + *at;
+        if *at >= 1_000_000_000 {
+            return passed;
+        }
+        wakes[writer] += if paid <= now {
+            paid = paid_at(paid, now, cost_ns);
+            passed += 1;
+            5_000
+        } else {
+            (STEP_US + rng.random_range(0..late_us)) * 1000
+        };
+    }
+}
+
+#[test]
+fn late_sleepers_lose_nothing_of_the_rate() {
+    for seed in 0..8 {
+        println!("seed {seed}");
+        let mut rng = StdRng::seed_from_u64(seed);
+        for writers in [1, 4, 16] {
+            for late_us in [10, 100, 4000] {
+                // 100,000 a second, which one writer could just pass.
+                let passed = passed_in_a_second(&mut rng, writers, 10_000, late_us);
+                let room = 85_000..=100_000 + CREDIT_US / 10 + writers as u64;
+                assert!(room.contains(&passed), "{writers} {late_us}: {passed}");
+            }
+        }
+    }
 }

@@ -225,6 +225,28 @@ fn an_idle_tree_and_an_unknown_drain_leave_the_gate_open() {
 }
 
 #[test]
+fn flushes_that_end_together_change_nothing() {
+    let mut drain = Drain::default();
+    drain.flushed(0, 3_000_000, 100_000);
+    let mut committed = 0;
+    for _ in 0..50 {
+        committed += 10_000_000;
+        drain.flushed(committed, 5_000_000, 100_000);
+    }
+    drain.job_begins(1_000_000);
+    drain.job_ends(2_000_000, 10_000_000);
+    let before = drain.rate(Reason::L0).unwrap();
+    assert!((19.9e6..20.1e6).contains(&before), "{before}");
+    // Three memtables fill while one flush hangs; then all end at once.
+    committed += 40_000_000;
+    for _ in 0..4 {
+        drain.flushed(committed, 5_000_000, 100_000);
+        let rate = drain.rate(Reason::L0).unwrap();
+        assert!((0.75..1.25).contains(&(rate / before)), "{rate}");
+    }
+}
+
+#[test]
 fn the_gain_is_smooth() {
     assert_eq!([0.5, 1.0, 2.0, 4.0].map(gain), [2.0, 1.0, 0.5, 0.25]);
     for p in 1..=3000 {
