@@ -8,6 +8,7 @@
 //! `docs/internals/sim.md` tells what each run checks.
 
 pub mod bank;
+pub mod compaction;
 pub mod crash;
 pub mod failure;
 pub mod faults;

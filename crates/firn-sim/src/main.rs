@@ -2,7 +2,8 @@
 //!
 //! `firn-sim crash --runs 1000 --seed 1` takes seeds 1 to 1000; `sync` cuts the power at every
 //! sync of each workload; `fault` injects failures; `rot` flips
-//! bits; `bank` runs threads and crashes; `model
+//! bits; `bank` runs threads and crashes; `compaction` prints what the picker's decisions cost and
+//! what writers at full speed for `--seconds` (1200) of virtual time see; `model
 //! --seconds 60` takes seeds until the time is up. A failure prints its seed; the exit code is 1
 //! then.
 
@@ -10,11 +11,11 @@ use firn::env::{Env, PosixEnv};
 use firn_sim::bank::{self, BankStats};
 use firn_sim::rot::{self, RotStats};
 use firn_sim::world::Stats;
-use firn_sim::{Failure, crash, faults};
+use firn_sim::{Failure, compaction, crash, faults};
 use std::fmt::Debug;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: firn-sim crash|sync|fault|rot|model|bank [--runs N | --seconds S] [--seed N] [--steps N]";
+const USAGE: &str = "usage: firn-sim crash|sync|fault|rot|model|bank|compaction [--runs N | --seconds S] [--seed N] [--steps N]";
 
 struct Args {
     kind: String,
@@ -98,6 +99,12 @@ fn main() -> ExitCode {
             Stats::add,
         ),
         "bank" => args.series(bank::with_crashes, BankStats::add),
+        "compaction" => {
+            compaction::print_costs(args.seed);
+            println!();
+            compaction::print_closed(args.seed, args.seconds.unwrap_or(1200));
+            ExitCode::SUCCESS
+        }
         _ => {
             eprintln!("{USAGE}");
             ExitCode::from(2)

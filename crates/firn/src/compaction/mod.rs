@@ -4,6 +4,8 @@
 //! Neither knows of threads or transactions: the caller lends a list of snapshots as numbers, keeps
 //! the [`Running`] jobs, and applies the edits.
 
+mod backlog;
+mod cuts;
 mod drop_rule;
 mod flush;
 mod handover;
@@ -16,6 +18,8 @@ mod reuse;
 mod shape;
 mod splitter;
 
+pub use backlog::{Backlog, Extra};
+pub use cuts::Cuts;
 pub use drop_rule::{DropRule, Reason, Retired, Snapshots, Verdict};
 pub use flush::flush;
 pub use handover::Handover;

@@ -7,6 +7,7 @@
 //! It comes to an end: each job moves data strictly down, or rewrites a file of the last level that
 //! [`changes_at_rest`] says will come out different, and then no longer is of that kind.
 
+mod group;
 mod l0;
 
 use super::drop_rule::{Retired, droppable};
@@ -19,7 +20,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-pub use l0::l0_depth;
+pub use group::l0_depth;
 
 const LAST: u8 = LAST_LEVEL as u8;
 
@@ -27,8 +28,12 @@ const LAST: u8 = LAST_LEVEL as u8;
 /// on it would be out of proportion.
 const MOVE_OVERLAP_MAX: u64 = 20;
 
-/// A job is widened by neighbours that cost no further overlap, up to this many target sizes.
+/// A rewrite of neighbours in the last level takes up to this many target sizes.
 const JOB_SIZE_MAX: u64 = 16;
+
+/// Beside a base that is as full as it should be, L0 goes first once it is this many times as deep
+/// as is due. A deep L0 and a base that is not overfull cost the least writes for their space.
+const L0_DEPTH: f64 = 3.0;
 
 /// In the last level garbage of this share of the entries (in percent) is worth a rewrite.
 const GARBAGE_SHARE: u64 = 10;
@@ -225,7 +230,11 @@ impl Picking<'_> {
         };
         let runs = self.version.l0.len();
         let l0_fill = runs as f64 / self.options.l0_compaction_runs.max(1) as f64;
-        let mut scores = vec![(0, l0_fill, l0_fill / fill(shape.base).max(0.01))];
+        // In bytes: what few files of many runs leave over is no reason to take L0 before others.
+        let run = self.version.l0.iter().map(|run| run.size()).max();
+        let depth = self.version.level_size(0) as f64 / run.unwrap_or(0).max(1) as f64;
+        let score = depth / (L0_DEPTH * self.options.l0_compaction_runs.max(1) as f64);
+        let mut scores = vec![(0, l0_fill, score / fill(shape.base).max(0.01))];
         for level in shape.base..LAST {
             let own = fill(level);
             scores.push((level, own, own / fill(level + 1).max(0.01)));
@@ -302,15 +311,16 @@ impl Picking<'_> {
             }
         }
         seeds.sort_by(|a, b| a.0.total_cmp(&b.0));
-        seeds
-            .into_iter()
-            .find_map(|(_, i)| self.unless_busy(self.down(level, output, files, i..i + 1, reason)))
+        seeds.into_iter().find_map(|(_, i)| {
+            self.unless_busy(self.down(shape, level, output, files, i..i + 1, reason))
+        })
     }
 
     /// The job that takes `files[seed]` to `output`, with neighbours that fit within the files it
     /// overlaps there.
     fn down(
         &self,
+        shape: &Shape,
         level: u8,
         output: u8,
         files: &[Arc<FileHandle>],
@@ -322,12 +332,9 @@ impl Picking<'_> {
             return move_job(level, files[seed].to_vec(), output, reason);
         }
         if !lower.is_empty() {
-            let room = JOB_SIZE_MAX * self.options.target_file_size;
-            let mut size: u64 = lower
-                .iter()
-                .chain(&files[seed.clone()])
-                .map(|f| f.size)
-                .sum();
+            let all = lower.iter().chain(&files[seed.clone()]);
+            let mut size: u64 = all.map(|f| f.size).sum();
+            let room = shape.job_size(self.options.target_file_size).max(2 * size);
             let bounds = span(lower);
             let mut fits = |file: &FileMeta| {
                 let fits = self.is_free(file)

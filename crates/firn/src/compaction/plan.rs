@@ -65,6 +65,14 @@ impl Job {
         self.files().map(|(_, file)| file.size).sum()
     }
 
+    /// Stored bytes that it reads to write them anew.
+    pub fn rewrites(&self) -> u64 {
+        match self.kind {
+            JobKind::Compact => self.size(),
+            JobKind::Move | JobKind::DropFiles => 0,
+        }
+    }
+
     /// The edit that removes the inputs and adds `outputs` to the output level.
     pub fn edit(&self, outputs: Vec<FileMeta>) -> Edit {
         let added = outputs.into_iter().map(|meta| (self.output_level, 0, meta));

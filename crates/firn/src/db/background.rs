@@ -18,7 +18,7 @@ use crate::base::shape::KeyShapes;
 use crate::base::{Error, ErrorKind, IndexId, Result, Seqno};
 use crate::catalog::{Catalog, Counters};
 use crate::compaction::{
-    self, Handover, IoLimiter, Job, JobContext, JobReason, JobStats, Picking, Rest, Retired,
+    self, Extra, Handover, IoLimiter, Job, JobContext, JobReason, JobStats, Picking, Rest, Retired,
     Running, Shape, Snapshots,
 };
 use crate::env::Env;
@@ -76,6 +76,7 @@ pub(super) struct Work {
     install: Mutex<()>,
     flushing: Mutex<()>,
     running: Mutex<Running>,
+    extra: Extra,
     signals: Mutex<Signals>,
     signal: Condvar,
     stopping: AtomicBool,
@@ -120,6 +121,7 @@ impl Work {
             install: Mutex::new(()),
             flushing: Mutex::new(()),
             running: Mutex::default(),
+            extra: Extra::default(),
             signals: Mutex::default(),
             signal: Condvar::new(),
             stopping: AtomicBool::new(false),
@@ -211,8 +213,13 @@ impl Work {
         };
         let handover = Handover::default();
         self.stall.job_begins();
+        self.extra.begins(&job);
         let done = self.run(&version, &job, &retired, &handover);
         self.end(ticket, &job, done.as_ref().err());
+        self.extra.ends(&job);
+        if let Ok(stats) = &done {
+            self.extra.dropped(&version, &job, stats.shadowed);
+        }
         let from_l0 = job.files().filter(|(level, _)| *level == 0 && done.is_ok());
         self.stall.job_ends(from_l0.map(|(_, f)| f.size).sum());
         let stats = done?;
@@ -369,7 +376,7 @@ impl Work {
     fn tell_gate(&self) {
         let _in_order = self.telling.lock();
         let view = self.views.pin();
-        let mut pressure = pressure(&view, &self.options);
+        let mut pressure = pressure(&view, &self.options, &self.extra);
         // The gate stops writers at 2.
         let memory = 2.0 * self.memory.pressure(&view);
         pressure.memtables = pressure.memtables.max(memory);

@@ -1,8 +1,6 @@
 use super::*;
 use crate::compaction::testing::{user_key, version_of};
 
-mod simulation;
-
 fn options() -> Options {
     Options {
         target_file_size: 100,
@@ -179,8 +177,8 @@ fn a_job_on_l0_takes_the_oldest_runs_that_fit() {
     let mut c = case(&[run(6), run(5), run(4), run(3), run(2), (6, 0, 1, 0, 9, 900)]);
     c.options.base_level_size = 10_000;
     assert_eq!(c.picked(), (JobKind::Compact, 6, vec![3, 2, 1]));
-    c.options.target_file_size = 1000;
-    assert_eq!(c.picked(), (JobKind::Compact, 6, vec![5, 4, 3, 2, 1]));
+    c.options.target_file_size = 100_000;
+    assert_eq!(c.picked(), (JobKind::Compact, 6, vec![6, 5, 4, 3, 2, 1]));
 }
 
 #[test]

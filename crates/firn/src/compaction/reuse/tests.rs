@@ -236,7 +236,8 @@ fn long_key(n: u64) -> Vec<u8> {
 /// A tree at rest of the keys 0, 2, 4 …, and a job that merges `entries` into it.
 fn at_rest(entries: Vec<Entry>) -> (Tree, Job, Snapshots) {
     let mut tree = Tree::new(true);
-    tree.db.options.target_file_size = 16 << 20;
+    // All in one file.
+    tree.db.options.target_file_size = 1 << 30;
     tree.db.options.base_level_size = 64 << 20;
     let reads = Snapshots::new(400_000, []);
     let all = (0..40_000).map(|n| entry(long_key(2 * n), 1 + n, Kind::Put));

@@ -33,7 +33,7 @@ fn each_target_is_a_share_of_the_next() {
 fn files_of_upper_levels_are_a_share_of_their_level() {
     let shape = bases(900_000, None);
     assert_eq!(shape.file_size(6, 10_000), 10_000);
-    assert_eq!(shape.file_size(5, 10_000), 6250);
+    assert_eq!(shape.file_size(5, 10_000), 2083);
     assert_eq!(
         shape.file_size(5, 1000),
         1000,
@@ -41,8 +41,18 @@ fn files_of_upper_levels_are_a_share_of_their_level() {
     );
     assert_eq!(
         shape.file_size(2, 10_000),
-        1250,
-        "nor than an eighth of it smaller"
+        312,
+        "nor than a thirty-second of it smaller"
     );
     assert_eq!(shape.file_size(0, 10_000), shape.file_size(2, 10_000));
+}
+
+#[test]
+fn jobs_and_files_of_the_last_level_are_small_parts_of_it() {
+    let small = Shape::of_size(900, 1000);
+    assert_eq!((small.base, small.targets[6]), (6, 800));
+    assert_eq!((small.file_size(6, 100), small.job_size(100)), (12, 25));
+    let large = Shape::of_size(900_000, 1000);
+    assert_eq!((large.file_size(6, 100), large.job_size(100)), (100, 400));
+    assert_eq!(large.job_size(10_000), 25_000);
 }

@@ -1,0 +1,74 @@
+//! The compaction picker without files: what its decisions cost under months of load, and whether
+//! writers at full speed ever notice it.
+
+pub mod closed;
+pub mod loads;
+pub mod tree;
+
+use closed::{Machine, Plan};
+use loads::{LOADS, costs};
+
+/// Prints what the loads cost: [`loads`].
+pub fn print_costs(seed: u64) {
+    println!("| load | written | asked | size |\n|---|---|---|---|");
+    for load in &LOADS {
+        let (written, asked, size) = costs(load, seed);
+        println!("| {} | {written:.1} | {asked:.1} | {size:.2} |", load.name);
+    }
+}
+
+/// Full speed for so many seconds, on machines and trees of several kinds.
+pub fn plans(seed: u64, seconds: u64) -> Vec<(&'static str, Plan)> {
+    let plan = Plan {
+        seed,
+        seconds,
+        ..Plan::default()
+    };
+    let small = Plan {
+        keys: 500_000,
+        scale: 5,
+        ..plan.clone()
+    };
+    let large = Plan {
+        keys: 40_000_000,
+        scale: 400,
+        ..plan.clone()
+    };
+    let skewed = Plan {
+        key: closed::skewed,
+        ..plan.clone()
+    };
+    let two = Plan {
+        jobs: 2,
+        processors: 4.0,
+        ..plan.clone()
+    };
+    vec![
+        ("5 million rows, 2 processors", plan),
+        ("half a million rows", small),
+        ("40 million rows", large),
+        ("skewed updates", skewed),
+        ("two jobs, 4 processors", two),
+    ]
+}
+
+/// Prints what writers at full speed see: [`closed`].
+pub fn print_closed(seed: u64, seconds: u64) {
+    println!("| writers at full speed | median | slowest | space | allowed | written | deepest |");
+    println!("|---|---|---|---|---|---|---|");
+    for (name, plan) in plans(seed, seconds) {
+        let seen = Machine::new(plan).run();
+        println!(
+            "| {name} | {:.0} | {:.2} | {:.2} | {:.2} | {:.1} | {} |",
+            seen.median(),
+            seen.slowest(),
+            seen.largest(),
+            seen.allowed(),
+            seen.written,
+            seen.deepest,
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,47 @@
+use super::*;
+use crate::compaction::plan::{Input, JobKind, JobReason};
+use crate::compaction::testing::version_of;
+
+const MIB: u64 = 1 << 20;
+
+fn job(version: &Version, output_level: u8) -> Job {
+    let input = |(level, file): (u8, &std::sync::Arc<_>)| Input {
+        level,
+        files: vec![std::sync::Arc::clone(file)],
+    };
+    Job {
+        inputs: version.files().map(input).collect(),
+        output_level,
+        kind: JobKind::Compact,
+        reason: JobReason::Size,
+    }
+}
+
+#[test]
+fn what_replaces_nothing_takes_no_space() {
+    let version = version_of(&[(5, 0, 1, 0, 9, 28 * MIB), (6, 0, 2, 0, 9, 100 * MIB)]);
+    let options = Options::default();
+    let extra = Extra::default();
+    let space = |extra: &Extra| Backlog::of(&version, &options, 20 * MIB, extra).space;
+    assert_eq!(space(&extra), 0.0);
+    // Each of the two entries above hides one.
+    let job = job(&version, 6);
+    (0..50).for_each(|_| extra.dropped(&version, &job, 2));
+    assert!((0.999..=1.0).contains(&extra.replacing()));
+    // 28 of 0.2 x 100 + 20, of which seven tenths are the aim.
+    assert!((0.99..1.01).contains(&space(&extra)));
+    extra.begins(&job);
+    assert_eq!(extra.held(), 128 * MIB);
+    assert!(space(&extra) > 5.0);
+    extra.ends(&job);
+    (0..50).for_each(|_| extra.dropped(&version, &job, 0));
+    assert!(space(&extra) < 0.01);
+}
+
+#[test]
+fn only_what_arrives_in_the_last_level_tells() {
+    let version = version_of(&[(4, 0, 1, 0, 9, MIB), (5, 0, 2, 0, 9, MIB)]);
+    let extra = Extra::default();
+    extra.dropped(&version, &job(&version, 5), 2);
+    assert_eq!(extra.replacing(), 0.0);
+}
