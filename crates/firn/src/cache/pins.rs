@@ -57,6 +57,12 @@ impl PinBudget {
         self.used.load(Ordering::Relaxed)
     }
 
+    /// Bytes over the limit: it has been lowered, or what must be charged has grown.
+    pub fn excess(&self) -> u64 {
+        self.used()
+            .saturating_sub(self.limit.load(Ordering::Relaxed))
+    }
+
     pub(super) fn set_limit(&self, bytes: u64) {
         self.limit.store(bytes, Ordering::Relaxed);
     }

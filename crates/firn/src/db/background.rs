@@ -32,7 +32,7 @@ use crate::write::{Pipeline, Stall};
 use parking_lot::{Condvar, Mutex};
 use pressure::pressure;
 use shapes::LateShapes;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -329,6 +329,14 @@ impl Work {
         self.stall.set_failure(None);
         self.report_pressure();
         Ok(())
+    }
+
+    /// Closes the files that `choose` names in the version in force.
+    pub(super) fn close_files(&self, choose: impl FnOnce(&Version) -> HashSet<u64>) {
+        let _in_order = self.install.lock();
+        let ids = choose(&self.versions.current());
+        let version = self.versions.close_files(&ids);
+        self.views.installed(version, &[]);
     }
 
     /// Where reads may stand: the visible seqno first, then the list, as [`Snapshots::new`] asks.

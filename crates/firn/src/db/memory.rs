@@ -1,12 +1,15 @@
 //! One memory limit over caches, memtables, indexes and write sets.
 
 use super::Db;
+use super::background::Work;
 use crate::base::gauge::Gauge;
 use crate::base::options::{LiveOptions, Options};
 use crate::cache::RowCache;
 use crate::read::View;
 use crate::sst::SstBlockCache;
+use crate::version::Version;
 use parking_lot::Mutex;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -107,7 +110,8 @@ fn split(limit: u64, demand: Demand) -> Split {
 /// Memtables and write sets take what they need: the rest is for the caches, and goes to them in
 /// steps. Inside the block cache's part, what open files keep takes its bytes first (see
 /// [`crate::cache::PinBudget`]); index partitions and filters stay in memory up to half of the part,
-/// and come and go as blocks do beyond it.
+/// and come and go as blocks do beyond it. When the limit is lowered, files that keep more are closed, and
+/// opened again by their next reads.
 ///
 /// When memtables leave less than an eighth of the limit, writers are slowed and at last stopped
 /// until a flush has made room: the stall gate hears of it as of too many memtables. Nothing is
@@ -235,6 +239,32 @@ impl Arbiter {
     }
 }
 
+/// Files to close, so that what they keep in memory by choice falls by `excess` bytes: those of the last
+/// levels first, which are asked least.
+fn files_to_close(version: &Version, mut excess: u64) -> HashSet<u64> {
+    let mut closed = HashSet::new();
+    let files: Vec<_> = version.files().collect();
+    for (_, file) in files.into_iter().rev() {
+        let bytes = file.opened().map_or(0, |reader| reader.optional_bytes());
+        if excess > 0 && bytes > 0 {
+            excess = excess.saturating_sub(bytes);
+            closed.insert(file.file_id);
+        }
+    }
+    closed
+}
+
+impl Work {
+    /// Brings what open files keep in memory by choice down to its limit. They are opened again by
+    /// their next reads, without; statements under way keep theirs to their end.
+    fn unpin(&self) {
+        let excess = self.memory.cache.pins().excess();
+        if excess > 0 {
+            self.close_files(|version| files_to_close(version, excess));
+        }
+    }
+}
+
 fn memtable_bytes(view: &View) -> u64 {
     let all = std::iter::once(&view.active).chain(&view.frozen);
     all.map(|memtable| memtable.memory_bytes()).sum()
@@ -251,6 +281,7 @@ impl Db {
         let live = &self.work.options.live;
         live.memory_limit.store(bytes, Ordering::Relaxed);
         self.work.memory.balance(&self.cx.views.pin());
+        self.work.unpin();
     }
 
     /// Changes the capacity of the block cache, bytes. Without effect under a memory limit, until

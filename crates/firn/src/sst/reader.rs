@@ -145,6 +145,11 @@ impl SstReader {
     }
 
     /// The index; its partitions may be elsewhere ([`Self::partition`]).
+    /// Bytes of [`Self::memory_bytes`] that it would do without, had the budget no room.
+    pub fn optional_bytes(&self) -> u64 {
+        self.pins.iter().skip(1).map(Pin::bytes).sum()
+    }
+
     pub(super) fn index(&self) -> &Index {
         &self.index
     }

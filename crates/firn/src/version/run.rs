@@ -87,19 +87,52 @@ pub struct FileHandle {
     source: Arc<FileSource>,
     reader: OnceLock<Arc<SstReader>>,
     opening: Mutex<()>,
+    life: Arc<Life>,
+}
+
+/// The file on disk, shared by all its handles.
+struct Life {
+    file_id: u64,
+    size: u64,
+    source: Arc<FileSource>,
     obsolete: AtomicBool,
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        if *self.obsolete.get_mut() {
+            self.source.put_obsolete(self.file_id, self.size);
+        }
+    }
 }
 
 impl FileHandle {
     /// A handle of a file of `source`.
     pub fn new(meta: Arc<FileMeta>, source: Arc<FileSource>) -> Arc<Self> {
+        let life = Arc::new(Life {
+            file_id: meta.file_id,
+            size: meta.size,
+            source: Arc::clone(&source),
+            obsolete: AtomicBool::new(false),
+        });
+        Self::with_life(meta, source, life)
+    }
+
+    fn with_life(meta: Arc<FileMeta>, source: Arc<FileSource>, life: Arc<Life>) -> Arc<Self> {
         Arc::new(Self {
             meta,
             source,
             reader: OnceLock::new(),
             opening: Mutex::new(()),
-            obsolete: AtomicBool::new(false),
+            life,
         })
+    }
+
+    /// A handle of the same file that has not opened it: what this one keeps in memory is given back
+    /// when its last version is gone. The file stays until both are.
+    pub(super) fn fresh(&self) -> Arc<Self> {
+        let (meta, source) = (Arc::clone(&self.meta), Arc::clone(&self.source));
+        Self::with_life(meta, source, Arc::clone(&self.life))
     }
 
     /// The metadata.
@@ -169,7 +202,7 @@ impl FileHandle {
 
     /// Marks the file as removed by a durable edit.
     pub(super) fn mark_obsolete(&self) {
-        self.obsolete.store(true, Ordering::Release);
+        self.life.obsolete.store(true, Ordering::Release);
     }
 }
 
@@ -177,14 +210,6 @@ impl Deref for FileHandle {
     type Target = FileMeta;
     fn deref(&self) -> &FileMeta {
         &self.meta
-    }
-}
-
-impl Drop for FileHandle {
-    fn drop(&mut self) {
-        if *self.obsolete.get_mut() {
-            self.source.put_obsolete(self.meta.file_id, self.meta.size);
-        }
     }
 }
 

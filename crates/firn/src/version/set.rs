@@ -138,6 +138,16 @@ impl VersionSet {
         self.current.load_full()
     }
 
+    /// Puts a version in force that has the files with these ids not open yet, and is the same
+    /// otherwise: readers close them with the last version before it.
+    pub fn close_files(&self, ids: &HashSet<u64>) -> Arc<Version> {
+        // Under the mutex of all changes of the version.
+        let _inner = self.inner.lock();
+        let next = Arc::new(self.current.load().with_fresh(ids));
+        self.current.store(Arc::clone(&next));
+        next
+    }
+
     /// A file id never used before.
     pub fn new_file_id(&self) -> u64 {
         self.next_file_id.fetch_add(1, Ordering::Relaxed)

@@ -66,6 +66,31 @@ impl Version {
         parts.build(Some(self))
     }
 
+    /// This version with new handles, not open yet, for the files with these ids.
+    pub(super) fn with_fresh(&self, ids: &HashSet<u64>) -> Self {
+        let fresh = |run: &Arc<Run>| {
+            if !run.files.iter().any(|f| ids.contains(&f.file_id)) {
+                return Arc::clone(run);
+            }
+            let files = run
+                .files
+                .iter()
+                .map(|file| match ids.contains(&file.file_id) {
+                    true => file.fresh(),
+                    false => Arc::clone(file),
+                });
+            Arc::new(Run {
+                number: run.number,
+                files: files.collect(),
+            })
+        };
+        Self {
+            l0: self.l0.iter().map(fresh).collect(),
+            levels: std::array::from_fn(|level| fresh(&self.levels[level])),
+            stats: OnceLock::new(),
+        }
+    }
+
     /// The runs of a level, newest first.
     pub fn runs(&self, level: u8) -> &[Arc<Run>] {
         match level {

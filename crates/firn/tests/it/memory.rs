@@ -133,6 +133,61 @@ fn a_limit_far_below_the_indexes_only_slows() {
     );
 }
 
+/// What open files keep follows a limit that is lowered while they are open, and files removed later
+/// are removed from the disk once.
+#[test]
+fn a_lowered_limit_unpins() {
+    let env = MemEnv::new();
+    let rows = 20_000;
+    let db = open(&env, 0);
+    for from in (0..rows).step_by(500) {
+        write_unlimited(&db, from..from + 500);
+    }
+    db.compact_all().unwrap();
+    (0..rows).step_by(50).for_each(|row| read(&db, row, 0));
+    let before = db.memory().pinned;
+    // A statement goes on with the files as they were open, also when a compaction removes them.
+    let old = db.context().views.latest();
+    db.set_memory_limit(256 << 10);
+    assert_eq!(db.memory().pinned, before);
+    write_unlimited(&db, 0..rows);
+    db.compact_all().unwrap();
+    for row in (0..rows).step_by(100) {
+        let found = firn::read::get(&old.view, &key(row), old.seqno, |_, _| ());
+        assert!(found.unwrap().is_some(), "row {row}");
+    }
+    let on_disk = || {
+        let names = env.list_dir(Path::new("/db")).unwrap();
+        names.iter().filter(|name| name.ends_with(".sst")).count()
+    };
+    let live = db.context().views.pin().version.files().count();
+    assert!(on_disk() > live, "the old view's files stay");
+    drop(old);
+    db.compact_once().unwrap();
+    assert_eq!(on_disk(), live);
+    let after = db.memory();
+    assert!(after.pinned < 64 << 10, "{after:?}, {before} before");
+    assert!(after.pinned < before / 2, "{after:?}, {before} before");
+    let mut rng = StdRng::seed_from_u64(7);
+    for _ in 0..1000 {
+        read(&db, rng.random_range(0..rows), 0);
+        assert!(db.memory().pinned < 64 << 10);
+    }
+    // And at once where no statement is under way.
+    let db = reopened(&env, db);
+    (0..rows).step_by(50).for_each(|row| read(&db, row, 0));
+    assert!(db.memory().pinned > before / 2);
+    db.set_memory_limit(256 << 10);
+    assert!(db.memory().pinned < 64 << 10);
+}
+
+/// Without a limit.
+fn reopened(env: &MemEnv, db: Arc<Db>) -> Arc<Db> {
+    db.close().unwrap();
+    drop(db);
+    open(env, 0)
+}
+
 fn write_unlimited(db: &Db, rows: std::ops::Range<u32>) {
     let mut txn = db.new_transaction(db.new_owner(0));
     txn.begin_statement(1, Isolation::ReadCommitted, 0, false);
