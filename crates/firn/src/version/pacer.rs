@@ -18,12 +18,15 @@ const STEP_US_MAX: u64 = 1_000_000;
 ///
 /// A file system frees the blocks of a large file under its own locks, and tells the device, which
 /// has to work them off: a gigabyte at once delays the syncs of the log by hundreds of milliseconds.
-/// So a dropped table, or a large compaction, is deleted bit by bit: at a rate that is never small,
+/// So a dropped table is deleted bit by bit: at a rate that is never small,
 /// follows what became obsolete in the last minutes, so that the disk does not fill, and grows with
 /// the backlog, so that it is gone after minutes in any case.
 ///
 /// Invariant: over any time no more is dealt out than the rate allows, but for one file, since files
 /// are deleted whole: a file may be deleted as long as nothing is owed.
+///
+/// What a compaction replaces is not dealt out, it goes at once: in small jobs anyway, and whoever
+/// updates all the time would pay for the pace with gigabytes of files that nobody needs.
 ///
 /// Rejected: truncating a file in steps before it is removed (each step is a journal commit, and a
 /// crash leaves files of a wrong size).

@@ -9,7 +9,7 @@ use crate::store::{FileKind, FileStore, file_name};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::ops::{Bound, Deref};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Where handles open their files, and where they leave the ids of files that nobody needs.
@@ -55,6 +55,12 @@ impl FileSource {
         obsolete.bytes += size;
     }
 
+    /// A file that others have taken the place of. It costs no more room than they took, so it goes at
+    /// once: with nothing to pay, before those that wait for their turn.
+    fn put_replaced(&self, file_id: u64) {
+        self.obsolete.lock().files.push_front((file_id, 0));
+    }
+
     /// The next obsolete file and its size, if `may` says so of its size.
     pub(super) fn take_obsolete(&self, may: impl FnOnce(u64) -> bool) -> Option<(u64, u64)> {
         let mut obsolete = self.obsolete.lock();
@@ -95,12 +101,27 @@ struct Life {
     file_id: u64,
     size: u64,
     source: Arc<FileSource>,
-    obsolete: AtomicBool,
+    end: AtomicU8,
+}
+
+/// What becomes of a file when its last version is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum End {
+    /// It is live: the next start finds it.
+    None = 0,
+    /// An edit has put others in its place.
+    Replaced = 1,
+    /// An edit has dropped it.
+    Dropped = 2,
 }
 
 impl Drop for Life {
     fn drop(&mut self) {
-        if *self.obsolete.get_mut() {
+        let end = *self.end.get_mut();
+        if end == End::Replaced as u8 {
+            self.source.put_replaced(self.file_id);
+        } else if end == End::Dropped as u8 {
             self.source.put_obsolete(self.file_id, self.size);
         }
     }
@@ -113,7 +134,7 @@ impl FileHandle {
             file_id: meta.file_id,
             size: meta.size,
             source: Arc::clone(&source),
-            obsolete: AtomicBool::new(false),
+            end: AtomicU8::new(End::None as u8),
         });
         Self::with_life(meta, source, life)
     }
@@ -201,8 +222,8 @@ impl FileHandle {
     }
 
     /// Marks the file as removed by a durable edit.
-    pub(super) fn mark_obsolete(&self) {
-        self.life.obsolete.store(true, Ordering::Release);
+    pub(super) fn mark_obsolete(&self, end: End) {
+        self.life.end.store(end as u8, Ordering::Release);
     }
 }
 

@@ -3,8 +3,9 @@
 use super::load::{load, manifest_ids};
 use super::manifest::{ManifestWriter, manifest_name, read_current, switch_current};
 use super::pacer::DeletePacer;
+use super::run::End;
 use super::state::NUMBER_MAX;
-use super::{Edit, FileHandle, FileSource, State, Version};
+use super::{Edit, FileSource, State, Version};
 use crate::base::events::{Listener, Severity};
 use crate::base::health::Health;
 use crate::base::{Error, ErrorKind, Result, Seqno};
@@ -277,11 +278,15 @@ impl VersionSet {
         };
         let gone: HashSet<u64> = edit.removed.iter().map(|(_, id)| *id).collect();
         let old = self.current.swap(Arc::new(next));
+        let end = match edit.added.is_empty() {
+            true => End::Dropped,
+            false => End::Replaced,
+        };
         old.files()
             .filter(|(_, file)| {
                 gone.contains(&file.file_id) && !inner.state.files.contains_key(&file.file_id)
             })
-            .for_each(|(_, file)| FileHandle::mark_obsolete(file));
+            .for_each(|(_, file)| file.mark_obsolete(end));
         self.current()
     }
 

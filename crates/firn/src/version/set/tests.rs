@@ -270,3 +270,29 @@ fn many_files_are_deleted_in_many_steps() {
     drop((live, set));
     assert_eq!(on_disk(&open(dir.path())), [kept]);
 }
+
+#[test]
+fn what_others_replace_goes_at_once_past_what_was_dropped() {
+    let dir = tempfile::tempdir().unwrap();
+    let set = open(dir.path());
+    let (first, second) = (flush(&set), flush(&set));
+    let of = |edit: &Edit| edit.added[0].2.file_id;
+    let (dropped, replaced) = (of(&first), of(&second));
+    set.apply(first).unwrap();
+    set.apply(second).unwrap();
+    let remove = |id, added| Edit {
+        removed: vec![(0, id)],
+        added,
+        ..Edit::default()
+    };
+    // So much waits that nothing more may go for an hour.
+    set.pacer.lock().take(u64::MAX / 4);
+    set.apply(remove(dropped, Vec::new())).unwrap();
+    let next = flush(&set);
+    let live = of(&next);
+    set.apply(remove(replaced, next.added)).unwrap();
+    assert_eq!(set.delete_paced(1).unwrap(), 1);
+    assert_eq!(on_disk(&set), [dropped, live]);
+    assert_eq!(set.delete_obsolete().unwrap(), 1);
+    assert_eq!(on_disk(&set), [live]);
+}
