@@ -15,6 +15,7 @@ mod repair;
 use args::{Args, Command};
 use clap::Parser;
 use firn::base::{Error, ErrorKind};
+use rustix::process::{Resource, getrlimit, setrlimit};
 use std::process::ExitCode;
 
 /// How a command ended.
@@ -25,6 +26,7 @@ enum Outcome {
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    allow_many_files();
     let out = output::Output::new(args.json);
     let done = match &args.command {
         Command::Inspect(what) => inspect::run(what, &out),
@@ -40,6 +42,14 @@ fn main() -> ExitCode {
             ExitCode::from(code_of(&error))
         }
     }
+}
+
+/// A large database has more files than a process may usually have open.
+fn allow_many_files() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // Without it large databases are refused with the system's error.
+    let _ = setrlimit(Resource::Nofile, limit);
 }
 
 fn code_of(error: &Error) -> u8 {

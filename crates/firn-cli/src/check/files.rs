@@ -38,8 +38,8 @@ pub fn check_tree(
     for (_, file) in tree.version.files() {
         checked.count += 1;
         checked.bytes += file.size;
-        match file.reader() {
-            Ok(reader) => check_file(reader, file.meta(), findings),
+        match file.open() {
+            Ok(reader) => check_file(&reader, file.meta(), findings),
             Err(error) => findings.error(&error),
         }
         bar.inc(file.size);

@@ -212,7 +212,11 @@ impl Work {
             return Ok(false);
         };
         let handover = Handover::default();
-        self.stall.job_begins();
+        // Work that nobody waits for says nothing of how fast L0 can be emptied.
+        let drains = job.reason == JobReason::Size;
+        if drains {
+            self.stall.job_begins();
+        }
         self.extra.begins(&job);
         let done = self.run(&version, &job, &retired, &handover);
         self.end(ticket, &job, done.as_ref().err());
@@ -220,9 +224,12 @@ impl Work {
         if let Ok(stats) = &done {
             self.extra.dropped(&version, &job, stats.shadowed);
         }
-        let from_l0 = job.files().filter(|(level, _)| *level == 0 && done.is_ok());
-        self.stall.job_ends(from_l0.map(|(_, f)| f.size).sum());
+        if drains {
+            let from_l0 = job.files().filter(|(level, _)| *level == 0 && done.is_ok());
+            self.stall.job_ends(from_l0.map(|(_, f)| f.size).sum());
+        }
         let stats = done?;
+        self.tell_gate();
         handover.complete(&job, &self.versions.current());
         self.counters.compactions.fetch_add(1, Ordering::Relaxed);
         self.counters

@@ -12,7 +12,7 @@ use crate::env::Env;
 use crate::memtable::Memtable;
 use crate::read::{ReadPoint, Views};
 use crate::store::FileStore;
-use crate::version::{self, FileSource, State, Version, parse_manifest_name};
+use crate::version::{self, FileSource, Loaded, State, Version, parse_manifest_name};
 use crate::wal::{self, ReplayEnd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -99,13 +99,32 @@ impl Look {
         &self.source
     }
 
-    /// Reads the manifest. The files themselves are not touched.
+    /// Reads the manifest. The files themselves are not touched. A database whose creation was cut
+    /// short is an empty one.
     ///
     /// # Errors
     /// `Corruption` if `CURRENT` or the manifest is damaged or missing, or describes an impossible tree.
     pub fn tree(&self) -> Result<Tree> {
-        let loaded = version::load(&*self.env, &self.dir)?
-            .ok_or_else(|| Error::corruption("CURRENT", 0, "the file is missing"))?;
+        match version::load(&*self.env, &self.dir)? {
+            Some(loaded) => self.tree_of(loaded),
+            None => Ok(Tree {
+                state: State::default(),
+                manifest_id: 0,
+                torn: 0,
+                version: Arc::default(),
+            }),
+        }
+    }
+
+    /// As [`Self::tree`], where `CURRENT` is damaged and the newest manifest is not.
+    ///
+    /// # Errors
+    /// As [`Self::tree`].
+    pub fn newest_tree(&self) -> Result<Tree> {
+        self.tree_of(version::load_newest(&*self.env, &self.dir)?)
+    }
+
+    fn tree_of(&self, loaded: Loaded) -> Result<Tree> {
         let version = Version::of_state(&loaded.state, &self.source);
         match version.check_all() {
             Some(what) => Err(Error::corruption(loaded.reader.name(), 0, what)),

@@ -4,7 +4,7 @@ use crate::base::{Error, InternalKey, Result, Seqno};
 use crate::catalog::Counters;
 use crate::env::Env;
 use crate::memtable::Memtable;
-use crate::wal::{self, Record, ReplayEnd, SegmentId};
+use crate::wal::{self, LogStart, Record, ReplayEnd, SegmentId};
 use crate::write::Batch;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -69,17 +69,21 @@ pub fn replay(
     })
 }
 
-/// As [`replay`], for a damaged log. With `first` 0 it is not known what the files have. What is
-/// missing goes to `lost`.
+/// As [`replay`], for a damaged log. Where it is not known where the log begins, neither is what the
+/// files have of it: all of it is replayed. What is missing goes to `lost`.
 pub fn salvage(
     env: &dyn Env,
     dir: &Path,
-    first: SegmentId,
+    start: LogStart,
     flushed_seqno: Seqno,
     memtable_size: u64,
     counters: &Counters,
     lost: &mut dyn FnMut(Error),
 ) -> Result<Replayed> {
+    let flushed_seqno = match start {
+        LogStart::At(_) => flushed_seqno,
+        LogStart::Unknown { .. } => 0,
+    };
     let mut state = Replay {
         memtables: Vec::new(),
         prepared: BTreeMap::new(),
@@ -93,7 +97,7 @@ pub fn salvage(
     wal::salvage(
         env,
         dir,
-        first,
+        start,
         &mut |segment, record| match state.apply(segment, record) {
             Err(error) if error.is_corruption() => {
                 damaged.push(error);

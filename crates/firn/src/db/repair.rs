@@ -9,21 +9,21 @@
 //! one merge instead).
 
 mod copy;
+mod remains;
 
 use super::Db;
-use super::look::{Look, Tree};
+use super::look::Look;
 use super::recovery::{self, Replayed};
 use crate::base::options::Options;
-use crate::base::{Error, ErrorKind, IndexId, InternalIterator, Result, Seqno, Value};
+use crate::base::{Error, ErrorKind, IndexId, InternalIterator, Result, Value};
 use crate::catalog::{Counters, INDEX_IDS, TableEntry, autoincrement_counter, hidden_row_counter};
 use crate::env::Env;
 use crate::sst::Salvage;
 use crate::store::{FileKind, file_name};
 use crate::table::{Change, Mended, mend_stored};
 use crate::txn::{Isolation, Transaction};
-use crate::version;
-use crate::wal::SegmentId;
 use copy::Copy;
+use remains::Remains;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -34,6 +34,9 @@ const MEMTABLE_SIZE: u64 = 64 << 20;
 
 /// Changes of indexes in one commit.
 const CHANGES_MAX: usize = 10_000;
+
+/// Such commits between two flushes.
+const COMMITS_A_FLUSH: u64 = 20;
 
 /// What a repair has saved.
 #[derive(Debug, Default)]
@@ -68,22 +71,12 @@ pub fn repair(look: &Look, target: &Path, lost: &mut dyn FnMut(Error)) -> Result
         return Err(Error::new(ErrorKind::AlreadyExists, message));
     }
     let mut repaired = Repaired::default();
-    let tree = match look.tree() {
-        Ok(tree) => match doubt(look, &tree)? {
-            None => Remains::of(tree),
-            Some(doubt) => {
-                lost(doubt);
-                Remains::salvaged(look, &mut repaired, lost)?
-            }
-        },
-        Err(error) if error.is_corruption() => Remains::salvaged(look, &mut repaired, lost)?,
-        Err(error) => return Err(error),
-    };
+    let tree = Remains::of(look, &mut repaired, lost)?;
     let counters = Counters::default();
     let log = recovery::salvage(
         &**env,
         look.dir(),
-        tree.log_number,
+        tree.log,
         tree.last_seqno,
         MEMTABLE_SIZE,
         &counters,
@@ -99,61 +92,8 @@ pub fn repair(look: &Look, target: &Path, lost: &mut dyn FnMut(Error)) -> Result
     repaired.entries = copy.entries;
     repaired.bytes = copy.files.iter().map(|file| file.size).sum();
     copy.install(last_seqno, counters.snapshot())?;
-    finish(env, target, &log, &mut repaired)?;
+    finish(env, target, &log, &mut repaired, lost)?;
     Ok(repaired)
-}
-
-/// A manifest that lost its end at the border of an edit looks whole. It names files and a part of the
-/// log that were removed since, and not the files that came in their place.
-fn doubt(look: &Look, tree: &Tree) -> Result<Option<Error>> {
-    let files = look.source().store().list()?;
-    let known = &tree.state.files;
-    if files.iter().all(|id| known.contains_key(id)) {
-        return Ok(None);
-    }
-    let missing = known.keys().find(|id| !files.contains(id));
-    let needs = match (missing, look.log(tree)) {
-        (Some(id), _) => file_name(FileKind::Sst, *id),
-        (None, Err(error)) if error.is_corruption() => format!("a log that is not there ({error})"),
-        _ => return Ok(None),
-    };
-    let message = format!("edits are lost: it needs {needs}, and does not name all files");
-    let manifest = version::manifest_name(tree.manifest_id);
-    Ok(Some(Error::corruption(manifest, 0, message)))
-}
-
-/// What is known of the tree.
-struct Remains {
-    files: Vec<u64>,
-    log_number: SegmentId,
-    last_seqno: Seqno,
-    counters: BTreeMap<u64, u64>,
-}
-
-impl Remains {
-    fn of(tree: Tree) -> Self {
-        Self {
-            files: tree.state.files.keys().copied().collect(),
-            log_number: tree.state.log_number,
-            last_seqno: tree.state.last_seqno,
-            counters: tree.state.counters,
-        }
-    }
-
-    fn salvaged(look: &Look, repaired: &mut Repaired, lost: &mut dyn FnMut(Error)) -> Result<Self> {
-        let note = "the manifest is damaged: rows that were changed or deleted shortly before may be older than they \
-                    were";
-        repaired.notes.push(note.to_owned());
-        let salvaged = version::salvage(&**look.env(), look.dir(), lost)?;
-        let mut files = look.source().store().list()?;
-        files.retain(|id| !salvaged.removed.contains(id));
-        Ok(Self {
-            files,
-            log_number: salvaged.log_number,
-            last_seqno: salvaged.last_seqno,
-            counters: salvaged.counters,
-        })
-    }
 }
 
 /// Everything that can be read, newest first where that matters.
@@ -172,10 +112,11 @@ fn sources(
         let name = file_name(FileKind::Sst, id);
         let file = match store.open(id) {
             Ok(file) => file,
-            Err(error) => {
-                lost(Error::corruption(name, 0, error));
+            Err(error) if *error.kind() == ErrorKind::NotFound => {
+                lost(Error::corruption(name, 0, "the file is missing"));
                 continue;
             }
+            Err(error) => return Err(error),
         };
         let cache = Arc::clone(look.source().cache());
         sources.push(Box::new(Salvage::open(file, id, name, cache, lost)?.iter()));
@@ -189,6 +130,7 @@ fn finish(
     target: &Path,
     log: &Replayed,
     repaired: &mut Repaired,
+    lost: &mut dyn FnMut(Error),
 ) -> Result<()> {
     let options = Options {
         background_jobs: 0,
@@ -226,8 +168,8 @@ fn finish(
             repaired.notes.push(note);
         }
         for row in mended.undecoded {
-            let note = format!("table {}: row {row} does not decode", entry.name);
-            repaired.notes.push(note);
+            let what = format!("row {row} does not decode");
+            lost(Error::corruption(entry.name.clone(), 0, what));
         }
     }
     db.flush()?;
@@ -254,6 +196,7 @@ fn shared_ids(tables: &[Arc<TableEntry>]) -> Vec<String> {
 fn mend(db: &Arc<Db>, entry: &Arc<TableEntry>, repaired: &mut Repaired) -> Result<Mended> {
     let point = db.context().views.latest();
     let mut changes = Changes {
+        db: Arc::clone(db),
         txn: db.new_transaction(db.new_owner(0)),
         pending: 0,
         commits: 0,
@@ -267,6 +210,7 @@ fn mend(db: &Arc<Db>, entry: &Arc<TableEntry>, repaired: &mut Repaired) -> Resul
 
 /// Changes of indexes on their way into the store.
 struct Changes {
+    db: Arc<Db>,
     txn: Transaction,
     pending: usize,
     commits: u64,
@@ -292,6 +236,11 @@ impl Changes {
     fn commit(&mut self) -> Result<()> {
         self.commits += 1;
         self.pending = 0;
-        self.txn.commit()
+        self.txn.commit()?;
+        // There are no threads that would do it.
+        match self.commits % COMMITS_A_FLUSH {
+            0 => self.db.flush(),
+            _ => Ok(()),
+        }
     }
 }

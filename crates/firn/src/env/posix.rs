@@ -274,14 +274,33 @@ impl ReadFile for PosixRead {
     }
 }
 
-/// In which units direct writes of this file may be made, as far as the system tells.
+/// In which units direct writes of this file may be made so that a power cut takes nothing beside
+/// them: no smaller than what the device writes as one. A disk that takes 512 bytes may keep 4096
+/// together, and write the neighbours anew. Whole blocks where the system does not tell.
 fn direct_unit(file: &File) -> usize {
     let told = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
     let align = told.map_or(0, |known| known.stx_dio_offset_align as usize);
-    match align > 0 && SECTOR.is_multiple_of(align) {
-        true => SECTOR,
-        false => BLOCK,
+    if align == 0 || !SECTOR.is_multiple_of(align) {
+        return BLOCK;
     }
+    match physical_block(file) {
+        Some(physical) => physical.clamp(SECTOR, BLOCK),
+        None => BLOCK,
+    }
+}
+
+/// What the device below a file writes as one, bytes; a power of two.
+fn physical_block(file: &File) -> Option<usize> {
+    let device = rustix::fs::fstat(file).ok()?.st_dev;
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let sys = format!("/sys/dev/block/{major}:{minor}");
+    // A partition has none of its own; the disk is its parent.
+    let queue = [format!("{sys}/queue"), format!("{sys}/../queue")];
+    let told = queue
+        .iter()
+        .find_map(|queue| fs::read_to_string(format!("{queue}/physical_block_size")).ok())?;
+    let bytes: usize = told.trim().parse().ok()?;
+    bytes.is_power_of_two().then_some(bytes)
 }
 
 struct PosixLog {
@@ -325,7 +344,8 @@ impl LogFile for PosixLog {
     }
 
     fn reserve(&self, len: u64) -> Result<()> {
-        match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, len) {
+        let allocate = || rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, len);
+        match rustix::io::retry_on_intr(allocate) {
             // Not every file system sets blocks aside.
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => self.preallocate(len),
             Err(e) => Err(Error::io(&e.into(), format_args!("allocate {}", self.name))),

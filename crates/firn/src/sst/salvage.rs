@@ -8,7 +8,7 @@ use super::SstBlockCache;
 use super::block::{Block, BlockCursor};
 use super::damage::Damage;
 use super::dictionary::Dictionary;
-use super::format::{BlockKind, Handle, RAW_BLOCK_MAX};
+use super::format::{BlockKind, FOOTER_LEN, Handle, RAW_BLOCK_MAX};
 use super::frame;
 use super::reader::SstReader;
 use crate::base::checksum;
@@ -19,6 +19,10 @@ use xxhash_rust::xxh3::Xxh3;
 
 /// Bytes read at once.
 const READ_SIZE: usize = 1 << 20;
+
+/// Longest compressed block that is looked for without an index. What looks like a header, in a block
+/// that is damaged, would else be tried with millions of lengths.
+const COMPRESSED_MAX: usize = 1 << 20;
 
 /// The data blocks of a file that can be read, damaged or not.
 ///
@@ -114,6 +118,7 @@ impl Salvage {
                 self.dictionaries.push(Arc::new(dictionary));
             }
         }
+        self.tell_gaps(&found, bytes.len() as u64, lost);
         drop(bytes);
         for (_, handle) in found.into_iter().filter(|(kind, _)| kind.is_data()) {
             match self.block(handle) {
@@ -121,7 +126,6 @@ impl Salvage {
                 Err(error) => lost(error),
             }
         }
-        self.tell_gaps(lost);
         Ok(())
     }
 
@@ -138,19 +142,20 @@ impl Salvage {
         Ok(bytes)
     }
 
-    /// Names the places between data blocks that hold none.
-    fn tell_gaps(&self, lost: &mut dyn FnMut(Error)) {
+    /// Names the places that hold no intact block.
+    fn tell_gaps(&self, found: &[(BlockKind, Handle)], size: u64, lost: &mut dyn FnMut(Error)) {
         let mut end = 0;
-        for handle in &self.blocks {
-            if handle.offset > end {
-                let message = format!(
-                    "{} bytes before {} are lost",
-                    handle.offset - end,
-                    handle.offset
-                );
+        let starts = found
+            .iter()
+            .map(|(_, handle)| (handle.offset, handle.end()));
+        // Behind the last block stands the footer.
+        let behind = size.saturating_sub(FOOTER_LEN as u64);
+        for (start, next) in starts.chain([(behind, size)]) {
+            if start > end {
+                let message = format!("{} bytes are lost", start - end);
                 lost(Error::corruption(&self.name, end, message));
             }
-            end = handle.end();
+            end = next;
         }
     }
 
@@ -192,11 +197,20 @@ fn frame_at(bytes: &[u8], at: usize, file_id: u64) -> Option<(BlockKind, usize)>
     }
     // Whatever would not shrink is stored as it is, so no payload is longer than that; a dictionary's
     // id may stand before it.
-    let longest = HEADER + size_of::<u32>() + raw_len;
+    let (shortest, longest) = match header[0] {
+        0 => (HEADER + raw_len, HEADER + raw_len),
+        _ => (
+            HEADER,
+            HEADER + size_of::<u32>() + raw_len.min(COMPRESSED_MAX),
+        ),
+    };
+    if bytes.len() - at < shortest + CHECKSUM {
+        return None;
+    }
     let term = checksum::place_term(file_id, at as u64);
     let mut sum = Xxh3::new();
-    sum.update(header);
-    for covered in HEADER..=longest {
+    sum.update(&bytes[at..at + shortest]);
+    for covered in shortest..=longest {
         let end = at + covered;
         let stored = bytes.get(end..end + CHECKSUM)?;
         let stored = u64::from_le_bytes(stored.try_into().expect("eight bytes"));

@@ -37,6 +37,24 @@ pub fn load(env: &dyn Env, dir: &Path) -> Result<Option<Loaded>> {
     }))
 }
 
+/// As [`load`], from the newest manifest, whatever `CURRENT` says: it is the one in force, or was about
+/// to be and says the same.
+///
+/// # Errors
+/// `Corruption` if it is damaged, or if there is none.
+pub fn load_newest(env: &dyn Env, dir: &Path) -> Result<Loaded> {
+    let Some(manifest_id) = manifest_ids(env, dir)?.into_iter().max() else {
+        return Err(Error::corruption("MANIFEST", 0, "the file is missing"));
+    };
+    let (state, reader) = read(env, dir, manifest_id)?;
+    Ok(Loaded {
+        state,
+        manifest_id,
+        torn: reader.unread(),
+        reader,
+    })
+}
+
 fn read(env: &dyn Env, dir: &Path, id: u64) -> Result<(State, ManifestReader)> {
     let mut reader = ManifestReader::open(env, dir, id).map_err(|error| match error.kind() {
         ErrorKind::NotFound => Error::corruption(manifest_name(id), 0, "the file is missing"),

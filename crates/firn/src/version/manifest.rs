@@ -199,7 +199,8 @@ impl ManifestReader {
         Ok(edits.into_iter().map(|(_, edit)| edit).collect())
     }
 
-    /// Every edit of manifest `id` that is left, damaged ones left out: they go to `lost`.
+    /// Every edit of manifest `id` that is left, and whether the first one is; damaged ones go to
+    /// `lost`.
     ///
     /// # Errors
     /// Those of the file system; `Unsupported` for an edit of a later format.
@@ -208,7 +209,7 @@ impl ManifestReader {
         dir: &Path,
         id: u64,
         lost: &mut dyn FnMut(Error),
-    ) -> Result<Vec<Edit>> {
+    ) -> Result<(Vec<Edit>, bool)> {
         let name = manifest_name(id);
         let mut bytes = Vec::new();
         let read = env.open(&dir.join(&name)).and_then(|file| {
@@ -217,13 +218,14 @@ impl ManifestReader {
         });
         if let Err(error) = read {
             lost(Error::corruption(&name, 0, error));
-            return Ok(Vec::new());
+            return Ok((Vec::new(), false));
         }
         if !bytes.starts_with(&header(id)) {
             lost(Error::corruption(&name, 0, "damaged header"));
         }
         let mut edits = Vec::new();
         let mut at = HEADER_LEN;
+        let begins = bytes.len() > at && unframe(id, at as u64, &bytes[at..]).is_some();
         while at < bytes.len() {
             if let Some(payload) = unframe(id, at as u64, &bytes[at..]) {
                 if !payload.is_empty() {
@@ -237,7 +239,7 @@ impl ManifestReader {
             lost(Error::corruption(&name, at as u64, "edits are lost"));
             at = next.unwrap_or(bytes.len());
         }
-        Ok(edits)
+        Ok((edits, begins))
     }
 
     /// Bytes behind the last valid record: those of a torn write, or of one under way.

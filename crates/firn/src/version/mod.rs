@@ -16,7 +16,7 @@ mod state;
 mod tree;
 
 pub use edit::Edit;
-pub use load::{Loaded, load};
+pub use load::{Loaded, load, load_newest};
 pub use manifest::{ManifestReader, manifest_name, parse_manifest_name, read_current};
 pub use meta::FileMeta;
 pub use run::{FileHandle, FileSource, Run};

@@ -197,7 +197,11 @@ impl FileHandle {
         Ok(properties.sketches(index))
     }
 
-    fn open(&self) -> Result<Arc<SstReader>> {
+    /// A reader of its own, which goes with the caller: for those who look at a file once.
+    ///
+    /// # Errors
+    /// As [`Self::reader`].
+    pub fn open(&self) -> Result<Arc<SstReader>> {
         let (file, name) = self.file()?;
         let cache = self.source.cache.clone();
         SstReader::open_at(file, self.meta.file_id, name, cache, !self.meta.at_rest)

@@ -2,7 +2,7 @@
 
 use super::Edit;
 use super::load::manifest_ids;
-use super::manifest::{ManifestReader, read_current};
+use super::manifest::ManifestReader;
 use crate::base::{Error, Result, Seqno};
 use crate::env::Env;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,8 +11,13 @@ use std::path::Path;
 /// What is known of the tree, from the edits that are left.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Salvaged {
-    /// Files that an edit has removed for good. A file that is there and not among them is live, or
-    /// its removal is lost.
+    /// The manifest.
+    pub manifest_id: u64,
+    /// Its first edit is there, which names every file that was live when it began.
+    pub begins: bool,
+    /// Files that an edit has added and none has removed.
+    pub added: BTreeSet<u64>,
+    /// Files that an edit has removed for good.
     pub removed: BTreeSet<u64>,
     /// Log segments below this number are not needed.
     pub log_number: u64,
@@ -22,38 +27,33 @@ pub struct Salvaged {
     pub counters: BTreeMap<u64, u64>,
 }
 
-/// Reads what is left of the manifest in force, or of the newest one if `CURRENT` is lost. Each loss
-/// goes to `lost`.
+/// Reads what is left of the newest manifest. Each loss goes to `lost`.
 ///
 /// # Errors
 /// Those of the file system; `Unsupported` for a newer format.
 pub fn salvage(env: &dyn Env, dir: &Path, lost: &mut dyn FnMut(Error)) -> Result<Salvaged> {
-    let newest = manifest_ids(env, dir)?.into_iter().max();
-    let id = match read_current(env, dir) {
-        Ok(current) => current.or(newest),
-        Err(error) if error.is_corruption() => {
-            lost(error);
-            newest
-        }
-        Err(error) => return Err(error),
-    };
     let mut salvaged = Salvaged::default();
-    let Some(id) = id else {
+    let Some(id) = manifest_ids(env, dir)?.into_iter().max() else {
         lost(Error::corruption("MANIFEST", 0, "the file is missing"));
         return Ok(salvaged);
     };
-    for edit in ManifestReader::salvage(env, dir, id, lost)? {
-        salvaged.apply(&edit);
-    }
+    salvaged.manifest_id = id;
+    let (edits, begins) = ManifestReader::salvage(env, dir, id, lost)?;
+    salvaged.begins = begins;
+    edits.iter().for_each(|edit| salvaged.apply(edit));
     Ok(salvaged)
 }
 
 impl Salvaged {
     fn apply(&mut self, edit: &Edit) {
-        self.removed.extend(edit.removed.iter().map(|(_, id)| *id));
+        for (_, id) in &edit.removed {
+            self.added.remove(id);
+            self.removed.insert(*id);
+        }
         for (.., meta) in &edit.added {
-            // Moved to another level.
+            // Perhaps only moved to another level.
             self.removed.remove(&meta.file_id);
+            self.added.insert(meta.file_id);
         }
         self.log_number = self.log_number.max(edit.log_number.unwrap_or(0));
         self.last_seqno = self.last_seqno.max(edit.last_seqno.unwrap_or(0));
@@ -61,5 +61,13 @@ impl Salvaged {
             let slot = self.counters.entry(counter).or_insert(value);
             *slot = value.max(*slot);
         }
+    }
+
+    /// Whether a file that is there may be live. One that no edit names was made after the manifest
+    /// began, and the edit that added it is lost; or it is a leftover from before.
+    pub fn may_be_live(&self, id: u64) -> bool {
+        let named = self.added.contains(&id);
+        let leftover = self.begins && id < self.manifest_id;
+        named || !(self.removed.contains(&id) || leftover)
     }
 }

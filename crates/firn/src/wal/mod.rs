@@ -13,7 +13,7 @@ mod segment;
 mod waiter;
 mod writer;
 
-pub use reader::{Piece, ReplayEnd, replay, salvage, survey};
+pub use reader::{LogStart, Piece, ReplayEnd, replay, salvage, survey};
 pub use record::{BinlogPosition, Record};
 pub use segment::{parse_segment_name, segment_name};
 pub use writer::{Appended, Wal, WalOptions, WalStats};

@@ -12,9 +12,12 @@ use std::fs::File;
 use std::mem::ManuallyDrop;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Rings kept while nobody reads: about 16 KiB each.
 const IDLE_MAX: usize = 16;
+/// Rings in use at once: each is a descriptor and some memory. Who gets none reads with threads.
+const LENT_MAX: usize = 64;
 /// A read that the kernel sends back is tried this often in all.
 const TRIES_MAX: u32 = 16;
 /// So often the kernel may say that it cannot take entries now.
@@ -23,6 +26,8 @@ const REFUSALS_MAX: u32 = 10_000;
 /// Rings that are not in use.
 pub(super) struct Rings {
     idle: Mutex<Vec<IoUring>>,
+    /// Rings of submissions that are not complete.
+    lent: AtomicUsize,
 }
 
 impl Rings {
@@ -35,6 +40,7 @@ impl Rings {
         probe.is_supported(opcode::Read::CODE).then(|| {
             Arc::new(Self {
                 idle: Mutex::new(vec![ring]),
+                lent: AtomicUsize::new(0),
             })
         })
     }
@@ -42,8 +48,15 @@ impl Rings {
     /// Submits reads of `places`, at most [`READS_MAX`]. `None` if no ring can be had now.
     pub(super) fn start(self: &Arc<Self>, places: &[Place]) -> Option<RingReads> {
         assert!(places.len() <= READS_MAX);
+        if self.lent.fetch_add(1, Ordering::Relaxed) >= LENT_MAX {
+            self.lent.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
         let idle = self.idle.lock().pop();
-        let ring = idle.or_else(new_ring)?;
+        let Some(ring) = idle.or_else(new_ring) else {
+            self.lent.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        };
         let mut state = State::new(ring, places);
         state.submit_all();
         Some(RingReads {
@@ -53,6 +66,7 @@ impl Rings {
     }
 
     fn give_back(&self, ring: IoUring) {
+        self.lent.fetch_sub(1, Ordering::Relaxed);
         let mut idle = self.idle.lock();
         if idle.len() < IDLE_MAX {
             idle.push(ring);
@@ -75,6 +89,8 @@ impl RingReads {
     pub(super) fn copy(&self, number: usize, skip: usize, out: &mut [u8]) -> bool {
         let mut state = self.state.lock();
         state.wait_for(number);
+        // Others of the submission may never be asked for: the ring must not wait for that.
+        state.take_completions();
         if let Some(ring) = state.finished_ring() {
             self.rings.give_back(ring);
         }
@@ -92,6 +108,8 @@ impl Drop for RingReads {
         state.wait_for_all();
         if let Some(ring) = state.finished_ring() {
             self.rings.give_back(ring);
+        } else if state.ring.is_some() {
+            self.rings.lent.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }

@@ -17,6 +17,9 @@ pub struct RangeEntries {
 /// One part in this many of the result may be the standard error.
 const PRECISION: u64 = 8;
 
+/// Nodes of one level that are visited for each key wanted, about, before the level counts as enough.
+const VISITS_A_KEY: usize = 16;
+
 impl List {
     /// Entries with `lo ≤ user key < hi` (no upper bound: `None`).
     ///
@@ -66,7 +69,8 @@ impl List {
     }
 
     /// At least `count` user keys between `lo` and `hi`, if there are as many, ascending, with about as
-    /// many entries between any two neighbours: the nodes of the highest level that has as many.
+    /// many entries between any two neighbours: the nodes of the highest level that has as many. Fewer
+    /// where keys have very many versions: the cost is bounded by `count`.
     pub(in crate::memtable) fn split_keys(
         &self,
         lo: &[u8],
@@ -81,13 +85,16 @@ impl List {
             let (last, mut at) = walk(before, level, &lo);
             before = last;
             keys.clear();
+            let mut visited = 0;
             while let Some(node) = at.filter(|node| below(*node, hi.as_ref())) {
                 if keys.last().is_none_or(|key| key != node.user_key()) {
                     keys.push(node.user_key().to_vec());
                 }
+                visited += 1;
                 at = node.next(level);
             }
-            if keys.len() >= count {
+            // Many versions of few keys: further down are more of the same.
+            if keys.len() >= count || visited >= VISITS_A_KEY * count {
                 break;
             }
         }

@@ -8,7 +8,7 @@ use super::super::frame::{GROUP_HEADER, GroupHeader, SegmentHeader};
 use super::super::segment::{list, segment_name};
 use super::super::{GroupNumber, Record, SegmentId};
 use super::Visit;
-use super::segments::{SegmentReader, check_whole};
+use super::segments::{SegmentReader, check_whole, lost_between};
 use crate::base::{Error, Result};
 use crate::env::Env;
 use std::collections::BTreeMap;
@@ -22,23 +22,34 @@ struct Found {
     header: GroupHeader,
 }
 
+/// Where a damaged log begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogStart {
+    /// In this segment; 0 for the first there ever was.
+    At(SegmentId),
+    /// Not known: released segments may stand before it. What follows the last hole is taken alone. It
+    /// holds every change since its first one, so that for any key the newest version in it is newer
+    /// than what the files have; what lies before a hole may be older.
+    Unknown {
+        /// Segments below this one are not needed.
+        at_least: SegmentId,
+    },
+}
+
 /// As [`super::replay`], for a damaged log: hands every record that is left of it to `f`, in order,
 /// and what is missing to `lost`.
-///
-/// With `first` 0 it is not known where the log begins: released segments may stand before it. Only
-/// what follows the last hole is taken then. It holds every change since its first one, so that for
-/// any key the newest version in it is newer than what the files have; what lies before a hole may be
-/// older.
 ///
 /// # Errors
 /// Those of the file system, and what `f` returns.
 pub fn salvage(
     env: &dyn Env,
     dir: &Path,
-    first: SegmentId,
+    start: LogStart,
     f: &mut Visit<'_>,
     lost: &mut dyn FnMut(Error),
 ) -> Result<()> {
+    let (LogStart::At(first) | LogStart::Unknown { at_least: first }) = start;
+    let known = matches!(start, LogStart::At(_));
     let mut segments = Vec::new();
     let mut headers = Vec::new();
     for id in list(env, dir)?.into_iter().filter(|&id| id >= first) {
@@ -48,22 +59,29 @@ pub fn salvage(
                 check_whole(&segment, &header).unwrap_or_else(&mut *lost);
                 headers.push(header);
             }
-            None => lost_header(&mut segment, lost)?,
+            None if segment.find_unit()? || known && id == first => {
+                let message = "the header of a log segment is damaged";
+                lost(Error::corruption(segment.name.clone(), 0, message));
+            }
+            // Never used.
+            None => {}
         }
         segments.push(segment);
     }
-    if first > 0 && segments.first().is_none_or(|segment| segment.id > first) {
-        lost(Error::corruption(
-            segment_name(first),
-            0,
-            "the segment is missing",
-        ));
+    let gone = gone(&headers, first, known);
+    // Released segments are missing by right.
+    for &id in gone.iter().filter(|_| known) {
+        // One whose header alone is damaged was reported.
+        if segments.iter().all(|segment| segment.id != id) {
+            let message = "the segment is missing";
+            lost(Error::corruption(segment_name(id), 0, message));
+        }
     }
     let groups = find(&mut segments, &headers)?;
-    let pieces = pieces(&groups);
-    let from = match first {
-        0 => pieces.len().saturating_sub(1),
-        _ => 0,
+    let pieces = pieces(&groups, &segments, &gone);
+    let from = match known {
+        true => 0,
+        false => pieces.len().saturating_sub(1),
     };
     for (number, piece) in pieces.iter().enumerate() {
         let begin = &groups[piece.start()];
@@ -72,13 +90,16 @@ pub fn salvage(
             0 => begin.header.segment_first..*piece.start(),
             _ => pieces[number - 1].end() + 1..*piece.start(),
         };
+        let name = segment_name(segments[begin.segment].id);
         if !missing.is_empty() && number >= from {
-            let name = segment_name(segments[begin.segment].id);
-            let message = format!(
-                "groups {} to {} of the log are lost",
-                missing.start,
-                missing.end - 1
-            );
+            let (from, to) = (missing.start, missing.end - 1);
+            let message = format!("groups {from} to {to} of the log are lost");
+            lost(Error::corruption(name.clone(), begin.offset, message));
+        }
+        if number == from && from > 0 {
+            let before = piece.start() - 1;
+            let message =
+                format!("the log up to group {before} is left out: it may be older than the files");
             lost(Error::corruption(name, begin.offset, message));
         }
         if number < from {
@@ -91,36 +112,49 @@ pub fn salvage(
     Ok(())
 }
 
-/// A segment without an intact header is damaged if it holds a group.
-fn lost_header(segment: &mut SegmentReader, lost: &mut dyn FnMut(Error)) -> Result<()> {
-    if segment.find_unit()? {
-        let message = "the header of a log segment is damaged";
-        lost(Error::corruption(segment.name.clone(), 0, message));
+/// The segments that were part of the log and are not there, or without a header; as recovery sees it.
+fn gone(headers: &[SegmentHeader], first: SegmentId, known: bool) -> Vec<SegmentId> {
+    let mut gone = Vec::new();
+    let mut expected = (known && first > 0).then_some(first);
+    for header in headers {
+        gone.extend(expected.and_then(|expected| lost_between(expected, header, first)));
+        expected = Some(header.id.saturating_add(1));
     }
-    Ok(())
+    if headers.is_empty() {
+        gone.extend(expected);
+    }
+    gone
 }
 
-/// The numbers of the groups without a hole between them, up to the end of the log.
-fn pieces(groups: &BTreeMap<GroupNumber, Found>) -> Vec<RangeInclusive<GroupNumber>> {
+/// The numbers of the groups without a hole between them, up to the end of the log. A hole is passed
+/// if a later group knows what is missing to be durable, or if a segment is `gone` there.
+fn pieces(
+    groups: &BTreeMap<GroupNumber, Found>,
+    segments: &[SegmentReader],
+    gone: &[SegmentId],
+) -> Vec<RangeInclusive<GroupNumber>> {
     let mut pieces: Vec<RangeInclusive<GroupNumber>> = Vec::new();
-    let mut last_records = 0;
+    let mut last: Option<&Found> = None;
     for (&number, found) in groups {
-        let records = found.header.records;
-        match pieces.last_mut() {
-            Some(piece) if *piece.end() + 1 == number && found.header.follows(last_records) => {
+        let after = |before: &Found| found.header.follows(before.header.records);
+        match (pieces.last_mut(), last) {
+            (Some(piece), Some(before)) if *piece.end() + 1 == number && after(before) => {
                 *piece = *piece.start()..=number;
             }
-            Some(piece) => {
+            (Some(piece), Some(before)) => {
                 let missing = (piece.end() + 1).min(number - 1);
                 let mut later = groups.range(number..);
-                if !later.any(|(_, g)| g.header.known_synced >= missing) {
+                let (from, to) = (segments[before.segment].id, segments[found.segment].id);
+                let passed = later.any(|(_, g)| g.header.known_synced >= missing)
+                    || gone.iter().any(|id| (from..to).contains(id));
+                if !passed {
                     break;
                 }
                 pieces.push(number..=number);
             }
-            None => pieces.push(number..=number),
+            _ => pieces.push(number..=number),
         }
-        last_records = records;
+        last = Some(found);
     }
     pieces
 }

@@ -78,15 +78,21 @@ impl SegmentReader {
 
     /// Without a header: finds out in which units groups lie. Returns whether there are any.
     pub(super) fn find_unit(&mut self) -> Result<bool> {
+        let mut best = (0, BLOCK);
         let mut unit = SECTOR;
         while unit <= BLOCK {
             self.unit = unit;
-            if !self.scan(FIRST_GROUP, &mut |_| false)? {
-                return Ok(true);
-            }
+            // A group that fills its last block to the last sector passes in smaller units, too.
+            let mut groups = 0;
+            self.scan(FIRST_GROUP, &mut |_| {
+                groups += 1;
+                true
+            })?;
+            best = best.max((groups, unit));
             unit *= 2;
         }
-        Ok(false)
+        self.unit = best.1;
+        Ok(best.0 > 0)
     }
 
     /// Groups begin at multiples of this.
@@ -190,7 +196,7 @@ pub(super) fn open(env: &dyn Env, dir: &Path, first: SegmentId) -> Result<(Vec<R
 /// Returns one that must have been part of the log: replay begins in it; or the log ended in or
 /// behind it when the run of `header` began; or that run had it before this segment, since a run
 /// takes its segments in order and makes each ready before it uses it.
-fn lost_between(
+pub(super) fn lost_between(
     expected: SegmentId,
     header: &SegmentHeader,
     first: SegmentId,

@@ -27,7 +27,7 @@ fn obsolete_files_go_at_once_when_room_is_short() {
     let work = &db.work;
     while work.compact_once(Rest::Complete).unwrap() {}
     let (files, bytes) = work.versions.obsolete();
-    assert!(files >= 3 && bytes > 0, "{files} files of {bytes} bytes");
+    assert!(files >= 3, "{files} files");
     // No pause after a failure, since the database is about to stop.
     work.stopping.store(true, Ordering::Release);
     work.failed(

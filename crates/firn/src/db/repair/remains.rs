@@ -1,0 +1,92 @@
+//! Which files and which part of the log count.
+
+use super::Repaired;
+use crate::base::{Error, Result, Seqno};
+use crate::db::look::{Look, Tree};
+use crate::store::{FileKind, file_name};
+use crate::version;
+use crate::wal::LogStart;
+use std::collections::BTreeMap;
+
+/// What is known of the tree.
+pub(super) struct Remains {
+    /// Ids of the files that are live, or may be.
+    pub(super) files: Vec<u64>,
+    /// Where the log begins.
+    pub(super) log: LogStart,
+    /// Commits up to this seqno are in the files.
+    pub(super) last_seqno: Seqno,
+    pub(super) counters: BTreeMap<u64, u64>,
+}
+
+impl Remains {
+    /// From the manifest in force, or the newest one, or what is left of it. Each loss goes to `lost`.
+    ///
+    /// # Errors
+    /// Those of the file system; `Unsupported` for newer formats.
+    pub(super) fn of(
+        look: &Look,
+        repaired: &mut Repaired,
+        lost: &mut dyn FnMut(Error),
+    ) -> Result<Self> {
+        let tree = look.tree().or_else(|error| match error.is_corruption() {
+            true => {
+                lost(error);
+                look.newest_tree()
+            }
+            false => Err(error),
+        });
+        match tree {
+            Ok(tree) => match doubt(look, &tree)? {
+                None => return Ok(Self::known(tree)),
+                Some(doubt) => lost(doubt),
+            },
+            Err(error) if error.is_corruption() => {}
+            Err(error) => return Err(error),
+        }
+        let note = "the manifest is damaged: rows that were changed or deleted shortly before may be older than they \
+                    were";
+        repaired.notes.push(note.to_owned());
+        let salvaged = version::salvage(&**look.env(), look.dir(), lost)?;
+        let mut files = look.source().store().list()?;
+        files.retain(|id| salvaged.may_be_live(*id));
+        Ok(Self {
+            files,
+            log: LogStart::Unknown {
+                at_least: salvaged.log_number,
+            },
+            last_seqno: salvaged.last_seqno,
+            counters: salvaged.counters,
+        })
+    }
+
+    fn known(tree: Tree) -> Self {
+        Self {
+            files: tree.state.files.keys().copied().collect(),
+            log: LogStart::At(tree.state.log_number),
+            last_seqno: tree.state.last_seqno,
+            counters: tree.state.counters,
+        }
+    }
+}
+
+/// A manifest that lost its end at the border of an edit looks whole. It needs files, or a part of the
+/// log, that were removed since, and does not name the files that came in their place.
+fn doubt(look: &Look, tree: &Tree) -> Result<Option<Error>> {
+    let files = look.source().store().list()?;
+    let known = &tree.state.files;
+    // What an earlier run left behind has a smaller id than the manifest, which each start begins.
+    let newer = |id: &u64| !known.contains_key(id) && *id > tree.manifest_id;
+    if !files.iter().any(newer) {
+        return Ok(None);
+    }
+    let missing = known.keys().find(|id| !files.contains(id));
+    let needs = match (missing, look.log(tree)) {
+        (Some(id), _) => file_name(FileKind::Sst, *id),
+        (None, Err(error)) if error.is_corruption() => format!("a log that is not there ({error})"),
+        _ => return Ok(None),
+    };
+    let message = format!("edits are lost: it needs {needs}, and does not name all files");
+    let manifest = version::manifest_name(tree.manifest_id);
+    Ok(Some(Error::corruption(manifest, 0, message)))
+}
