@@ -142,13 +142,7 @@ impl TableSchema {
     pub fn with_any_collator(&self) -> Self {
         let mut schema = self.clone();
         let parts = schema.indexes.iter_mut().flat_map(|index| &mut index.parts);
-        for part in parts {
-            if let PartSchema::Text(collation) = &mut part.kind {
-                collation
-                    .collator
-                    .get_or_insert_with(|| Arc::new(NoWeights));
-            }
-        }
+        parts.for_each(IndexPart::stand_in);
         schema
     }
 
@@ -201,11 +195,7 @@ impl TableSchema {
             .get(index)
             .ok_or_else(|| Error::invalid("no such index"))?;
         let mut parts = schema.parts.clone();
-        for part in &mut parts {
-            if let PartSchema::Text(collation) = &mut part.kind {
-                collation.collator = Some(Arc::new(Weightless));
-            }
-        }
+        parts.iter_mut().for_each(IndexPart::stand_in);
         let parts: Vec<KeyPart> = parts
             .iter()
             .map(|part| self.key_part(part))
@@ -338,6 +328,15 @@ impl ColumnSchema {
 }
 
 impl IndexPart {
+    /// Gives a part of text without collator one that computes nothing.
+    fn stand_in(&mut self) {
+        if let PartSchema::Text(collation) = &mut self.kind {
+            collation
+                .collator
+                .get_or_insert_with(|| Arc::new(Weightless));
+        }
+    }
+
     /// Whether keys of the part can be computed.
     pub fn has_collator(&self) -> bool {
         match &self.kind {
@@ -358,24 +357,6 @@ impl IndexPart {
         kinds
             && (self.column, self.desc, self.prefix, self.image_len)
                 == (other.column, other.desc, other.prefix, other.image_len)
-    }
-}
-
-/// Stands in for a collator where no weight is computed.
-#[derive(Debug)]
-struct NoWeights;
-
-impl Collator for NoWeights {
-    fn sort_key(&self, _: u32, _: &[u8], _: &mut Vec<u8>) -> usize {
-        0
-    }
-
-    fn prefix_len(&self, text: &[u8], _: usize) -> usize {
-        text.len()
-    }
-
-    fn chars(&self, text: &[u8]) -> usize {
-        text.len()
     }
 }
 

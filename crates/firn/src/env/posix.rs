@@ -280,12 +280,17 @@ impl ReadFile for PosixRead {
 fn direct_unit(file: &File) -> usize {
     let told = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
     let align = told.map_or(0, |known| known.stx_dio_offset_align as usize);
-    if align == 0 || !SECTOR.is_multiple_of(align) {
-        return BLOCK;
-    }
-    match physical_block(file) {
-        Some(physical) => physical.clamp(SECTOR, BLOCK),
-        None => BLOCK,
+    unit_of(align, physical_block(file))
+}
+
+/// The unit where direct writes must be aligned to `align` bytes (0: not known) and the device
+/// writes `physical` bytes as one.
+fn unit_of(align: usize, physical: Option<usize>) -> usize {
+    match physical {
+        Some(physical) if align > 0 && SECTOR.is_multiple_of(align) => {
+            physical.clamp(SECTOR, BLOCK)
+        }
+        _ => BLOCK,
     }
 }
 
@@ -368,5 +373,23 @@ impl LogFile for PosixLog {
         self.file
             .sync_data()
             .map_err(|e| Error::io(&e, format_args!("sync {}", self.name)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_unit_is_never_less_than_the_device_writes_as_one() {
+        assert_eq!(unit_of(512, Some(512)), 512);
+        assert_eq!(unit_of(4, Some(1024)), 1024);
+        // A disk that takes sectors and keeps blocks, or pages of flash.
+        assert_eq!(unit_of(512, Some(4096)), BLOCK);
+        assert_eq!(unit_of(512, Some(16384)), BLOCK);
+        // What the system does not tell.
+        assert_eq!(unit_of(512, None), BLOCK);
+        assert_eq!(unit_of(0, Some(512)), BLOCK);
+        assert_eq!(unit_of(4096, Some(512)), BLOCK);
     }
 }

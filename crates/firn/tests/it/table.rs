@@ -1,5 +1,6 @@
 //! Rows through tables and cursors, against a model.
 
+use firn::base::Value;
 use firn::base::options::Options;
 use firn::catalog::{ColumnSchema, Definition, IndexPart, IndexSchema, PartSchema, TableSchema};
 use firn::db::Db;
@@ -118,6 +119,13 @@ impl World {
         let mut txn = self.db.new_transaction(self.db.new_owner(0));
         self.begin(&mut txn);
         txn
+    }
+
+    /// A transaction of its own.
+    fn change(&mut self, f: &dyn Fn(&mut Transaction)) {
+        let mut txn = self.session();
+        f(&mut txn);
+        txn.commit().unwrap();
     }
 
     /// Writes some rows, with a model of their own.
@@ -332,4 +340,49 @@ fn blocks_are_announced_until_they_are_cached() {
         assert_eq!(byte, [10, 11, 150][i]);
     }
     assert_eq!(announced(), 0, "all is in the cache");
+}
+
+/// The key of the entry of a row in the index over k.
+fn entry_key(world: &World, k: i32, id: i32) -> Vec<u8> {
+    let index = world.table.entry().indexes[1].id;
+    let part = |value: i32| (value as u32 ^ 0x8000_0000).to_be_bytes();
+    [index.to_be_bytes(), part(k), part(id)].concat()
+}
+
+#[test]
+fn a_check_names_what_an_index_lacks_and_has_too_much() {
+    let mut world = World::new(7);
+    let mut rows = Rows::new();
+    let mut txn = world.session();
+    world.write(&mut txn, &mut rows, 500);
+    txn.commit().unwrap();
+    let problems = |world: &World, extended| {
+        let views = &world.db.context().views;
+        let report = world.table.check(views, extended, &|| false).unwrap();
+        assert_eq!(report.rows, rows.len() as u64);
+        report.problems.join("; ")
+    };
+    let (&id, &(k, _)) = rows.iter().next().unwrap();
+    let own = entry_key(&world, k, id);
+    let other = entry_key(&world, k + 1, id);
+    let strange = entry_key(&world, k, 5000);
+    let value = Value::EMPTY;
+    for extended in [false, true] {
+        assert_eq!(problems(&world, extended), "");
+        world.change(&|txn| txn.delete(&own).unwrap());
+        let found = problems(&world, extended);
+        assert!(found.contains("has no entry"), "{extended}: {found}");
+        // As many entries, and each names its row, but one under another key.
+        world.change(&|txn| txn.put(&other, value).unwrap());
+        let found = problems(&world, extended);
+        assert!(found.contains("has no entry"), "{extended}: {found}");
+        world.change(&|txn| {
+            txn.delete(&other).unwrap();
+            txn.put(&own, value).unwrap();
+            txn.put(&strange, value).unwrap();
+        });
+        let found = problems(&world, extended);
+        assert!(found.contains("has no row"), "{extended}: {found}");
+        world.change(&|txn| txn.delete(&strange).unwrap());
+    }
 }

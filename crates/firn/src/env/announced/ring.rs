@@ -321,3 +321,36 @@ impl Rings {
         matches!(read.outcome, Some(Ok(()))).then(|| read.buf.as_slice()[..read.done].to_vec())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rings_are_bounded_and_come_back_though_some_reads_are_never_asked_for() {
+        let Some(rings) = Rings::probe() else { return };
+        let mut file = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut file, &[7; 2 * BLOCK]).unwrap();
+        let file = Arc::new(file);
+        let place = |block: u64| Place {
+            file: Arc::clone(&file),
+            bytes: block * BLOCK as u64..(block + 1) * BLOCK as u64,
+            wanted: BLOCK as u64,
+        };
+        let places = [place(0), place(1)];
+        let start = || rings.start(&places);
+        let mut lent: Vec<RingReads> = (0..LENT_MAX).map(|_| start().unwrap()).collect();
+        assert!(start().is_none(), "no more than {LENT_MAX}");
+        // One read of two is asked for; the other one is complete a moment later.
+        let mut out = [0; BLOCK];
+        assert!(lent[0].copy(0, 0, &mut out) && out == [7; BLOCK]);
+        lent[0].state.lock().wait_for_all();
+        assert!(lent[0].copy(0, 0, &mut out));
+        let again = start();
+        assert!(again.is_some(), "its ring is free");
+        drop((lent.pop(), again));
+        assert!(start().is_some());
+        drop(lent);
+        assert_eq!(rings.lent.load(Ordering::Relaxed), 0);
+    }
+}

@@ -77,6 +77,17 @@ impl List {
         hi: Option<&[u8]>,
         count: usize,
     ) -> Vec<Vec<u8>> {
+        self.split_keys_visiting(lo, hi, count).0
+    }
+
+    /// Also returns the number of nodes visited.
+    fn split_keys_visiting(
+        &self,
+        lo: &[u8],
+        hi: Option<&[u8]>,
+        count: usize,
+    ) -> (Vec<Vec<u8>>, usize) {
+        let mut all = 0;
         let lo = Probe::new(lo, u64::MAX);
         let hi = hi.map(|hi| Probe::new(hi, u64::MAX));
         let mut before = self.head;
@@ -93,15 +104,39 @@ impl List {
                 visited += 1;
                 at = node.next(level);
             }
+            all += visited;
             // Many versions of few keys: further down are more of the same.
             if keys.len() >= count || visited >= VISITS_A_KEY * count {
                 break;
             }
         }
-        keys
+        (keys, all)
     }
 }
 
 fn below(node: crate::memtable::node::NodeRef<'_>, hi: Option<&Probe<'_>>) -> bool {
     hi.is_none_or(|hi| node.compare(hi) == Ordering::Less)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::{InternalKey, Kind, Value};
+    use crate::memtable::Memtable;
+
+    #[test]
+    fn keys_with_very_many_versions_cost_no_more_than_others() {
+        let memtable = Memtable::with_capacity(1, 1, 0);
+        let mut inserter = memtable.inserter();
+        for seqno in 1..=50_000 {
+            let key = format!("0001{}", seqno % 10);
+            let key = InternalKey::new(key.as_bytes(), seqno, Kind::Put);
+            inserter.insert(key, Value::whole(b"v"));
+        }
+        drop(inserter);
+        let (keys, visited) = memtable.list.split_keys_visiting(b"0001", None, 64);
+        assert!(!keys.is_empty() && keys.len() <= 10, "{}", keys.len());
+        // The last level visited has four times as many as the one above, about.
+        assert!(visited < 8 * VISITS_A_KEY * 64, "{visited} nodes");
+    }
 }

@@ -4,26 +4,78 @@ use crate::base::options::Options;
 use crate::db::Db;
 use crate::env::{Env, PosixEnv};
 use crate::txn::Isolation;
+use crate::write::Pressure;
+use std::path::Path;
 
-#[test]
-fn obsolete_files_go_at_once_when_room_is_short() {
-    let dir = tempfile::tempdir().unwrap();
+fn open(dir: &Path) -> Arc<Db> {
     let env: Arc<dyn Env> = Arc::new(PosixEnv::new());
     let options = Options {
         background_jobs: 0,
         ..Options::default()
     };
-    let db = Db::open(env, dir.path(), options, None).unwrap();
-    for _ in 0..3 {
+    Db::open(env, dir, options, None).unwrap()
+}
+
+/// Flushes the same rows as so many runs.
+fn runs(db: &Arc<Db>, count: u64) {
+    for run in 0..count {
         let mut txn = db.new_transaction(db.new_owner(0));
-        txn.begin_statement(1, Isolation::RepeatableRead, 1000, false);
+        txn.begin_statement(run, Isolation::RepeatableRead, 1000, false);
         for n in 0..100u64 {
             let key = [&1000u32.to_be_bytes()[..], &n.to_be_bytes()].concat();
-            txn.put(&key, Value::whole(b"a row")).unwrap();
+            txn.put(&key, Value::whole(&[7; 200])).unwrap();
         }
         txn.commit().unwrap();
         db.flush().unwrap();
     }
+}
+
+#[test]
+fn jobs_at_rest_do_not_look_like_a_slow_drain() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    let work = &db.work;
+    let rate = || {
+        work.stall.set_pressure(Pressure {
+            l0: 1.0,
+            ..Pressure::default()
+        });
+        work.stall.stats().rate
+    };
+    runs(&db, 2);
+    // A job that was due, long enough to tell a rate.
+    work.stall.job_begins();
+    std::thread::sleep(Duration::from_millis(250));
+    work.stall.job_ends(100 << 20);
+    let before = rate();
+    assert!(before > 0);
+    // What is in L0 sinks, and nobody waits for it.
+    let mut jobs = 0;
+    while work.compact_once(Rest::Complete).unwrap() {
+        jobs += 1;
+    }
+    assert!(jobs > 0);
+    assert_eq!(rate(), before);
+}
+
+#[test]
+fn a_closed_database_leaves_no_obsolete_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    runs(&db, 3);
+    while db.work.compact_once(Rest::Complete).unwrap() {}
+    assert!(db.work.versions.obsolete().0 > 0);
+    let live = db.work.versions.current().files().count();
+    db.close().unwrap();
+    let on_disk = db.work.versions.source().store().list().unwrap();
+    assert_eq!(on_disk.len(), live);
+}
+
+#[test]
+fn obsolete_files_go_at_once_when_room_is_short() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    runs(&db, 3);
     let work = &db.work;
     while work.compact_once(Rest::Complete).unwrap() {}
     let (files, bytes) = work.versions.obsolete();
