@@ -62,6 +62,39 @@ def test_update_time_follows_changes(server: Server, database: str) -> None:
     assert update_time is not None
 
 
+def test_rows_per_key_are_known_without_analyze(server: Server, database: str) -> None:
+    """From what the files themselves keep: after a load, and after a restart."""
+    values = "SELECT seq, seq % 50, seq % 2000, CONCAT('Name', seq % 300) FROM seq_1_to_20000"
+    for table, engine in (("t", ENGINE), ("innodb", "InnoDB")):
+        server.query(
+            f"CREATE TABLE {database}.{table} (id INT PRIMARY KEY, a INT, b INT, c VARCHAR(20), "
+            f"KEY ab (a, b), KEY c (c)) ENGINE={engine}"
+        )
+        server.query(f"INSERT INTO {database}.{table} {values}")
+    server.query(f"ANALYZE TABLE {database}.innodb")
+    distinct = {("PRIMARY", 1): 20000, ("ab", 1): 50, ("ab", 2): 2000, ("c", 1): 300}
+    for restart in (False, True):
+        if restart:
+            server.restart()
+        found = server.query(
+            "SELECT index_name, seq_in_index, cardinality FROM information_schema.statistics "
+            "WHERE table_schema = %s AND table_name = 't'",
+            (database,),
+        )
+        assert len(found) == len(distinct)
+        for index, part, cardinality in found:
+            truth = distinct[index, part]
+            assert truth * 0.7 <= cardinality <= truth * 1.3, (restart, index, part, cardinality)
+        for condition in ("a = 7 AND b = 7", "c = 'Name3'", "a = 7 AND c = 'Name3'", "id < 5"):
+            plans = [
+                server.query(f"EXPLAIN SELECT * FROM {database}.{table} WHERE {condition}")[0]
+                for table in ("t", "innodb")
+            ]
+            # How it is read, and by which index; InnoDB may filter by a second one.
+            ways = [(plan[3].split("|")[0], plan[5].split("|")[0]) for plan in plans]
+            assert ways[0] == ways[1], plans
+
+
 def test_an_optimizer_estimate_is_near_the_truth(server: Server, database: str) -> None:
     _fill(server, database)
     server.query(f"ANALYZE TABLE {database}.t")
@@ -136,9 +169,7 @@ def test_status_counters_count(own_server: Callable[..., Server]) -> None:
         assert any(word in name for name in before), f"no counter of what is {word}: {before}"
     _fill(server, "d")
     for _ in range(4):
-        server.query(
-            "INSERT INTO d.t (v, n) SELECT LEFT(CONCAT(v, v), 200), n FROM d.t LIMIT 8000"
-        )
+        server.query("INSERT INTO d.t (v, n) SELECT LEFT(CONCAT(v, v), 200), n FROM d.t LIMIT 8000")
     server.query("OPTIMIZE TABLE d.t")
     server.query("SELECT SUM(LENGTH(v)) FROM d.t USE INDEX ()")
     after = _counters(server)
