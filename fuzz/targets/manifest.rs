@@ -83,6 +83,7 @@ fn edits() -> Vec<Edit> {
         superseded: 2,
         raw_bytes: 2000,
         at_rest: file_id == 11,
+        external_seqno: None,
         per_index: vec![IndexStats {
             index: 1,
             entries: 10,
@@ -90,6 +91,7 @@ fn edits() -> Vec<Edit> {
             raw_bytes: 2000,
             stored_bytes: 1000,
         }],
+        blobs: Vec::new(),
     };
     let a = file(9, b"\0\0\0\x01a", b"\0\0\0\x01f");
     let flush = Edit {

@@ -21,9 +21,12 @@
 // A duplicate is about to be replaced or updated: lock it exclusively.
 #define FIRN_WRITE_LOCK_DUPLICATE_X 1
 
-// The target of a copying ALTER: nobody else sees the table, and rows are committed in pieces
-// until `firn_bulk_end`.
+// The target of a copying ALTER: nobody else sees the table until `firn_bulk_end`. A duplicate may become
+// known later, and ends the load; `firn_bulk_duplicate` gives its row.
 #define FIRN_WRITE_BULK 2
+
+// With `FIRN_WRITE_BULK`: whether a row is a duplicate is known at once, and the load goes on without it.
+#define FIRN_WRITE_BULK_ONE_BY_ONE 8
 
 // The caller vouches for unique secondary indexes.
 #define FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK 4
@@ -93,8 +96,6 @@ typedef enum firn_status {
   FIRN_DEADLOCK = 12,
   // The session was killed.
   FIRN_INTERRUPTED = 13,
-  // The transaction's writes are over the memory limit.
-  FIRN_TXN_TOO_LARGE = 14,
   // The snapshot is older than the index.
   FIRN_TABLE_DEF_CHANGED = 15,
   // No such table.
@@ -159,6 +160,8 @@ typedef enum firn_option {
   FIRN_OPTION_ROW_CACHE_SIZE = 5,
   // Bytes a second that background work reads and writes at most; 0 for no limit.
   FIRN_OPTION_BACKGROUND_IO_RATE = 6,
+  // Values of so many bytes and more go to blob files.
+  FIRN_OPTION_BLOB_THRESHOLD = 7,
 } firn_option;
 
 // Isolation levels. SERIALIZABLE is the caller's to refuse.
@@ -176,6 +179,9 @@ typedef struct firn_cursor firn_cursor;
 
 // An open database; one per server.
 typedef struct firn_db firn_db;
+
+// A change of one table's secondary indexes under way.
+typedef struct firn_index_change firn_index_change;
 
 // One per connection of the server: its transaction. Belongs to one thread at a time, but for
 // `firn_kill`.
@@ -196,8 +202,10 @@ typedef struct firn_config {
   uint64_t memory_limit;
   // A memtable is flushed at this size.
   uint64_t memtable_size;
-  // Memory a transaction's writes may take.
+  // Memory a transaction's writes may take; what is more goes to files.
   uint64_t txn_memory_limit;
+  // Values of so many bytes and more go to blob files.
+  uint64_t blob_threshold;
   // Size of a log segment.
   uint64_t wal_segment_size;
   // What a commit waits for: 0 nothing, 1 the device, 2 the operating system.
@@ -359,6 +367,9 @@ typedef struct firn_table_def {
   const uint8_t *default_record;
 } firn_table_def;
 
+// How far something long is: so much of `total`, in no certain unit. True ends it.
+typedef bool (*firn_progress)(void *context, uint64_t done, uint64_t total);
+
 // Statistics of a table.
 typedef struct firn_table_stats {
   // Rows, an estimate.
@@ -393,6 +404,18 @@ typedef struct firn_counters {
   uint64_t block_cache_bytes;
   // Point reads past the memtables that found their row in the row cache.
   uint64_t row_cache_hits;
+  // Values written out of line.
+  uint64_t blobs_written;
+  // Bytes of them, as stored.
+  uint64_t blob_bytes_written;
+  // Values read from blob files.
+  uint64_t blobs_read;
+  // Bytes in blob files that rows refer to, old versions included.
+  uint64_t blob_bytes_live;
+  // Bytes given back by holes.
+  uint64_t blob_bytes_punched;
+  // Bytes of blobs moved to other files.
+  uint64_t blob_bytes_rewritten;
   // Point reads past the memtables that did not.
   uint64_t row_cache_misses;
   // Memory of cached rows.
@@ -571,6 +594,21 @@ enum firn_status firn_close(struct firn_db *db);
 // `db` is open.
 enum firn_status firn_sync_log(const struct firn_db *db);
 
+// Makes a checkpoint of everything committed so far in `target`, a directory that must not exist; with
+// `flush` the memtables are flushed first. Durable on return.
+//
+// # Safety
+// `db` is open; `target` is a string.
+enum firn_status firn_checkpoint(const struct firn_db *db,
+                                 const char *target,
+                                 bool flush);
+
+// Freezes the memtable and writes all memtables to files.
+//
+// # Safety
+// `db` is open.
+enum firn_status firn_flush(const struct firn_db *db);
+
 // Changes an option for what follows.
 //
 // # Safety
@@ -662,6 +700,52 @@ enum firn_status firn_set_table_image(const struct firn_db *db,
 // Message of the last failing call on this thread, "" if there was none. Valid until the next
 // call on this thread.
 const char *firn_last_error(void);
+
+// Plans to give `table` the indexes of `definition`, whose columns and primary key are the table's. `from` says for
+// each of its indexes which number it has in the table, or `FIRN_NONE` for a new one. `FIRN_UNSUPPORTED`, with
+// the reason in words, if more than secondary indexes would change.
+//
+// # Safety
+// The table is live; the pointers are valid for what they name, `from` for as many numbers as the definition has
+// indexes. What the definition's collator and its handles point to lives until the change is freed.
+enum firn_status firn_index_change_new(const struct firn_table *table,
+                                       const struct firn_table_def *definition,
+                                       const uint32_t *from,
+                                       struct firn_index_change **out);
+
+// Fills the new indexes from the rows; nobody may change these until the commit. `FIRN_DUPLICATE`: two rows have a
+// key of the new unique index `dup_index`; `record` gets the second one, and its blobs stay until the next
+// call of the session.
+//
+// # Safety
+// The handles are live, the session is this thread's; `record` is a record buffer of the table; `progress` does not
+// come back into the core.
+enum firn_status firn_index_change_fill(struct firn_session *session,
+                                        struct firn_index_change *change,
+                                        firn_progress progress,
+                                        void *context,
+                                        uint8_t *record,
+                                        size_t record_len,
+                                        uint32_t *dup_index);
+
+// Commits changes of several tables (of the partitions of one) at once, with the server's new definition and version:
+// atomic and durable. Open handles of the tables keep their old definition, and are to be closed.
+//
+// # Safety
+// The handles are live, `changes` has `count` of them, all different; the pointers are valid for what they name.
+enum firn_status firn_index_change_commit(const struct firn_db *db,
+                                          struct firn_index_change *const *changes,
+                                          size_t count,
+                                          const uint8_t *frm,
+                                          size_t frm_len,
+                                          const uint8_t *version,
+                                          size_t version_len);
+
+// Ends a change; if it was not committed, what it filled is garbage from now on.
+//
+// # Safety
+// `change` is NULL or from `firn_index_change_new`, and not used afterwards.
+void firn_index_change_free(struct firn_index_change *change);
 
 // Moves to the entry that the key image and `find_flag` (the server's `ha_rkey_function`)
 // name, and reads its row. A NULL key: the first entry.
@@ -805,11 +889,24 @@ enum firn_status firn_insert(struct firn_session *session,
                              uint32_t *dup_index,
                              uint8_t *ref_out);
 
-// Ends a load: everything is durable, and visible to snapshots from now on.
+// Ends a load: everything is durable, and visible to snapshots from now on. After an error, `FIRN_DUPLICATE`
+// with its index included, call `firn_bulk_abort`.
 //
 // # Safety
-// The handles are live, the session is this thread's.
-enum firn_status firn_bulk_end(struct firn_session *session, const struct firn_table *table);
+// The handles are live, the session is this thread's; `progress` does not come back into the core.
+enum firn_status firn_bulk_end(struct firn_session *session,
+                               const struct firn_table *table,
+                               firn_progress progress,
+                               void *context,
+                               uint32_t *dup_index);
+
+// Writes the second row of the duplicate that ended a load to `record`. Its blobs stay until the next call.
+//
+// # Safety
+// The handles are live, the session is this thread's; `record` is a record buffer of the table.
+enum firn_status firn_bulk_duplicate(struct firn_session *session,
+                                     const struct firn_table *table,
+                                     uint8_t *record);
 
 // Gives up a load; the table is to be dropped next.
 //

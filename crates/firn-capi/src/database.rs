@@ -40,8 +40,10 @@ pub struct firn_config {
     pub memory_limit: u64,
     /// A memtable is flushed at this size.
     pub memtable_size: u64,
-    /// Memory a transaction's writes may take.
+    /// Memory a transaction's writes may take; what is more goes to files.
     pub txn_memory_limit: u64,
+    /// Values of so many bytes and more go to blob files.
+    pub blob_threshold: u64,
     /// Size of a log segment.
     pub wal_segment_size: u64,
     /// What a commit waits for: 0 nothing, 1 the device, 2 the operating system.
@@ -75,6 +77,7 @@ fn options(config: &firn_config, host: &firn_host) -> Result<Options, Error> {
     };
     set(&live.memtable_size, config.memtable_size);
     set(&live.txn_memory_limit, config.txn_memory_limit);
+    set(&live.blob_threshold, config.blob_threshold);
     live.memory_limit
         .store(config.memory_limit, Ordering::Relaxed);
     live.background_io_rate
@@ -142,6 +145,35 @@ pub unsafe extern "C" fn firn_sync_log(db: *const firn_db) -> firn_status {
     guard(|| Ok(unsafe { firn_db::get(db) }?.sync_log()?))
 }
 
+/// Makes a checkpoint of everything committed so far in `target`, a directory that must not exist; with
+/// `flush` the memtables are flushed first. Durable on return.
+///
+/// # Safety
+/// `db` is open; `target` is a string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_checkpoint(
+    db: *const firn_db,
+    target: *const c_char,
+    flush: bool,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let (db, target) = unsafe { (firn_db::get(db)?, name(target)?) };
+        db.checkpoint(Path::new(target), flush)?;
+        Ok(())
+    })
+}
+
+/// Freezes the memtable and writes all memtables to files.
+///
+/// # Safety
+/// `db` is open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_flush(db: *const firn_db) -> firn_status {
+    // SAFETY: as the caller promises.
+    guard(|| Ok(unsafe { firn_db::get(db) }?.flush()?))
+}
+
 /// Options that change while the database is open.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,6 +192,8 @@ pub enum firn_option {
     FIRN_OPTION_ROW_CACHE_SIZE = 5,
     /// Bytes a second that background work reads and writes at most; 0 for no limit.
     FIRN_OPTION_BACKGROUND_IO_RATE = 6,
+    /// Values of so many bytes and more go to blob files.
+    FIRN_OPTION_BLOB_THRESHOLD = 7,
 }
 
 /// Changes an option for what follows.
@@ -188,6 +222,9 @@ pub unsafe extern "C" fn firn_set_option(
             }
             firn_option::FIRN_OPTION_MEMTABLE_SIZE => {
                 live.memtable_size.store(value, Ordering::Relaxed);
+            }
+            firn_option::FIRN_OPTION_BLOB_THRESHOLD => {
+                live.blob_threshold.store(value, Ordering::Relaxed);
             }
             firn_option::FIRN_OPTION_TXN_MEMORY_LIMIT => {
                 live.txn_memory_limit.store(value, Ordering::Relaxed);

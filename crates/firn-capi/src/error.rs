@@ -27,8 +27,6 @@ pub enum firn_status {
     FIRN_DEADLOCK = 12,
     /// The session was killed.
     FIRN_INTERRUPTED = 13,
-    /// The transaction's writes are over the memory limit.
-    FIRN_TXN_TOO_LARGE = 14,
     /// The snapshot is older than the index.
     FIRN_TABLE_DEF_CHANGED = 15,
     /// No such table.
@@ -93,7 +91,6 @@ fn status_of(error: &Error) -> firn_status {
         ErrorKind::LockNotAvailable => FIRN_LOCK_NOT_AVAILABLE,
         ErrorKind::Deadlock => FIRN_DEADLOCK,
         ErrorKind::Interrupted => FIRN_INTERRUPTED,
-        ErrorKind::TxnTooLarge => FIRN_TXN_TOO_LARGE,
         ErrorKind::TableDefChanged => FIRN_TABLE_DEF_CHANGED,
         ErrorKind::NotFound => FIRN_NO_TABLE,
         ErrorKind::AlreadyExists => FIRN_TABLE_EXISTS,

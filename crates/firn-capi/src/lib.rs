@@ -10,6 +10,7 @@ pub mod database;
 pub mod ddl;
 pub mod error;
 pub mod host;
+pub mod index_change;
 mod memory;
 pub mod reads;
 pub mod report;

@@ -6,6 +6,7 @@ use crate::error::{firn_status, guard, guard_value};
 use crate::table::firn_table;
 use firn::table::{Key, RangeEnd};
 use std::ffi::{CString, c_char, c_void};
+use std::sync::atomic::Ordering;
 
 /// Statistics of a table.
 #[repr(C)]
@@ -149,6 +150,18 @@ pub struct firn_counters {
     pub block_cache_bytes: u64,
     /// Point reads past the memtables that found their row in the row cache.
     pub row_cache_hits: u64,
+    /// Values written out of line.
+    pub blobs_written: u64,
+    /// Bytes of them, as stored.
+    pub blob_bytes_written: u64,
+    /// Values read from blob files.
+    pub blobs_read: u64,
+    /// Bytes in blob files that rows refer to, old versions included.
+    pub blob_bytes_live: u64,
+    /// Bytes given back by holes.
+    pub blob_bytes_punched: u64,
+    /// Bytes of blobs moved to other files.
+    pub blob_bytes_rewritten: u64,
     /// Point reads past the memtables that did not.
     pub row_cache_misses: u64,
     /// Memory of cached rows.
@@ -194,6 +207,7 @@ pub unsafe extern "C" fn firn_read_counters(
         // SAFETY: as the caller promises.
         let db = unsafe { firn_db::get(db) }?;
         let (c, memory) = (db.counters(), db.memory());
+        let blobs = db.blob_store().stats();
         let counters = firn_counters {
             bytes_written: c.bytes_written,
             bytes_read: c.bytes_read,
@@ -203,6 +217,12 @@ pub unsafe extern "C" fn firn_read_counters(
             block_cache_misses: c.block_cache_misses,
             block_cache_bytes: c.block_cache_bytes,
             row_cache_hits: c.row_cache_hits,
+            blobs_written: blobs.written.load(Ordering::Relaxed),
+            blob_bytes_written: blobs.written_bytes.load(Ordering::Relaxed),
+            blobs_read: blobs.read.load(Ordering::Relaxed),
+            blob_bytes_live: db.blob_bytes_live(),
+            blob_bytes_punched: blobs.punched_bytes.load(Ordering::Relaxed),
+            blob_bytes_rewritten: blobs.rewritten_bytes.load(Ordering::Relaxed),
             row_cache_misses: c.row_cache_misses,
             row_cache_bytes: c.row_cache_bytes,
             pinned_bytes: memory.pinned,

@@ -3,9 +3,10 @@
 use crate::error::{Outcome, firn_status, guard};
 use crate::session::{firn_session, session_mut};
 use crate::table::firn_table;
-use firn::base::Error;
+use firn::base::{Error, ErrorKind};
 use firn::table::{BulkLoad, RowScratch, Table, WriteFlags, Written};
 use std::cell::RefCell;
+use std::ffi::c_void;
 use std::sync::Arc;
 
 thread_local! {
@@ -16,9 +17,11 @@ thread_local! {
 pub const FIRN_WRITE_DEFAULT: u32 = 0;
 /// A duplicate is about to be replaced or updated: lock it exclusively.
 pub const FIRN_WRITE_LOCK_DUPLICATE_X: u32 = 1;
-/// The target of a copying ALTER: nobody else sees the table, and rows are committed in pieces
-/// until `firn_bulk_end`.
+/// The target of a copying ALTER: nobody else sees the table until `firn_bulk_end`. A duplicate may become
+/// known later, and ends the load; `firn_bulk_duplicate` gives its row.
 pub const FIRN_WRITE_BULK: u32 = 2;
+/// With `FIRN_WRITE_BULK`: whether a row is a duplicate is known at once, and the load goes on without it.
+pub const FIRN_WRITE_BULK_ONE_BY_ONE: u32 = 8;
 /// The caller vouches for unique secondary indexes.
 pub const FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK: u32 = 4;
 
@@ -93,7 +96,7 @@ pub unsafe extern "C" fn firn_insert(
                 // SAFETY: as the caller promises.
                 return unsafe { table.insert(&mut session.transaction, record, how, scratch) };
             }
-            let bulk = bulk_of(session, whole);
+            let bulk = bulk_of(session, whole, flags)?;
             // SAFETY: as the caller promises.
             unsafe { bulk.insert(record, how, scratch) }
         })?;
@@ -107,17 +110,26 @@ pub unsafe extern "C" fn firn_insert(
     })
 }
 
-fn bulk_of<'a>(session: &'a mut firn_session, whole: &firn_table) -> &'a mut BulkLoad {
-    let at = bulk_position(session, &whole.table).unwrap_or_else(|| {
-        let owner = whole.db().new_owner(0);
-        session.bulks.push(BulkLoad::new(
-            Arc::clone(&whole.table),
-            whole.db().context(),
-            owner,
-        ));
-        session.bulks.len() - 1
-    });
-    &mut session.bulks[at]
+fn bulk_of<'a>(
+    session: &'a mut firn_session,
+    whole: &firn_table,
+    flags: u32,
+) -> Result<&'a mut BulkLoad, Error> {
+    let at = match bulk_position(session, &whole.table) {
+        Some(at) => at,
+        None => {
+            let owner = whole.db().new_owner(0);
+            let (table, cx) = (Arc::clone(&whole.table), whole.db().context());
+            let one_by_one = flags & FIRN_WRITE_BULK_ONE_BY_ONE != 0;
+            let bulk = BulkLoad::new(table, cx, owner, one_by_one, session.bulks.len())?;
+            session.bulks.push(bulk);
+            let loads = session.bulks.len();
+            let bulks = &mut session.bulks;
+            bulks.iter_mut().for_each(|bulk| bulk.share_memory(loads));
+            loads - 1
+        }
+    };
+    Ok(&mut session.bulks[at])
 }
 
 pub(crate) fn bulk_position(session: &firn_session, table: &Arc<Table>) -> Option<usize> {
@@ -127,22 +139,65 @@ pub(crate) fn bulk_position(session: &firn_session, table: &Arc<Table>) -> Optio
         .position(|bulk| Arc::ptr_eq(bulk.table(), table))
 }
 
-/// Ends a load: everything is durable, and visible to snapshots from now on.
+/// How far something long is: so much of `total`, in no certain unit. True ends it.
+pub type firn_progress = unsafe extern "C" fn(context: *mut c_void, done: u64, total: u64) -> bool;
+
+/// Ends a load: everything is durable, and visible to snapshots from now on. After an error, `FIRN_DUPLICATE`
+/// with its index included, call `firn_bulk_abort`.
 ///
 /// # Safety
-/// The handles are live, the session is this thread's.
+/// The handles are live, the session is this thread's; `progress` does not come back into the core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_bulk_end(
     session: *mut firn_session,
     table: *const firn_table,
+    progress: firn_progress,
+    context: *mut c_void,
+    dup_index: *mut u32,
 ) -> firn_status {
     guard(|| {
         // SAFETY: as the caller promises.
         let (session, table) = unsafe { (session_mut(session)?, firn_table::get(table)?) };
-        match bulk_position(session, table) {
-            Some(at) => Ok(session.bulks.swap_remove(at).finish()?),
-            None => Ok(()),
+        let Some(at) = bulk_position(session, table) else {
+            return Ok(());
+        };
+        let written = session.bulks[at].finish(&mut |done, total| {
+            // SAFETY: as the caller promises.
+            match unsafe { progress(context, done, total) } {
+                true => Err(Error::new(
+                    ErrorKind::Interrupted,
+                    "the load was interrupted",
+                )),
+                false => Ok(()),
+            }
+        })?;
+        // SAFETY: as the caller promises.
+        unsafe { outcome(written, dup_index) }?;
+        session.bulks.swap_remove(at);
+        Ok(())
+    })
+}
+
+/// Writes the second row of the duplicate that ended a load to `record`. Its blobs stay until the next call.
+///
+/// # Safety
+/// The handles are live, the session is this thread's; `record` is a record buffer of the table.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_bulk_duplicate(
+    session: *mut firn_session,
+    table: *const firn_table,
+    record: *mut u8,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let (session, table) = unsafe { (session_mut(session)?, firn_table::get(table)?) };
+        let at = bulk_position(session, table).ok_or_else(|| Error::invalid("no load"))?;
+        if record.is_null() {
+            return Err(Error::invalid("no record").into());
         }
+        // SAFETY: as the caller promises.
+        let record = unsafe { std::slice::from_raw_parts_mut(record, table.record_len()) };
+        Ok(session.bulks[at].duplicate_row(record, &mut session.duplicate_blobs)?)
     })
 }
 

@@ -4,6 +4,7 @@ use crate::database::firn_db;
 use crate::error::{Outcome, firn_status, guard, guard_value};
 use crate::memory::{borrow_bytes, boxed, c_str, unbox};
 use firn::base::Error;
+use firn::rowcode::BlobBuf;
 use firn::table::BulkLoad;
 use firn::txn::{Isolation, LockOwner, Mark, Transaction};
 use std::ffi::{c_char, c_void};
@@ -15,6 +16,8 @@ pub struct firn_session {
     pub(crate) transaction: Transaction,
     /// Loads under way, one a table.
     pub(crate) bulks: Vec<BulkLoad>,
+    /// Blobs of the duplicate last decoded.
+    pub(crate) duplicate_blobs: BlobBuf,
     db: Arc<firn::db::Db>,
     owner: Arc<LockOwner>,
     host: u64,
@@ -71,6 +74,7 @@ pub unsafe extern "C" fn firn_session_new(
         let session = firn_session {
             transaction,
             bulks: Vec::new(),
+            duplicate_blobs: BlobBuf::new(),
             db,
             owner,
             host,

@@ -1,9 +1,10 @@
 //! The command line.
 
+use clap::builder::TypedValueParser;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 
-/// Look into, check and repair a data directory of the Firn storage engine.
+/// Look into, check, repair, back up and restore a data directory of the Firn storage engine.
 ///
 /// Exit codes: 0 all is well; 1 damage was found, or something was lost; 2 the command line is wrong;
 /// 3 a server holds the directory; 4 anything else.
@@ -30,6 +31,98 @@ pub enum Command {
     Check(Check),
     /// Save what a damaged directory still holds into a fresh one, and say what is lost.
     Repair(Repair),
+    /// Back up all FIRN tables of a running server, or of a stopped one. Files that an earlier backup in the
+    /// same target has are not sent again.
+    Backup(TakeBackup),
+    /// List the backups in a target.
+    Backups(ListBackups),
+    /// Remove the oldest backups, and the files that no other one needs.
+    Prune(Prune),
+    /// Make a data directory out of a backup.
+    Restore(Restore),
+}
+
+/// How to reach the server: options of its client program, which reads its option files, too.
+#[derive(Debug, clap::Args)]
+pub struct Client {
+    /// The client program.
+    #[arg(long, default_value = "mariadb")]
+    pub client: PathBuf,
+    /// Read only this option file.
+    #[arg(long)]
+    pub defaults_file: Option<PathBuf>,
+    /// Socket of the server.
+    #[arg(long, short = 'S')]
+    pub socket: Option<PathBuf>,
+    /// Host of the server: this machine, since its files are read.
+    #[arg(long)]
+    pub host: Option<String>,
+    /// Port of the server.
+    #[arg(long, short = 'P')]
+    pub port: Option<u16>,
+    /// User; needs RELOAD, FILE, SUPER and REPLICA MONITOR.
+    #[arg(long, short = 'u')]
+    pub user: Option<String>,
+    /// Password; an option file is the better place for it.
+    #[arg(long)]
+    pub password: Option<String>,
+}
+
+/// Arguments of `backup`.
+#[derive(Debug, clap::Args)]
+pub struct TakeBackup {
+    /// Where backups are kept: a directory, file:///dir or s3://bucket/prefix. For a bucket the environment
+    /// has AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT.
+    pub target: String,
+    /// Take no backup; read all there are and compare every checksum.
+    #[arg(long)]
+    pub verify: bool,
+    /// The data directory of a stopped server, or the engine's directory.
+    #[arg(long, conflicts_with = "verify")]
+    pub from_dir: Option<PathBuf>,
+    /// Where the server makes the checkpoint, on the file system of its data directory. Where secure_file_priv is
+    /// set it must lie below that. [default: the engine's directory]
+    #[arg(long)]
+    pub checkpoint_dir: Option<PathBuf>,
+    /// The server.
+    #[command(flatten)]
+    pub server: Client,
+}
+
+/// Arguments of `backups`.
+#[derive(Debug, clap::Args)]
+pub struct ListBackups {
+    /// Where backups are kept.
+    pub target: String,
+}
+
+/// Arguments of `prune`.
+#[derive(Debug, clap::Args)]
+pub struct Prune {
+    /// Where backups are kept.
+    pub target: String,
+    /// So many of the newest stay.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..).map(|n| n as usize))]
+    pub keep: usize,
+    /// No backup is under way, whatever the target says: one was cut short.
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Arguments of `restore`.
+#[derive(Debug, clap::Args)]
+pub struct Restore {
+    /// Where backups are kept.
+    pub target: String,
+    /// Which one.
+    #[arg(long, default_value = "latest")]
+    pub backup: String,
+    /// The data directory: empty, not there yet, or that of a stopped server without FIRN tables.
+    #[arg(long)]
+    pub to: PathBuf,
+    /// Restore this table only: `database.table`. May be repeated.
+    #[arg(long)]
+    pub table: Vec<String>,
 }
 
 /// Arguments of `inspect`.
@@ -70,6 +163,8 @@ pub enum Dump {
     Wal(DumpWal),
     /// A manifest: `MANIFEST-000001`.
     Manifest(DumpManifest),
+    /// A file of values out of line: `0000000001.blob`.
+    Blob(DumpBlob),
 }
 
 /// Arguments of `dump sst`.
@@ -100,6 +195,16 @@ pub struct DumpWal {
     #[arg(long)]
     pub entries: bool,
     /// Groups listed at most.
+    #[arg(long, default_value_t = 1000)]
+    pub limit: u64,
+}
+
+/// Arguments of `dump blob`.
+#[derive(Debug, clap::Args)]
+pub struct DumpBlob {
+    /// The file.
+    pub file: PathBuf,
+    /// Blobs listed at most.
     #[arg(long, default_value_t = 1000)]
     pub limit: u64,
 }

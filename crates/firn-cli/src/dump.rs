@@ -1,5 +1,6 @@
 //! `firn dump`: what one file holds.
 
+mod blob;
 mod manifest;
 mod sst;
 mod wal;
@@ -13,6 +14,7 @@ use std::path::Path;
 /// Shows a file.
 pub fn run(args: &Dump, out: &Output) -> Result<Outcome> {
     match args {
+        Dump::Blob(args) => blob::run(args, out),
         Dump::Sst(args) => sst::run(args, out),
         Dump::Wal(args) => wal::run(args, out),
         Dump::Manifest(args) => manifest::run(args, out),

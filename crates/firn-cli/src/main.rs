@@ -1,9 +1,10 @@
-//! `firn`: look into, check and repair a data directory of the Firn storage engine.
+//! `firn`: look into, check, repair, back up and restore a data directory of the Firn storage engine.
 //!
 //! Exit codes: 0 all is well; 1 damage was found, or something was lost; 2 the command line is
 //! wrong; 3 a server holds the directory; 4 anything else, such as no database there.
 
 mod args;
+mod backup;
 mod check;
 mod directory;
 mod dump;
@@ -33,6 +34,10 @@ fn main() -> ExitCode {
         Command::Dump(what) => dump::run(what, &out),
         Command::Check(what) => check::run(what, &out),
         Command::Repair(what) => repair::run(what, &out),
+        Command::Backup(what) => backup::run(what, &out),
+        Command::Backups(what) => backup::list(what, &out),
+        Command::Prune(what) => backup::prune(what, &out),
+        Command::Restore(what) => backup::restore(what, &out),
     };
     match done {
         Ok(Outcome::Well) => ExitCode::SUCCESS,

@@ -13,6 +13,7 @@ pub mod crash;
 pub mod failure;
 pub mod faults;
 pub mod history;
+pub mod loads;
 pub mod options;
 pub mod rot;
 pub mod route;

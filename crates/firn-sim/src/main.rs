@@ -2,20 +2,21 @@
 //!
 //! `firn-sim crash --runs 1000 --seed 1` takes seeds 1 to 1000; `sync` cuts the power at every
 //! sync of each workload; `fault` injects failures; `rot` flips
-//! bits; `bank` runs threads and crashes; `compaction` prints what the picker's decisions cost and
+//! bits; `load` loads tables and changes indexes; `bank` runs threads and crashes; `compaction` prints what the picker's decisions cost and
 //! what writers at full speed for `--seconds` (1200) of virtual time see; `model
 //! --seconds 60` takes seeds until the time is up. A failure prints its seed; the exit code is 1
 //! then.
 
 use firn::env::{Env, PosixEnv};
 use firn_sim::bank::{self, BankStats};
+use firn_sim::loads::{self, LoadStats};
 use firn_sim::rot::{self, RotStats};
 use firn_sim::world::Stats;
 use firn_sim::{Failure, compaction, crash, faults};
 use std::fmt::Debug;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: firn-sim crash|sync|fault|rot|model|bank|compaction [--runs N | --seconds S] [--seed N] [--steps N]";
+const USAGE: &str = "usage: firn-sim crash|sync|fault|rot|model|load|bank|compaction [--runs N | --seconds S] [--seed N] [--steps N]";
 
 struct Args {
     kind: String,
@@ -98,6 +99,7 @@ fn main() -> ExitCode {
             |seed| crash::model_run(seed, args.steps_or(20_000)),
             Stats::add,
         ),
+        "load" => args.series(loads::load_run, LoadStats::add),
         "bank" => args.series(bank::with_crashes, BankStats::add),
         "compaction" => {
             compaction::print_costs(args.seed);

@@ -22,9 +22,10 @@ pub fn tiny(rng: &mut StdRng, flush_mode: FlushMode) -> Options {
     live.set_flush_mode(flush_mode);
     let memtable_size = one_of(rng, &[1 << 10, 4 << 10, 16 << 10]);
     live.memtable_size.store(memtable_size, Ordering::Relaxed);
-    let txn_limit = one_of(rng, &[32 << 10, 1 << 20]);
+    // Most transactions with more than a few writes spill.
+    let txn_limit = one_of(rng, &[0, 512, 4 << 10, 1 << 20]);
     live.txn_memory_limit.store(txn_limit, Ordering::Relaxed);
-    let options = Options {
+    let mut options = Options {
         live: Arc::new(live),
         block_cache_size: one_of(rng, &[0, 8 << 10, 1 << 20]),
         row_cache_size: one_of(rng, &[0, 4 << 10, 256 << 10]),
@@ -37,9 +38,20 @@ pub fn tiny(rng: &mut StdRng, flush_mode: FlushMode) -> Options {
         background_jobs: 0,
         ..Options::default()
     };
+    // From a copy, as below.
+    let rng_of_blobs = &mut rng.clone();
+    let threshold = one_of(rng_of_blobs, &[16, 16, 64, 1000]);
+    options
+        .live
+        .blob_threshold
+        .store(threshold, Ordering::Relaxed);
+    options.blob_file_size = one_of(rng_of_blobs, &[4 << 10, 32 << 10, 256 << 10]);
+    options.blob_garbage_min = one_of(rng_of_blobs, &[256, 4 << 10]);
     // From a copy: the work that follows stays what it was before there was a limit. Not so small that
     // frozen memtables alone stop writers: with explicit background work they would wait for ever.
-    let memory_limit = one_of(&mut rng.clone(), &[0, 2 << 20, 8 << 20]);
+    let mut copy = rng.clone();
+    let memory_limit = one_of(&mut copy, &[0, 2 << 20, 8 << 20]);
+    options.lock_merge_rows = one_of(&mut copy, &[0, 1, 2, 5, 4096]);
     let live = &options.live;
     live.memory_limit.store(memory_limit, Ordering::Relaxed);
     options

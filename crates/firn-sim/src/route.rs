@@ -1,7 +1,7 @@
 //! An environment of two: log segments in one, all other files in the other.
 
 use firn::base::Result;
-use firn::env::{AppendFile, Env, LogFile, ReadFile};
+use firn::env::{AppendFile, Env, FileUsage, LogFile, ReadFile, SpanFile};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -41,6 +41,21 @@ impl Env for SplitEnv {
     }
     fn open_log(&self, path: &Path, create: bool, direct: bool) -> Result<Arc<dyn LogFile>> {
         self.of(path).open_log(path, create, direct)
+    }
+    fn link(&self, from: &Path, to: &Path) -> Result<()> {
+        self.of(from).link(from, to)
+    }
+    fn links(&self, path: &Path) -> Result<u64> {
+        self.of(path).links(path)
+    }
+    fn remove_dir(&self, path: &Path) -> Result<()> {
+        self.rest.remove_dir(path)
+    }
+    fn open_spans(&self, path: &Path, create: bool) -> Result<Arc<dyn SpanFile>> {
+        self.of(path).open_spans(path, create)
+    }
+    fn usage(&self, path: &Path) -> Result<FileUsage> {
+        self.of(path).usage(path)
     }
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         self.of(from).rename(from, to)

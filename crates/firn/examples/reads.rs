@@ -413,17 +413,15 @@ fn main() {
     }
     let table = Table::open(db.catalog(), "bench/t", schema(), &[]).unwrap();
     if fresh {
-        let mut load = BulkLoad::new(Arc::clone(&table), db.context(), db.new_owner(0));
+        let mut load =
+            BulkLoad::new(Arc::clone(&table), db.context(), db.new_owner(0), false, 0).unwrap();
         let mut scratch = RowScratch::default();
         for id in 1..=rows {
             fill(&mut rng, &mut record, id, rows);
             // SAFETY: there are no blob columns.
             unsafe { load.insert(&record, WriteFlags::default(), &mut scratch) }.unwrap();
-            if id % 100_000 == 0 {
-                db.flush().unwrap();
-            }
         }
-        load.finish().unwrap();
+        load.finish(&mut |_, _| Ok(())).unwrap();
         db.compact_all().unwrap();
     }
     let mut bench = Bench {

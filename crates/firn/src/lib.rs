@@ -4,12 +4,15 @@
 //! compressed, in the last one. The modules form layers; each imports only lower ones, which
 //! `tests/it/layers.rs` enforces. See `ARCHITECTURE.md` for the map.
 
+pub mod backup;
 pub mod base;
+pub mod blob;
 pub mod cache;
 pub mod catalog;
 pub mod compaction;
 pub mod db;
 pub mod env;
+pub mod ingest;
 pub mod iter;
 pub mod keycode;
 pub mod memtable;

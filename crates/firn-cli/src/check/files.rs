@@ -7,6 +7,7 @@ use firn::db::{Look, Tree};
 use firn::sst::{SstReader, VerifyReport};
 use firn::store::{FileKind, file_name};
 use firn::version::FileMeta;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// What was read.
@@ -45,9 +46,20 @@ pub fn check_tree(
         bar.inc(file.size);
     }
     bar.finish_and_clear();
-    let live = |id: &u64| tree.state.files.contains_key(id);
+    // Damage of the log is found elsewhere.
+    let named = look.log(tree).map_or_else(|_| Vec::new(), |log| log.files);
+    for file in &named {
+        checked.count += 1;
+        checked.bytes += file.size;
+        match file.open() {
+            Ok(reader) => check_file(&reader, file.meta(), findings),
+            Err(error) => findings.error(&error),
+        }
+    }
+    let named: HashSet<u64> = named.iter().map(|file| file.file_id).collect();
+    let live = |id: &u64| tree.state.files.contains_key(id) || named.contains(id);
     for id in look.source().store().list()?.iter().filter(|id| !live(id)) {
-        let what = "no manifest names this file; the next start removes it";
+        let what = "neither manifest nor log name this file; the next start removes it";
         findings.warning(&file_name(FileKind::Sst, *id), None, what);
     }
     Ok(checked)
@@ -104,7 +116,9 @@ fn difference(report: &VerifyReport, reader: &SstReader, meta: &FileMeta) -> Opt
         Some("number of entries")
     } else if (&p.smallest, &p.largest) != (&meta.smallest, &meta.largest) {
         Some("range of keys")
-    } else if (p.min_seqno, p.max_seqno) != (meta.min_seqno, meta.max_seqno) {
+    } else if p.external_seqno != meta.external_seqno.is_some() {
+        Some("whether its seqnos are its own")
+    } else if !p.external_seqno && (p.min_seqno, p.max_seqno) != (meta.min_seqno, meta.max_seqno) {
         Some("range of commits")
     } else if p.per_index != meta.per_index {
         Some("counts by index")

@@ -33,6 +33,8 @@ struct Report {
     largest: String,
     min_seqno: u64,
     max_seqno: u64,
+    /// The seqnos are no commits: manifest or log have the one that all entries have.
+    external_seqno: bool,
     created_micros: u64,
     indexes: Vec<Index>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -72,8 +74,11 @@ struct Entry {
 
 pub(super) fn run(args: &DumpSst, out: &Output) -> Result<Outcome> {
     let (_, name) = split(&args.file)?;
-    let (FileKind::Sst, id) = parse_file_name(name)
-        .ok_or_else(|| Error::invalid(format_args!("{name} is not the name of an SST")))?;
+    let Some((FileKind::Sst, id)) = parse_file_name(name) else {
+        return Err(Error::invalid(format_args!(
+            "{name} is not the name of an SST"
+        )));
+    };
     let file = PosixEnv::new().open(&args.file)?;
     let cache = Arc::new(BlockCache::new(CACHE_SIZE));
     let reader = SstReader::open(file, id, name.to_owned(), cache)?;
@@ -100,6 +105,7 @@ fn report(reader: &Arc<SstReader>, args: &DumpSst) -> Result<Report> {
         largest: hex(&p.largest),
         min_seqno: p.min_seqno,
         max_seqno: p.max_seqno,
+        external_seqno: p.external_seqno,
         created_micros: p.created_micros,
         indexes: p
             .per_index
@@ -165,7 +171,13 @@ fn text(r: &Report) -> String {
         bytes(r.raw_value_bytes),
         r.codec
     );
-    let _ = writeln!(out, "commits {} to {}", r.min_seqno, r.max_seqno);
+    let _ = match r.external_seqno {
+        true => writeln!(
+            out,
+            "one commit, which manifest or log name; stored numbers say nothing of it"
+        ),
+        false => writeln!(out, "commits {} to {}", r.min_seqno, r.max_seqno),
+    };
     let _ = writeln!(out, "keys {} to {}", r.smallest, r.largest);
     let rows = r.indexes.iter().map(|i| {
         vec![

@@ -141,6 +141,10 @@ fn record_report(record: &Record<'_>, with_entries: bool) -> RecordReport {
             (report.kind, report.xid) = ("prepare", Some(hex(xid)));
             of_batch = Some(*batch);
         }
+        Record::PrepareRun { xid, files, .. } => {
+            (report.kind, report.xid) = ("prepare", Some(hex(xid)));
+            report.note = Some(format!("files {files:?}"));
+        }
         Record::Commit { xid, seqno, binlog } => {
             (report.kind, report.seqno) = ("commit of a prepared transaction", Some(*seqno));
             report.xid = Some(hex(xid));

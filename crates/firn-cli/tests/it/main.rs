@@ -1,6 +1,8 @@
 #![allow(clippy::disallowed_methods)] // Damage is done behind the back of the environment.
 //! The command line against real directories: sound, in use, damaged in two hundred ways.
 
+mod backup;
+mod bucket;
 mod commands;
 mod damage;
 mod support;

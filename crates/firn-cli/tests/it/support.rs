@@ -183,6 +183,28 @@ impl World {
         }
     }
 
+    /// What is left when the directory is closed: to be [`Stopped::started`] again.
+    pub fn stopped(self) -> Stopped {
+        Stopped {
+            rows: self.rows,
+            rng: self.rng,
+            statement: self.statement,
+        }
+    }
+
+    /// Empty tables beside the first.
+    pub fn more_tables(&mut self, names: &[&str]) {
+        for name in names {
+            let definition = Definition {
+                schema: schema(),
+                frm: b"image",
+                version: b"",
+                created_micros: 0,
+            };
+            self.db.catalog().create(name, definition).unwrap();
+        }
+    }
+
     fn change(&mut self, txn: &mut firn::txn::Transaction) {
         let mut scratch = RowScratch::default();
         let flags = WriteFlags::default();
@@ -216,6 +238,28 @@ impl World {
             }
         }
         self.rows.insert(id, new);
+    }
+}
+
+/// A world without its database.
+pub struct Stopped {
+    rows: Rows,
+    rng: SmallRng,
+    statement: u64,
+}
+
+impl Stopped {
+    /// Goes on with the database in `dir`.
+    pub fn started(self, dir: &Path) -> World {
+        let db = open(dir).unwrap();
+        let table = Table::open(db.catalog(), "d/t", schema(), &[]).unwrap();
+        World {
+            db,
+            table,
+            rows: self.rows,
+            rng: self.rng,
+            statement: self.statement,
+        }
     }
 }
 
@@ -275,7 +319,16 @@ pub fn firn<A: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = A>) -> Out
 
 /// Runs the command with `--json` and reads what it prints.
 pub fn json(args: &[&str]) -> (i32, serde_json::Value) {
-    let output = firn(args.iter().chain(&["--json"]));
+    json_with(args, &[])
+}
+
+/// As [`json`], with more in the environment.
+pub fn json_with(args: &[&str], environment: &[(&str, &str)]) -> (i32, serde_json::Value) {
+    let output = Command::new(env!("CARGO_BIN_EXE_firn"))
+        .args(args.iter().chain(&["--json"]))
+        .envs(environment.iter().copied())
+        .output()
+        .unwrap();
     let code = output.status.code().unwrap();
     let text = match output.stdout.is_empty() {
         true => output.stderr,

@@ -367,6 +367,8 @@ fn meta_of(file_id: u64, entries: &[Entry], bytes: u64, at_rest: bool) -> FileMe
         superseded: entries.windows(2).filter(|p| p[0].key == p[1].key).count() as u64,
         raw_bytes: size,
         at_rest,
+        external_seqno: None,
         per_index,
+        blobs: Vec::new(),
     }
 }

@@ -1,15 +1,18 @@
 //! The whole database against the model.
 
+use super::out_of_line::Stored;
 use super::read::{Entries, range_of, read_all};
 use super::{DIR, Stop, World};
 use crate::ensure;
 use crate::history::{Moment, Side, Writes};
 use firn::base::IndexId;
+use firn::db::Db;
 use firn::read::ReadPoint;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Everything that can be seen of a database from outside.
+#[derive(Clone)]
 pub(super) struct Seen {
     pub tables: BTreeMap<String, Vec<IndexId>>,
     pub prepared: BTreeSet<Vec<u8>>,
@@ -25,8 +28,12 @@ impl World {
 
     /// Reads all there is, every index both ways.
     pub(super) fn see(&self) -> Result<Seen, Stop> {
-        let db = self.db();
-        let point = self.latest();
+        self.see_in(self.db())
+    }
+
+    /// The same of another database.
+    pub(super) fn see_in(&self, db: &Db) -> Result<Seen, Stop> {
+        let point = db.context().views.latest();
         let tables = db.catalog().list("");
         let tables: BTreeMap<String, Vec<IndexId>> = tables
             .iter()
@@ -110,10 +117,11 @@ impl World {
             .filter(|(id, _)| !dropped.contains_key(id));
         for (key, value) in kept.flat_map(|(_, entries)| entries) {
             let found = firn::read::get(&point.view, key, point.seqno, |key, value| {
-                key.kind.is_put().then(|| value.to_owned())
+                key.kind.is_put().then(|| Stored::of(key.kind, value))
             })?;
+            let found = found.flatten().map(|stored| stored.read(&point.view.blobs));
             ensure!(
-                found.flatten().as_ref() == Some(value),
+                found.transpose()?.as_ref() == Some(value),
                 "a get of {key:?} differs from the scan"
             );
         }
@@ -159,13 +167,26 @@ impl World {
             last.entries,
             last.deletes
         );
+        self.check_files(files)
+    }
+
+    /// No file is stored but those of the tree, which are `files`, and of transactions under way.
+    fn check_files(&self, files: u64) -> Result<(), Stop> {
         let names = firn::env::Env::list_dir(&self.env, Path::new(DIR))?;
         let stored = names.iter().filter(|name| name.ends_with(".sst")).count() as u64;
+        let spilled = self.sessions.iter().map(|s| s.txn.spilled_files().len());
+        let spilled = spilled.sum::<usize>() + self.db().context().prepared.files().len();
         ensure!(
-            stored == files || self.strays,
-            "{stored} SSTs are stored, {files} of them in use"
+            stored == files + spilled as u64 || self.strays,
+            "{stored} SSTs are stored, {files} of them in the tree, {spilled} of transactions"
         );
         Ok(())
+    }
+
+    /// After a recovery: what transactions had spilled is gone.
+    pub(super) fn check_recovered_files(&self) -> Result<(), Stop> {
+        let levels = self.db().levels();
+        self.check_files(levels.iter().map(|level| level.files).sum())
     }
 }
 

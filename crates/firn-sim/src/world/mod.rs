@@ -6,7 +6,9 @@
 //! ends the step with [`Stop::Engine`]; the owner of the world then crashes or inspects it.
 
 mod check;
+mod checkpoint;
 mod ddl;
+mod out_of_line;
 mod power;
 mod read;
 mod rot;
@@ -16,6 +18,7 @@ mod write;
 use crate::failure::Failure;
 use crate::history::{Event, History};
 use crate::options::{chance, one_of, tiny};
+use checkpoint::Kept;
 use firn::base::options::{FlushMode, Options};
 use firn::base::{Error, ErrorKind, IndexId, Result};
 use firn::db::Db;
@@ -73,6 +76,8 @@ pub struct Stats {
     pub lost: u64,
     /// Prepared transactions found by recoveries.
     pub prepared: u64,
+    /// Checkpoints made, and opened.
+    pub checkpoints: u64,
 }
 
 impl Stats {
@@ -85,6 +90,7 @@ impl Stats {
         self.crashes += other.crashes;
         self.lost += other.lost;
         self.prepared += other.prepared;
+        self.checkpoints += other.checkpoints;
     }
 }
 
@@ -107,6 +113,8 @@ pub struct World {
     next_owner: u64,
     next_name: u64,
     keys: u32,
+    /// Checkpoints that were made, and what is in them.
+    checkpoints: Vec<Kept>,
     /// Files may lie about until the next start, since a call to remove one failed.
     strays: bool,
     stats: Stats,
@@ -138,6 +146,7 @@ impl World {
             next_owner: 1,
             next_name: 1,
             keys,
+            checkpoints: Vec::new(),
             strays: false,
             stats: Stats::default(),
         }
@@ -190,7 +199,10 @@ impl World {
                 self.session_step(at)
             }
             900..930 => self.flush(),
-            930..955 => self.compact_once(),
+            930..955 => {
+                self.compact_once()?;
+                self.collect_blobs()
+            }
             955..958 => self.compact_all(),
             958..963 => self.sync_log(),
             963..985 => self.ddl(),
@@ -198,6 +210,7 @@ impl World {
             990..993 => self.persist_counter(),
             993..996 => self.check_latest(),
             996..998 => self.reopen(),
+            998 => self.checkpoint(),
             _ => {
                 self.forget();
                 self.env.advance_clock(1_000_000);

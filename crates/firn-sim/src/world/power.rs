@@ -29,8 +29,10 @@ impl World {
     /// Ends this life and starts the next one; with `during_recovery`, the power may go off again
     /// while it starts, a few times. Checks what came back and opens sessions.
     pub fn crash(&mut self, end: End, during_recovery: bool) -> Result<(), Stop> {
-        self.sessions.clear();
+        // The dead do not tidy up: what transactions had spilled is still there.
+        let sessions = std::mem::take(&mut self.sessions);
         self.die(end);
+        drop(sessions);
         let mut cut = end == End::PowerCut;
         loop {
             let again = during_recovery && self.lucky(30);
@@ -61,6 +63,7 @@ impl World {
             false => self.history.written(),
         };
         self.settle(from)?;
+        self.check_kept()?;
         self.open_sessions();
         Ok(())
     }
@@ -143,6 +146,9 @@ impl World {
         self.stats.lost += now - at;
         self.stats.prepared += seen.prepared.len() as u64;
         self.history.recovered(at);
+        if self.sessions.is_empty() {
+            self.check_recovered_files()?;
+        }
         self.check_dropped(&seen)?;
         self.check_latest()
     }

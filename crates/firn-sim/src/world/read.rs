@@ -1,5 +1,6 @@
 //! Reads, each compared with the model.
 
+use super::out_of_line::Stored;
 use super::session::OpenScan;
 use super::{Stop, World};
 use crate::ensure;
@@ -29,8 +30,13 @@ pub(super) fn cursor(
     entries
 }
 
-pub(super) fn entry(entries: &MvccIter<MergeIter<Source>>) -> (Vec<u8>, OwnedValue) {
-    (entries.user_key().to_vec(), entries.value().to_owned())
+pub(super) fn entry(
+    point: &ReadPoint,
+    entries: &MvccIter<MergeIter<Source>>,
+) -> Result<(Vec<u8>, OwnedValue)> {
+    let stored = Stored::of(entries.kind(), entries.value());
+    let value = stored.read(&point.view.blobs)?;
+    Ok((entries.user_key().to_vec(), value))
 }
 
 /// All of `range` at `point`, without own writes.
@@ -42,7 +48,7 @@ pub(super) fn read_all(point: &ReadPoint, range: &ScanRange, forward: bool) -> R
         false => entries.last()?,
     };
     while on {
-        let (key, value) = entry(&entries);
+        let (key, value) = entry(point, &entries)?;
         all.insert(key, value);
         on = match forward {
             true => entries.next()?,
@@ -116,8 +122,11 @@ impl World {
         let (point, moment) = self.any_point(at);
         let session = &self.sessions[at];
         let found = session.txn.get(&point, &key, |internal, value| {
-            internal.kind.is_put().then(|| value.to_owned())
+            let stored = || Stored::of(internal.kind, value);
+            internal.kind.is_put().then(stored)
         })?;
+        let found = found.flatten().map(|stored| stored.read(&point.view.blobs));
+        let found = found.transpose()?;
         let own = session.own.iter().rfind(|(own, _)| *own == key);
         let expected = match own {
             Some((_, value)) => value.clone(),
@@ -125,7 +134,7 @@ impl World {
         };
         self.stats.compared += 1;
         ensure!(
-            found.clone().flatten() == expected,
+            found == expected,
             "get {key:?} at moment {moment} (seqno {}) gave {found:?}, expected {expected:?}",
             point.seqno
         );
@@ -202,7 +211,7 @@ impl World {
         let mut turns = if self.lucky(30) { 3 } else { 0 };
         loop {
             let wanted = usize::try_from(place).ok().and_then(|i| expected.get(i));
-            let found = on.then(|| entry(&entries));
+            let found = on.then(|| entry(&point, &entries)).transpose()?;
             self.stats.compared += 1;
             ensure!(
                 found.as_ref() == wanted,
@@ -237,7 +246,7 @@ impl World {
                 true => scan.entries.next()?,
                 false => scan.entries.prev()?,
             };
-            let found = on.then(|| entry(&scan.entries));
+            let found = on.then(|| entry(&scan.point, &scan.entries)).transpose()?;
             self.stats.compared += 1;
             ensure!(
                 found == wanted,
@@ -269,12 +278,13 @@ impl World {
         };
         let mut expected = expected.into_iter();
         let wanted = expected.next();
-        let found = on.then(|| entry(&entries));
+        let found = on.then(|| entry(&point, &entries)).transpose()?;
         ensure!(
             found == wanted,
             "first entry of {range:?} at moment {moment} is {found:?}, expected {wanted:?}"
         );
         self.sessions[at].scan = on.then_some(OpenScan {
+            point,
             entries,
             expected,
             forward,

@@ -1,6 +1,7 @@
 //! The database over a damaged file.
 
 use super::check::Seen;
+use super::out_of_line::Stored;
 use super::read::{Entries, range_of, read_all};
 use super::{LOOSE, Stop, World};
 use crate::ensure;
@@ -178,11 +179,14 @@ impl World {
         for id in self.live_indexes() {
             for (key, value) in self.expected(&range_of(id), moment, &Writes::new()) {
                 let found = firn::read::get(&point.view, &key, point.seqno, |key, value| {
-                    key.kind.is_put().then(|| value.to_owned())
+                    key.kind.is_put().then(|| Stored::of(key.kind, value))
+                });
+                let found = found.and_then(|found| {
+                    let stored = found.flatten();
+                    stored.map(|s| s.read(&point.view.blobs)).transpose()
                 });
                 match found {
                     Ok(found) => {
-                        let found = found.flatten();
                         let was = (from..=self.history.now())
                             .any(|at| self.history.get(&key, at) == found.as_ref());
                         ensure!(
@@ -209,6 +213,10 @@ impl World {
             }
             self.db().flush()?;
             self.compact_beside_damage(file)?;
+        }
+        for _ in 0..4 {
+            // What it cannot tell to be garbage it leaves alone.
+            self.db().collect_blobs()?;
         }
         match self.db().compact_all() {
             Ok(()) => {}

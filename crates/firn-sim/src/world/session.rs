@@ -5,7 +5,7 @@ use crate::history::{Moment, Raised, Writes};
 use crate::options::one_of;
 use firn::base::value::OwnedValue;
 use firn::iter::{MergeIter, MvccIter};
-use firn::read::Source;
+use firn::read::{ReadPoint, Source};
 use firn::txn::write_set::Mark;
 use firn::txn::{Isolation, LockMode, Transaction};
 use rand::Rng;
@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 /// A scan that stays open between steps.
 pub(super) struct OpenScan {
+    /// Held as the cursors of tables hold theirs.
+    pub point: ReadPoint,
     pub entries: MvccIter<MergeIter<Source>>,
     /// What it has still to show, in its order.
     pub expected: std::vec::IntoIter<(Vec<u8>, OwnedValue)>,

@@ -1,6 +1,6 @@
 //! Writes, locks, and the ends of transactions.
 
-use super::{Stop, World};
+use super::{Stop, World, out_of_line};
 use crate::ensure;
 use crate::history::Event;
 use firn::base::ErrorKind;
@@ -18,6 +18,7 @@ impl World {
             8..70 => (rng.random_range(0..20), rng.random_range(0..20)),
             70..96 => (rng.random_range(0..100), rng.random_range(0..300)),
             96..99 => (rng.random_range(0..3000), rng.random_range(0..3000)),
+            _ if rng.random_range(0..4) == 0 => (9, rng.random_range(0..60_000)),
             _ => (rng.random_range(0..200), rng.random_range(0..20_000)),
         };
         let seed: [u8; 8] = rng.random();
@@ -82,15 +83,24 @@ impl World {
         if !self.lock(at, &key, LockMode::Exclusive)? {
             return Ok(());
         }
+        self.sessions[at].scan = None;
+        if value.is_some() && self.lucky(20) {
+            match self.keep_blob(at, &key) {
+                Ok(Some(kept)) => {
+                    self.sessions[at].own.push((key, Some(kept)));
+                    return Ok(());
+                }
+                Ok(None) => {}
+                Err(stop) => return Err(stop),
+            }
+        }
         let session = &mut self.sessions[at];
-        session.scan = None;
         let written = match &value {
-            Some(value) => session.txn.put(&key, value.as_value()),
+            Some(value) => out_of_line::put(&mut session.txn, &key, value.as_value()),
             None => session.txn.delete(&key),
         };
         match written {
             Ok(()) => session.own.push((key, value)),
-            Err(error) if *error.kind() == ErrorKind::TxnTooLarge => {}
             Err(error) => return Err(error.into()),
         }
         Ok(())

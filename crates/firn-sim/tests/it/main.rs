@@ -3,5 +3,6 @@
 mod bank;
 mod crash;
 mod faults;
+mod loads;
 mod model;
 mod rot;

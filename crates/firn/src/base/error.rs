@@ -30,8 +30,6 @@ pub enum ErrorKind {
     Deadlock,
     /// The caller's session was killed.
     Interrupted,
-    /// The transaction's write set is over its memory limit.
-    TxnTooLarge,
     /// The table's definition is newer than the transaction's snapshot.
     TableDefChanged,
     /// The named thing does not exist.
@@ -146,7 +144,6 @@ impl ErrorKind {
             Self::LockNotAvailable => "lock not available",
             Self::Deadlock => "deadlock",
             Self::Interrupted => "interrupted",
-            Self::TxnTooLarge => "transaction too large",
             Self::TableDefChanged => "table definition changed",
             Self::NotFound => "not found",
             Self::AlreadyExists => "already exists",

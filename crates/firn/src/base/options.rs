@@ -27,11 +27,21 @@ pub struct LiveOptions {
     /// Memory for caches, memtables, indexes and write sets together; 0 lets each part have its
     /// own size. Under a limit the sizes of the caches follow from it.
     pub memory_limit: AtomicU64,
-    /// A transaction's write set may take this much memory.
+    /// A transaction's write set may take this much memory; what is more goes to files.
     pub txn_memory_limit: AtomicU64,
     /// Bytes a second that flushes and compactions may read and write together; 0 for no limit.
     pub background_io_rate: AtomicU64,
+    /// Values of so many bytes and more go to blob files.
+    pub blob_threshold: AtomicU64,
+    /// Freeze the active memtable when its entries refer to so many bytes of blobs: what they replace is
+    /// seen to be garbage only after a flush and compactions. Follows the blobs that live; not an option.
+    pub blob_freeze_at: AtomicU64,
 }
+
+/// More memory would make fewer sorted runs of a load, and nothing faster.
+const LOAD_MEMORY_MAX: u64 = 64 << 20;
+/// Each index takes some KiB.
+const LOAD_MEMORY_MIN: u64 = 64 << 10;
 
 impl LiveOptions {
     /// The flush mode.
@@ -49,11 +59,21 @@ impl LiveOptions {
         self.memtable_size.load(Ordering::Relaxed).min(cap)
     }
 
+    /// Memory that a load may take for entries on their way into files: what a transaction may, within
+    /// bounds.
+    pub fn load_memory(&self) -> u64 {
+        let limit = self.txn_memory_limit.load(Ordering::Relaxed);
+        limit.clamp(LOAD_MEMORY_MIN, LOAD_MEMORY_MAX)
+    }
+
     /// Changes the flush mode for the commits that follow.
     pub fn set_flush_mode(&self, mode: FlushMode) {
         self.flush_mode.store(mode as u8, Ordering::Relaxed);
     }
 }
+
+/// Measured; see `docs/internals/blob.md`.
+const BLOB_THRESHOLD: u64 = 4 << 10;
 
 impl Default for LiveOptions {
     fn default() -> Self {
@@ -62,8 +82,10 @@ impl Default for LiveOptions {
             memtable_size: AtomicU64::new(64 << 20),
             memtable_cap: AtomicU64::new(u64::MAX),
             memory_limit: AtomicU64::new(0),
-            txn_memory_limit: AtomicU64::new(1 << 30),
+            txn_memory_limit: AtomicU64::new(64 << 20),
             background_io_rate: AtomicU64::new(0),
+            blob_threshold: AtomicU64::new(BLOB_THRESHOLD),
+            blob_freeze_at: AtomicU64::new(u64::MAX),
         }
     }
 }
@@ -85,6 +107,10 @@ pub struct Options {
     pub block_size: usize,
     /// SST size the flush and compaction splitters aim at.
     pub target_file_size: u64,
+    /// Size of a blob file at the most; smaller while there are few bytes in all.
+    pub blob_file_size: u64,
+    /// Bytes of blobs below which no memtable is flushed for their sake, and no file compacted.
+    pub blob_garbage_min: u64,
     /// L0 runs over one key that start a compaction.
     pub l0_compaction_runs: usize,
     /// L0 runs over one key that stop writers.
@@ -98,6 +124,9 @@ pub struct Options {
     /// Whether compactions copy blocks that nothing changes as they are stored. `false` serves
     /// comparisons only.
     pub block_reuse: bool,
+    /// Row locks of a transaction that have an entry each in the lock table; beyond them they merge
+    /// into sorted sets. Small values, 0 for each lock at once, serve tests.
+    pub lock_merge_rows: usize,
     /// Open the log with direct I/O where the file system has it.
     pub wal_direct_io: bool,
     /// Read table files past the page cache where the file system can: the caches here are all the
@@ -117,12 +146,15 @@ impl Default for Options {
             wal_syncs_in_flight: 4,
             block_size: 8 << 10,
             target_file_size: 32 << 20,
+            blob_file_size: 256 << 20,
+            blob_garbage_min: 32 << 20,
             l0_compaction_runs: 4,
             l0_stop_runs: 36,
             frozen_memtables_max: 4,
             base_level_size: 128 << 20,
             background_jobs: 1,
             block_reuse: true,
+            lock_merge_rows: 4096,
             wal_direct_io: true,
             direct_reads: false,
             listener: Arc::new(Silent),

@@ -223,6 +223,16 @@ impl RowCache {
         on.map(drop)
     }
 
+    /// As [`Self::retire`], for files that were written beforehand, whose keys are too many to be named
+    /// one by one: the rows of all keys that `named` says yes to go.
+    pub fn retire_where(&self, number: u64, named: impl Fn(&[u8]) -> bool) {
+        shard::raise(&self.shards, number);
+        for shard in &self.shards {
+            shard.with_mut(|shard| shard.erase_where(&named));
+        }
+        self.count_spare();
+    }
+
     /// Changes the capacity, in bytes; a smaller one evicts.
     pub fn set_capacity(&self, capacity: u64) {
         self.capacity.store(capacity, Ordering::Relaxed);

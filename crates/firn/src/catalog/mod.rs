@@ -2,12 +2,14 @@
 
 mod counters;
 mod entry;
+mod indexes;
 pub mod schema;
 mod shapes;
 mod tables;
 
 pub use counters::{Counters, INDEX_IDS, autoincrement_counter, hidden_row_counter};
 pub use entry::{IndexEntry, TableEntry};
+pub use indexes::{IndexChange, IndexOrigin};
 pub use schema::{CollationSchema, ColumnSchema, IndexPart, IndexSchema, PartSchema, TableSchema};
 pub use tables::{Catalog, Definition, Known};
 

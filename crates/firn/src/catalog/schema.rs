@@ -261,6 +261,26 @@ impl TableSchema {
     /// if there is none. Column ids, versions, what old rows lack, and names do not count: the
     /// server does not know the former and may rename.
     pub fn difference(&self, other: &TableSchema) -> Option<String> {
+        if let Some(difference) = self.difference_of_rows(other) {
+            return Some(difference);
+        }
+        if self.indexes.len() != other.indexes.len() {
+            let (own, others) = (self.indexes.len(), other.indexes.len());
+            return Some(format!("{own} indexes; expected {others}"));
+        }
+        if self.primary != other.primary {
+            return Some("another primary key".into());
+        }
+        for (own, others) in self.indexes.iter().zip(&other.indexes) {
+            if !own.same(others) {
+                return Some(format!("index {}: {own:?}; expected {others:?}", own.name));
+            }
+        }
+        None
+    }
+
+    /// As [`Self::difference`], indexes left aside.
+    fn difference_of_rows(&self, other: &TableSchema) -> Option<String> {
         if (self.record_len, self.null_bytes) != (other.record_len, other.null_bytes) {
             return Some(format!(
                 "record of {} bytes, {} of them NULL bits; expected {} and {}",
@@ -276,23 +296,44 @@ impl TableSchema {
                 return Some(format!("column {}: {own:?}; expected {others:?}", own.name));
             }
         }
-        if self.indexes.len() != other.indexes.len() {
-            let (own, others) = (self.indexes.len(), other.indexes.len());
-            return Some(format!("{own} indexes; expected {others}"));
-        }
-        if self.primary != other.primary {
-            return Some("another primary key".into());
-        }
-        for (own, others) in self.indexes.iter().zip(&other.indexes) {
-            let same = own.unique == others.unique
-                && own.parts.len() == others.parts.len()
-                && own.parts.iter().zip(&others.parts).all(|(a, b)| a.same(b));
-            if !same {
-                return Some(format!("index {}: {own:?}; expected {others:?}", own.name));
-            }
-        }
         (self.auto_increment != other.auto_increment)
             .then(|| "another AUTO_INCREMENT column".into())
+    }
+
+    /// What keeps `new` from being made of this definition by changing secondary indexes alone, in words; `from`
+    /// says for each index of `new` which of these indexes it is, under whatever name, or that it is new.
+    pub fn index_change_trouble(
+        &self,
+        new: &TableSchema,
+        from: &[Option<usize>],
+    ) -> Option<String> {
+        if let Some(difference) = self.difference_of_rows(new) {
+            return Some(difference);
+        }
+        if from.len() != new.indexes.len() {
+            return Some("an index without origin".into());
+        }
+        let mut used = Vec::new();
+        for (index, from) in new.indexes.iter().zip(from) {
+            let stored = |part: &IndexPart| {
+                let column = self.columns.get(part.column as usize);
+                column.is_some_and(|column| column.column.stored)
+            };
+            let fits = match from {
+                Some(old) => {
+                    let fresh = !used.contains(old);
+                    used.push(*old);
+                    fresh && self.indexes.get(*old).is_some_and(|old| old.same(index))
+                }
+                None => index.parts.iter().all(stored),
+            };
+            if !fits {
+                return Some(format!("index {} cannot be made so", index.name));
+            }
+        }
+        let primary = new.primary.map(|number| from[number as usize]);
+        let own = self.primary.map(|number| Some(number as usize));
+        (primary != own).then(|| "another primary key".into())
     }
 
     /// The definition as the catalog keeps it.
@@ -306,6 +347,15 @@ impl TableSchema {
     /// `Corruption`, without file name; `Unsupported` for a newer format.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         wire::decode(bytes)
+    }
+}
+
+impl IndexSchema {
+    /// Whether the entries of both look the same.
+    fn same(&self, other: &Self) -> bool {
+        self.unique == other.unique
+            && self.parts.len() == other.parts.len()
+            && self.parts.iter().zip(&other.parts).all(|(a, b)| a.same(b))
     }
 }
 

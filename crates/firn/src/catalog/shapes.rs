@@ -38,7 +38,10 @@ impl KeyShapes for Catalog {
             if owners.generation != Some(generation) {
                 *owners = Owners::of(self.list(""), generation);
             }
-            owners.tables.get(&index).cloned()?
+            match owners.tables.get(&index).cloned() {
+                Some(owner) => owner,
+                None => return self.filling_shape(index),
+            }
         };
         let ends = table.schema.key_ends(number).ok()?;
         (ends.prefixes() > 0).then(|| Arc::new(ends) as Arc<dyn KeyShape>)

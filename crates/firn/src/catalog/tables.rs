@@ -12,6 +12,7 @@ use crate::base::key::{INDEX_ID_LEN, index_prefix};
 use crate::base::range::prefix_successor;
 use crate::base::{Error, ErrorKind, IndexId, Kind, Result, Seqno, Value};
 use crate::iter::{MergeIter, MvccIter, ReadAt};
+use crate::keycode::KeyEnds;
 use crate::read::{ReadPoint, ScanRange, scan_sources};
 use crate::write::{Batch, Pipeline, What};
 use parking_lot::{Mutex, RwLock};
@@ -111,6 +112,8 @@ pub struct Catalog {
     changing: Mutex<()>,
     /// For [`crate::base::shape::KeyShapes`].
     owners: Mutex<Owners>,
+    /// Indexes that are being filled, and what their keys look like.
+    filling: Mutex<BTreeMap<IndexId, KeyEnds>>,
 }
 
 fn table_key(name: &str) -> Vec<u8> {
@@ -120,7 +123,7 @@ fn table_key(name: &str) -> Vec<u8> {
     key
 }
 
-fn retired_key(index: IndexId) -> Vec<u8> {
+pub(super) fn retired_key(index: IndexId) -> Vec<u8> {
     let mut key = index_prefix(CATALOG_INDEX).to_vec();
     key.push(RETIRED);
     key.extend_from_slice(&index.to_be_bytes());
@@ -150,6 +153,7 @@ impl Catalog {
             generation: AtomicU64::new(0),
             changing: Mutex::new(()),
             owners: Mutex::default(),
+            filling: Mutex::default(),
         })
     }
 
@@ -196,6 +200,20 @@ impl Catalog {
         self.pipeline
             .commit(What::Batch, &Batch::new(), &self.counters.snapshot())?;
         self.pipeline.sync_all()
+    }
+
+    pub(super) fn changing(&self) -> &Mutex<()> {
+        &self.changing
+    }
+
+    pub(super) fn filling(&self) -> &Mutex<BTreeMap<IndexId, KeyEnds>> {
+        &self.filling
+    }
+
+    /// What readers of the catalog see as retired from `seqno` on.
+    pub(super) fn retire_known(&self, ids: &[IndexId], seqno: Seqno) {
+        let retired = ids.iter().map(|id| (*id, seqno));
+        self.known.write().retired.extend(retired);
     }
 
     pub(super) fn owners(&self) -> &Mutex<Owners> {
@@ -337,22 +355,29 @@ impl Catalog {
 
     fn new_indexes(&self, schema: &TableSchema) -> Result<(Vec<IndexEntry>, IndexEntry)> {
         let count = schema.indexes.len() + usize::from(schema.primary.is_none());
+        let mut ids = self.take_ids(count)?.into_iter();
+        let mut entry = || IndexEntry {
+            id: ids.next().expect("as many as counted"),
+            created: 0,
+        };
+        let indexes: Vec<_> = schema.indexes.iter().map(|_| entry()).collect();
+        let clustered = match schema.primary {
+            Some(primary) => indexes[primary as usize],
+            None => entry(),
+        };
+        Ok((indexes, clustered))
+    }
+
+    /// Takes so many index ids, one after the other.
+    pub(super) fn take_ids(&self, count: usize) -> Result<Vec<IndexId>> {
         let ids = self.counters.cell(INDEX_IDS);
         let last = ids.fetch_add(count as u64, Ordering::Relaxed) + count as u64;
         let last =
             IndexId::try_from(last).map_err(|_| Error::unsupported("index ids are used up"))?;
-        let first = last + 1 - count as u32;
-        let entry = |id| IndexEntry { id, created: 0 };
-        let indexes: Vec<_> = (0..schema.indexes.len() as u32)
-            .map(|i| entry(first + i))
-            .collect();
-        let clustered = schema
-            .primary
-            .map_or(entry(last), |primary| indexes[primary as usize]);
-        Ok((indexes, clustered))
+        Ok((last + 1 - count as u32..=last).collect())
     }
 
-    fn write(&self, batch: &Batch, description: &str) -> Result<Seqno> {
+    pub(super) fn write(&self, batch: &Batch, description: &str) -> Result<Seqno> {
         let ids = self.counters.cell(INDEX_IDS).load(Ordering::Relaxed);
         let what = What::SchemaChange(description.as_bytes());
         let committed = self.pipeline.commit(what, batch, &[(INDEX_IDS, ids)])?;
@@ -360,7 +385,12 @@ impl Catalog {
         Ok(committed.seqno)
     }
 
-    fn install(&self, mut entry: TableEntry, new: &[IndexId], seqno: Seqno) -> Arc<TableEntry> {
+    pub(super) fn install(
+        &self,
+        mut entry: TableEntry,
+        new: &[IndexId],
+        seqno: Seqno,
+    ) -> Arc<TableEntry> {
         let indexes = entry
             .indexes
             .iter_mut()
@@ -378,7 +408,7 @@ impl Catalog {
     }
 }
 
-fn put_entry(batch: &mut Batch, entry: &TableEntry, new: &[IndexId]) {
+pub(super) fn put_entry(batch: &mut Batch, entry: &TableEntry, new: &[IndexId]) {
     batch.add(
         &table_key(&entry.name),
         Kind::Put,

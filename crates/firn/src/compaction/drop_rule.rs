@@ -153,6 +153,11 @@ impl<'a> DropRule<'a> {
         })
     }
 
+    /// Whether puts of this seqno get seqno 0: into the last level, under which nothing lies.
+    pub fn zeroes(&self, seqno: Seqno) -> bool {
+        self.into_last_level && self.snapshots.stripe(seqno) == Some(0)
+    }
+
     /// Whether it would keep each entry of a stored block as it is, seqno included, if no other input
     /// has a key in the block's range. `first` is the block's first user key; `superseded`: entries of
     /// the file with a newer version in it.

@@ -50,6 +50,9 @@ const DENSE_SHARE: u64 = 10;
 /// comes before it.
 const DENSE_MIN: u64 = 1000;
 
+/// Files above the last level sink when they refer to more than this share (in percent) of all blobs.
+const BLOB_SHARE: u64 = 8;
+
 /// What the picker decides on.
 pub struct Picking<'a> {
     /// The tree.
@@ -91,6 +94,7 @@ pub fn pick(p: &Picking<'_>) -> Option<Job> {
     p.drop_files()
         .or_else(|| p.by_size(&shape))
         .or_else(|| p.by_reported(&shape))
+        .or_else(|| p.by_blobs(&shape))
         .or_else(|| p.by_garbage(&shape))
         .or_else(|| match p.rest {
             Rest::No => None,
@@ -266,6 +270,23 @@ impl Picking<'_> {
                 .or_else(|| (1..LAST).find_map(|l| self.sink(shape, l, JobReason::Reported, dead)))
                 .or_else(|| self.in_place(JobReason::Reported, 0, dead))
         })
+    }
+
+    /// The blobs that old versions refer to are garbage once the new ones have met them in the last
+    /// level. The tree is small beside its blobs: this costs little, and space waits for it.
+    fn by_blobs(&self, shape: &Shape) -> Option<Job> {
+        let uses = self.version.blob_uses();
+        if uses.is_empty() {
+            return None;
+        }
+        let above = self.version.files().filter(|(level, _)| *level != LAST);
+        let above: u64 = above.map(|(_, f)| f.blob_bytes()).sum();
+        if above < self.options.blob_garbage_min || !share_over(above, uses.bytes(), BLOB_SHARE) {
+            return None;
+        }
+        let wanted = |f: &FileMeta| !f.blobs.is_empty();
+        self.sink_l0(shape, JobReason::Garbage, 0, wanted)
+            .or_else(|| (1..LAST).find_map(|l| self.sink(shape, l, JobReason::Garbage, wanted)))
     }
 
     fn by_garbage(&self, shape: &Shape) -> Option<Job> {

@@ -179,6 +179,13 @@ impl Running {
         self.jobs.iter().any(|(ticket, _)| *ticket != SET_ASIDE)
     }
 
+    /// Whether a job under way reads or writes `range` of `level`, or something damaged lies there.
+    pub fn works_on(&self, level: u8, range: &KeyRange) -> bool {
+        let levels = |zone: &Zone| zone.top <= level && level <= zone.bottom;
+        let mut jobs = self.jobs.iter();
+        jobs.any(|(_, zone)| levels(zone) && zone.range.overlaps(range))
+    }
+
     /// Whether `job` must wait for one under way.
     pub fn conflicts(&self, job: &Job) -> bool {
         let Some(zone) = job.zone() else { return false };

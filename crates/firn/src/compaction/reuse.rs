@@ -22,10 +22,17 @@ pub(super) fn copy_block(
 ) -> Result<Option<bool>> {
     let input = &source.children()[source.current_child()];
     let (number, file) = input.source();
-    let Some(block) = file.block_begun() else {
+    let Some(mut block) = file.block_begun() else {
         return Ok(None);
     };
     let meta = &input.opener().0[number];
+    if let Some(seqno) = meta.external_seqno {
+        // A copy shows what is stored: only the 0 that the output is to hold.
+        if !(block.zeroed && rule.zeroes(seqno)) {
+            return Ok(None);
+        }
+        (block.min_seqno, block.max_seqno) = (0, 0);
+    }
     let first = file.key().user_key;
     // The separator is at or above all keys of the block.
     let apart = source.rival().is_none_or(|rival| block.separator < rival);

@@ -64,7 +64,9 @@ pub(super) fn meta_of(file_id: u64, entries: &[Entry], size: u64, at_rest: bool)
         superseded: entries.windows(2).filter(|p| p[0].0 == p[1].0).count() as u64,
         raw_bytes: size,
         at_rest,
+        external_seqno: None,
         per_index,
+        blobs: Vec::new(),
     }
 }
 

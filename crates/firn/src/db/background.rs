@@ -4,29 +4,36 @@
 //! so that views follow the manifest in order. A memtable is flushed only when its writers have
 //! left and the log is durable up to its end: files never hold a commit that the log may lose.
 
+mod cutters;
+mod loads;
 mod pressure;
 mod shapes;
 mod threads;
 
+pub(super) use loads::Loads;
 pub(super) use threads::Background;
 
+use super::blobs::Collector;
 use super::memory::Arbiter;
 use crate::base::events::Severity;
 use crate::base::health::Health;
 use crate::base::options::Options;
 use crate::base::shape::KeyShapes;
 use crate::base::{Error, ErrorKind, IndexId, Result, Seqno};
+use crate::blob::BlobStore;
 use crate::catalog::{Catalog, Counters};
 use crate::compaction::{
     self, Extra, Handover, IoLimiter, Job, JobContext, JobReason, JobStats, Picking, Rest, Retired,
     Running, Shape, Snapshots,
 };
 use crate::env::Env;
+use crate::ingest::Ingest;
 use crate::iter::Reports;
-use crate::read::Views;
+use crate::memtable::Memtable;
+use crate::read::{View, Views};
 use crate::store::parse_file_name;
 use crate::txn::SnapshotList;
-use crate::version::{Edit, Version, VersionSet};
+use crate::version::{Edit, FileHandle, FileMeta, Frozen, IngestedRun, Version, VersionSet};
 use crate::wal::Wal;
 use crate::write::{Pipeline, Stall};
 use parking_lot::{Condvar, Mutex};
@@ -69,6 +76,8 @@ pub(super) struct Work {
     /// Where scans skipped too much.
     pub reports: Arc<Reports>,
     pub memory: Arbiter,
+    pub blobs: Arc<BlobStore>,
+    pub collector: Collector,
     snapshots: Arc<SnapshotList>,
     catalog_counters: Arc<Counters>,
     catalog: Arc<OnceLock<Arc<Catalog>>>,
@@ -79,7 +88,7 @@ pub(super) struct Work {
     extra: Extra,
     signals: Mutex<Signals>,
     signal: Condvar,
-    stopping: AtomicBool,
+    pub(super) stopping: AtomicBool,
     last_write: Mutex<(Seqno, u64)>,
     damage: Mutex<Option<Error>>,
     telling: Mutex<()>,
@@ -99,6 +108,7 @@ impl Work {
         catalog_counters: Arc<Counters>,
         stall: Arc<Stall>,
         memory: Arbiter,
+        blobs: Arc<BlobStore>,
     ) -> Self {
         let catalog = Arc::default();
         Self {
@@ -114,6 +124,8 @@ impl Work {
             counters: WorkCounters::default(),
             reports: Arc::default(),
             memory,
+            blobs,
+            collector: Collector::default(),
             snapshots,
             catalog_counters,
             shapes: Arc::new(LateShapes(Arc::clone(&catalog))),
@@ -143,20 +155,77 @@ impl Work {
         self.signal.notify_all();
     }
 
-    /// Flushes the oldest frozen memtable. Returns whether there was one.
+    /// Brings the oldest element of the queue into the tree: flushes a memtable, installs a run. Returns
+    /// whether there was one.
     pub(super) fn flush_oldest(&self) -> Result<bool> {
         let _in_order = self.flushing.lock();
         let view = self.views.pin();
-        let Some(memtable) = view.frozen.last() else {
+        let Some(oldest) = view.frozen.last() else {
             return Ok(false);
         };
         self.health.check()?;
         self.memory.balance(&view);
-        memtable.wait_quiescent();
-        self.views.drained(memtable);
+        match oldest {
+            Frozen::Memtable(memtable) => {
+                memtable.wait_quiescent();
+                self.begin_install(oldest, memtable.last_lsn())?;
+                self.flush_memtable(&view, memtable)?;
+            }
+            Frozen::Run(run) => {
+                self.begin_install(oldest, run.last_lsn())?;
+                self.install_run(&view, run)?;
+            }
+        }
+        self.wal.release_before(self.versions.log_number())?;
+        self.signals.lock().compact = true;
+        self.signal.notify_all();
+        Ok(true)
+    }
+
+    /// The oldest element of the queue is complete; the log must be durable up to its end before the
+    /// manifest names what is in it.
+    fn begin_install(&self, oldest: &Frozen, last_lsn: u64) -> Result<()> {
+        self.views.drained(oldest);
         self.wal
-            .sync_to(memtable.last_lsn())
-            .inspect_err(|_| self.pipeline.contain_failure())?;
+            .sync_to(last_lsn)
+            .inspect_err(|_| self.pipeline.contain_failure())
+    }
+
+    /// The edit that brings an element of the queue into L0, without its files.
+    fn edit_of(&self, oldest: u64, newest: Option<Seqno>) -> Edit {
+        let floor = self.pipeline.log_floor(|| {
+            let mut left = self.views.pin().frozen.clone();
+            left.retain(|other| other.id() != oldest);
+            left
+        });
+        let time = newest.map(|newest| (newest, self.env.wall_micros()));
+        Edit {
+            log_number: Some(floor),
+            last_seqno: newest,
+            counters: self.catalog_counters.snapshot(),
+            time_pairs: time.into_iter().collect(),
+            ..Edit::default()
+        }
+    }
+
+    /// Puts the files of a run into L0, as one run above all before. They are not written again: the
+    /// seqno of the commit stays beside them.
+    fn install_run(&self, view: &View, queued: &IngestedRun) -> Result<()> {
+        let run = self.versions.new_run_number();
+        let files = &queued.run().files;
+        let added = files
+            .iter()
+            .map(|file| (0, run, FileMeta::clone(file.meta())));
+        let edit = Edit {
+            added: added.collect(),
+            ..self.edit_of(queued.id(), Some(queued.seqno()))
+        };
+        let named = |user_key: &[u8]| queued.run().find(user_key).is_some();
+        view.rows.retire_where(queued.id(), named);
+        self.install(edit, &[queued.id()], files)
+    }
+
+    fn flush_memtable(&self, view: &View, memtable: &Arc<Memtable>) -> Result<()> {
         let handover = Handover::default();
         let context = self.job_context(&handover);
         let started = self.env.monotonic_micros();
@@ -165,35 +234,20 @@ impl Work {
         let (files, stats) = compaction::flush(context, &mut source, &snapshots, &self.retired())?;
         let run = self.versions.new_run_number();
         let flushed = memtable.id();
-        let floor = self.pipeline.log_floor(|| {
-            let mut frozen = self.views.pin().frozen.clone();
-            frozen.retain(|other| other.id() != flushed);
-            frozen
-        });
+        let newest = memtable.seqno_range().map(|(_, newest)| newest);
         let edit = Edit {
             added: files.into_iter().map(|meta| (0, run, meta)).collect(),
-            log_number: Some(floor),
-            last_seqno: memtable.seqno_range().map(|(_, newest)| newest),
-            counters: self.catalog_counters.snapshot(),
-            time_pairs: memtable
-                .seqno_range()
-                .map(|(_, newest)| (newest, self.env.wall_micros()))
-                .into_iter()
-                .collect(),
-            ..Edit::default()
+            ..self.edit_of(flushed, newest)
         };
         view.rows.retire(flushed, &mut memtable.iter())?;
-        self.install(edit, &[flushed])?;
+        self.install(edit, &[flushed], &[])?;
         let took_us = self.env.monotonic_micros().saturating_sub(started);
         self.stall.flushed(stats.written_bytes, took_us);
-        self.wal.release_before(self.versions.log_number())?;
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         self.counters
             .flushed_bytes
             .fetch_add(stats.written_bytes, Ordering::Relaxed);
-        self.signals.lock().compact = true;
-        self.signal.notify_all();
-        Ok(true)
+        Ok(())
     }
 
     /// Freezes the active memtable and flushes all.
@@ -304,6 +358,14 @@ impl Work {
         Some((version, job, ticket))
     }
 
+    /// Where files outside of flush and compaction come from.
+    pub(super) fn ingest(&self) -> Arc<Ingest> {
+        let cutters = cutters::cutters(&self.versions, &self.options);
+        let shapes = Arc::clone(&self.shapes);
+        let options = self.options.clone();
+        Ingest::new(Arc::clone(&self.versions), options, shapes, cutters)
+    }
+
     fn job_context<'a>(&'a self, handover: &'a Handover) -> JobContext<'a> {
         JobContext {
             versions: &self.versions,
@@ -325,17 +387,23 @@ impl Work {
         let snapshots = self.live_snapshots();
         let (edit, stats) =
             compaction::run(context, version, job, &snapshots, retired, &self.stopping)?;
-        self.install(edit, &[])?;
+        self.install(edit, &[], &[])?;
         Ok(stats)
     }
 
-    fn install(&self, edit: Edit, flushed: &[u64]) -> Result<()> {
+    /// `open`: handles that read files of the edit already.
+    fn install(&self, edit: Edit, flushed: &[u64], open: &[Arc<FileHandle>]) -> Result<()> {
         let _in_order = self.install.lock();
-        let version = self.versions.apply(edit)?;
+        let version = self.versions.apply_open(edit, open)?;
         self.views.installed(version, flushed);
         self.stall.set_failure(None);
         self.report_pressure();
         Ok(())
+    }
+
+    /// Held around every edit of the manifest.
+    pub(super) fn installs(&self) -> &Mutex<()> {
+        &self.install
     }
 
     /// Closes the files that `choose` names in the version in force.
@@ -366,9 +434,9 @@ impl Work {
         let view = self.views.pin();
         let in_files = view.version.all_index_stats();
         let in_memtables = |id: IndexId| {
-            let all = std::iter::once(&view.active).chain(&view.frozen);
-            all.into_iter()
-                .any(|memtable| memtable.index_counts(id).entries > 0)
+            let mut queued = view.frozen.iter();
+            view.active.index_counts(id).entries > 0
+                || queued.any(|queued| queued.index_counts(id).entries > 0)
         };
         let gone: Vec<IndexId> = retired
             .keys()

@@ -6,13 +6,16 @@
 
 use super::recovery::{self, Replayed};
 use crate::base::{Error, ErrorKind, Result};
+use crate::blob::BlobStore;
 use crate::cache::{BlockCache, RowCache};
 use crate::catalog::{Counters, Known};
 use crate::env::Env;
 use crate::memtable::Memtable;
 use crate::read::{ReadPoint, Views};
 use crate::store::FileStore;
-use crate::version::{self, FileSource, Loaded, State, Version, parse_manifest_name};
+use crate::version::{
+    self, FileHandle, FileSource, Frozen, Loaded, State, Version, parse_manifest_name,
+};
 use crate::wal::{self, ReplayEnd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -50,6 +53,8 @@ pub struct Log {
     pub point: ReadPoint,
     /// Prepared transactions without an outcome, by xid.
     pub prepared: Vec<Vec<u8>>,
+    /// Files that it names and the manifest does not: of commits, and of prepared transactions.
+    pub files: Vec<Arc<FileHandle>>,
     /// Commits that are not in the files yet.
     pub commits: u64,
     /// Where the log ends.
@@ -146,29 +151,46 @@ impl Look {
         let replayed = recovery::replay(
             &*self.env,
             &self.dir,
+            &self.source,
             tree.state.log_number,
             tree.state.last_seqno,
             MEMTABLE_SIZE,
             &counters,
         )?;
+        let files = self.files_named(&replayed);
         Ok(Log {
-            point: point_over(tree, &replayed),
+            point: point_over(&self.source, tree, &replayed),
+            files,
             prepared: replayed.prepared.into_keys().collect(),
             commits: replayed.commits,
             end: replayed.end,
         })
     }
 
+    fn files_named(&self, replayed: &Replayed) -> Vec<Arc<FileHandle>> {
+        let queued = replayed.queue.iter().filter_map(Frozen::run);
+        let mut files: Vec<_> = queued.flat_map(|run| run.run().files.clone()).collect();
+        for changes in replayed.prepared.values() {
+            // No commit yet: any seqno will do to read them.
+            let metas = changes.files().iter();
+            let metas = metas.map(|f| f.clone().with_external_seqno(0));
+            let handle = |meta| FileHandle::new(Arc::new(meta), Arc::clone(&self.source));
+            files.extend(metas.map(handle));
+        }
+        files
+    }
+
     /// A view of the files alone, at their last commit: where the log cannot be read.
     pub fn files_only(&self, tree: &Tree) -> ReadPoint {
         let nothing = Replayed {
-            memtables: Vec::new(),
+            queue: Vec::new(),
             prepared: std::collections::BTreeMap::new(),
+            next_file_id: 0,
             last_seqno: tree.state.last_seqno,
             commits: 0,
             end: ReplayEnd::default(),
         };
-        point_over(tree, &nothing)
+        point_over(&self.source, tree, &nothing)
     }
 
     /// The tables at `point`.
@@ -180,14 +202,17 @@ impl Look {
     }
 }
 
-fn point_over(tree: &Tree, replayed: &Replayed) -> ReadPoint {
-    let active = Memtable::with_capacity(replayed.memtables.len() as u64 + 1, 0, 0);
+fn point_over(source: &FileSource, tree: &Tree, replayed: &Replayed) -> ReadPoint {
+    let blobs = BlobStore::read_only(source.store().clone(), 0);
+    blobs.set_moved(tree.state.blobs_moved.clone());
+    let active = Memtable::with_capacity(replayed.queue.len() as u64 + 1, 0, 0);
     let views = Views::new(
         Arc::new(active),
         Arc::clone(&tree.version),
         Arc::new(AtomicU64::new(replayed.last_seqno)),
         Arc::new(RowCache::new(0)),
+        Arc::new(blobs),
     );
-    views.recovered(&replayed.memtables);
+    views.recovered(&replayed.queue);
     views.latest()
 }

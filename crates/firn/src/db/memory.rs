@@ -224,6 +224,11 @@ impl Arbiter {
         frozen as f64 / room as f64
     }
 
+    /// Where write sets, and the memory of loads, are counted.
+    pub(super) fn write_sets(&self) -> &Arc<Gauge> {
+        &self.write_sets
+    }
+
     pub(super) fn report(&self, view: &View) -> MemoryReport {
         let (blocks, rows) = (self.cache.stats(), self.rows.stats());
         MemoryReport {
@@ -266,8 +271,7 @@ impl Work {
 }
 
 fn memtable_bytes(view: &View) -> u64 {
-    let all = std::iter::once(&view.active).chain(&view.frozen);
-    all.map(|memtable| memtable.memory_bytes()).sum()
+    view.memtables().map(|m| m.memory_bytes()).sum()
 }
 
 impl Db {

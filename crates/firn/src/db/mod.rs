@@ -1,40 +1,47 @@
 //! Composition root: open, recovery, background work, metrics.
 
 mod background;
+mod blobs;
+mod checkpoint;
 mod look;
 mod memory;
 mod recovery;
 mod repair;
 mod report;
 
+pub use blobs::BlobReport;
 pub use look::{Log, Look, Tree};
 pub use memory::MemoryReport;
 pub use repair::{Repaired, repair};
 pub use report::{Counters as Metrics, IndexReport, LevelReport};
 
-use crate::base::events::Severity;
+use crate::base::events::{EventListener, Severity};
 use crate::base::gauge::Gauge;
 use crate::base::health::Health;
 use crate::base::options::{FlushMode, Options};
-use crate::base::{ErrorKind, Result, Seqno};
+use crate::base::{Error, ErrorKind, InternalIterator, Kind, Result, Seqno};
+use crate::blob::{BlobSession, BlobStore};
 use crate::cache::{BlockCache, RowCache};
 use crate::catalog::{Catalog, Counters};
 use crate::compaction::Rest;
 use crate::env::{CountingEnv, Env, IoCounters};
 use crate::memtable::Memtable;
 use crate::read::Views;
-use crate::store::FileStore;
+use crate::rowcode::BlobUses;
+use crate::sst::Salvage;
+use crate::store::{FileKind, FileStore, file_name};
 use crate::txn::{
     Context, LockMode, LockOwner, LockTable, PreparedTransactions, Recovered, SnapshotList,
-    Transaction, WaitObserver, WaitPolicy,
+    Transaction, WaitObserver,
 };
-use crate::version::{self, FileSource, VersionSet};
+use crate::version::{self, Edit, FileMeta, FileSource, Frozen, VersionSet};
 use crate::wal::{SegmentId, Wal, WalOptions};
-use crate::write::{MemtableHost, Pipeline, Stall};
-use background::{Background, Work};
+use crate::write::{Changes, MemtableHost, Pipeline, Stall};
+use background::{Background, Loads, Work};
 use memory::Arbiter;
 use parking_lot::Mutex;
 use recovery::Replayed;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -52,6 +59,7 @@ pub struct Db {
     cx: Arc<Context>,
     catalog: Arc<Catalog>,
     background: Mutex<Option<Background>>,
+    checkpointing: Mutex<()>,
     io: Arc<IoCounters>,
     dir: PathBuf,
     next_owner: AtomicU64,
@@ -67,8 +75,8 @@ struct Switch {
 }
 
 impl MemtableHost for Switch {
-    fn switched(&self, frozen: Arc<Memtable>, active: Arc<Memtable>) {
-        self.views.switched(frozen, active);
+    fn switched(&self, queued: &[Frozen], active: Arc<Memtable>) {
+        self.views.switched(queued, active);
         if let Some(work) = self.work.get().and_then(Weak::upgrade) {
             work.memtable_frozen();
         }
@@ -123,11 +131,16 @@ impl Db {
         let replayed = recovery::replay(
             &*env,
             dir,
+            versions.source(),
             versions.log_number(),
             versions.last_seqno(),
             memtable_size,
             &counters,
         )?;
+        versions.reserve_file_ids(replayed.next_file_id);
+        versions.remove_strays(&replayed.named_files());
+        versions.source().store().remove_left_sorts()?;
+        let blobs = open_blobs(&versions, &options, &replayed)?;
         let wal = Wal::create(
             Arc::clone(&env),
             dir,
@@ -139,7 +152,7 @@ impl Db {
         )?;
 
         let visible = Arc::new(AtomicU64::new(replayed.last_seqno));
-        let first_id = replayed.memtables.len() as u64 + 1;
+        let first_id = replayed.queue.len() as u64 + 1;
         let active = Arc::new(Memtable::with_capacity(
             first_id,
             wal.current_segment(),
@@ -150,8 +163,9 @@ impl Db {
             versions.current(),
             Arc::clone(&visible),
             rows,
+            Arc::clone(&blobs),
         ));
-        views.recovered(&replayed.memtables);
+        views.recovered(&replayed.queue);
         let stall = Arc::new(Stall::new(Arc::clone(&env)));
         let late_work = Arc::new(OnceLock::new());
         let switch = Switch {
@@ -180,9 +194,10 @@ impl Db {
             Arc::clone(&counters),
             stall,
             memory,
+            Arc::clone(&blobs),
         ));
         work.report_pressure();
-        let locks = LockTable::new();
+        let locks = LockTable::merging_at(work.options.lock_merge_rows);
         locks.set_observer(waits);
         let cx = Arc::new(Context {
             views,
@@ -193,8 +208,11 @@ impl Db {
             write_sets: Arc::clone(&write_sets),
             prepared: PreparedTransactions::default(),
             reports: Arc::clone(&work.reports),
+            ingest: work.ingest(),
+            loads: Arc::new(Loads(Arc::clone(&work))),
+            blobs,
         });
-        relog_prepared(&cx, &replayed)?;
+        relog_prepared(&cx, &replayed, &*work.options.listener)?;
         let catalog = Arc::new(Catalog::load(
             Arc::clone(&cx.pipeline),
             counters,
@@ -219,6 +237,7 @@ impl Db {
             cx,
             catalog,
             background: Mutex::new(background),
+            checkpointing: Mutex::new(()),
             io,
             dir: dir.to_owned(),
             next_owner: AtomicU64::new(1),
@@ -293,16 +312,12 @@ impl Db {
 
     /// Commits such a transaction. Returns whether the xid was known.
     pub fn commit_xid(&self, xid: &[u8]) -> Result<bool> {
-        self.cx
-            .prepared
-            .commit(xid, &self.cx.pipeline, &self.cx.locks)
+        self.cx.prepared.commit(xid, &self.cx)
     }
 
     /// Rolls such a transaction back. Returns whether the xid was known.
     pub fn rollback_xid(&self, xid: &[u8]) -> Result<bool> {
-        self.cx
-            .prepared
-            .rollback(xid, &self.cx.pipeline, &self.cx.locks)
+        self.cx.prepared.rollback(xid, &self.cx)
     }
 
     /// Freezes the active memtable and flushes all frozen ones.
@@ -355,35 +370,28 @@ fn new_segment(versions: &VersionSet, replayed: &Replayed) -> SegmentId {
 /// Prepared transactions move to the new log, durably in every flush mode, before the files let go
 /// of the old one, and get the locks of the keys they changed back. Only one whose rollback the full
 /// log refused may share keys with another: it gave its locks up then, and it goes without them.
-fn relog_prepared(cx: &Context, replayed: &Replayed) -> Result<()> {
-    for (xid, batch) in &replayed.prepared {
-        let prepared = cx.pipeline.prepare(xid, batch, &[])?;
-        let batch = batch.clone();
+fn relog_prepared(cx: &Context, replayed: &Replayed, listener: &dyn EventListener) -> Result<()> {
+    for (xid, changes) in &replayed.prepared {
+        let mut blobs = BlobSession::new();
+        for used in uses_of(changes)?.iter() {
+            cx.blobs.hold(&mut blobs, used.file);
+        }
+        let prepared = cx.pipeline.prepare_changes(xid, changes, &[])?;
         let owner = LockOwner::new(0, 0);
-        let mut locked = Ok(());
-        batch.for_each(|entry| {
-            let lock = || {
-                cx.locks.acquire(
-                    &owner,
-                    entry.user_key,
-                    LockMode::Exclusive,
-                    WaitPolicy::NoWait,
-                )
-            };
-            if locked.is_ok() {
-                locked = match lock() {
-                    Err(error) if *error.kind() != ErrorKind::LockNotAvailable => Err(error),
-                    _ => Ok(()),
-                };
-            }
-        })?;
-        locked?;
+        let lock = |user_key: &[u8]| {
+            cx.locks.try_acquire(&owner, user_key, LockMode::Exclusive);
+        };
+        match changes {
+            Changes::Batch(batch) => batch.for_each(|entry| lock(entry.user_key))?,
+            Changes::Run(files) => lock_keys(cx, files, listener, lock)?,
+        }
         cx.prepared.insert(
             xid.clone(),
             Recovered {
-                batch,
+                changes: changes.clone(),
                 prepared,
                 owner: Some(owner),
+                blobs,
             },
         );
     }
@@ -391,6 +399,108 @@ fn relog_prepared(cx: &Context, replayed: &Replayed) -> Result<()> {
         true => Ok(()),
         false => cx.pipeline.sync_all(),
     }
+}
+
+/// The blob files that tree, log and prepared transactions name. The others are removed: whatever recovery
+/// brings back entries in must be looked at here.
+fn open_blobs(
+    versions: &Arc<VersionSet>,
+    options: &Options,
+    replayed: &Replayed,
+) -> Result<Arc<BlobStore>> {
+    let ids = Arc::clone(versions);
+    let store = versions.source().store().clone();
+    let blobs = BlobStore::new(store, options.blob_file_size, move || ids.new_file_id());
+    blobs.set_moved(versions.blobs_moved());
+    let mut needed = BTreeSet::new();
+    let version = versions.current();
+    needed.extend(version.blob_uses().iter().map(|used| used.file));
+    for queued in &replayed.queue {
+        needed.extend(queued.blob_uses().iter().map(|used| used.file));
+    }
+    for changes in replayed.prepared.values() {
+        needed.extend(uses_of(changes)?.iter().map(|used| used.file));
+    }
+    // Ids that the log names may be above all that are left on disk.
+    if let Some(last) = needed.last() {
+        versions.reserve_file_ids(last + 1);
+    }
+    let missing = blobs.recovered(&needed)?;
+    let moved = versions.blobs_moved().into_keys();
+    let forgotten: Vec<(u64, u64)> = moved
+        .filter(|id| !needed.contains(id))
+        .map(|id| (id, 0))
+        .collect();
+    if missing.is_empty() && !forgotten.is_empty() {
+        versions.apply(Edit {
+            blobs_moved: forgotten,
+            ..Edit::default()
+        })?;
+    }
+    if !missing.is_empty() {
+        // Reads of them fail. Whatever removed them, do not add to it.
+        let what = format!("blob files {missing:?} are missing; no stray file is removed");
+        options.listener.log(Severity::Error, &what);
+    }
+    Ok(Arc::new(blobs))
+}
+
+/// What the changes of a transaction refer to in blob files.
+fn uses_of(changes: &Changes) -> Result<BlobUses> {
+    let mut uses = BlobUses::default();
+    let batch = match changes {
+        Changes::Batch(batch) => batch,
+        Changes::Run(files) => {
+            let all = files.iter().flat_map(|file| &file.blobs);
+            all.for_each(|&used| uses.add(used));
+            return Ok(uses);
+        }
+    };
+    let mut counted = Ok(());
+    batch.for_each(|entry| {
+        if entry.kind == Kind::PutBlobs && counted.is_ok() {
+            counted = uses.add_tail(entry.value.tail);
+        }
+    })?;
+    counted.map(|()| uses)
+}
+
+/// Takes the lock of each key in `files`, which are read once. They come in order, so that the lock table
+/// keeps them in sorted sets of a few bytes a key.
+///
+/// Keys in damaged blocks stay without a lock, and the rest of the database goes on. That is safe: if
+/// the transaction is committed its files lie above whatever was written meanwhile, and a read of such a
+/// key fails.
+fn lock_keys(
+    cx: &Context,
+    files: &[FileMeta],
+    listener: &dyn EventListener,
+    lock: impl Fn(&[u8]),
+) -> Result<()> {
+    let source = cx.ingest.versions().source();
+    let mut lost = |error: Error| {
+        let message = format!("keys of a prepared transaction stay without their locks: {error}");
+        listener.log(Severity::Error, &message);
+    };
+    for meta in files {
+        let (id, name) = (meta.file_id, file_name(FileKind::Sst, meta.file_id));
+        let file = match source.store().open(id) {
+            Err(error) if *error.kind() == ErrorKind::NotFound => {
+                lost(Error::corruption(name, 0, "the file is missing"));
+                continue;
+            }
+            opened => opened?,
+        };
+        let cache = Arc::clone(source.cache());
+        // Any seqno will do to read it.
+        let mut entries = Salvage::open(file, id, name, cache, &mut lost)?.iter(Some(0));
+        let mut on = entries.seek_to_first()?;
+        while on {
+            lock(entries.key().user_key);
+            on = entries.next()?;
+        }
+    }
+    Ok(())
 }
 
 fn report_recovery(work: &Work, replayed: &Replayed, took_ms: u64) {

@@ -4,18 +4,21 @@ use crate::base::{Error, InternalKey, Result, Seqno};
 use crate::catalog::Counters;
 use crate::env::Env;
 use crate::memtable::Memtable;
+use crate::version::{FileMeta, FileSource, Frozen, IngestedRun};
 use crate::wal::{self, LogStart, Record, ReplayEnd, SegmentId};
-use crate::write::Batch;
-use std::collections::BTreeMap;
+use crate::write::{Batch, Changes};
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
 /// What the log held beyond the files.
 pub struct Replayed {
-    /// Its commits, oldest memtable first.
-    pub memtables: Vec<Arc<Memtable>>,
+    /// Its commits, oldest first: memtables, and runs of files that it names.
+    pub queue: Vec<Frozen>,
     /// Prepared transactions without an outcome, by xid.
-    pub prepared: BTreeMap<Vec<u8>, Batch>,
+    pub prepared: BTreeMap<Vec<u8>, Changes>,
+    /// File ids below this one may stand in the log, whether or not anything is left of the files.
+    pub next_file_id: u64,
     /// Last commit, of the files or of the log.
     pub last_seqno: Seqno,
     /// Commits replayed.
@@ -25,9 +28,11 @@ pub struct Replayed {
 }
 
 struct Replay<'a> {
-    memtables: Vec<Arc<Memtable>>,
+    source: &'a Arc<FileSource>,
+    queue: Vec<Frozen>,
     /// With the segment of the prepare record.
-    prepared: BTreeMap<Vec<u8>, (SegmentId, Batch)>,
+    prepared: BTreeMap<Vec<u8>, (SegmentId, Changes)>,
+    next_file_id: u64,
     flushed_seqno: Seqno,
     last_seqno: Seqno,
     commits: u64,
@@ -35,45 +40,31 @@ struct Replay<'a> {
     counters: &'a Counters,
 }
 
-/// Replays the segments from `first` on. Commits up to `flushed_seqno` are in the files already.
+/// Replays the segments from `first` on. Commits up to `flushed_seqno` are in the files already. Files
+/// that the log names are read by way of `source`.
 pub fn replay(
     env: &dyn Env,
     dir: &Path,
+    source: &Arc<FileSource>,
     first: SegmentId,
     flushed_seqno: Seqno,
     memtable_size: u64,
     counters: &Counters,
 ) -> Result<Replayed> {
-    let mut state = Replay {
-        memtables: Vec::new(),
-        prepared: BTreeMap::new(),
-        flushed_seqno,
-        last_seqno: flushed_seqno,
-        commits: 0,
-        memtable_size,
-        counters,
-    };
+    let mut state = Replay::new(source, flushed_seqno, memtable_size, counters);
     let end = wal::replay(env, dir, first, &mut |segment, record| {
         state.apply(segment, record)
     })?;
-    Ok(Replayed {
-        memtables: state.memtables,
-        prepared: state
-            .prepared
-            .into_iter()
-            .map(|(xid, (_, batch))| (xid, batch))
-            .collect(),
-        last_seqno: state.last_seqno,
-        commits: state.commits,
-        end,
-    })
+    Ok(state.end(end))
 }
 
 /// As [`replay`], for a damaged log. Where it is not known where the log begins, neither is what the
 /// files have of it: all of it is replayed. What is missing goes to `lost`.
+#[allow(clippy::too_many_arguments)] // As for a replay, and where losses go.
 pub fn salvage(
     env: &dyn Env,
     dir: &Path,
+    source: &Arc<FileSource>,
     start: LogStart,
     flushed_seqno: Seqno,
     memtable_size: u64,
@@ -84,15 +75,7 @@ pub fn salvage(
         LogStart::At(_) => flushed_seqno,
         LogStart::Unknown { .. } => 0,
     };
-    let mut state = Replay {
-        memtables: Vec::new(),
-        prepared: BTreeMap::new(),
-        flushed_seqno,
-        last_seqno: flushed_seqno,
-        commits: 0,
-        memtable_size,
-        counters,
-    };
+    let mut state = Replay::new(source, flushed_seqno, memtable_size, counters);
     let mut damaged = Vec::new();
     wal::salvage(
         env,
@@ -108,17 +91,52 @@ pub fn salvage(
         lost,
     )?;
     damaged.into_iter().for_each(lost);
-    let prepared = state.prepared.into_iter();
-    Ok(Replayed {
-        memtables: state.memtables,
-        prepared: prepared.map(|(xid, (_, batch))| (xid, batch)).collect(),
-        last_seqno: state.last_seqno,
-        commits: state.commits,
-        end: ReplayEnd::default(),
-    })
+    Ok(state.end(ReplayEnd::default()))
 }
 
-impl Replay<'_> {
+impl Replayed {
+    /// Ids of the files that the log still needs.
+    pub fn named_files(&self) -> HashSet<u64> {
+        let queued = self.queue.iter().filter_map(Frozen::run);
+        let queued = queued.flat_map(|run| &run.run().files);
+        let prepared = self.prepared.values().flat_map(Changes::files);
+        let prepared = prepared.map(|file| file.file_id);
+        queued.map(|file| file.file_id).chain(prepared).collect()
+    }
+}
+
+impl<'a> Replay<'a> {
+    fn new(
+        source: &'a Arc<FileSource>,
+        flushed_seqno: Seqno,
+        memtable_size: u64,
+        counters: &'a Counters,
+    ) -> Self {
+        Self {
+            source,
+            queue: Vec::new(),
+            prepared: BTreeMap::new(),
+            next_file_id: 0,
+            flushed_seqno,
+            last_seqno: flushed_seqno,
+            commits: 0,
+            memtable_size,
+            counters,
+        }
+    }
+
+    fn end(self, end: ReplayEnd) -> Replayed {
+        let prepared = self.prepared.into_iter();
+        Replayed {
+            queue: self.queue,
+            prepared: prepared.map(|(xid, (_, changes))| (xid, changes)).collect(),
+            next_file_id: self.next_file_id,
+            last_seqno: self.last_seqno,
+            commits: self.commits,
+            end,
+        }
+    }
+
     fn apply(&mut self, segment: SegmentId, record: Record<'_>) -> Result<()> {
         match record {
             Record::Batch { seqno, batch, .. } | Record::SchemaChange { seqno, batch, .. } => {
@@ -126,17 +144,32 @@ impl Replay<'_> {
             }
             Record::Prepare { xid, batch } => {
                 let batch = Batch::from_bytes(batch.to_vec())?;
-                self.prepared.insert(xid.to_vec(), (segment, batch));
+                let changes = Changes::Batch(batch);
+                self.prepared.insert(xid.to_vec(), (segment, changes));
+                Ok(())
+            }
+            Record::PrepareRun { xid, files, info } => {
+                let changes = Changes::Run(self.files(segment, &files, info)?);
+                self.prepared.insert(xid.to_vec(), (segment, changes));
+                Ok(())
+            }
+            Record::RunIngest { seqno, files, info } => {
+                let files = self.files(segment, &files, info)?;
+                self.queue_run(seqno, files, segment);
                 Ok(())
             }
             Record::Commit { xid, seqno, .. } => match self.prepared.remove(xid) {
-                Some((prepared_in, batch)) => {
+                Some((prepared_in, Changes::Batch(batch))) => {
                     self.insert(segment, seqno, &batch)?;
                     // Until this memtable is flushed, the prepare record is needed, too: recovery
                     // flushes one memtable after the other, and may be cut off in between.
-                    if let Some(memtable) = self.memtables.last() {
+                    if let Some(Frozen::Memtable(memtable)) = self.queue.last() {
                         memtable.lower_min_segment(prepared_in);
                     }
+                    Ok(())
+                }
+                Some((prepared_in, Changes::Run(files))) => {
+                    self.queue_run(seqno, files, prepared_in);
                     Ok(())
                 }
                 None if seqno <= self.flushed_seqno => Ok(()),
@@ -154,27 +187,50 @@ impl Replay<'_> {
                 self.counters.raise(counter, value);
                 Ok(())
             }
-            Record::RunIngest { .. } => Err(Error::unsupported(
-                "the log names ingested runs, which this version cannot read",
-            )),
         }
+    }
+
+    /// The files of a record.
+    fn files(&mut self, segment: SegmentId, ids: &[u64], info: &[u8]) -> Result<Vec<FileMeta>> {
+        let files = FileMeta::decode_all(info)?;
+        let files = files.filter(|files| files.iter().map(|f| f.file_id).eq(ids.iter().copied()));
+        let Some(files) = files else {
+            let name = wal::segment_name(segment);
+            return Err(Error::corruption(name, 0, "files that a record names"));
+        };
+        let next = ids.iter().map(|id| id.saturating_add(1)).max();
+        self.next_file_id = self.next_file_id.max(next.unwrap_or(0));
+        Ok(files)
+    }
+
+    /// Files of a commit come on top of the queue, as they did when it was made.
+    fn queue_run(&mut self, seqno: Seqno, files: Vec<FileMeta>, min_segment: SegmentId) {
+        if seqno <= self.flushed_seqno {
+            return;
+        }
+        let id = self.queue.len() as u64 + 1;
+        let run = IngestedRun::new(id, seqno, files, self.source, min_segment, 0);
+        self.queue.push(Frozen::Run(Arc::new(run)));
+        self.last_seqno = self.last_seqno.max(seqno);
+        self.commits += 1;
     }
 
     fn insert(&mut self, segment: SegmentId, seqno: Seqno, batch: &Batch) -> Result<()> {
         if seqno <= self.flushed_seqno {
             return Ok(());
         }
-        let full = self
-            .memtables
-            .last()
-            .is_none_or(|m| m.size_bytes() >= self.memtable_size);
-        if full {
-            // Ids below all that the new pipeline hands out.
-            let id = self.memtables.len() as u64 + 1;
-            let memtable = Memtable::with_capacity(id, segment, self.memtable_size);
-            self.memtables.push(Arc::new(memtable));
-        }
-        let memtable = self.memtables.last().expect("one was just pushed");
+        let newest = self.queue.last().and_then(Frozen::memtable);
+        let memtable = match newest.filter(|m| m.size_bytes() < self.memtable_size) {
+            Some(memtable) => Arc::clone(memtable),
+            None => {
+                // Ids below all that the new pipeline hands out.
+                let id = self.queue.len() as u64 + 1;
+                let memtable = Memtable::with_capacity(id, segment, self.memtable_size);
+                let memtable = Arc::new(memtable);
+                self.queue.push(Frozen::Memtable(Arc::clone(&memtable)));
+                memtable
+            }
+        };
         self.last_seqno = self.last_seqno.max(seqno);
         self.commits += 1;
         let mut inserter = memtable.inserter();

@@ -15,13 +15,16 @@ use super::Db;
 use super::look::Look;
 use super::recovery::{self, Replayed};
 use crate::base::options::Options;
-use crate::base::{Error, ErrorKind, IndexId, InternalIterator, Result, Value};
+use crate::base::{Error, ErrorKind, IndexId, InternalIterator, Kind, Result, Seqno, Value};
+use crate::blob::BlobSession;
 use crate::catalog::{Counters, INDEX_IDS, TableEntry, autoincrement_counter, hidden_row_counter};
-use crate::env::Env;
-use crate::sst::Salvage;
+use crate::ingest::Density;
+use crate::sst::{Salvage, SalvageIter, SstReader};
 use crate::store::{FileKind, file_name};
 use crate::table::{Change, Mended, mend_stored};
 use crate::txn::{Isolation, Transaction};
+use crate::version::{FileMeta, Frozen};
+use crate::write::{Batch, Changes};
 use copy::Copy;
 use remains::Remains;
 use std::collections::BTreeMap;
@@ -76,6 +79,7 @@ pub fn repair(look: &Look, target: &Path, lost: &mut dyn FnMut(Error)) -> Result
     let log = recovery::salvage(
         &**env,
         look.dir(),
+        look.source(),
         tree.log,
         tree.last_seqno,
         MEMTABLE_SIZE,
@@ -85,14 +89,14 @@ pub fn repair(look: &Look, target: &Path, lost: &mut dyn FnMut(Error)) -> Result
     let stored = tree.counters.iter();
     stored.for_each(|(counter, value)| counters.raise(*counter, *value));
     let sources = sources(look, &tree, &log, lost)?;
-    let mut copy = Copy::new(env, target)?;
+    let mut copy = Copy::new(env, target, tree.blobs(look))?;
     copy.all(sources, lost)?;
     counters.raise(INDEX_IDS, u64::from(copy.largest_index));
     let last_seqno = copy.last_seqno.max(log.last_seqno).max(tree.last_seqno);
     repaired.entries = copy.entries;
     repaired.bytes = copy.files.iter().map(|file| file.size).sum();
     copy.install(last_seqno, counters.snapshot())?;
-    finish(env, target, &log, &mut repaired, lost)?;
+    finish(look, &tree, target, &log, &mut repaired, lost)?;
     Ok(repaired)
 }
 
@@ -104,29 +108,100 @@ fn sources(
     lost: &mut dyn FnMut(Error),
 ) -> Result<Vec<Box<dyn InternalIterator>>> {
     let mut sources: Vec<Box<dyn InternalIterator>> = Vec::new();
-    for memtable in log.memtables.iter().rev() {
-        sources.push(Box::new(memtable.iter()));
-    }
-    let store = look.source().store();
-    for &id in &tree.files {
-        let name = file_name(FileKind::Sst, id);
-        let file = match store.open(id) {
-            Ok(file) => file,
-            Err(error) if *error.kind() == ErrorKind::NotFound => {
-                lost(Error::corruption(name, 0, "the file is missing"));
-                continue;
+    let named = log.named_files();
+    for queued in log.queue.iter().rev() {
+        match queued {
+            Frozen::Memtable(memtable) => sources.push(Box::new(memtable.iter())),
+            Frozen::Run(run) => {
+                for file in &run.run().files {
+                    let source = salvaged(look, file.file_id, Some(run.seqno()), lost)?;
+                    sources.extend(source.map(boxed));
+                }
             }
-            Err(error) => return Err(error),
-        };
-        let cache = Arc::clone(look.source().cache());
-        sources.push(Box::new(Salvage::open(file, id, name, cache, lost)?.iter()));
+        }
+    }
+    for (id, external) in tree.files.iter().filter(|(id, _)| !named.contains(id)) {
+        sources.extend(salvaged(look, *id, *external, lost)?.map(boxed));
     }
     Ok(sources)
 }
 
+fn boxed(source: SalvageIter) -> Box<dyn InternalIterator> {
+    Box::new(source)
+}
+
+/// What is left of a file; `None` if nothing is, or nothing that may be shown.
+fn salvaged(
+    look: &Look,
+    id: u64,
+    external: Option<Seqno>,
+    lost: &mut dyn FnMut(Error),
+) -> Result<Option<SalvageIter>> {
+    let name = file_name(FileKind::Sst, id);
+    let file = match look.source().store().open(id) {
+        Ok(file) => file,
+        Err(error) if *error.kind() == ErrorKind::NotFound => {
+            lost(Error::corruption(name, 0, "the file is missing"));
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    };
+    if external.is_none()
+        && SstReader::read_properties(&*file, id, &name).is_ok_and(|p| p.external_seqno)
+    {
+        // Rows that may never have been committed are no rows.
+        let what =
+            "neither manifest nor log say whether the transaction that wrote it was committed";
+        lost(Error::corruption(name, 0, what));
+        return Ok(None);
+    }
+    let cache = Arc::clone(look.source().cache());
+    let salvage = Salvage::open(file, id, name, cache, lost)?;
+    Ok(Some(salvage.iter(external)))
+}
+
+/// Copies the files of a prepared transaction into `db`.
+fn copy_prepared(
+    look: &Look,
+    db: &Db,
+    tree: &Remains,
+    files: &[FileMeta],
+    lost: &mut dyn FnMut(Error),
+) -> Result<Changes> {
+    let mut writer = db.context().ingest.writer(Density::Light, 0);
+    let (from, to) = (tree.blobs(look), &db.context().blobs);
+    let mut session = BlobSession::new();
+    for file in files {
+        // Any seqno will do to read it.
+        let Some(mut source) = salvaged(look, file.file_id, Some(0), lost)? else {
+            continue;
+        };
+        let mut on = source.seek_to_first()?;
+        while on {
+            let key = source.key();
+            let value = source.value();
+            if key.kind == Kind::PutBlobs {
+                let (kind, tail) = copy::own_blobs(&from, to, &mut session, value.tail, lost)?;
+                writer.add(key.user_key, kind, Value::split(value.head, &tail))?;
+            } else {
+                writer.add(key.user_key, key.kind, value)?;
+            }
+            on = source.next()?;
+        }
+    }
+    session.sync()?;
+    let files = writer.finish()?;
+    files.sync()?;
+    Ok(match files.files() {
+        [] => Changes::Batch(Batch::new()),
+        _ => Changes::Run(files.keep()),
+    })
+}
+
 /// Opens the new database: prepared transactions move there, indexes are mended.
 fn finish(
-    env: &Arc<dyn Env>,
+    look: &Look,
+    tree: &Remains,
     target: &Path,
     log: &Replayed,
     repaired: &mut Repaired,
@@ -140,9 +215,13 @@ fn finish(
         .live
         .txn_memory_limit
         .store(u64::MAX, Ordering::Relaxed);
-    let db = Db::open(Arc::clone(env), target, options, None)?;
-    for (xid, batch) in &log.prepared {
-        db.context().pipeline.prepare(xid, batch, &[])?;
+    let db = Db::open(Arc::clone(look.env()), target, options, None)?;
+    for (xid, changes) in &log.prepared {
+        let changes = match changes {
+            Changes::Batch(batch) => Changes::Batch(with_own_blobs(&db, look, tree, batch, lost)?),
+            Changes::Run(files) => copy_prepared(look, &db, tree, files, lost)?,
+        };
+        db.context().pipeline.prepare_changes(xid, &changes, &[])?;
         repaired.prepared += 1;
     }
     let tables = db.catalog().list("");
@@ -176,6 +255,41 @@ fn finish(
     db.close()
 }
 
+/// The batch of a prepared transaction, with its blobs copied.
+fn with_own_blobs(
+    db: &Arc<Db>,
+    look: &Look,
+    tree: &Remains,
+    batch: &Batch,
+    lost: &mut dyn FnMut(Error),
+) -> Result<Batch> {
+    let from = tree.blobs(look);
+    let mut session = BlobSession::new();
+    let mut copied = Batch::new();
+    let mut failed = Ok(());
+    batch.for_each(|entry| {
+        if failed.is_err() {
+            return;
+        }
+        if entry.kind != Kind::PutBlobs {
+            copied.add(entry.user_key, entry.kind, entry.value);
+            return;
+        }
+        let to = &db.context().blobs;
+        let tail = copy::own_blobs(&from, to, &mut session, entry.value.tail, lost);
+        match tail {
+            Ok((kind, tail)) => {
+                let value = Value::split(entry.value.head, &tail);
+                copied.add(entry.user_key, kind, value);
+            }
+            Err(error) => failed = Err(error),
+        }
+    })?;
+    failed?;
+    session.sync()?;
+    Ok(copied)
+}
+
 /// A rename of which one half is lost leaves two tables with the same rows.
 fn shared_ids(tables: &[Arc<TableEntry>]) -> Vec<String> {
     let mut owners: BTreeMap<IndexId, &str> = BTreeMap::new();
@@ -195,7 +309,7 @@ fn shared_ids(tables: &[Arc<TableEntry>]) -> Vec<String> {
 /// Makes the indexes of a table fit its rows.
 fn mend(db: &Arc<Db>, entry: &Arc<TableEntry>, repaired: &mut Repaired) -> Result<Mended> {
     let point = db.context().views.latest();
-    let mut changes = Changes {
+    let mut changes = IndexChanges {
         db: Arc::clone(db),
         txn: db.new_transaction(db.new_owner(0)),
         pending: 0,
@@ -209,14 +323,14 @@ fn mend(db: &Arc<Db>, entry: &Arc<TableEntry>, repaired: &mut Repaired) -> Resul
 }
 
 /// Changes of indexes on their way into the store.
-struct Changes {
+struct IndexChanges {
     db: Arc<Db>,
     txn: Transaction,
     pending: usize,
     commits: u64,
 }
 
-impl Changes {
+impl IndexChanges {
     fn add(&mut self, change: Change<'_>) -> Result<()> {
         if self.pending == 0 {
             self.txn

@@ -94,7 +94,6 @@ impl Db {
         let wal = work.wal.stats();
         let view = self.cx.views.pin();
         let rows = view.rows.stats();
-        let frozen: u64 = view.frozen.iter().map(|m| m.size_bytes()).sum();
         let stalls = work.stall.stats();
         let locks = self.cx.locks.stats();
         Counters {
@@ -115,7 +114,7 @@ impl Db {
                 .compacted_bytes_written
                 .load(Ordering::Relaxed),
             reused_bytes: work.counters.reused_bytes.load(Ordering::Relaxed),
-            memtable_bytes: view.active.size_bytes() + frozen,
+            memtable_bytes: view.memtables().map(|m| m.size_bytes()).sum(),
             lock_waits: locks.waits,
             deadlocks: locks.deadlocks,
             commits: self.cx.pipeline.last_seqno(),
@@ -285,6 +284,14 @@ impl Db {
             out,
             "row lock waits {}, deadlocks {}",
             c.lock_waits, c.deadlocks
+        )?;
+        let locks = self.cx.locks.memory();
+        writeln!(
+            out,
+            "rows locked {}, {} of them by large statements in sets of {} bytes",
+            locks.rows + locks.merged_rows,
+            locks.merged_rows,
+            locks.merged_bytes
         )?;
         match self.cx.locks.last_deadlock() {
             None => writeln!(out, "\nLATEST DEADLOCK\nnone"),

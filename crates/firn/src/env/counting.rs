@@ -1,7 +1,8 @@
 //! Counts the bytes that pass through an environment.
 
 use super::{
-    AlignedBuf, AnnouncedStats, Announcement, AppendFile, BatchedReads, Env, LogFile, ReadFile,
+    AlignedBuf, AnnouncedStats, Announcement, AppendFile, BatchedReads, Env, FileUsage, LogFile,
+    ReadFile, SpanFile,
 };
 use crate::base::Result;
 use std::path::Path;
@@ -100,6 +101,25 @@ impl Env for CountingEnv {
             counters: Arc::clone(&self.counters),
         }))
     }
+    fn link(&self, from: &Path, to: &Path) -> Result<()> {
+        self.inner.link(from, to)
+    }
+    fn links(&self, path: &Path) -> Result<u64> {
+        self.inner.links(path)
+    }
+    fn remove_dir(&self, path: &Path) -> Result<()> {
+        self.inner.remove_dir(path)
+    }
+    fn open_spans(&self, path: &Path, create: bool) -> Result<Arc<dyn SpanFile>> {
+        let inner = self.inner.open_spans(path, create)?;
+        Ok(Arc::new(CountingSpans {
+            inner,
+            counters: Arc::clone(&self.counters),
+        }))
+    }
+    fn usage(&self, path: &Path) -> Result<FileUsage> {
+        self.inner.usage(path)
+    }
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         self.inner.rename(from, to)
     }
@@ -129,6 +149,9 @@ impl AppendFile for CountingAppend {
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
         self.counters.written(bytes.len());
         self.inner.append(bytes)
+    }
+    fn flush(&mut self) -> Result<()> {
+        self.inner.flush()
     }
     fn sync(&mut self) -> Result<()> {
         self.counters.synced();
@@ -187,5 +210,24 @@ impl LogFile for CountingLog {
     fn sync(&self) -> Result<()> {
         self.counters.synced();
         self.inner.sync()
+    }
+}
+
+struct CountingSpans {
+    inner: Arc<dyn SpanFile>,
+    counters: Arc<IoCounters>,
+}
+
+impl SpanFile for CountingSpans {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.counters.written(bytes.len());
+        self.inner.write_at(offset, bytes)
+    }
+    fn sync(&self) -> Result<()> {
+        self.counters.synced();
+        self.inner.sync()
+    }
+    fn punch(&self, offset: u64, len: u64) -> Result<bool> {
+        self.inner.punch(offset, len)
     }
 }

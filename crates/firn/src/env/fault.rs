@@ -2,9 +2,9 @@
 
 mod files;
 
-use super::{AppendFile, Env, LogFile, ReadFile};
+use super::{AppendFile, Env, FileUsage, LogFile, ReadFile, SpanFile};
 use crate::base::{Error, Result};
-use files::{FaultAppend, FaultLog, FaultRead};
+use files::{FaultAppend, FaultLog, FaultRead, FaultSpans};
 use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub enum Class {
     Write = 1,
     /// Syncing a file or a directory; the sync in a durable write and in preallocating.
     Sync = 2,
-    /// Creating a file or directory.
+    /// Creating or linking a file, creating a directory.
     Create = 3,
     /// Renaming.
     Rename = 4,
@@ -203,6 +203,34 @@ impl Env for FaultEnv {
         }
         let file = self.inner.open_log(path, create, direct)?;
         Ok(Arc::new(FaultLog::new(self.handle(path), file)))
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> Result<()> {
+        self.pass(Class::Create, "link", from)?;
+        self.inner.link(from, to)
+    }
+
+    fn links(&self, path: &Path) -> Result<u64> {
+        self.pass(Class::Read, "look up", path)?;
+        self.inner.links(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> Result<()> {
+        self.pass(Class::Remove, "remove", path)?;
+        self.inner.remove_dir(path)
+    }
+
+    fn open_spans(&self, path: &Path, create: bool) -> Result<Arc<dyn SpanFile>> {
+        if create {
+            self.pass(Class::Create, "create", path)?;
+        }
+        let file = self.inner.open_spans(path, create)?;
+        Ok(Arc::new(FaultSpans::new(self.handle(path), file)))
+    }
+
+    fn usage(&self, path: &Path) -> Result<FileUsage> {
+        self.pass(Class::Read, "stat", path)?;
+        self.inner.usage(path)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {

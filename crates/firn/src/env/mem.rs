@@ -21,10 +21,10 @@
 mod disk;
 mod files;
 
-use super::{AppendFile, BLOCK, Env, LogFile, ReadFile, SECTOR};
+use super::{AppendFile, BLOCK, Env, FileUsage, LogFile, ReadFile, SECTOR, SpanFile};
 use crate::base::{Error, ErrorKind, Result};
 use disk::{Disk, Inode, Rng};
-use files::{MemAppend, MemLog, MemRead};
+use files::{MemAppend, MemLog, MemRead, MemSpans};
 use parking_lot::{Mutex, MutexGuard};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -49,6 +49,8 @@ struct Shared {
     clock: AtomicU64,
     /// Logs opened for direct I/O are written in sectors.
     sectors: AtomicBool,
+    /// Files cannot have holes.
+    no_punch: AtomicBool,
 }
 
 #[derive(Default)]
@@ -113,6 +115,11 @@ impl MemEnv {
         self.shared.sectors.store(sectors, Ordering::Relaxed);
     }
 
+    /// Whether files of spans that are opened from now on can give room back.
+    pub fn set_punches(&self, punches: bool) {
+        self.shared.no_punch.store(!punches, Ordering::Relaxed);
+    }
+
     /// Whether the environment has died.
     pub fn is_dead(&self) -> bool {
         self.state().dead
@@ -131,6 +138,16 @@ impl MemEnv {
         self.reboot(|disk| disk.deep_copy())
     }
 
+    /// A second environment with the same files, as a copy of the whole disk would be. This one lives on.
+    pub fn copy(&self) -> Self {
+        let copy = Self::new();
+        copy.state().disk = self.state().disk.deep_copy();
+        let now = self.shared.clock.load(Ordering::Relaxed);
+        copy.shared.clock.store(now, Ordering::Relaxed);
+        copy.set_log_sectors(self.shared.sectors.load(Ordering::Relaxed));
+        copy
+    }
+
     fn reboot(&self, survives: impl FnOnce(&Disk) -> Disk) -> Self {
         let mut state = self.state();
         state.dead = true;
@@ -140,6 +157,7 @@ impl MemEnv {
         survivor.shared.clock.store(now, Ordering::Relaxed);
         drop(state);
         survivor.set_log_sectors(self.shared.sectors.load(Ordering::Relaxed));
+        survivor.set_punches(!self.shared.no_punch.load(Ordering::Relaxed));
         survivor
     }
 
@@ -229,6 +247,53 @@ impl Env for MemEnv {
             false => BLOCK,
         };
         Ok(Arc::new(MemLog::new(self.clone(), path, inode, unit)))
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> Result<()> {
+        let mut state = self.state();
+        state.alive("link", from)?;
+        if state.disk.find(to).is_some() {
+            let message = format!("link {}: the name is taken", to.display());
+            return Err(Error::new(ErrorKind::AlreadyExists, message));
+        }
+        let linked = state.disk.link(from, to);
+        linked.ok_or_else(|| missing("link", from))
+    }
+
+    fn links(&self, path: &Path) -> Result<u64> {
+        let links = self.state().disk.links(path);
+        links.ok_or_else(|| missing("look up", path))
+    }
+
+    fn remove_dir(&self, path: &Path) -> Result<()> {
+        let mut state = self.state();
+        state.alive("remove", path)?;
+        let removed = state.disk.remove_dir(path);
+        removed.ok_or_else(|| missing("remove empty directory", path))
+    }
+
+    fn open_spans(&self, path: &Path, create: bool) -> Result<Arc<dyn SpanFile>> {
+        let mut state = self.state();
+        state.alive("open", path)?;
+        let inode = match create {
+            true => state.disk.create(path),
+            false => state.disk.find(path),
+        };
+        let inode = inode.ok_or_else(|| missing("open", path))?;
+        let punches = !self.shared.no_punch.load(Ordering::Relaxed);
+        Ok(Arc::new(MemSpans::new(self.clone(), path, inode, punches)))
+    }
+
+    fn usage(&self, path: &Path) -> Result<FileUsage> {
+        let inode = self.inode("stat", path)?;
+        let live = &inode.lock().live;
+        let used = live
+            .chunks(BLOCK)
+            .filter(|b| b.iter().any(|&byte| byte != 0));
+        Ok(FileUsage {
+            len: live.len() as u64,
+            allocated: (used.count() * BLOCK) as u64,
+        })
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {

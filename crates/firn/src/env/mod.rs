@@ -8,6 +8,7 @@ mod direct;
 pub mod fault;
 pub mod mem;
 pub mod posix;
+mod spans;
 
 use crate::base::Result;
 use std::path::Path;
@@ -47,7 +48,20 @@ pub trait Env: Send + Sync + 'static {
     /// Opens a log segment for positional writes; creates it if `create`. `direct` asks for I/O
     /// past the page cache where the file system has it.
     fn open_log(&self, path: &Path, create: bool, direct: bool) -> Result<Arc<dyn LogFile>>;
-    /// Renames, replacing the target.
+    /// Gives a file a second name in another directory, or the same. From then on neither name's holder
+    /// may change the bytes: whoever would write to a file in place asks [`Self::links`] first.
+    /// [`crate::base::ErrorKind::Unsupported`] where the file system cannot, as between devices;
+    /// [`crate::base::ErrorKind::AlreadyExists`] if the new name is taken.
+    fn link(&self, from: &Path, to: &Path) -> Result<()>;
+    /// Names that a file has.
+    fn links(&self, path: &Path) -> Result<u64>;
+    /// Removes an empty directory.
+    fn remove_dir(&self, path: &Path) -> Result<()>;
+    /// Opens a file whose spans are written once each, in any order; creates it if `create`.
+    fn open_spans(&self, path: &Path, create: bool) -> Result<Arc<dyn SpanFile>>;
+    /// What a file takes. A missing file is [`crate::base::ErrorKind::NotFound`].
+    fn usage(&self, path: &Path) -> Result<FileUsage>;
+    /// Renames a file, replacing the target; or a directory, whose new name must not be taken.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
     /// Removes a file. A missing file is [`crate::base::ErrorKind::NotFound`].
     fn remove(&self, path: &Path) -> Result<()>;
@@ -66,6 +80,8 @@ pub trait Env: Send + Sync + 'static {
 pub trait AppendFile: Send {
     /// Appends bytes; they may stay in a buffer until `sync`.
     fn append(&mut self, bytes: &[u8]) -> Result<()>;
+    /// Shows all bytes to those who read the file; a power cut may still take them.
+    fn flush(&mut self) -> Result<()>;
     /// Hands all bytes to the device.
     fn sync(&mut self) -> Result<()>;
     /// Bytes appended so far.
@@ -88,6 +104,26 @@ pub trait ReadFile: Send + Sync {
     fn will_read(&self, offset: u64, len: u64, reads: &mut Announcement) {
         let _ = (offset, len, reads);
     }
+}
+
+/// What a file takes of the file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FileUsage {
+    /// Its length, bytes.
+    pub len: u64,
+    /// What it really takes, holes left out, bytes.
+    pub allocated: u64,
+}
+
+/// A file of spans: each is written once, by whoever it was given to, several at the same time.
+pub trait SpanFile: Send + Sync {
+    /// Writes at a position; durable after the next `sync` that begins when this has returned.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()>;
+    /// Makes all finished writes durable, and the length that reading them needs.
+    fn sync(&self) -> Result<()>;
+    /// Gives the room of these bytes back, whole [`BLOCK`]s: they read as zeros from now on, and after
+    /// a power cut perhaps. Whether the file system can.
+    fn punch(&self, offset: u64, len: u64) -> Result<bool>;
 }
 
 /// A log segment: written at positions in whole units, several writes in flight.

@@ -3,14 +3,16 @@
 
 use super::announced::{Announced, Announcement};
 use super::direct::DirectRead;
+use super::spans::{self, PosixSpans};
 use super::{
-    AlignedBuf, AnnouncedStats, AppendFile, BLOCK, BatchedReads, Env, LogFile, ReadFile, SECTOR,
+    AlignedBuf, AnnouncedStats, AppendFile, BLOCK, BatchedReads, Env, FileUsage, LogFile, ReadFile,
+    SECTOR, SpanFile,
 };
 use crate::base::{Error, ErrorKind, Result};
 use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, StatxFlags, statx};
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -164,6 +166,45 @@ impl Env for PosixEnv {
         }))
     }
 
+    fn link(&self, from: &Path, to: &Path) -> Result<()> {
+        let linked = fs::hard_link(from, to);
+        linked.map_err(|e| {
+            let what = format!("link {} to {}", from.display(), to.display());
+            let cannot = matches!(
+                e.raw_os_error().map(rustix::io::Errno::from_raw_os_error),
+                Some(
+                    rustix::io::Errno::XDEV
+                        | rustix::io::Errno::PERM
+                        | rustix::io::Errno::MLINK
+                        | rustix::io::Errno::OPNOTSUPP
+                )
+            );
+            match e.kind() {
+                _ if cannot => Error::unsupported(format_args!("{what}: {e}")),
+                std::io::ErrorKind::AlreadyExists => {
+                    Error::new(ErrorKind::AlreadyExists, format!("{what}: {e}"))
+                }
+                _ => Error::io(&e, what),
+            }
+        })
+    }
+
+    fn links(&self, path: &Path) -> Result<u64> {
+        Ok(at(path, "look up", fs::metadata(path))?.nlink())
+    }
+
+    fn remove_dir(&self, path: &Path) -> Result<()> {
+        at(path, "remove", fs::remove_dir(path))
+    }
+
+    fn open_spans(&self, path: &Path, create: bool) -> Result<Arc<dyn SpanFile>> {
+        Ok(Arc::new(PosixSpans::open(path, create)?))
+    }
+
+    fn usage(&self, path: &Path) -> Result<FileUsage> {
+        spans::usage(path)
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         at(from, "rename", fs::rename(from, to))
     }
@@ -220,7 +261,7 @@ struct PosixAppend {
 }
 
 impl PosixAppend {
-    fn flush(&mut self) -> Result<()> {
+    fn write_out(&mut self) -> Result<()> {
         let written = self.file.write_all(&self.buf);
         self.buf.clear();
         written.map_err(|e| Error::io(&e, format_args!("write {}", self.name)))
@@ -232,14 +273,18 @@ impl AppendFile for PosixAppend {
         self.buf.extend_from_slice(bytes);
         self.len += bytes.len() as u64;
         if self.buf.len() >= APPEND_BUFFER {
-            self.flush()
+            self.write_out()
         } else {
             Ok(())
         }
     }
 
+    fn flush(&mut self) -> Result<()> {
+        self.write_out()
+    }
+
     fn sync(&mut self) -> Result<()> {
-        self.flush()?;
+        self.write_out()?;
         self.file
             .sync_data()
             .map_err(|e| Error::io(&e, format_args!("sync {}", self.name)))

@@ -5,6 +5,7 @@ use super::{IndexCounts, Memtable};
 use crate::base::checksum::xxh3;
 use crate::base::key::{SEQNO_COMMITTED_MAX, index_id_of};
 use crate::base::{IndexId, InternalKey, Kind, Seqno, Value};
+use crate::rowcode::BlobUses;
 use std::sync::atomic::Ordering;
 
 /// Inserts the entries of one batch into a memtable.
@@ -22,6 +23,7 @@ pub struct Inserter<'a> {
     seqnos: (Seqno, Seqno),
     index: Option<IndexId>,
     counts: IndexCounts,
+    blobs: BlobUses,
 }
 
 impl<'a> Inserter<'a> {
@@ -34,6 +36,7 @@ impl<'a> Inserter<'a> {
             seqnos: (Seqno::MAX, 0),
             index: None,
             counts: IndexCounts::default(),
+            blobs: BlobUses::default(),
         }
     }
 
@@ -63,6 +66,10 @@ impl<'a> Inserter<'a> {
             self.flush_index();
             self.index = index;
         }
+        if key.kind == Kind::PutBlobs {
+            // One without a trailer is refused by whoever reads or flushes it.
+            let _ = self.blobs.add_tail(value.tail);
+        }
         self.counts.add(IndexCounts {
             entries: 1,
             deletes: u64::from(key.kind == Kind::Delete),
@@ -86,6 +93,11 @@ impl Drop for Inserter<'_> {
         }
         self.flush_index();
         let memtable = self.memtable;
+        if !self.blobs.is_empty() {
+            let mut all = memtable.blobs.lock();
+            self.blobs.iter().for_each(|blobs| all.add(blobs));
+            memtable.blob_bytes.store(all.bytes(), Ordering::Relaxed);
+        }
         memtable.size.fetch_add(self.size, Ordering::Relaxed);
         memtable.entries.fetch_add(self.entries, Ordering::Relaxed);
         let (min, max) = self.seqnos;

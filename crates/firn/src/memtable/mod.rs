@@ -17,9 +17,11 @@ pub use list::RangeEntries;
 
 use crate::base::checksum::xxh3;
 use crate::base::{IndexId, InternalKey, Seqno, Value};
+use crate::rowcode::BlobUses;
 use counters::Counters;
 use filter::Filter;
 use list::List;
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use writers::Writers;
@@ -46,6 +48,9 @@ pub struct Memtable {
     list: List,
     filter: Filter,
     counters: Counters,
+    blobs: Mutex<BlobUses>,
+    /// Their sum, to be looked at without the mutex.
+    blob_bytes: AtomicU64,
     size: AtomicU64,
     entries: AtomicU64,
     seqno_min: AtomicU64,
@@ -71,6 +76,8 @@ impl Memtable {
             list: List::new(),
             filter: Filter::new(filter_bytes),
             counters: Counters::new(),
+            blobs: Mutex::default(),
+            blob_bytes: AtomicU64::new(0),
             size: AtomicU64::new(0),
             entries: AtomicU64::new(0),
             seqno_min: AtomicU64::new(Seqno::MAX),
@@ -167,6 +174,16 @@ impl Memtable {
     /// What is here of each index, by index id.
     pub fn all_index_counts(&self) -> Vec<(IndexId, IndexCounts)> {
         self.counters.all()
+    }
+
+    /// What is here of each blob file, by references.
+    pub fn blob_uses(&self) -> BlobUses {
+        self.blobs.lock().clone()
+    }
+
+    /// Bytes of blobs that entries here refer to.
+    pub fn blob_bytes(&self) -> u64 {
+        self.blob_bytes.load(Ordering::Relaxed)
     }
 
     /// Smallest and largest seqno; `None` while empty. Exact once the writers are gone.

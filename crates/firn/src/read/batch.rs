@@ -24,7 +24,7 @@ pub fn announce(view: &View, keys: &[&[u8]], seqno: Seqno) -> usize {
     }
     let mut blocks = 0;
     let mut reads = Announcement::new();
-    for run in view.version.l0.iter().chain(&view.version.levels) {
+    for run in view.runs() {
         let mut last = None;
         for (key, hash) in keys.iter().zip(&hashes) {
             let Some(hash) = *hash else { continue };
@@ -48,8 +48,10 @@ pub fn announce(view: &View, keys: &[&[u8]], seqno: Seqno) -> usize {
 
 /// The key's hash; none if a memtable (as its filter says) or the row cache has the key.
 fn hash_unless_in_memory(view: &View, key: &[u8], seqno: Seqno) -> Option<KeyHash> {
-    let mut memtables = std::iter::once(&view.active).chain(&view.frozen);
-    if memtables.any(|memtable| !memtable.is_empty() && memtable.may_contain(key)) {
+    if view
+        .memtables()
+        .any(|memtable| !memtable.is_empty() && memtable.may_contain(key))
+    {
         return None;
     }
     let hash = KeyHash::of(key);

@@ -3,12 +3,13 @@
 use super::view::View;
 use crate::base::{InternalKey, Result, Seqno, Value};
 use crate::cache::KeyHash;
+use crate::version::Frozen;
 
 /// Calls `f` with the newest version of `user_key` whose seqno is at most `seqno`, a deletion
 /// included. Sources are asked newest first and the first hit ends the search, which is right
 /// because a newer version never lies below an older one.
 ///
-/// Between memtables and files stands the row cache, which knows the newest flushed version of rows
+/// Between memtables (and runs in the queue) and files stands the row cache, which knows the newest flushed version of rows
 /// that are asked for often. What is found in the files is offered to it.
 ///
 /// # Errors
@@ -24,10 +25,24 @@ pub fn get<R>(
         let f = f.take().expect("the search ends at the first hit");
         f(key, value)
     };
-    let memtables = std::iter::once(&view.active).chain(&view.frozen);
-    for memtable in memtables.filter(|memtable| !memtable.is_empty()) {
-        if let Some(result) = memtable.get(user_key, seqno, &mut found) {
-            return Ok(Some(result));
+    if !view.active.is_empty()
+        && let Some(result) = view.active.get(user_key, seqno, &mut found)
+    {
+        return Ok(Some(result));
+    }
+    for queued in &view.frozen {
+        let result = match queued {
+            Frozen::Memtable(memtable) => memtable.get(user_key, seqno, &mut found),
+            Frozen::Run(run) => match run.run().find(user_key) {
+                Some(file) => {
+                    let hash = KeyHash::of(user_key);
+                    file.reader()?.get(user_key, hash, seqno, &mut found)?
+                }
+                None => None,
+            },
+        };
+        if result.is_some() {
+            return Ok(result);
         }
     }
     let hash = KeyHash::of(user_key);

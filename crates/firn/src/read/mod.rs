@@ -9,5 +9,5 @@ mod view;
 pub use batch::{BATCH, announce, in_batches, multi_get};
 pub use estimate::{EXACT_ROWS, estimate_rows};
 pub use get::get;
-pub use scan::{ScanRange, Source, push_sources, scan_sources};
+pub use scan::{RunFiles, ScanRange, Source, push_sources, scan_sources};
 pub use view::{ReadPoint, View, Views};

@@ -4,9 +4,9 @@ use super::view::View;
 use crate::base::key::index_id_of;
 use crate::base::{InternalIterator, InternalKey, Result, Seqno, Value};
 use crate::iter::{ChildOpener, ConcatIter};
-use crate::memtable::MemtableIter;
+use crate::memtable::{Memtable, MemtableIter};
 use crate::sst::SstIter;
-use crate::version::Run;
+use crate::version::{Frozen, Run};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -23,6 +23,13 @@ pub struct ScanRange {
 pub struct RunFiles {
     run: Arc<Run>,
     fill_cache: bool,
+}
+
+impl RunFiles {
+    /// The files of `run`; with `fill_cache` what is read of them stays in the cache.
+    pub fn new(run: Arc<Run>, fill_cache: bool) -> Self {
+        Self { run, fill_cache }
+    }
 }
 
 impl ChildOpener for RunFiles {
@@ -89,23 +96,30 @@ pub fn push_sources(
 ) {
     sources.extend(own.map(Source::Own));
     let index = index_id_of(lower);
-    for memtable in std::iter::once(&view.active).chain(&view.frozen) {
+    let push_memtable = |memtable: &Arc<Memtable>, sources: &mut Vec<Source>| {
         // A bounded range lies in one index, and a memtable counts its entries by index. The active
         // one may get its first entry of the index later: nothing a pinned read may see.
         let elsewhere = || index.is_some_and(|index| memtable.index_counts(index).entries == 0);
         if !(memtable.is_empty() || upper.is_some() && elsewhere()) {
             sources.push(Source::Memtable(memtable.iter()));
         }
-    }
+    };
     let bound = upper.map_or(Bound::Unbounded, Bound::Excluded);
-    for run in view.version.l0.iter().chain(&view.version.levels) {
+    let push_run = |run: &Arc<Run>, sources: &mut Vec<Source>| {
         if !run.overlapping(lower, bound).is_empty() {
-            let files = RunFiles {
-                run: Arc::clone(run),
-                fill_cache: true,
-            };
+            let files = RunFiles::new(Arc::clone(run), true);
             sources.push(Source::Run(ConcatIter::bounded(files, Some(lower), upper)));
         }
+    };
+    push_memtable(&view.active, sources);
+    for queued in &view.frozen {
+        match queued {
+            Frozen::Memtable(memtable) => push_memtable(memtable, sources),
+            Frozen::Run(run) => push_run(run.run(), sources),
+        }
+    }
+    for run in view.version.l0.iter().chain(&view.version.levels) {
+        push_run(run, sources);
     }
 }
 

@@ -6,37 +6,63 @@
 //! view older than the snapshot would hide writes that the next statement shows.
 
 use crate::base::Seqno;
+use crate::blob::BlobStore;
 use crate::cache::{RowCache, Sealed};
 use crate::memtable::Memtable;
-use crate::version::Version;
+use crate::version::{FileHandle, Frozen, Run, Version};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use std::sync::Arc;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 /// What a read looks into, immutable but for the active memtable's growth.
 pub struct View {
     /// Takes new commits.
     pub active: Arc<Memtable>,
-    /// Full memtables on their way to disk, newest first.
-    pub frozen: Vec<Arc<Memtable>>,
+    /// Full memtables on their way to disk, and runs of files on their way into the tree, newest first.
+    pub frozen: Vec<Frozen>,
     /// The files.
     pub version: Arc<Version>,
     /// Up to which memtable all were frozen and complete when the view was made.
     pub sealed: Sealed,
     /// Single rows of the files.
     pub rows: Arc<RowCache>,
+    /// Values out of line.
+    pub blobs: Arc<BlobStore>,
+    /// Counts the views of a database.
+    pub generation: u64,
 }
 
 impl View {
+    /// The memtables, newest first.
+    pub fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
+        let frozen = self.frozen.iter().filter_map(Frozen::memtable);
+        std::iter::once(&self.active).chain(frozen)
+    }
+
+    /// The runs of files, queued ones included, newest first.
+    pub fn runs(&self) -> impl Iterator<Item = &Arc<Run>> {
+        let queued = self.frozen.iter().filter_map(Frozen::run);
+        let queued = queued.map(|run| run.run());
+        queued.chain(&self.version.l0).chain(&self.version.levels)
+    }
+
+    /// The files, queued ones included.
+    pub fn files(&self) -> impl Iterator<Item = &Arc<FileHandle>> {
+        self.runs().flat_map(|run| &run.files)
+    }
+
     /// This view over other memtables.
-    fn over(&self, active: &Arc<Memtable>, frozen: Vec<Arc<Memtable>>) -> Self {
+    fn over(&self, active: &Arc<Memtable>, frozen: Vec<Frozen>) -> Self {
         Self {
             active: Arc::clone(active),
             frozen,
             version: Arc::clone(&self.version),
             sealed: self.sealed,
             rows: Arc::clone(&self.rows),
+            blobs: Arc::clone(&self.blobs),
+            generation: self.generation,
         }
     }
 }
@@ -54,17 +80,26 @@ pub struct ReadPoint {
 pub struct Views {
     current: ArcSwap<View>,
     visible: Arc<AtomicU64>,
-    changing: Mutex<()>,
+    /// All views that somebody may hold, oldest first.
+    held: Mutex<VecDeque<Held>>,
+}
+
+/// A view that somebody may hold.
+struct Held {
+    generation: u64,
+    view: Weak<View>,
 }
 
 impl Views {
     /// Starts with an empty active memtable over `version`; all commits so far are visible, and
-    /// lie in files or in memtables numbered before the active one. `rows` caches rows of the files.
+    /// lie in files or in memtables numbered before the active one. `rows` caches rows of the files,
+    /// `blobs` has the values out of line.
     pub fn new(
         active: Arc<Memtable>,
         version: Arc<Version>,
         visible: Arc<AtomicU64>,
         rows: Arc<RowCache>,
+        blobs: Arc<BlobStore>,
     ) -> Self {
         let sealed = Sealed {
             number: active.id().saturating_sub(1),
@@ -76,11 +111,15 @@ impl Views {
             version,
             sealed,
             rows,
+            blobs,
+            generation: 0,
         };
+        let view = Arc::new(view);
+        let held = VecDeque::from([Held::of(&view)]);
         Self {
-            current: ArcSwap::from_pointee(view),
+            current: ArcSwap::from(view),
             visible,
-            changing: Mutex::new(()),
+            held: Mutex::new(held),
         }
     }
 
@@ -101,30 +140,28 @@ impl Views {
         ReadPoint { view, seqno }
     }
 
-    /// Recovery has filled these memtables, oldest first.
-    pub fn recovered(&self, memtables: &[Arc<Memtable>]) {
-        let frozen = memtables.iter().rev().cloned().collect();
+    /// Recovery has filled this queue, oldest first.
+    pub fn recovered(&self, queue: &[Frozen]) {
+        let frozen = queue.iter().rev().cloned().collect();
         self.change(|view| view.over(&view.active, frozen));
     }
 
-    /// The active memtable was frozen and replaced.
-    pub fn switched(&self, frozen: Arc<Memtable>, active: Arc<Memtable>) {
+    /// The active memtable was replaced; `queued` comes on top of the queue, newest first: the old one
+    /// if anything is in it, and a run of files that was committed.
+    pub fn switched(&self, queued: &[Frozen], active: Arc<Memtable>) {
         self.change(|view| {
-            debug_assert!(Arc::ptr_eq(&view.active, &frozen));
-            let mut all = vec![frozen];
-            all.extend(view.frozen.iter().cloned());
-            view.over(&active, all)
+            let all = queued.iter().chain(&view.frozen).cloned();
+            view.over(&active, all.collect())
         });
     }
 
-    /// `memtable`, the oldest frozen one, has no writers any more. What views made from now on find
-    /// in the files may enter the row cache even after the memtable's flush.
-    pub fn drained(&self, memtable: &Memtable) {
+    /// The oldest element of the queue is complete: a memtable without writers, or a run. What views
+    /// made from now on find in the files may enter the row cache even after it is in the tree.
+    pub fn drained(&self, oldest: &Frozen) {
         self.change(|view| {
-            let newest = memtable.seqno_range().map_or(0, |(_, newest)| newest);
             let sealed = Sealed {
-                number: view.sealed.number.max(memtable.id()),
-                seqno: view.sealed.seqno.max(newest),
+                number: view.sealed.number.max(oldest.id()),
+                seqno: view.sealed.seqno.max(oldest.newest().unwrap_or(0)),
             };
             let frozen = view.frozen.clone();
             View {
@@ -134,7 +171,7 @@ impl Views {
         });
     }
 
-    /// `version` was installed; the memtables with these ids are in its files.
+    /// `version` was installed; the elements of the queue with these ids are in its files.
     pub fn installed(&self, version: Arc<Version>, flushed: &[u64]) {
         self.change(|view| {
             let left = view
@@ -149,9 +186,34 @@ impl Views {
         });
     }
 
+    /// The generation of the oldest view that anybody holds, or that is current.
+    pub fn oldest_generation(&self) -> u64 {
+        let mut held = self.held.lock();
+        while held.len() > 1 && held[0].view.strong_count() == 0 {
+            held.pop_front();
+        }
+        held[0].generation
+    }
+
     fn change(&self, next: impl FnOnce(&View) -> View) {
-        let _one_at_a_time = self.changing.lock();
+        let mut held = self.held.lock();
         let current = self.current.load();
-        self.current.store(Arc::new(next(&current)));
+        let next = Arc::new(View {
+            generation: current.generation + 1,
+            ..next(&current)
+        });
+        // One that somebody holds for long must not make the list long.
+        held.retain(|held| held.view.strong_count() > 0);
+        held.push_back(Held::of(&next));
+        self.current.store(next);
+    }
+}
+
+impl Held {
+    fn of(view: &Arc<View>) -> Self {
+        Self {
+            generation: view.generation,
+            view: Arc::downgrade(view),
+        }
     }
 }

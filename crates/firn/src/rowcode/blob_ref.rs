@@ -5,6 +5,31 @@
 
 use super::damaged;
 use crate::base::{Result, varint};
+use std::collections::BTreeMap;
+
+/// Bytes of the header before each blob in its file.
+pub const BLOB_HEADER_LEN: u64 = 32;
+
+/// How a blob is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum BlobCodec {
+    /// As it is.
+    None = 0,
+    /// ZSTD, one frame.
+    Zstd = 1,
+}
+
+impl BlobCodec {
+    /// The codec with this byte.
+    pub fn from_u8(byte: u8) -> Option<Self> {
+        match byte {
+            0 => Some(Self::None),
+            1 => Some(Self::Zstd),
+            _ => None,
+        }
+    }
+}
 
 /// Where one column's bytes lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,12 +38,23 @@ pub struct BlobRef {
     pub column: u32,
     /// Id of the blob file.
     pub file: u64,
-    /// Offset of the bytes in the file.
+    /// Offset of the blob, header included, in the file as it was first written.
     pub offset: u64,
-    /// Number of bytes.
+    /// Bytes of the value.
     pub len: u64,
-    /// XXH3-64 of the bytes.
+    /// How it is stored.
+    pub codec: BlobCodec,
+    /// Bytes stored, without the header.
+    pub stored: u64,
+    /// XXH3-64 of the stored bytes, plus the term of file and offset.
     pub checksum: u64,
+}
+
+impl BlobRef {
+    /// Bytes that the blob takes in its file.
+    pub fn span(&self) -> u64 {
+        self.stored.saturating_add(BLOB_HEADER_LEN)
+    }
 }
 
 const FOOTER_LEN: usize = 4;
@@ -31,14 +67,18 @@ pub fn append(tail: &mut Vec<u8>, refs: &[BlobRef]) {
         varint::put_u64(tail, blob.file);
         varint::put_u64(tail, blob.offset);
         varint::put_u64(tail, blob.len);
+        tail.push(blob.codec as u8);
+        if blob.codec != BlobCodec::None {
+            varint::put_u64(tail, blob.stored);
+        }
         tail.extend_from_slice(&blob.checksum.to_le_bytes());
     }
     let len = (tail.len() - start) as u32;
     tail.extend_from_slice(&len.to_le_bytes());
 }
 
-/// Splits a tail that ends with a trailer into the tail proper and the references.
-pub fn split(tail: &[u8]) -> Result<(&[u8], Vec<BlobRef>)> {
+/// Splits a tail that ends with a trailer into the tail proper and the references, still encoded.
+fn cut(tail: &[u8]) -> Result<(&[u8], Refs<'_>)> {
     let (rest, footer) = tail
         .split_last_chunk::<FOOTER_LEN>()
         .ok_or_else(|| damaged("blob trailer too short"))?;
@@ -47,22 +87,126 @@ pub fn split(tail: &[u8]) -> Result<(&[u8], Vec<BlobRef>)> {
         .len()
         .checked_sub(len)
         .ok_or_else(|| damaged("blob trailer longer than the row"))?;
-    let (proper, mut entries) = rest.split_at(at);
-    let mut refs = Vec::new();
-    while !entries.is_empty() {
-        refs.push(take(&mut entries).ok_or_else(|| damaged("blob reference"))?);
-    }
+    let (proper, entries) = rest.split_at(at);
+    Ok((proper, Refs(entries)))
+}
+
+/// Splits a tail that ends with a trailer into the tail proper and the references.
+pub fn split(tail: &[u8]) -> Result<(&[u8], Vec<BlobRef>)> {
+    let (proper, refs) = cut(tail)?;
+    let refs = refs.collect::<Result<_>>()?;
     Ok((proper, refs))
 }
 
+/// Calls `f` with each reference of a tail that ends with a trailer.
+pub fn for_each(tail: &[u8], mut f: impl FnMut(BlobRef)) -> Result<()> {
+    let (_, refs) = cut(tail)?;
+    for blob in refs {
+        f(blob?);
+    }
+    Ok(())
+}
+
+/// The references of a trailer.
+struct Refs<'a>(&'a [u8]);
+
+impl Iterator for Refs<'_> {
+    type Item = Result<BlobRef>;
+
+    fn next(&mut self) -> Option<Result<BlobRef>> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let taken = take(&mut self.0);
+        if taken.is_none() {
+            self.0 = &[];
+        }
+        Some(taken.ok_or_else(|| damaged("blob reference")))
+    }
+}
+
 fn take(input: &mut &[u8]) -> Option<BlobRef> {
+    let column = varint::take_u32(input)?;
+    let file = varint::take_u64(input)?;
+    let offset = varint::take_u64(input)?;
+    let len = varint::take_u64(input)?;
+    let codec = BlobCodec::from_u8(varint::take_u8(input)?)?;
+    let stored = match codec {
+        BlobCodec::None => len,
+        BlobCodec::Zstd => varint::take_u64(input)?,
+    };
+    // A value is under 4 GiB, and is compressed only where that makes it smaller.
+    let sane = len <= u64::from(u32::MAX) && stored <= len && offset < 1 << 62 && file < 1 << 62;
+    sane.then_some(())?;
     Some(BlobRef {
-        column: varint::take_u32(input)?,
-        file: varint::take_u64(input)?,
-        offset: varint::take_u64(input)?,
-        len: varint::take_u64(input)?,
+        column,
+        file,
+        offset,
+        len,
+        codec,
+        stored,
         checksum: varint::take_u64_le(input)?,
     })
+}
+
+/// What refers to one blob file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct BlobUse {
+    /// Id of the blob file.
+    pub file: u64,
+    /// References.
+    pub refs: u64,
+    /// Bytes that they refer to, headers included.
+    pub bytes: u64,
+}
+
+/// Sums references by blob file.
+#[derive(Debug, Clone, Default)]
+pub struct BlobUses(BTreeMap<u64, (u64, u64)>);
+
+impl BlobUses {
+    /// Counts the references in the tail of an entry of kind `PutBlobs`.
+    ///
+    /// # Errors
+    /// `Corruption`, without file name, if it has no such trailer.
+    pub fn add_tail(&mut self, tail: &[u8]) -> Result<()> {
+        for_each(tail, |blob| {
+            self.add(BlobUse {
+                file: blob.file,
+                refs: 1,
+                bytes: blob.span(),
+            });
+        })
+    }
+
+    /// Counts what was summed elsewhere.
+    pub fn add(&mut self, blobs: BlobUse) {
+        let (refs, bytes) = self.0.entry(blobs.file).or_default();
+        *refs += blobs.refs;
+        *bytes = bytes.saturating_add(blobs.bytes);
+    }
+
+    /// The sums, ascending by file.
+    pub fn iter(&self) -> impl Iterator<Item = BlobUse> {
+        let all = self.0.iter();
+        all.map(|(&file, &(refs, bytes))| BlobUse { file, refs, bytes })
+    }
+
+    /// Bytes referred to in one file.
+    pub fn bytes_in(&self, file: u64) -> u64 {
+        self.0.get(&file).map_or(0, |&(_, bytes)| bytes)
+    }
+
+    /// Bytes referred to in all files.
+    pub fn bytes(&self) -> u64 {
+        let all = self.0.values().map(|&(_, bytes)| bytes);
+        all.fold(0, u64::saturating_add)
+    }
+
+    /// Whether nothing was counted.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
 #[cfg(test)]

@@ -149,6 +149,25 @@ impl RowLayout {
         head: &mut Vec<u8>,
         tail: &mut Vec<u8>,
     ) -> Result<()> {
+        // SAFETY: promised by the caller.
+        unsafe { self.encode_without(record, &[], head, tail) }
+    }
+
+    /// As [`Self::encode`], with no bytes for the variable columns whose ids are in `left_out`: their
+    /// length is 0. The trailer with their references is the caller's to append.
+    ///
+    /// # Safety
+    /// As for [`Self::encode`], the columns left out included.
+    ///
+    /// # Errors
+    /// As for [`Self::encode`].
+    pub unsafe fn encode_without(
+        &self,
+        record: &[u8],
+        left_out: &[u32],
+        head: &mut Vec<u8>,
+        tail: &mut Vec<u8>,
+    ) -> Result<()> {
         if record.len() < self.record_len() {
             return Err(Error::invalid("record buffer too short"));
         }
@@ -159,6 +178,10 @@ impl RowLayout {
         let start = tail.len();
         tail.push(0);
         for column in self.var_columns() {
+            if left_out.contains(&column.id) {
+                tail.push(0);
+                continue;
+            }
             // SAFETY: promised by the caller.
             let bytes = unsafe { var_bytes(column, record) }?;
             varint::put_u64(tail, bytes.len() as u64);
@@ -172,11 +195,33 @@ impl RowLayout {
             tail.splice(start..=start, prefix);
         }
         for column in self.var_columns() {
+            if left_out.contains(&column.id) {
+                continue;
+            }
             // SAFETY: promised by the caller.
             let bytes = unsafe { var_bytes(column, record) }?;
             tail.extend_from_slice(bytes);
         }
         Ok(())
+    }
+
+    /// The bytes that the row stores for variable column number `column`; none if it is NULL.
+    ///
+    /// # Safety
+    /// As for [`Self::encode`].
+    ///
+    /// # Errors
+    /// `InvalidArgument` if `record` is too short, a length in it is over its maximum, or the column is
+    /// not a stored variable one.
+    pub unsafe fn variable<'a>(&self, column: usize, record: &'a [u8]) -> Result<&'a [u8]> {
+        let column = self.columns.get(column);
+        match column.filter(|c| c.stored && !c.kind.is_fixed()) {
+            Some(column) if record.len() >= self.record_len() => {
+                // SAFETY: promised by the caller.
+                unsafe { var_bytes(column, record) }
+            }
+            _ => Err(Error::invalid("no variable column of this record")),
+        }
     }
 
     fn var_columns(&self) -> impl Iterator<Item = &Column> {

@@ -23,11 +23,12 @@ mod program;
 
 pub use crate::base::record::{NullBit, Pad};
 pub use blob_buf::BlobBuf;
-pub use blob_ref::BlobRef;
+pub use blob_ref::{BLOB_HEADER_LEN, BlobCodec, BlobRef, BlobUse, BlobUses};
 pub use column::{Column, ColumnKind, Missing};
 pub use format::RowFormat;
 pub use layout::{RowLayout, split_tail};
 pub use plan::DecodePlan;
+pub use program::OutOfLine;
 
 use crate::base::Error;
 

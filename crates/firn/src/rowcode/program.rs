@@ -1,7 +1,7 @@
 //! Decoding rows of one version: a list of copies, made once, run per row.
 
 use super::layout::{Place, RowLayout, Run, push_run, split_tail};
-use super::{BlobBuf, Column, ColumnKind, Missing, NullBit, damaged};
+use super::{BlobBuf, BlobRef, Column, ColumnKind, Missing, NullBit, damaged};
 use crate::base::{Error, Result, Value, varint};
 
 /// Moves one variable column.
@@ -9,6 +9,8 @@ use crate::base::{Error, Result, Value, varint};
 struct VarOp {
     /// Position among the variable columns of the row.
     index: u32,
+    /// Id of the column.
+    id: u32,
     target: Target,
 }
 
@@ -17,6 +19,47 @@ struct VarOp {
 struct Target {
     offset: u32,
     kind: ColumnKind,
+}
+
+/// A wanted column whose bytes lie out of line: to be read, then put in its place.
+#[derive(Debug, Clone, Copy)]
+pub struct OutOfLine {
+    /// Where its bytes lie.
+    pub blob: BlobRef,
+    target: Target,
+}
+
+impl OutOfLine {
+    /// Whether a value of this length fits the column: to be asked before it is read.
+    ///
+    /// # Errors
+    /// `Corruption`, without file name.
+    pub fn check(&self) -> Result<()> {
+        let fits = match self.target.kind {
+            ColumnKind::Char { len, .. } => self.blob.len <= u64::from(len),
+            ColumnKind::VarChar { max, .. } => self.blob.len <= u64::from(max),
+            ColumnKind::Blob { len_bytes } => self.blob.len >> (8 * u32::from(len_bytes)) == 0,
+            ColumnKind::Fixed { .. } => false,
+        };
+        match fits {
+            true => Ok(()),
+            false => Err(damaged("a value out of line is longer than its column")),
+        }
+    }
+
+    /// Whether the record holds the bytes themselves, and not a pointer to them.
+    pub fn is_copied(&self) -> bool {
+        !matches!(self.target.kind, ColumnKind::Blob { .. })
+    }
+
+    /// Puts the value into `record`. A blob column points to `bytes` afterwards: they must stay where
+    /// they are as long as the record is used.
+    ///
+    /// # Errors
+    /// `Corruption`, without file name, if it does not fit.
+    pub fn finish(&self, bytes: &[u8], record: &mut [u8]) -> Result<()> {
+        self.target.write(bytes, record, |bytes| bytes.as_ptr())
+    }
 }
 
 /// Sets a NULL bit of the record if one of the row is set.
@@ -109,7 +152,11 @@ impl Program {
                 len: column.kind.record_len(),
             }),
             Place::Var(index) if !column.kind.is_fixed() => {
-                self.vars.push(VarOp { index, target });
+                self.vars.push(VarOp {
+                    index,
+                    id: column.id,
+                    target,
+                });
             }
             _ => {
                 return Err(Error::unsupported(format_args!(
@@ -171,14 +218,45 @@ impl Program {
         Ok(())
     }
 
-    /// Decodes one row. `record` has the length of the current layout.
+    /// Decodes one row without references. `record` has the length of the current layout.
     pub(super) fn run(
         &self,
         value: Value<'_>,
         record: &mut [u8],
         blobs: &mut BlobBuf,
     ) -> Result<()> {
-        let head = value.head;
+        self.run_head(value.head, record)?;
+        if !self.vars.is_empty() {
+            self.run_vars(value.tail, record, blobs, |_, _| false)?;
+        }
+        self.run_constants(record, blobs)
+    }
+
+    /// Decodes one row whose columns in `refs` lie out of line: those that are wanted go to `wanted`.
+    pub(super) fn run_with_refs(
+        &self,
+        value: Value<'_>,
+        refs: &[BlobRef],
+        record: &mut [u8],
+        blobs: &mut BlobBuf,
+        wanted: &mut Vec<OutOfLine>,
+    ) -> Result<()> {
+        self.run_head(value.head, record)?;
+        if !self.vars.is_empty() {
+            self.run_vars(value.tail, record, blobs, |op, inline| {
+                let found = refs.iter().find(|blob| blob.column == op.id);
+                let found = found.filter(|_| inline.is_empty());
+                wanted.extend(found.map(|&blob| OutOfLine {
+                    blob,
+                    target: op.target,
+                }));
+                found.is_some()
+            })?;
+        }
+        self.run_constants(record, blobs)
+    }
+
+    fn run_head(&self, head: &[u8], record: &mut [u8]) -> Result<()> {
         if head.len() != self.head_len {
             return Err(damaged("length of the fixed columns"));
         }
@@ -198,9 +276,10 @@ impl Program {
             let (to, from, len) = (run.record as usize, run.row as usize, run.len as usize);
             record[to..to + len].copy_from_slice(&fixed[from..from + len]);
         }
-        if !self.vars.is_empty() {
-            self.run_vars(value.tail, record, blobs)?;
-        }
+        Ok(())
+    }
+
+    fn run_constants(&self, record: &mut [u8], blobs: &mut BlobBuf) -> Result<()> {
         for constant in &self.constants {
             match constant {
                 Constant::Null(null) => record[null.offset as usize] |= null.mask,
@@ -208,13 +287,23 @@ impl Program {
                     let at = *offset as usize;
                     record[at..at + bytes.len()].copy_from_slice(bytes);
                 }
-                Constant::Var { target, bytes } => target.write(bytes, record, blobs)?,
+                Constant::Var { target, bytes } => {
+                    target.write(bytes, record, |bytes| blobs.put(bytes))?;
+                }
             }
         }
         Ok(())
     }
 
-    fn run_vars(&self, tail: &[u8], record: &mut [u8], blobs: &mut BlobBuf) -> Result<()> {
+    /// `elsewhere` tells of a column and its bytes here whether the value is not among them.
+    #[inline]
+    fn run_vars(
+        &self,
+        tail: &[u8],
+        record: &mut [u8],
+        blobs: &mut BlobBuf,
+        mut elsewhere: impl FnMut(&VarOp, &[u8]) -> bool,
+    ) -> Result<()> {
         let (mut lengths, mut bytes) = split_tail(tail)?;
         let mut next = 0;
         for op in &self.vars {
@@ -226,7 +315,9 @@ impl Program {
                 bytes = rest;
                 next += 1;
                 if next > op.index {
-                    op.target.write(value, record, blobs)?;
+                    if !elsewhere(op, value) {
+                        op.target.write(value, record, |bytes| blobs.put(bytes))?;
+                    }
                     break;
                 }
             }
@@ -248,7 +339,13 @@ fn take_len(lengths: &mut &[u8]) -> Result<usize> {
 }
 
 impl Target {
-    fn write(&self, value: &[u8], record: &mut [u8], blobs: &mut BlobBuf) -> Result<()> {
+    /// `keep` says where the bytes of a blob stay.
+    fn write(
+        &self,
+        value: &[u8],
+        record: &mut [u8],
+        keep: impl FnOnce(&[u8]) -> *const u8,
+    ) -> Result<()> {
         let at = self.offset as usize;
         let field = &mut record[at..at + self.kind.record_len() as usize];
         let len = value.len();
@@ -273,7 +370,7 @@ impl Target {
                     return Err(damaged("blob longer than its column"));
                 }
                 length.copy_from_slice(&len.to_le_bytes()[..length.len()]);
-                let address = blobs.put(value) as usize;
+                let address = keep(value) as usize;
                 pointer.copy_from_slice(&address.to_ne_bytes());
             }
             ColumnKind::Fixed { .. } => {

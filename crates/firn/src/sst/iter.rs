@@ -6,7 +6,7 @@ use super::damage::Decoded;
 use super::format::Handle;
 use super::index::{Partition, Spot};
 use super::reader::{BlockInfo, SstReader};
-use crate::base::key::SEQNO_MAX;
+use crate::base::key::{SEQNO_MAX, UNCOMMITTED_BIT};
 use crate::base::{Error, InternalIterator, InternalKey, Result, Seqno, Value};
 use crate::env::Announcement;
 use std::ops::Range;
@@ -18,6 +18,8 @@ use std::sync::Arc;
 /// are cached are used, others are read in large pieces and forgotten.
 pub struct SstIter {
     reader: Arc<SstReader>,
+    /// What all entries show as their seqno, if not the stored one.
+    external: Option<Seqno>,
     fill_cache: bool,
     spot: Option<Spot>,
     /// The partition of the spot, with its number; kept after leaving it.
@@ -37,6 +39,7 @@ impl SstReader {
     pub fn iter(self: &Arc<Self>, fill_cache: bool) -> SstIter {
         SstIter {
             reader: self.clone(),
+            external: self.external_seqno(),
             fill_cache,
             spot: None,
             partition: None,
@@ -164,9 +167,45 @@ impl SstIter {
             bytes: u64::from(entry.handle.len),
             entries: entry.stats.entries,
             deletes: entry.stats.deletes,
-            min_seqno: entry.stats.min_seqno,
-            max_seqno: entry.stats.max_seqno,
+            min_seqno: self.external.unwrap_or(entry.stats.min_seqno),
+            max_seqno: self.external.unwrap_or(entry.stats.max_seqno),
+            zeroed: entry.stats.max_seqno == 0,
         })
+    }
+
+    /// [`InternalIterator::seek`] by stored seqnos.
+    fn seek_stored(&mut self, user_key: &[u8], seqno: Seqno) -> Result<bool> {
+        let Some(number) = self.reader.index().partition_of(user_key) else {
+            self.leave();
+            return Ok(false);
+        };
+        let block = match self.partition(number) {
+            Ok(partition) => partition.find(user_key),
+            Err(error) => {
+                self.leave();
+                return Err(error);
+            }
+        };
+        let mut spot = Spot {
+            partition: number,
+            block,
+        };
+        loop {
+            self.enter(spot)?;
+            let moved = self.cursor.seek(user_key, seqno);
+            if self.checked(moved)? {
+                return Ok(true);
+            }
+            // All of the block lies before: its separator is above its last key, or the versions
+            // looked for follow in the next block.
+            match self.reader.index().next(spot) {
+                Some(next) => spot = next,
+                None => {
+                    self.leave();
+                    return Ok(false);
+                }
+            }
+        }
     }
 
     /// Stored bytes from the block under the cursor on, in blocks that end before `limit`: at least,
@@ -238,37 +277,15 @@ impl InternalIterator for SstIter {
     }
 
     fn seek(&mut self, user_key: &[u8], seqno: Seqno) -> Result<bool> {
-        let Some(number) = self.reader.index().partition_of(user_key) else {
-            self.leave();
-            return Ok(false);
+        let Some(external) = self.external else {
+            return self.seek_stored(user_key, seqno);
         };
-        let block = match self.partition(number) {
-            Ok(partition) => partition.find(user_key),
-            Err(error) => {
-                self.leave();
-                return Err(error);
-            }
-        };
-        let mut spot = Spot {
-            partition: number,
-            block,
-        };
-        loop {
-            self.enter(spot)?;
-            let moved = self.cursor.seek(user_key, seqno);
-            if self.checked(moved)? {
-                return Ok(true);
-            }
-            // All of the block lies before: its separator is above its last key, or the versions
-            // looked for follow in the next block.
-            match self.reader.index().next(spot) {
-                Some(next) => spot = next,
-                None => {
-                    self.leave();
-                    return Ok(false);
-                }
-            }
+        // Of each user key there is one version.
+        let on = self.seek_stored(user_key, SEQNO_MAX)?;
+        if on && external > seqno && self.cursor.key().user_key == user_key {
+            return self.next();
         }
+        Ok(on)
     }
 
     fn seek_before(&mut self, user_key: &[u8]) -> Result<bool> {
@@ -299,7 +316,13 @@ impl InternalIterator for SstIter {
     }
 
     fn rows_ahead(&mut self, limit: Option<&[u8]>, snapshot: Seqno) -> u32 {
-        self.cursor.rows_ahead(limit, snapshot)
+        match self.external {
+            None => self.cursor.rows_ahead(limit, |seqno| {
+                seqno <= snapshot && seqno & UNCOMMITTED_BIT == 0
+            }),
+            Some(external) if external <= snapshot => self.cursor.rows_ahead(limit, |_| true),
+            Some(_) => 0,
+        }
     }
 
     #[inline]
@@ -318,7 +341,11 @@ impl InternalIterator for SstIter {
 
     #[inline]
     fn key(&self) -> InternalKey<'_> {
-        self.cursor.key()
+        let key = self.cursor.key();
+        match self.external {
+            None => key,
+            Some(seqno) => InternalKey { seqno, ..key },
+        }
     }
 
     #[inline]

@@ -87,6 +87,9 @@ pub struct Properties {
     pub per_index: Vec<IndexStats>,
     /// Sketches per index, ascending; indexes without any are missing.
     pub(super) sketches: Vec<IndexSketches>,
+    /// The stored seqnos are no commits: the commit that the file was made for gives all entries its
+    /// own, and who opens the file says which.
+    pub external_seqno: bool,
     /// Whatever the layers above want to keep with the file.
     pub user: BTreeMap<String, Vec<u8>>,
     pub(super) dictionaries: Vec<(u32, Handle)>,
@@ -102,6 +105,7 @@ mod tag {
     pub(super) const LARGEST: u64 = 5;
     pub(super) const DICTIONARY: u64 = 7;
     pub(super) const INDEX: u64 = 9;
+    pub(super) const EXTERNAL_SEQNO: u64 = 11;
     pub(super) const CODEC: u64 = 2;
     pub(super) const USER: u64 = 4;
     pub(super) const SKETCHES: u64 = 6;
@@ -168,6 +172,9 @@ impl Properties {
         }
         field.extend_from_slice(self.codec.as_bytes());
         end(tag::CODEC, &mut field);
+        if self.external_seqno {
+            end(tag::EXTERNAL_SEQNO, &mut field);
+        }
         if let Some(tuning) = self.tuning {
             field.push(tuning.to_bits());
             end(tag::TUNING, &mut field);
@@ -233,6 +240,7 @@ impl Properties {
             }
             tag::INDEX => self.per_index.push(IndexStats::take(field)?),
             tag::CODEC => self.codec = String::from_utf8(rest().to_vec()).ok()?,
+            tag::EXTERNAL_SEQNO => self.external_seqno = true,
             tag::DENSE_DELETES => self.dense_deletes = varint::take_u64(field)?,
             tag::TUNING => {
                 let [bits, ..] = *rest() else { return None };

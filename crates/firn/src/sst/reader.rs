@@ -12,6 +12,7 @@ use super::frame;
 use super::index::{Index, Partition, Spot};
 use super::properties::Properties;
 use super::{Cached, SstBlockCache};
+use crate::base::key::SEQNO_MAX;
 use crate::base::{Error, InternalKey, Result, Seqno, Value, checksum};
 use crate::cache::{BlockKey, KeyHash, Pin};
 use crate::env::{Announcement, ReadFile};
@@ -36,6 +37,8 @@ pub struct BlockInfo<'a> {
     pub min_seqno: Seqno,
     /// Largest seqno.
     pub max_seqno: Seqno,
+    /// The stored seqnos are all 0, whatever an external one makes of them.
+    pub zeroed: bool,
 }
 
 /// An open SST.
@@ -65,6 +68,8 @@ pub struct SstReader {
     properties: Properties,
     index: Index,
     data_end: u64,
+    /// See [`Self::external_seqno`].
+    external: Option<Seqno>,
     /// What it holds of the budget.
     pins: Vec<Pin>,
 }
@@ -99,20 +104,24 @@ impl Deref for Piece<'_> {
 }
 
 /// The data blocks of a file, from its index.
-pub struct Blocks<'a>(Cow<'a, Index>);
+pub struct Blocks<'a> {
+    index: Cow<'a, Index>,
+    external: Option<Seqno>,
+}
 
 impl Blocks<'_> {
     /// In key order.
     pub fn iter(&self) -> impl Iterator<Item = BlockInfo<'_>> {
-        self.0.spots().map(|spot| {
-            let entry = self.0.block(spot);
+        self.index.spots().map(|spot| {
+            let entry = self.index.block(spot);
             BlockInfo {
-                separator: self.0.separator(spot),
+                separator: self.index.separator(spot),
                 bytes: u64::from(entry.handle.len),
                 entries: entry.stats.entries,
                 deletes: entry.stats.deletes,
-                min_seqno: entry.stats.min_seqno,
-                max_seqno: entry.stats.max_seqno,
+                min_seqno: self.external.unwrap_or(entry.stats.min_seqno),
+                max_seqno: self.external.unwrap_or(entry.stats.max_seqno),
+                zeroed: entry.stats.max_seqno == 0,
             }
         })
     }
@@ -137,6 +146,13 @@ impl SstReader {
     /// What the file says about itself.
     pub fn properties(&self) -> &Properties {
         &self.properties
+    }
+
+    /// The seqno that all entries show, whatever is stored: that of the commit that made the file
+    /// visible. Such a file holds one version of each user key. Everything that names seqnos here goes
+    /// by it, but for the properties, [`Self::verify`] and blocks on their way to another file.
+    pub fn external_seqno(&self) -> Option<Seqno> {
+        self.external
     }
 
     /// Memory the reader holds as long as it lives, all of it taken from the cache's budget for pins.
@@ -255,6 +271,11 @@ impl SstReader {
         seqno: Seqno,
         f: impl FnOnce(InternalKey<'_>, Value<'_>) -> R,
     ) -> Result<Option<R>> {
+        let bound = match self.external {
+            Some(external) if external > seqno => return Ok(None),
+            Some(_) => SEQNO_MAX,
+            None => seqno,
+        };
         let Some(mut number) = self.index.partition_of(user_key) else {
             return Ok(None);
         };
@@ -266,9 +287,10 @@ impl SstReader {
         loop {
             let handle = partition.block(at).handle;
             let block = self.block(handle, true)?;
-            let found = block.get(user_key, hash, seqno);
+            let found = block.get(user_key, hash, bound);
             match found.map_err(|damage| self.damaged(damage, handle))? {
-                Found::Hit(seqno, kind, value) => {
+                Found::Hit(stored, kind, value) => {
+                    let seqno = self.external.unwrap_or(stored);
                     return Ok(Some(f(InternalKey::new(user_key, seqno, kind), value)));
                 }
                 Found::Absent => return Ok(None),
@@ -394,7 +416,10 @@ impl SstReader {
 
     /// The data blocks, from the index alone.
     pub fn blocks(&self) -> Result<Blocks<'_>> {
-        self.whole_index().map(Blocks)
+        Ok(Blocks {
+            index: self.whole_index()?,
+            external: self.external,
+        })
     }
 
     /// The data block at `handle`, from the cache or the file.

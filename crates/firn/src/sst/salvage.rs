@@ -12,6 +12,7 @@ use super::format::{BlockKind, FOOTER_LEN, Handle, RAW_BLOCK_MAX};
 use super::frame;
 use super::reader::SstReader;
 use crate::base::checksum;
+use crate::base::key::UNCOMMITTED_BIT;
 use crate::base::{Error, InternalIterator, InternalKey, Result, Seqno, Value};
 use crate::env::ReadFile;
 use std::sync::Arc;
@@ -168,10 +169,12 @@ impl Salvage {
     }
 
     /// Walks over the entries, forwards only. A block that cannot be read after all ends the walk
-    /// with an error.
-    pub fn iter(self: &Arc<Self>) -> SalvageIter {
+    /// with an error. `external`: the seqno that all entries show, as [`SstReader::external_seqno`];
+    /// without it, positions in a transaction that nobody knows the outcome of are left out.
+    pub fn iter(self: &Arc<Self>, external: Option<Seqno>) -> SalvageIter {
         SalvageIter {
             salvage: Arc::clone(self),
+            external,
             next: 0,
             cursor: BlockCursor::default(),
         }
@@ -225,6 +228,7 @@ fn frame_at(bytes: &[u8], at: usize, file_id: u64) -> Option<(BlockKind, usize)>
 /// The entries of what was saved, in order.
 pub struct SalvageIter {
     salvage: Arc<Salvage>,
+    external: Option<Seqno>,
     /// The block to enter next.
     next: usize,
     cursor: BlockCursor,
@@ -246,6 +250,22 @@ impl SalvageIter {
         Ok(false)
     }
 
+    fn step(&mut self) -> Result<bool> {
+        match self.cursor.next() {
+            Ok(true) => Ok(true),
+            Ok(false) => self.enter_next(),
+            Err(damage) => Err(self.damaged(damage)),
+        }
+    }
+
+    /// Past positions in a transaction, unless it is known to be committed.
+    fn pass_uncommitted(&mut self, mut on: bool) -> Result<bool> {
+        while on && self.external.is_none() && self.cursor.key().seqno & UNCOMMITTED_BIT != 0 {
+            on = self.step()?;
+        }
+        Ok(on)
+    }
+
     fn damaged(&self, damage: Damage) -> Error {
         let at = self
             .next
@@ -260,15 +280,13 @@ const FORWARDS_ONLY: &str = "a salvaged file is read forwards";
 impl InternalIterator for SalvageIter {
     fn seek_to_first(&mut self) -> Result<bool> {
         self.next = 0;
-        self.enter_next()
+        let on = self.enter_next()?;
+        self.pass_uncommitted(on)
     }
 
     fn next(&mut self) -> Result<bool> {
-        match self.cursor.next() {
-            Ok(true) => Ok(true),
-            Ok(false) => self.enter_next(),
-            Err(damage) => Err(self.damaged(damage)),
-        }
+        let on = self.step()?;
+        self.pass_uncommitted(on)
     }
 
     fn seek_to_last(&mut self) -> Result<bool> {
@@ -292,7 +310,11 @@ impl InternalIterator for SalvageIter {
     }
 
     fn key(&self) -> InternalKey<'_> {
-        self.cursor.key()
+        let key = self.cursor.key();
+        match self.external {
+            None => key,
+            Some(seqno) => InternalKey { seqno, ..key },
+        }
     }
 
     fn value(&self) -> Value<'_> {

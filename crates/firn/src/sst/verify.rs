@@ -102,7 +102,8 @@ impl SstReader {
             end = handle.end();
             let verified = self.read(handle).and_then(|block| {
                 cursor.enter(Arc::new(block));
-                verify_block(index, spot, &mut cursor, seen)
+                let private = self.properties().external_seqno;
+                verify_block(index, spot, &mut cursor, seen, private)
                     .map_err(|damage| self.damaged(damage, handle))
             });
             match verified {
@@ -174,6 +175,7 @@ fn verify_block(
     spot: Spot,
     cursor: &mut BlockCursor,
     seen: &mut Seen,
+    private: bool,
 ) -> Decoded<()> {
     let mut stats = Stats::default();
     let mut more = cursor.seek_to_first()?;
@@ -183,7 +185,7 @@ fn verify_block(
             Some((last, seqno)) => compare(last, *seqno, key.user_key, key.seqno) == Ordering::Less,
             None => true,
         };
-        if !ordered || key.seqno > SEQNO_COMMITTED_MAX {
+        if !ordered || (key.seqno > SEQNO_COMMITTED_MAX && !private) {
             return Err(Damage::Corrupt("entries out of order"));
         }
         let id = index_id_of(key.user_key).ok_or(Damage::Corrupt("user key too short"))?;

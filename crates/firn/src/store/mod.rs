@@ -6,7 +6,7 @@
 mod name;
 
 use crate::base::Result;
-use crate::env::{AppendFile, Env, ReadFile};
+use crate::env::{AppendFile, Env, FileUsage, ReadFile, SpanFile};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -91,14 +91,78 @@ impl FileStore {
         self.env.remove(&self.path(FileKind::Sst, id))
     }
 
+    /// Creates a temporary file of a load.
+    pub fn create_sort(&self, id: FileId) -> Result<Box<dyn AppendFile>> {
+        self.env.create(&self.path(FileKind::Sort, id))
+    }
+
+    /// Opens such a file for reading, through the page cache: it was just written, and is read once.
+    pub fn open_sort(&self, id: FileId) -> Result<Arc<dyn ReadFile>> {
+        self.env.open(&self.path(FileKind::Sort, id))
+    }
+
+    /// Removes such a file.
+    pub fn remove_sort(&self, id: FileId) -> Result<()> {
+        self.env.remove(&self.path(FileKind::Sort, id))
+    }
+
+    /// Removes what loads left that a crash has ended.
+    pub fn remove_left_sorts(&self) -> Result<()> {
+        let names = self.env.list_dir(&self.dir)?;
+        let parsed = names.iter().filter_map(|name| parse_file_name(name));
+        for (_, id) in parsed.filter(|(kind, _)| *kind == FileKind::Sort) {
+            self.remove_sort(id)?;
+        }
+        Ok(())
+    }
+
     /// Ids of all SSTs in the directory, ascending. Other files are passed over.
     pub fn list(&self) -> Result<Vec<FileId>> {
+        self.list_of(FileKind::Sst)
+    }
+
+    /// Ids of all blob files in the directory, ascending.
+    pub fn list_blobs(&self) -> Result<Vec<FileId>> {
+        self.list_of(FileKind::Blob)
+    }
+
+    /// Opens a blob file for writing, and creates it if `create`.
+    pub fn open_spans(&self, id: FileId, create: bool) -> Result<Arc<dyn SpanFile>> {
+        self.env.open_spans(&self.path(FileKind::Blob, id), create)
+    }
+
+    /// Opens a blob file for reading. One that still grows must not be read past the page cache, where
+    /// its newest bytes are.
+    pub fn open_blob(&self, id: FileId, grows: bool) -> Result<Arc<dyn ReadFile>> {
+        let path = self.path(FileKind::Blob, id);
+        match self.direct_reads && !grows {
+            true => self.env.open_direct(&path),
+            false => self.env.open(&path),
+        }
+    }
+
+    /// What a blob file takes.
+    pub fn blob_usage(&self, id: FileId) -> Result<FileUsage> {
+        self.env.usage(&self.path(FileKind::Blob, id))
+    }
+
+    /// Names that a blob file has.
+    pub fn blob_links(&self, id: FileId) -> Result<u64> {
+        self.env.links(&self.path(FileKind::Blob, id))
+    }
+
+    /// Removes a blob file. A missing file is [`crate::base::ErrorKind::NotFound`].
+    pub fn remove_blob(&self, id: FileId) -> Result<()> {
+        self.env.remove(&self.path(FileKind::Blob, id))
+    }
+
+    fn list_of(&self, wanted: FileKind) -> Result<Vec<FileId>> {
         let mut ids: Vec<FileId> = self
             .env
             .list_dir(&self.dir)?
             .iter()
             .filter_map(|name| parse_file_name(name))
-            .filter(|(kind, _)| *kind == FileKind::Sst)
+            .filter(|(kind, _)| *kind == wanted)
             .map(|(_, id)| id)
             .collect();
         ids.sort_unstable();

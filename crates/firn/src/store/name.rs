@@ -8,12 +8,18 @@ pub type FileId = u64;
 pub enum FileKind {
     /// A sorted string table.
     Sst,
+    /// A sorted run that a load put aside. No start needs what an earlier one left.
+    Sort,
+    /// Values out of line.
+    Blob,
 }
 
 impl FileKind {
     fn extension(self) -> &'static str {
         match self {
             Self::Sst => "sst",
+            Self::Sort => "sort",
+            Self::Blob => "blob",
         }
     }
 }
@@ -26,7 +32,7 @@ pub fn file_name(kind: FileKind, id: FileId) -> String {
 /// The kind and id behind a name; `None` for names that [`file_name`] does not make.
 pub fn parse_file_name(name: &str) -> Option<(FileKind, FileId)> {
     let (digits, extension) = name.split_once('.')?;
-    let kind = [FileKind::Sst]
+    let kind = [FileKind::Sst, FileKind::Sort, FileKind::Blob]
         .into_iter()
         .find(|k| k.extension() == extension)?;
     let id = digits.parse().ok()?;

@@ -4,6 +4,7 @@
 //! hashes are equal sets, whatever their order. Single lookups only name what does not fit.
 
 use super::index::IndexInfo;
+use super::out_of_line::RowReader;
 use super::{Current, Table};
 use crate::base::checksum::xxh3;
 use crate::base::key::{INDEX_ID_LEN, index_prefix};
@@ -198,7 +199,7 @@ impl Subject<'_> {
         lookup: bool,
         report: &mut CheckReport,
     ) -> Result<Wanted> {
-        let plan = self.format.plan(None);
+        let mut reader = RowReader::new(self.format, None);
         let mut record = vec![0; self.schema.record_len as usize];
         let mut blobs = BlobBuf::new();
         let mut entry = Vec::new();
@@ -216,7 +217,9 @@ impl Subject<'_> {
             blobs.clear();
             let row_key = rows.user_key();
             wanted.rows.add(&row_key[INDEX_ID_LEN..]);
-            let decoded = plan.decode(rows.value(), &mut record, &mut blobs);
+            let store = &self.point.view.blobs;
+            let (kind, value) = (rows.kind(), rows.value());
+            let decoded = reader.read(store, kind, value, &mut record, &mut blobs);
             if let Err(error) = &decoded
                 && !again
             {

@@ -12,7 +12,7 @@ use super::ahead::LookAhead;
 use super::fetch::{Fetch, Found};
 use super::mode::{Entries, LockWait, ReadMode};
 use crate::base::key::index_prefix;
-use crate::base::range::make_successor;
+use crate::base::range::{make_successor, prefix_successor};
 use crate::base::{Error, ErrorKind, InternalIterator, Result};
 use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::read::{ReadPoint, push_sources};
@@ -85,6 +85,10 @@ pub struct Cursor {
     /// Scratch: bounds of a scan.
     lower: Vec<u8>,
     upper: Vec<u8>,
+    /// The sources of the open scan have what lies below this key; empty for all.
+    covered: Vec<u8>,
+    /// The bounds reach beyond what the sources cover: a move must open others.
+    short: bool,
 }
 
 impl Cursor {
@@ -104,6 +108,8 @@ impl Cursor {
             ahead: LookAhead::new(),
             lower: Vec::new(),
             upper: Vec::new(),
+            covered: Vec::new(),
+            short: false,
         }
     }
 
@@ -177,6 +183,7 @@ impl Cursor {
         if self.scan.is_some() {
             self.whole_range();
             self.set_bounds();
+            self.short = !self.covers_bounds();
         }
         Ok(())
     }
@@ -262,10 +269,12 @@ impl Cursor {
     pub fn next(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
         let glides = self.fetch.is_plain()
             && self.scan.as_ref().is_some_and(|scan| !scan.narrow)
+            && !self.short
             && self.entries.rows_ahead();
         if glides {
             self.entries.glide();
-            self.fetch.plain_row(&self.entries, record)?;
+            let scan = self.scan.as_ref().expect("a scan glides");
+            self.fetch.plain_row(&scan.point, &self.entries, record)?;
             return Ok(true);
         }
         let found = self.fetch.insist() || self.step(txn, true)?;
@@ -368,6 +377,11 @@ impl Cursor {
         }
     }
 
+    /// Whether the sources of the open scan have all that lies within the bounds.
+    fn covers_bounds(&self) -> bool {
+        self.covered.is_empty() || !self.upper.is_empty() && self.upper <= self.covered
+    }
+
     fn set_bounds(&mut self) {
         let upper = (!self.upper.is_empty()).then_some(&self.upper[..]);
         self.entries.set_bounds(Some(&self.lower), upper);
@@ -382,11 +396,30 @@ impl Cursor {
             let same_point = same_view && scan.point.seqno == point.seqno;
             !scan.narrow && !narrow && same_point && (scan.with_own || !with_own)
         });
-        if !reusable {
-            let own = || Box::new(txn.own_writes()) as Box<dyn InternalIterator + Send>;
-            let own = with_own.then(own);
-            let upper = (!self.upper.is_empty()).then_some(&self.upper[..]);
+        if !(reusable && self.covers_bounds()) {
+            let index = index_prefix(self.fetch.index().id());
+            if narrow || self.seeks <= 1 {
+                self.covered.clone_from(&self.upper);
+            } else {
+                // One range after the other: their sources are opened once.
+                self.covered.clear();
+                self.covered.extend_from_slice(&index);
+                make_successor(&mut self.covered);
+            }
+            let upper = (!self.covered.is_empty()).then_some(&self.covered[..]);
             let lower = &self.lower;
+            let own = || {
+                let own = match narrow {
+                    true => txn.own_writes_within(lower, upper),
+                    // Bounds may move while the scan is open, but for the index.
+                    false => {
+                        let end = prefix_successor(&index);
+                        txn.own_writes_within(&index, end.as_deref())
+                    }
+                };
+                Box::new(own) as Box<dyn InternalIterator + Send>
+            };
+            let own = with_own.then(own);
             self.scan = None;
             self.entries.inner_mut().exchange(|sources| {
                 sources.clear();
@@ -401,6 +434,7 @@ impl Cursor {
                 with_own,
             });
         }
+        self.short = false;
         self.set_bounds();
         self.ahead.restart();
         Ok(())
@@ -422,7 +456,8 @@ impl Cursor {
     /// Moves one entry on. A scan that was narrow, or was left in an earlier statement, is opened
     /// anew from the last entry.
     fn step(&mut self, txn: &mut Transaction, forward: bool) -> Result<bool> {
-        let again = self.parked || self.scan.as_ref().is_none_or(|scan| scan.narrow);
+        let short = self.short || self.scan.as_ref().is_none_or(|scan| scan.narrow);
+        let again = self.parked || short;
         if !again {
             let entries = &mut self.entries;
             if !entries.valid() {

@@ -76,7 +76,7 @@ fn sketches(view: &View, index: IndexId, shape: Arc<dyn KeyShape>) -> Result<Opt
         Some(())
     };
     let mut in_files = 0;
-    for (_, file) in view.version.files() {
+    for file in view.files() {
         let Some(stats) = file.index(index).filter(|s| s.entries > s.deletes) else {
             continue;
         };
@@ -85,7 +85,7 @@ fn sketches(view: &View, index: IndexId, shape: Arc<dyn KeyShape>) -> Result<Opt
             return Ok(None);
         }
     }
-    let memtables = || std::iter::once(&view.active).chain(&view.frozen);
+    let memtables = || view.memtables();
     let entries = memtables().map(|memtable| memtable.index_counts(index).entries);
     let in_memtables: u64 = entries.sum();
     if in_memtables > WALK_MAX {

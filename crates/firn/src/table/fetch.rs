@@ -2,12 +2,14 @@
 
 use super::index::IndexInfo;
 use super::mode::{Entries, LockWait, ReadMode};
+use super::out_of_line::RowReader;
 use super::{Current, Table, corrupt};
 use crate::base::key::{INDEX_ID_LEN, UNCOMMITTED_BIT};
 use crate::base::{Error, ErrorKind, Result, Seqno};
+use crate::blob::BlobStore;
 use crate::keycode::IndexPlan;
 use crate::read::ReadPoint;
-use crate::rowcode::{BlobBuf, DecodePlan};
+use crate::rowcode::BlobBuf;
 use crate::txn::{Transaction, WaitPolicy};
 use std::sync::Arc;
 
@@ -50,7 +52,7 @@ pub(super) struct Fetch {
     mode: ReadMode,
     wait: LockWait,
     columns: Option<Vec<u8>>,
-    plan: DecodePlan,
+    reader: RowReader,
     /// Set when entries alone are read.
     key_plan: Option<IndexPlan>,
     blobs: BlobBuf,
@@ -66,7 +68,7 @@ impl Fetch {
     pub(super) fn new(table: Arc<Table>) -> Self {
         let current = table.current();
         let index = Arc::clone(&current.clustered);
-        let plan = table.format().plan(None);
+        let reader = RowReader::new(table.format(), None);
         Self {
             table,
             current,
@@ -77,7 +79,7 @@ impl Fetch {
             mode: ReadMode::Snapshot,
             wait: LockWait::Wait,
             columns: None,
-            plan,
+            reader,
             key_plan: None,
             blobs: BlobBuf::new(),
             entry_key: Vec::new(),
@@ -190,7 +192,7 @@ impl Fetch {
         self.key_plan = entries_alone.then(|| self.index.plan(bitmap)).transpose()?;
         if self.columns.as_deref() != bitmap {
             self.columns = bitmap.map(<[u8]>::to_vec);
-            self.plan = self.table.format().plan(bitmap);
+            self.reader = RowReader::new(self.table.format(), bitmap);
         }
         Ok(())
     }
@@ -203,12 +205,17 @@ impl Fetch {
 
     /// Reads the row that is the entry under `entries`.
     #[inline]
-    pub(super) fn plain_row(&mut self, entries: &Entries, record: &mut [u8]) -> Result<()> {
+    pub(super) fn plain_row(
+        &mut self,
+        point: &ReadPoint,
+        entries: &Entries,
+        record: &mut [u8],
+    ) -> Result<()> {
         self.blobs.clear();
         self.entry_is_row = true;
         self.row_key.clear();
         self.row_key.extend_from_slice(entries.user_key());
-        self.decode_row(entries.value(), record)
+        self.decode_row(&point.view.blobs, entries, record)
     }
 
     /// Whether an entry leads to a row that must be read.
@@ -265,7 +272,7 @@ impl Fetch {
         record: &mut [u8],
     ) -> Result<bool> {
         if self.clustered {
-            self.decode_row(entries.value(), record)?;
+            self.decode_row(&point.view.blobs, entries, record)?;
             return Ok(true);
         }
         let own = entries.seqno() & UNCOMMITTED_BIT != 0;
@@ -298,7 +305,7 @@ impl Fetch {
         let stale = stale || unlocked;
         let changed = stale || txn.context().views.visible() != point.seqno;
         let found = if !changed && self.clustered {
-            self.decode_row(entries.value(), record)?;
+            self.decode_row(&point.view.blobs, entries, record)?;
             true
         } else if let (false, Some(plan)) = (changed, &self.key_plan) {
             self.decode_entry(plan, entries.value().head, record)?;
@@ -419,11 +426,16 @@ impl Fetch {
     }
 
     fn row_at(&mut self, txn: &Transaction, point: &ReadPoint, record: &mut [u8]) -> Result<bool> {
-        let (plan, blobs) = (&self.plan, &mut self.blobs);
+        let (reader, blobs) = (&mut self.reader, &mut self.blobs);
         let decoded = txn.get(point, &self.row_key, |key, value| {
-            key.kind.is_put().then(|| plan.decode(value, record, blobs))
+            let decode = || reader.decode(key.kind, value, record, blobs);
+            key.kind.is_put().then(decode)
         })?;
-        match decoded.flatten() {
+        // What lies out of line is read when no part of a cache is held any more.
+        let decoded = decoded.flatten().map(|decoded| {
+            decoded.and_then(|()| reader.complete(&point.view.blobs, record, blobs))
+        });
+        match decoded {
             Some(Ok(())) => {
                 self.fill_nulls(record);
                 Ok(true)
@@ -439,8 +451,16 @@ impl Fetch {
         decoded.map_err(|e| self.table.of_table(e))
     }
 
-    fn decode_row(&mut self, value: crate::base::Value<'_>, record: &mut [u8]) -> Result<()> {
-        let decoded = self.plan.decode(value, record, &mut self.blobs);
+    fn decode_row(
+        &mut self,
+        store: &BlobStore,
+        entries: &Entries,
+        record: &mut [u8],
+    ) -> Result<()> {
+        let (kind, value) = (entries.kind(), entries.value());
+        let decoded = self
+            .reader
+            .read(store, kind, value, record, &mut self.blobs);
         decoded.map_err(|e| self.table.of_table(e))?;
         self.fill_nulls(record);
         Ok(())

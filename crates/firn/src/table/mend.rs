@@ -2,8 +2,9 @@
 
 use super::Current;
 use super::check::{Secondary, Subject, hex};
+use super::out_of_line::RowReader;
 use crate::base::key::{INDEX_ID_LEN, index_prefix};
-use crate::base::{Result, Value};
+use crate::base::{Kind, Result, Value};
 use crate::catalog::{Counters, PartSchema, TableEntry};
 use crate::read::{self, ReadPoint};
 use crate::rowcode::{BlobBuf, ColumnKind};
@@ -75,7 +76,7 @@ impl Subject<'_> {
         mended: &mut Mended,
         change: &mut dyn FnMut(Change<'_>) -> Result<()>,
     ) -> Result<()> {
-        let plan = self.format.plan(None);
+        let mut reader = RowReader::new(self.format, None);
         let mut record = vec![0; self.schema.record_len as usize];
         let mut blobs = BlobBuf::new();
         let (mut key, mut value) = (Vec::new(), Vec::new());
@@ -89,7 +90,10 @@ impl Subject<'_> {
                 let id = row_key[INDEX_ID_LEN..].try_into().map(u64::from_be_bytes);
                 mended.hidden_row = mended.hidden_row.max(id.ok());
             }
-            if plan.decode(rows.value(), &mut record, &mut blobs).is_err() {
+            let store = &self.point.view.blobs;
+            let (kind, stored) = (rows.kind(), rows.value());
+            let decoded = reader.read(store, kind, stored, &mut record, &mut blobs);
+            if decoded.is_err() {
                 mended.undecoded.push(hex(row_key));
                 found = rows.next()?;
                 continue;
@@ -148,7 +152,7 @@ impl Subject<'_> {
                 let there = found.kind.is_put();
                 Ok(there
                     && (!secondary.computable
-                        || self.asks_for(secondary, &key[..declared], value)?))
+                        || self.asks_for(secondary, &key[..declared], found.kind, value)?))
             },
         )?;
         wanted.unwrap_or(Ok(false))
@@ -160,12 +164,15 @@ impl Subject<'_> {
         &self,
         secondary: &Secondary<'_>,
         declared: &[u8],
+        kind: Kind,
         value: Value<'_>,
     ) -> Result<bool> {
         let mut record = vec![0; self.schema.record_len as usize];
         let mut blobs = BlobBuf::new();
-        let plan = self.format.plan(None);
-        if plan.decode(value, &mut record, &mut blobs).is_err() {
+        let mut reader = RowReader::new(self.format, None);
+        let store = &self.point.view.blobs;
+        let decoded = reader.read(store, kind, value, &mut record, &mut blobs);
+        if decoded.is_err() {
             return Ok(true);
         }
         let mut own = Vec::new();

@@ -8,14 +8,18 @@ mod cursor;
 mod distinct;
 mod fetch;
 mod index;
+mod index_build;
 mod mend;
 mod mode;
+mod out_of_line;
+mod row_load;
 mod rows;
 mod statistics;
 
 pub use bulk::BulkLoad;
 pub use check::{CheckReport, check_stored};
 pub use cursor::{Cursor, Key, SeekMode};
+pub use index_build::IndexBuild;
 pub use mend::{Change, Mended, mend_stored};
 pub use mode::{LockWait, ReadMode};
 pub use rows::{RowScratch, WriteFlags, Written};
@@ -82,6 +86,8 @@ pub struct Table {
     schema: TableSchema,
     format: RowFormat,
     null_images: Vec<NullImage>,
+    /// Columns whose values may go out of line.
+    candidates: Vec<usize>,
     current: ArcSwap<Current>,
 }
 
@@ -110,6 +116,7 @@ impl Table {
             catalog: Arc::clone(catalog),
             name: name.to_owned(),
             null_images: null_images(&schema, defaults),
+            candidates: out_of_line::candidates(&schema),
             schema,
             format,
             current: ArcSwap::from_pointee(current),
@@ -193,6 +200,11 @@ impl Table {
             Ok(entry) => entry,
             // Renamed or dropped under us: the server is about to close the table.
             Err(_) => Arc::clone(&current.entry),
+        };
+        // Its indexes were changed: whoever opens it now gets the new definition.
+        let entry = match entry.schema.difference(&self.schema) {
+            Some(_) => Arc::clone(&current.entry),
+            None => entry,
         };
         match Current::new(self.catalog.counters(), &self.schema, entry, generation) {
             Ok(next) => {

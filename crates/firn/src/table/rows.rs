@@ -6,13 +6,16 @@
 //! value meet, whatever their primary keys. Maintenance of non-unique indexes reads nothing.
 
 use super::index::IndexInfo;
+use super::out_of_line::{Large, same_bytes, unchanged};
 use super::{Current, Table, corrupt};
 use crate::base::key::{INDEX_ID_LEN, UNCOMMITTED_BIT};
 use crate::base::range::prefix_successor;
-use crate::base::{Error, ErrorKind, InternalIterator, InternalKey, Result, Value};
+use crate::base::{Error, ErrorKind, InternalIterator, InternalKey, Kind, Result, Value};
+use crate::blob::BlobSession;
+use crate::ingest::Entry;
 use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::read::{self, ReadPoint, ScanRange, Source, scan_sources};
-use crate::txn::{LockMode, Transaction, WaitPolicy};
+use crate::txn::{Context, LockMode, Transaction, WaitPolicy};
 
 /// How an insert or update goes about duplicates.
 #[derive(Debug, Clone, Copy, Default)]
@@ -67,7 +70,7 @@ impl Table {
     /// Blob columns of `record` point to their bytes.
     ///
     /// # Errors
-    /// Those of lock waits; [`crate::base::ErrorKind::TxnTooLarge`]; those of reading.
+    /// Those of lock waits, of reading, and of spilling to files.
     pub unsafe fn insert(
         &self,
         txn: &mut Transaction,
@@ -181,15 +184,32 @@ impl Table {
         flags: WriteFlags,
         scratch: &mut RowScratch,
     ) -> Result<Written> {
-        scratch.clear_rows();
+        let live = &txn.context().live;
         // SAFETY: as the caller promises.
-        unsafe {
-            self.format()
-                .encode(old, &mut scratch.old_head, &mut scratch.old_tail)?;
-            self.format()
-                .encode(new, &mut scratch.head, &mut scratch.tail)?;
-        }
-        let same_row = scratch.head == scratch.old_head && scratch.tail == scratch.old_tail;
+        let (old_large, new_large) =
+            unsafe { (self.large_values(live, old)?, self.large_values(live, new)?) };
+        scratch.clear_rows();
+        let same_large = old_large.len() == new_large.len()
+            && old_large
+                .iter()
+                .zip(&new_large)
+                .all(|(a, b)| a.column == b.column && same_bytes(a.bytes, b.bytes));
+        // Large values are compared where they are, and not copied for it.
+        let same_row = same_large && {
+            let columns: Vec<u32> = new_large.iter().map(|value| value.column).collect();
+            let layout = self.format().current();
+            // SAFETY: as the caller promises.
+            unsafe {
+                layout.encode_without(
+                    old,
+                    &columns,
+                    &mut scratch.old_head,
+                    &mut scratch.old_tail,
+                )?;
+                layout.encode_without(new, &columns, &mut scratch.head, &mut scratch.tail)?;
+            }
+            scratch.head == scratch.old_head && scratch.tail == scratch.old_tail
+        };
         if same_row && old_key == new_key {
             return Ok(Written::Same);
         }
@@ -197,6 +217,12 @@ impl Table {
             txn.lock(old_key, LockMode::Exclusive, None)?;
         }
         let newer = self.hide_if_newer(txn, old_key)?;
+        // The row is locked, or nobody else sees it: what is stored now is what `old` was read from.
+        let in_both = |new: &Large<'_>| old_large.iter().any(|old| old.column == new.column);
+        let stored = match new_large.iter().any(in_both) {
+            true => self.stored_refs(txn, old_key)?,
+            false => Vec::new(),
+        };
         if old_key != new_key {
             if let Some(index) = self.claim_row_key(txn, new_key, flags)? {
                 return Ok(Written::Duplicate { index });
@@ -245,7 +271,17 @@ impl Table {
             }
             txn.put(&scratch.new_entry, Value::whole(&scratch.new_value))?;
         }
-        txn.put(new_key, Value::split(&scratch.head, &scratch.tail))?;
+        // SAFETY: as the caller promises.
+        unsafe {
+            self.put_with_large(
+                txn,
+                new,
+                new_key,
+                &new_large,
+                |new| unchanged(new, &old_large, &stored),
+                (&mut scratch.head, &mut scratch.tail),
+            )
+        }?;
         txn.count_changed_row();
         Ok(Written::Done { row_id: None })
     }
@@ -374,7 +410,11 @@ impl Table {
             lower: declared.to_vec(),
             upper,
         };
-        let own = || Box::new(txn.own_writes()) as Box<dyn InternalIterator + Send>;
+        let upper = range.upper.as_deref();
+        let own = || {
+            let own = txn.own_writes_within(&range.lower, upper);
+            Box::new(own) as Box<dyn InternalIterator + Send>
+        };
         let own = txn.has_writes().then(own);
         let sources: Vec<Source> = scan_sources(&point.view, &range, own);
         if sources.is_empty() {
@@ -433,6 +473,28 @@ impl Table {
         Ok(newer)
     }
 
+    /// The entry of the row in `record`, in buffers of `scratch`, for a load; large values are written to
+    /// `session`.
+    ///
+    /// # Safety
+    /// Blob columns of `record` point to their bytes.
+    pub(super) unsafe fn encode_row<'a>(
+        &self,
+        cx: &Context,
+        session: &mut BlobSession,
+        record: &[u8],
+        scratch: &'a mut RowScratch,
+    ) -> Result<(Kind, Value<'a>)> {
+        let (head, tail) = (&mut scratch.head, &mut scratch.tail);
+        let write = |value: &Large<'_>| cx.blobs.write(session, value.column, value.bytes);
+        // SAFETY: as the caller promises.
+        let kind = unsafe {
+            let large = self.large_values(&cx.live, record)?;
+            self.encode_with_large(record, &large, write, head, tail)
+        }?;
+        Ok((kind, Value::split(head, tail)))
+    }
+
     unsafe fn put_row(
         &self,
         txn: &mut Transaction,
@@ -440,16 +502,15 @@ impl Table {
         row_key: &[u8],
         scratch: &mut RowScratch,
     ) -> Result<()> {
-        scratch.clear_rows();
         // SAFETY: as the caller promises.
         unsafe {
-            self.format()
-                .encode(record, &mut scratch.head, &mut scratch.tail)
-        }?;
-        txn.put(row_key, Value::split(&scratch.head, &scratch.tail))
+            let large = self.large_values(&txn.context().live, record)?;
+            let row = (&mut scratch.head, &mut scratch.tail);
+            self.put_with_large(txn, record, row_key, &large, |_| None, row)
+        }
     }
 
-    fn check_record(&self, record: &[u8]) -> Result<()> {
+    pub(super) fn check_record(&self, record: &[u8]) -> Result<()> {
         match record.len() >= self.record_len() {
             true => Ok(()),
             false => Err(Error::invalid("record buffer too short")),
@@ -485,6 +546,31 @@ unsafe fn entry_key(
     Ok(EntryParts {
         declared_len,
         has_null,
+    })
+}
+
+/// The row's entry in a secondary index, for a load.
+///
+/// # Safety
+/// Blob columns of `record` point to their bytes.
+pub(super) unsafe fn index_entry<'a>(
+    index: &IndexInfo,
+    record: &[u8],
+    row_key: &[u8],
+    flags: WriteFlags,
+    scratch: &'a mut RowScratch,
+) -> Result<Entry<'a>> {
+    // SAFETY: as the caller promises.
+    let parts = unsafe { entry_key(index, record, row_key, &mut scratch.new_entry) }?;
+    scratch.new_value.clear();
+    // SAFETY: as the caller promises.
+    unsafe { index.entry_value(record, &mut scratch.new_value) }?;
+    let unique = index.unique && !parts.has_null && !flags.skip_unique_secondary;
+    Ok(Entry {
+        user_key: &scratch.new_entry,
+        unique_len: if unique { parts.declared_len } else { 0 },
+        kind: Kind::Put,
+        value: Value::whole(&scratch.new_value),
     })
 }
 

@@ -32,8 +32,8 @@ impl IndexSums {
             raw_bytes: files.raw_bytes,
             stored_bytes: files.stored_bytes,
         };
-        for memtable in std::iter::once(&view.active).chain(&view.frozen) {
-            let counts = memtable.index_counts(index);
+        let queued = view.frozen.iter().map(|queued| queued.index_counts(index));
+        for counts in queued.chain([view.active.index_counts(index)]) {
             sums.entries += counts.entries;
             sums.deletes += counts.deletes;
             sums.raw_bytes += counts.raw_bytes;

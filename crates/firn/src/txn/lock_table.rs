@@ -1,5 +1,7 @@
 //! Row locks: shared and exclusive, first in, first out, deadlocks found when a wait begins.
 
+mod key_set;
+mod merged;
 mod owner;
 mod report;
 mod row;
@@ -7,19 +9,24 @@ mod shard;
 mod waiter;
 
 pub use owner::LockOwner;
-pub use report::{LockInfo, LockStats, WaitInfo};
+pub use report::{LockInfo, LockMemory, LockStats, WaitInfo};
 
 use super::deadlock;
 use crate::base::checksum::xxh3;
 use crate::base::{Error, ErrorKind, Result};
+use key_set::same_index;
+use merged::Registry;
 use parking_lot::{Mutex, RwLock};
-use shard::Shard;
+use shard::{Released, Shard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use waiter::{Outcome, Waiter};
 
 const SHARDS: usize = 128;
+
+/// Locks that stay in the hash table when the others are merged.
+const KEPT_ROWS: usize = 16;
 
 /// How a key is locked. Exclusive is more than shared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -108,13 +115,23 @@ pub trait WaitObserver: Send + Sync {
 /// One request may close several cycles; it searches until none is left. The victim keeps its
 /// locks until its caller rolls it back.
 ///
-/// Lock order: graph → shard → owner or waiter. What need not wait takes one shard and no more.
+/// Large statements: past a number of rows, the locks of an owner leave the hash table for sorted
+/// sets of its own ([`key_set`]), and further ones in key order go straight there. They bar others
+/// as before, but have no queue: who has to wait brings the lock back first. So waits, grants and
+/// deadlocks are a matter of rows alone. A lock is in one place at a time, and moves with its shard
+/// locked; `Registry` says how requests know where to look.
+///
+/// Lock order: graph → shard → registry → merged locks of an owner → its rows, or a waiter. What
+/// need not wait takes one shard, and the others only beside a large statement.
 ///
 /// Rejected: a condition variable per shard (wakes the herd), a detector thread (a deadlock then
 /// lasts as long as its period), granting shared requests past a waiting exclusive one (starves
 /// it, and adds edges no search has seen).
 pub struct LockTable {
     shards: Box<[Shard]>,
+    registry: Registry,
+    /// Rows that one owner may hold before they are merged.
+    merge_at: usize,
     /// Held while a wait begins.
     graph: Mutex<()>,
     last_deadlock: Mutex<Option<String>>,
@@ -124,17 +141,14 @@ pub struct LockTable {
     deadlocks: AtomicU64,
 }
 
-impl Default for LockTable {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl LockTable {
-    /// A table without locks.
-    pub fn new() -> Self {
+    /// A table without locks. `rows`: how many locks of one owner have a row of the table each before
+    /// they are merged; 0 merges each at once.
+    pub fn merging_at(rows: usize) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+            registry: Registry::new(),
+            merge_at: rows,
             graph: Mutex::new(()),
             last_deadlock: Mutex::new(None),
             observer: RwLock::new(None),
@@ -161,9 +175,13 @@ impl LockTable {
         mode: LockMode,
         policy: WaitPolicy,
     ) -> Result<Granted> {
-        if let Some(newly) = self.shard(key).attempt(owner, key, mode) {
+        let shard = self.shard(key);
+        if let Some(locked) = shard.attempt(&self.registry, owner, key, mode) {
+            if locked.rows > self.merge_at {
+                self.merge(owner);
+            }
             return Ok(Granted {
-                newly,
+                newly: locked.newly,
                 waited: false,
             });
         }
@@ -179,30 +197,63 @@ impl LockTable {
         }
     }
 
+    /// Locks `key` if that needs no wait. Returns whether `owner` holds it now. For recovery, which
+    /// locks the keys of a prepared transaction in their order, however many: past the first few
+    /// thousand each goes straight to the owner's sorted set.
+    pub fn try_acquire(&self, owner: &Arc<LockOwner>, key: &[u8], mode: LockMode) -> bool {
+        self.acquire(owner, key, mode, WaitPolicy::NoWait).is_ok()
+    }
+
     /// Gives up the lock of `owner` on `key`. Returns whether there was one.
     pub fn release(&self, owner: &Arc<LockOwner>, key: &[u8]) -> bool {
-        if !self.shard(key).release(owner, key) {
-            return false;
+        match self.shard(key).release(owner, key) {
+            Released::Nothing => return false,
+            Released::Merged => return true,
+            Released::Row => {}
         }
         let mut held = owner.held.lock();
         // As a rule the last one locked: a row that was read, locked, and found not to match.
-        let at = held.iter().rposition(|other| &other[..] == key);
-        held.remove(at.expect("held"));
+        let at = held.keys.iter().rposition(|other| &other[..] == key);
+        held.keys.remove(at.expect("held"));
         true
+    }
+
+    /// Moves the locks of `owner` from the hash table to its sorted sets, but for the last ones:
+    /// they may be asked for again or given back soon.
+    fn merge(&self, owner: &Arc<LockOwner>) {
+        let keep = KEPT_ROWS.min(self.merge_at.saturating_sub(1));
+        let mut keys: Vec<_> = {
+            let mut held = owner.held.lock();
+            let merged = held.keys.len().saturating_sub(keep);
+            held.keys.drain(..merged).collect()
+        };
+        keys.sort_unstable();
+        for group in keys.chunk_by(|one, other| same_index(one, other)) {
+            self.registry.register(owner, &group[0]);
+        }
+        keys.retain(|key| !self.shard(key).merge(owner, key));
+        let mut held = owner.held.lock();
+        held.stuck = keys.len();
+        held.keys.splice(..0, keys);
     }
 
     /// Gives up all locks of `owner`.
     pub fn release_all(&self, owner: &Arc<LockOwner>) {
+        // In this order: see `Registry::unmerge`.
+        self.registry.release_all(owner);
         let held = std::mem::take(&mut *owner.held.lock());
-        for key in held {
+        for key in held.keys {
             let released = self.shard(&key).release(owner, &key);
-            debug_assert!(released);
+            debug_assert_eq!(released, Released::Row);
         }
     }
 
     /// How `owner` holds `key`.
     pub fn holds(&self, owner: &Arc<LockOwner>, key: &[u8]) -> Option<LockMode> {
-        self.shard(key).rows.lock().map.get(key)?.mode_of(owner)
+        let rows = self.shard(key).rows.lock();
+        let row = rows.map.get(key);
+        row.and_then(|row| row.mode_of(owner))
+            .or_else(|| owner.merged.lock().mode_of(key))
     }
 
     /// Counts since the table was made.
@@ -231,10 +282,10 @@ impl LockTable {
         }
         let shard = self.shard(key);
         let graph = self.graph.lock();
-        let waiter = match shard.attempt_or_enqueue(owner, key, mode) {
-            Ok(newly) => {
+        let waiter = match shard.attempt_or_enqueue(&self.registry, owner, key, mode) {
+            Ok(locked) => {
                 return Ok(Granted {
-                    newly,
+                    newly: locked.newly,
                     waited: false,
                 });
             }
@@ -270,7 +321,7 @@ impl LockTable {
         match outcome {
             Outcome::Granted => {
                 if !waiter.upgrade {
-                    owner.held.lock().push(Arc::clone(&waiter.key));
+                    owner.held.lock().keys.push(Arc::clone(&waiter.key));
                 }
                 Ok(Granted {
                     newly: !waiter.upgrade,

@@ -8,8 +8,8 @@ pub mod transaction;
 pub mod write_set;
 
 pub use lock_table::{
-    Granted, LockInfo, LockMode, LockOwner, LockStats, LockTable, WaitInfo, WaitObserver,
-    WaitPolicy,
+    Granted, LockInfo, LockMemory, LockMode, LockOwner, LockStats, LockTable, WaitInfo,
+    WaitObserver, WaitPolicy,
 };
 pub use prepared::{PreparedTransactions, Recovered};
 pub use snapshots::{Snapshot, SnapshotList};

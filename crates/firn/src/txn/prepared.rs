@@ -1,8 +1,12 @@
 //! Prepared transactions without a session: found by recovery, or left by a session that ended.
 
-use super::lock_table::{LockOwner, LockTable};
-use crate::base::Result;
-use crate::write::{Batch, Pipeline, Prepared, What};
+use super::lock_table::LockOwner;
+use super::transaction::Context;
+use crate::base::key::index_id_of;
+use crate::base::{IndexId, Result};
+use crate::blob::BlobSession;
+use crate::wal::Lsn;
+use crate::write::{Changes, Prepared, What};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,11 +14,13 @@ use std::sync::Arc;
 /// A prepared transaction that waits for its outcome.
 pub struct Recovered {
     /// Its changes.
-    pub batch: Batch,
+    pub changes: Changes,
     /// Its place in the log.
     pub prepared: Prepared,
     /// Who holds its locks.
     pub owner: Option<Arc<LockOwner>>,
+    /// What it wrote out of line.
+    pub blobs: BlobSession,
 }
 
 /// All of them, by xid.
@@ -29,13 +35,40 @@ impl PreparedTransactions {
         self.by_xid.lock().insert(xid, transaction);
     }
 
+    /// Whether one of them has changed an entry of one of `indexes`.
+    ///
+    /// # Errors
+    /// Damage of a batch.
+    pub fn have_changed(&self, indexes: &[IndexId]) -> Result<bool> {
+        let mut changed = false;
+        for transaction in self.by_xid.lock().values() {
+            match &transaction.changes {
+                Changes::Batch(batch) => batch.for_each(|entry| {
+                    changed |= index_id_of(entry.user_key).is_some_and(|id| indexes.contains(&id));
+                })?,
+                Changes::Run(files) => {
+                    let holds = |id: &IndexId| files.iter().any(|file| file.index(*id).is_some());
+                    changed |= indexes.iter().any(holds);
+                }
+            }
+        }
+        Ok(changed)
+    }
+
     /// The xids that wait for their outcome.
     pub fn xids(&self) -> Vec<Vec<u8>> {
         self.by_xid.lock().keys().cloned().collect()
     }
 
+    /// Ids of the files of all of them.
+    pub fn files(&self) -> Vec<u64> {
+        let all = self.by_xid.lock();
+        let files = all.values().flat_map(|one| one.changes.files());
+        files.map(|file| file.file_id).collect()
+    }
+
     /// Commits the transaction. Returns whether `xid` was known.
-    pub fn commit(&self, xid: &[u8], pipeline: &Pipeline, locks: &LockTable) -> Result<bool> {
+    pub fn commit(&self, xid: &[u8], cx: &Context) -> Result<bool> {
         let Some(transaction) = self.by_xid.lock().remove(xid) else {
             return Ok(false);
         };
@@ -44,10 +77,12 @@ impl PreparedTransactions {
             prepared: transaction.prepared,
             binlog: None,
         };
-        match pipeline.commit(what, &transaction.batch, &[]) {
+        let source = cx.ingest.versions().source();
+        let changes = &transaction.changes;
+        match cx.pipeline.commit_changes(what, changes, source, &[]) {
             Ok(committed) => {
-                release(&transaction, locks);
-                pipeline.wait_durable(committed.lsn)?;
+                release(&transaction, cx);
+                cx.pipeline.wait_durable(committed.lsn)?;
                 Ok(true)
             }
             Err(error) => {
@@ -58,14 +93,16 @@ impl PreparedTransactions {
     }
 
     /// Rolls the transaction back. Returns whether `xid` was known.
-    pub fn rollback(&self, xid: &[u8], pipeline: &Pipeline, locks: &LockTable) -> Result<bool> {
+    pub fn rollback(&self, xid: &[u8], cx: &Context) -> Result<bool> {
         let Some(transaction) = self.by_xid.lock().remove(xid) else {
             return Ok(false);
         };
-        match pipeline.rollback_prepared(xid, transaction.prepared) {
+        match cx.pipeline.rollback_prepared(xid, transaction.prepared) {
             Ok(lsn) => {
-                release(&transaction, locks);
-                pipeline.wait_durable(lsn)?;
+                release(&transaction, cx);
+                cx.blobs.release_after(lsn, transaction.blobs);
+                discard(cx, &transaction.changes, lsn)?;
+                cx.pipeline.wait_durable(lsn)?;
                 Ok(true)
             }
             Err(error) => {
@@ -76,8 +113,22 @@ impl PreparedTransactions {
     }
 }
 
-fn release(transaction: &Recovered, locks: &LockTable) {
+/// Removes the files of a prepared transaction whose rollback ends at `lsn` in the log. They stay until
+/// that is durable, in every flush mode: a crash may bring the transaction back.
+///
+/// # Errors
+/// Those of the log: the next open removes them.
+pub(super) fn discard(cx: &Context, changes: &Changes, lsn: Lsn) -> Result<()> {
+    if let Changes::Run(files) = changes {
+        cx.pipeline.sync_to(lsn)?;
+        let ids: Vec<u64> = files.iter().map(|file| file.file_id).collect();
+        cx.ingest.versions().discard(&ids);
+    }
+    Ok(())
+}
+
+fn release(transaction: &Recovered, cx: &Context) {
     if let Some(owner) = &transaction.owner {
-        locks.release_all(owner);
+        cx.locks.release_all(owner);
     }
 }

@@ -10,16 +10,19 @@
 //! own write set from then on, so that the primary and every index tell the same story.
 
 use super::lock_table::{Granted, LockMode, LockOwner, LockTable, WaitPolicy};
-use super::prepared::{PreparedTransactions, Recovered};
+use super::prepared::{PreparedTransactions, Recovered, discard};
 use super::snapshots::{Snapshot, SnapshotList};
 use super::write_set::{Mark, SharedWriteSet, WriteSet, WriteSetIter};
 use crate::base::gauge::Gauge;
 use crate::base::options::LiveOptions;
-use crate::base::{IndexId, InternalKey, Result, Seqno, Value};
+use crate::base::{Error, ErrorKind, IndexId, InternalKey, Kind, Result, Seqno, Value};
+use crate::blob::{BlobSession, BlobStore};
+use crate::ingest::{Ingest, LoadHost};
 use crate::iter::Reports;
 use crate::read::{self, ReadPoint, Views};
+use crate::rowcode::BlobRef;
 use crate::wal::{BinlogPosition, Lsn};
-use crate::write::{Batch, Pipeline, Prepared, What, unknown_outcome};
+use crate::write::{Batch, Changes, Pipeline, Prepared, What, unknown_outcome};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -42,6 +45,12 @@ pub struct Context {
     pub prepared: PreparedTransactions,
     /// Ranges in which scans skipped too much.
     pub reports: Arc<Reports>,
+    /// Where files outside of flush and compaction come from.
+    pub ingest: Arc<Ingest>,
+    /// Where loads are installed.
+    pub loads: Arc<dyn LoadHost>,
+    /// Values out of line.
+    pub blobs: Arc<BlobStore>,
 }
 
 /// Isolation levels; READ UNCOMMITTED reads as READ COMMITTED.
@@ -58,7 +67,7 @@ enum Phase {
     Active,
     Prepared {
         xid: Vec<u8>,
-        batch: Batch,
+        changes: Changes,
         prepared: Prepared,
     },
     Committed {
@@ -88,12 +97,15 @@ pub struct Transaction {
     hidden: BTreeMap<Box<[u8]>, Mark>,
     counters: Vec<(u64, u64)>,
     changed_rows: u64,
+    /// What it wrote out of line: held until a view shows it.
+    blobs: BlobSession,
 }
 
 impl Transaction {
     /// An idle transaction whose locks belong to `owner`.
     pub fn new(cx: Arc<Context>, owner: Arc<LockOwner>) -> Self {
-        let writes = SharedWriteSet::new(cx.live.txn_memory_limit.load(Ordering::Relaxed));
+        let limit = cx.live.txn_memory_limit.load(Ordering::Relaxed);
+        let writes = SharedWriteSet::new(limit, Some(Arc::clone(&cx.ingest)));
         let mark = writes.lock().mark();
         writes.lock().count_in(&cx.write_sets);
         Self {
@@ -114,6 +126,7 @@ impl Transaction {
             hidden: BTreeMap::new(),
             counters: Vec::new(),
             changed_rows: 0,
+            blobs: BlobSession::new(),
         }
     }
 
@@ -278,7 +291,7 @@ impl Transaction {
         let mut f = Some(f);
         let own = {
             let writes = self.writes.lock();
-            writes.get(user_key, |key, value| f.take().map(|f| f(key, value)))
+            writes.get(user_key, |key, value| f.take().map(|f| f(key, value)))?
         };
         if let Some(result) = own.flatten() {
             return Ok(Some(result));
@@ -310,6 +323,11 @@ impl Transaction {
         self.writes.iter()
     }
 
+    /// As [`Self::own_writes`], for scans from `lower` to below `upper`.
+    pub fn own_writes_within(&self, lower: &[u8], upper: Option<&[u8]>) -> WriteSetIter {
+        self.writes.iter_within(lower, upper)
+    }
+
     /// Whether the own writes touch `index`.
     pub fn writes_touch(&self, index: IndexId) -> bool {
         self.wrote && self.writes.lock().touches(index)
@@ -334,11 +352,31 @@ impl Transaction {
     }
 
     /// Adds a value to the own writes.
+    ///
+    /// # Errors
+    /// Those of spilling; nothing is written then.
     pub fn put(&mut self, user_key: &[u8], value: Value<'_>) -> Result<()> {
         self.write(|writes| writes.put(user_key, value))
     }
 
+    /// Writes a value of `column` out of line, for a row that goes to [`Self::put_with_blobs`]. What is
+    /// written and then rolled back is garbage.
+    ///
+    /// # Errors
+    /// As for [`BlobStore::write`].
+    pub fn write_blob(&mut self, column: u32, value: &[u8]) -> Result<BlobRef> {
+        self.cx.blobs.write(&mut self.blobs, column, value)
+    }
+
+    /// Adds a value whose tail ends with references to blobs.
+    pub fn put_with_blobs(&mut self, user_key: &[u8], value: Value<'_>) -> Result<()> {
+        self.write(|writes| writes.write(user_key, Kind::PutBlobs, value))
+    }
+
     /// Adds a deletion to the own writes.
+    ///
+    /// # Errors
+    /// As [`Self::put`].
     pub fn delete(&mut self, user_key: &[u8]) -> Result<()> {
         self.write(|writes| writes.delete(user_key))
     }
@@ -356,6 +394,15 @@ impl Transaction {
     /// Memory of the own writes, bytes.
     pub fn write_bytes(&self) -> u64 {
         self.writes.lock().bytes()
+    }
+
+    /// Ids of the files that it has spilled to and not committed.
+    pub fn spilled_files(&self) -> Vec<u64> {
+        let mut files = self.writes.lock().spilled_files();
+        if let Phase::Prepared { changes, .. } = &self.phase {
+            files.extend(changes.files().iter().map(|file| file.file_id));
+        }
+        files
     }
 
     /// Hides the snapshot's version of the row at `row_key` and its entries in every index.
@@ -384,19 +431,13 @@ impl Transaction {
     /// Commits: visible, locks released, then as durable as the flush mode says.
     ///
     /// # Errors
-    /// After an error of the log the outcome is unknown until the database is reopened.
+    /// After an error of the log the outcome is unknown until the database is reopened. After others
+    /// nothing is committed: those of writing what has spilled, a full disk, a kill of the session.
     pub fn commit(&mut self) -> Result<()> {
         let lsn = match &self.phase {
             Phase::Idle => return Ok(()),
             Phase::Active if !self.has_writes() => None,
-            Phase::Active => {
-                let batch = self.final_batch();
-                let committed = self
-                    .cx
-                    .pipeline
-                    .commit(What::Batch, &batch, &self.counters)?;
-                Some(committed.lsn)
-            }
+            Phase::Active => self.commit_active()?,
             Phase::Prepared { .. } => {
                 self.commit_prepared(None)?;
                 match self.phase {
@@ -421,28 +462,78 @@ impl Transaction {
     /// Commits what nobody else sees yet; durable with whatever is synced later.
     pub fn commit_unsynced(&mut self) -> Result<()> {
         if matches!(self.phase, Phase::Active) && self.has_writes() {
-            let batch = self.final_batch();
-            self.cx
-                .pipeline
-                .commit(What::Batch, &batch, &self.counters)?;
+            self.commit_active()?;
         }
         self.finish();
         Ok(())
     }
 
+    /// Commits the own writes in one step. Returns the end of the record.
+    fn commit_active(&mut self) -> Result<Option<Lsn>> {
+        let source = Arc::clone(self.cx.ingest.versions().source());
+        let committed = self.hand_over(|cx, changes, counters| {
+            cx.pipeline
+                .commit_changes(What::Batch, changes, &source, counters)
+        })?;
+        Ok(Some(committed.0.lsn))
+    }
+
     /// First phase of a two-phase commit: the changes are durable under `xid`.
+    ///
+    /// # Errors
+    /// As [`Self::commit`].
     pub fn prepare(&mut self, xid: &[u8]) -> Result<()> {
         if !matches!(self.phase, Phase::Active) || !self.has_writes() {
             return Ok(());
         }
-        let batch = self.final_batch();
-        let prepared = self.cx.pipeline.prepare(xid, &batch, &self.counters)?;
+        let (prepared, changes) = self.hand_over(|cx, changes, counters| {
+            cx.pipeline.prepare_changes(xid, changes, counters)
+        })?;
         self.phase = Phase::Prepared {
             xid: xid.to_vec(),
-            batch,
+            changes,
             prepared,
         };
         Ok(())
+    }
+
+    /// Hands the own writes to `log`, which names them in the log: files are the log's from there on.
+    fn hand_over<T>(
+        &mut self,
+        log: impl FnOnce(&Context, &Changes, &[(u64, u64)]) -> Result<T>,
+    ) -> Result<(T, Changes)> {
+        // In every flush mode: a record that survives must find its blobs.
+        self.blobs.sync()?;
+        let mut writes = self.writes.lock();
+        if !writes.has_spilled() {
+            let mut batch = Batch::new();
+            writes.for_each_final(|key, kind, value| batch.add(key, kind, value));
+            drop(writes);
+            let changes = Changes::Batch(batch);
+            let logged = log(&self.cx, &changes, &self.counters)?;
+            return Ok((logged, changes));
+        }
+        let owner = Arc::clone(&self.owner);
+        let sealed = writes.seal(&move || match owner.is_interrupted() {
+            true => Err(Error::new(
+                ErrorKind::Interrupted,
+                "while writing a large transaction",
+            )),
+            false => Ok(()),
+        })?;
+        // Of what was spilled, all may have been taken back.
+        let changes = match sealed.files() {
+            [] => Changes::Batch(Batch::new()),
+            files => Changes::Run(files.to_vec()),
+        };
+        let logged = log(&self.cx, &changes, &self.counters);
+        // After a failure of the log the record may be there all the same.
+        let unknown =
+            |error: &Error| self.cx.pipeline.is_poisoned() || *error.kind() == ErrorKind::ShutDown;
+        if logged.as_ref().err().is_none_or(unknown) {
+            writes.release(sealed);
+        }
+        Ok((logged?, changes))
     }
 
     /// Second phase: assigns the seqno and makes the changes visible, without I/O. `binlog` is the
@@ -450,7 +541,7 @@ impl Transaction {
     pub fn commit_prepared(&mut self, binlog: Option<(&[u8], u64)>) -> Result<()> {
         let Phase::Prepared {
             xid,
-            batch,
+            changes,
             prepared,
         } = &self.phase
         else {
@@ -463,7 +554,9 @@ impl Transaction {
             prepared: *prepared,
             binlog,
         };
-        let committed = self.cx.pipeline.commit(what, batch, &[])?;
+        let source = self.cx.ingest.versions().source();
+        let pipeline = &self.cx.pipeline;
+        let committed = pipeline.commit_changes(what, changes, source, &[])?;
         self.phase = Phase::Committed {
             lsn: committed.lsn,
             in_binlog,
@@ -480,18 +573,27 @@ impl Transaction {
         let mut result = Ok(());
         if let Phase::Prepared {
             xid,
-            batch,
+            changes,
             prepared,
         } = std::mem::replace(&mut self.phase, Phase::Idle)
-            && let Err(error) = self.cx.pipeline.rollback_prepared(&xid, prepared)
         {
-            let left = Recovered {
-                batch,
-                prepared,
-                owner: None,
-            };
-            self.cx.prepared.insert(xid, left);
-            result = Err(error);
+            let blobs = std::mem::take(&mut self.blobs);
+            match self.cx.pipeline.rollback_prepared(&xid, prepared) {
+                Ok(lsn) => {
+                    self.cx.blobs.release_after(lsn, blobs);
+                    result = discard(&self.cx, &changes, lsn);
+                }
+                Err(error) => {
+                    let left = Recovered {
+                        changes,
+                        prepared,
+                        owner: None,
+                        blobs,
+                    };
+                    self.cx.prepared.insert(xid, left);
+                    result = Err(error);
+                }
+            }
         }
         self.finish();
         result
@@ -502,27 +604,20 @@ impl Transaction {
     pub fn detach(&mut self, fresh_owner: Arc<LockOwner>) {
         if let Phase::Prepared {
             xid,
-            batch,
+            changes,
             prepared,
         } = std::mem::replace(&mut self.phase, Phase::Idle)
         {
             let owner = std::mem::replace(&mut self.owner, fresh_owner);
             let recovered = Recovered {
-                batch,
+                changes,
                 prepared,
                 owner: Some(owner),
+                blobs: std::mem::take(&mut self.blobs),
             };
             self.cx.prepared.insert(xid, recovered);
         }
         self.finish();
-    }
-
-    fn final_batch(&self) -> Batch {
-        let mut batch = Batch::new();
-        self.writes
-            .lock()
-            .for_each_final(|key, kind, value| batch.add(key, kind, value));
-        batch
     }
 
     fn finish(&mut self) {
@@ -538,6 +633,7 @@ impl Transaction {
         self.statement_mark = self.mark;
         self.hidden.clear();
         self.counters.clear();
+        self.blobs = BlobSession::new();
     }
 }
 

@@ -1,20 +1,26 @@
 //! What a transaction has written and nobody else sees.
 
 mod cursor;
+mod dead;
+mod memory;
+mod runs;
+mod spill;
 
 pub use cursor::WriteSetIter;
+pub use spill::Sealed;
 
 use crate::base::gauge::{Charge, Gauge};
-use crate::base::key::{UNCOMMITTED_BIT, index_prefix};
-use crate::base::{Error, ErrorKind, IndexId, InternalKey, Kind, Result, Seqno, Value};
+use crate::base::key::{SEQNO_MAX, UNCOMMITTED_BIT, index_prefix};
+use crate::base::{IndexId, InternalKey, Kind, Result, Seqno, Value};
+use crate::ingest::Ingest;
+use memory::{Memory, version_bytes};
 use parking_lot::{Mutex, MutexGuard};
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
-use std::ops::Bound;
+use runs::{Bounds, PrivateRun, Runs};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Memory of a version beside key and value: map slot, log slot, headers of two allocations.
-const VERSION_OVERHEAD: u64 = 136;
+/// What is over this size spills whatever the limit: a record of the log has no room for more.
+const MEMORY_MAX: u64 = 512 << 20;
 
 /// A place in the history of a write set, to come back to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,90 +33,61 @@ impl Mark {
     }
 }
 
-#[derive(Clone)]
-struct Version {
-    position: u64,
-    kind: Kind,
-    head_len: u32,
-    bytes: Arc<[u8]>,
-}
-
-impl Version {
-    fn seqno(&self) -> Seqno {
-        UNCOMMITTED_BIT | self.position
-    }
-
-    fn value(&self) -> Value<'_> {
-        let (head, tail) = self.bytes.split_at(self.head_len as usize);
-        Value { head, tail }
-    }
-}
-
-/// The versions of one user key, oldest first; never empty.
-struct Versions {
-    older: Vec<Version>,
-    newest: Version,
-}
-
-impl Versions {
-    fn newest_first(&self) -> impl DoubleEndedIterator<Item = &Version> {
-        std::iter::once(&self.newest).chain(self.older.iter().rev())
-    }
-}
-
 /// An ordered map of own writes. Each write gets the next *position*; statement rollback and
 /// savepoints are "forget everything after position n".
 ///
 /// Invariants:
 /// - Positions rise and are never used twice, not even after a rollback: a reader or a spilled run
 ///   that names a position never means another write by it.
-/// - `log` lists the writes by position, so that forgetting costs what is forgotten.
 /// - A failed write leaves no trace.
 ///
 /// All versions of a key are kept, not only the newest: a rollback brings the older one back, and
 /// a statement reads as of its start (`own_bound`), else an UPDATE would meet its own rows again.
 ///
-/// Spilled runs: when the set grows over its limit, a prefix in key order of everything written up
-/// to a position becomes an immutable sorted run with seqnos `UNCOMMITTED_BIT | position`, and
-/// leaves memory together with its part of the log. Own reads then merge the runs below
-/// [`WriteSetIter`], and [`WriteSet::get`] is asked first, then the runs, newest first. A rollback
-/// to a mark below a run's last position adds the interval (mark, last] to a list of dead
-/// positions that own reads and the merge before the commit skip. Positions are never reused, so
-/// the intervals stay true.
+/// **Spilled runs.** A write that finds the memory over its limit first makes all of it an immutable
+/// sorted run of files with seqnos `UNCOMMITTED_BIT | position`. So the positions of two runs never
+/// interleave, and memory is newer than every run: a read asks memory, then the runs, newest first.
+/// A rollback to a mark below the last position of a run adds the interval (mark, last] to the *dead*
+/// positions, which reads and merges pass over; a run wholly dead is removed at once. Of sixteen runs
+/// one is made, whose files that overlap nothing move over as they are. Before the commit one merge
+/// ([`WriteSet::seal`]) leaves one version of each key.
 ///
-/// Rejected: undo records that restore the older value in place. Reads as of a statement's start
-/// would need them too.
+/// Rejected: undo records that restore the older value in place (reads as of a statement's start
+/// would need them too); spilling the largest part of the keys only (its reads would have to ask two
+/// places for one range of positions); rewriting runs at a rollback (it must be fast).
 pub struct WriteSet {
-    map: BTreeMap<Arc<[u8]>, Versions>,
-    log: Vec<(u64, Arc<[u8]>)>,
+    memory: Memory,
+    runs: Runs,
+    /// Where spilled files come from; without, everything stays in memory.
+    ingest: Option<Arc<Ingest>>,
     position: u64,
-    bytes: u64,
     charge: Charge,
     limit: u64,
-    /// Changes whenever the map does.
+    /// Changes whenever the memory does.
     generation: u64,
-    scratch: Vec<u8>,
+    /// Changes whenever runs or dead positions do. Read without the set's lock.
+    shape: Arc<AtomicU64>,
 }
 
 impl WriteSet {
-    /// An empty set that may take `limit` bytes.
-    pub fn new(limit: u64) -> Self {
+    /// An empty set that spills to files of `ingest` what exceeds `limit` bytes of memory.
+    pub fn new(limit: u64, ingest: Option<Arc<Ingest>>) -> Self {
         Self {
-            map: BTreeMap::new(),
-            log: Vec::new(),
+            memory: Memory::default(),
+            runs: Runs::default(),
+            ingest,
             position: 0,
-            bytes: 0,
             charge: Charge::default(),
             limit,
             generation: 0,
-            scratch: Vec::new(),
+            shape: Arc::default(),
         }
     }
 
     /// Counts its bytes in `gauge`, too.
     pub fn count_in(&mut self, gauge: &Arc<Gauge>) {
         self.charge = Charge::new(Arc::clone(gauge));
-        self.charge.set(self.bytes);
+        self.charge.set(self.memory.bytes());
     }
 
     /// Changes the limit for the writes that follow.
@@ -118,65 +95,57 @@ impl WriteSet {
         self.limit = limit;
     }
 
-    /// Writes a value. [`ErrorKind::TxnTooLarge`] if it does not fit.
+    /// Writes a value.
+    ///
+    /// # Errors
+    /// Those of spilling; nothing is written then.
     pub fn put(&mut self, user_key: &[u8], value: Value<'_>) -> Result<()> {
         self.write(user_key, Kind::Put, value)
     }
 
-    /// Writes a delete. [`ErrorKind::TxnTooLarge`] if it does not fit.
+    /// Writes a delete.
+    ///
+    /// # Errors
+    /// As [`Self::put`].
     pub fn delete(&mut self, user_key: &[u8]) -> Result<()> {
         self.write(user_key, Kind::Delete, Value::EMPTY)
     }
 
-    /// Writes a version of any kind. [`ErrorKind::TxnTooLarge`] if it does not fit.
+    /// Writes a version of any kind.
+    ///
+    /// # Errors
+    /// As [`Self::put`].
     pub fn write(&mut self, user_key: &[u8], kind: Kind, value: Value<'_>) -> Result<()> {
         let bytes = version_bytes(user_key.len(), value.len());
-        if self.bytes + bytes > self.limit {
-            return Err(Error::new(
-                ErrorKind::TxnTooLarge,
-                format!(
-                    "{} bytes written, {bytes} more are over the limit of {}",
-                    self.bytes, self.limit
-                ),
-            ));
+        if self.memory.bytes() + bytes > self.limit.min(MEMORY_MAX) {
+            self.spill()?;
+            if let Some(ingest) = &self.ingest {
+                self.runs.merge_if_many(ingest)?;
+            }
         }
         self.position += 1;
         self.generation += 1;
-        self.bytes += bytes;
-        self.charge.set(self.bytes);
-        let version = Version {
-            position: self.position,
-            kind,
-            head_len: value.head.len() as u32,
-            bytes: self.joined(value),
-        };
-        match self.map.entry(Arc::from(user_key)) {
-            Entry::Vacant(slot) => {
-                self.log.push((self.position, Arc::clone(slot.key())));
-                slot.insert(Versions {
-                    older: Vec::new(),
-                    newest: version,
-                });
-            }
-            Entry::Occupied(mut slot) => {
-                self.log.push((self.position, Arc::clone(slot.key())));
-                let versions = slot.get_mut();
-                let before = std::mem::replace(&mut versions.newest, version);
-                versions.older.push(before);
-            }
-        }
+        self.memory.write(self.position, user_key, kind, value);
+        self.charge.set(self.memory.bytes());
         Ok(())
     }
 
-    /// Both parts in one allocation.
-    fn joined(&mut self, value: Value<'_>) -> Arc<[u8]> {
-        if value.tail.is_empty() {
-            return Arc::from(value.head);
-        }
-        self.scratch.clear();
-        self.scratch.extend_from_slice(value.head);
-        self.scratch.extend_from_slice(value.tail);
-        Arc::from(&self.scratch[..])
+    /// Makes what is in memory a run.
+    fn spill(&mut self) -> Result<()> {
+        let (Some(ingest), false) = (&self.ingest, self.memory.is_empty()) else {
+            return Ok(());
+        };
+        let files = spill::spill(ingest, &self.memory, &self.runs)?;
+        self.runs.list.push(PrivateRun::new(ingest, files, 0));
+        self.memory = Memory::default();
+        self.charge.set(0);
+        self.changed();
+        Ok(())
+    }
+
+    fn changed(&mut self) {
+        self.generation += 1;
+        self.shape.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The place after the last write.
@@ -184,132 +153,162 @@ impl WriteSet {
         Mark(self.position)
     }
 
-    /// Forgets every write after `mark`, and their bytes.
+    /// Forgets every write after `mark`: the memory it took, and the files that hold nothing else.
     pub fn rollback_to(&mut self, mark: Mark) {
-        let keep = self
-            .log
-            .partition_point(|(position, _)| *position <= mark.0);
-        while self.log.len() > keep {
-            let (_, key) = self.log.pop().expect("longer than what is kept");
-            self.generation += 1;
-            let versions = self.map.get_mut(&key).expect("logged");
-            let forgotten = match versions.older.pop() {
-                Some(before) => {
-                    let newest = std::mem::replace(&mut versions.newest, before);
-                    newest.bytes.len()
-                }
-                None => {
-                    let versions = self.map.remove(&key).expect("logged");
-                    versions.newest.bytes.len()
-                }
-            };
-            self.bytes -= version_bytes(key.len(), forgotten);
+        let mut forgot = self.memory.rollback_to(mark.0);
+        self.charge.set(self.memory.bytes());
+        if mark.0 < self.runs.last() {
+            self.runs.forget_after(mark.0);
+            forgot = true;
         }
-        self.charge.set(self.bytes);
+        if forgot {
+            // Also for what merges memory and runs, and may wait on an entry that is gone.
+            self.changed();
+        }
     }
 
-    /// Forgets everything, and gives the memory back.
+    /// Forgets everything, and gives memory and files back.
     pub fn clear(&mut self) {
-        self.map = BTreeMap::new();
-        self.log = Vec::new();
-        self.bytes = 0;
+        self.memory = Memory::default();
+        self.runs = Runs::default();
         self.charge.set(0);
-        self.generation += 1;
+        self.changed();
     }
 
     /// Gives `f` the newest own version of `user_key`, a delete too. The key's seqno is
     /// `UNCOMMITTED_BIT | position`.
+    ///
+    /// # Errors
+    /// Those of reading spilled files.
     pub fn get<R>(
         &self,
         user_key: &[u8],
         f: impl FnOnce(InternalKey<'_>, Value<'_>) -> R,
-    ) -> Option<R> {
-        let (key, versions) = self.map.get_key_value(user_key)?;
-        let version = &versions.newest;
-        let key = InternalKey::new(key, version.seqno(), version.kind);
-        Some(f(key, version.value()))
+    ) -> Result<Option<R>> {
+        self.get_at(user_key, SEQNO_MAX, f)
     }
 
     /// As [`WriteSet::get`], for the newest own version at or below `own_bound`.
+    ///
+    /// # Errors
+    /// As [`WriteSet::get`].
     pub fn get_at<R>(
         &self,
         user_key: &[u8],
         own_bound: Seqno,
         f: impl FnOnce(InternalKey<'_>, Value<'_>) -> R,
-    ) -> Option<R> {
-        let (key, versions) = self.map.get_key_value(user_key)?;
-        let version = versions
-            .newest_first()
-            .find(|version| version.seqno() <= own_bound)?;
-        let key = InternalKey::new(key, version.seqno(), version.kind);
-        Some(f(key, version.value()))
+    ) -> Result<Option<R>> {
+        if let Some((key, version)) = self.memory.get(user_key, own_bound) {
+            let key = InternalKey::new(key, version.seqno(), version.kind);
+            return Ok(Some(f(key, version.value())));
+        }
+        match self.runs.is_empty() {
+            true => Ok(None),
+            false => self.runs.get(user_key, own_bound, f),
+        }
     }
 
-    /// Calls `f` with the newest version of each key, in key order: what a commit writes.
+    /// Whether a part of it is on disk, and is committed by [`Self::seal`].
+    pub fn has_spilled(&self) -> bool {
+        !self.runs.is_empty()
+    }
+
+    /// Calls `f` with the newest version of each key, in key order: what a commit writes of a set that
+    /// has not spilled.
     pub fn for_each_final(&self, mut f: impl FnMut(&[u8], Kind, Value<'_>)) {
-        for (key, versions) in &self.map {
+        debug_assert!(!self.has_spilled());
+        for (key, versions) in self.memory.iter() {
             f(key, versions.newest.kind, versions.newest.value());
         }
     }
 
-    /// Number of keys: what a commit writes.
-    pub fn keys(&self) -> usize {
-        self.map.len()
+    /// What a commit of a set that has spilled writes: the newest version of each key, in files that are
+    /// durable. The set stays as it is, so that it may be tried again.
+    ///
+    /// # Errors
+    /// Those of the files, and of `go_on`, which is asked now and then.
+    pub fn seal(&mut self, go_on: &dyn Fn() -> Result<()>) -> Result<Sealed> {
+        self.spill()?;
+        let ingest = self.ingest.as_ref().expect("a set that has spilled");
+        self.runs.seal(ingest, go_on)
     }
 
-    /// Number of writes that are not forgotten.
-    pub fn writes(&self) -> usize {
-        self.log.len()
+    /// The log names the files of `sealed`: they are no longer the set's to remove.
+    pub fn release(&mut self, sealed: Sealed) {
+        self.runs.release(sealed);
+    }
+
+    /// Ids of the files that it has spilled to.
+    pub fn spilled_files(&self) -> Vec<u64> {
+        let files = self.runs.list.iter().flat_map(|run| run.files.files());
+        files.map(|file| file.file_id).collect()
     }
 
     /// Memory taken, in bytes, about.
     pub fn bytes(&self) -> u64 {
-        self.bytes
+        self.memory.bytes()
     }
 
     /// Whether nothing is written.
     pub fn is_empty(&self) -> bool {
-        self.map.is_empty()
+        self.memory.is_empty() && self.runs.is_empty()
     }
 
-    /// Whether a key of the index is written.
+    /// Whether a key of the index is written. Of spilled writes some that were taken back count, too.
     pub fn touches(&self, index: IndexId) -> bool {
         let prefix = index_prefix(index);
-        let from = (Bound::Included(&prefix[..]), Bound::Unbounded);
-        let first = self.map.range::<[u8], _>(from).next();
-        first.is_some_and(|(key, _)| key.starts_with(&prefix))
+        let first = self.memory.from(&prefix).next();
+        first.is_some_and(|(key, _)| key.starts_with(&prefix)) || self.runs.may_touch(index)
     }
 
-    /// Whether a user key `k` with `lower ≤ k < upper` is written.
+    /// Whether a user key `k` with `lower ≤ k < upper` is written. Spilled writes count by the bounds of
+    /// their files.
     pub fn touches_range(&self, lower: &[u8], upper: Option<&[u8]>) -> bool {
-        let from = (Bound::Included(lower), Bound::Unbounded);
-        let first = self.map.range::<[u8], _>(from).next();
+        let first = self.memory.from(lower).next();
         first.is_some_and(|(key, _)| upper.is_none_or(|upper| &key[..] < upper))
+            || self.runs.may_touch_range(lower, upper)
     }
-}
-
-fn version_bytes(key_len: usize, value_len: usize) -> u64 {
-    (key_len + value_len) as u64 + VERSION_OVERHEAD
 }
 
 /// A write set shared by a transaction and its open cursors.
 #[derive(Clone)]
-pub struct SharedWriteSet(Arc<Mutex<WriteSet>>);
+pub struct SharedWriteSet {
+    set: Arc<Mutex<WriteSet>>,
+    shape: Arc<AtomicU64>,
+}
 
 impl SharedWriteSet {
-    /// An empty set that may take `limit` bytes.
-    pub fn new(limit: u64) -> Self {
-        Self(Arc::new(Mutex::new(WriteSet::new(limit))))
+    /// An empty set, as [`WriteSet::new`].
+    pub fn new(limit: u64, ingest: Option<Arc<Ingest>>) -> Self {
+        let set = WriteSet::new(limit, ingest);
+        Self {
+            shape: Arc::clone(&set.shape),
+            set: Arc::new(Mutex::new(set)),
+        }
     }
 
     /// The set. Not to be held across a move of one of its iterators.
     pub fn lock(&self) -> MutexGuard<'_, WriteSet> {
-        self.0.lock()
+        self.set.lock()
+    }
+
+    fn shape(&self) -> u64 {
+        self.shape.load(Ordering::Relaxed)
     }
 
     /// An iterator that stays valid while the set changes; not positioned.
     pub fn iter(&self) -> WriteSetIter {
-        WriteSetIter::new(self.clone())
+        WriteSetIter::within(self.clone(), Bounds::default())
+    }
+
+    /// As [`Self::iter`], for whoever asks for user keys `k` with `lower ≤ k < upper` only; others may or
+    /// may not appear. Spilled files outside are not opened.
+    pub fn iter_within(&self, lower: &[u8], upper: Option<&[u8]>) -> WriteSetIter {
+        let bounds = Bounds {
+            lower: lower.to_vec(),
+            upper: upper.map(<[u8]>::to_vec),
+        };
+        WriteSetIter::within(self.clone(), bounds)
     }
 }
 

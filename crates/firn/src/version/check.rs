@@ -68,13 +68,22 @@ fn bounds_hold(file: &FileMeta) -> Option<String> {
         file.raw_bytes,
         file.deletes,
         file.superseded,
+        file.blob_bytes() >> 16,
     ];
-    let broken = if file.smallest > file.largest {
+    let blobs = &file.blobs;
+    let broken = if blobs.windows(2).any(|p| p[0].file >= p[1].file) {
+        "its list of blob files is out of order"
+    } else if file.smallest > file.largest {
         "its smallest key is above its largest"
     } else if file.min_seqno > file.max_seqno {
         "its smallest seqno is above its largest"
     } else if file.max_seqno > SEQNO_COMMITTED_MAX {
         "it holds an uncommitted seqno"
+    } else if file
+        .external_seqno
+        .is_some_and(|seqno| (file.min_seqno, file.max_seqno) != (seqno, seqno))
+    {
+        "its seqnos contradict its external one"
     } else if file.entries == 0 || file.deletes > file.entries || file.superseded > file.entries {
         "its counts contradict each other"
     } else if numbers.iter().any(|&n| n > COUNT_MAX) {

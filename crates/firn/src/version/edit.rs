@@ -15,6 +15,7 @@ const TAG_NEXT_RUN_NUMBER: u64 = 5;
 const TAG_LAST_SEQNO: u64 = 6;
 const TAG_COUNTER: u64 = 7;
 const TAG_TIME_PAIR: u64 = 8;
+const TAG_BLOBS_MOVED: u64 = 10;
 
 /// A change of the tree and of the numbers that live beside it. All of it takes effect, or nothing.
 ///
@@ -37,6 +38,9 @@ pub struct Edit {
     pub counters: Vec<(u64, u64)>,
     /// When a seqno was the newest: seqno, wall clock in microseconds since 1970.
     pub time_pairs: Vec<(Seqno, u64)>,
+    /// Blob files whose blobs lie in another file from now on: id that references name, id of the file
+    /// that holds them; 0 if nothing refers to them any more.
+    pub blobs_moved: Vec<(u64, u64)>,
 }
 
 impl Edit {
@@ -81,6 +85,7 @@ impl Edit {
         for (tag, pairs) in [
             (TAG_COUNTER, &self.counters),
             (TAG_TIME_PAIR, &self.time_pairs),
+            (TAG_BLOBS_MOVED, &self.blobs_moved),
         ] {
             for (a, b) in pairs {
                 put(tag, &|f| {
@@ -129,14 +134,14 @@ impl Edit {
                 self.removed.push((level, file_id));
                 return Ok(Some(()));
             }
-            TAG_COUNTER | TAG_TIME_PAIR => {
+            TAG_COUNTER | TAG_TIME_PAIR | TAG_BLOBS_MOVED => {
                 let (Some(a), Some(b)) = (take_u64(field), take_u64(field)) else {
                     return Ok(None);
                 };
-                if tag == TAG_COUNTER {
-                    self.counters.push((a, b));
-                } else {
-                    self.time_pairs.push((a, b));
+                match tag {
+                    TAG_COUNTER => self.counters.push((a, b)),
+                    TAG_TIME_PAIR => self.time_pairs.push((a, b)),
+                    _ => self.blobs_moved.push((a, b)),
                 }
                 return Ok(Some(()));
             }

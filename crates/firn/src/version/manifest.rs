@@ -11,7 +11,7 @@
 //! Rejected: a synced length in the header (rewrites in place what must not be torn), and trusting
 //! zeros or a short file to tell a torn write (file systems differ).
 
-use super::Edit;
+use super::{Edit, State};
 use crate::base::checksum::placed;
 use crate::base::varint::{take_exact, take_u32_le, take_u64_le};
 use crate::base::{Error, ErrorKind, Result};
@@ -294,6 +294,18 @@ pub(super) fn switch_current(env: &dyn Env, dir: &Path, id: u64) -> Result<()> {
     file.sync()?;
     env.rename(&temp, &dir.join(CURRENT))?;
     env.sync_dir(dir)
+}
+
+/// Writes `state` as the manifest of the new database in `dir`, and puts it in force; durable on return.
+///
+/// # Errors
+/// Those of the file system: there may be a manifest then, in force or not.
+pub fn create_manifest(env: &dyn Env, dir: &Path, state: &State) -> Result<()> {
+    let mut state = state.clone();
+    let id = state.next_file_id;
+    state.next_file_id += 1;
+    ManifestWriter::create(env, dir, id, &state.snapshot())?;
+    switch_current(env, dir, id)
 }
 
 #[cfg(test)]

@@ -3,12 +3,17 @@
 use crate::base::range::KeyRange;
 use crate::base::varint::{put_bytes, put_u64, take_bytes, take_u32, take_u64, take_u64_le};
 use crate::base::{Error, IndexId, Result, Seqno};
+use crate::rowcode::BlobUse;
 use crate::sst::{IndexStats, SstSummary};
 
 /// The last-level codec was used.
 const FLAG_AT_REST: u64 = 1;
 /// The number of dense deletions follows.
 const FLAG_DENSE: u64 = 2;
+/// The external seqno follows.
+const FLAG_EXTERNAL_SEQNO: u64 = 4;
+/// The list of referenced blob files follows.
+const FLAG_BLOBS: u64 = 8;
 
 /// An SST as the manifest records it. Immutable: a file that moves to another level keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,8 +45,14 @@ pub struct FileMeta {
     pub raw_bytes: u64,
     /// Written with the last level's layout and codec.
     pub at_rest: bool,
+    /// The seqno of all entries, whatever is stored in the file: it was written before the commit that
+    /// made it visible. `min_seqno` and `max_seqno` are the same then, and of each user key there is one
+    /// version.
+    pub external_seqno: Option<Seqno>,
     /// Statistics by index, ascending by index.
     pub per_index: Vec<IndexStats>,
+    /// What its entries refer to in blob files, ascending by file.
+    pub blobs: Vec<BlobUse>,
 }
 
 impl FileMeta {
@@ -61,7 +72,19 @@ impl FileMeta {
             superseded,
             raw_bytes: summary.raw_bytes,
             at_rest,
+            external_seqno: None,
             per_index: summary.per_index,
+            blobs: summary.blobs,
+        }
+    }
+
+    /// The same file, made visible by the commit with this seqno.
+    pub fn with_external_seqno(self, seqno: Seqno) -> Self {
+        Self {
+            min_seqno: seqno,
+            max_seqno: seqno,
+            external_seqno: Some(seqno),
+            ..self
         }
     }
 
@@ -76,6 +99,12 @@ impl FileMeta {
     /// Whether the file may hold a key from `smallest` to `largest`, both inclusive.
     pub fn overlaps(&self, smallest: &[u8], largest: &[u8]) -> bool {
         self.smallest.as_slice() <= largest && smallest <= self.largest.as_slice()
+    }
+
+    /// Bytes of blobs that its entries refer to.
+    pub fn blob_bytes(&self) -> u64 {
+        let all = self.blobs.iter().map(|blobs| blobs.bytes);
+        all.fold(0, u64::saturating_add)
     }
 
     /// Statistics of one index in this file.
@@ -95,7 +124,13 @@ impl FileMeta {
         } else {
             0
         };
-        put_u64(out, at_rest | dense);
+        let external = match self.external_seqno {
+            Some(_) => FLAG_EXTERNAL_SEQNO,
+            None => 0,
+        };
+
+        let blobs = if self.blobs.is_empty() { 0 } else { FLAG_BLOBS };
+        put_u64(out, at_rest | dense | external | blobs);
         put_bytes(out, &self.smallest);
         put_bytes(out, &self.largest);
         for number in [
@@ -118,6 +153,39 @@ impl FileMeta {
         if self.dense_deletes > 0 {
             put_u64(out, self.dense_deletes);
         }
+        if let Some(seqno) = self.external_seqno {
+            put_u64(out, seqno);
+        }
+        if !self.blobs.is_empty() {
+            put_u64(out, self.blobs.len() as u64);
+            for blobs in &self.blobs {
+                for number in [blobs.file, blobs.refs, blobs.bytes] {
+                    put_u64(out, number);
+                }
+            }
+        }
+    }
+
+    /// The encodings of `files`, one after another.
+    pub fn encode_all(files: &[FileMeta]) -> Vec<u8> {
+        let mut out = Vec::new();
+        files.iter().for_each(|meta| meta.encode(&mut out));
+        out
+    }
+
+    /// What [`Self::encode_all`] has encoded; `None` if it is malformed.
+    ///
+    /// # Errors
+    /// `Unsupported` for a flag of a later format.
+    pub fn decode_all(mut input: &[u8]) -> Result<Option<Vec<FileMeta>>> {
+        let mut files = Vec::new();
+        while !input.is_empty() {
+            match Self::decode(&mut input)? {
+                Some(meta) => files.push(meta),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(files))
     }
 
     /// Takes an encoding from the front of `input`; `Ok(None)` if it is malformed.
@@ -128,7 +196,7 @@ impl FileMeta {
         let Some((meta, flags)) = Self::take(input) else {
             return Ok(None);
         };
-        if flags & !(FLAG_AT_REST | FLAG_DENSE) != 0 {
+        if flags & !(FLAG_AT_REST | FLAG_DENSE | FLAG_EXTERNAL_SEQNO | FLAG_BLOBS) != 0 {
             let id = meta.file_id;
             return Err(Error::unsupported(format!(
                 "flags {flags:#x} of SST {id} in the manifest"
@@ -156,7 +224,9 @@ impl FileMeta {
             superseded: take_u64(input)?,
             raw_bytes: take_u64(input)?,
             at_rest: flags & FLAG_AT_REST != 0,
+            external_seqno: None,
             per_index: Vec::new(),
+            blobs: Vec::new(),
         };
         for _ in 0..take_u64(input)? {
             meta.per_index.push(IndexStats {
@@ -169,6 +239,18 @@ impl FileMeta {
         }
         if flags & FLAG_DENSE != 0 {
             meta.dense_deletes = take_u64(input)?;
+        }
+        if flags & FLAG_EXTERNAL_SEQNO != 0 {
+            meta.external_seqno = Some(take_u64(input)?);
+        }
+        if flags & FLAG_BLOBS != 0 {
+            for _ in 0..take_u64(input)? {
+                meta.blobs.push(BlobUse {
+                    file: take_u64(input)?,
+                    refs: take_u64(input)?,
+                    bytes: take_u64(input)?,
+                });
+            }
         }
         Some((meta, flags))
     }

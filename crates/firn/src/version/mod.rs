@@ -9,6 +9,7 @@ mod load;
 mod manifest;
 mod meta;
 mod pacer;
+mod queue;
 mod run;
 mod salvage;
 mod set;
@@ -17,11 +18,14 @@ mod tree;
 
 pub use edit::Edit;
 pub use load::{Loaded, load, load_newest};
-pub use manifest::{ManifestReader, manifest_name, parse_manifest_name, read_current};
+pub use manifest::{
+    ManifestReader, create_manifest, manifest_name, parse_manifest_name, read_current,
+};
 pub use meta::FileMeta;
+pub use queue::{Frozen, IngestedRun};
 pub use run::{FileHandle, FileSource, Run};
 pub use salvage::{Salvaged, salvage};
-pub use set::{Context, VersionSet};
+pub use set::{Context, FilesHeld, VersionSet};
 pub use state::{Placed, State};
 pub use tree::{LAST_LEVEL, LEVELS, Version};
 

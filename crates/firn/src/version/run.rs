@@ -1,6 +1,7 @@
 //! Files and runs: the sorted, non-overlapping pieces of a version.
 
 use super::FileMeta;
+use crate::base::key::UNCOMMITTED_BIT;
 use crate::base::sketch::Sketch;
 use crate::base::{Error, ErrorKind, IndexId, Result};
 use crate::env::ReadFile;
@@ -204,7 +205,16 @@ impl FileHandle {
     pub fn open(&self) -> Result<Arc<SstReader>> {
         let (file, name) = self.file()?;
         let cache = self.source.cache.clone();
-        SstReader::open_at(file, self.meta.file_id, name, cache, !self.meta.at_rest)
+        let meta = &self.meta;
+        let external = meta.external_seqno;
+        let upper = !meta.at_rest;
+        let reader = SstReader::open_at(file, meta.file_id, name.clone(), cache, upper, external)?;
+        let private = meta.min_seqno & UNCOMMITTED_BIT != 0;
+        if reader.properties().external_seqno != (external.is_some() || private) {
+            let what = "it does not agree with the manifest on whose its seqnos are";
+            return Err(Error::corruption(name, 0, what));
+        }
+        Ok(reader)
     }
 
     /// The file and its name.

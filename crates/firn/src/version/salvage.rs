@@ -17,6 +17,8 @@ pub struct Salvaged {
     pub begins: bool,
     /// Files that an edit has added and none has removed.
     pub added: BTreeSet<u64>,
+    /// The external seqnos of files, as far as an edit names them.
+    pub external: BTreeMap<u64, Seqno>,
     /// Files that an edit has removed for good.
     pub removed: BTreeSet<u64>,
     /// Log segments below this number are not needed.
@@ -54,6 +56,9 @@ impl Salvaged {
             // Perhaps only moved to another level.
             self.removed.remove(&meta.file_id);
             self.added.insert(meta.file_id);
+            if let Some(seqno) = meta.external_seqno {
+                self.external.insert(meta.file_id, seqno);
+            }
         }
         self.log_number = self.log_number.max(edit.log_number.unwrap_or(0));
         self.last_seqno = self.last_seqno.max(edit.last_seqno.unwrap_or(0));

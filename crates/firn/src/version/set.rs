@@ -5,7 +5,7 @@ use super::manifest::{ManifestWriter, manifest_name, read_current, switch_curren
 use super::pacer::DeletePacer;
 use super::run::End;
 use super::state::NUMBER_MAX;
-use super::{Edit, FileSource, State, Version};
+use super::{Edit, FileHandle, FileSource, State, Version};
 use crate::base::events::{Listener, Severity};
 use crate::base::health::Health;
 use crate::base::{Error, ErrorKind, Result, Seqno};
@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// A manifest is rewritten when it is larger than this and than [`ROLL_FACTOR`] times its first
 /// record.
@@ -61,6 +61,26 @@ pub struct VersionSet {
     next_run_number: AtomicU64,
     inner: Mutex<Inner>,
     pacer: Mutex<DeletePacer>,
+    /// What was there when the directory was opened; empty once the strays are removed.
+    found: Mutex<Found>,
+    /// Whoever needs that no file is deleted.
+    held: Arc<AtomicUsize>,
+}
+
+/// Ids of what a directory holds.
+#[derive(Default)]
+struct Found {
+    files: Vec<u64>,
+    manifests: Vec<u64>,
+}
+
+/// As long as it lives no file is deleted.
+pub struct FilesHeld(Arc<AtomicUsize>);
+
+impl Drop for FilesHeld {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 struct Inner {
@@ -83,8 +103,9 @@ enum Failure {
 }
 
 impl VersionSet {
-    /// Opens the tree of a data directory, or creates an empty one. Removes SSTs and manifests that
-    /// nothing names, and starts a new manifest, so that no torn tail is ever appended to.
+    /// Opens the tree of a data directory, or creates an empty one. Starts a new manifest, so that no
+    /// torn tail is ever appended to. SSTs and manifests that nothing names stay until
+    /// [`Self::remove_strays`].
     ///
     /// # Errors
     /// `Corruption` if the manifest is damaged or describes an impossible tree.
@@ -109,7 +130,8 @@ impl VersionSet {
             return Err(Error::corruption("MANIFEST", 0, what));
         }
         // A name with an impossible id is not ours.
-        let ids = on_disk.iter().chain(&old_manifests);
+        let blobs = ctx.source.store().list_blobs()?;
+        let ids = on_disk.iter().chain(&old_manifests).chain(&blobs);
         let seen = ids.filter(|id| **id < NUMBER_MAX).max();
         let seen = seen.map_or(0, |id| id + 1);
         state.next_file_id = state.next_file_id.max(seen);
@@ -128,9 +150,13 @@ impl VersionSet {
                 state,
             }),
             pacer: Mutex::default(),
+            found: Mutex::new(Found {
+                files: on_disk,
+                manifests: old_manifests,
+            }),
+            held: Arc::default(),
             ctx,
         };
-        set.remove_strays(&on_disk, &old_manifests);
         Ok(set)
     }
 
@@ -154,6 +180,29 @@ impl VersionSet {
         self.next_file_id.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// Ids below `next` are taken: the log names files with such ids, of which nothing may be left.
+    pub fn reserve_file_ids(&self, next: u64) {
+        self.next_file_id
+            .fetch_max(next.min(NUMBER_MAX - 1), Ordering::Relaxed);
+    }
+
+    /// Removes the data files with these ids, which no edit has named, at once: whoever made them gives
+    /// them up. What cannot be removed now, or is held, is obsolete, and tried again.
+    pub fn discard(&self, ids: &[u64]) {
+        let source = &self.ctx.source;
+        for &id in ids {
+            if self.held.load(Ordering::SeqCst) > 0 {
+                source.put_obsolete(id, 0);
+                continue;
+            }
+            match source.store().remove(id) {
+                Ok(()) => {}
+                Err(e) if *e.kind() == ErrorKind::NotFound => {}
+                Err(_) => source.put_obsolete(id, 0),
+            }
+        }
+    }
+
     /// A run number higher than all before. Flushes take theirs in the order of their memtables and
     /// install in that order; an install out of order is refused.
     pub fn new_run_number(&self) -> u64 {
@@ -175,9 +224,31 @@ impl VersionSet {
         self.inner.lock().state.counters.clone()
     }
 
+    /// Blob files whose blobs lie in a file of another id.
+    pub fn blobs_moved(&self) -> BTreeMap<u64, u64> {
+        self.inner.lock().state.blobs_moved.clone()
+    }
+
     /// Pairs of seqno and wall clock (microseconds since 1970), oldest first.
     pub fn time_pairs(&self) -> Vec<(Seqno, u64)> {
         self.inner.lock().state.time_pairs.iter().copied().collect()
+    }
+
+    /// Keeps every file of the states read from now on, and of the log that follows them, until what it
+    /// returns is dropped.
+    pub fn hold_files(&self) -> FilesHeld {
+        self.held.fetch_add(1, Ordering::SeqCst);
+        FilesHeld(Arc::clone(&self.held))
+    }
+
+    /// What the manifest says, with the numbers that were handed out since.
+    pub fn state(&self) -> State {
+        let inner = self.inner.lock();
+        State {
+            next_file_id: self.next_file_id.load(Ordering::Relaxed),
+            next_run_number: self.next_run_number.load(Ordering::Relaxed),
+            ..inner.state.clone()
+        }
     }
 
     /// The source of the SSTs.
@@ -196,13 +267,25 @@ impl VersionSet {
     /// # Errors
     /// `InvalidArgument` if the edit does not fit the current version. `NoSpace`: no effect so far,
     /// a later edit may succeed. `Poisoned` and I/O errors: nothing is installed until a restart.
-    pub fn apply(&self, mut edit: Edit) -> Result<Arc<Version>> {
+    pub fn apply(&self, edit: Edit) -> Result<Arc<Version>> {
+        self.apply_open(edit, &[])
+    }
+
+    /// As [`Self::apply`]; `open` are handles that readers have of files that the edit adds. The version
+    /// shares them, so that these files stay as long as any of their readers needs them. When it fails,
+    /// they stay, too: whoever holds the handles tries again, and the log names them.
+    ///
+    /// # Errors
+    /// As [`Self::apply`].
+    pub fn apply_open(&self, mut edit: Edit, open: &[Arc<FileHandle>]) -> Result<Arc<Version>> {
         let mut inner = self.inner.lock();
-        match self.commit(&mut inner, &mut edit) {
+        match self.commit(&mut inner, &mut edit, open) {
             Ok(version) => Ok(version),
             Err(failure) => {
                 let new_files = edit.added.iter().map(|(.., meta)| meta.file_id);
-                let new_files = new_files.filter(|id| !inner.state.files.contains_key(id));
+                let held = |id: &u64| open.iter().any(|file| file.file_id == *id);
+                let new_files =
+                    new_files.filter(|id| !inner.state.files.contains_key(id) && !held(id));
                 let new_files: Vec<u64> = new_files.collect();
                 match failure {
                     Failure::NoEffect(error) => {
@@ -220,10 +303,15 @@ impl VersionSet {
         }
     }
 
-    fn commit(&self, inner: &mut Inner, edit: &mut Edit) -> Result<Arc<Version>, Failure> {
+    fn commit(
+        &self,
+        inner: &mut Inner,
+        edit: &mut Edit,
+        open: &[Arc<FileHandle>],
+    ) -> Result<Arc<Version>, Failure> {
         use Failure::{NoEffect, Unknown};
         self.ctx.health.check().map_err(NoEffect)?;
-        let next = self.check(inner, edit).map_err(NoEffect)?;
+        let next = self.check(inner, edit, open).map_err(NoEffect)?;
         edit.next_file_id = Some(self.next_file_id.load(Ordering::Relaxed));
         edit.next_run_number = Some(self.next_run_number.load(Ordering::Relaxed));
         let synced = self.ctx.source.store().sync_dir();
@@ -245,7 +333,12 @@ impl VersionSet {
     }
 
     /// The version that `edit` leads to, if all checks pass.
-    fn check(&self, inner: &Inner, edit: &Edit) -> Result<Option<Version>> {
+    fn check(
+        &self,
+        inner: &Inner,
+        edit: &Edit,
+        open: &[Arc<FileHandle>],
+    ) -> Result<Option<Version>> {
         if let Some(what) = inner.state.objection(edit) {
             return Err(Error::invalid(format!("edit refused: it {what}")));
         }
@@ -262,7 +355,7 @@ impl VersionSet {
         if edit.added.is_empty() && edit.removed.is_empty() {
             return Ok(None);
         }
-        let next = self.current.load().with(edit, &self.ctx.source);
+        let next = self.current.load().with_open(edit, &self.ctx.source, open);
         match next.check() {
             Some(what) => Err(Error::invalid(format!("edit refused: {what}"))),
             None => Ok(Some(next)),
@@ -361,7 +454,10 @@ impl VersionSet {
         let mut deleted = 0;
         let mut failed = Vec::new();
         let mut first = None;
-        while let Some((id, size)) = source.take_obsolete(&mut may) {
+        // Asked before each file: one that was obsolete before it was held is in no state read since.
+        while self.held.load(Ordering::SeqCst) == 0
+            && let Some((id, size)) = source.take_obsolete(&mut may)
+        {
             match source.store().remove(id) {
                 Ok(()) => deleted += 1,
                 Err(e) if *e.kind() == ErrorKind::NotFound => {}
@@ -377,7 +473,14 @@ impl VersionSet {
         first.map_or(Ok(deleted), Err)
     }
 
-    fn remove_strays(&self, on_disk: &[u64], old_manifests: &[u64]) {
+    /// Removes the data files and manifests that the directory had when it was opened and that
+    /// nothing names: neither the manifest nor `keep`, ids that the log names. To be called once the log
+    /// is replayed. Removes nothing a second time.
+    pub fn remove_strays(&self, keep: &HashSet<u64>) {
+        let Found {
+            files: on_disk,
+            manifests: old_manifests,
+        } = std::mem::take(&mut *self.found.lock());
         let inner = self.inner.lock();
         let live = &inner.state.files;
         let present: HashSet<u64> = on_disk.iter().copied().collect();
@@ -391,11 +494,11 @@ impl VersionSet {
         let strays: Vec<u64> = on_disk
             .iter()
             .copied()
-            .filter(|id| !live.contains_key(id))
+            .filter(|id| !live.contains_key(id) && !keep.contains(id))
             .collect();
         if !strays.is_empty() {
             let what = format!(
-                "removing {} SSTs that no manifest names: {strays:?}",
+                "removing {} SSTs that neither manifest nor log names: {strays:?}",
                 strays.len()
             );
             self.ctx.listener.log(Severity::Note, &what);
@@ -404,7 +507,7 @@ impl VersionSet {
             .into_iter()
             .for_each(|id| self.ctx.source.put_obsolete(id, 0));
         drop(inner);
-        for &id in old_manifests {
+        for id in old_manifests {
             let _ = self.ctx.env.remove(&self.ctx.dir.join(manifest_name(id)));
         }
         if let Err(e) = self.delete_obsolete() {

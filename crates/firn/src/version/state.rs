@@ -39,6 +39,8 @@ pub struct State {
     pub counters: BTreeMap<u64, u64>,
     /// Seqno and wall clock in microseconds, oldest first.
     pub time_pairs: VecDeque<(Seqno, u64)>,
+    /// Blob files whose blobs lie in a file of another id.
+    pub blobs_moved: BTreeMap<u64, u64>,
 }
 
 impl Default for State {
@@ -51,6 +53,7 @@ impl Default for State {
             last_seqno: 0,
             counters: BTreeMap::new(),
             time_pairs: VecDeque::new(),
+            blobs_moved: BTreeMap::new(),
         }
     }
 }
@@ -59,10 +62,12 @@ impl State {
     /// What is wrong with `edit` as a change of this state, if anything.
     pub fn objection(&self, edit: &Edit) -> Option<String> {
         let numbers = [edit.log_number, edit.next_file_id, edit.next_run_number];
-        let ids = edit
-            .added
-            .iter()
-            .flat_map(|(_, run, meta)| [*run, meta.file_id]);
+        let ids = edit.added.iter().flat_map(|(_, run, meta)| {
+            let blobs = meta.blobs.iter().map(|blobs| blobs.file);
+            blobs.chain([*run, meta.file_id])
+        });
+        let moved = edit.blobs_moved.iter().flat_map(|&(a, b)| [a, b]);
+        let ids = ids.chain(moved);
         if numbers
             .into_iter()
             .flatten()
@@ -116,6 +121,8 @@ impl State {
             };
             self.next_file_id = self.next_file_id.max(meta.file_id + 1);
             self.next_run_number = self.next_run_number.max(run + 1);
+            let blobs = meta.blobs.iter().map(|blobs| blobs.file + 1).max();
+            self.next_file_id = self.next_file_id.max(blobs.unwrap_or(0));
             self.files.insert(meta.file_id, placed);
         }
         let raise = |slot: &mut u64, to: Option<u64>| *slot = (*slot).max(to.unwrap_or(0));
@@ -126,6 +133,13 @@ impl State {
         for &(name, value) in &edit.counters {
             let slot = self.counters.entry(name).or_insert(value);
             *slot = (*slot).max(value);
+        }
+        for &(logical, physical) in &edit.blobs_moved {
+            self.next_file_id = self.next_file_id.max(physical + 1);
+            match physical {
+                0 => self.blobs_moved.remove(&logical),
+                _ => self.blobs_moved.insert(logical, physical),
+            };
         }
         for &pair in &edit.time_pairs {
             if self
@@ -153,6 +167,7 @@ impl State {
             last_seqno: Some(self.last_seqno),
             counters: self.counters.iter().map(|(&k, &v)| (k, v)).collect(),
             time_pairs: self.time_pairs.iter().copied().collect(),
+            blobs_moved: self.blobs_moved.iter().map(|(&k, &v)| (k, v)).collect(),
         }
     }
 }

@@ -19,6 +19,7 @@ pub(crate) fn file(file_id: u64, smallest: &[u8], largest: &[u8]) -> FileMeta {
         superseded: 2,
         raw_bytes: 2000,
         at_rest: false,
+        external_seqno: None,
         per_index: vec![IndexStats {
             index: 1,
             entries: 10,
@@ -26,5 +27,6 @@ pub(crate) fn file(file_id: u64, smallest: &[u8], largest: &[u8]) -> FileMeta {
             raw_bytes: 2000,
             stored_bytes: 1000,
         }],
+        blobs: Vec::new(),
     }
 }

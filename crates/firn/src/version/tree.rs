@@ -2,6 +2,7 @@
 
 use super::{Edit, FileHandle, FileSource, Run, State};
 use crate::base::IndexId;
+use crate::rowcode::BlobUses;
 use crate::sst::IndexStats;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
@@ -23,6 +24,7 @@ pub struct Version {
     /// L1 to L6, each one run.
     pub levels: [Arc<Run>; LAST_LEVEL],
     stats: OnceLock<HashMap<IndexId, IndexStats>>,
+    blobs: OnceLock<BlobUses>,
 }
 
 impl Version {
@@ -39,10 +41,21 @@ impl Version {
     /// This version with `edit` applied, to which the state had no objection. Untouched runs are
     /// shared; a moved file keeps its handle.
     pub fn with(&self, edit: &Edit, source: &Arc<FileSource>) -> Self {
+        self.with_open(edit, source, &[])
+    }
+
+    /// As [`Self::with`]; a file that one of `open` reads gets this handle.
+    pub fn with_open(
+        &self,
+        edit: &Edit,
+        source: &Arc<FileSource>,
+        open: &[Arc<FileHandle>],
+    ) -> Self {
         let mut touched: HashSet<u8> = edit.removed.iter().map(|(level, _)| *level).collect();
         touched.extend(edit.added.iter().map(|(level, ..)| *level));
         let removed: HashSet<u64> = edit.removed.iter().map(|(_, id)| *id).collect();
-        let mut taken = HashMap::new();
+        let open = open.iter().map(|file| (file.file_id, file.clone()));
+        let mut taken: HashMap<u64, Arc<FileHandle>> = open.collect();
         let mut parts = Parts::default();
         for &level in &touched {
             parts.touched[usize::from(level)] = true;
@@ -88,6 +101,7 @@ impl Version {
             l0: self.l0.iter().map(fresh).collect(),
             levels: std::array::from_fn(|level| fresh(&self.levels[level])),
             stats: OnceLock::new(),
+            blobs: OnceLock::new(),
         }
     }
 
@@ -127,6 +141,16 @@ impl Version {
     /// Stored bytes of all files.
     pub fn size(&self) -> u64 {
         (0..LEVELS as u8).map(|level| self.level_size(level)).sum()
+    }
+
+    /// What the entries of all files refer to in blob files.
+    pub fn blob_uses(&self) -> &BlobUses {
+        self.blobs.get_or_init(|| {
+            let mut all = BlobUses::default();
+            let uses = self.files().flat_map(|(_, file)| &file.blobs);
+            uses.for_each(|&blobs| all.add(blobs));
+            all
+        })
     }
 
     /// Statistics of an index over all files; all zero if no file holds it. Versions and deletions
@@ -195,6 +219,7 @@ impl Parts {
                 }
             }),
             stats: OnceLock::new(),
+            blobs: OnceLock::new(),
         }
     }
 }

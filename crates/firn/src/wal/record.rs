@@ -32,6 +32,15 @@ pub enum Record<'a> {
         /// Its changes.
         batch: &'a [u8],
     },
+    /// First phase of a two-phase commit whose changes are files written beforehand.
+    PrepareRun {
+        /// The transaction.
+        xid: &'a [u8],
+        /// The files, in order.
+        files: Cow<'a, [u64]>,
+        /// What the engine keeps about them.
+        info: &'a [u8],
+    },
     /// Second phase: the prepared transaction gets its seqno.
     Commit {
         /// The transaction.
@@ -82,6 +91,7 @@ const ROLLBACK: u8 = 4;
 const RUN_INGEST: u8 = 5;
 const COUNTER_MAX: u8 = 6;
 const SCHEMA_CHANGE: u8 = 7;
+const PREPARE_RUN: u8 = 8;
 
 /// Where encoded bytes go: lengths are counted before anything is written.
 trait Sink {
@@ -142,7 +152,7 @@ impl<'a> Record<'a> {
         let head = varint::take_u8(input).zip(varint::take_bytes(input));
         let (kind, mut body) =
             head.ok_or_else(|| Error::corruption(file, offset, "a record is cut off"))?;
-        if !(BATCH..=SCHEMA_CHANGE).contains(&kind) {
+        if !(BATCH..=PREPARE_RUN).contains(&kind) {
             return Err(Error::unsupported(format!(
                 "log record kind {kind} in {file} at offset {offset}"
             )));
@@ -158,6 +168,7 @@ impl<'a> Record<'a> {
         match self {
             Self::Batch { .. } => BATCH,
             Self::Prepare { .. } => PREPARE,
+            Self::PrepareRun { .. } => PREPARE_RUN,
             Self::Commit { .. } => COMMIT,
             Self::Rollback { .. } => ROLLBACK,
             Self::RunIngest { .. } => RUN_INGEST,
@@ -193,11 +204,11 @@ impl<'a> Record<'a> {
             Self::Rollback { xid } => out.sized(xid),
             Self::RunIngest { seqno, files, info } => {
                 out.number(*seqno);
-                out.number(files.len() as u64);
-                for file in files.iter() {
-                    out.number(*file);
-                }
-                out.put(info);
+                put_files(out, files, info);
+            }
+            Self::PrepareRun { xid, files, info } => {
+                out.sized(xid);
+                put_files(out, files, info);
             }
             Self::CounterMax { counter, value } => {
                 out.number(*counter);
@@ -242,17 +253,13 @@ impl<'a> Record<'a> {
             },
             RUN_INGEST => {
                 let seqno = varint::take_u64(body)?;
-                let count = varint::take_u64(body)?;
-                // Each id takes a byte at least: a damaged count must not allocate more than that.
-                if count > body.len() as u64 {
-                    return None;
-                }
-                let files: Option<Vec<u64>> = (0..count).map(|_| varint::take_u64(body)).collect();
-                Self::RunIngest {
-                    seqno,
-                    files: Cow::Owned(files?),
-                    info: std::mem::take(body),
-                }
+                let (files, info) = take_files(body)?;
+                Self::RunIngest { seqno, files, info }
+            }
+            PREPARE_RUN => {
+                let xid = varint::take_bytes(body)?;
+                let (files, info) = take_files(body)?;
+                Self::PrepareRun { xid, files, info }
             }
             COUNTER_MAX => Self::CounterMax {
                 counter: varint::take_u64(body)?,
@@ -266,6 +273,24 @@ impl<'a> Record<'a> {
             _ => return None,
         })
     }
+}
+
+fn put_files(out: &mut impl Sink, files: &[u64], info: &[u8]) {
+    out.number(files.len() as u64);
+    for file in files {
+        out.number(*file);
+    }
+    out.put(info);
+}
+
+fn take_files<'a>(body: &mut &'a [u8]) -> Option<(Cow<'a, [u64]>, &'a [u8])> {
+    let count = varint::take_u64(body)?;
+    // Each id takes a byte at least: a damaged count must not allocate more than that.
+    if count > body.len() as u64 {
+        return None;
+    }
+    let files: Option<Vec<u64>> = (0..count).map(|_| varint::take_u64(body)).collect();
+    Some((Cow::Owned(files?), std::mem::take(body)))
 }
 
 #[cfg(test)]

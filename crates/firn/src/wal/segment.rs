@@ -132,7 +132,8 @@ impl Segments {
     /// Keeps the files of released segments (id, size) for recycling, or removes them.
     pub(super) fn release(&self, released: impl Iterator<Item = (SegmentId, u64)>) -> Result<()> {
         for (id, size) in released {
-            if size == self.size {
+            // With a second name it belongs to a checkpoint, too: it must not be written again.
+            if size == self.size && self.env.links(&self.path(id)).is_ok_and(|n| n == 1) {
                 let mut spare = self.spare.lock();
                 if spare.len() < self.spare_max {
                     spare.push(id);

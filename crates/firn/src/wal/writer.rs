@@ -1,6 +1,7 @@
 //! The writing end of the log.
 
 mod commit;
+mod cut;
 mod state;
 mod tail;
 
@@ -11,12 +12,13 @@ use crate::base::events::{Listener, Severity};
 use crate::base::health::Health;
 use crate::base::{Error, ErrorKind, Result};
 use crate::env::{BLOCK, Env};
+pub use cut::{Cut, SegmentsHeld};
 use parking_lot::{Condvar, Mutex};
 use state::State;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 /// Options of a log.
@@ -121,6 +123,8 @@ struct Shared {
     /// Held while a segment is prepared. Taken before `state`.
     preparing: Mutex<()>,
     work: Condvar,
+    /// Whoever reads segments that may have been released. Changes under `state`.
+    held: Arc<AtomicUsize>,
 }
 
 impl Wal {
@@ -180,6 +184,7 @@ impl Wal {
             durable: AtomicU64::new(0),
             preparing: Mutex::new(()),
             work: Condvar::new(),
+            held: Arc::default(),
         });
         let worker = if shared.opts.background {
             let shared = Arc::clone(&shared);
@@ -201,7 +206,7 @@ impl Wal {
     /// [`WalOptions::buffer_max`] bytes wait to be written.
     ///
     /// # Errors
-    /// `NoSpace` if there is no room for another segment, `TxnTooLarge` over 1 GiB: nothing was
+    /// `NoSpace` if there is no room for another segment, `Unsupported` over 1 GiB: nothing was
     /// appended. `Poisoned`, `ShutDown`.
     pub fn append(&self, records: &[Record<'_>]) -> Result<Appended> {
         self.shared.append(records)
@@ -245,10 +250,13 @@ impl Wal {
 
     /// Segments below `segment` are needed no more: they may be recycled or removed. The caller
     /// has made durable that replay begins at `segment` or later. Segments with groups that are not
-    /// durable stay for a later call.
+    /// durable stay for a later call; so do all while [`Self::hold_segments`] is in force.
     pub fn release_before(&self, segment: SegmentId) -> Result<()> {
         let released = {
             let mut state = self.shared.state.lock();
+            if self.shared.held.load(Ordering::Acquire) > 0 {
+                return Ok(());
+            }
             let limit = segment.min(state.oldest_needed());
             let kept = state.old.split_off(&limit);
             std::mem::replace(&mut state.old, kept)
@@ -303,7 +311,7 @@ impl Shared {
         let bytes: usize = records.iter().map(Record::encoded_len).sum();
         if bytes > MAX_APPEND {
             let message = format!("{bytes} bytes in one log append");
-            return Err(Error::new(ErrorKind::TxnTooLarge, message));
+            return Err(Error::unsupported(message));
         }
         loop {
             self.segments.health.check()?;

@@ -23,26 +23,48 @@ use crate::base::key::SEQNO_COMMITTED_MAX;
 use crate::base::options::{FlushMode, LiveOptions};
 use crate::base::{Error, ErrorKind, InternalKey, Result, Seqno};
 use crate::memtable::Memtable;
-use crate::wal::{BinlogPosition, Lsn, Record, SegmentId, Wal};
+use crate::version::{FileMeta, FileSource, Frozen, IngestedRun};
+use crate::wal::{BinlogPosition, Cut, Lsn, Record, SegmentId, Wal};
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Told when a memtable freezes. Called under the pipeline's mutex: short, and no way back in.
+/// Told when a memtable is replaced. Called under the pipeline's mutex: short, and no way back in.
 pub trait MemtableHost: Send + Sync {
-    /// `frozen` takes no new commits; `active` takes them.
-    fn switched(&self, frozen: Arc<Memtable>, active: Arc<Memtable>);
+    /// `active` takes the commits that follow. `queued`, newest first, comes on top of what waits to get
+    /// into the tree.
+    fn switched(&self, queued: &[Frozen], active: Arc<Memtable>);
+}
+
+/// What a transaction has changed.
+#[derive(Debug, Clone)]
+pub enum Changes {
+    /// Few enough to be in memory.
+    Batch(Batch),
+    /// Files written beforehand, ascending, without a common user key: synced, and their names as well.
+    Run(Vec<FileMeta>),
+}
+
+impl Changes {
+    /// The files, if the changes are in files.
+    pub fn files(&self) -> &[FileMeta] {
+        match self {
+            Self::Batch(_) => &[],
+            Self::Run(files) => files,
+        }
+    }
 }
 
 /// What a commit writes to the log.
 #[derive(Debug, Clone, Copy)]
 pub enum What<'a> {
-    /// The batch itself.
+    /// The changes themselves.
     Batch,
     /// The batch, as a change of the catalog described for those who follow the log.
     SchemaChange(&'a [u8]),
-    /// The outcome of a prepared transaction, whose batch the log has already.
+    /// The outcome of a prepared transaction, whose changes the log has already.
     Prepared {
         /// The id it was prepared with.
         xid: &'a [u8],
@@ -68,6 +90,45 @@ pub struct Committed {
     pub lsn: Lsn,
 }
 
+/// A place in the server's binary log.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BinlogPlace {
+    /// Name of its file; empty if it is not known.
+    pub name: Vec<u8>,
+    /// Position in the file.
+    pub pos: u64,
+}
+
+impl BinlogPlace {
+    fn set(&mut self, at: BinlogPosition<'_>) {
+        self.pos = at.pos;
+        if self.name != at.name {
+            self.name = at.name.to_vec();
+        }
+    }
+}
+
+/// The log was cut, and is on its way to the device.
+pub struct BegunCut {
+    cut: Cut,
+    seqno: Seqno,
+    binlog: BinlogPlace,
+    held_us: u64,
+}
+
+/// The end of what was committed when the log was cut.
+#[derive(Debug, Clone)]
+pub struct LogCut {
+    /// The last segment of the log before the cut; it does not change any more.
+    pub segment: SegmentId,
+    /// The last commit in it, or in the files.
+    pub seqno: Seqno,
+    /// The last commit's place in the binary log, if one told since the database was opened.
+    pub binlog: BinlogPlace,
+    /// How long commits were held up, microseconds.
+    pub held_us: u64,
+}
+
 struct State {
     last_seqno: Seqno,
     active: Arc<Memtable>,
@@ -78,6 +139,8 @@ struct State {
     undurable: VecDeque<(Lsn, Seqno)>,
     /// Segments pinned by prepared transactions, with counts.
     pins: BTreeMap<SegmentId, usize>,
+    /// Where in the binary log the last commit stands that told.
+    binlog: BinlogPlace,
     waiting_for_publication: usize,
     poisoned: bool,
 }
@@ -112,6 +175,7 @@ impl Pipeline {
             queue: VecDeque::new(),
             undurable: VecDeque::new(),
             pins: BTreeMap::new(),
+            binlog: BinlogPlace::default(),
             waiting_for_publication: 0,
             poisoned: false,
         };
@@ -143,10 +207,7 @@ impl Pipeline {
         let mut state = self.state.lock();
         self.health.check()?;
         self.freeze_if_full(&mut state);
-        let seqno = state.last_seqno + 1;
-        if seqno > SEQNO_COMMITTED_MAX {
-            return Err(Error::unsupported("seqnos are used up"));
-        }
+        let seqno = self.next_seqno(&state)?;
         let mut records = counter_records(counters);
         records.push(match what {
             What::Batch => Record::Batch {
@@ -165,6 +226,12 @@ impl Pipeline {
             // The pin moves to the memtable in the same step, so that the segment is never free.
             state.active.lower_min_segment(prepared.segment);
             unpin(&mut state.pins, prepared.segment);
+        }
+        if let What::Prepared {
+            binlog: Some(at), ..
+        } = what
+        {
+            state.binlog.set(at);
         }
         state.last_seqno = seqno;
         state.queue.push_back(false);
@@ -195,15 +262,134 @@ impl Pipeline {
         })
     }
 
+    /// As [`Self::commit`], for changes of any size. Files are read by way of `source`; the log owns them
+    /// from here on, unless the append fails, which [`Health`] knows nothing of.
+    ///
+    /// # Errors
+    /// As [`Self::commit`].
+    pub fn commit_changes(
+        &self,
+        what: What<'_>,
+        changes: &Changes,
+        source: &Arc<FileSource>,
+        counters: &[(u64, u64)],
+    ) -> Result<Committed> {
+        match changes {
+            Changes::Batch(batch) => self.commit(what, batch, counters),
+            Changes::Run(files) => self.commit_run(what, files, source, counters),
+        }
+    }
+
+    /// A run gets its place in the order of commits as a batch does, and is visible as soon as those
+    /// before it are. Nothing is read or written but the log's buffer.
+    ///
+    /// The active memtable is always replaced, also an empty one: a statement that pinned its view
+    /// before must not see commits after the run without the run.
+    fn commit_run(
+        &self,
+        what: What<'_>,
+        files: &[FileMeta],
+        source: &Arc<FileSource>,
+        counters: &[(u64, u64)],
+    ) -> Result<Committed> {
+        let info = FileMeta::encode_all(files);
+        let ids = file_ids(files);
+        let mut state = self.state.lock();
+        self.health.check()?;
+        let seqno = self.next_seqno(&state)?;
+        let mut records = counter_records(counters);
+        records.push(match what {
+            What::Batch => Record::RunIngest {
+                seqno,
+                files: Cow::Borrowed(&ids),
+                info: &info,
+            },
+            What::Prepared { xid, binlog, .. } => Record::Commit { xid, seqno, binlog },
+            What::SchemaChange(_) => {
+                return Err(Error::invalid("a change of the catalog in files"));
+            }
+        });
+        let appended = self.wal.append(&records)?;
+        let mut min_segment = appended.segment;
+        if let What::Prepared {
+            prepared, binlog, ..
+        } = what
+        {
+            min_segment = min_segment.min(prepared.segment);
+            unpin(&mut state.pins, prepared.segment);
+            if let Some(at) = binlog {
+                state.binlog.set(at);
+            }
+        }
+        let before = Arc::clone(&state.active);
+        let stays = before.entries() > 0 || !state.queue.is_empty();
+        let mut last_lsn = appended.lsn;
+        if !stays {
+            // What it was to keep of the log, the run keeps.
+            min_segment = min_segment.min(before.min_segment());
+            last_lsn = last_lsn.max(before.last_lsn());
+        }
+        let id = before.id() + 1;
+        let run = IngestedRun::new(id, seqno, files.to_vec(), source, min_segment, last_lsn);
+        let mut queued = vec![Frozen::Run(Arc::new(run))];
+        queued.extend(stays.then_some(Frozen::Memtable(before)));
+        self.replace_active(&mut state, id + 1, &queued);
+        state.last_seqno = seqno;
+        state.queue.push_back(false);
+        self.note_undurable(&mut state, appended.lsn, seqno);
+        drop(state);
+        self.publish(seqno);
+        Ok(Committed {
+            seqno,
+            lsn: appended.lsn,
+        })
+    }
+
+    fn next_seqno(&self, state: &State) -> Result<Seqno> {
+        match state.last_seqno {
+            SEQNO_COMMITTED_MAX.. => Err(Error::unsupported("seqnos are used up")),
+            last => Ok(last + 1),
+        }
+    }
+
+    /// As [`Self::prepare`], for changes of any size.
+    ///
+    /// # Errors
+    /// As [`Self::prepare`].
+    pub fn prepare_changes(
+        &self,
+        xid: &[u8],
+        changes: &Changes,
+        counters: &[(u64, u64)],
+    ) -> Result<Prepared> {
+        match changes {
+            Changes::Batch(batch) => self.prepare(xid, batch, counters),
+            Changes::Run(files) => {
+                let (ids, info) = (file_ids(files), FileMeta::encode_all(files));
+                let record = Record::PrepareRun {
+                    xid,
+                    files: Cow::Borrowed(&ids),
+                    info: &info,
+                };
+                self.append_prepare(record, counters)
+            }
+        }
+    }
+
     /// Writes a transaction's batch to the log under `xid`; durable on return.
     pub fn prepare(&self, xid: &[u8], batch: &Batch, counters: &[(u64, u64)]) -> Result<Prepared> {
+        let record = Record::Prepare {
+            xid,
+            batch: batch.as_bytes(),
+        };
+        self.append_prepare(record, counters)
+    }
+
+    fn append_prepare(&self, record: Record<'_>, counters: &[(u64, u64)]) -> Result<Prepared> {
         let mut state = self.state.lock();
         self.health.check()?;
         let mut records = counter_records(counters);
-        records.push(Record::Prepare {
-            xid,
-            batch: batch.as_bytes(),
-        });
+        records.push(record);
         let appended = self.wal.append(&records)?;
         *state.pins.entry(appended.segment).or_default() += 1;
         drop(state);
@@ -230,6 +416,11 @@ impl Pipeline {
         Ok(appended.lsn)
     }
 
+    /// Whether a failure has stopped writes: what was appended may be in the log or not.
+    pub fn is_poisoned(&self) -> bool {
+        self.health.cause().is_some()
+    }
+
     /// Waits until the log up to `lsn` is as durable as the flush mode promises.
     pub fn wait_durable(&self, lsn: Lsn) -> Result<()> {
         let waited = match self.live.flush_mode() {
@@ -242,9 +433,52 @@ impl Pipeline {
 
     /// Makes everything appended so far durable, whatever the flush mode.
     pub fn sync_all(&self) -> Result<()> {
+        self.sync_to(self.wal.appended_lsn())
+    }
+
+    /// Makes the log up to `lsn` durable, whatever the flush mode.
+    pub fn sync_to(&self, lsn: Lsn) -> Result<()> {
         self.wal
-            .sync_to(self.wal.appended_lsn())
+            .sync_to(lsn)
             .inspect_err(|_| self.contain_failure())
+    }
+
+    /// Ends the log's segment behind the last commit. Commits are held up only while the log moves to its next
+    /// segment, which [`Wal::prepare_cut`] has made ready: the caller had better call that before. No other
+    /// I/O; [`Self::finish_cut`] must follow.
+    ///
+    /// # Errors
+    /// `Poisoned`; `NoSpace` if there is no room for the next segment.
+    pub fn begin_cut(&self, clock: &dyn Fn() -> u64) -> Result<BegunCut> {
+        loop {
+            self.wal.prepare_cut()?;
+            let state = self.state.lock();
+            let began = clock();
+            self.health.check()?;
+            if let Some(cut) = self.wal.try_cut()? {
+                return Ok(BegunCut {
+                    cut,
+                    seqno: state.last_seqno,
+                    binlog: state.binlog.clone(),
+                    held_us: clock().saturating_sub(began),
+                });
+            }
+        }
+    }
+
+    /// Makes everything before the cut durable.
+    ///
+    /// # Errors
+    /// As of [`Self::sync_all`].
+    pub fn finish_cut(&self, begun: BegunCut) -> Result<LogCut> {
+        let finished = self.wal.finish_cut(begun.cut);
+        let segment = finished.inspect_err(|_| self.contain_failure())?;
+        Ok(LogCut {
+            segment,
+            seqno: begun.seqno,
+            binlog: begun.binlog,
+            held_us: begun.held_us,
+        })
     }
 
     /// Hides what the failed log cannot keep: visibility falls back to the last durable commit.
@@ -277,14 +511,14 @@ impl Pipeline {
         !empty
     }
 
-    /// The oldest log segment still needed. `unflushed` lists the frozen memtables that stay; it is
+    /// The oldest log segment still needed. `unflushed` lists what stays in the queue; it is
     /// called under the mutex, since a memtable that freezes meanwhile must not be missed.
-    pub fn log_floor(&self, unflushed: impl FnOnce() -> Vec<Arc<Memtable>>) -> SegmentId {
+    pub fn log_floor(&self, unflushed: impl FnOnce() -> Vec<Frozen>) -> SegmentId {
         let state = self.state.lock();
         let frozen = unflushed();
-        let memtables = frozen.iter().map(|m| m.min_segment());
+        let queued = frozen.iter().map(Frozen::min_segment);
         let pinned = state.pins.keys().copied();
-        memtables
+        queued
             .chain(pinned)
             .fold(state.active.min_segment(), SegmentId::min)
     }
@@ -295,21 +529,29 @@ impl Pipeline {
     }
 
     fn freeze_if_full(&self, state: &mut MutexGuard<'_, State>) {
-        if state.active.size_bytes() >= self.live.freeze_at() {
+        let blobs = self.live.blob_freeze_at.load(Ordering::Relaxed);
+        if state.active.size_bytes() >= self.live.freeze_at() || state.active.blob_bytes() >= blobs
+        {
             self.switch(state);
         }
     }
 
     fn switch(&self, state: &mut MutexGuard<'_, State>) {
+        let frozen = Arc::clone(&state.active);
+        let id = frozen.id() + 1;
+        self.replace_active(state, id, &[Frozen::Memtable(frozen)]);
+    }
+
+    /// Begins memtable `id`; `queued`, newest first, comes on top of the queue.
+    fn replace_active(&self, state: &mut MutexGuard<'_, State>, id: u64, queued: &[Frozen]) {
         let capacity = self.live.freeze_at();
-        let id = state.active.id() + 1;
         let next = Arc::new(Memtable::with_capacity(
             id,
             self.wal.current_segment(),
             capacity,
         ));
-        let frozen = std::mem::replace(&mut state.active, Arc::clone(&next));
-        self.host.switched(frozen, next);
+        state.active = Arc::clone(&next);
+        self.host.switched(queued, next);
     }
 
     fn publish(&self, seqno: Seqno) {
@@ -353,6 +595,10 @@ fn counter_records<'a>(counters: &[(u64, u64)]) -> Vec<Record<'a>> {
         .iter()
         .map(|&(counter, value)| Record::CounterMax { counter, value })
         .collect()
+}
+
+fn file_ids(files: &[FileMeta]) -> Vec<u64> {
+    files.iter().map(|file| file.file_id).collect()
 }
 
 fn unpin(pins: &mut BTreeMap<SegmentId, usize>, segment: SegmentId) {

@@ -86,22 +86,6 @@ fn statements_and_savepoints_roll_back() {
 }
 
 #[test]
-fn a_write_set_over_its_limit_fails_and_keeps_the_rest() {
-    let db = open(&MemEnv::new());
-    db.options()
-        .live
-        .txn_memory_limit
-        .store(4096, std::sync::atomic::Ordering::Relaxed);
-    let mut txn = begin(&db);
-    put(&mut txn, "a", "1");
-    let big = vec![0; 8192];
-    let error = txn.put(&key("big"), Value::whole(&big)).unwrap_err();
-    assert_eq!(*error.kind(), ErrorKind::TxnTooLarge);
-    txn.commit().unwrap();
-    assert_eq!(get(&mut begin(&db), "a").as_deref(), Some("1"));
-}
-
-#[test]
 fn commits_survive_a_crash_before_and_after_flush_and_compaction() {
     let mut env = MemEnv::new();
     for round in 0..4u64 {

@@ -1,5 +1,7 @@
 //! Integration tests: one binary, since linking is the cost.
 
+mod blobs;
+mod checkpoint;
 mod db;
 mod distinct;
 mod estimates;

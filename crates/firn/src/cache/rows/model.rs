@@ -39,6 +39,8 @@ type Versions = Vec<(Seqno, Option<u64>)>;
 #[derive(Default)]
 struct Memtable {
     number: u64,
+    /// Files of one commit in a memtable's place: complete from birth, and erased by their range.
+    run: bool,
     writers: Cell<u32>,
     entries: RefCell<BTreeMap<u8, Versions>>,
 }
@@ -137,6 +139,7 @@ impl World {
     fn step(&mut self) -> bool {
         match self.rng.random_range(0..20) {
             0..4 => self.commit(),
+            4 if self.rng.random_bool(0.3) => self.ingest(),
             4 => self.freeze(),
             5..8 => self.flush(),
             8 => self.compact(),
@@ -210,6 +213,42 @@ impl World {
         }
     }
 
+    /// A commit of files goes above the active memtable, which is replaced also if it is empty.
+    fn ingest(&mut self) {
+        if self.view.memtables.len() >= 3 || self.commits.len() >= 2 {
+            return;
+        }
+        self.last_seqno += 1;
+        let before = Rc::clone(&self.view.memtables[0]);
+        if self.commits.is_empty() && before.entries.borrow().is_empty() {
+            self.view.memtables.remove(0);
+        }
+        let first = self.rng.random_range(0..4);
+        let mut entries = BTreeMap::new();
+        for key in first..=self.rng.random_range(first..4) {
+            let value = self.rng.random_bool(0.8).then_some(self.last_seqno);
+            entries.insert(key, vec![(self.last_seqno, value)]);
+        }
+        let run = Rc::new(Memtable {
+            number: before.number + 1,
+            run: true,
+            entries: RefCell::new(entries),
+            ..Memtable::default()
+        });
+        let active = Memtable {
+            number: before.number + 2,
+            ..Memtable::default()
+        };
+        self.view.memtables.insert(0, Rc::clone(&run));
+        self.view.memtables.insert(0, Rc::new(active));
+        self.commits.push(Commit {
+            seqno: self.last_seqno,
+            memtable: run,
+            writes: Vec::new(),
+            inserted: true,
+        });
+    }
+
     fn seal(&mut self, memtable: Rc<Memtable>) {
         let entries = memtable.entries.borrow();
         let newest = entries.values().map(|versions| versions[0].0).max();
@@ -240,6 +279,14 @@ impl World {
                 self.flush = Some(Flush::Second(keys));
             }
             Some(Flush::Second(mut keys)) => {
+                if oldest.run && self.broken != Rule::Erase {
+                    let (least, most) = (bytes(keys[0]), bytes(keys[keys.len() - 1]));
+                    for shard in &self.cache.shards {
+                        let named = |key: &[u8]| least.as_slice() <= key && key <= most.as_slice();
+                        shard.with_mut(|shard| shard.erase_where(named));
+                    }
+                    keys.clear();
+                }
                 let next = keys.pop();
                 if let Some(key) = next.filter(|_| self.broken != Rule::Erase) {
                     let hash = KeyHash::of(&bytes(key)).0;

@@ -100,6 +100,11 @@ impl Shard {
         self.rows.remove(&hash);
     }
 
+    /// Erases the rows whose user keys are `named`.
+    pub(super) fn erase_where(&mut self, named: impl Fn(&[u8]) -> bool) {
+        self.rows.retain(|_, row| !named(row.user_key()));
+    }
+
     pub(super) fn set_capacity(&mut self, capacity: u64) {
         self.rows.set_capacity(capacity);
     }

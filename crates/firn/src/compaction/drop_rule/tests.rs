@@ -195,6 +195,7 @@ fn a_block_is_kept_whole_only_if_each_entry_is() {
         deletes: 0,
         min_seqno: 0,
         max_seqno: 0,
+        zeroed: true,
     };
     let versions = |min_seqno, max_seqno| BlockInfo {
         min_seqno,

@@ -1,12 +1,13 @@
-use crate::base::InternalIterator;
+use crate::base::key::UNCOMMITTED_BIT;
 use crate::base::options::Options;
-use crate::base::{Kind, Seqno};
+use crate::base::{InternalIterator, InternalKey, Kind, Seqno, Value};
 use crate::compaction::job::JobStats;
 use crate::compaction::testing::{Db, Entry, VecIter, entry, user_key};
 use crate::compaction::{
     Job, JobKind, Picking, Rest, Retired, Running, Snapshots, flush, pick, run,
 };
-use crate::sst::{Cached, IndexStats};
+use crate::sst::{Cached, IndexStats, SstOptions, SstWriter};
+use crate::version::FileMeta;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,6 +42,25 @@ impl Tree {
         let mut source = VecIter::new(entries);
         let (files, _) = flush(self.db.context(), &mut source, reads, &self.retired).unwrap();
         self.db.install_run(files);
+    }
+
+    /// As a commit of `seqno` puts files into L0 that were written before it; `stored` tells what they
+    /// hold as seqnos.
+    fn ingest(&self, entries: &[Entry], seqno: Seqno, stored: impl Fn(u64) -> Seqno) {
+        let versions = &self.db.versions;
+        let (id, block_size) = (versions.new_file_id(), self.db.options.block_size);
+        let file = versions.source().store().create(id).unwrap();
+        let options = match seqno % 2 {
+            0 => SstOptions::last_level(block_size),
+            _ => SstOptions::upper_level(block_size),
+        };
+        let mut writer = SstWriter::new(file, id, options, 0).with_external_seqno();
+        for (n, (key, _, kind, value)) in entries.iter().enumerate() {
+            let key = InternalKey::new(key, stored(n as u64), *kind);
+            writer.add(key, Value::split(value, &[])).unwrap();
+        }
+        let meta = FileMeta::from_summary(writer.finish().unwrap(), 0, seqno.is_multiple_of(2));
+        self.db.install_run(vec![meta.with_external_seqno(seqno)]);
     }
 
     fn pick(&self, reads: &Snapshots, rest: Rest) -> Option<Job> {
@@ -180,9 +200,12 @@ fn reads_see_the_same_with_and_without() {
                 _ => batch(&mut rng, keys),
             };
             let deletes = round > 0 && rng.random_range(0..3) == 0;
+            let ingested = round == 0 || rng.random_range(0..3) == 0;
+            let zeros: bool = rng.random();
             let mut entries = Vec::new();
+            seqno += 1;
             for (index, n) in written {
-                seqno += 1;
+                seqno += u64::from(!ingested);
                 let kind = match deletes && rng.random_range(0..4) > 0 {
                     true => Kind::Delete,
                     false => Kind::Put,
@@ -202,7 +225,13 @@ fn reads_see_the_same_with_and_without() {
             let reads = Snapshots::new(seqno, snapshots.iter().copied());
             let rest = [Rest::No, Rest::WhereItPays, Rest::Complete][rng.random_range(0..3)];
             for tree in [&mut with, &mut without] {
-                tree.flush(entries.clone(), &reads);
+                match ingested {
+                    true => tree.ingest(&entries, seqno, |n| match zeros {
+                        true => 0,
+                        false => UNCOMMITTED_BIT | (n + 1),
+                    }),
+                    false => tree.flush(entries.clone(), &reads),
+                }
                 tree.compact(&reads, rest);
             }
             with.check(&context);

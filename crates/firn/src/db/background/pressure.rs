@@ -3,15 +3,18 @@
 use crate::base::options::Options;
 use crate::compaction::{Backlog, Extra};
 use crate::read::View;
+use crate::version::Frozen;
 use crate::write::Pressure;
 
 /// The pressure of a view.
 pub(super) fn pressure(view: &View, options: &Options, extra: &Extra) -> Pressure {
     let memory = options.live.freeze_at() * options.frozen_memtables_max as u64;
     let backlog = Backlog::of(&view.version, options, memory, extra);
+    // What waits in the queue is read as L0 is.
+    let queued = view.frozen.iter().filter_map(Frozen::run).count();
     Pressure {
         memtables: 2.0 * view.frozen.len() as f64 / options.frozen_memtables_max as f64,
-        l0: backlog.l0,
+        l0: backlog.l0 + 2.0 * queued as f64 / options.l0_stop_runs as f64,
         debt: backlog.debt,
         space: backlog.space,
     }

@@ -19,6 +19,9 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// Pause between two looks at the files to be deleted, as long as there are some.
 const DELETE_STEP: Duration = Duration::from_millis(50);
 
+/// Pause between two looks at the garbage of blobs.
+const BLOB_STEP: Duration = Duration::from_millis(200);
+
 /// A memtable of less than this share of the tree, in percent, is no reason to write files.
 const IDLE_FLUSH_SHARE: u64 = 1;
 
@@ -95,11 +98,29 @@ impl Work {
         }
     }
 
+    fn blob_loop(&self) {
+        while !self.stopping.load(Ordering::Acquire) {
+            match self.collect_blobs() {
+                Ok(true) => {}
+                Ok(false) => self.wait(|_| false, BLOB_STEP),
+                Err(error) if *error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    if *error.kind() != ErrorKind::Poisoned {
+                        let message = format!("collecting the garbage of blobs failed: {error}");
+                        self.options.listener.log(Severity::Error, &message);
+                    }
+                    self.wait(|_| false, RETRY_PAUSE);
+                }
+            }
+        }
+    }
+
     /// At rest the memtables hold next to nothing.
     fn when_idle_flush(&self, idle: bool) -> Result<()> {
         let view = self.views.pin();
         let held = view.active.entries() > 0
-            && view.active.size_bytes() * 100 >= view.version.size() * IDLE_FLUSH_SHARE;
+            && (view.active.size_bytes() * 100 >= view.version.size() * IDLE_FLUSH_SHARE
+                || view.active.blob_bytes() * 100 > view.version.blob_uses().bytes());
         if idle && (held || !view.frozen.is_empty()) {
             self.flush_all()
         } else {
@@ -145,6 +166,7 @@ impl Background {
             spawn(work, "firn-flush", Work::flush_loop),
             spawn(work, "firn-log", Work::log_loop),
             spawn(work, "firn-delete", Work::delete_loop),
+            spawn(work, "firn-blobs", Work::blob_loop),
         ];
         for _ in 0..work.options.background_jobs {
             threads.push(spawn(work, "firn-compact", Work::compaction_loop));

@@ -4,11 +4,15 @@ use crate::base::events::Silent;
 use crate::base::health::Health;
 use crate::base::key::{INDEX_ID_LEN, index_id_of};
 use crate::base::options::Options;
-use crate::base::{Error, IndexId, InternalIterator, InternalKey, Kind, Result, Seqno, Value};
+use crate::base::{
+    Error, ErrorKind, IndexId, InternalIterator, InternalKey, Kind, Result, Seqno, Value,
+};
+use crate::blob::{BlobSession, BlobStore};
 use crate::cache::BlockCache;
 use crate::catalog::{CATALOG_INDEX, Known};
 use crate::env::Env;
 use crate::iter::MergeIter;
+use crate::rowcode::{BlobBuf, blob_ref};
 use crate::sst::{SstOptions, SstWriter};
 use crate::store::FileStore;
 use crate::version::{self, Edit, FileMeta, FileSource, LAST_LEVEL, VersionSet};
@@ -20,7 +24,11 @@ const CACHE_SIZE: u64 = 64 << 20;
 
 /// The copy under way.
 pub(super) struct Copy {
-    versions: VersionSet,
+    versions: Arc<VersionSet>,
+    /// Where blobs are read.
+    from: BlobStore,
+    blobs: BlobStore,
+    session: BlobSession,
     options: Options,
     writer: Option<SstWriter>,
     /// What the catalog says, which comes first.
@@ -34,8 +42,8 @@ pub(super) struct Copy {
 }
 
 impl Copy {
-    /// Into the empty directory `target`.
-    pub(super) fn new(env: &Arc<dyn Env>, target: &Path) -> Result<Self> {
+    /// Into the empty directory `target`; `from` has the blobs.
+    pub(super) fn new(env: &Arc<dyn Env>, target: &Path, from: BlobStore) -> Result<Self> {
         let store = FileStore::new(Arc::clone(env), target);
         let versions = VersionSet::open(version::Context {
             env: Arc::clone(env),
@@ -44,9 +52,17 @@ impl Copy {
             health: Arc::new(Health::new()),
             listener: Arc::new(Silent),
         })?;
+        let versions = Arc::new(versions);
+        let ids = Arc::clone(&versions);
+        let options = Options::default();
+        let store = versions.source().store().clone();
+        let blobs = BlobStore::new(store, options.blob_file_size, move || ids.new_file_id());
         Ok(Self {
             versions,
-            options: Options::default(),
+            from,
+            blobs,
+            session: BlobSession::new(),
+            options,
             writer: None,
             known: Known::default(),
             files: Vec::new(),
@@ -93,8 +109,8 @@ impl Copy {
         self.largest_index = self.largest_index.max(index);
         match key.kind {
             Kind::Delete => return Ok(()),
-            Kind::Put => {}
-            Kind::PutBlobs | Kind::RangeDelete => {
+            Kind::Put | Kind::PutBlobs => {}
+            Kind::RangeDelete => {
                 return Err(Error::unsupported(format!(
                     "entries of kind {} cannot be repaired",
                     key.kind as u8
@@ -117,7 +133,31 @@ impl Copy {
         } else if self.known.retired.contains_key(&index) {
             return Ok(());
         }
+        if key.kind == Kind::PutBlobs {
+            return self.add_with_blobs(key, value, lost);
+        }
         self.add(key, value)
+    }
+
+    /// Copies a row and its blobs. A blob that is lost leaves an empty value: the rest of the row stays.
+    fn add_with_blobs(
+        &mut self,
+        key: InternalKey<'_>,
+        value: Value<'_>,
+        lost: &mut dyn FnMut(Error),
+    ) -> Result<()> {
+        let (from, to) = (&self.from, &self.blobs);
+        match own_blobs(from, to, &mut self.session, value.tail, lost) {
+            Ok((kind, tail)) => {
+                let key = InternalKey { kind, ..key };
+                self.add(key, Value::split(value.head, &tail))
+            }
+            Err(error) if error.is_corruption() => {
+                lost(error);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
     }
 
     fn add(&mut self, key: InternalKey<'_>, value: Value<'_>) -> Result<()> {
@@ -152,6 +192,7 @@ impl Copy {
 
     /// Puts the files in force.
     pub(super) fn install(self, last_seqno: Seqno, counters: Vec<(u64, u64)>) -> Result<()> {
+        self.session.sync()?;
         self.versions.apply(Edit {
             added: self
                 .files
@@ -164,4 +205,41 @@ impl Copy {
         })?;
         Ok(())
     }
+}
+
+/// The tail of an entry with blobs, which are copied from one store to another; and the kind of the
+/// entry now. A blob that is lost leaves an empty value.
+///
+/// # Errors
+/// `Corruption` if the tail itself is damaged.
+pub(super) fn own_blobs(
+    from: &BlobStore,
+    to: &BlobStore,
+    session: &mut BlobSession,
+    tail: &[u8],
+    lost: &mut dyn FnMut(Error),
+) -> Result<(Kind, Vec<u8>)> {
+    let (proper, refs) = blob_ref::split(tail)?;
+    let mut tail = proper.to_vec();
+    let mut copied = Vec::with_capacity(refs.len());
+    let mut buf = BlobBuf::new();
+    for blob in refs {
+        buf.clear();
+        match from.read(&blob, &mut buf) {
+            Ok(bytes) => copied.push(to.write(session, blob.column, bytes)?),
+            Err(error) => match error.kind() {
+                ErrorKind::Corruption { file, offset } => {
+                    let (message, column) = (error.message(), blob.column);
+                    let what = format!("{message}; column {column} of a row is empty now");
+                    lost(Error::corruption(file.clone(), *offset, what));
+                }
+                _ => return Err(error),
+            },
+        }
+    }
+    if copied.is_empty() {
+        return Ok((Kind::Put, tail));
+    }
+    blob_ref::append(&mut tail, &copied);
+    Ok((Kind::PutBlobs, tail))
 }

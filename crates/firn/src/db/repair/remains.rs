@@ -2,6 +2,7 @@
 
 use super::Repaired;
 use crate::base::{Error, Result, Seqno};
+use crate::blob::BlobStore;
 use crate::db::look::{Look, Tree};
 use crate::store::{FileKind, file_name};
 use crate::version;
@@ -10,13 +11,15 @@ use std::collections::BTreeMap;
 
 /// What is known of the tree.
 pub(super) struct Remains {
-    /// Ids of the files that are live, or may be.
-    pub(super) files: Vec<u64>,
+    /// Ids of the files that are live, or may be, with the seqno of all their entries if they have one.
+    pub(super) files: Vec<(u64, Option<Seqno>)>,
     /// Where the log begins.
     pub(super) log: LogStart,
     /// Commits up to this seqno are in the files.
     pub(super) last_seqno: Seqno,
     pub(super) counters: BTreeMap<u64, u64>,
+    /// Blob files whose blobs lie in a file of another id.
+    pub(super) blobs_moved: BTreeMap<u64, u64>,
 }
 
 impl Remains {
@@ -50,22 +53,37 @@ impl Remains {
         let salvaged = version::salvage(&**look.env(), look.dir(), lost)?;
         let mut files = look.source().store().list()?;
         files.retain(|id| salvaged.may_be_live(*id));
+        let external = |id| (id, salvaged.external.get(&id).copied());
         Ok(Self {
-            files,
+            files: files.into_iter().map(external).collect(),
             log: LogStart::Unknown {
                 at_least: salvaged.log_number,
             },
             last_seqno: salvaged.last_seqno,
             counters: salvaged.counters,
+            blobs_moved: BlobStore::moved_on_disk(look.source().store())?,
         })
+    }
+
+    /// The blobs of the damaged database.
+    pub(super) fn blobs(&self, look: &Look) -> BlobStore {
+        let blobs = BlobStore::read_only(look.source().store().clone(), 0);
+        blobs.set_moved(self.blobs_moved.clone());
+        blobs
     }
 
     fn known(tree: Tree) -> Self {
         Self {
-            files: tree.state.files.keys().copied().collect(),
+            files: tree
+                .state
+                .files
+                .iter()
+                .map(|(id, placed)| (*id, placed.meta.external_seqno))
+                .collect(),
             log: LogStart::At(tree.state.log_number),
             last_seqno: tree.state.last_seqno,
             counters: tree.state.counters,
+            blobs_moved: tree.state.blobs_moved,
         }
     }
 }

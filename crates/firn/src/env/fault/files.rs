@@ -1,6 +1,6 @@
 //! The files of a `FaultEnv`.
 
-use super::super::{AlignedBuf, AppendFile, BLOCK, LogFile, ReadFile};
+use super::super::{AlignedBuf, AppendFile, BLOCK, LogFile, ReadFile, SpanFile};
 use super::{Class, Handle};
 use crate::base::Result;
 use std::sync::Arc;
@@ -20,6 +20,11 @@ impl AppendFile for FaultAppend {
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
         self.handle.pass(Class::Write, "write")?;
         self.file.append(bytes)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.handle.pass(Class::Write, "flush")?;
+        self.file.flush()
     }
 
     fn sync(&mut self) -> Result<()> {
@@ -104,5 +109,33 @@ impl LogFile for FaultLog {
     fn sync(&self) -> Result<()> {
         self.handle.pass(Class::Sync, "sync")?;
         self.file.sync()
+    }
+}
+
+pub(super) struct FaultSpans {
+    handle: Handle,
+    file: Arc<dyn SpanFile>,
+}
+
+impl FaultSpans {
+    pub(super) fn new(handle: Handle, file: Arc<dyn SpanFile>) -> Self {
+        Self { handle, file }
+    }
+}
+
+impl SpanFile for FaultSpans {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.handle.pass(Class::Write, "write")?;
+        self.file.write_at(offset, bytes)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.handle.pass(Class::Sync, "sync")?;
+        self.file.sync()
+    }
+
+    fn punch(&self, offset: u64, len: u64) -> Result<bool> {
+        self.handle.pass(Class::Write, "punch")?;
+        self.file.punch(offset, len)
     }
 }

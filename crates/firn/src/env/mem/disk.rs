@@ -178,7 +178,7 @@ impl Inode {
     }
 }
 
-type File = Arc<Mutex<Inode>>;
+pub(super) type File = Arc<Mutex<Inode>>;
 type Names = BTreeMap<PathBuf, File>;
 
 /// A change of a directory that was not synced.
@@ -187,13 +187,17 @@ enum Change {
     Link(PathBuf, File),
     Unlink(PathBuf),
     Rename(PathBuf, PathBuf, File),
+    RenameDir(PathBuf, PathBuf),
 }
 
 impl Change {
     /// The directory whose sync makes it durable.
     fn dir(&self) -> &Path {
         match self {
-            Self::Link(path, _) | Self::Unlink(path) | Self::Rename(_, path, _) => dir_of(path),
+            Self::Link(path, _)
+            | Self::Unlink(path)
+            | Self::Rename(_, path, _)
+            | Self::RenameDir(_, path) => dir_of(path),
         }
     }
 
@@ -211,7 +215,24 @@ impl Change {
                 }
                 names.insert(to, file);
             }
+            Self::RenameDir(from, to) => {
+                let inside = |path: &PathBuf| path.starts_with(&from);
+                let moved: Vec<PathBuf> = names.keys().filter(|p| inside(p)).cloned().collect();
+                for path in moved {
+                    let file = names.remove(&path).expect("it was just found");
+                    names.insert(moved_path(&path, &from, &to), file);
+                }
+            }
         }
+    }
+}
+
+/// Where `path`, which lies in `from`, is once that is called `to`.
+fn moved_path(path: &Path, from: &Path, to: &Path) -> PathBuf {
+    match path.strip_prefix(from) {
+        Ok(rest) if rest.as_os_str().is_empty() => to.to_owned(),
+        Ok(rest) => to.join(rest),
+        Err(_) => path.to_owned(),
     }
 }
 
@@ -272,7 +293,49 @@ impl Disk {
         })
     }
 
+    /// A second name for a file.
+    pub(super) fn link(&mut self, from: &Path, to: &Path) -> Option<()> {
+        let file = self.find(from).filter(|_| self.is_dir(dir_of(to)))?;
+        self.change(Change::Link(to.to_owned(), file));
+        Some(())
+    }
+
+    /// Names of a file.
+    pub(super) fn links(&self, path: &Path) -> Option<u64> {
+        let file = self.find(path)?;
+        let same = self.live.values().filter(|other| Arc::ptr_eq(other, &file));
+        Some(same.count() as u64)
+    }
+
+    /// Removes a directory without entries.
+    pub(super) fn remove_dir(&mut self, path: &Path) -> Option<()> {
+        let empty = self.list(path)?.is_empty();
+        (empty && self.dirs.remove(path)).then_some(())
+    }
+
+    /// As of a directory: the names in it that are not durable yet move along.
+    fn rename_dir(&mut self, from: &Path, to: &Path) -> Option<()> {
+        if self.is_dir(to) || self.find(to).is_some() || !self.is_dir(dir_of(to)) {
+            return None;
+        }
+        for change in &mut self.pending {
+            let (Change::Link(path, _) | Change::Unlink(path)) = change else {
+                continue;
+            };
+            *path = moved_path(path, from, to);
+        }
+        self.dirs = std::mem::take(&mut self.dirs)
+            .into_iter()
+            .map(|dir| moved_path(&dir, from, to))
+            .collect();
+        self.change(Change::RenameDir(from.to_owned(), to.to_owned()));
+        Some(())
+    }
+
     pub(super) fn rename(&mut self, from: &Path, to: &Path) -> Option<()> {
+        if self.dirs.contains(from) {
+            return self.rename_dir(from, to);
+        }
         let file = self.find(from).filter(|_| self.is_dir(dir_of(to)))?;
         self.change(Change::Rename(from.to_owned(), to.to_owned(), file));
         Some(())
@@ -305,14 +368,24 @@ impl Disk {
     pub(super) fn after_power_cut(&self, seed: u64, rng: &mut Rng) -> Self {
         let mut names = self.stored.clone();
         let picked = Survival::choose(seed, rng).pick(self.pending.len(), rng);
-        for (change, _) in self.pending.iter().zip(picked).filter(|(_, kept)| *kept) {
+        let kept = |(_, kept): &(&Change, &bool)| **kept;
+        for (change, _) in self.pending.iter().zip(&picked).filter(kept) {
             change.clone().apply(&mut names);
         }
         let survival = Survival::choose(seed, rng);
         let names = copy_names([&names], |inode| inode.after_power_cut(survival, rng));
         let [live] = names;
+        // A directory whose new name was lost has the old one.
+        let mut dirs = self.dirs.clone();
+        let lost = self.pending.iter().zip(picked).filter(|(_, kept)| !*kept);
+        let lost: Vec<&Change> = lost.map(|(change, _)| change).collect();
+        for change in lost.into_iter().rev() {
+            if let Change::RenameDir(from, to) = change {
+                dirs = dirs.iter().map(|dir| moved_path(dir, to, from)).collect();
+            }
+        }
         Self {
-            dirs: self.dirs.clone(),
+            dirs,
             stored: live.clone(),
             live,
             pending: Vec::new(),
@@ -334,6 +407,7 @@ impl Disk {
             Change::Link(path, _) => Change::Link(path.clone(), copy_of(at)),
             Change::Unlink(path) => Change::Unlink(path.clone()),
             Change::Rename(from, to, _) => Change::Rename(from.clone(), to.clone(), copy_of(at)),
+            Change::RenameDir(from, to) => Change::RenameDir(from.clone(), to.clone()),
         });
         Self {
             dirs: self.dirs.clone(),

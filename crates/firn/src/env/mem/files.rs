@@ -1,6 +1,6 @@
 //! The files of a `MemEnv`.
 
-use super::super::{AlignedBuf, AppendFile, BLOCK, LogFile, ReadFile};
+use super::super::{AlignedBuf, AppendFile, BLOCK, LogFile, ReadFile, SpanFile};
 use super::disk::Inode;
 use super::{MemEnv, died};
 use crate::base::{Error, Result};
@@ -33,6 +33,10 @@ impl AppendFile for MemAppend {
         state.alive("write", &self.path)?;
         self.inode.lock().write(self.len as usize, bytes);
         self.len += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
         Ok(())
     }
 
@@ -174,5 +178,63 @@ impl LogFile for MemLog {
         }
         self.inode.lock().sync();
         Ok(())
+    }
+}
+
+pub(super) struct MemSpans {
+    env: MemEnv,
+    path: PathBuf,
+    inode: Arc<Mutex<Inode>>,
+    punches: bool,
+}
+
+impl MemSpans {
+    pub(super) fn new(env: MemEnv, path: &Path, inode: Arc<Mutex<Inode>>, punches: bool) -> Self {
+        Self {
+            env,
+            path: path.to_owned(),
+            inode,
+            punches,
+        }
+    }
+}
+
+impl SpanFile for MemSpans {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let state = self.env.state();
+        state.alive("write", &self.path)?;
+        self.inode.lock().write(offset as usize, bytes);
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<()> {
+        let mut state = self.env.state();
+        state.alive("sync", &self.path)?;
+        if !state.sync_point() {
+            return Err(died("sync", &self.path));
+        }
+        self.inode.lock().sync();
+        Ok(())
+    }
+
+    /// Zeros, which a power cut may take back until the next sync.
+    fn punch(&self, offset: u64, len: u64) -> Result<bool> {
+        let state = self.env.state();
+        state.alive("punch", &self.path)?;
+        let block = BLOCK as u64;
+        assert!(
+            offset.is_multiple_of(block) && len.is_multiple_of(block) && len > 0,
+            "a hole of {len} bytes at offset {offset}"
+        );
+        if !self.punches {
+            return Ok(false);
+        }
+        let mut inode = self.inode.lock();
+        let from = (offset as usize).min(inode.live.len());
+        let to = ((offset + len) as usize).min(inode.live.len());
+        if from < to {
+            inode.write(from, &vec![0; to - from]);
+        }
+        Ok(true)
     }
 }

@@ -191,3 +191,47 @@ fn the_clock_moves_by_itself_and_on_demand() {
     assert_eq!(env.monotonic_micros(), start + 1002);
     assert!(env.crash(0).monotonic_micros() > start + 1002);
 }
+
+#[test]
+fn a_file_with_two_names_is_one_file_and_a_directory_moves_as_a_whole() {
+    let env = MemEnv::new();
+    for dir in ["/d", "/new.tmp"] {
+        env.create_dir_all(Path::new(dir)).unwrap();
+    }
+    let mut file = env.create(Path::new("/d/a")).unwrap();
+    file.append(b"bytes").unwrap();
+    file.sync().unwrap();
+    env.link(Path::new("/d/a"), Path::new("/new.tmp/a"))
+        .unwrap();
+    let taken = env.link(Path::new("/d/a"), Path::new("/new.tmp/a"));
+    assert_eq!(*taken.unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert_eq!(env.links(Path::new("/d/a")).unwrap(), 2);
+    env.sync_dir(Path::new("/d")).unwrap();
+    env.sync_dir(Path::new("/new.tmp")).unwrap();
+    env.remove(Path::new("/d/a")).unwrap();
+    assert_eq!(env.links(Path::new("/new.tmp/a")).unwrap(), 1);
+    env.rename(Path::new("/new.tmp"), Path::new("/new"))
+        .unwrap();
+    assert!(!env.exists(Path::new("/new.tmp")).unwrap());
+    assert_eq!(env.read(Path::new("/new/a")).unwrap(), b"bytes");
+
+    let mut seen = [0; 2];
+    for seed in 0..40 {
+        let after = env.kill().crash(seed);
+        let whole = after.exists(Path::new("/new")).unwrap();
+        assert_ne!(
+            whole,
+            after.exists(Path::new("/new.tmp")).unwrap(),
+            "seed {seed}"
+        );
+        let name = if whole { "/new/a" } else { "/new.tmp/a" };
+        assert_eq!(
+            after.read(Path::new(name)).unwrap(),
+            b"bytes",
+            "seed {seed}"
+        );
+        seen[usize::from(whole)] += 1;
+    }
+    assert!(seen[0] > 0 && seen[1] > 0, "{seen:?}");
+    env.sync_dir(Path::new("/")).unwrap_err();
+}

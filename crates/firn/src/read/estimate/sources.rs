@@ -209,12 +209,12 @@ impl<'a> Sources<'a> {
             runs: Vec::new(),
             memtables: Vec::new(),
         };
-        for run in view.version.l0.iter().chain(&view.version.levels) {
+        for run in view.runs() {
             sources.runs.extend(RunIn::of(run, range)?);
         }
         let mut others = sources.runs.iter().map(|run| run.entries().least).sum();
         let index = index_id_of(&range.lower);
-        for memtable in std::iter::once(&view.active).chain(&view.frozen) {
+        for memtable in view.memtables() {
             let counts = index.map(|index| memtable.index_counts(index));
             if counts.is_some_and(|counts| counts.entries == 0) {
                 continue;

@@ -3,12 +3,22 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 
 fn some_refs(rng: &mut StdRng) -> Vec<BlobRef> {
     (0..rng.random_range(0..4))
-        .map(|_| BlobRef {
-            column: rng.random(),
-            file: rng.random::<u64>() >> rng.random_range(0..64),
-            offset: rng.random::<u64>() >> rng.random_range(0..64),
-            len: rng.random_range(0..1 << 32),
-            checksum: rng.random(),
+        .map(|_| {
+            let len = rng.random_range(0..1u64 << 32);
+            let packed = rng.random();
+            BlobRef {
+                column: rng.random(),
+                file: rng.random::<u64>() >> rng.random_range(2..64),
+                offset: rng.random::<u64>() >> rng.random_range(2..64),
+                len,
+                codec: [BlobCodec::None, BlobCodec::Zstd][usize::from(packed)],
+                stored: if packed {
+                    rng.random_range(0..=len)
+                } else {
+                    len
+                },
+                checksum: rng.random(),
+            }
         })
         .collect()
 }
@@ -41,4 +51,31 @@ fn damaged_trailers_are_errors() {
     }
     assert!(split(&[]).unwrap_err().is_corruption());
     assert!(split(&[9, 0, 0, 0]).unwrap_err().is_corruption());
+}
+
+#[test]
+fn references_are_summed_by_file() {
+    let blob = |file, stored| BlobRef {
+        column: 1,
+        file,
+        offset: 64,
+        len: 10_000,
+        codec: BlobCodec::Zstd,
+        stored,
+        checksum: 1,
+    };
+    let mut uses = BlobUses::default();
+    for refs in [vec![blob(9, 100), blob(4, 50)], vec![blob(9, 1)], vec![]] {
+        let mut tail = vec![7; 3];
+        append(&mut tail, &refs);
+        uses.add_tail(&tail).unwrap();
+    }
+    let use_of = |file, refs, bytes| BlobUse { file, refs, bytes };
+    let sums: Vec<BlobUse> = uses.iter().collect();
+    assert_eq!(sums, [use_of(4, 1, 82), use_of(9, 2, 165)]);
+    assert_eq!(
+        (uses.bytes_in(9), uses.bytes_in(1), uses.bytes()),
+        (165, 0, 247)
+    );
+    assert!(uses.add_tail(&[]).unwrap_err().is_corruption());
 }

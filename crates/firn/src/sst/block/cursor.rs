@@ -92,12 +92,16 @@ impl BlockCursor {
         self.at.ordinal
     }
 
-    /// See [`crate::base::InternalIterator::rows_ahead`]. Knows of fixed keys only, which is where
-    /// nearly all is.
-    pub(in crate::sst) fn rows_ahead(&self, limit: Option<&[u8]>, snapshot: Seqno) -> u32 {
+    /// See [`crate::base::InternalIterator::rows_ahead`]; `sees` is asked about stored seqnos. Knows of
+    /// fixed keys only, which is where nearly all is.
+    pub(in crate::sst) fn rows_ahead(
+        &self,
+        limit: Option<&[u8]>,
+        sees: impl Fn(Seqno) -> bool,
+    ) -> u32 {
         match &self.block {
             Some(block) if self.valid && block.is_fixed() => {
-                block.rows_after(self.at.ordinal, limit, snapshot)
+                block.rows_after(self.at.ordinal, limit, sees)
             }
             _ => 0,
         }

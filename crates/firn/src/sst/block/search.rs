@@ -3,7 +3,7 @@
 use super::entry::RawEntry;
 use super::header::{Part, TRAILER_SAME};
 use super::{BUCKET_ABSENT, BUCKET_COLLISION, Block, Span, bucket_of};
-use crate::base::key::{SEQNO_MAX, UNCOMMITTED_BIT};
+use crate::base::key::SEQNO_MAX;
 use crate::base::{Kind, Seqno, Value};
 use crate::sst::damage::{Damage, Decoded};
 use std::cmp::Ordering;
@@ -134,14 +134,17 @@ impl Block {
         Ok(low)
     }
 
-    /// With fixed keys: how many entries after `ordinal` are puts committed at or before
-    /// `snapshot`, with keys that differ one from the other and lie below `limit`.
-    pub(super) fn rows_after(&self, ordinal: u32, limit: Option<&[u8]>, snapshot: Seqno) -> u32 {
+    /// With fixed keys: how many entries after `ordinal` are puts with a stored seqno that `sees` says
+    /// yes to, with keys that differ one from the other and lie below `limit`.
+    pub(super) fn rows_after(
+        &self,
+        ordinal: u32,
+        limit: Option<&[u8]>,
+        sees: impl Fn(Seqno) -> bool,
+    ) -> u32 {
         let end = limit.map_or(self.header.entries, |limit| self.fixed_below(limit));
         let is_row = |trailer: u64| {
-            split_trailer(trailer).is_ok_and(|(seqno, kind)| {
-                kind.is_put() && seqno <= snapshot && seqno & UNCOMMITTED_BIT == 0
-            })
+            split_trailer(trailer).is_ok_and(|(seqno, kind)| kind.is_put() && sees(seqno))
         };
         let len = end.saturating_sub(ordinal + 1);
         if self.header.has(TRAILER_SAME) {

@@ -1,7 +1,7 @@
 //! Opening an SST.
 
 use super::SstReader;
-use crate::base::Result;
+use crate::base::{Result, Seqno};
 use crate::env::ReadFile;
 use crate::sst::SstBlockCache;
 use crate::sst::damage::{Damage, Decoded};
@@ -138,7 +138,7 @@ impl SstReader {
         name: String,
         cache: Arc<SstBlockCache>,
     ) -> Result<Arc<Self>> {
-        Self::open_at(file, file_id, name, cache, true)
+        Self::open_at(file, file_id, name, cache, true, None)
     }
 
     /// The properties of `file`, which must have id `file_id`, without opening it: reads the footer
@@ -152,7 +152,9 @@ impl SstReader {
     }
 
     /// Opens `file`, which must have id `file_id`. `name` is what errors call the file. Files of
-    /// upper levels may take more of the cache's budget for pins.
+    /// upper levels may take more of the cache's budget for pins. `external`: see
+    /// [`Self::external_seqno`]; a file that has stored no commits and is opened without shows what is
+    /// stored.
     ///
     /// # Errors
     /// Corruption if a byte after the data blocks is damaged; if the budget has no room for them,
@@ -164,6 +166,7 @@ impl SstReader {
         name: String,
         cache: Arc<SstBlockCache>,
         upper_level: bool,
+        external: Option<Seqno>,
     ) -> Result<Arc<Self>> {
         let (mut meta, footer) = Meta::of(&*file, file_id, &name)?;
         let size = footer.file_size;
@@ -201,6 +204,7 @@ impl SstReader {
             properties,
             index,
             data_end: footer.meta_offset,
+            external,
             pins,
             name,
         }))

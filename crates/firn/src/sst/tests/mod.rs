@@ -10,6 +10,7 @@ use super::*;
 use crate::base::{InternalIterator, InternalKey, Kind, Result, Seqno, Value};
 use crate::cache::KeyHash;
 use crate::env::{AppendFile, ReadFile};
+use crate::rowcode::{BlobCodec, BlobRef, BlobUse, BlobUses, blob_ref};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
@@ -22,6 +23,9 @@ struct MemFile(Arc<Mutex<Vec<u8>>>);
 impl AppendFile for MemFile {
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
         self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(())
+    }
+    fn flush(&mut self) -> Result<()> {
         Ok(())
     }
     fn sync(&mut self) -> Result<()> {
@@ -117,6 +121,32 @@ fn option_sets(block_size: usize) -> Vec<SstOptions> {
     sets
 }
 
+fn some_refs(rng: &mut SmallRng) -> Vec<BlobRef> {
+    let count = rng.random_range(0..3);
+    (0..count)
+        .map(|column| BlobRef {
+            column,
+            file: rng.random_range(1..5),
+            offset: rng.random_range(0..1 << 40),
+            len: 5000,
+            codec: BlobCodec::None,
+            stored: 5000,
+            checksum: rng.random(),
+        })
+        .collect()
+}
+
+/// What the entries of a model refer to in blob files.
+fn blobs_of(model: &Model) -> Vec<BlobUse> {
+    let mut uses = BlobUses::default();
+    for (kind, _, tail) in model.values() {
+        if *kind == Kind::PutBlobs {
+            uses.add_tail(tail).unwrap();
+        }
+    }
+    uses.iter().collect()
+}
+
 /// Keys of a few indexes, several versions each, with values of all sizes.
 fn random_model(rng: &mut SmallRng, keys: usize, value_max: usize) -> Model {
     let mut model = Model::new();
@@ -160,6 +190,11 @@ fn random_model(rng: &mut SmallRng, keys: usize, value_max: usize) -> Model {
             };
             let value = match kind {
                 Kind::Delete => (kind, Vec::new(), Vec::new()),
+                Kind::PutBlobs => {
+                    let mut tail: Vec<u8> = part(rng);
+                    blob_ref::append(&mut tail, &some_refs(rng));
+                    (kind, part(rng), tail)
+                }
                 _ => (kind, part(rng), part(rng)),
             };
             let seqno = std::cmp::Reverse(rng.random_range(0..1000));

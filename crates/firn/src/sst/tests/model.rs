@@ -41,6 +41,7 @@ pub(super) fn check(
         (report.entries, deletes),
         "{context}"
     );
+    assert_eq!(summary.blobs, blobs_of(model), "{context}");
     assert_eq!(summary.checksum, report.checksum, "{context}");
     assert_eq!(
         summary.checksum,

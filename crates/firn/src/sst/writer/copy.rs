@@ -84,7 +84,7 @@ impl SstWriter {
                 self.end_copied(Some(key.user_key))?;
             }
             let delete = matches!(key.kind, Kind::Delete | Kind::RangeDelete);
-            self.count(index, key, value.len());
+            self.count(index, key, value)?;
             copied.add(index, key.seqno, delete, raw_len);
             if key.user_key != self.block.last_key() || copied.hashes.is_empty() {
                 copied.hashes.push(checksum::xxh3(key.user_key));

@@ -16,6 +16,7 @@ use crate::base::key::{INDEX_ID_LEN, SEQNO_COMMITTED_MAX, index_id_of};
 use crate::base::shape::KeyShapes;
 use crate::base::{Error, IndexId, InternalKey, Kind, Result, Seqno, Value, checksum};
 use crate::env::AppendFile;
+use crate::rowcode::{BlobUse, BlobUses};
 use output::Output;
 use pending::{Content, Pending, PendingBlock, RECIPE_BYTES};
 use std::cmp::Ordering;
@@ -105,6 +106,8 @@ pub struct SstSummary {
     pub raw_bytes: u64,
     /// Counts per index, ascending.
     pub per_index: Vec<IndexStats>,
+    /// What entries refer to in blob files, ascending by file.
+    pub blobs: Vec<BlobUse>,
 }
 
 /// Writes one SST from start to end.
@@ -120,7 +123,8 @@ pub struct SstSummary {
 /// than waits to be compressed, the file goes on as the copied blocks were made, without trials and
 /// without a dictionary of its own: what is new lies among them and looks like them.
 ///
-/// Invariants: keys ascend strictly in internal order; no seqno of a private write set gets in. The
+/// Invariants: keys ascend strictly in internal order; no seqno of a private write set gets in, but for
+/// files that say so ([`Self::with_external_seqno`]). The
 /// caller keeps all versions of a user key in one file. A writer that returned an error is of no
 /// further use, and neither is its file.
 ///
@@ -142,6 +146,7 @@ pub struct SstWriter {
     index: IndexBuilder,
     properties: Properties,
     sketches: SketchBuilder,
+    blobs: BlobUses,
     last_seqno: Seqno,
 }
 
@@ -177,6 +182,7 @@ impl SstWriter {
                 ..Properties::default()
             },
             sketches: SketchBuilder::default(),
+            blobs: BlobUses::default(),
             last_seqno: 0,
             options,
         }
@@ -185,6 +191,13 @@ impl SstWriter {
     /// Lets the file carry sketches of the keys that `shapes` knows. To be called before any entry.
     pub fn with_shapes(mut self, shapes: Arc<dyn KeyShapes>) -> Self {
         self.sketches = SketchBuilder::new(shapes);
+        self
+    }
+
+    /// Seqnos of the entries are those of a private write set, or 0: the file says so, and is read with
+    /// the seqno of the commit that makes it visible. To be called before any entry.
+    pub fn with_external_seqno(mut self) -> Self {
+        self.properties.external_seqno = true;
         self
     }
 
@@ -206,7 +219,7 @@ impl SstWriter {
         } else if self.copied.is_some() {
             self.end_copied(Some(key.user_key))?;
         }
-        self.count(index, key, value.len());
+        self.count(index, key, value)?;
         let delete = matches!(key.kind, Kind::Delete | Kind::RangeDelete);
         self.block_pending.add(index, key.seqno, delete, raw_len);
         let hash = checksum::xxh3(key.user_key);
@@ -218,7 +231,7 @@ impl SstWriter {
     fn check(&self, key: InternalKey<'_>, raw_len: usize) -> Result<IndexId> {
         let index = index_id_of(key.user_key)
             .ok_or_else(|| Error::invalid(format_args!("user key under {INDEX_ID_LEN} bytes")))?;
-        if key.seqno > SEQNO_COMMITTED_MAX {
+        if key.seqno > SEQNO_COMMITTED_MAX && !self.properties.external_seqno {
             return Err(Error::invalid("uncommitted entry on its way into an SST"));
         }
         if raw_len > RAW_BLOCK_MAX / 2 {
@@ -243,7 +256,11 @@ impl SstWriter {
     }
 
     /// Counts an entry in properties and sketches.
-    fn count(&mut self, index: IndexId, key: InternalKey<'_>, value_len: usize) {
+    fn count(&mut self, index: IndexId, key: InternalKey<'_>, value: Value<'_>) -> Result<()> {
+        let value_len = value.len();
+        if key.kind == Kind::PutBlobs {
+            self.blobs.add_tail(value.tail)?;
+        }
         let p = &mut self.properties;
         if p.entries == 0 {
             p.smallest = key.user_key.to_vec();
@@ -260,6 +277,7 @@ impl SstWriter {
         stats.deletes += u64::from(delete);
         stats.raw_bytes += (key.user_key.len() + value_len) as u64;
         self.sketches.add(index, key);
+        Ok(())
     }
 
     fn index_stats(&mut self, index: IndexId) -> &mut IndexStats {
@@ -455,6 +473,7 @@ impl SstWriter {
             dense_deletes: p.dense_deletes,
             raw_bytes: p.raw_key_bytes + p.raw_value_bytes,
             per_index: p.per_index,
+            blobs: self.blobs.iter().collect(),
         })
     }
 }

@@ -1,5 +1,6 @@
 //! Who holds locks and waits for them.
 
+use super::merged::MergedLocks;
 use super::waiter::Waiter;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -13,9 +14,21 @@ pub struct LockOwner {
     changed_rows: AtomicU64,
     /// 0 once detached.
     host: Mutex<u64>,
-    /// The keys it holds locks on, each once, in the order granted.
-    pub(super) held: Mutex<Vec<Arc<[u8]>>>,
+    pub(super) held: Mutex<Held>,
+    /// Locks that have left the hash table.
+    pub(super) merged: Mutex<MergedLocks>,
+    /// The slots of the registry that name it, a bit each; only who acquires and releases looks.
+    pub(super) registered: AtomicU64,
     waiting: Mutex<Option<Arc<Waiter>>>,
+}
+
+/// The locks of an owner that are rows of the hash table.
+#[derive(Default)]
+pub(super) struct Held {
+    /// Each once, in the order granted.
+    pub(super) keys: Vec<Arc<[u8]>>,
+    /// Merge when there are more than the table's threshold and this many.
+    pub(super) stuck: usize,
 }
 
 impl LockOwner {
@@ -27,7 +40,9 @@ impl LockOwner {
             interrupted: AtomicBool::new(false),
             changed_rows: AtomicU64::new(0),
             host: Mutex::new(host),
-            held: Mutex::new(Vec::new()),
+            held: Mutex::default(),
+            merged: Mutex::default(),
+            registered: AtomicU64::new(0),
             waiting: Mutex::new(None),
         })
     }
@@ -66,7 +81,9 @@ impl LockOwner {
 
     /// Number of keys locked.
     pub fn locks_held(&self) -> usize {
-        self.held.lock().len()
+        // Together: others move locks from the one to the other.
+        let merged = self.merged.lock();
+        merged.len() as usize + self.held.lock().keys.len()
     }
 
     /// What rolling it back costs: rows changed plus locks held.

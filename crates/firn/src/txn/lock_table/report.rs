@@ -1,16 +1,21 @@
 //! What the lock table shows of itself.
 
+use super::key_set::{KeySet, same_index};
 use super::{LockMode, LockTable, Waiter};
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// A lock that is held.
+/// A lock that is held, or many of one owner in one index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockInfo {
     /// Id of the owner.
     pub owner: u64,
-    /// The user key locked.
+    /// The user key locked, the first of many.
     pub key: Vec<u8>,
+    /// The last of many; keys between that are not among the rows are free.
+    pub last: Option<Vec<u8>>,
+    /// Number of keys.
+    pub rows: u64,
     /// How it is held.
     pub mode: LockMode,
 }
@@ -39,25 +44,60 @@ pub struct LockStats {
     pub deadlocks: u64,
 }
 
+/// What locks hold at the moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LockMemory {
+    /// Keys locked one by one; a key that several share counts once.
+    pub rows: u64,
+    /// Keys locked as parts of sorted sets, each for its owner.
+    pub merged_rows: u64,
+    /// Memory of those sets, bytes.
+    pub merged_bytes: u64,
+}
+
 impl LockTable {
-    /// All locks held, at most `max`; one shard after the other, so not one instant.
+    /// All locks held, at most `max`; those that large statements have taken in one index make one
+    /// entry. One shard after the other, so not one instant.
     pub fn locks(&self, max: usize) -> Vec<LockInfo> {
         let mut locks = Vec::new();
+        for owner in self.registry.owners() {
+            let merged = owner.merged.lock();
+            for mode in [LockMode::Shared, LockMode::Exclusive] {
+                push_spans(&mut locks, max, owner.id(), mode, merged.set(mode));
+            }
+        }
         for shard in &self.shards {
             for (key, row) in &shard.rows.lock().map {
                 for holder in row.holders() {
-                    if locks.len() == max {
+                    if locks.len() >= max {
                         return locks;
                     }
                     locks.push(LockInfo {
                         owner: holder.owner.id(),
                         key: key.to_vec(),
+                        last: None,
+                        rows: 1,
                         mode: holder.mode,
                     });
                 }
             }
         }
         locks
+    }
+
+    /// How many keys are locked and what the sorted sets among them take; one shard and one owner
+    /// after the other, so not one instant.
+    pub fn memory(&self) -> LockMemory {
+        let mut memory = LockMemory::default();
+        for shard in &self.shards {
+            memory.rows += shard.rows.lock().map.len() as u64;
+        }
+        for owner in self.registry.owners() {
+            let merged = owner.merged.lock();
+            memory.merged_rows += merged.len();
+            memory.merged_bytes += merged.bytes();
+        }
+        memory
     }
 
     /// All waiting requests, in queue order per key; one shard after the other, so not one instant.
@@ -79,6 +119,29 @@ impl LockTable {
     /// The last deadlock in words: who waited for what, and who had to go.
     pub fn last_deadlock(&self) -> Option<String> {
         self.last_deadlock.lock().clone()
+    }
+}
+
+/// Adds an entry for each index in `set`.
+fn push_spans(locks: &mut Vec<LockInfo>, max: usize, owner: u64, mode: LockMode, set: &KeySet) {
+    let begin = locks.len();
+    for (first, last, rows) in set.spans() {
+        let full = locks.len() >= max;
+        let before = locks[begin..].last_mut();
+        if let Some(before) = before.filter(|before| same_index(&before.key, first)) {
+            before.last = Some(last.to_vec());
+            before.rows += rows;
+        } else if full {
+            return;
+        } else {
+            locks.push(LockInfo {
+                owner,
+                key: first.to_vec(),
+                last: (rows > 1).then(|| last.to_vec()),
+                rows,
+                mode,
+            });
+        }
     }
 }
 

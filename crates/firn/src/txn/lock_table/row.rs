@@ -49,6 +49,14 @@ struct Rare {
 }
 
 impl Row {
+    /// A row that gets a holder before its shard is unlocked.
+    pub(super) fn empty() -> Self {
+        Self {
+            first: None,
+            rare: None,
+        }
+    }
+
     pub(super) fn new(owner: &Arc<LockOwner>, mode: LockMode) -> Self {
         Self {
             first: Some(Holder {
@@ -80,7 +88,8 @@ impl Row {
         Some(holder.mode)
     }
 
-    fn add_holder(&mut self, owner: &Arc<LockOwner>, mode: LockMode) {
+    /// Adds a holder who is not among them.
+    pub(super) fn add_holder(&mut self, owner: &Arc<LockOwner>, mode: LockMode) {
         let holder = Holder {
             owner: Arc::clone(owner),
             mode,

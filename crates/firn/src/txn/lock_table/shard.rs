@@ -1,5 +1,6 @@
 //! A part of the lock table under one mutex.
 
+use super::merged::Registry;
 use super::row::{Attempt, Row};
 use super::waiter::{Outcome, Waiter};
 use super::{LockMode, LockOwner};
@@ -13,6 +14,93 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(super) struct Rows {
     pub(super) map: HashMap<Arc<[u8]>, Row, BuildHasherDefault<KeyHasher>>,
+}
+
+/// A lock granted at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Locked {
+    /// The owner did not hold the key before.
+    pub(super) newly: bool,
+    /// Rows of the table that the owner holds now and has not found stuck, if it got one.
+    pub(super) rows: usize,
+}
+
+impl Locked {
+    fn before() -> Self {
+        Self {
+            newly: false,
+            rows: 0,
+        }
+    }
+
+    /// `owner` got the row of `key`.
+    fn row(owner: &Arc<LockOwner>, key: Arc<[u8]>) -> Self {
+        let mut held = owner.held.lock();
+        held.keys.push(key);
+        Self {
+            newly: true,
+            rows: held.keys.len() - held.stuck.min(held.keys.len()),
+        }
+    }
+}
+
+/// Where a lock was that was given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Released {
+    Nothing,
+    Row,
+    Merged,
+}
+
+/// Locks if it can be had at once. `None` if it has to wait.
+fn attempt(
+    rows: &mut Rows,
+    registry: &Registry,
+    owner: &Arc<LockOwner>,
+    key: &[u8],
+    mode: LockMode,
+) -> Option<Locked> {
+    let merged = registry.look(owner, key);
+    if merged.own >= Some(mode) {
+        return Some(Locked::before());
+    }
+    let Some(row) = rows.map.get_mut(key) else {
+        if merged.others.is_some_and(|held| held.conflicts(mode)) {
+            return None;
+        }
+        if merged.own.is_some() {
+            // A shared lock that nobody shares.
+            let mut own = owner.merged.lock();
+            own.remove(key);
+            own.insert(key, mode);
+            return Some(Locked::before());
+        }
+        if registry.append(owner, key, mode) {
+            return Some(Locked {
+                newly: true,
+                rows: 0,
+            });
+        }
+        let key: Arc<[u8]> = Arc::from(key);
+        rows.map.insert(Arc::clone(&key), Row::new(owner, mode));
+        return Some(Locked::row(owner, key));
+    };
+    let own = row.mode_of(owner);
+    if merged.own.is_some() {
+        // An upgrade beside others who share the row: has to wait for them.
+        return None;
+    }
+    if own < Some(mode) && merged.others.is_some_and(|held| held.conflicts(mode)) {
+        return None;
+    }
+    match row.attempt(owner, mode) {
+        Attempt::Held | Attempt::Upgraded => Some(Locked::before()),
+        Attempt::Granted => {
+            let (key, _) = rows.map.get_key_value(key).expect("just locked");
+            Some(Locked::row(owner, Arc::clone(key)))
+        }
+        Attempt::Blocked { .. } => None,
+    }
 }
 
 /// On cache lines of its own.
@@ -58,73 +146,78 @@ impl Rows {
 }
 
 impl Shard {
-    /// Locks if it can be had at once: whether newly. `None` if it has to wait.
+    /// Locks if it can be had at once. `None` if it has to wait.
     pub(super) fn attempt(
         &self,
+        registry: &Registry,
         owner: &Arc<LockOwner>,
         key: &[u8],
         mode: LockMode,
-    ) -> Option<bool> {
-        self.attempt_in(&mut self.rows.lock(), owner, key, mode)
-            .ok()
+    ) -> Option<Locked> {
+        attempt(&mut self.rows.lock(), registry, owner, key, mode)
     }
 
     /// As [`Shard::attempt`], but joins the queue if it has to wait.
     pub(super) fn attempt_or_enqueue(
         &self,
+        registry: &Registry,
         owner: &Arc<LockOwner>,
         key: &[u8],
         mode: LockMode,
-    ) -> Result<bool, Arc<Waiter>> {
+    ) -> Result<Locked, Arc<Waiter>> {
         let mut rows = self.rows.lock();
-        self.attempt_in(&mut rows, owner, key, mode)
-            .map_err(|upgrade| {
-                let (key, _) = rows.map.get_key_value(key).expect("it blocks");
-                let waiter = Waiter::new(owner, &Arc::clone(key), mode, upgrade);
-                let row = rows.map.get_mut(&waiter.key).expect("it blocks");
-                row.enqueue(&waiter);
-                waiter
-            })
-    }
-
-    /// Whether locked newly; or, as an error, whether the wait would be for an upgrade.
-    fn attempt_in(
-        &self,
-        rows: &mut Rows,
-        owner: &Arc<LockOwner>,
-        key: &[u8],
-        mode: LockMode,
-    ) -> Result<bool, bool> {
-        let Some(row) = rows.map.get_mut(key) else {
-            let key: Arc<[u8]> = Arc::from(key);
-            rows.map.insert(Arc::clone(&key), Row::new(owner, mode));
-            owner.held.lock().push(key);
-            return Ok(true);
+        if let Some(locked) = attempt(&mut rows, registry, owner, key, mode) {
+            return Ok(locked);
+        }
+        let key = match rows.map.get_key_value(key) {
+            Some((key, _)) => Arc::clone(key),
+            None => Arc::from(key),
         };
+        let row = rows.map.entry(Arc::clone(&key)).or_insert_with(Row::empty);
+        registry.unmerge(&key, row);
+        // A holder with merged locks may have given them up meanwhile.
         match row.attempt(owner, mode) {
-            Attempt::Held | Attempt::Upgraded => Ok(false),
-            Attempt::Granted => {
-                let (key, _) = rows.map.get_key_value(key).expect("just locked");
-                owner.held.lock().push(Arc::clone(key));
-                Ok(true)
+            Attempt::Held | Attempt::Upgraded => Ok(Locked::before()),
+            Attempt::Granted => Ok(Locked::row(owner, key)),
+            Attempt::Blocked { upgrade } => {
+                let waiter = Waiter::new(owner, &key, mode, upgrade);
+                row.enqueue(&waiter);
+                Err(waiter)
             }
-            Attempt::Blocked { upgrade } => Err(upgrade),
         }
     }
 
-    /// Takes the hold of `owner` away and grants what comes next. Returns whether there was one.
-    pub(super) fn release(&self, owner: &Arc<LockOwner>, key: &[u8]) -> bool {
+    /// Moves the hold of `owner` on `key` to its merged locks, unless somebody waits for the row.
+    /// Returns whether. The owner is registered.
+    pub(super) fn merge(&self, owner: &Arc<LockOwner>, key: &[u8]) -> bool {
+        let mut rows = self.rows.lock();
+        let row = rows.map.get_mut(key).expect("it is held");
+        if row.queue().next().is_some() {
+            return false;
+        }
+        let mode = row.mode_of(owner).expect("it is held");
+        owner.merged.lock().insert(key, mode);
+        row.remove_holder(owner);
+        rows.settle(key, &mut Vec::new());
+        true
+    }
+
+    /// Takes the hold of `owner` away and grants what comes next. Returns where it was.
+    pub(super) fn release(&self, owner: &Arc<LockOwner>, key: &[u8]) -> Released {
         let mut woken = Vec::new();
         {
             let mut rows = self.rows.lock();
             let row = rows.map.get_mut(key);
             if !row.is_some_and(|row| row.remove_holder(owner)) {
-                return false;
+                return match owner.merged.lock().remove(key) {
+                    Some(_) => Released::Merged,
+                    None => Released::Nothing,
+                };
             }
             rows.settle(key, &mut woken);
         }
         woken.iter().for_each(|waiter| waiter.notify());
-        true
+        Released::Row
     }
 
     /// If `waiter` still waits: takes it out of the queue with `outcome`, wakes it, and grants what

@@ -1,9 +1,11 @@
-//! The iterator over a write set that changes under it.
+//! Iterators over a write set that changes under them.
 
-use super::{SharedWriteSet, Version, WriteSet};
+use super::SharedWriteSet;
+use super::memory::{Memory, Version};
+use super::runs::{Bounds, RunCursor};
 use crate::base::key::SEQNO_MAX;
 use crate::base::{InternalIterator, InternalKey, Result, Seqno, Value};
-use std::ops::Bound;
+use crate::iter::MergeIter;
 use std::sync::Arc;
 
 /// Entries fetched at once by a long scan.
@@ -15,13 +17,13 @@ struct Fetched {
     version: Version,
 }
 
-/// A cursor over all own versions, with seqnos `UNCOMMITTED_BIT | position`.
+/// A cursor over the own versions in memory, with seqnos `UNCOMMITTED_BIT | position`.
 ///
 /// It holds on to the entry under it, and each move goes on from that entry's place in the order,
 /// whether or not the set still holds it. Entries are fetched in batches that grow while a scan
 /// goes on; a batch is dropped as soon as the set has changed. So a scan of an unchanged set costs
 /// a search per batch, and one which writes as it reads a search per step.
-pub struct WriteSetIter {
+struct MemoryIter {
     set: SharedWriteSet,
     batch: Vec<Fetched>,
     /// The entry under the cursor; `batch.len()` when it stands nowhere.
@@ -33,8 +35,8 @@ pub struct WriteSetIter {
     want: usize,
 }
 
-impl WriteSetIter {
-    pub(super) fn new(set: SharedWriteSet) -> Self {
+impl MemoryIter {
+    fn new(set: SharedWriteSet) -> Self {
         Self {
             set,
             batch: Vec::new(),
@@ -45,14 +47,14 @@ impl WriteSetIter {
         }
     }
 
-    fn fetch(&mut self, backward: bool, fill: impl FnOnce(&WriteSet, &mut Batch)) -> bool {
+    fn fetch(&mut self, backward: bool, fill: impl FnOnce(&Memory, &mut Batch)) -> bool {
         let mut batch = Batch {
             entries: std::mem::take(&mut self.batch),
             want: self.want,
         };
         batch.entries.clear();
         let set = self.set.lock();
-        fill(&set, &mut batch);
+        fill(&set.memory, &mut batch);
         self.generation = set.generation;
         drop(set);
         self.batch = batch.entries;
@@ -61,7 +63,7 @@ impl WriteSetIter {
         !self.batch.is_empty()
     }
 
-    fn seek_fetch(&mut self, backward: bool, fill: impl FnOnce(&WriteSet, &mut Batch)) -> bool {
+    fn seek_fetch(&mut self, backward: bool, fill: impl FnOnce(&Memory, &mut Batch)) -> bool {
         self.want = 1;
         self.fetch(backward, fill)
     }
@@ -103,11 +105,10 @@ impl Batch {
     }
 }
 
-impl WriteSet {
+impl Memory {
     /// Entries at or after (user key, seqno) in internal order.
     fn forward_from(&self, user_key: &[u8], seqno: Seqno, batch: &mut Batch) {
-        let from = (Bound::Included(user_key), Bound::Unbounded);
-        for (key, versions) in self.map.range::<[u8], _>(from) {
+        for (key, versions) in self.from(user_key) {
             for version in versions.newest_first() {
                 if &key[..] == user_key && version.seqno() > seqno {
                     continue;
@@ -121,8 +122,7 @@ impl WriteSet {
 
     /// Entries before (user key, seqno) in internal order, backwards.
     fn backward_from(&self, user_key: Option<&[u8]>, seqno: Seqno, batch: &mut Batch) {
-        let to = user_key.map_or(Bound::Unbounded, Bound::Included);
-        for (key, versions) in self.map.range::<[u8], _>((Bound::Unbounded, to)).rev() {
+        for (key, versions) in self.until(user_key) {
             for version in versions.newest_first().rev() {
                 if Some(&key[..]) == user_key && version.seqno() <= seqno {
                     continue;
@@ -135,26 +135,26 @@ impl WriteSet {
     }
 }
 
-impl InternalIterator for WriteSetIter {
+impl InternalIterator for MemoryIter {
     fn seek_to_first(&mut self) -> Result<bool> {
         self.seek(&[], SEQNO_MAX)
     }
 
     fn seek_to_last(&mut self) -> Result<bool> {
-        Ok(self.seek_fetch(true, |set, batch| {
-            set.backward_from(None, SEQNO_MAX, batch);
+        Ok(self.seek_fetch(true, |memory, batch| {
+            memory.backward_from(None, SEQNO_MAX, batch);
         }))
     }
 
     fn seek(&mut self, user_key: &[u8], seqno: Seqno) -> Result<bool> {
-        Ok(self.seek_fetch(false, |set, batch| {
-            set.forward_from(user_key, seqno, batch);
+        Ok(self.seek_fetch(false, |memory, batch| {
+            memory.forward_from(user_key, seqno, batch);
         }))
     }
 
     fn seek_before(&mut self, user_key: &[u8]) -> Result<bool> {
-        Ok(self.seek_fetch(true, |set, batch| {
-            set.backward_from(Some(user_key), SEQNO_MAX, batch);
+        Ok(self.seek_fetch(true, |memory, batch| {
+            memory.backward_from(Some(user_key), SEQNO_MAX, batch);
         }))
     }
 
@@ -163,8 +163,8 @@ impl InternalIterator for WriteSetIter {
             return Ok(true);
         }
         let (key, seqno) = self.leave();
-        Ok(self.fetch(false, |set, batch| {
-            set.forward_from(&key, seqno - 1, batch);
+        Ok(self.fetch(false, |memory, batch| {
+            memory.forward_from(&key, seqno - 1, batch);
         }))
     }
 
@@ -173,8 +173,8 @@ impl InternalIterator for WriteSetIter {
             return Ok(true);
         }
         let (key, seqno) = self.leave();
-        Ok(self.fetch(true, |set, batch| {
-            set.backward_from(Some(&key), seqno, batch);
+        Ok(self.fetch(true, |memory, batch| {
+            memory.backward_from(Some(&key), seqno, batch);
         }))
     }
 
@@ -189,5 +189,184 @@ impl InternalIterator for WriteSetIter {
 
     fn value(&self) -> Value<'_> {
         self.current().version.value()
+    }
+}
+
+/// A source of a set that has spilled.
+enum Child {
+    Memory(MemoryIter),
+    Run(Box<RunCursor>),
+}
+
+macro_rules! each {
+    ($self:ident, $iter:ident => $call:expr) => {
+        match $self {
+            Child::Memory($iter) => $call,
+            Child::Run($iter) => $call,
+        }
+    };
+}
+
+impl InternalIterator for Child {
+    fn seek_to_first(&mut self) -> Result<bool> {
+        each!(self, iter => iter.seek_to_first())
+    }
+    fn seek_to_last(&mut self) -> Result<bool> {
+        each!(self, iter => iter.seek_to_last())
+    }
+    fn seek(&mut self, user_key: &[u8], seqno: Seqno) -> Result<bool> {
+        each!(self, iter => iter.seek(user_key, seqno))
+    }
+    fn seek_before(&mut self, user_key: &[u8]) -> Result<bool> {
+        each!(self, iter => iter.seek_before(user_key))
+    }
+    fn next(&mut self) -> Result<bool> {
+        each!(self, iter => iter.next())
+    }
+    fn prev(&mut self) -> Result<bool> {
+        each!(self, iter => iter.prev())
+    }
+    fn valid(&self) -> bool {
+        each!(self, iter => iter.valid())
+    }
+    fn key(&self) -> InternalKey<'_> {
+        each!(self, iter => iter.key())
+    }
+    fn value(&self) -> Value<'_> {
+        each!(self, iter => iter.value())
+    }
+}
+
+enum Sources {
+    Memory(MemoryIter),
+    Merged(Box<MergeIter<Child>>),
+}
+
+macro_rules! on_sources {
+    ($self:expr, $iter:ident => $call:expr) => {
+        match $self {
+            Sources::Memory($iter) => $call,
+            Sources::Merged($iter) => $call,
+        }
+    };
+}
+
+/// A cursor over all own versions, with seqnos `UNCOMMITTED_BIT | position`.
+///
+/// The versions in memory and those in spilled runs are merged. When the runs have changed (a spill, a
+/// merge, a rollback), the next move makes the sources anew and goes on from the place of the entry
+/// under the cursor, whether or not the set still holds it. Until then the entry stays readable, also if
+/// its file is gone: the block is held.
+pub struct WriteSetIter {
+    set: SharedWriteSet,
+    bounds: Bounds,
+    sources: Sources,
+    /// Of the set when the sources were made.
+    shape: u64,
+}
+
+impl WriteSetIter {
+    pub(super) fn within(set: SharedWriteSet, bounds: Bounds) -> Self {
+        let (sources, shape) = sources(&set, &bounds);
+        Self {
+            set,
+            bounds,
+            sources,
+            shape,
+        }
+    }
+
+    fn is_fresh(&self) -> bool {
+        self.shape == self.set.shape()
+    }
+
+    /// Makes the sources anew.
+    fn renew(&mut self) {
+        (self.sources, self.shape) = sources(&self.set, &self.bounds);
+    }
+
+    fn renew_if_stale(&mut self) {
+        if !self.is_fresh() {
+            self.renew();
+        }
+    }
+
+    /// Makes the sources anew; returns where the cursor stood.
+    fn renewed(&mut self) -> (Vec<u8>, Seqno) {
+        let key = self.key();
+        let place = (key.user_key.to_vec(), key.seqno);
+        self.renew();
+        place
+    }
+}
+
+fn sources(set: &SharedWriteSet, bounds: &Bounds) -> (Sources, u64) {
+    let locked = set.lock();
+    let shape = set.shape();
+    let memory = MemoryIter::new(set.clone());
+    let sources = match locked.runs.is_empty() {
+        true => Sources::Memory(memory),
+        false => {
+            let runs = locked
+                .runs
+                .cursors(bounds)
+                .map(|run| Child::Run(Box::new(run)));
+            let all = std::iter::once(Child::Memory(memory)).chain(runs);
+            Sources::Merged(Box::new(MergeIter::new(all.collect())))
+        }
+    };
+    (sources, shape)
+}
+
+impl InternalIterator for WriteSetIter {
+    fn seek_to_first(&mut self) -> Result<bool> {
+        self.renew_if_stale();
+        on_sources!(&mut self.sources, iter => iter.seek_to_first())
+    }
+
+    fn seek_to_last(&mut self) -> Result<bool> {
+        self.renew_if_stale();
+        on_sources!(&mut self.sources, iter => iter.seek_to_last())
+    }
+
+    fn seek(&mut self, user_key: &[u8], seqno: Seqno) -> Result<bool> {
+        self.renew_if_stale();
+        on_sources!(&mut self.sources, iter => iter.seek(user_key, seqno))
+    }
+
+    fn seek_before(&mut self, user_key: &[u8]) -> Result<bool> {
+        self.renew_if_stale();
+        on_sources!(&mut self.sources, iter => iter.seek_before(user_key))
+    }
+
+    fn next(&mut self) -> Result<bool> {
+        if self.is_fresh() {
+            return on_sources!(&mut self.sources, iter => iter.next());
+        }
+        let (key, seqno) = self.renewed();
+        on_sources!(&mut self.sources, iter => iter.seek(&key, seqno - 1))
+    }
+
+    fn prev(&mut self) -> Result<bool> {
+        if self.is_fresh() {
+            return on_sources!(&mut self.sources, iter => iter.prev());
+        }
+        let (key, seqno) = self.renewed();
+        on_sources!(&mut self.sources, iter => match iter.seek(&key, seqno)? {
+            true => iter.prev(),
+            false => iter.seek_to_last(),
+        })
+    }
+
+    fn valid(&self) -> bool {
+        on_sources!(&self.sources, iter => iter.valid())
+    }
+
+    fn key(&self) -> InternalKey<'_> {
+        on_sources!(&self.sources, iter => iter.key())
+    }
+
+    fn value(&self) -> Value<'_> {
+        on_sources!(&self.sources, iter => iter.value())
     }
 }

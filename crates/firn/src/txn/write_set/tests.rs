@@ -1,10 +1,26 @@
 use super::*;
-use crate::base::InternalIterator;
-use crate::base::key::{SEQNO_MAX, compare};
+use crate::base::events::Silent;
+use crate::base::health::Health;
+use crate::base::key::compare;
+use crate::base::options::Options;
+use crate::base::shape::NoShapes;
+use crate::base::{ErrorKind, InternalIterator};
+use crate::env::fault::{Class, Errno, Fault};
+use crate::env::{Env, FaultEnv, MemEnv};
+use crate::ingest::{Cutters, Ingest};
+use crate::sst::SstBlockCache;
+use crate::store::FileStore;
+use crate::version::{Context, FileHandle, FileSource, VersionSet};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 const UNLIMITED: u64 = u64::MAX;
+
+type Entry = (Vec<u8>, Seqno, Kind, Vec<u8>);
+
+fn at_or_after(e: &Entry, user_key: &[u8], seqno: Seqno) -> bool {
+    compare(&e.0, e.1, user_key, seqno).is_ge()
+}
 
 /// All writes that are not forgotten, in the order written: position, key, kind, value.
 #[derive(Default)]
@@ -21,7 +37,7 @@ impl Model {
     }
 
     /// In internal order.
-    fn entries(&self) -> Vec<(Vec<u8>, Seqno, Kind, Vec<u8>)> {
+    fn entries(&self) -> Vec<Entry> {
         let mut all: Vec<_> = self
             .writes
             .iter()
@@ -29,6 +45,13 @@ impl Model {
             .collect();
         all.sort_by(|a, b| compare(&a.0, a.1, &b.0, b.1));
         all
+    }
+
+    /// What a commit writes.
+    fn finals(&self) -> Vec<(Vec<u8>, Kind, Vec<u8>)> {
+        let mut all = self.entries();
+        all.dedup_by(|a, b| a.0 == b.0);
+        all.into_iter().map(|e| (e.0, e.2, e.3)).collect()
     }
 }
 
@@ -42,6 +65,77 @@ fn found(key: InternalKey<'_>, value: Value<'_>) -> (Seqno, Kind, Vec<u8>) {
 
 fn random_key(rng: &mut StdRng) -> Vec<u8> {
     format!("{:04}", rng.random_range(0..40)).into_bytes()
+}
+
+const DIR: &str = "/db";
+
+/// Where sets spill to: files of `piece` bytes.
+fn ingest_in(env: Arc<dyn Env>, piece: u64) -> Arc<Ingest> {
+    let dir = std::path::Path::new(DIR);
+    env.create_dir_all(dir).unwrap();
+    let store = FileStore::new(env.clone(), dir);
+    let versions = VersionSet::open(Context {
+        env,
+        dir: dir.to_path_buf(),
+        source: FileSource::new(store, Arc::new(SstBlockCache::new(1 << 20))),
+        health: Arc::new(Health::new()),
+        listener: Arc::new(Silent),
+    });
+    let options = Options {
+        block_size: 64,
+        ..Options::default()
+    };
+    let cutters: Cutters = Box::new(move |_, _| Box::new(move |_, _, size| size >= piece));
+    Ingest::new(
+        Arc::new(versions.unwrap()),
+        options,
+        Arc::new(NoShapes),
+        cutters,
+    )
+}
+
+/// A limit of memory, and files to go to.
+fn tiny(rng: &mut StdRng) -> (u64, Arc<Ingest>) {
+    let ingest = ingest_in(Arc::new(MemEnv::new()), 1 << rng.random_range(6..12));
+    (version_bytes(4, 4) * rng.random_range(1..8), ingest)
+}
+
+fn on_disk(ingest: &Ingest) -> Vec<u64> {
+    ingest.versions().source().store().list().unwrap()
+}
+
+/// The files on disk are those of the runs, and what they commit is what the model says.
+fn check_files(set: &mut WriteSet, ingest: &Arc<Ingest>, model: &Model, context: &str) {
+    let named = |set: &WriteSet| {
+        let files = set.runs.list.iter().flat_map(|run| run.files.files());
+        let mut ids: Vec<u64> = files.map(|file| file.file_id).collect();
+        ids.sort_unstable();
+        ids
+    };
+    assert_eq!(on_disk(ingest), named(set), "{context}");
+    if !set.has_spilled() {
+        return;
+    }
+    let sealed = set.seal(&|| Ok(())).unwrap();
+    let mut committed = Vec::new();
+    let mut largest = Vec::new();
+    for meta in sealed.files() {
+        assert!(largest < meta.smallest, "{context}");
+        largest.clone_from(&meta.largest);
+        let meta = Arc::new(meta.clone().with_external_seqno(77));
+        let source = Arc::clone(ingest.versions().source());
+        let mut iter = FileHandle::new(meta, source).open().unwrap().iter(false);
+        let mut on = iter.seek_to_first().unwrap();
+        while on {
+            assert_eq!(iter.key().seqno, 77);
+            let (_, kind, value) = found(iter.key(), iter.value());
+            committed.push((iter.key().user_key.to_vec(), kind, value));
+            on = iter.next().unwrap();
+        }
+    }
+    assert_eq!(committed, model.finals(), "{context}");
+    drop(sealed);
+    assert_eq!(on_disk(ingest), named(set), "{context}");
 }
 
 fn write_both(set: &mut WriteSet, model: &mut Model, rng: &mut StdRng) {
@@ -59,43 +153,43 @@ fn write_both(set: &mut WriteSet, model: &mut Model, rng: &mut StdRng) {
 }
 
 fn check(set: &WriteSet, model: &Model, rng: &mut StdRng, context: &str) {
-    assert_eq!(set.writes(), model.writes.len(), "{context}");
     assert_eq!(set.is_empty(), model.writes.is_empty(), "{context}");
-    let bytes: u64 = model
-        .writes
-        .iter()
-        .map(|w| version_bytes(w.1.len(), w.3.len()))
-        .sum();
-    assert_eq!(set.bytes(), bytes, "{context}");
-    let mut finals = Vec::new();
-    set.for_each_final(|key, kind, value| finals.push((key.to_vec(), kind, joined(value))));
-    assert_eq!(set.keys(), finals.len());
-    let mut expected: Vec<_> = model.entries();
-    expected.dedup_by(|a, b| a.0 == b.0);
-    let expected: Vec<_> = expected.into_iter().map(|e| (e.0, e.2, e.3)).collect();
-    assert_eq!(finals, expected, "{context}");
+    if !set.has_spilled() {
+        let each = model.writes.iter();
+        let bytes = each.map(|w| version_bytes(w.1.len(), w.3.len())).sum();
+        assert_eq!(set.bytes(), bytes, "{context}");
+        let mut finals = Vec::new();
+        set.for_each_final(|key, kind, value| finals.push((key.to_vec(), kind, joined(value))));
+        assert_eq!(finals, model.finals(), "{context}");
+    }
     let key = random_key(rng);
     assert_eq!(
-        set.get(&key, found),
+        set.get(&key, found).unwrap(),
         model.newest(&key, SEQNO_MAX),
         "{context}"
     );
     let bound = UNCOMMITTED_BIT | rng.random_range(0..=set.position);
     assert_eq!(
-        set.get_at(&key, bound, found),
+        set.get_at(&key, bound, found).unwrap(),
         model.newest(&key, bound),
         "{context}"
     );
     let upper = random_key(rng);
     let touched = model.writes.iter().any(|w| w.1 >= key && w.1 < upper);
-    assert_eq!(set.touches_range(&key, Some(&upper)), touched, "{context}");
+    let found = set.touches_range(&key, Some(&upper));
+    assert!(found || !touched, "{context}");
+    assert!(found == touched || set.has_spilled(), "{context}");
 }
 
 #[test]
 fn writes_marks_and_rollbacks_against_the_model() {
-    for seed in 0..100u64 {
+    for seed in 0..200u64 {
         let mut rng = StdRng::seed_from_u64(seed);
-        let mut set = WriteSet::new(UNLIMITED);
+        let (limit, ingest) = match seed % 2 {
+            0 => (UNLIMITED, tiny(&mut rng).1),
+            _ => tiny(&mut rng),
+        };
+        let mut set = WriteSet::new(limit, Some(Arc::clone(&ingest)));
         let mut model = Model::default();
         let mut marks = vec![(set.mark(), 0)];
         for step in 0..200 {
@@ -111,20 +205,67 @@ fn writes_marks_and_rollbacks_against_the_model() {
                 }
                 _ => write_both(&mut set, &mut model, &mut rng),
             }
-            check(&set, &model, &mut rng, &format!("seed {seed} step {step}"));
+            let context = format!("seed {seed} step {step}");
+            check(&set, &model, &mut rng, &context);
+            if step % 20 == 0 {
+                check_files(&mut set, &ingest, &model, &context);
+            }
         }
         set.rollback_to(marks[0].0);
         assert!(set.is_empty());
-        assert_eq!(set.bytes(), 0);
+        assert_eq!((set.bytes(), on_disk(&ingest)), (0, vec![]));
+        write_both(&mut set, &mut model, &mut rng);
+        set.clear();
+        assert!(set.is_empty() && on_disk(&ingest).is_empty());
     }
 }
 
-/// The set changes between moves; each move goes on from the entry the cursor stood on.
+/// Rows that come in key order are written once: their files are committed as they are. An index in
+/// another order beside them is merged.
+#[test]
+fn what_comes_in_order_is_committed_as_it_was_spilled() {
+    let ingest = ingest_in(Arc::new(MemEnv::new()), 4 << 10);
+    let mut set = WriteSet::new(64 << 10, Some(Arc::clone(&ingest)));
+    for n in 0..8000u32 {
+        let row = [&[0, 0, 0, 1], &n.to_be_bytes()[..]].concat();
+        let entry = [
+            &[0, 0, 0, 2],
+            &n.wrapping_mul(0x9e37_79b1).to_be_bytes()[..],
+        ]
+        .concat();
+        set.put(&row, Value::whole(&[n as u8; 20])).unwrap();
+        set.put(&entry, Value::EMPTY).unwrap();
+    }
+    assert!(set.runs.list.len() <= 2 * spill::FAN_IN);
+    let before = on_disk(&ingest);
+    let sealed = set.seal(&|| Ok(())).unwrap();
+    let of = |index: u8| {
+        let files = sealed.files().iter();
+        files.filter(move |file| file.smallest[3] == index)
+    };
+    assert_eq!(of(1).map(|f| f.entries).sum::<u64>(), 8000);
+    assert_eq!(of(2).map(|f| f.entries).sum::<u64>(), 8000);
+    let kept = of(1).filter(|file| before.contains(&file.file_id)).count();
+    // The last ones were in memory until now.
+    assert!(kept + 3 >= of(1).count() && kept > 10, "{kept}");
+    let mut ids: Vec<u64> = sealed.files().iter().map(|f| f.file_id).collect();
+    ids.sort_unstable();
+    set.release(sealed);
+    set.clear();
+    assert_eq!(on_disk(&ingest), ids);
+}
+
+/// The set changes between moves; each move goes on from the entry the cursor stood on. Of a set that
+/// spills, writes since the last seek may be passed over.
 #[test]
 fn a_cursor_over_a_changing_set_against_the_model() {
-    for seed in 0..200u64 {
+    for seed in 0..400u64 {
         let mut rng = StdRng::seed_from_u64(seed);
-        let set = SharedWriteSet::new(UNLIMITED);
+        let (limit, ingest) = match seed % 2 {
+            0 => (UNLIMITED, tiny(&mut rng).1),
+            _ => tiny(&mut rng),
+        };
+        let set = SharedWriteSet::new(limit, Some(ingest));
         let mut model = Model::default();
         let mut iter = set.iter();
         let changes = [0.0, 0.05, 0.5][seed as usize % 3];
@@ -132,6 +273,7 @@ fn a_cursor_over_a_changing_set_against_the_model() {
             write_both(&mut set.lock(), &mut model, &mut rng);
         }
         let mut here: Option<(Vec<u8>, Seqno)> = None;
+        let mut sought = 0;
         for step in 0..300 {
             if rng.random_bool(changes) {
                 write_both(&mut set.lock(), &mut model, &mut rng);
@@ -144,27 +286,45 @@ fn a_cursor_over_a_changing_set_against_the_model() {
             }
             let entries = model.entries();
             let (key, seqno) = here.clone().unwrap_or_default();
-            let place = |e: &(Vec<u8>, Seqno, Kind, Vec<u8>)| compare(&e.0, e.1, &key, seqno);
+            let place = |e: &Entry| compare(&e.0, e.1, &key, seqno);
             let target = random_key(&mut rng);
             let bound = UNCOMMITTED_BIT | rng.random_range(0..200);
-            let (expected, on) = match (rng.random_range(0..12), here.is_some()) {
-                (0, _) => (entries.first(), iter.seek_to_first()),
-                (1, _) => (entries.last(), iter.seek_to_last()),
-                (2, _) | (3, false) => (
-                    entries
-                        .iter()
-                        .find(|e| compare(&e.0, e.1, &target, bound).is_ge()),
-                    iter.seek(&target, bound),
-                ),
-                (3, _) | (_, false) => (
-                    entries.iter().rev().find(|e| e.0 < target),
-                    iter.seek_before(&target),
-                ),
-                (4..=7, true) => (entries.iter().rev().find(|e| place(e).is_lt()), iter.prev()),
-                (_, true) => (entries.iter().find(|e| place(e).is_gt()), iter.next()),
+            let (kind, positioned) = (rng.random_range(0..12), here.is_some());
+            if !positioned || kind < 4 {
+                sought = UNCOMMITTED_BIT | set.lock().position;
+            }
+            let (mut expected, on): (Vec<_>, _) = match (kind, positioned) {
+                (0, _) => (entries.iter().collect(), iter.seek_to_first()),
+                (1, _) => (entries.iter().rev().collect(), iter.seek_to_last()),
+                (2, _) | (3, false) => {
+                    let from = |e: &&_| at_or_after(e, &target, bound);
+                    let expected = entries.iter().filter(from).collect();
+                    (expected, iter.seek(&target, bound))
+                }
+                (3, _) | (_, false) => {
+                    let expected = entries.iter().rev().filter(|e| e.0 < target).collect();
+                    (expected, iter.seek_before(&target))
+                }
+                (4..=7, true) => {
+                    let expected = entries.iter().rev().filter(|e| place(e).is_lt());
+                    (expected.collect(), iter.prev())
+                }
+                (_, true) => {
+                    let expected = entries.iter().filter(|e| place(e).is_gt());
+                    (expected.collect(), iter.next())
+                }
             };
+            let on = on.unwrap();
+            let seen = on.then(|| (iter.key().user_key.to_vec(), iter.key().seqno));
+            let missed = |e: &&Entry| {
+                let is_seen = seen.as_ref().is_some_and(|s| (&s.0, s.1) == (&e.0, e.1));
+                limit != UNLIMITED && e.1 > sought && !is_seen
+            };
+            let passed = expected.iter().take_while(|e| missed(e)).count();
+            expected.drain(..passed);
+            let expected = expected.first().copied();
             let context = format!("seed {seed} step {step}");
-            assert_eq!(on.unwrap(), expected.is_some(), "{context}");
+            assert_eq!(on, expected.is_some(), "{context}");
             assert_eq!(iter.valid(), expected.is_some(), "{context}");
             here = expected.map(|e| (e.0.clone(), e.1));
             if let Some(expected) = expected {
@@ -176,38 +336,58 @@ fn a_cursor_over_a_changing_set_against_the_model() {
     }
 }
 
+fn next(class: Class) -> Fault {
+    Fault {
+        class,
+        nth: 1,
+        sticky: false,
+        errno: Errno::NoSpace,
+    }
+}
+
 #[test]
-fn a_write_over_the_limit_leaves_no_trace() {
-    let mut set = WriteSet::new(2 * version_bytes(4, 3));
-    set.put(b"0001", Value::whole(b"abc")).unwrap();
-    let before = (set.mark(), set.bytes(), set.generation);
-    let error = set.put(b"0001", Value::split(b"ab", b"cd")).unwrap_err();
-    assert_eq!(error.kind(), &ErrorKind::TxnTooLarge);
-    assert_eq!((set.mark(), set.bytes(), set.generation), before);
-    assert_eq!(set.get(b"0001", found).unwrap().2, b"abc");
-    set.put(b"0002", Value::whole(b"abc")).unwrap();
-    assert!(set.delete(b"0003").is_err());
-    set.rollback_to(before.0);
-    set.delete(b"0003").unwrap();
-    set.set_limit(0);
-    assert!(set.delete(b"0003").is_err());
+fn a_spill_that_fails_leaves_no_trace() {
+    for class in [Class::Create, Class::Write, Class::Sync] {
+        let env = FaultEnv::new(Arc::new(MemEnv::new()));
+        let ingest = ingest_in(Arc::new(env.clone()), 1 << 20);
+        let limit = 2 * version_bytes(4, 3);
+        let mut set = WriteSet::new(limit, Some(Arc::clone(&ingest)));
+        set.put(b"0001", Value::whole(b"abc")).unwrap();
+        set.put(b"0002", Value::whole(b"abc")).unwrap();
+        let before = (set.mark(), set.bytes(), set.generation);
+        env.inject(next(class));
+        let error = set.put(b"0001", Value::split(b"ab", b"cd")).unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::NoSpace);
+        assert_eq!((set.mark(), set.bytes(), set.generation), before);
+        assert_eq!(on_disk(&ingest), []);
+        assert_eq!(set.get(b"0001", found).unwrap().unwrap().2, b"abc");
+        // There is room again.
+        set.put(b"0001", Value::split(b"ab", b"cd")).unwrap();
+        assert_eq!(set.get(b"0001", found).unwrap().unwrap().2, b"abcd");
+        assert_eq!(on_disk(&ingest).len(), 1);
+        env.inject(next(class));
+        assert!(set.seal(&|| Ok(())).is_err());
+        assert_eq!(on_disk(&ingest).len(), 1);
+        set.rollback_to(before.0);
+        assert_eq!(set.get(b"0001", found).unwrap().unwrap().2, b"abc");
+    }
 }
 
 #[test]
 fn what_a_rolled_back_position_named_is_never_named_again() {
-    let mut set = WriteSet::new(UNLIMITED);
+    let mut set = WriteSet::new(UNLIMITED, None);
     let start = set.mark();
     set.delete(b"0001").unwrap();
-    let used = set.get(b"0001", |key, _| key.seqno).unwrap();
+    let used = set.get(b"0001", |key, _| key.seqno).unwrap().unwrap();
     set.rollback_to(start);
     set.delete(b"0001").unwrap();
-    assert!(set.get(b"0001", |key, _| key.seqno).unwrap() > used);
+    assert!(set.get(b"0001", |key, _| key.seqno).unwrap().unwrap() > used);
     assert_eq!(start.own_bound(), UNCOMMITTED_BIT);
 }
 
 #[test]
 fn touches_tells_indexes_apart() {
-    let mut set = WriteSet::new(UNLIMITED);
+    let mut set = WriteSet::new(UNLIMITED, None);
     set.delete(&[0, 0, 0, 2, 9]).unwrap();
     set.delete(&[0, 0, 1, 0]).unwrap();
     let touched: Vec<_> = [1, 2, 3, 255, 256, 257]

@@ -1,5 +1,6 @@
 use super::*;
 use crate::base::ErrorKind;
+use crate::rowcode::BlobUse;
 use crate::version::testing::file;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -7,6 +8,13 @@ use rand::{Rng, SeedableRng};
 pub(crate) fn full() -> Edit {
     let mut resting = file(8, b"\0\0\0\x01m", b"\0\0\0\x01z");
     resting.at_rest = true;
+    let mut resting = resting.with_external_seqno(1 << 41);
+    let blobs = |file| BlobUse {
+        file,
+        refs: 2,
+        bytes: 9000,
+    };
+    resting.blobs = vec![blobs(3), blobs(1 << 40)];
     Edit {
         added: vec![
             (0, 5, file(7, b"\0\0\0\x01a", b"\0\0\0\x01f")),
@@ -19,6 +27,7 @@ pub(crate) fn full() -> Edit {
         last_seqno: Some(1 << 40),
         counters: vec![(1, 100), (u64::MAX, u64::MAX)],
         time_pairs: vec![(5, 1_700_000_000_000_000)],
+        blobs_moved: vec![(7, 90), (8, 0)],
     }
 }
 
@@ -69,7 +78,7 @@ fn cut_bytes_are_corruption_and_name_the_place() {
             }
         }
     }
-    assert!(whole < 12);
+    assert!(whole < 14);
 }
 
 #[test]

@@ -21,7 +21,9 @@ fn context(env: Arc<dyn Env>, dir: &Path) -> Context {
 }
 
 fn open(dir: &Path) -> VersionSet {
-    VersionSet::open(context(Arc::new(PosixEnv::new()), dir)).unwrap()
+    let set = VersionSet::open(context(Arc::new(PosixEnv::new()), dir)).unwrap();
+    set.remove_strays(&HashSet::new());
+    set
 }
 
 /// A file that exists, without content: versions do not read it.
@@ -88,6 +90,27 @@ fn strays_are_removed_and_their_ids_are_not_reused() {
         names.iter().filter(|n| n.starts_with("MANIFEST")).count(),
         1
     );
+}
+
+#[test]
+fn what_the_log_names_is_no_stray() {
+    let dir = tempfile::tempdir().unwrap();
+    let set = open(dir.path());
+    let (named, stray) = (put_file(&set).file_id, put_file(&set).file_id);
+    drop(set);
+    let set = VersionSet::open(context(Arc::new(PosixEnv::new()), dir.path())).unwrap();
+    assert_eq!(on_disk(&set), [named, stray]);
+    set.remove_strays(&HashSet::from([named]));
+    assert_eq!(on_disk(&set), [named]);
+    // What came later is not looked for.
+    let new = put_file(&set).file_id;
+    set.remove_strays(&HashSet::new());
+    assert_eq!(on_disk(&set), [named, new]);
+    set.reserve_file_ids(new + 100);
+    set.reserve_file_ids(new);
+    assert_eq!(set.new_file_id(), new + 100);
+    set.discard(&[named, new, new + 50]);
+    assert_eq!((on_disk(&set), set.obsolete()), (vec![], (0, 0)));
 }
 
 #[test]

@@ -34,6 +34,11 @@ fn samples() -> Vec<Record<'static>> {
             files: Cow::Borrowed(&[1, 1 << 33, u64::MAX]),
             info: b"level 6",
         },
+        Record::PrepareRun {
+            xid: b"large",
+            files: Cow::Borrowed(&[77, 0]),
+            info: b"two files",
+        },
         Record::CounterMax {
             counter: 1 << 50,
             value: u64::MAX,
@@ -72,7 +77,7 @@ fn every_kind_comes_back() {
 
 #[test]
 fn an_unknown_kind_is_unsupported() {
-    for kind in [0, 8, 255] {
+    for kind in [0, 9, 255] {
         let error = decode(&mut &[kind, 0][..]).unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::Unsupported);
     }

@@ -94,7 +94,7 @@ impl Shared {
         self.write(group);
     }
 
-    fn write(&self, mut group: Group) {
+    pub(super) fn write(&self, mut group: Group) {
         let result = self.segments.health.check().and_then(|()| group.write());
         let mut state = self.state.lock();
         match result {

@@ -9,110 +9,119 @@ const NEWLY: Granted = Granted {
 
 #[test]
 fn a_lock_is_newly_granted_once() {
-    let table = LockTable::new();
-    let owner = LockOwner::new(1, 0);
-    assert_eq!(table.acquire(&owner, b"a", Shared, LONG).unwrap(), NEWLY);
-    for mode in [Shared, Exclusive, Shared] {
-        let granted = table.acquire(&owner, b"a", mode, LONG).unwrap();
-        assert_eq!((granted.newly, granted.waited), (false, false));
+    for table in tables() {
+        let owner = LockOwner::new(1, 0);
+        assert_eq!(table.acquire(&owner, b"a", Shared, LONG).unwrap(), NEWLY);
+        for mode in [Shared, Exclusive, Shared] {
+            let granted = table.acquire(&owner, b"a", mode, LONG).unwrap();
+            assert_eq!((granted.newly, granted.waited), (false, false));
+        }
+        assert_eq!(table.holds(&owner, b"a"), Some(Exclusive));
+        assert_eq!(owner.locks_held(), 1);
+        assert!(table.release(&owner, b"a"));
+        assert!(!table.release(&owner, b"a"));
+        assert_eq!(table.holds(&owner, b"a"), None);
+        assert_eq!(owner.locks_held(), 0);
+        assert!(table.locks(10).is_empty());
     }
-    assert_eq!(table.holds(&owner, b"a"), Some(Exclusive));
-    assert_eq!(owner.locks_held(), 1);
-    assert!(table.release(&owner, b"a"));
-    assert!(!table.release(&owner, b"a"));
-    assert_eq!(table.holds(&owner, b"a"), None);
-    assert_eq!(owner.locks_held(), 0);
-    assert!(table.locks(10).is_empty());
 }
 
 #[test]
 fn policies_that_do_not_wait() {
-    let table = LockTable::new();
-    let (one, two) = (LockOwner::new(1, 0), LockOwner::new(2, 0));
-    table.acquire(&one, b"a", Exclusive, LONG).unwrap();
-    let kind = |policy| {
-        let error = table.acquire(&two, b"a", Shared, policy).unwrap_err();
-        error.kind().clone()
-    };
-    assert_eq!(kind(WaitPolicy::NoWait), ErrorKind::LockNotAvailable);
-    assert_eq!(kind(WaitPolicy::SkipLocked), ErrorKind::LockNotAvailable);
-    assert_eq!(
-        kind(WaitPolicy::Wait { timeout_micros: 0 }),
-        ErrorKind::LockTimeout
-    );
-    assert_eq!(table.stats().waits, 0);
-    assert_eq!(kind(BRIEF), ErrorKind::LockTimeout);
-    let stats = table.stats();
-    assert_eq!((stats.waits, stats.timeouts), (1, 2));
-    assert!(table.waits().is_empty());
-    table.release_all(&one);
-    assert_eq!(table.acquire(&two, b"a", Shared, BRIEF).unwrap(), NEWLY);
+    for table in tables() {
+        let (one, two) = (LockOwner::new(1, 0), LockOwner::new(2, 0));
+        table.acquire(&one, b"a", Exclusive, LONG).unwrap();
+        let kind = |policy| {
+            let error = table.acquire(&two, b"a", Shared, policy).unwrap_err();
+            error.kind().clone()
+        };
+        assert_eq!(kind(WaitPolicy::NoWait), ErrorKind::LockNotAvailable);
+        assert_eq!(kind(WaitPolicy::SkipLocked), ErrorKind::LockNotAvailable);
+        assert_eq!(
+            kind(WaitPolicy::Wait { timeout_micros: 0 }),
+            ErrorKind::LockTimeout
+        );
+        assert_eq!(table.stats().waits, 0);
+        assert_eq!(kind(BRIEF), ErrorKind::LockTimeout);
+        let stats = table.stats();
+        assert_eq!((stats.waits, stats.timeouts), (1, 2));
+        assert!(table.waits().is_empty());
+        table.release_all(&one);
+        assert_eq!(table.acquire(&two, b"a", Shared, BRIEF).unwrap(), NEWLY);
+    }
 }
 
 #[test]
 fn release_all_frees_everything() {
-    let table = LockTable::new();
-    let (one, two) = (LockOwner::new(1, 0), LockOwner::new(2, 0));
-    for i in 0..5000u32 {
-        table
-            .acquire(&one, &i.to_be_bytes(), Exclusive, LONG)
-            .unwrap();
+    for table in tables() {
+        let (one, two) = (LockOwner::new(1, 0), LockOwner::new(2, 0));
+        for i in 0..5000u32 {
+            table
+                .acquire(&one, &i.to_be_bytes(), Exclusive, LONG)
+                .unwrap();
+        }
+        table.acquire(&two, b"other", Shared, LONG).unwrap();
+        assert_eq!(one.locks_held(), 5000);
+        let locked = table.locks(10_000);
+        assert_eq!(locked.iter().map(|lock| lock.rows).sum::<u64>(), 5001);
+        assert_eq!(table.locks(1).len(), 1);
+        table.release_all(&one);
+        assert_eq!(one.locks_held(), 0);
+        assert_eq!(
+            table.locks(100),
+            [LockInfo {
+                owner: 2,
+                key: b"other".to_vec(),
+                last: None,
+                rows: 1,
+                mode: Shared
+            }]
+        );
     }
-    table.acquire(&two, b"other", Shared, LONG).unwrap();
-    assert_eq!(one.locks_held(), 5000);
-    assert_eq!(table.locks(100).len(), 100);
-    table.release_all(&one);
-    assert_eq!(one.locks_held(), 0);
-    assert_eq!(
-        table.locks(100),
-        [LockInfo {
-            owner: 2,
-            key: b"other".to_vec(),
-            mode: Shared
-        }]
-    );
 }
 
 #[test]
 fn an_interrupt_before_the_wait_and_during_it() {
-    let table = LockTable::new();
-    let (one, two) = (LockOwner::new(1, 0), LockOwner::new(2, 0));
-    table.acquire(&one, b"a", Exclusive, LONG).unwrap();
-    two.interrupt();
-    let free = table.acquire(&two, b"free", Exclusive, LONG);
-    assert!(free.is_ok(), "what does not wait is not interrupted");
-    let error = table.acquire(&two, b"a", Exclusive, LONG).unwrap_err();
-    assert_eq!(error.kind(), &ErrorKind::Interrupted);
-    two.clear_interrupt();
-    std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| table.acquire(&two, b"a", Exclusive, LONG));
-        until_waiting(&table, 1);
+    for table in tables() {
+        let (one, two) = (LockOwner::new(1, 0), LockOwner::new(2, 0));
+        table.acquire(&one, b"a", Exclusive, LONG).unwrap();
         two.interrupt();
-        let error = waiting.join().unwrap().unwrap_err();
+        let free = table.acquire(&two, b"free", Exclusive, LONG);
+        assert!(free.is_ok(), "what does not wait is not interrupted");
+        let error = table.acquire(&two, b"a", Exclusive, LONG).unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::Interrupted);
-    });
-    assert!(table.waits().is_empty());
-    two.clear_interrupt();
-    table.release_all(&one);
-    table.acquire(&two, b"a", Exclusive, LONG).unwrap();
+        two.clear_interrupt();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| table.acquire(&two, b"a", Exclusive, LONG));
+            until_waiting(&table, 1);
+            two.interrupt();
+            let error = waiting.join().unwrap().unwrap_err();
+            assert_eq!(error.kind(), &ErrorKind::Interrupted);
+        });
+        assert!(table.waits().is_empty());
+        two.clear_interrupt();
+        table.release_all(&one);
+        table.acquire(&two, b"a", Exclusive, LONG).unwrap();
+    }
 }
 
 /// Interrupts and grants that race: either way the wait ends and the table stays sound.
 #[test]
 fn an_interrupt_races_with_the_wait() {
-    let table = LockTable::new();
-    let (one, two) = (LockOwner::new(1, 0), LockOwner::new(2, 0));
-    for _ in 0..500 {
-        table.acquire(&one, b"a", Exclusive, LONG).unwrap();
-        std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| table.acquire(&two, b"a", Exclusive, LONG));
-            two.interrupt();
-            let error = waiting.join().unwrap().unwrap_err();
-            assert_eq!(error.kind(), &ErrorKind::Interrupted);
-        });
-        two.clear_interrupt();
-        table.release_all(&one);
-        assert!(table.locks(1).is_empty());
+    for table in tables() {
+        let (one, two) = (LockOwner::new(1, 0), LockOwner::new(2, 0));
+        for _ in 0..500 {
+            table.acquire(&one, b"a", Exclusive, LONG).unwrap();
+            std::thread::scope(|scope| {
+                let waiting = scope.spawn(|| table.acquire(&two, b"a", Exclusive, LONG));
+                two.interrupt();
+                let error = waiting.join().unwrap().unwrap_err();
+                assert_eq!(error.kind(), &ErrorKind::Interrupted);
+            });
+            two.clear_interrupt();
+            table.release_all(&one);
+            assert!(table.locks(1).is_empty());
+        }
     }
 }
 
@@ -126,26 +135,27 @@ impl WaitObserver for Told {
 
 #[test]
 fn the_observer_is_told_of_every_blocker_before_the_sleep() {
-    let table = LockTable::new();
-    let told = Arc::new(Told(Mutex::new(Vec::new())));
-    table.set_observer(Some(Arc::clone(&told) as Arc<dyn WaitObserver>));
-    let owners: Vec<_> = (1..=4).map(|i| LockOwner::new(i, 100 + i)).collect();
-    for owner in &owners[..3] {
-        table.acquire(owner, b"a", Shared, LONG).unwrap();
-    }
-    owners[2].detach_host();
-    std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| table.acquire(&owners[3], b"a", Exclusive, LONG));
-        while told.0.lock().len() < 2 {
-            std::thread::yield_now();
+    for table in tables() {
+        let told = Arc::new(Told(Mutex::new(Vec::new())));
+        table.set_observer(Some(Arc::clone(&told) as Arc<dyn WaitObserver>));
+        let owners: Vec<_> = (1..=4).map(|i| LockOwner::new(i, 100 + i)).collect();
+        for owner in &owners[..3] {
+            table.acquire(owner, b"a", Shared, LONG).unwrap();
         }
-        assert_eq!(table.waits()[0].blockers, [1, 2, 3]);
-        owners[..3]
-            .iter()
-            .for_each(|owner| table.release_all(owner));
-        assert!(waiting.join().unwrap().unwrap().waited);
-    });
-    let mut told = told.0.lock().clone();
-    told.sort_unstable();
-    assert_eq!(told, [(104, 101), (104, 102)]);
+        owners[2].detach_host();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| table.acquire(&owners[3], b"a", Exclusive, LONG));
+            while told.0.lock().len() < 2 {
+                std::thread::yield_now();
+            }
+            assert_eq!(table.waits()[0].blockers, [1, 2, 3]);
+            owners[..3]
+                .iter()
+                .for_each(|owner| table.release_all(owner));
+            assert!(waiting.join().unwrap().unwrap().waited);
+        });
+        let mut told = told.0.lock().clone();
+        told.sort_unstable();
+        assert_eq!(told, [(104, 101), (104, 102)]);
+    }
 }

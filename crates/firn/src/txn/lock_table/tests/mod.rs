@@ -1,4 +1,6 @@
 mod basic;
+mod merging;
+mod model;
 mod script;
 mod stress;
 
@@ -8,6 +10,14 @@ use super::*;
 pub const LONG: WaitPolicy = WaitPolicy::Wait {
     timeout_micros: 600_000_000,
 };
+
+/// Tables that merge each lock at once, merge early, and do not merge in small tests.
+pub fn tables() -> impl Iterator<Item = LockTable> {
+    [0, 1, 2, 4096].into_iter().map(|rows| {
+        println!("merging at {rows}");
+        LockTable::merging_at(rows)
+    })
+}
 
 /// Spins until `n` requests wait.
 pub fn until_waiting(table: &LockTable, n: usize) {

@@ -6,13 +6,43 @@
 
 use super::*;
 use std::collections::BTreeMap;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
-struct Session {
-    owner: Arc<LockOwner>,
-    requests: Sender<(Vec<u8>, LockMode)>,
+/// What a session is to lock.
+pub type Request = (Vec<u8>, LockMode, WaitPolicy);
+
+/// An owner with a thread of its own.
+pub struct Session {
+    pub owner: Arc<LockOwner>,
+    pub requests: Sender<Request>,
     results: Receiver<Result<Granted>>,
-    outstanding: bool,
+    /// It has not told what its last request came to.
+    pub outstanding: bool,
+}
+
+impl Session {
+    pub fn spawn<'scope, 'env>(
+        scope: &'scope std::thread::Scope<'scope, 'env>,
+        table: &'env LockTable,
+        id: u64,
+    ) -> Self {
+        let (requests, inbox) = channel::<Request>();
+        let (outbox, results) = channel();
+        let owner = LockOwner::new(id, 0);
+        let own = Arc::clone(&owner);
+        scope.spawn(move || {
+            for (key, mode, policy) in inbox {
+                let result = table.acquire(&own, &key, mode, policy);
+                let _ = outbox.send(result);
+            }
+        });
+        Self {
+            owner,
+            requests,
+            results,
+            outstanding: false,
+        }
+    }
 }
 
 impl Drop for Session {
@@ -34,7 +64,10 @@ fn words(result: Result<Granted>) -> String {
 }
 
 fn run(name: &str, script: &str) {
-    let table = LockTable::new();
+    tables().for_each(|table| run_with(&table, name, script));
+}
+
+fn run_with(table: &LockTable, name: &str, script: &str) {
     std::thread::scope(|scope| {
         let mut sessions = BTreeMap::<u64, Session>::new();
         for (number, line) in script.lines().enumerate() {
@@ -45,24 +78,8 @@ fn run(name: &str, script: &str) {
             let (command, expected) = line.split_once(':').expect("command : result");
             let mut parts = command.split_whitespace();
             let id: u64 = parts.next().unwrap().parse().unwrap();
-            let session = sessions.entry(id).or_insert_with(|| {
-                let (requests, inbox) = channel::<(Vec<u8>, LockMode)>();
-                let (outbox, results) = channel();
-                let owner = LockOwner::new(id, 0);
-                let (own, table) = (Arc::clone(&owner), &table);
-                scope.spawn(move || {
-                    for (key, mode) in inbox {
-                        let result = table.acquire(&own, &key, mode, LONG);
-                        let _ = outbox.send(result);
-                    }
-                });
-                Session {
-                    owner,
-                    requests,
-                    results,
-                    outstanding: false,
-                }
-            });
+            let session = sessions.entry(id);
+            let session = session.or_insert_with(|| Session::spawn(scope, table, id));
             let mut what = Some("ok".to_string());
             match (parts.next().unwrap(), parts.next()) {
                 (mode @ ("S" | "X"), Some(key)) => {
@@ -70,7 +87,7 @@ fn run(name: &str, script: &str) {
                         "S" => LockMode::Shared,
                         _ => LockMode::Exclusive,
                     };
-                    session.requests.send((key.into(), mode)).unwrap();
+                    session.requests.send((key.into(), mode, LONG)).unwrap();
                     session.outstanding = true;
                     what = None;
                 }
@@ -84,7 +101,7 @@ fn run(name: &str, script: &str) {
                 ("rows", Some(n)) => session.owner.set_changed_rows(n.parse().unwrap()),
                 other => panic!("{name}:{}: {other:?}", number + 1),
             }
-            let mut happened = settle(&table, &mut sessions);
+            let mut happened = settle(table, &mut sessions);
             let own = happened.remove(&id);
             let own = match (what, own) {
                 (None, own) => own.unwrap_or("waits".into()),
@@ -109,13 +126,19 @@ fn run(name: &str, script: &str) {
 }
 
 /// Results that came, once every session either has one or waits.
-fn settle(table: &LockTable, sessions: &mut BTreeMap<u64, Session>) -> BTreeMap<u64, String> {
+pub fn settle(table: &LockTable, sessions: &mut BTreeMap<u64, Session>) -> BTreeMap<u64, String> {
     let mut happened = BTreeMap::new();
     loop {
         let waits = table.waits();
         let mut settled = true;
         for (&id, session) in sessions.iter_mut().filter(|(_, s)| s.outstanding) {
-            if let Ok(result) = session.results.try_recv() {
+            let result = session.results.try_recv();
+            assert_ne!(
+                result.as_ref().err(),
+                Some(&TryRecvError::Disconnected),
+                "{id} panicked"
+            );
+            if let Ok(result) = result {
                 session.outstanding = false;
                 happened.insert(id, words(result));
             } else {
@@ -181,28 +204,29 @@ fn deadlock_of_many() {
 
 #[test]
 fn the_last_deadlock_is_readable() {
-    let table = LockTable::new();
-    let (one, two) = (LockOwner::new(1, 0), LockOwner::new(2, 0));
-    table
-        .acquire(&one, b"a", LockMode::Exclusive, LONG)
-        .unwrap();
-    table
-        .acquire(&two, b"b", LockMode::Exclusive, LONG)
-        .unwrap();
-    assert_eq!(table.last_deadlock(), None);
-    std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| table.acquire(&one, b"b", LockMode::Shared, LONG));
-        until_waiting(&table, 1);
-        let error = table.acquire(&two, b"a", LockMode::Exclusive, LONG);
-        assert_eq!(error.unwrap_err().kind(), &ErrorKind::Deadlock);
-        table.release_all(&two);
-        waiting.join().unwrap().unwrap();
-    });
-    assert_eq!(
-        table.last_deadlock().unwrap(),
-        "transaction 2 (weight 1) waits for exclusive lock on key 61, \
+    for table in tables() {
+        let (one, two) = (LockOwner::new(1, 0), LockOwner::new(2, 0));
+        table
+            .acquire(&one, b"a", LockMode::Exclusive, LONG)
+            .unwrap();
+        table
+            .acquire(&two, b"b", LockMode::Exclusive, LONG)
+            .unwrap();
+        assert_eq!(table.last_deadlock(), None);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| table.acquire(&one, b"b", LockMode::Shared, LONG));
+            until_waiting(&table, 1);
+            let error = table.acquire(&two, b"a", LockMode::Exclusive, LONG);
+            assert_eq!(error.unwrap_err().kind(), &ErrorKind::Deadlock);
+            table.release_all(&two);
+            waiting.join().unwrap().unwrap();
+        });
+        assert_eq!(
+            table.last_deadlock().unwrap(),
+            "transaction 2 (weight 1) waits for exclusive lock on key 61, \
          blocked by transaction 1; rolled back\n\
          transaction 1 (weight 1) waits for shared lock on key 62, blocked by transaction 2\n"
-    );
-    assert_eq!(table.stats().deadlocks, 1);
+        );
+        assert_eq!(table.stats().deadlocks, 1);
+    }
 }

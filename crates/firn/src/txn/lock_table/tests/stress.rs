@@ -105,9 +105,9 @@ fn transaction(
 
 #[test]
 fn random_transactions_never_break_a_lock() {
-    for seed in 0..4u64 {
-        println!("seed {seed}");
-        let table = LockTable::new();
+    for (seed, rows) in [(0, 4096), (1, 0), (2, 1), (3, 4096), (4, 0), (5, 2)] {
+        println!("seed {seed}, merging at {rows}");
+        let table = LockTable::merging_at(rows);
         let checker = Checker([const { AtomicI64::new(0) }; KEYS]);
         let owners: Vec<_> = (0..6).map(|id| LockOwner::new(id, 0)).collect();
         let survivors: u32 = std::thread::scope(|scope| {
@@ -116,7 +116,7 @@ fn random_transactions_never_break_a_lock() {
                 .map(|owner| {
                     let (table, checker, owners) = (&table, &checker, &owners);
                     scope.spawn(move || {
-                        let mut rng = StdRng::seed_from_u64(seed * 100 + owner.id());
+                        let mut rng = StdRng::seed_from_u64(seed as u64 * 100 + owner.id());
                         let mut survived = 0;
                         for _ in 0..1500 {
                             survived += u32::from(transaction(table, owner, checker, &mut rng));

@@ -122,7 +122,9 @@ fn play(set: &VersionSet, script: &mut Script) -> Result<()> {
 
 fn try_open(env: Arc<dyn Env>) -> Result<VersionSet> {
     env.create_dir_all(Path::new(DIR))?;
-    VersionSet::open(context(env, Path::new(DIR)))
+    let set = VersionSet::open(context(env, Path::new(DIR)))?;
+    set.remove_strays(&HashSet::new());
+    Ok(set)
 }
 
 /// Opens what is left, checks it and returns its tree.

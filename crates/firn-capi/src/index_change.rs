@@ -1,0 +1,153 @@
+//! Changing the indexes of a table where it lies.
+
+use crate::database::firn_db;
+use crate::error::{firn_status, guard, guard_value};
+use crate::memory::{borrow_bytes, boxed, unbox};
+use crate::rows::firn_progress;
+use crate::schema::{FIRN_NONE, firn_table_def, table_schema};
+use crate::session::{firn_session, session_mut};
+use crate::table::firn_table;
+use firn::base::{Error, ErrorKind};
+use firn::table::{IndexBuild, Written};
+use std::ffi::c_void;
+use std::sync::Arc;
+
+/// A change of one table's secondary indexes under way.
+pub struct firn_index_change {
+    build: IndexBuild,
+}
+
+/// Plans to give `table` the indexes of `definition`, whose columns and primary key are the table's. `from` says for
+/// each of its indexes which number it has in the table, or `FIRN_NONE` for a new one. `FIRN_UNSUPPORTED`, with
+/// the reason in words, if more than secondary indexes would change.
+///
+/// # Safety
+/// The table is live; the pointers are valid for what they name, `from` for as many numbers as the definition has
+/// indexes. What the definition's collator and its handles point to lives until the change is freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_index_change_new(
+    table: *const firn_table,
+    definition: *const firn_table_def,
+    from: *const u32,
+    out: *mut *mut firn_index_change,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let whole = unsafe { firn_table::whole(table) }?;
+        // SAFETY: as the caller promises.
+        let schema = unsafe { table_schema(definition) }?;
+        let from = match schema.indexes.len() {
+            0 => &[],
+            // SAFETY: as the caller promises.
+            count => unsafe { std::slice::from_raw_parts(from, count) },
+        };
+        let from = from
+            .iter()
+            .map(|&old| (old != FIRN_NONE).then_some(old as usize));
+        let table = Arc::clone(&whole.table);
+        let build = IndexBuild::new(table, whole.db().context(), schema, from.collect())?;
+        // SAFETY: as the caller promises.
+        unsafe { out.write(boxed(firn_index_change { build })) };
+        Ok(())
+    })
+}
+
+/// Fills the new indexes from the rows; nobody may change these until the commit. `FIRN_DUPLICATE`: two rows have a
+/// key of the new unique index `dup_index`; `record` gets the second one, and its blobs stay until the next
+/// call of the session.
+///
+/// # Safety
+/// The handles are live, the session is this thread's; `record` is a record buffer of the table; `progress` does not
+/// come back into the core.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_index_change_fill(
+    session: *mut firn_session,
+    change: *mut firn_index_change,
+    progress: firn_progress,
+    context: *mut c_void,
+    record: *mut u8,
+    record_len: usize,
+    dup_index: *mut u32,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let session = unsafe { session_mut(session) }?;
+        // SAFETY: as the caller promises.
+        let change = unsafe { change.as_mut() }.ok_or_else(|| Error::invalid("no change"))?;
+        if record.is_null() {
+            return Err(Error::invalid("no record").into());
+        }
+        // SAFETY: as the caller promises.
+        let record = unsafe { std::slice::from_raw_parts_mut(record, record_len) };
+        let mut report = |done, total| {
+            // SAFETY: as the caller promises.
+            match unsafe { progress(context, done, total) } {
+                true => Err(Error::new(
+                    ErrorKind::Interrupted,
+                    "the change was interrupted",
+                )),
+                false => Ok(()),
+            }
+        };
+        let blobs = &mut session.duplicate_blobs;
+        match change.build.fill(&mut report, record, blobs)? {
+            Written::Duplicate { index } => {
+                // SAFETY: as the caller promises.
+                unsafe { dup_index.write(index as u32) };
+                Err(firn_status::FIRN_DUPLICATE.into())
+            }
+            _ => Ok(()),
+        }
+    })
+}
+
+/// Commits changes of several tables (of the partitions of one) at once, with the server's new definition and version:
+/// atomic and durable. Open handles of the tables keep their old definition, and are to be closed.
+///
+/// # Safety
+/// The handles are live, `changes` has `count` of them, all different; the pointers are valid for what they name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_index_change_commit(
+    db: *const firn_db,
+    changes: *const *mut firn_index_change,
+    count: usize,
+    frm: *const u8,
+    frm_len: usize,
+    version: *const u8,
+    version_len: usize,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        unsafe { firn_db::get(db) }?;
+        if count == 0 {
+            return Ok(());
+        }
+        // SAFETY: as the caller promises.
+        let changes = unsafe { std::slice::from_raw_parts(changes, count) };
+        let builds = changes.iter().map(|change| {
+            // SAFETY: as the caller promises; all are different.
+            let change = unsafe { change.as_mut() };
+            change.map(|change| &mut change.build)
+        });
+        let builds: Option<Vec<_>> = builds.collect();
+        let mut builds = builds.ok_or_else(|| Error::invalid("no change"))?;
+        // SAFETY: as the caller promises.
+        let (frm, version) = unsafe {
+            (
+                borrow_bytes(frm, frm_len),
+                borrow_bytes(version, version_len),
+            )
+        };
+        Ok(IndexBuild::commit(&mut builds, frm, version)?)
+    })
+}
+
+/// Ends a change; if it was not committed, what it filled is garbage from now on.
+///
+/// # Safety
+/// `change` is NULL or from `firn_index_change_new`, and not used afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_index_change_free(change: *mut firn_index_change) {
+    // SAFETY: as the caller promises.
+    guard_value((), || drop(unsafe { unbox(change) }));
+}

@@ -1,0 +1,191 @@
+//! What a target holds.
+//!
+//! - `files/<name>-<checksum>`: a file of the engine. Its name says what it is and what is in it, so it is sent once,
+//!   whichever backups hold it.
+//! - `backups/<id>-<checksum>.json`: one backup: all its files and everything else that is to be known of it. The
+//!   checksum is that of the object.
+//! - `running/<id>`: a backup under way, or one that was cut short.
+//!
+//! Each backup is complete by itself; there is no chain.
+
+use super::target::Target;
+use firn::base::checksum::xxh3;
+use firn::base::{Error, ErrorKind, Result};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Version of the format of backups.
+pub const FORMAT: u32 = 1;
+
+/// A place in the log of the server.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Position {
+    /// Binary log of this server; empty without one.
+    pub binlog_file: String,
+    /// Position in it.
+    pub binlog_pos: u64,
+    /// `@@gtid_binlog_pos`.
+    pub gtid_binlog_pos: String,
+    /// `@@gtid_slave_pos`: where a replica stood.
+    pub gtid_slave_pos: String,
+    /// Binary log of its primary; empty if the server was no replica.
+    pub source_file: String,
+    /// Position in it.
+    pub source_pos: u64,
+}
+
+/// A file of a backup.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredFile {
+    /// Name in the engine's directory.
+    pub name: String,
+    /// The object.
+    pub object: String,
+    /// Bytes of the file.
+    pub size: u64,
+    /// Bytes of the object: the rest of the file is zeros.
+    pub stored: u64,
+    /// XXH3-64 of the object, hexadecimal.
+    pub checksum: String,
+}
+
+/// A table of a backup.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredTable {
+    /// Its indexes.
+    pub indexes: Vec<u32>,
+}
+
+/// One backup.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Backup {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Its name: the time it was taken.
+    pub id: String,
+    /// When it was taken, milliseconds since 1970.
+    pub taken_ms: u64,
+    /// `VERSION()` of the server; empty for a stopped one.
+    pub server_version: String,
+    /// The last commit in it.
+    pub seqno: u64,
+    /// Where the logs stood at that commit; none for a stopped server.
+    pub position: Option<Position>,
+    /// How long commits of the server were held up, milliseconds.
+    pub pause_ms: f64,
+    /// Files of the engine.
+    pub files: Vec<StoredFile>,
+    /// Small files of the engine, hexadecimal, by name.
+    pub small: BTreeMap<String, String>,
+    /// Definitions of the server, hexadecimal, by path in its data directory.
+    pub definitions: BTreeMap<String, String>,
+    /// The engine's tables, by name.
+    pub tables: BTreeMap<String, StoredTable>,
+    /// Bytes that were sent for it.
+    pub sent_bytes: u64,
+}
+
+impl Backup {
+    /// Bytes of all its files.
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.size).sum()
+    }
+
+    /// Puts the backup in place: from now on it is there.
+    pub fn publish(&self, target: &Target) -> Result<()> {
+        let json = serde_json::to_vec(self).expect("keys are strings");
+        let name = format!("backups/{}-{:016x}.json", self.id, xxh3(&json));
+        target.put_new(&name, json)
+    }
+}
+
+/// The name of a backup's object, and what it says of itself.
+pub struct Entry {
+    pub object: String,
+    pub id: String,
+    checksum: u64,
+}
+
+/// The backups of a target, oldest first.
+pub fn entries(target: &Target) -> Result<Vec<Entry>> {
+    let parse = |(name, _): (String, u64)| {
+        let (id, checksum) = name.strip_suffix(".json")?.rsplit_once('-')?;
+        Some(Entry {
+            object: format!("backups/{name}"),
+            id: id.to_owned(),
+            checksum: u64::from_str_radix(checksum, 16).ok()?,
+        })
+    };
+    Ok(target
+        .list("backups")?
+        .into_iter()
+        .filter_map(parse)
+        .collect())
+}
+
+impl Entry {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// `Corruption` if it is not as it was written, `Unsupported` for a newer format.
+    pub fn read(&self, target: &Target) -> Result<Backup> {
+        let json = target.get(&self.object)?;
+        let damaged = |what: String| Error::corruption(&self.object, 0, what);
+        if xxh3(&json) != self.checksum {
+            return Err(damaged("not as it was written".to_owned()));
+        }
+        let version: Version = serde_json::from_slice(&json).map_err(|e| damaged(e.to_string()))?;
+        if version.format != FORMAT {
+            return Err(Error::unsupported(format_args!(
+                "{}: format {}",
+                self.object, version.format
+            )));
+        }
+        serde_json::from_slice(&json).map_err(|e| damaged(e.to_string()))
+    }
+}
+
+#[derive(Deserialize)]
+struct Version {
+    format: u32,
+}
+
+/// The backup with this id, or the newest one for `latest`.
+pub fn find(target: &Target, id: &str) -> Result<Backup> {
+    let found = entries(target)?;
+    let entry = match id {
+        "latest" => found.last(),
+        id => found.iter().find(|entry| entry.id == id),
+    };
+    let Some(entry) = entry else {
+        let message = format!("{} has no backup {id}", target.name());
+        return Err(Error::new(ErrorKind::NotFound, message));
+    };
+    entry.read(target)
+}
+
+/// The bytes that hexadecimal digits stand for.
+pub fn unhex(digits: &str) -> Result<Vec<u8>> {
+    let pairs = digits.as_bytes().chunks(2);
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    let bytes: Option<Vec<u8>> = pairs
+        .map(|pair| (pair.len() == 2).then(|| byte(pair)).flatten())
+        .collect();
+    bytes.ok_or_else(|| Error::corruption("backup", 0, "no hexadecimal digits"))
+}
+
+/// A time as `20260131T235959Z`, from seconds since 1970.
+pub fn timestamp(seconds: u64) -> String {
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    // Days from 1 March of year 0, in eras of 400 years.
+    let z = days + 719_468;
+    let (era, day) = (z / 146_097, z % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year + era * 400 + u64::from(month <= 2);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
+}

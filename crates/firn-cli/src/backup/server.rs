@@ -1,0 +1,142 @@
+//! The running server, through its own client program: that one reads option files and knows every way to
+//! authenticate.
+
+use super::format::Position;
+use crate::args::Client;
+use firn::base::{Error, ErrorKind, Result};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// One session. When it is dropped the connection ends, and with it a backup stage that it has begun.
+pub struct Server {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+    questions: u64,
+}
+
+impl Server {
+    /// Connects.
+    ///
+    /// # Errors
+    /// `NotFound` without the program `mariadb`; what the program says when it cannot connect.
+    pub fn connect(client: &Client) -> Result<Self> {
+        let mut command = Command::new(&client.client);
+        // An option file must come first.
+        if let Some(file) = &client.defaults_file {
+            command.arg(format!("--defaults-file={}", file.display()));
+        }
+        let options = [
+            ("host", client.host.clone()),
+            ("user", client.user.clone()),
+            (
+                "socket",
+                client.socket.as_ref().map(|s| s.display().to_string()),
+            ),
+            ("port", client.port.map(|port| port.to_string())),
+        ];
+        for (name, value) in options {
+            if let Some(value) = value {
+                command.arg(format!("--{name}={value}"));
+            }
+        }
+        if let Some(password) = &client.password {
+            // Not on the command line, where everybody sees it.
+            command.env("MYSQL_PWD", password);
+        }
+        let child = command
+            .args(["--batch", "--raw", "--skip-column-names", "--unbuffered"])
+            .args(["--skip-reconnect", "--default-character-set=utf8mb4"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        let mut child =
+            child.map_err(|e| Error::io(&e, format_args!("start {}", client.client.display())))?;
+        let stdout = child.stdout.take().expect("it is a pipe");
+        let stdin = child.stdin.take();
+        let mut server = Self {
+            child,
+            stdin,
+            stdout: BufReader::new(stdout),
+            questions: 0,
+        };
+        server.ask("SELECT 1")?;
+        Ok(server)
+    }
+
+    /// Runs a statement; its rows, with NULL as the word.
+    ///
+    /// # Errors
+    /// What the server says; the session is over then.
+    pub fn ask(&mut self, statement: &str) -> Result<Vec<Vec<String>>> {
+        self.questions += 1;
+        let end = format!("firn-end-{}", self.questions);
+        let text = format!("{statement};\nSELECT '{end}';\n");
+        let written = match &mut self.stdin {
+            Some(stdin) => stdin
+                .write_all(text.as_bytes())
+                .and_then(|()| stdin.flush()),
+            None => Ok(()),
+        };
+        let mut rows = Vec::new();
+        let mut line = String::new();
+        while written.is_ok() {
+            line.clear();
+            let read = self.stdout.read_line(&mut line);
+            match read.map_err(|e| Error::io(&e, "read from the client program"))? {
+                0 => break,
+                _ if line.trim_end_matches('\n') == end => return Ok(rows),
+                _ => {
+                    let row = line.trim_end_matches('\n').split('\t');
+                    rows.push(row.map(str::to_owned).collect());
+                }
+            }
+        }
+        Err(self.failure(statement))
+    }
+
+    /// The first field of the first row.
+    pub fn ask_one(&mut self, statement: &str) -> Result<String> {
+        let mut rows = self.ask(statement)?;
+        let first = rows.first_mut().and_then(|row| row.first_mut());
+        Ok(first.map(std::mem::take).unwrap_or_default())
+    }
+
+    /// Where the logs of the server stand.
+    pub fn position(&mut self) -> Result<Position> {
+        let mut position = Position::default();
+        if let Some([file, pos, ..]) = self.ask("SHOW MASTER STATUS")?.first().map(Vec::as_slice) {
+            position.binlog_file.clone_from(file);
+            position.binlog_pos = pos.parse().unwrap_or(0);
+        }
+        position.gtid_binlog_pos = self.ask_one("SELECT @@global.gtid_binlog_pos")?;
+        position.gtid_slave_pos = self.ask_one("SELECT @@global.gtid_slave_pos")?;
+        // Relay_Master_Log_File and Exec_Master_Log_Pos.
+        if let Some(row) = self.ask("SHOW SLAVE STATUS")?.first()
+            && let (Some(file), Some(pos)) = (row.get(9), row.get(21))
+        {
+            position.source_file.clone_from(file);
+            position.source_pos = pos.parse().unwrap_or(0);
+        }
+        Ok(position)
+    }
+
+    fn failure(&mut self, statement: &str) -> Error {
+        self.stdin = None;
+        let mut said = String::new();
+        if let Some(stderr) = &mut self.child.stderr {
+            let _ = stderr.read_to_string(&mut said);
+        }
+        let kind = ErrorKind::Io { os_errno: 0 };
+        Error::new(kind, format!("{statement}: {}", said.trim()))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Its input ends, and so does the program.
+        self.stdin = None;
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,177 @@
+//! What is backed up: a checkpoint of a running server, or the directory of a stopped one; and the definitions that
+//! the server keeps beside its tables.
+
+use super::format::Position;
+use super::server::Server;
+use crate::args::TakeBackup;
+use firn::base::{Error, Result};
+use firn::env::{Env, PosixEnv};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Name of the engine's directory in the server's, unless it is configured.
+const IN_DATADIR: &str = "#firn";
+
+/// Files of definitions are small; what is larger is none.
+const DEFINITION_MAX: u64 = 1 << 20;
+
+/// Definitions by path in the data directory.
+pub type Definitions = BTreeMap<String, Vec<u8>>;
+
+/// Something that holds still.
+pub struct Source {
+    /// The engine's files.
+    pub dir: PathBuf,
+    /// Every definition there is, of tables of other engines, too.
+    pub definitions: Definitions,
+    /// `VERSION()`; empty for a stopped server.
+    pub server_version: String,
+    /// Where the logs stood.
+    pub position: Option<Position>,
+    /// How long commits were held up, milliseconds.
+    pub pause_ms: f64,
+    /// `dir` is ours and goes with this.
+    temporary: bool,
+}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        if self.temporary
+            && let Err(error) = fs::remove_dir_all(&self.dir)
+        {
+            eprintln!("firn: the checkpoint {} stays: {error}", self.dir.display());
+        }
+    }
+}
+
+/// The directory of a stopped server, or the engine's own.
+pub fn stopped(path: &Path) -> Result<Source> {
+    let inner = path.join(IN_DATADIR);
+    let (dir, definitions) = match inner.is_dir() {
+        true => (inner, definitions(path)?),
+        false => (path.to_owned(), Definitions::new()),
+    };
+    Ok(Source {
+        dir,
+        definitions,
+        server_version: String::new(),
+        position: None,
+        pause_ms: 0.0,
+        temporary: false,
+    })
+}
+
+/// A checkpoint of the running server. Commits wait from the stage that blocks them until the checkpoint is there and
+/// the positions are read; definitions are read before that, while no DDL can change them.
+pub fn running(args: &TakeBackup, id: &str) -> Result<Source> {
+    let clock = PosixEnv::new();
+    let mut server = Server::connect(&args.server)?;
+    let server_version = server.ask_one("SELECT VERSION()")?;
+    let data_dir = PathBuf::from(server.ask_one("SELECT @@datadir")?);
+    let engine_dir = server.ask_one("SELECT @@firn_data_dir").map_err(|error| {
+        Error::unsupported(format_args!("the server runs without engine FIRN: {error}"))
+    })?;
+    let engine_dir = data_dir.join(engine_dir);
+    if !engine_dir.is_dir() {
+        let message = format!(
+            "{}: no such directory here; run the backup on the server's machine, as a user who may read its files",
+            engine_dir.display()
+        );
+        return Err(Error::new(firn::base::ErrorKind::NotFound, message));
+    }
+    let parent = args.checkpoint_dir.as_ref().unwrap_or(&engine_dir);
+    let dir = parent.join(format!("checkpoint-{id}"));
+    let name = dir.display().to_string();
+    let quoted = name.replace('\\', "\\\\").replace('\'', "\\'");
+
+    server.ask("SET SESSION firn_backup_client = 1")?;
+    for stage in ["START", "FLUSH", "BLOCK_DDL"] {
+        server.ask(&format!("BACKUP STAGE {stage}"))?;
+    }
+    let definitions = definitions(&data_dir)?;
+    let mut source = Source {
+        dir,
+        definitions,
+        server_version,
+        position: None,
+        pause_ms: 0.0,
+        temporary: false,
+    };
+    let began = clock.monotonic_micros();
+    server.ask("BACKUP STAGE BLOCK_COMMIT")?;
+    server.ask(&format!("SET GLOBAL firn_create_checkpoint = '{quoted}'"))?;
+    source.temporary = true;
+    source.position = Some(server.position()?);
+    server.ask("BACKUP STAGE END")?;
+    source.pause_ms = (clock.monotonic_micros() - began) as f64 / 1000.0;
+    Ok(source)
+}
+
+/// Everything the server stores about tables, views and triggers, by path.
+fn definitions(data_dir: &Path) -> Result<Definitions> {
+    let failed = |e: std::io::Error, path: &Path| Error::io(&e, path.display());
+    let mut found = Definitions::new();
+    for database in fs::read_dir(data_dir).map_err(|e| failed(e, data_dir))? {
+        let database = database.map_err(|e| failed(e, data_dir))?.path();
+        let name = database.file_name().unwrap_or_default().to_string_lossy();
+        let system = ["mysql", "performance_schema", "sys"].contains(&&*name);
+        if !database.is_dir() || system || name.starts_with('#') || name.starts_with('.') {
+            continue;
+        }
+        for file in fs::read_dir(&database).map_err(|e| failed(e, &database))? {
+            let path = file.map_err(|e| failed(e, &database))?.path();
+            let file = path.file_name().unwrap_or_default().to_string_lossy();
+            let ending = path.extension().unwrap_or_default().to_string_lossy();
+            let wanted = ["frm", "par", "TRG", "TRN"].contains(&&*ending) || file == "db.opt";
+            if !wanted || file.starts_with("#sql") {
+                continue;
+            }
+            let size = path.metadata().map_err(|e| failed(e, &path))?.len();
+            if size <= DEFINITION_MAX {
+                let bytes = fs::read(&path).map_err(|e| failed(e, &path))?;
+                found.insert(format!("{name}/{file}"), bytes);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The table that a catalog name stands for: that of a partition is the table's.
+pub fn base_table(name: &str) -> &str {
+    name.split("#P#").next().unwrap_or(name)
+}
+
+/// The definitions that belong to the tables named (`database/table`, as the catalog has them): the tables' own, those
+/// of their triggers, the defaults of their databases, and with `views` the views of these.
+pub fn belonging(all: &Definitions, tables: &[&str], views: bool) -> Definitions {
+    let has = |path: &str| tables.iter().any(|table| base_table(table) == path);
+    let in_database = |path: &str| {
+        let database = path.split('/').next().unwrap_or_default();
+        let mut databases = tables.iter().filter_map(|table| table.split('/').next());
+        databases.any(|other| other == database)
+    };
+    let belongs = |path: &str, bytes: &[u8]| {
+        let (base, ending) = path.rsplit_once('.').unwrap_or((path, ""));
+        match ending {
+            "frm" if bytes.starts_with(b"TYPE=VIEW") => views && in_database(path),
+            "frm" | "par" | "TRG" => has(base),
+            "TRN" => trigger_table(path, bytes).is_some_and(|table| has(&table)),
+            _ => in_database(path),
+        }
+    };
+    let chosen = all.iter().filter(|(path, bytes)| belongs(path, bytes));
+    chosen
+        .map(|(path, bytes)| (path.clone(), bytes.clone()))
+        .collect()
+}
+
+/// The table of a trigger, by the file of its name.
+fn trigger_table(path: &str, bytes: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(bytes);
+    let table = text
+        .lines()
+        .find_map(|line| line.strip_prefix("trigger_table="))?;
+    let database = path.split('/').next()?;
+    Some(format!("{database}/{table}"))
+}

@@ -1,0 +1,282 @@
+//! Backups of stopped directories: what is sent, what comes back, what is found damaged.
+
+use super::support::{Rows, World, firn, json, open, read};
+use std::path::{Path, PathBuf};
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// A source that is written on, and a place for backups.
+struct Place {
+    _root: tempfile::TempDir,
+    source: PathBuf,
+    target: PathBuf,
+    root: PathBuf,
+}
+
+impl Place {
+    fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().to_owned();
+        let place = Self {
+            source: path.join("data/#firn"),
+            target: path.join("backups"),
+            root: path,
+            _root: root,
+        };
+        std::fs::create_dir_all(&place.source).unwrap();
+        place
+    }
+
+    fn data(&self) -> PathBuf {
+        self.root.join("data")
+    }
+
+    fn back_up(&self) -> serde_json::Value {
+        let (code, report) = json(&[
+            "backup",
+            text(&self.target),
+            "--from-dir",
+            text(&self.data()),
+        ]);
+        assert_eq!(code, 0, "{report}");
+        report
+    }
+
+    fn restore(&self, name: &str, more: &[&str]) -> (i32, serde_json::Value) {
+        let to = self.root.join(name);
+        let args = ["restore", text(&self.target), "--to", text(&to)];
+        json(&[&args, more].concat())
+    }
+
+    fn rows(&self, name: &str) -> Rows {
+        read(&open(&self.root.join(name).join("#firn")).unwrap()).unwrap()
+    }
+
+    fn objects(&self) -> Vec<PathBuf> {
+        let entries = self.target.join("files").read_dir().unwrap();
+        let mut objects: Vec<PathBuf> = entries.map(|e| e.unwrap().path()).collect();
+        objects.sort();
+        objects
+    }
+}
+
+/// A directory with data on all levels; the world goes on when it is opened again.
+fn grown(place: &Place) -> World {
+    let mut world = World::create(&place.source, 11);
+    world.write(3000);
+    world.db.compact_all().unwrap();
+    world.write(300);
+    world.db.flush().unwrap();
+    world.write(200);
+    world
+}
+
+#[test]
+fn every_backup_is_whole_and_sends_what_is_new() {
+    let place = Place::new();
+    let mut world = grown(&place);
+    let mut states: Vec<(String, Rows)> = Vec::new();
+    let mut sent = Vec::new();
+    for round in 0..4 {
+        world.db.close().unwrap();
+        let rows = world.rows.clone();
+        let stopped = world.stopped();
+        let report = place.back_up();
+        assert_eq!(report["tables"], 1);
+        states.push((report["id"].as_str().unwrap().to_owned(), rows));
+        sent.push(report["sent_bytes"].as_u64().unwrap());
+        world = stopped.started(&place.source);
+        world.write(40 * round);
+    }
+    drop(world);
+    // The last one but the log is the one before.
+    assert!(sent[1] * 2 < sent[0], "{sent:?}");
+    let (code, listed) = json(&["backups", text(&place.target)]);
+    assert_eq!((code, listed.as_array().unwrap().len()), (0, 4));
+    let (code, verified) = json(&["backup", "--verify", text(&place.target)]);
+    assert_eq!((code, &verified["sound"]), (0, &true.into()), "{verified}");
+    for (id, rows) in &states {
+        let (code, report) = place.restore(id, &["--backup", id]);
+        assert_eq!(code, 0, "{report}");
+        assert!(place.rows(id) == *rows, "{id}");
+        let (code, report) = json(&["check", text(&place.root.join(id))]);
+        assert_eq!(code, 0, "{report}");
+    }
+
+    // Two stay; the files of the others go, and no more.
+    let before = place.objects().len();
+    let (code, pruned) = json(&["prune", text(&place.target), "--keep", "2"]);
+    assert_eq!(code, 0, "{pruned}");
+    assert_eq!(pruned["removed"].as_array().unwrap().len(), 2);
+    let removed = pruned["removed_files"].as_u64().unwrap() as usize;
+    assert!(removed > 0 && place.objects().len() == before - removed);
+    let (code, verified) = json(&["backup", "--verify", text(&place.target)]);
+    assert_eq!(
+        (code, &verified["files"]),
+        (0, &place.objects().len().into())
+    );
+    let (code, _) = place.restore("gone", &["--backup", &states[0].0]);
+    assert_eq!(code, 4);
+    let (code, _) = place.restore("latest", &[]);
+    assert_eq!(code, 0);
+    assert!(place.rows("latest") == states[3].1);
+}
+
+#[test]
+fn damage_is_found_and_not_restored() {
+    let place = Place::new();
+    grown(&place).db.close().unwrap();
+    place.back_up();
+    let objects = place.objects();
+    let last = objects.len() - 1;
+    for object in [0, last / 2, last].map(|at| objects[at].clone()) {
+        let good = std::fs::read(&object).unwrap();
+        let mut flipped = good.clone();
+        flipped[good.len() / 2] ^= 4;
+        for bad in [Some(flipped), Some(good[..good.len() - 1].to_vec()), None] {
+            match &bad {
+                Some(bytes) => std::fs::write(&object, bytes).unwrap(),
+                None => std::fs::remove_file(&object).unwrap(),
+            }
+            let (code, verified) = json(&["backup", "--verify", text(&place.target)]);
+            assert_eq!(code, 1, "{verified}");
+            let name = object.file_name().unwrap().to_str().unwrap();
+            assert!(verified["damaged"][0].as_str().unwrap().contains(name));
+            let to = place.root.join("to");
+            let (code, error) = place.restore("to", &[]);
+            assert_eq!(code, 1, "{error}");
+            assert!(!to.join("#firn/CURRENT").exists());
+            assert!(open(&to.join("#firn")).is_err());
+            std::fs::remove_dir_all(&to).unwrap();
+        }
+        std::fs::write(&object, good).unwrap();
+    }
+    assert_eq!(place.restore("to", &[]).0, 0);
+
+    // A backup's own object.
+    let entry = place.target.join("backups").read_dir().unwrap().next();
+    let entry = entry.unwrap().unwrap().path();
+    let good = std::fs::read_to_string(&entry).unwrap();
+    std::fs::write(&entry, good.replacen("\"seqno\":", "\"seqn0\":", 1)).unwrap();
+    assert_eq!(json(&["backup", "--verify", text(&place.target)]).0, 1);
+    assert_eq!(place.restore("two", &[]).0, 1);
+}
+
+#[test]
+fn a_source_that_rotted_is_not_backed_up() {
+    let place = Place::new();
+    grown(&place).db.close().unwrap();
+    let names = place.source.read_dir().unwrap();
+    let sst = names
+        .map(|e| e.unwrap().path())
+        .find(|p| p.extension().is_some_and(|e| e == "sst"));
+    let sst = sst.unwrap();
+    let mut bytes = std::fs::read(&sst).unwrap();
+    bytes[10] ^= 1;
+    std::fs::write(&sst, bytes).unwrap();
+    let (code, error) = json(&[
+        "backup",
+        text(&place.target),
+        "--from-dir",
+        text(&place.data()),
+    ]);
+    assert_eq!(code, 1, "{error}");
+    assert_eq!(
+        json(&["backups", text(&place.target)])
+            .1
+            .as_array()
+            .unwrap()
+            .len(),
+        0
+    );
+}
+
+#[test]
+fn a_backup_that_was_cut_short_is_none_and_the_next_one_goes_on() {
+    let place = Place::new();
+    grown(&place).db.close().unwrap();
+    let first = place.back_up();
+    // As if the last step had not happened: files are there, nothing names them.
+    let entries = place.target.join("backups");
+    for entry in entries.read_dir().unwrap() {
+        std::fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    std::fs::create_dir_all(place.target.join("running")).unwrap();
+    std::fs::write(place.target.join("running/20200101T000000Z"), b"").unwrap();
+    assert_eq!(
+        json(&["backups", text(&place.target)])
+            .1
+            .as_array()
+            .unwrap()
+            .len(),
+        0
+    );
+    assert_eq!(place.restore("to", &[]).0, 4);
+    let second = place.back_up();
+    assert_eq!(second["sent_files"], 0, "{second}");
+    assert_eq!(second["files"], first["files"]);
+    // It may still be under way: its files stay.
+    let refused = json(&["prune", text(&place.target), "--keep", "1"]);
+    assert_eq!(refused.0, 3, "{}", refused.1);
+    assert_eq!(
+        json(&["prune", text(&place.target), "--keep", "1", "--force"]).0,
+        0
+    );
+    assert_eq!(place.restore("to", &[]).0, 0);
+    assert_eq!(json(&["prune", text(&place.target), "--keep", "1"]).0, 0);
+    assert_eq!(
+        firn(["prune", text(&place.target), "--keep", "0"])
+            .status
+            .code(),
+        Some(2)
+    );
+}
+
+#[test]
+fn nothing_is_overwritten() {
+    let place = Place::new();
+    grown(&place).db.close().unwrap();
+    std::fs::create_dir(place.data().join("d")).unwrap();
+    std::fs::write(place.data().join("d/t.frm"), b"definition").unwrap();
+    std::fs::write(place.data().join("d/db.opt"), b"options").unwrap();
+    place.back_up();
+    let to = place.root.join("to");
+    std::fs::create_dir(&to).unwrap();
+    std::fs::write(to.join("diary"), b"mine").unwrap();
+    assert_eq!(place.restore("to", &[]).0, 4);
+    assert_eq!(to.read_dir().unwrap().count(), 1);
+
+    // The data directory of a server without FIRN tables.
+    std::fs::create_dir(to.join("mysql")).unwrap();
+    std::fs::create_dir(to.join("d")).unwrap();
+    std::fs::write(to.join("d/t.frm"), b"another").unwrap();
+    assert_eq!(place.restore("to", &[]).0, 4);
+    assert!(!to.join("#firn").exists());
+    std::fs::remove_file(to.join("d/t.frm")).unwrap();
+    assert_eq!(place.restore("to", &[]).0, 0);
+    assert_eq!(std::fs::read(to.join("d/t.frm")).unwrap(), b"definition");
+    assert_eq!(place.restore("to", &[]).0, 4);
+}
+
+#[test]
+fn a_table_alone_comes_with_what_it_needs() {
+    let place = Place::new();
+    let mut world = grown(&place);
+    let rows = world.rows.clone();
+    world.more_tables(&["d/other", "e/other"]);
+    world.db.close().unwrap();
+    drop(world);
+    let whole = place.back_up();
+    assert_eq!(whole["tables"], 3);
+    let (code, report) = place.restore("one", &["--table", "d.t"]);
+    assert_eq!(code, 0, "{report}");
+    assert_eq!(report["tables"], serde_json::json!(["d/t"]));
+    assert!(report["bytes"].as_u64() <= whole["bytes"].as_u64());
+    assert!(place.rows("one") == rows);
+    let db = open(&place.root.join("one/#firn")).unwrap();
+    assert_eq!(db.catalog().list("").len(), 1);
+    drop(db);
+    assert_eq!(place.restore("none", &["--table", "d.nosuch"]).0, 4);
+}

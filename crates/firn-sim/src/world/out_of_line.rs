@@ -1,0 +1,84 @@
+//! Values out of line: written as the tables write theirs, read back for the comparison.
+//!
+//! The tail of a long value is a blob, the head stays in the entry.
+
+use super::{Stop, World};
+use crate::ensure;
+use firn::base::value::OwnedValue;
+use firn::base::{Kind, Result, Value};
+use firn::blob::BlobStore;
+use firn::rowcode::{BlobBuf, blob_ref};
+use firn::txn::Transaction;
+use std::sync::atomic::Ordering;
+
+/// The column of all blobs.
+const COLUMN: u32 = 7;
+
+/// An entry as the files have it.
+#[derive(Debug, Clone)]
+pub(super) struct Stored {
+    kind: Kind,
+    value: OwnedValue,
+}
+
+impl Stored {
+    pub(super) fn of(kind: Kind, value: Value<'_>) -> Self {
+        let value = value.to_owned();
+        Self { kind, value }
+    }
+
+    /// The value, its blob read.
+    pub(super) fn read(&self, blobs: &BlobStore) -> Result<OwnedValue> {
+        if self.kind != Kind::PutBlobs {
+            return Ok(self.value.clone());
+        }
+        let value = self.value.as_value();
+        let (proper, refs) = blob_ref::split(value.tail)?;
+        let mut whole = [value.head, proper].concat();
+        let mut buf = BlobBuf::new();
+        for blob in &refs {
+            whole.extend_from_slice(blobs.read(blob, &mut buf)?);
+        }
+        Ok(OwnedValue::new(whole.into(), value.head.len()))
+    }
+}
+
+/// Puts `value`, out of line if its tail is long.
+pub(super) fn put(txn: &mut Transaction, key: &[u8], value: Value<'_>) -> Result<()> {
+    let threshold = txn.context().live.blob_threshold.load(Ordering::Relaxed);
+    if (value.tail.len() as u64) < threshold {
+        return txn.put(key, value);
+    }
+    let blob = txn.write_blob(COLUMN, value.tail)?;
+    let mut tail = Vec::new();
+    blob_ref::append(&mut tail, &[blob]);
+    txn.put_with_blobs(key, Value::split(value.head, &tail))
+}
+
+impl World {
+    /// Changes the head of the value of a key that the session has locked, and keeps its blob. The new
+    /// value; `None` if the key has no blob.
+    pub(super) fn keep_blob(&mut self, at: usize, key: &[u8]) -> Result<Option<OwnedValue>, Stop> {
+        let txn = &mut self.sessions[at].txn;
+        let point = txn.latest_point();
+        let found = txn.get(&point, key, |internal, value| {
+            Stored::of(internal.kind, value)
+        })?;
+        let Some(old) = found.filter(|old| old.kind == Kind::PutBlobs) else {
+            return Ok(None);
+        };
+        let before = old.read(&point.view.blobs)?;
+        let head = self.history.now().to_le_bytes();
+        let stored = old.value.as_value();
+        txn.put_with_blobs(key, Value::split(&head, stored.tail))?;
+        let tail = before.as_value().tail;
+        ensure!(!tail.is_empty(), "a blob without bytes");
+        let whole = [&head[..], tail].concat();
+        Ok(Some(OwnedValue::new(whole.into(), head.len())))
+    }
+
+    pub(super) fn collect_blobs(&mut self) -> Result<(), Stop> {
+        self.db().collect_blobs()?;
+        Ok(())
+    }
+}

@@ -1,0 +1,5 @@
+//! Copies of a database that is in use: checkpoints.
+
+mod checkpoint;
+
+pub use checkpoint::{CHECKPOINT_FILE, Checkpoint, CheckpointInfo, Parts, checkpoint};

@@ -1,0 +1,307 @@
+use super::*;
+use crate::base::checksum::xxh3;
+use crate::env::fault::{Class, Errno, Fault};
+use crate::env::{Env, FaultEnv, MemEnv};
+use crate::store::{FileKind, file_name};
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use std::path::Path;
+
+const DIR: &str = "/db";
+
+fn store_in(env: Arc<dyn Env>, file_size: u64) -> BlobStore {
+    env.create_dir_all(Path::new(DIR)).unwrap();
+    let files = FileStore::new(env, DIR);
+    let next = files.list_blobs().unwrap().last().map_or(1, |id| id + 1);
+    let next = AtomicU64::new(next);
+    BlobStore::new(files, file_size, move || {
+        next.fetch_add(1, Ordering::Relaxed)
+    })
+}
+
+fn value(rng: &mut StdRng, len: usize) -> Vec<u8> {
+    match rng.random_bool(0.5) {
+        true => (0..len).map(|_| rng.random()).collect(),
+        false => (0..len).map(|i| (i / 50) as u8).collect(),
+    }
+}
+
+fn span(blob: &BlobRef) -> Span {
+    Span {
+        offset: blob.offset,
+        len: blob.span(),
+    }
+}
+
+fn path(file: u64) -> std::path::PathBuf {
+    Path::new(DIR).join(file_name(FileKind::Blob, file))
+}
+
+#[test]
+fn values_come_back_also_after_a_power_cut() {
+    let env = MemEnv::new();
+    let store = store_in(Arc::new(env.clone()), 200_000);
+    let mut rng = StdRng::seed_from_u64(5);
+    let mut session = BlobSession::new();
+    let mut all = Vec::new();
+    for len in [1, 100, 4096, 5000, 33_000, 40_000, 70_000, 300_000, 9] {
+        let value = value(&mut rng, len);
+        let blob = store.write(&mut session, 3, &value).unwrap();
+        assert_eq!((blob.column, blob.len), (3, len as u64));
+        assert!(blob.stored <= blob.len);
+        assert!(blob.stored < 32 << 10 || blob.offset.is_multiple_of(4096));
+        all.push((blob, value));
+    }
+    let mut buf = BlobBuf::new();
+    for (blob, value) in &all {
+        assert_eq!(store.read(blob, &mut buf).unwrap(), value);
+    }
+    session.sync().unwrap();
+    let env = env.crash(0);
+    let store = store_in(Arc::new(env.clone()), 0);
+    for (blob, value) in &all {
+        assert_eq!(store.read(blob, &mut buf).unwrap(), value);
+    }
+    assert!(store.all().len() > 1, "no file was full");
+}
+
+#[test]
+fn damage_names_file_and_place() {
+    let env = MemEnv::new();
+    let store = store_in(Arc::new(env.clone()), 1 << 20);
+    let mut rng = StdRng::seed_from_u64(6);
+    let mut session = BlobSession::new();
+    let values = [
+        value(&mut rng, 3000),
+        value(&mut rng, 50_000),
+        vec![7; 9000],
+    ];
+    let blobs: Vec<BlobRef> = values
+        .iter()
+        .map(|value| store.write(&mut session, 0, value).unwrap())
+        .collect();
+    session.sync().unwrap();
+    let stored = env.read(&path(blobs[0].file)).unwrap();
+    for _ in 0..200 {
+        let bit = rng.random_range(0..stored.len() * 8);
+        env.place(&path(blobs[0].file), {
+            let mut bad = stored.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            bad
+        });
+        let fresh = store_in(Arc::new(env.clone()), 0);
+        let touched = |blob: &BlobRef| {
+            let from = blob.offset as usize + 32;
+            (from..from + blob.stored as usize).contains(&(bit / 8))
+        };
+        for (blob, value) in blobs.iter().zip(&values) {
+            match fresh.read(blob, &mut BlobBuf::new()) {
+                Ok(read) => assert!(read == value && !touched(blob), "bit {bit}"),
+                Err(error) => {
+                    assert!(touched(blob) || bit < 320, "bit {bit}: {error}");
+                    assert!(matches!(error.kind(), ErrorKind::Corruption { file, .. }
+                        if *file == file_name(FileKind::Blob, blob.file)));
+                }
+            }
+        }
+        env.place(&path(blobs[0].file), stored[..bit / 8].to_vec());
+        let fresh = store_in(Arc::new(env.clone()), 0);
+        for blob in &blobs {
+            if let Err(error) = fresh.read(blob, &mut BlobBuf::new()) {
+                assert!(error.is_corruption(), "{error}");
+            }
+        }
+    }
+    // References that no file can hold.
+    env.place(&path(blobs[0].file), stored);
+    let fresh = store_in(Arc::new(env.clone()), 0);
+    for bad in [
+        BlobRef {
+            offset: 1 << 61,
+            ..blobs[0]
+        },
+        BlobRef {
+            len: u64::from(u32::MAX),
+            stored: u64::from(u32::MAX),
+            ..blobs[1]
+        },
+        BlobRef {
+            len: u64::from(u32::MAX),
+            ..blobs[2]
+        },
+        BlobRef {
+            file: 77,
+            ..blobs[0]
+        },
+        BlobRef {
+            checksum: 1,
+            ..blobs[0]
+        },
+    ] {
+        let error = fresh.read(&bad, &mut BlobBuf::new()).unwrap_err();
+        assert!(error.is_corruption(), "{error}");
+    }
+}
+
+#[test]
+fn holes_and_rewrites_keep_what_lives() {
+    for seed in 0..30 {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let env = MemEnv::new();
+        let store = store_in(Arc::new(env.clone()), 1 << 20);
+        let mut session = BlobSession::new();
+        let mut live = Vec::new();
+        for _ in 0..25 {
+            let len = [3000, 20_000, 60_000][rng.random_range(0..3)];
+            let value = value(&mut rng, len);
+            let blob = store.write(&mut session, 0, &value).unwrap();
+            if rng.random_bool(0.4) {
+                live.push((blob, value));
+            }
+        }
+        session.sync().unwrap();
+        store.seal_active();
+        let check = |store: &BlobStore, live: &[(BlobRef, Vec<u8>)]| {
+            for (blob, value) in live {
+                let read = store.read(blob, &mut BlobBuf::new()).unwrap().to_vec();
+                assert_eq!(xxh3(&read), xxh3(value), "seed {seed}");
+            }
+        };
+        for file in store.all() {
+            let spans: Vec<Span> = live
+                .iter()
+                .filter(|(blob, _)| blob.file == file.id())
+                .map(|(blob, _)| span(blob))
+                .collect();
+            let before = file.usage().unwrap().allocated;
+            let given = store.punch(&file, &spans).unwrap().unwrap();
+            assert_eq!(file.usage().unwrap().allocated, before - given);
+            check(&store, &live);
+            let rewritten = store.rewrite(&file, &spans).unwrap();
+            check(&store, &live);
+            store.install(&rewritten).unwrap();
+            check(&store, &live);
+            assert_eq!(store.punch(&file, &spans).unwrap(), Some(0));
+            // Once more, from the file that took its place.
+            let fewer = &spans[spans.len() / 2..];
+            live.retain(|(blob, _)| blob.file != file.id() || fewer.contains(&span(blob)));
+            let again = store.rewrite(&file, fewer).unwrap();
+            store.install(&again).unwrap();
+        }
+        let moved: Vec<(u64, u64)> = store
+            .all()
+            .iter()
+            .map(|file| (file.id(), file.physical_id()))
+            .collect();
+        let env = env.kill();
+        let reopened = store_in(Arc::new(env), 0);
+        reopened.set_moved(moved);
+        for (blob, value) in &live {
+            assert_eq!(reopened.read(blob, &mut BlobBuf::new()).unwrap(), value);
+        }
+    }
+}
+
+#[test]
+fn a_file_with_a_second_name_or_without_holes_is_not_punched() {
+    let env = MemEnv::new();
+    env.set_punches(false);
+    let store = store_in(Arc::new(env.clone()), 1 << 20);
+    let mut session = BlobSession::new();
+    let mut rng = StdRng::seed_from_u64(8);
+    let noise: Vec<u8> = (0..90_000).map(|_| rng.random()).collect();
+    let blob = store.write(&mut session, 0, &noise).unwrap();
+    session.sync().unwrap();
+    store.seal_active();
+    assert_eq!(store.punch(&store.file(blob.file), &[]).unwrap(), None);
+    env.set_punches(true);
+    let store = store_in(Arc::new(env.clone()), 1 << 20);
+    let second = Path::new("/db/second");
+    env.link(&path(blob.file), second).unwrap();
+    assert_eq!(store.punch(&store.file(blob.file), &[]).unwrap(), None);
+    assert_eq!(store.read(&blob, &mut BlobBuf::new()).unwrap(), noise);
+    env.remove(second).unwrap();
+    let file = store.file(blob.file);
+    assert!(store.punch(&file, &[]).unwrap() > Some(60_000));
+    store.punch(&file, &[span(&blob)]).unwrap();
+    assert!(store.read(&blob, &mut BlobBuf::new()).is_err());
+    env.set_punches(false);
+    let store = store_in(Arc::new(env.clone()), 1 << 20);
+    let blob = store.write(&mut session, 0, &noise).unwrap();
+    assert_eq!(store.read(&blob, &mut BlobBuf::new()).unwrap(), noise);
+}
+
+#[test]
+fn a_failed_sync_loses_what_was_not_durable_and_no_more() {
+    let mem = MemEnv::new();
+    let env = FaultEnv::new(Arc::new(mem.clone()));
+    let store = store_in(Arc::new(env.clone()), 1 << 20);
+    let (mut first, mut second) = (BlobSession::new(), BlobSession::new());
+    let kept = store.write(&mut first, 0, &[1; 5000]).unwrap();
+    first.sync().unwrap();
+    store.write(&mut second, 0, &[2; 5000]).unwrap();
+    env.inject(Fault {
+        class: Class::Sync,
+        nth: 1,
+        sticky: false,
+        errno: Errno::Io,
+    });
+    assert!(second.sync().is_err());
+    // Asking again does not make it durable.
+    assert!(second.sync().is_err());
+    first.sync().unwrap();
+    // What follows goes to another file.
+    let mut third = BlobSession::new();
+    let blob = store.write(&mut third, 0, &[3; 5000]).unwrap();
+    third.sync().unwrap();
+    assert_ne!(blob.file, kept.file);
+    let store = store_in(Arc::new(mem.crash(0)), 0);
+    for (blob, byte) in [(kept, 1), (blob, 3)] {
+        let mut buf = BlobBuf::new();
+        assert_eq!(store.read(&blob, &mut buf).unwrap(), [byte; 5000]);
+    }
+}
+
+#[test]
+fn a_full_disk_fails_the_write_and_goes_on_later() {
+    let env = FaultEnv::new(Arc::new(MemEnv::new()));
+    let store = store_in(Arc::new(env.clone()), 1 << 20);
+    let mut session = BlobSession::new();
+    store.write(&mut session, 0, &[1; 5000]).unwrap();
+    env.inject(Fault {
+        class: Class::Write,
+        nth: 1,
+        sticky: true,
+        errno: Errno::NoSpace,
+    });
+    let error = store.write(&mut session, 0, &[2; 5000]).unwrap_err();
+    assert_eq!(*error.kind(), ErrorKind::NoSpace);
+    env.clear();
+    let blob = store.write(&mut session, 0, &[3; 5000]).unwrap();
+    session.sync().unwrap();
+    let mut buf = BlobBuf::new();
+    assert_eq!(store.read(&blob, &mut buf).unwrap(), [3; 5000]);
+}
+
+#[test]
+fn what_nothing_needs_goes_at_recovery_unless_a_file_is_missing() {
+    let env = MemEnv::new();
+    let store = store_in(Arc::new(env.clone()), 1);
+    let mut session = BlobSession::new();
+    let blobs: Vec<BlobRef> = (0..3)
+        .map(|i| store.write(&mut session, 0, &[i; 100]).unwrap())
+        .collect();
+    session.sync().unwrap();
+    let ids: Vec<u64> = blobs.iter().map(|blob| blob.file).collect();
+    let store = store_in(Arc::new(env.clone()), 1);
+    let needed = BTreeSet::from([ids[0], 99]);
+    assert_eq!(store.recovered(&needed).unwrap(), [99]);
+    assert_eq!(store.files().list_blobs().unwrap(), ids);
+    let store = store_in(Arc::new(env), 1);
+    assert!(
+        store
+            .recovered(&BTreeSet::from([ids[1]]))
+            .unwrap()
+            .is_empty()
+    );
+    assert_eq!(store.files().list_blobs().unwrap(), [ids[1]]);
+}

@@ -1,0 +1,161 @@
+//! Changing the indexes of a table: new ones are filled first, and named with everything else in one commit.
+//!
+//! Ids of indexes that are being filled are noted on disk as retired from the beginning, and not in memory:
+//! should the engine die, the next start finds garbage. The commit that names the indexes deletes the notes.
+
+use super::entry::{IndexEntry, TableEntry};
+use super::schema::TableSchema;
+use super::tables::{Catalog, put_entry, retired_key};
+use crate::base::shape::KeyShape;
+use crate::base::{Error, IndexId, Kind, Result, Seqno, Value};
+use crate::keycode::KeyEnds;
+use crate::write::Batch;
+use std::sync::Arc;
+
+/// Where an index of a changed table comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IndexOrigin {
+    /// The index of this number, as it was.
+    Old(usize),
+    /// It was filled under this id, from [`Catalog::reserve_indexes`].
+    New(IndexId),
+}
+
+/// A table whose indexes change.
+pub struct IndexChange<'a> {
+    /// The table's name.
+    pub table: &'a str,
+    /// Its new definition: the same columns and primary key.
+    pub schema: TableSchema,
+    /// Origins of the new definition's indexes.
+    pub indexes: Vec<IndexOrigin>,
+}
+
+impl Catalog {
+    /// Takes ids for the indexes with these numbers of `schema`, which are to be filled; durable on return.
+    /// Either [`Self::change_indexes`] names them, or [`Self::give_up_indexes`] gives them up.
+    ///
+    /// # Errors
+    /// Those of a commit; `Unsupported` if the ids are used up.
+    pub fn reserve_indexes(&self, schema: &TableSchema, numbers: &[usize]) -> Result<Vec<IndexId>> {
+        let _one = self.changing().lock();
+        let ids = self.take_ids(numbers.len())?;
+        let mut batch = Batch::new();
+        for id in &ids {
+            batch.add(&retired_key(*id), Kind::Put, Value::EMPTY);
+        }
+        self.write(&batch, "reserve indexes")?;
+        let mut filling = self.filling().lock();
+        for (id, number) in ids.iter().zip(numbers) {
+            filling.insert(*id, schema.key_ends(*number)?);
+        }
+        Ok(ids)
+    }
+
+    /// Changes the indexes of tables, all in one commit; durable on return. `frm` and `version` are the server's
+    /// new ones. Indexes that are not among the origins retire.
+    ///
+    /// # Errors
+    /// Those of a commit; `NotFound` and `InvalidArgument` if a change does not fit its table.
+    pub fn change_indexes(
+        &self,
+        changes: Vec<IndexChange<'_>>,
+        frm: &[u8],
+        version: &[u8],
+    ) -> Result<()> {
+        let _one = self.changing().lock();
+        let mut batch = Batch::new();
+        let mut entries = Vec::new();
+        let mut gone = Vec::new();
+        for change in changes {
+            let old = self.get(change.table)?;
+            let (entry, new) = changed(&old, change, frm, version)?;
+            for id in &new {
+                batch.add(&retired_key(*id), Kind::Delete, Value::EMPTY);
+            }
+            let stays = entry.index_ids();
+            let retired = old.index_ids().into_iter().filter(|id| !stays.contains(id));
+            for id in retired {
+                batch.add(&retired_key(id), Kind::Put, Value::EMPTY);
+                gone.push(id);
+            }
+            put_entry(&mut batch, &entry, &new);
+            entries.push((entry, new));
+        }
+        let seqno = self.write(&batch, "change indexes")?;
+        let mut filling = self.filling().lock();
+        entries.iter().flat_map(|(_, new)| new).for_each(|id| {
+            filling.remove(id);
+        });
+        drop(filling);
+        self.retire_known(&gone, seqno);
+        for (entry, new) in entries {
+            self.install(entry, &new, seqno);
+        }
+        Ok(())
+    }
+
+    /// What was filled under these ids is garbage from now on.
+    pub fn give_up_indexes(&self, ids: &[IndexId]) {
+        let mut filling = self.filling().lock();
+        let ids: Vec<_> = ids
+            .iter()
+            .copied()
+            .filter(|id| filling.remove(id).is_some())
+            .collect();
+        // Nothing ever read them: their notes on disk count for every snapshot.
+        self.retire_known(&ids, 0);
+    }
+
+    /// The shape of keys of an index that is being filled.
+    pub(super) fn filling_shape(&self, index: IndexId) -> Option<Arc<dyn KeyShape>> {
+        let ends: KeyEnds = self.filling().lock().get(&index).cloned()?;
+        (ends.prefixes() > 0).then(|| Arc::new(ends) as Arc<dyn KeyShape>)
+    }
+}
+
+/// The entry of the changed table, and the ids that are new in it.
+fn changed(
+    old: &TableEntry,
+    change: IndexChange<'_>,
+    frm: &[u8],
+    version: &[u8],
+) -> Result<(TableEntry, Vec<IndexId>)> {
+    let from = change.indexes.iter().map(|origin| match origin {
+        IndexOrigin::Old(number) => Some(*number),
+        IndexOrigin::New(_) => None,
+    });
+    let from: Vec<_> = from.collect();
+    if let Some(trouble) = old.schema.index_change_trouble(&change.schema, &from) {
+        return Err(Error::invalid(format_args!(
+            "table {}: {trouble}",
+            old.name
+        )));
+    }
+    let indexes = change.indexes.iter().map(|origin| match origin {
+        IndexOrigin::Old(number) => old.indexes[*number],
+        IndexOrigin::New(id) => IndexEntry {
+            id: *id,
+            created: Seqno::MAX,
+        },
+    });
+    let new = change.indexes.iter().filter_map(|origin| match origin {
+        IndexOrigin::Old(_) => None,
+        IndexOrigin::New(id) => Some(*id),
+    });
+    let new = new.collect();
+    // What only the catalog knows of columns stays: the server's definition has nothing of it.
+    let schema = TableSchema {
+        version: old.schema.version,
+        columns: old.schema.columns.clone(),
+        ..change.schema
+    };
+    let entry = TableEntry {
+        schema,
+        indexes: indexes.collect(),
+        frm: frm.to_vec(),
+        version: version.to_vec(),
+        ..old.clone()
+    };
+    Ok((entry, new))
+}

@@ -1,0 +1,372 @@
+//! The garbage of blob files: which blobs live, and giving back the room of the others.
+//!
+//! A blob lives as long as an entry refers to it. One scan of the tables that name a file, and of the
+//! memtables, of one view finds all of them, for many files at once:
+//!
+//! 1. Choose sealed files that no transaction holds and that have lost enough. *Then* pin a view. Whatever
+//!    refers to such a file from now on copies a reference of a row that it has locked, and that row is in
+//!    the view: new blobs go to other files.
+//! 2. Collect the references of the view's tables and memtables, of every version of every key.
+//! 3. Wait until all views before it are gone: they may show versions that it has not.
+//! 4. Remove the files without a reference. Punch holes between the living blobs of the others; where
+//!    that is not possible, or would leave too much, move the living ones to a new file.
+//!
+//! What the log says beyond the files is in the memtables. A prepared transaction that was rolled back
+//! holds its files until that is durable, since it may come back.
+//!
+//! Rejected: counting garbage as compactions drop it (a number that must survive crashes and be right for
+//! ever); moving blobs together with the tree (rewrites what does not change); rewriting as the only means
+//! (under updates all over the data it must write about 2.4 bytes a byte to stay at 1.3 times the space,
+//! where holes write none).
+
+use super::background::Work;
+use crate::base::events::Severity;
+use crate::base::{Error, InternalIterator, Kind, Result};
+use crate::blob::{BlobFile, Span};
+use crate::read::View;
+use crate::rowcode::{BlobUses, blob_ref};
+use crate::version::Edit;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// A file that lost this share of what it held is worth a look, in percent …
+const LOST_SHARE: u64 = 8;
+/// … and from this share on whatever the tables that name it cost to read.
+const LOST_SHARE_AT_ANY_COST: u64 = 30;
+
+/// References collected at once, at most: they are kept in memory.
+const REFS_MAX: u64 = 1 << 20;
+
+/// Where holes leave more garbage than this share of a file, it is rewritten, percent.
+const LEFT_SHARE: u64 = 30;
+
+/// A memtable that refers to this share of the living blobs is flushed, percent.
+const FREEZE_SHARE: u64 = 5;
+
+/// What is known of the garbage.
+#[derive(Default)]
+pub(super) struct Collector {
+    waiting: Mutex<Option<Plan>>,
+    /// Files that cannot be collected until the next open: something that names them is damaged.
+    set_aside: Mutex<HashSet<u64>>,
+}
+
+/// Files to be collected once no view before the one they were looked at in is held.
+struct Plan {
+    generation: u64,
+    /// With their living spans, ascending.
+    files: Vec<(Arc<BlobFile>, Vec<Span>)>,
+}
+
+/// A file with garbage.
+struct Candidate {
+    file: Arc<BlobFile>,
+    /// Bytes that live, as far as anybody knows.
+    live: u64,
+    /// Bytes lost since the last collection.
+    lost: u64,
+    refs: u64,
+}
+
+/// All that a view's tables and memtables refer to.
+///
+/// Whatever a view finds entries in must be looked at here *and* in [`Work::collect`], also files that are not
+/// in the version yet: a blob that is overlooked is punched. At open the same holds for `open_blobs`.
+pub(super) fn uses_of(view: &View) -> BlobUses {
+    let View {
+        active: _,
+        frozen: _,
+        version: _,
+        // These hold no entries of their own: the row cache has what the files have.
+        sealed: _,
+        rows: _,
+        blobs: _,
+        generation: _,
+    } = view;
+    let mut all = view.version.blob_uses().clone();
+    let queued = view.frozen.iter().map(|queued| queued.blob_uses());
+    for uses in queued.chain([view.active.blob_uses()]) {
+        uses.iter().for_each(|used| all.add(used));
+    }
+    all
+}
+
+impl Work {
+    /// Goes one step with the garbage of blob files. Returns whether it gave anything back.
+    pub(in crate::db) fn collect_blobs(&self) -> Result<bool> {
+        self.health.check()?;
+        let mut waiting = self.collector.waiting.lock();
+        self.blobs.log_durable(self.wal.durable_lsn());
+        if waiting.is_none() {
+            *waiting = self.plan()?;
+        }
+        let Some(plan) = &*waiting else {
+            return Ok(false);
+        };
+        // Whoever links files is not waited for: the thread has others to serve.
+        if self.views.oldest_generation() < plan.generation || self.blobs.links_held() {
+            return Ok(false);
+        }
+        let plan = waiting.take().expect("looked at above");
+        self.carry_out(plan).map(|()| true)
+    }
+
+    /// Sets where memtables freeze for the sake of blobs.
+    pub(in crate::db) fn tune_blobs(&self, live: u64) {
+        let share = live / 100 * FREEZE_SHARE;
+        let at = share.max(self.options.blob_garbage_min);
+        let slot = &self.options.live.blob_freeze_at;
+        slot.store(at, Ordering::Relaxed);
+    }
+
+    fn plan(&self) -> Result<Option<Plan>> {
+        let files = self.blobs.all();
+        if files.is_empty() {
+            return Ok(None);
+        }
+        let aside = self.collector.set_aside.lock().clone();
+        // Before the view is pinned: a transaction that lets go of a file has shown its references.
+        let idle = files
+            .into_iter()
+            .filter(|f| !f.grows() && !f.is_held() && !aside.contains(&f.id()));
+        let idle: Vec<Arc<BlobFile>> = idle.collect();
+        let view = self.views.pin();
+        let uses = uses_of(&view);
+        self.tune_blobs(uses.bytes());
+        let chosen = self.choose(idle, &uses, &view)?;
+        if chosen.is_empty() {
+            return Ok(None);
+        }
+        let mut spans: BTreeMap<u64, Vec<Span>> = BTreeMap::new();
+        for candidate in &chosen {
+            spans.insert(candidate.file.id(), Vec::new());
+        }
+        if chosen.iter().any(|c| c.live > 0) {
+            self.collect(&view, &mut spans)?;
+        }
+        let generation = view.generation;
+        let files = chosen.into_iter().filter_map(|candidate| {
+            let mut live = spans.remove(&candidate.file.id())?;
+            live.sort_unstable();
+            live.dedup();
+            Some((candidate.file, live))
+        });
+        Ok(Some(Plan {
+            generation,
+            files: files.collect(),
+        }))
+    }
+
+    fn choose(
+        &self,
+        idle: Vec<Arc<BlobFile>>,
+        uses: &BlobUses,
+        view: &View,
+    ) -> Result<Vec<Candidate>> {
+        let mut candidates = Vec::new();
+        for file in idle {
+            let used = uses.iter().find(|used| used.file == file.id());
+            let (live, refs) = used.map_or((0, 0), |used| (used.bytes, used.refs));
+            let held = match file.settled() {
+                Some(bytes) => bytes,
+                None => match file.usage() {
+                    Ok(usage) => {
+                        file.settle(usage.allocated);
+                        usage.allocated
+                    }
+                    // It is missing, which readers report.
+                    Err(_) if live > 0 => continue,
+                    Err(_) => 0,
+                },
+            };
+            let lost = held.saturating_sub(live);
+            if live == 0 || lost * 100 >= held * LOST_SHARE {
+                candidates.push(Candidate {
+                    file,
+                    live,
+                    lost,
+                    refs,
+                });
+            }
+        }
+        // What is lost altogether goes first, and costs nothing to look at.
+        let share = |c: &Candidate| c.lost as f64 / (c.lost + c.live).max(1) as f64;
+        candidates.sort_by(|a, b| share(b).total_cmp(&share(a)));
+        let (mut refs, mut lost) = (0, 0);
+        candidates.retain(|c| {
+            let fits = refs == 0 || refs + c.refs <= REFS_MAX;
+            if fits {
+                refs += c.refs;
+                lost += c.lost;
+            }
+            fits
+        });
+        let ids: HashSet<u64> = candidates.iter().map(|c| c.file.id()).collect();
+        let named = |f: &&Arc<crate::version::FileHandle>| {
+            f.blobs.iter().any(|used| ids.contains(&used.file))
+        };
+        let files = view.files();
+        let to_read: u64 = files.filter(named).map(|file| file.size).sum();
+        if to_read > lost {
+            candidates.retain(|c| c.live == 0 || share(c) * 100.0 >= LOST_SHARE_AT_ANY_COST as f64);
+        }
+        Ok(candidates)
+    }
+
+    /// Adds the spans that `view` refers to in the files that `spans` has.
+    fn collect(&self, view: &View, spans: &mut BTreeMap<u64, Vec<Span>>) -> Result<()> {
+        for memtable in view.memtables() {
+            let named = memtable.blob_uses();
+            if named.iter().any(|used| spans.contains_key(&used.file)) {
+                add_spans(&mut memtable.iter(), spans)?;
+            }
+        }
+        for file in view.files() {
+            if !file.blobs.iter().any(|b| spans.contains_key(&b.file)) {
+                continue;
+            }
+            self.limiter.take(file.size, &self.stopping)?;
+            let read = file
+                .reader()
+                .and_then(|reader| add_spans(&mut reader.iter(false), spans));
+            let Err(error) = read else { continue };
+            if !error.is_corruption() {
+                return Err(error);
+            }
+            // What it refers to stays as it is: nobody can tell which that is.
+            let mut aside = self.collector.set_aside.lock();
+            for used in &file.blobs {
+                if spans.remove(&used.file).is_some() {
+                    aside.insert(used.file);
+                }
+            }
+            let message =
+                format!("blob files that a damaged table names keep their garbage: {error}");
+            self.options.listener.log(Severity::Error, &message);
+        }
+        Ok(())
+    }
+
+    fn carry_out(&self, plan: Plan) -> Result<()> {
+        let mut first = Ok(());
+        for (file, live) in plan.files {
+            let done = match live.is_empty() {
+                true => self.remove_blobs(&file),
+                false => self.shrink(&file, &live),
+            };
+            match done {
+                Ok(()) => file.settle(live.iter().map(|span| span.len).sum()),
+                Err(error) if error.is_corruption() => {
+                    self.collector.set_aside.lock().insert(file.id());
+                    let message = format!("a blob file keeps its garbage: {error}");
+                    self.options.listener.log(Severity::Error, &message);
+                }
+                Err(error) => first = first.and(Err(error)),
+            }
+        }
+        first
+    }
+
+    fn remove_blobs(&self, file: &BlobFile) -> Result<()> {
+        if file.physical_id() != file.id() {
+            self.versions.apply(Edit {
+                blobs_moved: vec![(file.id(), 0)],
+                ..Edit::default()
+            })?;
+        }
+        self.blobs.remove(file)
+    }
+
+    fn shrink(&self, file: &BlobFile, live: &[Span]) -> Result<()> {
+        let bytes: u64 = live.iter().map(|span| span.len).sum();
+        // `None`: all the garbage is left.
+        self.blobs.punch(file, live)?;
+        let allocated = file.usage()?.allocated;
+        let left = allocated.saturating_sub(bytes);
+        if left * 100 < allocated * LEFT_SHARE {
+            return Ok(());
+        }
+        self.limiter.take(2 * bytes, &self.stopping)?;
+        let rewritten = self.blobs.rewrite(file, live)?;
+        let edit = Edit {
+            blobs_moved: vec![(rewritten.logical, rewritten.physical)],
+            ..Edit::default()
+        };
+        if let Err(error) = self.versions.apply(edit) {
+            // It may be recorded all the same: then a restart needs the new file.
+            if self.health.check().is_ok() && *error.kind() != crate::base::ErrorKind::NoSpace {
+                self.blobs.discard(&rewritten);
+            }
+            return Err(error);
+        }
+        self.blobs.install(&rewritten)
+    }
+}
+
+fn add_spans(
+    source: &mut dyn InternalIterator,
+    spans: &mut BTreeMap<u64, Vec<Span>>,
+) -> Result<()> {
+    let mut more = source.seek_to_first()?;
+    while more {
+        if source.key().kind == Kind::PutBlobs {
+            blob_ref::for_each(source.value().tail, |blob| {
+                if let Some(of) = spans.get_mut(&blob.file) {
+                    of.push(Span {
+                        offset: blob.offset,
+                        len: blob.span(),
+                    });
+                }
+            })
+            .map_err(|error| Error::corruption("", 0, error.message()))?;
+        }
+        more = source.next()?;
+    }
+    Ok(())
+}
+
+/// What blobs take, for reports.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BlobReport {
+    /// Files.
+    pub files: u64,
+    /// Bytes that they take of the file system.
+    pub allocated: u64,
+    /// Bytes that tables and memtables refer to, old versions included.
+    pub live: u64,
+    /// References.
+    pub refs: u64,
+}
+
+impl super::Db {
+    /// What blobs take. Asks the file system about each file.
+    pub fn blobs(&self) -> BlobReport {
+        let uses = uses_of(&self.cx.views.pin());
+        let files = self.cx.blobs.all();
+        let allocated = files.iter().filter_map(|file| file.usage().ok());
+        BlobReport {
+            files: files.len() as u64,
+            allocated: allocated.map(|usage| usage.allocated).sum(),
+            live: uses.bytes(),
+            refs: uses.iter().map(|used| used.refs).sum(),
+        }
+    }
+
+    /// Bytes that tables and memtables refer to, old versions included.
+    pub fn blob_bytes_live(&self) -> u64 {
+        uses_of(&self.cx.views.pin()).bytes()
+    }
+
+    /// The store of values out of line.
+    pub fn blob_store(&self) -> &Arc<crate::blob::BlobStore> {
+        &self.cx.blobs
+    }
+
+    /// Goes one step with the garbage of blob files: finds it, or gives it back once no reader can need
+    /// it. Returns whether it gave anything back.
+    pub fn collect_blobs(&self) -> Result<bool> {
+        self.work.collect_blobs()
+    }
+}

@@ -1,0 +1,50 @@
+//! Checkpoints of an open database.
+
+use super::Db;
+use crate::backup::{self, Checkpoint, Parts};
+use crate::base::Result;
+use crate::base::events::Severity;
+use std::path::Path;
+
+impl Db {
+    /// Makes a checkpoint of everything committed so far in `target`, a directory that does not exist yet: a
+    /// database that opens as this one would after a crash now. Commits go on meanwhile. With `flush` the
+    /// memtables are flushed first, so that it has little log to recover.
+    ///
+    /// # Errors
+    /// As of [`backup::checkpoint`], and of [`Self::flush`].
+    pub fn checkpoint(&self, target: &Path, flush: bool) -> Result<Checkpoint> {
+        let _one_at_a_time = self.checkpointing.lock();
+        if flush {
+            self.work.flush_all()?;
+        }
+        // What lives in the state that is copied must be there when its file gets its second name, and
+        // a file that grows would grow in the checkpoint.
+        self.cx.blobs.seal_active();
+        let _blobs = self.cx.blobs.hold_links();
+        let parts = Parts {
+            env: &*self.env,
+            dir: &self.dir,
+            versions: &self.work.versions,
+            wal: &self.work.wal,
+            pipeline: &self.work.pipeline,
+            blobs: &self.cx.blobs,
+            installs: self.work.installs(),
+        };
+        let made = backup::checkpoint(parts, target)?;
+        let message = format!(
+            "checkpoint {} in {} ms: up to commit {}, {} files of {} bytes, {} log segments, {} bytes copied; commits \
+             held up for {} us",
+            target.display(),
+            made.took_us / 1000,
+            made.info.seqno,
+            made.files,
+            made.file_bytes,
+            made.segments,
+            made.copied_bytes,
+            made.held_us,
+        );
+        self.work.options.listener.log(Severity::Note, &message);
+        Ok(made)
+    }
+}

@@ -1,0 +1,484 @@
+//! A load: entries of several indexes in any order become files of the last level.
+
+use super::entries::{Entries, Entry};
+use super::output::Failure;
+use super::sorter::{Sorter, Uniqueness};
+use super::{Ingest, NewFiles};
+use crate::base::gauge::{Charge, Gauge};
+use crate::base::{Error, ErrorKind, Result};
+use parking_lot::{Condvar, Mutex};
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// What came in order so far is handed on in pieces of this many bytes, or a quarter of the memory.
+const STREAM_BYTES: u64 = 2 << 20;
+
+/// Sorters that merge at the same time at the end.
+const MERGES: usize = 2;
+
+/// Between two looks at the caller's wishes while threads work.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Holds up a load that moves so many bytes; an error ends it.
+pub type Pacer = Arc<dyn Fn(u64, &AtomicBool) -> Result<()> + Send + Sync>;
+
+/// What a load may use.
+pub struct LoadLimits {
+    /// Bytes for entries that wait to be sorted or written.
+    pub memory: u64,
+    /// Whether to write in a thread of its own, beside the one that brings the entries.
+    pub threads: bool,
+    /// Keeps to the rate of background I/O.
+    pub pacer: Pacer,
+    /// Where the memory is counted.
+    pub gauge: Arc<Gauge>,
+}
+
+/// How far the end of a load is: entries merged, and how many there are to merge. An error ends it.
+pub type Progress<'a> = &'a mut dyn FnMut(u64, u64) -> Result<()>;
+
+/// Entries of several indexes, one sorter each, on their way into files of the last level.
+///
+/// Steps: [`Self::add`] entries in any order; [`Self::finish`]. The files that come out share no user key,
+/// and nobody knows of them yet.
+///
+/// The caller's thread packs entries into lists. A list goes to the load's own thread when the lists
+/// hold half of the memory (the largest one goes), or earlier if all of it came in order: there it is
+/// sorted, compressed and written, while the caller goes on reading. The other half of the memory is for
+/// lists on their way. Without threads all is done by the caller, at the same places.
+///
+/// At the end the sorters merge what they put aside, two at a time, in the order of their numbers: of
+/// several duplicates the one of the smallest number is reported.
+///
+/// Invariant: dropped unfinished, it leaves no file.
+///
+/// Rejected: one sorter for all indexes (ids order entries as well as numbers of sorters do, but then what
+/// comes in order in one index would not stream); lists of owned keys and values (an allocation an entry
+/// cost more than sorting it).
+pub struct Load {
+    lists: Vec<Entries>,
+    /// Memory of all lists.
+    held: u64,
+    streams: Vec<bool>,
+    memory: u64,
+    charge: Charge,
+    worker: Worker,
+}
+
+enum Worker {
+    Inline(Box<Sorters>),
+    Thread {
+        shared: Arc<Shared>,
+        thread: Option<JoinHandle<()>>,
+    },
+}
+
+struct Sorters {
+    sorters: Vec<Sorter>,
+    pacer: Pacer,
+}
+
+/// What the caller's thread and the load's own have in common.
+struct Shared {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+    cancel: AtomicBool,
+    merged: AtomicU64,
+    to_merge: AtomicU64,
+}
+
+#[derive(Default)]
+struct Queue {
+    lists: VecDeque<(usize, Entries, bool)>,
+    /// Memory of lists that were handed over and not yet worked off.
+    in_flight: u64,
+    closed: bool,
+    outcome: Option<Result<NewFiles, Failure>>,
+}
+
+fn canceled() -> Error {
+    Error::new(ErrorKind::Interrupted, "the load was interrupted")
+}
+
+impl Load {
+    /// A load with a sorter for each of `sorters`.
+    ///
+    /// # Errors
+    /// If the system has no thread left.
+    pub fn new(ingest: &Arc<Ingest>, sorters: &[Uniqueness], limits: LoadLimits) -> Result<Self> {
+        let made = sorters.iter().enumerate();
+        let made = made.map(|(i, uniqueness)| Sorter::new(ingest, i, *uniqueness));
+        let work = Sorters {
+            sorters: made.collect(),
+            pacer: limits.pacer,
+        };
+        let worker = match limits.threads {
+            false => Worker::Inline(Box::new(work)),
+            true => Worker::start(work)?,
+        };
+        Ok(Self {
+            lists: sorters.iter().map(|_| Entries::default()).collect(),
+            held: 0,
+            streams: sorters.iter().map(|u| *u != Uniqueness::Start).collect(),
+            memory: limits.memory.max(1),
+            charge: Charge::new(limits.gauge),
+            worker,
+        })
+    }
+
+    /// Changes what it may use for entries that wait.
+    pub fn set_memory(&mut self, memory: u64) {
+        self.memory = memory.max(1);
+    }
+
+    /// Adds an entry to sorter number `sorter`.
+    ///
+    /// # Errors
+    /// Whatever has failed since the call before, duplicates included.
+    pub fn add(&mut self, sorter: usize, entry: Entry<'_>) -> Result<(), Failure> {
+        let list = &mut self.lists[sorter];
+        let before = list.memory();
+        let in_order = list.push(entry);
+        let now = list.memory();
+        if now != before {
+            self.held += now - before;
+            self.charge.set(self.held + self.worker.in_flight());
+        }
+        self.streams[sorter] &= in_order;
+        if self.streams[sorter] && now >= STREAM_BYTES.min(self.memory / 4) {
+            return self.hand_over(sorter, false);
+        }
+        while self.held > self.memory / 2 {
+            let largest = (0..self.lists.len()).max_by_key(|&i| self.lists[i].memory());
+            self.hand_over(largest.unwrap_or(0), false)?;
+        }
+        Ok(())
+    }
+
+    fn hand_over(&mut self, sorter: usize, last: bool) -> Result<(), Failure> {
+        let list = std::mem::take(&mut self.lists[sorter]);
+        self.held -= list.memory();
+        let room = self.memory / 2;
+        self.worker.take(sorter, list, last, room)?;
+        self.charge.set(self.held + self.worker.in_flight());
+        Ok(())
+    }
+
+    /// Merges what is left to merge. The files are complete and synced, their names are not.
+    ///
+    /// # Errors
+    /// As [`Self::add`], and the one that `progress` gives.
+    pub fn finish(mut self, progress: Progress<'_>) -> Result<NewFiles, Failure> {
+        for sorter in 0..self.lists.len() {
+            self.hand_over(sorter, true)?;
+        }
+        match &mut self.worker {
+            Worker::Inline(work) => {
+                let sorters = std::mem::take(&mut work.sorters);
+                let work = Sorters {
+                    sorters,
+                    pacer: Arc::clone(&work.pacer),
+                };
+                work.finish_inline(progress)
+            }
+            Worker::Thread { shared, .. } => shared.wait_for_end(progress),
+        }
+    }
+}
+
+impl Worker {
+    fn start(work: Sorters) -> Result<Self> {
+        let shared = Arc::new(Shared {
+            queue: Mutex::default(),
+            changed: Condvar::new(),
+            cancel: AtomicBool::new(false),
+            merged: AtomicU64::new(0),
+            to_merge: AtomicU64::new(0),
+        });
+        let theirs = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("firn-load".to_owned())
+            .spawn(move || theirs.run(work))
+            .map_err(|e| Error::io(&e, "start a thread for a load"))?;
+        Ok(Self::Thread {
+            shared,
+            thread: Some(thread),
+        })
+    }
+
+    fn in_flight(&self) -> u64 {
+        match self {
+            Self::Inline(_) => 0,
+            Self::Thread { shared, .. } => shared.queue.lock().in_flight,
+        }
+    }
+
+    fn take(&mut self, sorter: usize, list: Entries, last: bool, room: u64) -> Result<(), Failure> {
+        match self {
+            Self::Inline(work) => {
+                let never = AtomicBool::new(false);
+                let pacer = Arc::clone(&work.pacer);
+                work.take(sorter, list, last, &mut |bytes| pacer(bytes, &never))
+            }
+            Self::Thread { shared, .. } => shared.push(sorter, list, last, room),
+        }
+    }
+}
+
+impl Sorters {
+    fn take(
+        &mut self,
+        sorter: usize,
+        list: Entries,
+        last: bool,
+        pace: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<(), Failure> {
+        let sorter = &mut self.sorters[sorter];
+        match last {
+            true => sorter.take_last(list, pace),
+            false => sorter.take(list, pace),
+        }
+    }
+
+    fn finish_inline(self, progress: Progress<'_>) -> Result<NewFiles, Failure> {
+        let total = self.sorters.iter().map(Sorter::waiting).sum();
+        let never = AtomicBool::new(false);
+        let mut all = Files::default();
+        let mut before = 0;
+        for sorter in self.sorters {
+            let waiting = sorter.waiting();
+            let mut here = before;
+            // What was merged is known after the pace of a step: one step late.
+            let seen = AtomicU64::new(before);
+            let mut pace = |bytes| {
+                progress(seen.load(Ordering::Relaxed), total)?;
+                (self.pacer)(bytes, &never)
+            };
+            let mut merged = |count| {
+                here = before + count;
+                seen.store(here, Ordering::Relaxed);
+            };
+            let finished = sorter.finish(&mut pace, &mut merged);
+            all.add(finished)?;
+            before += waiting;
+        }
+        all.finish()
+    }
+
+    /// Two sorters at a time.
+    fn finish_in_threads(self, shared: &Shared) -> Result<NewFiles, Failure> {
+        let total: u64 = self.sorters.iter().map(Sorter::waiting).sum();
+        shared.to_merge.store(total, Ordering::Relaxed);
+        let count = self.sorters.len();
+        let waiting: Mutex<VecDeque<(usize, Sorter)>> =
+            Mutex::new(self.sorters.into_iter().enumerate().collect());
+        // The smallest number whose sorter failed: no later one begins, or goes on.
+        let failed = AtomicU64::new(u64::MAX);
+        let done: Mutex<Vec<(usize, Finished)>> = Mutex::default();
+        let pacer = &self.pacer;
+        let work = || {
+            loop {
+                let Some((number, sorter)) = waiting.lock().pop_front() else {
+                    return;
+                };
+                let outdated = || failed.load(Ordering::Relaxed) < number as u64;
+                let mut pace = |bytes| {
+                    if outdated() || shared.cancel.load(Ordering::Relaxed) {
+                        return Err(canceled());
+                    }
+                    pacer(bytes, &shared.cancel)
+                };
+                let mut last = 0;
+                let mut merged = |count| {
+                    shared.merged.fetch_add(count - last, Ordering::Relaxed);
+                    last = count;
+                };
+                let finished = match outdated() {
+                    true => Err(canceled().into()),
+                    false => guard(|| sorter.finish(&mut pace, &mut merged)),
+                };
+                if finished.is_err() {
+                    failed.fetch_min(number as u64, Ordering::Relaxed);
+                }
+                done.lock().push((number, finished));
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..MERGES.min(count) {
+                let builder = std::thread::Builder::new().name("firn-load".to_owned());
+                // One thread does as well, only later.
+                let _ = builder.spawn_scoped(scope, work);
+            }
+            work();
+        });
+        let mut done = done.into_inner();
+        done.sort_by_key(|(number, _)| *number);
+        let mut all = Files::default();
+        for (_, finished) in done {
+            all.add(finished)?;
+        }
+        all.finish()
+    }
+}
+
+/// What became of a sorter: its files, and whether a key without a right to be alone came twice.
+type Finished = Result<(NewFiles, bool), Failure>;
+
+#[derive(Default)]
+struct Files {
+    /// Of the first sorter.
+    files: Option<NewFiles>,
+    others: Vec<NewFiles>,
+    twice: bool,
+}
+
+impl Files {
+    /// Adds the files of the next sorter. A duplicate gets those of the first one.
+    fn add(&mut self, finished: Finished) -> Result<(), Failure> {
+        match finished {
+            Ok((files, twice)) => {
+                self.twice |= twice;
+                if self.files.is_some() {
+                    self.others.push(files);
+                } else {
+                    self.files = Some(files);
+                }
+                Ok(())
+            }
+            Err(Failure::Duplicate(mut duplicate)) => {
+                duplicate.first = self.files.take();
+                Err(Failure::Duplicate(duplicate))
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    fn finish(self) -> Result<NewFiles, Failure> {
+        match self.files {
+            Some(_) if self.twice => {
+                Err(Error::invalid("two rows of a load have the same entry in an index").into())
+            }
+            Some(mut files) => {
+                self.others
+                    .into_iter()
+                    .for_each(|others| files.append(others));
+                Ok(files)
+            }
+            None => Err(Error::invalid("a load without sorters").into()),
+        }
+    }
+}
+
+/// A panic of a load's thread is an error of the load.
+fn guard<T>(f: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| {
+        let words = panic.downcast_ref::<String>().map(String::as_str);
+        let words = words.or_else(|| panic.downcast_ref::<&str>().copied());
+        let words = words.unwrap_or("no message");
+        let message = format!("bug: a load panicked: {words}");
+        Err(Error::new(ErrorKind::ShutDown, message).into())
+    })
+}
+
+impl Shared {
+    /// The load's thread.
+    fn run(&self, mut work: Sorters) {
+        let outcome =
+            guard(|| {
+                while let Some((sorter, list, last)) = self.next() {
+                    let memory = list.memory();
+                    let pacer = Arc::clone(&work.pacer);
+                    work.take(sorter, list, last, &mut |bytes| match self
+                        .cancel
+                        .load(Ordering::Relaxed)
+                    {
+                        true => Err(canceled()),
+                        false => pacer(bytes, &self.cancel),
+                    })?;
+                    self.queue.lock().in_flight -= memory;
+                    self.changed.notify_all();
+                }
+                match self.cancel.load(Ordering::Relaxed) {
+                    true => Err(canceled().into()),
+                    false => work.finish_in_threads(self),
+                }
+            });
+        let mut queue = self.queue.lock();
+        queue.outcome = Some(outcome);
+        queue.lists.clear();
+        queue.in_flight = 0;
+        self.changed.notify_all();
+    }
+
+    /// The next list; `None` when no more will come.
+    fn next(&self) -> Option<(usize, Entries, bool)> {
+        let mut queue = self.queue.lock();
+        loop {
+            if self.cancel.load(Ordering::Relaxed) {
+                return None;
+            }
+            if let Some(list) = queue.lists.pop_front() {
+                return Some(list);
+            }
+            if queue.closed {
+                return None;
+            }
+            self.changed.wait(&mut queue);
+        }
+    }
+
+    /// Hands a list over once there is room for it, or nothing on its way.
+    fn push(&self, sorter: usize, list: Entries, last: bool, room: u64) -> Result<(), Failure> {
+        let memory = list.memory();
+        let mut queue = self.queue.lock();
+        while queue.outcome.is_none() && queue.in_flight > 0 && queue.in_flight + memory > room {
+            self.changed.wait(&mut queue);
+        }
+        if let Some(outcome) = queue.outcome.take() {
+            queue.outcome = Some(Err(canceled().into()));
+            return Err(outcome.err().unwrap_or_else(|| canceled().into()));
+        }
+        queue.in_flight += memory;
+        queue.lists.push_back((sorter, list, last));
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    fn wait_for_end(&self, progress: Progress<'_>) -> Result<NewFiles, Failure> {
+        let mut queue = self.queue.lock();
+        queue.closed = true;
+        self.changed.notify_all();
+        loop {
+            if let Some(outcome) = queue.outcome.take() {
+                return outcome;
+            }
+            self.changed.wait_for(&mut queue, LOOK);
+            if queue.outcome.is_none() {
+                let merged = self.merged.load(Ordering::Relaxed);
+                let total = self.to_merge.load(Ordering::Relaxed);
+                progress(merged, total)?;
+            }
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if let Self::Thread { shared, thread } = self {
+            shared.cancel.store(true, Ordering::Relaxed);
+            drop(shared.queue.lock());
+            shared.changed.notify_all();
+            if let Some(thread) = thread.take() {
+                // Its panics are caught inside.
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+//! The last step of a load: sorted entries into SSTs, duplicates found on the way.
+
+use super::entries::Entry;
+use super::{Density, Ingest, NewFiles, RunWriter};
+use crate::base::value::OwnedValue;
+use crate::base::{Error, Kind, Result};
+use crate::cache::KeyHash;
+use crate::version::FileHandle;
+use std::fmt;
+use std::sync::Arc;
+
+/// Two entries that may not be there both. This is the second one.
+pub struct Duplicate {
+    /// Number of the sorter.
+    pub sorter: usize,
+    /// Its user key.
+    pub user_key: Vec<u8>,
+    /// So many bytes of which another entry has, too.
+    pub unique_len: usize,
+    /// Its kind.
+    pub kind: Kind,
+    /// Its value.
+    pub value: OwnedValue,
+    /// The files of the first sorter, where they are complete.
+    pub(super) first: Option<NewFiles>,
+}
+
+impl Duplicate {
+    /// Kind and value of `user_key` in the first sorter, if that was complete when this was found.
+    ///
+    /// # Errors
+    /// Those of reading its files.
+    pub fn in_first(&self, user_key: &[u8]) -> Result<Option<(Kind, OwnedValue)>> {
+        let Some(files) = &self.first else {
+            return Ok(None);
+        };
+        let Some(meta) = files.files().iter().find(|f| f.range().contains(user_key)) else {
+            return Ok(None);
+        };
+        let meta = Arc::new(meta.clone().with_external_seqno(0));
+        let file = FileHandle::new(meta, Arc::clone(files.source()));
+        file.reader()?
+            .get(user_key, KeyHash::of(user_key), 0, |key, value| {
+                (key.kind, value.to_owned())
+            })
+    }
+}
+
+impl fmt::Debug for Duplicate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "a duplicate of {:?} in sorter {}",
+            self.user_key, self.sorter
+        )
+    }
+}
+
+/// Why a load ended early.
+#[derive(Debug)]
+pub enum Failure {
+    /// Of entries that must differ, two agree.
+    Duplicate(Box<Duplicate>),
+    /// Everything else.
+    Error(Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Duplicate(duplicate) => write!(f, "a duplicate in sorter {}", duplicate.sorter),
+            Self::Error(error) => error.fmt(f),
+        }
+    }
+}
+
+/// The files of one sorter in the making.
+///
+/// How large files should be follows from how much there will be. Nobody knows that of a stream, so a
+/// new run begins, with larger files, whenever as much has come as was expected.
+pub(super) struct Output {
+    sorter: usize,
+    ingest: Arc<Ingest>,
+    writer: RunWriter,
+    /// Stored bytes expected, those in `done` included.
+    expected: u64,
+    done: NewFiles,
+    done_bytes: u64,
+    last_key: Vec<u8>,
+    last_unique_len: usize,
+    entries: u64,
+    twice: bool,
+}
+
+/// A stream grows by so much from one run to the next.
+const GROWTH: u64 = 4;
+
+impl Output {
+    /// `expected`: stored bytes to come, as far as anybody knows.
+    pub(super) fn new(ingest: &Arc<Ingest>, sorter: usize, expected: u64) -> Self {
+        let expected = expected.max(ingest.options.target_file_size);
+        Self {
+            sorter,
+            ingest: Arc::clone(ingest),
+            writer: ingest.writer(Density::Dense, expected),
+            expected,
+            done: NewFiles::new(Arc::clone(ingest)),
+            done_bytes: 0,
+            last_key: Vec::new(),
+            last_unique_len: 0,
+            entries: 0,
+            twice: false,
+        }
+    }
+
+    /// The key added last; empty at first.
+    pub(super) fn last_key(&self) -> &[u8] {
+        &self.last_key
+    }
+
+    /// Stored bytes so far, about.
+    pub(super) fn bytes(&self) -> u64 {
+        self.done_bytes + self.writer.bytes()
+    }
+
+    /// Entries so far.
+    pub(super) fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    pub(super) fn add(&mut self, entry: Entry<'_>) -> Result<(), Failure> {
+        let unique = entry.unique_len;
+        if unique > 0
+            && unique == self.last_unique_len
+            && entry.user_key[..unique] == self.last_key[..unique]
+        {
+            return Err(Failure::Duplicate(Box::new(Duplicate {
+                sorter: self.sorter,
+                user_key: entry.user_key.to_vec(),
+                unique_len: unique,
+                kind: entry.kind,
+                value: entry.value.to_owned(),
+                first: None,
+            })));
+        }
+        if self.entries > 0 && entry.user_key == self.last_key {
+            // The same row twice: the sorter of the rows has more to say of it.
+            self.twice = true;
+            return Ok(());
+        }
+        self.writer.add(entry.user_key, entry.kind, entry.value)?;
+        self.entries += 1;
+        self.last_key.clear();
+        self.last_key.extend_from_slice(entry.user_key);
+        self.last_unique_len = unique;
+        Ok(())
+    }
+
+    /// To be called now and then: begins a run of larger files if that is due.
+    pub(super) fn grow(&mut self) -> Result<()> {
+        if self.bytes() < self.expected {
+            return Ok(());
+        }
+        self.expected = self.expected.saturating_mul(GROWTH);
+        let next = self.ingest.writer(Density::Dense, self.expected);
+        let full = std::mem::replace(&mut self.writer, next);
+        self.done_bytes += full.bytes();
+        self.done.append(full.finish()?);
+        Ok(())
+    }
+
+    /// The files, synced, and whether a key without a right to be alone came twice.
+    pub(super) fn finish(mut self) -> Result<(NewFiles, bool)> {
+        self.done.append(self.writer.finish()?);
+        Ok((self.done, self.twice))
+    }
+}

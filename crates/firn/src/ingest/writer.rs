@@ -1,0 +1,142 @@
+//! Writing one run.
+
+use super::{Cutter, Ingest, NewFiles};
+use crate::base::{Error, InternalKey, Kind, Result, Value};
+use crate::sst::{SstOptions, SstWriter};
+use crate::version::FileMeta;
+use std::sync::Arc;
+
+/// How a run is compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Density {
+    /// As in upper levels: for what is rewritten soon.
+    Light,
+    /// As in the last level: for what is to stay as it is.
+    Dense,
+}
+
+/// Writes sorted entries into SSTs that have no user key in common.
+///
+/// Steps: [`Self::add`] every entry, ascending by user key, each once; [`Self::finish`]. The files are
+/// named by whoever gets them, with the seqno of the commit ([`FileMeta::with_external_seqno`]); what is
+/// stored as the seqno is 0. Files end where the tree wants them to.
+///
+/// Invariant: what it has created and not handed out it removes when it is dropped. After an error it
+/// is of no further use.
+pub struct RunWriter {
+    ingest: Arc<Ingest>,
+    density: Density,
+    cutter: Cutter,
+    /// The file being written, and its id.
+    open: Option<(u64, SstWriter)>,
+    last_key: Vec<u8>,
+    superseded: u64,
+    done: NewFiles,
+    bytes: u64,
+}
+
+impl RunWriter {
+    pub(super) fn new(ingest: Arc<Ingest>, density: Density, cutter: Cutter) -> Self {
+        Self {
+            done: NewFiles::new(Arc::clone(&ingest)),
+            ingest,
+            density,
+            cutter,
+            open: None,
+            last_key: Vec::new(),
+            superseded: 0,
+            bytes: 0,
+        }
+    }
+
+    /// Adds an entry, above all added before.
+    ///
+    /// # Errors
+    /// Those of the files; invalid argument if the key is not above the one before.
+    pub fn add(&mut self, user_key: &[u8], kind: Kind, value: Value<'_>) -> Result<()> {
+        if self.open.is_some() && self.last_key == user_key {
+            return Err(Error::invalid("a user key twice in a run"));
+        }
+        self.add_version(InternalKey::new(user_key, 0, kind), value)
+    }
+
+    /// Adds an entry of a private run, in internal order: its seqno is stored, and a user key may have
+    /// several versions.
+    ///
+    /// # Errors
+    /// As [`Self::add`].
+    pub fn add_version(&mut self, key: InternalKey<'_>, value: Value<'_>) -> Result<()> {
+        if let Some((_, writer)) = &self.open {
+            if self.last_key == key.user_key {
+                self.superseded += 1;
+            } else if (self.cutter)(&self.last_key, key.user_key, writer.estimated_size()) {
+                self.close()?;
+            }
+        }
+        if self.last_key != key.user_key {
+            self.last_key.clear();
+            self.last_key.extend_from_slice(key.user_key);
+        }
+        let writer = match &mut self.open {
+            Some((_, writer)) => writer,
+            None => self.create()?,
+        };
+        writer.add(key, value)
+    }
+
+    /// Stored bytes so far, about.
+    pub fn bytes(&self) -> u64 {
+        let open = self.open.as_ref();
+        self.bytes + open.map_or(0, |(_, writer)| writer.estimated_size())
+    }
+
+    /// Ends the run. Its files are synced, their names are not ([`NewFiles::sync`]).
+    ///
+    /// # Errors
+    /// Those of the files.
+    pub fn finish(mut self) -> Result<NewFiles> {
+        self.close()?;
+        let none = NewFiles::new(Arc::clone(&self.ingest));
+        Ok(std::mem::replace(&mut self.done, none))
+    }
+
+    fn create(&mut self) -> Result<&mut SstWriter> {
+        let versions = &self.ingest.versions;
+        let store = versions.source().store();
+        let id = versions.new_file_id();
+        let block_size = self.ingest.options.block_size;
+        let options = match self.density {
+            Density::Light => SstOptions::upper_level(block_size),
+            Density::Dense => SstOptions::last_level(block_size),
+        };
+        let now = store.env().wall_micros();
+        let file = store.create(id)?;
+        let writer = SstWriter::new(file, id, options, now)
+            .with_shapes(Arc::clone(&self.ingest.shapes))
+            .with_external_seqno();
+        Ok(&mut self.open.insert((id, writer)).1)
+    }
+
+    fn close(&mut self) -> Result<()> {
+        let Some((id, writer)) = self.open.take() else {
+            return Ok(());
+        };
+        let superseded = std::mem::take(&mut self.superseded);
+        let finished = writer.finish();
+        let summary = finished.inspect_err(|_| self.ingest.versions.discard(&[id]))?;
+        let at_rest = self.density == Density::Dense;
+        self.bytes += summary.size;
+        self.done
+            .push(FileMeta::from_summary(summary, superseded, at_rest));
+        Ok(())
+    }
+}
+
+impl Drop for RunWriter {
+    fn drop(&mut self) {
+        if let Some((id, writer)) = self.open.take() {
+            drop(writer);
+            self.ingest.versions.discard(&[id]);
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Changing the secondary indexes of a table where it lies.
+//!
+//! New indexes are filled in one pass over the rows, while readers go on and writers are kept away by the host: their
+//! entries are sorted and written into files of the last level. One commit of the catalog then names the new
+//! indexes, drops others and renames, together with the server's new definition.
+
+use super::index::IndexInfo;
+use super::out_of_line::RowReader;
+use super::rows::{RowScratch, WriteFlags, Written, index_entry};
+use super::statistics::IndexSums;
+use super::{Table, corrupt};
+use crate::base::key::index_prefix;
+use crate::base::range::prefix_successor;
+use crate::base::{Error, ErrorKind, IndexId, Result};
+use crate::catalog::{Catalog, IndexChange, IndexEntry, IndexOrigin, TableSchema};
+use crate::ingest::{Failure, Load, Progress, Uniqueness};
+use crate::iter::{MergeIter, MvccIter, ReadAt};
+use crate::read::{self, ReadPoint, ScanRange, scan_sources};
+use crate::rowcode::BlobBuf;
+use crate::txn::Context;
+use std::sync::Arc;
+
+/// Rows between two looks at the caller's wishes.
+const PACE: u64 = 1024;
+
+/// A change of one table's secondary indexes, from its beginning to its commit.
+///
+/// Steps: [`Self::new`]; [`Self::fill`] if there are new indexes; [`Self::commit`] of all tables that change
+/// together. The host keeps writers away from the first read of the rows to the commit, and everybody at the
+/// commit.
+///
+/// Invariant: dropped before it is committed, it leaves garbage at most, under ids that nobody knows, which goes as
+/// that of a dropped table does. The same after a crash.
+pub struct IndexBuild {
+    table: Arc<Table>,
+    cx: Arc<Context>,
+    schema: TableSchema,
+    from: Vec<Option<usize>>,
+    /// Ids of the new indexes, in the order of their numbers.
+    ids: Vec<IndexId>,
+    filled: bool,
+    committed: bool,
+}
+
+impl IndexBuild {
+    /// Plans to make `schema` of the definition of `table`. `from` says for each index of `schema` which index of the
+    /// table it is, or that it is new.
+    ///
+    /// # Errors
+    /// `Unsupported`, with the reason in words, if that takes more than a change of secondary indexes.
+    pub fn new(
+        table: Arc<Table>,
+        cx: &Arc<Context>,
+        schema: TableSchema,
+        from: Vec<Option<usize>>,
+    ) -> Result<Self> {
+        if let Some(trouble) = table.schema.index_change_trouble(&schema, &from) {
+            return Err(Error::unsupported(trouble));
+        }
+        Ok(Self {
+            table,
+            cx: Arc::clone(cx),
+            schema,
+            from,
+            ids: Vec::new(),
+            filled: false,
+            committed: false,
+        })
+    }
+
+    fn new_numbers(&self) -> Vec<usize> {
+        let numbers = self.from.iter().enumerate();
+        numbers
+            .filter(|(_, from)| from.is_none())
+            .map(|(number, _)| number)
+            .collect()
+    }
+
+    /// Fills the new indexes. `progress` is called now and then. [`Written::Duplicate`]: two rows have a key of a unique
+    /// index; the second one is decoded into `record`, its blobs in `blobs`.
+    ///
+    /// # Errors
+    /// Those of reading and writing; that of `progress`; `LockTimeout` if a prepared transaction has changed
+    /// the table, whose rows would come without entries.
+    pub fn fill(
+        &mut self,
+        progress: Progress<'_>,
+        record: &mut [u8],
+        blobs: &mut BlobBuf,
+    ) -> Result<Written> {
+        let numbers = self.new_numbers();
+        let ids = self.table.current().entry.index_ids();
+        if self.cx.prepared.have_changed(&ids)? {
+            let what = "a prepared XA transaction has changed the table: commit it or roll it back";
+            return Err(Error::new(ErrorKind::LockTimeout, what));
+        }
+        self.ids = self.table.catalog.reserve_indexes(&self.schema, &numbers)?;
+        let indexes = self.new_indexes(&numbers)?;
+        let uniqueness = indexes.iter().map(|index| match index.unique {
+            true => Uniqueness::Start,
+            false => Uniqueness::None,
+        });
+        let uniqueness: Vec<_> = uniqueness.collect();
+        let mut load = Load::new(&self.cx.ingest, &uniqueness, self.cx.loads.limits())?;
+        let point = self.cx.views.latest();
+        let filled = self.add_rows(&indexes, &mut load, &point, progress);
+        match filled.and_then(|()| load.finish(progress)) {
+            Ok(files) => {
+                if !files.files().is_empty() {
+                    self.cx.loads.install(files, Vec::new())?;
+                }
+                self.filled = true;
+                Ok(Written::Done { row_id: None })
+            }
+            Err(Failure::Error(error)) => Err(error),
+            Err(Failure::Duplicate(duplicate)) => {
+                let clustered = self.table.current().clustered.id();
+                let mut row_key = index_prefix(clustered).to_vec();
+                row_key.extend_from_slice(&duplicate.user_key[duplicate.unique_len..]);
+                let row = read::get(&point.view, &row_key, point.seqno, |key, value| {
+                    (key.kind, value.to_owned())
+                })?;
+                let (kind, row) = row.ok_or_else(|| corrupt(&self.table, "a row is gone"))?;
+                blobs.clear();
+                let mut reader = RowReader::new(self.table.format(), None);
+                reader.read(&self.cx.blobs, kind, row.as_value(), record, blobs)?;
+                Ok(Written::Duplicate {
+                    index: numbers[duplicate.sorter],
+                })
+            }
+        }
+    }
+
+    fn new_indexes(&self, numbers: &[usize]) -> Result<Vec<IndexInfo>> {
+        let codecs = self.schema.index_codecs()?;
+        let made = numbers.iter().zip(&self.ids).map(|(&number, &id)| {
+            let ids = IndexEntry { id, created: 0 };
+            IndexInfo::new(&self.schema.indexes[number], ids, codecs[number].clone())
+        });
+        Ok(made.collect())
+    }
+
+    fn add_rows(
+        &self,
+        indexes: &[IndexInfo],
+        load: &mut Load,
+        point: &ReadPoint,
+        progress: Progress<'_>,
+    ) -> Result<(), Failure> {
+        let table = &self.table;
+        let current = table.current();
+        let expected = IndexSums::of(&point.view, current.clustered.id()).live_entries();
+        let mut reader = RowReader::new(table.format(), Some(&self.columns()));
+        let store = &self.cx.blobs;
+        let mut record = vec![0; table.record_len()];
+        let mut blobs = BlobBuf::new();
+        let mut scratch = RowScratch::default();
+        let lower = index_prefix(current.clustered.id()).to_vec();
+        let range = ScanRange {
+            upper: prefix_successor(&lower),
+            lower,
+        };
+        let merged = MergeIter::new(scan_sources(&point.view, &range, None));
+        let mut rows = MvccIter::new(merged, ReadAt::snapshot(point.seqno));
+        rows.set_bounds(Some(&range.lower), range.upper.as_deref());
+        let mut seen = 0;
+        let mut found = rows.first()?;
+        while found {
+            blobs.clear();
+            let (kind, value) = (rows.kind(), rows.value());
+            reader
+                .read(store, kind, value, &mut record, &mut blobs)
+                .map_err(|error| table.of_table(error))?;
+            for (sorter, index) in indexes.iter().enumerate() {
+                let flags = WriteFlags::default();
+                // SAFETY: the blob pointers were just written and point into `blobs`.
+                let entry =
+                    unsafe { index_entry(index, &record, rows.user_key(), flags, &mut scratch) }?;
+                load.add(sorter, entry)?;
+            }
+            seen += 1;
+            if u64::is_multiple_of(seen, PACE) {
+                progress(seen, expected.max(seen))?;
+            }
+            found = rows.next()?;
+        }
+        Ok(())
+    }
+
+    /// The columns that entries of the new indexes are made of, a bit each.
+    fn columns(&self) -> Vec<u8> {
+        let mut bits = vec![0; self.schema.columns.len().div_ceil(8)];
+        let new = self.new_numbers().into_iter();
+        let primary = self.schema.primary.map(|number| number as usize);
+        for index in new.chain(primary) {
+            for part in &self.schema.indexes[index].parts {
+                let column = part.column as usize;
+                bits[column / 8] |= 1 << (column % 8);
+            }
+        }
+        bits
+    }
+
+    /// Commits changes of tables that change together; `frm` and `version` are the server's new ones.
+    ///
+    /// # Errors
+    /// Those of a commit of the catalog; `InvalidArgument` if new indexes were not filled.
+    pub fn commit(changes: &mut [&mut IndexBuild], frm: &[u8], version: &[u8]) -> Result<()> {
+        let Some(catalog) = changes.first().map(|c| Arc::clone(&c.table.catalog)) else {
+            return Ok(());
+        };
+        let planned = changes.iter().map(|change| change.planned());
+        let planned = planned.collect::<Result<Vec<_>>>()?;
+        catalog.change_indexes(planned, frm, version)?;
+        changes
+            .iter_mut()
+            .for_each(|change| change.committed = true);
+        Ok(())
+    }
+
+    fn planned(&self) -> Result<IndexChange<'_>> {
+        let mut ids = self.ids.iter();
+        let origins = self.from.iter().map(|from| match from {
+            Some(number) => Ok(IndexOrigin::Old(*number)),
+            None => match ids.next() {
+                Some(id) if self.filled => Ok(IndexOrigin::New(*id)),
+                _ => Err(Error::invalid("a new index was not filled")),
+            },
+        });
+        Ok(IndexChange {
+            table: &self.table.name,
+            indexes: origins.collect::<Result<_>>()?,
+            schema: self.schema.clone(),
+        })
+    }
+
+    fn catalog(&self) -> &Catalog {
+        &self.table.catalog
+    }
+}
+
+impl Drop for IndexBuild {
+    fn drop(&mut self) {
+        if !self.committed {
+            self.catalog().give_up_indexes(&self.ids);
+        }
+    }
+}

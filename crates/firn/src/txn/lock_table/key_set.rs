@@ -1,0 +1,166 @@
+//! A sorted set of keys in little memory: what a large statement has locked.
+//!
+//! Keys 7, 8, 9, 10, 20 and "x" behind one index id are the block `7 | 3 × +1 | +10 | "x"`: a
+//! million rows with consecutive numbers take one block of a few bytes, keys without such order two
+//! to some ten bytes more than what they do not share with the key before.
+
+mod block;
+
+use crate::base::key::INDEX_ID_LEN;
+use block::{Block, Removed};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+/// Keys in blocks, by the first key of each.
+///
+/// Invariants: blocks are not empty, ascend, do not overlap and do not leave their index; the set holds exactly the keys put
+/// into it, so nothing is ever locked that its owner did not ask for.
+///
+/// Rejected: intervals that stand for all keys between two bounds. They are smaller where keys have
+/// no arithmetic order, but lock what is not there: inserts between two rows would wait at READ
+/// COMMITTED, where they need not wait in InnoDB, and rows that others hold in between would have to
+/// be found before every merge. Hashes of the keys: no order, so no bounds to show, and 16 bytes
+/// where a run needs none.
+#[derive(Default)]
+pub(super) struct KeySet {
+    blocks: BTreeMap<Box<[u8]>, Block>,
+    len: u64,
+}
+
+/// Whether two keys lie in one index.
+pub(super) fn same_index(one: &[u8], other: &[u8]) -> bool {
+    let index = |key: &[u8]| key.len().min(INDEX_ID_LEN);
+    one[..index(one)] == other[..index(other)]
+}
+
+impl KeySet {
+    /// Number of keys.
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Number of blocks.
+    #[cfg(test)]
+    pub(super) fn blocks(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Memory, bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        // An entry of the map and the header of its key's allocation.
+        const ENTRY: usize = size_of::<Box<[u8]>>() + 16;
+        let blocks = self.blocks.iter();
+        blocks
+            .map(|(first, block)| (ENTRY + first.len() + block.bytes()) as u64)
+            .sum()
+    }
+
+    /// Whether `key` is in the set.
+    pub(super) fn contains(&self, key: &[u8]) -> bool {
+        let found = self.before(key);
+        found.is_some_and(|(first, block)| block.contains(first, key))
+    }
+
+    /// The last block that begins at or before `key`.
+    fn before(&self, key: &[u8]) -> Option<(&[u8], &Block)> {
+        let up_to = (Bound::Unbounded, Bound::Included(key));
+        let (first, block) = self.blocks.range::<[u8], _>(up_to).next_back()?;
+        Some((first, block))
+    }
+
+    fn before_mut(&mut self, key: &[u8]) -> Option<(&[u8], &mut Block)> {
+        let up_to = (Bound::Unbounded, Bound::Included(key));
+        let (first, block) = self.blocks.range_mut::<[u8], _>(up_to).next_back()?;
+        Some((first, block))
+    }
+
+    /// Adds `key` if it belongs behind the last key of a block, which is cheap.
+    pub(super) fn append(&mut self, key: &[u8]) -> bool {
+        match self.before_mut(key) {
+            Some((first, block))
+                if block.last() < key && block.has_room() && same_index(first, key) =>
+            {
+                block.append(key);
+                self.len += 1;
+                true
+            }
+            Some((_, block)) if block.last() < key => {
+                block.close();
+                self.begin(key);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn begin(&mut self, key: &[u8]) {
+        let before = self.blocks.insert(key.into(), Block::new(key));
+        debug_assert!(before.is_none(), "a key is locked once");
+        self.len += 1;
+    }
+
+    /// Adds `key`, which is not in the set.
+    pub(super) fn insert(&mut self, key: &[u8]) {
+        if self.append(key) {
+            return;
+        }
+        let Some((first, block)) = self.before_mut(key) else {
+            return self.insert_first(key);
+        };
+        block.insert(first, key);
+        let halves = (!block.has_room()).then(|| block.split(first)).flatten();
+        if let Some((first, block)) = halves {
+            self.blocks.insert(first, block);
+        }
+        self.len += 1;
+    }
+
+    /// Adds a key before all others.
+    fn insert_first(&mut self, key: &[u8]) {
+        let next = self.blocks.first_entry();
+        match next.filter(|next| next.get().has_room() && same_index(next.key(), key)) {
+            None => self.begin(key),
+            Some(next) => {
+                let (first, mut block) = next.remove_entry();
+                block.prepend(key, &first);
+                self.blocks.insert(key.into(), block);
+                self.len += 1;
+            }
+        }
+    }
+
+    /// Takes `key` out. Returns whether it was in the set.
+    pub(super) fn remove(&mut self, key: &[u8]) -> bool {
+        let Some((first, block)) = self.before_mut(key) else {
+            return false;
+        };
+        match block.remove(first, key) {
+            Removed::Absent => return false,
+            Removed::Inner => {}
+            Removed::First(next) => {
+                let block = self.blocks.remove(key).expect("found just now");
+                if let Some(next) = next {
+                    self.blocks.insert(next, block);
+                }
+            }
+        }
+        self.len -= 1;
+        true
+    }
+
+    /// First key, last key and number of keys of each block, in order.
+    pub(super) fn spans(&self) -> impl Iterator<Item = (&[u8], &[u8], u64)> {
+        let blocks = self.blocks.iter();
+        blocks.map(|(first, block)| (&first[..], block.last(), block.len()))
+    }
+
+    /// All keys in order.
+    #[cfg(test)]
+    pub(super) fn keys(&self) -> Vec<Vec<u8>> {
+        let blocks = self.blocks.iter();
+        blocks.flat_map(|(first, b)| b.keys(first)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,56 @@
+//! Positions that a rollback has left behind in spilled runs.
+
+/// Positions that count as never written, as intervals.
+///
+/// Invariant: ascending, apart, not empty. Positions are never used twice, so what is dead stays dead.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Dead {
+    /// Above the first number, up to the second.
+    intervals: Vec<(u64, u64)>,
+}
+
+impl Dead {
+    /// Everything above `mark`, up to `last`, the largest position there is.
+    pub(super) fn add(&mut self, mark: u64, last: u64) {
+        let mut from = mark;
+        while let Some(&(start, end)) = self.intervals.last() {
+            if end < mark {
+                break;
+            }
+            from = from.min(start);
+            self.intervals.pop();
+        }
+        if from < last {
+            self.intervals.push((from, last));
+        }
+    }
+
+    /// Positions above `last` are gone.
+    pub(super) fn cut(&mut self, last: u64) {
+        self.intervals.retain(|(from, _)| *from < last);
+        if let Some((_, to)) = self.intervals.last_mut() {
+            *to = last.min(*to);
+        }
+    }
+
+    pub(super) fn contains(&self, position: u64) -> bool {
+        self.touches(position, position)
+    }
+
+    /// Whether a position from `first` to `last` is dead.
+    pub(super) fn touches(&self, first: u64, last: u64) -> bool {
+        let at = self.intervals.partition_point(|(_, to)| *to < first);
+        self.intervals.get(at).is_some_and(|(from, _)| *from < last)
+    }
+
+    /// Whether all positions from `first` to `last` are dead.
+    pub(super) fn covers(&self, first: u64, last: u64) -> bool {
+        let at = self.intervals.partition_point(|(_, to)| *to < last);
+        self.intervals
+            .get(at)
+            .is_some_and(|(from, _)| *from < first)
+    }
+}
+
+#[cfg(test)]
+mod tests;

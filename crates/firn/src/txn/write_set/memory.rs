@@ -1,0 +1,154 @@
+//! The part of a write set that is in memory.
+
+use crate::base::key::UNCOMMITTED_BIT;
+use crate::base::{Kind, Seqno, Value};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// Memory of a version beside key and value: map slot, log slot, headers of two allocations.
+const VERSION_OVERHEAD: u64 = 136;
+
+#[derive(Clone)]
+pub(super) struct Version {
+    pub(super) position: u64,
+    pub(super) kind: Kind,
+    head_len: u32,
+    bytes: Arc<[u8]>,
+}
+
+impl Version {
+    pub(super) fn seqno(&self) -> Seqno {
+        UNCOMMITTED_BIT | self.position
+    }
+
+    pub(super) fn value(&self) -> Value<'_> {
+        let (head, tail) = self.bytes.split_at(self.head_len as usize);
+        Value { head, tail }
+    }
+}
+
+/// The versions of one user key, oldest first; never empty.
+pub(super) struct Versions {
+    older: Vec<Version>,
+    pub(super) newest: Version,
+}
+
+impl Versions {
+    pub(super) fn newest_first(&self) -> impl DoubleEndedIterator<Item = &Version> {
+        std::iter::once(&self.newest).chain(self.older.iter().rev())
+    }
+}
+
+/// Writes in key order, and in the order of their positions.
+///
+/// Invariant: `log` lists the writes by position, so that forgetting costs what is forgotten.
+#[derive(Default)]
+pub(super) struct Memory {
+    map: BTreeMap<Arc<[u8]>, Versions>,
+    log: Vec<(u64, Arc<[u8]>)>,
+    bytes: u64,
+    scratch: Vec<u8>,
+}
+
+impl Memory {
+    /// Adds a write, later than all here.
+    pub(super) fn write(&mut self, position: u64, user_key: &[u8], kind: Kind, value: Value<'_>) {
+        self.bytes += version_bytes(user_key.len(), value.len());
+        let version = Version {
+            position,
+            kind,
+            head_len: value.head.len() as u32,
+            bytes: self.joined(value),
+        };
+        match self.map.entry(Arc::from(user_key)) {
+            Entry::Vacant(slot) => {
+                self.log.push((position, Arc::clone(slot.key())));
+                slot.insert(Versions {
+                    older: Vec::new(),
+                    newest: version,
+                });
+            }
+            Entry::Occupied(mut slot) => {
+                self.log.push((position, Arc::clone(slot.key())));
+                let versions = slot.get_mut();
+                let before = std::mem::replace(&mut versions.newest, version);
+                versions.older.push(before);
+            }
+        }
+    }
+
+    /// Both parts in one allocation.
+    fn joined(&mut self, value: Value<'_>) -> Arc<[u8]> {
+        if value.tail.is_empty() {
+            return Arc::from(value.head);
+        }
+        self.scratch.clear();
+        self.scratch.extend_from_slice(value.head);
+        self.scratch.extend_from_slice(value.tail);
+        Arc::from(&self.scratch[..])
+    }
+
+    /// Forgets every write after `position`. Returns whether there was one.
+    pub(super) fn rollback_to(&mut self, position: u64) -> bool {
+        let keep = self.log.partition_point(|(at, _)| *at <= position);
+        let forgets = self.log.len() > keep;
+        while self.log.len() > keep {
+            let (_, key) = self.log.pop().expect("longer than what is kept");
+            let versions = self.map.get_mut(&key).expect("logged");
+            let forgotten = match versions.older.pop() {
+                Some(before) => {
+                    let newest = std::mem::replace(&mut versions.newest, before);
+                    newest.bytes.len()
+                }
+                None => {
+                    let versions = self.map.remove(&key).expect("logged");
+                    versions.newest.bytes.len()
+                }
+            };
+            self.bytes -= version_bytes(key.len(), forgotten);
+        }
+        forgets
+    }
+
+    /// The newest version of `user_key` at or below `bound`.
+    pub(super) fn get(&self, user_key: &[u8], bound: Seqno) -> Option<(&[u8], &Version)> {
+        let (key, versions) = self.map.get_key_value(user_key)?;
+        let version = versions.newest_first().find(|v| v.seqno() <= bound)?;
+        Some((key, version))
+    }
+
+    /// All keys in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &Versions)> {
+        self.map.iter().map(|(key, versions)| (&key[..], versions))
+    }
+
+    /// Keys from `user_key` on.
+    pub(super) fn from(&self, user_key: &[u8]) -> impl Iterator<Item = (&Arc<[u8]>, &Versions)> {
+        let from = (Bound::Included(user_key), Bound::Unbounded);
+        self.map.range::<[u8], _>(from)
+    }
+
+    /// Keys up to `user_key`, backwards; all without one.
+    pub(super) fn until(
+        &self,
+        user_key: Option<&[u8]>,
+    ) -> impl Iterator<Item = (&Arc<[u8]>, &Versions)> {
+        let to = user_key.map_or(Bound::Unbounded, Bound::Included);
+        self.map.range::<[u8], _>((Bound::Unbounded, to)).rev()
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.map.is_empty()
+    }
+}
+
+/// Memory that a write takes.
+pub(super) fn version_bytes(key_len: usize, value_len: usize) -> u64 {
+    (key_len + value_len) as u64 + VERSION_OVERHEAD
+}

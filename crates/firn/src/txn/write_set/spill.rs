@@ -1,0 +1,376 @@
+//! From memory to disk: spilling, and merging what was spilled.
+
+use super::memory::Memory;
+use super::runs::{PrivateRun, RunCursor, Runs, positions};
+use crate::base::key::index_id_of;
+use crate::base::{IndexId, InternalIterator, Result};
+use crate::ingest::{Density, Ingest, NewFiles, RunWriter};
+use crate::iter::MergeIter;
+use crate::version::{FileHandle, FileMeta, Run};
+use std::collections::HashSet;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// So many runs of a tier are merged into one of the next.
+pub(super) const FAN_IN: usize = 16;
+
+/// Entries between two questions whether to go on.
+const PACE: u64 = 1024;
+
+/// A part of a spill is worth the last level's codec from this size on, bytes before compression.
+const DENSE_MIN: u64 = 1 << 20;
+
+/// A part of this share of a spill begins a file: it would else hang together with the index before it,
+/// and be merged with that.
+const OWN_FILE_SHARE: u64 = 16;
+
+/// Of a part in key order, so much may have been written out of order, in percent.
+const DISORDER_MAX: u64 = 5;
+
+/// What one index has in memory.
+struct Part {
+    index: Option<IndexId>,
+    density: Density,
+    bytes: u64,
+}
+
+/// Writes all of `memory` as a run.
+///
+/// What was written in key order, beyond everything the set has of the index, and where the tree has
+/// nothing, is written as the last level would be: it will be installed as it is, and need not be
+/// written again. Everything else is merged sooner or later, and gets the light codec.
+pub(super) fn spill(ingest: &Arc<Ingest>, memory: &Memory, runs: &Runs) -> Result<NewFiles> {
+    let mut parts = parts(ingest, memory, runs).into_iter().peekable();
+    let (mut density, mut was_large) = (None, false);
+    let mut writer: Option<RunWriter> = None;
+    let mut files: Option<NewFiles> = None;
+    for (key, versions) in memory.iter() {
+        while let Some(part) = parts.next_if(|part| part.index <= index_id_of(key)) {
+            let large = part.bytes * OWN_FILE_SHARE >= memory.bytes();
+            if density != Some(part.density) || large || was_large {
+                end(writer.take(), &mut files)?;
+                density = Some(part.density);
+                writer = Some(ingest.writer(part.density, memory.bytes()));
+            }
+            was_large = large;
+        }
+        let writer = writer.get_or_insert_with(|| ingest.writer(Density::Light, 0));
+        for version in versions.newest_first() {
+            let key = crate::base::InternalKey::new(key, version.seqno(), version.kind);
+            writer.add_version(key, version.value())?;
+        }
+    }
+    end(writer, &mut files)?;
+    Ok(files.unwrap_or_else(|| ingest.no_files()))
+}
+
+/// Ends `writer` and adds what it has written to `files`.
+fn end(writer: Option<RunWriter>, files: &mut Option<NewFiles>) -> Result<()> {
+    if let Some(writer) = writer {
+        let written = writer.finish()?;
+        match files {
+            Some(files) => files.append(written),
+            None => *files = Some(written),
+        }
+    }
+    Ok(())
+}
+
+/// The indexes in memory, ascending, with the density of what is written of them.
+fn parts(ingest: &Ingest, memory: &Memory, runs: &Runs) -> Vec<Part> {
+    struct Seen<'a> {
+        index: Option<IndexId>,
+        smallest: &'a [u8],
+        largest: &'a [u8],
+        bytes: u64,
+        keys: u64,
+        disorder: u64,
+        position: u64,
+    }
+    let mut seen: Vec<Seen<'_>> = Vec::new();
+    for (key, versions) in memory.iter() {
+        let (index, position) = (index_id_of(key), versions.newest.position);
+        if seen.last().is_none_or(|part| part.index != index) {
+            seen.push(Seen {
+                index,
+                smallest: key,
+                largest: key,
+                bytes: 0,
+                keys: 0,
+                disorder: 0,
+                position: 0,
+            });
+        }
+        let part = seen.last_mut().expect("just pushed");
+        part.largest = key;
+        part.bytes += (key.len() + versions.newest.value().len()) as u64;
+        part.keys += 1;
+        part.disorder += u64::from(position < part.position);
+        part.position = position;
+    }
+    let density = |part: &Seen<'_>| {
+        let ordered = part.disorder * 100 <= part.keys * DISORDER_MAX;
+        let beyond = || {
+            let mut files = runs.list.iter().flat_map(|run| &run.run.files);
+            files.all(|file| {
+                let other = index_id_of(&file.largest) != part.index
+                    && index_id_of(&file.smallest) != part.index;
+                other || file.largest.as_slice() < part.smallest
+            })
+        };
+        let dense = part.bytes >= DENSE_MIN
+            && ordered
+            && beyond()
+            && is_new(ingest, part.smallest, part.largest);
+        if dense {
+            Density::Dense
+        } else {
+            Density::Light
+        }
+    };
+    seen.iter()
+        .map(|part| Part {
+            index: part.index,
+            density: density(part),
+            bytes: part.bytes,
+        })
+        .collect()
+}
+
+/// Whether the files of the tree have nothing between these keys.
+fn is_new(ingest: &Ingest, smallest: &[u8], largest: &[u8]) -> bool {
+    let version = ingest.versions().current();
+    let mut found = version.overlapping(smallest, Bound::Included(largest));
+    found.next().is_none()
+}
+
+/// What a merge is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Aim {
+    /// Fewer runs: all versions stay.
+    Fewer,
+    /// The commit: the newest version of each key, without its position.
+    Commit,
+}
+
+/// What a merge has made: files of the runs that stay as they are, and others in place of the rest.
+struct Merged {
+    kept: HashSet<u64>,
+    written: NewFiles,
+}
+
+/// A file and the number of its run.
+struct Placed<'a> {
+    run: usize,
+    file: &'a Arc<FileHandle>,
+}
+
+/// Merges runs, oldest first. A file that shares no range of keys with another one stays as it is,
+/// if nothing in it must go.
+fn merge(
+    ingest: &Arc<Ingest>,
+    runs: &[PrivateRun],
+    dead: &Arc<super::dead::Dead>,
+    aim: Aim,
+    go_on: &dyn Fn() -> Result<()>,
+) -> Result<Merged> {
+    let mut placed: Vec<Placed<'_>> = Vec::new();
+    for (run, private) in runs.iter().enumerate() {
+        let files = private.run.files.iter();
+        placed.extend(files.map(|file| Placed { run, file }));
+    }
+    placed.sort_by(|a, b| a.file.smallest.cmp(&b.file.smallest));
+    let expected = placed.iter().map(|p| p.file.size).sum();
+    let mut merging = Merging {
+        ingest,
+        dead,
+        aim,
+        go_on,
+        expected,
+        writer: None,
+        written: None,
+    };
+    let mut kept = HashSet::new();
+    let mut rest = &placed[..];
+    while let Some(first) = rest.first() {
+        let mut largest = &first.file.largest;
+        let mut len = 1;
+        while let Some(next) = rest.get(len).filter(|p| p.file.smallest <= *largest) {
+            largest = largest.max(&next.file.largest);
+            len += 1;
+        }
+        let (group, others) = rest.split_at(len);
+        if len == 1 && stays(first.file, dead, aim) {
+            // What is written next must not reach over it.
+            merging.end()?;
+            kept.insert(first.file.file_id);
+        } else {
+            merging.group(group, runs.len(), largest)?;
+        }
+        rest = others;
+    }
+    merging.end()?;
+    Ok(Merged {
+        kept,
+        written: merging.written.unwrap_or_else(|| ingest.no_files()),
+    })
+}
+
+/// Whether a file that overlaps no other one is what is wanted.
+fn stays(file: &FileMeta, dead: &super::dead::Dead, aim: Aim) -> bool {
+    let (first, last) = positions(file);
+    match aim {
+        Aim::Fewer => !dead.covers(first, last),
+        Aim::Commit => file.superseded == 0 && !dead.touches(first, last),
+    }
+}
+
+struct Merging<'a> {
+    ingest: &'a Arc<Ingest>,
+    dead: &'a Arc<super::dead::Dead>,
+    aim: Aim,
+    go_on: &'a dyn Fn() -> Result<()>,
+    expected: u64,
+    writer: Option<(Density, RunWriter)>,
+    written: Option<NewFiles>,
+}
+
+impl Merging<'_> {
+    fn end(&mut self) -> Result<()> {
+        let writer = self.writer.take();
+        end(writer.map(|(_, writer)| writer), &mut self.written)
+    }
+
+    /// Merges files that hang together, ascending, up to the key `largest`.
+    fn group(&mut self, group: &[Placed<'_>], runs: usize, largest: &[u8]) -> Result<()> {
+        let smallest = &group[0].file.smallest;
+        let dense = self.aim == Aim::Commit && is_new(self.ingest, smallest, largest);
+        let density = if dense {
+            Density::Dense
+        } else {
+            Density::Light
+        };
+        if self.writer.as_ref().is_none_or(|(now, _)| *now != density) {
+            self.end()?;
+            let writer = self.ingest.writer(density, self.expected);
+            self.writer = Some((density, writer));
+        }
+        let mut by_run: Vec<Vec<Arc<FileHandle>>> = vec![Vec::new(); runs];
+        for placed in group {
+            by_run[placed.run].push(Arc::clone(placed.file));
+        }
+        let sources = by_run.into_iter().rev().filter(|files| !files.is_empty());
+        let cursor = |files| RunCursor::new(&Arc::new(Run::new(0, files)), false, self.dead);
+        let mut source = MergeIter::new(sources.map(cursor).collect());
+        let (_, writer) = self.writer.as_mut().expect("set above");
+        let mut last: Option<Vec<u8>> = None;
+        let mut entries = 0u64;
+        let mut on = source.seek_to_first()?;
+        while on {
+            if entries.is_multiple_of(PACE) {
+                (self.go_on)()?;
+            }
+            entries += 1;
+            let (key, value) = (source.key(), source.value());
+            match self.aim {
+                Aim::Fewer => writer.add_version(key, value)?,
+                Aim::Commit if last.as_deref() == Some(key.user_key) => {}
+                Aim::Commit => {
+                    let last = last.get_or_insert_default();
+                    last.clear();
+                    last.extend_from_slice(key.user_key);
+                    writer.add(key.user_key, key.kind, value)?;
+                }
+            }
+            on = source.next()?;
+        }
+        Ok(())
+    }
+}
+
+impl Runs {
+    /// Merges the newest runs into one if there are many.
+    ///
+    /// # Errors
+    /// Those of the files; the runs are as before then.
+    pub(super) fn merge_if_many(&mut self, ingest: &Arc<Ingest>) -> Result<()> {
+        loop {
+            let Some(tier) = self.list.last().map(|run| run.tier) else {
+                return Ok(());
+            };
+            let same = self.list.iter().rev().take_while(|run| run.tier == tier);
+            let count = same.count();
+            if count < FAN_IN {
+                return Ok(());
+            }
+            let from = self.list.len() - count;
+            let go_on = || Ok(());
+            let merged = merge(ingest, &self.list[from..], &self.dead, Aim::Fewer, &go_on)?;
+            let mut handles = Vec::new();
+            let mut files = merged.written;
+            let source = ingest.versions().source();
+            for meta in files.files() {
+                handles.push(FileHandle::new(Arc::new(meta.clone()), Arc::clone(source)));
+            }
+            for mut run in self.list.drain(from..) {
+                let kept = run.run.files.iter();
+                handles.extend(
+                    kept.filter(|file| merged.kept.contains(&file.file_id))
+                        .cloned(),
+                );
+                files.append(
+                    run.files
+                        .split_off(|meta| merged.kept.contains(&meta.file_id)),
+                );
+            }
+            if !handles.is_empty() {
+                let run = PrivateRun::of_handles(files, handles, tier + 1);
+                self.list.push(run);
+            }
+        }
+    }
+
+    /// Makes the files of a commit: the newest version of each key, in files that share no key, synced
+    /// and with durable names. The runs stay as they are, so that it may be tried again.
+    ///
+    /// # Errors
+    /// Those of the files, and of `go_on`, which is asked now and then.
+    pub(super) fn seal(
+        &self,
+        ingest: &Arc<Ingest>,
+        go_on: &dyn Fn() -> Result<()>,
+    ) -> Result<Sealed> {
+        let merged = merge(ingest, &self.list, &self.dead, Aim::Commit, go_on)?;
+        let all = self.list.iter().flat_map(|run| run.files.files());
+        let kept = all.filter(|meta| merged.kept.contains(&meta.file_id));
+        let mut files: Vec<FileMeta> = kept.chain(merged.written.files()).cloned().collect();
+        files.sort_by(|a, b| a.smallest.cmp(&b.smallest));
+        merged.written.sync()?;
+        Ok(Sealed { files, merged })
+    }
+
+    /// The log names the files of `sealed`: they are no longer the set's to remove.
+    pub(super) fn release(&mut self, sealed: Sealed) {
+        for run in &mut self.list {
+            let kept = run
+                .files
+                .split_off(|meta| sealed.merged.kept.contains(&meta.file_id));
+            kept.keep();
+        }
+        sealed.merged.written.keep();
+    }
+}
+
+/// What a spilled set commits. Its new files are removed if it is dropped.
+pub struct Sealed {
+    /// Ascending, without a common user key.
+    files: Vec<FileMeta>,
+    merged: Merged,
+}
+
+impl Sealed {
+    /// The files.
+    pub fn files(&self) -> &[FileMeta] {
+        &self.files
+    }
+}

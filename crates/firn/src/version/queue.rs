@@ -1,0 +1,151 @@
+//! What is committed and not in the tree yet.
+
+use super::{FileHandle, FileMeta, FileSource, Run};
+use crate::base::{IndexId, Seqno};
+use crate::memtable::{IndexCounts, Memtable};
+use crate::rowcode::BlobUses;
+use std::sync::Arc;
+
+/// Files that a commit has made visible above the memtables before it, on their way into the tree.
+///
+/// It has a number and a place in the queue as a frozen memtable has, and no writers: it is complete
+/// from birth. Its data is not in memory.
+pub struct IngestedRun {
+    id: u64,
+    seqno: Seqno,
+    run: Arc<Run>,
+    min_segment: u64,
+    last_lsn: u64,
+}
+
+impl IngestedRun {
+    /// Run number `id` of the files of commit `seqno`. The log needs its segments from `min_segment` on
+    /// until the files are in the tree; its record ends at `last_lsn`.
+    pub fn new(
+        id: u64,
+        seqno: Seqno,
+        files: Vec<FileMeta>,
+        source: &Arc<FileSource>,
+        min_segment: u64,
+        last_lsn: u64,
+    ) -> Self {
+        let handle = |meta: FileMeta| {
+            let meta = Arc::new(meta.with_external_seqno(seqno));
+            FileHandle::new(meta, Arc::clone(source))
+        };
+        Self {
+            id,
+            seqno,
+            run: Arc::new(Run::new(0, files.into_iter().map(handle).collect())),
+            min_segment,
+            last_lsn,
+        }
+    }
+
+    /// Its place among the memtables.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The commit.
+    pub fn seqno(&self) -> Seqno {
+        self.seqno
+    }
+
+    /// The files.
+    pub fn run(&self) -> &Arc<Run> {
+        &self.run
+    }
+
+    /// See [`Memtable::last_lsn`].
+    pub fn last_lsn(&self) -> u64 {
+        self.last_lsn
+    }
+}
+
+/// An element of the queue.
+#[derive(Clone)]
+pub enum Frozen {
+    /// A memtable that takes no more commits.
+    Memtable(Arc<Memtable>),
+    /// Files of one commit.
+    Run(Arc<IngestedRun>),
+}
+
+impl Frozen {
+    /// Its place in the queue: higher is newer.
+    pub fn id(&self) -> u64 {
+        match self {
+            Self::Memtable(memtable) => memtable.id(),
+            Self::Run(run) => run.id,
+        }
+    }
+
+    /// The oldest log segment that it needs until it is in the tree.
+    pub fn min_segment(&self) -> u64 {
+        match self {
+            Self::Memtable(memtable) => memtable.min_segment(),
+            Self::Run(run) => run.min_segment,
+        }
+    }
+
+    /// The memtable, if it is one.
+    pub fn memtable(&self) -> Option<&Arc<Memtable>> {
+        match self {
+            Self::Memtable(memtable) => Some(memtable),
+            Self::Run(_) => None,
+        }
+    }
+
+    /// The run, if it is one.
+    pub fn run(&self) -> Option<&Arc<IngestedRun>> {
+        match self {
+            Self::Memtable(_) => None,
+            Self::Run(run) => Some(run),
+        }
+    }
+
+    /// The newest commit in it.
+    pub fn newest(&self) -> Option<Seqno> {
+        match self {
+            Self::Memtable(memtable) => memtable.seqno_range().map(|(_, newest)| newest),
+            Self::Run(run) => Some(run.seqno),
+        }
+    }
+
+    /// What it holds of one index.
+    pub fn index_counts(&self, index: IndexId) -> IndexCounts {
+        match self {
+            Self::Memtable(memtable) => memtable.index_counts(index),
+            Self::Run(run) => {
+                let mut sum = IndexCounts::default();
+                let files = run.run.files.iter();
+                for stats in files.filter_map(|file| file.index(index)) {
+                    sum.entries += stats.entries;
+                    sum.deletes += stats.deletes;
+                    sum.raw_bytes += stats.raw_bytes;
+                }
+                sum
+            }
+        }
+    }
+
+    /// What its entries refer to in blob files.
+    pub fn blob_uses(&self) -> BlobUses {
+        match self {
+            Self::Memtable(memtable) => memtable.blob_uses(),
+            Self::Run(run) => {
+                let mut uses = BlobUses::default();
+                let all = run.run.files.iter().flat_map(|file| &file.blobs);
+                all.for_each(|&used| uses.add(used));
+                uses
+            }
+        }
+    }
+
+    /// Bytes of memory that go with it.
+    pub fn memory_bytes(&self) -> u64 {
+        self.memtable()
+            .map_or(0, |memtable| memtable.memory_bytes())
+    }
+}
