@@ -1,6 +1,7 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
 #include "catalog.h"
+#include "ha_firn.h"
 #include "errors.h"
 #include "log.h"
 
@@ -9,6 +10,32 @@
 #include <vector>
 
 namespace firn {
+
+/*
+  The version that a .frm image carries: in the list of (type, length, value) that begins at byte 64 and whose size
+  stands at byte 4, the entry of type 0. A length of 0 is followed by the length in two bytes.
+*/
+LEX_CUSTRING version_of(const LEX_CUSTRING* frm) {
+  constexpr size_t kHead = 64;
+  const LEX_CUSTRING none = {nullptr, 0};
+  if (!frm || frm->length < kHead || frm->length - kHead < uint2korr(frm->str + 4)) return none;
+  const uchar* at = frm->str + kHead;
+  const uchar* const end = at + uint2korr(frm->str + 4);
+  while (end - at >= 3) {
+    const uchar type = *at++;
+    size_t length = *at++;
+    if (length == 0) {
+      if (end - at < 2) return none;
+      length = uint2korr(at);
+      at += 2;
+    }
+    if (size_t(end - at) < length) return none;
+    if (type == EXTRA2_TABLEDEF_VERSION) return {at, length};
+    at += length;
+  }
+  return none;
+}
+
 namespace {
 
 using Names = std::vector<std::string>;
@@ -68,34 +95,11 @@ void drop_database(handlerton*, char* path) {
   drop_tables(prefix, any, "its database was dropped");
 }
 
-/*
-  The version that a .frm image carries: in the list of (type, length, value) that begins at byte 64 and whose size
-  stands at byte 4, the entry of type 0. A length of 0 is followed by the length in two bytes.
-*/
-LEX_CUSTRING version_of(const LEX_CUSTRING* frm) {
-  constexpr size_t kHead = 64;
-  const LEX_CUSTRING none = {nullptr, 0};
-  if (!frm || frm->length < kHead || frm->length - kHead < uint2korr(frm->str + 4)) return none;
-  const uchar* at = frm->str + kHead;
-  const uchar* const end = at + uint2korr(frm->str + 4);
-  while (end - at >= 3) {
-    const uchar type = *at++;
-    size_t length = *at++;
-    if (length == 0) {
-      if (end - at < 2) return none;
-      length = uint2korr(at);
-      at += 2;
-    }
-    if (size_t(end - at) < length) return none;
-    if (type == EXTRA2_TABLEDEF_VERSION) return {at, length};
-    at += length;
-  }
-  return none;
-}
-
 /* An ALTER in place is about to be committed: the catalog keeps the new definition. */
 int notify_tabledef_changed(handlerton*, LEX_CSTRING* schema, LEX_CSTRING* table, LEX_CUSTRING* frm, LEX_CUSTRING*,
-                            handler*) {
+                            handler* file) {
+  /* The definition belongs to the commit of the change. */
+  if (static_cast<ha_firn*>(file)->is_changing_indexes()) return 0;
   char name[FN_REFLEN];
   if (!database || !frm || schema->length + table->length + 2 > sizeof(name)) return 1;
   strxnmov(name, sizeof(name) - 1, schema->str, "/", table->str, NullS);
@@ -107,8 +111,18 @@ int notify_tabledef_changed(handlerton*, LEX_CSTRING* schema, LEX_CSTRING* table
 int check_version(handlerton*, const char* path, const LEX_CUSTRING* version, ulonglong) {
   uchar stored[64];
   size_t length = 0;
-  if (!database || firn_table_version(database, TableName(path).c_str(), stored, sizeof(stored), &length) != FIRN_OK)
-    return 1;
+  if (!database) return 1;
+  firn_status status = firn_table_version(database, TableName(path).c_str(), stored, sizeof(stored), &length);
+  if (status == FIRN_NO_TABLE) {
+    /* Its partitions are committed together: one tells for all. */
+    Names names;
+    Collect to = {&names, any, false};
+    char prefix[FN_REFLEN];
+    strxnmov(prefix, sizeof(prefix) - 1, TableName(path).c_str(), "#P#", NullS);
+    if (firn_list_table_names(database, prefix, collect, &to) == FIRN_OK && !names.empty())
+      status = firn_table_version(database, names[0].c_str(), stored, sizeof(stored), &length);
+  }
+  if (status != FIRN_OK) return 1;
   return length != version->length || length > sizeof(stored) || memcmp(stored, version->str, length) != 0;
 }
 

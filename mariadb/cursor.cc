@@ -25,16 +25,30 @@ int ha_firn::aim(uint32_t index) {
   return choose_columns();
 }
 
+/*
+  Entries give back columns that the index holds whole. The server asks for no others by keyread, but for a partitioned
+  table: that merges the partitions' scans by all columns of the index, whose prefixes entries cannot give back.
+*/
+bool ha_firn::reads_entries_only() const {
+  if (!m_keyread || m_cursor_index >= table_share->keys) return m_keyread;
+  if (!table->part_info) return true;
+  const KEY* key_info = table->key_info + m_cursor_index;
+  for (uint i = 0; i < key_info->user_defined_key_parts; i++)
+    if (key_info->key_part[i].key_part_flag & HA_PART_KEY_SEG) return false;
+  return true;
+}
+
 int ha_firn::choose_columns() {
-  const bool whole = m_whole_row && !m_keyread;
+  const bool keyread = reads_entries_only();
+  const bool whole = m_whole_row && !keyread;
   const uchar* wanted = reinterpret_cast<const uchar*>(table->read_set->bitmap);
-  if (m_columns_known && m_columns_keyread == m_keyread && m_columns_whole == whole &&
-      (whole || m_keyread || memcmp(m_columns, wanted, m_columns_bytes) == 0))
+  if (m_columns_known && m_columns_keyread == keyread && m_columns_whole == whole &&
+      (whole || keyread || memcmp(m_columns, wanted, m_columns_bytes) == 0))
     return 0;
-  const firn_status status = firn_cursor_columns(m_cursor, whole || m_keyread ? nullptr : wanted, m_keyread);
+  const firn_status status = firn_cursor_columns(m_cursor, whole || keyread ? nullptr : wanted, keyread);
   if (status != FIRN_OK) return firn_error(status);
   memcpy(m_columns, wanted, m_columns_bytes);
-  m_columns_keyread = m_keyread;
+  m_columns_keyread = keyread;
   m_columns_whole = whole;
   m_columns_known = true;
   return 0;

@@ -6,6 +6,7 @@
 */
 
 #include "ha_firn.h"
+#include "catalog.h"
 #include "errors.h"
 #include "schema.h"
 #include "sql_alter.h"
@@ -59,6 +60,10 @@ bool wants_foreign_key(const HA_CREATE_INFO* info) {
   return false;
 }
 
+}  // namespace
+
+namespace firn {
+
 /* Keys that the server itself checks by reading first: without gap locks two sessions would both find nothing. */
 const char* key_without_guard(const TABLE* form) {
   for (uint i = 0; i < form->s->keys; i++) {
@@ -69,7 +74,7 @@ const char* key_without_guard(const TABLE* form) {
   return nullptr;
 }
 
-}  // namespace
+}  // namespace firn
 
 int ha_firn::create(const char* name, TABLE* form, HA_CREATE_INFO* info) {
   THD* thd = ha_thd();
@@ -77,7 +82,7 @@ int ha_firn::create(const char* name, TABLE* form, HA_CREATE_INFO* info) {
   if (info->tmp_table()) return refuse("TEMPORARY");
   if (wants_foreign_key(info)) return refuse("FOREIGN KEY");
   if (firn::galera_is_on(thd)) return refuse("Galera replication (wsrep_on)");
-  if (const char* what = key_without_guard(form)) return refuse(what);
+  if (const char* what = firn::key_without_guard(form)) return refuse(what);
   if (info->data_file_name || info->index_file_name)
     push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, WARN_OPTION_IGNORED, ER_THD(thd, WARN_OPTION_IGNORED),
                         info->data_file_name ? "DATA DIRECTORY" : "INDEX DIRECTORY");
@@ -114,27 +119,4 @@ int ha_firn::truncate() {
 void ha_firn::update_create_info(HA_CREATE_INFO* info) {
   if (info->used_fields & HA_CREATE_USED_AUTO) return;
   info->auto_increment_value = firn_autoinc_next_value(m_share->core());
-}
-
-/*
-  Done in place: what leaves the stored rows and the core's catalog as they are, and the AUTO_INCREMENT counter. The
-  rest goes by copy, which the server does with progress reports and a DDL log.
-*/
-enum_alter_inplace_result ha_firn::check_if_supported_inplace_alter(TABLE*, Alter_inplace_info* info) {
-  constexpr alter_table_operations in_place =
-      ALTER_COLUMN_DEFAULT | ALTER_CHANGE_CREATE_OPTION | ALTER_DROP_CHECK_CONSTRAINT | ALTER_INDEX_IGNORABILITY;
-  if (info->handler_flags & ~in_place) return HA_ALTER_INPLACE_NOT_SUPPORTED;
-  constexpr ulong harmless_options = HA_CREATE_USED_AUTO | HA_CREATE_USED_COMMENT | HA_CREATE_USED_DEFAULT_CHARSET;
-  if (info->create_info->used_fields & ~harmless_options) return HA_ALTER_INPLACE_NOT_SUPPORTED;
-  return HA_ALTER_INPLACE_INSTANT;
-}
-
-bool ha_firn::commit_inplace_alter_table(TABLE*, Alter_inplace_info* info, bool commit) {
-  info->group_commit_ctx = nullptr;
-  if (!commit || !(info->create_info->used_fields & HA_CREATE_USED_AUTO)) return false;
-  /* A number that is taken already stays taken: the core raises it to the next free one. */
-  const firn_status status = firn_autoinc_set(m_share->core(), MY_MAX(info->create_info->auto_increment_value, 1ULL));
-  if (status == FIRN_OK) return false;
-  my_printf_error(ER_GET_ERRMSG, "FIRN: %s", MYF(0), firn_last_error());
-  return true;
 }

@@ -28,8 +28,6 @@ int error_number(firn_status status) {
       return HA_ERR_LOCK_DEADLOCK;
     case FIRN_INTERRUPTED:
       return HA_ERR_ABORTED_BY_USER;
-    case FIRN_TXN_TOO_LARGE:
-      return HA_ERR_OUT_OF_MEM;
     case FIRN_TABLE_DEF_CHANGED:
       return HA_ERR_TABLE_DEF_CHANGED;
     case FIRN_NO_TABLE:

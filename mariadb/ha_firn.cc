@@ -86,7 +86,7 @@ handler* ha_firn::clone(const char* name, MEM_ROOT* mem_root) {
 /* The end of a statement. The session may be gone when the table cache gives this handler out again. */
 int ha_firn::reset() {
   park();
-  if (m_bulk) (void)end_bulk(firn_bulk_abort);
+  abort_bulk();
   m_session = nullptr;
   m_scan_parked = false;
   m_keyread = false;
@@ -94,10 +94,43 @@ int ha_firn::reset() {
   return 0;
 }
 
-int ha_firn::end_bulk(firn_status (*how)(firn_session*, const firn_table*)) {
+namespace {
+
+/* The server began the stage and ends it; a kill ends the work. */
+bool report_progress(void* context, uint64_t done, uint64_t total) {
+  THD* thd = static_cast<THD*>(context);
+  thd_progress_report(thd, done, MY_MAX(total, 1ULL));
+  return thd_kill_level(thd) > THD_ABORT_SOFTLY;
+}
+
+}  // namespace
+
+/* The rows of a load are sorted and written to the end here, which may take as long as bringing them did. */
+int ha_firn::end_bulk() {
+  if (!m_bulk || !m_session) return 0;
+  uint32_t duplicate = 0;
+  const firn_status status =
+      firn_bulk_end(m_session->core(), m_share->core(), report_progress, m_session->thd(), &duplicate);
+  if (status == FIRN_DUPLICATE) note_duplicate(duplicate);
+  const int error = firn_error(status);
+  /* Of partitions that are reorganized the server does not look at what this returns. */
+  if (error && strstr(m_path, "#P#")) m_session->fail_load();
+  abort_bulk();
+  return error;
+}
+
+void ha_firn::abort_bulk() {
+  if (!m_bulk) return;
   m_bulk = false;
-  m_write_flags &= ~uint32_t(FIRN_WRITE_BULK);
-  return m_session ? firn_error(how(m_session->core(), m_share->core())) : 0;
+  m_write_flags &= ~uint32_t(FIRN_WRITE_BULK | FIRN_WRITE_BULK_ONE_BY_ONE);
+  if (m_session) (void)firn_bulk_abort(m_session->core(), m_share->core());
+}
+
+/* For the server's message: a load learns of a duplicate when its row is no longer in the record buffer. */
+void ha_firn::note_duplicate(uint32_t index) {
+  m_session->note_duplicate(index);
+  if (m_bulk && !(m_write_flags & FIRN_WRITE_BULK_ONE_BY_ONE))
+    (void)firn_bulk_duplicate(m_session->core(), m_share->core(), table->record[0]);
 }
 
 int ha_firn::extra(enum ha_extra_function operation) {
@@ -116,16 +149,19 @@ int ha_firn::extra(enum ha_extra_function operation) {
     case HA_EXTRA_NO_IGNORE_DUP_KEY:
       m_write_flags &= ~uint32_t(FIRN_WRITE_LOCK_DUPLICATE_X);
       break;
-    case HA_EXTRA_BEGIN_COPY:
     case HA_EXTRA_BEGIN_ALTER_IGNORE_COPY:
+      m_write_flags |= FIRN_WRITE_BULK_ONE_BY_ONE;
+      [[fallthrough]];
+    case HA_EXTRA_BEGIN_COPY:
       m_bulk = true;
       m_write_flags |= FIRN_WRITE_BULK;
       break;
     /* Comes without a begin at the end of every INSERT … SELECT. */
     case HA_EXTRA_END_COPY:
-      return m_bulk ? end_bulk(firn_bulk_end) : 0;
+      return end_bulk();
     case HA_EXTRA_ABORT_COPY:
-      return m_bulk ? end_bulk(firn_bulk_abort) : 0;
+      abort_bulk();
+      break;
     default:
       break;
   }
@@ -141,11 +177,6 @@ void ha_firn::print_error(int error, myf flags) {
     case firn::kErrorReported:
       if (thd_get_error_number(thd)) return;
       break;
-    case HA_ERR_OUT_OF_MEM:
-      if (!message[0]) break;
-      my_printf_error(ER_ENGINE_OUT_OF_MEMORY, "Engine FIRN: the transaction is over firn_txn_memory_limit: %s", flags,
-                      message);
-      return;
     case HA_ERR_CRASHED:
       push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_GET_ERRMSG, "FIRN: %s", message);
       break;

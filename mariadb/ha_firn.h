@@ -98,7 +98,11 @@ class ha_firn final : public handler {
   int truncate() override;
   void update_create_info(HA_CREATE_INFO* info) override;
   enum_alter_inplace_result check_if_supported_inplace_alter(TABLE* altered, Alter_inplace_info* info) override;
+  bool prepare_inplace_alter_table(TABLE* altered, Alter_inplace_info* info) override;
+  bool inplace_alter_table(TABLE* altered, Alter_inplace_info* info) override;
   bool commit_inplace_alter_table(TABLE* altered, Alter_inplace_info* info, bool commit) override;
+  /* An ALTER in place is between prepare and commit, and keeps the new definition itself. */
+  bool is_changing_indexes() const { return m_index_change; }
 
   /* administration */
   int check(THD* thd, HA_CHECK_OPT* options) override;
@@ -121,6 +125,7 @@ class ha_firn final : public handler {
   /* Makes the cursor read `index` for this statement, and the columns that read_set asks for. */
   int aim(uint32_t index);
   int choose_columns();
+  bool reads_entries_only() const;
   void park();
   /* Continues a scan whose cursor was parked in between (HANDLER … READ NEXT). */
   int resume_scan();
@@ -129,7 +134,9 @@ class ha_firn final : public handler {
   int read_status(firn_status status) { return likely(status == FIRN_OK) ? 0 : firn_error(status); }
   int firn_error(firn_status status);
   void estimate_rows_per_key();
-  int end_bulk(firn_status (*how)(firn_session*, const firn_table*));
+  int end_bulk();
+  void abort_bulk();
+  void note_duplicate(uint32_t index);
   /* The hidden row id of the row last read or written, for tables without a primary key. */
   const uchar* current_row_id();
   void raise_auto_increment(const Field* field, const uchar* record);
@@ -174,7 +181,7 @@ class ha_firn final : public handler {
 
   uint32_t m_write_flags = 0;
   bool m_bulk = false;
-  uint m_duplicate_index = 0;
+  bool m_index_change = false;
   uchar m_row_id[8] = {};
   bool m_row_id_is_of_cursor = false;
   double m_rows_bytes = 0;

@@ -96,6 +96,7 @@ int ha_firn::begin(THD* thd, thr_lock_type lock_type, bool write) {
 int ha_firn::external_lock(THD* thd, int lock_type) {
   if (lock_type == F_UNLCK) {
     park();
+    abort_bulk();
     m_session = nullptr;
     return 0;
   }

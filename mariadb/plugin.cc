@@ -2,6 +2,7 @@
 
 /* What the server loads: the storage engine FIRN and its information_schema tables. */
 
+#include "backup.h"
 #include "catalog.h"
 #include "ha_firn.h"
 #include "host.h"
@@ -31,6 +32,7 @@ int init(void* plugin) {
   hton->show_status = show_status;
   set_transaction_callbacks(hton);
   set_catalog_callbacks(hton);
+  set_backup_callbacks(hton);
 
   const firn_config config = sysvars::config();
   const firn_status status = firn_open(&config, host(), &database);

@@ -93,7 +93,7 @@ int Session::begin_snapshot() {
 }
 
 void Session::transaction_ended() {
-  statement_begun_ = registered_ = prepared_ = ordered_ = in_binlog_ = aborted_ = false;
+  statement_begun_ = registered_ = prepared_ = ordered_ = in_binlog_ = aborted_ = load_failed_ = false;
   ordered_status_ = FIRN_OK;
 }
 
@@ -107,6 +107,12 @@ int Session::commit(bool all) {
   if (aborted_) {
     transaction_ended();
     return HA_ERR_ROLLBACK;
+  }
+  if (load_failed_) {
+    my_printf_error(ER_ERROR_DURING_COMMIT, "FIRN: rows could not be loaded: %s", MYF(0), message_);
+    (void)firn_rollback(core_);
+    transaction_ended();
+    return HA_ERR_INTERNAL_ERROR;
   }
   if (ordered_) {
     /* Visible already, in the binary log's order: who comes after may join its group commit before this one is durable.

@@ -47,6 +47,14 @@ class Session {
   /* NOWAIT (or a timeout of 0) was asked for this statement. */
   bool no_wait() const { return lock_timeout_us_ == 0; }
 
+  /* Number of the index in which a key was found twice. Of a partitioned table, the server may ask another partition.
+   */
+  void note_duplicate(uint32_t index) { duplicate_index_ = index; }
+  uint32_t duplicate_index() const { return duplicate_index_; }
+
+  /* The end of a load failed where the server does not look: the transaction cannot be committed. */
+  void fail_load() { load_failed_ = true; }
+
   /* The core's words for the last failure, for print_error(). */
   void keep_message(const char* text) { strmake(message_, text, sizeof(message_) - 1); }
   const char* message() const { return message_; }
@@ -74,6 +82,8 @@ class Session {
   /* The binary log has the transaction and repeats it after a crash. */
   bool in_binlog_ = false;
   bool aborted_ = false;
+  bool load_failed_ = false;
+  uint32_t duplicate_index_ = 0;
   /* commit_ordered() cannot fail; what went wrong there is reported by commit(). */
   firn_status ordered_status_ = FIRN_OK;
   char message_[512] = "";

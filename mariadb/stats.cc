@@ -13,7 +13,7 @@ constexpr uint kCostBlock = 16384;
 }  // namespace
 
 int ha_firn::info(uint flag) {
-  if (flag & HA_STATUS_ERRKEY) errkey = m_duplicate_index;
+  if (flag & HA_STATUS_ERRKEY) errkey = m_session ? m_session->duplicate_index() : 0;
   if (flag & HA_STATUS_AUTO) stats.auto_increment_value = firn_autoinc_next_value(m_share->core());
 
   uint64_t rows = 0;

@@ -11,7 +11,13 @@ firn_counters counters;
 #define COUNTER(name, member) \
   { name, reinterpret_cast<char*>(&counters.member), SHOW_ULONGLONG }
 
-struct st_mysql_show_var counter_variables[] = {COUNTER("block_cache_bytes", block_cache_bytes),
+struct st_mysql_show_var counter_variables[] = {COUNTER("blob_bytes_live", blob_bytes_live),
+                                                COUNTER("blob_bytes_punched", blob_bytes_punched),
+                                                COUNTER("blob_bytes_rewritten", blob_bytes_rewritten),
+                                                COUNTER("blob_bytes_written", blob_bytes_written),
+                                                COUNTER("blobs_read", blobs_read),
+                                                COUNTER("blobs_written", blobs_written),
+                                                COUNTER("block_cache_bytes", block_cache_bytes),
                                                 COUNTER("block_cache_hits", block_cache_hits),
                                                 COUNTER("block_cache_misses", block_cache_misses),
                                                 COUNTER("bytes_read", bytes_read),

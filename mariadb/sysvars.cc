@@ -1,6 +1,7 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
 #include "sysvars.h"
+#include "backup.h"
 
 namespace firn::sysvars {
 
@@ -18,11 +19,13 @@ unsigned long long block_cache_size;
 unsigned long long row_cache_size;
 unsigned long long memtable_size;
 unsigned long long wal_segment_size;
+unsigned long long blob_threshold;
 unsigned int flush_log_at_trx_commit;
 unsigned int max_background_jobs;
 char direct_io;
 char direct_reads;
 unsigned long long background_io_rate;
+char* checkpoint;
 
 MYSQL_SYSVAR_STR(data_dir, data_dir, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
                  "Directory of the engine's files; a relative path starts at datadir.", nullptr, nullptr, "#firn");
@@ -60,9 +63,14 @@ MYSQL_SYSVAR_ULONGLONG(memtable_size, memtable_size, PLUGIN_VAR_RQCMDARG,
 
 MYSQL_SYSVAR_ULONGLONG(
     txn_memory_limit, txn_memory_limit, PLUGIN_VAR_RQCMDARG,
-    "A transaction may hold this many bytes of uncommitted changes; the statement that passes it fails "
-    "and is rolled back.",
-    nullptr, (update<unsigned long long, FIRN_OPTION_TXN_MEMORY_LIMIT>), 1024 * kMiB, kMiB, kMaxSize, kMiB);
+    "A transaction may hold this many bytes of uncommitted changes in memory; what it changes beyond that is "
+    "written to files of its own, which the commit makes visible. The size of a transaction has no limit.",
+    nullptr, (update<unsigned long long, FIRN_OPTION_TXN_MEMORY_LIMIT>), 64 * kMiB, kMiB, kMaxSize, kMiB);
+
+MYSQL_SYSVAR_ULONGLONG(blob_threshold, blob_threshold, PLUGIN_VAR_RQCMDARG,
+                       "Values of BLOB, TEXT, JSON and long VARCHAR columns of this many bytes and more are written to "
+                       "files of their own, beside the rows. Holds for values written from now on.",
+                       nullptr, (update<unsigned long long, FIRN_OPTION_BLOB_THRESHOLD>), 4096, 256, 4ULL << 30, 1);
 
 MYSQL_SYSVAR_ULONGLONG(wal_segment_size, wal_segment_size, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
                        "Size of one file of the write-ahead log, in bytes.", nullptr, nullptr, 16 * kMiB, 4 * kMiB,
@@ -103,7 +111,25 @@ MYSQL_SYSVAR_ULONGLONG(background_io_rate, background_io_rate, PLUGIN_VAR_RQCMDA
                        "limit.",
                        nullptr, (update<unsigned long long, FIRN_OPTION_BACKGROUND_IO_RATE>), 0, 0, kMaxSize, 1);
 
+/* The check function has done it. */
+void checkpoint_made(THD*, st_mysql_sys_var*, void*, const void*) {}
+
+MYSQL_SYSVAR_STR(
+    create_checkpoint, checkpoint, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_NOCMDOPT,
+    "Setting it makes a checkpoint in the directory named, which must not exist: files are linked, so that "
+    "it takes milliseconds and no room where the directory lies on the same file system. Needs the FILE "
+    "privilege and obeys secure_file_priv.",
+    create_checkpoint, checkpoint_made, "");
+
+MYSQL_THDVAR_BOOL(
+    backup_client, PLUGIN_VAR_OPCMDARG | PLUGIN_VAR_NOCMDOPT,
+    "The session makes a backup and knows of FIRN tables: BACKUP STAGE START flushes their memtables, and "
+    "does not warn that mariadb-backup leaves them out.",
+    nullptr, nullptr, false);
+
 }  // namespace
+
+bool backup_client(THD* thd) { return thd && THDVAR(thd, backup_client); }
 
 unsigned long lock_wait_timeout(THD* thd) { return THDVAR(thd, lock_wait_timeout); }
 
@@ -115,6 +141,7 @@ firn_config config() {
   config.row_cache_size = row_cache_size;
   config.memtable_size = memtable_size;
   config.txn_memory_limit = txn_memory_limit;
+  config.blob_threshold = blob_threshold;
   config.wal_segment_size = wal_segment_size;
   config.flush_log_at_trx_commit = flush_log_at_trx_commit;
   config.background_jobs = max_background_jobs;
@@ -124,20 +151,12 @@ firn_config config() {
   return config;
 }
 
-struct st_mysql_sys_var* all[] = {MYSQL_SYSVAR(data_dir),
-                                  MYSQL_SYSVAR(memory_limit),
-                                  MYSQL_SYSVAR(block_cache_size),
-                                  MYSQL_SYSVAR(row_cache_size),
-                                  MYSQL_SYSVAR(memtable_size),
-                                  MYSQL_SYSVAR(txn_memory_limit),
-                                  MYSQL_SYSVAR(wal_segment_size),
-                                  MYSQL_SYSVAR(flush_log_at_trx_commit),
-                                  MYSQL_SYSVAR(lock_wait_timeout),
-                                  MYSQL_SYSVAR(rollback_on_timeout),
-                                  MYSQL_SYSVAR(max_background_jobs),
-                                  MYSQL_SYSVAR(background_io_rate),
-                                  MYSQL_SYSVAR(direct_io),
-                                  MYSQL_SYSVAR(direct_reads),
-                                  nullptr};
+struct st_mysql_sys_var* all[] = {
+    MYSQL_SYSVAR(data_dir),           MYSQL_SYSVAR(memory_limit),        MYSQL_SYSVAR(block_cache_size),
+    MYSQL_SYSVAR(row_cache_size),     MYSQL_SYSVAR(memtable_size),       MYSQL_SYSVAR(txn_memory_limit),
+    MYSQL_SYSVAR(blob_threshold),     MYSQL_SYSVAR(wal_segment_size),    MYSQL_SYSVAR(flush_log_at_trx_commit),
+    MYSQL_SYSVAR(lock_wait_timeout),  MYSQL_SYSVAR(rollback_on_timeout), MYSQL_SYSVAR(max_background_jobs),
+    MYSQL_SYSVAR(background_io_rate), MYSQL_SYSVAR(direct_io),           MYSQL_SYSVAR(direct_reads),
+    MYSQL_SYSVAR(create_checkpoint),  MYSQL_SYSVAR(backup_client),       nullptr};
 
 }  // namespace firn::sysvars

@@ -10,6 +10,8 @@ extern struct st_mysql_sys_var* all[];
 
 /* Seconds a row lock is waited for, in this session. */
 unsigned long lock_wait_timeout(THD* thd);
+/* The session makes a backup that covers the engine's tables. */
+bool backup_client(THD* thd);
 /* A lock wait timeout rolls the transaction back instead of the statement. */
 extern char rollback_on_timeout;
 /* Bytes; named in the error of a transaction that is over it. */

@@ -21,7 +21,7 @@ int ha_firn::write_row(const uchar* buf) {
   uint32_t duplicate = 0;
   const uint32_t flags = m_write_flags | relaxed_checks(m_session->thd());
   const firn_status status = firn_insert(m_session->core(), m_share->core(), buf, flags, &duplicate, m_row_id);
-  if (status == FIRN_DUPLICATE) m_duplicate_index = duplicate;
+  if (status == FIRN_DUPLICATE) note_duplicate(duplicate);
   if (status != FIRN_OK) return firn_error(status);
   m_row_id_is_of_cursor = false;
   if (table->found_next_number_field) raise_auto_increment(table->found_next_number_field, buf);
@@ -34,7 +34,7 @@ int ha_firn::update_row(const uchar* old_row, const uchar* new_row) {
   const uint32_t flags = m_write_flags | relaxed_checks(m_session->thd());
   const firn_status status =
       firn_update(m_session->core(), m_share->core(), old_row, new_row, current_row_id(), flags, &duplicate);
-  if (status == FIRN_DUPLICATE) m_duplicate_index = duplicate;
+  if (status == FIRN_DUPLICATE) note_duplicate(duplicate);
   if (status != FIRN_OK) return firn_error(status);
   const Field* number = table->found_next_number_field;
   if (number && bitmap_is_set(table->write_set, number->field_index)) raise_auto_increment(number, new_row);

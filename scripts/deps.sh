@@ -9,7 +9,8 @@ set -euo pipefail
 
 CARGO_MIN=1.88 # the first with let chains
 
-build=(g++ make libc6-dev xz-utils ca-certificates libmariadb-dev libmariadbd-dev mariadb-server-core)
+build=(g++ make libc6-dev xz-utils ca-certificates libmariadb-dev libmariadbd-dev mariadb-server-core
+  libssl-dev pkg-config)
 run=(mariadb-server-core mariadb-client-core)
 # RocksDB is compiled from the source in its crate; its bindings are made with libclang.
 bench=(g++ make libc6-dev clang libclang-dev)

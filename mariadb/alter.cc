@@ -1,0 +1,193 @@
+/* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
+
+/*
+  ALTER TABLE in place: secondary indexes, and what leaves rows and indexes as they are. The rest goes by copy, which
+  the server does with progress reports and a DDL log.
+
+  New indexes are filled while readers go on (metadata lock SHARED NO WRITE); under the exclusive lock at the end one
+  commit of the core names them, drops others and keeps the server's new definition with its version. After a crash the
+  server asks for that version (check_version) and takes the old .frm file or the new one accordingly: so they never
+  disagree. Partitions are committed together.
+*/
+
+#include "ha_firn.h"
+#include "catalog.h"
+#include "errors.h"
+#include "schema.h"
+#include "sql_alter.h"
+
+#include <new>
+#include <vector>
+
+namespace {
+
+constexpr alter_table_operations kMetadata =
+    ALTER_COLUMN_DEFAULT | ALTER_CHANGE_CREATE_OPTION | ALTER_DROP_CHECK_CONSTRAINT | ALTER_INDEX_IGNORABILITY;
+constexpr alter_table_operations kFill = ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX | ALTER_ADD_UNIQUE_INDEX;
+constexpr alter_table_operations kIndexes = kFill | ALTER_DROP_NON_UNIQUE_NON_PRIM_INDEX | ALTER_DROP_UNIQUE_INDEX |
+                                            ALTER_RENAME_INDEX | ALTER_INDEX_ORDER | ALTER_CHANGE_INDEX_COMMENT;
+
+/* One table's (one partition's) change between prepare and commit. */
+class IndexChange final : public inplace_alter_handler_ctx {
+ public:
+  explicit IndexChange(firn_index_change* core) : core_(core) {}
+  ~IndexChange() override { release(); }
+
+  firn_index_change* core() const { return core_; }
+  void release() {
+    firn_index_change_free(core_);
+    core_ = nullptr;
+  }
+
+ private:
+  firn_index_change* core_;
+};
+
+bool same_name(const LEX_CSTRING& a, const LEX_CSTRING& b) { return !my_strcasecmp(system_charset_info, a.str, b.str); }
+
+bool is_added(const Alter_inplace_info* info, const LEX_CSTRING& name) {
+  for (uint i = 0; i < info->index_add_count; i++)
+    if (same_name(info->key_info_buffer[info->index_add_buffer[i]].name, name)) return true;
+  return false;
+}
+
+/* For each key of the altered table its number in the table, or FIRN_NONE for a new one. */
+std::vector<uint32_t> origins(const TABLE* table, const TABLE* altered, const Alter_inplace_info* info) {
+  std::vector<uint32_t> from;
+  for (uint i = 0; i < altered->s->keys; i++) {
+    LEX_CSTRING name = altered->key_info[i].name;
+    uint32_t number = FIRN_NONE;
+    if (!is_added(info, name)) {
+      for (const Alter_inplace_info::Rename_key_pair& pair : info->rename_keys)
+        if (same_name(pair.new_key->name, name)) {
+          name = pair.old_key->name;
+          break;
+        }
+      for (uint old = 0; old < table->s->keys; old++)
+        if (same_name(table->key_info[old].name, name)) number = old;
+    }
+    from.push_back(number);
+  }
+  return from;
+}
+
+/* The core's plan of the change; NULL if it takes more than secondary indexes. Throws std::bad_alloc. */
+firn_index_change* plan(const firn_table* core, const TABLE* table, const TABLE* altered,
+                        const Alter_inplace_info* info) {
+  firn::TableDefinition definition(altered);
+  if (definition.unsupported()) return nullptr;
+  const std::vector<uint32_t> from = origins(table, altered, info);
+  firn_index_change* change = nullptr;
+  return firn_index_change_new(core, definition.get(), from.data(), &change) == FIRN_OK ? change : nullptr;
+}
+
+/* Reports of a fill: first rows that were read, then entries that are merged. */
+struct Stages {
+  THD* thd;
+  uint64_t last;
+};
+
+bool report_stage(void* context, uint64_t done, uint64_t total) {
+  Stages* stages = static_cast<Stages*>(context);
+  if (done < stages->last) thd_progress_next_stage(stages->thd);
+  stages->last = done;
+  thd_progress_report(stages->thd, done, MY_MAX(total, 1ULL));
+  return thd_kill_level(stages->thd) > THD_ABORT_SOFTLY;
+}
+
+}  // namespace
+
+enum_alter_inplace_result ha_firn::check_if_supported_inplace_alter(TABLE* altered, Alter_inplace_info* info) {
+  const alter_table_operations flags = info->handler_flags;
+  if (flags & ~(kMetadata | kIndexes | ALTER_PARTITIONED)) return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  constexpr ulong harmless_options = HA_CREATE_USED_AUTO | HA_CREATE_USED_COMMENT | HA_CREATE_USED_DEFAULT_CHARSET;
+  const ulong options = info->create_info->used_fields;
+  if (options & ~harmless_options) return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  /* Each partition has a counter of its own. */
+  if (flags & ALTER_PARTITIONED && options & HA_CREATE_USED_AUTO) return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  if (!(flags & kIndexes)) return HA_ALTER_INPLACE_INSTANT;
+  /* IGNORE leaves rows out. */
+  if (info->ignore && flags & ALTER_ADD_UNIQUE_INDEX) return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  if (firn::key_without_guard(altered)) return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  if (flags & kFill && info->alter_info->algorithm(ha_thd()) == Alter_info::ALTER_TABLE_ALGORITHM_INSTANT) {
+    info->unsupported_reason = "ADD INDEX";
+    return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  }
+  try {
+    firn_index_change* change = plan(m_share->core(), table, altered, info);
+    firn_index_change_free(change);
+    if (!change) return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  } catch (const std::bad_alloc&) {
+    return HA_ALTER_ERROR;
+  }
+  return flags & kFill ? HA_ALTER_INPLACE_SHARED_LOCK : HA_ALTER_INPLACE_INSTANT;
+}
+
+bool ha_firn::prepare_inplace_alter_table(TABLE* altered, Alter_inplace_info* info) {
+  if (!(info->handler_flags & kIndexes)) return false;
+  firn_index_change* change = nullptr;
+  try {
+    change = plan(m_share->core(), table, altered, info);
+  } catch (const std::bad_alloc&) {
+  }
+  info->handler_ctx = change ? new (ha_thd()->mem_root) IndexChange(change) : nullptr;
+  if (!info->handler_ctx) {
+    firn_index_change_free(change);
+    my_error(ER_OUT_OF_RESOURCES, MYF(0));
+    return true;
+  }
+  m_index_change = true;
+  return false;
+}
+
+bool ha_firn::inplace_alter_table(TABLE* altered, Alter_inplace_info* info) {
+  IndexChange* change = static_cast<IndexChange*>(info->handler_ctx);
+  if (!change || !(info->handler_flags & kFill)) return false;
+  THD* thd = ha_thd();
+  Stages stages = {thd, 0};
+  uint32_t duplicate = 0;
+  thd_progress_init(thd, 2);
+  const firn_status status = firn_index_change_fill(m_session->core(), change->core(), report_stage, &stages,
+                                                    altered->record[0], altered->s->reclength, &duplicate);
+  thd_progress_end(thd);
+  if (status == FIRN_OK) return false;
+  if (status == FIRN_DUPLICATE)
+    print_keydup_error(altered, &altered->key_info[duplicate], MYF(0));
+  else
+    print_error(firn_error(status), MYF(0));
+  return true;
+}
+
+bool ha_firn::commit_inplace_alter_table(TABLE*, Alter_inplace_info* info, bool commit) {
+  m_index_change = false;
+  IndexChange* change = static_cast<IndexChange*>(info->handler_ctx);
+  inplace_alter_handler_ctx** group = info->group_commit_ctx;
+  if (!commit) {
+    if (change) change->release();
+    return false;
+  }
+  firn_status status = FIRN_OK;
+  /* A number that is taken already stays taken: the core raises it to the next free one. */
+  if (info->create_info->used_fields & HA_CREATE_USED_AUTO)
+    status = firn_autoinc_set(m_share->core(), MY_MAX(info->create_info->auto_increment_value, 1ULL));
+  if (status == FIRN_OK && change) {
+    try {
+      std::vector<firn_index_change*> changes;
+      if (!group) changes.push_back(change->core());
+      for (; group && *group; group++) changes.push_back(static_cast<IndexChange*>(*group)->core());
+      const LEX_CUSTRING* frm = table->s->frm_image;
+      const LEX_CUSTRING version = firn::version_of(frm);
+      status = firn_index_change_commit(firn::database, changes.data(), changes.size(), frm ? frm->str : nullptr,
+                                        frm ? frm->length : 0, version.str, version.length);
+    } catch (const std::bad_alloc&) {
+      my_error(ER_OUT_OF_RESOURCES, MYF(0));
+      return true;
+    }
+  }
+  if (status != FIRN_OK) {
+    my_printf_error(ER_GET_ERRMSG, "FIRN: %s", MYF(0), firn_last_error());
+    return true;
+  }
+  info->group_commit_ctx = nullptr;
+  return false;
+}

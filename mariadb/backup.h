@@ -1,0 +1,13 @@
+/* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
+#pragma once
+
+#include "engine.h"
+
+namespace firn {
+
+void set_backup_callbacks(handlerton* hton);
+
+/* Check function of firn_create_checkpoint. */
+int create_checkpoint(THD* thd, st_mysql_sys_var* variable, void* save, st_mysql_value* value);
+
+}  // namespace firn
