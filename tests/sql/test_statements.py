@@ -7,6 +7,23 @@ from scenario import same_as_innodb
 from server import Server
 
 SCRIPTS = {
+    # The rebuilt table lies in files of which each range meets others.
+    "ranges_one_after_the_other": """
+        CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT NOT NULL, UNIQUE KEY k (id, b), KEY a (a))
+        INSERT INTO t SELECT seq * 3, seq, seq % 7 FROM seq_1_to_5000
+        ALTER TABLE t FORCE
+        SELECT COUNT(*), SUM(a) FROM t FORCE INDEX (k) WHERE id <= 0 OR id > 1
+        SELECT COUNT(*), SUM(a) FROM t FORCE INDEX (k) WHERE id <= 1 OR id > 9000
+        SELECT id FROM t FORCE INDEX (a) WHERE a < 0 OR a BETWEEN 7 AND 9 OR a > 4998 ORDER BY id
+        SELECT id FROM t FORCE INDEX (PRIMARY) WHERE id < 2 OR id > 14990 ORDER BY id
+        UPDATE t FORCE INDEX (k) SET a = -a WHERE id <= 0 OR id > 14994
+        DELETE FROM t WHERE id < 1 OR id = 30 OR id > 14997
+        SELECT COUNT(*), SUM(a), SUM(id) FROM t
+        HANDLER t OPEN
+        HANDLER t READ k > (14990) LIMIT 2
+        HANDLER t READ k NEXT LIMIT 3
+        HANDLER t CLOSE
+    """,
     "lock_tables": """
         CREATE TABLE t (id INT PRIMARY KEY, v INT)
         CREATE TABLE u (id INT PRIMARY KEY, v INT)

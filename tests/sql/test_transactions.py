@@ -21,39 +21,6 @@ def _run(connection: pymysql.Connection[Any], *statements: str) -> list[tuple[An
     return rows
 
 
-def test_a_write_set_over_the_limit_fails_alone(own_server: Callable[..., Server]) -> None:
-    if not IS_FIRN:
-        pytest.skip("about FIRN itself")
-    server = own_server("--firn-txn-memory-limit=4194304")
-    server.query("CREATE DATABASE d")
-    session = server.connect("d")
-    _run(
-        session,
-        f"CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(1000), KEY v (v)) ENGINE={ENGINE}",
-        "BEGIN",
-        "INSERT INTO t VALUES (0, 'small')",
-    )
-    with pytest.raises(pymysql.err.MySQLError) as caught:
-        _run(session, "INSERT INTO t SELECT seq, REPEAT('x', 1000) FROM seq_1_to_20000")
-    number, message = caught.value.args
-    assert number not in (0, 2013), "the server is gone"
-    assert "firn_txn_memory_limit" in message or "memory" in message.lower(), message
-    assert _run(session, "SELECT id, v FROM t") == [(0, "small")]
-    assert _run(session, "SELECT COUNT(*) FROM t FORCE INDEX (v)") == [(1,)]
-    _run(session, "INSERT INTO t VALUES (1, 'fits')", "COMMIT")
-    assert _run(session, "SELECT COUNT(*) FROM t") == [(2,)]
-    # A row that fits goes on fitting; the limit is no dead end.
-    for first in range(10, 5000, 500):
-        _run(
-            session,
-            f"INSERT INTO t SELECT {first} + seq, REPEAT('y', 1000) FROM seq_1_to_400",
-        )
-    assert _run(session, "SELECT COUNT(*) FROM t") == [(4002,)]
-    session.close()
-    server.crash_and_recover()
-    assert server.query("SELECT COUNT(*) FROM d.t") == ((4002,),)
-
-
 def test_a_large_transaction_is_atomic(own_server: Callable[..., Server]) -> None:
     server = own_server("--loose-firn-memtable-size=1048576")
     server.query("CREATE DATABASE d")

@@ -1,0 +1,290 @@
+"""Transactions over `firn_txn_memory_limit` behave as small ones do, and leave no file behind.
+
+The limit is its minimum, 1 MiB, so that every statement here spills several times.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pytest
+from server import ENGINE, IS_FIRN, LOCK_WAIT_TIMEOUTS, Server
+
+LIMIT = "--loose-firn-txn-memory-limit=1048576"
+BINLOG = ["--log-bin=bin", "--sync-binlog=1", "--binlog-format=ROW", "--server-id=1"]
+ROWS = 7_000
+TIDY_SECONDS_MAX = 60.0
+
+Make = Callable[..., Server]
+
+
+def _run(session: pymysql.Connection[Any], *statements: str) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]] = []
+    with session.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+            rows = list(cursor.fetchall())
+    return rows
+
+
+def _start(own_server: Make, *options: str) -> Server:
+    server = own_server(LIMIT, *options)
+    server.query("CREATE DATABASE d")
+    for table, engine in (("f", ENGINE), ("i", "InnoDB")):
+        server.query(
+            f"CREATE TABLE d.{table} (id INT PRIMARY KEY, k INT, u INT, c VARCHAR(200), "
+            f"KEY (k), UNIQUE (u), KEY (c)) ENGINE={engine}"
+        )
+    return server
+
+
+def _both(session: pymysql.Connection[Any], *statements: str) -> None:
+    """Runs statements about table TAB on either engine; each must do the same in both."""
+    for statement in statements:
+        outcomes = []
+        for table in "fi":
+            with session.cursor() as cursor:
+                try:
+                    outcomes.append(cursor.execute(statement.replace("TAB", table)))
+                except pymysql.err.MySQLError as error:
+                    outcomes.append(error.args[0])
+        assert outcomes[0] == outcomes[1], (statement, outcomes)
+
+
+def _insert(first: int, rows: int) -> str:
+    return (
+        f"INSERT INTO TAB SELECT {first} + seq, (seq * 7919) % 10007, {first} + seq, "
+        f"CONCAT(REPEAT(MD5(seq), 4), seq) FROM seq_1_to_{rows}"
+    )
+
+
+def _compare(session: pymysql.Connection[Any]) -> None:
+    """Both tables hold the same, by whichever index they are read."""
+    for index in ("PRIMARY", "k", "u", "c"):
+        sums = [
+            _run(
+                session,
+                "SELECT COUNT(*), SUM(id), SUM(k), SUM(u), "
+                f"BIT_XOR(CRC32(CONCAT_WS(',', id, k, u, c))) "
+                f"FROM {table} FORCE INDEX ({index}) WHERE {condition}",
+            )
+            for table in "fi"
+            for condition in [
+                {"PRIMARY": "id > -1", "k": "k > -1", "u": "u > -1", "c": "c > ''"}[index]
+            ]
+        ]
+        assert sums[0] == sums[1], index
+    first = [_run(session, f"SELECT id, k, u FROM {t} ORDER BY id LIMIT 50") for t in "fi"]
+    last = [_run(session, f"SELECT id, k, u FROM {t} ORDER BY u DESC LIMIT 50") for t in "fi"]
+    assert first[0] == first[1]
+    assert last[0] == last[1]
+
+
+def _files(server: Server) -> set[Path]:
+    return set((server.data / "#firn").glob("*.sst"))
+
+
+def _spilled(server: Server) -> int:
+    """Files that the tree does not have."""
+    in_tree = server.query("SELECT SUM(files) FROM information_schema.firn_levels")[0][0] or 0
+    return len(_files(server)) - int(in_tree)
+
+
+def _tidy(server: Server) -> None:
+    """No file is left that the tree does not have, as soon as what is obsolete is deleted."""
+    if not IS_FIRN:
+        return
+    deadline = time.monotonic() + TIDY_SECONDS_MAX
+    while _spilled(server) != 0:
+        assert time.monotonic() < deadline, f"{_spilled(server)} files are left"
+        time.sleep(0.2)
+
+
+def _check(server: Server) -> None:
+    session = server.connect("d")
+    _compare(session)
+    assert all(row[3] == "OK" for row in _run(session, "CHECK TABLE f EXTENDED"))
+    session.close()
+    _tidy(server)
+
+
+@pytest.mark.parametrize("binlog", [False, True], ids=["plain", "binlog"])
+@pytest.mark.parametrize("mode", [0, 1, 2])
+def test_statements_of_any_size(own_server: Make, mode: int, binlog: bool) -> None:
+    options = BINLOG if binlog else []
+    server = _start(own_server, f"--loose-firn-flush-log-at-trx-commit={mode}", *options)
+    session = server.connect("d")
+    _both(session, _insert(0, ROWS))
+    _compare(session)
+    # In one transaction: everything changes, rows come and go, and are read in between.
+    _run(session, "BEGIN")
+    _both(session, "UPDATE TAB SET k = k + 1, c = CONCAT('x', c)")
+    if IS_FIRN:
+        assert _spilled(server) > 0
+    _compare(session)
+    _both(session, _insert(100_000, ROWS // 2), "DELETE FROM TAB WHERE id % 3 = 0")
+    _compare(session)
+    _both(
+        session,
+        "UPDATE TAB SET u = u + 1000000 WHERE id % 2 = 0",
+        "REPLACE INTO TAB VALUES (7, 1, 7, 'seven')",
+    )
+    _compare(session)
+    other = server.connect("d")
+    assert _run(other, "SELECT COUNT(*), MAX(u) FROM f") == [(ROWS, ROWS)]
+    _run(session, "COMMIT")
+    _compare(other)
+    other.close()
+    session.close()
+    _check(server)
+    server.restart()
+    _check(server)
+
+
+def test_rollbacks_of_all_kinds(own_server: Make) -> None:
+    server = _start(own_server)
+    session = server.connect("d")
+    _both(session, _insert(0, ROWS))
+    _run(session, "BEGIN")
+    _both(session, "UPDATE TAB SET k = -1 WHERE id <= 10")
+    # The last row is a duplicate: the statement goes, the transaction stays.
+    _both(
+        session,
+        f"INSERT INTO TAB SELECT {ROWS} + seq, 0, 1000000 - seq * (seq <> {ROWS}), "
+        "REPEAT('y', 190) "
+        f"FROM seq_1_to_{ROWS} UNION ALL SELECT 5, 5, 5, 5",
+    )
+    _compare(session)
+    _both(session, _insert(200_000, 3000))
+    _run(session, "SAVEPOINT a")
+    _both(session, "UPDATE TAB SET c = REPEAT('z', 200)", _insert(300_000, ROWS))
+    _run(session, "SAVEPOINT b")
+    _both(session, "DELETE FROM TAB")
+    _compare(session)
+    _run(session, "ROLLBACK TO SAVEPOINT b")
+    _compare(session)
+    _run(session, "ROLLBACK TO SAVEPOINT a")
+    _compare(session)
+    _both(
+        session,
+        "UPDATE TAB SET k = k + 5",
+        "INSERT IGNORE INTO TAB SELECT seq, 1, seq, 'new' FROM seq_1_to_20000",
+    )
+    _compare(session)
+    _both(
+        session,
+        "INSERT INTO TAB SELECT seq, 1, seq, 'new' FROM seq_1_to_9000 "
+        "ON DUPLICATE KEY UPDATE k = TAB.k + 1",
+    )
+    _run(session, "COMMIT")
+    _check(server)
+    _run(session, "BEGIN")
+    _both(session, "UPDATE TAB SET c = REPEAT('w', 200)")
+    if IS_FIRN:
+        assert _spilled(server) > 0
+    _run(session, "ROLLBACK")
+    _tidy(server)
+    _check(server)
+    # A session that ends without a word.
+    _run(session, "BEGIN")
+    _both(session, "UPDATE TAB SET c = REPEAT('v', 200)")
+    session.close()
+    _check(server)
+
+
+def test_a_killed_statement_leaves_nothing(own_server: Make) -> None:
+    server = _start(own_server)
+    session = server.connect("d")
+    _both(session, _insert(0, ROWS))
+    number = session.thread_id()
+    killed = 0
+    for attempt in range(40):
+        victim = server.connect("d")
+        _run(victim, f"SET @kill = {number}")
+        victim.close()
+        with session.cursor() as cursor:
+            cursor.execute("SET max_statement_time = %s", (0.02 * (attempt + 1),))
+            try:
+                cursor.execute("UPDATE f SET k = k + 1, c = CONCAT(LEFT(c, 100), SLEEP(0))")
+            except pymysql.err.MySQLError as error:
+                assert error.args[0] in (1317, 1969), error
+                killed += 1
+                continue
+        break
+    _run(session, "SET max_statement_time = 0")
+    assert killed > 0
+    if killed < 40:
+        _run(session, "UPDATE i SET k = k + 1, c = CONCAT(LEFT(c, 100), SLEEP(0))")
+    session.close()
+    _check(server)
+
+
+@pytest.mark.parametrize("binlog", [False, True], ids=["plain", "binlog"])
+def test_a_killed_server(own_server: Make, binlog: bool) -> None:
+    server = _start(own_server, *(BINLOG if binlog else []))
+    session = server.connect("d")
+    _both(session, _insert(0, ROWS))
+    session.close()
+    server.crash_and_recover()
+    _check(server)
+    session = server.connect("d")
+    _run(session, "BEGIN")
+    _both(
+        session, "UPDATE TAB SET k = k + 1, c = CONCAT('q', LEFT(c, 180))", _insert(100_000, 4000)
+    )
+    server.crash_and_recover()
+    _check(server)
+    session = server.connect("d")
+    _run(session, "BEGIN")
+    _both(
+        session,
+        "UPDATE TAB SET k = k + 2, c = CONCAT('r', LEFT(c, 180))",
+        "DELETE FROM TAB WHERE id % 5 = 1",
+    )
+    _run(session, "COMMIT")
+    server.crash_and_recover()
+    _check(server)
+    # Twice, since recovery writes the log anew.
+    server.crash_and_recover()
+    _check(server)
+    server.restart()
+    _check(server)
+
+
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
+@pytest.mark.parametrize("crash", [False, True], ids=["restarted", "killed"])
+def test_xa(own_server: Make, end: str, crash: bool) -> None:
+    server = _start(own_server)
+    session = server.connect("d")
+    _both(session, _insert(0, ROWS))
+    _run(session, "XA START 'large'")
+    _both(session, "UPDATE TAB SET k = k + 1, c = CONCAT('x', LEFT(c, 180))", _insert(50_000, 3000))
+    _run(session, "XA END 'large'", "XA PREPARE 'large'")
+    session.close()
+    for _ in range(2):
+        if crash:
+            server.crash_and_recover()
+        else:
+            server.restart()
+        assert [bytes(row[3]) for row in server.query("XA RECOVER")] == [b"large"]
+    other = server.connect("d")
+    _run(other, f"SET SESSION {LOCK_WAIT_TIMEOUTS[ENGINE.upper()]} = 1")
+    assert _run(other, "SELECT COUNT(*) FROM f") == [(ROWS,)]
+    for key in (1, ROWS, 50_001):
+        with pytest.raises(pymysql.err.MySQLError) as caught:
+            _run(
+                other, f"INSERT INTO f VALUES ({key}, 0, -{key}, '') ON DUPLICATE KEY UPDATE k = 0"
+            )
+        assert caught.value.args[0] == 1205
+    _run(other, f"XA {end} 'large'")
+    rows = ROWS + 3000 if end == "COMMIT" else ROWS
+    assert _run(other, "SELECT COUNT(*) FROM f") == [(rows,)]
+    other.close()
+    assert server.query("XA RECOVER") == ()
+    _check(server)
+    server.crash_and_recover()
+    _check(server)
