@@ -27,6 +27,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "sql"))
 
+from bench_process import Used, used  # noqa: E402
 from server import Server, remove_scratch  # noqa: E402
 from sysbench import Load  # noqa: E402
 
@@ -81,14 +82,6 @@ def options(engine: str, memory: int, direct: bool) -> list[str]:
 
 READS = {"oltp_point_select", "oltp_read_only"}
 SETTLE_SECONDS_MAX = 240
-
-
-@dataclass(frozen=True)
-class Used:
-    """Processor time and bytes written to the device by a server."""
-
-    processor_seconds: float
-    written_bytes: int
 
 
 @dataclass(frozen=True)
@@ -151,12 +144,7 @@ class Engine:
 
     def used(self) -> Used:
         """What the server has used so far."""
-        fields = Path(f"/proc/{self._pid()}/stat").read_text().rsplit(")", 1)[1].split()
-        ticks = int(fields[11]) + int(fields[12])
-        counters = Path(f"/proc/{self._pid()}/io").read_text().splitlines()
-        io = dict(line.split(": ") for line in counters)
-        written = int(io["write_bytes"]) - int(io["cancelled_write_bytes"])
-        return Used(ticks / os.sysconf("SC_CLK_TCK"), written)
+        return used(self._pid())
 
     def settle(self) -> float:
         """Has the server write what it holds in memory alone, and waits until it rests, a few

@@ -1,0 +1,53 @@
+"""What a server process uses: processor time, memory, bytes given to the device."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Used:
+    """Processor time and bytes written to the device by a process since it began."""
+
+    processor_seconds: float
+    written_bytes: int
+
+
+def used(pid: int) -> Used:
+    """What the process has used so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    ticks = int(fields[11]) + int(fields[12])
+    counters = Path(f"/proc/{pid}/io").read_text().splitlines()
+    io = dict(line.split(": ") for line in counters)
+    written = int(io["write_bytes"]) - int(io["cancelled_write_bytes"])
+    return Used(ticks / os.sysconf("SC_CLK_TCK"), written)
+
+
+def resident_bytes(pid: int, field: str = "VmRSS") -> int:
+    """Resident memory now, or at most (`VmHWM`) since the last `forget_peak`."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1]) * 1024
+    raise ValueError(f"/proc/{pid}/status has no {field}")
+
+
+def forget_peak(pid: int) -> None:
+    """Lets the peak of resident memory begin anew."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def allocated_bytes(*paths: Path) -> int:
+    """Bytes that the file system holds for these files and directories: holes take none."""
+    total = 0
+    for path in paths:
+        files = path.rglob("*") if path.is_dir() else [path]
+        for file in files:
+            try:
+                status = file.stat()
+            except FileNotFoundError:
+                continue  # The engine has just deleted it.
+            if file.is_file():
+                total += status.st_blocks * 512
+    return total
