@@ -143,6 +143,8 @@ struct State {
     binlog: BinlogPlace,
     waiting_for_publication: usize,
     poisoned: bool,
+    /// Commits whose records end here or later are hidden since the failure.
+    hidden_from: Option<Lsn>,
 }
 
 /// The commit pipeline of a database.
@@ -178,6 +180,7 @@ impl Pipeline {
             binlog: BinlogPlace::default(),
             waiting_for_publication: 0,
             poisoned: false,
+            hidden_from: None,
         };
         Self {
             wal,
@@ -421,14 +424,29 @@ impl Pipeline {
         self.health.cause().is_some()
     }
 
-    /// Waits until the log up to `lsn` is as durable as the flush mode promises.
+    /// Waits until the log up to `lsn`, the end of a commit's record, is as durable as the flush mode promises.
+    ///
+    /// # Errors
+    /// `Poisoned` where the log has failed, and where a failure elsewhere hid the commit before the log had it:
+    /// nobody may be told of a commit that does not read.
     pub fn wait_durable(&self, lsn: Lsn) -> Result<()> {
         let waited = match self.live.flush_mode() {
             FlushMode::Sync => self.wal.sync_to(lsn),
             FlushMode::Write => self.wal.write_to(lsn),
             FlushMode::Lazy => Ok(()),
         };
-        waited.inspect_err(|_| self.contain_failure())
+        waited.inspect_err(|_| self.contain_failure())?;
+        // Whoever hides commits asks the log first, so that those it has by now stay: only a failure before matters.
+        if self.is_poisoned()
+            && self
+                .state
+                .lock()
+                .hidden_from
+                .is_some_and(|from| from <= lsn)
+        {
+            return self.health.check();
+        }
+        Ok(())
     }
 
     /// Makes everything appended so far durable, whatever the flush mode.
@@ -493,7 +511,8 @@ impl Pipeline {
         state.poisoned = true;
         let durable = self.wal.durable_lsn();
         let first_lost = state.undurable.iter().find(|(lsn, _)| *lsn > durable);
-        if let Some(&(_, seqno)) = first_lost {
+        if let Some(&(lsn, seqno)) = first_lost {
+            state.hidden_from = Some(lsn);
             let cap = (seqno - 1).min(self.visible.load(Ordering::Acquire));
             self.visible.store(cap, Ordering::Release);
         }
