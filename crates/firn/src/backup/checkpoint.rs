@@ -23,7 +23,7 @@
 //! reading and writing them takes longer than all the rest).
 
 use crate::base::{Error, ErrorKind, Result, Seqno};
-use crate::blob::BlobStore;
+use crate::blob::LinkHold;
 use crate::env::Env;
 use crate::store::{FileKind, file_name, parse_file_name};
 use crate::version::{VersionSet, create_manifest, parse_manifest_name};
@@ -55,9 +55,10 @@ pub struct Parts<'a> {
     pub wal: &'a Wal,
     /// Its commits.
     pub pipeline: &'a Pipeline,
-    /// Its values out of line.
-    pub blobs: &'a BlobStore,
-    /// Held around every edit of the manifest.
+    /// Its blob files stay as they are. Taken by the caller, once: whoever waits to change them keeps a second
+    /// reader out.
+    pub blobs: &'a LinkHold<'a>,
+    /// Held around every edit of the manifest that adds or replaces tables.
     pub installs: &'a Mutex<()>,
 }
 
@@ -187,7 +188,6 @@ pub fn checkpoint(parts: Parts<'_>, target: &Path) -> Result<Checkpoint> {
 fn fill(parts: Parts<'_>, dir: &Path) -> Result<Checkpoint> {
     let _files = parts.versions.hold_files();
     let _segments = parts.wal.hold_segments();
-    let _blobs = parts.blobs.hold_links();
     // The slow part of a cut, before anybody waits.
     parts.wal.prepare_cut()?;
     let (state, begun) = {

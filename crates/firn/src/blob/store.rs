@@ -141,6 +141,14 @@ impl BlobStore {
         self.linking.try_write().is_none()
     }
 
+    /// Whether the file has a second link: it is not punched then.
+    ///
+    /// # Errors
+    /// Of the file system.
+    pub fn is_linked(&self, file: &BlobFile) -> Result<bool> {
+        Ok(self.files.blob_links(file.physical_id())? > 1)
+    }
+
     /// Writes `value` of `column`. It is durable once `session` is synced, and lost if that is dropped
     /// before anything refers to it.
     ///
@@ -341,7 +349,7 @@ impl BlobStore {
             false => here.last().map_or(KEPT_FRONT, |s| s.offset + s.len),
         };
         let mut given = 0;
-        if self.files.blob_links(file.physical_id())? > 1 {
+        if self.is_linked(file)? {
             return Ok(None);
         }
         let spans = file.spans()?;

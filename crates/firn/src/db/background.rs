@@ -401,7 +401,7 @@ impl Work {
         Ok(())
     }
 
-    /// Held around every edit of the manifest.
+    /// Held around every edit of the manifest that adds or replaces tables.
     pub(super) fn installs(&self) -> &Mutex<()> {
         &self.install
     }

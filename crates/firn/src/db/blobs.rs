@@ -24,7 +24,7 @@ use crate::base::events::Severity;
 use crate::base::{Error, InternalIterator, Kind, Result};
 use crate::blob::{BlobFile, Span};
 use crate::read::View;
-use crate::rowcode::{BlobUses, blob_ref};
+use crate::rowcode::{BlobUse, BlobUses, blob_ref};
 use crate::version::Edit;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashSet};
@@ -167,8 +167,9 @@ impl Work {
     ) -> Result<Vec<Candidate>> {
         let mut candidates = Vec::new();
         for file in idle {
-            let used = uses.iter().find(|used| used.file == file.id());
-            let (live, refs) = used.map_or((0, 0), |used| (used.bytes, used.refs));
+            let BlobUse {
+                bytes: live, refs, ..
+            } = uses.of(file.id());
             let held = match file.settled() {
                 Some(bytes) => bytes,
                 None => match file.usage() {
@@ -182,7 +183,9 @@ impl Work {
                 },
             };
             let lost = held.saturating_sub(live);
-            if live == 0 || lost * 100 >= held * LOST_SHARE {
+            let enough = lost * 100 >= held * LOST_SHARE;
+            // Nothing can be given back of a file that a checkpoint has, too: its turn comes when that is gone.
+            if live == 0 || enough && !self.blobs.is_linked(&file).unwrap_or(true) {
                 candidates.push(Candidate {
                     file,
                     live,
@@ -250,14 +253,16 @@ impl Work {
     }
 
     fn carry_out(&self, plan: Plan) -> Result<()> {
+        // A commit of unknown outcome has let go of its files, and may be in the log.
+        self.health.check()?;
         let mut first = Ok(());
         for (file, live) in plan.files {
             let done = match live.is_empty() {
-                true => self.remove_blobs(&file),
+                true => self.remove_blobs(&file).map(|()| 0),
                 false => self.shrink(&file, &live),
             };
             match done {
-                Ok(()) => file.settle(live.iter().map(|span| span.len).sum()),
+                Ok(held) => file.settle(held),
                 Err(error) if error.is_corruption() => {
                     self.collector.set_aside.lock().insert(file.id());
                     let message = format!("a blob file keeps its garbage: {error}");
@@ -279,14 +284,15 @@ impl Work {
         self.blobs.remove(file)
     }
 
-    fn shrink(&self, file: &BlobFile, live: &[Span]) -> Result<()> {
+    /// Returns what the file holds now, without what lies between living blobs of one block.
+    fn shrink(&self, file: &BlobFile, live: &[Span]) -> Result<u64> {
         let bytes: u64 = live.iter().map(|span| span.len).sum();
         // `None`: all the garbage is left.
-        self.blobs.punch(file, live)?;
+        let punched = self.blobs.punch(file, live)?;
         let allocated = file.usage()?.allocated;
         let left = allocated.saturating_sub(bytes);
         if left * 100 < allocated * LEFT_SHARE {
-            return Ok(());
+            return Ok(punched.map_or(allocated, |_| bytes));
         }
         self.limiter.take(2 * bytes, &self.stopping)?;
         let rewritten = self.blobs.rewrite(file, live)?;
@@ -301,7 +307,8 @@ impl Work {
             }
             return Err(error);
         }
-        self.blobs.install(&rewritten)
+        self.blobs.install(&rewritten)?;
+        Ok(bytes)
     }
 }
 

@@ -21,14 +21,14 @@ impl Db {
         // What lives in the state that is copied must be there when its file gets its second name, and
         // a file that grows would grow in the checkpoint.
         self.cx.blobs.seal_active();
-        let _blobs = self.cx.blobs.hold_links();
+        let held = self.cx.blobs.hold_links();
         let parts = Parts {
             env: &*self.env,
             dir: &self.dir,
             versions: &self.work.versions,
             wal: &self.work.wal,
             pipeline: &self.work.pipeline,
-            blobs: &self.cx.blobs,
+            blobs: &held,
             installs: self.work.installs(),
         };
         let made = backup::checkpoint(parts, target)?;

@@ -192,9 +192,10 @@ impl BlobUses {
         all.map(|(&file, &(refs, bytes))| BlobUse { file, refs, bytes })
     }
 
-    /// Bytes referred to in one file.
-    pub fn bytes_in(&self, file: u64) -> u64 {
-        self.0.get(&file).map_or(0, |&(_, bytes)| bytes)
+    /// The sum of one file.
+    pub fn of(&self, file: u64) -> BlobUse {
+        let (refs, bytes) = self.0.get(&file).copied().unwrap_or_default();
+        BlobUse { file, refs, bytes }
     }
 
     /// Bytes referred to in all files.

@@ -74,7 +74,7 @@ fn references_are_summed_by_file() {
     let sums: Vec<BlobUse> = uses.iter().collect();
     assert_eq!(sums, [use_of(4, 1, 82), use_of(9, 2, 165)]);
     assert_eq!(
-        (uses.bytes_in(9), uses.bytes_in(1), uses.bytes()),
+        (uses.of(9).bytes, uses.of(1).bytes, uses.bytes()),
         (165, 0, 247)
     );
     assert!(uses.add_tail(&[]).unwrap_err().is_corruption());
