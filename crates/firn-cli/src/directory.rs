@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Name of the engine's directory in the server's, unless it is configured.
-const IN_DATADIR: &str = "#firn";
+pub const IN_DATADIR: &str = "#firn";
 
 /// Opens the database in `path`, or in the server's data directory `path`, for looking.
 ///

@@ -16,7 +16,8 @@ mod repair;
 use args::{Args, Command};
 use clap::Parser;
 use firn::base::{Error, ErrorKind};
-use rustix::process::{Resource, getrlimit, setrlimit};
+use rustix::fs::Mode;
+use rustix::process::{Resource, getrlimit, setrlimit, umask};
 use std::process::ExitCode;
 
 /// How a command ended.
@@ -28,6 +29,8 @@ enum Outcome {
 fn main() -> ExitCode {
     let args = Args::parse();
     allow_many_files();
+    // What is in a database is nobody else's, nor is what is made of it.
+    umask(Mode::WGRP | Mode::RWXO);
     let out = output::Output::new(args.json);
     let done = match &args.command {
         Command::Inspect(what) => inspect::run(what, &out),

@@ -7,7 +7,7 @@ use crate::Outcome;
 use crate::args::TakeBackup;
 use crate::output::{Output, bytes, hex};
 use firn::backup::CHECKPOINT_FILE;
-use firn::base::{Error, ErrorKind, Result};
+use firn::base::{Error, Result};
 use firn::db::{Look, Tree};
 use firn::env::{BLOCK, Env, PosixEnv};
 use firn::store::{FileKind, file_name, parse_file_name};
@@ -287,43 +287,9 @@ fn text(report: &Report) -> String {
     if report.position.is_some() {
         let _ = writeln!(text, "writers waited {:.1} ms", report.pause_ms);
     }
-    text += &position_text(report.position.as_ref());
+    text += &super::format::position_text(report.position.as_ref());
     for note in &report.notes {
         let _ = writeln!(text, "note: {note}");
     }
     text
-}
-
-/// How a replica starts from here.
-pub fn position_text(position: Option<&super::format::Position>) -> String {
-    let Some(position) = position else {
-        return String::new();
-    };
-    let mut text = String::new();
-    if !position.binlog_file.is_empty() {
-        let _ = writeln!(
-            text,
-            "binary log: CHANGE MASTER TO MASTER_LOG_FILE='{}', MASTER_LOG_POS={};",
-            position.binlog_file, position.binlog_pos
-        );
-        let _ = writeln!(
-            text,
-            "GTID: SET GLOBAL gtid_slave_pos='{}';",
-            position.gtid_binlog_pos
-        );
-    }
-    if !position.source_file.is_empty() {
-        let _ = writeln!(
-            text,
-            "of its primary: CHANGE MASTER TO MASTER_LOG_FILE='{}', MASTER_LOG_POS={};  gtid_slave_pos='{}'",
-            position.source_file, position.source_pos, position.gtid_slave_pos
-        );
-    }
-    text
-}
-
-/// Whether a directory can take a restored copy: nothing in it would be overwritten.
-pub fn busy(what: &Path) -> Error {
-    let message = format!("{} is there already", what.display());
-    Error::new(ErrorKind::AlreadyExists, message)
 }

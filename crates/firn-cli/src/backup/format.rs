@@ -8,11 +8,18 @@
 //!
 //! Each backup is complete by itself; there is no chain.
 
+use super::source::{is_database, is_definition, is_plain};
 use super::target::Target;
+use firn::backup::CHECKPOINT_FILE;
 use firn::base::checksum::xxh3;
 use firn::base::{Error, ErrorKind, Result};
+use firn::store::parse_file_name;
+use firn::version::parse_manifest_name;
+use firn::wal::parse_segment_name;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
 
 /// Version of the format of backups.
 pub const FORMAT: u32 = 1;
@@ -91,6 +98,28 @@ impl Backup {
         self.files.iter().map(|file| file.size).sum()
     }
 
+    /// A name in it that could lead anywhere else than into the directory that it is restored to.
+    fn foreign_name(&self) -> Option<&str> {
+        let file =
+            |name: &str| parse_file_name(name).is_some() || parse_segment_name(name).is_some();
+        let small = |name: &str| {
+            ["CURRENT", CHECKPOINT_FILE].contains(&name) || parse_manifest_name(name).is_some()
+        };
+        let definition = |path: &str| {
+            path.split_once('/')
+                .is_some_and(|(database, file)| is_database(database) && is_definition(file))
+        };
+        let object = |name: &str| name.strip_prefix("files/").is_some_and(is_plain);
+        let files = self.files.iter();
+        let named = files.map(|f| (&f.name, file(&f.name) && object(&f.object)));
+        let small = self.small.keys().map(|name| (name, small(name)));
+        let definitions = self.definitions.keys();
+        let mut all = named
+            .chain(small)
+            .chain(definitions.map(|path| (path, definition(path))));
+        all.find(|(_, good)| !good).map(|(name, _)| name.as_str())
+    }
+
     /// Puts the backup in place: from now on it is there.
     pub fn publish(&self, target: &Target) -> Result<()> {
         let json = serde_json::to_vec(self).expect("keys are strings");
@@ -141,7 +170,11 @@ impl Entry {
                 self.object, version.format
             )));
         }
-        serde_json::from_slice(&json).map_err(|e| damaged(e.to_string()))
+        let backup: Backup = serde_json::from_slice(&json).map_err(|e| damaged(e.to_string()))?;
+        match backup.foreign_name() {
+            Some(name) => Err(damaged(format!("{name:?} is no name of a backup's"))),
+            None => Ok(backup),
+        }
     }
 }
 
@@ -188,4 +221,38 @@ pub fn timestamp(seconds: u64) -> String {
     let year = year + era * 400 + u64::from(month <= 2);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
+}
+
+/// How a replica starts from here.
+pub fn position_text(position: Option<&Position>) -> String {
+    let Some(position) = position else {
+        return String::new();
+    };
+    let mut text = String::new();
+    if !position.binlog_file.is_empty() {
+        let _ = writeln!(
+            text,
+            "binary log: CHANGE MASTER TO MASTER_LOG_FILE='{}', MASTER_LOG_POS={};",
+            position.binlog_file, position.binlog_pos
+        );
+        let _ = writeln!(
+            text,
+            "GTID: SET GLOBAL gtid_slave_pos='{}';",
+            position.gtid_binlog_pos
+        );
+    }
+    if !position.source_file.is_empty() {
+        let _ = writeln!(
+            text,
+            "of its primary: CHANGE MASTER TO MASTER_LOG_FILE='{}', MASTER_LOG_POS={};  gtid_slave_pos='{}'",
+            position.source_file, position.source_pos, position.gtid_slave_pos
+        );
+    }
+    text
+}
+
+/// Whether a directory can take a restored copy: nothing in it would be overwritten.
+pub fn busy(what: &Path) -> Error {
+    let message = format!("{} is there already", what.display());
+    Error::new(ErrorKind::AlreadyExists, message)
 }

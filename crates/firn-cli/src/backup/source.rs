@@ -4,14 +4,12 @@
 use super::format::Position;
 use super::server::Server;
 use crate::args::TakeBackup;
+use crate::directory::IN_DATADIR;
 use firn::base::{Error, Result};
 use firn::env::{Env, PosixEnv};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// Name of the engine's directory in the server's, unless it is configured.
-const IN_DATADIR: &str = "#firn";
 
 /// Files of definitions are small; what is larger is none.
 const DEFINITION_MAX: u64 = 1 << 20;
@@ -115,16 +113,13 @@ fn definitions(data_dir: &Path) -> Result<Definitions> {
     for database in fs::read_dir(data_dir).map_err(|e| failed(e, data_dir))? {
         let database = database.map_err(|e| failed(e, data_dir))?.path();
         let name = database.file_name().unwrap_or_default().to_string_lossy();
-        let system = ["mysql", "performance_schema", "sys"].contains(&&*name);
-        if !database.is_dir() || system || name.starts_with('#') || name.starts_with('.') {
+        if !database.is_dir() || !is_database(&name) {
             continue;
         }
         for file in fs::read_dir(&database).map_err(|e| failed(e, &database))? {
             let path = file.map_err(|e| failed(e, &database))?.path();
             let file = path.file_name().unwrap_or_default().to_string_lossy();
-            let ending = path.extension().unwrap_or_default().to_string_lossy();
-            let wanted = ["frm", "par", "TRG", "TRN"].contains(&&*ending) || file == "db.opt";
-            if !wanted || file.starts_with("#sql") {
+            if !is_definition(&file) {
                 continue;
             }
             let size = path.metadata().map_err(|e| failed(e, &path))?.len();
@@ -135,6 +130,24 @@ fn definitions(data_dir: &Path) -> Result<Definitions> {
         }
     }
     Ok(found)
+}
+
+/// One component of a path that leads nowhere else.
+pub fn is_plain(name: &str) -> bool {
+    !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\0'])
+}
+
+/// Whether a directory of the server can be a database with definitions to keep.
+pub fn is_database(name: &str) -> bool {
+    let system = ["mysql", "performance_schema", "sys"].contains(&name);
+    is_plain(name) && !system && !name.starts_with('#')
+}
+
+/// Whether a file of a database is a definition; what DDL under way has made is none.
+pub fn is_definition(name: &str) -> bool {
+    let ending = name.rsplit_once('.').unwrap_or_default().1;
+    let wanted = ["frm", "par", "TRG", "TRN"].contains(&ending) || name == "db.opt";
+    is_plain(name) && wanted && !name.starts_with("#sql")
 }
 
 /// The table that a catalog name stands for: that of a partition is the table's.

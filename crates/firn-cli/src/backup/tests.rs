@@ -1,9 +1,16 @@
 use super::format::{timestamp, unhex};
 use super::source::{Definitions, belonging};
 use super::target::{Target, Transfer};
+use crate::args::{Args, Command};
+use clap::Parser;
 use firn::base::ErrorKind;
+use firn::base::options::Options;
+use firn::catalog::{Definition, TableSchema};
+use firn::db::Db;
+use firn::env::{Env, PosixEnv};
 use object_store::memory::InMemory;
 use object_store::path::Path as ObjectPath;
+use std::path::Path;
 use std::sync::Arc;
 
 #[test]
@@ -116,4 +123,48 @@ fn definitions_follow_their_tables() {
         names(&["d/p#P#p0"], false),
         ["d/db.opt", "d/p.frm", "d/p.par"]
     );
+}
+
+/// The arguments of a command line.
+pub fn args(line: &[&str]) -> Command {
+    Args::parse_from([&["firn"], line].concat()).command
+}
+
+pub fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// A data directory with table `d/t` and its definitions.
+pub fn data_directory(dir: &Path) {
+    let engine = dir.join("#firn");
+    std::fs::create_dir_all(&engine).unwrap();
+    let env: Arc<dyn Env> = Arc::new(PosixEnv::new());
+    let db = Db::open(env, &engine, Options::default(), None).unwrap();
+    create_table(&db, "d/t");
+    db.flush().unwrap();
+    create_table(&db, "d/u");
+    db.close().unwrap();
+    std::fs::create_dir(dir.join("d")).unwrap();
+    for (name, content) in [("db.opt", "options"), ("t.frm", "of t"), ("u.frm", "of u")] {
+        std::fs::write(dir.join("d").join(name), content).unwrap();
+    }
+}
+
+fn create_table(db: &Db, name: &str) {
+    let schema = TableSchema {
+        version: 1,
+        record_len: 5,
+        null_bytes: 1,
+        columns: Vec::new(),
+        indexes: Vec::new(),
+        primary: None,
+        auto_increment: None,
+    };
+    let definition = Definition {
+        schema,
+        frm: b"image",
+        version: b"",
+        created_micros: 0,
+    };
+    db.catalog().create(name, definition).unwrap();
 }

@@ -147,8 +147,7 @@ fn damage_is_found_and_not_restored() {
             let to = place.root.join("to");
             let (code, error) = place.restore("to", &[]);
             assert_eq!(code, 1, "{error}");
-            assert!(!to.join("#firn/CURRENT").exists());
-            assert!(open(&to.join("#firn")).is_err());
+            assert!(!to.join("#firn").exists());
             std::fs::remove_dir_all(&to).unwrap();
         }
         std::fs::write(&object, good).unwrap();
@@ -279,4 +278,105 @@ fn a_table_alone_comes_with_what_it_needs() {
     assert_eq!(db.catalog().list("").len(), 1);
     drop(db);
     assert_eq!(place.restore("none", &["--table", "d.nosuch"]).0, 4);
+}
+
+/// Rewrites the only backup's object and names it after its new content.
+fn forge(place: &Place, change: &dyn Fn(&mut serde_json::Value)) {
+    let entry = place.target.join("backups").read_dir().unwrap().next();
+    let entry = entry.unwrap().unwrap().path();
+    let mut json = serde_json::from_slice(&std::fs::read(&entry).unwrap()).unwrap();
+    change(&mut json);
+    let json = serde_json::to_vec(&json).unwrap();
+    std::fs::remove_file(&entry).unwrap();
+    let name = format!("x-{:016x}.json", firn::base::checksum::xxh3(&json));
+    std::fs::write(entry.with_file_name(name), json).unwrap();
+}
+
+#[test]
+fn a_forged_backup_writes_nowhere_else() {
+    let place = Place::new();
+    grown(&place).db.close().unwrap();
+    place.back_up();
+    forge(&place, &|_| {});
+    assert_eq!(place.restore("good", &[]).0, 0);
+    let entry = place.target.join("backups").read_dir().unwrap().next();
+    let entry = entry.unwrap().unwrap().path();
+    let good = std::fs::read(&entry).unwrap();
+    let outside = text(&place.root).to_owned() + "/outside.sst";
+    type Forgery = Box<dyn Fn(&mut serde_json::Value)>;
+    let mut forgeries: Vec<Forgery> = Vec::new();
+    for name in [
+        "../0000000001.sst",
+        "a/0000000001.sst",
+        "",
+        "..",
+        "LOCK",
+        &outside,
+    ] {
+        let name = name.to_owned();
+        forgeries.push(Box::new(move |json| {
+            json["files"][0]["name"] = name.clone().into()
+        }));
+    }
+    for name in ["../CURRENT", "MANIFEST-1/../../x", "LOCK", &outside] {
+        let name = name.to_owned();
+        forgeries.push(Box::new(move |json| json["small"][&name] = "00".into()));
+    }
+    for name in [
+        "../d.frm",
+        "d/../../e/t.frm",
+        "d/t/u.frm",
+        "t.frm",
+        "/t.frm",
+        "d/",
+        "./t.frm",
+        "mysql/user.frm",
+        "#firn/t.frm",
+        "d/my.cnf",
+        "d/.frm",
+        &outside,
+    ] {
+        let name = name.to_owned();
+        forgeries.push(Box::new(move |json| {
+            json["definitions"][&name] = "00".into()
+        }));
+    }
+    for (at, forgery) in forgeries.iter().enumerate() {
+        forge(&place, forgery);
+        let (code, error) = place.restore("to", &[]);
+        assert_eq!(code, 1, "{at}: {error}");
+        assert!(!place.root.join("to").exists(), "{at}");
+        let (code, verified) = json(&["backup", "--verify", text(&place.target)]);
+        assert_eq!(code, 1, "{at}: {verified}");
+        let forged = place.target.join("backups").read_dir().unwrap().next();
+        std::fs::remove_file(forged.unwrap().unwrap().path()).unwrap();
+        std::fs::write(&entry, &good).unwrap();
+    }
+    assert_eq!(place.restore("to", &[]).0, 0);
+}
+
+#[test]
+fn copies_are_for_their_owner_and_his_group() {
+    use std::os::unix::fs::PermissionsExt;
+    fn expect_closed(dir: &Path) -> usize {
+        let entries = dir.read_dir().unwrap().map(|e| e.unwrap().path());
+        let seen = entries.map(|path| {
+            let mode = path.metadata().unwrap().permissions().mode();
+            assert_eq!(mode & 0o027, 0, "{mode:o} {}", path.display());
+            1 + if path.is_dir() {
+                expect_closed(&path)
+            } else {
+                0
+            }
+        });
+        seen.sum()
+    }
+    let place = Place::new();
+    grown(&place).db.close().unwrap();
+    std::fs::create_dir(place.data().join("d")).unwrap();
+    std::fs::write(place.data().join("d/t.frm"), b"definition").unwrap();
+    place.back_up();
+    place.restore("to", &[]);
+    assert!(expect_closed(&place.target) > 5);
+    assert!(expect_closed(&place.root.join("to")) > 5);
 }
