@@ -71,14 +71,17 @@ void Session::register_with_server() {
   }
 }
 
+void Session::forget_old_kill() {
+  firn_clear_kill(core_);
+  if (thd_kill_level(thd_) > THD_ABORT_SOFTLY) firn_kill(core_);
+}
+
 int Session::begin_statement() {
   if (aborted_) return HA_ERR_ROLLBACK;
   register_with_server();
   if (statement_begun_) return 0;
   message_[0] = 0;
-  /* A kill that came between statements was for the one before, unless the server says it still stands. */
-  firn_clear_kill(core_);
-  if (thd_kill_level(thd_) > THD_ABORT_SOFTLY) firn_kill(core_);
+  forget_old_kill();
   lock_timeout_us_ = lock_timeout_us(thd_);
   const firn_status status = firn_begin_statement(core_, ++statement_id_, isolation_of(thd_), lock_timeout_us_,
                                                   !in_multi_statement_transaction());
@@ -108,6 +111,7 @@ int Session::commit(bool all) {
     transaction_ended();
     return HA_ERR_ROLLBACK;
   }
+  forget_old_kill();
   if (load_failed_) {
     my_printf_error(ER_ERROR_DURING_COMMIT, "FIRN: rows could not be loaded: %s", MYF(0), message_);
     (void)firn_rollback(core_);
@@ -158,6 +162,7 @@ int Session::prepare(bool all) {
   /* With the binary log on, the end of every statement inside a transaction comes here too. */
   if (!is_real_end(all)) return 0;
   if (aborted_) return HA_ERR_ROLLBACK;
+  forget_old_kill();
   Xid xid;
   thd_get_xid(thd_, reinterpret_cast<MYSQL_XID*>(&xid));
   XidImage image(xid);

@@ -69,6 +69,8 @@ class Session {
   bool in_multi_statement_transaction() const;
   bool is_real_end(bool all) const { return all || !in_multi_statement_transaction(); }
   void register_with_server();
+  /* A kill that came before was for an earlier statement, unless the server says that it still stands. */
+  void forget_old_kill();
   void transaction_ended();
 
   firn_session* const core_;

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -221,6 +222,26 @@ def test_a_killed_statement_leaves_nothing(own_server: Make) -> None:
         _run(session, "UPDATE i SET k = k + 1, c = CONCAT(LEFT(c, 100), SLEEP(0))")
     session.close()
     _check(server)
+
+
+@pytest.mark.parametrize("binlog", [False, True], ids=["plain", "binlog"])
+def test_a_statement_killed_before_does_not_fail_the_commit(own_server: Make, binlog: bool) -> None:
+    """KILL and max_statement_time end a statement; the transaction goes on, and its COMMIT, too."""
+    server = _start(own_server, *(BINLOG if binlog else []))
+    with closing(server.connect("d")) as session:
+        for end in ("COMMIT", "XA"):
+            _run(session, "XA START 'x'" if end == "XA" else "BEGIN")
+            _both(session, _insert(ROWS if end == "XA" else 0, ROWS))
+            for table in "fi":
+                slow = f"SELECT COUNT(*) FROM d.{table} a, d.{table} b, d.{table} c WHERE a.c <> b.c"
+                with pytest.raises(pymysql.err.MySQLError, match="max_statement_time"):
+                    _run(session, f"SET STATEMENT max_statement_time = 0.2 FOR {slow}")
+            if end == "XA":
+                _run(session, "XA END 'x'", "XA PREPARE 'x'", "XA COMMIT 'x'")
+            else:
+                _run(session, "COMMIT")
+        counts = [_run(session, f"SELECT COUNT(*) FROM d.{table}") for table in "fi"]
+    assert counts == [[(2 * ROWS,)]] * 2
 
 
 @pytest.mark.parametrize("binlog", [False, True], ids=["plain", "binlog"])

@@ -89,8 +89,9 @@ pub unsafe extern "C" fn firn_index_change_fill(
                 false => Ok(()),
             }
         };
+        let owner = Arc::clone(session.transaction.owner());
         let blobs = &mut session.duplicate_blobs;
-        match change.build.fill(&mut report, record, blobs)? {
+        match change.build.fill(&owner, &mut report, record, blobs)? {
             Written::Duplicate { index } => {
                 // SAFETY: as the caller promises.
                 unsafe { dup_index.write(index as u32) };

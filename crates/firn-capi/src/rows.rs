@@ -118,7 +118,7 @@ fn bulk_of<'a>(
     let at = match bulk_position(session, &whole.table) {
         Some(at) => at,
         None => {
-            let owner = whole.db().new_owner(0);
+            let owner = whole.db().helper_of(session.transaction.owner());
             let (table, cx) = (Arc::clone(&whole.table), whole.db().context());
             let one_by_one = flags & FIRN_WRITE_BULK_ONE_BY_ONE != 0;
             let bulk = BulkLoad::new(table, cx, owner, one_by_one, session.bulks.len())?;

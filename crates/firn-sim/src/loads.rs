@@ -299,7 +299,8 @@ impl Run {
         let mut build = IndexBuild::new(table, self.db.context(), schema(&indexes), from)?;
         let mut found = [0; RECORD];
         if fills {
-            let written = build.fill(&mut no_progress, &mut found, &mut BlobBuf::new())?;
+            let owner = self.db.new_owner(0);
+            let written = build.fill(&owner, &mut no_progress, &mut found, &mut BlobBuf::new())?;
             let duplicate = matches!(written, Written::Duplicate { .. });
             ensure!(
                 duplicate == twice,

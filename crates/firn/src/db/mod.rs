@@ -270,6 +270,11 @@ impl Db {
         LockOwner::new(id, host)
     }
 
+    /// An owner for what the session of `owner` does beside its transaction, in an own one.
+    pub fn helper_of(&self, owner: &LockOwner) -> Arc<LockOwner> {
+        owner.helper(self.next_owner.fetch_add(1, Ordering::Relaxed))
+    }
+
     /// A transaction for one session.
     pub fn new_transaction(&self, owner: Arc<LockOwner>) -> Transaction {
         Transaction::new(Arc::clone(&self.cx), owner)

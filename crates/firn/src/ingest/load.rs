@@ -34,6 +34,8 @@ pub struct LoadLimits {
     pub threads: bool,
     /// Keeps to the rate of background I/O.
     pub pacer: Pacer,
+    /// Set once the session is killed: whoever brings entries waits no longer.
+    pub interrupted: Arc<AtomicBool>,
     /// Where the memory is counted.
     pub gauge: Arc<Gauge>,
 }
@@ -80,12 +82,14 @@ enum Worker {
 struct Sorters {
     sorters: Vec<Sorter>,
     pacer: Pacer,
+    interrupted: Arc<AtomicBool>,
 }
 
 /// What the caller's thread and the load's own have in common.
 struct Shared {
     queue: Mutex<Queue>,
     changed: Condvar,
+    interrupted: Arc<AtomicBool>,
     cancel: AtomicBool,
     merged: AtomicU64,
     to_merge: AtomicU64,
@@ -115,6 +119,7 @@ impl Load {
         let work = Sorters {
             sorters: made.collect(),
             pacer: limits.pacer,
+            interrupted: limits.interrupted,
         };
         let worker = match limits.threads {
             false => Worker::Inline(Box::new(work)),
@@ -182,6 +187,7 @@ impl Load {
                 let work = Sorters {
                     sorters,
                     pacer: Arc::clone(&work.pacer),
+                    interrupted: Arc::clone(&work.interrupted),
                 };
                 work.finish_inline(progress)
             }
@@ -195,6 +201,7 @@ impl Worker {
         let shared = Arc::new(Shared {
             queue: Mutex::default(),
             changed: Condvar::new(),
+            interrupted: Arc::clone(&work.interrupted),
             cancel: AtomicBool::new(false),
             merged: AtomicU64::new(0),
             to_merge: AtomicU64::new(0),
@@ -220,9 +227,8 @@ impl Worker {
     fn take(&mut self, sorter: usize, list: Entries, last: bool, room: u64) -> Result<(), Failure> {
         match self {
             Self::Inline(work) => {
-                let never = AtomicBool::new(false);
-                let pacer = Arc::clone(&work.pacer);
-                work.take(sorter, list, last, &mut |bytes| pacer(bytes, &never))
+                let (pacer, interrupted) = (Arc::clone(&work.pacer), Arc::clone(&work.interrupted));
+                work.take(sorter, list, last, &mut |bytes| pacer(bytes, &interrupted))
             }
             Self::Thread { shared, .. } => shared.push(sorter, list, last, room),
         }
@@ -246,7 +252,6 @@ impl Sorters {
 
     fn finish_inline(self, progress: Progress<'_>) -> Result<NewFiles, Failure> {
         let total = self.sorters.iter().map(Sorter::waiting).sum();
-        let never = AtomicBool::new(false);
         let mut all = Files::default();
         let mut before = 0;
         for sorter in self.sorters {
@@ -256,7 +261,7 @@ impl Sorters {
             let seen = AtomicU64::new(before);
             let mut pace = |bytes| {
                 progress(seen.load(Ordering::Relaxed), total)?;
-                (self.pacer)(bytes, &never)
+                (self.pacer)(bytes, &self.interrupted)
             };
             let mut merged = |count| {
                 here = before + count;
@@ -436,7 +441,10 @@ impl Shared {
         let memory = list.memory();
         let mut queue = self.queue.lock();
         while queue.outcome.is_none() && queue.in_flight > 0 && queue.in_flight + memory > room {
-            self.changed.wait(&mut queue);
+            if self.interrupted.load(Ordering::Relaxed) {
+                return Err(canceled().into());
+            }
+            self.changed.wait_for(&mut queue, LOOK);
         }
         if let Some(outcome) = queue.outcome.take() {
             queue.outcome = Some(Err(canceled().into()));

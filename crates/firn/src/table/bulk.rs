@@ -66,7 +66,7 @@ impl BulkLoad {
     ) -> Result<Self> {
         let way = match one_by_one {
             true => Way::Rows(Box::new(RowLoad::new(Arc::clone(&table), cx, owner))),
-            false => Way::Sorted(Box::new(SortedLoad::new(&table, cx, others)?)),
+            false => Way::Sorted(Box::new(SortedLoad::new(&table, cx, &owner, others)?)),
         };
         Ok(Self { table, way })
     }
@@ -151,10 +151,11 @@ impl BulkLoad {
 }
 
 impl SortedLoad {
-    fn new(table: &Table, cx: &Arc<Context>, others: usize) -> Result<Self> {
+    fn new(table: &Table, cx: &Arc<Context>, owner: &LockOwner, others: usize) -> Result<Self> {
         let current = table.current();
         let mut limits = cx.loads.limits();
         limits.threads &= others < THREADS_MAX;
+        limits.interrupted = owner.interrupt_flag();
         let mut indexes = vec![None];
         let mut sorters = vec![Uniqueness::Key];
         for (number, index) in Table::secondaries(&current) {

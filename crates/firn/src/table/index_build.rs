@@ -13,12 +13,13 @@ use crate::base::key::index_prefix;
 use crate::base::range::prefix_successor;
 use crate::base::{Error, ErrorKind, IndexId, Result};
 use crate::catalog::{Catalog, IndexChange, IndexEntry, IndexOrigin, TableSchema};
-use crate::ingest::{Failure, Load, Progress, Uniqueness};
+use crate::ingest::{Failure, Load, LoadLimits, Progress, Uniqueness};
 use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::read::{self, ReadPoint, ScanRange, scan_sources};
 use crate::rowcode::BlobBuf;
-use crate::txn::Context;
+use crate::txn::{Context, LockOwner};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Rows between two looks at the caller's wishes.
 const PACE: u64 = 1024;
@@ -76,7 +77,7 @@ impl IndexBuild {
             .collect()
     }
 
-    /// Fills the new indexes. `progress` is called now and then. [`Written::Duplicate`]: two rows have a key of a unique
+    /// Fills the new indexes for the session of `owner`, whose kill ends it. `progress` is called now and then. [`Written::Duplicate`]: two rows have a key of a unique
     /// index; the second one is decoded into `record`, its blobs in `blobs`.
     ///
     /// # Errors
@@ -84,6 +85,7 @@ impl IndexBuild {
     /// the table, whose rows would come without entries.
     pub fn fill(
         &mut self,
+        owner: &LockOwner,
         progress: Progress<'_>,
         record: &mut [u8],
         blobs: &mut BlobBuf,
@@ -101,9 +103,14 @@ impl IndexBuild {
             false => Uniqueness::None,
         });
         let uniqueness: Vec<_> = uniqueness.collect();
-        let mut load = Load::new(&self.cx.ingest, &uniqueness, self.cx.loads.limits())?;
+        let interrupted = owner.interrupt_flag();
+        let limits = LoadLimits {
+            interrupted: Arc::clone(&interrupted),
+            ..self.cx.loads.limits()
+        };
+        let mut load = Load::new(&self.cx.ingest, &uniqueness, limits)?;
         let point = self.cx.views.latest();
-        let filled = self.add_rows(&indexes, &mut load, &point, progress);
+        let filled = self.add_rows(&indexes, &mut load, &point, interrupted, progress);
         match filled.and_then(|()| load.finish(progress)) {
             Ok(files) => {
                 if !files.files().is_empty() {
@@ -145,6 +152,7 @@ impl IndexBuild {
         indexes: &[IndexInfo],
         load: &mut Load,
         point: &ReadPoint,
+        interrupted: Arc<AtomicBool>,
         progress: Progress<'_>,
     ) -> Result<(), Failure> {
         let table = &self.table;
@@ -163,6 +171,8 @@ impl IndexBuild {
         let merged = MergeIter::new(scan_sources(&point.view, &range, None));
         let mut rows = MvccIter::new(merged, ReadAt::snapshot(point.seqno));
         rows.set_bounds(Some(&range.lower), range.upper.as_deref());
+        // Also where nothing but deletions is found.
+        rows.set_interrupt(Some(Arc::new(move || interrupted.load(Ordering::Relaxed))));
         let mut seen = 0;
         let mut found = rows.first()?;
         while found {

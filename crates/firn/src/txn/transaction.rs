@@ -106,8 +106,12 @@ impl Transaction {
     pub fn new(cx: Arc<Context>, owner: Arc<LockOwner>) -> Self {
         let limit = cx.live.txn_memory_limit.load(Ordering::Relaxed);
         let writes = SharedWriteSet::new(limit, Some(Arc::clone(&cx.ingest)));
-        let mark = writes.lock().mark();
-        writes.lock().count_in(&cx.write_sets);
+        let mark = {
+            let mut writes = writes.lock();
+            writes.count_in(&cx.write_sets);
+            writes.heed(owner.interrupt_flag());
+            writes.mark()
+        };
         Self {
             cx,
             owner,
@@ -513,14 +517,7 @@ impl Transaction {
             let logged = log(&self.cx, &changes, &self.counters)?;
             return Ok((logged, changes));
         }
-        let owner = Arc::clone(&self.owner);
-        let sealed = writes.seal(&move || match owner.is_interrupted() {
-            true => Err(Error::new(
-                ErrorKind::Interrupted,
-                "while writing a large transaction",
-            )),
-            false => Ok(()),
-        })?;
+        let sealed = writes.seal()?;
         // Of what was spilled, all may have been taken back.
         let changes = match sealed.files() {
             [] => Changes::Batch(Batch::new()),

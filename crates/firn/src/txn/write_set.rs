@@ -17,7 +17,7 @@ use memory::{Memory, version_bytes};
 use parking_lot::{Mutex, MutexGuard};
 use runs::{Bounds, PrivateRun, Runs};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// What is over this size spills whatever the limit: a record of the log has no room for more.
 const MEMORY_MAX: u64 = 512 << 20;
@@ -60,6 +60,8 @@ pub struct WriteSet {
     runs: Runs,
     /// Where spilled files come from; without, everything stays in memory.
     ingest: Option<Arc<Ingest>>,
+    /// Ends merges of runs.
+    interrupted: Arc<AtomicBool>,
     position: u64,
     charge: Charge,
     limit: u64,
@@ -76,12 +78,18 @@ impl WriteSet {
             memory: Memory::default(),
             runs: Runs::default(),
             ingest,
+            interrupted: Arc::default(),
             position: 0,
             charge: Charge::default(),
             limit,
             generation: 0,
             shape: Arc::default(),
         }
+    }
+
+    /// Once `flag` is set, merges of spilled runs end with `Interrupted`: in a write, or in [`Self::seal`].
+    pub fn heed(&mut self, flag: Arc<AtomicBool>) {
+        self.interrupted = flag;
     }
 
     /// Counts its bytes in `gauge`, too.
@@ -120,7 +128,7 @@ impl WriteSet {
         if self.memory.bytes() + bytes > self.limit.min(MEMORY_MAX) {
             self.spill()?;
             if let Some(ingest) = &self.ingest {
-                self.runs.merge_if_many(ingest)?;
+                self.runs.merge_if_many(ingest, &self.interrupted)?;
             }
         }
         self.position += 1;
@@ -226,11 +234,11 @@ impl WriteSet {
     /// durable. The set stays as it is, so that it may be tried again.
     ///
     /// # Errors
-    /// Those of the files, and of `go_on`, which is asked now and then.
-    pub fn seal(&mut self, go_on: &dyn Fn() -> Result<()>) -> Result<Sealed> {
+    /// Those of the files; `Interrupted` after an interruption ([`Self::heed`]).
+    pub fn seal(&mut self) -> Result<Sealed> {
         self.spill()?;
         let ingest = self.ingest.as_ref().expect("a set that has spilled");
-        self.runs.seal(ingest, go_on)
+        self.runs.seal(ingest, &self.interrupted)
     }
 
     /// The log names the files of `sealed`: they are no longer the set's to remove.

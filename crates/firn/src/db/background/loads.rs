@@ -21,6 +21,7 @@ impl LoadHost for Loads {
             memory: self.0.options.live.load_memory(),
             threads: self.0.options.background_jobs > 0,
             pacer,
+            interrupted: Arc::default(),
             gauge: Arc::clone(self.0.memory.write_sets()),
         }
     }

@@ -26,6 +26,7 @@ fn limits(memory: u64, threads: bool) -> LoadLimits {
         memory,
         threads,
         pacer: Arc::new(|_, _| Ok(())),
+        interrupted: Arc::default(),
         gauge: Arc::default(),
     }
 }
@@ -241,6 +242,38 @@ fn what_comes_in_order_is_written_once() {
     assert!(written.load(Ordering::Relaxed) <= stored);
     let entries: u64 = files.files().iter().map(|f| f.entries).sum();
     assert_eq!(entries, 50_000);
+}
+
+#[test]
+fn who_waits_for_a_slow_disk_hears_of_a_kill() {
+    let ingest = setup();
+    let mut limits = limits(32 << 10, true);
+    let (interrupted, reached) = (Arc::clone(&limits.interrupted), Arc::default());
+    let at_the_disk: Arc<AtomicBool> = Arc::clone(&reached);
+    // The disk is held up until the load is given up.
+    limits.pacer = Arc::new(move |_, cancel| {
+        at_the_disk.store(true, Ordering::SeqCst);
+        while !cancel.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        Err(canceled())
+    });
+    let mut load = Load::new(&ingest, &SORTERS, limits).unwrap();
+    let killer = std::thread::spawn(move || {
+        while !reached.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        interrupted.store(true, Ordering::SeqCst);
+    });
+    let rows = numbers(20_000, Order::Shuffled, &mut StdRng::seed_from_u64(1));
+    let failure = rows.iter().find_map(|n| add_row(&mut load, *n).err());
+    killer.join().unwrap();
+    match failure {
+        Some(Failure::Error(error)) => assert_eq!(error.kind(), &ErrorKind::Interrupted),
+        _ => panic!("the load went on"),
+    }
+    drop(load);
+    assert_eq!(left(&ingest), 0);
 }
 
 #[test]

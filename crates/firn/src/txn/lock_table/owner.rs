@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// and releases.
 pub struct LockOwner {
     id: u64,
-    interrupted: AtomicBool,
+    interrupted: Arc<AtomicBool>,
     changed_rows: AtomicU64,
     /// 0 once detached.
     host: Mutex<u64>,
@@ -35,9 +35,19 @@ impl LockOwner {
     /// An owner without locks. `id` is for reports and unique among live transactions; `host` is
     /// opaque, handed to [`super::WaitObserver`], 0 for none.
     pub fn new(id: u64, host: u64) -> Arc<Self> {
+        Self::with_interrupt(id, host, Arc::default())
+    }
+
+    /// An owner for what the session of `self` does beside its transaction: a kill of the session is heard there,
+    /// too, by those who ask now and then.
+    pub fn helper(&self, id: u64) -> Arc<Self> {
+        Self::with_interrupt(id, 0, self.interrupt_flag())
+    }
+
+    fn with_interrupt(id: u64, host: u64, interrupted: Arc<AtomicBool>) -> Arc<Self> {
         Arc::new(Self {
             id,
-            interrupted: AtomicBool::new(false),
+            interrupted,
             changed_rows: AtomicU64::new(0),
             host: Mutex::new(host),
             held: Mutex::default(),
@@ -72,6 +82,11 @@ impl LockOwner {
     /// Whether [`LockOwner::interrupt`] was called and not cleared.
     pub fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::SeqCst)
+    }
+
+    /// What [`LockOwner::is_interrupted`] looks at, for threads that work for the session.
+    pub fn interrupt_flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.interrupted)
     }
 
     /// Sets how many rows the transaction changed so far: what a deadlock's victim would lose.

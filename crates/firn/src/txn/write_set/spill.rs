@@ -3,13 +3,14 @@
 use super::memory::Memory;
 use super::runs::{PrivateRun, RunCursor, Runs, positions};
 use crate::base::key::index_id_of;
-use crate::base::{IndexId, InternalIterator, Result};
+use crate::base::{Error, ErrorKind, IndexId, InternalIterator, Result};
 use crate::ingest::{Density, Ingest, NewFiles, RunWriter};
 use crate::iter::MergeIter;
 use crate::version::{FileHandle, FileMeta, Run};
 use std::collections::HashSet;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// So many runs of a tier are merged into one of the next.
 pub(super) const FAN_IN: usize = 16;
@@ -172,7 +173,7 @@ fn merge(
     runs: &[PrivateRun],
     dead: &Arc<super::dead::Dead>,
     aim: Aim,
-    go_on: &dyn Fn() -> Result<()>,
+    interrupted: &AtomicBool,
 ) -> Result<Merged> {
     let mut placed: Vec<Placed<'_>> = Vec::new();
     for (run, private) in runs.iter().enumerate() {
@@ -185,7 +186,7 @@ fn merge(
         ingest,
         dead,
         aim,
-        go_on,
+        interrupted,
         expected,
         writer: None,
         written: None,
@@ -225,11 +226,21 @@ fn stays(file: &FileMeta, dead: &super::dead::Dead, aim: Aim) -> bool {
     }
 }
 
+fn heed(interrupted: &AtomicBool) -> Result<()> {
+    match interrupted.load(Ordering::Relaxed) {
+        true => Err(Error::new(
+            ErrorKind::Interrupted,
+            "while writing a large transaction",
+        )),
+        false => Ok(()),
+    }
+}
+
 struct Merging<'a> {
     ingest: &'a Arc<Ingest>,
     dead: &'a Arc<super::dead::Dead>,
     aim: Aim,
-    go_on: &'a dyn Fn() -> Result<()>,
+    interrupted: &'a AtomicBool,
     expected: u64,
     writer: Option<(Density, RunWriter)>,
     written: Option<NewFiles>,
@@ -268,7 +279,7 @@ impl Merging<'_> {
         let mut on = source.seek_to_first()?;
         while on {
             if entries.is_multiple_of(PACE) {
-                (self.go_on)()?;
+                heed(self.interrupted)?;
             }
             entries += 1;
             let (key, value) = (source.key(), source.value());
@@ -292,8 +303,12 @@ impl Runs {
     /// Merges the newest runs into one if there are many.
     ///
     /// # Errors
-    /// Those of the files; the runs are as before then.
-    pub(super) fn merge_if_many(&mut self, ingest: &Arc<Ingest>) -> Result<()> {
+    /// Those of the files; `Interrupted` once the flag is set. The runs are as before then.
+    pub(super) fn merge_if_many(
+        &mut self,
+        ingest: &Arc<Ingest>,
+        interrupted: &AtomicBool,
+    ) -> Result<()> {
         loop {
             let Some(tier) = self.list.last().map(|run| run.tier) else {
                 return Ok(());
@@ -304,8 +319,13 @@ impl Runs {
                 return Ok(());
             }
             let from = self.list.len() - count;
-            let go_on = || Ok(());
-            let merged = merge(ingest, &self.list[from..], &self.dead, Aim::Fewer, &go_on)?;
+            let merged = merge(
+                ingest,
+                &self.list[from..],
+                &self.dead,
+                Aim::Fewer,
+                interrupted,
+            )?;
             let mut handles = Vec::new();
             let mut files = merged.written;
             let source = ingest.versions().source();
@@ -334,13 +354,9 @@ impl Runs {
     /// and with durable names. The runs stay as they are, so that it may be tried again.
     ///
     /// # Errors
-    /// Those of the files, and of `go_on`, which is asked now and then.
-    pub(super) fn seal(
-        &self,
-        ingest: &Arc<Ingest>,
-        go_on: &dyn Fn() -> Result<()>,
-    ) -> Result<Sealed> {
-        let merged = merge(ingest, &self.list, &self.dead, Aim::Commit, go_on)?;
+    /// Those of the files; `Interrupted` once the flag is set.
+    pub(super) fn seal(&self, ingest: &Arc<Ingest>, interrupted: &AtomicBool) -> Result<Sealed> {
+        let merged = merge(ingest, &self.list, &self.dead, Aim::Commit, interrupted)?;
         let all = self.list.iter().flat_map(|run| run.files.files());
         let kept = all.filter(|meta| merged.kept.contains(&meta.file_id));
         let mut files: Vec<FileMeta> = kept.chain(merged.written.files()).cloned().collect();
