@@ -45,7 +45,7 @@ int ha_firn::choose_columns() {
   if (m_columns_known && m_columns_keyread == keyread && m_columns_whole == whole &&
       (whole || keyread || memcmp(m_columns, wanted, m_columns_bytes) == 0))
     return 0;
-  const firn_status status = firn_cursor_columns(m_cursor, whole || keyread ? nullptr : wanted, keyread);
+  const firn_status status = firn_cursor_columns(m_cursor, whole || keyread ? nullptr : wanted, keyread, nullptr, 0);
   if (status != FIRN_OK) return firn_error(status);
   memcpy(m_columns, wanted, m_columns_bytes);
   m_columns_keyread = keyread;

@@ -13,6 +13,7 @@ firn_counters counters;
 
 struct st_mysql_show_var counter_variables[] = {COUNTER("blob_bytes_live", blob_bytes_live),
                                                 COUNTER("blob_bytes_punched", blob_bytes_punched),
+                                                COUNTER("blob_bytes_read", blob_bytes_read),
                                                 COUNTER("blob_bytes_rewritten", blob_bytes_rewritten),
                                                 COUNTER("blob_bytes_written", blob_bytes_written),
                                                 COUNTER("blobs_read", blobs_read),

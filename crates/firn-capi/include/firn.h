@@ -190,6 +190,17 @@ typedef struct firn_session firn_session;
 // An opened table, shared by all who use it.
 typedef struct firn_table firn_table;
 
+// What is enough of a column's value if it lies out of line: `prefix` bytes from its beginning, and, with
+// `length`, the length of the whole value in the record, with zeros behind the prefix.
+typedef struct firn_part {
+  // Its number.
+  uint32_t column;
+  // Bytes from the beginning.
+  uint64_t prefix;
+  // Whether the length of the whole is needed.
+  bool length;
+} firn_part;
+
 // How to open a database. Sizes are in bytes; 0 stands for the default.
 typedef struct firn_config {
   // Its directory, created if missing.
@@ -408,8 +419,10 @@ typedef struct firn_counters {
   uint64_t blobs_written;
   // Bytes of them, as stored.
   uint64_t blob_bytes_written;
-  // Values read from blob files.
+  // Values read from blob files, whole or in part.
   uint64_t blobs_read;
+  // Bytes read of them, as stored.
+  uint64_t blob_bytes_read;
   // Bytes in blob files that rows refer to, old versions included.
   uint64_t blob_bytes_live;
   // Bytes given back by holes.
@@ -529,13 +542,16 @@ enum firn_status firn_cursor_resume(struct firn_cursor *cursor,
 void firn_cursor_close(struct firn_cursor *cursor);
 
 // Columns to decode: a bitmap with bit `i % 8` of byte `i / 8` for column `i`; NULL for all.
-// `key_only` decodes the columns of the index and of the primary key from the index entry alone.
+// `key_only` decodes the columns of the index and of the primary key from the index entry alone. `parts`:
+// what is enough of values out of line; short values and what is locked come whole nevertheless.
 //
 // # Safety
-// `bitmap` is NULL or has a bit for each column.
+// `bitmap` is NULL or has a bit for each column; `parts` has `part_count` elements.
 enum firn_status firn_cursor_columns(struct firn_cursor *cursor,
                                      const uint8_t *bitmap,
-                                     bool key_only);
+                                     bool key_only,
+                                     const struct firn_part *parts,
+                                     uint32_t part_count);
 
 // Bounds forward scans: entries after the key image are not read. `flag` is the server's
 // `HA_READ_AFTER_KEY` (the key's prefix is included) or `HA_READ_BEFORE_KEY` (it is not). NULL

@@ -5,7 +5,7 @@ use crate::memory::{boxed, unbox};
 use crate::session::{firn_session, session_mut};
 use crate::table::firn_table;
 use firn::base::Error;
-use firn::table::{Cursor, Key, LockWait, ReadMode, SeekMode};
+use firn::table::{Cursor, Key, LockWait, Part, ReadMode, SeekMode};
 use firn::txn::LockMode;
 use std::sync::Arc;
 
@@ -177,16 +177,41 @@ pub unsafe extern "C" fn firn_cursor_close(cursor: *mut firn_cursor) {
     guard_value((), || drop(unsafe { unbox(cursor) }));
 }
 
+/// What is enough of a column's value if it lies out of line: `prefix` bytes from its beginning, and, with
+/// `length`, the length of the whole value in the record, with zeros behind the prefix.
+#[repr(C)]
+pub struct firn_part {
+    /// Its number.
+    pub column: u32,
+    /// Bytes from the beginning.
+    pub prefix: u64,
+    /// Whether the length of the whole is needed.
+    pub length: bool,
+}
+
+impl firn_part {
+    fn part(&self) -> Part {
+        Part {
+            column: self.column as usize,
+            prefix: self.prefix,
+            length: self.length,
+        }
+    }
+}
+
 /// Columns to decode: a bitmap with bit `i % 8` of byte `i / 8` for column `i`; NULL for all.
-/// `key_only` decodes the columns of the index and of the primary key from the index entry alone.
+/// `key_only` decodes the columns of the index and of the primary key from the index entry alone. `parts`:
+/// what is enough of values out of line; short values and what is locked come whole nevertheless.
 ///
 /// # Safety
-/// `bitmap` is NULL or has a bit for each column.
+/// `bitmap` is NULL or has a bit for each column; `parts` has `part_count` elements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_cursor_columns(
     cursor: *mut firn_cursor,
     bitmap: *const u8,
     key_only: bool,
+    parts: *const firn_part,
+    part_count: u32,
 ) -> firn_status {
     guard(|| {
         // SAFETY: as the caller promises.
@@ -195,7 +220,15 @@ pub unsafe extern "C" fn firn_cursor_columns(
         let bitmap = (!bitmap.is_null())
             // SAFETY: as the caller promises.
             .then(|| unsafe { std::slice::from_raw_parts(bitmap, len) });
-        Ok(cursor.cursor.set_columns(bitmap, key_only)?)
+        let parts: Vec<Part> = match part_count {
+            0 => Vec::new(),
+            // SAFETY: as the caller promises.
+            count => unsafe { std::slice::from_raw_parts(parts, count as usize) }
+                .iter()
+                .map(firn_part::part)
+                .collect(),
+        };
+        Ok(cursor.cursor.set_columns(bitmap, key_only, &parts)?)
     })
 }
 

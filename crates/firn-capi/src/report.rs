@@ -154,8 +154,10 @@ pub struct firn_counters {
     pub blobs_written: u64,
     /// Bytes of them, as stored.
     pub blob_bytes_written: u64,
-    /// Values read from blob files.
+    /// Values read from blob files, whole or in part.
     pub blobs_read: u64,
+    /// Bytes read of them, as stored.
+    pub blob_bytes_read: u64,
     /// Bytes in blob files that rows refer to, old versions included.
     pub blob_bytes_live: u64,
     /// Bytes given back by holes.
@@ -220,6 +222,7 @@ pub unsafe extern "C" fn firn_read_counters(
             blobs_written: blobs.written.load(Ordering::Relaxed),
             blob_bytes_written: blobs.written_bytes.load(Ordering::Relaxed),
             blobs_read: blobs.read.load(Ordering::Relaxed),
+            blob_bytes_read: blobs.read_bytes.load(Ordering::Relaxed),
             blob_bytes_live: db.blob_bytes_live(),
             blob_bytes_punched: blobs.punched_bytes.load(Ordering::Relaxed),
             blob_bytes_rewritten: blobs.rewritten_bytes.load(Ordering::Relaxed),

@@ -197,7 +197,7 @@ impl Bench {
         let last = first + len - 1;
         self.statement(autocommit);
         self.aim(index, ReadMode::Snapshot);
-        self.cursor.set_columns(None, key_only).unwrap();
+        self.cursor.set_columns(None, key_only, &[]).unwrap();
         let end = last.to_le_bytes();
         self.cursor
             .set_end_range(Some(Key::image(&end)), true)
@@ -215,7 +215,7 @@ impl Bench {
         }
         assert!(index != 0 || count == len, "{count} rows of {len}");
         self.cursor.set_end_range(None, false).unwrap();
-        self.cursor.set_columns(None, false).unwrap();
+        self.cursor.set_columns(None, false, &[]).unwrap();
         self.end(autocommit);
     }
 

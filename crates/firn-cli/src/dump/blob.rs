@@ -65,6 +65,7 @@ pub(super) fn run(args: &DumpBlob, out: &Output) -> Result<Outcome> {
                 codec: match blob.codec {
                     BlobCodec::None => "none",
                     BlobCodec::Zstd => "zstd",
+                    BlobCodec::Chunks => "chunks",
                 },
             });
         }

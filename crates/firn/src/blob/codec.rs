@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use zstd::bulk::{Compressor, Decompressor};
 
+use super::chunks;
+use crate::base::checksum;
 use crate::rowcode::BlobCodec;
 
 /// The fastest level proper: values are compressed while a statement waits.
@@ -22,26 +24,61 @@ thread_local! {
     static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
-/// The bytes to store for `value`.
-pub(super) fn pack(value: &[u8]) -> (BlobCodec, Cow<'_, [u8]>) {
-    let plain = (BlobCodec::None, Cow::Borrowed(value));
-    if value.len() > TRIED_WHOLE {
-        let step = (value.len() - PIECE) / (PIECES - 1);
-        let pieces = (0..PIECES).map(|i| &value[i * step..i * step + PIECE]);
-        let sample: Vec<u8> = pieces.flatten().copied().collect();
-        if compress(&sample).is_none() {
-            return plain;
+/// The bytes to store for a value: table, then body.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Packed<'a> {
+    pub(super) codec: BlobCodec,
+    /// Of the chunks, if there are any.
+    pub(super) table: Vec<u8>,
+    pub(super) body: Cow<'a, [u8]>,
+}
+
+impl Packed<'_> {
+    /// Bytes of both.
+    pub(super) fn stored(&self) -> u64 {
+        (self.table.len() + self.body.len()) as u64
+    }
+
+    /// The checksum of the blob at `offset` of `file`.
+    pub(super) fn checksum(&self, file: u64, offset: u64) -> u64 {
+        match self.codec {
+            BlobCodec::Chunks => checksum::placed(&self.table, file, offset),
+            BlobCodec::None | BlobCodec::Zstd => checksum::placed(&self.body, file, offset),
         }
     }
-    match compress(value) {
-        Some(packed) => (BlobCodec::Zstd, Cow::Owned(packed)),
-        None => plain,
+}
+
+/// The bytes to store for `value`.
+pub(super) fn pack(value: &[u8]) -> Packed<'_> {
+    let try_it = value.len() <= TRIED_WHOLE || compress(&sample(value)).is_some();
+    let packed = |chunk: &[u8]| try_it.then(|| compress(chunk)).flatten();
+    let (codec, table, body) = match chunks::in_chunks(value.len()) {
+        true => {
+            let (table, body) = chunks::split(value, packed);
+            (BlobCodec::Chunks, table, body)
+        }
+        false => match packed(value) {
+            Some(body) => (BlobCodec::Zstd, Vec::new(), Some(body)),
+            None => (BlobCodec::None, Vec::new(), None),
+        },
+    };
+    Packed {
+        codec,
+        table,
+        body: body.map_or(Cow::Borrowed(value), Cow::Owned),
     }
+}
+
+fn sample(value: &[u8]) -> Vec<u8> {
+    let step = (value.len() - PIECE) / (PIECES - 1);
+    let pieces = (0..PIECES).map(|i| &value[i * step..i * step + PIECE]);
+    pieces.flatten().copied().collect()
 }
 
 /// `None` if it does not save enough.
 fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
-    let room = bytes.len() - bytes.len() / SAVES;
+    // One byte at the least: a chunk as long as its value is taken for the value.
+    let room = bytes.len().saturating_sub((bytes.len() / SAVES).max(1));
     COMPRESSOR.with_borrow_mut(|slot| {
         if slot.is_none() {
             *slot = Compressor::new(LEVEL).ok();
@@ -79,16 +116,23 @@ mod tests {
             let value: Vec<u8> = (0..len)
                 .map(|i| b"abcdefgh "[i % 9] ^ (i / 999) as u8)
                 .collect();
-            let (codec, stored) = pack(&value);
-            assert_eq!(codec == BlobCodec::Zstd, len > 50, "{len} bytes");
-            if codec == BlobCodec::Zstd {
+            let packed = pack(&value);
+            let want = match len {
+                ..=50 => BlobCodec::None,
+                ..=131_072 => BlobCodec::Zstd,
+                _ => BlobCodec::Chunks,
+            };
+            assert_eq!(packed.codec, want, "{len} bytes");
+            if want == BlobCodec::Zstd {
+                let stored = &*packed.body;
                 let mut back = vec![0; len];
-                assert!(unpack(&stored, &mut back));
+                assert!(unpack(stored, &mut back));
                 assert_eq!(back, value);
-                assert!(!unpack(&stored, &mut vec![0; len - 1]));
-                assert!(!unpack(&stored, &mut vec![0; len + 1]));
+                assert!(!unpack(stored, &mut vec![0; len - 1]));
+                assert!(!unpack(stored, &mut vec![0; len + 1]));
                 assert!(!unpack(&stored[..stored.len() - 1], &mut back));
             }
+            assert!(len <= 50 || packed.stored() < len as u64 / 2);
         }
     }
 
@@ -97,8 +141,9 @@ mod tests {
         let mut rng = StdRng::seed_from_u64(1);
         for len in [5000, 70_000, 300_000] {
             let value: Vec<u8> = (0..len).map(|_| rng.random()).collect();
-            let (codec, stored) = pack(&value);
-            assert_eq!((codec, &*stored), (BlobCodec::None, &value[..]));
+            let packed = pack(&value);
+            assert_ne!(packed.codec, BlobCodec::Zstd);
+            assert!(matches!(packed.body, Cow::Borrowed(body) if body == value));
         }
     }
 }

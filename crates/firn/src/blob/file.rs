@@ -1,9 +1,10 @@
 //! One blob file: spans given out, written, synced, read.
 
-use super::codec;
+use super::chunks::{self, Extent};
+use super::codec::{self, Packed};
 use super::format::{
     ALIGNMENT, BlobHeader, DATA_START, FILE_HEADER_LEN, FOOTER_LEN, check_file_header, logical_id,
-    place_after, places_begin, take_places,
+    place_after, places_begin, summed, take_places,
 };
 use crate::base::{Error, ErrorKind, Result, checksum};
 use crate::env::{Announcement, FileUsage, ReadFile, SpanFile};
@@ -192,17 +193,17 @@ impl BlobFile {
     }
 
     /// Writes a blob into its span; returns the ticket for [`Self::sync_to`].
-    pub(super) fn write(&self, offset: u64, header: &BlobHeader, stored: &[u8]) -> Result<u64> {
+    pub(super) fn write(&self, offset: u64, header: &BlobHeader, packed: &Packed) -> Result<u64> {
         let spans = self.spans()?;
-        let header = header.encode();
-        if stored.len() <= WRITTEN_AS_ONE {
-            let mut whole = Vec::with_capacity(header.len() + stored.len());
-            whole.extend_from_slice(&header);
-            whole.extend_from_slice(stored);
-            spans.write_at(offset, &whole)?;
+        let body = &*packed.body;
+        let mut front = header.encode().to_vec();
+        front.extend_from_slice(&packed.table);
+        if body.len() <= WRITTEN_AS_ONE {
+            front.extend_from_slice(body);
+            spans.write_at(offset, &front)?;
         } else {
-            spans.write_at(offset, &header)?;
-            spans.write_at(offset + BLOB_HEADER_LEN, stored)?;
+            spans.write_at(offset, &front)?;
+            spans.write_at(offset + front.len() as u64, body)?;
         }
         let mut syncs = self.syncs.lock();
         syncs.written += 1;
@@ -281,24 +282,38 @@ impl BlobFile {
         Ok(physical.open(self)?.locate(offset))
     }
 
-    /// Reads a value into `buf`.
-    pub(super) fn read<'b>(&self, blob: &BlobRef, buf: &'b mut BlobBuf) -> Result<&'b [u8]> {
+    /// Reads the value as far as `extent` says into `buf`.
+    pub(super) fn read<'b>(
+        &self,
+        blob: &BlobRef,
+        extent: &Extent,
+        buf: &'b mut BlobBuf,
+    ) -> Result<&'b [u8]> {
         let physical = self.physical.load_full();
         let opened = physical.open(self)?;
         let Some(at) = opened.locate(blob.offset) else {
             let what = "the file holds no blob that was written there";
             return Err(Error::corruption(&opened.name, blob.offset, what));
         };
-        opened.check_len(at, blob)?;
-        if blob.codec == BlobCodec::None {
-            let room = buf.reserve(blob.len as usize);
+        opened.check_len(at, extent)?;
+        if extent.plain {
+            let room = buf.reserve(extent.stored as usize);
             opened.read(at, blob, room)?;
-            return Ok(room);
+            if blob.codec == BlobCodec::Chunks {
+                let is_plain = |chunk: &chunks::Chunk<'_>| chunk.is_plain();
+                opened.for_each_chunk(at, extent, room, is_plain)?;
+            }
+            return Ok(&room[extent.table..]);
         }
         SCRATCH.with_borrow_mut(|stored| {
-            stored.resize(blob.stored as usize, 0);
+            stored.resize(extent.stored as usize, 0);
             let read = opened.read(at, blob, stored).and_then(|()| {
-                let room = buf.reserve(blob.len as usize);
+                let room = buf.reserve(extent.len);
+                if blob.codec == BlobCodec::Chunks {
+                    let unpack = |chunk: &chunks::Chunk<'_>| chunk.unpack_to(room);
+                    opened.for_each_chunk(at, extent, stored, unpack)?;
+                    return Ok(&*room);
+                }
                 match codec::unpack(stored, room) {
                     true => Ok(&*room),
                     false => Err(Error::corruption(
@@ -315,14 +330,14 @@ impl BlobFile {
         })
     }
 
-    /// Begins to read a blob, if the file is open.
-    pub(super) fn announce(&self, blob: &BlobRef, reads: &mut Announcement) {
+    /// Begins to read a blob as far as `extent` says, if the file is open.
+    pub(super) fn announce(&self, blob: &BlobRef, extent: &Extent, reads: &mut Announcement) {
         let physical = self.physical.load();
         if let Some(opened) = physical.opened.get()
             && let Some(at) = opened.locate(blob.offset)
         {
             let at = at + BLOB_HEADER_LEN;
-            opened.file.will_read(at, blob.stored, reads);
+            opened.file.will_read(at, extent.stored, reads);
         }
     }
 
@@ -340,8 +355,7 @@ impl BlobFile {
         opened.file.read_exact_at(at, &mut bytes)?;
         let header = BlobHeader::decode(&bytes).ok_or_else(|| damaged("no blob's header"))?;
         let stored = &bytes[BLOB_HEADER_LEN as usize..];
-        let sum = checksum::placed(stored, self.id, offset);
-        if header.stored != stored.len() as u64 || header.checksum != sum {
+        if header.stored != stored.len() as u64 || !header.fits(stored, self.id, offset) {
             return Err(damaged("checksum of a blob"));
         }
         Ok(bytes)
@@ -408,27 +422,48 @@ impl Opened {
     }
 
     /// Whether the file can hold the blob: before memory is taken for it.
-    fn check_len(&self, at: u64, blob: &BlobRef) -> Result<()> {
-        if blob.len > TRUSTED_LEN && at.saturating_add(blob.span()) > self.file.size()? {
+    fn check_len(&self, at: u64, extent: &Extent) -> Result<()> {
+        if extent.len as u64 > TRUSTED_LEN && self.ends_before(at, extent.stored)? {
             return Err(self.too_short(at));
         }
         Ok(())
+    }
+
+    fn ends_before(&self, at: u64, stored: u64) -> Result<bool> {
+        let end = at.saturating_add(BLOB_HEADER_LEN).saturating_add(stored);
+        Ok(end > self.file.size()?)
     }
 
     fn too_short(&self, at: u64) -> Error {
         Error::corruption(&self.name, at, "the file ends before a blob")
     }
 
-    /// Reads and checks the stored bytes of the blob whose header is at `at`.
+    /// Reads stored bytes of the blob whose header is at `at`, and checks what its reference sums.
     fn read(&self, at: u64, blob: &BlobRef, stored: &mut [u8]) -> Result<()> {
         if let Err(error) = self.file.read_exact_at(at + BLOB_HEADER_LEN, stored) {
-            let cut = at.saturating_add(blob.span()) > self.file.size()?;
+            let cut = self.ends_before(at, stored.len() as u64)?;
             return Err(if cut { self.too_short(at) } else { error });
         }
-        match checksum::placed(stored, blob.file, blob.offset) == blob.checksum {
+        let summed = summed(blob.codec, blob.len, stored).unwrap_or_default();
+        match checksum::placed(summed, blob.file, blob.offset) == blob.checksum {
             true => Ok(()),
             false => Err(Error::corruption(&self.name, at, "checksum of a blob")),
         }
+    }
+
+    /// Checks the chunks that were read of the blob whose header is at `at`, and calls `f` with each.
+    fn for_each_chunk(
+        &self,
+        at: u64,
+        extent: &Extent,
+        stored: &[u8],
+        f: impl FnMut(&chunks::Chunk<'_>) -> bool,
+    ) -> Result<()> {
+        let (table, body) = stored.split_at(extent.table);
+        let begin = at + BLOB_HEADER_LEN + extent.table as u64;
+        chunks::for_each(table, body, extent.len, f)
+            .map(drop)
+            .map_err(|at| Error::corruption(&self.name, begin + at as u64, "a chunk of a blob"))
     }
 }
 

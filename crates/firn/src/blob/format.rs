@@ -1,8 +1,9 @@
 //! The bytes of a blob file; `docs/formats/blob.md`.
 
-use crate::base::checksum::{place_term, xxh3};
+use super::chunks;
+use crate::base::checksum::{place_term, placed, xxh3};
 use crate::base::{Error, Result};
-use crate::rowcode::{BLOB_HEADER_LEN, BlobCodec};
+use crate::rowcode::{BLOB_HEADER_LEN, BlobCodec, chunk_table_len};
 
 const MAGIC: &[u8; 8] = b"FIRNBLOB";
 const BLOB_MAGIC: &[u8; 4] = b"BLB1";
@@ -100,6 +101,28 @@ impl BlobHeader {
             stored: u64_at(bytes, 16),
             checksum: u64_at(bytes, 24),
         })
+    }
+
+    /// Whether `stored` is all that the blob at `offset` of logical file `file` stores, undamaged.
+    pub(super) fn fits(&self, stored: &[u8], file: u64, offset: u64) -> bool {
+        let summed = summed(self.codec, self.len, stored);
+        if summed.map(|summed| placed(summed, file, offset)) != Some(self.checksum) {
+            return false;
+        }
+        if self.codec != BlobCodec::Chunks {
+            return true;
+        }
+        let (table, body) = stored.split_at(chunk_table_len(self.len) as usize);
+        let len = usize::try_from(self.len).unwrap_or(usize::MAX);
+        chunks::for_each(table, body, len, |_| true) == Ok(body.len())
+    }
+}
+
+/// What the checksum of a blob covers of its stored bytes; `None` if they are too few.
+pub(super) fn summed(codec: BlobCodec, len: u64, stored: &[u8]) -> Option<&[u8]> {
+    match codec {
+        BlobCodec::None | BlobCodec::Zstd => Some(stored),
+        BlobCodec::Chunks => stored.get(..usize::try_from(chunk_table_len(len)).ok()?),
     }
 }
 

@@ -5,12 +5,14 @@
 //!                               into the row's trailer, and so into write set, log, memtable, SSTs
 //! commit:    BlobSession::sync → the file is synced (one sync serves all that was written before it)
 //!            then the log record that names the blob
-//! read:      BlobStore::read   → one positional read, checked, decompressed into the reader's buffer
+//! read:      BlobStore::read   → one positional read, checked, decompressed into the reader's buffer;
+//!            read_prefix         → the same of the chunks that the beginning needs
 //! ```
 //!
 //! Which blobs live follows from what refers to them, and from nothing else (`db` collects). So
 //! compactions of the tree move references and never bytes.
 
+mod chunks;
 mod codec;
 mod file;
 mod format;

@@ -1,11 +1,12 @@
 //! All blob files of a database.
 
+use super::chunks::Extent;
 use super::codec::pack;
 use super::file::{BlobFile, KEPT_FRONT, LinkHold, moved_from};
 use super::format::{BlobHeader, DATA_START, file_header, place_after, places};
 use super::live::{Span, holes};
 use super::session::BlobSession;
-use crate::base::{Error, ErrorKind, Result, checksum};
+use crate::base::{Error, ErrorKind, Result};
 use crate::env::Announcement;
 use crate::rowcode::{BlobBuf, BlobRef};
 use crate::store::FileStore;
@@ -27,9 +28,9 @@ pub struct BlobStats {
     pub written: AtomicU64,
     /// Bytes of them, as stored.
     pub written_bytes: AtomicU64,
-    /// Values read.
+    /// Values read, whole or in part.
     pub read: AtomicU64,
-    /// Bytes of them, as stored.
+    /// Bytes read of them, as stored.
     pub read_bytes: AtomicU64,
     /// Bytes given back to the file system by holes.
     pub punched_bytes: AtomicU64,
@@ -158,24 +159,24 @@ impl BlobStore {
         if u32::try_from(value.len()).is_err() {
             return Err(Error::invalid("a value of 4 GiB or more"));
         }
-        let (codec, stored) = pack(value);
-        let (file, offset) = self.reserve(session, stored.len() as u64)?;
+        let packed = pack(value);
+        let (file, offset) = self.reserve(session, packed.stored())?;
         let blob = BlobRef {
             column,
             file: file.id(),
             offset,
             len: value.len() as u64,
-            codec,
-            stored: stored.len() as u64,
-            checksum: checksum::placed(&stored, file.id(), offset),
+            codec: packed.codec,
+            stored: packed.stored(),
+            checksum: packed.checksum(file.id(), offset),
         };
         let header = BlobHeader {
-            codec,
+            codec: blob.codec,
             len: blob.len,
             stored: blob.stored,
             checksum: blob.checksum,
         };
-        match file.write(offset, &header, &stored) {
+        match file.write(offset, &header, &packed) {
             Ok(ticket) => session.wrote(&file, ticket),
             Err(error) => {
                 // With the disk full the same file goes on once there is room.
@@ -255,21 +256,40 @@ impl BlobStore {
     /// # Errors
     /// `Corruption` that names file and offset; I/O errors.
     pub fn read<'b>(&self, blob: &BlobRef, buf: &'b mut BlobBuf) -> Result<&'b [u8]> {
+        self.read_prefix(blob, u64::MAX, buf)
+    }
+
+    /// Reads the first `wanted` bytes of the value, or all if it has fewer: no more chunks than these
+    /// need, and what others hold does not matter.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn read_prefix<'b>(
+        &self,
+        blob: &BlobRef,
+        wanted: u64,
+        buf: &'b mut BlobBuf,
+    ) -> Result<&'b [u8]> {
+        let extent = Extent::of(blob, wanted);
         self.stats.read.fetch_add(1, Ordering::Relaxed);
         self.stats
             .read_bytes
-            .fetch_add(blob.span(), Ordering::Relaxed);
-        self.file(blob.file).read(blob, buf)
+            .fetch_add(extent.stored, Ordering::Relaxed);
+        let bytes = self.file(blob.file).read(blob, &extent, buf)?;
+        let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
+        Ok(&bytes[..bytes.len().min(wanted)])
     }
 
-    /// Says that these blobs are about to be read: all begin to be read at the same time. A hint.
-    pub fn announce<'a>(&self, blobs: impl ExactSizeIterator<Item = &'a BlobRef>) {
-        if blobs.len() < 2 {
+    /// Says that so many first bytes of these values are about to be read: all begin to be read at the
+    /// same time. A hint.
+    pub fn announce<'a>(&self, blobs: impl Iterator<Item = (&'a BlobRef, u64)> + Clone) {
+        if blobs.clone().nth(1).is_none() {
             return;
         }
         let mut reads = Announcement::new();
-        for blob in blobs {
-            self.file(blob.file).announce(blob, &mut reads);
+        for (blob, wanted) in blobs {
+            let extent = Extent::of(blob, wanted);
+            self.file(blob.file).announce(blob, &extent, &mut reads);
         }
         reads.start();
     }

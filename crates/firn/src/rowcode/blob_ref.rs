@@ -10,6 +10,17 @@ use std::collections::BTreeMap;
 /// Bytes of the header before each blob in its file.
 pub const BLOB_HEADER_LEN: u64 = 32;
 
+/// A longer value is stored in chunks of so many bytes, the last one of what is left.
+pub const BLOB_CHUNK_LEN: u64 = 128 << 10;
+
+/// Bytes of an entry of their table.
+pub const CHUNK_ENTRY_LEN: u64 = 12;
+
+/// Bytes of the table of the chunks of a value.
+pub fn chunk_table_len(len: u64) -> u64 {
+    len.div_ceil(BLOB_CHUNK_LEN) * CHUNK_ENTRY_LEN
+}
+
 /// How a blob is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -18,6 +29,8 @@ pub enum BlobCodec {
     None = 0,
     /// ZSTD, one frame.
     Zstd = 1,
+    /// A table and chunks, each as it is or one ZSTD frame.
+    Chunks = 2,
 }
 
 impl BlobCodec {
@@ -26,6 +39,7 @@ impl BlobCodec {
         match byte {
             0 => Some(Self::None),
             1 => Some(Self::Zstd),
+            2 => Some(Self::Chunks),
             _ => None,
         }
     }
@@ -46,7 +60,7 @@ pub struct BlobRef {
     pub codec: BlobCodec,
     /// Bytes stored, without the header.
     pub stored: u64,
-    /// XXH3-64 of the stored bytes, plus the term of file and offset.
+    /// XXH3-64 of the stored bytes, of chunks of their table, plus the term of file and offset.
     pub checksum: u64,
 }
 
@@ -133,11 +147,15 @@ fn take(input: &mut &[u8]) -> Option<BlobRef> {
     let codec = BlobCodec::from_u8(varint::take_u8(input)?)?;
     let stored = match codec {
         BlobCodec::None => len,
-        BlobCodec::Zstd => varint::take_u64(input)?,
+        BlobCodec::Zstd | BlobCodec::Chunks => varint::take_u64(input)?,
     };
     // A value is under 4 GiB, and is compressed only where that makes it smaller.
-    let sane = len <= u64::from(u32::MAX) && stored <= len && offset < 1 << 62 && file < 1 << 62;
-    sane.then_some(())?;
+    let table = match codec {
+        BlobCodec::Chunks => chunk_table_len(len),
+        BlobCodec::None | BlobCodec::Zstd => 0,
+    };
+    let sane = len <= u64::from(u32::MAX) && offset < 1 << 62 && file < 1 << 62;
+    (sane && (table..=table + len).contains(&stored)).then_some(())?;
     Some(BlobRef {
         column,
         file,

@@ -23,7 +23,10 @@ mod program;
 
 pub use crate::base::record::{NullBit, Pad};
 pub use blob_buf::BlobBuf;
-pub use blob_ref::{BLOB_HEADER_LEN, BlobCodec, BlobRef, BlobUse, BlobUses};
+pub use blob_ref::{
+    BLOB_CHUNK_LEN, BLOB_HEADER_LEN, BlobCodec, BlobRef, BlobUse, BlobUses, CHUNK_ENTRY_LEN,
+    chunk_table_len,
+};
 pub use column::{Column, ColumnKind, Missing};
 pub use format::RowFormat;
 pub use layout::{RowLayout, split_tail};

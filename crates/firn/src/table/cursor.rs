@@ -11,6 +11,7 @@ use super::Table;
 use super::ahead::LookAhead;
 use super::fetch::{Fetch, Found};
 use super::mode::{Entries, LockWait, ReadMode};
+use super::out_of_line::Part;
 use crate::base::key::index_prefix;
 use crate::base::range::{make_successor, prefix_successor};
 use crate::base::{Error, ErrorKind, InternalIterator, Result};
@@ -162,9 +163,15 @@ impl Cursor {
         self.fetch.table().column_count().div_ceil(8)
     }
 
-    /// Chooses the columns to decode; `None` for all. `key_only`: from the index entry alone.
-    pub fn set_columns(&mut self, bitmap: Option<&[u8]>, key_only: bool) -> Result<()> {
-        self.fetch.set_columns(bitmap, key_only)
+    /// Chooses the columns to decode; `None` for all. `key_only`: from the index entry alone. `parts`: what
+    /// is enough of values out of line where nothing is locked; anything may be whole nevertheless.
+    pub fn set_columns(
+        &mut self,
+        bitmap: Option<&[u8]>,
+        key_only: bool,
+        parts: &[Part],
+    ) -> Result<()> {
+        self.fetch.set_columns(bitmap, key_only, parts)
     }
 
     /// Bounds forward scans at `key`, whose prefix is `included` or not.

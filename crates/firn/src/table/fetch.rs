@@ -2,7 +2,7 @@
 
 use super::index::IndexInfo;
 use super::mode::{Entries, LockWait, ReadMode};
-use super::out_of_line::RowReader;
+use super::out_of_line::{Part, RowReader};
 use super::{Current, Table, corrupt};
 use crate::base::key::{INDEX_ID_LEN, UNCOMMITTED_BIT};
 use crate::base::{Error, ErrorKind, Result, Seqno};
@@ -124,6 +124,9 @@ impl Fetch {
 
     pub(super) fn set_mode(&mut self, mode: ReadMode, wait: LockWait) {
         self.mode = mode;
+        if self.is_locking() {
+            self.reader.read_all();
+        }
         self.wait = wait;
         self.newly_locked = false;
         self.semi = SemiConsistent::Off;
@@ -183,7 +186,13 @@ impl Fetch {
         }
     }
 
-    pub(super) fn set_columns(&mut self, bitmap: Option<&[u8]>, key_only: bool) -> Result<()> {
+    /// `parts`: for reads from a snapshot; what is locked is read whole.
+    pub(super) fn set_columns(
+        &mut self,
+        bitmap: Option<&[u8]>,
+        key_only: bool,
+        parts: &[Part],
+    ) -> Result<()> {
         // A row found through an entry must have a reference: with a primary key on prefixes of
         // columns the entry does not give it.
         let entries_alone = key_only
@@ -192,9 +201,10 @@ impl Fetch {
         self.key_plan = entries_alone.then(|| self.index.plan(bitmap)).transpose()?;
         if self.columns.as_deref() != bitmap {
             self.columns = bitmap.map(<[u8]>::to_vec);
-            self.reader = RowReader::new(self.table.format(), bitmap);
+            self.reader.set_columns(self.table.format(), bitmap);
         }
-        Ok(())
+        let parts = if self.is_locking() { &[] } else { parts };
+        self.reader.set_parts(self.table.format(), parts)
     }
 
     /// Whether the entries of the index are rows, to be decoded and no more.

@@ -22,6 +22,7 @@ pub use cursor::{Cursor, Key, SeekMode};
 pub use index_build::IndexBuild;
 pub use mend::{Change, Mended, mend_stored};
 pub use mode::{LockWait, ReadMode};
+pub use out_of_line::Part;
 pub use rows::{RowScratch, WriteFlags, Written};
 pub use statistics::{IndexSums, RangeEnd, TableStatistics};
 

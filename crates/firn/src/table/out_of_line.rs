@@ -2,7 +2,7 @@
 
 use super::Table;
 use crate::base::options::LiveOptions;
-use crate::base::{Kind, Result, Value};
+use crate::base::{Error, Kind, Result, Value};
 use crate::blob::BlobStore;
 use crate::catalog::TableSchema;
 use crate::rowcode::{BlobBuf, BlobRef, ColumnKind, DecodePlan, OutOfLine, RowFormat, blob_ref};
@@ -154,20 +154,93 @@ pub(super) fn same_bytes(a: &[u8], b: &[u8]) -> bool {
     std::ptr::eq(a, b) || a == b
 }
 
-/// Decodes rows with all that lies out of line.
+/// What a reader needs of a column whose value lies out of line, if that is not all of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// Number of the column.
+    pub column: usize,
+    /// So many bytes from the beginning.
+    pub prefix: u64,
+    /// The length of the whole value. The record has it then, and zeros behind the prefix; without, the
+    /// record has the prefix as if it were the value.
+    pub length: bool,
+}
+
+/// What is to be read of one value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Needs {
+    All,
+    Length,
+    Prefix(u64),
+    PrefixAndLength(u64),
+}
+
+impl Needs {
+    fn of(column: &OutOfLine, parts: &[(u32, Part)]) -> Self {
+        let part = parts.iter().find(|(id, _)| *id == column.blob.column);
+        match part {
+            Some((_, part)) if part.prefix < column.blob.len => match (part.prefix, part.length) {
+                (0, true) => Self::Length,
+                (wanted, false) => Self::Prefix(wanted),
+                // No longer than a chunk: there is nothing to save.
+                _ if column.is_copied() => Self::All,
+                (wanted, true) => Self::PrefixAndLength(wanted),
+            },
+            _ => Self::All,
+        }
+    }
+
+    /// Bytes from the beginning; `None` if none are read.
+    fn bytes(self) -> Option<u64> {
+        match self {
+            Self::All => Some(u64::MAX),
+            Self::Length => None,
+            Self::Prefix(wanted) | Self::PrefixAndLength(wanted) => Some(wanted),
+        }
+    }
+}
+
+/// Decodes rows with what lies out of line.
 pub(super) struct RowReader {
     plan: DecodePlan,
+    /// What is needed of columns, by their ids; of others all.
+    parts: Vec<(u32, Part)>,
     wanted: Vec<OutOfLine>,
     scratch: BlobBuf,
+    /// What a column points to of which only the length is needed.
+    zeros: Vec<u8>,
 }
 
 impl RowReader {
     pub(super) fn new(format: &RowFormat, columns: Option<&[u8]>) -> Self {
         Self {
             plan: format.plan(columns),
+            parts: Vec::new(),
             wanted: Vec::new(),
             scratch: BlobBuf::new(),
+            zeros: Vec::new(),
         }
+    }
+
+    /// Decodes other columns. What the last record points to stays.
+    pub(super) fn set_columns(&mut self, format: &RowFormat, columns: Option<&[u8]>) {
+        self.plan = format.plan(columns);
+    }
+
+    /// Reads no more than these parts of their columns, until it is told otherwise.
+    pub(super) fn set_parts(&mut self, format: &RowFormat, parts: &[Part]) -> Result<()> {
+        self.parts.clear();
+        for &part in parts {
+            let column = format.current().columns().get(part.column);
+            let column = column.ok_or_else(|| Error::invalid("a part of no column"))?;
+            self.parts.push((column.id, part));
+        }
+        Ok(())
+    }
+
+    /// Reads values as a whole.
+    pub(super) fn read_all(&mut self) {
+        self.parts.clear();
     }
 
     /// Decodes what the entry itself holds. To be followed by [`Self::complete`], when nothing is held
@@ -212,17 +285,37 @@ impl RowReader {
         blobs: &mut BlobBuf,
     ) -> Result<()> {
         self.wanted.iter().try_for_each(|column| column.check())?;
-        store.announce(self.wanted.iter().map(|column| &column.blob));
+        let parts = &self.parts;
+        let needs = |column: &OutOfLine| Needs::of(column, parts);
+        let reads = self.wanted.iter().filter_map(|column| {
+            let wanted = needs(column).bytes()?;
+            Some((&column.blob, wanted))
+        });
+        store.announce(reads);
+        // None of them moves any more once the first column points to them.
+        let lengths = self.wanted.iter().filter(|&c| needs(c) == Needs::Length);
+        let longest = lengths.map(|c| c.blob.len).max().unwrap_or(0) as usize;
+        if self.zeros.len() < longest {
+            self.zeros = vec![0; longest];
+        }
         for column in self.wanted.drain(..) {
+            self.scratch.clear();
             // A value that is copied into the record needs no place that stays.
             let buf = match column.is_copied() {
-                true => {
-                    self.scratch.clear();
-                    &mut self.scratch
-                }
+                true => &mut self.scratch,
                 false => &mut *blobs,
             };
-            let bytes = store.read(&column.blob, buf)?;
+            let bytes = match Needs::of(&column, parts) {
+                Needs::All => store.read(&column.blob, buf)?,
+                Needs::Prefix(wanted) => store.read_prefix(&column.blob, wanted, buf)?,
+                Needs::Length => &self.zeros[..column.blob.len as usize],
+                Needs::PrefixAndLength(wanted) => {
+                    let prefix = store.read_prefix(&column.blob, wanted, &mut self.scratch)?;
+                    let value = blobs.reserve(column.blob.len as usize);
+                    value[..prefix.len()].copy_from_slice(prefix);
+                    value
+                }
+            };
             column.finish(bytes, record)?;
         }
         Ok(())

@@ -8,7 +8,8 @@ use firn::env::fault::{Class, Errno, Fault};
 use firn::env::{Env, FaultEnv, MemEnv};
 use firn::rowcode::{Column, ColumnKind, Missing, NullBit};
 use firn::table::{
-    BulkLoad, Cursor, Key, LockWait, ReadMode, RowScratch, SeekMode, Table, WriteFlags, Written,
+    BulkLoad, Cursor, Key, LockWait, Part, ReadMode, RowScratch, SeekMode, Table, WriteFlags,
+    Written,
 };
 use firn::txn::{Isolation, LockMode, Transaction};
 use rand::rngs::SmallRng;
@@ -20,6 +21,7 @@ use std::sync::atomic::Ordering;
 
 const DIR: &str = "/db";
 const VARCHAR_MAX: usize = 3000;
+const THRESHOLD: u64 = 1000;
 const N_AT: usize = 5;
 const T_AT: usize = 9;
 const B_AT: usize = T_AT + 2 + VARCHAR_MAX;
@@ -158,6 +160,32 @@ fn masked(row: &Row, wanted: u8) -> Row {
     row
 }
 
+/// What a reader finds that is content with `parts` of what lies out of line.
+fn in_parts(row: &Row, parts: &[Part]) -> Row {
+    let mut row = row.clone();
+    for part in parts {
+        let value = match part.column {
+            2 => &mut row.t,
+            3 => &mut row.b,
+            _ => match &mut row.c {
+                Some(c) => c,
+                None => continue,
+            },
+        };
+        let (len, prefix) = (value.len(), part.prefix as usize);
+        if len < THRESHOLD as usize || prefix >= len {
+            continue;
+        }
+        match part.length {
+            false => value.truncate(prefix),
+            // A VARCHAR is no longer than a chunk.
+            true if prefix > 0 && part.column == 2 => {}
+            true => value[prefix..].fill(0),
+        }
+    }
+    row
+}
+
 struct World {
     env: MemEnv,
     fault: FaultEnv,
@@ -189,7 +217,7 @@ fn options(threshold: u64) -> Options {
 
 fn open(env: &FaultEnv) -> (Arc<Db>, Arc<Table>) {
     let env: Arc<dyn Env> = Arc::new(env.clone());
-    let db = Db::open(env, Path::new(DIR), options(1000), None).unwrap();
+    let db = Db::open(env, Path::new(DIR), options(THRESHOLD), None).unwrap();
     if db.catalog().list("").is_empty() {
         let definition = Definition {
             schema: schema(),
@@ -242,9 +270,11 @@ impl World {
     }
 
     fn bytes(&mut self, max: usize) -> Vec<u8> {
-        let around = [0, 1, 500, 999, 1000, 1001, 2900, 4096, 33_000, 70_000];
+        let around = [
+            0, 1, 500, 999, 1000, 1001, 2900, 4096, 33_000, 70_000, 300_000,
+        ];
         let len = match self.rng.random_range(0..8) {
-            0..7 => around[self.rng.random_range(0..around.len() - 2)],
+            0..7 => around[self.rng.random_range(0..around.len() - 3)],
             _ => around[self.rng.random_range(0..around.len())],
         };
         let len = len.min(max);
@@ -253,6 +283,22 @@ impl World {
         (0..len)
             .map(|_| if noise { rng.random() } else { byte })
             .collect()
+    }
+
+    /// What a reader may find enough.
+    fn parts(&mut self) -> Vec<Part> {
+        let mut parts = Vec::new();
+        for column in 2..5 {
+            if self.rng.random() {
+                let prefix = [0, 1, 600, 5000, 131_072, 131_073][self.rng.random_range(0..6)];
+                parts.push(Part {
+                    column,
+                    prefix,
+                    length: prefix == 0 || self.rng.random(),
+                });
+            }
+        }
+        parts
     }
 
     fn row(&mut self) -> Row {
@@ -354,7 +400,8 @@ impl World {
             cursor
                 .reset(Some(index), ReadMode::Snapshot, LockWait::Fail)
                 .unwrap();
-            cursor.set_columns(Some(&[wanted]), false).unwrap();
+            let parts = self.parts();
+            cursor.set_columns(Some(&[wanted]), false, &parts).unwrap();
             let mut buffer = vec![0; RECORD];
             let mut found = Rows::new();
             let mut on = cursor.first(txn, &mut buffer).unwrap();
@@ -366,11 +413,11 @@ impl World {
             cursor.park();
             let expected: Rows = rows
                 .iter()
-                .map(|(id, r)| (*id, masked(r, wanted)))
+                .map(|(id, r)| (*id, in_parts(&masked(r, wanted), &parts)))
                 .collect();
             assert!(
                 found == expected,
-                "{context}: index {index}, columns {wanted:#x}"
+                "{context}: index {index}, columns {wanted:#x}, {parts:?}"
             );
         }
     }
@@ -670,7 +717,7 @@ fn an_update_of_other_columns_writes_no_blob() {
     cursor
         .reset(Some(0), ReadMode::Snapshot, LockWait::Fail)
         .unwrap();
-    cursor.set_columns(Some(&[3]), false).unwrap();
+    cursor.set_columns(Some(&[3]), false, &[]).unwrap();
     let mut buffer = vec![0; RECORD];
     let key = 1i32.to_le_bytes();
     let seek = (Key::image(&key), SeekMode::Exact);

@@ -47,7 +47,7 @@ fn values_come_back_also_after_a_power_cut() {
         let value = value(&mut rng, len);
         let blob = store.write(&mut session, 3, &value).unwrap();
         assert_eq!((blob.column, blob.len), (3, len as u64));
-        assert!(blob.stored <= blob.len);
+        assert!(blob.stored <= blob.len + 36);
         assert!(blob.stored < 32 << 10 || blob.offset.is_multiple_of(4096));
         all.push((blob, value));
     }

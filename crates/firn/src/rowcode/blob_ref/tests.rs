@@ -5,17 +5,19 @@ fn some_refs(rng: &mut StdRng) -> Vec<BlobRef> {
     (0..rng.random_range(0..4))
         .map(|_| {
             let len = rng.random_range(0..1u64 << 32);
-            let packed = rng.random();
+            let codecs = [BlobCodec::None, BlobCodec::Zstd, BlobCodec::Chunks];
+            let codec = codecs[rng.random_range(0..3)];
+            let table = chunk_table_len(len);
             BlobRef {
                 column: rng.random(),
                 file: rng.random::<u64>() >> rng.random_range(2..64),
                 offset: rng.random::<u64>() >> rng.random_range(2..64),
                 len,
-                codec: [BlobCodec::None, BlobCodec::Zstd][usize::from(packed)],
-                stored: if packed {
-                    rng.random_range(0..=len)
-                } else {
-                    len
+                codec,
+                stored: match codec {
+                    BlobCodec::None => len,
+                    BlobCodec::Zstd => rng.random_range(0..=len),
+                    BlobCodec::Chunks => rng.random_range(table..=table + len),
                 },
                 checksum: rng.random(),
             }
@@ -51,6 +53,33 @@ fn damaged_trailers_are_errors() {
     }
     assert!(split(&[]).unwrap_err().is_corruption());
     assert!(split(&[9, 0, 0, 0]).unwrap_err().is_corruption());
+}
+
+#[test]
+fn a_reference_that_cannot_be_is_damage() {
+    for (codec, stored, sane) in [
+        (BlobCodec::Zstd, 300_000, true),
+        (BlobCodec::Zstd, 300_001, false),
+        (BlobCodec::Chunks, 35, false),
+        (BlobCodec::Chunks, 36, true),
+        (BlobCodec::Chunks, 300_036, true),
+        (BlobCodec::Chunks, 300_037, false),
+    ] {
+        let mut tail = Vec::new();
+        append(
+            &mut tail,
+            &[BlobRef {
+                column: 1,
+                file: 2,
+                offset: 64,
+                len: 300_000,
+                codec,
+                stored,
+                checksum: 3,
+            }],
+        );
+        assert_eq!(split(&tail).is_ok(), sane, "{codec:?}, {stored} bytes");
+    }
 }
 
 #[test]
