@@ -7,6 +7,8 @@
 #include "errors.h"
 #include "key.h"
 
+#include <algorithm>
+
 int ha_firn::aim(uint32_t index) {
   if (!m_session) return HA_ERR_WRONG_COMMAND;
   if (m_session->aborted()) return HA_ERR_ROLLBACK;
@@ -38,15 +40,28 @@ bool ha_firn::reads_entries_only() const {
   return true;
 }
 
+namespace {
+
+bool same_part(const firn_part& a, const firn_part& b) {
+  return a.column == b.column && a.prefix == b.prefix && a.length == b.length;
+}
+
+}  // namespace
+
 int ha_firn::choose_columns() {
   const bool keyread = reads_entries_only();
   const bool whole = m_whole_row && !keyread;
   const uchar* wanted = reinterpret_cast<const uchar*>(table->read_set->bitmap);
+  std::vector<firn_part> parts;
+  if (!keyread) choose_parts(&parts);
   if (m_columns_known && m_columns_keyread == keyread && m_columns_whole == whole &&
-      (whole || keyread || memcmp(m_columns, wanted, m_columns_bytes) == 0))
+      (whole || keyread || memcmp(m_columns, wanted, m_columns_bytes) == 0) &&
+      std::equal(parts.begin(), parts.end(), m_parts.begin(), m_parts.end(), same_part))
     return 0;
-  const firn_status status = firn_cursor_columns(m_cursor, whole || keyread ? nullptr : wanted, keyread, nullptr, 0);
+  const firn_status status =
+      firn_cursor_columns(m_cursor, whole || keyread ? nullptr : wanted, keyread, parts.data(), uint32_t(parts.size()));
   if (status != FIRN_OK) return firn_error(status);
+  m_parts = std::move(parts);
   memcpy(m_columns, wanted, m_columns_bytes);
   m_columns_keyread = keyread;
   m_columns_whole = whole;

@@ -5,6 +5,8 @@
 #include "session.h"
 #include "share.h"
 
+#include <vector>
+
 /*
   A table opened by a connection: the server's handler over one cursor of the core.
 
@@ -125,6 +127,10 @@ class ha_firn final : public handler {
   /* Makes the cursor read `index` for this statement, and the columns that read_set asks for. */
   int aim(uint32_t index);
   int choose_columns();
+  /* Columns of which this statement needs only a part; none where that is not certain. */
+  void choose_parts(std::vector<firn_part>* parts) const;
+  bool may_read_parts() const;
+  bool wants_large_column() const;
   bool reads_entries_only() const;
   void park();
   /* Continues a scan whose cursor was parked in between (HANDLER … READ NEXT). */
@@ -170,6 +176,7 @@ class ha_firn final : public handler {
   bool m_columns_known = false;
   bool m_columns_whole = false;
   bool m_columns_keyread = false;
+  std::vector<firn_part> m_parts;
   uchar* m_columns = nullptr;
   uint m_columns_bytes = 0;
 

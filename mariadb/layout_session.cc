@@ -29,6 +29,7 @@ LEX_CSTRING* thd_current_db(MYSQL_THD thd);
 LEX_STRING* thd_query_string(MYSQL_THD thd);
 const struct charset_info_st* thd_charset(MYSQL_THD thd);
 int thd_non_transactional_update(const MYSQL_THD thd);
+bool thd_is_strict_mode(const MYSQL_THD thd);
 void* thd_mdl_context(MYSQL_THD thd);
 }
 
@@ -69,6 +70,13 @@ bool option_bits() {
   StandIn<THD> thd;
   thd->variables.option_bits = OPTION_NOT_AUTOCOMMIT;
   return thd_test_options(thd.get(), OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN) == OPTION_NOT_AUTOCOMMIT;
+}
+
+bool sql_mode() {
+  StandIn<THD> strict, other;
+  strict->variables.sql_mode = MODE_STRICT_ALL_TABLES;
+  other->variables.sql_mode = ~(MODE_STRICT_ALL_TABLES | MODE_STRICT_TRANS_TABLES);
+  return thd_is_strict_mode(strict.get()) && !thd_is_strict_mode(other.get());
 }
 
 bool variables() {
@@ -172,6 +180,7 @@ constexpr Check kChecks[] = {
     {"THD::tx_isolation", isolation},
     {"THD::tx_read_only", read_only},
     {"THD::variables.option_bits", option_bits},
+    {"THD::variables.sql_mode", sql_mode},
     {"THD::variables", variables},
     {"THD::variables.character_set_client", character_set},
     {"THD::killed", killed},

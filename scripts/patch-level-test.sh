@@ -82,6 +82,12 @@ for version in "${versions[@]}" "${versions[0]}"; do
   rows=$((rows + 1000))
   expect "rows under $version" $rows "$(sql "SELECT COUNT(*) FROM d.t FORCE INDEX (v) WHERE v LIKE 'written%'")"
   sql "UPDATE d.t SET v = CONCAT(v, '!') WHERE id <= 1000 AND id > 990"
+  # A length without its value: the statement is judged without a look into the server's classes.
+  sql "CREATE OR REPLACE TABLE d.large (b LONGBLOB) ENGINE=FIRN; INSERT INTO d.large VALUES (REPEAT('x', 300000))"
+  expect "LENGTH under $version" 300000 "$(sql "SELECT LENGTH(b) FROM d.large")"
+  expect "LENGTH under $version reads" 0 "$(sql "SHOW GLOBAL STATUS LIKE 'Firn_blobs_read'" | cut -f2)"
+  expect "characters under $version" 300000 "$(sql "SET sql_mode=ORACLE; SELECT LENGTH(b) FROM d.large")"
+  expect "characters under $version read" 1 "$(sql "SHOW GLOBAL STATUS LIKE 'Firn_blobs_read'" | cut -f2)"
   stop
   echo "ok: one plugin, one data directory: $version, $rows rows"
 done

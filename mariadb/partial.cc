@@ -1,0 +1,89 @@
+/* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
+
+/*
+  Columns of which the statement needs only the length or the beginning (see select_text.h), so that of values out of
+  line no more is read.
+
+  That the statement which runs is the text of the connection is certain only where the server parsed it for this
+  execution: then its LEX is the one that every THD embeds. Prepared statements and all that runs in procedures,
+  functions, triggers and events have a LEX of their own; they read whole values. One could have been parsed in another
+  sql_mode, or read the table behind a view that the text names.
+*/
+
+#include "ha_firn.h"
+#include "select_text.h"
+
+#include <new>
+
+namespace {
+
+/* The LEX of a prepared or stored statement is an allocation of its own, and so is never within a THD. */
+bool was_parsed_for_this_execution(const THD* thd) {
+  const char* const begin = reinterpret_cast<const char*>(thd);
+  const char* const lex = reinterpret_cast<const char*>(thd->lex);
+  return lex >= begin && lex + sizeof(LEX) <= begin + sizeof(THD);
+}
+
+/* Whether all bytes below 0x80 are ASCII. Outside of quotes no other bytes are accepted, so single bytes may be
+   anything else there, and characters of several bytes must not end with a quote. */
+bool is_ascii_based(const CHARSET_INFO* charset) {
+  return charset->mbminlen == 1 && !(charset->state & MY_CS_NONASCII);
+}
+
+bool has_no_ascii_within_characters(const CHARSET_INFO* charset) {
+  return charset->mbmaxlen == 1 || (charset->state & MY_CS_UNICODE);
+}
+
+/* Whether the column's values may lie out of line, and are in the record as they are stored. */
+bool is_large(const Field* field) {
+  const bool blob = field->type() == MYSQL_TYPE_BLOB;
+  const bool varchar = field->type() == MYSQL_TYPE_VARCHAR && field->field_length > 255;
+  return (blob || varchar) && !field->compression_method();
+}
+
+std::string_view view(const char* text, size_t length) {
+  return text ? std::string_view(text, length) : std::string_view();
+}
+
+}  // namespace
+
+bool ha_firn::wants_large_column() const {
+  for (uint i = 0; i < table_share->fields; i++)
+    if (bitmap_is_set(table->read_set, i) && is_large(table->field[i])) return true;
+  return false;
+}
+
+/* Virtual columns are computed from columns that the text does not name. */
+bool ha_firn::may_read_parts() const {
+  THD* thd = ha_thd();
+  return m_read_mode == FIRN_READ_SNAPSHOT && m_lock_type <= TL_READ && !m_whole_row && !table->vfield &&
+         !table->part_info && thd_sql_command(thd) == SQLCOM_SELECT && was_parsed_for_this_execution(thd) &&
+         !(thd->variables.sql_mode & MODE_ORACLE) && is_ascii_based(thd->charset()) && wants_large_column();
+}
+
+void ha_firn::choose_parts(std::vector<firn_part>* parts) const {
+  if (!may_read_parts()) return;
+  THD* thd = ha_thd();
+  char schema[NAME_LEN + 1], name[NAME_LEN + 1];
+  firn::decode_table_name(firn::TableName(m_path).c_str(), schema, name);
+  const LEX_STRING* text = thd_query_string(thd);
+  const LEX_CSTRING* current = thd_current_db(thd);
+  try {
+    firn::SelectedTable selected = {view(current->str, current->length), schema, name, {}};
+    selected.columns.resize(table_share->fields);
+    for (uint i = 0; i < table_share->fields; i++)
+      selected.columns[i].name = view(table->field[i]->field_name.str, table->field[i]->field_name.length);
+    const bool safe = has_no_ascii_within_characters(thd->charset());
+    if (!firn::read_select(view(text->str, text->length), safe, &selected)) return;
+    for (uint i = 0; i < table_share->fields; i++) {
+      const firn::ColumnNeed& need = selected.columns[i];
+      const Field* field = table->field[i];
+      if (!need.in_part() || !is_large(field)) continue;
+      /* One more: a character at the end may be cut. */
+      const uint64_t prefix = need.chars ? (need.chars + 1) * field->charset()->mbmaxlen : 0;
+      parts->push_back({i, prefix, need.length});
+    }
+  } catch (const std::bad_alloc&) {
+    parts->clear();
+  }
+}
