@@ -29,7 +29,6 @@ TOOL = Path(os.environ.get("FIRN_TEST_TOOL", REPOSITORY / "build" / "bin" / "fir
 BACKUPS = int(os.environ.get("FIRN_TEST_BACKUPS", "4"))
 BINLOG = ["--log-bin=bin", "--sync-binlog=1", "--binlog-format=ROW", "--server-id=1"]
 SMALL = ["--loose-firn-memtable-size=2097152"]
-PAUSE_MS_MAX = 100.0
 
 
 def firn(*arguments: object, code: int = 0) -> Any:

@@ -60,12 +60,9 @@ pub struct Client {
     /// Port of the server.
     #[arg(long, short = 'P')]
     pub port: Option<u16>,
-    /// User; needs RELOAD, FILE, SUPER and REPLICA MONITOR.
+    /// User, whose password is in an option file or in MYSQL_PWD; needs RELOAD, FILE, SUPER and REPLICA MONITOR.
     #[arg(long, short = 'u')]
     pub user: Option<String>,
-    /// Password; an option file is the better place for it.
-    #[arg(long)]
-    pub password: Option<String>,
 }
 
 /// Arguments of `backup`.
@@ -84,6 +81,9 @@ pub struct TakeBackup {
     /// set it must lie below that. [default: the engine's directory]
     #[arg(long)]
     pub checkpoint_dir: Option<PathBuf>,
+    /// Seconds to wait for statements that hold up the backup, such as ALTER TABLE; others wait behind it meanwhile.
+    #[arg(long, default_value_t = 60)]
+    pub lock_wait: u32,
     /// The server.
     #[command(flatten)]
     pub server: Client,
@@ -117,7 +117,7 @@ pub struct Restore {
     /// Which one.
     #[arg(long, default_value = "latest")]
     pub backup: String,
-    /// The data directory: empty, not there yet, or that of a stopped server without FIRN tables.
+    /// The data directory: empty, not there yet, or that of a stopped server that has no #firn yet.
     #[arg(long)]
     pub to: PathBuf,
     /// Restore this table only: `database.table`. May be repeated.

@@ -1,10 +1,12 @@
 //! What a target holds.
 //!
-//! - `files/<name>-<checksum>`: a file of the engine. Its name says what it is and what is in it, so it is sent once,
-//!   whichever backups hold it.
+//! - `files/<name>-<checksum>`: a table file; `files/<name>.<number>-<checksum>`: a piece of a file that changes
+//!   ([`super::pieces`]). The name says what it is and what is in it, so it is sent once, whichever backups hold it. It
+//!   appears when all of it is there and its checksum was compared.
 //! - `backups/<id>-<checksum>.json`: one backup: all its files and everything else that is to be known of it. The
 //!   checksum is that of the object.
-//! - `running/<id>`: a backup under way, or one that was cut short.
+//! - `running/<id>`: a backup under way, or one that was cut short; `running/prune-<id>`: the same of a prune
+//!   ([`super::mark`]).
 //!
 //! Each backup is complete by itself; there is no chain.
 
@@ -13,8 +15,9 @@ use super::target::Target;
 use firn::backup::CHECKPOINT_FILE;
 use firn::base::checksum::xxh3;
 use firn::base::{Error, ErrorKind, Result};
+use firn::env::{Env, MemEnv};
 use firn::store::parse_file_name;
-use firn::version::parse_manifest_name;
+use firn::version::{State, load, parse_manifest_name};
 use firn::wal::parse_segment_name;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -41,19 +44,48 @@ pub struct Position {
     pub source_pos: u64,
 }
 
+/// Bytes in a row: offset and length.
+pub type Run = (u64, u64);
+
+/// An object, and what it holds of a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Piece {
+    /// The object.
+    pub object: String,
+    /// Where its bytes lie in the file, one after the other.
+    pub runs: Vec<Run>,
+    /// XXH3-64 of the object, hexadecimal.
+    pub checksum: String,
+}
+
+impl Piece {
+    /// Bytes of the object.
+    pub fn len(&self) -> u64 {
+        self.runs.iter().map(|(_, len)| len).sum()
+    }
+}
+
 /// A file of a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredFile {
     /// Name in the engine's directory.
     pub name: String,
-    /// The object.
-    pub object: String,
     /// Bytes of the file.
     pub size: u64,
-    /// Bytes of the object: the rest of the file is zeros.
-    pub stored: u64,
-    /// XXH3-64 of the object, hexadecimal.
-    pub checksum: String,
+    /// What is in it; all else is zeros.
+    pub pieces: Vec<Piece>,
+}
+
+impl StoredFile {
+    /// Whether every piece is an object below `files/` and lies within the file.
+    fn is_sound(&self) -> bool {
+        let within = |&(at, len): &Run| at.checked_add(len).is_some_and(|end| end <= self.size);
+        self.pieces.iter().all(|piece| {
+            let named = piece.object.strip_prefix("files/").is_some_and(is_plain);
+            let sum = u64::from_str_radix(&piece.checksum, 16).is_ok();
+            named && sum && piece.runs.iter().all(within)
+        })
+    }
 }
 
 /// A table of a backup.
@@ -109,15 +141,32 @@ impl Backup {
             path.split_once('/')
                 .is_some_and(|(database, file)| is_database(database) && is_definition(file))
         };
-        let object = |name: &str| name.strip_prefix("files/").is_some_and(is_plain);
         let files = self.files.iter();
-        let named = files.map(|f| (&f.name, file(&f.name) && object(&f.object)));
+        let named = files.map(|f| (&f.name, file(&f.name) && f.is_sound()));
         let small = self.small.keys().map(|name| (name, small(name)));
         let definitions = self.definitions.keys();
         let mut all = named
             .chain(small)
             .chain(definitions.map(|path| (path, definition(path))));
         all.find(|(_, good)| !good).map(|(name, _)| name.as_str())
+    }
+
+    /// What its manifest says.
+    ///
+    /// # Errors
+    /// `Corruption` if that cannot be read.
+    pub fn state(&self) -> Result<State> {
+        let (env, dir) = (MemEnv::new(), Path::new("/"));
+        for (name, digits) in &self.small {
+            env.create(&dir.join(name))?.append(&unhex(digits)?)?;
+        }
+        let missing = || Error::corruption("CURRENT", 0, "the backup has none");
+        Ok(load(&env, dir)?.ok_or_else(missing)?.state)
+    }
+
+    /// All its objects.
+    pub fn pieces(&self) -> impl Iterator<Item = &Piece> {
+        self.files.iter().flat_map(|file| &file.pieces)
     }
 
     /// Puts the backup in place: from now on it is there.
@@ -172,7 +221,7 @@ impl Entry {
         }
         let backup: Backup = serde_json::from_slice(&json).map_err(|e| damaged(e.to_string()))?;
         match backup.foreign_name() {
-            Some(name) => Err(damaged(format!("{name:?} is no name of a backup's"))),
+            Some(name) => Err(damaged(format!("{name:?} is not what a backup has"))),
             None => Ok(backup),
         }
     }

@@ -1,15 +1,16 @@
 //! `firn backups`, `firn backup --verify`, `firn prune`: what a target holds, whether it is sound, what goes.
 
-use super::format::{Backup, Entry, entries};
+use super::format::{Backup, Entry, entries, unhex};
+use super::mark::Mark;
 use super::target::{Target, Transfer};
 use crate::Outcome;
 use crate::args::{ListBackups, Prune};
 use crate::output::{Output, bytes, table};
 use firn::base::{Error, ErrorKind, Result};
+use firn::store::{FileKind, file_name};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
-use std::path::PathBuf;
 
 #[derive(Serialize)]
 struct Listed {
@@ -27,7 +28,11 @@ struct Listed {
 pub fn list(args: &ListBackups, out: &Output) -> Result<Outcome> {
     let target = Target::open(&args.target, false)?;
     let mut listed = Vec::new();
-    for entry in entries(&target)? {
+    let found = entries(&target)?;
+    if found.is_empty() {
+        return Err(none(&target));
+    }
+    for entry in found {
         let backup = entry.read(&target)?;
         let position = backup.position.clone().unwrap_or_default();
         listed.push(Listed {
@@ -73,41 +78,51 @@ struct Verified {
 
 /// Reads everything that the backups name, and compares checksums.
 pub fn verify(name: &str, out: &Output) -> Result<Outcome> {
-    let target = Target::open(name, false)?;
+    verify_in(&Target::open(name, false)?, out)
+}
+
+/// As [`verify`].
+pub fn verify_in(target: &Target, out: &Output) -> Result<Outcome> {
     let mut damaged = Vec::new();
     let mut objects = BTreeMap::new();
-    let found = entries(&target)?;
+    let found = entries(target)?;
+    if found.is_empty() {
+        return Err(none(target));
+    }
     for entry in &found {
-        match entry.read(&target) {
-            Ok(backup) => objects.extend(wanted(&backup)),
+        match entry.read(target) {
+            Ok(backup) => {
+                if let Err(error) = examine(&backup) {
+                    damaged.push(format!("backup {}: {error}", backup.id));
+                }
+                let pieces = backup.pieces();
+                objects.extend(pieces.map(|piece| (piece.object.clone(), piece.clone())));
+            }
             Err(error) if error.is_corruption() => damaged.push(error.to_string()),
             Err(error) => return Err(error),
         }
     }
     let transfers: Vec<Transfer> = objects
-        .iter()
-        .map(|(object, (len, _))| Transfer {
-            object: object.clone(),
-            file: PathBuf::new(),
-            len: *len,
-        })
+        .into_values()
+        .map(|piece| Transfer { piece, file: None })
         .collect();
-    let total = transfers.iter().map(|t| t.len).sum();
+    let total = transfers.iter().map(|t| t.piece.len()).sum();
     let bar = out.progress("reading", total);
-    let sums = target.fetch(&transfers, false, &|len| bar.inc(len));
+    let read = target.fetch(&transfers, false, &|len| bar.inc(len));
     bar.finish_and_clear();
-    for ((object, (_, checksum)), sum) in objects.iter().zip(sums) {
-        match sum {
-            Ok(sum) if format!("{sum:016x}") == *checksum => {}
-            Ok(_) => damaged.push(format!("{object}: not as it was sent")),
-            Err(error) if error.is_corruption() => damaged.push(format!("{object}: {error}")),
+    for (transfer, read) in transfers.iter().zip(read) {
+        match read {
+            Ok(()) => {}
+            Err(error) if error.is_corruption() => {
+                damaged.push(format!("{}: {error}", transfer.piece.object));
+            }
             Err(error) => return Err(error),
         }
     }
     let verified = Verified {
         sound: damaged.is_empty(),
         backups: found.len(),
-        files: objects.len(),
+        files: transfers.len(),
         bytes: total,
         damaged,
     };
@@ -130,15 +145,28 @@ pub fn verify(name: &str, out: &Output) -> Result<Outcome> {
     })
 }
 
-/// Objects of a backup: bytes and checksum.
-fn wanted(backup: &Backup) -> impl Iterator<Item = (String, (u64, String))> {
-    let files = backup.files.iter();
-    files.map(|file| (file.object.clone(), (file.stored, file.checksum.clone())))
+/// A target that should have backups and has none is a wrong one.
+fn none(target: &Target) -> Error {
+    let message = format!("{} has no backup", target.name());
+    Error::new(ErrorKind::NotFound, message)
+}
+
+/// What lies in the backup's own object: its definitions, and a manifest that can be loaded.
+fn examine(backup: &Backup) -> Result<()> {
+    let mut definitions = backup.definitions.values();
+    definitions.try_for_each(|digits| unhex(digits).map(drop))?;
+    let state = backup.state()?;
+    let has = |name: &str| backup.files.iter().any(|file| file.name == name);
+    let mut tables = state.files.keys().map(|id| file_name(FileKind::Sst, *id));
+    match tables.find(|name| !has(name)) {
+        Some(name) => Err(Error::corruption(name, 0, "the backup does not have it")),
+        None => Ok(()),
+    }
 }
 
 #[derive(Serialize)]
-struct Pruned {
-    kept: Vec<String>,
+pub struct Pruned {
+    pub kept: Vec<String>,
     removed: Vec<String>,
     removed_files: usize,
     removed_bytes: u64,
@@ -148,29 +176,43 @@ struct Pruned {
 /// names, which the next one removes.
 pub fn prune(args: &Prune, out: &Output) -> Result<Outcome> {
     let target = Target::open(&args.target, false)?;
-    let running = target.list("running")?;
-    if let Some((id, _)) = running.first()
-        && !args.force
-    {
-        let message = format!(
-            "backup {id} is under way, and its files are named by nothing yet; --force if it was cut short"
-        );
-        return Err(Error::new(ErrorKind::Busy, message));
-    }
-    let found = entries(&target)?;
-    let from = found.len().saturating_sub(args.keep);
-    let (old, kept): (&[Entry], &[Entry]) = found.split_at(from);
+    let pruned = prune_in(&target, args.keep, args.force)?;
+    out.print(&pruned, |p| {
+        format!(
+            "removed {} backups and {} files of {}, kept {}\n",
+            p.removed.len(),
+            p.removed_files,
+            bytes(p.removed_bytes),
+            p.kept.len()
+        )
+    });
+    Ok(Outcome::Well)
+}
+
+/// As [`prune`].
+pub fn prune_in(target: &Target, keep: usize, force: bool) -> Result<Pruned> {
+    let mark = Mark::of_prune(target, force)?;
+    let pruned = remove_others(target, keep);
+    let unmarked = mark.remove();
+    let pruned = pruned?;
+    unmarked.map(|()| pruned)
+}
+
+fn remove_others(target: &Target, keep: usize) -> Result<Pruned> {
+    let found = entries(target)?;
+    let (old, kept) = found.split_at(found.len().saturating_sub(keep));
     // All that is kept is read first: what cannot be read must not lose its files.
     let mut named = HashSet::new();
     for entry in kept {
-        let backup = entry.read(&target)?;
-        named.extend(backup.files.into_iter().map(|file| file.object));
+        let backup = entry.read(target)?;
+        named.extend(backup.pieces().map(|piece| piece.object.clone()));
     }
     old.iter()
         .try_for_each(|entry| target.remove(&entry.object))?;
+    let ids = |entries: &[Entry]| entries.iter().map(|entry| entry.id.clone()).collect();
     let mut pruned = Pruned {
-        kept: kept.iter().map(|entry| entry.id.clone()).collect(),
-        removed: old.iter().map(|entry| entry.id.clone()).collect(),
+        kept: ids(kept),
+        removed: ids(old),
         removed_files: 0,
         removed_bytes: 0,
     };
@@ -182,17 +224,5 @@ pub fn prune(args: &Prune, out: &Output) -> Result<Outcome> {
             pruned.removed_bytes += size;
         }
     }
-    for (id, _) in running {
-        target.remove(&format!("running/{id}"))?;
-    }
-    out.print(&pruned, |p| {
-        format!(
-            "removed {} backups and {} files of {}, kept {}\n",
-            p.removed.len(),
-            p.removed_files,
-            bytes(p.removed_bytes),
-            p.kept.len()
-        )
-    });
-    Ok(Outcome::Well)
+    Ok(pruned)
 }

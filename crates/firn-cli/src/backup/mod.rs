@@ -1,10 +1,15 @@
 //! Backups: taken from a running server or a stopped one, kept in a directory or a bucket, restored.
 #![allow(clippy::disallowed_methods)] // Nothing here runs under the simulation.
 
+mod checkpoint;
 mod create;
+mod file_names;
 mod format;
 mod keep;
+mod mark;
+mod pieces;
 mod restore;
+mod send;
 mod server;
 mod source;
 mod target;

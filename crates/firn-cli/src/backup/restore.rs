@@ -3,6 +3,7 @@
 mod engine;
 mod stage;
 
+use super::file_names::encode;
 use super::format::{Backup, Position, find, position_text, unhex};
 use super::source::{Definitions, base_table, belonging};
 use super::target::Target;
@@ -104,15 +105,21 @@ fn chosen<'a>(backup: &'a Backup, wanted: &[String]) -> Result<Vec<&'a str>> {
     if wanted.is_empty() {
         return Ok(all.collect());
     }
-    let path = |name: &str| name.replacen('.', "/", 1);
+    // As people write it, or as files and catalog have it.
+    let is = |table: &str, name: &str| {
+        let (database, rest) = name.split_once('.').unwrap_or_default();
+        let table = base_table(table);
+        table == format!("{database}/{rest}")
+            || table == format!("{}/{}", encode(database), encode(rest))
+    };
     for name in wanted {
-        if !all.clone().any(|table| base_table(table) == path(name)) {
+        if !all.clone().any(|table| is(table, name)) {
             let message = format!("backup {} has no FIRN table {name}", backup.id);
             return Err(Error::new(ErrorKind::NotFound, message));
         }
     }
     Ok(all
-        .filter(|table| wanted.iter().any(|name| base_table(table) == path(name)))
+        .filter(|table| wanted.iter().any(|name| is(table, name)))
         .collect())
 }
 

@@ -7,6 +7,23 @@ use firn::base::{Error, ErrorKind, Result};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+/// What option files could say that would change what is sent, what comes back, or what an error does.
+const UNCHANGED: [&str; 13] = [
+    "--skip-force",
+    "--skip-raw",
+    "--skip-table",
+    "--skip-vertical",
+    "--skip-xml",
+    "--skip-html",
+    "--skip-show-warnings",
+    "--skip-binary-mode",
+    "--skip-named-commands",
+    "--skip-tee",
+    "--skip-pager",
+    "--delimiter=;",
+    "--init-command=DO 1",
+];
+
 /// One session. When it is dropped the connection ends, and with it a backup stage that it has begun.
 pub struct Server {
     child: Child,
@@ -40,13 +57,15 @@ impl Server {
                 command.arg(format!("--{name}={value}"));
             }
         }
-        if let Some(password) = &client.password {
-            // Not on the command line, where everybody sees it.
-            command.env("MYSQL_PWD", password);
-        }
         let child = command
-            .args(["--batch", "--raw", "--skip-column-names", "--unbuffered"])
-            .args(["--skip-reconnect", "--default-character-set=utf8mb4"])
+            .args([
+                "--batch",
+                "--skip-column-names",
+                "--unbuffered",
+                "--skip-reconnect",
+            ])
+            .args(["--default-character-set=utf8mb4"])
+            .args(UNCHANGED)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -61,7 +80,11 @@ impl Server {
             stdout: BufReader::new(stdout),
             questions: 0,
         };
-        server.ask("SELECT 1")?;
+        if server.ask("SELECT 1")? != [["1"]] {
+            let what =
+                "what the client program prints is changed by an option file, as 'verbose' does";
+            return Err(Error::unsupported(what));
+        }
         Ok(server)
     }
 
@@ -71,8 +94,12 @@ impl Server {
     /// What the server says; the session is over then.
     pub fn ask(&mut self, statement: &str) -> Result<Vec<Vec<String>>> {
         self.questions += 1;
-        let end = format!("firn-end-{}", self.questions);
-        let text = format!("{statement};\nSELECT '{end}';\n");
+        let end = format!("firn-end-{}-errors-0", self.questions);
+        // A client that goes on after an error does not go unseen.
+        let text = format!(
+            "{statement};\nSELECT CONCAT('firn-end-{}-errors-', @@error_count);\n",
+            self.questions
+        );
         let written = match &mut self.stdin {
             Some(stdin) => stdin
                 .write_all(text.as_bytes())
@@ -86,14 +113,32 @@ impl Server {
             let read = self.stdout.read_line(&mut line);
             match read.map_err(|e| Error::io(&e, "read from the client program"))? {
                 0 => break,
+                // Ended, but with an error.
+                _ if line.starts_with(&end[..end.len() - 1]) && !line.ends_with("-0\n") => break,
                 _ if line.trim_end_matches('\n') == end => return Ok(rows),
                 _ => {
                     let row = line.trim_end_matches('\n').split('\t');
-                    rows.push(row.map(str::to_owned).collect());
+                    rows.push(row.map(unescape).collect());
                 }
             }
         }
         Err(self.failure(statement))
+    }
+
+    /// Goes to a stage of `BACKUP STAGE`.
+    ///
+    /// # Errors
+    /// `Busy` if something held it up for longer than `lock_wait_timeout`.
+    pub fn backup_stage(&mut self, stage: &str) -> Result<()> {
+        let entered = self.ask(&format!("BACKUP STAGE {stage}")).map(drop);
+        entered.map_err(|error| match error.to_string().contains("ERROR 1205") {
+            true => {
+                let what =
+                    "another backup, a long statement or ALTER TABLE goes on; see --lock-wait";
+                Error::new(ErrorKind::Busy, format!("{error}: {what}"))
+            }
+            false => error,
+        })
     }
 
     /// The first field of the first row.
@@ -138,5 +183,41 @@ impl Drop for Server {
         // Its input ends, and so does the program.
         self.stdin = None;
         let _ = self.child.wait();
+    }
+}
+
+/// A field as the client program writes it.
+fn unescape(field: &str) -> String {
+    let mut out = String::with_capacity(field.len());
+    let mut chars = field.chars();
+    while let Some(c) = chars.next() {
+        let real = match c {
+            '\\' => match chars.next() {
+                Some('n') => '\n',
+                Some('t') => '\t',
+                Some('0') => '\0',
+                other => other.unwrap_or('\\'),
+            },
+            c => c,
+        };
+        out.push(real);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unescape;
+
+    #[test]
+    fn fields_are_read_as_they_were() {
+        for (written, field) in [
+            ("plain", "plain"),
+            (r"two\nlines\tand a tab", "two\nlines\tand a tab"),
+            (r"a\\b\0", "a\\b\0"),
+            ("end\\", "end\\"),
+        ] {
+            assert_eq!(unescape(written), field);
+        }
     }
 }

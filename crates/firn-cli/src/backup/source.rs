@@ -1,18 +1,19 @@
 //! What is backed up: a checkpoint of a running server, or the directory of a stopped one; and the definitions that
 //! the server keeps beside its tables.
 
+use super::checkpoint::{Checkpoint, checkpoint_of, remove_left_behind};
+use super::file_names::encode;
 use super::format::Position;
 use super::server::Server;
 use crate::args::TakeBackup;
 use crate::directory::IN_DATADIR;
-use firn::base::{Error, Result};
+use firn::base::{Error, ErrorKind, Result};
+use firn::db::Look;
 use firn::env::{Env, PosixEnv};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// Files of definitions are small; what is larger is none.
-const DEFINITION_MAX: u64 = 1 << 20;
+use std::sync::Arc;
 
 /// Definitions by path in the data directory.
 pub type Definitions = BTreeMap<String, Vec<u8>>;
@@ -23,113 +24,127 @@ pub struct Source {
     pub dir: PathBuf,
     /// Every definition there is, of tables of other engines, too.
     pub definitions: Definitions,
+    /// Directories beside them that cannot be read, and why.
+    pub unreadable: BTreeMap<String, Error>,
     /// `VERSION()`; empty for a stopped server.
     pub server_version: String,
     /// Where the logs stood.
     pub position: Option<Position>,
     /// How long commits were held up, milliseconds.
     pub pause_ms: f64,
-    /// `dir` is ours and goes with this.
-    temporary: bool,
+    /// What else there is to say.
+    pub notes: Vec<String>,
+    /// `dir` is ours and goes with this, before its lock does.
+    _checkpoint: Option<Checkpoint>,
+    /// `dir`, locked.
+    pub look: Look,
 }
 
-impl Drop for Source {
-    fn drop(&mut self) {
-        if self.temporary
-            && let Err(error) = fs::remove_dir_all(&self.dir)
-        {
-            eprintln!("firn: the checkpoint {} stays: {error}", self.dir.display());
+impl Source {
+    /// The directory of a stopped server, or the engine's own.
+    pub fn stopped(path: &Path) -> Result<Self> {
+        let inner = path.join(IN_DATADIR);
+        let (dir, (definitions, unreadable)) = match inner.is_dir() {
+            true => (inner, definitions(path)?),
+            false => (path.to_owned(), Default::default()),
+        };
+        Ok(Self {
+            look: Look::open(Arc::new(PosixEnv::new()), &dir)?,
+            dir,
+            definitions,
+            unreadable,
+            server_version: String::new(),
+            position: None,
+            pause_ms: 0.0,
+            notes: Vec::new(),
+            _checkpoint: None,
+        })
+    }
+
+    /// A checkpoint of the running server. Commits wait from the stage that blocks them until the checkpoint is there and
+    /// the positions are read; definitions are read before that, while no DDL can change them.
+    pub fn running(args: &TakeBackup, id: &str) -> Result<Self> {
+        let clock = PosixEnv::new();
+        let mut server = Server::connect(&args.server)?;
+        let server_version = server.ask_one("SELECT VERSION()")?;
+        let data_dir = PathBuf::from(server.ask_one("SELECT @@datadir")?);
+        let engine_dir = server.ask_one("SELECT @@firn_data_dir").map_err(|error| {
+            Error::unsupported(format_args!("the server runs without engine FIRN: {error}"))
+        })?;
+        let engine_dir = data_dir.join(engine_dir);
+        if !engine_dir.is_dir() {
+            let message = format!(
+                "{}: no such directory here; run the backup on the server's machine, as a user who may read its files",
+                engine_dir.display()
+            );
+            return Err(Error::new(ErrorKind::NotFound, message));
         }
+        let parent = args.checkpoint_dir.as_ref().unwrap_or(&engine_dir);
+        let dir = checkpoint_of(parent, id);
+        let name = dir.display().to_string();
+        let quoted = name.replace('\\', "\\\\").replace('\'', "\\'");
+
+        server.ask("SET SESSION firn_backup_client = 1")?;
+        let wait = args.lock_wait;
+        server.ask(&format!("SET SESSION lock_wait_timeout = {wait}"))?;
+        server.backup_stage("START")?;
+        // Only one server's client at a time is here.
+        let notes = remove_left_behind(parent)?;
+        server.backup_stage("FLUSH")?;
+        server.backup_stage("BLOCK_DDL")?;
+        let (definitions, unreadable) = definitions(&data_dir)?;
+        let began = clock.monotonic_micros();
+        server.backup_stage("BLOCK_COMMIT")?;
+        let checkpoint = Checkpoint::at(&dir)?;
+        server.ask(&format!("SET GLOBAL firn_create_checkpoint = '{quoted}'"))?;
+        // Locked before the next client can come and find it left behind.
+        let look = Look::open(Arc::new(PosixEnv::new()), &dir)?;
+        let position = Some(server.position()?);
+        server.backup_stage("END")?;
+        let pause_ms = (clock.monotonic_micros() - began) as f64 / 1000.0;
+        Ok(Self {
+            dir,
+            definitions,
+            unreadable,
+            server_version,
+            position,
+            pause_ms,
+            notes,
+            _checkpoint: Some(checkpoint),
+            look,
+        })
     }
 }
 
-/// The directory of a stopped server, or the engine's own.
-pub fn stopped(path: &Path) -> Result<Source> {
-    let inner = path.join(IN_DATADIR);
-    let (dir, definitions) = match inner.is_dir() {
-        true => (inner, definitions(path)?),
-        false => (path.to_owned(), Definitions::new()),
-    };
-    Ok(Source {
-        dir,
-        definitions,
-        server_version: String::new(),
-        position: None,
-        pause_ms: 0.0,
-        temporary: false,
-    })
-}
-
-/// A checkpoint of the running server. Commits wait from the stage that blocks them until the checkpoint is there and
-/// the positions are read; definitions are read before that, while no DDL can change them.
-pub fn running(args: &TakeBackup, id: &str) -> Result<Source> {
-    let clock = PosixEnv::new();
-    let mut server = Server::connect(&args.server)?;
-    let server_version = server.ask_one("SELECT VERSION()")?;
-    let data_dir = PathBuf::from(server.ask_one("SELECT @@datadir")?);
-    let engine_dir = server.ask_one("SELECT @@firn_data_dir").map_err(|error| {
-        Error::unsupported(format_args!("the server runs without engine FIRN: {error}"))
-    })?;
-    let engine_dir = data_dir.join(engine_dir);
-    if !engine_dir.is_dir() {
-        let message = format!(
-            "{}: no such directory here; run the backup on the server's machine, as a user who may read its files",
-            engine_dir.display()
-        );
-        return Err(Error::new(firn::base::ErrorKind::NotFound, message));
-    }
-    let parent = args.checkpoint_dir.as_ref().unwrap_or(&engine_dir);
-    let dir = parent.join(format!("checkpoint-{id}"));
-    let name = dir.display().to_string();
-    let quoted = name.replace('\\', "\\\\").replace('\'', "\\'");
-
-    server.ask("SET SESSION firn_backup_client = 1")?;
-    for stage in ["START", "FLUSH", "BLOCK_DDL"] {
-        server.ask(&format!("BACKUP STAGE {stage}"))?;
-    }
-    let definitions = definitions(&data_dir)?;
-    let mut source = Source {
-        dir,
-        definitions,
-        server_version,
-        position: None,
-        pause_ms: 0.0,
-        temporary: false,
-    };
-    let began = clock.monotonic_micros();
-    server.ask("BACKUP STAGE BLOCK_COMMIT")?;
-    server.ask(&format!("SET GLOBAL firn_create_checkpoint = '{quoted}'"))?;
-    source.temporary = true;
-    source.position = Some(server.position()?);
-    server.ask("BACKUP STAGE END")?;
-    source.pause_ms = (clock.monotonic_micros() - began) as f64 / 1000.0;
-    Ok(source)
-}
-
-/// Everything the server stores about tables, views and triggers, by path.
-fn definitions(data_dir: &Path) -> Result<Definitions> {
-    let failed = |e: std::io::Error, path: &Path| Error::io(&e, path.display());
+/// Everything the server stores about tables, views and triggers, by path; and the directories that could not be read.
+fn definitions(data_dir: &Path) -> Result<(Definitions, BTreeMap<String, Error>)> {
     let mut found = Definitions::new();
+    let mut unreadable = BTreeMap::new();
+    let failed = |e: std::io::Error, path: &Path| Error::io(&e, path.display());
     for database in fs::read_dir(data_dir).map_err(|e| failed(e, data_dir))? {
         let database = database.map_err(|e| failed(e, data_dir))?.path();
         let name = database.file_name().unwrap_or_default().to_string_lossy();
-        if !database.is_dir() || !is_database(&name) {
+        if !is_database(&name) || !database.is_dir() {
             continue;
         }
-        for file in fs::read_dir(&database).map_err(|e| failed(e, &database))? {
-            let path = file.map_err(|e| failed(e, &database))?.path();
-            let file = path.file_name().unwrap_or_default().to_string_lossy();
-            if !is_definition(&file) {
+        let files = match fs::read_dir(&database) {
+            Ok(files) => files,
+            // Such as lost+found. Whether it is a database that counts is known later.
+            Err(e) => {
+                unreadable.insert(name.into_owned(), failed(e, &database));
                 continue;
             }
-            let size = path.metadata().map_err(|e| failed(e, &path))?.len();
-            if size <= DEFINITION_MAX {
+        };
+        for file in files {
+            let path = file.map_err(|e| failed(e, &database))?.path();
+            let file = path.file_name().unwrap_or_default().to_string_lossy();
+            if is_definition(&file) {
                 let bytes = fs::read(&path).map_err(|e| failed(e, &path))?;
                 found.insert(format!("{name}/{file}"), bytes);
             }
         }
     }
-    Ok(found)
+    Ok((found, unreadable))
 }
 
 /// One component of a path that leads nowhere else.
@@ -186,5 +201,5 @@ fn trigger_table(path: &str, bytes: &[u8]) -> Option<String> {
         .lines()
         .find_map(|line| line.strip_prefix("trigger_table="))?;
     let database = path.split('/').next()?;
-    Some(format!("{database}/{table}"))
+    Some(format!("{database}/{}", encode(table)))
 }

@@ -1,22 +1,23 @@
 //! Where backups lie: a directory, or a bucket.
 
+use super::format::{Piece, Run};
+use super::pieces::Part;
 use firn::base::{Error, ErrorKind, Result};
 use object_store::aws::AmazonS3Builder;
-use object_store::buffered::BufWriter;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as ObjectPath;
-use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
+use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, WriteMultipart};
+use std::collections::HashMap;
 use std::fs::File;
-use std::io::{Read, Write};
-use std::path::Path;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tokio::io::AsyncWriteExt;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use xxhash_rust::xxh3::Xxh3;
 
 /// Bytes read and written at once; a part of an upload in parts.
-const CHUNK: usize = 8 << 20;
+const CHUNK: u64 = 8 << 20;
 
 /// Files on their way at the same time.
 const PARALLEL: usize = 4;
@@ -27,17 +28,18 @@ pub struct Target {
     root: ObjectPath,
     runtime: Runtime,
     name: String,
+    /// Called before a folder is listed.
+    #[cfg(test)]
+    pub on_list: Option<Box<dyn Fn(&str)>>,
 }
 
-/// Bytes of a file to be sent, or that were fetched.
+/// An object to be sent, fetched or read.
 #[derive(Debug, Clone)]
 pub struct Transfer {
-    /// The object's name, below the root.
-    pub object: String,
-    /// The file here.
-    pub file: std::path::PathBuf,
-    /// So many bytes of it, from the start.
-    pub len: u64,
+    /// The object, below the root, and what it holds.
+    pub piece: Piece,
+    /// The file here; none to read the object only. When it is fetched it is there already, with all its size.
+    pub file: Option<PathBuf>,
 }
 
 fn failed(error: &object_store::Error, what: &str) -> Error {
@@ -49,8 +51,14 @@ fn failed(error: &object_store::Error, what: &str) -> Error {
     Error::new(kind, format!("{what}: {error}"))
 }
 
-fn local(error: &std::io::Error, path: &Path) -> Error {
-    Error::io(error, path.display())
+/// An error of a file here; one that ends too early is damaged.
+pub fn local(error: &std::io::Error, path: &Path) -> Error {
+    match error.kind() {
+        std::io::ErrorKind::UnexpectedEof => {
+            Error::corruption(path.to_string_lossy(), 0, "the file ends early")
+        }
+        _ => Error::io(error, path.display()),
+    }
 }
 
 impl Target {
@@ -112,6 +120,8 @@ impl Target {
             root,
             runtime,
             name: name.to_owned(),
+            #[cfg(test)]
+            on_list: None,
         })
     }
 
@@ -121,12 +131,15 @@ impl Target {
     }
 
     fn path(&self, object: &str) -> ObjectPath {
-        let parts = self.root.parts().map(|part| part.as_ref().to_owned());
-        ObjectPath::from_iter(parts.chain(object.split('/').map(str::to_owned)))
+        below(&self.root, object)
     }
 
     /// Names and sizes of the objects in a folder, ascending.
     pub fn list(&self, folder: &str) -> Result<Vec<(String, u64)>> {
+        #[cfg(test)]
+        if let Some(on_list) = &self.on_list {
+            on_list(folder);
+        }
         let path = self.path(folder);
         let listed = self
             .runtime
@@ -173,43 +186,74 @@ impl Target {
         }
     }
 
-    /// Sends files; returns their checksums, in order. `sent` hears of bytes on the way.
-    pub fn send(&self, files: &[Transfer], sent: &(dyn Fn(u64) + Sync)) -> Result<Vec<u64>> {
+    /// Sends files. An object appears when all of it is there and its checksum is right. `sent` hears of bytes on
+    /// the way.
+    ///
+    /// # Errors
+    /// `Corruption` of a file whose checksum is another.
+    pub fn send(&self, files: &[Transfer], sent: &(dyn Fn(u64) + Sync)) -> Result<()> {
         let jobs = files.iter().map(|file| {
-            let path = self.path(&file.object);
+            let path = self.path(&file.piece.object);
             upload(Arc::clone(&self.store), path, file.clone())
         });
         self.all(jobs, true, sent).into_iter().collect()
     }
 
-    /// Fetches objects, into files, not synced, or only to read them (`keep`). Returns the checksums, in order; after the first
-    /// error nothing more is begun if `keep`.
+    /// Sends the pieces that these parts are and that are not among `there` (objects and their sizes). Returns all of them, in order, and
+    /// whether they were sent; none for zeros.
+    pub fn send_parts(
+        &self,
+        parts: &[Part],
+        there: &Arc<HashMap<String, u64>>,
+        sent: &(dyn Fn(u64) + Sync),
+    ) -> Result<Vec<Option<(Piece, bool)>>> {
+        let jobs = parts.iter().map(|part| {
+            let (store, root) = (Arc::clone(&self.store), self.root.clone());
+            let (part, there) = (part.clone(), Arc::clone(there));
+            async move {
+                let Some((piece, bytes)) = part.read()? else {
+                    return Ok((None, part.len));
+                };
+                let missing = there.get(&piece.object) != Some(&piece.len());
+                if missing {
+                    let put = store.put(&below(&root, &piece.object), bytes.into()).await;
+                    put.map_err(|e| failed(&e, &piece.object))?;
+                }
+                Ok((Some((piece, missing)), part.len))
+            }
+        });
+        self.all(jobs, true, sent).into_iter().collect()
+    }
+
+    /// Fetches objects into their files, not synced, or only reads them. Returns for each whether it is as it was sent; with
+    /// `stop`, nothing more is begun after the first error.
     pub fn fetch(
         &self,
         files: &[Transfer],
-        keep: bool,
+        stop: bool,
         received: &(dyn Fn(u64) + Sync),
-    ) -> Vec<Result<u64>> {
+    ) -> Vec<Result<()>> {
         let jobs = files.iter().map(|file| {
-            let path = self.path(&file.object);
-            download(Arc::clone(&self.store), path, file.clone(), keep)
+            let path = self.path(&file.piece.object);
+            download(Arc::clone(&self.store), path, file.clone())
         });
-        self.all(jobs, keep, received)
+        self.all(jobs, stop, received)
     }
 
-    /// Runs the jobs, a few at a time; with `stop`, none begins after one has failed.
-    fn all<J>(
+    /// Runs jobs, which return their bytes, too, a few at a time; with `stop`, none begins after one has failed.
+    fn all<T, J>(
         &self,
         jobs: impl Iterator<Item = J>,
         stop: bool,
         done: &(dyn Fn(u64) + Sync),
-    ) -> Vec<Result<u64>>
+    ) -> Vec<Result<T>>
     where
-        J: Future<Output = Result<(u64, u64)>> + Send + 'static,
+        T: Send + 'static,
+        J: Future<Output = Result<(T, u64)>> + Send + 'static,
     {
         self.runtime.block_on(async {
-            let mut results: Vec<Result<u64>> = Vec::new();
-            let mut running: JoinSet<(usize, Result<(u64, u64)>)> = JoinSet::new();
+            let mut results: Vec<Result<T>> = Vec::new();
+            let mut running: JoinSet<(usize, Result<(T, u64)>)> = JoinSet::new();
             let mut jobs = jobs.enumerate();
             let mut failed = false;
             loop {
@@ -225,9 +269,9 @@ impl Target {
                     None => return results,
                     Some(Ok((at, result))) => {
                         failed |= result.is_err();
-                        results[at] = result.map(|(sum, len)| {
+                        results[at] = result.map(|(value, len)| {
                             done(len);
-                            sum
+                            value
                         });
                     }
                     // It panicked: its result says that it was broken off.
@@ -238,66 +282,132 @@ impl Target {
     }
 }
 
-/// Returns checksum and length. The chunks are read in place: a worker thread that waits for the disk is one that
-/// sends nothing, which is what bounds the load.
+fn below(root: &ObjectPath, object: &str) -> ObjectPath {
+    let parts = root.parts().map(|part| part.as_ref().to_owned());
+    ObjectPath::from_iter(parts.chain(object.split('/').map(str::to_owned)))
+}
+
+/// The chunks are read in place: a worker thread that waits for the disk is one that sends nothing, which is what
+/// bounds the load.
 async fn upload(
     store: Arc<dyn ObjectStore>,
     path: ObjectPath,
     from: Transfer,
-) -> Result<(u64, u64)> {
-    let mut file = File::open(&from.file).map_err(|e| local(&e, &from.file))?;
-    let mut writer = BufWriter::with_capacity(store, path, CHUNK).with_max_concurrency(2);
+) -> Result<((), u64)> {
+    let object = &from.piece.object;
+    let name = from.file.clone().unwrap_or_default();
+    let file = File::open(&name).map_err(|e| local(&e, &name))?;
     let mut hash = Xxh3::new();
-    let mut left = from.len;
-    let mut chunk = vec![0; CHUNK.min(left as usize)];
-    while left > 0 {
-        let part = &mut chunk[..CHUNK.min(left as usize)];
-        file.read_exact(part).map_err(|e| local(&e, &from.file))?;
-        hash.update(part);
-        let written = writer.write_all(part).await;
-        written.map_err(|e| Error::io(&e, &from.object))?;
-        left -= part.len() as u64;
+    let read = |hash: &mut Xxh3, at: u64, len: u64| -> Result<Vec<u8>> {
+        let mut chunk = vec![0; len as usize];
+        let done = file.read_exact_at(&mut chunk, at);
+        done.map_err(|e| local(&e, &name))?;
+        hash.update(&chunk);
+        Ok(chunk)
+    };
+    let len = from.piece.len();
+    let chunks = chunks(&from.piece.runs);
+    if len <= CHUNK {
+        let mut bytes = Vec::new();
+        for (at, len) in chunks {
+            bytes.append(&mut read(&mut hash, at, len)?);
+        }
+        expect(&hash, &from.piece, &name.display().to_string())?;
+        let put = store.put(&path, bytes.into()).await;
+        return put.map(|_| ((), len)).map_err(|e| failed(&e, object));
     }
-    // The object appears now, as a whole.
-    let done = writer.shutdown().await;
-    done.map_err(|e| Error::io(&e, &from.object))?;
-    Ok((hash.digest(), from.len))
+    let upload = store.put_multipart(&path).await;
+    let upload = upload.map_err(|e| failed(&e, object))?;
+    let mut writer = WriteMultipart::new_with_chunk_size(upload, CHUNK as usize);
+    let sent = async {
+        for (at, len) in chunks {
+            let ready = writer.wait_for_capacity(2).await;
+            ready.map_err(|e| failed(&e, object))?;
+            writer.put(read(&mut hash, at, len)?.into());
+        }
+        expect(&hash, &from.piece, &name.display().to_string())
+    }
+    .await;
+    match sent {
+        // The object appears now, as a whole.
+        Ok(()) => writer.finish().await.map(drop),
+        Err(error) => {
+            // The error that counts is the first one.
+            let _ = writer.abort().await;
+            return Err(error);
+        }
+    }
+    .map_err(|e| failed(&e, object))?;
+    Ok(((), len))
+}
+
+/// Offsets and lengths of at most [`CHUNK`] bytes each.
+fn chunks(runs: &[Run]) -> impl Iterator<Item = Run> {
+    runs.iter().flat_map(|&(at, len)| {
+        let starts = (0..len).step_by(CHUNK as usize);
+        starts.map(move |from| (at + from, CHUNK.min(len - from)))
+    })
+}
+
+fn expect(hash: &Xxh3, piece: &Piece, name: &str) -> Result<()> {
+    match format!("{:016x}", hash.digest()) == piece.checksum {
+        true => Ok(()),
+        false => Err(Error::corruption(
+            name,
+            0,
+            "not as it was written: its checksum differs",
+        )),
+    }
 }
 
 async fn download(
     store: Arc<dyn ObjectStore>,
     path: ObjectPath,
     to: Transfer,
-    keep: bool,
-) -> Result<(u64, u64)> {
-    let mut file = match keep {
-        true => Some(File::create_new(&to.file).map_err(|e| local(&e, &to.file))?),
-        false => None,
+) -> Result<((), u64)> {
+    let Piece { object, runs, .. } = &to.piece;
+    let name = to.file.clone().unwrap_or_default();
+    let file = match name.as_os_str().is_empty() {
+        false => Some(File::options().write(true).open(&name)),
+        true => None,
     };
-    let meta = store
-        .head(&path)
-        .await
-        .map_err(|e| missing(&e, &to.object))?;
-    if meta.size != to.len {
-        let what = format!("{} bytes, the backup says {}", meta.size, to.len);
-        return Err(Error::corruption(&to.object, meta.size.min(to.len), what));
+    let file = file.transpose().map_err(|e| local(&e, &name))?;
+    let meta = store.head(&path).await.map_err(|e| missing(&e, object))?;
+    let len = to.piece.len();
+    if meta.size != len {
+        let what = format!("{} bytes, the backup says {len}", meta.size);
+        return Err(Error::corruption(object, meta.size.min(len), what));
     }
     let mut hash = Xxh3::new();
+    // One object's bytes may go to many places.
+    let mut places = runs.iter().copied();
+    let (mut place, mut left) = places.next().unwrap_or_default();
     let mut at = 0;
-    while at < to.len {
-        let end = to.len.min(at + CHUNK as u64);
+    while at < len {
+        let end = len.min(at + CHUNK);
         let part = store.get_range(&path, at..end).await;
-        let part = part.map_err(|e| missing(&e, &to.object))?;
+        let part = part.map_err(|e| missing(&e, object))?;
         if part.len() as u64 != end - at {
-            return Err(Error::corruption(&to.object, at, "the object ends early"));
+            return Err(Error::corruption(object, at, "the object ends early"));
         }
         hash.update(&part);
-        if let Some(file) = &mut file {
-            file.write_all(&part).map_err(|e| local(&e, &to.file))?;
+        let mut rest = &part[..];
+        while let Some(file) = &file
+            && !rest.is_empty()
+        {
+            while left == 0 {
+                (place, left) = places.next().unwrap_or((0, u64::MAX));
+            }
+            let (now, later) = rest.split_at(rest.len().min(left as usize));
+            file.write_all_at(now, place)
+                .map_err(|e| local(&e, &name))?;
+            (place, left) = (place + now.len() as u64, left - now.len() as u64);
+            rest = later;
         }
         at = end;
     }
-    Ok((hash.digest(), to.len))
+    expect(&hash, &to.piece, object)?;
+    Ok(((), len))
 }
 
 /// An object that a backup names and that is not there is damage.

@@ -1,10 +1,15 @@
-use super::format::{timestamp, unhex};
+use super::format::{Piece, timestamp, unhex};
+use super::pieces::{PIECE_SIZE, Part, without_zeros};
 use super::source::{Definitions, belonging};
 use super::target::{Target, Transfer};
-use crate::args::{Args, Command};
+use super::{create, keep};
+use crate::Outcome;
+use crate::args::{Args, Command, TakeBackup};
+use crate::output::Output;
 use clap::Parser;
-use firn::base::ErrorKind;
+use firn::base::checksum::xxh3;
 use firn::base::options::Options;
+use firn::base::{ErrorKind, Result};
 use firn::catalog::{Definition, TableSchema};
 use firn::db::Db;
 use firn::env::{Env, PosixEnv};
@@ -12,6 +17,7 @@ use object_store::memory::InMemory;
 use object_store::path::Path as ObjectPath;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[test]
 fn times_read_as_dates() {
@@ -35,49 +41,68 @@ fn damaged_digits_are_named() {
     }
 }
 
+fn memory() -> Target {
+    let root = ObjectPath::from("a/b");
+    Target::over(Arc::new(InMemory::new()), root, "memory").unwrap()
+}
+
+/// Files of these sizes, to be sent as a whole; some are larger than a part of an upload.
+fn transfers(dir: &Path, lens: &[usize]) -> Vec<Transfer> {
+    let transfer = |(at, &len): (usize, &usize)| {
+        let file = dir.join(format!("{at}"));
+        let bytes: Vec<u8> = (0..len).map(|i| ((i * (at + 3)) >> 7) as u8).collect();
+        std::fs::write(&file, &bytes).unwrap();
+        Transfer {
+            piece: Piece {
+                object: format!("files/{at}-0"),
+                runs: vec![(0, len as u64)],
+                checksum: format!("{:016x}", xxh3(&bytes)),
+            },
+            file: Some(file),
+        }
+    };
+    lens.iter().enumerate().map(transfer).collect()
+}
+
+const LENS: [usize; 6] = [0, 1, 9 << 20, 4096, 20 << 20, 8 << 20];
+
+fn sizes(target: &Target) -> Vec<u64> {
+    let listed = target.list("files").unwrap();
+    listed.iter().map(|(_, size)| *size).collect()
+}
+
 #[test]
 fn objects_come_back_whole_and_in_order() {
-    let root = ObjectPath::from("a/b");
-    let target = Target::over(Arc::new(InMemory::new()), root, "memory").unwrap();
+    let target = memory();
     let dir = tempfile::tempdir().unwrap();
-    // Some larger than a part of an upload, one empty.
-    let lens = [0usize, 1, 9 << 20, 4096, 20 << 20, 8 << 20];
-    let transfers: Vec<Transfer> = lens
-        .iter()
-        .enumerate()
-        .map(|(at, &len)| {
-            let file = dir.path().join(format!("{at}"));
-            let bytes: Vec<u8> = (0..len).map(|i| ((i * (at + 3)) >> 7) as u8).collect();
-            std::fs::write(&file, bytes).unwrap();
-            Transfer {
-                object: format!("files/{at}-0"),
-                file,
-                len: len as u64,
-            }
-        })
-        .collect();
-    let sums = target.send(&transfers, &|_| {}).unwrap();
-    let listed = target.list("files").unwrap();
-    let sizes: Vec<usize> = listed.iter().map(|(_, size)| *size as usize).collect();
-    assert_eq!(sizes, lens);
+    let transfers = transfers(dir.path(), &LENS);
+    target.send(&transfers, &|_| {}).unwrap();
+    assert_eq!(sizes(&target), LENS.map(|len| len as u64));
     let mut back = transfers.clone();
     for transfer in &mut back {
-        transfer.file.set_extension("back");
+        let path = transfer.file.as_mut().unwrap();
+        path.set_extension("back");
+        std::fs::write(path, b"").unwrap();
     }
-    let fetched = target.fetch(&back, true, &|_| {});
-    for ((sum, fetched), (a, b)) in sums.iter().zip(fetched).zip(transfers.iter().zip(&back)) {
-        assert_eq!(fetched.unwrap(), *sum);
-        assert!(std::fs::read(&a.file).unwrap() == std::fs::read(&b.file).unwrap());
+    let fetched: Result<Vec<()>> = target.fetch(&back, true, &|_| {}).into_iter().collect();
+    assert_eq!(fetched.unwrap().len(), LENS.len());
+    for (a, b) in transfers.iter().zip(&back) {
+        let read = |t: &Transfer| std::fs::read(t.file.as_ref().unwrap()).unwrap();
+        assert!(read(a) == read(b), "{a:?}");
     }
-    // Missing, or of another size: damage.
+    // Missing, of another size, with other bytes: damage.
     target.remove("files/1-0").unwrap();
-    back[3].len += 1;
+    back[3].piece.runs[0].1 += 1;
+    back[4].piece.checksum = "0123456789abcdef".to_owned();
+    for transfer in &mut back {
+        transfer.file = None;
+    }
     let read = target.fetch(&back, false, &|_| {});
     let damaged: Vec<bool> = read
         .iter()
         .map(|r| r.as_ref().is_err_and(|e| e.is_corruption()))
         .collect();
-    assert_eq!(damaged, [false, true, false, true, false, false]);
+    assert_eq!(damaged, [false, true, false, true, true, false]);
 
     target.put_new("backups/x", b"one".to_vec()).unwrap();
     let again = target.put_new("backups/x", b"two".to_vec());
@@ -85,6 +110,100 @@ fn objects_come_back_whole_and_in_order() {
     assert_eq!(target.get("backups/x").unwrap(), b"one");
     target.remove("backups/x").unwrap();
     target.remove("backups/x").unwrap();
+}
+
+#[test]
+fn nothing_appears_under_a_checksum_that_it_does_not_have() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = tempfile::tempdir().unwrap();
+    for target in [memory(), Target::open(text(place.path()), true).unwrap()] {
+        for transfer in transfers(dir.path(), &LENS[1..]) {
+            let mut wrong = transfer.clone();
+            wrong.piece.checksum = "0123456789abcdef".to_owned();
+            assert!(target.send(&[wrong], &|_| {}).unwrap_err().is_corruption());
+            // The file has become shorter.
+            let mut longer = transfer.clone();
+            longer.piece.runs[0].1 += 1;
+            assert!(target.send(&[longer], &|_| {}).unwrap_err().is_corruption());
+        }
+        assert!(sizes(&target).is_empty());
+    }
+    let left = place.path().join("files");
+    assert!(!left.exists() || left.read_dir().unwrap().count() == 0);
+}
+
+#[test]
+fn zeros_are_no_part_of_a_piece() {
+    let mut bytes = vec![0; 40_000];
+    bytes[4096] = 1;
+    bytes[12_287] = 2;
+    bytes[39_999] = 3;
+    let runs = without_zeros(&mut bytes, 1 << 22);
+    let start = 1 << 22;
+    assert_eq!(runs, [(start + 4096, 8192), (start + 36_864, 3136)]);
+    assert_eq!(bytes.len(), 8192 + 3136);
+    assert_eq!((bytes[0], bytes[8191], bytes[8192 + 3135]), (1, 2, 3));
+    assert!(without_zeros(&mut vec![0; 9000], 0).is_empty());
+}
+
+#[test]
+fn a_changing_file_sends_the_pieces_that_differ() {
+    let target = memory();
+    let dir = tempfile::tempdir().unwrap();
+    let (name, size) = ("0000000007.blob", 3 * PIECE_SIZE + 5000);
+    let file = dir.path().join(name);
+    let mut content = vec![0; size as usize];
+    let fill = |content: &mut Vec<u8>, from: u64, to: u64, seed: u64| {
+        for at in from..to {
+            content[at as usize] = (at * seed / 251) as u8 | 1;
+        }
+    };
+    let shipped = |content: &[u8]| -> (Vec<Piece>, u64) {
+        std::fs::write(&file, content).unwrap();
+        let listed = target.list("files").unwrap().into_iter();
+        let there = listed.map(|(name, size)| (format!("files/{name}"), size));
+        let parts: Vec<Part> = Part::of(name, &file, content.len() as u64).collect();
+        let there = Arc::new(there.collect());
+        let pieces = target.send_parts(&parts, &there, &|_| {}).unwrap();
+        let new = pieces.iter().flatten().filter(|(_, new)| *new);
+        let sent = new.map(|(piece, _)| piece.len()).sum();
+        (pieces.into_iter().flatten().map(|(p, _)| p).collect(), sent)
+    };
+    let came_back = |pieces: &[Piece], content: &[u8]| {
+        let back = dir.path().join("back");
+        let made = std::fs::File::create(&back).unwrap();
+        made.set_len(content.len() as u64).unwrap();
+        let fetch: Vec<Transfer> = pieces
+            .iter()
+            .map(|piece| Transfer {
+                piece: piece.clone(),
+                file: Some(back.clone()),
+            })
+            .collect();
+        for fetched in target.fetch(&fetch, true, &|_| {}) {
+            fetched.unwrap();
+        }
+        assert!(std::fs::read(&back).unwrap() == content);
+        std::os::unix::fs::MetadataExt::blocks(&made.metadata().unwrap()) * 512
+    };
+
+    // Room reserved, the first piece in use.
+    fill(&mut content, 0, PIECE_SIZE / 2, 3);
+    let (first, sent) = shipped(&content);
+    assert_eq!((first.len(), sent), (1, PIECE_SIZE / 2));
+    assert!(came_back(&first, &content) < PIECE_SIZE);
+    let before = content.clone();
+    // Grown into the second, then the last; holes in the first.
+    fill(&mut content, PIECE_SIZE + 100, PIECE_SIZE + 200, 5);
+    fill(&mut content, size - 10, size, 5);
+    let (second, sent) = shipped(&content);
+    assert_eq!((second.len(), sent), (3, 4096 + 904));
+    content[8192..(PIECE_SIZE / 2) as usize].fill(0);
+    let (third, sent) = shipped(&content);
+    assert_eq!((third.len(), sent), (3, 8192));
+    assert_eq!(shipped(&content).1, 0);
+    assert!(came_back(&third, &content) < 64 << 10);
+    came_back(&first, &before);
 }
 
 #[test]
@@ -98,6 +217,8 @@ fn definitions_follow_their_tables() {
         ("d/v.frm", "TYPE=VIEW\n"),
         ("d/t.TRG", "triggers"),
         ("d/t_ai.TRN", "TYPE=TRIGGERNAME\ntrigger_table=t\n"),
+        ("d/a@002db.frm", "frm"),
+        ("d/tr.TRN", "TYPE=TRIGGERNAME\ntrigger_table=a-b\n"),
         ("d/other_ai.TRN", "TYPE=TRIGGERNAME\ntrigger_table=other\n"),
         ("e/db.opt", "default"),
         ("e/v.frm", "TYPE=VIEW\n"),
@@ -118,6 +239,10 @@ fn definitions_follow_their_tables() {
             "d/t_ai.TRN",
             "d/v.frm"
         ]
+    );
+    assert_eq!(
+        names(&["d/a@002db"], false),
+        ["d/a@002db.frm", "d/db.opt", "d/tr.TRN"]
     );
     assert_eq!(
         names(&["d/p#P#p0"], false),
@@ -150,6 +275,13 @@ pub fn data_directory(dir: &Path) {
     }
 }
 
+fn add_table(dir: &Path, name: &str) {
+    let env: Arc<dyn Env> = Arc::new(PosixEnv::new());
+    let db = Db::open(env, &dir.join("#firn"), Options::default(), None).unwrap();
+    create_table(&db, name);
+    db.close().unwrap();
+}
+
 fn create_table(db: &Db, name: &str) {
     let schema = TableSchema {
         version: 1,
@@ -167,4 +299,89 @@ fn create_table(db: &Db, name: &str) {
         created_micros: 0,
     };
     db.catalog().create(name, definition).unwrap();
+}
+
+fn take(data: &Path) -> TakeBackup {
+    match args(&["backup", "nowhere", "--from-dir", text(data)]) {
+        Command::Backup(take) => take,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn is_sound(target: &Target) -> bool {
+    let verified = keep::verify_in(target, &Output::new(true)).unwrap();
+    matches!(verified, Outcome::Well)
+}
+
+#[test]
+fn a_prune_and_a_backup_exclude_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    data_directory(&data);
+    let store = Arc::new(InMemory::new());
+    let open = || Target::over(store.clone(), ObjectPath::default(), "memory").unwrap();
+    let back_up = |target: &Target| create::back_up(&take(&data), target, &Output::new(true));
+    back_up(&open()).unwrap();
+
+    // A backup begins when a prune is about to see which files there are.
+    let tried = Arc::new(AtomicUsize::new(0));
+    let mut pruning = open();
+    let (other, take_it, seen) = (open(), take(&data), Arc::clone(&tried));
+    let grow = data.clone();
+    pruning.on_list = Some(Box::new(move |folder| {
+        if folder == "files" {
+            add_table(&grow, "d/later");
+            let refused = create::back_up(&take_it, &other, &Output::new(true));
+            let error = refused.err().expect("files that nothing names would go");
+            assert_eq!(*error.kind(), ErrorKind::Busy, "{error}");
+            seen.fetch_add(1, Ordering::Relaxed);
+        }
+    }));
+    keep::prune_in(&pruning, 1, false).unwrap();
+    assert_eq!(tried.load(Ordering::Relaxed), 1);
+    back_up(&open()).unwrap();
+    assert!(is_sound(&open()));
+    assert!(open().list("running").unwrap().is_empty());
+
+    // A prune begins when a backup has sent its files; and one by force.
+    for force in [false, true] {
+        add_table(&data, if force { "d/forced" } else { "d/third" });
+        let before = super::format::entries(&open()).unwrap().len();
+        let mut backing = open();
+        let (other, lists) = (open(), AtomicUsize::new(0));
+        backing.on_list = Some(Box::new(move |folder| {
+            if folder == "files" && lists.fetch_add(1, Ordering::Relaxed) == 1 {
+                let pruned = keep::prune_in(&other, 1, force);
+                assert_eq!(pruned.is_ok(), force);
+            }
+        }));
+        let backed = back_up(&backing);
+        match backed {
+            Ok(_) => assert!(!force),
+            Err(error) => assert!(force && error.to_string().contains("is gone"), "{error}"),
+        }
+        let entries = super::format::entries(&open()).unwrap().len();
+        assert_eq!(entries, if force { 1 } else { before + 1 });
+        assert!(is_sound(&open()));
+        assert!(open().list("running").unwrap().is_empty());
+    }
+}
+
+#[test]
+fn what_was_cut_short_refuses_until_it_is_forced() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    data_directory(&data);
+    let target = memory();
+    let back_up = || create::back_up(&take(&data), &target, &Output::new(true));
+    back_up().unwrap();
+    target
+        .put_new("running/prune-20200101T000000Z", Vec::new())
+        .unwrap();
+    assert_eq!(*back_up().err().unwrap().kind(), ErrorKind::Busy);
+    let refused = keep::prune_in(&target, 1, false).err().unwrap();
+    assert!(refused.to_string().contains("--force"), "{refused}");
+    keep::prune_in(&target, 1, true).unwrap();
+    back_up().unwrap();
+    assert!(target.list("running").unwrap().is_empty());
 }

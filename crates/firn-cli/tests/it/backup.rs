@@ -50,6 +50,14 @@ impl Place {
         json(&[&args, more].concat())
     }
 
+    fn expect_no_backup(&self) {
+        for args in [&["backups"][..], &["backup", "--verify"]] {
+            let (code, error) = json(&[args, &[text(&self.target)]].concat());
+            assert_eq!(code, 4, "{error}");
+            assert!(error["error"].as_str().unwrap().contains("no backup"));
+        }
+    }
+
     fn rows(&self, name: &str) -> Rows {
         read(&open(&self.root.join(name).join("#firn")).unwrap()).unwrap()
     }
@@ -168,28 +176,44 @@ fn a_source_that_rotted_is_not_backed_up() {
     let place = Place::new();
     grown(&place).db.close().unwrap();
     let names = place.source.read_dir().unwrap();
-    let sst = names
+    let mut ssts: Vec<PathBuf> = names
         .map(|e| e.unwrap().path())
-        .find(|p| p.extension().is_some_and(|e| e == "sst"));
-    let sst = sst.unwrap();
-    let mut bytes = std::fs::read(&sst).unwrap();
-    bytes[10] ^= 1;
-    std::fs::write(&sst, bytes).unwrap();
-    let (code, error) = json(&[
-        "backup",
-        text(&place.target),
-        "--from-dir",
-        text(&place.data()),
-    ]);
-    assert_eq!(code, 1, "{error}");
-    assert_eq!(
-        json(&["backups", text(&place.target)])
-            .1
-            .as_array()
-            .unwrap()
-            .len(),
-        0
-    );
+        .filter(|p| p.extension().is_some_and(|e| e == "sst"))
+        .collect();
+    ssts.sort();
+    assert!(ssts.len() > 3, "{ssts:?}");
+    let rot = |sst: &Path| {
+        let mut bytes = std::fs::read(sst).unwrap();
+        bytes[10] ^= 1;
+        std::fs::write(sst, bytes).unwrap();
+    };
+    let back_up = || {
+        let line = ["backup", text(&place.target), "--from-dir"];
+        json(&[&line[..], &[text(&place.data())]].concat())
+    };
+    // Not the one with the catalog, which is read before anything is sent.
+    let [first, last] = [ssts.len() / 2, ssts.len() / 2 + 1].map(|at| &ssts[at]);
+    rot(first);
+    rot(last);
+    // What was sent of a file that rotted is no file that the next one need not send.
+    for other in [Some(last), None] {
+        let (code, error) = back_up();
+        assert_eq!(code, 1, "{error}");
+        place.expect_no_backup();
+        for object in place.objects() {
+            let name = object.file_name().unwrap().to_str().unwrap();
+            let bytes = std::fs::read(&object).unwrap();
+            let sum = format!("{:016x}", firn::base::checksum::xxh3(&bytes));
+            assert!(name.ends_with(&sum), "{name}: {sum}");
+        }
+        if let Some(other) = other {
+            rot(other);
+        }
+    }
+    rot(first);
+    place.back_up();
+    assert_eq!(json(&["backup", "--verify", text(&place.target)]).0, 0);
+    assert_eq!(place.restore("to", &[]).0, 0);
 }
 
 #[test]
@@ -204,14 +228,7 @@ fn a_backup_that_was_cut_short_is_none_and_the_next_one_goes_on() {
     }
     std::fs::create_dir_all(place.target.join("running")).unwrap();
     std::fs::write(place.target.join("running/20200101T000000Z"), b"").unwrap();
-    assert_eq!(
-        json(&["backups", text(&place.target)])
-            .1
-            .as_array()
-            .unwrap()
-            .len(),
-        0
-    );
+    place.expect_no_backup();
     assert_eq!(place.restore("to", &[]).0, 4);
     let second = place.back_up();
     assert_eq!(second["sent_files"], 0, "{second}");
@@ -379,4 +396,97 @@ fn copies_are_for_their_owner_and_his_group() {
     place.restore("to", &[]);
     assert!(expect_closed(&place.target) > 5);
     assert!(expect_closed(&place.root.join("to")) > 5);
+}
+
+#[test]
+fn verifying_reads_what_lies_in_the_backup_itself() {
+    for change in ["definition", "manifest", "file"] {
+        let place = Place::new();
+        grown(&place).db.close().unwrap();
+        std::fs::create_dir(place.data().join("d")).unwrap();
+        std::fs::write(place.data().join("d/t.frm"), b"definition").unwrap();
+        place.back_up();
+        forge(&place, &|json| match change {
+            "definition" => json["definitions"]["d/t.frm"] = "no digits".into(),
+            "manifest" => json["small"]["CURRENT"] = "00".into(),
+            _ => drop(json["files"].as_array_mut().unwrap().remove(0)),
+        });
+        let (code, verified) = json(&["backup", "--verify", text(&place.target)]);
+        assert_eq!(code, 1, "{change}: {verified}");
+    }
+}
+
+#[test]
+fn directories_that_nobody_may_read_are_passed_over() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    use std::os::unix::process::CommandExt;
+    let place = Place::new();
+    grown(&place).db.close().unwrap();
+    for name in ["lost+found", "d"] {
+        std::fs::create_dir(place.data().join(name)).unwrap();
+    }
+    // For root everything is readable: the command runs as nobody then.
+    let user = 65534;
+    let root = rustix::process::geteuid().is_root();
+    let program = place.root.join("firn");
+    std::fs::copy(env!("CARGO_BIN_EXE_firn"), &program).unwrap();
+    fn give(path: &Path, user: u32) {
+        chown(path, Some(user), Some(user)).unwrap();
+        if path.is_dir() {
+            for entry in path.read_dir().unwrap() {
+                give(&entry.unwrap().path(), user);
+            }
+        }
+    }
+    if root {
+        give(&place.root, user);
+    }
+    let back_up = || {
+        let mut command = std::process::Command::new(&program);
+        command.args([
+            "backup",
+            text(&place.target),
+            "--from-dir",
+            text(&place.data()),
+        ]);
+        if root {
+            command.uid(user).gid(user);
+        }
+        command.output().unwrap().status.code()
+    };
+    let close = |name: &str, mode| {
+        let closed = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(place.data().join(name), closed).unwrap();
+    };
+    close("lost+found", 0);
+    assert_eq!(back_up(), Some(0));
+    // The table's own database is no such one.
+    close("d", 0);
+    assert_eq!(back_up(), Some(4));
+    close("d", 0o700);
+    close("lost+found", 0o700);
+    assert_eq!(back_up(), Some(0));
+}
+
+#[test]
+fn tables_are_asked_for_by_the_name_they_have_in_sql() {
+    let place = Place::new();
+    let mut world = grown(&place);
+    world.more_tables(&["d/a@002db", "d@0020d/t@0k"]);
+    world.db.close().unwrap();
+    drop(world);
+    place.back_up();
+    for (at, (name, table)) in [
+        ("d.a-b", "d/a@002db"),
+        ("d d.t\u{e4}", "d@0020d/t@0k"),
+        ("d.a@002db", "d/a@002db"),
+    ]
+    .iter()
+    .enumerate()
+    {
+        let (code, report) = place.restore(&format!("{at}"), &["--table", name]);
+        assert_eq!(code, 0, "{report}");
+        assert_eq!(report["tables"], serde_json::json!([table]));
+    }
+    assert_eq!(place.restore("none", &["--table", "d.ab"]).0, 4);
 }

@@ -24,13 +24,14 @@
 
 use crate::base::{Error, ErrorKind, Result, Seqno};
 use crate::blob::LinkHold;
-use crate::env::Env;
+use crate::env::{BLOCK, Env};
 use crate::store::{FileKind, file_name, parse_file_name};
 use crate::version::{VersionSet, create_manifest, parse_manifest_name};
 use crate::wal::{Wal, parse_segment_name};
 use crate::write::{BinlogPlace, Pipeline};
 use parking_lot::Mutex;
 use std::fmt::Write;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Tells what the checkpoint holds, in its directory. The database does not read it.
@@ -38,6 +39,9 @@ pub const CHECKPOINT_FILE: &str = "CHECKPOINT";
 
 const FIRST_LINE: &str = "firn checkpoint 1";
 const LAST_LINE: &str = "end\n";
+
+/// Ending of a checkpoint under way.
+const UNFINISHED: &str = "tmp";
 
 /// Bytes copied at once.
 const COPY_CHUNK: usize = 1 << 20;
@@ -152,6 +156,13 @@ pub fn checkpoint(parts: Parts<'_>, target: &Path) -> Result<Checkpoint> {
         let message = format!("{} is no name for a directory", target.display());
         return Err(Error::invalid(message));
     };
+    if target
+        .extension()
+        .is_some_and(|ending| ending == UNFINISHED)
+    {
+        let message = format!("{}: such a name is of one under way", target.display());
+        return Err(Error::invalid(message));
+    }
     let parent = match parent.as_os_str().is_empty() {
         true => Path::new("."),
         false => parent,
@@ -161,7 +172,8 @@ pub fn checkpoint(parts: Parts<'_>, target: &Path) -> Result<Checkpoint> {
         return Err(Error::new(ErrorKind::NotFound, message));
     }
     let mut unfinished = name.to_owned();
-    unfinished.push(".tmp");
+    unfinished.push(".");
+    unfinished.push(UNFINISHED);
     let unfinished = parent.join(unfinished);
     if env.exists(&unfinished)? {
         remove_unfinished(env, &unfinished)?;
@@ -240,19 +252,45 @@ fn take(parts: Parts<'_>, dir: &Path, name: &str) -> Result<u64> {
         Err(error) if *error.kind() == ErrorKind::Unsupported => {}
         Err(error) => return Err(error),
     }
-    let source = parts.env.open(&from)?;
+    copy(parts.env, &from, &to)
+}
+
+/// Copies a file, without the blocks of zeros: holes stay holes. Returns the bytes copied.
+fn copy(env: &dyn Env, from: &Path, to: &Path) -> Result<u64> {
+    let source = env.open(from)?;
     let size = source.size()?;
-    let mut copy = parts.env.create(&to)?;
+    let copy = env.open_spans(to, true)?;
     let mut chunk = vec![0; COPY_CHUNK.min(size as usize)];
-    let mut at = 0;
+    let (mut at, mut copied) = (0, 0);
     while at < size {
         let len = (size - at).min(COPY_CHUNK as u64) as usize;
-        source.read_exact_at(at, &mut chunk[..len])?;
-        copy.append(&chunk[..len])?;
+        let chunk = &mut chunk[..len];
+        source.read_exact_at(at, chunk)?;
+        // The last block gives the copy its length.
+        for run in blocks_in_use(chunk, at + len as u64 == size) {
+            copied += run.len() as u64;
+            copy.write_at(at + run.start as u64, &chunk[run])?;
+        }
         at += len as u64;
     }
     copy.sync()?;
-    Ok(size)
+    Ok(copied)
+}
+
+/// Runs of blocks that are not all zeros, and the last one if `last`.
+fn blocks_in_use(bytes: &[u8], last: bool) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    for from in (0..bytes.len()).step_by(BLOCK) {
+        let to = bytes.len().min(from + BLOCK);
+        if bytes[from..to].iter().all(|&byte| byte == 0) && !(last && to == bytes.len()) {
+            continue;
+        }
+        match runs.last_mut() {
+            Some(run) if run.end == from => run.end = to,
+            _ => runs.push(from..to),
+        }
+    }
+    runs
 }
 
 /// Removes what an attempt left behind that was cut short, if it is that: a directory that holds nothing

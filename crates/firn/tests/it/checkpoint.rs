@@ -171,6 +171,8 @@ fn what_stands_in_the_way_stays() {
     assert_eq!(kind("/db"), ErrorKind::AlreadyExists);
     assert_eq!(kind("/nowhere/c"), ErrorKind::NotFound);
     assert_eq!(kind("/"), ErrorKind::AlreadyExists);
+    // It would look as if it had been cut short.
+    assert_eq!(kind("/other.tmp"), ErrorKind::InvalidArgument);
     env.create_dir_all(Path::new("/c.tmp")).unwrap();
     drop(env.create(Path::new("/c.tmp/mine")).unwrap());
     assert_eq!(kind("/c"), ErrorKind::AlreadyExists);

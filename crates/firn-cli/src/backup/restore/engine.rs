@@ -10,7 +10,7 @@ use firn::catalog::CATALOG_INDEX;
 use firn::db::Db;
 use firn::env::{Env, PosixEnv};
 use firn::store::parse_file_name;
-use firn::version::{State, create_manifest, load};
+use firn::version::{State, create_manifest};
 use std::collections::HashSet;
 use std::fs::File;
 use std::path::Path;
@@ -36,7 +36,7 @@ pub fn tables(
     out: &Output,
 ) -> Result<u64> {
     let env: Arc<dyn Env> = Arc::new(PosixEnv::new());
-    let mut state = manifest_of(&env, backup, dir)?;
+    let mut state = backup.state()?;
     let gone = keep_only(&mut state, backup, tables);
     let files = backup.files.iter();
     let files: Vec<&StoredFile> = files
@@ -46,19 +46,6 @@ pub fn tables(
     create_manifest(&*env, dir, &state)?;
     drop_others(&env, dir, tables)?;
     Ok(bytes)
-}
-
-/// What the backup's manifest says, read in a directory of its own below `dir`.
-fn manifest_of(env: &Arc<dyn Env>, backup: &Backup, dir: &Path) -> Result<State> {
-    let aside = dir.join("manifest.tmp");
-    env.create_dir_all(&aside)?;
-    for (name, digits) in &backup.small {
-        write(&aside.join(name), &unhex(digits)?)?;
-    }
-    let loaded = load(&**env, &aside);
-    std::fs::remove_dir_all(&aside).map_err(|e| Error::io(&e, aside.display()))?;
-    let missing = || Error::corruption("CURRENT", 0, "the backup has none");
-    Ok(loaded?.ok_or_else(missing)?.state)
 }
 
 /// Leaves the files that hold entries of these tables, or of the catalog. Returns the others.
@@ -93,31 +80,23 @@ fn drop_others(env: &Arc<dyn Env>, dir: &Path, tables: &[&str]) -> Result<()> {
     db.close()
 }
 
-/// Fetches the files and compares checksums. Returns their bytes.
+/// Fetches the files, whose checksums are compared on the way. Returns their bytes.
 fn fetch(target: &Target, files: &[&StoredFile], dir: &Path, out: &Output) -> Result<u64> {
-    let transfers: Vec<Transfer> = files
-        .iter()
-        .map(|file| Transfer {
-            object: file.object.clone(),
-            file: dir.join(&file.name),
-            len: file.stored,
-        })
-        .collect();
-    let bar = out.progress("fetching", transfers.iter().map(|t| t.len).sum());
-    let sums = target.fetch(&transfers, true, &|len| bar.inc(len));
-    bar.finish_and_clear();
-    for (file, sum) in files.iter().zip(sums) {
-        if format!("{:016x}", sum?) != file.checksum {
-            let what = "not as it was sent; nothing can be restored from it";
-            return Err(Error::corruption(file.object.clone(), 0, what));
-        }
-        if file.stored < file.size {
-            let path = dir.join(&file.name);
-            let failed = |e| Error::io(&e, path.display());
-            let end = File::options().write(true).open(&path).map_err(failed)?;
-            end.set_len(file.size).map_err(failed)?;
-        }
+    let mut transfers = Vec::new();
+    for file in files {
+        let path = dir.join(&file.name);
+        let made = File::create_new(&path).and_then(|made| made.set_len(file.size));
+        made.map_err(|e| Error::io(&e, path.display()))?;
+        let pieces = file.pieces.iter();
+        transfers.extend(pieces.map(|piece| Transfer {
+            piece: piece.clone(),
+            file: Some(path.clone()),
+        }));
     }
+    let bar = out.progress("fetching", transfers.iter().map(|t| t.piece.len()).sum());
+    let fetched = target.fetch(&transfers, true, &|len| bar.inc(len));
+    bar.finish_and_clear();
+    fetched.into_iter().collect::<Result<()>>()?;
     // All of them at once.
     let synced = File::open(dir).and_then(|dir| Ok(rustix::fs::syncfs(&dir)?));
     synced.map_err(|e| Error::io(&e, dir.display()))?;

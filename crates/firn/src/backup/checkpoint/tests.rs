@@ -1,5 +1,5 @@
 use super::*;
-use crate::env::MemEnv;
+use crate::env::{MemEnv, PosixEnv};
 
 #[test]
 fn what_a_checkpoint_tells_comes_back() {
@@ -38,4 +38,39 @@ fn only_leftovers_are_removed() {
     env.remove(&dir.join("diary")).unwrap();
     remove_unfinished(&env, dir).unwrap();
     assert!(!env.exists(dir).unwrap());
+}
+
+#[test]
+fn a_copy_is_the_same_and_has_the_holes() {
+    let dir = tempfile::tempdir().unwrap();
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    let env = PosixEnv::new();
+    let filled = |len: usize, spans: &[(usize, usize)]| {
+        let mut bytes = vec![0; len];
+        for &(at, len) in spans {
+            bytes[at..at + len].fill(7);
+        }
+        bytes
+    };
+    for bytes in [
+        filled(0, &[]),
+        filled(5000, &[]),
+        filled(5000, &[(4999, 1)]),
+        filled(3 << 20, &[(0, 5000), (9000, 1), (2 << 20, 40_000)]),
+        filled((4 << 20) + 1, &[(1 << 20, 1 << 20)]),
+    ] {
+        let mut file = env.create(&from).unwrap();
+        file.append(&bytes).unwrap();
+        file.sync().unwrap();
+        let copied = copy(&env, &from, &to).unwrap();
+        let there = env.open(&to).unwrap();
+        assert_eq!(there.size().unwrap(), bytes.len() as u64);
+        let mut read = vec![1; bytes.len()];
+        there.read_exact_at(0, &mut read).unwrap();
+        assert!(read == bytes);
+        let blocks = bytes.chunks(BLOCK).filter(|b| b.contains(&7)).count() + 1;
+        assert!(copied <= (blocks * BLOCK) as u64, "{copied}");
+        assert!(env.usage(&to).unwrap().allocated <= ((blocks + 2) * BLOCK) as u64);
+        env.remove(&to).unwrap();
+    }
 }

@@ -1,0 +1,131 @@
+//! The checkpoint that a backup is taken from: nobody else's, and gone when the backup ends, however that comes.
+
+use firn::base::{Error, Result};
+use firn::env::{Env, PosixEnv};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// What a signal removes before it ends the program.
+static ON_SIGNAL: Mutex<Option<PathBuf>> = Mutex::new(None);
+
+/// Removed when it is dropped, and by signals that end the program.
+pub struct Checkpoint {
+    dir: PathBuf,
+}
+
+impl Checkpoint {
+    /// One that is about to be made there.
+    pub fn at(dir: &Path) -> Result<Self> {
+        let failed = |e: std::io::Error| Error::io(&e, "wait for signals");
+        let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(failed)?;
+        *ON_SIGNAL.lock().unwrap_or_else(|e| e.into_inner()) = Some(dir.to_owned());
+        let wait = move || {
+            for signal in signals.forever() {
+                let dir = ON_SIGNAL.lock().unwrap_or_else(|e| e.into_inner());
+                if let Some(dir) = &*dir {
+                    // What is left, the next backup removes.
+                    let _ = fs::remove_dir_all(dir);
+                }
+                let _ = emulate_default_handler(signal);
+            }
+        };
+        let thread = std::thread::Builder::new().name("signals".to_owned());
+        thread.spawn(wait).map_err(failed)?;
+        Ok(Self {
+            dir: dir.to_owned(),
+        })
+    }
+}
+
+impl Drop for Checkpoint {
+    fn drop(&mut self) {
+        *ON_SIGNAL.lock().unwrap_or_else(|e| e.into_inner()) = None;
+        match fs::remove_dir_all(&self.dir) {
+            // The server has not made it.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => eprintln!("firn: the checkpoint {} stays: {error}", self.dir.display()),
+            Ok(()) => {}
+        }
+    }
+}
+
+const PREFIX: &str = "checkpoint-";
+
+/// Where the checkpoint of a backup lies: another target may have a backup of the same id.
+pub fn checkpoint_of(parent: &Path, id: &str) -> PathBuf {
+    parent.join(format!("{PREFIX}{id}-{}", std::process::id()))
+}
+
+/// Whether [`checkpoint_of`] gives such names, or the server while it makes one: others are of other people.
+fn is_checkpoint(name: &str) -> bool {
+    let id = name.strip_prefix(PREFIX).unwrap_or_default();
+    let id = id.strip_suffix(".tmp").unwrap_or(id);
+    let (id, process) = id.split_once('-').unwrap_or_default();
+    let (time, number) = id.split_once('_').unwrap_or((id, "2"));
+    let numbers = [process, number].map(|digits| digits.parse::<u32>().is_ok());
+    let pattern = |(at, byte): (usize, u8)| match at {
+        8 => byte == b'T',
+        15 => byte == b'Z',
+        _ => byte.is_ascii_digit(),
+    };
+    time.len() == 16 && time.bytes().enumerate().all(pattern) && numbers == [true, true]
+}
+
+/// Removes checkpoints in `parent` of backups that were killed: those whose lock nobody has. To be called while no other
+/// backup of this server can make one. Returns what there is to say of it.
+pub fn remove_left_behind(parent: &Path) -> Result<Vec<String>> {
+    let failed = |e: std::io::Error| Error::io(&e, parent.display());
+    let mut notes = Vec::new();
+    for entry in fs::read_dir(parent).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if !is_checkpoint(&name) || !path.is_dir() {
+            continue;
+        }
+        // Another one sends from it.
+        let Ok(_lock) = PosixEnv::new().lock(&path.join("LOCK")) else {
+            continue;
+        };
+        notes.push(match fs::remove_dir_all(&path) {
+            Ok(()) => format!("removed {}, which a backup had left behind", path.display()),
+            Err(error) => format!(
+                "{}, left behind by a backup, stays: {error}",
+                path.display()
+            ),
+        });
+    }
+    Ok(notes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_uses_goes_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let names = [
+            "checkpoint-20260131T235959Z-12",
+            "checkpoint-20260131T235959Z_002-7",
+            "checkpoint-20260131T235959Z-12.tmp",
+            "checkpoint-20260131T235958Z-12",
+            "checkpoint-monday",
+            "checkpoint-20260131T235959Z",
+            "20260131T235959Z-12",
+        ];
+        for name in names {
+            fs::create_dir(dir.path().join(name)).unwrap();
+            fs::write(dir.path().join(name).join("CURRENT"), b"").unwrap();
+        }
+        let used = dir.path().join(names[3]);
+        let _lock = PosixEnv::new().lock(&used.join("LOCK")).unwrap();
+        assert_eq!(remove_left_behind(dir.path()).unwrap().len(), 3);
+        let there = |name: &&&str| dir.path().join(name).exists();
+        assert_eq!(names.iter().filter(there).count(), 4);
+        assert!(used.join("CURRENT").exists());
+    }
+}

@@ -1,0 +1,53 @@
+//! Names of tables as names of files: what the server does to names that are not of `[0-9A-Za-z_]` alone.
+//!
+//! Letters of two cases are `@` and two characters, so that file systems which do not tell cases apart keep them apart;
+//! all else of the basic plane, which is all that names have, is `@` and four hexadecimal digits.
+
+/// A row for each first character; the second ones are [`SECOND`], in order, `-` stands where there is none. Made with
+/// `SELECT CONVERT(CHAR(n USING ucs2) USING filename)`.
+const LETTERS: &str = include_str!("file_names.txt");
+
+const SECOND: &str = "0123456789@ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+/// The name that a table, or a database, has as a file.
+pub fn encode(name: &str) -> String {
+    let mut out = String::new();
+    for c in name.chars() {
+        match c {
+            '0'..='9' | 'A'..='Z' | 'a'..='z' | '_' => out.push(c),
+            _ => match letter(c) {
+                Some((first, second)) => out.extend(['@', first, second]),
+                None => out += &format!("@{:04x}", u32::from(c)),
+            },
+        }
+    }
+    out
+}
+
+fn letter(c: char) -> Option<(char, char)> {
+    LETTERS.lines().find_map(|line| {
+        let (first, letters) = line.split_once(' ')?;
+        let at = letters.chars().position(|letter| letter == c)?;
+        (c != '-').then_some((first.chars().next()?, SECOND.chars().nth(at)?))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::encode;
+
+    #[test]
+    fn names_are_those_the_server_gives() {
+        for (name, file) in [
+            ("plain_T9", "plain_T9"),
+            ("a-b", "a@002db"),
+            ("t\u{e4}", "t@0k"),
+            ("\u{df}\u{c4}", "@1j@0K"),
+            ("\u{3b1}\u{416}", "@6l@M0"),
+            ("a b.c/d", "a@0020b@002ec@002fd"),
+            ("\u{6f22}", "@6f22"),
+        ] {
+            assert_eq!(encode(name), file, "{name}");
+        }
+    }
+}

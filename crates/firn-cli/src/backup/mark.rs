@@ -1,0 +1,103 @@
+//! Marks: what is under way in a target.
+//!
+//! What a backup has sent is named by nothing until it is published, so a prune beside it would remove that. Each puts
+//! its mark first, and looks for those of the others then: whichever mark came second sees the first. A mark that was left
+//! behind by one that was cut short is told of, and ended by `prune --force`.
+
+use super::format::timestamp;
+use super::target::Target;
+use firn::base::{Error, ErrorKind, Result};
+use firn::env::{Env, PosixEnv};
+
+/// Marks of prunes begin with it.
+const PRUNE: &str = "prune-";
+
+/// One that is ours.
+pub struct Mark<'a> {
+    target: &'a Target,
+    /// What is under way.
+    pub id: String,
+}
+
+impl<'a> Mark<'a> {
+    /// That of a backup: its id is the time, and that of no other in `taken`.
+    ///
+    /// # Errors
+    /// `Busy` while a prune is under way.
+    pub fn of_backup(target: &'a Target, taken: &dyn Fn(&str) -> Result<bool>) -> Result<Self> {
+        let mark = Self::put(target, "", taken)?;
+        mark.alone(|other| other.starts_with(PRUNE))
+    }
+
+    /// That of a prune. With `force` all others are removed: they are of what was cut short.
+    ///
+    /// # Errors
+    /// `Busy` while anything else is under way.
+    pub fn of_prune(target: &'a Target, force: bool) -> Result<Self> {
+        let mark = Self::put(target, PRUNE, &|_| Ok(false))?;
+        if force {
+            for other in mark.others()? {
+                target.remove(&format!("running/{other}"))?;
+            }
+        }
+        mark.alone(|_| true)
+    }
+
+    fn put(target: &'a Target, kind: &str, taken: &dyn Fn(&str) -> Result<bool>) -> Result<Self> {
+        let time = timestamp(PosixEnv::new().wall_micros() / 1_000_000);
+        let mut next = 1;
+        loop {
+            // Several of one second have different names, in order.
+            let id = match next {
+                1 => format!("{kind}{time}"),
+                _ => format!("{kind}{time}_{next:03}"),
+            };
+            next += 1;
+            match target.put_new(&format!("running/{id}"), Vec::new()) {
+                Ok(()) => {}
+                Err(error) if *error.kind() == ErrorKind::AlreadyExists => continue,
+                Err(error) => return Err(error),
+            }
+            let mark = Self { target, id };
+            // Asked now: who has had this mark before has published.
+            match taken(&mark.id)? {
+                true => mark.remove()?,
+                false => return Ok(mark),
+            }
+        }
+    }
+
+    fn others(&self) -> Result<Vec<String>> {
+        let names = self.target.list("running")?.into_iter();
+        let names = names.map(|(name, _)| name);
+        Ok(names.filter(|name| *name != self.id).collect())
+    }
+
+    /// This one, if no other is as `refused` says.
+    fn alone(self, refused: impl Fn(&str) -> bool) -> Result<Self> {
+        let others = self.others()?;
+        let Some(other) = others.iter().find(|other| refused(other)) else {
+            return Ok(self);
+        };
+        let message = match other.strip_prefix(PRUNE) {
+            Some(time) => format!("a prune is under way since {time}, and removes files"),
+            None => {
+                format!("backup {other} is under way, and its files are named by nothing yet")
+            }
+        };
+        self.remove()?;
+        let message = format!("{message}; 'prune --force' if it was cut short");
+        Err(Error::new(ErrorKind::Busy, message))
+    }
+
+    /// Whether it is there still: a forced prune removes it.
+    pub fn is_there(&self) -> Result<bool> {
+        let marks = self.target.list("running")?;
+        Ok(marks.iter().any(|(name, _)| *name == self.id))
+    }
+
+    /// What it stood for has ended.
+    pub fn remove(&self) -> Result<()> {
+        self.target.remove(&format!("running/{}", self.id))
+    }
+}

@@ -1,0 +1,85 @@
+//! Files that change after they were sent: logs and blob files, cut into pieces of a fixed size.
+//!
+//! A piece is an object of its own, named after what is in it. So a file that has grown, or got holes, sends the
+//! pieces that differ; and blocks of zeros are no part of any: holes and room reserved for later cost nothing.
+
+use super::format::{Piece, Run};
+use super::target::local;
+use firn::base::Result;
+use firn::base::checksum::xxh3;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+/// Bytes of a file in a piece.
+pub const PIECE_SIZE: u64 = 4 << 20;
+
+/// Zeros are left out in blocks of this size, those of holes.
+const BLOCK: usize = 4096;
+
+/// A part of a file that becomes a piece.
+#[derive(Debug, Clone)]
+pub struct Part {
+    /// The file's name in the engine's directory.
+    pub name: String,
+    /// The file here.
+    pub file: PathBuf,
+    /// Where it begins: a multiple of [`PIECE_SIZE`].
+    pub at: u64,
+    /// Its bytes.
+    pub len: u64,
+}
+
+impl Part {
+    /// The parts of a file's first `len` bytes.
+    pub fn of(name: &str, file: &std::path::Path, len: u64) -> impl Iterator<Item = Self> {
+        let starts = (0..len).step_by(PIECE_SIZE as usize);
+        starts.map(move |at| Self {
+            name: name.to_owned(),
+            file: file.to_owned(),
+            at,
+            len: PIECE_SIZE.min(len - at),
+        })
+    }
+
+    /// Reads it, once: the piece and its bytes, none if all are zeros.
+    pub fn read(&self) -> Result<Option<(Piece, Vec<u8>)>> {
+        let mut bytes = vec![0; self.len as usize];
+        let read = File::open(&self.file).and_then(|f| f.read_exact_at(&mut bytes, self.at));
+        read.map_err(|e| local(&e, &self.file))?;
+        let runs = without_zeros(&mut bytes, self.at);
+        if runs.is_empty() {
+            return Ok(None);
+        }
+        let checksum = format!("{:016x}", xxh3(&bytes));
+        let number = self.at / PIECE_SIZE;
+        let object = format!("files/{}.{number}-{checksum}", self.name);
+        let piece = Piece {
+            object,
+            runs,
+            checksum,
+        };
+        Ok(Some((piece, bytes)))
+    }
+}
+
+/// Takes blocks of zeros out of the bytes of a file from `at` on. Returns where the others lie in it.
+pub fn without_zeros(bytes: &mut Vec<u8>, at: u64) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    let mut kept = 0;
+    for from in (0..bytes.len()).step_by(BLOCK) {
+        let to = bytes.len().min(from + BLOCK);
+        if bytes[from..to].iter().all(|&byte| byte == 0) {
+            continue;
+        }
+        bytes.copy_within(from..to, kept);
+        kept += to - from;
+        let (start, len) = (at + from as u64, (to - from) as u64);
+        match runs.last_mut() {
+            Some(last) if last.0 + last.1 == start => last.1 += len,
+            _ => runs.push((start, len)),
+        }
+    }
+    bytes.truncate(kept);
+    runs
+}

@@ -1,0 +1,172 @@
+//! Sending what an earlier backup has not sent.
+
+use super::format::{Backup, Piece, StoredFile};
+use super::mark::Mark;
+use super::pieces::Part;
+use super::source::Source;
+use super::target::{Target, Transfer};
+use crate::output::Output;
+use firn::base::{Error, ErrorKind, Result};
+use firn::db::{Log, Tree};
+use firn::env::BLOCK;
+use firn::store::{FileKind, file_name, parse_file_name};
+use firn::version::FileMeta;
+use firn::wal::parse_segment_name;
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The files of a backup, all in the target.
+pub struct Sent {
+    pub files: Vec<StoredFile>,
+    /// Of which something was sent.
+    pub sent_files: usize,
+    pub sent_bytes: u64,
+}
+
+/// Sends what is not there.
+///
+/// # Errors
+/// `Corruption` of a table file that is not as it was written.
+pub fn send(
+    target: &Target,
+    source: &Source,
+    tree: &Tree,
+    log: &Log,
+    out: &Output,
+) -> Result<Sent> {
+    let there = Arc::new(objects(target)?);
+    let mut files = tables(tree, log);
+    let whole: Vec<Transfer> = files
+        .iter()
+        .flat_map(|file| {
+            let pieces = file.pieces.iter();
+            let new = pieces.filter(|piece| there.get(&piece.object) != Some(&piece.len()));
+            new.map(|piece| Transfer {
+                piece: piece.clone(),
+                file: Some(source.dir.join(&file.name)),
+            })
+        })
+        .collect();
+    let changing = changing(source, tree, log)?;
+    let whole_bytes: u64 = whole.iter().map(|t| t.piece.len()).sum();
+    let read: u64 = changing.iter().map(|file| file.len).sum();
+    let bar = out.progress("sending", whole_bytes + read);
+    let mut sent = Sent {
+        files: Vec::new(),
+        sent_files: whole.len(),
+        sent_bytes: whole_bytes,
+    };
+    target.send(&whole, &|len| bar.inc(len))?;
+    for file in changing {
+        let parts: Vec<Part> = Part::of(&file.name, &file.path, file.len).collect();
+        let found = target.send_parts(&parts, &there, &|len| bar.inc(len))?;
+        let new = found.iter().flatten().filter(|(_, new)| *new);
+        let new: Vec<u64> = new.map(|(piece, _)| piece.len()).collect();
+        sent.sent_files += usize::from(!new.is_empty());
+        sent.sent_bytes += new.iter().sum::<u64>();
+        files.push(StoredFile {
+            name: file.name,
+            size: file.size,
+            pieces: found
+                .into_iter()
+                .flatten()
+                .map(|(piece, _)| piece)
+                .collect(),
+        });
+    }
+    bar.finish_and_clear();
+    files.sort_by(|a, b| a.name.cmp(&b.name));
+    sent.files = files;
+    Ok(sent)
+}
+
+/// All that the backup names is there, and no prune has taken it for garbage.
+pub fn expect_there(target: &Target, backup: &Backup, mark: &Mark<'_>) -> Result<()> {
+    let there = objects(target)?;
+    let gone = |piece: &&Piece| there.get(&piece.object) != Some(&piece.len());
+    let gone = backup.pieces().find(gone).map(|piece| piece.object.clone());
+    if gone.is_none() && mark.is_there()? {
+        return Ok(());
+    }
+    let what = gone.unwrap_or_else(|| "the mark of this backup".to_owned());
+    let message = format!(
+        "{what} is gone: something was removed from the target beside this backup; take another"
+    );
+    Err(Error::new(ErrorKind::Busy, message))
+}
+
+/// Objects that are there, with their sizes. They appear whole, so a backup that was cut short needs not begin anew.
+fn objects(target: &Target) -> Result<HashMap<String, u64>> {
+    let listed = target.list("files")?.into_iter();
+    Ok(listed
+        .map(|(name, size)| (format!("files/{name}"), size))
+        .collect())
+}
+
+/// Table files: they never change, and the manifest or the log has their checksums.
+fn tables(tree: &Tree, log: &Log) -> Vec<StoredFile> {
+    let file = |id: u64, meta: &FileMeta| {
+        let name = file_name(FileKind::Sst, id);
+        let checksum = format!("{:016x}", meta.checksum);
+        let piece = Piece {
+            object: format!("files/{name}-{checksum}"),
+            runs: vec![(0, meta.size)],
+            checksum,
+        };
+        StoredFile {
+            name,
+            size: meta.size,
+            pieces: vec![piece],
+        }
+    };
+    let state = &tree.state.files;
+    let of_tree = state.iter().map(|(id, placed)| file(*id, &placed.meta));
+    let of_log = log.files.iter().filter(|f| !state.contains_key(&f.file_id));
+    of_tree
+        .chain(of_log.map(|named| file(named.file_id, named)))
+        .collect()
+}
+
+/// A file that changes after it was sent.
+struct Changing {
+    name: String,
+    path: PathBuf,
+    size: u64,
+    /// So much of it counts, from the start.
+    len: u64,
+}
+
+/// Log and blob files.
+fn changing(source: &Source, tree: &Tree, log: &Log) -> Result<Vec<Changing>> {
+    let mut files = Vec::new();
+    let failed = |e: &std::io::Error| Error::io(e, source.dir.display());
+    for entry in fs::read_dir(&source.dir).map_err(|e| failed(&e))? {
+        let path = entry.map_err(|e| failed(&e))?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let name = name.into_owned();
+        let segment = parse_segment_name(&name);
+        let blob = matches!(parse_file_name(&name), Some((FileKind::Blob, _)));
+        if segment.is_none_or(|id| id < tree.state.log_number) && !blob {
+            continue;
+        }
+        let size = path.metadata().map_err(|e| Error::io(&e, &name))?.size();
+        // Behind the end of the log a segment has nothing that counts.
+        let len = match segment {
+            Some(id) if id == log.end.last_segment && log.end.end_offset > 0 => {
+                log.end.end_offset.next_multiple_of(BLOCK as u64).min(size)
+            }
+            _ => size,
+        };
+        files.push(Changing {
+            name,
+            path,
+            size,
+            len,
+        });
+    }
+    files.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(files)
+}
