@@ -1,20 +1,22 @@
 //! One blob file: spans given out, written, synced, read.
 
+use super::ahead::Ahead;
 use super::chunks::{self, Extent};
 use super::codec::{self, Packed};
 use super::format::{
-    ALIGNMENT, BlobHeader, DATA_START, FILE_HEADER_LEN, FOOTER_LEN, check_file_header, logical_id,
-    place_after, places_begin, summed, take_places,
+    ALIGNMENT, BlobHeader, DATA_START, FILE_HEADER_LEN, check_file_header, logical_id, place_after,
 };
-use crate::base::{Error, ErrorKind, Result, checksum};
+use super::opened::{OpenFiles, Opened, Physical};
+use crate::base::{Error, Result};
 use crate::env::{Announcement, FileUsage, ReadFile, SpanFile};
 use crate::rowcode::{BLOB_HEADER_LEN, BlobBuf, BlobCodec, BlobRef};
 use crate::store::{FileKind, FileStore, file_name};
 use arc_swap::ArcSwap;
 use parking_lot::{Condvar, Mutex, RwLockReadGuard};
 use std::cell::RefCell;
+use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
 /// As long as it is held, no blob file changes or goes whose name may get a second link.
 pub struct LinkHold<'a>(#[allow(dead_code)] pub(super) RwLockReadGuard<'a, ()>);
@@ -22,8 +24,8 @@ pub struct LinkHold<'a>(#[allow(dead_code)] pub(super) RwLockReadGuard<'a, ()>);
 /// Headers and blobs up to this size are written by one call.
 const WRITTEN_AS_ONE: usize = 64 << 10;
 
-/// Larger reads ask for the size of the file before they take the memory.
-const TRUSTED_LEN: u64 = 1 << 20;
+/// Zeros are written by so many at once.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// A scratch buffer over this size is given back after the read.
 const KEPT_BUFFER: usize = 1 << 20;
@@ -35,7 +37,8 @@ thread_local! {
 /// A blob file, known by the id that references name.
 ///
 /// Life: it grows (spans are reserved under the store's mutex, written outside it, each by one
-/// transaction) → sealed, when it is full or the database is reopened → its garbage is given back, or
+/// transaction; zeros may lie behind them, see [`Ahead`]) → sealed, when it is full or the database is
+/// reopened, and cut where the last span ends → its garbage is given back, or
 /// its living blobs move to another file that takes its place under the same id → it goes once nothing
 /// refers to it.
 ///
@@ -49,11 +52,13 @@ thread_local! {
 pub struct BlobFile {
     id: u64,
     store: FileStore,
+    open_files: Arc<OpenFiles>,
     physical: ArcSwap<Physical>,
     spans: Mutex<Option<Arc<dyn SpanFile>>>,
     grows: AtomicBool,
     /// The first offset not given out.
     end: AtomicU64,
+    ahead: Ahead,
     pins: AtomicU64,
     syncs: Mutex<Syncs>,
     synced: Condvar,
@@ -67,30 +72,23 @@ struct Syncs {
     written: u64,
     /// Of them, those that are durable.
     durable: u64,
+    /// Bytes written since a sync began.
+    bytes: u64,
     under_way: bool,
     /// The name is durable.
     named: bool,
     failed: Option<Error>,
 }
 
-/// The file that holds the blobs.
-struct Physical {
-    id: u64,
-    opened: OnceLock<Opened>,
-    opening: Mutex<()>,
-}
-
-struct Opened {
-    file: Arc<dyn ReadFile>,
-    name: String,
-    /// Of a rewritten file: where its blobs were, and where they are; ascending.
-    places: Option<Vec<(u64, u64)>>,
-}
-
 impl BlobFile {
     /// A file just created as `spans`, with its header written.
-    pub(super) fn created(id: u64, store: FileStore, spans: Arc<dyn SpanFile>) -> Self {
-        let file = Self::known(id, id, store);
+    pub(super) fn created(
+        id: u64,
+        store: FileStore,
+        open_files: Arc<OpenFiles>,
+        spans: Arc<dyn SpanFile>,
+    ) -> Self {
+        let file = Self::known(id, id, store, open_files);
         *file.spans.lock() = Some(spans);
         file.syncs.lock().named = false;
         file.grows.store(true, Ordering::Relaxed);
@@ -100,14 +98,21 @@ impl BlobFile {
     }
 
     /// A file of an earlier run, whose blobs lie in file `physical`.
-    pub(super) fn known(id: u64, physical: u64, store: FileStore) -> Self {
+    pub(super) fn known(
+        id: u64,
+        physical: u64,
+        store: FileStore,
+        open_files: Arc<OpenFiles>,
+    ) -> Self {
         Self {
             id,
             store,
+            open_files,
             physical: ArcSwap::from_pointee(Physical::new(physical)),
             spans: Mutex::new(None),
             grows: AtomicBool::new(false),
             end: AtomicU64::new(0),
+            ahead: Ahead::default(),
             pins: AtomicU64::new(0),
             syncs: Mutex::new(Syncs {
                 named: true,
@@ -153,7 +158,9 @@ impl BlobFile {
     }
 
     pub(super) fn unpin(&self) {
-        self.pins.fetch_sub(1, Ordering::AcqRel);
+        if self.pins.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.close_spans();
+        }
     }
 
     /// Live bytes as of the last collection, or what was written since there was none; `None` if the
@@ -182,7 +189,29 @@ impl BlobFile {
             return None;
         }
         self.end.store(next, Ordering::Relaxed);
+        if let Some(zeros) = self.ahead.wanted(next, limit) {
+            self.fill(zeros);
+        }
         Some(offset)
+    }
+
+    /// Fills a range behind all spans, before anybody is given one there. Nothing is lost if that fails: it
+    /// fails where it counts, too, or it was the disk's last room, which is for values.
+    fn fill(&self, Range { start, end }: Range<u64>) {
+        let filled = self.spans().and_then(|spans| {
+            let mut at = start;
+            while at < end {
+                let len = (end - at).min(ZEROS.len() as u64);
+                spans.write_at(at, &ZEROS[..len as usize])?;
+                at += len;
+            }
+            Ok(())
+        });
+        self.ahead.filled(end);
+        if filled.is_err() {
+            self.ahead.give_up();
+            let _ = self.cut_at(start);
+        }
     }
 
     /// It takes no more. Under the same mutex.
@@ -190,6 +219,24 @@ impl BlobFile {
         self.grows.store(false, Ordering::Release);
         // From here on it is read as files at rest are.
         self.physical.store(Arc::new(Physical::new(self.id)));
+    }
+
+    /// Whether there are zeros behind the last span of a file that takes no more.
+    pub(super) fn has_tail(&self) -> bool {
+        !self.grows() && self.ahead.zeroed() > self.written()
+    }
+
+    /// Gives back the zeros behind the last span.
+    pub(super) fn trim(&self) -> Result<()> {
+        self.cut_at(self.written())?;
+        self.close_spans();
+        Ok(())
+    }
+
+    fn cut_at(&self, end: u64) -> Result<()> {
+        self.spans()?.set_len(end)?;
+        self.ahead.filled(0);
+        Ok(())
     }
 
     /// Writes a blob into its span; returns the ticket for [`Self::sync_to`].
@@ -207,6 +254,7 @@ impl BlobFile {
         }
         let mut syncs = self.syncs.lock();
         syncs.written += 1;
+        syncs.bytes += BLOB_HEADER_LEN + packed.stored();
         Ok(syncs.written)
     }
 
@@ -223,8 +271,10 @@ impl BlobFile {
             }
             syncs.under_way = true;
             let (upto, named) = (syncs.written, syncs.named);
+            let bytes = std::mem::take(&mut syncs.bytes);
             drop(syncs);
             let done = self.sync(named);
+            self.ahead.synced(bytes);
             syncs = self.syncs.lock();
             syncs.under_way = false;
             match done {
@@ -276,10 +326,14 @@ impl BlobFile {
         self.physical.swap(Arc::new(Physical::new(id))).id
     }
 
+    fn open(&self) -> Result<Arc<Opened>> {
+        let physical = self.physical.load_full();
+        physical.open(&self.open_files, &self.store, self.id, self.grows())
+    }
+
     /// Where the blob that was written at `offset` lies now.
     pub fn locate(&self, offset: u64) -> Result<Option<u64>> {
-        let physical = self.physical.load_full();
-        Ok(physical.open(self)?.locate(offset))
+        Ok(self.open()?.locate(offset))
     }
 
     /// Reads the value as far as `extent` says into `buf`.
@@ -289,12 +343,8 @@ impl BlobFile {
         extent: &Extent,
         buf: &'b mut BlobBuf,
     ) -> Result<&'b [u8]> {
-        let physical = self.physical.load_full();
-        let opened = physical.open(self)?;
-        let Some(at) = opened.locate(blob.offset) else {
-            let what = "the file holds no blob that was written there";
-            return Err(Error::corruption(&opened.name, blob.offset, what));
-        };
+        let opened = self.open()?;
+        let at = opened.find(blob)?;
         opened.check_len(at, extent)?;
         if extent.plain {
             let room = buf.reserve(extent.stored as usize);
@@ -332,8 +382,7 @@ impl BlobFile {
 
     /// Begins to read a blob as far as `extent` says, if the file is open.
     pub(super) fn announce(&self, blob: &BlobRef, extent: &Extent, reads: &mut Announcement) {
-        let physical = self.physical.load();
-        if let Some(opened) = physical.opened.get()
+        if let Some(opened) = self.physical.load().opened()
             && let Some(at) = opened.locate(blob.offset)
         {
             let at = at + BLOB_HEADER_LEN;
@@ -343,8 +392,7 @@ impl BlobFile {
 
     /// Reads a stored blob for a rewrite, by its header; `span` with the header.
     pub(super) fn read_span(&self, offset: u64, len: u64) -> Result<Vec<u8>> {
-        let physical = self.physical.load_full();
-        let opened = physical.open(self)?;
+        let opened = self.open()?;
         let at = opened.locate(offset);
         let damaged = |what: &str| Error::corruption(&opened.name, at.unwrap_or(offset), what);
         let at = at.ok_or_else(|| damaged("the file holds no blob that was written there"))?;
@@ -361,122 +409,19 @@ impl BlobFile {
         Ok(bytes)
     }
 
+    /// Whether the file can hold the blob. It is not read.
+    ///
+    /// # Errors
+    /// `Corruption` if it cannot, or is missing.
+    pub fn check_place(&self, blob: &BlobRef) -> Result<()> {
+        let opened = self.open()?;
+        opened.check_span(opened.find(blob)?, blob)
+    }
+
     /// Checks each of the file's headers, so far as reading needs them.
     pub fn check(&self) -> Result<()> {
-        let physical = self.physical.load_full();
-        physical.open(self).map(|_| ())
+        self.open().map(|_| ())
     }
-}
-
-impl Physical {
-    fn new(id: u64) -> Self {
-        Self {
-            id,
-            opened: OnceLock::new(),
-            opening: Mutex::new(()),
-        }
-    }
-
-    fn open(&self, of: &BlobFile) -> Result<&Opened> {
-        if let Some(opened) = self.opened.get() {
-            return Ok(opened);
-        }
-        let _one = self.opening.lock();
-        if let Some(opened) = self.opened.get() {
-            return Ok(opened);
-        }
-        let opened = Opened::open(&of.store, self.id, of.id, of.grows())?;
-        Ok(self.opened.get_or_init(|| opened))
-    }
-}
-
-impl Opened {
-    fn open(store: &FileStore, id: u64, logical: u64, grows: bool) -> Result<Self> {
-        let name = file_name(FileKind::Blob, id);
-        let file = match store.open_blob(id, grows) {
-            Err(e) if *e.kind() == ErrorKind::NotFound => {
-                return Err(Error::corruption(name, 0, "the file is missing"));
-            }
-            opened => opened?,
-        };
-        let size = file.size()?;
-        let mut header = [0; FILE_HEADER_LEN];
-        if size < header.len() as u64 {
-            return Err(Error::corruption(name, 0, "not a blob file"));
-        }
-        file.read_exact_at(0, &mut header)?;
-        check_file_header(&header, id, logical, &name)?;
-        let places = match id == logical {
-            true => None,
-            false => Some(read_places(&*file, id, size, &name)?),
-        };
-        Ok(Self { file, name, places })
-    }
-
-    fn locate(&self, offset: u64) -> Option<u64> {
-        let Some(places) = &self.places else {
-            return Some(offset);
-        };
-        let at = places.binary_search_by_key(&offset, |place| place.0).ok()?;
-        Some(places[at].1)
-    }
-
-    /// Whether the file can hold the blob: before memory is taken for it.
-    fn check_len(&self, at: u64, extent: &Extent) -> Result<()> {
-        if extent.len as u64 > TRUSTED_LEN && self.ends_before(at, extent.stored)? {
-            return Err(self.too_short(at));
-        }
-        Ok(())
-    }
-
-    fn ends_before(&self, at: u64, stored: u64) -> Result<bool> {
-        let end = at.saturating_add(BLOB_HEADER_LEN).saturating_add(stored);
-        Ok(end > self.file.size()?)
-    }
-
-    fn too_short(&self, at: u64) -> Error {
-        Error::corruption(&self.name, at, "the file ends before a blob")
-    }
-
-    /// Reads stored bytes of the blob whose header is at `at`, and checks what its reference sums.
-    fn read(&self, at: u64, blob: &BlobRef, stored: &mut [u8]) -> Result<()> {
-        if let Err(error) = self.file.read_exact_at(at + BLOB_HEADER_LEN, stored) {
-            let cut = self.ends_before(at, stored.len() as u64)?;
-            return Err(if cut { self.too_short(at) } else { error });
-        }
-        let summed = summed(blob.codec, blob.len, stored).unwrap_or_default();
-        match checksum::placed(summed, blob.file, blob.offset) == blob.checksum {
-            true => Ok(()),
-            false => Err(Error::corruption(&self.name, at, "checksum of a blob")),
-        }
-    }
-
-    /// Checks the chunks that were read of the blob whose header is at `at`, and calls `f` with each.
-    fn for_each_chunk(
-        &self,
-        at: u64,
-        extent: &Extent,
-        stored: &[u8],
-        f: impl FnMut(&chunks::Chunk<'_>) -> bool,
-    ) -> Result<()> {
-        let (table, body) = stored.split_at(extent.table);
-        let begin = at + BLOB_HEADER_LEN + extent.table as u64;
-        chunks::for_each(table, body, extent.len, f)
-            .map(drop)
-            .map_err(|at| Error::corruption(&self.name, begin + at as u64, "a chunk of a blob"))
-    }
-}
-
-fn read_places(file: &dyn ReadFile, id: u64, size: u64, name: &str) -> Result<Vec<(u64, u64)>> {
-    let damaged = |what: &str| Error::corruption(name, size, what);
-    let at = size.checked_sub(FOOTER_LEN as u64);
-    let at = at.ok_or_else(|| damaged("no table of places"))?;
-    let mut footer = [0; FOOTER_LEN];
-    file.read_exact_at(at, &mut footer)?;
-    let begin = places_begin(&footer, size).ok_or_else(|| damaged("no table of places"))?;
-    let mut table = vec![0; (size - begin) as usize];
-    file.read_exact_at(begin, &mut table)?;
-    take_places(&table, id, begin).ok_or_else(|| damaged("checksum of the table of places"))
 }
 
 /// Bytes from the start of the file that no hole may touch.

@@ -12,11 +12,13 @@
 //! Which blobs live follows from what refers to them, and from nothing else (`db` collects). So
 //! compactions of the tree move references and never bytes.
 
+mod ahead;
 mod chunks;
 mod codec;
 mod file;
 mod format;
 mod live;
+mod opened;
 mod session;
 mod store;
 

@@ -5,6 +5,7 @@ use super::codec::pack;
 use super::file::{BlobFile, KEPT_FRONT, LinkHold, moved_from};
 use super::format::{BlobHeader, DATA_START, file_header, place_after, places};
 use super::live::{Span, holes};
+use super::opened::OpenFiles;
 use super::session::BlobSession;
 use crate::base::{Error, ErrorKind, Result};
 use crate::env::Announcement;
@@ -20,6 +21,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const FILE_SHARE: u64 = 32;
 /// … and at this size at the latest, or at this share of it at the earliest.
 const FILE_MIN_SHARE: u64 = 8;
+
+/// Files open for reading at once.
+const OPEN_FILES_MAX: usize = 256;
 
 /// What was done so far.
 #[derive(Debug, Default)]
@@ -60,6 +64,7 @@ pub struct BlobStore {
     files: FileStore,
     new_id: Option<NewId>,
     file_size: u64,
+    open_files: Arc<OpenFiles>,
     known: RwLock<BTreeMap<u64, Arc<BlobFile>>>,
     active: Mutex<Option<Arc<BlobFile>>>,
     /// Logical ids whose blobs lie in a file of another id.
@@ -89,6 +94,7 @@ impl BlobStore {
             files,
             new_id: None,
             file_size,
+            open_files: OpenFiles::new(OPEN_FILES_MAX),
             known: RwLock::default(),
             active: Mutex::default(),
             moved: RwLock::default(),
@@ -204,7 +210,7 @@ impl BlobStore {
                 session.hold(file);
                 return Ok((Arc::clone(file), offset));
             }
-            file.seal();
+            self.seal(file);
             *active = None;
         }
         let file = self.create()?;
@@ -230,7 +236,12 @@ impl BlobStore {
             let _ = self.files.remove_blob(id);
             return Err(error);
         }
-        let file = Arc::new(BlobFile::created(id, self.files.clone(), spans));
+        let file = Arc::new(BlobFile::created(
+            id,
+            self.files.clone(),
+            Arc::clone(&self.open_files),
+            spans,
+        ));
         self.known.write().insert(id, Arc::clone(&file));
         Ok(file)
     }
@@ -239,15 +250,43 @@ impl BlobStore {
     fn give_up(&self, file: &Arc<BlobFile>) {
         let mut active = self.active.lock();
         if active.as_ref().is_some_and(|a| Arc::ptr_eq(a, file)) {
-            file.seal();
+            self.seal(file);
             *active = None;
         }
     }
 
     /// No more blobs go into the file that takes them now.
     pub fn seal_active(&self) {
-        if let Some(file) = self.active.lock().take() {
-            file.seal();
+        let mut active = self.active.lock();
+        if let Some(file) = active.take() {
+            self.seal(&file);
+        }
+    }
+
+    /// Under the mutex of the active file, which it is.
+    fn seal(&self, file: &BlobFile) {
+        file.seal();
+        self.trim(file);
+    }
+
+    /// Gives back the zeros at the end of files that take no more, as far as that was not possible before.
+    pub fn trim_sealed(&self) {
+        let files = self.all();
+        files.iter().for_each(|file| self.trim(file));
+    }
+
+    /// Leaves a file alone that has a second name or may be about to get one: whoever copies it relies
+    /// on its length.
+    fn trim(&self, file: &BlobFile) {
+        if !file.has_tail() {
+            return file.close_spans();
+        }
+        let Some(_alone) = self.linking.try_write() else {
+            return;
+        };
+        if self.files.blob_links(file.id()).is_ok_and(|n| n == 1) {
+            // It is only room, and is asked for again.
+            let _ = file.trim();
         }
     }
 
@@ -300,7 +339,10 @@ impl BlobStore {
             return Arc::clone(file);
         }
         let physical = self.moved.read().get(&id).copied().unwrap_or(id);
-        let known = || Arc::new(BlobFile::known(id, physical, self.files.clone()));
+        let known = || {
+            let (files, open_files) = (self.files.clone(), Arc::clone(&self.open_files));
+            Arc::new(BlobFile::known(id, physical, files, open_files))
+        };
         Arc::clone(self.known.write().entry(id).or_insert_with(known))
     }
 

@@ -99,6 +99,7 @@ impl Work {
         self.health.check()?;
         let mut waiting = self.collector.waiting.lock();
         self.blobs.log_durable(self.wal.durable_lsn());
+        self.blobs.trim_sealed();
         if waiting.is_none() {
             *waiting = self.plan()?;
         }

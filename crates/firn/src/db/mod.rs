@@ -254,6 +254,8 @@ impl Db {
         }
         // What cannot be deleted now goes at the next open.
         let _ = self.work.versions.delete_obsolete();
+        self.cx.blobs.seal_active();
+        self.cx.blobs.trim_sealed();
         let synced = match self.work.health.check() {
             // Values that were handed out and never committed stay used over a clean restart.
             Ok(()) => self.catalog.persist_counters(),

@@ -230,4 +230,7 @@ impl SpanFile for CountingSpans {
     fn punch(&self, offset: u64, len: u64) -> Result<bool> {
         self.inner.punch(offset, len)
     }
+    fn set_len(&self, len: u64) -> Result<()> {
+        self.inner.set_len(len)
+    }
 }

@@ -124,6 +124,9 @@ pub trait SpanFile: Send + Sync {
     /// Gives the room of these bytes back, whole [`BLOCK`]s: they read as zeros from now on, and after
     /// a power cut perhaps. Whether the file system can.
     fn punch(&self, offset: u64, len: u64) -> Result<bool>;
+    /// Makes the file `len` bytes long, behind which no span was given out. A power cut before the next
+    /// sync may bring the old length back.
+    fn set_len(&self, len: u64) -> Result<()>;
 }
 
 /// A log segment: written at positions in whole units, several writes in flight.

@@ -68,4 +68,10 @@ impl SpanFile for PosixSpans {
             )),
         }
     }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        self.file
+            .set_len(len)
+            .map_err(|e| Error::io(&e, format_args!("truncate {} to {len}", self.name)))
+    }
 }

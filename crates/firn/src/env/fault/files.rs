@@ -138,4 +138,9 @@ impl SpanFile for FaultSpans {
         self.handle.pass(Class::Write, "punch")?;
         self.file.punch(offset, len)
     }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        self.handle.pass(Class::Write, "truncate")?;
+        self.file.set_len(len)
+    }
 }

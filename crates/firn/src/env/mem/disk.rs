@@ -53,6 +53,15 @@ impl Survival {
         }
     }
 
+    /// Whether a change of a length survives.
+    fn keeps_cut(self, rng: &mut Rng) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::All => true,
+            Self::Prefix | Self::AnyWhole | Self::AnySectors => rng.flip(),
+        }
+    }
+
     /// Which of `count` things in a row survive at least in part.
     fn pick(self, count: usize, rng: &mut Rng) -> Vec<bool> {
         let prefix = rng.below(count as u64 + 1) as usize;
@@ -81,6 +90,8 @@ pub(super) struct Inode {
     stored: Vec<u8>,
     /// Not synced, in order.
     pending: Vec<Write>,
+    /// Where it was cut since the last sync, before all that is pending.
+    cut: Option<usize>,
 }
 
 fn write_at(file: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
@@ -96,7 +107,7 @@ impl Inode {
         Self {
             stored: content.clone(),
             live: content,
-            pending: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -115,11 +126,25 @@ impl Inode {
         self.pending.iter().any(overlaps)
     }
 
+    /// Cuts or grows the file without making that durable.
+    pub(super) fn set_len(&mut self, len: usize) {
+        self.live.resize(len, 0);
+        for write in &mut self.pending {
+            write.bytes.truncate(len.saturating_sub(write.offset));
+        }
+        self.pending.retain(|write| !write.bytes.is_empty());
+        self.cut = Some(self.cut.map_or(len, |cut| cut.min(len)));
+    }
+
     /// Makes all writes durable.
     pub(super) fn sync(&mut self) {
+        if let Some(cut) = self.cut.take() {
+            self.stored.truncate(cut);
+        }
         for write in self.pending.drain(..) {
             write_at(&mut self.stored, write.offset, &write.bytes);
         }
+        self.stored.resize(self.live.len(), 0);
     }
 
     /// Writes durably these bytes and no others.
@@ -139,11 +164,15 @@ impl Inode {
 
     pub(super) fn make_all_durable(&mut self) {
         self.pending.clear();
+        self.cut = None;
         self.stored = self.live.clone();
     }
 
     fn after_power_cut(&self, survival: Survival, rng: &mut Rng) -> Self {
         let mut content = self.stored.clone();
+        if let Some(cut) = self.cut.filter(|_| survival.keeps_cut(rng)) {
+            content.truncate(cut);
+        }
         let picked = survival.pick(self.pending.len(), rng);
         for (write, _) in self.pending.iter().zip(picked).filter(|(_, kept)| *kept) {
             if !matches!(survival, Survival::AnySectors) {
@@ -166,6 +195,7 @@ impl Inode {
         Self {
             live: self.live.clone(),
             stored: self.stored.clone(),
+            cut: self.cut,
             pending: self
                 .pending
                 .iter()

@@ -237,4 +237,11 @@ impl SpanFile for MemSpans {
         }
         Ok(true)
     }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        let state = self.env.state();
+        state.alive("truncate", &self.path)?;
+        self.inode.lock().set_len(len as usize);
+        Ok(())
+    }
 }

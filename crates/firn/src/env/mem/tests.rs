@@ -235,3 +235,30 @@ fn a_file_with_two_names_is_one_file_and_a_directory_moves_as_a_whole() {
     assert!(seen[0] > 0 && seen[1] > 0, "{seen:?}");
     env.sync_dir(Path::new("/")).unwrap_err();
 }
+
+#[test]
+fn a_file_is_cut_at_once_and_durably_with_the_next_sync() {
+    let spans_of = |env: &MemEnv| env.open_spans(&path("f"), true).unwrap();
+    let mut lengths = std::collections::BTreeSet::new();
+    for seed in 0..60 {
+        let env = env();
+        let spans = spans_of(&env);
+        sync_dir(&env);
+        spans.write_at(0, &[1; 9000]).unwrap();
+        spans.sync().unwrap();
+        spans.write_at(9000, &[2; 100]).unwrap();
+        spans.set_len(5000).unwrap();
+        assert_eq!(env.read(&path("f")).unwrap(), [1; 5000]);
+        spans.write_at(5000, &[3; 50]).unwrap();
+        let left = env.copy().crash(seed).read(&path("f")).unwrap();
+        assert!(left[..5000] == [1; 5000] && !left.contains(&2));
+        lengths.insert(left.len());
+        spans.sync().unwrap();
+        let left = env.crash(seed).read(&path("f")).unwrap();
+        assert_eq!(left, [[1; 5000].as_slice(), &[3; 50]].concat());
+    }
+    assert!(
+        lengths.is_superset(&[5000, 5050, 9000].into()),
+        "{lengths:?}"
+    );
+}

@@ -1,0 +1,265 @@
+//! Blob files that are open for reading: so many at once and no more.
+
+use super::chunks::{self, Extent};
+use super::format::{
+    FILE_HEADER_LEN, FOOTER_LEN, check_file_header, places_begin, summed, take_places,
+};
+use crate::base::{Error, ErrorKind, Result, checksum};
+use crate::env::ReadFile;
+use crate::rowcode::{BLOB_HEADER_LEN, BlobRef};
+use crate::store::{FileKind, FileStore, file_name};
+use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+/// Larger reads ask for the size of the file before they take the memory.
+const TRUSTED_LEN: u64 = 1 << 20;
+
+/// The blob files open for reading, in the order in which they are closed again: one that was read since it
+/// came up last goes to the back once more.
+///
+/// Table files have no such bound: there are few, and each is read all the time. A database of large values
+/// has a blob file for every 256 MiB of them, most of them cold.
+pub(super) struct OpenFiles {
+    max: usize,
+    queue: Mutex<VecDeque<Weak<Physical>>>,
+}
+
+impl OpenFiles {
+    pub(super) fn new(max: usize) -> Arc<Self> {
+        Arc::new(Self {
+            max,
+            queue: Mutex::default(),
+        })
+    }
+
+    fn admit(&self, opened: &Arc<Physical>) {
+        let mut queue = self.queue.lock();
+        queue.push_back(Arc::downgrade(opened));
+        // Once around takes the marks away; whoever is at the front then goes, read meanwhile or not.
+        let mut spared = queue.len();
+        while queue.len() > self.max {
+            let Some(oldest) = queue.pop_front() else {
+                return;
+            };
+            // Those that another file has replaced are closed already.
+            let Some(physical) = oldest.upgrade() else {
+                continue;
+            };
+            if spared > 0 && physical.used.swap(false, Ordering::Relaxed) {
+                spared -= 1;
+                queue.push_back(oldest);
+            } else {
+                physical.opened.store(None);
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        let queue = self.queue.lock();
+        let open = queue.iter().filter_map(Weak::upgrade);
+        open.filter(|physical| physical.opened.load().is_some())
+            .count()
+    }
+}
+
+/// The file that holds the blobs.
+pub(super) struct Physical {
+    pub(super) id: u64,
+    opened: ArcSwapOption<Opened>,
+    opening: Mutex<()>,
+    /// It was read again since it was opened, or since [`OpenFiles`] looked last.
+    used: AtomicBool,
+}
+
+impl Physical {
+    pub(super) fn new(id: u64) -> Self {
+        Self {
+            id,
+            opened: ArcSwapOption::empty(),
+            opening: Mutex::new(()),
+            used: AtomicBool::new(false),
+        }
+    }
+
+    /// The file, if it is open.
+    pub(super) fn opened(&self) -> Option<Arc<Opened>> {
+        let opened = self.opened.load_full();
+        // Looked at first: a mark that is there already needs no write to memory that all share.
+        if opened.is_some() && !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Relaxed);
+        }
+        opened
+    }
+
+    /// The file, opened if it is not; `logical`: the id that references name.
+    pub(super) fn open(
+        self: &Arc<Self>,
+        files: &OpenFiles,
+        store: &FileStore,
+        logical: u64,
+        grows: bool,
+    ) -> Result<Arc<Opened>> {
+        if let Some(opened) = self.opened() {
+            return Ok(opened);
+        }
+        let _one = self.opening.lock();
+        if let Some(opened) = self.opened() {
+            return Ok(opened);
+        }
+        let opened = Arc::new(Opened::open(store, self.id, logical, grows)?);
+        self.opened.store(Some(Arc::clone(&opened)));
+        files.admit(self);
+        Ok(opened)
+    }
+}
+
+/// A blob file open for reading.
+pub(super) struct Opened {
+    pub(super) file: Arc<dyn ReadFile>,
+    pub(super) name: String,
+    /// Of a rewritten file: where its blobs were, and where they are; ascending.
+    places: Option<Vec<(u64, u64)>>,
+}
+
+impl Opened {
+    pub(super) fn open(store: &FileStore, id: u64, logical: u64, grows: bool) -> Result<Self> {
+        let name = file_name(FileKind::Blob, id);
+        let file = match store.open_blob(id, grows) {
+            Err(e) if *e.kind() == ErrorKind::NotFound => {
+                return Err(Error::corruption(name, 0, "the file is missing"));
+            }
+            opened => opened?,
+        };
+        let size = file.size()?;
+        let mut header = [0; FILE_HEADER_LEN];
+        if size < header.len() as u64 {
+            return Err(Error::corruption(name, 0, "not a blob file"));
+        }
+        file.read_exact_at(0, &mut header)?;
+        check_file_header(&header, id, logical, &name)?;
+        let places = match id == logical {
+            true => None,
+            false => Some(read_places(&*file, id, size, &name)?),
+        };
+        Ok(Self { file, name, places })
+    }
+
+    pub(super) fn locate(&self, offset: u64) -> Option<u64> {
+        let Some(places) = &self.places else {
+            return Some(offset);
+        };
+        let at = places.binary_search_by_key(&offset, |place| place.0).ok()?;
+        Some(places[at].1)
+    }
+
+    /// Where the blob lies.
+    pub(super) fn find(&self, blob: &BlobRef) -> Result<u64> {
+        self.locate(blob.offset).ok_or_else(|| {
+            let what = "the file holds no blob that was written there";
+            Error::corruption(&self.name, blob.offset, what)
+        })
+    }
+
+    /// Whether the file can hold the blob at `at`.
+    pub(super) fn check_span(&self, at: u64, blob: &BlobRef) -> Result<()> {
+        match self.ends_before(at, blob.stored)? {
+            true => Err(self.too_short(at)),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether the file can hold what is read of a blob: before memory is taken for it.
+    pub(super) fn check_len(&self, at: u64, extent: &Extent) -> Result<()> {
+        if extent.len as u64 > TRUSTED_LEN && self.ends_before(at, extent.stored)? {
+            return Err(self.too_short(at));
+        }
+        Ok(())
+    }
+
+    fn ends_before(&self, at: u64, stored: u64) -> Result<bool> {
+        let end = at.saturating_add(BLOB_HEADER_LEN).saturating_add(stored);
+        Ok(end > self.file.size()?)
+    }
+
+    fn too_short(&self, at: u64) -> Error {
+        Error::corruption(&self.name, at, "the file ends before a blob")
+    }
+
+    /// Reads stored bytes of the blob whose header is at `at`, and checks what its reference sums.
+    pub(super) fn read(&self, at: u64, blob: &BlobRef, stored: &mut [u8]) -> Result<()> {
+        if let Err(error) = self.file.read_exact_at(at + BLOB_HEADER_LEN, stored) {
+            let cut = self.ends_before(at, stored.len() as u64)?;
+            return Err(if cut { self.too_short(at) } else { error });
+        }
+        let summed = summed(blob.codec, blob.len, stored).unwrap_or_default();
+        match checksum::placed(summed, blob.file, blob.offset) == blob.checksum {
+            true => Ok(()),
+            false => Err(Error::corruption(&self.name, at, "checksum of a blob")),
+        }
+    }
+
+    /// Checks the chunks that were read of the blob whose header is at `at`, and calls `f` with each.
+    pub(super) fn for_each_chunk(
+        &self,
+        at: u64,
+        extent: &Extent,
+        stored: &[u8],
+        f: impl FnMut(&chunks::Chunk<'_>) -> bool,
+    ) -> Result<()> {
+        let (table, body) = stored.split_at(extent.table);
+        let begin = at + BLOB_HEADER_LEN + extent.table as u64;
+        chunks::for_each(table, body, extent.len, f)
+            .map(drop)
+            .map_err(|at| Error::corruption(&self.name, begin + at as u64, "a chunk of a blob"))
+    }
+}
+
+fn read_places(file: &dyn ReadFile, id: u64, size: u64, name: &str) -> Result<Vec<(u64, u64)>> {
+    let damaged = |what: &str| Error::corruption(name, size, what);
+    let at = size.checked_sub(FOOTER_LEN as u64);
+    let at = at.ok_or_else(|| damaged("no table of places"))?;
+    let mut footer = [0; FOOTER_LEN];
+    file.read_exact_at(at, &mut footer)?;
+    let begin = places_begin(&footer, size).ok_or_else(|| damaged("no table of places"))?;
+    let mut table = vec![0; (size - begin) as usize];
+    file.read_exact_at(begin, &mut table)?;
+    take_places(&table, id, begin).ok_or_else(|| damaged("checksum of the table of places"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::env::MemEnv;
+    use std::path::Path;
+
+    #[test]
+    fn so_many_files_are_open_and_no_more_and_what_is_read_stays() {
+        let env = Arc::new(MemEnv::new());
+        let store = FileStore::new(env.clone(), "/db");
+        for id in 0..20 {
+            let name = file_name(FileKind::Blob, id);
+            let header = super::super::format::file_header(id, id);
+            env.place(&Path::new("/db").join(name), header.to_vec());
+        }
+        let files = OpenFiles::new(4);
+        let all: Vec<Arc<Physical>> = (0..20).map(|id| Arc::new(Physical::new(id))).collect();
+        let open = |id: usize| all[id].open(&files, &store, id as u64, false).unwrap();
+        let hot = open(0);
+        for round in 0..3 {
+            for id in 1..20 {
+                let opened = open(id);
+                assert_eq!(opened.name, file_name(FileKind::Blob, id as u64));
+                assert!(files.count() <= 4, "{} are open", files.count());
+                let still = open(0);
+                assert!(Arc::ptr_eq(&hot, &still), "round {round}, file {id}");
+            }
+        }
+        assert_eq!(files.count(), 4);
+        drop(all);
+        assert_eq!(files.count(), 0);
+    }
+}
