@@ -6,18 +6,22 @@
 //! these words. `DIRECT=ring` and `DIRECT=threads` read past the page cache.
 #![allow(clippy::disallowed_methods)] // A measurement reads the clock.
 
+#[path = "../tests/it/schema.rs"]
+mod schema_parts;
+
 use firn::base::options::{FlushMode, Options};
 use firn::base::record::Pad;
-use firn::catalog::{ColumnSchema, Definition, IndexPart, IndexSchema, PartSchema, TableSchema};
+use firn::catalog::{ColumnSchema, Definition, TableSchema};
 use firn::db::Db;
 use firn::env::{Env, MemEnv, PosixEnv};
-use firn::rowcode::{Column, ColumnKind, Missing};
+use firn::rowcode::ColumnKind;
 use firn::table::{
     BulkLoad, Cursor, Key, LockWait, ReadMode, RowScratch, SeekMode, Table, WriteFlags,
 };
 use firn::txn::{Isolation, LockMode, Transaction};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use schema_parts::{column, int_index};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::Path;
 use std::sync::Arc;
@@ -65,42 +69,24 @@ fn schema() -> TableSchema {
         ("c", C, 120, false),
         ("pad", PAD, 60, false),
     ];
-    let columns = spec.iter().enumerate().map(|(i, &(name, at, len, fixed))| {
+    let columns = spec.iter().zip(1..).map(|(&(name, at, len, fixed), id)| {
         let pad = Pad::new(b" ").expect("a space pads");
+        let kind = match fixed {
+            true => ColumnKind::Fixed { len },
+            false => ColumnKind::Char { len, pad },
+        };
+        let chars = if fixed { 0 } else { len };
         ColumnSchema {
-            name: name.to_owned(),
-            type_code: 0,
-            chars: if fixed { 0 } else { len },
-            column: Column {
-                id: i as u32 + 1,
-                kind: match fixed {
-                    true => ColumnKind::Fixed { len },
-                    false => ColumnKind::Char { len, pad },
-                },
-                offset: at as u32,
-                null: None,
-                stored: true,
-                missing: Missing::Impossible,
-            },
+            chars,
+            ..column(id, name, kind, at)
         }
     });
-    let index = |name: &str, unique, column| IndexSchema {
-        name: name.to_owned(),
-        unique,
-        parts: vec![IndexPart {
-            column,
-            kind: PartSchema::Int { signed: true },
-            desc: false,
-            prefix: None,
-            image_len: 4,
-        }],
-    };
     TableSchema {
         version: 1,
         record_len: RECORD as u32,
         null_bytes: 1,
         columns: columns.collect(),
-        indexes: vec![index("PRIMARY", true, 0), index("k_1", false, 1)],
+        indexes: vec![int_index("PRIMARY", true, 0), int_index("k_1", false, 1)],
         primary: Some(0),
         auto_increment: None,
     }

@@ -9,4 +9,5 @@ mod fixture;
 mod fuzz;
 mod layers;
 mod memory;
+mod schema;
 mod table;

@@ -1,11 +1,12 @@
 //! Rows through tables and cursors, against a model.
 
+use crate::schema::{column, int_index};
 use firn::base::Value;
 use firn::base::options::Options;
-use firn::catalog::{ColumnSchema, Definition, IndexPart, IndexSchema, PartSchema, TableSchema};
+use firn::catalog::{Definition, TableSchema};
 use firn::db::Db;
 use firn::env::{Env, MemEnv};
-use firn::rowcode::{Column, ColumnKind, Missing};
+use firn::rowcode::ColumnKind;
 use firn::table::{
     Cursor, Key, LockWait, ReadMode, RowScratch, SeekMode, Table, WriteFlags, Written,
 };
@@ -20,39 +21,16 @@ const RECORD: usize = 13;
 
 /// id INT PRIMARY KEY, k INT, v INT, KEY (k).
 fn schema() -> TableSchema {
-    let columns = ["id", "k", "v"].iter().enumerate().map(|(i, name)| {
-        let offset = 1 + 4 * i as u32;
-        ColumnSchema {
-            name: (*name).to_owned(),
-            type_code: 0,
-            chars: 0,
-            column: Column {
-                id: i as u32 + 1,
-                kind: ColumnKind::Fixed { len: 4 },
-                offset,
-                null: None,
-                stored: true,
-                missing: Missing::Impossible,
-            },
-        }
+    let columns = ["id", "k", "v"].iter().zip(0..).map(|(name, i)| {
+        let int = ColumnKind::Fixed { len: 4 };
+        column(i + 1, name, int, 1 + 4 * i as usize)
     });
-    let index = |name: &str, unique, column| IndexSchema {
-        name: name.to_owned(),
-        unique,
-        parts: vec![IndexPart {
-            column,
-            kind: PartSchema::Int { signed: true },
-            desc: false,
-            prefix: None,
-            image_len: 4,
-        }],
-    };
     TableSchema {
         version: 1,
         record_len: RECORD as u32,
         null_bytes: 1,
         columns: columns.collect(),
-        indexes: vec![index("PRIMARY", true, 0), index("k", false, 1)],
+        indexes: vec![int_index("PRIMARY", true, 0), int_index("k", false, 1)],
         primary: Some(0),
         auto_increment: None,
     }

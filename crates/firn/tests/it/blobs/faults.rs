@@ -1,0 +1,154 @@
+//! Calls that fail, and damaged files.
+
+use super::rows::*;
+use super::world::*;
+use firn::db::{Db, Look, repair};
+use firn::env::fault::{Class, Errno, Fault};
+use firn::env::{Env, FaultEnv};
+use firn::table::{RowScratch, Table, WriteFlags};
+use rand::Rng;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+#[test]
+fn a_failed_write_or_sync_of_a_blob_fails_the_statement_alone() {
+    let mut world = World::new(4);
+    let mut rows = Rows::new();
+    let mut txn = world.session();
+    world.write(&mut txn, &mut rows, 30).unwrap();
+    txn.commit().unwrap();
+    let mut failed = 0;
+    for nth in 1..40 {
+        for (class, errno) in [
+            (Class::Write, Errno::NoSpace),
+            (Class::Write, Errno::Io),
+            (Class::Sync, Errno::Io),
+        ] {
+            let mut txn = world.session();
+            let mut next = rows.clone();
+            if class == Class::Sync {
+                // The first sync of a commit is that of its blobs.
+                world.write(&mut txn, &mut next, 8).unwrap();
+                let fault = Fault {
+                    class,
+                    nth: 1,
+                    sticky: false,
+                    errno,
+                };
+                let held = world.db.context().blobs.stats();
+                let before = held.written.load(Ordering::Relaxed);
+                world.fault.inject(fault);
+                let committed = txn.commit();
+                world.fault.clear();
+                assert!(before > 0);
+                match committed {
+                    Ok(()) => rows = next,
+                    Err(_) => {
+                        failed += 1;
+                        txn.rollback().unwrap();
+                        if world.db.sync_log().is_err() {
+                            // It was the log's sync: nothing was written out of line.
+                            world.crash();
+                            rows = scan(&mut world);
+                        }
+                    }
+                }
+            } else {
+                world.fault.inject(Fault {
+                    class,
+                    nth: nth % 12 + 1,
+                    sticky: false,
+                    errno,
+                });
+                let written = world.write(&mut txn, &mut next, 8);
+                world.fault.clear();
+                match written {
+                    Ok(()) => {
+                        txn.commit().unwrap();
+                        rows = next;
+                    }
+                    Err(_) => {
+                        failed += 1;
+                        txn.rollback().unwrap();
+                    }
+                }
+            }
+            world.check(&rows, &format!("call {nth} of {class:?}"));
+        }
+    }
+    assert!(failed > 20, "{failed} faults were felt");
+}
+
+#[test]
+fn damage_stays_with_its_value_and_a_repair_keeps_the_rest() {
+    let mut world = World::new(0);
+    let mut rows = Rows::new();
+    for i in 0..6 {
+        let mut row = world.row();
+        (row.t, row.c) = (vec![1], None);
+        row.b = (0..5000).map(|_| world.rng.random()).collect();
+        rows.insert(i, row);
+    }
+    let mut txn = world.session();
+    let mut scratch = RowScratch::default();
+    for (id, row) in &rows {
+        // SAFETY: the blobs point into `rows`.
+        unsafe {
+            let (table, flags) = (&world.table, WriteFlags::default());
+            table.insert(&mut txn, &record(*id, row), flags, &mut scratch)
+        }
+        .unwrap();
+    }
+    txn.commit().unwrap();
+    // A prepared one, which goes through the repair as well.
+    let mut txn = world.session();
+    let prepared = Row {
+        b: vec![9; 3000],
+        ..rows[&0].clone()
+    };
+    // SAFETY: the blobs point into `prepared`.
+    unsafe {
+        let (table, flags) = (&world.table, WriteFlags::default());
+        table.insert(&mut txn, &record(77, &prepared), flags, &mut scratch)
+    }
+    .unwrap();
+    txn.prepare(b"x").unwrap();
+    txn.detach(world.db.new_owner(0));
+    drop(txn);
+    world.db.compact_all().unwrap();
+    world.db.close().unwrap();
+    let env = world.env.kill();
+    let names = env.list_dir(Path::new(DIR)).unwrap();
+    let name = names.iter().find(|name| name.ends_with(".blob")).unwrap();
+    // In the third blob.
+    let change = |bytes: &mut Vec<u8>| bytes[64 + 2 * 5032 + 400] ^= 1;
+    env.damage(&Path::new(DIR).join(name), change).unwrap();
+    world.fault = FaultEnv::new(Arc::new(env.clone()));
+    let (db, table) = open(&world.fault);
+    let point = db.context().views.clone();
+    let report = table.check(&point, false, &|| false).unwrap();
+    assert_eq!(report.problem_count, 1, "{:?}", report.problems);
+    assert!(
+        report.problems[0].contains(&name[..]),
+        "{:?}",
+        report.problems
+    );
+    db.close().unwrap();
+    drop((table, point, db));
+
+    let env: Arc<dyn Env> = Arc::new(env.kill());
+    let look = Look::open(Arc::clone(&env), Path::new(DIR)).unwrap();
+    let mut lost = Vec::new();
+    let repaired = repair(&look, Path::new("/new"), &mut |error| lost.push(error)).unwrap();
+    assert_eq!((repaired.tables["d/t"], repaired.prepared), (6, 1));
+    assert_eq!(lost.len(), 1, "{lost:?}");
+    drop(look);
+    let db = Db::open(env, Path::new("/new"), options(THRESHOLD), None).unwrap();
+    let table = Table::open(db.catalog(), "d/t", schema(), &[]).unwrap();
+    assert!(db.commit_xid(b"x").unwrap());
+    (world.db, world.table) = (db, table);
+    rows.get_mut(&2).unwrap().b.clear();
+    rows.insert(77, prepared);
+    world.check(&rows, "repaired");
+}

@@ -1,0 +1,100 @@
+//! What is written out of line, and what is not.
+
+use super::rows::*;
+use super::world::*;
+use firn::table::{BulkLoad, Cursor, Key, LockWait, ReadMode, RowScratch, SeekMode, WriteFlags};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+#[test]
+fn an_update_of_other_columns_writes_no_blob() {
+    let mut world = World::new(5);
+    let row = Row {
+        n: 1,
+        t: vec![1; 2000],
+        b: vec![2; 100_000],
+        c: Some(vec![3; 5000]),
+    };
+    let mut scratch = RowScratch::default();
+    let flags = WriteFlags::default();
+    let mut txn = world.session();
+    // SAFETY: the blobs point into `row`.
+    unsafe {
+        let table = &world.table;
+        table.insert(&mut txn, &record(1, &row), flags, &mut scratch)
+    }
+    .unwrap();
+    txn.commit().unwrap();
+    let db = Arc::clone(&world.db);
+    let stats = db.context().blobs.stats();
+    let written = || stats.written.load(Ordering::Relaxed);
+    assert_eq!(written(), 3);
+    let copy = row.clone();
+    for n in 2..6 {
+        if n == 4 {
+            world.db.compact_all().unwrap();
+        }
+        let old = Row {
+            n: n - 1,
+            ..row.clone()
+        };
+        let new = Row { n, ..copy.clone() };
+        let mut txn = world.session();
+        // SAFETY: the blobs point into the rows.
+        unsafe {
+            let (old, new) = (record(1, &old), record(1, &new));
+            let table = &world.table;
+            table.update(&mut txn, &old, &new, None, flags, &mut scratch)
+        }
+        .unwrap();
+        txn.commit().unwrap();
+    }
+    assert_eq!(written(), 3);
+    let read = || stats.read.load(Ordering::Relaxed);
+    let before = read();
+    // A scan of other columns reads none.
+    let mut txn = world.session();
+    let mut cursor = Cursor::new(Arc::clone(&world.table));
+    cursor
+        .reset(Some(0), ReadMode::Snapshot, LockWait::Fail)
+        .unwrap();
+    cursor.set_columns(Some(&[3]), false, &[]).unwrap();
+    let mut buffer = vec![0; RECORD];
+    let key = 1i32.to_le_bytes();
+    let seek = (Key::image(&key), SeekMode::Exact);
+    assert!(cursor.seek(&mut txn, seek.0, seek.1, &mut buffer).unwrap());
+    assert_eq!(row_of(&buffer, 3).1.n, 5);
+    assert_eq!(read(), before);
+}
+
+#[test]
+fn a_load_puts_large_values_out_of_line() {
+    for one_by_one in [false, true] {
+        let mut world = World::new(9);
+        let mut rows = Rows::new();
+        let owner = world.db.new_owner(0);
+        let table = Arc::clone(&world.table);
+        let cx = Arc::clone(world.db.context());
+        let mut load = BulkLoad::new(table, &cx, owner, one_by_one, 0).unwrap();
+        let mut scratch = RowScratch::default();
+        for id in 0..60 {
+            let id = id * 7 % 60;
+            let row = world.row();
+            // SAFETY: the blobs point into `row`.
+            unsafe { load.insert(&record(id, &row), WriteFlags::default(), &mut scratch) }.unwrap();
+            rows.insert(id, row);
+        }
+        // Files that are held are not collected, though nothing names them yet.
+        cx.blobs.seal_active();
+        world.collect();
+        load.finish(&mut |_, _| Ok(())).unwrap();
+        drop((load, cx));
+        assert!(world.db.blobs().refs > 20);
+        world.collect();
+        world.check(&rows, "after the load");
+        world.db.sync_log().unwrap();
+        world.crash();
+        world.collect();
+        world.check(&rows, "after a crash");
+    }
+}
