@@ -1,5 +1,6 @@
 //! `firn check`: every checksum, every invariant, every index against its table.
 
+mod blobs;
 mod files;
 mod findings;
 mod log;
@@ -57,6 +58,9 @@ fn check(look: &Look, files_only: bool, out: &Output) -> Result<Report> {
         None => files::check_all(look, out, &mut findings)?,
     };
     let (log, log_segments) = log::check(look, tree.as_ref(), &mut findings)?;
+    if let Some(tree) = &tree {
+        blobs::check(look, tree, log.as_ref(), &mut findings)?;
+    }
     let mut tables = tables::Checked::default();
     if let Some(tree) = tree.as_ref().filter(|_| !files_only) {
         let point = match log {

@@ -7,7 +7,8 @@ use crate::output::{Output, bytes, table};
 use crate::picture;
 use firn::base::{IndexId, Result};
 use firn::catalog::{CATALOG_INDEX, Known};
-use firn::db::{Log, Look, Tree};
+use firn::db::{BlobFileReport, BlobFiles, Log, Look, Tree};
+use firn::rowcode::BlobUse;
 use firn::store::{FileKind, file_name};
 use firn::version::LEVELS;
 use serde::Serialize;
@@ -22,12 +23,40 @@ struct Report {
     raw_bytes: u64,
     ratio: Option<f64>,
     log: LogReport,
+    blobs: BlobsReport,
     levels: Vec<Level>,
     tables: Vec<TableReport>,
     /// Of indexes without a table: dropped ones, until compaction has passed.
     other_stored_bytes: u64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     files: Vec<File>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    blob_files: Vec<BlobFile>,
+}
+
+/// Values out of line.
+#[derive(Serialize)]
+struct BlobsReport {
+    files: usize,
+    /// What they take of the file system.
+    stored_bytes: u64,
+    references: u64,
+    /// What these refer to, old versions of rows included: at most, since several may refer to one value.
+    live_bytes: u64,
+    /// At least; of the stored bytes.
+    garbage: Option<f64>,
+    missing_files: usize,
+}
+
+#[derive(Serialize)]
+struct BlobFile {
+    name: String,
+    /// The id that references name; none if nothing refers to it.
+    logical: Option<u64>,
+    size: u64,
+    stored_bytes: u64,
+    references: u64,
+    live_bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -94,12 +123,20 @@ pub fn run(args: &Inspect, out: &Output) -> Result<Outcome> {
     let tree = look.tree()?;
     let log = look.log(&tree)?;
     let known = look.tables(&log.point)?;
-    let report = report(&look, &tree, &log, &known, args.files);
+    let blobs = look.blobs(&tree, &log)?;
+    let report = report(&look, &tree, &log, &known, &blobs, args.files);
     out.print(&report, text);
     Ok(Outcome::Well)
 }
 
-fn report(look: &Look, tree: &Tree, log: &Log, known: &Known, with_files: bool) -> Report {
+fn report(
+    look: &Look,
+    tree: &Tree,
+    log: &Log,
+    known: &Known,
+    blobs: &BlobFiles,
+    with_files: bool,
+) -> Report {
     let levels: Vec<Level> = (0..LEVELS as u8)
         .map(|level| level_of(tree, level))
         .collect();
@@ -151,6 +188,7 @@ fn report(look: &Look, tree: &Tree, log: &Log, known: &Known, with_files: bool) 
             torn_tail: log.end.torn_tail,
             prepared_transactions: log.prepared.len(),
         },
+        blobs: blobs_of(blobs),
         levels,
         other_stored_bytes: of_all.saturating_sub(of_tables + catalog),
         tables,
@@ -158,6 +196,39 @@ fn report(look: &Look, tree: &Tree, log: &Log, known: &Known, with_files: bool) 
             true => files_of(tree),
             false => Vec::new(),
         },
+        blob_files: match with_files {
+            true => blobs.files.iter().map(blob_file).collect(),
+            false => Vec::new(),
+        },
+    }
+}
+
+fn blobs_of(blobs: &BlobFiles) -> BlobsReport {
+    let files = &blobs.files;
+    let used = |of: fn(&BlobUse) -> u64| files.iter().filter_map(|f| f.used.as_ref()).map(of).sum();
+    let stored_bytes = files.iter().map(|file| file.allocated).sum();
+    let dead = |file: &BlobFileReport| {
+        let live = file.used.map_or(0, |used| used.bytes);
+        file.allocated.saturating_sub(live)
+    };
+    BlobsReport {
+        files: files.len(),
+        stored_bytes,
+        references: used(|used| used.refs),
+        live_bytes: used(|used| used.bytes),
+        garbage: ratio(files.iter().map(dead).sum(), stored_bytes),
+        missing_files: blobs.missing.len(),
+    }
+}
+
+fn blob_file(file: &BlobFileReport) -> BlobFile {
+    BlobFile {
+        name: file_name(FileKind::Blob, file.file),
+        logical: file.used.map(|used| used.file),
+        size: file.len,
+        stored_bytes: file.allocated,
+        references: file.used.map_or(0, |used| used.refs),
+        live_bytes: file.used.map_or(0, |used| used.bytes),
     }
 }
 
@@ -245,6 +316,21 @@ fn text(report: &Report) -> String {
         bytes(r.log.bytes_to_replay),
         r.log.prepared_transactions,
     );
+    if r.blobs.files + r.blobs.missing_files > 0 {
+        let missing = match r.blobs.missing_files {
+            0 => String::new(),
+            count => format!("; {count} files are MISSING"),
+        };
+        let _ = writeln!(
+            out,
+            "values out of line: {} files ({}), {} references to {}, {:.0} % garbage{missing}",
+            r.blobs.files,
+            bytes(r.blobs.stored_bytes),
+            r.blobs.references,
+            bytes(r.blobs.live_bytes),
+            100.0 * r.blobs.garbage.unwrap_or(0.0),
+        );
+    }
     let sizes: Vec<u64> = r.levels.iter().map(|level| level.stored_bytes).collect();
     let bars = picture::bars(&sizes);
     let rows = r
@@ -310,6 +396,27 @@ fn text(report: &Report) -> String {
             "file", "level", "indexes", "run", "stored", "entries", "deletes", "commits",
         ];
         let _ = write!(out, "\n{}", table(&headings, 3, rows.collect()));
+    }
+    if !r.blob_files.is_empty() {
+        let rows = r.blob_files.iter().map(|f| {
+            vec![
+                f.name.clone(),
+                f.logical.map_or("none".to_owned(), |id| id.to_string()),
+                bytes(f.size),
+                bytes(f.stored_bytes),
+                f.references.to_string(),
+                bytes(f.live_bytes),
+            ]
+        });
+        let headings = [
+            "blob file",
+            "blobs of",
+            "size",
+            "stored",
+            "references",
+            "referred to",
+        ];
+        let _ = write!(out, "\n{}", table(&headings, 1, rows.collect()));
     }
     out
 }

@@ -2,6 +2,7 @@
 //! The command line against real directories: sound, in use, damaged in two hundred ways.
 
 mod backup;
+mod blobs;
 mod bucket;
 mod commands;
 mod damage;

@@ -284,7 +284,7 @@ impl BlobStore {
         let Some(_alone) = self.linking.try_write() else {
             return;
         };
-        if self.files.blob_links(file.id()).is_ok_and(|n| n == 1) {
+        if self.is_linked(file).is_ok_and(|linked| !linked) {
             // It is only room, and is asked for again.
             let _ = file.trim();
         }

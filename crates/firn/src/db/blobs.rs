@@ -20,12 +20,14 @@
 //! where holes write none).
 
 use super::background::Work;
+use super::recovery::Replayed;
 use crate::base::events::Severity;
 use crate::base::{Error, InternalIterator, Kind, Result};
 use crate::blob::{BlobFile, Span};
 use crate::read::View;
-use crate::rowcode::{BlobUse, BlobUses, blob_ref};
-use crate::version::Edit;
+use crate::rowcode::{BlobRef, BlobUse, BlobUses, blob_ref};
+use crate::version::{Edit, Version};
+use crate::write::Changes;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -91,6 +93,39 @@ pub(super) fn uses_of(view: &View) -> BlobUses {
         uses.iter().for_each(|used| all.add(used));
     }
     all
+}
+
+/// What the changes of a transaction refer to in blob files.
+pub(super) fn uses_in(changes: &Changes) -> Result<BlobUses> {
+    let mut uses = BlobUses::default();
+    let batch = match changes {
+        Changes::Batch(batch) => batch,
+        Changes::Run(files) => {
+            let all = files.iter().flat_map(|file| &file.blobs);
+            all.for_each(|&used| uses.add(used));
+            return Ok(uses);
+        }
+    };
+    let mut counted = Ok(());
+    batch.for_each(|entry| {
+        if entry.kind == Kind::PutBlobs && counted.is_ok() {
+            counted = uses.add_tail(entry.value.tail);
+        }
+    })?;
+    counted.map(|()| uses)
+}
+
+/// What tree, log and prepared transactions refer to: whatever recovery brings back entries in must be looked
+/// at here.
+pub(super) fn uses_recovered(version: &Version, replayed: &Replayed) -> Result<BlobUses> {
+    let mut all = version.blob_uses().clone();
+    for queued in &replayed.queue {
+        queued.blob_uses().iter().for_each(|used| all.add(used));
+    }
+    for changes in replayed.prepared.values() {
+        uses_in(changes)?.iter().for_each(|used| all.add(used));
+    }
+    Ok(all)
 }
 
 impl Work {
@@ -317,18 +352,26 @@ fn add_spans(
     source: &mut dyn InternalIterator,
     spans: &mut BTreeMap<u64, Vec<Span>>,
 ) -> Result<()> {
+    for_each_blob(source, |blob| {
+        if let Some(of) = spans.get_mut(&blob.file) {
+            of.push(Span {
+                offset: blob.offset,
+                len: blob.span(),
+            });
+        }
+    })
+}
+
+/// Calls `f` with each reference of each entry.
+pub(super) fn for_each_blob(
+    source: &mut dyn InternalIterator,
+    mut f: impl FnMut(BlobRef),
+) -> Result<()> {
     let mut more = source.seek_to_first()?;
     while more {
         if source.key().kind == Kind::PutBlobs {
-            blob_ref::for_each(source.value().tail, |blob| {
-                if let Some(of) = spans.get_mut(&blob.file) {
-                    of.push(Span {
-                        offset: blob.offset,
-                        len: blob.span(),
-                    });
-                }
-            })
-            .map_err(|error| Error::corruption("", 0, error.message()))?;
+            blob_ref::for_each(source.value().tail, &mut f)
+                .map_err(|error| Error::corruption("", 0, error.message()))?;
         }
         more = source.next()?;
     }

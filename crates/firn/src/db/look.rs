@@ -4,6 +4,10 @@
 //! wants to know what is there, damage included, must leave all that alone. So nothing is written
 //! here, and each part is read by a call of its own: damage in one leaves the others readable.
 
+mod blobs;
+
+pub use blobs::{BlobFileReport, BlobFiles};
+
 use super::recovery::{self, Replayed};
 use crate::base::{Error, ErrorKind, Result};
 use crate::blob::BlobStore;
@@ -12,11 +16,14 @@ use crate::catalog::{Counters, Known};
 use crate::env::Env;
 use crate::memtable::Memtable;
 use crate::read::{ReadPoint, Views};
+use crate::rowcode::BlobUses;
 use crate::store::FileStore;
 use crate::version::{
     self, FileHandle, FileSource, Frozen, Loaded, State, Version, parse_manifest_name,
 };
 use crate::wal::{self, ReplayEnd};
+use crate::write::Changes;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -52,7 +59,9 @@ pub struct Log {
     /// The commits it holds, as a view of tree and log reads them.
     pub point: ReadPoint,
     /// Prepared transactions without an outcome, by xid.
-    pub prepared: Vec<Vec<u8>>,
+    pub prepared: BTreeMap<Vec<u8>, Changes>,
+    /// What it and the tree refer to in blob files, old versions of rows and prepared transactions included.
+    pub blob_uses: BlobUses,
     /// Files that it names and the manifest does not: of commits, and of prepared transactions.
     pub files: Vec<Arc<FileHandle>>,
     /// Commits that are not in the files yet.
@@ -161,7 +170,8 @@ impl Look {
         Ok(Log {
             point: point_over(&self.source, tree, &replayed),
             files,
-            prepared: replayed.prepared.into_keys().collect(),
+            blob_uses: super::blobs::uses_recovered(&tree.version, &replayed)?,
+            prepared: replayed.prepared,
             commits: replayed.commits,
             end: replayed.end,
         })
@@ -184,7 +194,7 @@ impl Look {
     pub fn files_only(&self, tree: &Tree) -> ReadPoint {
         let nothing = Replayed {
             queue: Vec::new(),
-            prepared: std::collections::BTreeMap::new(),
+            prepared: BTreeMap::new(),
             next_file_id: 0,
             last_seqno: tree.state.last_seqno,
             commits: 0,

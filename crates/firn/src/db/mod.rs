@@ -10,7 +10,7 @@ mod repair;
 mod report;
 
 pub use blobs::BlobReport;
-pub use look::{Log, Look, Tree};
+pub use look::{BlobFileReport, BlobFiles, Log, Look, Tree};
 pub use memory::MemoryReport;
 pub use repair::{Repaired, repair};
 pub use report::{Counters as Metrics, IndexReport, LevelReport};
@@ -19,7 +19,7 @@ use crate::base::events::{EventListener, Severity};
 use crate::base::gauge::Gauge;
 use crate::base::health::Health;
 use crate::base::options::{FlushMode, Options};
-use crate::base::{Error, ErrorKind, InternalIterator, Kind, Result, Seqno};
+use crate::base::{Error, ErrorKind, InternalIterator, Result, Seqno};
 use crate::blob::{BlobSession, BlobStore};
 use crate::cache::{BlockCache, RowCache};
 use crate::catalog::{Catalog, Counters};
@@ -27,7 +27,6 @@ use crate::compaction::Rest;
 use crate::env::{CountingEnv, Env, IoCounters};
 use crate::memtable::Memtable;
 use crate::read::Views;
-use crate::rowcode::BlobUses;
 use crate::sst::Salvage;
 use crate::store::{FileKind, FileStore, file_name};
 use crate::txn::{
@@ -380,7 +379,7 @@ fn new_segment(versions: &VersionSet, replayed: &Replayed) -> SegmentId {
 fn relog_prepared(cx: &Context, replayed: &Replayed, listener: &dyn EventListener) -> Result<()> {
     for (xid, changes) in &replayed.prepared {
         let mut blobs = BlobSession::new();
-        for used in uses_of(changes)?.iter() {
+        for used in blobs::uses_in(changes)?.iter() {
             cx.blobs.hold(&mut blobs, used.file);
         }
         let prepared = cx.pipeline.prepare_changes(xid, changes, &[])?;
@@ -408,8 +407,7 @@ fn relog_prepared(cx: &Context, replayed: &Replayed, listener: &dyn EventListene
     }
 }
 
-/// The blob files that tree, log and prepared transactions name. The others are removed: whatever recovery
-/// brings back entries in must be looked at here.
+/// The blob files that tree, log and prepared transactions name. The others are removed.
 fn open_blobs(
     versions: &Arc<VersionSet>,
     options: &Options,
@@ -417,22 +415,15 @@ fn open_blobs(
 ) -> Result<Arc<BlobStore>> {
     let ids = Arc::clone(versions);
     let store = versions.source().store().clone();
-    let blobs = BlobStore::new(store, options.blob_file_size, move || ids.new_file_id());
-    blobs.set_moved(versions.blobs_moved());
-    let mut needed = BTreeSet::new();
-    let version = versions.current();
-    needed.extend(version.blob_uses().iter().map(|used| used.file));
-    for queued in &replayed.queue {
-        needed.extend(queued.blob_uses().iter().map(|used| used.file));
-    }
-    for changes in replayed.prepared.values() {
-        needed.extend(uses_of(changes)?.iter().map(|used| used.file));
-    }
+    let files = BlobStore::new(store, options.blob_file_size, move || ids.new_file_id());
+    files.set_moved(versions.blobs_moved());
+    let uses = blobs::uses_recovered(&versions.current(), replayed)?;
+    let needed: BTreeSet<u64> = uses.iter().map(|used| used.file).collect();
     // Ids that the log names may be above all that are left on disk.
     if let Some(last) = needed.last() {
         versions.reserve_file_ids(last + 1);
     }
-    let missing = blobs.recovered(&needed)?;
+    let missing = files.recovered(&needed)?;
     let moved = versions.blobs_moved().into_keys();
     let forgotten: Vec<(u64, u64)> = moved
         .filter(|id| !needed.contains(id))
@@ -449,27 +440,7 @@ fn open_blobs(
         let what = format!("blob files {missing:?} are missing; no stray file is removed");
         options.listener.log(Severity::Error, &what);
     }
-    Ok(Arc::new(blobs))
-}
-
-/// What the changes of a transaction refer to in blob files.
-fn uses_of(changes: &Changes) -> Result<BlobUses> {
-    let mut uses = BlobUses::default();
-    let batch = match changes {
-        Changes::Batch(batch) => batch,
-        Changes::Run(files) => {
-            let all = files.iter().flat_map(|file| &file.blobs);
-            all.for_each(|&used| uses.add(used));
-            return Ok(uses);
-        }
-    };
-    let mut counted = Ok(());
-    batch.for_each(|entry| {
-        if entry.kind == Kind::PutBlobs && counted.is_ok() {
-            counted = uses.add_tail(entry.value.tail);
-        }
-    })?;
-    counted.map(|()| uses)
+    Ok(Arc::new(files))
 }
 
 /// Takes the lock of each key in `files`, which are read once. They come in order, so that the lock table

@@ -197,6 +197,31 @@ impl Db {
         }
     }
 
+    fn write_blobs(&self, out: &mut String) -> std::fmt::Result {
+        let (now, stats) = (self.blobs(), self.cx.blobs.stats());
+        let sum = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        writeln!(
+            out,
+            "\nVALUES OUT OF LINE\n{} files take {} bytes; {} references to {} bytes, old versions included",
+            now.files, now.allocated, now.refs, now.live
+        )?;
+        writeln!(
+            out,
+            "written {} values of {} bytes, read {} of {} bytes",
+            sum(&stats.written),
+            sum(&stats.written_bytes),
+            sum(&stats.read),
+            sum(&stats.read_bytes)
+        )?;
+        writeln!(
+            out,
+            "given back by holes {} bytes, moved {} bytes, removed {} files",
+            sum(&stats.punched_bytes),
+            sum(&stats.rewritten_bytes),
+            sum(&stats.removed_files)
+        )
+    }
+
     fn write_status(&self, out: &mut String) -> std::fmt::Result {
         let c = self.counters();
         writeln!(out, "FIRN STATUS")?;
@@ -269,6 +294,7 @@ impl Db {
             "compactions held up by the limit on background I/O for {} us",
             self.work.limiter.slept_us()
         )?;
+        self.write_blobs(out)?;
         self.write_stalls(out)?;
         let snapshots = self.cx.snapshots.live();
         writeln!(out, "\nTRANSACTIONS\nsnapshots {}", snapshots.len())?;

@@ -1,5 +1,6 @@
 //! Rows with values out of line.
 
+mod checkpoints;
 mod faults;
 mod garbage;
 mod model;

@@ -1,0 +1,26 @@
+//! Blob files: that each reference finds its place, and which files nothing refers to. The values themselves are
+//! read with their rows.
+
+use super::findings::Findings;
+use firn::base::Result;
+use firn::db::{Log, Look, Tree};
+use firn::store::{FileKind, file_name};
+
+/// Checks them against the tree, and against the log if that could be read.
+pub fn check(look: &Look, tree: &Tree, log: Option<&Log>, findings: &mut Findings) -> Result<()> {
+    let mut found = |error| findings.error(&error);
+    let Some(log) = log else {
+        return look.check_blob_places(&look.files_only(tree), &mut found);
+    };
+    look.check_blob_places(&log.point, &mut found)?;
+    look.check_prepared_blob_places(log, &mut found)?;
+    let blobs = look.blobs(tree, log)?;
+    let what = match blobs.missing.is_empty() {
+        true => "nothing refers to this file; the next start removes it",
+        false => "nothing refers to this file; it stays as long as others are missing",
+    };
+    for stray in blobs.files.iter().filter(|file| file.used.is_none()) {
+        findings.warning(&file_name(FileKind::Blob, stray.file), None, what);
+    }
+    Ok(())
+}
