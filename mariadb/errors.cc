@@ -36,6 +36,8 @@ int error_number(firn_status status) {
       return HA_ERR_TABLE_EXIST;
     case FIRN_AUTOINC_EXHAUSTED:
       return HA_ERR_AUTOINC_ERANGE;
+    case FIRN_TOO_LARGE:
+      return HA_ERR_TO_BIG_ROW;
     case FIRN_CORRUPTION:
       return HA_ERR_CRASHED;
     case FIRN_NO_SPACE:
@@ -86,6 +88,10 @@ int to_server_error(firn_status status, Session* session) {
       if (thd_kill_level(session->thd()) == THD_IS_NOT_KILLED) error = HA_ERR_LOCK_WAIT_TIMEOUT;
       session->thd()->mark_transaction_to_rollback(false);
       break;
+    case FIRN_TOO_LARGE:
+      /* The server's own text says that BLOBs do not count. */
+      my_printf_error(ER_TOO_BIG_ROWSIZE, "FIRN: %s", MYF(0), session->message());
+      return kErrorReported;
     default:
       break;
   }

@@ -69,7 +69,8 @@ MYSQL_SYSVAR_ULONGLONG(
 
 MYSQL_SYSVAR_ULONGLONG(blob_threshold, blob_threshold, PLUGIN_VAR_RQCMDARG,
                        "Values of BLOB, TEXT, JSON and long VARCHAR columns of this many bytes and more are written to "
-                       "files of their own, beside the rows. Holds for values written from now on.",
+                       "files of their own, beside the rows; values of 16 MiB and more always are. Holds for values written "
+                       "from now on.",
                        nullptr, (update<unsigned long long, FIRN_OPTION_BLOB_THRESHOLD>), 4096, 256, 4ULL << 30, 1);
 
 MYSQL_SYSVAR_ULONGLONG(wal_segment_size, wal_segment_size, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,

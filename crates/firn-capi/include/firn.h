@@ -104,6 +104,8 @@ typedef enum firn_status {
   FIRN_TABLE_EXISTS = 21,
   // No auto-increment value is left.
   FIRN_AUTOINC_EXHAUSTED = 22,
+  // A row or an entry of an index is longer than files can hold.
+  FIRN_TOO_LARGE = 23,
   // Stored bytes are damaged.
   FIRN_CORRUPTION = 30,
   // The operating system refused an operation.

@@ -35,6 +35,8 @@ pub enum firn_status {
     FIRN_TABLE_EXISTS = 21,
     /// No auto-increment value is left.
     FIRN_AUTOINC_EXHAUSTED = 22,
+    /// A row or an entry of an index is longer than files can hold.
+    FIRN_TOO_LARGE = 23,
     /// Stored bytes are damaged.
     FIRN_CORRUPTION = 30,
     /// The operating system refused an operation.
@@ -95,6 +97,7 @@ fn status_of(error: &Error) -> firn_status {
         ErrorKind::NotFound => FIRN_NO_TABLE,
         ErrorKind::AlreadyExists => FIRN_TABLE_EXISTS,
         ErrorKind::InvalidArgument => FIRN_INVALID,
+        ErrorKind::TooLarge => FIRN_TOO_LARGE,
         ErrorKind::Unsupported => FIRN_UNSUPPORTED,
         ErrorKind::Busy => FIRN_BUSY,
         ErrorKind::ShutDown => FIRN_SHUTDOWN,

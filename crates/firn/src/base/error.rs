@@ -38,6 +38,8 @@ pub enum ErrorKind {
     AlreadyExists,
     /// The caller broke the contract of the call.
     InvalidArgument,
+    /// A row or an entry of an index is longer than files can hold.
+    TooLarge,
     /// The feature or format version is not supported.
     Unsupported,
     /// The directory is in use by another process.
@@ -148,6 +150,7 @@ impl ErrorKind {
             Self::NotFound => "not found",
             Self::AlreadyExists => "already exists",
             Self::InvalidArgument => "invalid argument",
+            Self::TooLarge => "too large",
             Self::Unsupported => "unsupported",
             Self::Busy => "in use",
             Self::ShutDown => "shut down",

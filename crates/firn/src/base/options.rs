@@ -1,6 +1,7 @@
 //! Options of a database, with their defaults. Sizes are in bytes.
 
 use super::events::{Listener, Silent};
+use super::value::ENTRY_BYTES_MAX;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
@@ -33,6 +34,8 @@ pub struct LiveOptions {
     pub background_io_rate: AtomicU64,
     /// Values of so many bytes and more go to blob files.
     pub blob_threshold: AtomicU64,
+    /// Longer entries are refused: [`ENTRY_BYTES_MAX`]. Smaller values serve tests.
+    pub entry_bytes_max: AtomicU64,
     /// Freeze the active memtable when its entries refer to so many bytes of blobs: what they replace is
     /// seen to be garbage only after a flush and compactions. Follows the blobs that live; not an option.
     pub blob_freeze_at: AtomicU64,
@@ -85,6 +88,7 @@ impl Default for LiveOptions {
             txn_memory_limit: AtomicU64::new(64 << 20),
             background_io_rate: AtomicU64::new(0),
             blob_threshold: AtomicU64::new(BLOB_THRESHOLD),
+            entry_bytes_max: AtomicU64::new(ENTRY_BYTES_MAX),
             blob_freeze_at: AtomicU64::new(u64::MAX),
         }
     }

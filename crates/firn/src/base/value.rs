@@ -1,5 +1,23 @@
 //! Values in two parts.
 
+use super::error::{Error, ErrorKind, Result};
+
+/// The longest entry, key and value together, in bytes. A block of a table file takes twice that, and
+/// a group of the log several of them.
+pub const ENTRY_BYTES_MAX: u64 = 512 << 20;
+
+/// Refuses an entry of `bytes` bytes, key and value together, that is over `bytes_max`.
+///
+/// # Errors
+/// `TooLarge`.
+pub fn check_entry(bytes: usize, bytes_max: u64) -> Result<()> {
+    if bytes as u64 <= bytes_max {
+        return Ok(());
+    }
+    let message = format!("a row or index entry of {bytes} bytes; at most {bytes_max} fit");
+    Err(Error::new(ErrorKind::TooLarge, message))
+}
+
 /// A borrowed value: `head` then `tail`.
 ///
 /// Rows keep header and fixed columns in `head`, lengths and variable bytes in `tail`, so that a

@@ -12,6 +12,9 @@ use std::sync::atomic::Ordering;
 /// A shorter VARCHAR never goes out of line: its longest value is no longer than a reference is worth.
 const VARCHAR_MIN: u32 = 256;
 
+/// A value of so many bytes goes out of line whatever the threshold: rows must not outgrow an entry.
+const INLINE_BYTES_MAX: u64 = 16 << 20;
+
 /// Columns whose values may go out of line, by their numbers. Those of the primary key stay: the key has
 /// their bytes anyway.
 pub(super) fn candidates(schema: &TableSchema) -> Vec<usize> {
@@ -61,7 +64,7 @@ impl Table {
         for &number in &self.candidates {
             // SAFETY: as the caller promises.
             let bytes = unsafe { layout.variable(number, record) }?;
-            if bytes.len() as u64 >= threshold.max(1) {
+            if bytes.len() as u64 >= threshold.clamp(1, INLINE_BYTES_MAX) {
                 large.push(Large {
                     column: layout.columns()[number].id,
                     bytes,

@@ -358,7 +358,7 @@ impl Transaction {
     /// Adds a value to the own writes.
     ///
     /// # Errors
-    /// Those of spilling; nothing is written then.
+    /// `TooLarge`, and those of spilling; nothing is written then.
     pub fn put(&mut self, user_key: &[u8], value: Value<'_>) -> Result<()> {
         self.write(|writes| writes.put(user_key, value))
     }
@@ -388,7 +388,11 @@ impl Transaction {
     fn write(&mut self, write: impl FnOnce(&mut WriteSet) -> Result<()>) -> Result<()> {
         let mut writes = self.writes.lock();
         if !std::mem::replace(&mut self.wrote, true) {
-            writes.set_limit(self.cx.live.txn_memory_limit.load(Ordering::Relaxed));
+            let live = &self.cx.live;
+            writes.set_limits(
+                live.txn_memory_limit.load(Ordering::Relaxed),
+                live.entry_bytes_max.load(Ordering::Relaxed),
+            );
         }
         let written = write(&mut writes);
         self.mark = writes.mark();

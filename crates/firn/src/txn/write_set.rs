@@ -11,6 +11,7 @@ pub use spill::Sealed;
 
 use crate::base::gauge::{Charge, Gauge};
 use crate::base::key::{SEQNO_MAX, UNCOMMITTED_BIT, index_prefix};
+use crate::base::value::{ENTRY_BYTES_MAX, check_entry};
 use crate::base::{IndexId, InternalKey, Kind, Result, Seqno, Value};
 use crate::ingest::Ingest;
 use memory::{Memory, version_bytes};
@@ -65,6 +66,7 @@ pub struct WriteSet {
     position: u64,
     charge: Charge,
     limit: u64,
+    entry_bytes_max: u64,
     /// Changes whenever the memory does.
     generation: u64,
     /// Changes whenever runs or dead positions do. Read without the set's lock.
@@ -82,6 +84,7 @@ impl WriteSet {
             position: 0,
             charge: Charge::default(),
             limit,
+            entry_bytes_max: ENTRY_BYTES_MAX,
             generation: 0,
             shape: Arc::default(),
         }
@@ -98,15 +101,16 @@ impl WriteSet {
         self.charge.set(self.memory.bytes());
     }
 
-    /// Changes the limit for the writes that follow.
-    pub fn set_limit(&mut self, limit: u64) {
+    /// Changes for the writes that follow how much memory they take, and how long an entry may be.
+    pub fn set_limits(&mut self, limit: u64, entry_bytes_max: u64) {
         self.limit = limit;
+        self.entry_bytes_max = entry_bytes_max;
     }
 
     /// Writes a value.
     ///
     /// # Errors
-    /// Those of spilling; nothing is written then.
+    /// `TooLarge`, and those of spilling; nothing is written then.
     pub fn put(&mut self, user_key: &[u8], value: Value<'_>) -> Result<()> {
         self.write(user_key, Kind::Put, value)
     }
@@ -124,6 +128,8 @@ impl WriteSet {
     /// # Errors
     /// As [`Self::put`].
     pub fn write(&mut self, user_key: &[u8], kind: Kind, value: Value<'_>) -> Result<()> {
+        // Once committed, what no file can hold would keep the database from flushing and from opening.
+        check_entry(user_key.len() + value.len(), self.entry_bytes_max)?;
         let bytes = version_bytes(user_key.len(), value.len());
         if self.memory.bytes() + bytes > self.limit.min(MEMORY_MAX) {
             self.spill()?;

@@ -21,6 +21,7 @@ use super::stall::Stall;
 use crate::base::health::Health;
 use crate::base::key::SEQNO_COMMITTED_MAX;
 use crate::base::options::{FlushMode, LiveOptions};
+use crate::base::value::check_entry;
 use crate::base::{Error, ErrorKind, InternalKey, Result, Seqno};
 use crate::memtable::Memtable;
 use crate::version::{FileMeta, FileSource, Frozen, IngestedRun};
@@ -201,12 +202,18 @@ impl Pipeline {
 
     /// Commits `batch`: on return it is visible, and durable once [`Self::wait_durable`] says so.
     /// `counters` are maxima to persist with it.
+    ///
+    /// # Errors
+    /// `TooLarge`; `Poisoned`; those of the log's buffer.
     pub fn commit(
         &self,
         what: What<'_>,
         batch: &Batch,
         counters: &[(u64, u64)],
     ) -> Result<Committed> {
+        if !matches!(what, What::Prepared { .. }) {
+            self.check_entries(batch)?;
+        }
         let mut state = self.state.lock();
         self.health.check()?;
         self.freeze_if_full(&mut state);
@@ -346,6 +353,23 @@ impl Pipeline {
             seqno,
             lsn: appended.lsn,
         })
+    }
+
+    /// Refuses a batch with an entry that no file can hold: the log would bring it back for ever. Whoever
+    /// writes checks before, with the statement at hand; this is the last line.
+    fn check_entries(&self, batch: &Batch) -> Result<()> {
+        let bytes_max = self.live.entry_bytes_max.load(Ordering::Relaxed);
+        if batch.as_bytes().len() as u64 <= bytes_max {
+            return Ok(());
+        }
+        let mut checked = Ok(());
+        batch.for_each(|entry| {
+            let bytes = entry.user_key.len() + entry.value.len();
+            if checked.is_ok() {
+                checked = check_entry(bytes, bytes_max);
+            }
+        })?;
+        checked
     }
 
     fn next_seqno(&self, state: &State) -> Result<Seqno> {

@@ -1,15 +1,17 @@
 //! The database as a whole: transactions, recovery, flush and compaction.
 
 use firn::base::options::{FlushMode, Options};
-use firn::base::{ErrorKind, Value};
+use firn::base::{ErrorKind, Kind, Value};
 use firn::db::Db;
 use firn::env::fault::{Class, Errno, Fault};
 use firn::env::{Env, FaultEnv, MemEnv, PosixEnv};
 use firn::iter::{MergeIter, MvccIter, ReadAt};
 use firn::read::{ScanRange, scan_sources};
 use firn::txn::{Isolation, LockMode, Transaction, WaitPolicy};
+use firn::write::{Batch, What};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 fn options() -> Options {
     Options {
@@ -63,6 +65,48 @@ fn a_snapshot_stays_where_it_is() {
     assert_eq!(get(&mut two, "a"), None);
     two.commit().unwrap();
     assert_eq!(get(&mut begin(&db), "a").as_deref(), Some("1"));
+}
+
+/// An entry that no file can hold would keep the log from ever being let go: the database would not open again.
+#[test]
+fn what_no_file_can_hold_is_refused_by_the_statement() {
+    const BYTES_MAX: usize = 1000;
+    for spills in [false, true] {
+        let env = MemEnv::new();
+        let db = open(&env);
+        let live = &db.options().live;
+        live.entry_bytes_max
+            .store(BYTES_MAX as u64, Ordering::Relaxed);
+        if spills {
+            live.txn_memory_limit.store(1, Ordering::Relaxed);
+        }
+        let longest = vec![7; BYTES_MAX - key("a").len()];
+        let too_long = vec![7; longest.len() + 1];
+        let mut txn = begin(&db);
+        txn.put(&key("a"), Value::whole(&longest)).unwrap();
+        let error = txn.put(&key("b"), Value::whole(&too_long)).unwrap_err();
+        assert_eq!(*error.kind(), ErrorKind::TooLarge);
+        txn.put(&key("c"), Value::split(&longest, b"")).unwrap();
+        txn.commit().unwrap();
+        // The last line, for whoever writes without a transaction.
+        let mut batch = Batch::new();
+        batch.add(&key("b"), Kind::Put, Value::whole(&too_long));
+        let pipeline = &db.context().pipeline;
+        let error = pipeline.commit(What::Batch, &batch, &[]).unwrap_err();
+        assert_eq!(*error.kind(), ErrorKind::TooLarge);
+        db.flush().unwrap();
+        drop((txn, db));
+        let db = open(&env);
+        let point = begin(&db).read_point();
+        for (name, len) in [
+            ("a", Some(longest.len())),
+            ("b", None),
+            ("c", Some(longest.len())),
+        ] {
+            let found = begin(&db).get(&point, &key(name), |_, value| value.len());
+            assert_eq!(found.unwrap(), len, "{name}");
+        }
+    }
 }
 
 #[test]

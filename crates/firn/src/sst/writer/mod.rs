@@ -14,6 +14,7 @@ use super::sketches::SketchBuilder;
 use super::tune::tune;
 use crate::base::key::{INDEX_ID_LEN, SEQNO_COMMITTED_MAX, index_id_of};
 use crate::base::shape::KeyShapes;
+use crate::base::value::{ENTRY_BYTES_MAX, check_entry};
 use crate::base::{Error, IndexId, InternalKey, Kind, Result, Seqno, Value, checksum};
 use crate::env::AppendFile;
 use crate::rowcode::{BlobUse, BlobUses};
@@ -209,8 +210,8 @@ impl SstWriter {
     /// Adds an entry above all added before.
     ///
     /// # Errors
-    /// Invalid argument if the key is out of order, lacks an index id, has an uncommitted seqno, or
-    /// the entry is over 1 GiB; and those of the file.
+    /// Invalid argument if the key is out of order, lacks an index id or has an uncommitted seqno;
+    /// `TooLarge`; and those of the file.
     pub fn add(&mut self, key: InternalKey<'_>, value: Value<'_>) -> Result<()> {
         let raw_len = key.user_key.len() + value.len();
         let index = self.check(key, raw_len)?;
@@ -234,9 +235,8 @@ impl SstWriter {
         if key.seqno > SEQNO_COMMITTED_MAX && !self.properties.external_seqno {
             return Err(Error::invalid("uncommitted entry on its way into an SST"));
         }
-        if raw_len > RAW_BLOCK_MAX / 2 {
-            return Err(Error::invalid("entry too large for an SST"));
-        }
+        const { assert!(ENTRY_BYTES_MAX as usize <= RAW_BLOCK_MAX / 2) };
+        check_entry(raw_len, ENTRY_BYTES_MAX)?;
         let order = match self.properties.entries {
             0 => Ordering::Less,
             _ => self

@@ -98,3 +98,24 @@ fn a_load_puts_large_values_out_of_line() {
         world.check(&rows, "after a crash");
     }
 }
+
+#[test]
+fn no_threshold_keeps_very_long_values_in_rows() {
+    const LONG: usize = 16 << 20;
+    let mut world = World::new(0);
+    let live = &world.db.options().live;
+    live.blob_threshold.store(u64::MAX, Ordering::Relaxed);
+    for (id, len, out_of_line) in [(1, LONG - 1, false), (2, LONG, true)] {
+        let row = Row {
+            b: vec![7; len],
+            ..Row::default()
+        };
+        let mut txn = world.session();
+        let (record, flags) = (record(id, &row), WriteFlags::default());
+        let mut scratch = RowScratch::default();
+        // SAFETY: the blobs point into `row`.
+        unsafe { world.table.insert(&mut txn, &record, flags, &mut scratch) }.unwrap();
+        assert_eq!(txn.write_bytes() < LONG as u64 / 2, out_of_line, "{len}");
+        txn.commit().unwrap();
+    }
+}
