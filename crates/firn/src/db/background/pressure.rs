@@ -12,10 +12,14 @@ pub(super) fn pressure(view: &View, options: &Options, extra: &Extra) -> Pressur
     let backlog = Backlog::of(&view.version, options, memory, extra);
     // What waits in the queue is read as L0 is.
     let queued = view.frozen.iter().filter_map(Frozen::run).count();
+    let memtables = view.frozen.len() - queued;
     Pressure {
-        memtables: 2.0 * view.frozen.len() as f64 / options.frozen_memtables_max as f64,
+        memtables: 2.0 * memtables as f64 / options.frozen_memtables_max as f64,
         l0: backlog.l0 + 2.0 * queued as f64 / options.l0_stop_runs as f64,
         debt: backlog.debt,
         space: backlog.space,
     }
 }
+
+#[cfg(test)]
+mod tests;

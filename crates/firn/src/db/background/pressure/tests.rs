@@ -1,0 +1,42 @@
+use super::*;
+use crate::base::Value;
+use crate::db::Db;
+use crate::env::{Env, MemEnv};
+use crate::txn::Isolation;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+#[test]
+fn runs_in_the_queue_are_no_memtables() {
+    let env: Arc<dyn Env> = Arc::new(MemEnv::new());
+    let options = Options {
+        background_jobs: 0,
+        ..Options::default()
+    };
+    let db = Db::open(env, Path::new("/db"), options.clone(), None).unwrap();
+    let commit = |limit: u64| {
+        db.options()
+            .live
+            .txn_memory_limit
+            .store(limit, Ordering::Relaxed);
+        let mut txn = db.new_transaction(db.new_owner(0));
+        txn.begin_statement(1, Isolation::RepeatableRead, 0, false);
+        for n in 0..3u64 {
+            let key = [&1000u32.to_be_bytes()[..], &n.to_be_bytes()].concat();
+            txn.put(&key, Value::EMPTY).unwrap();
+        }
+        txn.commit().unwrap();
+    };
+    let now = || pressure(&db.cx.views.pin(), &options, &Extra::default());
+    let memtable = 2.0 / options.frozen_memtables_max as f64;
+    let run = 2.0 / options.l0_stop_runs as f64;
+    assert_eq!((now().memtables, now().l0), (0.0, 0.0));
+    commit(1);
+    assert_eq!((now().memtables, now().l0), (0.0, run));
+    // The run comes on top of the memtable before, which freezes.
+    commit(u64::MAX);
+    commit(1);
+    assert_eq!(db.cx.views.pin().frozen.len(), 3);
+    assert_eq!((now().memtables, now().l0), (memtable, 2.0 * run));
+}
