@@ -166,7 +166,7 @@ int Session::prepare(bool all) {
   Xid xid;
   thd_get_xid(thd_, reinterpret_cast<MYSQL_XID*>(&xid));
   XidImage image(xid);
-  const firn_status status = firn_prepare(core_, image.data(), image.size());
+  const firn_status status = firn_prepare(core_, image.data(), image.size(), is_from_client(xid));
   if (status != FIRN_OK) {
     const int error = to_server_error(status, this);
     my_printf_error(error == HA_ERR_DISK_FULL ? ER_DISK_FULL : ER_ERROR_DURING_COMMIT, "FIRN: prepare failed: %s",

@@ -35,6 +35,12 @@ int XidImage::decode(const uint8_t* bytes, size_t size, Xid* out) {
   return 0;
 }
 
+bool is_from_client(const Xid& xid) {
+  /* As XID::get_my_xid() tells. */
+  return xid.gtrid_length != MYSQL_XID_GTRID_LEN || xid.bqual_length != 0 ||
+         memcmp(xid.data, MYSQL_XID_PREFIX, MYSQL_XID_PREFIX_LEN) != 0;
+}
+
 int recover(handlerton*, XID* list, uint length) {
   if (!length || !list || !database) return 0;
   uint8_t* slots =

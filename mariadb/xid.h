@@ -23,6 +23,9 @@ class XidImage {
   size_t size_;
 };
 
+/* Whether XA START named it. What the server names itself, to go along with its binary log, ends in its session. */
+bool is_from_client(const Xid& xid);
+
 /* The handlerton's recovery callbacks. */
 int recover(handlerton*, XID* list, uint length);
 int commit_by_xid(handlerton*, XID* xid);

@@ -1020,11 +1020,15 @@ enum firn_status firn_consistent_snapshot(struct firn_session *session);
 // `session` is a live session of this thread.
 enum firn_status firn_commit(struct firn_session *session);
 
-// First phase of a two-phase commit: the changes are durable under the xid.
+// First phase of a two-phase commit: the changes are durable under the xid. `may_stay`: another session may
+// tell the outcome, and until then no DDL changes the tables that the transaction has changed.
 //
 // # Safety
 // `session` is a live session of this thread; pointers are valid for what they name.
-enum firn_status firn_prepare(struct firn_session *session, const uint8_t *xid, size_t xid_len);
+enum firn_status firn_prepare(struct firn_session *session,
+                              const uint8_t *xid,
+                              size_t xid_len,
+                              bool may_stay);
 
 // Second phase: assigns the seqno and makes the changes visible, without I/O.
 // `binlog_file` may be NULL.

@@ -205,7 +205,8 @@ pub unsafe extern "C" fn firn_commit(session: *mut firn_session) -> firn_status 
     }
 }
 
-/// First phase of a two-phase commit: the changes are durable under the xid.
+/// First phase of a two-phase commit: the changes are durable under the xid. `may_stay`: another session may
+/// tell the outcome, and until then no DDL changes the tables that the transaction has changed.
 ///
 /// # Safety
 /// `session` is a live session of this thread; pointers are valid for what they name.
@@ -214,12 +215,17 @@ pub unsafe extern "C" fn firn_prepare(
     session: *mut firn_session,
     xid: *const u8,
     xid_len: usize,
+    may_stay: bool,
 ) -> firn_status {
     // SAFETY: as the caller promises.
     unsafe {
         with(session, |session| {
             let xid = borrow_bytes(xid, xid_len);
-            Ok(session.transaction.prepare(xid)?)
+            match may_stay {
+                true => session.transaction.prepare_to_stay(xid)?,
+                false => session.transaction.prepare(xid)?,
+            }
+            Ok(())
         })
     }
 }

@@ -39,16 +39,16 @@ impl Catalog {
     /// Those of a commit; `Unsupported` if the ids are used up.
     pub fn reserve_indexes(&self, schema: &TableSchema, numbers: &[usize]) -> Result<Vec<IndexId>> {
         let _one = self.changing().lock();
+        let ends = numbers.iter().map(|number| schema.key_ends(*number));
+        let ends = ends.collect::<Result<Vec<_>>>()?;
         let ids = self.take_ids(numbers.len())?;
         let mut batch = Batch::new();
         for id in &ids {
             batch.add(&retired_key(*id), Kind::Put, Value::EMPTY);
         }
         self.write(&batch, "reserve indexes")?;
-        let mut filling = self.filling().lock();
-        for (id, number) in ids.iter().zip(numbers) {
-            filling.insert(*id, schema.key_ends(*number)?);
-        }
+        let known = ids.iter().copied().zip(ends);
+        self.filling().lock().extend(known);
         Ok(ids)
     }
 
@@ -56,7 +56,8 @@ impl Catalog {
     /// new ones. Indexes that are not among the origins retire.
     ///
     /// # Errors
-    /// Those of a commit; `NotFound` and `InvalidArgument` if a change does not fit its table.
+    /// Those of a commit; `NotFound` and `InvalidArgument` if a change does not fit its table; `LockTimeout` if a
+    /// prepared transaction has changed it.
     pub fn change_indexes(
         &self,
         changes: Vec<IndexChange<'_>>,
@@ -68,7 +69,7 @@ impl Catalog {
         let mut entries = Vec::new();
         let mut gone = Vec::new();
         for change in changes {
-            let old = self.get(change.table)?;
+            let old = self.get_settled(change.table)?;
             let (entry, new) = changed(&old, change, frm, version)?;
             for id in &new {
                 batch.add(&retired_key(*id), Kind::Delete, Value::EMPTY);

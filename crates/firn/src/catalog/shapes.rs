@@ -1,9 +1,10 @@
 //! What files are told about the keys of indexes.
 
 use super::tables::Catalog;
-use crate::base::IndexId;
 use crate::base::shape::{KeyShape, KeyShapes};
+use crate::base::{IndexId, Result};
 use crate::catalog::TableEntry;
+use crate::keycode::KeyEnds;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -30,18 +31,36 @@ impl Owners {
     }
 }
 
+impl Catalog {
+    /// The table that has `index`, and the number of the index in it; not for hidden keys.
+    fn owner(&self, index: IndexId) -> Option<(Arc<TableEntry>, usize)> {
+        let mut owners = self.owners().lock();
+        let generation = self.generation();
+        if owners.generation != Some(generation) {
+            *owners = Owners::of(self.list(""), generation);
+        }
+        owners.tables.get(&index).cloned()
+    }
+
+    /// Where the declared parts of entries of `index` end, if it is a unique secondary index: they are locked as
+    /// keys of their own.
+    ///
+    /// # Errors
+    /// As of [`TableSchema::key_ends`](super::TableSchema::key_ends).
+    pub fn unique_ends(&self, index: IndexId) -> Result<Option<KeyEnds>> {
+        let owner = self.owner(index).filter(|(table, number)| {
+            index != table.clustered.id && table.schema.indexes[*number].unique
+        });
+        owner
+            .map(|(table, number)| table.schema.key_ends(number))
+            .transpose()
+    }
+}
+
 impl KeyShapes for Catalog {
     fn shape(&self, index: IndexId) -> Option<Arc<dyn KeyShape>> {
-        let (table, number) = {
-            let mut owners = self.owners().lock();
-            let generation = self.generation();
-            if owners.generation != Some(generation) {
-                *owners = Owners::of(self.list(""), generation);
-            }
-            match owners.tables.get(&index).cloned() {
-                Some(owner) => owner,
-                None => return self.filling_shape(index),
-            }
+        let Some((table, number)) = self.owner(index) else {
+            return self.filling_shape(index);
         };
         let ends = table.schema.key_ends(number).ok()?;
         (ends.prefixes() > 0).then(|| Arc::new(ends) as Arc<dyn KeyShape>)

@@ -14,6 +14,7 @@ use crate::base::{Error, ErrorKind, IndexId, Kind, Result, Seqno, Value};
 use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::keycode::KeyEnds;
 use crate::read::{ReadPoint, ScanRange, scan_sources};
+use crate::txn::PreparedTransactions;
 use crate::write::{Batch, Pipeline, What};
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
@@ -104,6 +105,7 @@ impl Known {
 /// The catalog of a database.
 pub struct Catalog {
     pipeline: Arc<Pipeline>,
+    prepared: Arc<PreparedTransactions>,
     counters: Arc<Counters>,
     known: RwLock<Known>,
     /// Grows with every change.
@@ -141,6 +143,7 @@ impl Catalog {
     /// As [`Known::read`].
     pub fn load(
         pipeline: Arc<Pipeline>,
+        prepared: Arc<PreparedTransactions>,
         counters: Arc<Counters>,
         point: &ReadPoint,
     ) -> Result<Self> {
@@ -148,6 +151,7 @@ impl Catalog {
         counters.raise(INDEX_IDS, u64::from(known.largest_index()));
         Ok(Self {
             pipeline,
+            prepared,
             counters,
             known: RwLock::new(known),
             generation: AtomicU64::new(0),
@@ -202,6 +206,14 @@ impl Catalog {
         self.pipeline.sync_all()
     }
 
+    /// The table called `name`, which no prepared transaction has changed: for a change that would leave the
+    /// transaction's rows behind, or in a table of another name.
+    pub(super) fn get_settled(&self, name: &str) -> Result<Arc<TableEntry>> {
+        let entry = self.get(name)?;
+        self.prepared.refuse_if_changed(&entry.index_ids())?;
+        Ok(entry)
+    }
+
     pub(super) fn changing(&self) -> &Mutex<()> {
         &self.changing
     }
@@ -250,9 +262,12 @@ impl Catalog {
     }
 
     /// Drops a table: its entry goes, its index ids retire.
+    ///
+    /// # Errors
+    /// `NotFound`; `LockTimeout` if a prepared transaction has changed the table; those of a commit.
     pub fn drop_table(&self, name: &str) -> Result<()> {
         let _one = self.changing.lock();
-        let entry = self.get(name)?;
+        let entry = self.get_settled(name)?;
         let mut batch = Batch::new();
         batch.add(&table_key(name), Kind::Delete, Value::EMPTY);
         retire(&mut batch, &entry);
@@ -267,9 +282,12 @@ impl Catalog {
     }
 
     /// Renames a table.
+    ///
+    /// # Errors
+    /// As of [`Self::drop_table`]; `AlreadyExists`.
     pub fn rename(&self, from: &str, to: &str) -> Result<()> {
         let _one = self.changing.lock();
-        let entry = self.get(from)?;
+        let entry = self.get_settled(from)?;
         if self.known.read().tables.contains_key(to) {
             let message = format!("table {to} exists already");
             return Err(Error::new(ErrorKind::AlreadyExists, message));
@@ -290,9 +308,12 @@ impl Catalog {
     }
 
     /// Empties a table: new index ids, the old ones retire.
+    ///
+    /// # Errors
+    /// As of [`Self::drop_table`].
     pub fn truncate(&self, name: &str) -> Result<Arc<TableEntry>> {
         let _one = self.changing.lock();
-        let old = self.get(name)?;
+        let old = self.get_settled(name)?;
         let (indexes, clustered) = self.new_indexes(&old.schema)?;
         let entry = TableEntry {
             indexes,

@@ -5,6 +5,7 @@ mod blobs;
 mod checkpoint;
 mod look;
 mod memory;
+mod prepared;
 mod recovery;
 mod repair;
 mod report;
@@ -15,27 +16,23 @@ pub use memory::MemoryReport;
 pub use repair::{Repaired, repair};
 pub use report::{Counters as Metrics, IndexReport, LevelReport};
 
-use crate::base::events::{EventListener, Severity};
+use crate::base::events::Severity;
 use crate::base::gauge::Gauge;
 use crate::base::health::Health;
 use crate::base::options::{FlushMode, Options};
-use crate::base::{Error, ErrorKind, InternalIterator, Result, Seqno};
-use crate::blob::{BlobSession, BlobStore};
+use crate::base::{Result, Seqno};
+use crate::blob::BlobStore;
 use crate::cache::{BlockCache, RowCache};
 use crate::catalog::{Catalog, Counters};
 use crate::compaction::Rest;
 use crate::env::{CountingEnv, Env, IoCounters};
 use crate::memtable::Memtable;
 use crate::read::Views;
-use crate::sst::Salvage;
-use crate::store::{FileKind, FileStore, file_name};
-use crate::txn::{
-    Context, LockMode, LockOwner, LockTable, PreparedTransactions, Recovered, SnapshotList,
-    Transaction, WaitObserver,
-};
-use crate::version::{self, Edit, FileMeta, FileSource, Frozen, VersionSet};
+use crate::store::FileStore;
+use crate::txn::{Context, LockOwner, LockTable, SnapshotList, Transaction, WaitObserver};
+use crate::version::{self, Edit, FileSource, Frozen, VersionSet};
 use crate::wal::{SegmentId, Wal, WalOptions};
-use crate::write::{Changes, MemtableHost, Pipeline, Stall};
+use crate::write::{MemtableHost, Pipeline, Stall};
 use background::{Background, Loads, Work};
 use memory::Arbiter;
 use parking_lot::Mutex;
@@ -205,18 +202,19 @@ impl Db {
             snapshots,
             live: Arc::clone(&work.options.live),
             write_sets: Arc::clone(&write_sets),
-            prepared: PreparedTransactions::default(),
+            prepared: Arc::default(),
             reports: Arc::clone(&work.reports),
             ingest: work.ingest(),
             loads: Arc::new(Loads(Arc::clone(&work))),
             blobs,
         });
-        relog_prepared(&cx, &replayed, &*work.options.listener)?;
         let catalog = Arc::new(Catalog::load(
             Arc::clone(&cx.pipeline),
+            Arc::clone(&cx.prepared),
             counters,
             &cx.views.latest(),
         )?);
+        prepared::relog(&cx, &catalog, &replayed, &*work.options.listener)?;
         work.set_catalog(Arc::clone(&catalog));
         // After the catalog is known, so that these files have sketches, too.
         while work.flush_oldest()? {}
@@ -373,40 +371,6 @@ fn new_segment(versions: &VersionSet, replayed: &Replayed) -> SegmentId {
     versions.log_number().max(replayed.end.max_segment_id_seen) + 1
 }
 
-/// Prepared transactions move to the new log, durably in every flush mode, before the files let go
-/// of the old one, and get the locks of the keys they changed back. Only one whose rollback the full
-/// log refused may share keys with another: it gave its locks up then, and it goes without them.
-fn relog_prepared(cx: &Context, replayed: &Replayed, listener: &dyn EventListener) -> Result<()> {
-    for (xid, changes) in &replayed.prepared {
-        let mut blobs = BlobSession::new();
-        for used in blobs::uses_in(changes)?.iter() {
-            cx.blobs.hold(&mut blobs, used.file);
-        }
-        let prepared = cx.pipeline.prepare_changes(xid, changes, &[])?;
-        let owner = LockOwner::new(0, 0);
-        let lock = |user_key: &[u8]| {
-            cx.locks.try_acquire(&owner, user_key, LockMode::Exclusive);
-        };
-        match changes {
-            Changes::Batch(batch) => batch.for_each(|entry| lock(entry.user_key))?,
-            Changes::Run(files) => lock_keys(cx, files, listener, lock)?,
-        }
-        cx.prepared.insert(
-            xid.clone(),
-            Recovered {
-                changes: changes.clone(),
-                prepared,
-                owner: Some(owner),
-                blobs,
-            },
-        );
-    }
-    match replayed.prepared.is_empty() {
-        true => Ok(()),
-        false => cx.pipeline.sync_all(),
-    }
-}
-
 /// The blob files that tree, log and prepared transactions name. The others are removed.
 fn open_blobs(
     versions: &Arc<VersionSet>,
@@ -441,44 +405,6 @@ fn open_blobs(
         options.listener.log(Severity::Error, &what);
     }
     Ok(Arc::new(files))
-}
-
-/// Takes the lock of each key in `files`, which are read once. They come in order, so that the lock table
-/// keeps them in sorted sets of a few bytes a key.
-///
-/// Keys in damaged blocks stay without a lock, and the rest of the database goes on. That is safe: if
-/// the transaction is committed its files lie above whatever was written meanwhile, and a read of such a
-/// key fails.
-fn lock_keys(
-    cx: &Context,
-    files: &[FileMeta],
-    listener: &dyn EventListener,
-    lock: impl Fn(&[u8]),
-) -> Result<()> {
-    let source = cx.ingest.versions().source();
-    let mut lost = |error: Error| {
-        let message = format!("keys of a prepared transaction stay without their locks: {error}");
-        listener.log(Severity::Error, &message);
-    };
-    for meta in files {
-        let (id, name) = (meta.file_id, file_name(FileKind::Sst, meta.file_id));
-        let file = match source.store().open(id) {
-            Err(error) if *error.kind() == ErrorKind::NotFound => {
-                lost(Error::corruption(name, 0, "the file is missing"));
-                continue;
-            }
-            opened => opened?,
-        };
-        let cache = Arc::clone(source.cache());
-        // Any seqno will do to read it.
-        let mut entries = Salvage::open(file, id, name, cache, &mut lost)?.iter(Some(0));
-        let mut on = entries.seek_to_first()?;
-        while on {
-            lock(entries.key().user_key);
-            on = entries.next()?;
-        }
-    }
-    Ok(())
 }
 
 fn report_recovery(work: &Work, replayed: &Replayed, took_ms: u64) {

@@ -44,6 +44,17 @@ impl KeyEnds {
         }
     }
 
+    /// Bytes of index id and declared parts at the start of `user_key`, and whether a part is NULL.
+    ///
+    /// # Errors
+    /// `Corruption`, without file name, if the bytes are no such key.
+    pub fn declared(&self, user_key: &[u8]) -> Result<(usize, bool)> {
+        let parts = self.codec.parts().len();
+        let rest = user_key.get(INDEX_ID_LEN..).unwrap_or_default();
+        let len = self.codec.skip(rest, parts)?;
+        Ok((INDEX_ID_LEN + len, self.codec.has_null(rest, parts)?))
+    }
+
     fn skip(&self, rest: &[u8], part: usize) -> Result<usize> {
         let mut reader = Reader::new(rest);
         if let Some(part) = self.codec.parts().get(part) {

@@ -1,14 +1,14 @@
-//! Prepared transactions without a session: found by recovery, or left by a session that ended.
+//! Prepared transactions that may outlive their sessions: found by recovery, left by a session that ended, or
+//! to be left by one.
 
 use super::lock_table::LockOwner;
 use super::transaction::Context;
-use crate::base::key::index_id_of;
-use crate::base::{IndexId, Result};
+use crate::base::{Error, ErrorKind, IndexId, Result};
 use crate::blob::BlobSession;
 use crate::wal::Lsn;
 use crate::write::{Changes, Prepared, What};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// A prepared transaction that waits for its outcome.
@@ -24,9 +24,16 @@ pub struct Recovered {
 }
 
 /// All of them, by xid.
+///
+/// Tables that they have changed must stay as they are: a commit would write under ids that nothing reads any
+/// more. Against a transaction in its session the server's own locks stand, but it releases them before it tells the
+/// engine that the session ends. So a transaction that outlives its session is noted from its prepare on, and at
+/// every moment is in one of the maps at least.
 #[derive(Default)]
 pub struct PreparedTransactions {
     by_xid: Mutex<BTreeMap<Vec<u8>, Recovered>>,
+    /// Of those still in their sessions: the indexes they changed.
+    in_sessions: Mutex<BTreeMap<Vec<u8>, BTreeSet<IndexId>>>,
 }
 
 impl PreparedTransactions {
@@ -35,24 +42,34 @@ impl PreparedTransactions {
         self.by_xid.lock().insert(xid, transaction);
     }
 
-    /// Whether one of them has changed an entry of one of `indexes`.
+    /// Notes one that is still in its session and has changed `indexes`.
+    pub(super) fn note(&self, xid: Vec<u8>, indexes: BTreeSet<IndexId>) {
+        self.in_sessions.lock().insert(xid, indexes);
+    }
+
+    /// It has its outcome, or was [inserted](Self::insert).
+    pub(super) fn forget(&self, xid: &[u8]) {
+        self.in_sessions.lock().remove(xid);
+    }
+
+    /// Refuses to go on if one of them has changed an entry of one of `indexes`.
     ///
     /// # Errors
-    /// Damage of a batch.
-    pub fn have_changed(&self, indexes: &[IndexId]) -> Result<bool> {
-        let mut changed = false;
+    /// `LockTimeout` if so, where other engines would wait for a lock; damage of a batch.
+    pub fn refuse_if_changed(&self, indexes: &[IndexId]) -> Result<()> {
+        let hit = |changed: &BTreeSet<IndexId>| indexes.iter().any(|id| changed.contains(id));
+        // In this order: a transaction is in the second map before it leaves the first.
+        let mut found = self.in_sessions.lock().values().any(hit);
         for transaction in self.by_xid.lock().values() {
-            match &transaction.changes {
-                Changes::Batch(batch) => batch.for_each(|entry| {
-                    changed |= index_id_of(entry.user_key).is_some_and(|id| indexes.contains(&id));
-                })?,
-                Changes::Run(files) => {
-                    let holds = |id: &IndexId| files.iter().any(|file| file.index(*id).is_some());
-                    changed |= indexes.iter().any(holds);
-                }
-            }
+            found = found || hit(&transaction.changes.indexes()?);
         }
-        Ok(changed)
+        match found {
+            false => Ok(()),
+            true => Err(Error::new(
+                ErrorKind::LockTimeout,
+                "a prepared XA transaction has changed the table: commit it or roll it back",
+            )),
+        }
     }
 
     /// The xids that wait for their outcome.

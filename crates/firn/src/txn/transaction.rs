@@ -42,7 +42,7 @@ pub struct Context {
     /// Memory of all write sets.
     pub write_sets: Arc<Gauge>,
     /// Prepared transactions that no session owns.
-    pub prepared: PreparedTransactions,
+    pub prepared: Arc<PreparedTransactions>,
     /// Ranges in which scans skipped too much.
     pub reports: Arc<Reports>,
     /// Where files outside of flush and compaction come from.
@@ -99,6 +99,8 @@ pub struct Transaction {
     changed_rows: u64,
     /// What it wrote out of line: held until a view shows it.
     blobs: BlobSession,
+    /// Its xid, if DDL must know that it is prepared.
+    noted: Option<Vec<u8>>,
 }
 
 impl Transaction {
@@ -131,6 +133,7 @@ impl Transaction {
             counters: Vec::new(),
             changed_rows: 0,
             blobs: BlobSession::new(),
+            noted: None,
         }
     }
 
@@ -486,6 +489,20 @@ impl Transaction {
         Ok(Some(committed.0.lsn))
     }
 
+    /// As [`Self::prepare`], for a transaction whose outcome another session may tell: DDL sees from here on
+    /// which tables it has changed.
+    ///
+    /// # Errors
+    /// As [`Self::commit`].
+    pub fn prepare_to_stay(&mut self, xid: &[u8]) -> Result<()> {
+        self.prepare(xid)?;
+        if let Phase::Prepared { changes, .. } = &self.phase {
+            self.cx.prepared.note(xid.to_vec(), changes.indexes()?);
+            self.noted = Some(xid.to_vec());
+        }
+        Ok(())
+    }
+
     /// First phase of a two-phase commit: the changes are durable under `xid`.
     ///
     /// # Errors
@@ -623,6 +640,9 @@ impl Transaction {
 
     fn finish(&mut self) {
         self.phase = Phase::Idle;
+        if let Some(xid) = self.noted.take() {
+            self.cx.prepared.forget(&xid);
+        }
         self.cx.locks.release_all(&self.owner);
         self.owner.set_changed_rows(0);
         self.changed_rows = 0;

@@ -19,16 +19,16 @@
 use super::batch::Batch;
 use super::stall::Stall;
 use crate::base::health::Health;
-use crate::base::key::SEQNO_COMMITTED_MAX;
+use crate::base::key::{SEQNO_COMMITTED_MAX, index_id_of};
 use crate::base::options::{FlushMode, LiveOptions};
 use crate::base::value::check_entry;
-use crate::base::{Error, ErrorKind, InternalKey, Result, Seqno};
+use crate::base::{Error, ErrorKind, IndexId, InternalKey, Result, Seqno};
 use crate::memtable::Memtable;
 use crate::version::{FileMeta, FileSource, Frozen, IngestedRun};
 use crate::wal::{BinlogPosition, Cut, Lsn, Record, SegmentId, Wal};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::borrow::Cow;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -54,6 +54,31 @@ impl Changes {
         match self {
             Self::Batch(_) => &[],
             Self::Run(files) => files,
+        }
+    }
+
+    /// The indexes that entries are of.
+    ///
+    /// # Errors
+    /// Damage of a batch.
+    pub fn indexes(&self) -> Result<BTreeSet<IndexId>> {
+        match self {
+            Self::Batch(batch) => {
+                let mut indexes = BTreeSet::new();
+                let mut last = None;
+                batch.for_each(|entry| {
+                    let index = index_id_of(entry.user_key);
+                    if index != last {
+                        indexes.extend(index);
+                        last = index;
+                    }
+                })?;
+                Ok(indexes)
+            }
+            Self::Run(files) => {
+                let counted = files.iter().flat_map(|file| &file.per_index);
+                Ok(counted.map(|stats| stats.index).collect())
+            }
         }
     }
 }

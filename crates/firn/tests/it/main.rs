@@ -9,5 +9,6 @@ mod fixture;
 mod fuzz;
 mod layers;
 mod memory;
+mod prepared;
 mod schema;
 mod table;

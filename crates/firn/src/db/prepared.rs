@@ -1,0 +1,138 @@
+//! Prepared transactions that recovery found: into the new log, and their locks back.
+
+use super::blobs::uses_in;
+use super::recovery::Replayed;
+use crate::base::events::{EventListener, Severity};
+use crate::base::key::index_id_of;
+use crate::base::{Error, ErrorKind, IndexId, InternalIterator, Result};
+use crate::blob::BlobSession;
+use crate::catalog::Catalog;
+use crate::keycode::KeyEnds;
+use crate::sst::Salvage;
+use crate::store::{FileKind, file_name};
+use crate::txn::{Context, LockMode, LockOwner, Recovered};
+use crate::version::FileMeta;
+use crate::write::Changes;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Prepared transactions move to the new log, durably in every flush mode, before the files let go
+/// of the old one, and get the locks of what they changed back. Only one whose rollback the full
+/// log refused may share keys with another: it gave its locks up then, and it goes without them.
+pub(super) fn relog(
+    cx: &Context,
+    catalog: &Catalog,
+    replayed: &Replayed,
+    listener: &dyn EventListener,
+) -> Result<()> {
+    for (xid, changes) in &replayed.prepared {
+        let mut blobs = BlobSession::new();
+        for used in uses_in(changes)?.iter() {
+            cx.blobs.hold(&mut blobs, used.file);
+        }
+        let prepared = cx.pipeline.prepare_changes(xid, changes, &[])?;
+        let mut locks = Locks {
+            cx,
+            catalog,
+            listener,
+            owner: LockOwner::new(0, 0),
+            unique: HashMap::new(),
+        };
+        match changes {
+            Changes::Batch(batch) => batch.for_each(|entry| locks.take(entry.user_key))?,
+            Changes::Run(files) => locks.take_all(files)?,
+        }
+        let recovered = Recovered {
+            changes: changes.clone(),
+            prepared,
+            owner: Some(locks.owner),
+            blobs,
+        };
+        cx.prepared.insert(xid.clone(), recovered);
+    }
+    match replayed.prepared.is_empty() {
+        true => Ok(()),
+        false => cx.pipeline.sync_all(),
+    }
+}
+
+/// Takes the locks that one transaction had on what it changed: those of its keys, and those of values that are
+/// unique. Locks on what it has only read are gone.
+struct Locks<'a> {
+    cx: &'a Context,
+    catalog: &'a Catalog,
+    listener: &'a dyn EventListener,
+    owner: Arc<LockOwner>,
+    /// By index: how entries of a unique secondary index begin.
+    unique: HashMap<IndexId, Option<KeyEnds>>,
+}
+
+impl Locks<'_> {
+    fn lost(&self, error: &Error) {
+        let message = format!("keys of a prepared transaction stay without their locks: {error}");
+        self.listener.log(Severity::Error, &message);
+    }
+
+    fn lock(&self, key: &[u8]) {
+        let locks = &self.cx.locks;
+        locks.try_acquire(&self.owner, key, LockMode::Exclusive);
+    }
+
+    fn take(&mut self, user_key: &[u8]) {
+        match self.declared(user_key) {
+            Ok(Some(len)) => self.lock(&user_key[..len]),
+            Ok(None) => {}
+            Err(error) => self.lost(&error),
+        }
+        self.lock(user_key);
+    }
+
+    /// Bytes of an entry of a unique secondary index that no other entry may begin with.
+    fn declared(&mut self, user_key: &[u8]) -> Result<Option<usize>> {
+        let Some(index) = index_id_of(user_key) else {
+            return Ok(None);
+        };
+        if !self.unique.contains_key(&index) {
+            let ends = self.catalog.unique_ends(index)?;
+            self.unique.insert(index, ends);
+        }
+        let Some(ends) = &self.unique[&index] else {
+            return Ok(None);
+        };
+        let (len, has_null) = ends.declared(user_key)?;
+        Ok((!has_null).then_some(len))
+    }
+
+    /// Takes the locks of all keys in `files`, which are read once. They come in order, so that the lock table
+    /// keeps them in sorted sets of a few bytes a key.
+    ///
+    /// Keys in damaged blocks stay without a lock, and the rest of the database goes on. That is safe: if
+    /// the transaction is committed its files lie above whatever was written meanwhile, and a read of such a
+    /// key fails.
+    fn take_all(&mut self, files: &[FileMeta]) -> Result<()> {
+        let source = Arc::clone(self.cx.ingest.versions().source());
+        for meta in files {
+            let (id, name) = (meta.file_id, file_name(FileKind::Sst, meta.file_id));
+            let file = match source.store().open(id) {
+                Err(error) if *error.kind() == ErrorKind::NotFound => {
+                    self.lost(&Error::corruption(name, 0, "the file is missing"));
+                    continue;
+                }
+                opened => opened?,
+            };
+            let cache = Arc::clone(source.cache());
+            let mut damage = Vec::new();
+            let salvage = Salvage::open(file, id, name, cache, &mut |error| damage.push(error))?;
+            // Any seqno will do to read it.
+            let mut entries = salvage.iter(Some(0));
+            let mut on = entries.seek_to_first()?;
+            while on {
+                self.take(entries.key().user_key);
+                on = entries.next()?;
+            }
+            drop(entries);
+            damage.iter().for_each(|error| self.lost(error));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,220 @@
+//! What prepared transactions without a session keep: unique values, and the tables they have changed.
+
+use firn::base::options::Options;
+use firn::base::{ErrorKind, Result};
+use firn::catalog::{ColumnSchema, Definition, IndexPart, IndexSchema, PartSchema, TableSchema};
+use firn::db::Db;
+use firn::env::{Env, MemEnv};
+use firn::rowcode::{Column, ColumnKind, Missing, NullBit};
+use firn::table::{IndexBuild, RowScratch, Table, WriteFlags, Written};
+use firn::txn::{Isolation, Transaction};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+const RECORD: usize = 9;
+const NULL: NullBit = NullBit { offset: 0, mask: 2 };
+
+/// id INT PRIMARY KEY, k INT NULL, UNIQUE (k).
+fn schema() -> TableSchema {
+    let columns = [("id", None), ("k", Some(NULL))].into_iter().enumerate();
+    let columns = columns.map(|(i, (name, null))| ColumnSchema {
+        name: name.to_owned(),
+        type_code: 0,
+        chars: 0,
+        column: Column {
+            id: i as u32 + 1,
+            kind: ColumnKind::Fixed { len: 4 },
+            offset: 1 + 4 * i as u32,
+            null,
+            stored: true,
+            missing: Missing::Impossible,
+        },
+    });
+    let index = |name: &str, column| IndexSchema {
+        name: name.to_owned(),
+        unique: true,
+        parts: vec![IndexPart {
+            column,
+            kind: PartSchema::Int { signed: true },
+            desc: false,
+            prefix: None,
+            image_len: 4,
+        }],
+    };
+    TableSchema {
+        version: 1,
+        record_len: RECORD as u32,
+        null_bytes: 1,
+        columns: columns.collect(),
+        indexes: vec![index("PRIMARY", 0), index("k", 1)],
+        primary: Some(0),
+        auto_increment: None,
+    }
+}
+
+fn record(id: i32, k: Option<i32>) -> [u8; RECORD] {
+    let mut record = [0; RECORD];
+    record[1..5].copy_from_slice(&id.to_le_bytes());
+    match k {
+        Some(k) => record[5..].copy_from_slice(&k.to_le_bytes()),
+        None => record[0] = NULL.mask,
+    }
+    record
+}
+
+/// `spills`: transactions of more than one entry are in files.
+fn open(env: &MemEnv, spills: bool) -> (Arc<Db>, Arc<Table>) {
+    let options = Options {
+        background_jobs: 0,
+        ..Options::default()
+    };
+    if spills {
+        options.live.txn_memory_limit.store(1, Ordering::Relaxed);
+    }
+    let env: Arc<dyn Env> = Arc::new(env.clone());
+    let db = Db::open(env, Path::new("/db"), options, None).unwrap();
+    if db.catalog().list("").is_empty() {
+        let definition = Definition {
+            schema: schema(),
+            frm: b"",
+            version: b"",
+            created_micros: 0,
+        };
+        db.catalog().create("d/t", definition).unwrap();
+    }
+    let table = Table::open(db.catalog(), "d/t", schema(), &[]).unwrap();
+    (db, table)
+}
+
+fn begin(db: &Db) -> Transaction {
+    let mut txn = db.new_transaction(db.new_owner(0));
+    txn.begin_statement(1, Isolation::ReadCommitted, 0, false);
+    txn
+}
+
+fn insert(table: &Table, txn: &mut Transaction, id: i32, k: Option<i32>) -> Result<Written> {
+    let flags = WriteFlags::default();
+    // SAFETY: there are no blob columns.
+    unsafe { table.insert(txn, &record(id, k), flags, &mut RowScratch::default()) }
+}
+
+fn delete(table: &Table, txn: &mut Transaction, id: i32, k: Option<i32>) {
+    let flags = WriteFlags::default();
+    // SAFETY: there are no blob columns.
+    unsafe { table.delete(txn, &record(id, k), None, flags, &mut RowScratch::default()) }.unwrap();
+}
+
+fn is_done(written: Result<Written>) -> bool {
+    matches!(written.unwrap(), Written::Done { .. })
+}
+
+/// Tries to insert in a transaction of its own, which is rolled back.
+fn tried(db: &Db, table: &Table, id: i32, k: Option<i32>) -> Result<Written> {
+    let mut txn = begin(db);
+    let written = insert(table, &mut txn, id, k);
+    txn.rollback().unwrap();
+    written
+}
+
+/// Row 1 has k = 5; the prepared transaction deletes it, or inserts row 2 with k = 7 and row 3 without k.
+fn prepared(spills: bool, deletes: bool) -> (MemEnv, Arc<Db>, Arc<Table>) {
+    let env = MemEnv::new();
+    let (db, table) = open(&env, spills);
+    let mut txn = begin(&db);
+    assert!(is_done(insert(&table, &mut txn, 1, Some(5))));
+    txn.commit().unwrap();
+    let mut txn = begin(&db);
+    if deletes {
+        delete(&table, &mut txn, 1, Some(5));
+    } else {
+        assert!(is_done(insert(&table, &mut txn, 2, Some(7))));
+        assert!(is_done(insert(&table, &mut txn, 3, None)));
+    }
+    assert_eq!(!txn.spilled_files().is_empty(), spills);
+    txn.prepare(b"x").unwrap();
+    let env = env.crash(1);
+    let (db, table) = open(&env, spills);
+    assert_eq!(db.prepared_xids(), [b"x".to_vec()]);
+    (env, db, table)
+}
+
+#[test]
+fn unique_values_of_a_recovered_transaction_stay_taken() {
+    for (spills, deletes) in [(false, false), (false, true), (true, false), (true, true)] {
+        let context = format!("spilled: {spills}, deletes: {deletes}");
+        let (_env, db, table) = prepared(spills, deletes);
+        let taken = if deletes { 5 } else { 7 };
+        let refused = tried(&db, &table, 9, Some(taken)).unwrap_err();
+        assert_eq!(*refused.kind(), ErrorKind::LockTimeout, "{context}");
+        // Its neighbours are free, and NULL is as often as one likes.
+        assert!(is_done(tried(&db, &table, 9, Some(taken + 1))), "{context}");
+        assert!(is_done(tried(&db, &table, 9, None)), "{context}");
+        match deletes {
+            true => assert!(db.rollback_xid(b"x").unwrap()),
+            false => assert!(db.commit_xid(b"x").unwrap()),
+        }
+        let written = tried(&db, &table, 9, Some(taken)).unwrap();
+        assert_eq!(written, Written::Duplicate { index: 1 }, "{context}");
+        let report = table.check(&db.context().views, true, &|| false).unwrap();
+        assert_eq!(report.problems, Vec::<String>::new(), "{context}");
+        assert_eq!(report.rows, if deletes { 1 } else { 3 }, "{context}");
+    }
+}
+
+/// What would leave the changes of a prepared transaction behind.
+fn changes_of_the_table(db: &Arc<Db>) -> Vec<(&'static str, Result<()>)> {
+    let catalog = db.catalog();
+    let table = Table::open(catalog, "d/t", schema(), &[]).unwrap();
+    let mut dropped = schema();
+    dropped.indexes.pop();
+    let mut build = IndexBuild::new(table, db.context(), dropped, vec![Some(0)]).unwrap();
+    let index = IndexBuild::commit(&mut [&mut build], b"", b"");
+    vec![
+        ("drop an index", index),
+        ("rename", catalog.rename("d/t", "d/u")),
+        ("truncate", catalog.truncate("d/t").map(|_| ())),
+        ("drop", catalog.drop_table("d/t")),
+    ]
+}
+
+fn refused(db: &Arc<Db>, when: &str) {
+    for (what, outcome) in changes_of_the_table(db) {
+        let kind = outcome.map_err(|error| error.kind().clone());
+        assert_eq!(kind, Err(ErrorKind::LockTimeout), "{what}, {when}");
+    }
+}
+
+#[test]
+fn a_table_with_prepared_changes_stays_as_it_is() {
+    for spills in [false, true] {
+        let (_env, db, table) = prepared(spills, false);
+        refused(&db, "recovered");
+        db.commit_xid(b"x").unwrap();
+        let report = table.check(&db.context().views, true, &|| false).unwrap();
+        assert_eq!((report.rows, report.problems), (3, Vec::new()));
+        assert!(db.catalog().truncate("d/t").is_ok());
+        assert!(db.catalog().drop_table("d/t").is_ok());
+    }
+}
+
+#[test]
+fn ddl_knows_of_a_prepared_transaction_before_its_session_ends() {
+    for end in ["commit", "rollback", "detach"] {
+        let (db, table) = open(&MemEnv::new(), false);
+        let mut txn = begin(&db);
+        assert!(is_done(insert(&table, &mut txn, 1, Some(5))));
+        txn.prepare_to_stay(b"x").unwrap();
+        refused(&db, "in its session");
+        match end {
+            "commit" => txn.commit().unwrap(),
+            "rollback" => txn.rollback().unwrap(),
+            _ => {
+                txn.detach(db.new_owner(0));
+                refused(&db, "detached");
+                assert!(db.rollback_xid(b"x").unwrap());
+            }
+        }
+        db.catalog().drop_table("d/t").unwrap();
+    }
+}
