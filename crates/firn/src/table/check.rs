@@ -141,7 +141,7 @@ pub fn check_stored(
 impl Subject<'_> {
     fn check_files(&self, report: &mut CheckReport) -> Result<()> {
         let ids = self.current.entry.index_ids();
-        for (_, file) in self.point.view.version.files() {
+        for file in self.point.view.files() {
             let ours = |stats: &IndexStats| ids.contains(&stats.index);
             if !file.per_index.iter().any(ours) {
                 continue;

@@ -8,8 +8,9 @@ use super::rows::{RowScratch, WriteFlags, Written};
 use crate::base::Result;
 use crate::txn::{Context, Isolation, LockOwner, Transaction};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-/// Bytes of rows in one commit.
+/// Bytes of rows in one commit, about; fewer where a transaction may take less memory.
 const PIECE_BYTES: u64 = 4 << 20;
 
 /// A load under way.
@@ -42,7 +43,10 @@ impl RowLoad {
         flags: WriteFlags,
         scratch: &mut RowScratch,
     ) -> Result<Written> {
-        if self.transaction.write_bytes() >= PIECE_BYTES {
+        // Well before it would spill: pieces are there to keep the transaction small.
+        let live = &self.transaction.context().live;
+        let limit = live.txn_memory_limit.load(Ordering::Relaxed);
+        if self.transaction.write_bytes() >= PIECE_BYTES.min(limit / 2) {
             self.commit_piece()?;
         }
         if !self.transaction.is_active() {

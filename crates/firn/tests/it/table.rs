@@ -62,11 +62,16 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> Self {
+        Self::with_files(seed, Options::default().target_file_size)
+    }
+
+    fn with_files(seed: u64, target_file_size: u64) -> Self {
         let options = Options {
             background_jobs: 0,
             // Far less than the rows take: blocks are read again and again.
             block_cache_size: 32 << 10,
             block_size: 512,
+            target_file_size,
             ..Options::default()
         };
         let env: Arc<dyn Env> = Arc::new(MemEnv::new());
@@ -226,6 +231,51 @@ fn ranges_agree_with_a_model() {
             txn.rollback().unwrap();
             rows.clone_from(&world.rows);
         }
+    }
+}
+
+/// A statement with several ranges seeks with one cursor, whose sources stay open from one to the next.
+#[test]
+fn a_cursor_reads_ranges_that_lie_in_different_files() {
+    let mut world = World::with_files(3, 8 << 10);
+    let mut txn = world.session();
+    let mut scratch = RowScratch::default();
+    for id in 0..6000 {
+        let fresh = record((id, (id, world.rng.random())));
+        let flags = WriteFlags::default();
+        // SAFETY: there are no blob columns.
+        unsafe { world.table.insert(&mut txn, &fresh, flags, &mut scratch) }.unwrap();
+    }
+    txn.commit().unwrap();
+    world.db.compact_all().unwrap();
+    let by_k = world.table.entry().indexes[1].id;
+    let view = world.db.context().views.pin();
+    let files = view.files().filter(|file| file.index(by_k).is_some());
+    assert!(files.count() >= 3);
+    let mut txn = world.session();
+    let mut cursor = Cursor::new(Arc::clone(&world.table));
+    cursor
+        .reset(Some(1), ReadMode::Snapshot, LockWait::Fail)
+        .unwrap();
+    let mut buffer = [0; RECORD];
+    for from in [10, 5900, 3000, 1200, 4500, 10] {
+        let end = i32::to_le_bytes(from + 20);
+        cursor.set_end_range(Some(Key::image(&end)), true).unwrap();
+        let start = i32::to_le_bytes(from);
+        let mut on = cursor
+            .seek(
+                &mut txn,
+                Key::image(&start),
+                SeekMode::AtOrAfter,
+                &mut buffer,
+            )
+            .unwrap();
+        let mut found = Vec::new();
+        while on {
+            found.push(row(&buffer).0);
+            on = cursor.next(&mut txn, &mut buffer).unwrap();
+        }
+        assert_eq!(found, Vec::from_iter(from..=from + 20));
     }
 }
 

@@ -63,6 +63,9 @@ impl LockTable {
         for owner in self.registry.owners() {
             let merged = owner.merged.lock();
             for mode in [LockMode::Shared, LockMode::Exclusive] {
+                if locks.len() >= max {
+                    return locks;
+                }
                 push_spans(&mut locks, max, owner.id(), mode, merged.set(mode));
             }
         }
