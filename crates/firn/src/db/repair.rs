@@ -24,6 +24,7 @@ use crate::store::{FileKind, file_name};
 use crate::table::{Change, Mended, mend_stored};
 use crate::txn::{Isolation, Transaction};
 use crate::version::{FileMeta, Frozen};
+use crate::wal::LogStart;
 use crate::write::{Batch, Changes};
 use copy::Copy;
 use remains::Remains;
@@ -31,6 +32,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// The seqno of all entries of files that loads have made.
+const LOADED_SEQNO: Seqno = 0;
 
 /// Size of the memtables that the log goes into.
 const MEMTABLE_SIZE: u64 = 64 << 20;
@@ -109,18 +113,26 @@ fn sources(
 ) -> Result<Vec<Box<dyn InternalIterator>>> {
     let mut sources: Vec<Box<dyn InternalIterator>> = Vec::new();
     let named = log.named_files();
+    let from_anywhere = matches!(tree.log, LogStart::Unknown { .. });
+    let there = look.source().store().list()?;
     for queued in log.queue.iter().rev() {
         match queued {
             Frozen::Memtable(memtable) => sources.push(Box::new(memtable.iter())),
             Frozen::Run(run) => {
                 for file in &run.run().files {
+                    // Where nobody knows how much of the log the files have, an old commit's have become others.
+                    if from_anywhere && !there.contains(&file.file_id) {
+                        continue;
+                    }
                     let source = salvaged(look, file.file_id, Some(run.seqno()), lost)?;
                     sources.extend(source.map(boxed));
                 }
             }
         }
     }
-    for (id, external) in tree.files.iter().filter(|(id, _)| !named.contains(id)) {
+    // The newest first: of versions without a seqno of their own the newer file has the right one.
+    let files = tree.files.iter().rev();
+    for (id, external) in files.filter(|(id, _)| !named.contains(id)) {
         sources.extend(salvaged(look, *id, *external, lost)?.map(boxed));
     }
     Ok(sources)
@@ -146,15 +158,21 @@ fn salvaged(
         }
         Err(error) => return Err(error),
     };
-    if external.is_none()
-        && SstReader::read_properties(&*file, id, &name).is_ok_and(|p| p.external_seqno)
-    {
-        // Rows that may never have been committed are no rows.
-        let what =
-            "neither manifest nor log say whether the transaction that wrote it was committed";
-        lost(Error::corruption(name, 0, what));
-        return Ok(None);
-    }
+    let properties = || SstReader::read_properties(&*file, id, &name);
+    let external = match external {
+        None => match properties() {
+            // Whoever drops the index drops them: the catalog decides, as it does at every open.
+            Ok(properties) if properties.loaded => Some(LOADED_SEQNO),
+            Ok(properties) if properties.external_seqno => {
+                // Rows that may never have been committed are no rows.
+                let what = "neither manifest nor log say whether the transaction that wrote it was committed";
+                lost(Error::corruption(name, 0, what));
+                return Ok(None);
+            }
+            _ => None,
+        },
+        known => known,
+    };
     let cache = Arc::clone(look.source().cache());
     let salvage = Salvage::open(file, id, name, cache, lost)?;
     Ok(Some(salvage.iter(external)))

@@ -5,8 +5,8 @@ use crate::base::Result;
 use crate::version::{FileMeta, FileSource};
 use std::sync::Arc;
 
-/// Complete files, synced, that neither log nor manifest names. They are removed, at once, when this is
-/// dropped; [`Self::keep`] hands them over.
+/// Complete files that neither log nor manifest names. They are removed when this is dropped, many bytes of
+/// them a little at a time, as the pace of deletions allows; [`Self::keep`] hands them over.
 pub struct NewFiles {
     ingest: Arc<Ingest>,
     files: Vec<FileMeta>,
@@ -63,7 +63,8 @@ impl NewFiles {
 
 impl Drop for NewFiles {
     fn drop(&mut self) {
-        let ids: Vec<u64> = self.files.iter().map(|file| file.file_id).collect();
-        self.ingest.versions.discard(&ids);
+        let files = self.files.iter();
+        let files: Vec<_> = files.map(|file| (file.file_id, file.size)).collect();
+        self.ingest.versions.give_up(&files);
     }
 }

@@ -78,6 +78,14 @@ impl Ingest {
         &self.versions
     }
 
+    /// Makes a file durable that was written unsynced.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn sync_file(&self, file_id: u64) -> Result<()> {
+        self.versions.source().store().sync(file_id)
+    }
+
     /// No files.
     pub fn no_files(self: &Arc<Self>) -> NewFiles {
         NewFiles::new(Arc::clone(self))

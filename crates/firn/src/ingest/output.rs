@@ -108,7 +108,7 @@ impl Output {
         Self {
             sorter,
             ingest: Arc::clone(ingest),
-            writer: ingest.writer(Density::Dense, expected),
+            writer: ingest.writer(Density::Dense, expected).for_load(),
             expected,
             done: NewFiles::new(Arc::clone(ingest)),
             done_bytes: 0,
@@ -168,7 +168,7 @@ impl Output {
             return Ok(());
         }
         self.expected = self.expected.saturating_mul(GROWTH);
-        let next = self.ingest.writer(Density::Dense, self.expected);
+        let next = self.ingest.writer(Density::Dense, self.expected).for_load();
         let full = std::mem::replace(&mut self.writer, next);
         self.done_bytes += full.bytes();
         self.done.append(full.finish()?);

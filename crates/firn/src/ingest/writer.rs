@@ -33,6 +33,8 @@ pub struct RunWriter {
     superseded: u64,
     done: NewFiles,
     bytes: u64,
+    synced: bool,
+    loaded: bool,
 }
 
 impl RunWriter {
@@ -46,7 +48,23 @@ impl RunWriter {
             last_key: Vec::new(),
             superseded: 0,
             bytes: 0,
+            synced: true,
+            loaded: false,
         }
+    }
+
+    /// Leaves it to whoever names the files, if anybody does, to sync them: [`Ingest::sync_file`].
+    #[must_use]
+    pub fn unsynced(mut self) -> Self {
+        self.synced = false;
+        self
+    }
+
+    /// Marks the files as those of a load ([`Properties::loaded`](crate::sst::Properties)).
+    #[must_use]
+    pub(super) fn for_load(mut self) -> Self {
+        self.loaded = true;
+        self
     }
 
     /// Adds an entry, above all added before.
@@ -90,7 +108,7 @@ impl RunWriter {
         self.bytes + open.map_or(0, |(_, writer)| writer.estimated_size())
     }
 
-    /// Ends the run. Its files are synced, their names are not ([`NewFiles::sync`]).
+    /// Ends the run. Its files are synced, unless told otherwise; their names are not ([`NewFiles::sync`]).
     ///
     /// # Errors
     /// Those of the files.
@@ -111,9 +129,12 @@ impl RunWriter {
         };
         let now = store.env().wall_micros();
         let file = store.create(id)?;
-        let writer = SstWriter::new(file, id, options, now)
+        let mut writer = SstWriter::new(file, id, options, now)
             .with_shapes(Arc::clone(&self.ingest.shapes))
             .with_external_seqno();
+        if self.loaded {
+            writer = writer.with_loaded();
+        }
         Ok(&mut self.open.insert((id, writer)).1)
     }
 
@@ -122,7 +143,10 @@ impl RunWriter {
             return Ok(());
         };
         let superseded = std::mem::take(&mut self.superseded);
-        let finished = writer.finish();
+        let finished = match self.synced {
+            true => writer.finish(),
+            false => writer.finish_unsynced(),
+        };
         let summary = finished.inspect_err(|_| self.ingest.versions.discard(&[id]))?;
         let at_rest = self.density == Density::Dense;
         self.bytes += summary.size;

@@ -90,6 +90,9 @@ pub struct Properties {
     /// The stored seqnos are no commits: the commit that the file was made for gives all entries its
     /// own, and who opens the file says which.
     pub external_seqno: bool,
+    /// A load made it, before its rows were for anybody to see: they are committed if the catalog names their
+    /// index, at seqno 0. A help for repairs.
+    pub loaded: bool,
     /// Whatever the layers above want to keep with the file.
     pub user: BTreeMap<String, Vec<u8>>,
     pub(super) dictionaries: Vec<(u32, Handle)>,
@@ -111,6 +114,7 @@ mod tag {
     pub(super) const SKETCHES: u64 = 6;
     pub(super) const TUNING: u64 = 8;
     pub(super) const DENSE_DELETES: u64 = 10;
+    pub(super) const LOADED: u64 = 12;
 }
 
 impl Properties {
@@ -174,6 +178,9 @@ impl Properties {
         end(tag::CODEC, &mut field);
         if self.external_seqno {
             end(tag::EXTERNAL_SEQNO, &mut field);
+        }
+        if self.loaded {
+            end(tag::LOADED, &mut field);
         }
         if let Some(tuning) = self.tuning {
             field.push(tuning.to_bits());
@@ -241,6 +248,7 @@ impl Properties {
             tag::INDEX => self.per_index.push(IndexStats::take(field)?),
             tag::CODEC => self.codec = String::from_utf8(rest().to_vec()).ok()?,
             tag::EXTERNAL_SEQNO => self.external_seqno = true,
+            tag::LOADED => self.loaded = true,
             tag::DENSE_DELETES => self.dense_deletes = varint::take_u64(field)?,
             tag::TUNING => {
                 let [bits, ..] = *rest() else { return None };

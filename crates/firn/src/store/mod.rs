@@ -86,6 +86,12 @@ impl FileStore {
         )
     }
 
+    /// Makes an SST durable that was written before, under whatever handle.
+    pub fn sync(&self, id: FileId) -> Result<()> {
+        let path = self.path(FileKind::Sst, id);
+        self.env.open_spans(&path, false)?.sync()
+    }
+
     /// Removes an SST. A missing file is [`crate::base::ErrorKind::NotFound`].
     pub fn remove(&self, id: FileId) -> Result<()> {
         self.env.remove(&self.path(FileKind::Sst, id))

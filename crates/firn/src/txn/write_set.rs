@@ -12,7 +12,7 @@ pub use spill::Sealed;
 use crate::base::gauge::{Charge, Gauge};
 use crate::base::key::{SEQNO_MAX, UNCOMMITTED_BIT, index_prefix};
 use crate::base::value::{ENTRY_BYTES_MAX, check_entry};
-use crate::base::{IndexId, InternalKey, Kind, Result, Seqno, Value};
+use crate::base::{ErrorKind, IndexId, InternalKey, Kind, Result, Seqno, Value};
 use crate::ingest::Ingest;
 use memory::{Memory, version_bytes};
 use parking_lot::{Mutex, MutexGuard};
@@ -133,9 +133,7 @@ impl WriteSet {
         let bytes = version_bytes(user_key.len(), value.len());
         if self.memory.bytes() + bytes > self.limit.min(MEMORY_MAX) {
             self.spill()?;
-            if let Some(ingest) = &self.ingest {
-                self.runs.merge_if_many(ingest, &self.interrupted)?;
-            }
+            self.merge_if_many()?;
         }
         self.position += 1;
         self.generation += 1;
@@ -155,6 +153,23 @@ impl WriteSet {
         self.charge.set(0);
         self.changed();
         Ok(())
+    }
+
+    /// Makes one run of many, if it can. That is for later reads and the commit: the write goes on without it, when
+    /// there is no room for instance.
+    fn merge_if_many(&mut self) -> Result<()> {
+        let Some(ingest) = &self.ingest else {
+            return Ok(());
+        };
+        let before = self.runs.list.len();
+        let merged = self.runs.merge_if_many(ingest, &self.interrupted);
+        if self.runs.list.len() != before {
+            self.changed();
+        }
+        match merged {
+            Err(error) if *error.kind() == ErrorKind::Interrupted => Err(error),
+            _ => Ok(()),
+        }
     }
 
     fn changed(&mut self) {

@@ -22,6 +22,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 const ROLL_SIZE_MIN: u64 = 1 << 20;
 const ROLL_FACTOR: u64 = 3;
 
+/// Files of so many bytes together are removed at once when they are given up.
+const DISCARD_MAX: u64 = 4 << 20;
+
 /// What a version set works with.
 #[derive(Clone)]
 pub struct Context {
@@ -184,6 +187,18 @@ impl VersionSet {
     pub fn reserve_file_ids(&self, next: u64) {
         self.next_file_id
             .fetch_max(next.min(NUMBER_MAX - 1), Ordering::Relaxed);
+    }
+
+    /// Gives up data files with their sizes, which no edit has named: a few bytes at once, many as obsolete files
+    /// go, since whoever gives them up has a client that waits.
+    pub fn give_up(&self, files: &[(u64, u64)]) {
+        let ids: Vec<u64> = files.iter().map(|(id, _)| *id).collect();
+        if files.iter().map(|(_, size)| size).sum::<u64>() <= DISCARD_MAX {
+            return self.discard(&ids);
+        }
+        for &(id, size) in files {
+            self.ctx.source.put_obsolete(id, size);
+        }
     }
 
     /// Removes the data files with these ids, which no edit has named, at once: whoever made them gives

@@ -8,6 +8,7 @@ mod estimates;
 mod fixture;
 mod fuzz;
 mod layers;
+mod loaded;
 mod memory;
 mod prepared;
 mod schema;

@@ -1,11 +1,12 @@
 //! What prepared transactions without a session keep: unique values, and the tables they have changed.
 
+use super::schema::{column, int_index};
 use firn::base::options::Options;
 use firn::base::{ErrorKind, Result};
-use firn::catalog::{ColumnSchema, Definition, IndexPart, IndexSchema, PartSchema, TableSchema};
+use firn::catalog::{Definition, TableSchema};
 use firn::db::Db;
 use firn::env::{Env, MemEnv};
-use firn::rowcode::{Column, ColumnKind, Missing, NullBit};
+use firn::rowcode::{ColumnKind, NullBit};
 use firn::table::{IndexBuild, RowScratch, Table, WriteFlags, Written};
 use firn::txn::{Isolation, Transaction};
 use std::path::Path;
@@ -16,44 +17,22 @@ const RECORD: usize = 9;
 const NULL: NullBit = NullBit { offset: 0, mask: 2 };
 
 /// id INT PRIMARY KEY, k INT NULL, UNIQUE (k).
-fn schema() -> TableSchema {
-    let columns = [("id", None), ("k", Some(NULL))].into_iter().enumerate();
-    let columns = columns.map(|(i, (name, null))| ColumnSchema {
-        name: name.to_owned(),
-        type_code: 0,
-        chars: 0,
-        column: Column {
-            id: i as u32 + 1,
-            kind: ColumnKind::Fixed { len: 4 },
-            offset: 1 + 4 * i as u32,
-            null,
-            stored: true,
-            missing: Missing::Impossible,
-        },
-    });
-    let index = |name: &str, column| IndexSchema {
-        name: name.to_owned(),
-        unique: true,
-        parts: vec![IndexPart {
-            column,
-            kind: PartSchema::Int { signed: true },
-            desc: false,
-            prefix: None,
-            image_len: 4,
-        }],
-    };
+pub(super) fn schema() -> TableSchema {
+    let int = ColumnKind::Fixed { len: 4 };
+    let mut k = column(2, "k", int, 5);
+    k.column.null = Some(NULL);
     TableSchema {
         version: 1,
         record_len: RECORD as u32,
         null_bytes: 1,
-        columns: columns.collect(),
-        indexes: vec![index("PRIMARY", 0), index("k", 1)],
+        columns: vec![column(1, "id", int, 1), k],
+        indexes: vec![int_index("PRIMARY", true, 0), int_index("k", true, 1)],
         primary: Some(0),
         auto_increment: None,
     }
 }
 
-fn record(id: i32, k: Option<i32>) -> [u8; RECORD] {
+pub(super) fn record(id: i32, k: Option<i32>) -> [u8; RECORD] {
     let mut record = [0; RECORD];
     record[1..5].copy_from_slice(&id.to_le_bytes());
     match k {
@@ -64,7 +43,7 @@ fn record(id: i32, k: Option<i32>) -> [u8; RECORD] {
 }
 
 /// `spills`: transactions of more than one entry are in files.
-fn open(env: &MemEnv, spills: bool) -> (Arc<Db>, Arc<Table>) {
+pub(super) fn open(env: &MemEnv, spills: bool) -> (Arc<Db>, Arc<Table>) {
     let options = Options {
         background_jobs: 0,
         ..Options::default()
@@ -87,13 +66,18 @@ fn open(env: &MemEnv, spills: bool) -> (Arc<Db>, Arc<Table>) {
     (db, table)
 }
 
-fn begin(db: &Db) -> Transaction {
+pub(super) fn begin(db: &Db) -> Transaction {
     let mut txn = db.new_transaction(db.new_owner(0));
     txn.begin_statement(1, Isolation::ReadCommitted, 0, false);
     txn
 }
 
-fn insert(table: &Table, txn: &mut Transaction, id: i32, k: Option<i32>) -> Result<Written> {
+pub(super) fn insert(
+    table: &Table,
+    txn: &mut Transaction,
+    id: i32,
+    k: Option<i32>,
+) -> Result<Written> {
     let flags = WriteFlags::default();
     // SAFETY: there are no blob columns.
     unsafe { table.insert(txn, &record(id, k), flags, &mut RowScratch::default()) }

@@ -202,6 +202,12 @@ impl SstWriter {
         self
     }
 
+    /// Says in the file that a load made it. To be called before any entry.
+    pub fn with_loaded(mut self) -> Self {
+        self.properties.loaded = true;
+        self
+    }
+
     /// Keeps `value` under `name` in the file's properties.
     pub fn set_user_property(&mut self, name: &str, value: &[u8]) {
         self.properties.user.insert(name.to_owned(), value.to_vec());
@@ -411,7 +417,16 @@ impl SstWriter {
 
     /// Writes what follows the data blocks, syncs the file and says what it holds. The caller syncs
     /// the directory. A file without entries is allowed.
-    pub fn finish(mut self) -> Result<SstSummary> {
+    pub fn finish(self) -> Result<SstSummary> {
+        self.end(true)
+    }
+
+    /// As [`Self::finish`], but the file is not synced: a power cut may take it.
+    pub fn finish_unsynced(self) -> Result<SstSummary> {
+        self.end(false)
+    }
+
+    fn end(mut self, synced: bool) -> Result<SstSummary> {
         if self.properties.entries > 0 {
             self.properties.largest = self.block.last_key().to_vec();
         }
@@ -458,7 +473,7 @@ impl SstWriter {
             file_id: self.properties.file_id,
             file_size: self.output.offset() + FOOTER_LEN as u64,
         };
-        let (size, checksum) = self.output.finish(&footer.encode())?;
+        let (size, checksum) = self.output.finish(&footer.encode(), synced)?;
         let p = self.properties;
         Ok(SstSummary {
             file_id: p.file_id,

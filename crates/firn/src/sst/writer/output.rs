@@ -69,12 +69,16 @@ impl Output {
         self.block(kind, (StoredCodec::None, 0, raw), raw.len())
     }
 
-    /// Appends the footer and syncs; the size and the checksum of the whole file.
-    pub(super) fn finish(mut self, footer: &[u8]) -> Result<(u64, u64)> {
+    /// Appends the footer and syncs, or only shows the bytes to readers; the size and the checksum of the
+    /// whole file.
+    pub(super) fn finish(mut self, footer: &[u8], synced: bool) -> Result<(u64, u64)> {
         self.stored.clear();
         self.stored.extend_from_slice(footer);
         self.append()?;
-        self.file.sync()?;
+        match synced {
+            true => self.file.sync()?,
+            false => self.file.flush()?,
+        }
         Ok((self.offset, self.sum.digest()))
     }
 }

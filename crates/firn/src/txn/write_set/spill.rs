@@ -35,7 +35,7 @@ struct Part {
     bytes: u64,
 }
 
-/// Writes all of `memory` as a run.
+/// Writes all of `memory` as a run, which nobody needs after a power cut: it is not synced.
 ///
 /// What was written in key order, beyond everything the set has of the index, and where the tree has
 /// nothing, is written as the last level would be: it will be installed as it is, and need not be
@@ -51,11 +51,11 @@ pub(super) fn spill(ingest: &Arc<Ingest>, memory: &Memory, runs: &Runs) -> Resul
             if density != Some(part.density) || large || was_large {
                 end(writer.take(), &mut files)?;
                 density = Some(part.density);
-                writer = Some(ingest.writer(part.density, memory.bytes()));
+                writer = Some(ingest.writer(part.density, memory.bytes()).unsynced());
             }
             was_large = large;
         }
-        let writer = writer.get_or_insert_with(|| ingest.writer(Density::Light, 0));
+        let writer = writer.get_or_insert_with(|| ingest.writer(Density::Light, 0).unsynced());
         for version in versions.newest_first() {
             let key = crate::base::InternalKey::new(key, version.seqno(), version.kind);
             writer.add_version(key, version.value())?;
@@ -263,7 +263,10 @@ impl Merging<'_> {
         };
         if self.writer.as_ref().is_none_or(|(now, _)| *now != density) {
             self.end()?;
-            let writer = self.ingest.writer(density, self.expected);
+            let mut writer = self.ingest.writer(density, self.expected);
+            if self.aim == Aim::Fewer {
+                writer = writer.unsynced();
+            }
             self.writer = Some((density, writer));
         }
         let mut by_run: Vec<Vec<Arc<FileHandle>>> = vec![Vec::new(); runs];
@@ -361,6 +364,11 @@ impl Runs {
         let kept = all.filter(|meta| merged.kept.contains(&meta.file_id));
         let mut files: Vec<FileMeta> = kept.chain(merged.written.files()).cloned().collect();
         files.sort_by(|a, b| a.smallest.cmp(&b.smallest));
+        // What stays of the spills is synced only now: most of what is spilled is merged, or rolled back.
+        for file_id in &merged.kept {
+            heed(interrupted)?;
+            ingest.sync_file(*file_id)?;
+        }
         merged.written.sync()?;
         Ok(Sealed { files, merged })
     }

@@ -6,7 +6,7 @@ use crate::base::options::Options;
 use crate::base::shape::NoShapes;
 use crate::base::{ErrorKind, InternalIterator};
 use crate::env::fault::{Class, Errno, Fault};
-use crate::env::{Env, FaultEnv, MemEnv};
+use crate::env::{CountingEnv, Env, FaultEnv, MemEnv};
 use crate::ingest::{Cutters, Ingest};
 use crate::sst::SstBlockCache;
 use crate::store::FileStore;
@@ -372,7 +372,7 @@ fn an_interruption_ends_merges_and_takes_nothing() {
 
 #[test]
 fn a_spill_that_fails_leaves_no_trace() {
-    for class in [Class::Create, Class::Write, Class::Sync] {
+    for class in [Class::Create, Class::Write] {
         let env = FaultEnv::new(Arc::new(MemEnv::new()));
         let ingest = ingest_in(Arc::new(env.clone()), 1 << 20);
         let limit = 2 * version_bytes(4, 3);
@@ -396,6 +396,105 @@ fn a_spill_that_fails_leaves_no_trace() {
         set.rollback_to(before.0);
         assert_eq!(set.get(b"0001", found).unwrap().unwrap().2, b"abc");
     }
+}
+
+fn put(set: &mut WriteSet, n: u32) {
+    let key = format!("{n:04}");
+    set.put(key.as_bytes(), Value::whole(b"abc")).unwrap();
+}
+
+/// Most of what is spilled is merged, or rolled back, and nobody asks for it after a power cut.
+#[test]
+fn what_is_spilled_is_synced_by_the_commit_alone() {
+    let env = CountingEnv::new(Arc::new(MemEnv::new()));
+    let counters = Arc::clone(env.counters());
+    let syncs = || counters.syncs.load(Ordering::Relaxed);
+    let ingest = ingest_in(Arc::new(env), 1 << 20);
+    let mut set = WriteSet::new(version_bytes(4, 3), Some(Arc::clone(&ingest)));
+    let before = syncs();
+    // Enough for a merge of runs, and then keys of which some were spilled before.
+    for n in (0..40).chain(20..30) {
+        put(&mut set, n);
+    }
+    assert!(set.has_spilled());
+    assert_eq!(syncs(), before);
+    // Each file that a record may name, and the directory.
+    let sealed = set.seal().unwrap();
+    assert!(!sealed.files().is_empty());
+    assert_eq!(syncs() - before, sealed.files().len() as u64 + 1);
+}
+
+#[test]
+fn a_commit_whose_sync_fails_may_be_tried_again() {
+    let env = FaultEnv::new(Arc::new(MemEnv::new()));
+    let ingest = ingest_in(Arc::new(env.clone()), 1 << 20);
+    let mut set = WriteSet::new(version_bytes(4, 3), Some(Arc::clone(&ingest)));
+    // Two files that stay as they are, and the directory.
+    put(&mut set, 1);
+    put(&mut set, 2);
+    for nth in 1..=3 {
+        env.inject(Fault {
+            nth,
+            ..next(Class::Sync)
+        });
+        let error = set.seal().map(|_| ()).unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::NoSpace, "sync {nth}");
+        assert_eq!(on_disk(&ingest).len(), 2, "sync {nth}");
+    }
+    assert_eq!(set.seal().unwrap().files().len(), 2);
+}
+
+#[test]
+fn a_merge_that_finds_no_room_is_left_for_later() {
+    let env = FaultEnv::new(Arc::new(MemEnv::new()));
+    let ingest = ingest_in(Arc::new(env.clone()), 1 << 20);
+    let mut set = WriteSet::new(version_bytes(4, 3), Some(Arc::clone(&ingest)));
+    // All of one key, so that no file stays as it is.
+    let write = |set: &mut WriteSet| set.put(b"0001", Value::whole(b"abc"));
+    for _ in 0..spill::FAN_IN {
+        write(&mut set).unwrap();
+    }
+    assert_eq!(set.runs.list.len(), spill::FAN_IN - 1);
+    // The first file is the spill's, the second one the merge's.
+    env.inject(Fault {
+        nth: 2,
+        ..next(Class::Create)
+    });
+    write(&mut set).unwrap();
+    assert_eq!(set.runs.list.len(), spill::FAN_IN);
+    assert_eq!(on_disk(&ingest).len(), spill::FAN_IN);
+    let shape = set.shape.load(Ordering::Relaxed);
+    write(&mut set).unwrap();
+    assert_eq!(set.runs.list.len(), 1);
+    // Cursors hear of the spill, and of the merge.
+    assert_eq!(set.shape.load(Ordering::Relaxed), shape + 2);
+    let entries: u64 = set.runs.list[0]
+        .files
+        .files()
+        .iter()
+        .map(|file| file.entries)
+        .sum();
+    assert_eq!(entries, spill::FAN_IN as u64 + 1);
+}
+
+/// A client waits for whoever gives files up.
+#[test]
+fn many_bytes_are_given_up_at_the_pace_of_deletions() {
+    let ingest = ingest_in(Arc::new(MemEnv::new()), 1 << 20);
+    let versions = ingest.versions();
+    let file = |size| {
+        let mut writer = ingest.writer(crate::ingest::Density::Light, 0);
+        writer.add(b"0001", Kind::Put, Value::EMPTY).unwrap();
+        let id = writer.finish().unwrap().keep()[0].file_id;
+        (id, size)
+    };
+    versions.give_up(&[file(4 << 10), file(4 << 10)]);
+    assert_eq!((on_disk(&ingest).len(), versions.obsolete()), (0, (0, 0)));
+    versions.give_up(&[file(4 << 20), file(1)]);
+    assert_eq!(on_disk(&ingest).len(), 2);
+    assert_eq!(versions.obsolete(), (2, (4 << 20) + 1));
+    versions.delete_obsolete().unwrap();
+    assert_eq!(on_disk(&ingest).len(), 0);
 }
 
 #[test]
