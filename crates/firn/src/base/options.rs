@@ -75,7 +75,7 @@ impl LiveOptions {
     }
 }
 
-/// Measured; see `docs/internals/blob.md`.
+/// Measured; see `docs/benchmarks.md`.
 const BLOB_THRESHOLD: u64 = 4 << 10;
 
 impl Default for LiveOptions {
