@@ -257,9 +257,18 @@ class Clients:
         self.bench = bench
         self.threads = threads
 
-    def run(self, seconds: float, statement: str, arguments: Callable[[random.Random], tuple[Any, ...]]) -> float:
-        """Repeats the statement for so many seconds; returns how often a second it was done."""
-        until = time.monotonic() + seconds
+    def run(
+        self,
+        seconds: float,
+        statement: str,
+        arguments: Callable[[random.Random], tuple[Any, ...]],
+        rate_max: float = 0.0,
+    ) -> float:
+        """Repeats the statement for so many seconds, `rate_max` times a second at most if that is not 0; returns how
+        often a second it was done."""
+        began = time.monotonic()
+        until = began + seconds
+        between = self.threads / rate_max if rate_max else 0.0
         counts = [0] * self.threads
         errors: list[BaseException] = []
 
@@ -275,6 +284,7 @@ class Clients:
                         cursor.execute(statement, arguments(source))
                         cursor.fetchall()
                         counts[number] += 1
+                        time.sleep(max(0.0, began + counts[number] * between - time.monotonic()) if between else 0.0)
             except BaseException as error:
                 errors.append(error)
                 raise
@@ -329,6 +339,7 @@ def values(chosen: argparse.Namespace) -> None:
                         chosen.seconds / slices,
                         "UPDATE t SET n = n + 1, v = _binary %s WHERE id = %s",
                         lambda source: (value(source), source.randrange(count)),
+                        chosen.rate_max,
                     )
                 )
                 most = max(most, bench.stored(engine, "t"))
@@ -365,6 +376,7 @@ def arguments() -> argparse.Namespace:
             command.add_argument("--threads", type=int, default=4)
             command.add_argument("--read-seconds", type=float, default=10)
             command.add_argument("--seconds", type=float, default=60, help="of updates")
+            command.add_argument("--rate-max", type=float, default=0, help="updates a second at most; 0: no limit")
     chosen = parser.parse_args()
     if "ROCKSDB" in chosen.engines and not (SYSTEM_PLUGINS / "ha_rocksdb.so").is_file():
         print("without MyRocks: mariadb-plugin-rocksdb is not installed", flush=True)
