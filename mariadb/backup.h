@@ -10,4 +10,7 @@ void set_backup_callbacks(handlerton* hton);
 /* Check function of firn_create_checkpoint. */
 int create_checkpoint(THD* thd, st_mysql_sys_var* variable, void* save, st_mysql_value* value);
 
+/* Before each change of definitions in the core: where the binary log stands. */
+void tell_binlog();
+
 }  // namespace firn

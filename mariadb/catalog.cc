@@ -1,6 +1,7 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
 #include "catalog.h"
+#include "backup.h"
 #include "ha_firn.h"
 #include "errors.h"
 #include "log.h"
@@ -67,6 +68,7 @@ void drop_tables(const char* prefix, bool (*wanted)(const char*), const char* wh
     return;
   }
   for (const std::string& name : names) {
+    tell_binlog();
     const firn_status status = firn_drop_table(database, name.c_str());
     if (status == FIRN_OK)
       sql_print_information("FIRN: dropped table '%s': %s", name.c_str(), why);
@@ -77,6 +79,7 @@ void drop_tables(const char* prefix, bool (*wanted)(const char*), const char* wh
 
 int drop_table(handlerton*, const char* path) {
   if (!database) return HA_ERR_NO_SUCH_TABLE;
+  tell_binlog();
   return to_server_error(firn_drop_table(database, TableName(path).c_str()));
 }
 
@@ -104,6 +107,7 @@ int notify_tabledef_changed(handlerton*, LEX_CSTRING* schema, LEX_CSTRING* table
   if (!database || !frm || schema->length + table->length + 2 > sizeof(name)) return 1;
   strxnmov(name, sizeof(name) - 1, schema->str, "/", table->str, NullS);
   const LEX_CUSTRING version = version_of(frm);
+  tell_binlog();
   return to_server_error(firn_set_table_image(database, name, frm->str, frm->length, version.str, version.length));
 }
 

@@ -26,6 +26,8 @@ char direct_io;
 char direct_reads;
 unsigned long long background_io_rate;
 char* checkpoint;
+char* log_archive_dir;
+unsigned int log_archive_timeout;
 
 MYSQL_SYSVAR_STR(data_dir, data_dir, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
                  "Directory of the engine's files; a relative path starts at datadir.", nullptr, nullptr, "#firn");
@@ -112,6 +114,17 @@ MYSQL_SYSVAR_ULONGLONG(background_io_rate, background_io_rate, PLUGIN_VAR_RQCMDA
                        "limit.",
                        nullptr, (update<unsigned long long, FIRN_OPTION_BACKGROUND_IO_RATE>), 0, 0, kMaxSize, 1);
 
+MYSQL_SYSVAR_STR(log_archive_dir, log_archive_dir, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
+                 "Directory, which must exist, that gets every segment of the write-ahead log when it is closed, and the "
+                 "files that it names: for 'firn restore --until-time'. Empty = none. Best on the file system of the "
+                 "data directory, where files are linked. While it cannot be written the log keeps its segments.",
+                 nullptr, nullptr, "");
+
+MYSQL_SYSVAR_UINT(log_archive_timeout, log_archive_timeout, PLUGIN_VAR_RQCMDARG,
+                  "With firn_log_archive_dir: a segment of the log that anything was written to is closed, and archived, "
+                  "after so many seconds.",
+                  nullptr, (update<unsigned int, FIRN_OPTION_LOG_ARCHIVE_TIMEOUT>), 60, 1, 86400, 0);
+
 /* The check function has done it. */
 void checkpoint_made(THD*, st_mysql_sys_var*, void*, const void*) {}
 
@@ -130,6 +143,8 @@ MYSQL_THDVAR_BOOL(
 
 }  // namespace
 
+bool log_is_archived() { return log_archive_dir && *log_archive_dir; }
+
 bool backup_client(THD* thd) { return thd && THDVAR(thd, backup_client); }
 
 unsigned long lock_wait_timeout(THD* thd) { return THDVAR(thd, lock_wait_timeout); }
@@ -147,6 +162,8 @@ firn_config config() {
   config.flush_log_at_trx_commit = flush_log_at_trx_commit;
   config.background_jobs = max_background_jobs;
   config.background_io_rate = background_io_rate;
+  config.log_archive_dir = log_archive_dir;
+  config.log_archive_timeout = log_archive_timeout;
   config.direct_io = direct_io != 0;
   config.direct_reads = direct_reads != 0;
   return config;
@@ -158,6 +175,7 @@ struct st_mysql_sys_var* all[] = {
     MYSQL_SYSVAR(blob_threshold),     MYSQL_SYSVAR(wal_segment_size),    MYSQL_SYSVAR(flush_log_at_trx_commit),
     MYSQL_SYSVAR(lock_wait_timeout),  MYSQL_SYSVAR(rollback_on_timeout), MYSQL_SYSVAR(max_background_jobs),
     MYSQL_SYSVAR(background_io_rate), MYSQL_SYSVAR(direct_io),           MYSQL_SYSVAR(direct_reads),
-    MYSQL_SYSVAR(create_checkpoint),  MYSQL_SYSVAR(backup_client),       nullptr};
+    MYSQL_SYSVAR(create_checkpoint),  MYSQL_SYSVAR(backup_client),       MYSQL_SYSVAR(log_archive_dir),
+    MYSQL_SYSVAR(log_archive_timeout), nullptr};
 
 }  // namespace firn::sysvars

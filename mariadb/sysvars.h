@@ -12,6 +12,8 @@ extern struct st_mysql_sys_var* all[];
 unsigned long lock_wait_timeout(THD* thd);
 /* The session makes a backup that covers the engine's tables. */
 bool backup_client(THD* thd);
+/* The log is archived. */
+bool log_is_archived();
 /* A lock wait timeout rolls the transaction back instead of the statement. */
 extern char rollback_on_timeout;
 /* Bytes; named in the error of a transaction that is over it. */

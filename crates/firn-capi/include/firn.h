@@ -164,6 +164,8 @@ typedef enum firn_option {
   FIRN_OPTION_BACKGROUND_IO_RATE = 6,
   // Values of so many bytes and more go to blob files.
   FIRN_OPTION_BLOB_THRESHOLD = 7,
+  // A segment of a log that is archived is closed after so many seconds.
+  FIRN_OPTION_LOG_ARCHIVE_TIMEOUT = 8,
 } firn_option;
 
 // Isolation levels. SERIALIZABLE is the caller's to refuse.
@@ -227,6 +229,10 @@ typedef struct firn_config {
   uint32_t background_jobs;
   // Background work reads and writes so many bytes a second at most; 0 for no limit.
   uint64_t background_io_rate;
+  // Archive the log in this directory, which must exist; NULL or empty for no archive.
+  const char *log_archive_dir;
+  // While the log is archived, a segment is closed when it has been in use for so many seconds.
+  uint64_t log_archive_timeout;
   // Open the log with direct I/O.
   bool direct_io;
   // Read table files past the page cache.
@@ -439,6 +445,14 @@ typedef struct firn_counters {
   uint64_t pinned_bytes;
   // Memory of uncommitted changes.
   uint64_t write_set_bytes;
+  // Closed log segments that wait for the archive.
+  uint64_t log_archive_waiting;
+  // Bytes of them.
+  uint64_t log_archive_waiting_bytes;
+  // Log segments archived.
+  uint64_t log_archived;
+  // Attempts to archive that failed.
+  uint64_t log_archive_failures;
   // Memory of all that the memory limit covers.
   uint64_t memory_bytes;
   // Written by flushes.
@@ -620,6 +634,13 @@ enum firn_status firn_sync_log(const struct firn_db *db);
 enum firn_status firn_checkpoint(const struct firn_db *db,
                                  const char *target,
                                  bool flush);
+
+// The server's binary log ends in `file` at `position` before the change of the catalog that comes next. For the
+// archive of the log; without one it does nothing.
+//
+// # Safety
+// `db` is open; `file` is a string.
+enum firn_status firn_tell_binlog(const struct firn_db *db, const char *file, uint64_t position);
 
 // Freezes the memtable and writes all memtables to files.
 //

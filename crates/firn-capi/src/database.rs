@@ -7,8 +7,9 @@ use firn::base::Error;
 use firn::base::options::{FlushMode, LiveOptions, Options};
 use firn::db::Db;
 use firn::env::PosixEnv;
+use firn::write::BinlogPlace;
 use std::ffi::c_char;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -52,6 +53,10 @@ pub struct firn_config {
     pub background_jobs: u32,
     /// Background work reads and writes so many bytes a second at most; 0 for no limit.
     pub background_io_rate: u64,
+    /// Archive the log in this directory, which must exist; NULL or empty for no archive.
+    pub log_archive_dir: *const c_char,
+    /// While the log is archived, a segment is closed when it has been in use for so many seconds.
+    pub log_archive_timeout: u64,
     /// Open the log with direct I/O.
     pub direct_io: bool,
     /// Read table files past the page cache.
@@ -67,7 +72,13 @@ fn flush_mode(value: u32) -> Result<FlushMode, Error> {
     }
 }
 
-fn options(config: &firn_config, host: &firn_host) -> Result<Options, Error> {
+const SECOND_US: u64 = 1_000_000;
+
+fn options(
+    config: &firn_config,
+    log_archive_dir: Option<PathBuf>,
+    host: &firn_host,
+) -> Result<Options, Error> {
     let live = LiveOptions::default();
     live.set_flush_mode(flush_mode(config.flush_log_at_trx_commit)?);
     let defaults = Options::default();
@@ -82,8 +93,13 @@ fn options(config: &firn_config, host: &firn_host) -> Result<Options, Error> {
         .store(config.memory_limit, Ordering::Relaxed);
     live.background_io_rate
         .store(config.background_io_rate, Ordering::Relaxed);
+    set(
+        &live.log_archive_timeout_us,
+        config.log_archive_timeout.saturating_mul(SECOND_US),
+    );
     Ok(Options {
         live: Arc::new(live),
+        log_archive_dir,
         block_cache_size: or(config.block_cache_size, defaults.block_cache_size),
         row_cache_size: config.row_cache_size,
         wal_segment_size: or(config.wal_segment_size, defaults.wal_segment_size),
@@ -112,7 +128,14 @@ pub unsafe extern "C" fn firn_open(
         let dir = unsafe { name(config.dir) }?;
         let waits = Arc::new(HostWaits::new(host));
         let env = Arc::new(PosixEnv::new());
-        let db = Db::open(env, Path::new(dir), options(config, host)?, Some(waits))?;
+        let archive = match config.log_archive_dir.is_null() {
+            true => "",
+            // SAFETY: as the caller promises.
+            false => unsafe { name(config.log_archive_dir) }?,
+        };
+        let archive = (!archive.is_empty()).then(|| PathBuf::from(archive));
+        let options = options(config, archive, host)?;
+        let db = Db::open(env, Path::new(dir), options, Some(waits))?;
         // SAFETY: as the caller promises.
         unsafe { out.write(boxed(firn_db { db })) };
         Ok(())
@@ -164,6 +187,28 @@ pub unsafe extern "C" fn firn_checkpoint(
     })
 }
 
+/// The server's binary log ends in `file` at `position` before the change of the catalog that comes next. For the
+/// archive of the log; without one it does nothing.
+///
+/// # Safety
+/// `db` is open; `file` is a string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_tell_binlog(
+    db: *const firn_db,
+    file: *const c_char,
+    position: u64,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let (db, file) = unsafe { (firn_db::get(db)?, name(file)?) };
+        db.tell_binlog(BinlogPlace {
+            name: file.as_bytes().to_vec(),
+            pos: position,
+        });
+        Ok(())
+    })
+}
+
 /// Freezes the memtable and writes all memtables to files.
 ///
 /// # Safety
@@ -194,6 +239,8 @@ pub enum firn_option {
     FIRN_OPTION_BACKGROUND_IO_RATE = 6,
     /// Values of so many bytes and more go to blob files.
     FIRN_OPTION_BLOB_THRESHOLD = 7,
+    /// A segment of a log that is archived is closed after so many seconds.
+    FIRN_OPTION_LOG_ARCHIVE_TIMEOUT = 8,
 }
 
 /// Changes an option for what follows.
@@ -225,6 +272,11 @@ pub unsafe extern "C" fn firn_set_option(
             }
             firn_option::FIRN_OPTION_BLOB_THRESHOLD => {
                 live.blob_threshold.store(value, Ordering::Relaxed);
+            }
+            firn_option::FIRN_OPTION_LOG_ARCHIVE_TIMEOUT => {
+                let timeout_us = value.saturating_mul(SECOND_US);
+                live.log_archive_timeout_us
+                    .store(timeout_us, Ordering::Relaxed);
             }
             firn_option::FIRN_OPTION_TXN_MEMORY_LIMIT => {
                 live.txn_memory_limit.store(value, Ordering::Relaxed);

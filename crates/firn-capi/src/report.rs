@@ -172,6 +172,14 @@ pub struct firn_counters {
     pub pinned_bytes: u64,
     /// Memory of uncommitted changes.
     pub write_set_bytes: u64,
+    /// Closed log segments that wait for the archive.
+    pub log_archive_waiting: u64,
+    /// Bytes of them.
+    pub log_archive_waiting_bytes: u64,
+    /// Log segments archived.
+    pub log_archived: u64,
+    /// Attempts to archive that failed.
+    pub log_archive_failures: u64,
     /// Memory of all that the memory limit covers.
     pub memory_bytes: u64,
     /// Written by flushes.
@@ -210,6 +218,7 @@ pub unsafe extern "C" fn firn_read_counters(
         let db = unsafe { firn_db::get(db) }?;
         let (c, memory) = (db.counters(), db.memory());
         let blobs = db.blob_store().stats();
+        let archive = db.archive_stats().unwrap_or_default();
         let counters = firn_counters {
             bytes_written: c.bytes_written,
             bytes_read: c.bytes_read,
@@ -230,6 +239,10 @@ pub unsafe extern "C" fn firn_read_counters(
             row_cache_bytes: c.row_cache_bytes,
             pinned_bytes: memory.pinned,
             write_set_bytes: memory.write_sets,
+            log_archive_waiting: archive.waiting,
+            log_archive_waiting_bytes: archive.waiting_bytes,
+            log_archived: archive.archived,
+            log_archive_failures: archive.failures,
             memory_bytes: memory.total(),
             flushed_bytes: c.flushed_bytes,
             compacted_bytes_read: c.compacted_bytes_read,

@@ -94,6 +94,9 @@ pub struct TakeBackup {
 pub struct ListBackups {
     /// Where backups are kept.
     pub target: String,
+    /// Tell what this archive of the log covers, too.
+    #[arg(long)]
+    pub archive: Option<PathBuf>,
 }
 
 /// Arguments of `prune`.
@@ -104,6 +107,9 @@ pub struct Prune {
     /// So many of the newest stay.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..).map(|n| n as usize))]
     pub keep: usize,
+    /// Remove what the oldest backup that stays does not need from this archive of the log, too.
+    #[arg(long)]
+    pub archive: Option<PathBuf>,
     /// No backup is under way, whatever the target says: one was cut short.
     #[arg(long)]
     pub force: bool,
@@ -123,6 +129,31 @@ pub struct Restore {
     /// Restore this table only: `database.table`. May be repeated.
     #[arg(long)]
     pub table: Vec<String>,
+    /// The archive of the log (`firn_log_archive_dir`), for what came after the backup.
+    #[arg(long, requires = "until")]
+    pub archive: Option<PathBuf>,
+    /// Up to where.
+    #[command(flatten)]
+    pub until: Until,
+}
+
+/// Up to where a backup is brought with the archive of the log.
+#[derive(Debug, clap::Args)]
+#[group(id = "until", multiple = false, requires = "archive")]
+pub struct Until {
+    /// Up to this time, included: '2026-11-22 13:00:00[.5]' as the clock here shows it, or with an offset as
+    /// 2026-11-22T13:00:00Z.
+    #[arg(long, value_name = "TIME")]
+    pub until_time: Option<String>,
+    /// Up to this place in the binary log, the end of the last event that is wanted: bin.000007:1234.
+    #[arg(long, value_name = "FILE:POS")]
+    pub until_binlog: Option<String>,
+    /// Up to this commit, included.
+    #[arg(long, value_name = "SEQNO")]
+    pub until_seqno: Option<u64>,
+    /// Up to the end of the archive.
+    #[arg(long)]
+    pub until_end: bool,
 }
 
 /// Arguments of `inspect`.

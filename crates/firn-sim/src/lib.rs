@@ -15,6 +15,7 @@ pub mod faults;
 pub mod history;
 pub mod loads;
 pub mod options;
+pub mod points;
 pub mod rot;
 pub mod route;
 pub mod world;

@@ -6,6 +6,8 @@
 use crate::ensure;
 use crate::failure::Failure;
 use crate::options::{one_of, tiny};
+use crate::points::{self, ARCHIVE};
+use firn::backup::Destination;
 use firn::base::options::FlushMode;
 use firn::base::{Error, Result};
 use firn::catalog::{ColumnSchema, Definition, IndexPart, IndexSchema, PartSchema, TableSchema};
@@ -23,8 +25,9 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 const DIR: &str = "/db";
 const RECORD: usize = 13;
@@ -529,4 +532,95 @@ fn run(seed: u64) -> Result<LoadStats, Stop> {
     no_strays(&env, &last.db)?;
     last.db.close()?;
     Ok(last.stats)
+}
+
+/// Loads and index changes with the log archived, a crash in between: a backup and the archive lead to each state since.
+///
+/// # Errors
+/// What was missing or wrong.
+pub fn load_point_run(seed: u64) -> Result<LoadStats, Failure> {
+    run_to_point(seed).map_err(|stop| {
+        let failure = match stop {
+            Stop::Failed(failure) => failure,
+            Stop::Engine(error) => Failure::new(format!("a call failed: {error}")),
+        };
+        failure.within(format_args!("load point seed {seed}"))
+    })
+}
+
+fn run_to_point(seed: u64) -> Result<LoadStats, Stop> {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let mut options = tiny(&mut rng, FlushMode::Sync);
+    options.log_archive_dir = Some(ARCHIVE.into());
+    let timeout_us = &options.live.log_archive_timeout_us;
+    timeout_us.store(0, Ordering::Relaxed);
+    let mut env = MemEnv::new();
+    env.create_dir_all(Path::new(ARCHIVE))?;
+    if seed.is_multiple_of(3) {
+        env.set_apart(Path::new(ARCHIVE));
+    }
+    let open = |env: &MemEnv| {
+        let env = Arc::new(env.clone());
+        Db::open(env, Path::new(DIR), options.clone(), None)
+    };
+    let mut run = Run {
+        rng,
+        db: open(&env)?,
+        states: vec![State::new()],
+        next_name: 0,
+        stats: LoadStats::default(),
+    };
+    let mut backups = Vec::new();
+    let mut marks = Vec::new();
+    for round in 0..40u64 {
+        if round % 13 == 2 {
+            let dir = PathBuf::from(format!("/b{round}"));
+            let made = run.db.checkpoint(&dir, run.rng.random())?;
+            backups.push((dir, made.info.seqno));
+        }
+        if round == 25 {
+            let end: u64 = run.rng.random();
+            env = match end % 2 {
+                0 => env.crash(end),
+                _ => env.kill(),
+            };
+            run.db = open(&env)?;
+            run.check()?;
+        }
+        run.step()?;
+        if run.rng.random_ratio(1, 3) {
+            run.db.archive_log()?;
+        }
+        if !backups.is_empty() {
+            let seqno = run.db.context().pipeline.last_seqno();
+            marks.push((seqno, run.state().clone()));
+        }
+    }
+    run.db.archive_log()?;
+    let disk: Arc<dyn Env> = Arc::new(env.copy().crash(0));
+    for (n, (backup, from)) in backups.iter().enumerate() {
+        let later: Vec<_> = marks.iter().filter(|(seqno, _)| seqno >= from).collect();
+        let (seqno, state) = later[run.rng.random_range(0..later.len())];
+        let wanted = Destination::Seqno(*seqno);
+        let dir = PathBuf::from(format!("/recovered{n}"));
+        let recovered = points::recover(&disk, backup, *from, &wanted, &dir, &options);
+        let (db, _) = match recovered {
+            Ok(recovered) => recovered,
+            Err(error) => {
+                ensure!(
+                    false,
+                    "{} is not brought to {wanted:?}: {error}",
+                    backup.display()
+                );
+                unreachable!("ensured")
+            }
+        };
+        let recovered = found(&db)?;
+        ensure!(
+            recovered == *state,
+            "{} at commit {seqno} has other tables or rows",
+            backup.display()
+        );
+    }
+    Ok(run.stats)
 }

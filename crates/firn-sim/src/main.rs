@@ -2,7 +2,7 @@
 //!
 //! `firn-sim crash --runs 1000 --seed 1` takes seeds 1 to 1000; `sync` cuts the power at every
 //! sync of each workload; `fault` injects failures; `rot` flips
-//! bits; `load` loads tables and changes indexes; `bank` runs threads and crashes; `compaction` prints what the picker's decisions cost and
+//! bits; `point` brings backups to points in the archive of the log; `load` and `load-point` load tables and changes indexes; `bank` runs threads and crashes; `compaction` prints what the picker's decisions cost and
 //! what writers at full speed for `--seconds` (1200) of virtual time see; `model
 //! --seconds 60` takes seeds until the time is up. A failure prints its seed; the exit code is 1
 //! then.
@@ -12,11 +12,11 @@ use firn_sim::bank::{self, BankStats};
 use firn_sim::loads::{self, LoadStats};
 use firn_sim::rot::{self, RotStats};
 use firn_sim::world::Stats;
-use firn_sim::{Failure, compaction, crash, faults};
+use firn_sim::{Failure, compaction, crash, faults, points};
 use std::fmt::Debug;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: firn-sim crash|sync|fault|rot|model|load|bank|compaction [--runs N | --seconds S] [--seed N] [--steps N]";
+const USAGE: &str = "usage: firn-sim crash|sync|fault|rot|model|point|load|load-point|bank|compaction [--runs N | --seconds S] [--seed N] [--steps N]";
 
 struct Args {
     kind: String,
@@ -99,6 +99,8 @@ fn main() -> ExitCode {
             |seed| crash::model_run(seed, args.steps_or(20_000)),
             Stats::add,
         ),
+        "point" => args.series(points::point_run, Stats::add),
+        "load-point" => args.series(loads::load_point_run, LoadStats::add),
         "load" => args.series(loads::load_run, LoadStats::add),
         "bank" => args.series(bank::with_crashes, BankStats::add),
         "compaction" => {

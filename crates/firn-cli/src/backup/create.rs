@@ -128,6 +128,8 @@ fn take(args: &TakeBackup, mark: &Mark<'_>, target: &Target, out: &Output) -> Re
         definitions: definitions.map(|(p, b)| (p.clone(), hex(b))).collect(),
         tables,
         sent_bytes: sent.sent_bytes,
+        archive: source.archive.clone(),
+        cut_ms: source.cut_ms,
     };
     expect_there(target, &backup, mark)?;
     backup.publish(target)?;

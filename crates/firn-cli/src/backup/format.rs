@@ -122,6 +122,12 @@ pub struct Backup {
     pub tables: BTreeMap<String, StoredTable>,
     /// Bytes that were sent for it.
     pub sent_bytes: u64,
+    /// The archive that its log is continued in, if there is one.
+    #[serde(default)]
+    pub archive: Option<String>,
+    /// Everything in it was committed before this time, milliseconds since 1970.
+    #[serde(default)]
+    pub cut_ms: u64,
 }
 
 impl Backup {
@@ -162,6 +168,12 @@ impl Backup {
         }
         let missing = || Error::corruption("CURRENT", 0, "the backup has none");
         Ok(load(&env, dir)?.ok_or_else(missing)?.state)
+    }
+
+    /// The last segment of its log.
+    pub fn last_segment(&self) -> u64 {
+        let names = self.files.iter().map(|file| file.name.as_str());
+        names.filter_map(parse_segment_name).max().unwrap_or(0)
     }
 
     /// All its objects.

@@ -1,5 +1,6 @@
 //! `firn backups`, `firn backup --verify`, `firn prune`: what a target holds, whether it is sound, what goes.
 
+use super::archive;
 use super::format::{Backup, Entry, entries, unhex};
 use super::mark::Mark;
 use super::target::{Target, Transfer};
@@ -24,6 +25,36 @@ struct Listed {
     gtid: String,
 }
 
+#[derive(Serialize)]
+struct WithArchive {
+    backups: Vec<Listed>,
+    archive: Vec<archive::Range>,
+}
+
+fn ranges_text(ranges: &[archive::Range]) -> String {
+    let row = |range: &archive::Range| {
+        let seqno = |seqno: Option<u64>| seqno.map_or_else(String::new, |n| n.to_string());
+        let time = |time: &Option<String>| time.clone().unwrap_or_default();
+        vec![
+            time(&range.first_time),
+            time(&range.last_time),
+            seqno(range.first_seqno),
+            seqno(range.last_seqno),
+            range.first_segment.to_string(),
+            range.last_segment.to_string(),
+        ]
+    };
+    let headings = [
+        "archived from",
+        "until",
+        "commit",
+        "to commit",
+        "segment",
+        "to segment",
+    ];
+    table(&headings, 2, ranges.iter().map(row).collect())
+}
+
 /// Lists the backups of a target.
 pub fn list(args: &ListBackups, out: &Output) -> Result<Outcome> {
     let target = Target::open(&args.target, false)?;
@@ -46,7 +77,7 @@ pub fn list(args: &ListBackups, out: &Output) -> Result<Outcome> {
             id: backup.id,
         });
     }
-    out.print(&listed, |listed| {
+    let text = |listed: &Vec<Listed>| {
         let row = |b: &Listed| {
             let position = match b.binlog_file.is_empty() {
                 true => String::new(),
@@ -63,7 +94,19 @@ pub fn list(args: &ListBackups, out: &Output) -> Result<Outcome> {
         };
         let headings = ["backup", "binary log", "gtid", "tables", "size", "sent"];
         table(&headings, 3, listed.iter().map(row).collect())
-    });
+    };
+    match &args.archive {
+        None => out.print(&listed, text),
+        Some(archive) => {
+            let both = WithArchive {
+                archive: archive::ranges(archive)?,
+                backups: listed,
+            };
+            out.print(&both, |both| {
+                text(&both.backups) + "\n" + &ranges_text(&both.archive)
+            });
+        }
+    }
     Ok(Outcome::Well)
 }
 
@@ -170,21 +213,39 @@ pub struct Pruned {
     removed: Vec<String>,
     removed_files: usize,
     removed_bytes: u64,
+    /// What went from the archive of the log.
+    archive: Option<archive::Removed>,
 }
 
 /// Removes the oldest backups, then the files that none of the others names. Cut short, it leaves files that nothing
 /// names, which the next one removes.
 pub fn prune(args: &Prune, out: &Output) -> Result<Outcome> {
     let target = Target::open(&args.target, false)?;
-    let pruned = prune_in(&target, args.keep, args.force)?;
+    let mut pruned = prune_in(&target, args.keep, args.force)?;
+    if let Some(archive) = &args.archive {
+        let found = entries(&target)?;
+        let oldest = found.iter().find(|entry| pruned.kept.contains(&entry.id));
+        let oldest = oldest.map(|entry| entry.read(&target)).transpose()?;
+        pruned.archive = Some(archive::prune(archive, oldest.as_ref())?);
+    }
     out.print(&pruned, |p| {
-        format!(
+        let mut text = format!(
             "removed {} backups and {} files of {}, kept {}\n",
             p.removed.len(),
             p.removed_files,
             bytes(p.removed_bytes),
             p.kept.len()
-        )
+        );
+        if let Some(a) = &p.archive {
+            let _ = writeln!(
+                text,
+                "removed {} segments and {} files of {} from the archive",
+                a.segments,
+                a.files,
+                bytes(a.bytes)
+            );
+        }
+        text
     });
     Ok(Outcome::Well)
 }
@@ -215,6 +276,7 @@ fn remove_others(target: &Target, keep: usize) -> Result<Pruned> {
         removed: ids(old),
         removed_files: 0,
         removed_bytes: 0,
+        archive: None,
     };
     for (name, size) in target.list("files")? {
         let object = format!("files/{name}");

@@ -1,6 +1,7 @@
 //! Backups: taken from a running server or a stopped one, kept in a directory or a bucket, restored.
 #![allow(clippy::disallowed_methods)] // Nothing here runs under the simulation.
 
+mod archive;
 mod checkpoint;
 mod create;
 mod file_names;

@@ -2,6 +2,7 @@
 
 mod engine;
 mod stage;
+mod until;
 
 use super::file_names::encode;
 use super::format::{Backup, Position, find, position_text, unhex};
@@ -17,6 +18,8 @@ use serde::Serialize;
 use stage::{Stage, Step};
 use std::path::Path;
 use std::sync::Arc;
+#[cfg(test)]
+pub(super) use until::parse_time;
 
 #[derive(Serialize)]
 struct Report {
@@ -33,6 +36,9 @@ struct Report {
 /// Restores a backup.
 pub fn run(args: &Restore, out: &Output) -> Result<Outcome> {
     let target = Target::open(&args.target, false)?;
+    if let Some(archive) = &args.archive {
+        return until::run(args, archive, &target, out);
+    }
     let report = restore(args, &target, out, &|_| Ok(()))?;
     out.print(&report, text);
     Ok(Outcome::Well)
@@ -99,27 +105,29 @@ fn examine(engine: &Path, tables: &[&str]) -> Result<Log> {
     }
 }
 
+/// Whether a table of the catalog, or one it is a partition of, has this name: as people write it, or as files and
+/// catalog have it.
+fn is_named(table: &str, name: &str) -> bool {
+    let (database, rest) = name.split_once('.').unwrap_or_default();
+    let table = base_table(table);
+    table == format!("{database}/{rest}")
+        || table == format!("{}/{}", encode(database), encode(rest))
+}
+
 /// Catalog names of the tables asked for, or of all; partitions come with their table.
 fn chosen<'a>(backup: &'a Backup, wanted: &[String]) -> Result<Vec<&'a str>> {
     let all = backup.tables.keys().map(String::as_str);
     if wanted.is_empty() {
         return Ok(all.collect());
     }
-    // As people write it, or as files and catalog have it.
-    let is = |table: &str, name: &str| {
-        let (database, rest) = name.split_once('.').unwrap_or_default();
-        let table = base_table(table);
-        table == format!("{database}/{rest}")
-            || table == format!("{}/{}", encode(database), encode(rest))
-    };
     for name in wanted {
-        if !all.clone().any(|table| is(table, name)) {
+        if !all.clone().any(|table| is_named(table, name)) {
             let message = format!("backup {} has no FIRN table {name}", backup.id);
             return Err(Error::new(ErrorKind::NotFound, message));
         }
     }
     Ok(all
-        .filter(|table| wanted.iter().any(|name| is(table, name)))
+        .filter(|table| wanted.iter().any(|name| is_named(table, name)))
         .collect())
 }
 

@@ -7,6 +7,7 @@ use super::format::Position;
 use super::server::Server;
 use crate::args::TakeBackup;
 use crate::directory::IN_DATADIR;
+use firn::backup::archive_of;
 use firn::base::{Error, ErrorKind, Result};
 use firn::db::Look;
 use firn::env::{Env, PosixEnv};
@@ -32,6 +33,10 @@ pub struct Source {
     pub position: Option<Position>,
     /// How long commits were held up, milliseconds.
     pub pause_ms: f64,
+    /// The archive of its log.
+    pub archive: Option<String>,
+    /// Everything in it was committed before, milliseconds since 1970.
+    pub cut_ms: u64,
     /// What else there is to say.
     pub notes: Vec<String>,
     /// `dir` is ours and goes with this, before its lock does.
@@ -48,8 +53,11 @@ impl Source {
             true => (inner, definitions(path)?),
             false => (path.to_owned(), Default::default()),
         };
+        let env = PosixEnv::new();
         Ok(Self {
             look: Look::open(Arc::new(PosixEnv::new()), &dir)?,
+            archive: archive_of(&env, &dir)?,
+            cut_ms: env.wall_micros() / 1000,
             dir,
             definitions,
             unreadable,
@@ -97,6 +105,8 @@ impl Source {
         server.backup_stage("BLOCK_COMMIT")?;
         let checkpoint = Checkpoint::at(&dir)?;
         server.ask(&format!("SET GLOBAL firn_create_checkpoint = '{quoted}'"))?;
+        // The rest of its millisecond may be in it.
+        let cut_ms = clock.wall_micros() / 1000 + 1;
         // Locked before the next client can come and find it left behind.
         let look = Look::open(Arc::new(PosixEnv::new()), &dir)?;
         let position = Some(server.position()?);
@@ -109,6 +119,8 @@ impl Source {
             server_version,
             position,
             pause_ms,
+            archive: archive_of(&clock, &engine_dir)?,
+            cut_ms,
             notes,
             _checkpoint: Some(checkpoint),
             look,

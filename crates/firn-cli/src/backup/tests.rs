@@ -1,5 +1,7 @@
+use super::archive::local_time;
 use super::format::{Piece, timestamp, unhex};
 use super::pieces::{PIECE_SIZE, Part, without_zeros};
+use super::restore::parse_time;
 use super::source::{Definitions, belonging};
 use super::target::{Target, Transfer};
 use super::{create, keep};
@@ -30,6 +32,24 @@ fn times_read_as_dates() {
         (4_107_542_400, "21000301T000000Z"),
     ] {
         assert_eq!(timestamp(seconds), text, "{seconds}");
+    }
+}
+
+#[test]
+fn points_in_time_are_local_or_have_an_offset() {
+    assert_eq!(parse_time("1970-01-01T00:00:01.5Z").unwrap(), 1500);
+    assert_eq!(parse_time("1970-01-01T01:00:00+01:00").unwrap(), 0);
+    let local = parse_time("2026-06-01 12:30:00.25").unwrap();
+    assert_eq!(parse_time("2026-06-01T12:30:00.250").unwrap(), local);
+    assert_eq!(local % 1000, 250);
+    assert!(local_time(local).starts_with("2026-06-01 12:30:00.250"));
+    for wrong in [
+        "yesterday",
+        "2026-06-31 00:00:00",
+        "1969-12-31T00:00:00Z",
+        "",
+    ] {
+        assert!(parse_time(wrong).is_err(), "{wrong}");
     }
 }
 

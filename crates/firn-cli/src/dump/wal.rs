@@ -165,6 +165,18 @@ fn record_report(record: &Record<'_>, with_entries: bool) -> RecordReport {
             report.kind = "counter";
             report.note = Some(format!("counter {counter} is at least {value}"));
         }
+        Record::Load { files, .. } => {
+            report.kind = "load";
+            report.note = Some(format!("files {files:?}"));
+        }
+        Record::Clock { wall_ms, binlog } => {
+            report.kind = "clock";
+            let at = binlog.map(|at| {
+                let name = String::from_utf8_lossy(at.name);
+                format!(", binary log {name} at {}", at.pos)
+            });
+            report.note = Some(format!("{wall_ms} ms{}", at.unwrap_or_default()));
+        }
         Record::SchemaChange {
             seqno,
             description,

@@ -9,6 +9,7 @@ mod check;
 mod checkpoint;
 mod ddl;
 mod out_of_line;
+mod points;
 mod power;
 mod read;
 mod rot;
@@ -78,6 +79,8 @@ pub struct Stats {
     pub prepared: u64,
     /// Checkpoints made, and opened.
     pub checkpoints: u64,
+    /// Recoveries of a backup to a point in the archive of the log.
+    pub points: u64,
 }
 
 impl Stats {
@@ -91,6 +94,7 @@ impl Stats {
         self.lost += other.lost;
         self.prepared += other.prepared;
         self.checkpoints += other.checkpoints;
+        self.points += other.points;
     }
 }
 
@@ -115,6 +119,8 @@ pub struct World {
     keys: u32,
     /// Checkpoints that were made, and what is in them.
     checkpoints: Vec<Kept>,
+    /// With the log archived: backups, and states to recover to.
+    points: points::Points,
     /// Files may lie about until the next start, since a call to remove one failed.
     strays: bool,
     stats: Stats,
@@ -147,6 +153,7 @@ impl World {
             next_name: 1,
             keys,
             checkpoints: Vec::new(),
+            points: points::Points::default(),
             strays: false,
             stats: Stats::default(),
         }

@@ -5,4 +5,5 @@ mod crash;
 mod faults;
 mod loads;
 mod model;
+mod points;
 mod rot;

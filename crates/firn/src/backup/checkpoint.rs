@@ -22,16 +22,16 @@
 //! flushes); copying the segments (their bytes are on no page of the cache, since they are written past it:
 //! reading and writing them takes longer than all the rest).
 
+use super::files::link_or_copy;
 use crate::base::{Error, ErrorKind, Result, Seqno};
 use crate::blob::LinkHold;
-use crate::env::{BLOCK, Env};
+use crate::env::Env;
 use crate::store::{FileKind, file_name, parse_file_name};
 use crate::version::{VersionSet, create_manifest, parse_manifest_name};
 use crate::wal::{Wal, parse_segment_name};
 use crate::write::{BinlogPlace, Pipeline};
 use parking_lot::Mutex;
 use std::fmt::Write;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Tells what the checkpoint holds, in its directory. The database does not read it.
@@ -42,9 +42,6 @@ const LAST_LINE: &str = "end\n";
 
 /// Ending of a checkpoint under way.
 const UNFINISHED: &str = "tmp";
-
-/// Bytes copied at once.
-const COPY_CHUNK: usize = 1 << 20;
 
 /// The parts of a database that a checkpoint is made of.
 #[derive(Clone, Copy)]
@@ -246,51 +243,7 @@ fn fill(parts: Parts<'_>, dir: &Path) -> Result<Checkpoint> {
 
 /// Gives a file of the database its name in `dir`, too, or copies it. Returns the bytes copied.
 fn take(parts: Parts<'_>, dir: &Path, name: &str) -> Result<u64> {
-    let (from, to) = (parts.dir.join(name), dir.join(name));
-    match parts.env.link(&from, &to) {
-        Ok(()) => return Ok(0),
-        Err(error) if *error.kind() == ErrorKind::Unsupported => {}
-        Err(error) => return Err(error),
-    }
-    copy(parts.env, &from, &to)
-}
-
-/// Copies a file, without the blocks of zeros: holes stay holes. Returns the bytes copied.
-fn copy(env: &dyn Env, from: &Path, to: &Path) -> Result<u64> {
-    let source = env.open(from)?;
-    let size = source.size()?;
-    let copy = env.open_spans(to, true)?;
-    let mut chunk = vec![0; COPY_CHUNK.min(size as usize)];
-    let (mut at, mut copied) = (0, 0);
-    while at < size {
-        let len = (size - at).min(COPY_CHUNK as u64) as usize;
-        let chunk = &mut chunk[..len];
-        source.read_exact_at(at, chunk)?;
-        // The last block gives the copy its length.
-        for run in blocks_in_use(chunk, at + len as u64 == size) {
-            copied += run.len() as u64;
-            copy.write_at(at + run.start as u64, &chunk[run])?;
-        }
-        at += len as u64;
-    }
-    copy.sync()?;
-    Ok(copied)
-}
-
-/// Runs of blocks that are not all zeros, and the last one if `last`.
-fn blocks_in_use(bytes: &[u8], last: bool) -> Vec<Range<usize>> {
-    let mut runs: Vec<Range<usize>> = Vec::new();
-    for from in (0..bytes.len()).step_by(BLOCK) {
-        let to = bytes.len().min(from + BLOCK);
-        if bytes[from..to].iter().all(|&byte| byte == 0) && !(last && to == bytes.len()) {
-            continue;
-        }
-        match runs.last_mut() {
-            Some(run) if run.end == from => run.end = to,
-            _ => runs.push(from..to),
-        }
-    }
-    runs
+    link_or_copy(parts.env, &parts.dir.join(name), &dir.join(name))
 }
 
 /// Removes what an attempt left behind that was cut short, if it is that: a directory that holds nothing

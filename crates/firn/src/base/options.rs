@@ -2,6 +2,7 @@
 
 use super::events::{Listener, Silent};
 use super::value::ENTRY_BYTES_MAX;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
@@ -39,6 +40,8 @@ pub struct LiveOptions {
     /// Freeze the active memtable when its entries refer to so many bytes of blobs: what they replace is
     /// seen to be garbage only after a flush and compactions. Follows the blobs that live; not an option.
     pub blob_freeze_at: AtomicU64,
+    /// While the log is archived, a segment is closed when it has been in use for so many microseconds.
+    pub log_archive_timeout_us: AtomicU64,
 }
 
 /// More memory would make fewer sorted runs of a load, and nothing faster.
@@ -90,6 +93,7 @@ impl Default for LiveOptions {
             blob_threshold: AtomicU64::new(BLOB_THRESHOLD),
             entry_bytes_max: AtomicU64::new(ENTRY_BYTES_MAX),
             blob_freeze_at: AtomicU64::new(u64::MAX),
+            log_archive_timeout_us: AtomicU64::new(60_000_000),
         }
     }
 }
@@ -136,6 +140,8 @@ pub struct Options {
     /// Read table files past the page cache where the file system can: the caches here are all the
     /// memory there is then.
     pub direct_reads: bool,
+    /// Archive the log in this directory, which must exist.
+    pub log_archive_dir: Option<PathBuf>,
     /// Receives messages.
     pub listener: Listener,
 }
@@ -161,6 +167,7 @@ impl Default for Options {
             lock_merge_rows: 4096,
             wal_direct_io: true,
             direct_reads: false,
+            log_archive_dir: None,
             listener: Arc::new(Silent),
         }
     }

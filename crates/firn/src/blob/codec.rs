@@ -119,7 +119,7 @@ mod tests {
             let packed = pack(&value);
             let want = match len {
                 ..=50 => BlobCodec::None,
-                ..=131_072 => BlobCodec::Zstd,
+                51..=131_072 => BlobCodec::Zstd,
                 _ => BlobCodec::Chunks,
             };
             assert_eq!(packed.codec, want, "{len} bytes");

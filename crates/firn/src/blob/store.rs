@@ -10,7 +10,7 @@ use super::session::BlobSession;
 use crate::base::{Error, ErrorKind, Result};
 use crate::env::Announcement;
 use crate::rowcode::{BlobBuf, BlobRef};
-use crate::store::FileStore;
+use crate::store::{FileKind, FileStore};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -232,7 +232,8 @@ impl BlobStore {
         };
         let id = new_id();
         let spans = self.files.open_spans(id, true)?;
-        if let Err(error) = spans.write_at(0, &file_header(id, id)) {
+        let header = spans.write_at(0, &file_header(id, id));
+        if let Err(error) = header.and_then(|()| self.files.keep(FileKind::Blob, &[id])) {
             let _ = self.files.remove_blob(id);
             return Err(error);
         }
@@ -288,6 +289,15 @@ impl BlobStore {
             // It is only room, and is asked for again.
             let _ = file.trim();
         }
+    }
+
+    /// Whether nobody writes to the file with this id, nor will.
+    pub fn is_quiet(&self, id: u64) -> bool {
+        let _active = self.active.lock();
+        let known = self.known.read();
+        known
+            .get(&id)
+            .is_none_or(|file| !file.grows() && !file.is_held())
     }
 
     /// Reads the value that `blob` refers to into `buf`.

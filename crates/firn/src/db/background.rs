@@ -10,11 +10,12 @@ mod pressure;
 mod shapes;
 mod threads;
 
-pub(super) use loads::Loads;
+pub(super) use loads::{Loads, install_found};
 pub(super) use threads::Background;
 
 use super::blobs::Collector;
 use super::memory::Arbiter;
+use crate::backup::Archiver;
 use crate::base::events::Severity;
 use crate::base::health::Health;
 use crate::base::options::Options;
@@ -78,6 +79,8 @@ pub(super) struct Work {
     pub memory: Arbiter,
     pub blobs: Arc<BlobStore>,
     pub collector: Collector,
+    /// If the log is archived.
+    pub archiver: Option<Archiver>,
     snapshots: Arc<SnapshotList>,
     catalog_counters: Arc<Counters>,
     catalog: Arc<OnceLock<Arc<Catalog>>>,
@@ -109,6 +112,7 @@ impl Work {
         stall: Arc<Stall>,
         memory: Arbiter,
         blobs: Arc<BlobStore>,
+        archiver: Option<Archiver>,
     ) -> Self {
         let catalog = Arc::default();
         Self {
@@ -125,6 +129,7 @@ impl Work {
             reports: Arc::default(),
             memory,
             blobs,
+            archiver,
             collector: Collector::default(),
             snapshots,
             catalog_counters,
@@ -206,6 +211,14 @@ impl Work {
             time_pairs: time.into_iter().collect(),
             ..Edit::default()
         }
+    }
+
+    /// After a recovery to a point: nothing of the log from before is needed, and what lies behind the point must not
+    /// be seen again.
+    pub(super) fn forget_log(&self) -> Result<()> {
+        let edit = self.edit_of(0, None);
+        self.install(edit, &[], &[])?;
+        self.wal.release_before(self.versions.log_number())
     }
 
     /// Puts the files of a run into L0, as one run above all before. They are not written again: the
@@ -393,9 +406,21 @@ impl Work {
 
     /// `open`: handles that read files of the edit already.
     fn install(&self, edit: Edit, flushed: &[u64], open: &[Arc<FileHandle>]) -> Result<()> {
+        self.install_with(edit, flushed, open, || Ok(()))
+    }
+
+    /// As [`Self::install`], and in one step with it `then`, for whoever holds up installs.
+    fn install_with(
+        &self,
+        edit: Edit,
+        flushed: &[u64],
+        open: &[Arc<FileHandle>],
+        then: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
         let _in_order = self.install.lock();
         let version = self.versions.apply_open(edit, open)?;
         self.views.installed(version, flushed);
+        then()?;
         self.stall.set_failure(None);
         self.report_pressure();
         Ok(())

@@ -220,8 +220,11 @@ impl Work {
             };
             let lost = held.saturating_sub(live);
             let enough = lost * 100 >= held * LOST_SHARE;
-            // Nothing can be given back of a file that a checkpoint has, too: its turn comes when that is gone.
-            if live == 0 || enough && !self.blobs.is_linked(&file).unwrap_or(true) {
+            // Nothing can be given back of a file that a checkpoint has, too: its turn comes when that is gone. An
+            // archive of the log has every file, and lets go of those that are gone here.
+            let stays =
+                || !self.blobs.files().is_archived() && self.blobs.is_linked(&file).unwrap_or(true);
+            if live == 0 || enough && !stays() {
                 candidates.push(Candidate {
                     file,
                     live,

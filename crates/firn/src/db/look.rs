@@ -165,6 +165,7 @@ impl Look {
             tree.state.last_seqno,
             MEMTABLE_SIZE,
             &counters,
+            None,
         )?;
         let files = self.files_named(&replayed);
         Ok(Log {
@@ -196,6 +197,7 @@ impl Look {
             queue: Vec::new(),
             prepared: BTreeMap::new(),
             next_file_id: 0,
+            loads: Vec::new(),
             last_seqno: tree.state.last_seqno,
             commits: 0,
             end: ReplayEnd::default(),

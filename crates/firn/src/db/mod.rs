@@ -1,5 +1,6 @@
 //! Composition root: open, recovery, background work, metrics.
 
+mod archive;
 mod background;
 mod blobs;
 mod checkpoint;
@@ -16,6 +17,7 @@ pub use memory::MemoryReport;
 pub use repair::{Repaired, repair};
 pub use report::{Counters as Metrics, IndexReport, LevelReport};
 
+use crate::backup::{Archiver, ArchiverParts, Point, begin_archiving};
 use crate::base::events::Severity;
 use crate::base::gauge::Gauge;
 use crate::base::health::Health;
@@ -33,7 +35,7 @@ use crate::txn::{Context, LockOwner, LockTable, SnapshotList, Transaction, WaitO
 use crate::version::{self, Edit, FileSource, Frozen, VersionSet};
 use crate::wal::{SegmentId, Wal, WalOptions};
 use crate::write::{MemtableHost, Pipeline, Stall};
-use background::{Background, Loads, Work};
+use background::{Background, Loads, Work, install_found};
 use memory::Arbiter;
 use parking_lot::Mutex;
 use recovery::Replayed;
@@ -91,6 +93,16 @@ impl Db {
         options: Options,
         waits: Option<Arc<dyn WaitObserver>>,
     ) -> Result<Arc<Self>> {
+        Self::open_at(env, dir, options, waits, None)
+    }
+
+    fn open_at(
+        env: Arc<dyn Env>,
+        dir: &Path,
+        options: Options,
+        waits: Option<Arc<dyn WaitObserver>>,
+        point: Option<Point>,
+    ) -> Result<Arc<Self>> {
         let counting = Arc::new(CountingEnv::new(env));
         let io = Arc::clone(counting.counters());
         let env: Arc<dyn Env> = counting;
@@ -108,7 +120,10 @@ impl Db {
             Arc::clone(&rows),
             Arc::clone(&write_sets),
         );
-        let store = FileStore::new(Arc::clone(&env), dir).with_direct_reads(options.direct_reads);
+        let store = FileStore::new(Arc::clone(&env), dir)
+            .with_direct_reads(options.direct_reads)
+            .with_archive(options.log_archive_dir.is_some());
+        let files = store.clone();
         let versions = Arc::new(VersionSet::open(version::Context {
             env: Arc::clone(&env),
             dir: dir.to_owned(),
@@ -124,7 +139,7 @@ impl Db {
             .for_each(|(c, v)| counters.raise(c, v));
         let started = env.monotonic_micros();
         let memtable_size = options.live.freeze_at();
-        let replayed = recovery::replay(
+        let mut replayed = recovery::replay(
             &*env,
             dir,
             versions.source(),
@@ -132,20 +147,36 @@ impl Db {
             versions.last_seqno(),
             memtable_size,
             &counters,
+            point,
         )?;
         versions.reserve_file_ids(replayed.next_file_id);
+        install_found(&versions, &mut replayed.loads)?;
         versions.remove_strays(&replayed.named_files());
         versions.source().store().remove_left_sorts()?;
         let blobs = open_blobs(&versions, &options, &replayed)?;
+        let first_segment = new_segment(&versions, &replayed);
+        let archive = options.log_archive_dir.clone();
+        let archiving = begin_archiving(&*env, dir, archive.as_deref(), first_segment)?;
         let wal = Wal::create(
             Arc::clone(&env),
             dir,
             wal_options(&options),
             Arc::clone(&health),
             Arc::clone(&listener),
-            new_segment(&versions, &replayed),
+            first_segment,
             replayed.end.log_end(),
         )?;
+        let archiver = archiving.zip(archive).map(|(archiving, archive)| {
+            Archiver::new(ArchiverParts {
+                env: Arc::clone(&env),
+                dir: dir.to_owned(),
+                archive,
+                archiving,
+                wal: Arc::clone(&wal),
+                blobs: Arc::clone(&blobs),
+                listener: Arc::clone(&listener),
+            })
+        });
 
         let visible = Arc::new(AtomicU64::new(replayed.last_seqno));
         let first_id = replayed.queue.len() as u64 + 1;
@@ -168,7 +199,7 @@ impl Db {
             views: Arc::clone(&views),
             work: Arc::clone(&late_work),
         };
-        let pipeline = Arc::new(Pipeline::new(
+        let pipeline = Pipeline::new(
             Arc::clone(&wal),
             Arc::clone(&health),
             Arc::clone(&options.live),
@@ -176,7 +207,8 @@ impl Db {
             Arc::clone(&stall),
             Box::new(switch),
             active,
-        ));
+        );
+        let pipeline = Arc::new(pipeline.with_archive(files));
         let snapshots = Arc::new(SnapshotList::new());
         let work = Arc::new(Work::new(
             Arc::clone(&env),
@@ -191,6 +223,7 @@ impl Db {
             stall,
             memory,
             Arc::clone(&blobs),
+            archiver,
         ));
         work.report_pressure();
         let locks = LockTable::merging_at(work.options.lock_merge_rows);
@@ -218,6 +251,9 @@ impl Db {
         work.set_catalog(Arc::clone(&catalog));
         // After the catalog is known, so that these files have sketches, too.
         while work.flush_oldest()? {}
+        if point.is_some() {
+            work.forget_log()?;
+        }
         let _ = late_work.set(Arc::downgrade(&work));
         let observer = Arc::downgrade(&work);
         write_sets.observe(WRITE_SETS_STEP, move || {
@@ -260,6 +296,7 @@ impl Db {
             Err(_) => Ok(()),
         };
         self.work.wal.close()?;
+        self.work.archive_rest();
         synced
     }
 

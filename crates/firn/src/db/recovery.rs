@@ -1,5 +1,6 @@
 //! Recovery: the log from where the files end, back into memtables.
 
+use crate::backup::Point;
 use crate::base::{Error, InternalKey, Result, Seqno};
 use crate::catalog::Counters;
 use crate::env::Env;
@@ -21,6 +22,8 @@ pub struct Replayed {
     pub next_file_id: u64,
     /// Last commit, of the files or of the log.
     pub last_seqno: Seqno,
+    /// Files of loads that the manifest lacks, by load: of a recovery to a point only.
+    pub loads: Vec<Vec<FileMeta>>,
     /// Commits replayed.
     pub commits: u64,
     /// Where the log ended.
@@ -33,15 +36,21 @@ struct Replay<'a> {
     /// With the segment of the prepare record.
     prepared: BTreeMap<Vec<u8>, (SegmentId, Changes)>,
     next_file_id: u64,
+    loads: Vec<Vec<FileMeta>>,
     flushed_seqno: Seqno,
     last_seqno: Seqno,
     commits: u64,
     memtable_size: u64,
     counters: &'a Counters,
+    point: Option<Point>,
+    /// Segment of the last record seen, and records of it seen.
+    seen: (SegmentId, u64),
 }
 
 /// Replays the segments from `first` on. Commits up to `flushed_seqno` are in the files already. Files
-/// that the log names are read by way of `source`.
+/// that the log names are read by way of `source`. With a `point` nothing behind it is replayed, segments may have been
+/// copied without the room at their end, and files of loads count that are behind the backup.
+#[allow(clippy::too_many_arguments)] // What is replayed, onto what, and how far.
 pub fn replay(
     env: &dyn Env,
     dir: &Path,
@@ -50,11 +59,15 @@ pub fn replay(
     flushed_seqno: Seqno,
     memtable_size: u64,
     counters: &Counters,
+    point: Option<Point>,
 ) -> Result<Replayed> {
     let mut state = Replay::new(source, flushed_seqno, memtable_size, counters);
-    let end = wal::replay(env, dir, first, &mut |segment, record| {
-        state.apply(segment, record)
-    })?;
+    state.point = point;
+    let mut apply = |segment: SegmentId, record: Record<'_>| state.apply(segment, record);
+    let end = match point {
+        None => wal::replay(env, dir, first, &mut apply)?,
+        Some(point) => wal::replay_archived(env, dir, first, point.segment, &mut apply)?,
+    };
     Ok(state.end(end))
 }
 
@@ -101,7 +114,9 @@ impl Replayed {
         let queued = queued.flat_map(|run| &run.run().files);
         let prepared = self.prepared.values().flat_map(Changes::files);
         let prepared = prepared.map(|file| file.file_id);
-        queued.map(|file| file.file_id).chain(prepared).collect()
+        let loaded = self.loads.iter().flatten().map(|file| file.file_id);
+        let queued = queued.map(|file| file.file_id);
+        queued.chain(prepared).chain(loaded).collect()
     }
 }
 
@@ -117,12 +132,25 @@ impl<'a> Replay<'a> {
             queue: Vec::new(),
             prepared: BTreeMap::new(),
             next_file_id: 0,
+            loads: Vec::new(),
             flushed_seqno,
             last_seqno: flushed_seqno,
             commits: 0,
             memtable_size,
             counters,
+            point: None,
+            seen: (0, 0),
         }
+    }
+
+    /// Counts a record, and says whether it comes before the point.
+    fn counts(&mut self, segment: SegmentId) -> bool {
+        if self.seen.0 != segment {
+            self.seen = (segment, 0);
+        }
+        self.seen.1 += 1;
+        self.point
+            .is_none_or(|point| self.seen <= (point.segment, point.records))
     }
 
     fn end(self, end: ReplayEnd) -> Replayed {
@@ -131,6 +159,7 @@ impl<'a> Replay<'a> {
             queue: self.queue,
             prepared: prepared.map(|(xid, (_, changes))| (xid, changes)).collect(),
             next_file_id: self.next_file_id,
+            loads: self.loads,
             last_seqno: self.last_seqno,
             commits: self.commits,
             end,
@@ -138,6 +167,9 @@ impl<'a> Replay<'a> {
     }
 
     fn apply(&mut self, segment: SegmentId, record: Record<'_>) -> Result<()> {
+        if !self.counts(segment) {
+            return Ok(());
+        }
         match record {
             Record::Batch { seqno, batch, .. } | Record::SchemaChange { seqno, batch, .. } => {
                 self.insert(segment, seqno, &Batch::from_bytes(batch.to_vec())?)
@@ -187,6 +219,17 @@ impl<'a> Replay<'a> {
                 self.counters.raise(counter, value);
                 Ok(())
             }
+            Record::Load { files, info } => {
+                if self
+                    .point
+                    .is_some_and(|point| segment > point.backup_segment)
+                {
+                    let files = self.files(segment, &files, info)?;
+                    self.loads.push(files);
+                }
+                Ok(())
+            }
+            Record::Clock { .. } => Ok(()),
         }
     }
 

@@ -51,6 +51,8 @@ struct Shared {
     sectors: AtomicBool,
     /// Files cannot have holes.
     no_punch: AtomicBool,
+    /// This directory is a file system of its own.
+    apart: Mutex<Option<PathBuf>>,
 }
 
 #[derive(Default)]
@@ -120,6 +122,11 @@ impl MemEnv {
         self.shared.no_punch.store(!punches, Ordering::Relaxed);
     }
 
+    /// Has the directory on a file system of its own: no file in it gets a name elsewhere, or the other way round.
+    pub fn set_apart(&self, dir: &Path) {
+        *self.shared.apart.lock() = Some(dir.to_owned());
+    }
+
     /// Whether the environment has died.
     pub fn is_dead(&self) -> bool {
         self.state().dead
@@ -145,6 +152,10 @@ impl MemEnv {
         let now = self.shared.clock.load(Ordering::Relaxed);
         copy.shared.clock.store(now, Ordering::Relaxed);
         copy.set_log_sectors(self.shared.sectors.load(Ordering::Relaxed));
+        copy.shared
+            .apart
+            .lock()
+            .clone_from(&self.shared.apart.lock());
         copy
     }
 
@@ -158,6 +169,11 @@ impl MemEnv {
         drop(state);
         survivor.set_log_sectors(self.shared.sectors.load(Ordering::Relaxed));
         survivor.set_punches(!self.shared.no_punch.load(Ordering::Relaxed));
+        survivor
+            .shared
+            .apart
+            .lock()
+            .clone_from(&self.shared.apart.lock());
         survivor
     }
 
@@ -252,6 +268,14 @@ impl Env for MemEnv {
     fn link(&self, from: &Path, to: &Path) -> Result<()> {
         let mut state = self.state();
         state.alive("link", from)?;
+        let is_apart = |path: &Path| {
+            let apart = self.shared.apart.lock();
+            apart.as_ref().is_some_and(|dir| path.starts_with(dir))
+        };
+        if is_apart(from) != is_apart(to) {
+            let message = format!("link {}: another file system", to.display());
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
         if state.disk.find(to).is_some() {
             let message = format!("link {}: the name is taken", to.display());
             return Err(Error::new(ErrorKind::AlreadyExists, message));

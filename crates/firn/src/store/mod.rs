@@ -5,7 +5,7 @@
 
 mod name;
 
-use crate::base::Result;
+use crate::base::{ErrorKind, Result};
 use crate::env::{AppendFile, Env, FileUsage, ReadFile, SpanFile};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,7 +25,11 @@ pub struct FileStore {
     env: Arc<dyn Env>,
     dir: PathBuf,
     direct_reads: bool,
+    archived: bool,
 }
+
+/// Directory in that of the database: second names of files on their way to the archive of the log.
+pub const PENDING: &str = "pending";
 
 impl FileStore {
     /// The store in `dir`, which must exist.
@@ -34,6 +38,7 @@ impl FileStore {
             env,
             dir: dir.into(),
             direct_reads: false,
+            archived: false,
         }
     }
 
@@ -43,6 +48,38 @@ impl FileStore {
             direct_reads,
             ..self
         }
+    }
+
+    /// Whether the log is archived: then [`Self::keep`] has an effect.
+    pub fn with_archive(self, archived: bool) -> Self {
+        Self { archived, ..self }
+    }
+
+    /// Whether the log is archived.
+    pub fn is_archived(&self) -> bool {
+        self.archived
+    }
+
+    /// To be called before a record of the log names these files: they stay until the archive of the log has
+    /// them, whatever becomes of their names here. Without an archive it does nothing.
+    ///
+    /// # Errors
+    /// Of the file system: then no record may name them.
+    pub fn keep(&self, kind: FileKind, ids: &[FileId]) -> Result<()> {
+        if !self.archived || ids.is_empty() {
+            return Ok(());
+        }
+        let pending = self.dir.join(PENDING);
+        self.env.create_dir_all(&pending)?;
+        for &id in ids {
+            let (from, to) = (self.path(kind, id), pending.join(file_name(kind, id)));
+            match self.env.link(&from, &to) {
+                // Named before, by a prepare that a recovery has written again.
+                Err(error) if *error.kind() == ErrorKind::AlreadyExists => {}
+                linked => linked?,
+            }
+        }
+        self.env.sync_dir(&pending)
     }
 
     /// The environment the files live in.

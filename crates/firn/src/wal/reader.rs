@@ -11,7 +11,7 @@ use super::frame::{FIRST_GROUP, GROUP_HEADER, GroupHeader};
 use super::{GroupNumber, LogEnd, Record, SegmentId};
 use crate::base::{Error, Result};
 use crate::env::{BLOCK, Env};
-use segments::{Run, SegmentReader};
+use segments::{Copied, Run, SegmentReader};
 use std::path::Path;
 
 /// What a replay found.
@@ -56,7 +56,28 @@ pub type Visit<'f> = dyn FnMut(SegmentId, Record<'_>) -> Result<()> + 'f;
 /// Corruption, with file and offset; `Unsupported` for a newer format; what `f` returns. A failed
 /// read is an error, never an end.
 pub fn replay(env: &dyn Env, dir: &Path, first: SegmentId, f: &mut Visit<'_>) -> Result<ReplayEnd> {
-    let (runs, max_segment_id_seen) = segments::open(env, dir, first)?;
+    replay_runs(segments::open(env, dir, first, Copied::Whole)?, f)
+}
+
+/// As [`replay`], of the segments from `first` to `last` in an archive, which may have been copied without the room
+/// behind their last group.
+///
+/// # Errors
+/// As of [`replay`].
+pub fn replay_archived(
+    env: &dyn Env,
+    archive: &Path,
+    first: SegmentId,
+    last: SegmentId,
+    f: &mut Visit<'_>,
+) -> Result<ReplayEnd> {
+    replay_runs(segments::open(env, archive, first, Copied::UpTo(last))?, f)
+}
+
+fn replay_runs(
+    (runs, max_segment_id_seen): (Vec<Run>, SegmentId),
+    f: &mut Visit<'_>,
+) -> Result<ReplayEnd> {
     let mut end = ReplayEnd {
         max_segment_id_seen,
         ..ReplayEnd::default()

@@ -82,6 +82,21 @@ pub enum Record<'a> {
         /// Its changes.
         batch: &'a [u8],
     },
+    /// Files that an edit of the manifest has installed: what a recovery that begins with an older manifest
+    /// lacks, as one to a point in time does. Only written while the log is archived; other recoveries pass it over.
+    Load {
+        /// The files, in order.
+        files: Cow<'a, [u64]>,
+        /// What the engine keeps about them.
+        info: &'a [u8],
+    },
+    /// What the clock said before the records that follow. Only written while the log is archived.
+    Clock {
+        /// Milliseconds since 1970.
+        wall_ms: u64,
+        /// Where the binary log ended, if the host told.
+        binlog: Option<BinlogPosition<'a>>,
+    },
 }
 
 const BATCH: u8 = 1;
@@ -92,6 +107,8 @@ const RUN_INGEST: u8 = 5;
 const COUNTER_MAX: u8 = 6;
 const SCHEMA_CHANGE: u8 = 7;
 const PREPARE_RUN: u8 = 8;
+const LOAD: u8 = 9;
+const CLOCK: u8 = 10;
 
 /// Where encoded bytes go: lengths are counted before anything is written.
 trait Sink {
@@ -152,7 +169,7 @@ impl<'a> Record<'a> {
         let head = varint::take_u8(input).zip(varint::take_bytes(input));
         let (kind, mut body) =
             head.ok_or_else(|| Error::corruption(file, offset, "a record is cut off"))?;
-        if !(BATCH..=PREPARE_RUN).contains(&kind) {
+        if !(BATCH..=CLOCK).contains(&kind) {
             return Err(Error::unsupported(format!(
                 "log record kind {kind} in {file} at offset {offset}"
             )));
@@ -174,6 +191,8 @@ impl<'a> Record<'a> {
             Self::RunIngest { .. } => RUN_INGEST,
             Self::CounterMax { .. } => COUNTER_MAX,
             Self::SchemaChange { .. } => SCHEMA_CHANGE,
+            Self::Load { .. } => LOAD,
+            Self::Clock { .. } => CLOCK,
         }
     }
 
@@ -196,10 +215,7 @@ impl<'a> Record<'a> {
             Self::Commit { xid, seqno, binlog } => {
                 out.sized(xid);
                 out.number(*seqno);
-                if let Some(binlog) = binlog {
-                    out.sized(binlog.name);
-                    out.number(binlog.pos);
-                }
+                put_binlog(out, binlog.as_ref());
             }
             Self::Rollback { xid } => out.sized(xid),
             Self::RunIngest { seqno, files, info } => {
@@ -223,6 +239,11 @@ impl<'a> Record<'a> {
                 out.sized(description);
                 out.put(batch);
             }
+            Self::Load { files, info } => put_files(out, files, info),
+            Self::Clock { wall_ms, binlog } => {
+                out.number(*wall_ms);
+                put_binlog(out, binlog.as_ref());
+            }
         }
     }
 
@@ -239,14 +260,7 @@ impl<'a> Record<'a> {
             COMMIT => Self::Commit {
                 xid: varint::take_bytes(body)?,
                 seqno: varint::take_u64(body)?,
-                binlog: if body.is_empty() {
-                    None
-                } else {
-                    Some(BinlogPosition {
-                        name: varint::take_bytes(body)?,
-                        pos: varint::take_u64(body)?,
-                    })
-                },
+                binlog: take_binlog(body)?,
             },
             ROLLBACK => Self::Rollback {
                 xid: varint::take_bytes(body)?,
@@ -270,9 +284,35 @@ impl<'a> Record<'a> {
                 description: varint::take_bytes(body)?,
                 batch: std::mem::take(body),
             },
+            LOAD => {
+                let (files, info) = take_files(body)?;
+                Self::Load { files, info }
+            }
+            CLOCK => Self::Clock {
+                wall_ms: varint::take_u64(body)?,
+                binlog: take_binlog(body)?,
+            },
             _ => return None,
         })
     }
+}
+
+fn put_binlog(out: &mut impl Sink, binlog: Option<&BinlogPosition<'_>>) {
+    if let Some(binlog) = binlog {
+        out.sized(binlog.name);
+        out.number(binlog.pos);
+    }
+}
+
+/// What is left of a body: a place, or nothing.
+fn take_binlog<'a>(body: &mut &'a [u8]) -> Option<Option<BinlogPosition<'a>>> {
+    if body.is_empty() {
+        return Some(None);
+    }
+    Some(Some(BinlogPosition {
+        name: varint::take_bytes(body)?,
+        pos: varint::take_u64(body)?,
+    }))
 }
 
 fn put_files(out: &mut impl Sink, files: &[u64], info: &[u8]) {

@@ -1,5 +1,6 @@
 //! The writing end of the log.
 
+mod archive;
 mod commit;
 mod cut;
 mod state;
@@ -12,9 +13,10 @@ use crate::base::events::{Listener, Severity};
 use crate::base::health::Health;
 use crate::base::{Error, ErrorKind, Result};
 use crate::env::{BLOCK, Env};
+pub use archive::ClosedSegment;
 pub use cut::{Cut, SegmentsHeld};
 use parking_lot::{Condvar, Mutex};
-use state::State;
+use state::{OldSegment, State};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -159,7 +161,8 @@ impl Wal {
             }
             let path = dir.join(segment::segment_name(id));
             env.open_log(&path, false, false)?.sync()?;
-            old.insert(id, env.open(&path)?.size()?);
+            let size = env.open(&path)?.size()?;
+            old.insert(id, OldSegment { size, end: size });
         }
         let segments = Segments {
             env,
@@ -250,18 +253,21 @@ impl Wal {
 
     /// Segments below `segment` are needed no more: they may be recycled or removed. The caller
     /// has made durable that replay begins at `segment` or later. Segments with groups that are not
-    /// durable stay for a later call; so do all while [`Self::hold_segments`] is in force.
+    /// durable stay for a later call; so do all while [`Self::hold_segments`] is in force, and those
+    /// from [`Self::keep_from`] on.
     pub fn release_before(&self, segment: SegmentId) -> Result<()> {
         let released = {
             let mut state = self.shared.state.lock();
             if self.shared.held.load(Ordering::Acquire) > 0 {
                 return Ok(());
             }
-            let limit = segment.min(state.oldest_needed());
+            let limit = segment.min(state.oldest_needed()).min(state.kept_from);
             let kept = state.old.split_off(&limit);
             std::mem::replace(&mut state.old, kept)
         };
-        self.shared.segments.release(released.into_iter())
+        let released = released.into_iter();
+        let sizes = released.map(|(id, old)| (id, old.size));
+        self.shared.segments.release(sizes)
     }
 
     /// Counters.

@@ -24,6 +24,7 @@ use crate::base::options::{FlushMode, LiveOptions};
 use crate::base::value::check_entry;
 use crate::base::{Error, ErrorKind, IndexId, InternalKey, Result, Seqno};
 use crate::memtable::Memtable;
+use crate::store::{FileKind, FileStore};
 use crate::version::{FileMeta, FileSource, Frozen, IngestedRun};
 use crate::wal::{BinlogPosition, Cut, Lsn, Record, SegmentId, Wal};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -167,6 +168,10 @@ struct State {
     pins: BTreeMap<SegmentId, usize>,
     /// Where in the binary log the last commit stands that told.
     binlog: BinlogPlace,
+    /// Where the binary log ended before the last change of the catalog, if the host told: for the archive of the log.
+    told: Option<BinlogPlace>,
+    /// The last look at the clock that went into the log, in steps of [`CLOCK_STEP_US`].
+    clock: u64,
     waiting_for_publication: usize,
     poisoned: bool,
     /// Commits whose records end here or later are hidden since the failure.
@@ -181,9 +186,14 @@ pub struct Pipeline {
     visible: Arc<AtomicU64>,
     stall: Arc<Stall>,
     host: Box<dyn MemtableHost>,
+    /// Where the files are, if the log is archived.
+    archived: Option<FileStore>,
     state: Mutex<State>,
     published: Condvar,
 }
+
+/// A log that is archived says what time it is when so many microseconds have passed, at whole multiples of them.
+const CLOCK_STEP_US: u64 = 10_000;
 
 impl Pipeline {
     /// A pipeline that continues after `last_seqno`, writing into `active`.
@@ -204,6 +214,8 @@ impl Pipeline {
             undurable: VecDeque::new(),
             pins: BTreeMap::new(),
             binlog: BinlogPlace::default(),
+            told: None,
+            clock: 0,
             waiting_for_publication: 0,
             poisoned: false,
             hidden_from: None,
@@ -215,9 +227,68 @@ impl Pipeline {
             visible,
             stall,
             host,
+            archived: None,
             state: Mutex::new(state),
             published: Condvar::new(),
         }
+    }
+
+    /// The log is archived: records name nothing but what `files` keeps, and tell the time.
+    pub fn with_archive(self, files: FileStore) -> Self {
+        Self {
+            archived: files.is_archived().then_some(files),
+            ..self
+        }
+    }
+
+    /// The binary log ends at `place` before what the host does next, a change of the catalog. For the archive of the log;
+    /// without one it does nothing.
+    pub fn tell_binlog(&self, place: BinlogPlace) {
+        if self.archived.is_some() {
+            self.state.lock().told = Some(place);
+        }
+    }
+
+    /// What the clock says, and where the binary log ends, if an archive of the log is to know.
+    fn clock_tick(&self, state: &mut State, what: &What<'_>) -> Option<(u64, Option<BinlogPlace>)> {
+        let files = self.archived.as_ref()?;
+        let now = files.env().wall_micros();
+        // Commits tell their own places.
+        let told = match what {
+            What::SchemaChange(_) => state.told.clone(),
+            _ => None,
+        };
+        if told.is_none() && now / CLOCK_STEP_US == state.clock {
+            return None;
+        }
+        state.clock = now / CLOCK_STEP_US;
+        Some((now / 1000, told))
+    }
+
+    /// Wall clock, microseconds, at a moment when no commit is between its look at the clock and the log; and whether
+    /// nothing was appended to the log's current segment then.
+    pub fn quiet_moment(&self, clock: &dyn Fn() -> u64) -> (u64, bool) {
+        let _state = self.state.lock();
+        (clock(), !self.wal.segment_used())
+    }
+
+    /// Files of a load are in the manifest: the archive of the log, if there is one, has to know of them.
+    ///
+    /// # Errors
+    /// Of an append.
+    pub fn note_load(&self, files: &[FileMeta], counters: &[(u64, u64)]) -> Result<()> {
+        if self.archived.is_none() {
+            return Ok(());
+        }
+        let (ids, info) = (file_ids(files), FileMeta::encode_all(files));
+        let mut records = counter_records(counters);
+        records.push(Record::Load {
+            files: Cow::Borrowed(&ids),
+            info: &info,
+        });
+        let _in_order = self.state.lock();
+        self.health.check()?;
+        self.wal.append(&records).map(drop)
     }
 
     /// Waits at the gate of the stall control. Before a commit, with nothing held in the pipeline.
@@ -243,7 +314,9 @@ impl Pipeline {
         self.health.check()?;
         self.freeze_if_full(&mut state);
         let seqno = self.next_seqno(&state)?;
-        let mut records = counter_records(counters);
+        let tick = self.clock_tick(&mut state, &what);
+        let mut records = clock_records(&tick);
+        records.extend(counter_records(counters));
         records.push(match what {
             What::Batch => Record::Batch {
                 seqno,
@@ -329,10 +402,16 @@ impl Pipeline {
     ) -> Result<Committed> {
         let info = FileMeta::encode_all(files);
         let ids = file_ids(files);
+        // Those of a prepared transaction were kept when it was prepared.
+        if !matches!(what, What::Prepared { .. }) {
+            source.store().keep(FileKind::Sst, &ids)?;
+        }
         let mut state = self.state.lock();
         self.health.check()?;
         let seqno = self.next_seqno(&state)?;
-        let mut records = counter_records(counters);
+        let tick = self.clock_tick(&mut state, &what);
+        let mut records = clock_records(&tick);
+        records.extend(counter_records(counters));
         records.push(match what {
             What::Batch => Record::RunIngest {
                 seqno,
@@ -418,6 +497,9 @@ impl Pipeline {
             Changes::Batch(batch) => self.prepare(xid, batch, counters),
             Changes::Run(files) => {
                 let (ids, info) = (file_ids(files), FileMeta::encode_all(files));
+                if let Some(store) = &self.archived {
+                    store.keep(FileKind::Sst, &ids)?;
+                }
                 let record = Record::PrepareRun {
                     xid,
                     files: Cow::Borrowed(&ids),
@@ -656,6 +738,20 @@ impl Pipeline {
         }
         state.undurable.push_back((lsn, seqno));
     }
+}
+
+fn clock_records(tick: &Option<(u64, Option<BinlogPlace>)>) -> Vec<Record<'_>> {
+    let mut records = Vec::new();
+    if let Some((wall_ms, told)) = tick {
+        records.push(Record::Clock {
+            wall_ms: *wall_ms,
+            binlog: told.as_ref().map(|place| BinlogPosition {
+                name: &place.name,
+                pos: place.pos,
+            }),
+        });
+    }
+    records
 }
 
 fn counter_records<'a>(counters: &[(u64, u64)]) -> Vec<Record<'a>> {

@@ -1,5 +1,6 @@
 use super::*;
-use crate::env::{MemEnv, PosixEnv};
+use crate::backup::files::copy;
+use crate::env::{BLOCK, MemEnv, PosixEnv};
 
 #[test]
 fn what_a_checkpoint_tells_comes_back() {
@@ -62,7 +63,7 @@ fn a_copy_is_the_same_and_has_the_holes() {
         let mut file = env.create(&from).unwrap();
         file.append(&bytes).unwrap();
         file.sync().unwrap();
-        let copied = copy(&env, &from, &to).unwrap();
+        let copied = copy(&env, &from, &to, u64::MAX).unwrap();
         let there = env.open(&to).unwrap();
         assert_eq!(there.size().unwrap(), bytes.len() as u64);
         let mut read = vec![1; bytes.len()];

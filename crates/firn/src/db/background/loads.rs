@@ -3,7 +3,8 @@
 use super::Work;
 use crate::base::Result;
 use crate::ingest::{LoadHost, LoadLimits, NewFiles, Pacer};
-use crate::version::{Edit, LAST_LEVEL, Version};
+use crate::store::FileKind;
+use crate::version::{Edit, FileMeta, LAST_LEVEL, Version, VersionSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -37,32 +38,21 @@ impl Work {
     /// the level above, from where a compaction takes them down, or into L0.
     fn install_loaded(&self, files: NewFiles, counters: Vec<(u64, u64)>) -> Result<()> {
         self.health.check()?;
-        let edit = |files: NewFiles, level: u8, run: u64, counters| {
-            // Private until now, and visible from the seqno on that the catalog gives their indexes.
-            let files = files.keep().into_iter();
-            let added = files.map(|meta| (level, run, meta.with_external_seqno(0)));
-            Edit {
-                added: added.collect(),
-                counters,
-                ..Edit::default()
-            }
-        };
+        let ids: Vec<u64> = files.files().iter().map(|file| file.file_id).collect();
+        self.versions.source().store().keep(FileKind::Sst, &ids)?;
+        // What an archive of the log has to know of it.
+        let (metas, maxima) = (files.files().to_vec(), counters.clone());
+        let logged = || self.pipeline.note_load(&metas, &maxima);
+        let edit =
+            |files: NewFiles, level, run, counters| edit_of(files.keep(), level, run, counters);
         let placed = {
             // No job begins meanwhile whose outputs could span the files.
             let running = self.running.lock();
             let version = self.versions.current();
-            let free = |level: &u8| {
-                files.files().iter().all(|file| {
-                    !running.works_on(*level, &file.range())
-                        && is_free(&version, *level, &file.smallest, &file.largest)
-                })
-            };
-            match [LAST_LEVEL as u8, LAST_LEVEL as u8 - 1]
-                .iter()
-                .find(|l| free(l))
-            {
+            let busy = |level, file: &FileMeta| running.works_on(level, &file.range());
+            match free_level(&version, files.files(), &busy) {
                 Some(level) => {
-                    self.install(edit(files, *level, 0, counters), &[], &[])?;
+                    self.install_with(edit(files, level, 0, counters), &[], &[], logged)?;
                     None
                 }
                 None => Some((files, counters)),
@@ -72,12 +62,56 @@ impl Work {
             // Numbers of runs are installed in order, and flushes take theirs under this mutex.
             let _in_order = self.flushing.lock();
             let run = self.versions.new_run_number();
-            self.install(edit(files, 0, run, counters), &[], &[])?;
+            self.install_with(edit(files, 0, run, counters), &[], &[], logged)?;
         }
         self.signals.lock().compact = true;
         self.signal.notify_all();
         Ok(())
     }
+}
+
+/// Installs files of loads that a recovery found in the log, oldest first: as [`Work::install_loaded`], where nobody works
+/// yet.
+pub(in crate::db) fn install_found(
+    versions: &VersionSet,
+    loads: &mut Vec<Vec<FileMeta>>,
+) -> Result<()> {
+    for files in loads.drain(..) {
+        let version = versions.current();
+        let edit = match free_level(&version, &files, &|_, _| false) {
+            Some(level) => edit_of(files, level, 0, Vec::new()),
+            None => edit_of(files, 0, versions.new_run_number(), Vec::new()),
+        };
+        versions.apply(edit)?;
+    }
+    Ok(())
+}
+
+/// Private until now, and visible from the seqno on that the catalog gives their indexes.
+fn edit_of(files: Vec<FileMeta>, level: u8, run: u64, counters: Vec<(u64, u64)>) -> Edit {
+    let files = files.into_iter();
+    let added = files.map(|meta| (level, run, meta.with_external_seqno(0)));
+    Edit {
+        added: added.collect(),
+        counters,
+        ..Edit::default()
+    }
+}
+
+/// The deepest level below L0 that can take the files.
+fn free_level(
+    version: &Version,
+    files: &[FileMeta],
+    busy: &dyn Fn(u8, &FileMeta) -> bool,
+) -> Option<u8> {
+    let free = |level: &u8| {
+        files.iter().all(|file| {
+            !busy(*level, file) && is_free(version, *level, &file.smallest, &file.largest)
+        })
+    };
+    [LAST_LEVEL as u8, LAST_LEVEL as u8 - 1]
+        .into_iter()
+        .find(free)
 }
 
 fn is_free(version: &Version, level: u8, smallest: &[u8], largest: &[u8]) -> bool {

@@ -22,6 +22,9 @@ const DELETE_STEP: Duration = Duration::from_millis(50);
 /// Pause between two looks at the garbage of blobs.
 const BLOB_STEP: Duration = Duration::from_millis(200);
 
+/// Pause between two looks at the segments to be archived.
+const ARCHIVE_STEP: Duration = Duration::from_millis(500);
+
 /// A memtable of less than this share of the tree, in percent, is no reason to write files.
 const IDLE_FLUSH_SHARE: u64 = 1;
 
@@ -139,6 +142,14 @@ impl Work {
         }
     }
 
+    fn archive_loop(&self) {
+        while !self.stopping.load(Ordering::Acquire) {
+            // A failure is told by the archiver, and tried again.
+            let _ = self.archive_log();
+            self.wait(|_| false, ARCHIVE_STEP);
+        }
+    }
+
     fn failed(&self, what: &str, error: &Error) {
         if *error.kind() != ErrorKind::Poisoned {
             let message = format!("{what} failed: {error}");
@@ -168,6 +179,9 @@ impl Background {
             spawn(work, "firn-delete", Work::delete_loop),
             spawn(work, "firn-blobs", Work::blob_loop),
         ];
+        if work.archiver.is_some() {
+            threads.push(spawn(work, "firn-archive", Work::archive_loop));
+        }
         for _ in 0..work.options.background_jobs {
             threads.push(spawn(work, "firn-compact", Work::compaction_loop));
         }

@@ -150,10 +150,27 @@ pub(super) struct Run {
     pub segments: Vec<SegmentReader>,
 }
 
+/// Which segments a directory has, and in what state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Copied {
+    /// All, as they were written.
+    Whole,
+    /// Those up to this one, perhaps without the room behind the last group.
+    UpTo(SegmentId),
+}
+
 /// Opens the segments from `first` on, checks that none is missing that had been in use, and
 /// groups them by run. Also returns the largest id seen in `dir`.
-pub(super) fn open(env: &dyn Env, dir: &Path, first: SegmentId) -> Result<(Vec<Run>, SegmentId)> {
-    let ids = list(env, dir)?;
+pub(super) fn open(
+    env: &dyn Env,
+    dir: &Path,
+    first: SegmentId,
+    copied: Copied,
+) -> Result<(Vec<Run>, SegmentId)> {
+    let mut ids = list(env, dir)?;
+    if let Copied::UpTo(last) = copied {
+        ids.retain(|id| *id <= last);
+    }
     let max_seen = ids.last().copied().unwrap_or(0);
     let mut runs: Vec<Run> = Vec::new();
     // The id that should come next.
@@ -164,7 +181,9 @@ pub(super) fn open(env: &dyn Env, dir: &Path, first: SegmentId) -> Result<(Vec<R
             check_unused(&mut segment, first)?;
             continue;
         };
-        check_whole(&segment, &header)?;
+        if copied == Copied::Whole {
+            check_whole(&segment, &header)?;
+        }
         if let Some(lost) = expected.and_then(|expected| lost_between(expected, &header, first)) {
             let message = format!("the segment is missing, {} needs it", segment.name);
             return Err(Error::corruption(segment_name(lost), 0, message));
@@ -174,7 +193,10 @@ pub(super) fn open(env: &dyn Env, dir: &Path, first: SegmentId) -> Result<(Vec<R
             Some(run) if run.incarnation == header.incarnation => run.segments.push(segment),
             last => {
                 if let Some(last) = last {
-                    last.next_base = Some(header.base);
+                    // A recovery that found no group, since it began behind the last one, knows of no end but that
+                    // before its predecessor. All that it passed over was durable.
+                    let known = copied == Copied::Whole || header.base != last.base;
+                    last.next_base = known.then_some(header.base);
                 }
                 runs.push(Run {
                     incarnation: header.incarnation,

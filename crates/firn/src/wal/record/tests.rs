@@ -48,6 +48,21 @@ fn samples() -> Vec<Record<'static>> {
             description: b"CREATE TABLE t",
             batch: b"catalog",
         },
+        Record::Load {
+            files: Cow::Borrowed(&[3, 900]),
+            info: b"two more",
+        },
+        Record::Clock {
+            wall_ms: 1 << 42,
+            binlog: None,
+        },
+        Record::Clock {
+            wall_ms: 7,
+            binlog: Some(BinlogPosition {
+                name: b"bin.000002",
+                pos: 4,
+            }),
+        },
     ]
 }
 
@@ -77,7 +92,7 @@ fn every_kind_comes_back() {
 
 #[test]
 fn an_unknown_kind_is_unsupported() {
-    for kind in [0, 9, 255] {
+    for kind in [0, 11, 255] {
         let error = decode(&mut &[kind, 0][..]).unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::Unsupported);
     }

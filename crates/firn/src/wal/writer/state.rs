@@ -38,6 +38,14 @@ impl Group {
     }
 }
 
+/// A segment that no group goes into any more.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OldSegment {
+    pub size: u64,
+    /// No group lies behind this offset.
+    pub end: u64,
+}
+
 pub(super) struct State {
     /// The open group: room for its header, then records. Empty if there are none.
     pub open: AlignedBuf,
@@ -61,8 +69,10 @@ pub(super) struct State {
     pub next: Option<Arc<Segment>>,
     /// What the background thread was asked for.
     pub next_wanted: SegmentId,
-    /// Earlier segments, with their sizes, until they are released.
-    pub old: BTreeMap<SegmentId, u64>,
+    /// Earlier segments until they are released.
+    pub old: BTreeMap<SegmentId, OldSegment>,
+    /// Segments from here on stay, whatever is released.
+    pub kept_from: SegmentId,
     pub progress: Progress,
     /// Segments with groups that were written but not synced.
     pub unsynced: Vec<Arc<Segment>>,
@@ -85,7 +95,7 @@ impl State {
     pub(super) fn new(
         segment: Arc<Segment>,
         prev: LogEnd,
-        old: BTreeMap<SegmentId, u64>,
+        old: BTreeMap<SegmentId, OldSegment>,
         opts: &WalOptions,
     ) -> Self {
         Self {
@@ -104,6 +114,7 @@ impl State {
             next: None,
             next_wanted: 0,
             old,
+            kept_from: SegmentId::MAX,
             progress: Progress::new(Point {
                 group: prev.group,
                 lsn: 0,
@@ -135,6 +146,19 @@ impl State {
         self.offset.next_multiple_of(BLOCK as u64)
     }
 
+    /// The current segment, once it takes no more.
+    pub(super) fn as_old(&self) -> OldSegment {
+        OldSegment {
+            size: self.segment.size,
+            end: self.next_block().min(self.segment.size),
+        }
+    }
+
+    /// Whether anything was appended to the current segment.
+    pub(super) fn segment_used(&self) -> bool {
+        self.offset > FIRST_GROUP || !self.open.is_empty()
+    }
+
     /// Moves the open group to the prepared segment, if there is one with the room.
     pub(super) fn rotate(&mut self, group_len: usize) -> bool {
         let has_room = |s: &mut Arc<Segment>| s.size >= FIRST_GROUP + group_len as u64;
@@ -144,7 +168,7 @@ impl State {
         if self.offset > FIRST_GROUP {
             self.previous_segment = self.segment.id;
         }
-        self.old.insert(self.segment.id, self.segment.size);
+        self.old.insert(self.segment.id, self.as_old());
         self.end_growth();
         self.segment = next;
         self.offset = FIRST_GROUP;

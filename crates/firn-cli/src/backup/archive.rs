@@ -1,0 +1,180 @@
+//! The archive of the log, from outside: what it covers, and what of it is needed no more.
+
+use super::format::Backup;
+use chrono::{DateTime, Local};
+use firn::backup::{Names, archive_owner, archived_segments, coverage, names_in};
+use firn::base::{Error, Result};
+use firn::env::{Env, PosixEnv};
+use firn::store::{FileKind, file_name, parse_file_name};
+use firn::wal::{Piece, Record, segment_name, survey};
+use serde::Serialize;
+use std::collections::HashSet;
+use std::path::Path;
+
+/// Segments without a gap between them.
+#[derive(Debug, Default, Serialize)]
+pub struct Range {
+    pub first_segment: u64,
+    pub last_segment: u64,
+    pub first_seqno: Option<u64>,
+    pub last_seqno: Option<u64>,
+    pub first_time: Option<String>,
+    pub last_time: Option<String>,
+}
+
+/// What was removed from an archive.
+#[derive(Debug, Default, Serialize)]
+pub struct Removed {
+    pub segments: usize,
+    pub files: usize,
+    pub bytes: u64,
+}
+
+/// A time as people here read it.
+pub fn local_time(wall_ms: u64) -> String {
+    match DateTime::from_timestamp_millis(wall_ms as i64) {
+        Some(time) => time
+            .with_timezone(&Local)
+            .format("%Y-%m-%d %H:%M:%S%.3f %:z")
+            .to_string(),
+        None => format!("{wall_ms} ms since 1970"),
+    }
+}
+
+/// First and last commit, first and last look at the clock.
+#[derive(Default)]
+struct Ends {
+    seqnos: Option<(u64, u64)>,
+    times: Option<(u64, u64)>,
+}
+
+fn ends_of(env: &dyn Env, archive: &Path, segment: u64) -> Result<Ends> {
+    let mut ends = Ends::default();
+    let mut see = |record: &Record<'_>| match record {
+        Record::Batch { seqno, .. }
+        | Record::Commit { seqno, .. }
+        | Record::RunIngest { seqno, .. }
+        | Record::SchemaChange { seqno, .. } => {
+            let first = ends.seqnos.map_or(*seqno, |(first, _)| first);
+            ends.seqnos = Some((first, *seqno));
+        }
+        Record::Clock { wall_ms, .. } => {
+            let first = ends.times.map_or(*wall_ms, |(first, _)| first);
+            ends.times = Some((first, *wall_ms));
+        }
+        _ => {}
+    };
+    survey(env, archive, segment, &mut |piece| {
+        if let Piece::Group { records, .. } = piece {
+            records.iter().for_each(&mut see);
+        }
+    })?;
+    Ok(ends)
+}
+
+/// What an archive covers, oldest first.
+pub fn ranges(archive: &Path) -> Result<Vec<Range>> {
+    let env = PosixEnv::new();
+    archive_owner(&env, archive)?;
+    let mut ranges: Vec<Range> = Vec::new();
+    for id in archived_segments(&env, archive)? {
+        match ranges.last_mut() {
+            Some(range) if range.last_segment + 1 == id => range.last_segment = id,
+            _ => ranges.push(Range {
+                first_segment: id,
+                last_segment: id,
+                ..Range::default()
+            }),
+        }
+    }
+    for range in &mut ranges {
+        // The first and the last segments may be empty.
+        for id in range.first_segment..=range.last_segment {
+            let ends = ends_of(&env, archive, id)?;
+            range.first_seqno = ends.seqnos.map(|(first, _)| first);
+            range.first_time = ends.times.map(|(first, _)| local_time(first));
+            if range.first_seqno.is_some() {
+                break;
+            }
+        }
+        for id in (range.first_segment..=range.last_segment).rev() {
+            let ends = ends_of(&env, archive, id)?;
+            range.last_seqno = ends.seqnos.map(|(_, last)| last);
+            range.last_time = ends.times.map(|(_, last)| local_time(last));
+            if range.last_seqno.is_some() {
+                break;
+            }
+        }
+    }
+    if let Some(range) = ranges.last_mut()
+        && let Some(covered) = coverage(&env, archive)?
+        && covered.segment <= range.last_segment
+    {
+        let later = ends_of(&env, archive, range.last_segment)?.times;
+        if later.is_none_or(|(_, last)| last <= covered.until_ms) {
+            range.last_time = Some(local_time(covered.until_ms));
+        }
+    }
+    Ok(ranges)
+}
+
+/// Removes what `oldest`, the oldest backup that stays, does not need.
+///
+/// - Segments that the backup has itself.
+/// - Files of entries that these segments name: the backup has those that are still in use.
+/// - Files of values that were made before the backup and were gone when it was taken: nobody referred to them any more.
+///   Those that it has may have been written to by transactions that committed later, and stay.
+pub fn prune(archive: &Path, oldest: Option<&Backup>) -> Result<Removed> {
+    let env = PosixEnv::new();
+    let owner = archive_owner(&env, archive)?;
+    let mut removed = Removed::default();
+    let Some(oldest) = oldest.filter(|b| b.archive.as_deref() == Some(owner.as_str())) else {
+        return Err(Error::invalid(format_args!(
+            "nothing is removed from {}: the oldest backup that stays is not followed by it",
+            archive.display()
+        )));
+    };
+    let mut segments = archived_segments(&env, archive)?;
+    // The archive tells by its last one where it goes on.
+    segments.pop();
+    segments.retain(|id| *id <= oldest.last_segment());
+    let mut names = Names::default();
+    for id in &segments {
+        let mut damaged = Ok(());
+        survey(&env, archive, *id, &mut |piece| {
+            if let Piece::Group { records, .. } = piece {
+                let mut named = records.iter().map(|record| names_in(record, &mut names));
+                damaged = std::mem::replace(&mut damaged, Ok(()))
+                    .and(named.find(Result::is_err).unwrap_or(Ok(())));
+            }
+        })?;
+        damaged?;
+    }
+    let of_backup = oldest.files.iter().filter_map(|f| parse_file_name(&f.name));
+    let known: HashSet<u64> = of_backup.map(|(_, id)| id).collect();
+    let newest = known.iter().max().copied().unwrap_or(0);
+    let mut gone: Vec<String> = Vec::new();
+    for name in env.list_dir(archive)? {
+        match parse_file_name(&name) {
+            Some((FileKind::Sst, id)) if names.files.contains_key(&id) => gone.push(name),
+            Some((FileKind::Blob, id)) if id < newest && !known.contains(&id) => gone.push(name),
+            _ => {}
+        }
+    }
+    removed.files = gone.len();
+    removed.segments = segments.len();
+    // Files first: the segments say which.
+    gone.extend(segments.iter().map(|id| segment_name(*id)));
+    for name in gone {
+        let path = archive.join(&name);
+        removed.bytes += env.usage(&path)?.len;
+        env.remove(&path)?;
+    }
+    env.sync_dir(archive)?;
+    Ok(removed)
+}
+
+/// The name of a file of entries, or of values, in an archive.
+pub fn stored(archive: &Path, kind: FileKind, id: u64) -> std::path::PathBuf {
+    archive.join(file_name(kind, id))
+}

@@ -1,0 +1,116 @@
+//! Recoveries to a point: a checkpoint as the backup, and what the archive of the log has behind it.
+
+use crate::crash::failure_of;
+use crate::ensure;
+use crate::failure::Failure;
+use crate::world::{Stats, World};
+use firn::backup::{Destination, archived_segments, find_point};
+use firn::base::options::{FlushMode, Options};
+use firn::base::{Result, Seqno};
+use firn::db::Db;
+use firn::env::Env;
+use firn::store::{FileKind, file_name};
+use firn::wal::{SegmentId, parse_segment_name, segment_name};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Where the archive lies.
+pub const ARCHIVE: &str = "/archive";
+
+/// The last segment of the log in `backup`.
+///
+/// # Errors
+/// Of the file system.
+pub fn last_segment(env: &dyn Env, backup: &Path) -> Result<SegmentId> {
+    let names = env.list_dir(backup)?;
+    let ids = names.iter().filter_map(|name| parse_segment_name(name));
+    Ok(ids.max().unwrap_or(0))
+}
+
+/// Copies a file; one that is not there stays missing.
+fn fetch(env: &dyn Env, from: &Path, to: &Path) -> Result<()> {
+    if env.exists(from)? {
+        let file = env.open(from)?;
+        let mut bytes = vec![0; file.size()? as usize];
+        file.read_exact_at(0, &mut bytes)?;
+        let mut copy = env.create(to)?;
+        copy.append(&bytes)?;
+        copy.sync()?;
+    }
+    Ok(())
+}
+
+/// Brings `backup`, whose last commit is `seqno`, to `wanted`, in `dir`.
+///
+/// # Errors
+/// If the archive does not lead there, or what it holds is wrong.
+pub fn recover(
+    env: &Arc<dyn Env>,
+    backup: &Path,
+    seqno: Seqno,
+    wanted: &Destination,
+    dir: &Path,
+    options: &Options,
+) -> Result<(Arc<Db>, Seqno)> {
+    let archive = Path::new(ARCHIVE);
+    let last = last_segment(&**env, backup)?;
+    let reached = find_point(&**env, archive, last, seqno, wanted)?;
+    env.create_dir_all(dir)?;
+    let fetch_from = |from: &Path, name: &str| fetch(&**env, &from.join(name), &dir.join(name));
+    for name in env.list_dir(backup)? {
+        fetch_from(backup, &name)?;
+    }
+    for id in reached.names.files.keys() {
+        fetch_from(archive, &file_name(FileKind::Sst, *id))?;
+    }
+    for id in &reached.names.blobs {
+        fetch_from(archive, &file_name(FileKind::Blob, *id))?;
+    }
+    let segments = archived_segments(&**env, archive)?;
+    for id in segments
+        .into_iter()
+        .filter(|id| *id > last && *id <= reached.point.segment)
+    {
+        fetch_from(archive, &segment_name(id))?;
+    }
+    env.sync_dir(dir)?;
+    let options = Options {
+        log_archive_dir: None,
+        ..options.clone()
+    };
+    let db = Db::recover_to(Arc::clone(env), dir, options, reached.point)?;
+    Ok((db, reached.seqno))
+}
+
+/// Random work with the log archived, and crashes; now and then a backup is brought to a state that was noted.
+///
+/// # Errors
+/// If it is not that state, or anything else is wrong.
+pub fn point_run(seed: u64) -> std::result::Result<Stats, Failure> {
+    let mode = match seed % 4 {
+        3 => FlushMode::Lazy,
+        2 => FlushMode::Write,
+        _ => FlushMode::Sync,
+    };
+    let mut world = World::new(seed, mode);
+    world.archive_log(seed % 3 == 0);
+    let run = |world: &mut World| {
+        world.recover()?;
+        for life in 0..3 {
+            for _ in 0..8 {
+                world.steps(40)?;
+                world.point_step()?;
+            }
+            world.check_point()?;
+            let end = world.random_end();
+            world.crash(end, life == 1)?;
+        }
+        world.check_point()
+    };
+    let done = run(&mut world).map_err(failure_of);
+    done.and_then(|()| {
+        ensure!(world.stats().points > 0, "no point was recovered");
+        Ok(world.stats())
+    })
+    .map_err(|failure| failure.within(format_args!("point seed {seed}")))
+}

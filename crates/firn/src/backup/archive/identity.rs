@@ -1,0 +1,196 @@
+//! Which archive belongs to which database, and how far it reaches.
+//!
+//! The database has a file `ARCHIVING`, the archive a file `ARCHIVE` with the same id. A third one, `COVERED`, says up to which
+//! time nothing was committed that is not in the archive: a quiet server writes no log that would tell.
+
+use super::super::files::{read_text, write_text};
+use crate::base::checksum::xxh3;
+use crate::base::{Error, ErrorKind, Result};
+use crate::env::Env;
+use crate::store::PENDING;
+use crate::wal::SegmentId;
+use std::path::Path;
+
+/// In an archive: whose it is.
+pub const ARCHIVE_FILE: &str = "ARCHIVE";
+/// In a database: where its log is archived.
+const ARCHIVING_FILE: &str = "ARCHIVING";
+const COVERED_FILE: &str = "COVERED";
+
+/// How a database archives its log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Archiving {
+    /// The same in the database and in its archives.
+    pub id: String,
+    /// The archive holds whatever is named from this segment on.
+    pub from: SegmentId,
+    /// Where it lies; empty while the log is not archived.
+    place: String,
+}
+
+/// Everything committed until some time is in the archive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Coverage {
+    /// Milliseconds since 1970.
+    pub until_ms: u64,
+    /// The last segment at that time.
+    pub segment: SegmentId,
+}
+
+impl Archiving {
+    fn encode(&self) -> String {
+        let Self { id, from, place } = self;
+        format!("firn archiving 1\nid {id}\nfrom {from}\nplace {place}\nend\n")
+    }
+
+    fn decode(text: &str) -> Option<Self> {
+        let mut lines = text.lines().skip(1);
+        let read = Self {
+            id: lines.next()?.strip_prefix("id ")?.to_owned(),
+            from: lines.next()?.strip_prefix("from ")?.parse().ok()?,
+            place: lines.next()?.strip_prefix("place ")?.to_owned(),
+        };
+        (read.encode() == text).then_some(read)
+    }
+}
+
+fn read_archiving(env: &dyn Env, dir: &Path) -> Result<Option<Archiving>> {
+    let Some(text) = read_text(env, &dir.join(ARCHIVING_FILE))? else {
+        return Ok(None);
+    };
+    let damaged = || Error::corruption(ARCHIVING_FILE, 0, "not as it was written");
+    Archiving::decode(&text).ok_or_else(damaged).map(Some)
+}
+
+/// The id that the database in `dir` and its archives have; none if its log was never archived.
+///
+/// # Errors
+/// Of the file system; `Corruption`.
+pub fn archive_of(env: &dyn Env, dir: &Path) -> Result<Option<String>> {
+    Ok(read_archiving(env, dir)?.map(|archiving| archiving.id))
+}
+
+/// Goes on archiving the log of the database in `dir` into `archive`, or begins to with segment `first`, to which nothing
+/// was appended yet; or, without an `archive`, ends it.
+///
+/// # Errors
+/// Of the file system; `Unsupported` if files in `dir` cannot have two names.
+pub fn begin_archiving(
+    env: &dyn Env,
+    dir: &Path,
+    archive: Option<&Path>,
+    first: SegmentId,
+) -> Result<Option<Archiving>> {
+    let before = read_archiving(env, dir)?;
+    let place = archive.map_or_else(String::new, |path| path.display().to_string());
+    if place.contains('\n') {
+        return Err(Error::invalid("the name of an archive has several lines"));
+    }
+    match (&before, archive) {
+        (None, None) => return Ok(None),
+        (Some(known), _) if known.place == place => {
+            return Ok(before.filter(|_| archive.is_some()));
+        }
+        _ => {}
+    }
+    let pending = dir.join(PENDING);
+    env.create_dir_all(&pending)?;
+    env.sync_dir(dir)?;
+    for name in env.list_dir(&pending)? {
+        env.remove(&pending.join(name))?;
+    }
+    let new_id = || {
+        let seed = format!("{} {first} {}", env.wall_micros(), dir.display());
+        format!("{:016x}", xxh3(seed.as_bytes()))
+    };
+    let archiving = Archiving {
+        id: before.map_or_else(new_id, |known| known.id),
+        from: first,
+        place,
+    };
+    write_text(env, dir, ARCHIVING_FILE, &archiving.encode())?;
+    if archive.is_none() {
+        return Ok(None);
+    }
+    let probe = pending.join("probe");
+    env.link(&dir.join(ARCHIVING_FILE), &probe)
+        .map_err(|error| match error.kind() {
+            ErrorKind::Unsupported => Error::unsupported(format_args!(
+                "the log is not archived: files in {} cannot have two names",
+                dir.display()
+            )),
+            _ => error,
+        })?;
+    env.remove(&probe)?;
+    Ok(Some(archiving))
+}
+
+/// The id of the database that the archive belongs to.
+///
+/// # Errors
+/// `NotFound` if it is no archive; `Corruption`.
+pub fn owner(env: &dyn Env, archive: &Path) -> Result<String> {
+    let Some(text) = read_text(env, &archive.join(ARCHIVE_FILE))? else {
+        let message = format!("{} is no archive of a log", archive.display());
+        return Err(Error::new(ErrorKind::NotFound, message));
+    };
+    let id = text
+        .lines()
+        .nth(1)
+        .and_then(|line| line.strip_prefix("id "));
+    let id = id.filter(|id| owner_text(id) == text);
+    let damaged = || Error::corruption(ARCHIVE_FILE, 0, "not as it was written");
+    id.map(str::to_owned).ok_or_else(damaged)
+}
+
+fn owner_text(id: &str) -> String {
+    format!("firn archive 1\nid {id}\nend\n")
+}
+
+/// Makes `archive` that of the database with this id, if it is nobody's yet.
+pub(super) fn claim(env: &dyn Env, archive: &Path, id: &str) -> Result<()> {
+    match owner(env, archive) {
+        Ok(other) if other == id => Ok(()),
+        Ok(_) => Err(Error::new(
+            ErrorKind::AlreadyExists,
+            format!(
+                "{} is the archive of another database, or of this one before it was restored: a new one is needed",
+                archive.display()
+            ),
+        )),
+        Err(error) if *error.kind() == ErrorKind::NotFound => {
+            write_text(env, archive, ARCHIVE_FILE, &owner_text(id))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// How far the archive reaches, as far as it says so itself.
+///
+/// # Errors
+/// Of the file system; `Corruption`.
+pub fn coverage(env: &dyn Env, archive: &Path) -> Result<Option<Coverage>> {
+    let Some(text) = read_text(env, &archive.join(COVERED_FILE))? else {
+        return Ok(None);
+    };
+    let read = |text: &str| {
+        let line = text.lines().nth(1)?;
+        let (until_ms, segment) = line.strip_prefix("until ")?.split_once(" segment ")?;
+        Some(Coverage {
+            until_ms: until_ms.parse().ok()?,
+            segment: segment.parse().ok()?,
+        })
+    };
+    let found = read(&text).filter(|found| covered_text(*found) == text);
+    let damaged = || Error::corruption(COVERED_FILE, 0, "not as it was written");
+    found.ok_or_else(damaged).map(Some)
+}
+
+fn covered_text(covered: Coverage) -> String {
+    let Coverage { until_ms, segment } = covered;
+    format!("firn archive covers 1\nuntil {until_ms} segment {segment}\nend\n")
+}
+
+pub(super) fn write_coverage(env: &dyn Env, archive: &Path, covered: Coverage) -> Result<()> {
+    write_text(env, archive, COVERED_FILE, &covered_text(covered))
+}

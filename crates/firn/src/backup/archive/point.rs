@@ -1,0 +1,278 @@
+//! Finding the place in an archive up to which a backup is to be brought.
+
+use super::{archived_segments, coverage};
+use crate::base::{Error, ErrorKind, Kind, Result, Seqno};
+use crate::env::Env;
+use crate::rowcode::BlobUses;
+use crate::version::FileMeta;
+use crate::wal::{self, BinlogPosition, Record, SegmentId, segment_name};
+use crate::write::Batch;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// A place in the server's binary log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// Name of the file.
+    pub name: String,
+    /// Position in it.
+    pub pos: u64,
+}
+
+impl Place {
+    fn of(at: &BinlogPosition<'_>) -> Self {
+        Self {
+            name: String::from_utf8_lossy(at.name).into_owned(),
+            pos: at.pos,
+        }
+    }
+
+    /// Comes later the greater it is. Files are numbered, behind the last dot.
+    pub fn order(&self) -> (u64, u64) {
+        let number = self.name.rsplit('.').next().unwrap_or_default();
+        (number.parse().unwrap_or(0), self.pos)
+    }
+}
+
+/// Up to where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Destination {
+    /// Everything there is.
+    End,
+    /// This commit, included.
+    Seqno(Seqno),
+    /// Milliseconds since 1970: what the clock said then, included.
+    Time(u64),
+    /// Whatever the binary log has up to here.
+    Binlog(Place),
+}
+
+/// A place between two records of a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Point {
+    /// The last segment that the backup has: files of loads up to it are in its manifest, as far as they live.
+    pub backup_segment: SegmentId,
+    /// The segment with the point.
+    pub segment: SegmentId,
+    /// Records of that segment before it.
+    pub records: u64,
+}
+
+/// Files that records name.
+#[derive(Debug, Clone, Default)]
+pub struct Names {
+    /// Of entries, by id.
+    pub files: BTreeMap<u64, FileMeta>,
+    /// Of values out of line.
+    pub blobs: BTreeSet<u64>,
+}
+
+/// A point, and what is known of it.
+#[derive(Debug, Clone)]
+pub struct Reached {
+    /// The point.
+    pub point: Point,
+    /// The last commit before it.
+    pub seqno: Seqno,
+    /// What the clock said last, milliseconds since 1970.
+    pub wall_ms: Option<u64>,
+    /// The last place in the binary log that a commit told.
+    pub binlog: Option<Place>,
+    /// What the log between backup and point names, at least.
+    pub names: Names,
+}
+
+/// Adds what `record` names.
+///
+/// # Errors
+/// `Corruption` of the record.
+pub fn names_in(record: &Record<'_>, names: &mut Names) -> Result<()> {
+    let mut uses = BlobUses::default();
+    match record {
+        Record::Batch { batch, .. } | Record::Prepare { batch, .. } => {
+            let mut counted = Ok(());
+            Batch::from_bytes(batch.to_vec())?.for_each(|entry| {
+                if entry.kind == Kind::PutBlobs && counted.is_ok() {
+                    counted = uses.add_tail(entry.value.tail);
+                }
+            })?;
+            counted?;
+        }
+        Record::PrepareRun { info, .. }
+        | Record::RunIngest { info, .. }
+        | Record::Load { info, .. } => {
+            let files = FileMeta::decode_all(info)?;
+            let damaged = || Error::corruption("", 0, "files that a record names");
+            for file in files.ok_or_else(damaged)? {
+                file.blobs.iter().for_each(|&used| uses.add(used));
+                names.files.insert(file.file_id, file);
+            }
+        }
+        _ => {}
+    }
+    names.blobs.extend(uses.iter().map(|used| used.file));
+    Ok(())
+}
+
+struct Search<'a> {
+    wanted: &'a Destination,
+    here: Reached,
+    /// The binary log had reached the point here, perhaps before the last commit up to it was written to this log.
+    candidate: Option<Reached>,
+    found: bool,
+}
+
+impl Search<'_> {
+    fn visit(&mut self, segment: SegmentId, record: &Record<'_>) -> Result<()> {
+        if self.here.point.segment != segment {
+            self.here.point.segment = segment;
+            self.here.point.records = 0;
+        }
+        let seqno = match record {
+            Record::Batch { seqno, .. }
+            | Record::Commit { seqno, .. }
+            | Record::RunIngest { seqno, .. }
+            | Record::SchemaChange { seqno, .. } => Some(*seqno),
+            _ => None,
+        };
+        if self.is_beyond(record, seqno) {
+            self.found = true;
+            return Err(Error::new(ErrorKind::Interrupted, "the point is found"));
+        }
+        names_in(record, &mut self.here.names)?;
+        self.here.seqno = seqno.unwrap_or(self.here.seqno);
+        match record {
+            Record::Clock { wall_ms, .. } => self.here.wall_ms = Some(*wall_ms),
+            Record::Commit {
+                binlog: Some(at), ..
+            } => {
+                self.here.binlog = Some(Place::of(at));
+                self.candidate = None;
+            }
+            _ => {}
+        }
+        self.here.point.records += 1;
+        Ok(())
+    }
+
+    fn is_beyond(&mut self, record: &Record<'_>, seqno: Option<Seqno>) -> bool {
+        match (self.wanted, record) {
+            (Destination::Seqno(last), _) => seqno.is_some_and(|seqno| seqno > *last),
+            (Destination::Time(last), Record::Clock { wall_ms, .. }) => wall_ms > last,
+            (
+                Destination::Binlog(last),
+                Record::Commit {
+                    binlog: Some(at), ..
+                },
+            ) => Place::of(at).order() > last.order(),
+            (
+                Destination::Binlog(last),
+                Record::Clock {
+                    binlog: Some(at), ..
+                },
+            ) => {
+                if Place::of(at).order() >= last.order() && self.candidate.is_none() {
+                    self.candidate = Some(self.here.clone());
+                }
+                false
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Finds the place of `wanted` behind a backup whose last segment is `backup_segment`, and last commit `seqno`. A wish
+/// from before that backup ends at the backup.
+///
+/// # Errors
+/// `NotFound` if the archive lacks segments before the place, or does not reach it: the message says which, and how far
+/// it does. `Corruption`.
+pub fn find_point(
+    env: &dyn Env,
+    archive: &Path,
+    backup_segment: SegmentId,
+    seqno: Seqno,
+    wanted: &Destination,
+) -> Result<Reached> {
+    let first = backup_segment + 1;
+    let segments = archived_segments(env, archive)?;
+    let later: BTreeSet<_> = segments.into_iter().filter(|id| *id >= first).collect();
+    let mut last = backup_segment;
+    while later.contains(&(last + 1)) {
+        last += 1;
+    }
+    let mut search = Search {
+        wanted,
+        here: Reached {
+            point: Point {
+                backup_segment,
+                segment: backup_segment,
+                records: u64::MAX,
+            },
+            seqno,
+            wall_ms: None,
+            binlog: None,
+            names: Names::default(),
+        },
+        candidate: None,
+        found: false,
+    };
+    let mut visit = |segment: SegmentId, record: Record<'_>| search.visit(segment, &record);
+    let replayed = match last >= first {
+        true => wal::replay_archived(env, archive, first, last, &mut visit).map(drop),
+        false => Ok(()),
+    };
+    if !search.found {
+        replayed?;
+    }
+    let Search {
+        here,
+        candidate,
+        found,
+        ..
+    } = search;
+    if let Some(mut place) = candidate {
+        // Names behind it do no harm.
+        place.names = here.names;
+        return Ok(place);
+    }
+    let to_the_end = || Reached {
+        point: Point {
+            backup_segment,
+            segment: last,
+            records: u64::MAX,
+        },
+        ..here.clone()
+    };
+    let gap = later.last().is_some_and(|largest| *largest > last);
+    let reached = match wanted {
+        _ if found => return Ok(here),
+        Destination::End => !gap,
+        Destination::Seqno(wanted) => here.seqno >= *wanted,
+        Destination::Time(wanted) => coverage(env, archive)?
+            .is_some_and(|covered| covered.until_ms >= *wanted && covered.segment <= last && !gap),
+        Destination::Binlog(wanted) => here
+            .binlog
+            .as_ref()
+            .is_some_and(|at| at.order() == wanted.order()),
+    };
+    if reached {
+        return Ok(to_the_end());
+    }
+    let missing = segment_name(last + 1);
+    let why = match gap {
+        true => format!("the archive lacks {missing}, but has later ones"),
+        false => format!("the archive ends before {missing}"),
+    };
+    let until = match (here.wall_ms, &here.binlog) {
+        (Some(ms), Some(at)) => format!(", {ms} ms since 1970, {}:{}", at.name, at.pos),
+        (Some(ms), None) => format!(", {ms} ms since 1970"),
+        (None, Some(at)) => format!(", {}:{}", at.name, at.pos),
+        (None, None) => String::new(),
+    };
+    let message = format!("{why}: it leads to commit {}{until}", here.seqno);
+    Err(Error::new(ErrorKind::NotFound, message))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+use super::*;
+use crate::base::events::Silent;
+use crate::base::health::Health;
+use crate::env::MemEnv;
+use crate::wal::{LogEnd, Wal, WalOptions};
+use std::sync::Arc;
+
+const DIR: &str = "/log";
+
+fn clock(wall_ms: u64, pos: Option<u64>) -> Record<'static> {
+    Record::Clock {
+        wall_ms,
+        binlog: pos.map(place),
+    }
+}
+
+fn place(pos: u64) -> BinlogPosition<'static> {
+    BinlogPosition {
+        name: b"bin.000009",
+        pos,
+    }
+}
+
+fn commit(seqno: Seqno, pos: Option<u64>) -> Record<'static> {
+    Record::Commit {
+        xid: b"x",
+        seqno,
+        binlog: pos.map(place),
+    }
+}
+
+/// A log of these records, each durable in a group of its own, several segments long.
+fn log(records: &[Record<'_>]) -> Arc<dyn Env> {
+    let env: Arc<dyn Env> = Arc::new(MemEnv::new());
+    let opts = WalOptions {
+        segment_size: 3 * 4096,
+        background: false,
+        ..WalOptions::default()
+    };
+    let health = Arc::new(Health::new());
+    let dir = Path::new(DIR);
+    let listener = Arc::new(Silent);
+    let wal = Wal::create(
+        Arc::clone(&env),
+        dir,
+        opts,
+        health,
+        listener,
+        1,
+        LogEnd::default(),
+    );
+    let wal = wal.unwrap();
+    for record in records {
+        let appended = wal.append(std::slice::from_ref(record)).unwrap();
+        wal.sync_to(appended.lsn).unwrap();
+    }
+    wal.close().unwrap();
+    env
+}
+
+fn find(env: &Arc<dyn Env>, wanted: &Destination) -> Result<Reached> {
+    find_point(&**env, Path::new(DIR), 0, 0, wanted)
+}
+
+fn at(name: &str, pos: u64) -> Destination {
+    Destination::Binlog(Place {
+        name: name.to_owned(),
+        pos,
+    })
+}
+
+/// A commit; a change of the catalog that went to the binary log behind it; and the same again.
+fn with_binlog() -> Arc<dyn Env> {
+    log(&[
+        clock(1000, None),
+        commit(1, Some(100)),
+        clock(1010, Some(100)),
+        commit(2, None),
+        clock(2000, None),
+        commit(3, Some(200)),
+        clock(2010, Some(200)),
+        commit(4, None),
+    ])
+}
+
+#[test]
+fn a_place_in_the_binary_log_ends_before_what_was_written_there_later() {
+    let env = with_binlog();
+    for (pos, seqno) in [(99, 0), (100, 1), (101, 2), (199, 2), (200, 3)] {
+        let reached = find(&env, &at("bin.000009", pos)).unwrap();
+        assert_eq!(reached.seqno, seqno, "at {pos}");
+    }
+    assert_eq!(find(&env, &at("bin.000008", 9000)).unwrap().seqno, 0);
+    for (name, pos) in [("bin.000009", 201), ("bin.000010", 4)] {
+        let error = find(&env, &at(name, pos)).unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::NotFound);
+        let text = error.to_string();
+        assert!(
+            text.contains("commit 4") && text.contains("bin.000009:200"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_time_ends_before_the_first_later_look_at_the_clock() {
+    let env = with_binlog();
+    for (ms, seqno) in [(999, 0), (1000, 1), (1010, 2), (1999, 2), (2000, 3)] {
+        let reached = find(&env, &Destination::Time(ms)).unwrap();
+        assert_eq!(reached.seqno, seqno, "at {ms}");
+    }
+    // Nothing says that the log was quiet after its end.
+    assert!(find(&env, &Destination::Time(2010)).is_err());
+    assert_eq!(find(&env, &Destination::End).unwrap().seqno, 4);
+}
+
+#[test]
+fn a_gap_is_named_and_what_lies_before_it_is_found() {
+    let records: Vec<_> = (1..40).map(|seqno| commit(seqno, None)).collect();
+    let env = log(&records);
+    let segments = archived_segments(&*env, Path::new(DIR)).unwrap();
+    assert!(segments.len() > 3, "{segments:?}");
+    env.remove(&Path::new(DIR).join(segment_name(3))).unwrap();
+    for wanted in [Destination::Seqno(39), Destination::End] {
+        let error = find(&env, &wanted).unwrap_err().to_string();
+        assert!(error.contains("000003.wal"), "{error}");
+    }
+    let reached = find(&env, &Destination::Seqno(2)).unwrap();
+    assert_eq!(reached.seqno, 2);
+    let point = reached.point;
+    // Two groups fill a segment.
+    assert_eq!((point.segment, point.records), (2, 0));
+}

@@ -1,0 +1,79 @@
+//! Copying files of a database.
+
+use crate::base::{ErrorKind, Result};
+use crate::env::{BLOCK, Env};
+use std::ops::Range;
+use std::path::Path;
+
+/// Bytes copied at once.
+const CHUNK: usize = 1 << 20;
+
+/// Gives a file the name `to`, too, or copies it where the file system cannot. Returns the bytes copied.
+pub(super) fn link_or_copy(env: &dyn Env, from: &Path, to: &Path) -> Result<u64> {
+    match env.link(from, to) {
+        Ok(()) => Ok(0),
+        Err(error) if *error.kind() == ErrorKind::Unsupported => copy(env, from, to, u64::MAX),
+        Err(error) => Err(error),
+    }
+}
+
+/// Copies the first `len` bytes, or all there are, without the blocks of zeros: holes stay holes. Synced on return.
+/// Returns the bytes copied.
+pub(super) fn copy(env: &dyn Env, from: &Path, to: &Path, len: u64) -> Result<u64> {
+    let source = env.open(from)?;
+    let size = source.size()?.min(len);
+    let copy = env.open_spans(to, true)?;
+    let mut chunk = vec![0; CHUNK.min(size as usize)];
+    let (mut at, mut copied) = (0, 0);
+    while at < size {
+        let len = (size - at).min(CHUNK as u64) as usize;
+        let chunk = &mut chunk[..len];
+        source.read_exact_at(at, chunk)?;
+        // The last block gives the copy its length.
+        for run in blocks_in_use(chunk, at + len as u64 == size) {
+            copied += run.len() as u64;
+            copy.write_at(at + run.start as u64, &chunk[run])?;
+        }
+        at += len as u64;
+    }
+    copy.sync()?;
+    Ok(copied)
+}
+
+/// Runs of blocks that are not all zeros, and the last one if `last`.
+fn blocks_in_use(bytes: &[u8], last: bool) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    for from in (0..bytes.len()).step_by(BLOCK) {
+        let to = bytes.len().min(from + BLOCK);
+        if bytes[from..to].iter().all(|&byte| byte == 0) && !(last && to == bytes.len()) {
+            continue;
+        }
+        match runs.last_mut() {
+            Some(run) if run.end == from => run.end = to,
+            _ => runs.push(from..to),
+        }
+    }
+    runs
+}
+
+/// The content of a small text file.
+pub(super) fn read_text(env: &dyn Env, path: &Path) -> Result<Option<String>> {
+    let file = match env.open(path) {
+        Err(error) if *error.kind() == ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    let mut bytes = vec![0; file.size()?.min(64 << 10) as usize];
+    file.read_exact_at(0, &mut bytes)?;
+    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+/// Puts a small text file in place, as a whole and durably.
+pub(super) fn write_text(env: &dyn Env, dir: &Path, name: &str, text: &str) -> Result<()> {
+    let aside = dir.join(format!("{name}.tmp"));
+    let mut file = env.create(&aside)?;
+    file.append(text.as_bytes())?;
+    file.sync()?;
+    drop(file);
+    env.rename(&aside, &dir.join(name))?;
+    env.sync_dir(dir)
+}
