@@ -640,7 +640,9 @@ enum firn_status firn_checkpoint(const struct firn_db *db,
 //
 // # Safety
 // `db` is open; `file` is a string.
-enum firn_status firn_tell_binlog(const struct firn_db *db, const char *file, uint64_t position);
+enum firn_status firn_tell_binlog(const struct firn_db *db,
+                                  const char *file,
+                                  uint64_t position);
 
 // Freezes the memtable and writes all memtables to files.
 //
