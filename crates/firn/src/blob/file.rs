@@ -323,6 +323,8 @@ impl BlobFile {
     pub(super) fn replace(&self, id: u64) -> u64 {
         let mut spans = self.spans.lock();
         *spans = None;
+        // The new file ends with its table; zeros lay behind the old one.
+        self.ahead.filled(0);
         self.physical.swap(Arc::new(Physical::new(id))).id
     }
 

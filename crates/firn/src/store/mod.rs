@@ -72,11 +72,18 @@ impl FileStore {
         let pending = self.dir.join(PENDING);
         self.env.create_dir_all(&pending)?;
         for &id in ids {
-            let (from, to) = (self.path(kind, id), pending.join(file_name(kind, id)));
-            match self.env.link(&from, &to) {
-                // Named before, by a prepare that a recovery has written again.
-                Err(error) if *error.kind() == ErrorKind::AlreadyExists => {}
-                linked => linked?,
+            let name = file_name(kind, id);
+            let (aside, to) = (pending.join(format!("{name}.new")), pending.join(&name));
+            match self.env.remove(&aside) {
+                Err(error) if *error.kind() != ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            self.env.link(&self.path(kind, id), &aside)?;
+            // There may be one of that name: the same, of a prepare that a recovery writes again; or one that a crash
+            // has left before anything named it, so that its id was given out again.
+            self.env.rename(&aside, &to)?;
+            if self.env.exists(&aside)? {
+                self.env.remove(&aside)?;
             }
         }
         self.env.sync_dir(&pending)

@@ -116,6 +116,27 @@ fn a_file_with_a_second_name_keeps_its_length_until_that_goes() {
 }
 
 #[test]
+fn zeros_that_could_not_be_given_back_go_with_the_file_and_not_with_the_one_in_its_place() {
+    let env = MemEnv::new();
+    let store = store(Arc::new(env.clone()), Path::new("/db"));
+    let mut rng = StdRng::seed_from_u64(4);
+    let all = [commit(&store, &mut rng), commit(&store, &mut rng)];
+    let file = store.file(all[0].0.file);
+    let path = store.files().path(FileKind::Blob, file.id());
+    env.link(&path, Path::new("/db/second")).unwrap();
+    store.seal_active();
+    assert!(file.usage().unwrap().len > file.written());
+    let live = all.each_ref().map(|(blob, _)| Span {
+        offset: blob.offset,
+        len: blob.span(),
+    });
+    let rewritten = store.rewrite(&file, &live).unwrap();
+    store.install(&rewritten).unwrap();
+    store.trim_sealed();
+    check(&store, &all);
+}
+
+#[test]
 fn what_a_kill_leaves_behind_the_last_value_is_given_back() {
     let dir = tempfile::tempdir().unwrap();
     let env = Arc::new(PosixEnv::new());
