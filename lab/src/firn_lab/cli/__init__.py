@@ -1,0 +1,1 @@
+"""The command `firn-lab`: one file a command."""

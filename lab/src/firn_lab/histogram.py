@@ -1,0 +1,73 @@
+"""Latencies: a histogram of buckets 2 % apart, that adds up across processes, and its summary."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+# Buckets grow by this factor; the value of a bucket is its upper edge, as in sysbench.
+GROWTH = 1.02
+_LOG_GROWTH = math.log(GROWTH)
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Milliseconds."""
+
+    average_ms: float
+    p50_ms: float
+    p95_ms: float
+    p99_ms: float
+    max_ms: float
+
+
+class Histogram:
+    """Counts by bucket of microseconds."""
+
+    def __init__(self) -> None:
+        self.counts: dict[int, int] = {}
+        self.total_us = 0.0
+        self.max_us = 0.0
+
+    def add(self, microseconds: float) -> None:
+        """One latency."""
+        bucket = math.ceil(math.log(max(microseconds, 1.0)) / _LOG_GROWTH)
+        self.counts[bucket] = self.counts.get(bucket, 0) + 1
+        self.total_us += microseconds
+        self.max_us = max(self.max_us, microseconds)
+
+    def merge(self, other: Histogram) -> None:
+        """Adds all of another one."""
+        for bucket, count in other.counts.items():
+            self.counts[bucket] = self.counts.get(bucket, 0) + count
+        self.total_us += other.total_us
+        self.max_us = max(self.max_us, other.max_us)
+
+    @property
+    def count(self) -> int:
+        return sum(self.counts.values())
+
+    def percentile_us(self, percent: float) -> float:
+        """The upper edge of the bucket below which `percent` of the latencies are; 0 if none."""
+        edges = {GROWTH**bucket: count for bucket, count in self.counts.items()}
+        return min(percentile(edges, percent), self.max_us)
+
+    def summary(self) -> Latency | None:
+        """None when nothing was counted."""
+        count = self.count
+        if count == 0:
+            return None
+        p50, p95, p99 = (self.percentile_us(percent) / 1e3 for percent in (50, 95, 99))
+        return Latency(self.total_us / count / 1e3, p50, p95, p99, self.max_us / 1e3)
+
+
+def percentile(counts: Mapping[float, int], percent: float) -> float:
+    """The smallest value that at least `percent` of the counted ones do not exceed; 0 if none."""
+    wanted = sum(counts.values()) * percent / 100
+    seen = 0
+    for value in sorted(counts):
+        seen += counts[value]
+        if seen >= wanted:
+            return value
+    return 0.0

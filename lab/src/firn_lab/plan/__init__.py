@@ -1,0 +1,5 @@
+"""What a run consists of: plans one file each, and the rules of fairness. See `base`."""
+
+from firn_lab.plan.base import PLANS, Case, Plan, parse_case
+
+__all__ = ["PLANS", "Case", "Plan", "parse_case"]

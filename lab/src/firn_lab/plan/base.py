@@ -1,0 +1,68 @@
+"""A plan: cases × targets × rounds, and the budget that every target gets.
+
+On the command line a case is `NAME[:key=value,…]`; keys are those of Params or of the workload.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from firn_lab.errors import UsageError
+from firn_lab.registry import Registry
+from firn_lab.targets.base import Budget
+from firn_lab.workloads.base import Params
+
+_NUMBERS = {"scale": float, "threads": int, "seconds": float, "warm_seconds": float, "seed": int}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A workload with its parameters."""
+
+    workload: str
+    params: Params = field(default_factory=Params)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Measures: names of the costly state measures to take too."""
+
+    name: str
+    summary: str
+    cases: tuple[Case, ...]
+    targets: tuple[str, ...] = ("engine:innodb", "engine:firn")
+    rounds: int = 3
+    budget: Budget = field(default_factory=Budget)
+    measures: tuple[str, ...] = ()
+
+
+PLANS: Registry[Plan] = Registry("plan", "firn_lab.plan")
+
+
+def parse_case(text: str, base: Params) -> Case:
+    """`oltp_read_write:threads=16,zipf=0.9` with the rest of the parameters from `base`."""
+    name, _, rest = text.partition(":")
+    fields: dict[str, float | int] = {}
+    options: dict[str, str] = dict(base.options)
+    for item in filter(None, rest.split(",")):
+        key, equals, value = item.partition("=")
+        if not equals:
+            raise UsageError(f"{text}: {item!r} is not of the form key=value")
+        if key in _NUMBERS:
+            try:
+                fields[key] = _NUMBERS[key](value)
+            except ValueError:
+                raise UsageError(f"{text}: {key} takes a number, not {value!r}") from None
+        else:
+            options[key] = value
+    return Case(name, replace_params(base, fields, options))
+
+
+def replace_params(
+    base: Params, fields: Mapping[str, float | int], options: Mapping[str, str]
+) -> Params:
+    """A copy of `base` with other fields and options."""
+    values = {**dataclasses.asdict(base), **fields, "options": dict(options)}
+    return Params(**values)

@@ -1,0 +1,1 @@
+"""Runs a plan: interleaved rounds, events, failures. See `runner.run` and `runner.events`."""

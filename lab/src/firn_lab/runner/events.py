@@ -1,0 +1,21 @@
+"""What the runner tells while it works: to the terminal, and to the store for `watch`.
+
+kind      data
+started   cases: [label], targets: [name], rounds, steps_total (loads and rounds), seconds_left
+phase     phase: start | load | warm | measure | rest | state | stop, target, dataset, case, round
+second    target, case, round, second, tps, qps, errors, retries, p95_ms, and measures' samples
+progress  target, done (0 to 1)
+round     target, case, round, status, message, figures
+step      done, steps_total, seconds_left
+warning   rule, message
+failure   target, message (the target is left out from here on)
+ended     status, message
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+# A listener of events: kind and data.
+Listener = Callable[[str, Mapping[str, Any]], None]

@@ -1,0 +1,174 @@
+"""Reading API for report, compare, watch and price. Opens the file read-only.
+
+with Reader(path) as store:
+    run = store.run("last")
+    for case in store.cases(run.id):
+        for target in store.targets(run.id):
+            tps = store.spread(case, target, "tps")
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from firn_lab.errors import LabError
+from firn_lab.store import schema
+from firn_lab.store.rows import (
+    CaseRow,
+    Event,
+    PartRow,
+    Round,
+    RuleWarning,
+    Run,
+    StateFigure,
+    TargetRow,
+)
+from firn_lab.store.summary import Spread, spread
+from firn_lab.workloads.base import FigureKind
+
+
+class Reader:
+    """All rows are of one run; ids are the store's."""
+
+    def __init__(self, path: Path) -> None:
+        if not path.is_file():
+            raise LabError(f"{path} is not there: `firn-lab run` makes it")
+        self.path = path
+        self._connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=30)
+        version = self._connection.execute("PRAGMA user_version").fetchone()[0]
+        if version != schema.VERSION:
+            raise LabError(f"{path} has schema {version}, this lab reads {schema.VERSION}")
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._connection.close()
+
+    def runs(self) -> list[Run]:
+        """Oldest first."""
+        rows = self._rows(
+            "SELECT id, started_at, title, command, lab_version, machine, budget, rounds, "
+            "ended_at, COALESCE(status, 'running'), COALESCE(message, '') "
+            "FROM runs LEFT JOIN run_ends ON run = id ORDER BY id"
+        )
+        return [
+            Run(*row[:3], json.loads(row[3]), row[4], json.loads(row[5]), json.loads(row[6]),
+                *row[7:])
+            for row in rows
+        ]  # fmt: skip
+
+    def run(self, which: str | int = "last") -> Run:
+        """A run by id, or `last`."""
+        runs = self.runs()
+        if not runs:
+            raise LabError(f"{self.path} holds no run")
+        if which == "last":
+            return runs[-1]
+        for run in runs:
+            if str(run.id) == str(which):
+                return run
+        raise LabError(
+            f"{self.path} has no run {which}; it has {', '.join(str(r.id) for r in runs)}"
+        )
+
+    def targets(self, run: int) -> list[TargetRow]:
+        rows = self._rows(
+            "SELECT id, name, spec, version, memory_bytes, durable, settings FROM targets "
+            "WHERE run = ? ORDER BY id",
+            run,
+        )
+        return [
+            TargetRow(*row[:5], None if row[5] is None else bool(row[5]), json.loads(row[6]))
+            for row in rows
+        ]
+
+    def warnings(self, run: int) -> list[RuleWarning]:
+        """Broken rules of fairness."""
+        rows = self._rows("SELECT rule, message FROM warnings WHERE run = ? ORDER BY id", run)
+        return [RuleWarning(*row) for row in rows]
+
+    def cases(self, run: int) -> list[CaseRow]:
+        rows = self._rows(
+            "SELECT id, workload, label, dataset, headline, params FROM cases WHERE run = ? "
+            "ORDER BY id",
+            run,
+        )
+        return [CaseRow(*row[:5], json.loads(row[5])) for row in rows]
+
+    def rounds(self, run: int, case: int | None = None, target: int | None = None) -> list[Round]:
+        """With their figures, failed ones too, in the order in which they ran."""
+        rows = self._rows(
+            'SELECT id, "case", target, number, started_at, status, message FROM rounds '
+            'WHERE run = ? AND (? IS NULL OR "case" = ?) AND (? IS NULL OR target = ?) ORDER BY id',
+            run, case, case, target, target,
+        )  # fmt: skip
+        figures: dict[int, dict[str, float]] = {row[0]: {} for row in rows}
+        for round_, name, value in self._rows(
+            "SELECT round, name, value FROM figures WHERE run = ? AND round IS NOT NULL", run
+        ):
+            if round_ in figures:
+                figures[round_][name] = value
+        return [Round(*row, figures[row[0]]) for row in rows]
+
+    def figure_kinds(self, run: int) -> dict[str, FigureKind]:
+        """Unit and direction of every figure of the run, state figures included."""
+        rows = self._rows("SELECT DISTINCT name, unit, better FROM figures WHERE run = ?", run)
+        return {name: FigureKind(unit, better) for name, unit, better in rows}
+
+    def spread(self, case: CaseRow, target: TargetRow, name: str) -> Spread | None:
+        """Median and range of a figure over the rounds that were ok; None without any."""
+        rows = self._rows(
+            "SELECT value FROM figures JOIN rounds ON rounds.id = figures.round "
+            "WHERE \"case\" = ? AND rounds.target = ? AND status = 'ok' AND name = ?",
+            case.id, target.id, name,
+        )  # fmt: skip
+        return spread([row[0] for row in rows])
+
+    def state(self, run: int) -> list[StateFigure]:
+        """Figures that belong to no round: space after load, after updates, at rest; load time."""
+        rows = self._rows(
+            "SELECT target, dataset, moment, name, value, unit, better FROM figures "
+            "WHERE run = ? AND round IS NULL ORDER BY id",
+            run,
+        )
+        return [StateFigure(*row) for row in rows]
+
+    def parts(self, round_: int) -> list[PartRow]:
+        """Kinds of transactions, or statements of a list, of one round."""
+        rows = self._rows(
+            "SELECT name, count, seconds, errors, retries, average_ms, p50_ms, p95_ms, p99_ms, "
+            "max_ms FROM parts WHERE round = ? ORDER BY rowid",
+            round_,
+        )
+        return [PartRow(*row) for row in rows]
+
+    def series(self, round_: int) -> dict[str, list[tuple[int, float]]]:
+        """Raw per-second series of a round by name: `tps`, `qps`, `errors`, `retries`, `p95_ms`,
+        and those of the measures."""
+        series: dict[str, list[tuple[int, float]]] = {}
+        for second, name, value in self._rows(
+            "SELECT second, name, value FROM samples WHERE round = ? ORDER BY second", round_
+        ):
+            series.setdefault(name, []).append((second, value))
+        return series
+
+    def events(self, run: int, after: int = 0) -> list[Event]:
+        """Events with ids above `after`: what `watch` polls. Kinds: see runner.events."""
+        rows = self._rows(
+            "SELECT id, at, kind, data FROM events WHERE run = ? AND id > ? ORDER BY id", run, after
+        )
+        return [Event(*row[:3], json.loads(row[3])) for row in rows]
+
+    def _rows(self, statement: str, *arguments: Any) -> Sequence[tuple[Any, ...]]:
+        return self._connection.execute(statement, arguments).fetchall()

@@ -1,0 +1,23 @@
+"""What is run on targets: one file (or folder) a workload. See `base`."""
+
+from firn_lab.workloads.base import (
+    WORKLOADS,
+    Outcome,
+    Params,
+    Part,
+    Second,
+    Sink,
+    Workload,
+    make_workload,
+)
+
+__all__ = [
+    "WORKLOADS",
+    "Outcome",
+    "Params",
+    "Part",
+    "Second",
+    "Sink",
+    "Workload",
+    "make_workload",
+]

@@ -1,0 +1,164 @@
+"""A workload: data it loads, work it measures, and a check of what it left behind.
+
+The runner calls, for each target: `supports`; `load` once a dataset; `warm` before the first round;
+`measure` once a round; `check` after each round. Workloads of one run with the same `dataset` share
+the loaded tables.
+
+    @WORKLOADS.register("users")
+    class Users(Workload):
+        summary = "a web user-account table: by key, by secondary index, covered, LIMIT 20"
+        options = {"rows": "1000000"}
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol
+
+from firn_lab.clock import Clock
+from firn_lab.errors import UsageError
+from firn_lab.histogram import Latency
+from firn_lab.registry import Registry
+from firn_lab.targets.base import Target
+
+
+@dataclass(frozen=True)
+class Params:
+    """How much, how many, how long. `options` are the workload's own, all checked by it."""
+
+    # 1 is the size that the workload has by itself; 0.1 a tenth of it.
+    scale: float = 1.0
+    threads: int = 8
+    seconds: float = 15.0
+    warm_seconds: float = 5.0
+    seed: int = 920967
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Second:
+    """One second of a round, as the load driver counted it."""
+
+    second: int
+    transactions: float
+    queries: float
+    errors: float = 0.0
+    retries: float = 0.0
+    p95_ms: float | None = None
+
+
+@dataclass(frozen=True)
+class Part:
+    """One kind of transaction, or one statement of a list, within a round."""
+
+    name: str
+    count: int
+    seconds: float
+    latency: Latency | None = None
+    errors: int = 0
+    retries: int = 0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One round. `seconds` is the time measured; errors were given up, retries were repeated.
+
+    `figures` are the workload's own numbers by name; their units are declared in
+    `Workload.figures`.
+    """
+
+    transactions: int
+    queries: int
+    seconds: float
+    errors: int = 0
+    retries: int = 0
+    latency: Latency | None = None
+    parts: tuple[Part, ...] = ()
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+
+class Sink(Protocol):
+    """Takes the seconds of a round while it runs: kept as raw series, shown by `watch`."""
+
+    def second(self, second: Second) -> None: ...
+
+    def progress(self, done: float) -> None:
+        """The part of the work that is done, 0 to 1, of workloads without a time limit."""
+
+
+@dataclass(frozen=True)
+class FigureKind:
+    """What a number is: its unit, and whether more of it is better."""
+
+    unit: str
+    better: str = "lower"  # or "higher"
+
+
+class Workload(ABC):
+    """One workload with its parameters. Files hold classes; the runner makes an object a case."""
+
+    name: str
+    summary: ClassVar[str] = ""
+    # Names and defaults of the options it knows.
+    options: ClassVar[Mapping[str, str]] = {}
+    # Figures of its own that an Outcome may carry.
+    figures: ClassVar[Mapping[str, FigureKind]] = {}
+    # The figure that reports show first: "tps", "seconds", or one of its own.
+    headline: ClassVar[str] = "tps"
+    # Whether it changes data: then space is taken again right after the rounds, and at rest.
+    writes: ClassVar[bool] = True
+
+    def __init__(self, name: str, params: Params) -> None:
+        self.name = name
+        self.params = params
+        for key in params.options:
+            if key not in self.options:
+                known = ", ".join(self.options) or "none"
+                raise UsageError(f"workload {name} has no option {key!r}; known: {known}")
+
+    def option(self, key: str) -> str:
+        """The value of an option, given or default."""
+        return self.params.options.get(key, self.options[key])
+
+    @property
+    def label(self) -> str:
+        """The case's name in reports: what differs between cases of one workload."""
+        given = " ".join(f"{key}={value}" for key, value in sorted(self.params.options.items()))
+        scale = "" if self.params.scale == 1 else f" scale={self.params.scale:g}"
+        return f"{self.name} threads={self.params.threads}{scale} {given}".strip()
+
+    @property
+    def dataset(self) -> str:
+        """Cases with the same text share loaded tables. By default: nobody shares."""
+        return self.label
+
+    def supports(self, target: Target) -> str:
+        """ "" when it runs on the target, else why not, in a few words."""
+        return "" if target.dialect == "mysql" else "MySQL protocol only"
+
+    @abstractmethod
+    def load(self, target: Target, sink: Sink) -> None:
+        """Makes tables in an empty database `lab` and fills them. Same seed, same data."""
+
+    def warm(self, target: Target, clock: Clock) -> None:
+        """Brings caches to where they stay; nothing is counted."""
+        return None
+
+    @abstractmethod
+    def measure(self, target: Target, clock: Clock, sink: Sink) -> Outcome:
+        """One round. Raises TargetDied, DiskFull or any error of the driver when it cannot."""
+
+    def check(self, target: Target) -> list[str]:
+        """What is wrong with the data now, a line each; empty when nothing is."""
+        return []
+
+
+WorkloadFactory = Callable[[str, Params], Workload]
+WORKLOADS: Registry[WorkloadFactory] = Registry("workload", "firn_lab.workloads")
+
+
+def make_workload(name: str, params: Params) -> Workload:
+    """The workload of a name, with parameters."""
+    return WORKLOADS[name](name, params)
