@@ -63,10 +63,21 @@ class Reader:
             "FROM runs LEFT JOIN run_ends ON run = id ORDER BY id"
         )
         return [
-            Run(*row[:3], json.loads(row[3]), row[4], json.loads(row[5]), json.loads(row[6]),
-                *row[7:])
+            Run(
+                id=row[0],
+                started_at=row[1],
+                title=row[2],
+                command=json.loads(row[3]),
+                lab_version=row[4],
+                machine=json.loads(row[5]),
+                budget=json.loads(row[6]),
+                rounds=row[7],
+                ended_at=row[8],
+                status=row[9],
+                message=row[10],
+            )
             for row in rows
-        ]  # fmt: skip
+        ]
 
     def run(self, which: str | int = "last") -> Run:
         """A run by id, or `last`."""
@@ -119,7 +130,7 @@ class Reader:
         ):
             if round_ in figures:
                 figures[round_][name] = value
-        return [Round(*row, figures[row[0]]) for row in rows]
+        return [Round(*row[:7], figures[row[0]]) for row in rows]
 
     def figure_kinds(self, run: int) -> dict[str, FigureKind]:
         """Unit and direction of every figure of the run, state figures included."""
@@ -170,5 +181,5 @@ class Reader:
         )
         return [Event(*row[:3], json.loads(row[3])) for row in rows]
 
-    def _rows(self, statement: str, *arguments: Any) -> Sequence[tuple[Any, ...]]:
+    def _rows(self, statement: str, *arguments: Any) -> Sequence[Any]:
         return self._connection.execute(statement, arguments).fetchall()

@@ -1,0 +1,57 @@
+"""What an error of a driver means to a load: repeat, count, or give up."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import psycopg
+import pymysql
+
+
+class Meaning(Enum):
+    """RETRY: the transaction lost against another. ERROR: counted, the session goes on.
+    LOST: no server behind the connection. FULL: no space."""
+
+    RETRY = "retry"
+    ERROR = "error"
+    LOST = "lost"
+    FULL = "full"
+
+
+# ER_LOCK_WAIT_TIMEOUT, ER_LOCK_DEADLOCK, ER_CHECKREAD (a snapshot that is no longer current).
+_MYSQL_RETRY = {1205, 1213, 1020}
+# Refused, gone, lost, lost with details, shutdown in progress, connection killed.
+_MYSQL_LOST = {2002, 2003, 2006, 2013, 2055, 1053, 1927}
+# ER_DISK_FULL, ER_RECORD_FILE_FULL, and errors that carry ENOSPC in their text (below).
+_MYSQL_FULL = {1021, 1114}
+_POSTGRESQL_RETRY = {"40001", "40P01", "55P03"}
+_POSTGRESQL_FULL = {"53100"}
+
+
+def meaning(error: BaseException) -> Meaning:
+    """Of an error of PyMySQL or psycopg; anything else is an ERROR."""
+    text = str(error)
+    if "No space left" in text or "errno: 28" in text or "Errcode: 28" in text:
+        return Meaning.FULL
+    if isinstance(error, pymysql.err.InterfaceError):
+        return Meaning.LOST
+    if isinstance(error, pymysql.MySQLError):
+        code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+        if code in _MYSQL_RETRY:
+            return Meaning.RETRY
+        if code in _MYSQL_FULL:
+            return Meaning.FULL
+        return Meaning.LOST if code in _MYSQL_LOST else Meaning.ERROR
+    if isinstance(error, psycopg.Error):
+        if error.sqlstate in _POSTGRESQL_RETRY:
+            return Meaning.RETRY
+        if error.sqlstate in _POSTGRESQL_FULL:
+            return Meaning.FULL
+        state = error.sqlstate or ""
+        lost = state.startswith(("08", "57P")) or (
+            not state and isinstance(error, psycopg.OperationalError)
+        )
+        return Meaning.LOST if lost else Meaning.ERROR
+    if isinstance(error, ConnectionError | EOFError):
+        return Meaning.LOST
+    return Meaning.ERROR

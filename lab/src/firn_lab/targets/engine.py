@@ -1,0 +1,294 @@
+"""A storage engine in a private stock MariaDB: `engine:NAME`.
+
+Every engine gets the same memory for its cache and the same durability; what it does not use is
+kept small. NAME: firn, innodb, innodb-compressed (PAGE_COMPRESSED), innodb-compressed-row
+(ROW_FORMAT=COMPRESSED), rocksdb. Plugins are looked for in FIRN_LAB_PLUGINS (directories, with
+colons between), in build/plugin of the working directory and those above it, and among the
+server's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from firn_lab.errors import TargetError, UsageError
+from firn_lab.targets.base import DATABASE, TARGETS, Address, Budget, Target
+from firn_lab.targets.mysql import MySqlTarget
+from firn_lab.targets.private import PrivateTarget, allocated_bytes
+
+MIB = 1 << 20
+# InnoDB's pool and log where another engine holds the tables.
+SMALL_POOL = 32 * MIB
+SMALL_LOG = 16 * MIB
+
+
+def innodb(budget: Budget) -> list[str]:
+    # A log that holds no writer up: as large as the pool, as the field sets it.
+    log = max(96 * MIB, min(2048 * MIB, budget.memory_bytes))
+    return [
+        f"--innodb-buffer-pool-size={budget.memory_bytes}",
+        f"--innodb-log-file-size={log}",
+        f"--innodb-flush-method={'O_DIRECT' if budget.direct_io else 'fsync'}",
+        f"--innodb-flush-log-at-trx-commit={1 if budget.durable else 2}",
+    ]
+
+
+def other(options: list[str]) -> list[str]:
+    small = [f"--innodb-buffer-pool-size={SMALL_POOL}", f"--innodb-log-file-size={SMALL_LOG}"]
+    return small + options
+
+
+def firn(budget: Budget) -> list[str]:
+    return other(
+        [
+            f"--firn-memory-limit={budget.memory_bytes}",
+            f"--firn-flush-log-at-trx-commit={1 if budget.durable else 2}",
+            f"--firn-direct-reads={'ON' if budget.direct_io else 'OFF'}",
+        ]
+    )
+
+
+def rocksdb(budget: Budget) -> list[str]:
+    """As its users tune it: light codec above, dense one below, filters; the memtables come out of
+    the same memory."""
+    direct = "ON" if budget.direct_io else "OFF"
+    memtables = max(8 * MIB, min(256 * MIB, budget.memory_bytes // 8))
+    return other(
+        [
+            f"--rocksdb-block-cache-size={budget.memory_bytes - memtables}",
+            f"--rocksdb-db-write-buffer-size={memtables}",
+            f"--rocksdb-flush-log-at-trx-commit={1 if budget.durable else 2}",
+            f"--rocksdb-use-direct-reads={direct}",
+            f"--rocksdb-use-direct-io-for-flush-and-compaction={direct}",
+            "--rocksdb-default-cf-options=compression=kLZ4Compression;"
+            "bottommost_compression=kZSTD;block_based_table_factory={block_size=16384;"
+            "filter_policy=bloomfilter:10:false;cache_index_and_filter_blocks=1}",
+        ]
+    )
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What `engine:NAME` stands for."""
+
+    engine: str
+    options: Callable[[Budget], list[str]]
+    table_options: str = ""
+    library: str = ""
+
+
+VARIANTS = {
+    "innodb": Variant("innodb", innodb),
+    "innodb-compressed": Variant("innodb", innodb, " PAGE_COMPRESSED=1"),
+    "innodb-compressed-row": Variant("innodb", innodb, " ROW_FORMAT=COMPRESSED KEY_BLOCK_SIZE=8"),
+    "firn": Variant("firn", firn, library="ha_firn"),
+    "rocksdb": Variant("rocksdb", rocksdb, library="ha_rocksdb"),
+}
+
+
+class EngineTarget(PrivateTarget, MySqlTarget):
+    """A private server for one engine."""
+
+    def __init__(self, name: str, variant: Variant, budget: Budget, scratch: Path) -> None:
+        super().__init__(name, f"engine:{name}", scratch)
+        self.engine = variant.engine
+        self._variant = variant
+        self._budget = budget
+        self._template = scratch / "mariadb-template"
+
+    def address(self, database: str = DATABASE) -> Address:
+        return Address("mysql", "root", database, socket=self.socket_dir / "s")
+
+    def create_suffix(self) -> str:
+        return super().create_suffix() + self._variant.table_options
+
+    def _create(self) -> None:
+        if not self._template.exists():
+            _install(self._template)
+        shutil.copytree(self._template, self.data_dir)
+
+    def _command(self) -> list[str]:
+        plugins = self.directory / "plugins"
+        self._link_plugins(plugins)
+        variant = self._variant
+        return [
+            server_program(),
+            "--no-defaults",
+            *_as_user(),
+            f"--datadir={self.data_dir}",
+            f"--socket={self.socket_dir / 's'}",
+            f"--pid-file={self.directory / 'pid'}",
+            f"--tmpdir={self.directory}",
+            f"--plugin-dir={plugins}",
+            "--skip-networking",
+            "--skip-name-resolve",
+            "--skip-log-bin",
+            "--local-infile=1",
+            "--max-connections=400",
+            "--max-prepared-stmt-count=1000000",
+            "--table-open-cache=4000",
+            "--performance-schema=OFF",
+            "--query-cache-type=0",
+            "--max-allowed-packet=256M",
+            "--ignore-db-dirs=#firn",
+            *([f"--plugin-load-add={variant.library}"] if variant.library else []),
+            *variant.options(self._budget),
+        ]
+
+    def _process_options(self) -> dict[str, object]:
+        # A plugin from an unpacked package brings its libraries along.
+        library = self._variant.library
+        beside = find_plugin(library).parents[2] / "x86_64-linux-gnu" if library else None
+        if beside is None or not beside.is_dir():
+            return {}
+        return {"env": {**os.environ, "LD_LIBRARY_PATH": str(beside)}}
+
+    def _link_plugins(self, directory: Path) -> None:
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir()
+        if self._variant.library:
+            found = find_plugin(self._variant.library)
+            (directory / found.name).symlink_to(found)
+
+    def start(self) -> None:
+        super().start()
+        engine = self.engine.upper()
+        rows = self.query(
+            "SELECT support FROM information_schema.engines WHERE UPPER(engine) = %s", (engine,), ""
+        )
+        if not rows or rows[0][0] not in ("YES", "DEFAULT"):
+            tail = self.log_tail()
+            self.kill()
+            raise TargetError(f"{self.name}: the server runs without engine {engine}\n{tail}")
+
+    def rest(self, seconds_max: float = 240.0) -> float:
+        """InnoDB and MyRocks are told to write what they hold; FIRN does so by itself."""
+        if self.engine == "rocksdb":
+            self.query("SET GLOBAL rocksdb_force_flush_memtable_now = 1", database="")
+        elif self.engine == "innodb":
+            self.query("SET GLOBAL innodb_max_dirty_pages_pct = 0", database="")
+        try:
+            return self._await_quiet(seconds_max)
+        finally:
+            if self.engine == "innodb" and self._process is not None:
+                with contextlib.suppress(Exception):
+                    self.query("SET GLOBAL innodb_max_dirty_pages_pct = DEFAULT", database="")
+
+    def compact(self, database: str = DATABASE) -> None:
+        """MyRocks has to be told; FIRN does so by itself, InnoDB has nothing of the kind."""
+        if self.engine == "rocksdb":
+            self._each_table("OPTIMIZE TABLE", self.tables(database), database)
+
+    def table_bytes(self, database: str = DATABASE) -> dict[str, int]:
+        if self.engine == "innodb":
+            folder = self.data_dir / database
+            return {
+                table: allocated_bytes(folder, f"{table}.ibd") for table in self.tables(database)
+            }
+        statement = {
+            "firn": "SELECT table_name, SUM(stored_bytes) FROM information_schema.firn_tables "
+            "WHERE table_schema = %s GROUP BY table_name",
+            "rocksdb": "SELECT d.table_name, SUM(f.data_size) "
+            "FROM information_schema.rocksdb_ddl d "
+            "JOIN information_schema.rocksdb_index_file_map f ON f.index_number = d.index_number "
+            "AND f.column_family = d.column_family "
+            "WHERE d.table_schema = %s GROUP BY d.table_name",
+        }[self.engine]
+        sizes = {name: int(size) for name, size in self.query(statement, (database,), "")}
+        if self.engine == "rocksdb" and sizes:
+            # These are before compression: the files' bytes, shared out.
+            ratio = (self.data_bytes(database) or 0) / max(1, sum(sizes.values()))
+            sizes = {name: round(size * ratio) for name, size in sizes.items()}
+        return sizes
+
+    def data_bytes(self, database: str = DATABASE) -> int | None:
+        if self.engine == "firn":
+            # Table files and those of large values; the log and the manifest are named otherwise.
+            return allocated_bytes(self.data_dir / "#firn", "?" * 10 + ".*")
+        if self.engine == "rocksdb":
+            return allocated_bytes(self.data_dir / "#rocksdb", "*.sst")
+        return allocated_bytes(self.data_dir / database, "*.ibd")
+
+
+@TARGETS.register("engine")
+def engine(argument: str, budget: Budget, scratch: Path) -> Target:
+    if argument not in VARIANTS:
+        raise UsageError(f"engine:{argument} is not known; known: {', '.join(VARIANTS)}")
+    return EngineTarget(argument, VARIANTS[argument], budget, scratch)
+
+
+def server_program() -> str:
+    """The installed mariadbd."""
+    found = shutil.which("mariadbd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+    if found is None:
+        raise TargetError("mariadbd is not there: apt-get install mariadb-server-core")
+    return found
+
+
+def find_plugin(library: str) -> Path:
+    """The shared object of an engine."""
+    here = Path.cwd()
+    places = [Path(p) for p in os.environ.get("FIRN_LAB_PLUGINS", "").split(":") if p]
+    for base in (here, *here.parents):
+        places += [base / "build" / "plugin", base / "build" / "rocksdb" / "usr/lib/mysql/plugin"]
+    places += [_system_plugins()]
+    for place in places:
+        if (place / f"{library}.so").is_file():
+            return (place / f"{library}.so").resolve()
+    hint = "make" if library == "ha_firn" else "make lab-rocksdb"
+    raise TargetError(
+        f"{library}.so is nowhere: run `{hint}`, or name its directory in FIRN_LAB_PLUGINS"
+    )
+
+
+@functools.cache
+def _system_plugins() -> Path:
+    done = subprocess.run(
+        [server_program(), "--no-defaults", "--verbose", "--help"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    for line in done.stdout.splitlines():
+        if line.startswith("plugin-dir "):
+            return Path(line.split(None, 1)[1].strip())
+    return Path("/usr/lib/mysql/plugin")
+
+
+def _as_user() -> list[str]:
+    return ["--user=root"] if os.geteuid() == 0 else []
+
+
+def _install(directory: Path) -> None:
+    """A fresh data directory, made once and copied for each server."""
+    scratch = directory.with_suffix(".new")
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.parent.mkdir(parents=True, exist_ok=True)
+    command = [
+        "mariadb-install-db",
+        "--no-defaults",
+        f"--datadir={scratch}",
+        "--auth-root-authentication-method=normal",
+        "--skip-test-db",
+        "--skip-name-resolve",
+        "--force",
+        *_as_user(),
+        f"--innodb-log-file-size={SMALL_LOG}",
+    ]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise TargetError(
+            "mariadb-install-db is not there: apt-get install mariadb-server-core"
+        ) from None
+    if done.returncode != 0:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise TargetError(f"mariadb-install-db failed: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+    scratch.rename(directory)

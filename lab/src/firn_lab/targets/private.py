@@ -1,0 +1,178 @@
+"""A server of our own: a process on a directory of ours, frozen, killed and removed at will."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from abc import abstractmethod
+from pathlib import Path
+from typing import Any
+
+from firn_lab import processes
+from firn_lab.errors import TargetDied, TargetError
+from firn_lab.targets.base import Target
+
+START_SECONDS_MAX = 180.0
+STOP_SECONDS_MAX = 300.0
+# A socket's path holds 107 characters.
+SOCKET_LENGTH_MAX = 100
+
+
+class PrivateTarget(Target):
+    """Invariant: `_process` is not None exactly while a process started here was not reaped."""
+
+    def __init__(self, name: str, spec: str, scratch: Path) -> None:
+        self.name = name
+        self.spec = spec
+        self.directory = (scratch / name.replace(":", "-").replace("/", "-")).resolve()
+        self._process: subprocess.Popen[Any] | None = None
+        self._frozen = False
+        self._sockets: Path | None = None
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process is not None else None
+
+    @property
+    def pids(self) -> list[int]:
+        return processes.tree(self._process.pid) if self._process is not None else []
+
+    @property
+    def data_dir(self) -> Path:
+        return self.directory / "data"
+
+    @property
+    def error_log(self) -> Path:
+        return self.directory / "error.log"
+
+    @property
+    def socket_dir(self) -> Path:
+        """Of the server's socket: its own directory, unless the path would be too long."""
+        if len(str(self.directory)) <= SOCKET_LENGTH_MAX - len("/.s.PGSQL.5432.lock"):
+            return self.directory
+        if self._sockets is None:
+            self._sockets = Path(tempfile.mkdtemp(prefix="firn-lab-"))
+            self._sockets.chmod(0o777)
+        return self._sockets
+
+    @abstractmethod
+    def _create(self) -> None:
+        """Makes the data directory, which is not there."""
+
+    @abstractmethod
+    def _command(self) -> list[str]:
+        """The server's command line."""
+
+    def _process_options(self) -> dict[str, Any]:
+        """More for Popen."""
+        return {}
+
+    def start(self) -> None:
+        if self._process is not None:
+            return
+        self.directory.mkdir(parents=True, exist_ok=True)
+        if not self.data_dir.exists():
+            self._create()
+        with self.error_log.open("ab") as log:
+            self._process = processes.start(
+                self._command(), stdout=log, stderr=log, **self._process_options()
+            )
+        self._await()
+
+    def _await(self) -> None:
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while True:
+            self.require_alive()
+            try:
+                self.connect("").close()
+                return
+            except Exception as error:
+                if time.monotonic() > deadline:
+                    self.kill()
+                    raise TargetError(f"{self.name} does not answer: {error}") from error
+                time.sleep(0.05)
+
+    def require_alive(self) -> None:
+        if self._process is None:
+            raise TargetDied(f"{self.name} is not running")
+        code = self._process.poll()
+        if code is not None:
+            processes.end(self._process)
+            self._process = None
+            raise TargetDied(
+                f"{self.name}: the server ended with {code}; its log ends with\n{self.log_tail()}"
+            )
+
+    def log_tail(self, lines: int = 15) -> str:
+        """The end of the error log, for messages."""
+        if not self.error_log.exists():
+            return "(no log)"
+        return "\n".join(self.error_log.read_text(errors="replace").splitlines()[-lines:])
+
+    def stop(self) -> None:
+        if self._process is None:
+            return
+        self.thaw()
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            code = processes.reap(self._process, STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise TargetError(
+                f"{self.name} did not stop within {STOP_SECONDS_MAX:.0f} s and was killed"
+            ) from None
+        self._process = None
+        if code != 0:
+            raise TargetError(f"{self.name} ended with {code} at shutdown\n{self.log_tail()}")
+
+    def kill(self) -> None:
+        if self._process is not None:
+            processes.end(self._process)
+            self._process = None
+            self._frozen = False
+
+    def freeze(self) -> None:
+        if not self._frozen:
+            processes.signal_all(self.pids, signal.SIGSTOP)
+            self._frozen = True
+
+    def thaw(self) -> None:
+        if self._frozen:
+            processes.signal_all(self.pids, signal.SIGCONT)
+            self._frozen = False
+
+    def destroy(self) -> None:
+        with contextlib.suppress(Exception):
+            self.kill()
+        shutil.rmtree(self.directory, ignore_errors=True)
+        if self._sockets is not None:
+            shutil.rmtree(self._sockets, ignore_errors=True)
+
+    def busy_seconds(self) -> float:
+        """Processor time used so far, of all its processes."""
+        return processes.processor_seconds(self.pids)
+
+    def _await_quiet(self, seconds_max: float) -> float:
+        """Waits until the server uses next to no processor time for three seconds."""
+        began = time.monotonic()
+        quiet = 0
+        while quiet < 3 and time.monotonic() - began < seconds_max:
+            before = self.busy_seconds()
+            time.sleep(1)
+            quiet = quiet + 1 if self.busy_seconds() - before < 0.1 else 0
+            self.require_alive()
+        return time.monotonic() - began
+
+
+def allocated_bytes(directory: Path, pattern: str = "**/*") -> int:
+    """Bytes that the file system holds for the files: holes of compressed pages take none."""
+    total = 0
+    for file in directory.glob(pattern):
+        with contextlib.suppress(FileNotFoundError):  # The engine has just deleted it.
+            if file.is_file() and not file.is_symlink():
+                total += file.stat().st_blocks * 512
+    return total
