@@ -100,7 +100,15 @@ class Reader:
             run,
         )
         return [
-            TargetRow(*row[:5], None if row[5] is None else bool(row[5]), json.loads(row[6]))
+            TargetRow(
+                id=row[0],
+                name=row[1],
+                spec=row[2],
+                version=row[3],
+                memory_bytes=row[4],
+                durable=None if row[5] is None else bool(row[5]),
+                settings=json.loads(row[6]),
+            )
             for row in rows
         ]
 
@@ -115,7 +123,7 @@ class Reader:
             "ORDER BY id",
             run,
         )
-        return [CaseRow(*row[:5], json.loads(row[5])) for row in rows]
+        return [CaseRow(row[0], row[1], row[2], row[3], row[4], json.loads(row[5])) for row in rows]
 
     def rounds(self, run: int, case: int | None = None, target: int | None = None) -> list[Round]:
         """With their figures, failed ones too, in the order in which they ran."""
@@ -130,7 +138,10 @@ class Reader:
         ):
             if round_ in figures:
                 figures[round_][name] = value
-        return [Round(*row[:7], figures[row[0]]) for row in rows]
+        return [
+            Round(row[0], row[1], row[2], row[3], row[4], row[5], row[6], figures[row[0]])
+            for row in rows
+        ]
 
     def figure_kinds(self, run: int) -> dict[str, FigureKind]:
         """Unit and direction of every figure of the run, state figures included."""
@@ -179,7 +190,7 @@ class Reader:
         rows = self._rows(
             "SELECT id, at, kind, data FROM events WHERE run = ? AND id > ? ORDER BY id", run, after
         )
-        return [Event(*row[:3], json.loads(row[3])) for row in rows]
+        return [Event(row[0], row[1], row[2], json.loads(row[3])) for row in rows]
 
     def _rows(self, statement: str, *arguments: Any) -> Sequence[Any]:
         return self._connection.execute(statement, arguments).fetchall()

@@ -28,6 +28,8 @@ class Writer:
         # Events come from the thread that reads the load driver too, under the caller's lock.
         self._connection = sqlite3.connect(path, timeout=30, check_same_thread=False)
         self._connection.execute("PRAGMA journal_mode=WAL")
+        # No sync for every event: the disk belongs to the servers. A killed lab loses nothing so.
+        self._connection.execute("PRAGMA synchronous=NORMAL")
         version = self._connection.execute("PRAGMA user_version").fetchone()[0]
         if version == 0:
             schema.create(self._connection)

@@ -150,9 +150,6 @@ class Target(ABC):
         """Has the engine write what it owes and waits until it is quiet; returns the seconds."""
         return 0.0
 
-    def compact(self, database: str = DATABASE) -> None:
-        """Brings tables to their smallest form where the engine needs to be told."""
-
     def table_bytes(self, database: str = DATABASE) -> dict[str, int]:
         """Bytes on disk by table, as the engine tells; empty when it does not."""
         return {}

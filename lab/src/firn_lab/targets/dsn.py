@@ -43,7 +43,7 @@ class DsnTarget(ForeignTarget):
 
 @TARGETS.register("dsn")
 def dsn(argument: str, budget: Budget, scratch: Path) -> Target:
-    """The budget is the server's own affair; the rules of fairness look at what it says."""
+    """dsn:mysql://user:password@host:port?engine=innodb: any server, used as it is."""
     url = urlsplit(argument)
     options = {key: values[-1] for key, values in parse_qs(url.query).items()}
     if url.scheme not in ("mysql", "mariadb") or set(options) - _KNOWN:

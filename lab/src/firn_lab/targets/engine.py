@@ -181,11 +181,6 @@ class EngineTarget(PrivateTarget, MySqlTarget):
                 with contextlib.suppress(Exception):
                     self.query("SET GLOBAL innodb_max_dirty_pages_pct = DEFAULT", database="")
 
-    def compact(self, database: str = DATABASE) -> None:
-        """MyRocks has to be told; FIRN does so by itself, InnoDB has nothing of the kind."""
-        if self.engine == "rocksdb":
-            self._each_table("OPTIMIZE TABLE", self.tables(database), database)
-
     def table_bytes(self, database: str = DATABASE) -> dict[str, int]:
         if self.engine == "innodb":
             folder = self.data_dir / database
@@ -219,6 +214,7 @@ class EngineTarget(PrivateTarget, MySqlTarget):
 
 @TARGETS.register("engine")
 def engine(argument: str, budget: Budget, scratch: Path) -> Target:
+    """engine:NAME in a private MariaDB; firn, innodb, innodb-compressed[-row] or rocksdb."""
     if argument not in VARIANTS:
         raise UsageError(f"engine:{argument} is not known; known: {', '.join(VARIANTS)}")
     return EngineTarget(argument, VARIANTS[argument], budget, scratch)

@@ -145,9 +145,6 @@ class PostgreSqlTarget(PrivateTarget):
         self.query("CHECKPOINT", database="")
         return self._await_quiet(seconds_max)
 
-    def compact(self, database: str = DATABASE) -> None:
-        self.query("VACUUM (ANALYZE)", database=database)
-
     def table_bytes(self, database: str = DATABASE) -> dict[str, int]:
         rows = self.query(
             "SELECT relname, pg_total_relation_size(oid) FROM pg_class "
@@ -169,6 +166,7 @@ def programs() -> Path:
 
 @TARGETS.register("postgresql")
 def postgresql(argument: str, budget: Budget, scratch: Path) -> Target:
+    """postgresql[:FILLFACTOR]: Debian's PostgreSQL in a private cluster."""
     try:
         fill_factor = int(argument or 100)
     except ValueError:

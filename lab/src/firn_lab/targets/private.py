@@ -136,7 +136,7 @@ class PrivateTarget(Target):
             self._frozen = False
 
     def freeze(self) -> None:
-        if not self._frozen:
+        if not self._frozen and self._process is not None:
             processes.signal_all(self.pids, signal.SIGSTOP)
             self._frozen = True
 

@@ -34,6 +34,8 @@ class Params:
     seconds: float = 15.0
     warm_seconds: float = 5.0
     seed: int = 920967
+    # What each target has for its cache (the runner sets it): data may be sized by it.
+    memory_bytes: int = 512 << 20
     options: Mapping[str, str] = field(default_factory=dict)
 
 

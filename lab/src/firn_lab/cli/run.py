@@ -1,0 +1,128 @@
+"""Runs a plan, or workloads given one by one, and appends the results to the store.
+
+  firn-lab run quick
+  firn-lab run oltp_read_write oltp_point_select:threads=16,zipf=0.9 --targets engine:firn dsn:mysql://host
+  firn-lab run oltp_read_write:cache=3 --memory 512 --rounds 5 --seconds 30
+
+A workload is NAME[:key=value,…]; keys are scale, threads, seconds, warm_seconds, seed and the
+workload's own (firn-lab list). Options of the command line override those of a plan.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from firn_lab.cli.view import View, summary
+from firn_lab.clock import SystemClock
+from firn_lab.errors import UsageError
+from firn_lab.plan import PLANS, Case, Plan, parse_case
+from firn_lab.plan.base import replace_params
+from firn_lab.runner.run import Runner
+from firn_lab.store import Reader, Writer
+from firn_lab.targets import Budget
+from firn_lab.workloads import Params
+
+NAME = "run"
+HELP = "measure a plan or workloads"
+STORE = Path("lab-results/lab.sqlite")
+SCRATCH = Path("lab-run")
+EXIT = {"ok": 0, "failed": 1, "aborted": 1, "interrupted": 130}
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", nargs="+", metavar="PLAN|WORKLOAD")
+    parser.add_argument("--targets", nargs="+", metavar="TARGET", help="such as engine:firn")
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--seconds", type=float, help="of each round")
+    parser.add_argument("--warm-seconds", type=float)
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--scale", type=float)
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--memory", type=int, metavar="MIB", help="of each target's cache")
+    parser.add_argument("--not-durable", action="store_true", help="a sync a second, not a commit")
+    parser.add_argument("--page-cache", action="store_true", help="no direct I/O")
+    parser.add_argument("--measure", nargs="+", default=[], help="costly measures: ssd, csv")
+    parser.add_argument("--store", type=Path, default=STORE, help="the results (%(default)s)")
+    parser.add_argument("--dir", type=Path, default=SCRATCH, help="data of servers (%(default)s)")
+    parser.add_argument(
+        "--free", type=int, default=1024, metavar="MIB", help="stop when less is free (%(default)s)"
+    )
+
+
+def make_plan(chosen: argparse.Namespace) -> Plan:
+    """The plan that the command line asks for."""
+    if len(chosen.what) == 1 and chosen.what[0] in PLANS:
+        plan = PLANS[chosen.what[0]]
+    else:
+        plan = Plan("custom", "", tuple(parse_case(text, Params()) for text in chosen.what))
+    names = ("threads", "seconds", "warm_seconds", "scale", "seed")
+    given = {name: getattr(chosen, name) for name in names if getattr(chosen, name) is not None}
+    cases = tuple(
+        Case(case.workload, _override(case, given, chosen.what, plan.name)) for case in plan.cases
+    )
+    budget = Budget(
+        memory_bytes=chosen.memory << 20 if chosen.memory else plan.budget.memory_bytes,
+        durable=plan.budget.durable and not chosen.not_durable,
+        direct_io=plan.budget.direct_io and not chosen.page_cache,
+    )
+    plan = dataclasses.replace(
+        plan,
+        cases=cases,
+        targets=tuple(chosen.targets or plan.targets),
+        rounds=plan.rounds if chosen.rounds is None else chosen.rounds,
+        budget=budget,
+        measures=tuple(chosen.measure) or plan.measures,
+    )
+    _require_sense(plan)
+    return plan
+
+
+def _override(case: Case, given: dict[str, float], what: list[str], plan: str) -> Params:
+    """What a workload of the command line says of itself goes before the options."""
+    if plan == "custom":
+        texts = [text for text in what if text.partition(":")[0] == case.workload]
+        own = {item.partition("=")[0] for text in texts for item in text.split(":")[-1].split(",")}
+        given = {name: value for name, value in given.items() if name not in own}
+    return replace_params(case.params, given, case.params.options)
+
+
+def _require_sense(plan: Plan) -> None:
+    if plan.rounds < 1 or plan.budget.memory_bytes < 16 << 20:
+        raise UsageError("at least one round and 16 MiB of memory are needed")
+    for case in plan.cases:
+        params = case.params
+        if params.threads < 1 or params.seconds <= 0 or params.scale <= 0:
+            raise UsageError(f"{case.workload}: threads, seconds and scale must be above zero")
+
+
+def main(chosen: argparse.Namespace) -> int:
+    plan = make_plan(chosen)
+    chosen.dir.mkdir(parents=True, exist_ok=True)
+    remove_stale(chosen.dir)
+    scratch = (chosen.dir / f"run-{os.getpid()}").resolve()
+    clock = SystemClock()
+    writer = Writer(chosen.store.resolve(), clock)
+    command = ["firn-lab", *sys.argv[1:]]
+    try:
+        with View() as view:
+            runner = Runner(plan, writer, view.event, clock, scratch, command, chosen.free << 20)
+            status, message = runner.run()
+    finally:
+        writer.close()
+    with Reader(chosen.store) as store:
+        summary(store, runner.id)
+    print(f"run {runner.id} in {chosen.store}: {status}{': ' if message else ''}{message}")
+    return EXIT[status]
+
+
+def remove_stale(directory: Path) -> None:
+    """Data of labs that were killed: their servers were ended by the guard."""
+    for path in directory.glob("run-*"):
+        number = path.name.removeprefix("run-")
+        if number.isdigit() and not Path(f"/proc/{number}").exists():
+            shutil.rmtree(path, ignore_errors=True)

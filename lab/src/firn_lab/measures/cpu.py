@@ -1,0 +1,54 @@
+"""Processor time of the server, in all and for a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from firn_lab.measures.base import ROUND_MEASURES, RoundMeasure
+from firn_lab.processes import processor_seconds
+from firn_lab.targets.base import Target
+from firn_lab.workloads.base import FigureKind, Outcome
+
+
+class CpuProbe:
+    """A restart of the server within the round begins a new count, which is added."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._pid = target.pid
+        self._last = processor_seconds(target.pids)
+        self._used = 0.0
+
+    def _advance(self) -> float:
+        pids = self._target.pids
+        if not pids:
+            return 0.0
+        now = processor_seconds(pids)
+        if self._target.pid != self._pid:
+            self._pid, self._last = self._target.pid, 0.0
+        # Children of PostgreSQL that are ending count for nobody for an instant.
+        step = max(0.0, now - self._last)
+        self._last = max(self._last, now)
+        self._used += step
+        return step
+
+    def sample(self) -> Mapping[str, float]:
+        return {"cpu_seconds": self._advance()}
+
+    def finish(self, outcome: Outcome) -> Mapping[str, float]:
+        self._advance()
+        figures = {"cpu_seconds": self._used}
+        if outcome.transactions:
+            figures["cpu_us_per_transaction"] = self._used / outcome.transactions * 1e6
+        return figures
+
+
+@ROUND_MEASURES.register("cpu")
+class Cpu(RoundMeasure):
+    figures = {
+        "cpu_seconds": FigureKind("s"),
+        "cpu_us_per_transaction": FigureKind("µs"),
+    }
+
+    def begin(self, target: Target) -> CpuProbe:
+        return CpuProbe(target)

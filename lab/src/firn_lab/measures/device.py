@@ -1,0 +1,96 @@
+"""Bytes that the server read from and wrote to devices, and what its disk did in all.
+
+The first two are the kernel's account of the server's processes: pages of the page cache count when
+they are made dirty and are taken off again when they are dropped unwritten. `disk_*` are the whole
+device's counters: they include what the page cache wrote late, and whatever else runs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from firn_lab.measures.base import ROUND_MEASURES, RoundMeasure
+from firn_lab.targets.base import Target
+from firn_lab.workloads.base import FigureKind, Outcome
+
+_NAMES = ("device_read_bytes", "device_written_bytes", "disk_read_bytes", "disk_written_bytes")
+_SECTOR_BYTES = 512
+
+
+def process_io(pid: int) -> tuple[int, int] | None:
+    """Bytes read from and written to devices by a process; None when it has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/io").read_text().splitlines()
+    except OSError:
+        return None
+    fields = dict(line.split(": ") for line in lines)
+    written = int(fields["write_bytes"]) - int(fields["cancelled_write_bytes"])
+    return int(fields["read_bytes"]), written
+
+
+def disk_io(directory: Path) -> tuple[int, int] | None:
+    """The same of the device below a directory; None when it has none of its own."""
+    device = os.stat(directory).st_dev
+    try:
+        fields = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat").read_text()
+    except OSError:
+        return None
+    numbers = [int(field) for field in fields.split()]
+    return numbers[2] * _SECTOR_BYTES, numbers[6] * _SECTOR_BYTES
+
+
+class DeviceProbe:
+    """Remembers the last counts of each process: what ends within the round is not lost."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._began = self._counts()
+        self._last = dict(self._began)
+        self._directory = target.data_dir
+        self._disk = disk_io(self._directory) if self._directory else None
+        self._told = dict.fromkeys(_NAMES, 0.0)
+
+    def _counts(self) -> dict[int, tuple[int, int]]:
+        counts = {pid: process_io(pid) for pid in self._target.pids}
+        return {pid: count for pid, count in counts.items() if count is not None}
+
+    def _totals(self) -> dict[str, float]:
+        self._last.update(self._counts())
+        totals = dict.fromkeys(_NAMES[:2], 0.0)
+        for pid, (read, written) in self._last.items():
+            read_before, written_before = self._began.get(pid, (0, 0))
+            totals["device_read_bytes"] += read - read_before
+            totals["device_written_bytes"] += written - written_before
+        if self._disk is not None and self._directory is not None:
+            disk = disk_io(self._directory) or self._disk
+            totals["disk_read_bytes"] = disk[0] - self._disk[0]
+            totals["disk_written_bytes"] = disk[1] - self._disk[1]
+        return totals
+
+    def sample(self) -> Mapping[str, float]:
+        totals = self._totals()
+        steps = {name: value - self._told[name] for name, value in totals.items()}
+        self._told.update(totals)
+        return steps
+
+    def finish(self, outcome: Outcome) -> Mapping[str, float]:
+        totals = self._totals()
+        if outcome.transactions:
+            for verb in ("read", "written"):
+                each = totals[f"device_{verb}_bytes"] / outcome.transactions
+                totals[f"device_{verb}_bytes_per_transaction"] = each
+        return totals
+
+
+@ROUND_MEASURES.register("device")
+class Device(RoundMeasure):
+    figures = {
+        **{name: FigureKind("B") for name in _NAMES},
+        "device_read_bytes_per_transaction": FigureKind("B"),
+        "device_written_bytes_per_transaction": FigureKind("B"),
+    }
+
+    def begin(self, target: Target) -> DeviceProbe:
+        return DeviceProbe(target)

@@ -1,0 +1,35 @@
+"""Bytes on disk: tables with their indexes, each table, and all files with logs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from firn_lab.measures.base import STATE_MEASURES, Moment, StateMeasure
+from firn_lab.targets.base import Target
+from firn_lab.targets.private import allocated_bytes
+from firn_lab.workloads.base import FigureKind
+
+
+@STATE_MEASURES.register("disk")
+class Disk(StateMeasure):
+    """Of servers that are not ours: what information_schema says, and no files."""
+
+    figures = {
+        "data_bytes": FigureKind("B"),
+        "table_bytes": FigureKind("B"),
+        "files_bytes": FigureKind("B"),
+    }
+
+    def supports(self, target: Target) -> bool:
+        return True
+
+    def take(self, target: Target, moment: Moment) -> Mapping[str, float]:
+        figures: dict[str, float] = {
+            f"table_bytes.{name}": size for name, size in target.table_bytes().items()
+        }
+        data = target.data_bytes()
+        if data is not None:
+            figures["data_bytes"] = data
+        if target.data_dir is not None:
+            figures["files_bytes"] = allocated_bytes(target.data_dir)
+        return figures

@@ -1,0 +1,47 @@
+"""Throughput and latency: the figures of every outcome, whatever made it."""
+
+from __future__ import annotations
+
+from firn_lab.workloads.base import FigureKind, Outcome, Workload
+
+FIGURES = {
+    "tps": FigureKind("1/s", "higher"),
+    "qps": FigureKind("1/s", "higher"),
+    "seconds": FigureKind("s"),
+    "transactions": FigureKind("", "higher"),
+    "queries": FigureKind("", "higher"),
+    "errors": FigureKind(""),
+    "retries": FigureKind(""),
+    "latency_average_ms": FigureKind("ms"),
+    "latency_p50_ms": FigureKind("ms"),
+    "latency_p95_ms": FigureKind("ms"),
+    "latency_p99_ms": FigureKind("ms"),
+    "latency_max_ms": FigureKind("ms"),
+}
+
+
+def outcome_figures(workload: Workload, outcome: Outcome) -> dict[str, tuple[float, FigureKind]]:
+    """With the workload's own ones. One that it did not declare is a mistake of its author."""
+    seconds = max(outcome.seconds, 1e-9)
+    values: dict[str, float] = {
+        "tps": outcome.transactions / seconds,
+        "qps": outcome.queries / seconds,
+        "seconds": outcome.seconds,
+        "transactions": outcome.transactions,
+        "queries": outcome.queries,
+        "errors": outcome.errors,
+        "retries": outcome.retries,
+    }
+    if outcome.latency is not None:
+        latency = outcome.latency
+        values |= {
+            "latency_average_ms": latency.average_ms,
+            "latency_p50_ms": latency.p50_ms,
+            "latency_p95_ms": latency.p95_ms,
+            "latency_p99_ms": latency.p99_ms,
+            "latency_max_ms": latency.max_ms,
+        }
+    figures = {name: (value, FIGURES[name]) for name, value in values.items()}
+    for name, value in outcome.figures.items():
+        figures[name] = (value, workload.figures[name])
+    return figures

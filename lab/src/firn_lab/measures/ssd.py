@@ -1,0 +1,65 @@
+"""What a compressing SSD would use: each 4 KiB block of the files with zlib, and with 8 and 16 KiB.
+
+A block that does not shrink counts whole. Large trees are sampled, evenly over all their bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from firn_lab.measures.base import STATE_MEASURES, Moment, StateMeasure
+from firn_lab.targets.base import Target
+from firn_lab.workloads.base import FigureKind
+
+BLOCKS = {"ssd_4k_bytes": 4096, "ssd_8k_bytes": 8192, "ssd_16k_bytes": 16384}
+# What is read at once: a multiple of every block.
+CHUNK = 1 << 20
+SAMPLE_BYTES = 64 << 20
+
+
+def compressed_tree_bytes(root: Path, sample_bytes: int = SAMPLE_BYTES) -> dict[str, float]:
+    """By name of BLOCKS, of all files below `root`."""
+    files = [path for path in sorted(root.rglob("*")) if path.is_file() and not path.is_symlink()]
+    total = 0
+    for path in files:
+        with contextlib.suppress(FileNotFoundError):
+            total += path.stat().st_size
+    every = max(1, round(total / sample_bytes))
+    sizes = dict.fromkeys(BLOCKS, 0)
+    seen = 0
+    for chunk in _chunks(files, every):
+        seen += len(chunk)
+        for name, block in BLOCKS.items():
+            for start in range(0, len(chunk), block):
+                part = chunk[start : start + block]
+                sizes[name] += min(len(part), len(zlib.compress(part)))
+    scale = total / seen if seen else 0.0
+    return {name: size * scale for name, size in sizes.items()}
+
+
+def _chunks(files: list[Path], every: int) -> Iterator[bytes]:
+    """Each `every`-th chunk of the files laid end to end."""
+    number = 0
+    for path in files:
+        try:
+            with path.open("rb") as file:
+                for start in range(0, path.stat().st_size, CHUNK):
+                    if number % every == 0:
+                        file.seek(start)
+                        yield file.read(CHUNK)
+                    number += 1
+        except FileNotFoundError:
+            continue  # The engine has just deleted it.
+
+
+@STATE_MEASURES.register("ssd")
+class Ssd(StateMeasure):
+    figures = {name: FigureKind("B") for name in BLOCKS}
+    costly = True
+
+    def take(self, target: Target, moment: Moment) -> Mapping[str, float]:
+        assert target.data_dir is not None
+        return compressed_tree_bytes(target.data_dir)

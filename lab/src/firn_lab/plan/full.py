@@ -1,0 +1,53 @@
+"""Hours: all scripts, the thread sweep, and access and size of data against the cache."""
+
+from collections.abc import Iterator
+
+from firn_lab.plan.base import PLANS, Case, Plan, parse_case, replace_params
+from firn_lab.targets.base import Budget
+from firn_lab.workloads.base import Params
+
+THREADS = (2, 4, 8, 16, 24, 32, 48, 64, 96, 128)
+CACHES = ("0.5", "1", "3", "10")
+EXPONENTS = ("0", "0.4", "0.8", "1", "1.2")
+SCRIPTS = (
+    "oltp_point_select", "oltp_read_only", "oltp_read_write", "oltp_write_only",
+    "oltp_update_index", "oltp_update_non_index", "select_random_points", "select_random_ranges",
+    "oltp_insert", "oltp_delete", "bulk_insert",
+)  # fmt: skip
+_BASE = Params(threads=16, seconds=60, warm_seconds=10, options={"tables": "10"})
+
+
+def _cases() -> Iterator[Case]:
+    for name in SCRIPTS:
+        if name == "bulk_insert":
+            yield Case(name, replace_params(_BASE, {}, {}))
+        else:
+            yield parse_case(f"{name}:rows=400000", _BASE)
+    for threads in THREADS:
+        if threads != _BASE.threads:
+            yield parse_case(f"oltp_read_write:rows=400000,threads={threads}", _BASE)
+    for cache in CACHES:
+        for exponent in EXPONENTS:
+            for name in ("oltp_point_select", "oltp_read_write"):
+                yield parse_case(f"{name}:cache={cache},zipf={exponent}", _BASE)
+
+
+PLANS.add(
+    "full",
+    Plan(
+        "full",
+        "sysbench: every script, 2 to 128 threads, uniform to Zipf 1.2, data 0.5 to 10 × cache",
+        tuple(_cases()),
+        targets=(
+            "engine:innodb",
+            "engine:innodb-compressed",
+            "engine:innodb-compressed-row",
+            "engine:firn",
+            "engine:rocksdb",
+            "postgresql",
+            "postgresql:75",
+        ),
+        budget=Budget(memory_bytes=1 << 30),
+        measures=("ssd", "csv"),
+    ),
+)

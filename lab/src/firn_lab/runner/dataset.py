@@ -1,0 +1,249 @@
+"""The cases of one dataset: load it on each target, measure the rounds, take the space."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from firn_lab.errors import CheckFailed, DiskFull, LabError, TargetDied
+from firn_lab.measures.base import ROUND_MEASURES, STATE_MEASURES, Moment, Probe
+from firn_lab.measures.outcome import outcome_figures
+from firn_lab.runner.failure import why
+from firn_lab.runner.sampler import Sampler
+from firn_lab.workloads.base import FigureKind, Outcome, Second
+
+if TYPE_CHECKING:
+    from firn_lab.runner.run import CaseRun, Runner, TargetRun
+
+LOAD_SECONDS = FigureKind("s")
+REST_SECONDS = FigureKind("s")
+
+
+class DatasetRun:
+    """`_targets` are those that have not failed so far."""
+
+    def __init__(self, runner: Runner, cases: list[CaseRun], targets: list[TargetRun]) -> None:
+        self._runner = runner
+        self._cases = cases
+        self._all = targets
+        self._targets = [
+            target
+            for target in targets
+            if any(not case.workload.supports(target.target) for case in cases)
+        ]
+        self.dataset = cases[0].workload.dataset
+        self._warm: set[tuple[int, int]] = set()
+
+    def run(self) -> None:
+        runner = self._runner
+        for case in self._cases:
+            for target in self._all:
+                reason = case.workload.supports(target.target)
+                if reason:
+                    message = f"{case.workload.label} on {target.target.name}: {reason}"
+                    runner.tell("warning", {"rule": "unsupported", "message": message})
+        for target in list(self._targets):
+            self._attempt(target, self._load)
+            runner.step()
+        for number in range(runner.plan.rounds):
+            for case in self._cases:
+                self._round_of(case, number)
+        for target in list(self._targets):
+            self._attempt(target, self._finish)
+        for target in self._all:
+            target.target.destroy()
+
+    def _round_of(self, case: CaseRun, number: int) -> None:
+        """Every target in turn; who begins changes from round to round."""
+        targets = [t for t in self._targets if not case.workload.supports(t.target)]
+        turn = number % len(targets) if targets else 0
+        for target in targets[turn:] + targets[:turn]:
+            self._attempt(target, lambda t: self._round(case, t, number))
+            self._runner.progress.round_over(case.workload.params.seconds)
+            self._runner.step()
+
+    def _attempt(self, target: TargetRun, work: Callable[[TargetRun], None]) -> None:
+        """Work on a server that is awake. When it fails the target is left out of this dataset; a
+        full disk ends the run."""
+        try:
+            self._wake(target)
+            work(target)
+            self._park(target)
+        except DiskFull:
+            raise
+        except LabError as error:
+            self._leave_out(target, error)
+
+    def _leave_out(self, target: TargetRun, error: LabError) -> None:
+        self._runner.fail(target.target, f"{self.dataset}: {error}")
+        self._targets.remove(target)
+        target.target.destroy()
+
+    def _wake(self, target: TargetRun) -> None:
+        target.target.thaw()
+        target.target.start()
+
+    def _park(self, target: TargetRun) -> None:
+        if self._runner.freeze:
+            target.target.freeze()
+        else:
+            target.target.stop()
+            self._warm = {warm for warm in self._warm if warm[1] != target.id}
+
+    def _explained(self, target: TargetRun, work: Callable[[], Any]) -> Any:
+        """Errors of drivers become the lab's, with the real cause."""
+        try:
+            return work()
+        except Exception as error:
+            raise why(target.target, error, self._runner.require_space) from error
+
+    def _load(self, target: TargetRun) -> None:
+        runner, server = self._runner, target.target
+        workload = next(c.workload for c in self._cases if not c.workload.supports(server))
+        runner.require_space()
+        self._phase("load", target)
+        began = runner.clock.monotonic()
+        sink = _LoadSink(
+            runner.require_space,
+            lambda kind, data: runner.tell(kind, {"target": server.name, **data}),
+        )
+
+        def load() -> None:
+            server.create_database()
+            workload.load(server, sink)
+
+        self._explained(target, load)
+        seconds = runner.clock.monotonic() - began
+        runner.progress.loaded(seconds)
+        self._state(target, "load", {"load_seconds": (seconds, LOAD_SECONDS)})
+        self._explained(target, server.rest)
+
+    def _finish(self, target: TargetRun) -> None:
+        """Space right after the rounds, and at rest."""
+        if any(case.workload.writes for case in self._cases):
+            self._state(target, "update", {})
+        self._phase("rest", target)
+        seconds = self._explained(target, target.target.rest)
+        self._state(target, "rest", {"rest_seconds": (seconds, REST_SECONDS)})
+        target.target.stop()
+
+    def _state(
+        self,
+        target: TargetRun,
+        moment: Moment,
+        figures: Mapping[str, tuple[float, FigureKind]],
+    ) -> None:
+        self._phase("state", target)
+        values = dict(figures)
+        for name in STATE_MEASURES:
+            measure = STATE_MEASURES[name]()
+            if measure.costly and name not in self._runner.plan.measures:
+                continue
+            if not measure.supports(target.target):
+                continue
+            taken = self._explained(target, partial(measure.take, target.target, moment))
+            for figure, value in taken.items():
+                values[figure] = (value, measure.figures[figure.partition(".")[0]])
+        self._runner.writer.state(self._runner.id, target.id, self.dataset, moment, values)
+
+    def _round(self, case: CaseRun, target: TargetRun, number: int) -> None:
+        """One round, recorded whatever comes of it."""
+        runner, workload = self._runner, case.workload
+        runner.require_space()
+        context = {"target": target.target.name, "case": workload.label, "round": number}
+        samples: list[tuple[int, str, float]] = []
+        figures: dict[str, tuple[float, FigureKind]] = {}
+        outcome: Outcome | None = None
+        status, message, failure = "ok", "", None
+        started = runner.clock.now().isoformat(timespec="milliseconds")
+        try:
+            self._warm_up(case, target)
+            self._phase("measure", target, case=workload.label, round=number)
+            started = runner.clock.now().isoformat(timespec="milliseconds")
+            outcome, figures = self._measure(case, target, context, samples)
+            wrong = self._explained(target, lambda: workload.check(target.target))
+            if wrong:
+                raise CheckFailed("; ".join(wrong))
+        except CheckFailed as error:
+            status, message = "wrong", str(error)
+            runner.failures.append(f"{workload.label} on {target.target.name}: {message}")
+        except LabError as error:
+            status, message, failure = "failed", str(error), error
+        runner.writer.round(
+            runner.id,
+            case.id,
+            target.id,
+            number,
+            started,
+            status,
+            message,
+            self.dataset,
+            figures if status != "failed" else {},
+            outcome.parts if outcome is not None else (),
+            samples,
+        )
+        shown = {name: value for name, (value, _) in figures.items()}
+        runner.tell("round", {**context, "status": status, "message": message, "figures": shown})
+        if failure is not None:
+            # A statement that fails once need not end it for the target: a dead server does.
+            if isinstance(failure, TargetDied | DiskFull):
+                raise failure
+            runner.failures.append(f"{workload.label} on {target.target.name}: {message}")
+
+    def _warm_up(self, case: CaseRun, target: TargetRun) -> None:
+        if (case.id, target.id) in self._warm:
+            return
+        self._phase("warm", target, case=case.workload.label)
+        clock = self._runner.clock
+        self._explained(target, lambda: case.workload.warm(target.target, clock))
+        self._warm.add((case.id, target.id))
+
+    def _measure(
+        self,
+        case: CaseRun,
+        target: TargetRun,
+        context: Mapping[str, Any],
+        samples: list[tuple[int, str, float]],
+    ) -> tuple[Outcome, dict[str, tuple[float, FigureKind]]]:
+        runner, server = self._runner, target.target
+        measures = [measure for measure in (ROUND_MEASURES[name]() for name in ROUND_MEASURES)
+                    if measure.supports(server)]  # fmt: skip
+        probes: list[Probe] = [measure.begin(server) for measure in measures]
+        kinds = {name: kind for measure in measures for name, kind in measure.figures.items()}
+        sampler = Sampler(
+            runner.clock,
+            probes,
+            lambda kind, data: runner.tell(kind, {**context, **data}),
+            runner.require_space,
+        )
+        try:
+            with sampler:
+                outcome: Outcome = self._explained(
+                    target, lambda: case.workload.measure(server, runner.clock, sampler)
+                )
+        finally:
+            samples += sampler.samples
+        figures = outcome_figures(case.workload, outcome)
+        figures |= {name: (value, kinds[name]) for name, value in sampler.finish(outcome).items()}
+        return outcome, figures
+
+    def _phase(self, phase: str, target: TargetRun, **more: Any) -> None:
+        data = {"phase": phase, "target": target.target.name, "dataset": self.dataset, **more}
+        self._runner.tell("phase", data)
+
+
+@dataclasses.dataclass(frozen=True)
+class _LoadSink:
+    """Of a load: only progress is told."""
+
+    look: Callable[[], None]
+    tell: Callable[[str, Mapping[str, Any]], None]
+
+    def second(self, second: Second) -> None:
+        self.look()
+
+    def progress(self, done: float) -> None:
+        self.look()
+        self.tell("progress", {"done": done})

@@ -1,0 +1,29 @@
+"""Finds the cause behind an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from firn_lab.errors import DiskFull, LabError, TargetDied
+from firn_lab.sqlerrors import Meaning, meaning
+from firn_lab.targets.base import Target
+
+
+def why(target: Target, error: Exception, require_space: Callable[[], None]) -> LabError:
+    """What really happened when work on a target failed: a full disk and a dead server come to
+    light as all kinds of errors."""
+    if isinstance(error, DiskFull):
+        return error
+    if meaning(error) is Meaning.FULL:
+        return DiskFull(f"{target.name}: {error}")
+    try:
+        require_space()
+    except DiskFull as full:
+        return full
+    try:
+        target.require_alive()
+    except LabError as dead:
+        return dead if isinstance(dead, TargetDied) else TargetDied(str(dead))
+    if isinstance(error, LabError):
+        return error
+    return LabError(f"{target.name}: {type(error).__name__}: {error}")

@@ -1,0 +1,250 @@
+"""Runs a plan: loads each dataset on each target, measures rounds in turn, records everything.
+
+Cases with the same dataset share the loaded tables. Within a dataset a round goes case by case, and
+each case target by target (A B A B), the order turned each round, so that a noisy machine hits all
+alike. Only one server works at a time; the others are frozen with warm caches, or stopped when the
+machine's memory does not hold all of them.
+
+What goes wrong stays where it belongs: a target that fails is left out of the dataset, the others
+go on; Ctrl-C, a full disk and a failing store end the run. Whatever happens, finished rounds are in
+the store, every server is ended and its data removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from firn_lab import __version__
+from firn_lab.clock import Clock
+from firn_lab.errors import DiskFull, LabError
+from firn_lab.plan.base import Plan, replace_params
+from firn_lab.plan.fairness import breaches
+from firn_lab.runner.dataset import DatasetRun
+from firn_lab.runner.events import Listener
+from firn_lab.runner.machine import available_memory_bytes, machine, require_space
+from firn_lab.runner.progress import Progress
+from firn_lab.store.writer import Writer
+from firn_lab.targets.base import Settings, Target, make_target
+from firn_lab.workloads.base import Workload, make_workload
+
+# Below so much free space a run stops while it can still be tidied up.
+FREE_BYTES_MIN = 1 << 30
+# What a server needs beyond its cache, and the rest of the machine.
+SERVER_EXTRA_BYTES = 256 << 20
+
+
+@dataclass(frozen=True)
+class CaseRun:
+    """A case of this run: its row in the store and its workload."""
+
+    id: int
+    workload: Workload
+
+
+@dataclass(frozen=True)
+class TargetRun:
+    """A target of this run: its row in the store and the server."""
+
+    id: int
+    target: Target
+
+
+class Runner:
+    """One run. `run` returns how it ended: ok, failed, interrupted or aborted, and why."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        writer: Writer,
+        listener: Listener,
+        clock: Clock,
+        scratch: Path,
+        command: Sequence[str],
+        free_bytes_min: int = FREE_BYTES_MIN,
+    ) -> None:
+        self.plan = plan
+        self.writer = writer
+        self.clock = clock
+        self.scratch = scratch
+        self.freeze = True
+        self.progress = Progress(0)
+        self.failures: list[str] = []
+        self.id = 0
+        self._listener = listener
+        self._command = command
+        self._free_bytes_min = free_bytes_min
+        self._targets: list[Target] = []
+
+    def tell(self, kind: str, data: Mapping[str, Any]) -> None:
+        """An event, for the terminal and for `watch`."""
+        self._listener(kind, data)
+        self.writer.event(self.id, kind, data)
+
+    def require_space(self) -> None:
+        """Raises DiskFull when the disk of the data or of the store is nearly full."""
+        for directory in {self.scratch, self.writer.path.parent}:
+            require_space(directory, self._free_bytes_min)
+
+    def step(self) -> None:
+        """Tells how far the run has come."""
+        progress = self.progress
+        self.tell(
+            "step",
+            {
+                "done": progress.done,
+                "steps_total": progress.total,
+                "seconds_left": round(progress.seconds_left),
+            },
+        )
+
+    def run(self) -> tuple[str, str]:
+        plan = self.plan
+        workloads = self._workloads()
+        self.scratch.mkdir(parents=True, exist_ok=True)
+        title = plan.name
+        self.id = self.writer.run(
+            title, self._command, __version__, machine(self.scratch), plan.budget, plan.rounds
+        )
+        # A kill is a Ctrl-C from elsewhere.
+        previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            status, message = self._guarded(lambda: self._run(workloads))
+        finally:
+            # Nobody interrupts the tidying up.
+            keep = signal.signal(signal.SIGINT, signal.SIG_IGN)
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            self._tidy_up()
+            signal.signal(signal.SIGINT, keep)
+            signal.signal(signal.SIGTERM, previous)
+        # The data is gone: a disk that was full has room for the last words.
+        self.tell("ended", {"status": status, "message": message})
+        self.writer.end(self.id, status, message)
+        return status, message
+
+    def _guarded(self, work: Callable[[], None]) -> tuple[str, str]:
+        """How it ended, in the words of the store."""
+        try:
+            work()
+        except KeyboardInterrupt:
+            return "interrupted", "interrupted; the rounds so far are kept"
+        except DiskFull as error:
+            return "aborted", f"{error}; the rounds so far are kept"
+        except LabError as error:
+            return "aborted", str(error)
+        except Exception as error:
+            traceback.print_exc()
+            return "aborted", f"a mistake in the lab: {error!r}"
+        return ("failed", "; ".join(self.failures)) if self.failures else ("ok", "")
+
+    def _tidy_up(self) -> None:
+        """Ends all servers and removes their data; what fails is told, the rest goes on."""
+        for target in self._targets:
+            try:
+                target.destroy()
+            except Exception as error:
+                print(f"{target.name} could not be removed: {error}", file=sys.stderr)
+        shutil.rmtree(self.scratch / "mariadb-template", ignore_errors=True)
+        with contextlib.suppress(OSError):
+            self.scratch.rmdir()
+
+    def _workloads(self) -> list[Workload]:
+        """All made before anything is started: mistakes in options show at once."""
+        memory = {"memory_bytes": self.plan.budget.memory_bytes}
+        workloads = [
+            make_workload(case.workload, replace_params(case.params, memory, case.params.options))
+            for case in self.plan.cases
+        ]
+        labels = [workload.label for workload in workloads]
+        twice = sorted({label for label in labels if labels.count(label) > 1})
+        if twice:
+            raise LabError(f"the plan holds a case twice: {', '.join(twice)}")
+        return workloads
+
+    def _run(self, workloads: list[Workload]) -> None:
+        self.require_space()
+        self._targets = [
+            make_target(spec, self.plan.budget, self.scratch) for spec in self.plan.targets
+        ]
+        targets = self._look_at_targets()
+        needed = sum(self.plan.budget.memory_bytes + SERVER_EXTRA_BYTES for _ in targets)
+        self.freeze = needed < available_memory_bytes()
+        cases = [
+            CaseRun(
+                self.writer.case(
+                    self.id, each.name, each.label, each.dataset, each.headline, each.params
+                ),
+                each,
+            )
+            for each in workloads
+        ]
+        datasets: dict[str, list[CaseRun]] = {}
+        for case in cases:
+            datasets.setdefault(case.workload.dataset, []).append(case)
+        self._plan_progress(cases, datasets, targets)
+        for group in datasets.values():
+            DatasetRun(self, group, targets).run()
+
+    def _plan_progress(
+        self,
+        cases: list[CaseRun],
+        datasets: Mapping[str, list[CaseRun]],
+        targets: list[TargetRun],
+    ) -> None:
+        rounds = [
+            case.workload.params.seconds
+            for case in cases
+            for target in targets
+            if not case.workload.supports(target.target)
+            for _ in range(self.plan.rounds)
+        ]
+        self.progress = Progress(len(datasets) * len(targets), rounds)
+        self.tell(
+            "started",
+            {
+                "cases": [case.workload.label for case in cases],
+                "targets": [target.target.name for target in targets],
+                "rounds": self.plan.rounds,
+                "steps_total": self.progress.total,
+                "seconds_left": round(self.progress.seconds_left),
+            },
+        )
+
+    def _look_at_targets(self) -> list[TargetRun]:
+        """Starts each one alone, records its settings, and stops it. Those that do not start are
+        left out; the rules of fairness look at the others."""
+        found: list[TargetRun] = []
+        settings: dict[str, Settings] = {}
+        names = [target.name for target in self._targets]
+        if len(set(names)) < len(names):
+            raise LabError(f"two targets have the same name: {', '.join(names)}")
+        for target in self._targets:
+            self.tell("phase", {"phase": "start", "target": target.name})
+            try:
+                target.start()
+                settings[target.name] = target.settings()
+                target.stop()
+            except (LabError, OSError) as error:
+                self.fail(target, str(error))
+                target.destroy()
+                continue
+            row = self.writer.target(self.id, target.name, target.spec, settings[target.name])
+            found.append(TargetRun(row, target))
+        if not found:
+            raise LabError("no target can be measured: " + "; ".join(self.failures))
+        for breach in breaches(self.plan, settings):
+            self.writer.warning(self.id, breach.rule, breach.message)
+            self.tell("warning", {"rule": breach.rule, "message": breach.message})
+        return found
+
+    def fail(self, target: Target, message: str) -> None:
+        """A target is left out from here on."""
+        self.failures.append(message.splitlines()[0])
+        self.tell("failure", {"target": target.name, "message": message})

@@ -1,0 +1,83 @@
+"""The seconds of a round: from the load driver through the sink, from measures by a thread."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from firn_lab.clock import Clock
+from firn_lab.measures.base import Probe
+from firn_lab.workloads.base import Outcome, Second
+
+# Name and value of a second.
+Samples = list[tuple[int, str, float]]
+Tell = Callable[[str, Mapping[str, Any]], None]
+
+
+class Sampler:
+    """The sink of one round. Probes are sampled each second by a thread; `watch` hears of a second
+    when the load driver reports one, with the probes' latest values."""
+
+    def __init__(
+        self, clock: Clock, probes: list[Probe], tell: Tell, look: Callable[[], None]
+    ) -> None:
+        """`look` is called with every report, and may raise to end the round."""
+        self.samples: Samples = []
+        self._clock = clock
+        self._probes = probes
+        self._tell = tell
+        self._look = look
+        self._latest: dict[str, float] = {}
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._began = clock.monotonic()
+        self._thread = threading.Thread(target=self._sample, daemon=True)
+
+    def __enter__(self) -> Sampler:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _sample(self) -> None:
+        second = 0
+        while not self._over.wait(self._began + second + 1 - self._clock.monotonic()):
+            values: dict[str, float] = {}
+            for probe in self._probes:
+                # The server may end or start again at this moment.
+                with contextlib.suppress(OSError):
+                    values.update(probe.sample())
+            with self._lock:
+                self.samples += [(second, name, value) for name, value in values.items()]
+                self._latest = values
+            second += 1
+
+    def second(self, second: Second) -> None:
+        self._look()
+        values = {
+            "tps": second.transactions,
+            "qps": second.queries,
+            "errors": second.errors,
+            "retries": second.retries,
+        }
+        if second.p95_ms is not None:
+            values["p95_ms"] = second.p95_ms
+        with self._lock:
+            self.samples += [(second.second, name, value) for name, value in values.items()]
+            latest = dict(self._latest)
+        self._tell("second", {"second": second.second, **latest, **values})
+
+    def progress(self, done: float) -> None:
+        self._look()
+        self._tell("progress", {"done": done})
+
+    def finish(self, outcome: Outcome) -> dict[str, float]:
+        """The probes' figures, after the thread has ended."""
+        figures: dict[str, float] = {}
+        for probe in self._probes:
+            figures.update(probe.finish(outcome))
+        return figures

@@ -1,0 +1,146 @@
+"""Runs the program and reads what it prints."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from firn_lab import processes
+from firn_lab.errors import DiskFull, LabError, TargetDied, TargetError
+from firn_lab.histogram import Latency, percentile
+from firn_lab.targets.base import DATABASE, Target
+from firn_lab.workloads.base import Outcome, Second, Sink
+
+LUA = Path(__file__).parent
+SCRIPT_DIR = Path("/usr/share/sysbench")
+
+_SECOND = re.compile(
+    r"\[ (\d+)s \] thds: \d+ tps: ([\d.]+) qps: ([\d.]+) .*lat \(ms,95%\): ([\d.]+) "
+    r"err/s: ([\d.]+)"
+)
+_BUCKET = re.compile(r"^\s*([\d.]+) \|\**\s+(\d+)$")
+_NUMBERS = {
+    "transactions": r"transactions:\s+(\d+)",
+    "queries": r"queries:\s+(\d+)",
+    "retries": r"ignored errors:\s+(\d+)",
+    "seconds": r"total time:\s+([\d.]+)s",
+    "average": r"avg:\s+([\d.]+)",
+    "max": r"max:\s+([\d.]+)",
+}
+
+
+def run_sysbench(
+    target: Target,
+    script: Path,
+    options: list[str],
+    command: str,
+    environment: Mapping[str, str],
+    sink: Sink | None = None,
+) -> Outcome | None:
+    """Runs a command of a script; the outcome of `run`, None of others."""
+    if shutil.which("sysbench") is None:
+        raise LabError("sysbench is not there: apt-get install sysbench")
+    line = ["sysbench", str(script), *_connection(target), *options]
+    if command == "run":
+        line += ["--report-interval=1", "--percentile=95", "--histogram=on"]
+    process = processes.start(
+        [*line, command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, **environment},
+    )
+    output: list[str] = []
+    try:
+        assert process.stdout is not None
+        for text in process.stdout:
+            output.append(text)
+            second = parse_second(text)
+            if second is not None and sink is not None:
+                sink.second(second)
+        code = processes.reap(process)
+    finally:
+        processes.end(process)
+        assert process.stdout is not None
+        process.stdout.close()
+    everything = "".join(output)
+    if code != 0 or "FATAL" in everything:
+        raise _failure(target, everything)
+    return parse_outcome(everything) if command == "run" else None
+
+
+def parse_second(line: str) -> Second | None:
+    """A line of the report of every second; None for any other line."""
+    match = _SECOND.match(line)
+    if match is None:
+        return None
+    number, tps, qps, p95, retries = match.groups()
+    return Second(
+        int(number) - 1, float(tps), float(qps), retries=float(retries), p95_ms=float(p95)
+    )
+
+
+def parse_outcome(output: str) -> Outcome:
+    """The report at the end. Ignored errors are deadlocks and the like, which sysbench repeats;
+    any other error would have ended it."""
+    found: dict[str, float] = {}
+    for name, pattern in _NUMBERS.items():
+        match = re.search(pattern, output)
+        if match is None:
+            raise LabError(f"sysbench's report has no {name}:\n{output[-2000:]}")
+        found[name] = float(match[1])
+    counts = {
+        float(match[1]): int(match[2])
+        for match in map(_BUCKET.match, output.splitlines())
+        if match is not None
+    }
+    p50, p95, p99 = (percentile(counts, percent) for percent in (50, 95, 99))
+    return Outcome(
+        transactions=int(found["transactions"]),
+        queries=int(found["queries"]),
+        seconds=found["seconds"],
+        retries=int(found["retries"]),
+        latency=Latency(found["average"], p50, p95, p99, found["max"]),
+    )
+
+
+def _connection(target: Target) -> list[str]:
+    where = target.address(DATABASE)
+    if where.dialect == "postgresql":
+        return [
+            "--db-driver=pgsql",
+            f"--pgsql-host={where.socket or where.host}",
+            f"--pgsql-port={where.port}",
+            f"--pgsql-user={where.user}",
+            f"--pgsql-password={where.password}",
+            f"--pgsql-db={where.database}",
+        ]
+    place = (
+        [f"--mysql-socket={where.socket}"]
+        if where.socket
+        else [f"--mysql-host={where.host}", f"--mysql-port={where.port}"]
+    )
+    return [
+        "--db-driver=mysql",
+        *place,
+        f"--mysql-user={where.user}",
+        f"--mysql-password={where.password}",
+        f"--mysql-db={where.database}",
+        # Deadlock, snapshot no longer current, lock wait timeout: sysbench repeats and counts.
+        "--mysql-ignore-errors=1213,1020,1205",
+    ]
+
+
+def _failure(target: Target, output: str) -> LabError:
+    """What the output of a run that failed means."""
+    lines = [line for line in output.splitlines() if "FATAL" in line or "rror" in line]
+    text = f"sysbench on {target.name}: " + "\n".join(lines[-5:] or output.splitlines()[-5:])
+    if re.search(r"No space left|Errcode: 28|errno: 28|error 1021|is full", output):
+        return DiskFull(text)
+    if re.search(r"error (2002|2003|2006|2013|2055|1053|1927)\b|server closed the conn", output):
+        return TargetDied(text)
+    return TargetError(text)

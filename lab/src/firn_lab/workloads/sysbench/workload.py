@@ -1,0 +1,167 @@
+"""All OLTP scripts of sysbench as workloads.
+
+Tables are filled by the stock script with the target's table options; access is uniform, or Zipf
+with an exponent (`zipf`). The size is rows a table, or a multiple of the cache (`cache`): a row is
+about 240 bytes in InnoDB, index included, and all targets get the same number of rows.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import ClassVar
+
+from firn_lab.clock import Clock
+from firn_lab.errors import UsageError
+from firn_lab.targets.base import Target
+from firn_lab.workloads.base import WORKLOADS, Outcome, Params, Sink, Workload
+from firn_lab.workloads.sysbench.program import LUA, SCRIPT_DIR, run_sysbench
+
+ROW_BYTES = 240
+
+
+@dataclass(frozen=True)
+class Script:
+    """`alone`: it changes the number of rows, so it shares its tables with no other."""
+
+    summary: str
+    writes: bool = True
+    alone: bool = False
+
+
+SCRIPTS = {
+    "oltp_point_select": Script("one row by primary key", writes=False),
+    "oltp_read_only": Script("10 point selects and 4 ranges in a transaction", writes=False),
+    "oltp_read_write": Script("read_only, two updates, a delete and an insert"),
+    "oltp_write_only": Script("two updates, a delete and an insert"),
+    "oltp_update_index": Script("update of an indexed column by primary key"),
+    "oltp_update_non_index": Script("update of a column without index by primary key"),
+    "oltp_insert": Script("insert of one row", alone=True),
+    "oltp_delete": Script("delete of one row by primary key", alone=True),
+    "select_random_points": Script("10 values of an indexed column by IN", writes=False),
+    "select_random_ranges": Script("count of 10 ranges of an indexed column", writes=False),
+    "bulk_insert": Script("multi-row inserts in order of the key, a table a thread", alone=True),
+}
+
+
+class Sysbench(Workload):
+    """One script; a class of its own for each is made below."""
+
+    script: ClassVar[Script]
+    options = {
+        "tables": "10",
+        "rows": "100000",  # a table
+        "cache": "",  # data as a multiple of the cache, instead of rows
+        "zipf": "",  # exponent; empty or 0: uniform
+        "range_size": "100",
+    }
+
+    def __init__(self, name: str, params: Params) -> None:
+        super().__init__(name, params)
+        if name == "bulk_insert":
+            self.tables, self.rows, self.zipf = params.threads, 0, 0.0
+            return
+        try:
+            self.tables = int(self.option("tables"))
+            cache = float(self.option("cache") or 0)
+            rows = int(self.option("rows"))
+            self.zipf = float(self.option("zipf") or 0)
+        except ValueError as error:
+            raise UsageError(f"{name}: {error}") from None
+        if cache:
+            rows = round(cache * params.memory_bytes / ROW_BYTES / max(1, self.tables))
+        self.rows = max(1, round(rows * params.scale))
+        if self.tables < 1 or not 0 <= self.zipf <= 2 or self.rows > 2**31 - 1:
+            raise UsageError(f"{name}: tables, rows or zipf are out of range")
+
+    @property
+    def dataset(self) -> str:
+        alone = f" {self.name}" if self.script.alone else ""
+        return f"sysbench tables={self.tables} rows={self.rows}{alone}"
+
+    def supports(self, target: Target) -> str:
+        return ""
+
+    def load(self, target: Target, sink: Sink) -> None:
+        if self.name == "bulk_insert":
+            return  # Its tables are made by each round.
+        threads = min(self.tables, os.cpu_count() or 1)
+        environment = {"FIRN_LAB_TABLE_SUFFIX": target.create_suffix()}
+        options = [f"--threads={threads}", *self._sizes(), self._seed(0)]
+        run_sysbench(target, LUA / "load.lua", options, "prepare", environment)
+        target.analyze()
+
+    def warm(self, target: Target, clock: Clock) -> None:
+        """Reads every table once, then runs what is measured for a while."""
+        if self.name == "bulk_insert":
+            return
+        for number in range(1, self.tables + 1):
+            target.query(f"SELECT SUM(LENGTH(c)), SUM(k) FROM sbtest{number}")
+        if self.params.warm_seconds > 0:
+            self._run(target, self.params.warm_seconds, 1, None)
+
+    def measure(self, target: Target, clock: Clock, sink: Sink) -> Outcome:
+        if self.name == "bulk_insert":
+            self._make_bulk_tables(target)
+        return self._run(target, self.params.seconds, 2, sink)
+
+    def check(self, target: Target) -> list[str]:
+        """Rows can be found by both indexes, and neither script changes how many there are."""
+        if self.name == "bulk_insert":
+            return []
+        wrong = []
+        for number in range(1, self.tables + 1):
+            table = f"sbtest{number}"
+            by_key = target.query(f"SELECT COUNT(*) FROM {table} WHERE id > 0")[0][0]
+            by_index = target.query(f"SELECT COUNT(*) FROM {table} WHERE k >= 0")[0][0]
+            if by_key != by_index:
+                wrong.append(f"{table}: {by_key} rows by id, {by_index} by k")
+            if not self.script.alone and by_key != self.rows:
+                wrong.append(f"{table}: {by_key} rows, {self.rows} were loaded")
+        return wrong
+
+    def _run(self, target: Target, seconds: float, seed: int, sink: Sink | None) -> Outcome:
+        script = SCRIPT_DIR / f"{self.name}.lua"
+        environment = {}
+        if self.zipf:
+            environment = {"FIRN_LAB_SCRIPT": str(script), "FIRN_LAB_ZIPF": str(self.zipf)}
+            script = LUA / "zipf.lua"
+        options = [
+            f"--threads={self.params.threads}",
+            f"--time={max(1, round(seconds))}",
+            "--events=0",
+            "--rand-type=uniform",
+            self._seed(seed),
+        ]
+        if self.name != "bulk_insert":
+            options += [*self._sizes(), f"--range-size={self.option('range_size')}"]
+        outcome = run_sysbench(target, script, options, "run", environment, sink)
+        assert outcome is not None
+        return outcome
+
+    def _sizes(self) -> list[str]:
+        return [f"--tables={self.tables}", f"--table-size={self.rows}"]
+
+    def _seed(self, which: int) -> str:
+        """Zero would mean the time of day."""
+        return f"--rand-seed={(self.params.seed * 4 + which) % (2**31 - 1) + 1}"
+
+    def _make_bulk_tables(self, target: Target) -> None:
+        """As `bulk_insert prepare` does, which knows no table options."""
+        for number in range(1, self.params.threads + 1):
+            target.query(f"DROP TABLE IF EXISTS sbtest{number}")
+            target.query(
+                f"CREATE TABLE sbtest{number} (id INTEGER NOT NULL, k INTEGER DEFAULT '0' "
+                f"NOT NULL, PRIMARY KEY (id)){target.create_suffix()}"
+            )
+
+
+for _name, _script in SCRIPTS.items():
+    _own = {
+        "script": _script,
+        "summary": f"sysbench: {_script.summary}",
+        "writes": _script.writes,
+        # It knows neither tables nor sizes.
+        **({"options": {}} if _name == "bulk_insert" else {}),
+    }
+    WORKLOADS.add(_name, type(_name, (Sysbench,), _own))
