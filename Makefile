@@ -36,7 +36,7 @@ CPPFLAGS += -DMYSQL_DYNAMIC_PLUGIN -DMYSQL_SERVER -DHAVE_CONFIG_H -DDBUG_OFF -MM
 LDFLAGS += -shared -Wl,--version-script=mariadb/ha_firn.map -Wl,--gc-sections -Wl,-z,relro -Wl,-z,now
 LDLIBS += -lmysqlservices -lpthread -ldl -lm
 
-.PHONY: all help prepare demo stop test bench bench-budgets bench-steady bench-sql bench-large lint format install uninstall deb clean FORCE
+.PHONY: all help prepare demo stop test bench bench-budgets bench-steady bench-sql bench-large lab lab-rocksdb lab-test lint format install uninstall deb clean FORCE
 
 all: $(PLUGIN) $(TOOL)
 
@@ -51,6 +51,7 @@ help:
 	@echo 'make bench-steady   updates at full speed for MINUTES=20: stalls, space, memory'
 	@echo 'make bench-sql      stock sysbench on InnoDB and on FIRN'
 	@echo 'make bench-large    loads, one huge transaction, large values beside InnoDB and MyRocks: ROWS=1000000'
+	@echo 'make lab      the benchmark lab, .venv-lab/bin/firn-lab (docs/lab.md); lab-rocksdb: MyRocks for it; lab-test: its tests'
 	@echo 'make install  put the plugin and firn.cnf where the installed server looks, firn in /usr/local/bin (as root)'
 	@echo 'make deb      build the Debian package mariadb-plugin-firn in $(BUILD)'
 
@@ -118,6 +119,16 @@ bench-large:
 	@.venv/bin/python scripts/bench-large.py loads --rows $(ROWS)
 	@.venv/bin/python scripts/bench-large.py transaction --rows $(ROWS)
 	@.venv/bin/python scripts/bench-large.py values
+
+lab:
+	@scripts/deps.sh lab
+	@scripts/lab.sh install
+
+lab-rocksdb:
+	@scripts/lab.sh rocksdb
+
+lab-test: lab
+	@scripts/lab.sh test
 
 test:
 	@scripts/test.sh

@@ -32,7 +32,7 @@ for line in sys.stdin:
     pid = int(line[1:])
     if line[0] == "+": roots[pid] = stat(pid)
     else: roots.pop(pid, None)
-doomed = [p for p, s in roots.items() if s and stat(p) == s]
+doomed = [p for p, s in roots.items() if s and (stat(p) or s)[1] == s[1]]
 parents = {int(n): stat(n) for n in os.listdir("/proc") if n.isdigit()}
 for pid in doomed:
     doomed.extend(c for c, s in parents.items() if s and s[0] == pid and c not in doomed)

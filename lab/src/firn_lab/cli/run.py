@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -107,7 +108,7 @@ def main(chosen: argparse.Namespace) -> int:
     scratch = (chosen.dir / f"run-{os.getpid()}").resolve()
     clock = SystemClock()
     writer = Writer(chosen.store.resolve(), clock)
-    command = ["firn-lab", *sys.argv[1:]]
+    command = ["firn-lab", *map(without_password, sys.argv[1:])]
     try:
         with View() as view:
             runner = Runner(plan, writer, view.event, clock, scratch, command, chosen.free << 20)
@@ -118,6 +119,11 @@ def main(chosen: argparse.Namespace) -> int:
         summary(store, runner.id)
     print(f"run {runner.id} in {chosen.store}: {status}{': ' if message else ''}{message}")
     return EXIT[status]
+
+
+def without_password(text: str) -> str:
+    """A dsn as it may be recorded: the command is part of every report."""
+    return re.sub(r"(://[^:/@]*):[^@]*@", r"\1:…@", text)
 
 
 def remove_stale(directory: Path) -> None:

@@ -82,7 +82,7 @@ class View:
         return f"about {seconds // 60}:{seconds % 60:02} left"
 
     def _print(self, text: str, style: str = "") -> None:
-        self._console.print(Text(text, style=style))
+        self._console.print(Text(text, style=style), soft_wrap=True)
 
 
 def summary(store: Reader, run: int) -> None:
@@ -95,7 +95,9 @@ def summary(store: Reader, run: int) -> None:
     for case in cases:
         cells = [cell(store, case, target, targets[0]) for target in targets]
         table.add_row(case.label, *cells)
-    Console(highlight=False).print(table)
+    console = Console(highlight=False)
+    # In a file or a pipe nothing is cut.
+    console.print(table, width=None if console.is_terminal else 240)
 
 
 def cell(store: Reader, case: CaseRow, target: TargetRow, base: TargetRow) -> str:

@@ -1,8 +1,9 @@
 """Bytes that the server read from and wrote to devices, and what its disk did in all.
 
-The first two are the kernel's account of the server's processes: pages of the page cache count when
-they are made dirty and are taken off again when they are dropped unwritten. `disk_*` are the whole
-device's counters: they include what the page cache wrote late, and whatever else runs.
+`device_*` is the kernel's account of the server's processes. Direct writes count as they are; a
+write through the page cache counts when it makes pages dirty, by whole folios: PostgreSQL's log, in
+large folios, counts for many times what reaches the device. `disk_*` are the counters of the device
+itself: exact, with what the page cache writes late, and with whatever else runs meanwhile.
 """
 
 from __future__ import annotations

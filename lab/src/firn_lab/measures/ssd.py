@@ -20,7 +20,7 @@ CHUNK = 1 << 20
 SAMPLE_BYTES = 64 << 20
 
 
-def compressed_tree_bytes(root: Path, sample_bytes: int = SAMPLE_BYTES) -> dict[str, float]:
+def compressed_tree_bytes(root: Path, sample_bytes: int) -> dict[str, float]:
     """By name of BLOCKS, of all files below `root`."""
     files = [path for path in sorted(root.rglob("*")) if path.is_file() and not path.is_symlink()]
     total = 0
@@ -62,4 +62,4 @@ class Ssd(StateMeasure):
 
     def take(self, target: Target, moment: Moment) -> Mapping[str, float]:
         assert target.data_dir is not None
-        return compressed_tree_bytes(target.data_dir)
+        return compressed_tree_bytes(target.data_dir, SAMPLE_BYTES)

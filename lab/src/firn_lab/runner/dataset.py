@@ -86,10 +86,8 @@ class DatasetRun:
         target.target.start()
 
     def _park(self, target: TargetRun) -> None:
-        if self._runner.freeze:
-            target.target.freeze()
-        else:
-            target.target.stop()
+        self._runner.park(target.target)
+        if not self._runner.freeze:
             self._warm = {warm for warm in self._warm if warm[1] != target.id}
 
     def _explained(self, target: TargetRun, work: Callable[[], Any]) -> Any:
@@ -117,8 +115,13 @@ class DatasetRun:
         self._explained(target, load)
         seconds = runner.clock.monotonic() - began
         runner.progress.loaded(seconds)
-        self._state(target, "load", {"load_seconds": (seconds, LOAD_SECONDS)})
-        self._explained(target, server.rest)
+        # Before it rests, an engine holds much of a load in memory and in its log: no size to show.
+        rest_seconds = self._explained(target, server.rest)
+        times = {
+            "load_seconds": (seconds, LOAD_SECONDS),
+            "rest_seconds": (rest_seconds, REST_SECONDS),
+        }
+        self._state(target, "load", times)
 
     def _finish(self, target: TargetRun) -> None:
         """Space right after the rounds, and at rest."""

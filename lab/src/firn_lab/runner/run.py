@@ -105,6 +105,13 @@ class Runner:
             },
         )
 
+    def park(self, target: Target) -> None:
+        """Makes room for another target; `thaw` and `start` wake it."""
+        if self.freeze:
+            target.freeze()
+        else:
+            target.stop()
+
     def run(self) -> tuple[str, str]:
         plan = self.plan
         workloads = self._workloads()
@@ -173,9 +180,9 @@ class Runner:
         self._targets = [
             make_target(spec, self.plan.budget, self.scratch) for spec in self.plan.targets
         ]
-        targets = self._look_at_targets()
-        needed = sum(self.plan.budget.memory_bytes + SERVER_EXTRA_BYTES for _ in targets)
+        needed = len(self._targets) * (self.plan.budget.memory_bytes + SERVER_EXTRA_BYTES)
         self.freeze = needed < available_memory_bytes()
+        targets = self._look_at_targets()
         cases = [
             CaseRun(
                 self.writer.case(
@@ -218,8 +225,8 @@ class Runner:
         )
 
     def _look_at_targets(self) -> list[TargetRun]:
-        """Starts each one alone, records its settings, and stops it. Those that do not start are
-        left out; the rules of fairness look at the others."""
+        """Starts each one and records its settings. Those that do not start are left out; the
+        rules of fairness look at the others."""
         found: list[TargetRun] = []
         settings: dict[str, Settings] = {}
         names = [target.name for target in self._targets]
@@ -230,7 +237,7 @@ class Runner:
             try:
                 target.start()
                 settings[target.name] = target.settings()
-                target.stop()
+                self.park(target)
             except (LabError, OSError) as error:
                 self.fail(target, str(error))
                 target.destroy()

@@ -111,7 +111,7 @@ class EngineTarget(PrivateTarget, MySqlTarget):
 
     def _create(self) -> None:
         if not self._template.exists():
-            _install(self._template)
+            install(self._template)
         shutil.copytree(self._template, self.data_dir)
 
     def _command(self) -> list[str]:
@@ -213,7 +213,7 @@ class EngineTarget(PrivateTarget, MySqlTarget):
 
 
 @TARGETS.register("engine")
-def engine(argument: str, budget: Budget, scratch: Path) -> Target:
+def make_engine(argument: str, budget: Budget, scratch: Path) -> Target:
     """engine:NAME in a private MariaDB; firn, innodb, innodb-compressed[-row] or rocksdb."""
     if argument not in VARIANTS:
         raise UsageError(f"engine:{argument} is not known; known: {', '.join(VARIANTS)}")
@@ -262,7 +262,7 @@ def _as_user() -> list[str]:
     return ["--user=root"] if os.geteuid() == 0 else []
 
 
-def _install(directory: Path) -> None:
+def install(directory: Path) -> None:
     """A fresh data directory, made once and copied for each server."""
     scratch = directory.with_suffix(".new")
     shutil.rmtree(scratch, ignore_errors=True)

@@ -18,6 +18,8 @@ from firn_lab.targets.base import Target
 
 START_SECONDS_MAX = 180.0
 STOP_SECONDS_MAX = 300.0
+# A server that uses less than a tenth of a core for so long has nothing left to do.
+QUIET_SECONDS = 3.0
 # A socket's path holds 107 characters.
 SOCKET_LENGTH_MAX = 100
 
@@ -157,14 +159,15 @@ class PrivateTarget(Target):
         return processes.processor_seconds(self.pids)
 
     def _await_quiet(self, seconds_max: float) -> float:
-        """Waits until the server uses next to no processor time for three seconds."""
+        """Waits until the server uses next to no processor time; returns the seconds."""
         began = time.monotonic()
-        quiet = 0
-        while quiet < 3 and time.monotonic() - began < seconds_max:
+        step = min(1.0, QUIET_SECONDS / 3)
+        quiet = 0.0
+        while quiet < QUIET_SECONDS and time.monotonic() - began < seconds_max:
             before = self.busy_seconds()
-            time.sleep(1)
-            quiet = quiet + 1 if self.busy_seconds() - before < 0.1 else 0
+            time.sleep(step)
             self.require_alive()
+            quiet = quiet + step if self.busy_seconds() - before <= 0.1 * step else 0.0
         return time.monotonic() - began
 
 

@@ -1,9 +1,26 @@
--- The stock `prepare`, with the table options that FIRN_LAB_TABLE_SUFFIX holds (ENGINE=…, WITH (…)).
+-- The stock `prepare` of the table number FIRN_LAB_TABLE alone, with the table options that
+-- FIRN_LAB_TABLE_SUFFIX holds (ENGINE=…, WITH (…)), and rows of the same form from a seed of ours
+-- (FIRN_LAB_SEED): sysbench 1.0 does not obey --rand-seed when it prepares, so no two targets would
+-- hold the same rows.
 require("oltp_common")
 
 function event() end
 
 local suffix = os.getenv("FIRN_LAB_TABLE_SUFFIX") or ""
+local number = assert(tonumber(os.getenv("FIRN_LAB_TABLE")))
+math.randomseed(assert(tonumber(os.getenv("FIRN_LAB_SEED"))))
+sb_rand = math.random
+
+-- Groups of eleven digits with dashes between.
+local function groups(count)
+   local text = {}
+   for i = 1, count do text[i] = string.format("%011.0f", math.random(0, 99999999999)) end
+   return table.concat(text, "-")
+end
+
+function get_c_value() return groups(10) end
+
+function get_pad_value() return groups(5) end
 
 -- Stands for the connection and adds the suffix to CREATE TABLE.
 local function with_suffix(con)
@@ -23,10 +40,7 @@ end
 sysbench.cmdline.commands.prepare = {
    function()
       local drv = sysbench.sql.driver()
-      local con = drv:connect()
-      for i = sysbench.tid % sysbench.opt.threads + 1, sysbench.opt.tables, sysbench.opt.threads do
-         create_table(drv, with_suffix(con), i)
-      end
+      create_table(drv, with_suffix(drv:connect()), number)
    end,
    sysbench.cmdline.PARALLEL_COMMAND
 }

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -37,18 +38,15 @@ def run_sysbench(
     target: Target,
     script: Path,
     options: list[str],
-    command: str,
     environment: Mapping[str, str],
     sink: Sink | None = None,
-) -> Outcome | None:
-    """Runs a command of a script; the outcome of `run`, None of others."""
-    if shutil.which("sysbench") is None:
-        raise LabError("sysbench is not there: apt-get install sysbench")
-    line = ["sysbench", str(script), *_connection(target), *options]
-    if command == "run":
-        line += ["--report-interval=1", "--percentile=95", "--histogram=on"]
+) -> Outcome:
+    """One run of a script."""
+    require_program()
+    report = ["--report-interval=1", "--percentile=95", "--histogram=on"]
+    line = ["sysbench", str(script), *connection_options(target), *options, *report]
     process = processes.start(
-        [*line, command],
+        [*line, "run"],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -69,8 +67,19 @@ def run_sysbench(
         process.stdout.close()
     everything = "".join(output)
     if code != 0 or "FATAL" in everything:
-        raise _failure(target, everything)
-    return parse_outcome(everything) if command == "run" else None
+        raise failure(target, everything)
+    return parse_outcome(everything)
+
+
+def require_program() -> None:
+    """Raises LabError when it is not installed."""
+    if shutil.which("sysbench") is None:
+        raise LabError("sysbench is not there: apt-get install sysbench")
+
+
+def seed_of(seed: int, use: str) -> int:
+    """Another seed for each use, never 0, which would mean the time of day."""
+    return zlib.crc32(f"{seed} {use}".encode()) % (2**31 - 1) + 1
 
 
 def parse_second(line: str) -> Second | None:
@@ -108,7 +117,7 @@ def parse_outcome(output: str) -> Outcome:
     )
 
 
-def _connection(target: Target) -> list[str]:
+def connection_options(target: Target) -> list[str]:
     where = target.address(DATABASE)
     if where.dialect == "postgresql":
         return [
@@ -135,7 +144,7 @@ def _connection(target: Target) -> list[str]:
     ]
 
 
-def _failure(target: Target, output: str) -> LabError:
+def failure(target: Target, output: str) -> LabError:
     """What the output of a run that failed means."""
     lines = [line for line in output.splitlines() if "FATAL" in line or "rror" in line]
     text = f"sysbench on {target.name}: " + "\n".join(lines[-5:] or output.splitlines()[-5:])

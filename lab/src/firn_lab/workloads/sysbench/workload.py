@@ -7,7 +7,6 @@ about 240 bytes in InnoDB, index included, and all targets get the same number o
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -15,7 +14,8 @@ from firn_lab.clock import Clock
 from firn_lab.errors import UsageError
 from firn_lab.targets.base import Target
 from firn_lab.workloads.base import WORKLOADS, Outcome, Params, Sink, Workload
-from firn_lab.workloads.sysbench.program import LUA, SCRIPT_DIR, run_sysbench
+from firn_lab.workloads.sysbench.load import load_tables
+from firn_lab.workloads.sysbench.program import LUA, SCRIPT_DIR, run_sysbench, seed_of
 
 ROW_BYTES = 240
 
@@ -85,10 +85,7 @@ class Sysbench(Workload):
     def load(self, target: Target, sink: Sink) -> None:
         if self.name == "bulk_insert":
             return  # Its tables are made by each round.
-        threads = min(self.tables, os.cpu_count() or 1)
-        environment = {"FIRN_LAB_TABLE_SUFFIX": target.create_suffix()}
-        options = [f"--threads={threads}", *self._sizes(), self._seed(0)]
-        run_sysbench(target, LUA / "load.lua", options, "prepare", environment)
+        load_tables(target, self.tables, self.rows, self.params.seed, sink)
         target.analyze()
 
     def warm(self, target: Target, clock: Clock) -> None:
@@ -98,12 +95,12 @@ class Sysbench(Workload):
         for number in range(1, self.tables + 1):
             target.query(f"SELECT SUM(LENGTH(c)), SUM(k) FROM sbtest{number}")
         if self.params.warm_seconds > 0:
-            self._run(target, self.params.warm_seconds, 1, None)
+            self._run(target, self.params.warm_seconds, "warm", None)
 
     def measure(self, target: Target, clock: Clock, sink: Sink) -> Outcome:
         if self.name == "bulk_insert":
             self._make_bulk_tables(target)
-        return self._run(target, self.params.seconds, 2, sink)
+        return self._run(target, self.params.seconds, "measure", sink)
 
     def check(self, target: Target) -> list[str]:
         """Rows can be found by both indexes, and neither script changes how many there are."""
@@ -120,7 +117,7 @@ class Sysbench(Workload):
                 wrong.append(f"{table}: {by_key} rows, {self.rows} were loaded")
         return wrong
 
-    def _run(self, target: Target, seconds: float, seed: int, sink: Sink | None) -> Outcome:
+    def _run(self, target: Target, seconds: float, use: str, sink: Sink | None) -> Outcome:
         script = SCRIPT_DIR / f"{self.name}.lua"
         environment = {}
         if self.zipf:
@@ -131,20 +128,14 @@ class Sysbench(Workload):
             f"--time={max(1, round(seconds))}",
             "--events=0",
             "--rand-type=uniform",
-            self._seed(seed),
+            f"--rand-seed={seed_of(self.params.seed, use)}",
         ]
         if self.name != "bulk_insert":
             options += [*self._sizes(), f"--range-size={self.option('range_size')}"]
-        outcome = run_sysbench(target, script, options, "run", environment, sink)
-        assert outcome is not None
-        return outcome
+        return run_sysbench(target, script, options, environment, sink)
 
     def _sizes(self) -> list[str]:
         return [f"--tables={self.tables}", f"--table-size={self.rows}"]
-
-    def _seed(self, which: int) -> str:
-        """Zero would mean the time of day."""
-        return f"--rand-seed={(self.params.seed * 4 + which) % (2**31 - 1) + 1}"
 
     def _make_bulk_tables(self, target: Target) -> None:
         """As `bulk_insert prepare` does, which knows no table options."""

@@ -1,0 +1,89 @@
+"""Real servers here are InnoDB's alone, small and short-lived."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from firn_lab.clock import SystemClock
+from firn_lab.measures import ssd
+from firn_lab.plan import Plan
+from firn_lab.runner.run import Runner
+from firn_lab.store import Reader, Writer
+from firn_lab.targets import Budget, engine, private
+
+SMALL = Budget(memory_bytes=32 << 20)
+
+
+# A server needs not be quiet for long here.
+QUIET_SECONDS = 0.15
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fresh data directory, for all tests together."""
+    directory = tmp_path_factory.mktemp("template") / "data"
+    engine.install(directory)
+    return directory
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_servers(template: Path) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(private, "QUIET_SECONDS", QUIET_SECONDS)
+        patch.setattr(ssd, "SAMPLE_BYTES", 4 << 20)
+        patch.setattr(engine, "install", lambda directory: shutil.copytree(template, directory))
+        yield
+
+
+class Laboratory:
+    """Runs plans in a directory of the test; remembers what the runner told."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.store = directory / "lab.sqlite"
+        self.scratch = directory / "data"
+        self.events: list[tuple[str, Mapping[str, Any]]] = []
+
+    def run(self, plan: Plan, free_bytes_min: int = 1 << 20) -> tuple[str, str]:
+        clock = SystemClock()
+        writer = Writer(self.store, clock)
+        try:
+            return Runner(
+                plan, writer, self._listen, clock, self.scratch, ["test"], free_bytes_min
+            ).run()
+        finally:
+            writer.close()
+
+    def _listen(self, kind: str, data: Mapping[str, Any]) -> None:
+        self.events.append((kind, data))
+
+    def reader(self) -> Reader:
+        return Reader(self.store)
+
+
+def servers_on(directory: Path) -> list[str]:
+    """Command lines of processes that mention the directory."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            except OSError:
+                continue
+            if f"--datadir={directory}" in line:
+                found.append(line)
+    return found
+
+
+@pytest.fixture
+def laboratory(tmp_path: Path) -> Iterator[Laboratory]:
+    """No server may be left of what it ran, and no data."""
+    lab = Laboratory(tmp_path)
+    yield lab
+    assert servers_on(tmp_path) == []
+    assert not lab.scratch.exists()

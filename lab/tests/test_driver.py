@@ -1,0 +1,156 @@
+"""The load driver, without a database: sessions that do as told."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+import psycopg
+import pymysql
+import pytest
+
+from firn_lab.errors import DiskFull, LabError, TargetDied
+from firn_lab.sqlerrors import Meaning, meaning
+from firn_lab.workloads import Params, Second
+from firn_lab.workloads.driver import Done, drive
+
+
+@dataclass
+class Heard:
+    """A sink that remembers."""
+
+    seconds: list[Second] = field(default_factory=list)
+
+    def second(self, second: Second) -> None:
+        self.seconds.append(second)
+
+    def progress(self, done: float) -> None:
+        raise AssertionError("a timed load has no progress of its own")
+
+
+class Steady:
+    """Five milliseconds for each transaction of three statements; `fails` may raise."""
+
+    def __init__(self, fails: Callable[[int], None] = lambda attempt: None) -> None:
+        self.attempts = 0
+        self.fails = fails
+        self.rolled_back = 0
+
+    def choose(self, random: Random) -> Callable[[], Done]:
+        kind = "even" if random.randrange(2) == 0 else "odd"
+
+        def transaction() -> Done:
+            self.attempts += 1
+            self.fails(self.attempts)
+            time.sleep(0.005)
+            return Done(kind, 3)
+
+        return transaction
+
+    def rollback(self) -> None:
+        self.rolled_back += 1
+
+    def close(self) -> None:
+        pass
+
+
+def test_every_transaction_is_counted_once() -> None:
+    heard = Heard()
+    outcome = drive(Params(threads=3, seconds=2.2), heard, lambda number: Steady())
+    assert outcome.queries == 3 * outcome.transactions
+    assert outcome.transactions == sum(part.count for part in outcome.parts)
+    assert {part.name for part in outcome.parts} == {"even", "odd"}
+    assert (outcome.errors, outcome.retries) == (0, 0)
+    assert outcome.seconds >= 2.2
+    # Three sessions of 5 ms cannot do more than 600 a second.
+    assert 3 <= outcome.transactions <= 600 * outcome.seconds
+    assert outcome.latency is not None
+    assert outcome.latency.p50_ms >= 5
+    assert [second.second for second in heard.seconds] == [0, 1]
+    assert 0 < sum(second.transactions for second in heard.seconds) <= outcome.transactions
+
+
+def test_what_lost_against_another_is_repeated_and_counted() -> None:
+    def fails(attempt: int) -> None:
+        if attempt % 3 == 0:
+            raise pymysql.err.OperationalError(1213, "Deadlock found")
+
+    outcome = drive(Params(threads=1, seconds=0.5), Heard(), lambda number: Steady(fails))
+    assert outcome.errors == 0
+    assert outcome.transactions > 5
+    # Two attempts succeed, the third fails and is repeated.
+    assert outcome.retries in (outcome.transactions // 2, outcome.transactions // 2 - 1)
+
+
+def test_an_error_is_counted_and_the_session_goes_on() -> None:
+    def fails(attempt: int) -> None:
+        if attempt % 2 == 0:
+            raise pymysql.err.IntegrityError(1062, "Duplicate entry")
+
+    outcome = drive(Params(threads=1, seconds=0.5), Heard(), lambda number: Steady(fails))
+    assert outcome.transactions > 5
+    assert abs(outcome.errors - outcome.transactions) <= 1
+    assert outcome.retries == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (pymysql.err.OperationalError(2013, "Lost connection"), TargetDied),
+        (pymysql.err.OperationalError(1021, "Disk full"), DiskFull),
+        (pymysql.err.InternalError(1030, "Got error 28, errno: 28 No space left"), DiskFull),
+        (pymysql.err.ProgrammingError(1146, "no such table"), LabError),
+    ],
+)
+def test_what_cannot_go_on_ends_the_round(error: Exception, expected: type[LabError]) -> None:
+    def fails(attempt: int) -> None:
+        if attempt > 3:
+            raise error
+
+    with pytest.raises(expected) as caught:
+        drive(Params(threads=2, seconds=30), Heard(), lambda number: Steady(fails))
+    assert caught.type is expected
+    assert str(error.args[-1]) in str(caught.value)
+
+
+def test_no_process_is_left_when_a_session_dies() -> None:
+    def session(number: int) -> Steady:
+        if number == 1:
+            os._exit(3)
+        return Steady()
+
+    with pytest.raises(LabError, match="was killed"):
+        drive(Params(threads=3, seconds=30), Heard(), session)
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    names = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children]
+    # The guard alone stays.
+    assert all(b"-I\0-S\0-c" in name for name in names)
+
+
+def test_the_same_seed_draws_the_same() -> None:
+    class Drawing(Steady):
+        def choose(self, random: Random) -> Callable[[], Done]:
+            return lambda: Done(str(random.random()), 1)
+
+    def first_kind(seed: int) -> set[str]:
+        params = Params(threads=2, seconds=0.05, seed=seed)
+        return {part.name for part in drive(params, Heard(), lambda number: Drawing()).parts}
+
+    assert len(first_kind(1) & first_kind(1)) >= 2
+    assert not first_kind(1) & first_kind(2)
+
+
+def test_errors_of_both_drivers() -> None:
+    assert meaning(psycopg.errors.SerializationFailure()) is Meaning.RETRY
+    assert meaning(psycopg.errors.DeadlockDetected()) is Meaning.RETRY
+    assert meaning(psycopg.errors.AdminShutdown()) is Meaning.LOST
+    assert meaning(psycopg.OperationalError("the connection is lost")) is Meaning.LOST
+    assert meaning(psycopg.errors.DiskFull()) is Meaning.FULL
+    assert meaning(psycopg.errors.UniqueViolation()) is Meaning.ERROR
+    assert meaning(pymysql.err.OperationalError(1205, "timeout")) is Meaning.RETRY
+    assert meaning(pymysql.err.InterfaceError(0, "")) is Meaning.LOST
+    assert meaning(ValueError("x")) is Meaning.ERROR

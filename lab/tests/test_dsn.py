@@ -1,0 +1,68 @@
+"""A server of somebody else: used through SQL alone, and left as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import tiny  # noqa: F401
+from conftest import SMALL, Laboratory
+
+from firn_lab.plan import Plan, parse_case
+from firn_lab.targets import Target, make_target
+from firn_lab.workloads import Params
+
+
+@pytest.fixture
+def other_server(tmp_path: Path) -> Iterator[Target]:
+    target = make_target("engine:innodb", SMALL, tmp_path / "other")
+    target.start()
+    yield target
+    target.destroy()
+
+
+def plan(server: Target, more: str = "") -> Plan:
+    spec = f"dsn:mysql://root@?socket={server.address().socket}&name=theirs{more}"
+    case = parse_case("tiny:on=theirs", Params(threads=1, seconds=0.3))
+    return Plan("test", "", (case,), (spec,), 3, SMALL)
+
+
+def databases(server: Target) -> set[str]:
+    return {row[0] for row in server.query("SHOW DATABASES", database="")}
+
+
+def test_it_is_measured_and_left_as_it_was(
+    laboratory: Laboratory, other_server: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("firn_lab.targets.mysql.time.sleep", lambda seconds: None)
+    before = databases(other_server)
+    assert laboratory.run(plan(other_server)) == ("ok", "")
+    assert databases(other_server) == before
+    with laboratory.reader() as store:
+        rounds = store.rounds(1)
+        assert [r.status for r in rounds] == ["ok"] * 3
+        # What happens inside its processes is not for us to see.
+        assert "cpu_seconds" not in rounds[0].figures
+        assert store.targets(1)[0].memory_bytes == SMALL.memory_bytes
+        assert {s.moment for s in store.state(1) if s.name == "data_bytes"} >= {"load", "rest"}
+    other_server.require_alive()
+
+
+def test_a_database_that_is_not_ours_is_left_alone(
+    laboratory: Laboratory, other_server: Target
+) -> None:
+    other_server.create_database()
+    other_server.query("CREATE TABLE precious (a INT PRIMARY KEY)")
+    status, message = laboratory.run(plan(other_server))
+    assert status == "failed"
+    assert "has a database lab already" in message
+    assert other_server.query("SHOW TABLES") == [("precious",)]
+
+
+def test_a_server_that_does_not_answer_is_told(laboratory: Laboratory, tmp_path: Path) -> None:
+    spec = f"dsn:mysql://root@?socket={tmp_path / 'nothing'}"
+    case = parse_case("tiny", Params())
+    status, message = laboratory.run(Plan("test", "", (case,), (spec,), 3, SMALL))
+    assert status == "aborted"
+    assert "does not answer" in message

@@ -1,0 +1,174 @@
+"""What goes wrong is told, the rounds so far are kept, no process and no data is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import tiny  # noqa: F401
+from conftest import QUIET_SECONDS, SMALL, Laboratory, servers_on
+
+from firn_lab.plan import Plan, parse_case
+from firn_lab.store import Reader
+from firn_lab.workloads import Params
+
+BOTH = ("engine:innodb", "engine:innodb-compressed")
+
+
+def plan(failure: str, targets: tuple[str, ...] = BOTH) -> Plan:
+    case = parse_case(f"tiny:fail={failure}", Params(threads=2, seconds=0.3))
+    return Plan("test", "", (case,), targets, 3, SMALL)
+
+
+def statuses(laboratory: Laboratory) -> dict[str, list[str]]:
+    """Of the rounds, by target."""
+    with laboratory.reader() as store:
+        names = {target.id: target.name for target in store.targets(1)}
+        found: dict[str, list[str]] = {name: [] for name in names.values()}
+        for round_ in store.rounds(1):
+            found[names[round_.target]].append(round_.status)
+            assert bool(round_.figures) == (round_.status != "failed")
+        return found
+
+
+def test_a_server_that_dies_is_left_out(laboratory: Laboratory) -> None:
+    status, message = laboratory.run(plan("kill"))
+    assert status == "failed"
+    assert "innodb: the server ended with -9" in message
+    assert statuses(laboratory) == {"innodb": ["ok", "failed"], "innodb-compressed": ["ok"] * 3}
+    failures = [data["target"] for kind, data in laboratory.events if kind == "failure"]
+    assert failures == ["innodb"]
+
+
+def test_a_statement_that_fails_costs_one_round(laboratory: Laboratory) -> None:
+    status, message = laboratory.run(plan("statement", BOTH[:1]))
+    assert status == "failed"
+    assert "not_there" in message
+    assert statuses(laboratory) == {"innodb": ["ok", "failed", "ok"]}
+
+
+def test_a_failed_check_is_recorded(laboratory: Laboratory) -> None:
+    status, message = laboratory.run(plan("wrong", BOTH[:1]))
+    assert status == "failed"
+    assert "two and two are five" in message
+    assert statuses(laboratory) == {"innodb": ["wrong"] * 3}
+
+
+@pytest.mark.parametrize(
+    ("failure", "status", "message"),
+    [
+        ("full", "aborted", "no space left for the test; the rounds so far are kept"),
+        ("interrupt", "interrupted", "interrupted; the rounds so far are kept"),
+    ],
+)
+def test_what_ends_the_run_keeps_the_rounds(
+    laboratory: Laboratory, failure: str, status: str, message: str
+) -> None:
+    assert laboratory.run(plan(failure)) == (status, message)
+    # Round 2 begins with the second target.
+    assert statuses(laboratory) in (
+        {"innodb": ["ok"], "innodb-compressed": ["ok", "ok"]},
+        {"innodb": ["ok", "failed"], "innodb-compressed": ["ok", "ok"]},
+    )
+    with laboratory.reader() as store:
+        assert (store.run(1).status, store.run(1).message) == (status, message)
+
+
+def test_a_disk_that_fills_up_ends_the_run(
+    laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def usage(directory: Path) -> SimpleNamespace:
+        measured = sum(kind == "round" for kind, _ in laboratory.events)
+        return SimpleNamespace(free=(10 << 20) if measured < 3 else (1 << 20))
+
+    monkeypatch.setattr("firn_lab.runner.machine.shutil.disk_usage", usage)
+    status, message = laboratory.run(plan(""), free_bytes_min=5 << 20)
+    assert status == "aborted"
+    assert "the disk is nearly full: 1 MiB are free" in message
+    assert sum(map(len, statuses(laboratory).values())) == 3
+
+
+def test_a_target_that_does_not_start_is_left_out(
+    laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("firn_lab.targets.engine.find_plugin", _no_plugin)
+    status, message = laboratory.run(plan("", ("engine:rocksdb", "engine:innodb")))
+    assert (status, message) == ("failed", "no plugin here")
+    assert statuses(laboratory) == {"innodb": ["ok"] * 3}
+    status, message = laboratory.run(plan("", ("engine:rocksdb",)))
+    assert status == "aborted"
+    assert "no target can be measured" in message
+
+
+def _no_plugin(library: str) -> Path:
+    from firn_lab.errors import TargetError
+
+    raise TargetError("no plugin here")
+
+
+# firn-lab with the shortcuts of these tests: the first argument is the fresh data directory.
+PROGRAM = f"""
+import shutil, sys
+from firn_lab.cli import main
+from firn_lab.targets import engine, private
+template = sys.argv.pop(1)
+private.QUIET_SECONDS = {QUIET_SECONDS}
+engine.install = lambda directory: shutil.copytree(template, directory)
+sys.exit(main())
+"""
+
+
+def command(directory: Path, template: Path) -> subprocess.Popen[str]:
+    """firn-lab on two targets, of which one is always frozen, until its first round is over."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(template),
+         "run", "oltp_point_select:rows=100,tables=1", "--targets", *BOTH, "--memory", "32",
+         "--rounds", "50", "--seconds", "1", "--warm-seconds", "0", "--threads", "2",
+         "--store", str(directory / "x.sqlite"), "--dir", str(directory / "data"),
+         "--free", "1"],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )  # fmt: skip
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("round 2 "):
+            return process
+    raise AssertionError("no round was measured")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_keeps_the_rounds_and_leaves_nothing(
+    tmp_path: Path, template: Path, number: signal.Signals
+) -> None:
+    process = command(tmp_path, template)
+    assert len(servers_on(tmp_path)) == 2
+    process.send_signal(number)
+    rest = process.communicate(timeout=120)[0]
+    assert process.returncode == 130
+    assert "interrupted; the rounds so far are kept" in rest
+    assert "Traceback" not in rest
+    assert servers_on(tmp_path) == []
+    assert list((tmp_path / "data").iterdir()) == []
+    with Reader(tmp_path / "x.sqlite") as store:
+        assert store.run().status == "interrupted"
+        assert len(store.rounds(1)) >= 3
+
+
+def test_a_lab_that_is_killed_takes_its_servers_along(tmp_path: Path, template: Path) -> None:
+    process = command(tmp_path, template)
+    assert len(servers_on(tmp_path)) == 2
+    process.kill()
+    process.communicate()
+    deadline = time.monotonic() + 60
+    while servers_on(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert servers_on(tmp_path) == []
+    with Reader(tmp_path / "x.sqlite") as store:
+        assert store.run().status == "running"
+        assert len(store.rounds(1)) >= 3

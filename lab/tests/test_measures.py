@@ -1,0 +1,126 @@
+"""Measures on things whose size is known."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from firn_lab.histogram import Latency
+from firn_lab.measures import ROUND_MEASURES, STATE_MEASURES
+from firn_lab.measures.csv import compressed_sizes
+from firn_lab.measures.outcome import outcome_figures
+from firn_lab.measures.ssd import compressed_tree_bytes
+from firn_lab.targets.private import allocated_bytes
+from firn_lab.workloads import Outcome, Params, make_workload
+
+
+class Process:
+    """Stands for a target: one process that works and writes."""
+
+    def __init__(self, directory: Path, work: str) -> None:
+        self.data_dir = directory
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", work], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.pid = self.process.pid
+        self.pids = [self.pid]
+
+    def go(self) -> None:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+        assert self.process.stdout.readline() == "done\n"
+
+    def end(self) -> None:
+        self.process.communicate("end\n")
+
+
+WORK = """
+import os, time
+x = bytearray(50 << 20)
+input()
+began = time.process_time()
+while time.process_time() - began < 0.3: pass
+f = os.open("{file}", os.O_CREAT | os.O_WRONLY)
+os.write(f, os.urandom(8 << 20)); os.fsync(f)
+print("done", flush=True)
+input()
+"""
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Any:
+    made = Process(tmp_path, WORK.format(file=tmp_path / "written"))
+    yield made
+    made.end()
+
+
+def test_processor_time_memory_and_writes_of_a_process(process: Process, tmp_path: Path) -> None:
+    probes = {name: ROUND_MEASURES[name]().begin(process) for name in ROUND_MEASURES}  # type: ignore[arg-type]
+    process.go()
+    outcome = Outcome(transactions=100, queries=100, seconds=1)
+    for probe in probes.values():
+        probe.sample()
+    figures: dict[str, float] = {}
+    for name, probe in probes.items():
+        got = probe.finish(outcome)
+        assert set(got) <= set(ROUND_MEASURES[name]().figures)
+        figures |= got
+    assert 0.25 <= figures["cpu_seconds"] < 5
+    assert figures["cpu_us_per_transaction"] == pytest.approx(figures["cpu_seconds"] * 1e4)
+    assert figures["resident_peak_bytes"] >= 50 << 20
+    if os.stat(tmp_path).st_dev >> 8:  # A real disk, not tmpfs, which counts nothing.
+        assert figures["device_written_bytes"] >= 8 << 20
+
+
+def test_a_compressing_ssd_keeps_noise_and_shrinks_text(tmp_path: Path) -> None:
+    noise, text = os.urandom(1 << 20), b"the same words again and again. " * (1 << 15)
+    (tmp_path / "noise").write_bytes(noise)
+    only_noise = compressed_tree_bytes(tmp_path, 64 << 20)
+    assert set(only_noise.values()) == {1 << 20}
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "text").write_bytes(text)
+    both = compressed_tree_bytes(tmp_path, 64 << 20)
+    small = {name: size - (1 << 20) for name, size in both.items()}
+    assert (
+        0 < small["ssd_16k_bytes"] < small["ssd_8k_bytes"] < small["ssd_4k_bytes"] < len(text) / 20
+    )
+    # Half of the chunks are read: the estimate is of the same size.
+    sampled = compressed_tree_bytes(tmp_path, 1 << 20)
+    assert (1 << 20) * 0.9 < sampled["ssd_4k_bytes"] < (1 << 20) * 2.1
+    assert compressed_tree_bytes(tmp_path / "sub" / "none", 1) == dict.fromkeys(both, 0)
+
+
+def test_sizes_of_an_export() -> None:
+    rows = [f"{number},some words,{number * 7}\n".encode() for number in range(20_000)]
+    sizes = compressed_sizes(iter(rows))
+    assert sizes["csv_bytes"] == sum(map(len, rows))
+    assert sizes["csv_zstd_bytes"] < sizes["csv_lz4_bytes"] < sizes["csv_bytes"]
+    assert sizes["csv_gzip_bytes"] < sizes["csv_lz4_bytes"]
+
+
+def test_holes_take_no_space(tmp_path: Path) -> None:
+    with (tmp_path / "hole").open("wb") as file:
+        file.truncate(64 << 20)
+    (tmp_path / "full").write_bytes(b"x" * (1 << 20))
+    assert 1 << 20 <= allocated_bytes(tmp_path) < 2 << 20
+    assert allocated_bytes(tmp_path, "*.none") == 0
+
+
+def test_figures_of_an_outcome() -> None:
+    workload = make_workload("oltp_insert", Params())
+    outcome = Outcome(100, 400, 2.0, 1, 2, Latency(1, 2, 3, 4, 5))
+    values = {name: value for name, (value, _) in outcome_figures(workload, outcome).items()}
+    assert (values["tps"], values["qps"], values["errors"], values["retries"]) == (50, 200, 1, 2)
+    assert values["latency_p99_ms"] == 4
+    with pytest.raises(KeyError):
+        outcome_figures(workload, Outcome(1, 1, 1.0, figures={"undeclared": 1}))
+
+
+def test_costly_measures_are_marked() -> None:
+    assert [name for name in STATE_MEASURES if STATE_MEASURES[name]().costly] == ["csv", "ssd"]

@@ -1,0 +1,122 @@
+"""Cases and plans of the command line; rules of fairness."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from firn_lab.cli import parser
+from firn_lab.cli.run import make_plan, without_password
+from firn_lab.errors import LabError, UsageError
+from firn_lab.plan import PLANS, Plan, parse_case
+from firn_lab.plan.fairness import breaches
+from firn_lab.targets import Settings, make_target
+from firn_lab.targets.base import Budget
+from firn_lab.workloads import Params, make_workload
+
+
+def plan_of(text: str) -> Plan:
+    return make_plan(parser().parse_args(["run", *text.split()]))
+
+
+def test_a_case_takes_parameters_and_options() -> None:
+    case = parse_case("oltp_read_write:threads=16,zipf=0.9", Params(seconds=7))
+    assert case.workload == "oltp_read_write"
+    assert case.params == Params(threads=16, seconds=7, options={"zipf": "0.9"})
+    with pytest.raises(UsageError, match="key=value"):
+        parse_case("oltp_read_write:threads", Params())
+    with pytest.raises(UsageError, match="takes a number"):
+        parse_case("oltp_read_write:threads=many", Params())
+
+
+def test_a_case_of_the_command_line_goes_before_its_options() -> None:
+    plan = plan_of("oltp_insert:threads=3 oltp_delete --threads 5 --rounds 4 --memory 64")
+    assert [case.params.threads for case in plan.cases] == [3, 5]
+    assert plan.rounds == 4
+    assert plan.budget == Budget(memory_bytes=64 << 20)
+
+
+def test_options_override_a_plan() -> None:
+    plan = plan_of("quick --seconds 1 --targets engine:innodb --not-durable")
+    assert {case.params.seconds for case in plan.cases} == {1}
+    assert {case.params.threads for case in plan.cases} == {8}
+    assert plan.targets == ("engine:innodb",)
+    assert not plan.budget.durable
+
+
+@pytest.mark.parametrize(
+    "text", ["quick --rounds 0", "oltp_insert --threads 0", "quick --memory 1"]
+)
+def test_senseless_numbers_are_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        plan_of(text)
+
+
+def test_every_case_of_the_plans_can_be_made_and_is_there_once() -> None:
+    for name in ("quick", "full"):
+        plan = PLANS[name]
+        labels = [make_workload(case.workload, case.params).label for case in plan.cases]
+        assert len(labels) == len(set(labels)) > 4
+    threads = {c.params.threads for c in PLANS["full"].cases if c.workload == "oltp_read_write"}
+    assert threads == {2, 4, 8, 16, 24, 32, 48, 64, 96, 128}
+    for kind in ("cache", "zipf"):
+        values = {float(c.params.options.get(kind) or -1) for c in PLANS["full"].cases}
+        assert values >= ({0.5, 1, 3, 10} if kind == "cache" else {0, 0.8, 1.2})
+
+
+def test_unknown_names_and_options_are_told() -> None:
+    with pytest.raises(UsageError, match=r"no workload 'nothing'.*oltp_read_write"):
+        make_workload("nothing", Params())
+    with pytest.raises(UsageError, match=r"no option 'colour'.*zipf"):
+        make_workload("oltp_insert", Params(options={"colour": "red"}))
+    with pytest.raises(UsageError, match="out of range"):
+        make_workload("oltp_insert", Params(options={"zipf": "9"}))
+
+
+@pytest.mark.parametrize("spec", ["engine:nothing", "postgresql:5", "dsn:http://x", "moon:1"])
+def test_unknown_targets_are_told(spec: str, tmp_path: Path) -> None:
+    with pytest.raises(LabError):
+        make_target(spec, Budget(), tmp_path)
+
+
+def test_a_password_stays_out_of_the_record(tmp_path: Path) -> None:
+    target = make_target("dsn:mysql://me:secret@host:4000?engine=firn", Budget(), tmp_path)
+    assert "secret" not in target.spec + target.name
+    where = target.address()
+    assert (where.host, where.port, where.user, where.password) == ("host", 4000, "me", "secret")
+    assert target.create_suffix() == " ENGINE=FIRN"
+    recorded = without_password("dsn:mysql://me:secret@host:4000?engine=firn")
+    assert recorded == "dsn:mysql://me:…@host:4000?engine=firn"
+    assert without_password("dsn:mysql://me@host") == "dsn:mysql://me@host"
+    assert without_password("oltp_insert:threads=3") == "oltp_insert:threads=3"
+
+
+def test_data_is_sized_by_the_cache() -> None:
+    sizes = {}
+    for cache in ("0.5", "3"):
+        params = Params(memory_bytes=240 << 20, options={"cache": cache, "tables": "10"})
+        sizes[cache] = make_workload("oltp_insert", params).rows
+    assert sizes == {"0.5": round((1 << 20) * 0.05), "3": round((1 << 20) * 0.3)}
+
+
+def test_fair_is_fair_and_unfair_is_told() -> None:
+    plan = Plan("p", "", (), rounds=3)
+    fair = Settings("10.11", 512 << 20, True)
+    assert breaches(plan, {"a": fair, "b": fair}) == []
+    assert [b.rule for b in breaches(dataclasses.replace(plan, rounds=2), {"a": fair})] == [
+        "rounds"
+    ]
+
+    def rules(**other: object) -> list[str]:
+        return [
+            b.rule for b in breaches(plan, {"a": fair, "b": dataclasses.replace(fair, **other)})
+        ]
+
+    assert rules(memory_bytes=600 << 20) == ["memory"]
+    assert rules(memory_bytes=513 << 20) == []
+    assert rules(memory_bytes=None) == ["memory"]
+    assert rules(durable=False) == ["durability"]
+    assert rules(durable=None) == ["durability"]
+    assert rules(version="PostgreSQL 15") == ["page-cache"]

@@ -1,0 +1,135 @@
+"""Whole runs on real servers, InnoDB's alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+import pytest
+from conftest import SMALL, Laboratory, servers_on
+
+from firn_lab.cli.view import cell
+from firn_lab.plan import Plan, parse_case
+from firn_lab.store import Reader
+from firn_lab.workloads import Params
+
+CASES = ("oltp_point_select", "oltp_read_write:zipf=0.9", "bulk_insert")
+BASE = Params(threads=2, seconds=2, warm_seconds=0, scale=0.005)
+PLAN = Plan(
+    "test",
+    "",
+    tuple(parse_case(text, BASE) for text in CASES),
+    targets=("engine:innodb", "engine:innodb-compressed"),
+    rounds=2,
+    budget=SMALL,
+    measures=("ssd", "csv"),
+)
+
+
+@pytest.fixture(scope="module")
+def laboratory_of_module(tmp_path_factory: pytest.TempPathFactory) -> Laboratory:
+    lab = Laboratory(tmp_path_factory.mktemp("run"))
+    assert lab.run(PLAN) == ("ok", "")
+    assert servers_on(lab.directory) == []
+    assert not lab.scratch.exists()
+    return lab
+
+
+@pytest.fixture
+def store(laboratory_of_module: Laboratory) -> Iterator[Reader]:
+    with laboratory_of_module.reader() as reader:
+        yield reader
+
+
+def test_rounds_are_interleaved_and_turned(store: Reader) -> None:
+    names = {target.id: target.name for target in store.targets(1)}
+    labels = {case.id: case.workload for case in store.cases(1)}
+    order = [(labels[r.case], r.number, names[r.target]) for r in store.rounds(1)]
+    a, b = "innodb", "innodb-compressed"
+    shared = ["oltp_point_select", "oltp_read_write"]
+    expected = [
+        (case, number, target)
+        for cases in (shared, ["bulk_insert"])
+        for number, case in product((0, 1), cases)
+        for target in ((a, b) if number == 0 else (b, a))
+    ]
+    assert order == expected
+
+
+def test_each_round_has_its_figures_and_series(store: Reader) -> None:
+    for round_ in store.rounds(1):
+        assert round_.status == "ok"
+        assert {"tps", "qps", "latency_p99_ms", "cpu_seconds", "resident_peak_bytes",
+                "device_written_bytes", "errors", "retries"} <= set(round_.figures)  # fmt: skip
+        assert round_.figures["tps"] > 0
+        assert round_.figures["resident_peak_bytes"] > 32 << 20
+        series = store.series(round_.id)
+        assert {"tps", "qps", "cpu_seconds", "resident_bytes"} <= set(series)
+        assert [second for second, _ in series["cpu_seconds"]][:1] == [0]
+
+
+def test_space_is_taken_after_load_after_updates_and_at_rest(store: Reader) -> None:
+    (first, second) = store.targets(1)
+    state = {(s.target, s.dataset, s.moment, s.name): s.value for s in store.state(1)}
+    dataset = store.cases(1)[0].dataset
+    for moment in ("load", "update", "rest"):
+        innodb = state[first.id, dataset, moment, "data_bytes"]
+        tables = [v for k, v in state.items() if k[:3] == (first.id, dataset, moment)
+                  and k[3].startswith("table_bytes.")]  # fmt: skip
+        assert len(tables) == 10
+        assert sum(tables) == innodb > 10 * 500 * 200
+        assert 0 < state[second.id, dataset, moment, "data_bytes"] < innodb
+        assert state[first.id, dataset, moment, "ssd_4k_bytes"] > 0
+    # The rows are the same on both.
+    exports = {state[t.id, dataset, "load", "csv_bytes"] for t in (first, second)}
+    assert len(exports) == 1
+    assert state[first.id, dataset, "load", "load_seconds"] > 0
+
+
+def test_settings_and_breaches_are_recorded(store: Reader) -> None:
+    for target in store.targets(1):
+        assert target.memory_bytes == SMALL.memory_bytes
+        assert target.durable is True
+        assert target.settings["innodb_flush_log_at_trx_commit"] == "1"
+    # Two rounds are too few; memory and durability are equal.
+    assert [warning.rule for warning in store.warnings(1)] == ["rounds"]
+
+
+def test_events_tell_the_run_from_start_to_end(
+    store: Reader, laboratory_of_module: Laboratory
+) -> None:
+    events = store.events(1)
+    assert [(e.kind, e.data) for e in events] == laboratory_of_module.events
+    kinds = [event.kind for event in events]
+    assert kinds[-1] == "ended"
+    assert kinds.count("started") == 1
+    assert kinds.count("round") == len(store.rounds(1)) == 12
+    assert "second" in kinds
+    steps = [event.data for event in events if event.kind == "step"]
+    assert steps[-1]["done"] == steps[-1]["steps_total"]
+    assert steps[-1]["seconds_left"] == 0
+    assert [step["done"] for step in steps] == sorted({step["done"] for step in steps})
+
+
+def test_the_summary_names_median_range_and_ratio(store: Reader) -> None:
+    first, second = store.targets(1)
+    case = store.cases(1)[0]
+    median = store.spread(case, first, "tps")
+    assert median is not None
+    assert cell(store, case, first, first).startswith(f"{median.median:,.1f} ({median.low:,.1f}…")
+    assert "×" in cell(store, case, second, first)
+
+
+def test_servers_that_do_not_fit_together_take_turns(laboratory: Laboratory, monkeypatch) -> None:  # noqa: ANN001
+    import tiny  # noqa: F401
+
+    monkeypatch.setattr("firn_lab.runner.run.available_memory_bytes", lambda: 0)
+    case = parse_case("tiny", Params(threads=1, seconds=0.2))
+    plan = Plan("test", "", (case,), ("engine:innodb",), 2, SMALL)
+    assert laboratory.run(plan)[0] == "ok"
+    with laboratory.reader() as store:
+        assert [r.status for r in store.rounds(1)] == ["ok", "ok"]
+    assert Path(laboratory.store).is_file()
+    warmed = [data for kind, data in laboratory.events if data.get("phase") == "warm"]
+    assert len(warmed) == 2

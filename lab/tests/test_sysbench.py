@@ -1,0 +1,99 @@
+"""Reading the program's report, and its Zipf distribution."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from firn_lab.errors import LabError
+from firn_lab.workloads import Second
+from firn_lab.workloads.sysbench.program import LUA, parse_outcome, parse_second
+
+REPORT = """
+Latency histogram (values are in milliseconds)
+       value  ------------- distribution ------------- count
+       0.500 |****                                     4
+       1.000 |**************************************** 90
+       7.000 |**                                       5
+      90.000 |                                         1
+
+SQL statistics:
+    queries performed:
+        read:                            1400
+    transactions:                        100    (10.00 per sec.)
+    queries:                             2000   (200.00 per sec.)
+    ignored errors:                      3      (0.30 per sec.)
+    reconnects:                          0      (0.00 per sec.)
+
+General statistics:
+    total time:                          10.0012s
+    total number of events:              100
+
+Latency (ms):
+         min:                                    0.42
+         avg:                                    2.22
+         max:                                   91.10
+         95th percentile:                        7.00
+         sum:                                  222.00
+"""
+
+
+def test_the_report_of_a_run() -> None:
+    outcome = parse_outcome(REPORT)
+    assert (outcome.transactions, outcome.queries, outcome.retries) == (100, 2000, 3)
+    assert outcome.seconds == 10.0012
+    latency = outcome.latency
+    assert latency is not None
+    assert (latency.average_ms, latency.max_ms) == (2.22, 91.1)
+    assert (latency.p50_ms, latency.p95_ms, latency.p99_ms) == (1, 7, 7)
+    with pytest.raises(LabError, match="no queries"):
+        parse_outcome(REPORT.replace("queries:", "questions:"))
+
+
+def test_the_report_of_a_second() -> None:
+    line = (
+        "[ 3s ] thds: 2 tps: 450.90 qps: 9018.07 (r/w/o: 6308.65/1801.62/907.80) "
+        "lat (ms,95%): 6.32 err/s: 1.50 reconn/s: 0.00\n"
+    )
+    assert parse_second(line) == Second(2, 450.9, 9018.07, retries=1.5, p95_ms=6.32)
+    assert parse_second("Threads started!\n") is None
+
+
+@pytest.mark.parametrize("exponent", [0.6, 1.0, 1.2])
+def test_rows_are_drawn_by_zipf(exponent: float, tmp_path: Path) -> None:
+    rows, draws = 1000, 40_000
+    script = tmp_path / "draw.lua"
+    script.write_text("function event() print('r', sysbench.rand.default(1, 1000)) end\n")
+    environment = {"FIRN_LAB_SCRIPT": str(script), "FIRN_LAB_ZIPF": str(exponent)}
+    done = subprocess.run(
+        [
+            "sysbench",
+            str(LUA / "zipf.lua"),
+            f"--events={draws}",
+            "--time=0",
+            "--rand-seed=7",
+            "run",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, **environment},
+    )
+    drawn = [int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("r\t")]
+    assert len(drawn) == draws
+    assert min(drawn) >= 1
+    assert max(drawn) <= rows
+    counts = [count for _, count in Counter(drawn).most_common()]
+    weights = [rank**-exponent for rank in range(1, rows + 1)]
+    for first in (1, 10, 100):
+        expected = sum(weights[:first]) / sum(weights)
+        # Five standard deviations; ranking by what was drawn favours the lucky by a little.
+        slack = 5 * (expected * (1 - expected) / draws) ** 0.5 + 0.02
+        assert sum(counts[:first]) / draws == pytest.approx(expected, abs=slack)
+    # The popular rows do not lie side by side.
+    popular = [row for row, _ in Counter(drawn).most_common(10)]
+    assert max(popular) - min(popular) > rows / 10
