@@ -63,8 +63,12 @@ def test_a_failed_check_is_recorded(laboratory: Laboratory) -> None:
 @pytest.mark.parametrize(
     ("failure", "status", "message"),
     [
-        ("full", "aborted", "no space left for the test; the rounds so far are kept"),
-        ("interrupt", "interrupted", "interrupted; the rounds so far are kept"),
+        (
+            "full",
+            "aborted",
+            "the disk is full, says innodb: no space left for the test; the rounds so far are kept",
+        ),
+        ("interrupt", "interrupted", "stopped by hand; the rounds so far are kept"),
     ],
 )
 def test_what_ends_the_run_keeps_the_rounds(
@@ -151,7 +155,7 @@ def test_ctrl_c_keeps_the_rounds_and_leaves_nothing(
     process.send_signal(number)
     rest = process.communicate(timeout=120)[0]
     assert process.returncode == 130
-    assert "interrupted; the rounds so far are kept" in rest
+    assert "stopped by hand; the rounds so far are kept" in rest
     assert "Traceback" not in rest
     assert servers_on(tmp_path) == []
     assert list((tmp_path / "data").iterdir()) == []

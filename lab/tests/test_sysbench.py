@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from firn_lab.errors import LabError
+from firn_lab.errors import DiskFull, LabError, TargetDied, TargetError
+from firn_lab.targets import Budget, make_target
 from firn_lab.workloads import Second
-from firn_lab.workloads.sysbench.program import LUA, parse_outcome, parse_second
+from firn_lab.workloads.sysbench.program import LUA, failure, parse_outcome, parse_second
 
 REPORT = """
 Latency histogram (values are in milliseconds)
@@ -52,6 +53,27 @@ def test_the_report_of_a_run() -> None:
     assert (latency.p50_ms, latency.p95_ms, latency.p99_ms) == (1, 7, 7)
     with pytest.raises(LabError, match="no queries"):
         parse_outcome(REPORT.replace("queries:", "questions:"))
+
+
+@pytest.mark.parametrize(
+    ("number", "text", "kind"),
+    [
+        (1114, "The table 'sbtest4' is full", DiskFull),
+        (1021, "Disk full (/tmp)", DiskFull),
+        (2013, "Lost connection to server during query", TargetDied),
+        (1062, "Duplicate entry", TargetError),
+    ],
+)
+def test_what_a_failure_means(number: int, text: str, kind: type[LabError]) -> None:
+    line = (
+        "FATAL: `thread_run' function failed: x.lua:61: SQL error, "
+        f"errno = {number}, state = 'HY000': {text}"
+    )
+    query = f"FATAL: mysql_drv_query() returned error {number} ({text}) for query 'INSERT …'"
+    target = make_target("dsn:mysql://h", Budget(), Path())
+    found = failure(target, f"Threads started!\n{query}\n{line}\n{query}\n")
+    assert type(found) is kind
+    assert str(found) == f"sysbench on innodb@h:3306: {line}"
 
 
 def test_the_report_of_a_second() -> None:

@@ -141,7 +141,7 @@ class Runner:
         try:
             work()
         except KeyboardInterrupt:
-            return "interrupted", "interrupted; the rounds so far are kept"
+            return "interrupted", "stopped by hand; the rounds so far are kept"
         except DiskFull as error:
             return "aborted", f"{error}; the rounds so far are kept"
         except LabError as error:

@@ -146,8 +146,12 @@ def connection_options(target: Target) -> list[str]:
 
 def failure(target: Target, output: str) -> LabError:
     """What the output of a run that failed means."""
-    lines = [line for line in output.splitlines() if "FATAL" in line or "rror" in line]
-    text = f"sysbench on {target.name}: " + "\n".join(lines[-5:] or output.splitlines()[-5:])
+    lines = output.splitlines()
+    # Every thread tells the same, with the whole statement; one line of each failure says it best.
+    told = [line for line in lines if "SQL error" in line] or [
+        line for line in lines if "FATAL" in line
+    ]
+    text = f"sysbench on {target.name}: {(told or lines or ['(no output)'])[-1][:300]}"
     if re.search(r"No space left|Errcode: 28|errno: 28|error 1021|is full", output):
         return DiskFull(text)
     if re.search(r"error (2002|2003|2006|2013|2055|1053|1927)\b|server closed the conn", output):
