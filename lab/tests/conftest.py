@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from firn_lab.measures import ssd
 from firn_lab.plan import Plan
 from firn_lab.runner.run import Runner
 from firn_lab.store import Reader, Writer
-from firn_lab.targets import Budget, engine, private
+from firn_lab.targets import Budget, Target, engine, make_target, private
+from firn_lab.workloads import Outcome, Params, Second, Workload, make_workload
 
 SMALL = Budget(memory_bytes=32 << 20)
 
@@ -64,6 +66,59 @@ class Laboratory:
 
     def reader(self) -> Reader:
         return Reader(self.store)
+
+
+@dataclass
+class Heard:
+    """A sink that remembers."""
+
+    seconds: list[Second] = field(default_factory=list)
+    done: float = 0.0
+
+    def second(self, second: Second) -> None:
+        self.seconds.append(second)
+
+    def progress(self, done: float) -> None:
+        assert self.done <= done <= 1 or done < self.done == 1
+        self.done = done
+
+
+@pytest.fixture(scope="module")
+def innodb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    """A server for the tests of a module, each of which makes the database anew."""
+    target = make_target("engine:innodb", SMALL, tmp_path_factory.mktemp("innodb"))
+    try:
+        target.start()
+        yield target
+    finally:
+        target.destroy()
+
+
+def made(target: Target, name: str, sink: Heard | None = None, **fields: Any) -> Workload:
+    """A workload whose data is loaded. Fields that Params has not are its options."""
+    known = {key: fields.pop(key) for key in ("scale", "threads", "seconds", "seed")
+             if key in fields}  # fmt: skip
+    options = {key: str(value) for key, value in fields.items()}
+    params = Params(**{"threads": 2, "seconds": 0.7, "warm_seconds": 0.1, **known}, options=options)
+    workload = make_workload(name, params)
+    assert workload.supports(target) == ""
+    target.create_database()
+    workload.load(target, sink or Heard())
+    return workload
+
+
+def run_round(workload: Workload, target: Target, sink: Heard | None = None) -> Outcome:
+    """Warm, measured, and found to be right."""
+    clock = SystemClock()
+    workload.warm(target, clock)
+    outcome = workload.measure(target, clock, sink or Heard())
+    assert workload.check(target) == []
+    assert outcome.transactions > 0
+    assert outcome.queries >= outcome.transactions
+    assert outcome.errors == 0
+    assert outcome.seconds > 0
+    assert set(outcome.figures) <= set(workload.figures)
+    return outcome
 
 
 def servers_on(directory: Path) -> list[str]:

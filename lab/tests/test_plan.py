@@ -14,7 +14,7 @@ from firn_lab.plan import PLANS, Plan, parse_case
 from firn_lab.plan.fairness import breaches
 from firn_lab.targets import Settings, make_target
 from firn_lab.targets.base import Budget
-from firn_lab.workloads import Params, make_workload
+from firn_lab.workloads import WORKLOADS, Params, make_workload
 
 
 def plan_of(text: str) -> Plan:
@@ -59,6 +59,7 @@ def test_every_case_of_the_plans_can_be_made_and_is_there_once() -> None:
         plan = PLANS[name]
         labels = [make_workload(case.workload, case.params).label for case in plan.cases]
         assert len(labels) == len(set(labels)) > 4
+    assert {case.workload for case in PLANS["full"].cases} == set(WORKLOADS) - {"tiny"}
     threads = {c.params.threads for c in PLANS["full"].cases if c.workload == "oltp_read_write"}
     assert threads == {2, 4, 8, 16, 24, 32, 48, 64, 96, 128}
     for kind in ("cache", "zipf"):

@@ -1,4 +1,5 @@
-"""Hours: all scripts, the thread sweep, and access and size of data against the cache."""
+"""Hours: sysbench with every script, the thread sweep, access and size of data against the cache;
+then every other workload."""
 
 from collections.abc import Iterator
 
@@ -14,7 +15,13 @@ SCRIPTS = (
     "oltp_update_index", "oltp_update_non_index", "select_random_points", "select_random_ranges",
     "oltp_insert", "oltp_delete", "bulk_insert",
 )  # fmt: skip
-_BASE = Params(threads=16, seconds=60, warm_seconds=10, options={"tables": "10"})
+_OWN = Params(threads=16, seconds=60, warm_seconds=10)
+_BASE = replace_params(_OWN, {}, {"tables": "10"})
+# Of a GiB of cache: TPC-C with ten warehouses fits it, with 102 it does not by far.
+OWN = (
+    "tpcc:warehouses=10",
+    "tpcc:cache=10",
+)
 
 
 def _cases() -> Iterator[Case]:
@@ -30,13 +37,16 @@ def _cases() -> Iterator[Case]:
         for exponent in EXPONENTS:
             for name in ("oltp_point_select", "oltp_read_write"):
                 yield parse_case(f"{name}:cache={cache},zipf={exponent}", _BASE)
+    for text in OWN:
+        yield parse_case(text, _OWN)
 
 
 PLANS.add(
     "full",
     Plan(
         "full",
-        "sysbench: every script, 2 to 128 threads, uniform to Zipf 1.2, data 0.5 to 10 × cache",
+        "sysbench: every script, 2 to 128 threads, uniform to Zipf 1.2, data 0.5 to 10 × cache; "
+        "TPC-C",
         tuple(_cases()),
         targets=(
             "engine:innodb",

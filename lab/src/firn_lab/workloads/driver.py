@@ -21,7 +21,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from random import Random
 from typing import Any, Protocol
@@ -114,6 +114,20 @@ def drive(
             GUARD.forget(process.pid)
         for pipe in pipes:
             pipe.close()
+
+
+def drive_unseen(params: Params, session: Callable[[int], Session]) -> None:
+    """The same for `warm_seconds`, with other draws; nobody is told."""
+    if params.warm_seconds > 0:
+        drive(replace(params, seconds=params.warm_seconds, seed=params.seed + 1), _Quiet(), session)
+
+
+class _Quiet:
+    """A sink that hears nothing."""
+
+    def second(self, second: Second) -> None: ...
+
+    def progress(self, done: float) -> None: ...
 
 
 def _receive(pipe: Connection) -> Any:
@@ -225,13 +239,14 @@ def _work(
     except (BrokenPipeError, EOFError):
         pass  # The parent has given up.
     except Exception as error:
-        pipe.send(_as_lab_error(error))
+        pipe.send(as_lab_error(error))
     finally:
         # Nothing of the parent's (open files, exit handlers) is to be run down here.
         os._exit(0)
 
 
-def _as_lab_error(error: Exception) -> LabError:
+def as_lab_error(error: Exception) -> LabError:
+    """What a session failed with, in a form that a pipe carries."""
     if isinstance(error, LabError):
         return error
     text = f"{type(error).__name__}: {error}"
