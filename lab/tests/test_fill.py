@@ -11,8 +11,9 @@ from functools import partial
 import pytest
 from conftest import Heard
 
-from firn_lab.errors import LabError
+from firn_lab.errors import LabError, UsageError
 from firn_lab.targets import Target
+from firn_lab.workloads import Params, make_workload
 from firn_lab.workloads import fill as filling
 from firn_lab.workloads.fill import Row, Share, fill, literal, shares, statements
 
@@ -67,3 +68,23 @@ def test_a_load_that_fails_says_so(innodb: Target) -> None:
 
     with pytest.raises(LabError, match="was killed"):
         fill(innodb, [Share("t", killed)], Heard())
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("users", {"access": "none"}),
+        ("users", {"rows": "many"}),
+        ("blobs", {"random": "2"}),
+        ("blobs", {"access": "delete"}),
+        ("insert", {"batch": "0"}),
+        ("load_time", {"way": "by_hand"}),
+        ("load_time", {"order": "none"}),
+        ("operations", {"rows": "7919"}),
+        ("recovery", {"log_mb": "-1"}),
+        ("tpch", {"sf": "0"}),
+    ],
+)
+def test_senseless_options_are_refused(name: str, options: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match=name):
+        make_workload(name, Params(options=options))

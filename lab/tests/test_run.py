@@ -121,6 +121,25 @@ def test_the_summary_names_median_range_and_ratio(store: Reader) -> None:
     assert "×" in cell(store, case, second, first)
 
 
+def test_workloads_of_our_own_are_recorded_with_their_figures(laboratory: Laboratory) -> None:
+    """One of them kills and restarts the server under the eyes of the measures."""
+    base = Params(threads=2, seconds=1, warm_seconds=0)
+    texts = ("tpcc:warehouses=1,scale=0.01", "recovery:rows=1000,log_mb=1")
+    cases = tuple(parse_case(text, base) for text in texts)
+    assert laboratory.run(Plan("test", "", cases, ("engine:innodb",), 2, SMALL)) == ("ok", "")
+    with laboratory.reader() as store:
+        headlines = [case.headline for case in store.cases(1)]
+        assert headlines == ["new_orders_per_minute", "recovery_seconds"]
+        for case in store.cases(1):
+            rounds = [round_ for round_ in store.rounds(1) if round_.case == case.id]
+            assert len(rounds) == 2
+            for round_ in rounds:
+                assert round_.status == "ok"
+                assert round_.figures[case.headline] > 0
+                assert round_.figures["cpu_seconds"] > 0
+                assert round_.figures["resident_peak_bytes"] > 0
+
+
 def test_servers_that_do_not_fit_together_take_turns(laboratory: Laboratory, monkeypatch) -> None:  # noqa: ANN001
     import tiny  # noqa: F401
 

@@ -21,6 +21,23 @@ _BASE = replace_params(_OWN, {}, {"tables": "10"})
 OWN = (
     "tpcc:warehouses=10",
     "tpcc:cache=10",
+    "users:access=by_key",
+    "users:access=by_email",
+    "users:access=covered",
+    "users:access=first_20",
+    "shop",
+    "blobs:access=select,rows=4000,threads=4",
+    "blobs:access=update,rows=4000,threads=4",
+    "insert",
+    "scan:rows=4000000,threads=2",
+    "lookup:rows=4000000",
+    "load_time:way=file,order=key,threads=1",
+    "load_time:way=file,order=random,threads=1",
+    "load_time:way=insert,order=key,threads=1",
+    "operations",
+    "tpch:sf=1",
+    "recovery:log_mb=64,threads=1",
+    "recovery:log_mb=512,threads=1",
 )
 
 
@@ -46,7 +63,7 @@ PLANS.add(
     Plan(
         "full",
         "sysbench: every script, 2 to 128 threads, uniform to Zipf 1.2, data 0.5 to 10 × cache; "
-        "TPC-C",
+        "TPC-C, TPC-H, users, shop, blobs, inserts, loads, scans, operations, recovery",
         tuple(_cases()),
         targets=(
             "engine:innodb",

@@ -11,7 +11,8 @@ PLANS.add(
     "quick",
     Plan(
         "quick",
-        "sysbench (points, reads, reads and writes, writes), TPC-C; data fits the cache",
+        "sysbench (points, reads, reads and writes, writes), user accounts, TPC-C; data fits the "
+        "cache",
         (
             *(
                 parse_case(name, _SYSBENCH)
@@ -23,6 +24,7 @@ PLANS.add(
                     "oltp_write_only",
                 )
             ),
+            parse_case("users:rows=200000,seconds=4", _BASE),
             parse_case("tpcc:warehouses=2,seconds=8", _BASE),
         ),
         targets=("engine:innodb", "engine:firn", "engine:rocksdb"),

@@ -37,11 +37,13 @@ class PrivateTarget(Target):
 
     @property
     def pid(self) -> int | None:
-        return self._process.pid if self._process is not None else None
+        process = self._process  # A restart may be going on in another thread.
+        return process.pid if process is not None else None
 
     @property
     def pids(self) -> list[int]:
-        return processes.tree(self._process.pid) if self._process is not None else []
+        pid = self.pid
+        return processes.tree(pid) if pid is not None else []
 
     @property
     def data_dir(self) -> Path:

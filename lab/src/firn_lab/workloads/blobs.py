@@ -1,0 +1,125 @@
+"""Large values: rows with one of 512 KiB, read and replaced by primary key."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any
+
+from firn_lab.clock import Clock
+from firn_lab.errors import CheckFailed, UsageError
+from firn_lab.targets.base import Target
+from firn_lab.workloads.base import WORKLOADS, Outcome, Params, Sink, Workload
+from firn_lab.workloads.driver import Done, drive, drive_unseen
+from firn_lab.workloads.fill import Row, fill, shares
+from firn_lab.workloads.sql import SqlSession, create_table, md5, number_option, scaled_option, text
+
+ACCESSES = {"select": ("select",), "update": ("update",), "both": ("select", "update")}
+# Random bytes and text take turns in pieces of this size.
+PIECE_BYTES = 4096
+
+
+def value(random: Random, length: int, share: float) -> bytes:
+    """A `share` of it are random bytes, which nothing compresses; the rest repeats lines."""
+    line = (text(random, 60) + "\n").encode()
+    lines = (line * (PIECE_BYTES // len(line) + 1))[:PIECE_BYTES]
+    pieces = []
+    for _ in range(0, length, PIECE_BYTES):
+        pieces.append(random.randbytes(PIECE_BYTES) if random.random() < share else lines)
+    return b"".join(pieces)[:length]
+
+
+def digest(data: bytes) -> str:
+    """As the servers' MD5() writes it: a sum against mistakes, no secret."""
+    return hashlib.md5(data, usedforsecurity=False).hexdigest()
+
+
+class BlobsSession(SqlSession):
+    """What is read must fit its digest."""
+
+    def __init__(self, connection: Any, rows: int, length: int, share: float, access: str) -> None:
+        super().__init__(connection)
+        self._rows = rows
+        self._length = length
+        self._share = share
+        self._kinds = ACCESSES[access]
+
+    def choose(self, random: Random) -> Callable[[], Done]:
+        key = random.randint(1, self._rows)
+        if random.choice(self._kinds) == "select":
+            return lambda: self._select(key)
+        data = value(random, self._length, self._share)
+        return lambda: self._update(key, data)
+
+    def _select(self, key: int) -> Done:
+        rows = self.rows("SELECT digest, data FROM blobs WHERE id = %s", (key,))
+        if len(rows) != 1 or digest(rows[0][1]) != rows[0][0]:
+            raise CheckFailed(f"blob {key} is not the one that was written")
+        return Done("select", 1)
+
+    def _update(self, key: int, data: bytes) -> Done:
+        self.rows(
+            "UPDATE blobs SET digest = %s, data = %s WHERE id = %s", (digest(data), data, key)
+        )
+        return Done("update", 1)
+
+
+@WORKLOADS.register("blobs")
+class Blobs(Workload):
+    summary = "large values, selected and updated by primary key"
+    # random: the share of each value that cannot be compressed.
+    options = {"rows": "1000", "bytes": "524288", "random": "0.5", "access": "both"}
+
+    def __init__(self, name: str, params: Params) -> None:
+        super().__init__(name, params)
+        self.rows = scaled_option(self, "rows")
+        self.length = round(number_option(self, "bytes", 1, 64 << 20))
+        self.share = number_option(self, "random", 0, 1)
+        if self.option("access") not in ACCESSES:
+            raise UsageError(f"{name}: access is one of {', '.join(ACCESSES)}")
+
+    @property
+    def dataset(self) -> str:
+        return f"blobs rows={self.rows} bytes={self.length} random={self.share:g}"
+
+    def supports(self, target: Target) -> str:
+        return ""
+
+    def load(self, target: Target, sink: Sink) -> None:
+        kind = "LONGBLOB" if target.dialect == "mysql" else "BYTEA"
+        columns = (
+            f"id INT NOT NULL, digest CHAR(32) NOT NULL, data {kind} NOT NULL, PRIMARY KEY (id)"
+        )
+        create_table(target, "blobs", columns)
+        fill(target, shares("blobs", self.rows, self._values, 50), sink)
+        target.analyze()
+
+    def _values(self, numbers: range) -> Iterator[Row]:
+        for number in numbers:
+            data = value(Random(f"blob {self.params.seed} {number}"), self.length, self.share)
+            yield number, digest(data), data
+
+    def warm(self, target: Target, clock: Clock) -> None:
+        target.query("SELECT SUM(LENGTH(data)) FROM blobs")
+        drive_unseen(self.params, self._session(target))
+
+    def measure(self, target: Target, clock: Clock, sink: Sink) -> Outcome:
+        return drive(self.params, sink, self._session(target))
+
+    def check(self, target: Target) -> list[str]:
+        """Every value fits its digest."""
+        rows = target.query(
+            f"SELECT id FROM blobs WHERE {md5(target, 'data')} <> digest ORDER BY id"
+        )
+        wrong = [f"blob {key} does not fit its digest" for (key,) in rows[:5]]
+        count = target.query("SELECT COUNT(*) FROM blobs")[0][0]
+        if count != self.rows:
+            wrong.append(f"{count} blobs, not {self.rows}")
+        return wrong
+
+    def _session(self, target: Target) -> Callable[[int], BlobsSession]:
+        access = self.option("access")
+        return lambda number: BlobsSession(
+            target.connect(), self.rows, self.length, self.share, access
+        )

@@ -1,0 +1,94 @@
+"""How long it takes to load a table with two secondary indexes: from a file, or by INSERTs."""
+
+from __future__ import annotations
+
+import csv
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+from firn_lab.clock import Clock
+from firn_lab.errors import UsageError
+from firn_lab.targets.base import Target
+from firn_lab.workloads.base import WORKLOADS, FigureKind, Outcome, Params, Part, Sink, Workload
+from firn_lab.workloads.fill import Row, Share, insert
+from firn_lab.workloads.infile import load_file
+from firn_lab.workloads.sql import by_index, create_table, drop_table, scaled_option, text
+
+COLUMNS = (
+    "id INT NOT NULL, k INT NOT NULL, code CHAR(12) NOT NULL, c VARCHAR(120) NOT NULL, "
+    "PRIMARY KEY (id)"
+)
+INDEXES = ("loaded_k (k)", "loaded_code (code)")
+
+
+def rows(seed: int, count: int, order: str) -> Iterator[Row]:
+    """Keys 1 to `count`, in order or shuffled."""
+    random = Random(f"load {seed}")
+    keys = list(range(1, count + 1))
+    if order == "random":
+        random.shuffle(keys)
+    for key in keys:
+        yield key, random.randrange(count), text(random, 12), text(random, random.randint(80, 120))
+
+
+@WORKLOADS.register("load_time")
+class LoadTime(Workload):
+    """Each round makes the table anew. The rows are made before the clock runs."""
+
+    summary = "time to load a table with two secondary indexes, by file or INSERTs, one session"
+    options = {"rows": "1000000", "way": "file", "order": "key"}
+    figures = {"rows_per_second": FigureKind("1/s", "higher")}
+    headline = "rows_per_second"
+
+    def __init__(self, name: str, params: Params) -> None:
+        super().__init__(name, params)
+        self.rows = scaled_option(self, "rows")
+        if self.option("way") not in ("file", "insert"):
+            raise UsageError(f"{name}: way is file or insert")
+        if self.option("order") not in ("key", "random"):
+            raise UsageError(f"{name}: order is key or random")
+
+    def supports(self, target: Target) -> str:
+        return ""
+
+    def load(self, target: Target, sink: Sink) -> None:
+        self._create(target)
+
+    def _create(self, target: Target) -> None:
+        drop_table(target, "loaded")
+        create_table(target, "loaded", COLUMNS, *INDEXES)
+
+    def measure(self, target: Target, clock: Clock, sink: Sink) -> Outcome:
+        self._create(target)
+        made = rows(self.params.seed, self.rows, self.option("order"))
+        if self.option("way") == "insert":
+            kept = list(made)
+            began = clock.monotonic()
+            insert(target, Share("loaded", lambda: kept))
+            seconds = clock.monotonic() - began
+        else:
+            with tempfile.NamedTemporaryFile("w", newline="", suffix=".csv") as file:
+                csv.writer(file, delimiter="|", lineterminator="\n").writerows(made)
+                file.flush()
+                began = clock.monotonic()
+                load_file(target, "loaded", Path(file.name))
+                seconds = clock.monotonic() - began
+        rate = self.rows / max(seconds, 1e-9)
+        part = Part(f"load by {self.option('way')}", 1, seconds)
+        return Outcome(1, 1, seconds, parts=(part,), figures={"rows_per_second": rate})
+
+    def check(self, target: Target) -> list[str]:
+        """Every row, by each index; and the keys are those that were loaded."""
+        wrong = []
+        for index, condition in (
+            ("PRIMARY", "id > 0"), ("loaded_k", "k >= 0"), ("loaded_code", "code >= ''"),
+        ):  # fmt: skip
+            hint = by_index(target, index)
+            count, total = target.query(
+                f"SELECT COUNT(*), SUM(id) FROM loaded{hint} WHERE {condition}"
+            )[0]
+            if (count, total) != (self.rows, self.rows * (self.rows + 1) // 2):
+                wrong.append(f"{index}: {count} rows with keys that sum up to {total}")
+        return wrong

@@ -1,0 +1,5 @@
+"""The classic list of single-user operations. See `workload`."""
+
+from firn_lab.workloads.operations.workload import Operations
+
+__all__ = ["Operations"]

@@ -1,0 +1,144 @@
+"""Restart: after a kill with so much written since the last rest, and after a clean stop.
+
+All that was committed must be there afterwards, and nothing of the transaction that was open.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from random import Random
+
+from firn_lab.clock import Clock
+from firn_lab.targets.base import Target
+from firn_lab.workloads.base import WORKLOADS, FigureKind, Outcome, Params, Part, Sink, Workload
+from firn_lab.workloads.fill import Row, fill, shares
+from firn_lab.workloads.sql import SqlSession, create_table, md5, number_option, scaled_option, text
+
+ROW_BYTES = 1000
+BATCH_ROWS = 50
+# Rows of the transaction that is open when the server is killed.
+OPEN_ROWS = 500
+
+
+def content(seed: int, number: int, version: int) -> str:
+    return text(Random(f"recovery {seed} {number} {version}"), ROW_BYTES)
+
+
+def digest(data: str) -> str:
+    """As the servers' MD5() writes it: a sum against mistakes, no secret."""
+    return hashlib.md5(data.encode(), usedforsecurity=False).hexdigest()
+
+
+@WORKLOADS.register("recovery")
+class Recovery(Workload):
+    """`_versions`: by target, of each row what was committed last."""
+
+    summary = "restart after a kill with log_mb MiB of rows written, and after a clean stop"
+    options = {"rows": "100000", "log_mb": "64"}
+    figures = {
+        "recovery_seconds": FigureKind("s"),
+        "first_scan_seconds": FigureKind("s"),
+        "stop_seconds": FigureKind("s"),
+        "restart_seconds": FigureKind("s"),
+        "written_bytes": FigureKind("B"),
+    }
+    headline = "recovery_seconds"
+
+    def __init__(self, name: str, params: Params) -> None:
+        super().__init__(name, params)
+        self.rows = scaled_option(self, "rows", OPEN_ROWS)
+        self.log_bytes = round(number_option(self, "log_mb", 0.01, 1 << 20) * (1 << 20))
+        self._versions: dict[str, list[int]] = {}
+        self._rounds: dict[str, int] = {}
+
+    def supports(self, target: Target) -> str:
+        return "" if target.data_dir is not None else "only servers that the lab may kill"
+
+    def load(self, target: Target, sink: Sink) -> None:
+        create_table(
+            target,
+            "recovered",
+            f"id INT NOT NULL, version INT NOT NULL, digest CHAR(32) NOT NULL, "
+            f"data VARCHAR({ROW_BYTES}) NOT NULL, PRIMARY KEY (id)",
+            "recovered_version (version, id)",
+        )
+        fill(target, shares("recovered", self.rows, self._first, 10_000), sink)
+        self._versions[target.name] = [0] * (self.rows + 1)
+        target.analyze()
+
+    def _first(self, numbers: range) -> Iterator[Row]:
+        for number in numbers:
+            data = content(self.params.seed, number, 0)
+            yield number, 0, digest(data), data
+
+    def measure(self, target: Target, clock: Clock, sink: Sink) -> Outcome:
+        target.rest()
+        round_ = self._rounds[target.name] = self._rounds.get(target.name, 0) + 1
+        session = SqlSession(target.connect(autocommit=False))
+        random = Random(f"{self.params.seed} {round_}")
+        batches = max(1, self.log_bytes // (BATCH_ROWS * ROW_BYTES))
+        began = clock.monotonic()
+        for number in range(batches):
+            self._update(target, session, random)
+            sink.progress((number + 1) / (batches + 1))
+        writing = clock.monotonic() - began
+        # This one is never committed.
+        session.rows("UPDATE recovered SET version = -1 WHERE id <= %s", (OPEN_ROWS,))
+        target.kill()
+        session.close()
+        recovery = _seconds(clock, target.start)
+        scan = _seconds(clock, lambda: target.query("SELECT SUM(LENGTH(data)) FROM recovered"))
+        stop = _seconds(clock, target.stop)
+        restart = _seconds(clock, target.start)
+        sink.progress(1)
+        times = {
+            "write": writing, "recovery": recovery, "first_scan": scan, "stop": stop,
+            "restart": restart,
+        }  # fmt: skip
+        figures = {f"{name}_seconds": value for name, value in times.items() if name != "write"}
+        figures["written_bytes"] = float(batches * BATCH_ROWS * ROW_BYTES)
+        parts = tuple(Part(name, 1, value) for name, value in times.items())
+        return Outcome(batches, session.queries, writing, parts=parts, figures=figures)
+
+    def _update(self, target: Target, session: SqlSession, random: Random) -> None:
+        """A transaction; it counts as committed once the server has said so."""
+        versions = self._versions[target.name]
+        numbers = sorted(random.sample(range(1, self.rows + 1), BATCH_ROWS))
+        for number in numbers:
+            version = versions[number] + 1
+            data = content(self.params.seed, number, version)
+            session.rows(
+                "UPDATE recovered SET version = %s, digest = %s, data = %s WHERE id = %s",
+                (version, digest(data), data, number),
+            )
+        session.commit()
+        for number in numbers:
+            versions[number] += 1
+
+    def check(self, target: Target) -> list[str]:
+        """Row by row; by the index as well."""
+        found = dict(target.query("SELECT id, version FROM recovered"))
+        expected = dict(enumerate(self._versions[target.name][1:], 1))
+        wrong = [
+            f"row {number} has version {found.get(number)}, {version} was committed"
+            for number, version in expected.items()
+            if found.get(number) != version
+        ][:5]
+        if len(found) != self.rows:
+            wrong.append(f"{len(found)} rows, not {self.rows}")
+        broken = target.query(
+            f"SELECT COUNT(*) FROM recovered WHERE {md5(target, 'data')} <> digest"
+        )[0][0]
+        if broken:
+            wrong.append(f"{broken} rows do not fit their digest")
+        counted = target.query("SELECT SUM(version), COUNT(*) FROM recovered WHERE version >= 0")[0]
+        if tuple(counted) != (sum(expected.values()), self.rows):
+            wrong.append(f"the index has {counted[1]} rows with versions of {counted[0]} in all")
+        return wrong
+
+
+def _seconds(clock: Clock, work: Callable[[], object]) -> float:
+    began = clock.monotonic()
+    work()
+    return clock.monotonic() - began

@@ -1,0 +1,153 @@
+"""A table in order of its primary key with an index across it: scanned whole (`scan`), or looked up
+by ranges of the index, each row fetched by the reference back (`lookup`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any, ClassVar
+
+from firn_lab.clock import Clock
+from firn_lab.errors import CheckFailed
+from firn_lab.targets.base import Target
+from firn_lab.workloads.base import WORKLOADS, Outcome, Params, Sink, Workload
+from firn_lab.workloads.driver import Done, drive, drive_unseen
+from firn_lab.workloads.fill import Row, fill, shares
+from firn_lab.workloads.sql import (
+    SqlSession,
+    by_index,
+    create_table,
+    number_option,
+    scaled_option,
+    text,
+)
+
+# Ids times a prime modulo the number of rows: each value of k once, neighbours far apart.
+PRIME = 15_485_863
+COLUMNS = (
+    "id INT NOT NULL, k INT NOT NULL, v INT NOT NULL, c CHAR(60) NOT NULL, "
+    "pad VARCHAR(100) NOT NULL, PRIMARY KEY (id)"
+)
+SHARE_ROWS = 20_000
+
+
+def key(number: int, rows: int) -> int:
+    """k of the row with an id from 1 to `rows`."""
+    return (number - 1) * PRIME % rows
+
+
+def number_of(k: int, rows: int) -> int:
+    """The id of the row with this k."""
+    return k * pow(PRIME, -1, rows) % rows + 1
+
+
+def v(number: int) -> int:
+    return number % 1000
+
+
+def table(seed: int, rows: int, numbers: range) -> Iterator[Row]:
+    random = Random(f"scan {seed} {numbers.start}")
+    for number in numbers:
+        yield number, key(number, rows), v(number), text(random, 60), text(random, 100)
+
+
+class ScanSession(SqlSession):
+    """The whole table; the sum is known."""
+
+    def __init__(self, connection: Any, rows: int, hint: str) -> None:
+        super().__init__(connection)
+        self._statement = f"SELECT COUNT(*), SUM(v) FROM scanned{hint} WHERE id > 0 AND pad <> ''"
+        self._expected = (rows, sum(map(v, range(1, rows + 1))))
+
+    def choose(self, random: Random) -> Callable[[], Done]:
+        return self._scan
+
+    def _scan(self) -> Done:
+        found = tuple(self.rows(self._statement)[0])
+        if found != self._expected:
+            raise CheckFailed(f"a scan found {found}, not {self._expected}")
+        return Done("scan", 1)
+
+
+class LookupSession(SqlSession):
+    """Ranges of k; which rows they hold is known."""
+
+    def __init__(self, connection: Any, rows: int, width: int, hint: str) -> None:
+        super().__init__(connection)
+        self._rows = rows
+        self._width = min(width, rows)
+        self._statement = (
+            f"SELECT COUNT(*), SUM(v) FROM scanned{hint} WHERE k BETWEEN %s AND %s AND pad <> ''"
+        )
+
+    def choose(self, random: Random) -> Callable[[], Done]:
+        first = random.randint(0, self._rows - self._width)
+        last = first + self._width - 1
+        total = sum(v(number_of(k, self._rows)) for k in range(first, last + 1))
+
+        def transaction() -> Done:
+            found = tuple(self.rows(self._statement, (first, last))[0])
+            if found != (self._width, total):
+                raise CheckFailed(f"k from {first} to {last}: {found}, not {self._width}, {total}")
+            return Done("lookup", 1)
+
+        return transaction
+
+
+class Scanned(Workload):
+    """Both share the table. A workload of its own for each is below."""
+
+    options: ClassVar[dict[str, str]] = {"rows": "1000000"}
+    writes = False
+
+    def __init__(self, name: str, params: Params) -> None:
+        super().__init__(name, params)
+        self.rows = scaled_option(self, "rows")
+        if self.rows % PRIME == 0:
+            self.rows += 1  # Otherwise no value would be there once.
+
+    @property
+    def dataset(self) -> str:
+        return f"scanned rows={self.rows}"
+
+    def supports(self, target: Target) -> str:
+        return ""
+
+    def load(self, target: Target, sink: Sink) -> None:
+        create_table(target, "scanned", COLUMNS, "scanned_k (k)")
+        seed, rows = self.params.seed, self.rows
+        parts = shares("scanned", rows, lambda part: table(seed, rows, part), SHARE_ROWS)
+        fill(target, parts, sink)
+        target.analyze()
+
+    def warm(self, target: Target, clock: Clock) -> None:
+        drive_unseen(self.params, self._session(target))
+
+    def measure(self, target: Target, clock: Clock, sink: Sink) -> Outcome:
+        return drive(self.params, sink, self._session(target))
+
+    def _session(self, target: Target) -> Callable[[int], Any]:
+        raise NotImplementedError
+
+
+@WORKLOADS.register("scan")
+class Scan(Scanned):
+    summary = "full scans by primary key"
+
+    def _session(self, target: Target) -> Callable[[int], ScanSession]:
+        hint = by_index(target, "PRIMARY")
+        return lambda number: ScanSession(target.connect(), self.rows, hint)
+
+
+@WORKLOADS.register("lookup")
+class Lookup(Scanned):
+    summary = "ranges of a secondary index, each row by its reference back"
+    options = {**Scanned.options, "range": "100"}
+
+    def __init__(self, name: str, params: Params) -> None:
+        super().__init__(name, params)
+        self.width = round(number_option(self, "range"))
+
+    def _session(self, target: Target) -> Callable[[int], LookupSession]:
+        hint = by_index(target, "scanned_k")
+        return lambda number: LookupSession(target.connect(), self.rows, self.width, hint)

@@ -1,0 +1,103 @@
+"""The shop as a workload. What was sold, ordered and left in stock must add up."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from firn_lab.clock import Clock
+from firn_lab.targets.base import Target
+from firn_lab.workloads.base import WORKLOADS, FigureKind, Outcome, Params, Sink, Workload
+from firn_lab.workloads.driver import drive, drive_unseen
+from firn_lab.workloads.fill import fill
+from firn_lab.workloads.shop.data import (
+    COLUMNS_WITHOUT_INDEX,
+    STOCK,
+    Sizes,
+    create_tables,
+    everything,
+    inventory,
+)
+from firn_lab.workloads.shop.session import ShopSession
+from firn_lab.workloads.sql import scaled_option
+
+CHECKS = (
+    (
+        "sold is not what was ordered",
+        "SELECT inventory.product FROM inventory LEFT JOIN (SELECT product, SUM(quantity) AS "
+        "ordered FROM order_lines GROUP BY product) AS l ON l.product = inventory.product "
+        "WHERE sold <> COALESCE(ordered, 0)",
+    ),
+    (
+        "an order's net is not the sum of its lines",
+        "SELECT id FROM orders LEFT JOIN (SELECT order_id, SUM(quantity * price) AS lines_net "
+        "FROM order_lines GROUP BY order_id) AS l ON order_id = id "
+        "WHERE lines_net IS NULL OR net <> lines_net OR total <> net + tax",
+    ),
+    (
+        "a line is not among its customer's purchases",
+        "SELECT o.id FROM orders AS o JOIN order_lines AS l ON l.order_id = o.id LEFT JOIN "
+        "purchases AS p ON p.customer = o.customer AND p.order_id = o.id AND p.line = l.line "
+        "WHERE p.product IS NULL OR p.product <> l.product",
+    ),
+)
+
+
+def problems(sizes: Sizes, query: Callable[[str], list[Any]]) -> list[str]:
+    """What does not add up, as `query` sees it."""
+    wrong = []
+    for what, statement in CHECKS:
+        rows = query(statement)
+        if rows:
+            wrong.append(f"{what}: {len(rows)} times, first {rows[0][0]}")
+    lines, bought = (
+        query(f"SELECT COUNT(*) FROM {table}")[0][0] for table in ("order_lines", "purchases")
+    )
+    if lines != bought:
+        wrong.append(f"{lines} lines of orders, {bought} purchases")
+    # The first orders were taken from beside the stock.
+    sold_before = sum(row[2] for row in inventory(sizes))
+    together = query("SELECT SUM(in_stock) + SUM(sold) FROM inventory")[0][0]
+    if together != STOCK * sizes.products + sold_before:
+        wrong.append(f"in stock and sold are {together} together")
+    return wrong
+
+
+@WORKLOADS.register("shop")
+class Shop(Workload):
+    summary = "a shop like DVD Store: login, register, browse, purchase"
+    options = {"customers": "200000", "products": "20000"}
+    figures = {"orders_per_minute": FigureKind("1/min", "higher")}
+
+    def __init__(self, name: str, params: Params) -> None:
+        super().__init__(name, params)
+        customers = scaled_option(self, "customers", 10)
+        self.sizes = Sizes(customers, scaled_option(self, "products", 10))
+
+    @property
+    def dataset(self) -> str:
+        return f"shop customers={self.sizes.customers} products={self.sizes.products}"
+
+    def load(self, target: Target, sink: Sink) -> None:
+        create_tables(target)
+        fill(target, everything(self.sizes, self.params.seed), sink)
+        target.analyze()
+
+    def warm(self, target: Target, clock: Clock) -> None:
+        """Reads the rows of every table once, then works for a while."""
+        for table, column in COLUMNS_WITHOUT_INDEX.items():
+            target.query(f"SELECT MAX({column}) FROM {table}")
+        drive_unseen(self.params, self._session(target))
+
+    def measure(self, target: Target, clock: Clock, sink: Sink) -> Outcome:
+        outcome = drive(self.params, sink, self._session(target))
+        orders = sum(part.count for part in outcome.parts if part.name == "purchase")
+        rate = orders * 60 / max(outcome.seconds, 1e-9)
+        return dataclasses.replace(outcome, figures={"orders_per_minute": rate})
+
+    def check(self, target: Target) -> list[str]:
+        return problems(self.sizes, target.query)
+
+    def _session(self, target: Target) -> Callable[[int], ShopSession]:
+        return lambda number: ShopSession(target.connect(autocommit=False), self.sizes)

@@ -1,0 +1,153 @@
+"""One stream of the 22 queries, in order. Every target must find the same rows in every round."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pymysql
+
+from firn_lab.clock import Clock
+from firn_lab.errors import CheckFailed, UsageError
+from firn_lab.targets.base import Target
+from firn_lab.workloads.base import WORKLOADS, FigureKind, Outcome, Params, Part, Sink, Workload
+from firn_lab.workloads.sql import SqlSession, number_option
+from firn_lab.workloads.tpch.data import load_tables
+
+NUMBERS = range(1, 23)
+# Servers keep different digits of quotients; MariaDB at least six behind the point.
+TOLERANCE = 1e-5
+
+
+def queries(scale: float) -> dict[int, str]:
+    """By number. Query 11 asks for a fraction that depends on the scale."""
+    pieces = re.split(r"-- query (\d+)\n", Path(__file__).with_name("queries.sql").read_text())
+    fraction = f"{0.0001 / scale:.10f}"
+    return {
+        int(number): text.strip().rstrip(";").replace("FRACTION", fraction)
+        for number, text in zip(pieces[1::2], pieces[2::2], strict=True)
+    }
+
+
+def plain(rows: Sequence[Sequence[Any]]) -> list[list[float | str]]:
+    """Numbers as floats, all else as text without the spaces of CHAR, in an order of their own:
+    where a query leaves the order open, so may servers."""
+    found = [
+        [float(value) if isinstance(value, int | float | Decimal) else str(value).rstrip()
+         for value in row]
+        for row in rows
+    ]  # fmt: skip
+    return sorted(found, key=str)
+
+
+def same(first: list[list[float | str]], second: list[list[float | str]]) -> bool:
+    if [len(row) for row in first] != [len(row) for row in second]:
+        return False
+    return all(
+        math.isclose(a, b, rel_tol=1e-9, abs_tol=TOLERANCE)
+        if isinstance(a, float) and isinstance(b, float)
+        else a == b
+        for one, other in zip(first, second, strict=True)
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+def given_up(error: Exception) -> bool:
+    """Whether the server ended a statement for its time: as MariaDB, MySQL, PostgreSQL say it."""
+    if isinstance(error, pymysql.MySQLError):
+        return error.args[:1] in ((1969,), (3024,))
+    return isinstance(error, psycopg.errors.QueryCanceled)
+
+
+@WORKLOADS.register("tpch")
+class TpcH(Workload):
+    """`_answers`: by query, of whoever answered first."""
+
+    summary = "the 22 queries of TPC-H, one stream"
+    # sf: the scale factor, 1 is about 1 GB. limit: seconds, after which a query is given up.
+    options = {"sf": "1", "limit": "600"}
+    figures = {
+        "geometric_mean_seconds": FigureKind("s"),
+        **{f"q{number:02d}_seconds": FigureKind("s") for number in NUMBERS},
+    }
+    headline = "seconds"
+    writes = False
+
+    def __init__(self, name: str, params: Params) -> None:
+        super().__init__(name, params)
+        self.scale = number_option(self, "sf", 0.01, 10_000) * params.scale
+        if self.scale < 0.01:
+            raise UsageError(f"{name}: below a scale factor of 0.01 parts have a supplier twice")
+        self.limit = round(number_option(self, "limit", 1, 86_400))
+        self._answers: dict[int, tuple[str, list[list[float | str]]]] = {}
+
+    @property
+    def label(self) -> str:
+        """Always one thread."""
+        return f"{self.name} sf={self.scale:g}"
+
+    def supports(self, target: Target) -> str:
+        return ""
+
+    def load(self, target: Target, sink: Sink) -> None:
+        load_tables(target, self.scale, sink)
+        target.analyze()
+
+    def measure(self, target: Target, clock: Clock, sink: Sink) -> Outcome:
+        session = SqlSession(target.connect())
+        parts, wrong = [], []
+        try:
+            self._set_limit(target, session)
+            for number, statement in queries(self.scale).items():
+                name = f"q{number:02d}"
+                began = clock.monotonic()
+                rows = self._ask(session, statement)
+                seconds = clock.monotonic() - began
+                parts.append(Part(name, int(rows is not None), seconds, errors=int(rows is None)))
+                if rows is not None and not self._agrees(target, number, rows):
+                    wrong.append(f"{name} is answered otherwise than by {self._answers[number][0]}")
+                sink.progress(number / len(NUMBERS))
+        finally:
+            session.close()
+        if wrong:
+            raise CheckFailed("; ".join(wrong))
+        figures = {f"{part.name}_seconds": part.seconds for part in parts}
+        logs = [math.log(max(part.seconds, 1e-6)) for part in parts]
+        figures["geometric_mean_seconds"] = math.exp(sum(logs) / len(logs))
+        return Outcome(
+            transactions=sum(part.count for part in parts),
+            queries=session.queries,
+            seconds=sum(part.seconds for part in parts),
+            errors=sum(part.errors for part in parts),
+            parts=tuple(parts),
+            figures=figures,
+        )
+
+    def _ask(self, session: SqlSession, statement: str) -> list[Any] | None:
+        """None of a query that the server gave up."""
+        try:
+            return session.rows(statement)
+        except Exception as error:
+            if not given_up(error):
+                raise
+            session.rollback()
+            return None
+
+    def _set_limit(self, target: Target, session: SqlSession) -> None:
+        if target.dialect == "postgresql":
+            session.rows(f"SET statement_timeout = '{self.limit}s'")
+            return
+        try:
+            session.rows(f"SET max_statement_time = {self.limit}")
+        except pymysql.MySQLError:  # MySQL's own has another name and counts milliseconds.
+            session.rows(f"SET max_execution_time = {self.limit * 1000}")
+
+    def _agrees(self, target: Target, number: int, rows: list[Any]) -> bool:
+        answer = plain(rows)
+        _, expected = self._answers.setdefault(number, (target.name, answer))
+        return same(answer, expected)
