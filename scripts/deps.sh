@@ -22,7 +22,7 @@ packages_of() {
     demo) echo "${build[*]} ${run[*]} sysbench" ;;
     bench) echo "${bench[*]}" ;;
     test) echo "${build[*]} ${run[*]} mariadb-client sysbench python3-venv dpkg-dev" ;;
-    lab) echo "${run[*]} sysbench python3-venv" ;;
+    lab) echo "${run[*]} sysbench python3-venv chromium" ;;
     lint) echo "${build[*]} clang-format python3-venv" ;;
     deb) echo "${build[*]} dpkg-dev" ;;
     *) die "unknown group of packages: $1 (build, run, demo, bench, test, lab, lint or deb)" ;;

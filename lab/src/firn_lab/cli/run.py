@@ -18,6 +18,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from firn_lab.cli.common import add_store
 from firn_lab.cli.view import View, summary
 from firn_lab.clock import SystemClock
 from firn_lab.errors import UsageError
@@ -30,7 +31,6 @@ from firn_lab.workloads import Params
 
 NAME = "run"
 HELP = "measure a plan or workloads"
-STORE = Path("lab-results/lab.sqlite")
 SCRATCH = Path("lab-run")
 EXIT = {"ok": 0, "failed": 1, "aborted": 1, "interrupted": 130}
 
@@ -48,7 +48,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--not-durable", action="store_true", help="a sync a second, not a commit")
     parser.add_argument("--page-cache", action="store_true", help="no direct I/O")
     parser.add_argument("--measure", nargs="+", default=[], help="costly measures: ssd, csv")
-    parser.add_argument("--store", type=Path, default=STORE, help="the results (%(default)s)")
+    add_store(parser)
     parser.add_argument("--dir", type=Path, default=SCRATCH, help="data of servers (%(default)s)")
     parser.add_argument(
         "--free", type=int, default=1024, metavar="MIB", help="stop when less is free (%(default)s)"

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from firn_lab.cli.common import wide_console
 from firn_lab.store import Reader, Spread, unclear
 from firn_lab.store.rows import CaseRow, TargetRow
 
@@ -95,9 +96,7 @@ def summary(store: Reader, run: int) -> None:
     for case in cases:
         cells = [cell(store, case, target, targets[0]) for target in targets]
         table.add_row(case.label, *cells)
-    console = Console(highlight=False)
-    # In a file or a pipe nothing is cut.
-    console.print(table, width=None if console.is_terminal else 240)
+    wide_console().print(table)
 
 
 def cell(store: Reader, case: CaseRow, target: TargetRow, base: TargetRow) -> str:

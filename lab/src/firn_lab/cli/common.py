@@ -1,0 +1,48 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from pathlib import Path
+
+from rich.console import Console
+
+from firn_lab.errors import UsageError
+from firn_lab.price import Prices, load_catalogue
+
+# Lines of a table in a file or a pipe: nothing is cut there.
+WIDTH = 240
+STORE = Path("lab-results/lab.sqlite")
+
+
+def add_store(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--store", type=Path, default=STORE, help="the results (%(default)s)")
+
+
+def wide_console() -> Console:
+    """As wide as the terminal; wide enough where there is none."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=WIDTH)
+
+
+def add_prices(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("prices")
+    group.add_argument("--hour", type=float, metavar="PRICE", help="of the machine")
+    group.add_argument("--gb-month", type=float, metavar="PRICE", help="of 10^9 bytes for a month")
+    group.add_argument("--million-ios", type=float, metavar="PRICE")
+    group.add_argument("--io-kib", type=float, metavar="KIB", help="what counts as one I/O (16)")
+    group.add_argument("--currency", metavar="NAME", help="USD by default")
+    group.add_argument("--catalogue", type=Path, metavar="FILE", help="offers, TOML (docs/lab.md)")
+
+
+def prices_of(chosen: argparse.Namespace) -> list[Prices]:
+    """Offers of the catalogue, then the prices given one by one; empty when there are none."""
+    offers = load_catalogue(chosen.catalogue) if chosen.catalogue else []
+    names = [field.name for field in dataclasses.fields(Prices) if field.name != "name"]
+    given = {name: getattr(chosen, name) for name in names if getattr(chosen, name) is not None}
+    if set(given) & {"hour", "gb_month", "million_ios"}:
+        offers.append(Prices(**given))
+    elif given:
+        raise UsageError("--io-kib and --currency belong to --hour, --gb-month or --million-ios")
+    return offers

@@ -1,0 +1,68 @@
+"""Prices, given one by one or in a small catalogue file.
+
+A catalogue is TOML; an offer lacks what it does not charge for:
+
+    [[offer]]
+    name = "small machine, network volume"
+    hour = 0.10             # the machine
+    gb_month = 0.08         # a GB (10^9 bytes) stored for a month
+    million_ios = 0.20      # a million I/Os of the volume
+    io_kib = 16             # what counts as one I/O
+    currency = "USD"
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from firn_lab.errors import UsageError
+
+_NUMBERS = ("hour", "gb_month", "million_ios", "io_kib")
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What one provider asks. `io_kib`: device bytes are counted as I/Os of this size."""
+
+    name: str = "prices as given"
+    hour: float = 0.0
+    gb_month: float = 0.0
+    million_ios: float = 0.0
+    io_kib: float = 16.0
+    currency: str = "USD"
+
+    def __post_init__(self) -> None:
+        for name in _NUMBERS:
+            if getattr(self, name) < 0:
+                raise UsageError(f"{self.name}: {name} must not be negative")
+        if self.io_kib == 0:
+            raise UsageError(f"{self.name}: io_kib must be above zero")
+
+
+def load_catalogue(path: Path) -> list[Prices]:
+    """All offers of a file."""
+    try:
+        content = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is no TOML: {error}") from error
+    offers = content.get("offer")
+    if not isinstance(offers, list) or not offers or set(content) != {"offer"}:
+        raise UsageError(f"{path}: a catalogue consists of [[offer]] tables")
+    return [_offer(path, offer) for offer in offers]
+
+
+def _offer(path: Path, offer: dict[str, Any]) -> Prices:
+    unknown = set(offer) - {"name", "currency", *_NUMBERS}
+    if unknown or not isinstance(offer.get("name"), str):
+        what = f"unknown: {', '.join(sorted(unknown))}" if unknown else "an offer needs a name"
+        raise UsageError(f"{path}: {what}")
+    for name in _NUMBERS:
+        value = offer.get(name, 0)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise UsageError(f"{path}: {offer['name']}: {name} takes a number")
+    return Prices(**offer)

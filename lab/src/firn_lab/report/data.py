@@ -1,0 +1,204 @@
+"""A run as reports need it: read from the store once, plain values that JSON can hold."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from firn_lab.price import Prices
+from firn_lab.report.costs import costs
+from firn_lab.store import Reader, Spread, spread, unclear
+from firn_lab.store.rows import CaseRow, Round, Run, TargetRow
+
+# A figure of a case on a target, over the rounds that were ok.
+Figures = dict[str, Spread]
+
+
+@dataclass(frozen=True)
+class Result:
+    """One case on one target. `rounds` holds failed ones too."""
+
+    case: CaseRow
+    target: TargetRow
+    rounds: tuple[Round, ...]
+    figures: Figures
+
+    @property
+    def headline(self) -> Spread | None:
+        return self.figures.get(self.case.headline)
+
+    def total(self, name: str) -> float:
+        """Of counters: the sum over all rounds that were ok."""
+        return sum(r.figures.get(name, 0.0) for r in self.rounds if r.status == "ok")
+
+
+@dataclass(frozen=True)
+class Report:
+    """All of a run."""
+
+    run: Run
+    targets: list[TargetRow]
+    cases: list[CaseRow]
+    results: list[Result]
+    store: Reader
+    prices: tuple[Prices, ...] = ()
+
+    def result(self, case: CaseRow, target: TargetRow) -> Result | None:
+        """None where the case did not run."""
+        for each in self.results:
+            if each.case.id == case.id and each.target.id == target.id and each.rounds:
+                return each
+        return None
+
+    @property
+    def reference(self) -> TargetRow | None:
+        """The target that others are compared with: InnoDB, or the first."""
+        named = [target for target in self.targets if target.name == "innodb"]
+        return next(iter(named or self.targets), None)
+
+
+def collect(store: Reader, which: str | int = "last", prices: Sequence[Prices] = ()) -> Report:
+    """Reads a run. `store` is needed as long as the report is."""
+    run = store.run(which)
+    targets, cases = store.targets(run.id), store.cases(run.id)
+    rounds = store.rounds(run.id)
+    results = []
+    for case in cases:
+        for target in targets:
+            own = tuple(r for r in rounds if (r.case, r.target) == (case.id, target.id))
+            results.append(Result(case, target, own, _figures(own)))
+    return Report(run, targets, cases, results, store, tuple(prices))
+
+
+def _figures(rounds: Sequence[Round]) -> Figures:
+    values: dict[str, list[float]] = {}
+    for each in rounds:
+        if each.status == "ok":
+            for name, value in each.figures.items():
+                values.setdefault(name, []).append(value)
+    found = {name: spread(numbers) for name, numbers in values.items()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def threads_of(case: CaseRow) -> int:
+    return int(case.params.get("threads", 0))
+
+
+def family(case: CaseRow) -> str:
+    """The label without the threads: cases of one family are points of one curve."""
+    return re.sub(r" ?\bthreads=\d+", "", case.label)
+
+
+def doubts(report: Report) -> list[str]:
+    """Differences to the reference that the spread of the rounds exceeds."""
+    found = []
+    for each in report.results:
+        base = report.reference
+        against = report.result(each.case, base) if base else None
+        if base is None or against is None or each.target.id == base.id:
+            continue
+        one, other = each.headline, against.headline
+        if one and other and one.median != other.median and unclear(one, other):
+            found.append(
+                f"{each.case.label}: the rounds of {each.target.name} and {base.name} spread "
+                f"wider than the two differ ({each.case.headline})"
+            )
+    return found
+
+
+def failures(report: Report) -> list[str]:
+    """Rounds that do not count, and targets that were left out."""
+    found = [
+        f"{each.case.label} on {each.target.name}, round {r.number + 1}: {r.status}: {r.message}"
+        for each in report.results
+        for r in each.rounds
+        if r.status != "ok"
+    ]
+    for event in report.store.events(report.run.id):
+        if event.kind == "failure":
+            found.append(f"{event.data['target']} was left out: {event.data['message']}")
+    return found
+
+
+def commands(report: Report) -> dict[str, str]:
+    """What was run, and for each case a command that repeats it alone."""
+    budget = report.run.budget
+    options = ["--rounds", str(report.run.rounds)]
+    options += ["--memory", str(budget["memory_bytes"] >> 20)]
+    options += [] if budget["durable"] else ["--not-durable"]
+    options += [] if budget["direct_io"] else ["--page-cache"]
+    specs = [target.spec for target in report.targets]
+    found = {"the whole run": shlex.join(report.run.command)}
+    for case in report.cases:
+        params = case.params
+        items = [f"{k}={params[k]:g}" for k in ("threads", "seconds", "warm_seconds", "scale")]
+        items += [f"seed={params['seed']}"]
+        items += [f"{key}={value}" for key, value in params["options"].items()]
+        text = f"{case.workload}:{','.join(items)}"
+        found[case.label] = shlex.join(["firn-lab", "run", text, "--targets", *specs, *options])
+    return found
+
+
+def to_json(report: Report) -> dict[str, Any]:
+    """What the page draws from."""
+    kinds = report.store.figure_kinds(report.run.id)
+    names = {target.id: target.name for target in report.targets}
+    return {
+        "run": asdict(report.run),
+        "targets": [asdict(target) for target in report.targets],
+        "reference": report.reference.name if report.reference else None,
+        "warnings": [asdict(each) for each in report.store.warnings(report.run.id)],
+        "doubts": doubts(report),
+        "failures": failures(report),
+        "commands": commands(report),
+        "kinds": {name: asdict(kind) for name, kind in kinds.items()},
+        "cases": [
+            {
+                "id": case.id,
+                "label": case.label,
+                "family": family(case),
+                "threads": threads_of(case),
+                "headline": case.headline,
+                "dataset": case.dataset,
+            }
+            for case in report.cases
+        ],
+        "results": [_result_json(report, each) for each in report.results if each.rounds],
+        "state": [
+            {**asdict(each), "target": names[each.target]}
+            for each in report.store.state(report.run.id)
+            if each.target in names
+        ],
+        "costs": costs(report),
+    }
+
+
+def _result_json(report: Report, result: Result) -> dict[str, Any]:
+    rounds = []
+    for each in result.rounds:
+        parts = [asdict(part) for part in report.store.parts(each.id)]
+        series = {
+            name: [[second, round(value, 3)] for second, value in points]
+            for name, points in report.store.series(each.id).items()
+        }
+        rounds.append(
+            {
+                "number": each.number,
+                "status": each.status,
+                "message": each.message,
+                "started_at": each.started_at,
+                "parts": parts,
+                "series": series,
+            }
+        )
+    return {
+        "case": result.case.id,
+        "target": result.target.name,
+        "figures": {name: asdict(value) for name, value in result.figures.items()},
+        "errors": result.total("errors"),
+        "retries": result.total("retries"),
+        "rounds": rounds,
+    }

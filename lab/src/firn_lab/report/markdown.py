@@ -1,0 +1,142 @@
+"""The Markdown table of the field: threads, transactions, queries, time, average, 95 %."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from firn_lab.report.costs import costs
+from firn_lab.report.data import Report, Result, commands, doubts, failures, threads_of
+from firn_lab.report.units import bytes_text, number_text
+from firn_lab.store import Spread, unclear
+
+_SPACES = (("data_bytes", "tables"), ("files_bytes", "all files"), ("ssd_4k_bytes", "SSD, 4 KiB"))
+
+
+def markdown(report: Report) -> str:
+    """A whole page."""
+    run = report.run
+    lines = [
+        f"# {run.title}, run {run.id}",
+        "",
+        f"{run.started_at[:16]} UTC, {run.status}{': ' * bool(run.message)}{run.message}. "
+        f"{_machine(report)}. Median of {run.rounds} rounds, smallest and largest in parentheses.",
+        "",
+    ]
+    lines += _box("Unfair", [f"{w.rule}: {w.message}" for w in report.store.warnings(run.id)])
+    lines += _box("No conclusion", doubts(report))
+    lines += _box("Failed", failures(report))
+    for workload in dict.fromkeys(case.workload for case in report.cases):
+        lines += [f"## {workload}", ""]
+        lines += _performance(report, workload)
+    lines += _space(report)
+    lines += _costs(report)
+    lines += ["## Repeat it", "", "```", *commands(report).values(), "```", ""]
+    return "\n".join(lines)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A Markdown table; a pipe in a cell would end it."""
+    shape = ["---" if n == 0 else "--:" for n in range(len(head))]
+    cells = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows]
+    return [f"| {' | '.join(row)} |" for row in ([*head], shape, *cells)] + [""]
+
+
+def _box(title: str, lines: Sequence[str]) -> list[str]:
+    return [f"**{title}**", "", *(f"- {line}" for line in lines), ""] if lines else []
+
+
+def _machine(report: Report) -> str:
+    machine, budget = report.run.machine, report.run.budget
+    durable = "a sync for each commit" if budget["durable"] else "a sync a second"
+    return (
+        f"{machine.get('processor', '')}, {machine.get('cores', '?')} cores, "
+        f"{bytes_text(float(machine.get('memory_bytes', 0)))} of memory; "
+        f"{bytes_text(float(budget['memory_bytes']))} for each engine, {durable}"
+    )
+
+
+def _performance(report: Report, workload: str) -> list[str]:
+    head = ["case", "engine", "threads", "transactions", "queries", "time, s", "transactions/s",
+            "average, ms", "95 %, ms", "99 %, ms", "errors", "retries"]  # fmt: skip
+    cases = [case for case in report.cases if case.workload == workload]
+    extra = [case.headline for case in cases if case.headline not in ("tps", "seconds")]
+    extra = list(dict.fromkeys(extra))
+    rows = [
+        _row(report, each, extra)
+        for case in cases
+        for target in report.targets
+        if (each := report.result(case, target)) is not None
+    ]
+    return table(head + extra, rows)
+
+
+def _row(report: Report, result: Result, extra: Sequence[str]) -> list[str]:
+    figures = result.figures
+
+    def plain(name: str) -> str:
+        return number_text(figures[name].median) if name in figures else "–"
+
+    base = report.reference
+    against = report.result(result.case, base) if base else None
+    doubt = ""
+    if base and against and base.id != result.target.id and result.headline and against.headline:
+        doubt = " ?" if unclear(result.headline, against.headline) else ""
+    return [
+        result.case.label,
+        result.target.name,
+        str(threads_of(result.case)),
+        plain("transactions"),
+        plain("queries"),
+        plain("seconds"),
+        _spread(figures.get("tps")) + (doubt if result.case.headline == "tps" else ""),
+        plain("latency_average_ms"),
+        plain("latency_p95_ms"),
+        plain("latency_p99_ms"),
+        f"{result.total('errors'):,.0f}",
+        f"{result.total('retries'):,.0f}",
+        *(_spread(figures.get(name)) + doubt * (name == result.case.headline) for name in extra),
+    ]
+
+
+def _spread(value: Spread | None) -> str:
+    if value is None:
+        return "–"
+    low, high = number_text(value.low), number_text(value.high)
+    return f"{number_text(value.median)} ({low}…{high})"
+
+
+def _space(report: Report) -> list[str]:
+    names = {target.id: target.name for target in report.targets}
+    values: dict[tuple[str, str, int], dict[str, float]] = {}
+    for each in report.store.state(report.run.id):
+        values.setdefault((each.dataset, each.moment, each.target), {})[each.name] = each.value
+    rows = [
+        [dataset, moment, names[target]]
+        + [bytes_text(found[name]) if name in found else "–" for name, _ in _SPACES]
+        + [number_text(found["load_seconds"]) if "load_seconds" in found else "–"]
+        for (dataset, moment, target), found in values.items()
+        if target in names
+    ]
+    head = ["data", "when", "engine", *(words for _, words in _SPACES), "load, s"]
+    return ["## Space", "", *table(head, rows)] if rows else []
+
+
+def _costs(report: Report) -> list[str]:
+    rows = costs(report)
+    if not rows:
+        return []
+    head = ["offer", "case", "engine", "a million transactions", "a TB for a month", "break-even"]
+    cells = [
+        [
+            row["offer"],
+            row["case"],
+            row["target"],
+            *(
+                "–" if row[name] is None else f"{row[name]:.4g} {row['currency']}"
+                for name in ("per_million", "per_tb_month")
+            ),
+            row["break_even"],
+        ]
+        for row in rows
+    ]
+    return ["## Price", "", *table(head, cells)]

@@ -1,0 +1,32 @@
+// What a reader of the report would do; the page is dumped afterwards.
+const log = {};
+const cells = (n) => [...document.querySelectorAll("#table tbody tr")].map((row) => row.children[n].textContent);
+const head = [...document.querySelectorAll("#table th")].findIndex((th) => th.textContent === "median");
+log.before = cells(head);
+document.querySelectorAll("#table th button")[head].click();
+log.ascending = cells(head);
+document.querySelectorAll("#table th button")[head].click();
+log.descending = cells(head);
+for (const id of ["results", "threads", "seconds", "latency", "resources", "space"]) {
+  const chart = document.querySelector(`#${id} .chart`);
+  log[id] = { bars: chart.querySelectorAll("rect.bar").length, curves: chart.querySelectorAll("polyline.curve").length,
+    bad: (chart.innerHTML.match(/NaN|undefined|Infinity/g) ?? []).length };
+}
+const select = document.querySelector("#results select");
+const texts = () => document.querySelector("#results .chart").textContent;
+const first = texts();
+select.value = "latency_p95_ms";
+select.dispatchEvent(new Event("change"));
+log.redrawn = texts() !== first;
+document.querySelector('#results [data-target="firn"]').click();
+log.without = document.querySelectorAll("#results rect.bar").length;
+for (const each of document.querySelectorAll("select"))
+  for (const option of each.options) { each.value = option.value; each.dispatchEvent(new Event("change")); }
+const setting = document.querySelector("#settings input");
+setting.value = "own";
+setting.dispatchEvent(new Event("input"));
+log.settings = [...document.querySelectorAll("#settings tbody tr")].map((row) => [row.className, row.textContent]);
+const out = document.createElement("pre");
+out.id = "log";
+out.textContent = JSON.stringify(log);
+document.body.append(out);

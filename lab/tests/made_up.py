@@ -1,0 +1,88 @@
+"""Stores with numbers that nobody measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from firn_lab.clock import SystemClock
+from firn_lab.histogram import Latency
+from firn_lab.store import Writer
+from firn_lab.targets import Budget, Settings
+from firn_lab.workloads import Params, Part
+from firn_lab.workloads.base import FigureKind
+
+MACHINE = {"processor": "Abacus", "cores": 2, "memory_bytes": 8 << 30, "file_system": "ext4"}
+TPS = FigureKind("1/s", "higher")
+MS = FigureKind("ms")
+BYTES = FigureKind("B")
+# Data bytes of the targets, in a dataset of 90 MB as InnoDB has it.
+SIZES = {"innodb": 90e6, "firn": 30e6, "</script><b>evil": 60e6}
+SPEED = {"innodb": 100.0, "firn": 150.0, "</script><b>evil": 101.0}
+
+
+def fill(
+    path: Path, speed: Mapping[str, float] = SPEED, jitter: float = 0.05, end: str = "ok"
+) -> int:
+    """A run: a thread sweep and a case with a headline of its own, three rounds, one of them
+    failed. Rounds are `jitter` apart from the median."""
+    writer = Writer(path, SystemClock())
+    command = ["firn-lab", "run", "a b"]
+    run = writer.run("made up", command, "0", MACHINE, Budget(), 3)
+    targets = {
+        name: writer.target(
+            run,
+            name,
+            f"engine:{name}",
+            Settings("10.11", 512 << 20, True, {"same": "1", "own": name}),
+        )
+        for name in speed
+    }
+    for threads in (2, 8, 16):
+        params = Params(threads=threads, options={"rows": "5"})
+        case = writer.case(run, "rw", f"rw threads={threads} rows=5", "rw data", "tps", params)
+        for name, target in targets.items():
+            for number, factor in enumerate((1.0, 1 - jitter, 1 + jitter)):
+                _round(writer, run, case, target, number, speed[name] * threads * factor)
+    case = writer.case(run, "list", "list threads=1", "list data", "seconds", Params(threads=1))
+    for name, target in targets.items():
+        figures = {"seconds": (speed[name] / 10, FigureKind("s"))}
+        writer.round(run, case, target, 0, "2026-01-01", dataset="list data", figures=figures)
+    writer.round(run, case, targets["firn"], 1, "2026-01-01", "failed", "the server died")
+    for name, target in targets.items():
+        for moment in ("load", "update", "rest"):
+            figures = {
+                "data_bytes": (SIZES[name], BYTES),
+                "table_bytes.t": (SIZES[name] / 2, BYTES),
+                "load_seconds": (4.0, FigureKind("s")),
+            }
+            writer.state(run, target, "rw data", moment, figures)
+    writer.warning(run, "memory", "memory differs: <i>a lot</i>")
+    if end:
+        writer.end(run, end)
+    writer.close()
+    return run
+
+
+def _round(writer: Writer, run: int, case: int, target: int, number: int, tps: float) -> None:
+    figures = {
+        "tps": (tps, TPS),
+        "qps": (tps * 20, TPS),
+        "transactions": (tps * 10, FigureKind("", "higher")),
+        "queries": (tps * 200, FigureKind("", "higher")),
+        "seconds": (10.0, FigureKind("s")),
+        "errors": (1.0, FigureKind("")),
+        "retries": (2.0, FigureKind("")),
+        "latency_average_ms": (1000 / tps, MS),
+        "latency_p95_ms": (2000 / tps, MS),
+        "latency_p99_ms": (3000 / tps, MS),
+        "device_read_bytes_per_transaction": (8192.0, BYTES),
+        "device_written_bytes_per_transaction": (24576.0, BYTES),
+    }
+    samples = [(second, "tps", tps + second) for second in range(10)]
+    samples += [(second, "device_written_bytes", 4096.0 * second) for second in range(10)]
+    parts = [Part("payment", 7, 3.0, Latency(1, 2, 3, 4, 5), 1, 2)]
+    writer.round(
+        run, case, target, number, "2026-01-01", dataset="rw data", figures=figures,
+        parts=parts, samples=samples,
+    )  # fmt: skip

@@ -1,0 +1,84 @@
+"""Prices, costs and the break-even."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import made_up
+import pytest
+
+from firn_lab import cli
+from firn_lab.errors import UsageError
+from firn_lab.price import BreakEven, Cost, Prices, break_even, cost, load_catalogue
+from firn_lab.report.costs import costs
+from firn_lab.report.data import collect
+from firn_lab.store import Reader
+
+HERE = Prices("here", hour=3.6, gb_month=0.1, million_ios=0.2, io_kib=16)
+
+
+def test_cost_of_work_and_space() -> None:
+    # 1000/s: a million in 1000 s, a thousandth each; two I/Os a transaction.
+    found = cost(HERE, tps=1000, device_bytes=32768, space_ratio=0.25)
+    assert found.per_million == pytest.approx(1.0 + 0.4)
+    assert found.per_tb_month == pytest.approx(25)
+    assert cost(HERE, 1000, None, None) == Cost(None, None), "I/O is charged for"
+    free = Prices("free I/O", hour=3.6)
+    assert cost(free, 1000, None, 1.0) == Cost(pytest.approx(1.0), 0.0)
+    assert cost(HERE, 0, 1, 1).per_million is None
+
+
+def test_break_even_is_where_costs_are_equal() -> None:
+    slow_small, fast_large = Cost(2.0, 20.0), Cost(1.0, 80.0)
+    found = break_even(slow_small, fast_large)
+    assert found is not None and found.verdict == "above" and found.gb_per_tps is not None
+
+    def month(each: Cost, gb: float) -> float:
+        assert each.per_million is not None and each.per_tb_month is not None
+        return each.per_million / 1e6 * 730 * 3600 + gb * each.per_tb_month / 1000
+
+    at = found.gb_per_tps
+    assert month(slow_small, at) == pytest.approx(month(fast_large, at))
+    assert month(slow_small, at * 1.1) < month(fast_large, at * 1.1)
+    other = break_even(fast_large, slow_small)
+    assert other == BreakEven("below", pytest.approx(at))
+    assert break_even(Cost(1, 20), Cost(1, 80)) == BreakEven("always")
+    assert break_even(Cost(2, 80), Cost(1, 80)) == BreakEven("never")
+    assert break_even(Cost(1, 80), Cost(1, 80)) == BreakEven("equal")
+    assert break_even(Cost(None, 80), Cost(1, 80)) is None
+
+
+def test_costs_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made_up.fill(tmp_path / "x.sqlite")
+    with Reader(tmp_path / "x.sqlite") as store:
+        rows = costs(collect(store, "last", [HERE]))
+    firn = next(r for r in rows if (r["case"], r["target"]) == ("rw threads=8 rows=5", "firn"))
+    assert firn["per_million"] == pytest.approx(0.001 / 1200 * 1e6 + 2 * 0.2)
+    assert firn["per_tb_month"] == pytest.approx(100 / 3)
+    assert firn["break_even"] == "firn costs less than innodb at any size and load"
+    assert all(row["case"] != "list threads=1" for row in rows), "it counts no transactions"
+    command = ["price", "--store", str(tmp_path / "x.sqlite")]
+    assert cli.main([*command, "--hour", "3.6", "--gb-month", "0.1", "--currency", "EUR"]) == 0
+    out = capsys.readouterr().out
+    assert "33.33 EUR" in out and "0.8333 EUR" in out
+    assert cli.main(command) == 1
+    assert "--catalogue" in capsys.readouterr().err
+
+
+def test_a_catalogue(tmp_path: Path) -> None:
+    path = tmp_path / "prices.toml"
+    path.write_text('[[offer]]\nname = "a"\nhour = 1\n[[offer]]\nname = "b"\ngb_month = 0.5\n')
+    assert load_catalogue(path) == [Prices("a", hour=1), Prices("b", gb_month=0.5)]
+    for text, message in (
+        ("hour = 1", r"\[\[offer\]\]"),
+        ('[[offer]]\nname = "a"\nhuor = 1', "huor"),
+        ("[[offer]]\nhour = 1", "needs a name"),
+        ('[[offer]]\nname = "a"\nhour = "1"', "takes a number"),
+        ('[[offer]]\nname = "a"\nhour = -1', "negative"),
+        ("[[offer", "no TOML"),
+    ):
+        path.write_text(text)
+        with pytest.raises(UsageError, match=message):
+            load_catalogue(path)
+    with pytest.raises(UsageError, match="cannot be read"):
+        load_catalogue(tmp_path / "none.toml")

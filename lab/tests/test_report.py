@@ -1,0 +1,113 @@
+"""Markdown, pictures and the commands of a report."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import made_up
+import pytest
+
+from firn_lab import cli
+from firn_lab.report.data import Report, collect, commands, doubts, failures
+from firn_lab.report.markdown import markdown, table
+from firn_lab.report.png import sweeps
+from firn_lab.report.units import bytes_text, figure_text, number_text
+from firn_lab.store import Reader
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    made_up.fill(tmp_path / "x.sqlite")
+    return tmp_path / "x.sqlite"
+
+
+def report_of(path: Path) -> tuple[Reader, Report]:
+    reader = Reader(path)
+    return reader, collect(reader)
+
+
+def test_the_table_has_the_fields_columns(store: Path) -> None:
+    reader, report = report_of(store)
+    with reader:
+        text = markdown(report)
+    head = next(line for line in text.splitlines() if line.startswith("| case"))
+    wanted = "threads | transactions | queries | time, s | transactions/s | average, ms | 95 %, ms"
+    assert wanted in head
+    assert (
+        "| rw threads=8 rows=5 | firn | 8 | 12,000 | 240,000 | 10.0 | 1,200 (1,140…1,260) "
+        "| 0.83 | 1.67 | 2.50 | 3 | 6 |"
+    ) in text
+    # 101 against 100, five percent apart.
+    assert "808 (768…848) ?" in text
+    assert "- memory: memory differs" in text
+    assert "| rw data | at rest" not in text and "| rw data | rest | firn | 28.6 MiB |" in text
+    assert "the server died" in text
+
+
+def test_what_cannot_be_told_apart_is_said(store: Path) -> None:
+    reader, report = report_of(store)
+    with reader:
+        found = doubts(report)
+        failed = failures(report)
+    assert len(found) == 3
+    assert all("evil" in line and "innodb" in line for line in found)
+    assert failed == ["list threads=1 on firn, round 2: failed: the server died"]
+
+
+def test_commands_repeat_the_cases(store: Path) -> None:
+    reader, report = report_of(store)
+    with reader:
+        found = commands(report)
+        assert [len(cases) for cases in sweeps(report).values()] == [3]
+    assert found["the whole run"] == "firn-lab run 'a b'"
+    words = shlex.split(found["rw threads=8 rows=5"])
+    chosen = cli.parser().parse_args(words[1:])
+    from firn_lab.cli.run import make_plan
+
+    plan = make_plan(chosen)
+    (case,) = plan.cases
+    assert (case.params.threads, case.params.options, plan.rounds) == (8, {"rows": "5"}, 3)
+    assert plan.budget.memory_bytes == 512 << 20 and plan.budget.durable
+
+
+def test_files_are_written(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    assert cli.main(["report", "--store", str(store), "--out", str(out), "--hour", "1"]) == 0
+    made = sorted(path.name for path in out.iterdir())
+    assert made == [
+        "device-read.png", "device-written.png", "index.html", "latency.png", "report.md",
+        "space.png", "threads-1.png", "throughput.png",
+    ]  # fmt: skip
+    for path in out.glob("*.png"):
+        assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert "## Price" in (out / "report.md").read_text()
+    assert len(capsys.readouterr().out.splitlines()) == len(made)
+
+
+def test_a_run_without_rounds_has_a_report(tmp_path: Path) -> None:
+    made_up.fill(tmp_path / "x.sqlite", speed={"firn": 1.0}, end="")
+    from firn_lab.clock import SystemClock
+    from firn_lab.store import Writer
+    from firn_lab.targets import Budget
+
+    writer = Writer(tmp_path / "x.sqlite", SystemClock())
+    writer.run("empty", ["firn-lab"], "0", {}, Budget(), 3)
+    writer.close()
+    out = tmp_path / "out"
+    assert cli.main(["report", "--store", str(tmp_path / "x.sqlite"), "--out", str(out)]) == 0
+    assert "empty" in (out / "report.md").read_text()
+
+
+def test_cells_do_not_break_the_table() -> None:
+    assert table(["a", "b"], [["x|y", "1\n2"]]) == [
+        "| a | b |", "| --- | --: |", "| x\\|y | 1 2 |", "",
+    ]  # fmt: skip
+
+
+def test_numbers_for_people() -> None:
+    assert [number_text(n) for n in (0, 0.0123, 0.5, 12.34, 1234.5)] == [
+        "0", "0.012", "0.50", "12.3", "1,234",
+    ]  # fmt: skip
+    assert bytes_text(1536) == "1.50 KiB"
+    assert figure_text(3, "ms") == "3.00 ms"
