@@ -1,0 +1,161 @@
+"""Predicts what FIRN would take on disk for the InnoDB tables of a server. Only reads.
+
+firn-lab estimate --dsn mysql://user:password@host:3306/shop --chart shop.png --gb-month 0.08
+firn-lab estimate --dsn 'mysql://root@/?socket=/run/mysqld/mysqld.sock' --table orders
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pymysql
+from pymysql import converters
+from rich.console import Console
+from rich.table import Table
+
+from firn_lab.cli.common import add_prices, prices_of, wide_console
+from firn_lab.errors import LabError, TargetError, UsageError
+from firn_lab.estimate.chart import draw
+from firn_lab.estimate.run import TableEstimate, estimate, total
+from firn_lab.estimate.sample import Limits
+from firn_lab.estimate.schema import Query
+from firn_lab.price import Prices
+from firn_lab.report.units import bytes_text
+from firn_lab.targets.base import Budget, make_target
+
+NAME = "estimate"
+HELP = "what FIRN would take on disk for the tables of a server"
+GB = 1e9
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--dsn", required=True, help="mysql://user:password@host:port/database")
+    parser.add_argument("--table", nargs="+", default=[], help="these only")
+    parser.add_argument(
+        "--sample-mib", type=float, default=4, help="rows read for each index (%(default)s)"
+    )
+    parser.add_argument(
+        "--scan-mib", type=float, default=256, metavar="MIB",
+        help="a table up to this size is read whole by the server (%(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--count", action="store_true", help="count rows of larger tables, which reads an index"
+    )
+    parser.add_argument("--seconds", type=float, default=60, help="of each statement (%(default)s)")
+    parser.add_argument("--seed", type=int, default=Limits.seed)
+    parser.add_argument("--chart", type=Path, metavar="FILE", help=".png or .svg")
+    parser.add_argument("--json", action="store_true", help="numbers for programs")
+    add_prices(parser)
+
+
+def main(chosen: argparse.Namespace) -> int:
+    if chosen.sample_mib <= 0 or chosen.scan_mib < 0 or chosen.seconds <= 0:
+        raise UsageError("--sample-mib and --seconds must be above zero")
+    prices = prices_of(chosen)
+    limits = Limits(
+        int(chosen.sample_mib * 2**20), int(chosen.scan_mib * 2**20), chosen.seed, chosen.count
+    )
+    dsn, database = split_dsn(chosen.dsn)
+    connection = connect(dsn, chosen.seconds)
+    found: list[TableEstimate] = []
+    try:
+        with Console(stderr=True).status("reading") as status:
+            for each in estimate(query_of(connection), database, chosen.table, limits):
+                found.append(each)
+                status.update(f"{each.name} done")
+    finally:
+        connection.close()
+    if not found:
+        raise LabError("no InnoDB table was found")
+    if chosen.chart:
+        draw(found, chosen.chart)
+    if chosen.json:
+        print(json.dumps([asdict(each) for each in (*found, total(found))], indent=1))
+    else:
+        show(found, prices)
+    return 1 if any(each.problem for each in found) else 0
+
+
+def split_dsn(text: str) -> tuple[str, str | None]:
+    """The dsn without its database, and the database, if one is named."""
+    head, question, options = text.partition("?")
+    scheme, separator, rest = head.partition("://")
+    if not separator:
+        raise UsageError("--dsn takes mysql://user:password@host:port/database")
+    place, _, database = rest.partition("/")
+    return f"{scheme}://{place}{question}{options}", database or None
+
+
+def connect(dsn: str, seconds: float) -> Any:
+    """A session that cannot write, and whose statements end in time."""
+    plain = {kind: each for kind, each in converters.conversions.items() if not _is_number(kind)}
+    try:
+        connection = make_target(f"dsn:{dsn}", Budget(), Path()).connect("", conv=plain)
+        with connection.cursor() as cursor:
+            cursor.execute("SET SESSION TRANSACTION READ ONLY")
+            # One of the two is known.
+            for variable, value in (
+                ("max_statement_time", seconds),
+                ("max_execution_time", int(seconds * 1000)),
+            ):
+                cursor.execute("SHOW VARIABLES LIKE %s", (variable,))
+                if cursor.fetchall():
+                    cursor.execute(f"SET SESSION {variable} = {value}")
+            cursor.execute("SET SESSION time_zone = '+00:00'")
+    except pymysql.MySQLError as error:
+        raise TargetError(f"the server does not answer: {error}") from error
+    return connection
+
+
+def _is_number(kind: Any) -> bool:
+    """Numbers are types that come; Python's types go."""
+    return isinstance(kind, int)
+
+
+def query_of(connection: Any) -> Query:
+    """Errors of the server become the lab's."""
+
+    def query(statement: str, values: Sequence[Any]) -> Sequence[Any]:
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(statement, tuple(values))
+                rows: Sequence[Any] = cursor.fetchall()
+                return rows
+        except pymysql.MySQLError as error:
+            raise LabError(f"the server says: {error.args[-1]}") from error
+
+    return query
+
+
+def show(found: Sequence[TableEstimate], prices: Sequence[Prices]) -> None:
+    stored = [each for each in prices if each.gb_month]
+    table = Table("table", "rows", "InnoDB now", "FIRN", "± at most", "saved", box=None)
+    for offer in stored:
+        table.add_column(f"saved a month, {offer.name}")
+    for each in [*found, total(found)]:
+        if each.problem:
+            table.add_row(each.name, "", bytes_text(each.innodb_bytes), each.problem)
+            continue
+        part = each.saved_bytes / each.innodb_bytes if each.innodb_bytes else 0.0
+        money = [
+            f"{each.saved_bytes / GB * offer.gb_month:,.4g} {offer.currency}" for offer in stored
+        ]
+        table.add_row(
+            each.name,
+            f"{each.rows:,.0f}",
+            bytes_text(each.innodb_bytes),
+            bytes_text(each.firn.bytes),
+            bytes_text(each.firn.error),
+            f"{bytes_text(each.saved_bytes)} ({part:.0%})",
+            *money,
+        )
+    console = wide_console()
+    console.print(table)
+    for each in found:
+        if each.left_out:
+            console.print(f"{each.name}: FIRN has no such index: {', '.join(each.left_out)}")

@@ -1,0 +1,83 @@
+"""From samples to bytes on disk, with an error bound."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from firn_lab.estimate.blocks import cut
+from firn_lab.estimate.compress import Block, raw_bytes, store
+from firn_lab.estimate.entries import Entry
+from firn_lab.estimate.sample import Sample
+
+# Files of the last level: a 64th of it, between a sixteenth of the largest and that.
+FILE_BYTES_MAX, FILE_BYTES_MIN, FILES = 32 << 20, 2 << 20, 64
+# Top index, properties, footer, and the rest of the last block of the file system.
+FILE_EXTRA_BYTES = 600 + 2048
+FILTER_BITS = 10
+# Two standard errors of the sample, and what the imitation leaves open.
+SIGMAS = 2.0
+MODEL_ERROR = 0.05
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Bytes on disk; `error` is a bound to either side."""
+
+    bytes: float
+    error: float
+    blob_bytes: float = 0.0
+
+
+def predict(sample: Sample, entries: Sequence[Sequence[Entry]]) -> Prediction:
+    """One index: `entries` are those of the sample's runs."""
+    runs = [_whole_blocks(run, sample.whole) for run in entries]
+    runs = [run for run in runs if run]
+    blocks = [block for run in runs for block in run]
+    count = sum(map(len, blocks))
+    if not count or not sample.rows:
+        return Prediction(0.0, 0.0)
+    whole_raw = sum(map(raw_bytes, blocks)) / count * sample.rows
+    # What a file holds depends on how well it compresses: a third at first.
+    file_raw = min(whole_raw, _file_bytes(whole_raw / 3) * 3)
+    stored = store(blocks, file_raw)
+    data = sum(stored.sizes) / count * sample.rows
+    # What an index entry takes: a separator's own bytes, offset, length and counts.
+    index = sample.rows * len(blocks) / count * 13
+    filters = sample.rows * FILTER_BITS / 8
+    files = max(1.0, math.ceil(data / _file_bytes(data)))
+    extra = files * (FILE_EXTRA_BYTES + stored.dictionary_bytes)
+    blob = sum(e.blob for block in blocks for e in block) / count * sample.rows
+    whole = data + index + filters + extra + blob
+    spread = 0.0 if sample.whole else _standard_error(runs, stored.sizes)
+    error = whole * math.hypot(SIGMAS * spread, MODEL_ERROR, sample.rows_error)
+    return Prediction(whole, error, blob)
+
+
+def _whole_blocks(run: Sequence[Entry], whole: bool) -> list[Block]:
+    """The last block of a run is not full, unless the index ends there."""
+    blocks: list[Block] = list(cut(run))
+    return blocks if whole or len(blocks) < 2 else blocks[:-1]
+
+
+def _file_bytes(data: float) -> float:
+    return min(float(FILE_BYTES_MAX), max(float(FILE_BYTES_MIN), data / FILES))
+
+
+def _standard_error(runs: Sequence[Sequence[Block]], sizes: Sequence[float]) -> float:
+    """Of the bytes a row, relative, by leaving out one run at a time."""
+    totals, counts, at = [], [], 0
+    for run in runs:
+        totals.append(sum(sizes[at : at + len(run)]))
+        totals[-1] += sum(entry.blob for block in run for entry in block)
+        counts.append(sum(map(len, run)))
+        at += len(run)
+    if len(runs) < 2:
+        return 0.5
+    size, count = sum(totals), sum(counts)
+    without = [(size - total) / (count - rows) for total, rows in zip(totals, counts, strict=True)]
+    middle = statistics.fmean(without)
+    variance = sum((value - middle) ** 2 for value in without) * (len(runs) - 1) / len(runs)
+    return math.sqrt(variance) / (size / count)

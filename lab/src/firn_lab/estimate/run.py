@@ -1,0 +1,99 @@
+"""The estimate of a server: each table in turn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from firn_lab.errors import LabError
+from firn_lab.estimate.entries import RowEncoder, SecondaryEncoder
+from firn_lab.estimate.predict import Prediction, predict
+from firn_lab.estimate.sample import Limits, Sampler
+from firn_lab.estimate.schema import Index, Query, Table, tables
+
+# Index ids of FIRN begin somewhere; all keys of an index share them.
+FIRST_INDEX_ID = 256
+
+
+@dataclass(frozen=True)
+class TableEstimate:
+    """`problem`: why there is no prediction. `left_out`: indexes that are not in it."""
+
+    name: str
+    rows: float
+    innodb_bytes: float
+    firn: Prediction
+    left_out: tuple[str, ...] = ()
+    problem: str = ""
+
+    @property
+    def saved_bytes(self) -> float:
+        return 0.0 if self.problem else self.innodb_bytes - self.firn.bytes
+
+
+def estimate(
+    query: Query, database: str | None, names: Sequence[str], limits: Limits
+) -> Iterator[TableEstimate]:
+    """The largest tables first. A table that cannot be sampled says why."""
+    sizes = file_bytes(query)
+    for table in tables(query, database, names):
+        size = sizes.get(f"{table.database}/{table.name}", table.data_bytes + table.index_bytes)
+        try:
+            rows, prediction = _table(query, table, limits)
+        except (LabError, ArithmeticError, ValueError, LookupError) as error:
+            nothing = Prediction(0.0, 0.0)
+            yield TableEstimate(table.full_name, table.rows, size, nothing, problem=str(error))
+        else:
+            yield TableEstimate(table.full_name, rows, size, prediction, table.left_out)
+
+
+def _table(query: Query, table: Table, limits: Limits) -> tuple[float, Prediction]:
+    sampler = Sampler(query, table, limits)
+    primary = sampler.sample(table.primary)
+    encoder = RowEncoder(table, FIRST_INDEX_ID)
+    found = [predict(primary, [[encoder.entry(row, n) for n, row in run] for run in primary.runs])]
+    for number, index in enumerate(each for each in table.indexes if not each.primary):
+        found.append(_secondary(sampler, table, index, FIRST_INDEX_ID + 1 + number))
+    return primary.rows, Prediction(
+        sum(each.bytes for each in found),
+        # What the imitation misses, it misses in all indexes alike.
+        min(sum(each.error for each in found), sum(each.bytes for each in found)),
+        sum(each.blob_bytes for each in found),
+    )
+
+
+def _secondary(sampler: Sampler, table: Table, index: Index, index_id: int) -> Prediction:
+    sample = sampler.sample(index)
+    encoder = SecondaryEncoder(table, index, index_id)
+    runs = [[encoder.entry(row, n) for n, row in run] for run in sample.runs]
+    return predict(sample, runs)
+
+
+def file_bytes(query: Query) -> dict[str, float]:
+    """What files of tables take on disk, by `database/table`; empty without the right to look."""
+    for view in ("innodb_sys_tablespaces", "innodb_tablespaces"):
+        try:
+            rows = query(f"SELECT name, allocated_size FROM information_schema.{view}", ())
+        except LabError:
+            continue
+        # Partitions have files of their own.
+        sizes: dict[str, float] = {}
+        for name, size in rows:
+            table = str(name).replace("#P#", "#p#").partition("#p#")[0]
+            sizes[table] = sizes.get(table, 0.0) + float(size)
+        return sizes
+    return {}
+
+
+def total(found: Sequence[TableEstimate]) -> TableEstimate:
+    """Of the tables with a prediction. Errors of tables are taken as independent but for a half."""
+    good = [each for each in found if not each.problem]
+    errors = [each.firn.error for each in good]
+    error = max(math.hypot(*errors), sum(errors) / 2) if errors else 0.0
+    firn = Prediction(
+        sum(each.firn.bytes for each in good), error, sum(each.firn.blob_bytes for each in good)
+    )
+    return TableEstimate(
+        "total", sum(e.rows for e in good), sum(e.innodb_bytes for e in good), firn
+    )

@@ -1,0 +1,241 @@
+"""Reads runs of neighbouring rows from places all over an index.
+
+Small tables are read once from end to end by the server, which sends only the runs: the count is
+exact then. In large ones every run is a range read. Those of the primary index start at points
+between the smallest and the largest value of its first column, those of others at rows read there.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from firn_lab.errors import LabError
+from firn_lab.estimate.schema import Column, Index, Query, Table, quoted
+from firn_lab.estimate.starts import after, between, compared
+from firn_lab.estimate.values import expression, is_integer, is_text
+
+RUN_BYTES = 48 << 10
+RUN_ROWS_MAX = 4000
+# Of InnoDB's statistics, where rows can neither be counted nor derived from the keys.
+STATISTICS_ERROR = 0.2
+# Of the density between two runs, relative: half of it or half more.
+DENSITY_VARIANCE = 0.25
+
+
+@dataclass(frozen=True)
+class Limits:
+    """`sample_bytes`: of rows, for each index. `scan_bytes`: a table up to this size is read once
+    for each of its indexes."""
+
+    sample_bytes: int = 4 << 20
+    scan_bytes: int = 256 << 20
+    seed: int = 920967
+    # Whether rows of larger tables are counted, which reads an index of theirs.
+    count: bool = False
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Rows with their number. `whole`: the runs are all there is. `rows_error`: relative."""
+
+    runs: list[list[tuple[int, tuple[Any, ...]]]]
+    rows: float
+    rows_error: float
+    whole: bool
+
+
+def columns_of(table: Table, index: Index | None) -> list[Column]:
+    """What is read for an index: whole rows, or its parts and those of the primary key."""
+    if index is None or index.primary:
+        return [column for column in table.columns if not column.virtual]
+    primary = table.primary.parts if table.primary else ()
+    return [column for column, _ in (*index.parts, *primary)]
+
+
+class Sampler:
+    """Of one table."""
+
+    def __init__(self, query: Query, table: Table, limits: Limits) -> None:
+        self._query = query
+        self._table = table
+        self._limits = limits
+        self._random = random.Random(limits.seed)
+        self._starts: list[tuple[Any, ...]] = []
+        self._rows: tuple[float, float] | None = None
+
+    def sample(self, index: Index | None) -> Sample:
+        """Runs of an index; None: rows of a table without a primary key."""
+        size = self._table.data_bytes + self._table.index_bytes
+        if size <= self._limits.scan_bytes:
+            return self._by_scan(index)
+        if index is None or self._table.primary is None:
+            raise LabError(
+                "over the limit of --scan-mib, and without a primary key: its rows can be found by "
+                "reading all of them only"
+            )
+        return self._by_ranges(index)
+
+    def _source(self, index: Index | None) -> tuple[str, str, str]:
+        """Columns to select, table with the index to use, and the index's order."""
+        columns = columns_of(self._table, index)
+        place = f"{quoted(self._table.database)}.{quoted(self._table.name)}"
+        if index is None:
+            return ", ".join(map(expression, columns)), place, ""
+        primary = self._table.primary.parts if self._table.primary else ()
+        parts = index.parts if index.primary else (*index.parts, *primary)
+        order = ", ".join(dict.fromkeys(quoted(column.name) for column, _ in parts))
+        source = f"{place} FORCE INDEX ({quoted(index.name)})"
+        if any(prefix is not None for _, prefix in parts):
+            # The server would sort: it trusts no prefix for an order. A range read has it anyway.
+            return ", ".join(map(expression, columns)), source, ""
+        return ", ".join(map(expression, columns)), source, f" ORDER BY {order}"
+
+    def _all(self, index: Index | None) -> tuple[str, list[Any]]:
+        """A condition that every row meets, and for which the server walks along the index."""
+        if index is None or index.primary or all(prefix is None for _, prefix in index.parts):
+            return "", []
+        column = index.parts[0][0]
+        name = quoted(column.name)
+        place = f"{quoted(self._table.database)}.{quoted(self._table.name)}"
+        least = "CAST(MIN({}) AS BINARY)" if is_text(column) else "MIN({})"
+        ((low,),) = self._query(f"SELECT {least.format(name)} FROM {place}", ())
+        if low is None:
+            return "", []
+        return f" AND ({name} >= {compared(column)} OR {name} IS NULL)", [low]
+
+    def _run_rows(self, index: Index | None) -> int:
+        """Rows of about RUN_BYTES."""
+        rows = max(1, self._table.rows)
+        each = self._table.data_bytes / rows
+        if index is not None and not index.primary:
+            secondary = max(1, sum(not other.primary for other in self._table.indexes))
+            each = self._table.index_bytes / secondary / rows
+        return int(min(RUN_ROWS_MAX, max(4, RUN_BYTES / max(each, 12.0))))
+
+    def _by_scan(self, index: Index | None) -> Sample:
+        run = self._run_rows(index)
+        wanted = max(8, self._limits.sample_bytes // RUN_BYTES)
+        estimate = max(1, self._table.rows)
+        # InnoDB's statistics may be off by half: rather too many runs than one.
+        step = max(run, estimate // wanted)
+        columns, source, order = self._source(index)
+        every, values = self._all(index)
+        self._query("SELECT @firn_n := -1", ())
+        # Not the first rows of each stretch: tables often begin unlike they go on.
+        shift = self._random.randrange(step - run + 1)
+        rows = self._query(
+            f"SELECT @firn_n, {columns} FROM {source} "
+            f"WHERE ((@firn_n := @firn_n + 1) + {step - shift}) %% {step} < {run}{every}{order}",
+            values,
+        )
+        count = int(self._query("SELECT @firn_n", ())[0][0]) + 1
+        self._rows = (float(count), 0.0)
+        runs: list[list[tuple[int, tuple[Any, ...]]]] = []
+        last = None
+        for number, *values in rows:
+            place = (int(number) + step - shift) // step
+            if place != last and not (step == run and runs):
+                runs.append([])
+            last = place
+            runs[-1].append((int(number), tuple(values)))
+        return Sample(runs, float(count), 0.0, whole=len(rows) == count)
+
+    def _by_ranges(self, index: Index) -> Sample:
+        find = self._primary_starts if index.primary else self._secondary_starts
+        conditions = find(index)
+        columns, source, order = self._source(index)
+        limit = self._run_rows(index)
+        runs, firsts, number = [], set(), 0
+        for condition, values in conditions:
+            rows = self._query(
+                f"SELECT {columns} FROM {source} WHERE {condition}{order} LIMIT {limit}", values
+            )
+            # Two starts in one gap give the same rows.
+            if rows and rows[0] not in firsts:
+                firsts.add(rows[0])
+                runs.append([(number + n, tuple(row)) for n, row in enumerate(rows)])
+            number += max(1, self._table.rows // len(conditions))
+        if index.primary:
+            self._rows = self._count(index, runs)
+            rows_read = [row for run in runs for _, row in run]
+            self._starts = self._random.sample(rows_read, min(self._wanted, len(rows_read)))
+        assert self._rows is not None, "the primary index is sampled first"
+        count, error = self._rows
+        return Sample(runs, count, error, whole=False)
+
+    @property
+    def _wanted(self) -> int:
+        """Runs."""
+        return max(8, self._limits.sample_bytes // RUN_BYTES)
+
+    def _primary_starts(self, index: Index) -> list[tuple[str, list[Any]]]:
+        """Evenly spread between the smallest and the largest value, at a random place in each
+        stretch."""
+        column = index.parts[0][0]
+        name, compare = quoted(column.name), compared(column)
+        _, source, order = self._source(index)
+        ends = self._query(
+            f"SELECT MIN({expression(column)}), MAX({expression(column)}) FROM {source}", ()
+        )
+
+        def key_at(value: Any) -> Any:
+            rows = self._query(
+                f"SELECT {expression(column)} FROM {source} WHERE {name} >= {compare}{order} "
+                "LIMIT 1",
+                (value,),
+            )
+            return rows[0][0] if rows else None
+
+        low, high = ends[0]
+        if low is None:
+            return []
+        places = [(n + self._random.random()) / self._wanted for n in range(self._wanted)]
+        values = between(column, low, high, places, key_at)
+        if values is None:
+            raise LabError(
+                f"over the limit of --scan-mib, and its primary key begins with {column.kind}: "
+                "its rows can be found by reading all of them only"
+            )
+        return [(f"{name} >= {compare}", [value]) for value in values]
+
+    def _secondary_starts(self, index: Index) -> list[tuple[str, list[Any]]]:
+        places = {column.name: n for n, column in enumerate(columns_of(self._table, None))}
+        primary = self._table.primary.parts if self._table.primary else ()
+        parts = {column.name: (column, prefix) for column, prefix in (*index.parts, *primary)}
+        return [
+            after([(column, prefix, row[places[name]]) for name, (column, prefix) in parts.items()])
+            for row in self._starts
+        ]
+
+    def _count(
+        self, index: Index, runs: Sequence[Sequence[tuple[int, tuple[Any, ...]]]]
+    ) -> tuple[float, float]:
+        """Rows by the density of the keys, if these are one integer; else as InnoDB's statistics
+        have them. And the relative error."""
+        if self._limits.count:
+            place = f"{quoted(self._table.database)}.{quoted(self._table.name)}"
+            return float(self._query(f"SELECT COUNT(*) FROM {place}", ())[0][0]), 0.0
+        column = index.parts[0][0]
+        if len(index.parts) > 1 or not is_integer(column) or len(runs) < 2:
+            return float(self._table.rows), STATISTICS_ERROR
+        _, source, _ = self._source(index)
+        name = quoted(column.name)
+        ((low, high),) = self._query(f"SELECT MIN({name}), MAX({name}) FROM {source}", ())
+        at = columns_of(self._table, index).index(column)
+        keys = [[int(row[at]) for _, row in run] for run in runs]
+        # From a run's first key to the next run's: what lies between is as dense as the run.
+        rows, errors = 0.0, 0.0
+        firsts = [int(low), *(found[0] for found in keys[1:]), int(high) + 1]
+        for found, first, end in zip(keys, firsts[:-1], firsts[1:], strict=True):
+            density = len(found) / (found[-1] - found[0] + 1)
+            inside = [key for key in found if key < end]
+            if len(inside) < len(found):
+                # The run reaches the next one: nothing is guessed.
+                rows += len(inside) + density * (found[0] - first)
+                continue
+            rows += density * (end - first)
+            errors += (density * (end - found[-1] - 1)) ** 2 * DENSITY_VARIANCE
+        return rows, errors**0.5 / max(1.0, rows)
