@@ -56,6 +56,8 @@ def test_costs_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert firn["per_million"] == pytest.approx(0.001 / 1200 * 1e6 + 2 * 0.2)
     assert firn["per_tb_month"] == pytest.approx(100 / 3)
     assert firn["break_even"] == "firn costs less than innodb at any size and load"
+    evil = next(r for r in rows if r["case"].startswith("rw threads=8") and "evil" in r["target"])
+    assert evil["break_even"].endswith("cannot be told apart")
     assert all(row["case"] != "list threads=1" for row in rows), "it counts no transactions"
     command = ["price", "--store", str(tmp_path / "x.sqlite")]
     assert cli.main([*command, "--hour", "3.6", "--gb-month", "0.1", "--currency", "EUR"]) == 0

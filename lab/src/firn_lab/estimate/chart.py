@@ -35,6 +35,6 @@ def draw(found: Sequence[TableEstimate], path: Path) -> None:
     axes.set_xlabel("MiB on disk")
     axes.grid(axis="x", alpha=0.3)
     axes.set_axisbelow(True)
-    axes.legend(fontsize=8)
+    figure.legend(fontsize=8, loc="outside upper center", ncols=2)
     figure.savefig(path, dpi=120)
     pyplot.close(figure)

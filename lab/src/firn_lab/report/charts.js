@@ -46,7 +46,7 @@ function format(value, unit = "") {
 function ticks(top, wanted = 5, unit = "") {
   if (!(top > 0)) return [0, 1];
   const rough = top / wanted;
-  const base = unit === "B" ? 1024 ** Math.max(0, Math.floor(Math.log2(rough) / 10)) : 1;
+  const base = unit === "B" ? 1024 ** Math.max(0, Math.floor(Math.log2(top) / 10)) : 1;
   const power = base * 10 ** Math.floor(Math.log10(rough / base));
   const step = [1, 2, 5, 10].find((each) => each * power >= rough) * power;
   const found = [];
@@ -122,7 +122,7 @@ function lineChart(curves, unit, axis, title, steps = null) {
   const points = curves.flatMap((curve) => curve.points);
   const marks = ticks(Math.max(...points.map((each) => each.high ?? each.y), 0), 5, unit);
   const last = Math.max(...points.map((each) => each.x), 1);
-  const xs = steps ?? ticks(last, 10).filter((each) => each <= last);
+  const xs = steps ?? ticks(last, Math.min(10, last)).filter((each) => each <= last);
   const place = (value) => steps
     ? (steps.indexOf(value) + 0.5) / steps.length
     : value / last;

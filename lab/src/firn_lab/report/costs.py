@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from firn_lab.price import break_even, cost
+from firn_lab.store import unclear
 from firn_lab.store.rows import TargetRow
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def costs(report: Report) -> list[dict[str, Any]]:
         for case in report.cases:
             whole = space(report, case.dataset, base)
             against = None
+            throughput = None
             # The reference first: the others are compared with it.
             for target in sorted(report.targets, key=lambda each: each.id != base.id):
                 result = report.result(case, target)
@@ -52,11 +54,14 @@ def costs(report: Report) -> list[dict[str, Any]]:
                 size = space(report, case.dataset, target)
                 ratio = size / whole if size is not None and whole else None
                 each = cost(prices, tps.median, _device_bytes(result), ratio)
-                even = None
+                words = ""
                 if target.id == base.id:
-                    against = each
-                elif against is not None:
+                    against, throughput = each, tps
+                elif against is not None and throughput is not None:
                     even = break_even(each, against)
+                    words = even.words(target.name, base.name) if even else ""
+                    if words and unclear(tps, throughput):
+                        words += "; but their throughputs cannot be told apart"
                 found.append(
                     {
                         "offer": prices.name,
@@ -65,7 +70,7 @@ def costs(report: Report) -> list[dict[str, Any]]:
                         "target": target.name,
                         "per_million": each.per_million,
                         "per_tb_month": each.per_tb_month,
-                        "break_even": even.words(target.name, base.name) if even else "",
+                        "break_even": words,
                     }
                 )
     return found

@@ -126,7 +126,7 @@ def _lines(report: Report, name: str, cases: list[CaseRow], path: Path) -> Path:
 def _save(figure: Any, axes: Any, path: Path) -> Path:
     axes.grid(alpha=0.3)
     axes.set_axisbelow(True)
-    axes.legend(fontsize=8)
+    figure.legend(fontsize=8, loc="outside upper center", ncols=4)
     figure.savefig(path, dpi=120)
     pyplot.close(figure)
     return path
