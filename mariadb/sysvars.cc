@@ -69,11 +69,12 @@ MYSQL_SYSVAR_ULONGLONG(
     "written to files of its own, which the commit makes visible. The size of a transaction has no limit.",
     nullptr, (update<unsigned long long, FIRN_OPTION_TXN_MEMORY_LIMIT>), 64 * kMiB, kMiB, kMaxSize, kMiB);
 
-MYSQL_SYSVAR_ULONGLONG(blob_threshold, blob_threshold, PLUGIN_VAR_RQCMDARG,
-                       "Values of BLOB, TEXT, JSON and long VARCHAR columns of this many bytes and more are written to "
-                       "files of their own, beside the rows; values of 16 MiB and more always are. Holds for values written "
-                       "from now on.",
-                       nullptr, (update<unsigned long long, FIRN_OPTION_BLOB_THRESHOLD>), 4096, 256, 4ULL << 30, 1);
+MYSQL_SYSVAR_ULONGLONG(
+    blob_threshold, blob_threshold, PLUGIN_VAR_RQCMDARG,
+    "Values of BLOB, TEXT, JSON and long VARCHAR columns of this many bytes and more are written to "
+    "files of their own, beside the rows; values of 16 MiB and more always are. Holds for values written "
+    "from now on.",
+    nullptr, (update<unsigned long long, FIRN_OPTION_BLOB_THRESHOLD>), 4096, 256, 4ULL << 30, 1);
 
 MYSQL_SYSVAR_ULONGLONG(wal_segment_size, wal_segment_size, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
                        "Size of one file of the write-ahead log, in bytes.", nullptr, nullptr, 16 * kMiB, 4 * kMiB,
@@ -114,16 +115,18 @@ MYSQL_SYSVAR_ULONGLONG(background_io_rate, background_io_rate, PLUGIN_VAR_RQCMDA
                        "limit.",
                        nullptr, (update<unsigned long long, FIRN_OPTION_BACKGROUND_IO_RATE>), 0, 0, kMaxSize, 1);
 
-MYSQL_SYSVAR_STR(log_archive_dir, log_archive_dir, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
-                 "Directory, which must exist, that gets every segment of the write-ahead log when it is closed, and the "
-                 "files that it names: for 'firn restore --until-time'. Empty = none. Best on the file system of the "
-                 "data directory, where files are linked. While it cannot be written the log keeps its segments.",
-                 nullptr, nullptr, "");
+MYSQL_SYSVAR_STR(
+    log_archive_dir, log_archive_dir, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
+    "Directory, which must exist, that gets every segment of the write-ahead log when it is closed, and the "
+    "files that it names: for 'firn restore --until-time'. Empty = none. Best on the file system of the "
+    "data directory, where files are linked. While it cannot be written the log keeps its segments.",
+    nullptr, nullptr, "");
 
-MYSQL_SYSVAR_UINT(log_archive_timeout, log_archive_timeout, PLUGIN_VAR_RQCMDARG,
-                  "With firn_log_archive_dir: a segment of the log that anything was written to is closed, and archived, "
-                  "after so many seconds.",
-                  nullptr, (update<unsigned int, FIRN_OPTION_LOG_ARCHIVE_TIMEOUT>), 60, 1, 86400, 0);
+MYSQL_SYSVAR_UINT(
+    log_archive_timeout, log_archive_timeout, PLUGIN_VAR_RQCMDARG,
+    "With firn_log_archive_dir: a segment of the log that anything was written to is closed, and archived, "
+    "after so many seconds.",
+    nullptr, (update<unsigned int, FIRN_OPTION_LOG_ARCHIVE_TIMEOUT>), 60, 1, 86400, 0);
 
 /* The check function has done it. */
 void checkpoint_made(THD*, st_mysql_sys_var*, void*, const void*) {}
@@ -169,13 +172,25 @@ firn_config config() {
   return config;
 }
 
-struct st_mysql_sys_var* all[] = {
-    MYSQL_SYSVAR(data_dir),           MYSQL_SYSVAR(memory_limit),        MYSQL_SYSVAR(block_cache_size),
-    MYSQL_SYSVAR(row_cache_size),     MYSQL_SYSVAR(memtable_size),       MYSQL_SYSVAR(txn_memory_limit),
-    MYSQL_SYSVAR(blob_threshold),     MYSQL_SYSVAR(wal_segment_size),    MYSQL_SYSVAR(flush_log_at_trx_commit),
-    MYSQL_SYSVAR(lock_wait_timeout),  MYSQL_SYSVAR(rollback_on_timeout), MYSQL_SYSVAR(max_background_jobs),
-    MYSQL_SYSVAR(background_io_rate), MYSQL_SYSVAR(direct_io),           MYSQL_SYSVAR(direct_reads),
-    MYSQL_SYSVAR(create_checkpoint),  MYSQL_SYSVAR(backup_client),       MYSQL_SYSVAR(log_archive_dir),
-    MYSQL_SYSVAR(log_archive_timeout), nullptr};
+struct st_mysql_sys_var* all[] = {MYSQL_SYSVAR(data_dir),
+                                  MYSQL_SYSVAR(memory_limit),
+                                  MYSQL_SYSVAR(block_cache_size),
+                                  MYSQL_SYSVAR(row_cache_size),
+                                  MYSQL_SYSVAR(memtable_size),
+                                  MYSQL_SYSVAR(txn_memory_limit),
+                                  MYSQL_SYSVAR(blob_threshold),
+                                  MYSQL_SYSVAR(wal_segment_size),
+                                  MYSQL_SYSVAR(flush_log_at_trx_commit),
+                                  MYSQL_SYSVAR(lock_wait_timeout),
+                                  MYSQL_SYSVAR(rollback_on_timeout),
+                                  MYSQL_SYSVAR(max_background_jobs),
+                                  MYSQL_SYSVAR(background_io_rate),
+                                  MYSQL_SYSVAR(direct_io),
+                                  MYSQL_SYSVAR(direct_reads),
+                                  MYSQL_SYSVAR(create_checkpoint),
+                                  MYSQL_SYSVAR(backup_client),
+                                  MYSQL_SYSVAR(log_archive_dir),
+                                  MYSQL_SYSVAR(log_archive_timeout),
+                                  nullptr};
 
 }  // namespace firn::sysvars

@@ -39,7 +39,7 @@ class Point:
 
 
 class Writer:
-    """Rows of a table, a few at a time, some of them large; and now and then a transaction that spills."""
+    """Rows of a table, a few at a time, some of them large; at times a transaction that spills."""
 
     def __init__(self, server: Server, seed: int) -> None:
         self.server = server
@@ -64,7 +64,8 @@ class Writer:
                             )
                         if rng.random() < 0.03:
                             cursor.execute(
-                                "INSERT INTO large SELECT NULL, seq, REPEAT(MD5(seq), 20) FROM seq_1_to_4000"
+                                "INSERT INTO large "
+                                "SELECT NULL, seq, REPEAT(MD5(seq), 20) FROM seq_1_to_4000"
                             )
                             cursor.execute("DELETE FROM large WHERE a % 3 = 1")
                         session.commit()
