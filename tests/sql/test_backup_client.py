@@ -1,4 +1,4 @@
-"""`firn backup` and its surroundings: option files, users, names, signals, other sessions, large values."""
+"""`firn backup` and its surroundings: option files, users, names, signals, large values."""
 
 from __future__ import annotations
 
@@ -112,10 +112,10 @@ def stuck_bucket(stuck: threading.Event) -> Iterator[dict[str, str]]:
             self.end_headers()
             self.wfile.write(body)
 
-        def do_GET(self) -> None:  # noqa: N802
+        def do_GET(self) -> None:
             self.answer(b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>")
 
-        def do_PUT(self) -> None:  # noqa: N802
+        def do_PUT(self) -> None:
             if "/files/" in self.path:
                 stuck.set()
                 ended.wait()

@@ -233,7 +233,8 @@ def test_a_statement_killed_before_does_not_fail_the_commit(own_server: Make, bi
             _run(session, "XA START 'x'" if end == "XA" else "BEGIN")
             _both(session, _insert(ROWS if end == "XA" else 0, ROWS))
             for table in "fi":
-                slow = f"SELECT COUNT(*) FROM d.{table} a, d.{table} b, d.{table} c WHERE a.c <> b.c"
+                tables = f"{table} a, {table} b, {table} c"
+                slow = f"SELECT COUNT(*) FROM {tables} WHERE a.c <> b.c"
                 with pytest.raises(pymysql.err.MySQLError, match="max_statement_time"):
                     _run(session, f"SET STATEMENT max_statement_time = 0.2 FOR {slow}")
             if end == "XA":
