@@ -1,7 +1,7 @@
 """`firn restore --until-…`: a backup and the archive of the log lead to any point since.
 
 Sessions write and change definitions. At points in between nobody writes for a moment: the rows are
-dumped, and clock and binary log read. Each copy that is restored to one of these points must give the
+dumped, and clock and binary log read. Each copy restored to one of these points must give the
 dump taken there.
 """
 
