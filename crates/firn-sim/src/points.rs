@@ -93,7 +93,7 @@ pub fn point_run(seed: u64) -> std::result::Result<Stats, Failure> {
         _ => FlushMode::Sync,
     };
     let mut world = World::new(seed, mode);
-    world.archive_log(seed % 3 == 0);
+    world.archive_log(seed.is_multiple_of(3));
     let run = |world: &mut World| {
         world.recover()?;
         for life in 0..3 {
