@@ -22,6 +22,9 @@ const CHUNK: u64 = 8 << 20;
 /// Files on their way at the same time.
 const PARALLEL: usize = 4;
 
+#[cfg(test)]
+pub type OnList = Box<dyn Fn(&str)>;
+
 /// A place for backups.
 pub struct Target {
     store: Arc<dyn ObjectStore>,
@@ -30,7 +33,7 @@ pub struct Target {
     name: String,
     /// Called before a folder is listed.
     #[cfg(test)]
-    pub on_list: Option<Box<dyn Fn(&str)>>,
+    pub on_list: Option<OnList>,
 }
 
 /// An object to be sent, fetched or read.
