@@ -21,6 +21,7 @@ use firn_capi::session::{
 };
 use firn_capi::table::{firn_optimize_table, firn_table, firn_table_close, firn_table_open};
 use std::ffi::{CStr, CString, c_char};
+use std::mem::zeroed;
 use std::path::Path;
 use std::ptr::{null, null_mut};
 
@@ -80,16 +81,11 @@ impl Database {
         let config = firn_config {
             dir: dir.as_ptr(),
             block_cache_size: cache,
-            row_cache_size: 0,
-            memory_limit: 0,
-            background_io_rate: 0,
             memtable_size: memtable,
-            txn_memory_limit: 0,
-            wal_segment_size: 0,
             flush_log_at_trx_commit: 2,
             background_jobs: 1,
-            direct_io: false,
-            direct_reads: false,
+            // SAFETY: integers, flags and pointers, of which all zeros is a value: the default or none.
+            ..unsafe { zeroed() }
         };
         let host = firn_host {
             log: None,
