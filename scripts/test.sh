@@ -1,17 +1,24 @@
 #!/usr/bin/env bash
 # Every test, from a machine that may hold nothing yet: make test
 #
-# A step that fails does not keep the others from running; the last lines tell the result of each.
+# A step that fails does not keep the others from running; the last lines tell what failed, and the result of each.
 set -uo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$FIRN_ROOT" || exit 1
 
-results=() failed=0
+results=() reasons=() failed=0
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
 step() { # step NAME COMMAND...
-  local name=$1 began=$SECONDS status=ok
+  local name=$1 began=$SECONDS status=ok log
+  log=$logs/${name// /-}
   shift
   say "$name: $*"
-  "$@" || status=FAILED failed=1
+  if ! "$@" 2>&1 | tee "$log"; then
+    status=FAILED failed=1
+    # What cargo, rustc, pytest and our scripts begin such lines with; without any, the end has to do.
+    reasons+=("== $name" "$(grep -E -A3 '^(error|FAILED |ERROR )|[.]{3} FAILED$|panicked at|^FATAL' "$log" | tail -40 | grep . || tail "$log")")
+  fi
   results+=("$(printf '%-6s  %4d s  %s' "$status" $((SECONDS - began)) "$name")")
 }
 
@@ -39,6 +46,6 @@ step "package" scripts/package-test.sh
 step "patch levels" scripts/patch-level-test.sh
 
 echo
-printf '%s\n' "${results[@]}"
+printf '%s\n' "${reasons[@]}" "${results[@]}"
 if [ $failed = 0 ]; then echo "all tests passed in $SECONDS s"; else echo "TESTS FAILED"; fi
 exit $failed
