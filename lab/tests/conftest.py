@@ -107,11 +107,14 @@ def made(target: Target, name: str, sink: Heard | None = None, **fields: Any) ->
     return workload
 
 
-def run_round(workload: Workload, target: Target, sink: Heard | None = None) -> Outcome:
-    """Warm, measured, and found to be right."""
+def run_round(
+    workload: Workload, target: Target, sink: Heard | None = None, number: int = 0
+) -> Outcome:
+    """Warm, prepared, measured, and found to be right."""
     clock = SystemClock()
     workload.warm(target, clock)
-    outcome = workload.measure(target, clock, sink or Heard())
+    workload.prepare(target, Heard())
+    outcome = workload.measure(target, clock, sink or Heard(), number)
     assert workload.check(target) == []
     assert outcome.transactions > 0
     assert outcome.queries >= outcome.transactions

@@ -60,7 +60,7 @@ class Steady:
 
 def test_every_transaction_is_counted_once() -> None:
     heard = Heard()
-    outcome = drive(Params(threads=3, seconds=2.2), heard, lambda number: Steady())
+    outcome = drive(Params(threads=3, seconds=2.2), "round 0", heard, lambda number: Steady())
     assert outcome.queries == 3 * outcome.transactions
     assert outcome.transactions == sum(part.count for part in outcome.parts)
     assert {part.name for part in outcome.parts} == {"even", "odd"}
@@ -79,7 +79,8 @@ def test_what_lost_against_another_is_repeated_and_counted() -> None:
         if attempt % 3 == 0:
             raise pymysql.err.OperationalError(1213, "Deadlock found")
 
-    outcome = drive(Params(threads=1, seconds=0.5), Heard(), lambda number: Steady(fails))
+    params = Params(threads=1, seconds=0.5)
+    outcome = drive(params, "round 0", Heard(), lambda number: Steady(fails))
     assert outcome.errors == 0
     assert outcome.transactions > 5
     # Two attempts succeed, the third fails and is repeated.
@@ -91,7 +92,8 @@ def test_an_error_is_counted_and_the_session_goes_on() -> None:
         if attempt % 2 == 0:
             raise pymysql.err.IntegrityError(1062, "Duplicate entry")
 
-    outcome = drive(Params(threads=1, seconds=0.5), Heard(), lambda number: Steady(fails))
+    params = Params(threads=1, seconds=0.5)
+    outcome = drive(params, "round 0", Heard(), lambda number: Steady(fails))
     assert outcome.transactions > 5
     assert abs(outcome.errors - outcome.transactions) <= 1
     assert outcome.retries == 0
@@ -112,7 +114,7 @@ def test_what_cannot_go_on_ends_the_round(error: Exception, expected: type[LabEr
             raise error
 
     with pytest.raises(expected) as caught:
-        drive(Params(threads=2, seconds=30), Heard(), lambda number: Steady(fails))
+        drive(Params(threads=2, seconds=30), "round 0", Heard(), lambda number: Steady(fails))
     assert caught.type is expected
     assert str(error.args[-1]) in str(caught.value)
 
@@ -124,24 +126,25 @@ def test_no_process_is_left_when_a_session_dies() -> None:
         return Steady()
 
     with pytest.raises(LabError, match="was killed"):
-        drive(Params(threads=3, seconds=30), Heard(), session)
+        drive(Params(threads=3, seconds=30), "round 0", Heard(), session)
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     names = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children]
     # The guard alone stays.
     assert all(b"-I\0-S\0-c" in name for name in names)
 
 
-def test_the_same_seed_draws_the_same() -> None:
+def test_rounds_draw_differently_and_targets_alike() -> None:
     class Drawing(Steady):
         def choose(self, random: Random) -> Callable[[], Done]:
             return lambda: Done(str(random.random()), 1)
 
-    def first_kind(seed: int) -> set[str]:
+    def drawn(seed: int, draw: str) -> set[str]:
         params = Params(threads=2, seconds=0.05, seed=seed)
-        return {part.name for part in drive(params, Heard(), lambda number: Drawing()).parts}
+        return {part.name for part in drive(params, draw, Heard(), lambda number: Drawing()).parts}
 
-    assert len(first_kind(1) & first_kind(1)) >= 2
-    assert not first_kind(1) & first_kind(2)
+    assert len(drawn(1, "round 0") & drawn(1, "round 0")) >= 2
+    assert not drawn(1, "round 0") & drawn(2, "round 0")
+    assert not drawn(1, "round 0") & drawn(1, "round 1")
 
 
 def test_errors_of_both_drivers() -> None:

@@ -15,6 +15,7 @@ import tiny  # noqa: F401
 from conftest import QUIET_SECONDS, SMALL, Laboratory, servers_on
 
 from firn_lab.plan import Plan, parse_case
+from firn_lab.processes import tree
 from firn_lab.store import Reader
 from firn_lab.workloads import Params
 
@@ -162,6 +163,55 @@ def test_ctrl_c_keeps_the_rounds_and_leaves_nothing(
     with Reader(tmp_path / "x.sqlite") as store:
         assert store.run().status == "interrupted"
         assert len(store.rounds(1)) >= 3
+
+
+# A lab whose children work on and on: sessions of the load driver, or shares of a load.
+CHILDREN = """
+import sys, time, types
+from firn_lab.workloads.base import Params
+from firn_lab.workloads import driver, fill
+
+class Stuck:
+    def choose(self, random):
+        print("works", flush=True)
+        return lambda: time.sleep(600)
+
+def rows():
+    print("works", flush=True)
+    time.sleep(600)
+
+if sys.argv[1] == "drive":
+    driver.drive(Params(threads=2, seconds=600), "", None, lambda number: Stuck())
+else:
+    fill.insert = lambda target, share: rows()
+    sink = types.SimpleNamespace(progress=lambda done: None)
+    fill.fill(None, [fill.Share("a", rows), fill.Share("b", rows)], sink, 2)
+"""
+
+
+@pytest.mark.parametrize("how", ["drive", "fill"])
+def test_a_lab_that_is_killed_takes_its_children_along(how: str) -> None:
+    lab = subprocess.Popen([sys.executable, "-c", CHILDREN, how], stdout=subprocess.PIPE, text=True)
+    assert lab.stdout is not None
+    assert [lab.stdout.readline() for _ in range(2)] == ["works\n"] * 2
+    children = [pid for pid in tree(lab.pid) if pid != lab.pid]
+    # Two that work, and the guard.
+    assert len(children) == 3
+    lab.kill()
+    lab.wait()
+    deadline = time.monotonic() + 60
+    while any(map(alive, children)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(alive, children))
+    lab.stdout.close()
+
+
+def alive(pid: int) -> bool:
+    """Not ended: what nobody has reaped yet is a zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def test_a_lab_that_is_killed_takes_its_servers_along(tmp_path: Path, template: Path) -> None:

@@ -22,7 +22,7 @@ from firn_lab.workloads.users import accounts, country, email
 
 
 def measure(workload: Workload, target: Target) -> None:
-    workload.measure(target, SystemClock(), Heard())
+    workload.measure(target, SystemClock(), Heard(), 0)
 
 
 def test_accounts_are_the_same_for_a_seed() -> None:
@@ -129,7 +129,7 @@ def test_queries_1_and_6_are_answered_as_by_hand(tpch: TpcH, innodb: Target) -> 
 def test_a_query_that_takes_too_long_is_given_up(tpch: TpcH, innodb: Target) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tpch, "limit", 0.0001)
-        outcome = tpch.measure(innodb, SystemClock(), Heard())
+        outcome = tpch.measure(innodb, SystemClock(), Heard(), 0)
     assert outcome.errors > 10
     assert outcome.transactions + outcome.errors == 22
     # Any other error is not taken for slowness.

@@ -8,10 +8,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from conftest import Heard, made, run_round
 
-from firn_lab.errors import DiskFull, LabError, TargetDied, TargetError
-from firn_lab.targets import Budget, make_target
-from firn_lab.workloads import Second
+from firn_lab.clock import SystemClock
+from firn_lab.errors import DiskFull, LabError, TargetDied, TargetError, UsageError
+from firn_lab.targets import Budget, Target, make_target
+from firn_lab.workloads import Outcome, Params, Second, make_workload
+from firn_lab.workloads.sysbench import workload as sysbench
 from firn_lab.workloads.sysbench.program import LUA, failure, parse_outcome, parse_second
 
 REPORT = """
@@ -119,3 +122,57 @@ def test_rows_are_drawn_by_zipf(exponent: float, tmp_path: Path) -> None:
     # The popular rows do not lie side by side.
     popular = [row for row, _ in Counter(drawn).most_common(10)]
     assert max(popular) - min(popular) > rows / 10
+
+
+def test_rounds_have_draws_of_their_own_the_same_on_every_target(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seeds: list[str] = []
+
+    def run(target: Target, script: Path, options: list[str], *rest: object) -> Outcome:
+        seeds.extend(option for option in options if option.startswith("--rand-seed="))
+        return Outcome(1, 1, 1.0)
+
+    monkeypatch.setattr(sysbench, "run_sysbench", run)
+    workload = make_workload("oltp_update_index", Params())
+    for number in (0, 1, 2):
+        for host in "ab":
+            target = make_target(f"dsn:mysql://{host}", Budget(), Path())
+            workload.measure(target, SystemClock(), Heard(), number)
+    assert seeds[::2] == seeds[1::2]
+    assert len(set(seeds)) == 3
+
+
+def test_another_seed_is_another_dataset() -> None:
+    for name in ("oltp_read_only", "users", "tpcc", "shop", "blobs", "scan"):
+        one, other = (make_workload(name, Params(seed=seed)) for seed in (1, 2))
+        assert one.dataset != other.dataset
+
+
+def test_scripts_that_read_one_table_have_one() -> None:
+    one = make_workload("select_random_points", Params(options={"rows": "5"}))
+    assert one.dataset == make_workload("oltp_read_only", Params(options={
+        "rows": "5", "tables": "1"})).dataset  # fmt: skip
+    with pytest.raises(UsageError, match="no option 'tables'"):
+        make_workload("select_random_ranges", Params(options={"tables": "10"}))
+
+
+def test_every_round_of_deletes_finds_all_rows(innodb: Target) -> None:
+    workload = made(innodb, "oltp_delete", seconds=1, tables=1, rows=20_000)
+
+    def rows() -> int:
+        return int(innodb.query("SELECT COUNT(*) FROM sbtest1")[0][0])
+
+    for number in range(2):
+        workload.warm(innodb, SystemClock())
+        # The first round has the tables as they were loaded.
+        assert workload.prepare(innodb, Heard()) == (number > 0)
+        assert rows() == 20_000
+        workload.measure(innodb, SystemClock(), Heard(), number)
+        assert rows() < 20_000
+    innodb.query("DELETE FROM sbtest1 WHERE id > 9000")
+    assert "most rows are deleted" in " ".join(workload.check(innodb))
+
+
+def test_one_table_is_read(innodb: Target) -> None:
+    run_round(made(innodb, "select_random_points", seconds=1, rows=200), innodb)

@@ -122,7 +122,7 @@ def test_blobs(innodb: Target) -> None:
         Params(threads=1, seconds=5, options={"rows": "8", "access": "select"}),
     )
     with pytest.raises(CheckFailed, match="blob 3 is not the one"):
-        select.measure(innodb, SystemClock(), Heard())
+        select.measure(innodb, SystemClock(), Heard(), 0)
 
 
 def test_insert(innodb: Target) -> None:
@@ -179,7 +179,7 @@ def test_an_operation_with_a_wrong_answer_is_told(
     workload = made(innodb, "operations", rows=120)
     monkeypatch.setattr(Steps, name, lambda self: -1)
     with pytest.raises(CheckFailed, match=r"outer_join.*: \d+, not -1"):
-        workload.measure(innodb, SystemClock(), Heard())
+        workload.measure(innodb, SystemClock(), Heard(), 0)
 
 
 def test_recovery(innodb: Target) -> None:

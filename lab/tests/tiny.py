@@ -43,18 +43,13 @@ class Tiny(Workload):
     summary = "for tests"
     options = {"fail": "", "on": "innodb"}
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.rounds: dict[str, int] = {}
-
     def load(self, target: Target, sink: Sink) -> None:
         target.query(f"CREATE TABLE tiny (id INT PRIMARY KEY, v INT){target.create_suffix()}")
         target.query("INSERT INTO tiny VALUES " + ", ".join(f"({n}, 0)" for n in range(10)))
         sink.progress(1)
 
-    def measure(self, target: Target, clock: Clock, sink: Sink) -> Outcome:
-        number = self.rounds[target.name] = self.rounds.get(target.name, 0) + 1
-        failure = self.option("fail") if (number, target.name) == (2, self.option("on")) else ""
+    def measure(self, target: Target, clock: Clock, sink: Sink, number: int) -> Outcome:
+        failure = self.option("fail") if (number, target.name) == (1, self.option("on")) else ""
         if failure == "kill":
             assert target.pid is not None
             os.kill(target.pid, signal.SIGKILL)
@@ -66,7 +61,7 @@ class Tiny(Workload):
             raise KeyboardInterrupt
         elif failure == "mistake":
             raise SystemError("a mistake")
-        return drive(self.params, sink, lambda number: TinySession(target.connect()))
+        return drive(self.params, str(number), sink, lambda _: TinySession(target.connect()))
 
     def check(self, target: Target) -> list[str]:
         if self.option("fail") == "wrong" and target.name == self.option("on"):

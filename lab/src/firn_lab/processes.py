@@ -65,6 +65,13 @@ class Guard:
         """It has ended and was reaped."""
         self._tell(f"-{pid}")
 
+    def leave(self) -> None:
+        """Called by a forked child of the lab: while it held the pipe, the lab's end would not be
+        the pipe's end."""
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process = None
+
     def _tell(self, line: str) -> None:
         if self._process is not None and self._process.stdin is not None:
             with contextlib.suppress(BrokenPipeError):

@@ -3,7 +3,7 @@ then every other workload."""
 
 from collections.abc import Iterator
 
-from firn_lab.plan.base import PLANS, Case, Plan, parse_case, replace_params
+from firn_lab.plan.base import PLANS, Case, Plan, parse_case
 from firn_lab.targets.base import Budget
 from firn_lab.workloads.base import Params
 
@@ -16,7 +16,6 @@ SCRIPTS = (
     "oltp_insert", "oltp_delete", "bulk_insert",
 )  # fmt: skip
 _OWN = Params(threads=16, seconds=60, warm_seconds=10)
-_BASE = replace_params(_OWN, {}, {"tables": "10"})
 # Of a GiB of cache: TPC-C with ten warehouses fits it, with 102 it does not by far.
 OWN = (
     "tpcc:warehouses=10",
@@ -43,17 +42,17 @@ OWN = (
 
 def _cases() -> Iterator[Case]:
     for name in SCRIPTS:
-        if name == "bulk_insert":
-            yield Case(name, replace_params(_BASE, {}, {}))
-        else:
-            yield parse_case(f"{name}:rows=400000", _BASE)
+        # As many rows in all: the two have one table, the others ten.
+        rows = {"bulk_insert": "", "select_random_points": ":rows=4000000",
+                "select_random_ranges": ":rows=4000000"}.get(name, ":rows=400000")  # fmt: skip
+        yield parse_case(f"{name}{rows}", _OWN)
     for threads in THREADS:
-        if threads != _BASE.threads:
-            yield parse_case(f"oltp_read_write:rows=400000,threads={threads}", _BASE)
+        if threads != _OWN.threads:
+            yield parse_case(f"oltp_read_write:rows=400000,threads={threads}", _OWN)
     for cache in CACHES:
         for exponent in EXPONENTS:
             for name in ("oltp_point_select", "oltp_read_write"):
-                yield parse_case(f"{name}:cache={cache},zipf={exponent}", _BASE)
+                yield parse_case(f"{name}:cache={cache},zipf={exponent}", _OWN)
     for text in OWN:
         yield parse_case(text, _OWN)
 

@@ -103,14 +103,10 @@ class DatasetRun:
         runner.require_space()
         self._phase("load", target)
         began = runner.clock.monotonic()
-        sink = _LoadSink(
-            runner.require_space,
-            lambda kind, data: runner.tell(kind, {"target": server.name, **data}),
-        )
 
         def load() -> None:
             server.create_database()
-            workload.load(server, sink)
+            workload.load(server, self._load_sink(target))
 
         self._explained(target, load)
         seconds = runner.clock.monotonic() - began
@@ -163,9 +159,10 @@ class DatasetRun:
         started = runner.clock.now().isoformat(timespec="milliseconds")
         try:
             self._warm_up(case, target)
+            self._prepare(case, target)
             self._phase("measure", target, case=workload.label, round=number)
             started = runner.clock.now().isoformat(timespec="milliseconds")
-            outcome, figures = self._measure(case, target, context, samples)
+            outcome, figures = self._measure(case, target, number, context, samples)
             wrong = self._explained(target, lambda: workload.check(target.target))
             if wrong:
                 raise CheckFailed("; ".join(wrong))
@@ -203,10 +200,23 @@ class DatasetRun:
         self._explained(target, lambda: case.workload.warm(target.target, clock))
         self._warm.add((case.id, target.id))
 
+    def _prepare(self, case: CaseRun, target: TargetRun) -> None:
+        self._phase("prepare", target, case=case.workload.label)
+        server = target.target
+        if self._explained(target, lambda: case.workload.prepare(server, self._load_sink(target))):
+            self._explained(target, server.rest)
+
+    def _load_sink(self, target: TargetRun) -> _LoadSink:
+        runner, name = self._runner, target.target.name
+        return _LoadSink(
+            runner.require_space, lambda kind, data: runner.tell(kind, {"target": name, **data})
+        )
+
     def _measure(
         self,
         case: CaseRun,
         target: TargetRun,
+        number: int,
         context: Mapping[str, Any],
         samples: list[tuple[int, str, float]],
     ) -> tuple[Outcome, dict[str, tuple[float, FigureKind]]]:
@@ -224,7 +234,8 @@ class DatasetRun:
         try:
             with sampler:
                 outcome: Outcome = self._explained(
-                    target, lambda: case.workload.measure(server, runner.clock, sampler)
+                    target,
+                    lambda: case.workload.measure(server, runner.clock, sampler, number),
                 )
         finally:
             samples += sampler.samples

@@ -2,7 +2,8 @@
 
 kind      data
 started   cases: [label], targets: [name], rounds, steps_total (loads and rounds), seconds_left
-phase     phase: start | load | warm | measure | rest | state | stop, target, dataset, case, round
+phase     phase: start | load | warm | prepare | measure | rest | state | stop, target, dataset,
+          case, round
 second    target, case, round, second, tps, qps, errors, retries, p95_ms, and measures' samples
 progress  target, done (0 to 1)
 round     target, case, round, status, message, figures

@@ -1,8 +1,8 @@
 """A workload: data it loads, work it measures, and a check of what it left behind.
 
 The runner calls, for each target: `supports`; `load` once a dataset; `warm` before the first round;
-`measure` once a round; `check` after each round. Workloads of one run with the same `dataset` share
-the loaded tables.
+`prepare` and `measure` once a round; `check` after each round. Workloads of one run with the same
+`dataset` share the loaded tables.
 
     @WORKLOADS.register("users")
     class Users(Workload):
@@ -21,7 +21,7 @@ from firn_lab.clock import Clock
 from firn_lab.errors import UsageError
 from firn_lab.histogram import Latency
 from firn_lab.registry import Registry
-from firn_lab.targets.base import Target
+from firn_lab.targets.base import Dialect, Target
 
 
 @dataclass(frozen=True)
@@ -109,6 +109,8 @@ class Workload(ABC):
     figures: ClassVar[Mapping[str, FigureKind]] = {}
     # The figure that reports show first: "tps", "seconds", or one of its own.
     headline: ClassVar[str] = "tps"
+    # The servers it can talk to.
+    dialects: ClassVar[tuple[Dialect, ...]] = ("mysql", "postgresql")
     # Whether it changes data: then space is taken again right after the rounds, and at rest.
     writes: ClassVar[bool] = True
 
@@ -138,7 +140,7 @@ class Workload(ABC):
 
     def supports(self, target: Target) -> str:
         """ "" when it runs on the target, else why not, in a few words."""
-        return "" if target.dialect == "mysql" else "MySQL protocol only"
+        return "" if target.dialect in self.dialects else f"{' and '.join(self.dialects)} only"
 
     @abstractmethod
     def load(self, target: Target, sink: Sink) -> None:
@@ -148,9 +150,16 @@ class Workload(ABC):
         """Brings caches to where they stay; nothing is counted."""
         return None
 
+    def prepare(self, target: Target, sink: Sink) -> bool:
+        """Before each round, unseen by clock and measures: makes anew what rounds use up. Whether
+        it did: then the server is brought to rest before it is measured."""
+        return False
+
     @abstractmethod
-    def measure(self, target: Target, clock: Clock, sink: Sink) -> Outcome:
-        """One round. Raises TargetDied, DiskFull or any error of the driver when it cannot."""
+    def measure(self, target: Target, clock: Clock, sink: Sink, number: int) -> Outcome:
+        """The round of a number, from 0. Random draws depend on it and on the seed, so that no
+        round repeats another, and on nothing else. Raises TargetDied, DiskFull or any error of the
+        driver when it cannot."""
 
     def check(self, target: Target) -> list[str]:
         """What is wrong with the data now, a line each; empty when nothing is."""

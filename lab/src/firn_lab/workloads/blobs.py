@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
-from firn_lab.clock import Clock
 from firn_lab.errors import CheckFailed, UsageError
 from firn_lab.targets.base import Target
-from firn_lab.workloads.base import WORKLOADS, Outcome, Params, Sink, Workload
-from firn_lab.workloads.driver import Done, drive, drive_unseen
-from firn_lab.workloads.fill import Row, fill, shares
-from firn_lab.workloads.sql import SqlSession, create_table, md5, number_option, scaled_option, text
+from firn_lab.workloads.base import WORKLOADS, Params
+from firn_lab.workloads.driver import Done
+from firn_lab.workloads.fill import Row, Share, shares
+from firn_lab.workloads.sessions import SessionWorkload
+from firn_lab.workloads.sql import (
+    SqlSession,
+    create_table,
+    digest,
+    md5,
+    number_option,
+    scaled_option,
+    text,
+)
 
 ACCESSES = {"select": ("select",), "update": ("update",), "both": ("select", "update")}
 # Random bytes and text take turns in pieces of this size.
@@ -28,11 +35,6 @@ def value(random: Random, length: int, share: float) -> bytes:
     for _ in range(0, length, PIECE_BYTES):
         pieces.append(random.randbytes(PIECE_BYTES) if random.random() < share else lines)
     return b"".join(pieces)[:length]
-
-
-def digest(data: bytes) -> str:
-    """As the servers' MD5() writes it: a sum against mistakes, no secret."""
-    return hashlib.md5(data, usedforsecurity=False).hexdigest()
 
 
 class BlobsSession(SqlSession):
@@ -66,10 +68,11 @@ class BlobsSession(SqlSession):
 
 
 @WORKLOADS.register("blobs")
-class Blobs(Workload):
+class Blobs(SessionWorkload):
     summary = "large values, selected and updated by primary key"
     # random: the share of each value that cannot be compressed.
     options = {"rows": "1000", "bytes": "524288", "random": "0.5", "access": "both"}
+    warm_reads = {"blobs": "SUM(LENGTH(data))"}
 
     def __init__(self, name: str, params: Params) -> None:
         super().__init__(name, params)
@@ -81,31 +84,29 @@ class Blobs(Workload):
 
     @property
     def dataset(self) -> str:
-        return f"blobs rows={self.rows} bytes={self.length} random={self.share:g}"
+        size = f"rows={self.rows} bytes={self.length} random={self.share:g}"
+        return f"blobs {size} seed={self.params.seed}"
 
-    def supports(self, target: Target) -> str:
-        return ""
-
-    def load(self, target: Target, sink: Sink) -> None:
+    def create(self, target: Target) -> None:
         kind = "LONGBLOB" if target.dialect == "mysql" else "BYTEA"
         columns = (
             f"id INT NOT NULL, digest CHAR(32) NOT NULL, data {kind} NOT NULL, PRIMARY KEY (id)"
         )
         create_table(target, "blobs", columns)
-        fill(target, shares("blobs", self.rows, self._values, 50), sink)
-        target.analyze()
+
+    def shares(self) -> list[Share]:
+        return shares("blobs", self.rows, self._values, 50)
 
     def _values(self, numbers: range) -> Iterator[Row]:
         for number in numbers:
             data = value(Random(f"blob {self.params.seed} {number}"), self.length, self.share)
             yield number, digest(data), data
 
-    def warm(self, target: Target, clock: Clock) -> None:
-        target.query("SELECT SUM(LENGTH(data)) FROM blobs")
-        drive_unseen(self.params, self._session(target))
-
-    def measure(self, target: Target, clock: Clock, sink: Sink) -> Outcome:
-        return drive(self.params, sink, self._session(target))
+    def session(self, target: Target) -> Callable[[int], BlobsSession]:
+        access = self.option("access")
+        return lambda number: BlobsSession(
+            target.connect(), self.rows, self.length, self.share, access
+        )
 
     def check(self, target: Target) -> list[str]:
         """Every value fits its digest."""
@@ -117,9 +118,3 @@ class Blobs(Workload):
         if count != self.rows:
             wrong.append(f"{count} blobs, not {self.rows}")
         return wrong
-
-    def _session(self, target: Target) -> Callable[[int], BlobsSession]:
-        access = self.option("access")
-        return lambda number: BlobsSession(
-            target.connect(), self.rows, self.length, self.share, access
-        )

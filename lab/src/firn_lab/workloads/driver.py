@@ -1,14 +1,12 @@
 """A load driver for workloads that bring their own transactions (TPC-C, shop, users, blobs …).
 
 A workload gives a factory of sessions; `drive` runs `threads` of them for `seconds`, each in a
-process of its own (Python's lock would make threads take turns), seeded by `seed` and number, and
-returns the Outcome. Deadlocks, lock timeouts and serialization failures are repeated with the same
-arguments and counted as retries; other database errors are counted as errors, and the session goes
-on; a lost connection and a full disk end the round.
+process of its own, seeded by `seed`, the draw and its number, and returns the Outcome. Deadlocks,
+lock timeouts and serialization failures are repeated with the same arguments and counted as
+retries; other database errors are counted as errors, and the session goes on; a lost connection and
+a full disk end the round.
 
-    class Users(Workload):
-        def measure(self, target, clock, sink):
-            return drive(self.params, sink, lambda number: UserSession(target.connect()))
+    drive(self.params, "round 2", sink, lambda number: UserSession(target.connect()))
 
 A transaction's latency includes its retries. Those that are under way when time is up are finished
 and counted, and the time measured is that of the slowest session: a stall at the end is not hidden.
@@ -16,21 +14,19 @@ and counted, and the time measured is that of the slowest session: a stall at th
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from multiprocessing.connection import Connection, wait
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing.connection import Connection
 from random import Random
-from typing import Any, Protocol
+from typing import Protocol
 
-from firn_lab.errors import DiskFull, LabError, TargetDied
+from firn_lab.errors import LabError
 from firn_lab.histogram import Histogram
-from firn_lab.processes import GUARD
 from firn_lab.sqlerrors import Meaning, meaning
 from firn_lab.workloads.base import Outcome, Params, Part, Second, Sink
+from firn_lab.workloads.children import Child
 
 # After so many errors in a row a session gives up: something is wrong with the workload.
 ERRORS_IN_A_ROW_MAX = 100
@@ -79,85 +75,38 @@ class _Report:
     end: float | None = None
 
 
-def drive(
-    params: Params,
-    sink: Sink,
-    session: Callable[[int], Session],
-    figures: Mapping[str, float] | None = None,
-) -> Outcome:
-    """One round: see the head of the file."""
-    context = multiprocessing.get_context("fork")
-    pipes: list[Connection] = []
-    processes: list[Any] = []
+def drive(params: Params, draw: str, sink: Sink, session: Callable[[int], Session]) -> Outcome:
+    """One round: see the head of the file. Another `draw` has other transactions, the same on every
+    target."""
+    sessions: list[Child] = []
     try:
         for number in range(params.threads):
-            here, there = context.Pipe()
-            process = context.Process(
-                target=_work, args=(there, here, session, number, params), daemon=True
-            )
-            process.start()
-            assert process.pid is not None
-            GUARD.watch(process.pid)
-            there.close()
-            pipes.append(here)
-            processes.append(process)
-        for pipe in pipes:
-            _receive(pipe)  # It is connected.
-        for pipe in pipes:
-            pipe.send("go")
-        return _collect(pipes, params, sink, figures or {})
+            random = Random(f"{params.seed}/{draw}/{number}")
+            work = partial(_work, partial(session, number), random, params.seconds)
+            sessions.append(Child("a session of the load driver", work))
+        for each in sessions:
+            each.receive()  # It is connected.
+        for each in sessions:
+            each.send("go")
+        return _collect(sessions, params.seconds, sink)
     finally:
-        for process in processes:
-            process.kill()
-        for process in processes:
-            process.join()
-            GUARD.forget(process.pid)
-        for pipe in pipes:
-            pipe.close()
+        for each in sessions:
+            each.end()
 
 
-def drive_unseen(params: Params, session: Callable[[int], Session]) -> None:
-    """The same for `warm_seconds`, with other draws; nobody is told."""
-    if params.warm_seconds > 0:
-        drive(replace(params, seconds=params.warm_seconds, seed=params.seed + 1), _Quiet(), session)
-
-
-class _Quiet:
-    """A sink that hears nothing."""
-
-    def second(self, second: Second) -> None: ...
-
-    def progress(self, done: float) -> None: ...
-
-
-def _receive(pipe: Connection) -> Any:
-    """The next message of a session; raises what it failed with."""
-    try:
-        message = pipe.recv()
-    except EOFError:
-        raise LabError("a session of the load driver was killed") from None
-    if isinstance(message, LabError):
-        raise message
-    return message
-
-
-def _collect(
-    pipes: list[Connection], params: Params, sink: Sink, figures: Mapping[str, float]
-) -> Outcome:
+def _collect(sessions: list[Child], seconds_max: float, sink: Sink) -> Outcome:
     """Adds up the reports; tells the sink of each second that all sessions have reported."""
     kinds: dict[str, _Kind] = {}
     seconds: dict[int, list[_Report]] = {}
-    reported = dict.fromkeys(range(len(pipes)), -1)
-    numbers = {id(pipe): number for number, pipe in enumerate(pipes)}
-    open_pipes = list(pipes)
+    # By session that still works: the last second it told of.
+    reported = dict.fromkeys(sessions, -1)
     queries, longest, told = 0, 0.0, 0
-    while open_pipes:
-        ready = wait(open_pipes, params.seconds + GRACE_SECONDS)
+    while reported:
+        ready = Child.ready(reported, seconds_max + GRACE_SECONDS)
         if not ready:
             raise LabError("the load driver's sessions are stuck")
-        for pipe in ready:
-            assert isinstance(pipe, Connection)
-            report: _Report = _receive(pipe)
+        for each in ready:
+            report: _Report = each.receive()
             seconds.setdefault(report.second, []).append(report)
             queries += report.queries
             for name, kind in report.kinds.items():
@@ -165,12 +114,12 @@ def _collect(
                 total.latencies.merge(kind.latencies)
                 total.errors += kind.errors
                 total.retries += kind.retries
-            reported[numbers[id(pipe)]] = report.second
+            reported[each] = report.second
             if report.end is not None:
                 longest = max(longest, report.end)
-                open_pipes.remove(pipe)
-                reported[numbers[id(pipe)]] = 1 << 30
-        while told <= min(reported.values()) and told < int(params.seconds):
+                del reported[each]
+        last = min(reported.values(), default=int(seconds_max))
+        while told <= last and told < int(seconds_max):
             sink.second(_second(told, seconds.pop(told, [])))
             told += 1
     everything = Histogram()
@@ -184,7 +133,6 @@ def _collect(
         retries=sum(kind.retries for kind in kinds.values()),
         latency=everything.summary(),
         parts=tuple(_part(name, kind) for name, kind in sorted(kinds.items())),
-        figures=figures,
     )
 
 
@@ -219,44 +167,13 @@ def _second(number: int, reports: list[_Report]) -> Second:
     )
 
 
-def _work(
-    pipe: Connection,
-    parent: Connection,
-    factory: Callable[[int], Session],
-    number: int,
-    params: Params,
-) -> None:
-    """A session's process. Ctrl-C is the parent's affair; the end of the pipe is the end."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    parent.close()
-    try:
-        session = factory(number)
-        pipe.send("ready")
-        pipe.recv()
-        _loop(pipe, session, Random(f"{params.seed}/{number}"), params.seconds)
-        session.close()
-    except (BrokenPipeError, EOFError):
-        pass  # The parent has given up.
-    except Exception as error:
-        pipe.send(as_lab_error(error))
-    finally:
-        # Nothing of the parent's (open files, exit handlers) is to be run down here.
-        os._exit(0)
-
-
-def as_lab_error(error: Exception) -> LabError:
-    """What a session failed with, in a form that a pipe carries."""
-    if isinstance(error, LabError):
-        return error
-    text = f"{type(error).__name__}: {error}"
-    match meaning(error):
-        case Meaning.FULL:
-            return DiskFull(text)
-        case Meaning.LOST:
-            return TargetDied(f"the connection was lost: {text}")
-        case _:
-            return LabError(text)
+def _work(session: Callable[[], Session], random: Random, seconds: float, pipe: Connection) -> None:
+    """A session's process."""
+    made = session()
+    pipe.send("ready")
+    pipe.recv()
+    _loop(pipe, made, random, seconds)
+    made.close()
 
 
 def _loop(pipe: Connection, session: Session, random: Random, seconds: float) -> None:

@@ -6,24 +6,20 @@ number of processes and whatever the target. MySQL gets multi-row INSERTs, Postg
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from functools import partial
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from typing import Any
 
 from pymysql.converters import escape_string
 
-from firn_lab.errors import LabError
-from firn_lab.processes import GUARD
 from firn_lab.targets.base import Target
 from firn_lab.workloads.base import Sink
-from firn_lab.workloads.driver import as_lab_error
+from firn_lab.workloads.children import Child
 
 # Of one INSERT, which is a transaction of its own.
 STATEMENT_CHARACTERS_MAX = 512 << 10
@@ -55,64 +51,30 @@ def fill(
 ) -> None:
     """Raises what the first share that failed met."""
     processes_max = processes_max or os.cpu_count() or 1
-    context = multiprocessing.get_context("fork")
     waiting = list(everything)
-    working: dict[Connection, Any] = {}
+    working: list[Child] = []
     done = 0
     try:
         while waiting or working:
             while waiting and len(working) < processes_max:
-                here, there = context.Pipe()
-                process = context.Process(
-                    target=_work, args=(there, here, target, waiting.pop(0)), daemon=True
-                )
-                process.start()
-                assert process.pid is not None
-                GUARD.watch(process.pid)
-                there.close()
-                working[here] = process
+                work = partial(_work, target, waiting.pop(0))
+                working.append(Child("a process that loads data", work))
             # Now and then the sink looks whether the disk is full.
-            for pipe in wait(list(working), 1.0):
-                assert isinstance(pipe, Connection)
-                _receive(pipe)
-                _end(pipe, working.pop(pipe))
+            for child in Child.ready(working, 1.0):
+                child.receive()
+                working.remove(child)
+                child.end()
                 done += 1
             sink.progress(done / len(everything))
     finally:
-        for pipe, process in working.items():
-            _end(pipe, process)
+        for child in working:
+            child.end()
 
 
-def _receive(pipe: Connection) -> None:
-    try:
-        message = pipe.recv()
-    except EOFError:
-        raise LabError("a process that loads data was killed") from None
-    if isinstance(message, LabError):
-        raise message
-
-
-def _end(pipe: Connection, process: Any) -> None:
-    process.kill()
-    process.join()
-    GUARD.forget(process.pid)
-    pipe.close()
-
-
-def _work(pipe: Connection, parent: Connection, target: Target, share: Share) -> None:
-    """A share's process. Ctrl-C is the parent's affair."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    parent.close()
-    try:
-        insert(target, share)
-        pipe.send("done")
-    except BrokenPipeError:
-        pass  # The parent has given up.
-    except Exception as error:
-        pipe.send(as_lab_error(error))
-    finally:
-        os._exit(0)
+def _work(target: Target, share: Share, pipe: Connection) -> None:
+    """A share's process."""
+    insert(target, share)
+    pipe.send("done")
 
 
 def insert(target: Target, share: Share) -> None:

@@ -11,9 +11,10 @@ from typing import Any
 
 from firn_lab.clock import Clock
 from firn_lab.targets.base import Target
-from firn_lab.workloads.base import WORKLOADS, FigureKind, Outcome, Params, Sink, Workload
-from firn_lab.workloads.driver import Done, drive
-from firn_lab.workloads.fill import Row, fill, shares
+from firn_lab.workloads.base import WORKLOADS, FigureKind, Outcome, Params, Sink
+from firn_lab.workloads.driver import Done
+from firn_lab.workloads.fill import Row, Share, shares
+from firn_lab.workloads.sessions import SessionWorkload
 from firn_lab.workloads.sql import (
     SqlSession,
     by_index,
@@ -68,13 +69,14 @@ class InsertSession(SqlSession):
 
 
 @WORKLOADS.register("insert")
-class Insert(Workload):
+class Insert(SessionWorkload):
     """`_expected`: rows of each target, while all of its rounds ended well."""
 
     summary = "the insert benchmark: three secondary indexes, a batch a transaction"
     options = {"rows": "1000000", "batch": "100"}
     figures = {"rows_per_second": FigureKind("1/s", "higher")}
     headline = "rows_per_second"
+    load_processes = 1  # One after the other: the server numbers the rows.
 
     def __init__(self, name: str, params: Params) -> None:
         super().__init__(name, params)
@@ -82,10 +84,7 @@ class Insert(Workload):
         self.batch = round(number_option(self, "batch", 1, 10_000))
         self._expected: dict[str, int] = {}
 
-    def supports(self, target: Target) -> str:
-        return ""
-
-    def load(self, target: Target, sink: Sink) -> None:
+    def create(self, target: Target) -> None:
         key = "BIGINT NOT NULL AUTO_INCREMENT" if target.dialect == "mysql" else "BIGSERIAL"
         columns = (
             f"id {key}, at {date_type(target)} NOT NULL, register_id INT NOT NULL, "
@@ -94,21 +93,28 @@ class Insert(Workload):
         )
         indexes = [f"{name} {parts}" for name, parts in INDEXES.items()]
         create_table(target, "purchases", columns, *indexes)
+
+    def shares(self) -> list[Share]:
         parts = shares("purchases", self.rows, self._first, SHARE_ROWS)
-        # One after the other: the server numbers them.
-        fill(target, [dataclasses.replace(part, columns=NAMES) for part in parts], sink, 1)
+        return [dataclasses.replace(part, columns=NAMES) for part in parts]
+
+    def session(self, target: Target) -> Callable[[int], InsertSession]:
+        return lambda number: InsertSession(target.connect(), self.batch)
+
+    def load(self, target: Target, sink: Sink) -> None:
+        super().load(target, sink)
         self._expected[target.name] = self.rows
-        target.analyze()
 
     def _first(self, numbers: range) -> Iterator[Row]:
         random = Random(f"purchases {self.params.seed} {numbers.start}")
         return (purchase(random, number) for number in numbers)
 
-    def measure(self, target: Target, clock: Clock, sink: Sink) -> Outcome:
+    def warm(self, target: Target, clock: Clock) -> None:
+        """What was just inserted is warm."""
+
+    def measure(self, target: Target, clock: Clock, sink: Sink, number: int) -> Outcome:
         before = self._expected.pop(target.name, None)
-        outcome = drive(
-            self.params, sink, lambda number: InsertSession(target.connect(), self.batch)
-        )
+        outcome = super().measure(target, clock, sink, number)
         inserted = outcome.transactions * self.batch
         if before is not None:
             self._expected[target.name] = before + inserted

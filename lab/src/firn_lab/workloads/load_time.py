@@ -50,18 +50,15 @@ class LoadTime(Workload):
         if self.option("order") not in ("key", "random"):
             raise UsageError(f"{name}: order is key or random")
 
-    def supports(self, target: Target) -> str:
-        return ""
-
     def load(self, target: Target, sink: Sink) -> None:
-        self._create(target)
+        """That is what is measured."""
 
-    def _create(self, target: Target) -> None:
+    def prepare(self, target: Target, sink: Sink) -> bool:
         drop_table(target, "loaded")
         create_table(target, "loaded", COLUMNS, *INDEXES)
+        return True
 
-    def measure(self, target: Target, clock: Clock, sink: Sink) -> Outcome:
-        self._create(target)
+    def measure(self, target: Target, clock: Clock, sink: Sink, number: int) -> Outcome:
         made = rows(self.params.seed, self.rows, self.option("order"))
         if self.option("way") == "insert":
             kept = list(made)

@@ -5,7 +5,6 @@ All that was committed must be there afterwards, and nothing of the transaction 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 from random import Random
 
@@ -13,7 +12,15 @@ from firn_lab.clock import Clock
 from firn_lab.targets.base import Target
 from firn_lab.workloads.base import WORKLOADS, FigureKind, Outcome, Params, Part, Sink, Workload
 from firn_lab.workloads.fill import Row, fill, shares
-from firn_lab.workloads.sql import SqlSession, create_table, md5, number_option, scaled_option, text
+from firn_lab.workloads.sql import (
+    SqlSession,
+    create_table,
+    digest,
+    md5,
+    number_option,
+    scaled_option,
+    text,
+)
 
 ROW_BYTES = 1000
 BATCH_ROWS = 50
@@ -23,11 +30,6 @@ OPEN_ROWS = 500
 
 def content(seed: int, number: int, version: int) -> str:
     return text(Random(f"recovery {seed} {number} {version}"), ROW_BYTES)
-
-
-def digest(data: str) -> str:
-    """As the servers' MD5() writes it: a sum against mistakes, no secret."""
-    return hashlib.md5(data.encode(), usedforsecurity=False).hexdigest()
 
 
 @WORKLOADS.register("recovery")
@@ -50,7 +52,6 @@ class Recovery(Workload):
         self.rows = scaled_option(self, "rows", OPEN_ROWS)
         self.log_bytes = round(number_option(self, "log_mb", 0.01, 1 << 20) * (1 << 20))
         self._versions: dict[str, list[int]] = {}
-        self._rounds: dict[str, int] = {}
 
     def supports(self, target: Target) -> str:
         return "" if target.data_dir is not None else "only servers that the lab may kill"
@@ -72,16 +73,18 @@ class Recovery(Workload):
             data = content(self.params.seed, number, 0)
             yield number, 0, digest(data), data
 
-    def measure(self, target: Target, clock: Clock, sink: Sink) -> Outcome:
-        target.rest()
-        round_ = self._rounds[target.name] = self._rounds.get(target.name, 0) + 1
+    def prepare(self, target: Target, sink: Sink) -> bool:
+        """What is written counts from the last rest."""
+        return True
+
+    def measure(self, target: Target, clock: Clock, sink: Sink, number: int) -> Outcome:
         session = SqlSession(target.connect(autocommit=False))
-        random = Random(f"{self.params.seed} {round_}")
+        random = Random(f"{self.params.seed}/round {number}")
         batches = max(1, self.log_bytes // (BATCH_ROWS * ROW_BYTES))
         began = clock.monotonic()
-        for number in range(batches):
+        for batch in range(batches):
             self._update(target, session, random)
-            sink.progress((number + 1) / (batches + 1))
+            sink.progress((batch + 1) / (batches + 1))
         writing = clock.monotonic() - began
         # This one is never committed.
         session.rows("UPDATE recovered SET version = -1 WHERE id <= %s", (OPEN_ROWS,))

@@ -4,15 +4,16 @@ by ranges of the index, each row fetched by the reference back (`lookup`)."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from random import Random
 from typing import Any, ClassVar
 
-from firn_lab.clock import Clock
 from firn_lab.errors import CheckFailed
 from firn_lab.targets.base import Target
-from firn_lab.workloads.base import WORKLOADS, Outcome, Params, Sink, Workload
-from firn_lab.workloads.driver import Done, drive, drive_unseen
-from firn_lab.workloads.fill import Row, fill, shares
+from firn_lab.workloads.base import WORKLOADS, Params
+from firn_lab.workloads.driver import Done
+from firn_lab.workloads.fill import Row, Share, shares
+from firn_lab.workloads.sessions import SessionWorkload
 from firn_lab.workloads.sql import (
     SqlSession,
     by_index,
@@ -94,7 +95,7 @@ class LookupSession(SqlSession):
         return transaction
 
 
-class Scanned(Workload):
+class Scanned(SessionWorkload):
     """Both share the table. A workload of its own for each is below."""
 
     options: ClassVar[dict[str, str]] = {"rows": "1000000"}
@@ -108,33 +109,21 @@ class Scanned(Workload):
 
     @property
     def dataset(self) -> str:
-        return f"scanned rows={self.rows}"
+        return f"scanned rows={self.rows} seed={self.params.seed}"
 
-    def supports(self, target: Target) -> str:
-        return ""
-
-    def load(self, target: Target, sink: Sink) -> None:
+    def create(self, target: Target) -> None:
         create_table(target, "scanned", COLUMNS, "scanned_k (k)")
-        seed, rows = self.params.seed, self.rows
-        parts = shares("scanned", rows, lambda part: table(seed, rows, part), SHARE_ROWS)
-        fill(target, parts, sink)
-        target.analyze()
 
-    def warm(self, target: Target, clock: Clock) -> None:
-        drive_unseen(self.params, self._session(target))
-
-    def measure(self, target: Target, clock: Clock, sink: Sink) -> Outcome:
-        return drive(self.params, sink, self._session(target))
-
-    def _session(self, target: Target) -> Callable[[int], Any]:
-        raise NotImplementedError
+    def shares(self) -> list[Share]:
+        rows = partial(table, self.params.seed, self.rows)
+        return shares("scanned", self.rows, rows, SHARE_ROWS)
 
 
 @WORKLOADS.register("scan")
 class Scan(Scanned):
     summary = "full scans by primary key"
 
-    def _session(self, target: Target) -> Callable[[int], ScanSession]:
+    def session(self, target: Target) -> Callable[[int], ScanSession]:
         hint = by_index(target, "PRIMARY")
         return lambda number: ScanSession(target.connect(), self.rows, hint)
 
@@ -148,6 +137,6 @@ class Lookup(Scanned):
         super().__init__(name, params)
         self.width = round(number_option(self, "range"))
 
-    def _session(self, target: Target) -> Callable[[int], LookupSession]:
+    def session(self, target: Target) -> Callable[[int], LookupSession]:
         hint = by_index(target, "scanned_k")
         return lambda number: LookupSession(target.connect(), self.rows, self.width, hint)

@@ -5,6 +5,7 @@ Statements keep to what MariaDB and PostgreSQL both understand; parameters are `
 
 from __future__ import annotations
 
+import hashlib
 from random import Random
 from typing import Any
 
@@ -50,6 +51,17 @@ class SqlSession:
 def text(random: Random, length: int) -> str:
     """Letters and digits, which no codec makes much smaller than three quarters."""
     return random.randbytes(length).translate(_TO_LETTERS).decode()
+
+
+def digest(data: bytes | str) -> str:
+    """As the servers' MD5() writes it: a sum against mistakes, no secret."""
+    raw = data.encode() if isinstance(data, str) else data
+    return hashlib.md5(raw, usedforsecurity=False).hexdigest()
+
+
+def money(cents: int) -> str:
+    """As SQL reads it; a Decimal takes many times as long to make."""
+    return f"{cents // 100}.{cents % 100:02d}"
 
 
 def number_option(workload: Workload, key: str, low: float = 1, high: float = 2**31 - 1) -> float:

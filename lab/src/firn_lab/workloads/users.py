@@ -5,15 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import date, timedelta
+from functools import partial
 from random import Random
 from typing import Any
 
-from firn_lab.clock import Clock
 from firn_lab.errors import CheckFailed, UsageError
 from firn_lab.targets.base import Target
-from firn_lab.workloads.base import WORKLOADS, Outcome, Params, Sink, Workload
-from firn_lab.workloads.driver import Done, drive, drive_unseen
-from firn_lab.workloads.fill import Row, fill, shares
+from firn_lab.workloads.base import WORKLOADS, Params
+from firn_lab.workloads.driver import Done
+from firn_lab.workloads.fill import Row, Share, shares
+from firn_lab.workloads.sessions import SessionWorkload
 from firn_lab.workloads.sql import (
     SqlSession,
     by_index,
@@ -100,10 +101,11 @@ class UsersSession(SqlSession):
 
 
 @WORKLOADS.register("users")
-class Users(Workload):
+class Users(SessionWorkload):
     summary = "a web user-account table: by key, by email, covered, first 20 of a country"
     options = {"rows": "1000000", "access": "all"}
     writes = False
+    warm_reads = {"users": "SUM(LENGTH(address))"}
 
     def __init__(self, name: str, params: Params) -> None:
         super().__init__(name, params)
@@ -115,25 +117,16 @@ class Users(Workload):
 
     @property
     def dataset(self) -> str:
-        return f"users rows={self.rows}"
+        return f"users rows={self.rows} seed={self.params.seed}"
 
-    def supports(self, target: Target) -> str:
-        return ""
-
-    def load(self, target: Target, sink: Sink) -> None:
+    def create(self, target: Target) -> None:
         create_table(target, "users", COLUMNS, *INDEXES)
-        seed = self.params.seed
-        fill(
-            target, shares("users", self.rows, lambda part: accounts(seed, part), SHARE_ROWS), sink
-        )
-        target.analyze()
 
-    def warm(self, target: Target, clock: Clock) -> None:
-        target.query("SELECT SUM(LENGTH(address)) FROM users")
-        drive_unseen(self.params, self._session(target))
+    def shares(self) -> list[Share]:
+        return shares("users", self.rows, partial(accounts, self.params.seed), SHARE_ROWS)
 
-    def measure(self, target: Target, clock: Clock, sink: Sink) -> Outcome:
-        return drive(self.params, sink, self._session(target))
+    def session(self, target: Target) -> Callable[[int], UsersSession]:
+        return lambda number: UsersSession(target.connect(), self.rows, self.kinds)
 
     def check(self, target: Target) -> list[str]:
         """The primary key and both indexes hold every row."""
@@ -148,6 +141,3 @@ class Users(Workload):
             if count != self.rows:
                 wrong.append(f"{index}: {count} rows, not {self.rows}")
         return wrong
-
-    def _session(self, target: Target) -> Callable[[int], UsersSession]:
-        return lambda number: UsersSession(target.connect(), self.rows, self.kinds)

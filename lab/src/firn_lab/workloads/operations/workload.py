@@ -33,6 +33,7 @@ class Operations(Workload):
     options = {"rows": "100000"}
     figures = {f"{name}_seconds": FigureKind("s") for name in STEPS}
     headline = "seconds"
+    dialects = ("mysql",)
 
     def __init__(self, name: str, params: Params) -> None:
         super().__init__(name, params)
@@ -48,7 +49,7 @@ class Operations(Workload):
     def load(self, target: Target, sink: Sink) -> None:
         """Creating and filling tables is part of the list."""
 
-    def measure(self, target: Target, clock: Clock, sink: Sink) -> Outcome:
+    def measure(self, target: Target, clock: Clock, sink: Sink, number: int) -> Outcome:
         session = SqlSession(target.connect())
         try:
             parts = []

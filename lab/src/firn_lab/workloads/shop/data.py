@@ -10,7 +10,7 @@ from random import Random
 
 from firn_lab.targets.base import Target
 from firn_lab.workloads.fill import Row, Share, shares
-from firn_lab.workloads.sql import create_table, text
+from firn_lab.workloads.sql import create_table, money, text
 
 CATEGORIES = 16
 ACTORS = 1000
@@ -109,10 +109,6 @@ def actor(number: int) -> str:
 def cents(product: int) -> int:
     """Its price."""
     return 999 + product * 7919 % 2000
-
-
-def money(amount: int) -> str:
-    return f"{amount // 100}.{amount % 100:02d}"
 
 
 def customer(random: Random, name: str) -> Row:

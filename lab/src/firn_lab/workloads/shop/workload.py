@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from firn_lab.clock import Clock
 from firn_lab.targets.base import Target
-from firn_lab.workloads.base import WORKLOADS, FigureKind, Outcome, Params, Sink, Workload
-from firn_lab.workloads.driver import drive, drive_unseen
-from firn_lab.workloads.fill import fill
+from firn_lab.workloads.base import WORKLOADS, FigureKind, Params
+from firn_lab.workloads.fill import Share
+from firn_lab.workloads.sessions import SessionWorkload
 from firn_lab.workloads.shop.data import (
     COLUMNS_WITHOUT_INDEX,
     STOCK,
@@ -65,10 +63,13 @@ def problems(sizes: Sizes, query: Callable[[str], list[Any]]) -> list[str]:
 
 
 @WORKLOADS.register("shop")
-class Shop(Workload):
+class Shop(SessionWorkload):
     summary = "a shop like DVD Store: login, register, browse, purchase"
     options = {"customers": "200000", "products": "20000"}
     figures = {"orders_per_minute": FigureKind("1/min", "higher")}
+    dialects = ("mysql",)
+    rate = ("orders_per_minute", "purchase")
+    warm_reads = {table: f"MAX({column})" for table, column in COLUMNS_WITHOUT_INDEX.items()}
 
     def __init__(self, name: str, params: Params) -> None:
         super().__init__(name, params)
@@ -77,27 +78,17 @@ class Shop(Workload):
 
     @property
     def dataset(self) -> str:
-        return f"shop customers={self.sizes.customers} products={self.sizes.products}"
+        sizes = f"customers={self.sizes.customers} products={self.sizes.products}"
+        return f"shop {sizes} seed={self.params.seed}"
 
-    def load(self, target: Target, sink: Sink) -> None:
+    def create(self, target: Target) -> None:
         create_tables(target)
-        fill(target, everything(self.sizes, self.params.seed), sink)
-        target.analyze()
 
-    def warm(self, target: Target, clock: Clock) -> None:
-        """Reads the rows of every table once, then works for a while."""
-        for table, column in COLUMNS_WITHOUT_INDEX.items():
-            target.query(f"SELECT MAX({column}) FROM {table}")
-        drive_unseen(self.params, self._session(target))
+    def shares(self) -> list[Share]:
+        return everything(self.sizes, self.params.seed)
 
-    def measure(self, target: Target, clock: Clock, sink: Sink) -> Outcome:
-        outcome = drive(self.params, sink, self._session(target))
-        orders = sum(part.count for part in outcome.parts if part.name == "purchase")
-        rate = orders * 60 / max(outcome.seconds, 1e-9)
-        return dataclasses.replace(outcome, figures={"orders_per_minute": rate})
+    def session(self, target: Target) -> Callable[[int], ShopSession]:
+        return lambda number: ShopSession(target.connect(autocommit=False), self.sizes)
 
     def check(self, target: Target) -> list[str]:
         return problems(self.sizes, target.query)
-
-    def _session(self, target: Target) -> Callable[[int], ShopSession]:
-        return lambda number: ShopSession(target.connect(autocommit=False), self.sizes)

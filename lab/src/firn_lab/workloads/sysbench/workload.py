@@ -14,6 +14,7 @@ from firn_lab.clock import Clock
 from firn_lab.errors import UsageError
 from firn_lab.targets.base import Target
 from firn_lab.workloads.base import WORKLOADS, Outcome, Params, Sink, Workload
+from firn_lab.workloads.sql import drop_table
 from firn_lab.workloads.sysbench.load import load_tables
 from firn_lab.workloads.sysbench.program import LUA, SCRIPT_DIR, run_sysbench, seed_of
 
@@ -22,13 +23,18 @@ ROW_BYTES = 240
 
 @dataclass(frozen=True)
 class Script:
-    """`alone`: it changes the number of rows, so it shares its tables with no other."""
+    """`options`: names of those it knows. `alone`: it changes the number of rows, so it shares its
+    tables with no other. `consumes`: it uses them up, so each round has new tables."""
 
     summary: str
     writes: bool = True
     alone: bool = False
+    consumes: bool = False
+    options: tuple[str, ...] = ("tables", "rows", "cache", "zipf", "range_size")
 
 
+# These two read one table, however many there are.
+_ONE_TABLE = ("rows", "cache", "zipf")
 SCRIPTS = {
     "oltp_point_select": Script("one row by primary key", writes=False),
     "oltp_read_only": Script("10 point selects and 4 ranges in a transaction", writes=False),
@@ -37,10 +43,27 @@ SCRIPTS = {
     "oltp_update_index": Script("update of an indexed column by primary key"),
     "oltp_update_non_index": Script("update of a column without index by primary key"),
     "oltp_insert": Script("insert of one row", alone=True),
-    "oltp_delete": Script("delete of one row by primary key", alone=True),
-    "select_random_points": Script("10 values of an indexed column by IN", writes=False),
-    "select_random_ranges": Script("count of 10 ranges of an indexed column", writes=False),
-    "bulk_insert": Script("multi-row inserts in order of the key, a table a thread", alone=True),
+    "oltp_delete": Script(
+        "delete of one row by primary key, of tables made anew", alone=True, consumes=True
+    ),
+    "select_random_points": Script(
+        "10 values of an indexed column by IN, one table", writes=False, options=_ONE_TABLE
+    ),
+    "select_random_ranges": Script(
+        "count of 10 ranges of an indexed column, one table", writes=False, options=_ONE_TABLE
+    ),
+    "bulk_insert": Script(
+        "multi-row inserts in order of the key, a table a thread", alone=True, options=()
+    ),
+}
+
+
+DEFAULTS = {
+    "tables": "10",
+    "rows": "100000",  # a table
+    "cache": "",  # data as a multiple of the cache, instead of rows
+    "zipf": "",  # exponent; empty or 0: uniform
+    "range_size": "100",
 }
 
 
@@ -48,21 +71,16 @@ class Sysbench(Workload):
     """One script; a class of its own for each is made below."""
 
     script: ClassVar[Script]
-    options = {
-        "tables": "10",
-        "rows": "100000",  # a table
-        "cache": "",  # data as a multiple of the cache, instead of rows
-        "zipf": "",  # exponent; empty or 0: uniform
-        "range_size": "100",
-    }
 
     def __init__(self, name: str, params: Params) -> None:
         super().__init__(name, params)
+        # Targets whose tables are as they were loaded.
+        self._whole: set[str] = set()
         if name == "bulk_insert":
             self.tables, self.rows, self.zipf = params.threads, 0, 0.0
             return
         try:
-            self.tables = int(self.option("tables"))
+            self.tables = int(self.option("tables")) if "tables" in self.options else 1
             cache = float(self.option("cache") or 0)
             rows = int(self.option("rows"))
             self.zipf = float(self.option("zipf") or 0)
@@ -77,30 +95,39 @@ class Sysbench(Workload):
     @property
     def dataset(self) -> str:
         alone = f" {self.name}" if self.script.alone else ""
-        return f"sysbench tables={self.tables} rows={self.rows}{alone}"
-
-    def supports(self, target: Target) -> str:
-        return ""
+        return f"sysbench tables={self.tables} rows={self.rows} seed={self.params.seed}{alone}"
 
     def load(self, target: Target, sink: Sink) -> None:
         if self.name == "bulk_insert":
             return  # Its tables are made by each round.
         load_tables(target, self.tables, self.rows, self.params.seed, sink)
         target.analyze()
+        self._whole.add(target.name)
 
     def warm(self, target: Target, clock: Clock) -> None:
-        """Reads every table once, then runs what is measured for a while."""
+        """Reads every table once, then runs what is measured for a while (no deletes: the rows are
+        for the round)."""
         if self.name == "bulk_insert":
             return
         for number in range(1, self.tables + 1):
             target.query(f"SELECT SUM(LENGTH(c)), SUM(k) FROM sbtest{number}")
-        if self.params.warm_seconds > 0:
+        if self.params.warm_seconds > 0 and not self.script.consumes:
             self._run(target, self.params.warm_seconds, "warm", None)
 
-    def measure(self, target: Target, clock: Clock, sink: Sink) -> Outcome:
+    def prepare(self, target: Target, sink: Sink) -> bool:
         if self.name == "bulk_insert":
             self._make_bulk_tables(target)
-        return self._run(target, self.params.seconds, "measure", sink)
+            return True
+        if not self.script.consumes or target.name in self._whole:
+            return False
+        for table in range(1, self.tables + 1):
+            drop_table(target, f"sbtest{table}")
+        self.load(target, sink)
+        return True
+
+    def measure(self, target: Target, clock: Clock, sink: Sink, number: int) -> Outcome:
+        self._whole.discard(target.name)
+        return self._run(target, self.params.seconds, f"round {number}", sink)
 
     def check(self, target: Target) -> list[str]:
         """Rows can be found by both indexes, and neither script changes how many there are."""
@@ -113,6 +140,8 @@ class Sysbench(Workload):
             by_index = target.query(f"SELECT COUNT(*) FROM {table} WHERE k >= 0")[0][0]
             if by_key != by_index:
                 wrong.append(f"{table}: {by_key} rows by id, {by_index} by k")
+            if self.script.consumes and by_key < self.rows / 2:
+                wrong.append(f"{table}: most rows are deleted, {self.rows} are too few for a round")
             if not self.script.alone and by_key != self.rows:
                 wrong.append(f"{table}: {by_key} rows, {self.rows} were loaded")
         return wrong
@@ -130,17 +159,16 @@ class Sysbench(Workload):
             "--rand-type=uniform",
             f"--rand-seed={seed_of(self.params.seed, use)}",
         ]
-        if self.name != "bulk_insert":
-            options += [*self._sizes(), f"--range-size={self.option('range_size')}"]
+        if self.rows:
+            options += [f"--tables={self.tables}", f"--table-size={self.rows}"]
+        if "range_size" in self.options:
+            options.append(f"--range-size={self.option('range_size')}")
         return run_sysbench(target, script, options, environment, sink)
-
-    def _sizes(self) -> list[str]:
-        return [f"--tables={self.tables}", f"--table-size={self.rows}"]
 
     def _make_bulk_tables(self, target: Target) -> None:
         """As `bulk_insert prepare` does, which knows no table options."""
         for number in range(1, self.params.threads + 1):
-            target.query(f"DROP TABLE IF EXISTS sbtest{number}")
+            drop_table(target, f"sbtest{number}")
             target.query(
                 f"CREATE TABLE sbtest{number} (id INTEGER NOT NULL, k INTEGER DEFAULT '0' "
                 f"NOT NULL, PRIMARY KEY (id)){target.create_suffix()}"
@@ -152,7 +180,6 @@ for _name, _script in SCRIPTS.items():
         "script": _script,
         "summary": f"sysbench: {_script.summary}",
         "writes": _script.writes,
-        # It knows neither tables nor sizes.
-        **({"options": {}} if _name == "bulk_insert" else {}),
+        "options": {key: DEFAULTS[key] for key in _script.options},
     }
     WORKLOADS.add(_name, type(_name, (Sysbench,), _own))

@@ -8,7 +8,7 @@ from functools import partial
 from random import Random
 
 from firn_lab.workloads.fill import Row, Share
-from firn_lab.workloads.sql import text
+from firn_lab.workloads.sql import money, text
 from firn_lab.workloads.tpcc.randoms import (
     constants,
     digits,
@@ -61,11 +61,6 @@ def place(random: Random) -> tuple[str, str, str, str, str]:
     """Two streets, city, state, zip code."""
     streets = (string(random, 10, 20), string(random, 10, 20))
     return *streets, string(random, 10, 20), text(random, 2), zip_code(random)
-
-
-def money(cents: int) -> str:
-    """As SQL reads it; a Decimal takes many times as long to make."""
-    return f"{cents // 100}.{cents % 100:02d}"
 
 
 def tax(random: Random) -> str:

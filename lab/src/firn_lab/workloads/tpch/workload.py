@@ -91,27 +91,24 @@ class TpcH(Workload):
         """Always one thread."""
         return f"{self.name} sf={self.scale:g}"
 
-    def supports(self, target: Target) -> str:
-        return ""
-
     def load(self, target: Target, sink: Sink) -> None:
         load_tables(target, self.scale, sink)
         target.analyze()
 
-    def measure(self, target: Target, clock: Clock, sink: Sink) -> Outcome:
+    def measure(self, target: Target, clock: Clock, sink: Sink, number: int) -> Outcome:
         session = SqlSession(target.connect())
         parts, wrong = [], []
         try:
             self._set_limit(target, session)
-            for number, statement in queries(self.scale).items():
-                name = f"q{number:02d}"
+            for query, statement in queries(self.scale).items():
+                name = f"q{query:02d}"
                 began = clock.monotonic()
                 rows = self._ask(session, statement)
                 seconds = clock.monotonic() - began
                 parts.append(Part(name, int(rows is not None), seconds, errors=int(rows is None)))
-                if rows is not None and not self._agrees(target, number, rows):
-                    wrong.append(f"{name} is answered otherwise than by {self._answers[number][0]}")
-                sink.progress(number / len(NUMBERS))
+                if rows is not None and not self._agrees(target, query, rows):
+                    wrong.append(f"{name} is answered otherwise than by {self._answers[query][0]}")
+                sink.progress(query / len(NUMBERS))
         finally:
             session.close()
         if wrong:
@@ -147,7 +144,7 @@ class TpcH(Workload):
         except pymysql.MySQLError:  # MySQL's own has another name and counts milliseconds.
             session.rows(f"SET max_execution_time = {self.limit * 1000}")
 
-    def _agrees(self, target: Target, number: int, rows: list[Any]) -> bool:
+    def _agrees(self, target: Target, query: int, rows: list[Any]) -> bool:
         answer = plain(rows)
-        _, expected = self._answers.setdefault(number, (target.name, answer))
+        _, expected = self._answers.setdefault(query, (target.name, answer))
         return same(answer, expected)
