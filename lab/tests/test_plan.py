@@ -38,6 +38,16 @@ def test_a_case_of_the_command_line_goes_before_its_options() -> None:
     assert plan.budget == Budget(memory_bytes=64 << 20)
 
 
+def test_a_workload_may_be_named_twice() -> None:
+    plan = plan_of("oltp_insert:threads=3 oltp_insert:seconds=7 --threads 5 --seconds 9")
+    assert [(case.params.threads, case.params.seconds) for case in plan.cases] == [(3, 9), (5, 7)]
+
+
+def test_a_value_may_hold_a_colon() -> None:
+    (case,) = plan_of("oltp_insert:threads=3,tables=a:b --threads 5").cases
+    assert (case.params.threads, case.params.options) == (3, {"tables": "a:b"})
+
+
 def test_options_override_a_plan() -> None:
     plan = plan_of("quick --seconds 1 --targets engine:innodb --not-durable")
     assert {case.params.seconds for case in plan.cases} == {1}

@@ -57,15 +57,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def make_plan(chosen: argparse.Namespace) -> Plan:
     """The plan that the command line asks for."""
-    if len(chosen.what) == 1 and chosen.what[0] in PLANS:
-        plan = PLANS[chosen.what[0]]
-    else:
-        plan = Plan("custom", "", tuple(parse_case(text, Params()) for text in chosen.what))
     names = ("threads", "seconds", "warm_seconds", "scale", "seed")
     given = {name: getattr(chosen, name) for name in names if getattr(chosen, name) is not None}
-    cases = tuple(
-        Case(case.workload, _override(case, given, chosen.what, plan.name)) for case in plan.cases
-    )
+    if len(chosen.what) == 1 and chosen.what[0] in PLANS:
+        plan = PLANS[chosen.what[0]]
+        cases = tuple(
+            Case(case.workload, replace_params(case.params, given, case.params.options))
+            for case in plan.cases
+        )
+    else:
+        # What a workload of the command line says of itself goes before the options.
+        base = replace_params(Params(), given, {})
+        cases = tuple(parse_case(text, base) for text in chosen.what)
+        plan = Plan("custom", "", cases)
     budget = Budget(
         memory_bytes=chosen.memory << 20 if chosen.memory else plan.budget.memory_bytes,
         durable=plan.budget.durable and not chosen.not_durable,
@@ -81,15 +85,6 @@ def make_plan(chosen: argparse.Namespace) -> Plan:
     )
     _require_sense(plan)
     return plan
-
-
-def _override(case: Case, given: dict[str, float], what: list[str], plan: str) -> Params:
-    """What a workload of the command line says of itself goes before the options."""
-    if plan == "custom":
-        texts = [text for text in what if text.partition(":")[0] == case.workload]
-        own = {item.partition("=")[0] for text in texts for item in text.split(":")[-1].split(",")}
-        given = {name: value for name, value in given.items() if name not in own}
-    return replace_params(case.params, given, case.params.options)
 
 
 def _require_sense(plan: Plan) -> None:
