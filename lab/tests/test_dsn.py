@@ -10,7 +10,7 @@ import tiny  # noqa: F401
 from conftest import SMALL, Laboratory
 
 from firn_lab.plan import Plan, parse_case
-from firn_lab.targets import Target, make_target
+from firn_lab.targets import Budget, Target, make_target
 from firn_lab.workloads import Params
 
 
@@ -66,3 +66,28 @@ def test_a_server_that_does_not_answer_is_told(laboratory: Laboratory, tmp_path:
     status, message = laboratory.run(Plan("test", "", (case,), (spec,), 3, SMALL))
     assert status == "aborted"
     assert "does not answer" in message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "dsn:mysql://me@?socket=/run/a%20b/s&engine=firn&name=theirs",
+        "dsn:mysql://m%40e@host:4000?engine=innodb&replace=1",
+        "dsn:mysql://root@[::1]:3307?engine=rocksdb",
+        "dsn:mysql://root@/",
+    ],
+)
+def test_the_recorded_dsn_leads_to_the_same_server(text: str, tmp_path: Path) -> None:
+    first = make_target(text, Budget(), tmp_path)
+    again = make_target(first.spec, Budget(), tmp_path)
+    assert (again.address(), again.name, again.spec) == (first.address(), first.name, first.spec)
+    assert again.create_suffix() == first.create_suffix()
+    assert vars(again).get("replace") == vars(first).get("replace")
+
+
+def test_the_recorded_dsn_names_socket_and_host(tmp_path: Path) -> None:
+    target = make_target("dsn:mysql://root@?socket=/run/s&name=x", Budget(), tmp_path)
+    where = make_target(target.spec, Budget(), tmp_path).address()
+    assert where.socket == Path("/run/s")
+    where = make_target("dsn:mysql://root@[::1]:3307", Budget(), tmp_path).address()
+    assert (where.host, where.port, where.socket) == ("::1", 3307, None)

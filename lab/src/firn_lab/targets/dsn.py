@@ -8,7 +8,7 @@ with `&replace=1`).
 from __future__ import annotations
 
 from pathlib import Path
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 
 from firn_lab.errors import TargetError, UsageError
 from firn_lab.targets.base import DATABASE, TARGETS, Address, Budget, Target
@@ -52,7 +52,10 @@ def dsn(argument: str, budget: Budget, scratch: Path) -> Target:
             f"(known after the ?: {', '.join(sorted(_KNOWN))})"
         )
     engine = options.get("engine", "innodb").lower()
-    place = options.get("socket") or f"{url.hostname or '127.0.0.1'}:{url.port or 3306}"
+    name = url.hostname or "127.0.0.1"
+    # An address of IPv6 has colons of its own.
+    name = f"[{name}]" if ":" in name else name
+    place = options.get("socket") or f"{name}:{url.port or 3306}"
     address = Address(
         "mysql",
         unquote(url.username or "root"),
@@ -62,8 +65,10 @@ def dsn(argument: str, budget: Budget, scratch: Path) -> Target:
         url.hostname or "127.0.0.1",
         url.port or 3306,
     )
-    # The password stays out of the record.
-    spec = f"dsn:mysql://{address.user}@{place}?engine={engine}"
+    # The same server again, but for the password, which stays out of the record.
+    host = "" if address.socket else place
+    again = urlencode({**options, "engine": engine}, safe="/")
+    spec = f"dsn:mysql://{quote(address.user, safe='')}@{host}?{again}"
     target = DsnTarget(options.get("name", f"{engine}@{place}"), spec, address, engine)
     target.replace = options.get("replace") == "1"
     return target
