@@ -34,7 +34,9 @@ def fill(
             run,
             name,
             f"engine:{name}",
-            Settings("10.11", 512 << 20, True, {"same": "1", "own": name}),
+            Settings(
+                "10.11", 512 << 20, True, False, "repeatable read", {"same": "1", "own": name}
+            ),
         )
         for name in speed
     }

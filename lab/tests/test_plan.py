@@ -11,9 +11,10 @@ from firn_lab.cli import parser
 from firn_lab.cli.run import make_plan, without_password
 from firn_lab.errors import LabError, UsageError
 from firn_lab.plan import PLANS, Plan, parse_case
-from firn_lab.plan.fairness import breaches
+from firn_lab.plan.fairness import breaches, peak_breaches
 from firn_lab.targets import Settings, make_target
 from firn_lab.targets.base import Budget
+from firn_lab.targets.mysql import buffered
 from firn_lab.workloads import WORKLOADS, Params, make_workload
 
 
@@ -114,7 +115,7 @@ def test_data_is_sized_by_the_cache() -> None:
 
 def test_fair_is_fair_and_unfair_is_told() -> None:
     plan = Plan("p", "", (), rounds=3)
-    fair = Settings("10.11", 512 << 20, True)
+    fair = Settings("10.11", 512 << 20, True, False, "repeatable read")
     assert breaches(plan, {"a": fair, "b": fair}) == []
     assert [b.rule for b in breaches(dataclasses.replace(plan, rounds=2), {"a": fair})] == [
         "rounds"
@@ -125,9 +126,43 @@ def test_fair_is_fair_and_unfair_is_told() -> None:
             b.rule for b in breaches(plan, {"a": fair, "b": dataclasses.replace(fair, **other)})
         ]
 
+    def alike(**all_of_them: object) -> list[str]:
+        same = dataclasses.replace(fair, **all_of_them)
+        return [b.rule for b in breaches(plan, {"a": same, "b": same})]
+
     assert rules(memory_bytes=600 << 20) == ["memory"]
     assert rules(memory_bytes=513 << 20) == []
     assert rules(memory_bytes=None) == ["memory"]
     assert rules(durable=False) == ["durability"]
     assert rules(durable=None) == ["durability"]
-    assert rules(version="PostgreSQL 15") == ["page-cache"]
+    assert rules(buffered=True) == rules(buffered=None) == ["page-cache"]
+    assert rules(isolation="read committed") == rules(isolation=None) == ["isolation"]
+    # What nobody knows may differ.
+    assert alike(durable=None) == ["durability"]
+    assert alike(isolation=None) == ["isolation"]
+    assert alike(buffered=None) == ["page-cache"]
+    assert alike(buffered=True, durable=False, isolation="read committed") == []
+
+
+def test_unequal_memory_at_the_peak_is_told() -> None:
+    assert peak_breaches({"a": 100 << 20}) == []
+    assert peak_breaches({"a": 100 << 20, "b": 124 << 20}) == []
+    (breach,) = peak_breaches({"a": 100 << 20, "b": 126 << 20})
+    assert breach.rule == "memory" and breach.message.endswith("a 100 MiB, b 126 MiB")
+
+
+@pytest.mark.parametrize(
+    ("engine", "variables", "expected"),
+    [
+        ("innodb", {"innodb_flush_method": "O_DIRECT"}, False),
+        ("innodb", {"innodb_flush_method": "fsync"}, True),
+        ("innodb", {"innodb_data_file_buffering": "OFF", "innodb_flush_method": ""}, False),
+        ("firn", {"firn_direct_reads": "ON"}, False),
+        ("rocksdb", {"rocksdb_use_direct_reads": "OFF"}, True),
+        ("aria", {"innodb_flush_method": "O_DIRECT"}, None),
+    ],
+)
+def test_use_of_the_page_cache_is_read_from_variables(
+    engine: str, variables: dict[str, str], expected: bool | None
+) -> None:
+    assert buffered(engine, variables) is expected

@@ -19,7 +19,8 @@ from firn_lab.workloads.base import FigureKind
 
 def fill(writer: Writer) -> int:
     run = writer.run("title", ["firn-lab", "run"], "0", {"cores": 2}, Budget(), 3)
-    target = writer.target(run, "innodb", "engine:innodb", Settings("10.11", 5, True, {"a": "b"}))
+    settings = Settings("10.11", 5, True, True, values={"a": "b"})
+    target = writer.target(run, "innodb", "engine:innodb", settings)
     case = writer.case(run, "w", "w threads=1", "data", "tps", Params(options={"rows": "5"}))
     for number, tps in enumerate((10.0, 30.0, 20.0)):
         writer.round(
@@ -50,7 +51,7 @@ def test_what_is_written_can_be_read(tmp_path: Path) -> None:
             {"cores": 2},
         )
         (target,), (case,) = store.targets(run), store.cases(run)
-        assert target.settings == {"a": "b"}
+        assert target.settings == {"a": "b", "buffered": "yes", "isolation": "unknown"}
         assert (target.durable, target.memory_bytes) == (True, 5)
         assert case.params["options"] == {"rows": "5"}
         rounds = store.rounds(run)
@@ -126,3 +127,10 @@ def test_a_difference_within_the_spread_is_unclear() -> None:
     wide = spread([8, 14, 15])
     assert wide is not None and unclear(low, wide)
     assert spread([]) is None
+
+
+def test_nothing_is_clear_of_fewer_than_three_rounds() -> None:
+    three, two, one = spread([10, 11, 12]), spread([99, 99]), spread([99])
+    assert three is not None and two is not None and one is not None
+    for few in (two, one):
+        assert unclear(three, few) and unclear(few, three)

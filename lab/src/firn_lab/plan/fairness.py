@@ -6,16 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from firn_lab.plan.base import Plan
+from firn_lab.store.summary import ROUNDS_MIN
 from firn_lab.targets.base import Settings
 
 # Settings round sizes to pages and segments.
 MEMORY_TOLERANCE = 0.05
-ROUNDS_MIN = 3
+# What processes take beside their caches differs; by more than this memory was not equal.
+PEAK_TOLERANCE = 0.25
 
 
 @dataclass(frozen=True)
 class Breach:
-    """rule: memory, durability, rounds or page-cache."""
+    """rule: memory, durability, isolation, rounds or page-cache."""
 
     rule: str
     message: str
@@ -38,21 +40,31 @@ def breaches(plan: Plan, settings: Mapping[str, Settings]) -> list[Breach]:
         found.append(Breach("memory", f"memory differs: {listed}"))
     if unknown:
         found.append(Breach("memory", f"memory is not known: {', '.join(unknown)}"))
-    durable = {name: each.durable for name, each in settings.items()}
-    if len(set(durable.values())) > 1:
-        words = {True: "at each commit", False: "not at each commit", None: "unknown"}
-        listed = ", ".join(f"{name} {words[value]}" for name, value in durable.items())
-        found.append(Breach("durability", f"durability differs: {listed}"))
-    buffered = [name for name, each in settings.items() if each.version.startswith("PostgreSQL")]
-    if plan.budget.direct_io and 0 < len(buffered) < len(settings):
-        found.append(
-            Breach(
-                "page-cache",
-                f"{', '.join(buffered)} reads through the page cache, which is memory beyond its "
-                "share; the others read past it",
-            )
-        )
+    synced = {True: "at each commit", False: "not at each commit"}
+    durable = {name: synced.get(each.durable) for name, each in settings.items()}
+    found += _alike("durability", "durability", durable)
+    found += _alike("isolation", "isolation", {n: s.isolation for n, s in settings.items()})
+    path = {True: "through it, which is memory beyond its share", False: "past it"}
+    reads = {name: path.get(each.buffered) for name, each in settings.items()}
+    found += _alike("page-cache", "use of the page cache", reads)
     return found
+
+
+def _alike(rule: str, what: str, values: Mapping[str, str | None]) -> list[Breach]:
+    """Unlike values, or unknown ones, are a breach."""
+    different = len(set(values.values())) > 1
+    if not different and None not in values.values():
+        return []
+    listed = ", ".join(f"{name} {value or 'unknown'}" for name, value in values.items())
+    return [Breach(rule, f"{what} {'differs' if different else 'is not known'}: {listed}")]
+
+
+def peak_breaches(peaks: Mapping[str, int]) -> list[Breach]:
+    """What settings do not show: the most memory that each server had, over the whole run."""
+    if len(peaks) < 2 or max(peaks.values()) <= min(peaks.values()) * (1 + PEAK_TOLERANCE):
+        return []
+    listed = ", ".join(f"{name} {_mib(size)}" for name, size in peaks.items())
+    return [Breach("memory", f"resident memory differs by more than a quarter: {listed}")]
 
 
 def _mib(size: int | None) -> str:

@@ -240,7 +240,14 @@ class DatasetRun:
         finally:
             samples += sampler.samples
         figures = outcome_figures(case.workload, outcome)
-        figures |= {name: (value, kinds[name]) for name, value in sampler.finish(outcome).items()}
+        figures |= {
+            name: (value, kinds[name])
+            for name, value in sampler.finish(outcome).items()
+            if case.workload.counts_transactions or not name.endswith("_per_transaction")
+        }
+        if "resident_peak_bytes" in figures:
+            peak = round(figures["resident_peak_bytes"][0])
+            runner.peaks[server.name] = max(peak, runner.peaks.get(server.name, 0))
         return outcome, figures
 
     def _phase(self, phase: str, target: TargetRun, **more: Any) -> None:

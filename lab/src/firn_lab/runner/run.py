@@ -26,7 +26,7 @@ from firn_lab import __version__
 from firn_lab.clock import Clock
 from firn_lab.errors import DiskFull, LabError
 from firn_lab.plan.base import Plan, replace_params
-from firn_lab.plan.fairness import breaches
+from firn_lab.plan.fairness import Breach, breaches, peak_breaches
 from firn_lab.runner.dataset import DatasetRun
 from firn_lab.runner.events import Listener
 from firn_lab.runner.machine import available_memory_bytes, machine, require_space
@@ -77,6 +77,8 @@ class Runner:
         self.freeze = True
         self.progress = Progress(0)
         self.failures: list[str] = []
+        # The most resident memory of each target, in all rounds.
+        self.peaks: dict[str, int] = {}
         self.id = 0
         self._listener = listener
         self._command = command
@@ -198,6 +200,7 @@ class Runner:
         self._plan_progress(cases, datasets, targets)
         for group in datasets.values():
             DatasetRun(self, group, targets).run()
+        self._warn(peak_breaches(self.peaks))
 
     def _plan_progress(
         self,
@@ -246,10 +249,13 @@ class Runner:
             found.append(TargetRun(row, target))
         if not found:
             raise LabError("no target can be measured: " + "; ".join(self.failures))
-        for breach in breaches(self.plan, settings):
+        self._warn(breaches(self.plan, settings))
+        return found
+
+    def _warn(self, found: list[Breach]) -> None:
+        for breach in found:
             self.writer.warning(self.id, breach.rule, breach.message)
             self.tell("warning", {"rule": breach.rule, "message": breach.message})
-        return found
 
     def fail(self, target: Target, message: str) -> None:
         """A target is left out from here on."""

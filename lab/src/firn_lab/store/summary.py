@@ -6,6 +6,9 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+# Of fewer the spread is not known.
+ROUNDS_MIN = 3
+
 
 @dataclass(frozen=True)
 class Spread:
@@ -29,5 +32,7 @@ def spread(values: Sequence[float]) -> Spread | None:
 
 
 def unclear(one: Spread, other: Spread) -> bool:
-    """Whether the wider spread exceeds the difference of the medians: draw no conclusion then."""
-    return max(one.width, other.width) > abs(one.median - other.median)
+    """Draw no conclusion: rounds are too few, or spread wider than the medians differ."""
+    return min(one.count, other.count) < ROUNDS_MIN or max(one.width, other.width) > abs(
+        one.median - other.median
+    )

@@ -76,7 +76,13 @@ class Writer:
             version=settings.version,
             memory_bytes=settings.memory_bytes,
             durable=settings.durable,
-            settings=json.dumps(dict(settings.values)),
+            settings=json.dumps(
+                {
+                    "buffered": {True: "yes", False: "no"}.get(settings.buffered, "unknown"),
+                    "isolation": settings.isolation or "unknown",
+                    **settings.values,
+                }
+            ),
         )
 
     def warning(self, run: int, rule: str, message: str) -> None:

@@ -51,12 +51,16 @@ class Address:
 class Settings:
     """What a running server says of itself. None: unknown (a server of somebody else).
 
-    The rules of fairness compare `memory_bytes` and `durable`; `values` is for the record.
+    The rules of fairness compare all but the version; `values` is for the record. `buffered`: reads
+    of tables go through the page cache. `isolation`: that of a session that asks for none, in the
+    words of the standard.
     """
 
     version: str
     memory_bytes: int | None
     durable: bool | None
+    buffered: bool | None = None
+    isolation: str | None = None
     values: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pymysql
@@ -38,6 +38,19 @@ ENGINES = {
         "rocksdb_flush_log_at_trx_commit",
     ),
 }
+
+
+def buffered(engine: str, variables: Mapping[str, str]) -> bool | None:
+    """Whether reads of tables go through the page cache, as the engine's variables have it."""
+    if engine == "innodb" and "innodb_data_file_buffering" in variables:  # MariaDB 11
+        return variables["innodb_data_file_buffering"] == "ON"
+    name = {
+        "innodb": "innodb_flush_method",
+        "firn": "firn_direct_reads",
+        "rocksdb": "rocksdb_use_direct_reads",
+    }.get(engine)
+    value = variables.get(name or "")
+    return None if value is None else not (value == "ON" or value.startswith("O_DIRECT"))
 
 
 class MySqlTarget(Target):
@@ -82,6 +95,7 @@ class MySqlTarget(Target):
         synced = variables.get(durable)
         if synced is not None and variables.get("log_bin") == "ON":
             synced = "1" if synced == variables.get("sync_binlog") == "1" else "0"
+        isolation = variables.get("transaction_isolation", variables.get("tx_isolation"))
         recorded = {
             name: value
             for name, value in variables.items()
@@ -91,6 +105,8 @@ class MySqlTarget(Target):
             version=variables.get("version", "unknown"),
             memory_bytes=sum(sizes) if sizes else None,
             durable=None if synced is None else synced == "1",
+            buffered=buffered(self.engine, variables),
+            isolation=isolation.lower().replace("-", " ") if isolation else None,
             values=recorded,
         )
 

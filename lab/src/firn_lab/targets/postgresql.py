@@ -136,7 +136,10 @@ class PostgreSqlTarget(PrivateTarget):
         memory = self.query("SELECT pg_size_bytes(current_setting('shared_buffers'))", None, "")
         durable = values["synchronous_commit"] == "on" and values["fsync"] == "on"
         version = self.query("SHOW server_version", database="")[0][0]
-        return Settings(f"PostgreSQL {version}", int(memory[0][0]), durable, values)
+        isolation = values["default_transaction_isolation"]
+        return Settings(
+            f"PostgreSQL {version}", int(memory[0][0]), durable, True, isolation, values
+        )
 
     def analyze(self, database: str = DATABASE) -> None:
         self.query("VACUUM (ANALYZE)", database=database)
