@@ -80,6 +80,10 @@ def _round(writer: Writer, run: int, case: int, target: int, number: int, tps: f
         "latency_p99_ms": (3000 / tps, MS),
         "device_read_bytes_per_transaction": (8192.0, BYTES),
         "device_written_bytes_per_transaction": (24576.0, BYTES),
+        "disk_read_bytes_per_transaction": (8192.0, BYTES),
+        "disk_reads_per_transaction": (0.25, FigureKind("")),
+        "disk_written_bytes_per_transaction": (32768.0, BYTES),
+        "disk_writes_per_transaction": (3.0, FigureKind("")),
     }
     samples = [(second, "tps", tps + second) for second in range(10)]
     samples += [(second, "device_written_bytes", 4096.0 * second) for second in range(10)]

@@ -76,6 +76,10 @@ def test_processor_time_memory_and_writes_of_a_process(process: Process, tmp_pat
     assert figures["resident_peak_bytes"] >= 50 << 20
     if os.stat(tmp_path).st_dev >> 8:  # A real disk, not tmpfs, which counts nothing.
         assert figures["device_written_bytes"] >= 8 << 20
+        assert figures["disk_written_bytes"] >= 8 << 20
+        assert 1 <= figures["disk_writes"] <= figures["disk_written_bytes"] / 512
+        assert figures["disk_writes_per_transaction"] == figures["disk_writes"] / 100
+        assert figures["disk_reads_per_transaction"] == figures["disk_reads"] / 100
 
 
 def test_a_compressing_ssd_keeps_noise_and_shrinks_text(tmp_path: Path) -> None:

@@ -8,24 +8,30 @@ import made_up
 import pytest
 
 from firn_lab import cli
+from firn_lab.clock import SystemClock
 from firn_lab.errors import UsageError
-from firn_lab.price import BreakEven, Cost, Prices, break_even, cost, load_catalogue
-from firn_lab.report.costs import costs
+from firn_lab.price import BreakEven, Cost, Prices, break_even, cost, ios, load_catalogue
+from firn_lab.report.costs import costs, space_ratio
 from firn_lab.report.data import collect
-from firn_lab.store import Reader
+from firn_lab.store import Reader, Writer
 
 HERE = Prices("here", hour=3.6, gb_month=0.1, million_ios=0.2, io_kib=16)
 
 
 def test_cost_of_work_and_space() -> None:
     # 1000/s: a million in 1000 s, a thousandth each; two I/Os a transaction.
-    found = cost(HERE, tps=1000, device_bytes=32768, space_ratio=0.25)
+    found = cost(HERE, tps=1000, ios_each=2, space_ratio=0.25)
     assert found.per_million == pytest.approx(1.0 + 0.4)
     assert found.per_tb_month == pytest.approx(25)
     assert cost(HERE, 1000, None, None) == Cost(None, None), "I/O is charged for"
     free = Prices("free I/O", hour=3.6)
     assert cost(free, 1000, None, 1.0) == Cost(pytest.approx(1.0), 0.0)
     assert cost(HERE, 0, 1, 1).per_million is None
+
+
+def test_small_requests_count_as_one_and_large_ones_as_several() -> None:
+    assert ios(HERE, requests=3, size=3 * 4096) == 3
+    assert ios(HERE, requests=3, size=3 * 65536) == 12
 
 
 def test_break_even_is_where_costs_are_equal() -> None:
@@ -53,7 +59,9 @@ def test_costs_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     with Reader(tmp_path / "x.sqlite") as store:
         rows = costs(collect(store, "last", [HERE]))
     firn = next(r for r in rows if (r["case"], r["target"]) == ("rw threads=8 rows=5", "firn"))
-    assert firn["per_million"] == pytest.approx(0.001 / 1200 * 1e6 + 2 * 0.2)
+    assert firn["per_million"] == pytest.approx(
+        0.001 / 1200 * 1e6 + (0.5 + 3) * 0.2
+    ), "reads by their bytes, writes by their requests"
     assert firn["per_tb_month"] == pytest.approx(100 / 3)
     assert firn["break_even"] == "firn costs less than innodb at any size and load"
     evil = next(r for r in rows if r["case"].startswith("rw threads=8") and "evil" in r["target"])
@@ -65,6 +73,25 @@ def test_costs_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "33.33 EUR" in out and "0.8333 EUR" in out
     assert cli.main(command) == 1
     assert "--catalogue" in capsys.readouterr().err
+
+
+def test_space_is_compared_at_the_same_moment(tmp_path: Path) -> None:
+    """FIRN did not come to rest: both count as they were after the updates."""
+    path = tmp_path / "x.sqlite"
+    run = made_up.fill(path, speed={"innodb": 100.0, "firn": 150.0}, end="")
+    writer = Writer(path, SystemClock())
+    for target, sizes in ((1, (80.0, 90.0, 40.0)), (2, (30.0, 30.0))):
+        for moment, size in zip(("load", "update", "rest"), sizes, strict=False):
+            writer.state(run, target, "other", moment, {"data_bytes": (size, made_up.BYTES)})
+    writer.state(run, 2, "alone", "rest", {"data_bytes": (1.0, made_up.BYTES)})
+    writer.state(run, 1, "alone", "load", {"data_bytes": (1.0, made_up.BYTES)})
+    writer.close()
+    with Reader(path) as store:
+        report = collect(store)
+        innodb, firn = report.targets
+        assert space_ratio(report, "other", firn, innodb) == pytest.approx(30 / 90)
+        assert space_ratio(report, "other", innodb, innodb) == 1
+        assert space_ratio(report, "alone", firn, innodb) is None
 
 
 def test_a_catalogue(tmp_path: Path) -> None:

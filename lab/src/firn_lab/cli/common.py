@@ -31,7 +31,7 @@ def add_prices(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--hour", type=float, metavar="PRICE", help="of the machine")
     group.add_argument("--gb-month", type=float, metavar="PRICE", help="of 10^9 bytes for a month")
     group.add_argument("--million-ios", type=float, metavar="PRICE")
-    group.add_argument("--io-kib", type=float, metavar="KIB", help="what counts as one I/O (16)")
+    group.add_argument("--io-kib", type=float, metavar="KIB", help="the most an I/O moves (16)")
     group.add_argument("--currency", metavar="NAME", help="USD by default")
     group.add_argument("--catalogue", type=Path, metavar="FILE", help="offers, TOML (docs/lab.md)")
 

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from firn_lab.cli.common import add_prices, add_store, prices_of, wide_console
 from firn_lab.errors import LabError, UsageError
-from firn_lab.report.costs import costs
+from firn_lab.report.costs import HEAD, cells, costs
 from firn_lab.report.data import collect
 from firn_lab.store import Reader
 
@@ -34,16 +34,8 @@ def main(chosen: argparse.Namespace) -> int:
         rows = costs(collect(store, chosen.run, prices))
     if not rows:
         raise LabError("the run has no round that could be priced")
-    table = Table(
-        "offer", "case", "engine", "a million transactions", "a TB for a month", "break-even",
-        box=None,
-    )  # fmt: skip
+    table = Table(*HEAD, box=None)
     for row in rows:
-        money = [
-            "–" if row[name] is None else f"{row[name]:.4g} {row['currency']}"
-            for name in ("per_million", "per_tb_month")
-        ]
-        table.add_row(row["offer"], row["case"], row["target"], *money, row["break_even"])
-    console = wide_console()
-    console.print(table)
+        table.add_row(*cells(row))
+    wide_console().print(table)
     return 0

@@ -16,8 +16,15 @@ from firn_lab.measures.base import ROUND_MEASURES, RoundMeasure
 from firn_lab.targets.base import Target
 from firn_lab.workloads.base import FigureKind, Outcome
 
-_NAMES = ("device_read_bytes", "device_written_bytes", "disk_read_bytes", "disk_written_bytes")
-_SECTOR_BYTES = 512
+_PROCESS = ("device_read_bytes", "device_written_bytes")
+# Counters of the kernel's block statistics: place, and what one of them stands for.
+_DISK = {
+    "disk_reads": (0, 1),
+    "disk_read_bytes": (2, 512),
+    "disk_writes": (4, 1),
+    "disk_written_bytes": (6, 512),
+}
+FIGURES = {name: FigureKind("B" if name.endswith("bytes") else "") for name in (*_PROCESS, *_DISK)}
 
 
 def process_io(pid: int) -> tuple[int, int] | None:
@@ -31,15 +38,15 @@ def process_io(pid: int) -> tuple[int, int] | None:
     return int(fields["read_bytes"]), written
 
 
-def disk_io(directory: Path) -> tuple[int, int] | None:
-    """The same of the device below a directory; None when it has none of its own."""
+def disk_io(directory: Path) -> dict[str, int]:
+    """Requests and bytes of the device below a directory; empty when it has none of its own."""
     device = os.stat(directory).st_dev
     try:
         fields = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat").read_text()
     except OSError:
-        return None
+        return {}
     numbers = [int(field) for field in fields.split()]
-    return numbers[2] * _SECTOR_BYTES, numbers[6] * _SECTOR_BYTES
+    return {name: numbers[place] * each for name, (place, each) in _DISK.items()}
 
 
 class DeviceProbe:
@@ -50,8 +57,8 @@ class DeviceProbe:
         self._began = self._counts()
         self._last = dict(self._began)
         self._directory = target.data_dir
-        self._disk = disk_io(self._directory) if self._directory else None
-        self._told = dict.fromkeys(_NAMES, 0.0)
+        self._disk = disk_io(self._directory) if self._directory else {}
+        self._told: dict[str, float] = {}
 
     def _counts(self) -> dict[int, tuple[int, int]]:
         counts = {pid: process_io(pid) for pid in self._target.pids}
@@ -59,39 +66,33 @@ class DeviceProbe:
 
     def _totals(self) -> dict[str, float]:
         self._last.update(self._counts())
-        totals = dict.fromkeys(_NAMES[:2], 0.0)
+        totals = dict.fromkeys(_PROCESS, 0.0)
         for pid, (read, written) in self._last.items():
             read_before, written_before = self._began.get(pid, (0, 0))
             totals["device_read_bytes"] += read - read_before
             totals["device_written_bytes"] += written - written_before
-        if self._disk is not None and self._directory is not None:
-            disk = disk_io(self._directory) or self._disk
-            totals["disk_read_bytes"] = disk[0] - self._disk[0]
-            totals["disk_written_bytes"] = disk[1] - self._disk[1]
+        if self._disk and self._directory is not None:
+            now = disk_io(self._directory)
+            totals |= {name: count - self._disk[name] for name, count in now.items()}
         return totals
 
     def sample(self) -> Mapping[str, float]:
         totals = self._totals()
-        steps = {name: value - self._told[name] for name, value in totals.items()}
+        steps = {name: value - self._told.get(name, 0.0) for name, value in totals.items()}
         self._told.update(totals)
         return steps
 
     def finish(self, outcome: Outcome) -> Mapping[str, float]:
         totals = self._totals()
         if outcome.transactions:
-            for verb in ("read", "written"):
-                each = totals[f"device_{verb}_bytes"] / outcome.transactions
-                totals[f"device_{verb}_bytes_per_transaction"] = each
+            each = {f"{n}_per_transaction": v / outcome.transactions for n, v in totals.items()}
+            return totals | each
         return totals
 
 
 @ROUND_MEASURES.register("device")
 class Device(RoundMeasure):
-    figures = {
-        **{name: FigureKind("B") for name in _NAMES},
-        "device_read_bytes_per_transaction": FigureKind("B"),
-        "device_written_bytes_per_transaction": FigureKind("B"),
-    }
+    figures = FIGURES | {f"{name}_per_transaction": kind for name, kind in FIGURES.items()}
 
     def begin(self, target: Target) -> DeviceProbe:
         return DeviceProbe(target)

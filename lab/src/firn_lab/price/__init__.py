@@ -1,6 +1,6 @@
 """What a result costs: prices, and the cost of work and of space at them."""
 
 from firn_lab.price.catalogue import Prices, load_catalogue
-from firn_lab.price.cost import BreakEven, Cost, break_even, cost
+from firn_lab.price.cost import BreakEven, Cost, break_even, cost, ios
 
-__all__ = ["BreakEven", "Cost", "Prices", "break_even", "cost", "load_catalogue"]
+__all__ = ["BreakEven", "Cost", "Prices", "break_even", "cost", "ios", "load_catalogue"]

@@ -7,7 +7,7 @@ A catalogue is TOML; an offer lacks what it does not charge for:
     hour = 0.10             # the machine
     gb_month = 0.08         # a GB (10^9 bytes) stored for a month
     million_ios = 0.20      # a million I/Os of the volume
-    io_kib = 16             # what counts as one I/O
+    io_kib = 16             # the most that one I/O moves
     currency = "USD"
 """
 
@@ -25,7 +25,7 @@ _NUMBERS = ("hour", "gb_month", "million_ios", "io_kib")
 
 @dataclass(frozen=True)
 class Prices:
-    """What one provider asks. `io_kib`: device bytes are counted as I/Os of this size."""
+    """What one provider asks. `io_kib`: a larger request counts as several I/Os."""
 
     name: str = "prices as given"
     hour: float = 0.0

@@ -1,6 +1,6 @@
 """The cost of work and of space, and where two engines cost the same.
 
-Work: the machine is paid while it is busy, at the throughput measured; I/Os by device bytes.
+Work: the machine is paid while it is busy, at the throughput measured, and its I/Os.
 Space: a TB (10^12 bytes) is what the tables take in the engine that others are compared with; an
 engine that stores them in a third pays a third.
 
@@ -50,16 +50,21 @@ class BreakEven:
         )
 
 
+def ios(prices: Prices, requests: float, size: float) -> float:
+    """What a provider counts: every request, however small, and more for those above io_kib. Of
+    requests of mixed sizes this is the least that it can be."""
+    return max(requests, size / (prices.io_kib * 1024))
+
+
 def cost(
-    prices: Prices, tps: float | None, device_bytes: float | None, space_ratio: float | None
+    prices: Prices, tps: float | None, ios_each: float | None, space_ratio: float | None
 ) -> Cost:
-    """`device_bytes`: read and written for a transaction; `space_ratio`: bytes on disk to those of
-    the reference. I/O that is charged for and was not measured leaves the cost of work unknown."""
+    """`ios_each`: of a transaction; `space_ratio`: bytes on disk to those of the reference. I/O
+    that is charged for and was not measured leaves the cost of work unknown."""
     per_million = None
-    if tps and (device_bytes is not None or not prices.million_ios):
+    if tps and (ios_each is not None or not prices.million_ios):
         machine = prices.hour / HOUR_SECONDS / tps * 1e6
-        ios = (device_bytes or 0.0) / (prices.io_kib * 1024)
-        per_million = machine + ios * prices.million_ios
+        per_million = machine + (ios_each or 0.0) * prices.million_ios
     per_tb = None if space_ratio is None else space_ratio * TB_GB * prices.gb_month
     return Cost(per_million, per_tb)
 

@@ -2,36 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from firn_lab.price import break_even, cost
+from firn_lab.price import Prices, break_even, cost, ios
 from firn_lab.store import unclear
 from firn_lab.store.rows import TargetRow
 
 if TYPE_CHECKING:
     from firn_lab.report.data import Report, Result
 
-# Space is taken at rest, else as early as it was taken at all.
+# Space is taken at rest; where a server did not come so far, as late as both have it.
 _MOMENTS = ("rest", "update", "load")
 
 
-def space(report: Report, dataset: str, target: TargetRow) -> float | None:
-    """Bytes on disk of the tables."""
-    found = {
-        each.moment: each.value
+def space_ratio(report: Report, dataset: str, one: TargetRow, other: TargetRow) -> float | None:
+    """Bytes on disk of the tables, to those on the other target at the same moment."""
+    found: dict[tuple[int, str], float] = {
+        (each.target, each.moment): each.value
         for each in report.store.state(report.run.id)
-        if (each.target, each.dataset, each.name) == (target.id, dataset, "data_bytes")
+        if (each.dataset, each.name) == (dataset, "data_bytes")
     }
-    return next((found[moment] for moment in _MOMENTS if moment in found), None)
+    for moment in _MOMENTS:
+        if (one.id, moment) in found and found.get((other.id, moment)):
+            return found[one.id, moment] / found[other.id, moment]
+    return None
 
 
-def _device_bytes(result: Result) -> float | None:
-    """Read and written for a transaction."""
-    values = [
-        result.figures.get(f"device_{verb}_bytes_per_transaction") for verb in ("read", "written")
+def _ios(result: Result, prices: Prices) -> float | None:
+    """I/Os of a transaction. The device's own counts see what the page cache and the file system
+    write for a server; where there are none, the server's bytes have to do."""
+    total = 0.0
+    for verb, requests in (("read", "disk_reads"), ("written", "disk_writes")):
+        each = f"{verb}_bytes_per_transaction"
+        size = result.figures.get(f"disk_{each}") or result.figures.get(f"device_{each}")
+        count = result.figures.get(f"{requests}_per_transaction")
+        if size is None:
+            return None
+        total += ios(prices, count.median if count else 0.0, size.median)
+    return total
+
+
+HEAD = ("offer", "case", "engine", "a million transactions", "a TB for a month", "break-even")
+
+
+def cells(row: Mapping[str, Any]) -> list[str]:
+    """A row of `costs` below HEAD."""
+    money = [
+        "–" if row[name] is None else f"{row[name]:.4g} {row['currency']}"
+        for name in ("per_million", "per_tb_month")
     ]
-    known = [value.median for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
+    return [row["offer"], row["case"], row["target"], *money, row["break_even"]]
 
 
 def costs(report: Report) -> list[dict[str, Any]]:
@@ -42,7 +63,6 @@ def costs(report: Report) -> list[dict[str, Any]]:
         return found
     for prices in report.prices:
         for case in report.cases:
-            whole = space(report, case.dataset, base)
             against = None
             throughput = None
             # The reference first: the others are compared with it.
@@ -51,9 +71,8 @@ def costs(report: Report) -> list[dict[str, Any]]:
                 tps = result.figures.get("tps") if result else None
                 if result is None or tps is None:
                     continue
-                size = space(report, case.dataset, target)
-                ratio = size / whole if size is not None and whole else None
-                each = cost(prices, tps.median, _device_bytes(result), ratio)
+                ratio = space_ratio(report, case.dataset, target, base)
+                each = cost(prices, tps.median, _ios(result, prices), ratio)
                 words = ""
                 if target.id == base.id:
                     against, throughput = each, tps

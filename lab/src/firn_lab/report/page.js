@@ -155,6 +155,8 @@ function resourceChart() {
     ["device_read_bytes_per_transaction", "read from the device, a transaction"],
     ["device_written_bytes", "written by the server, a round"], ["device_read_bytes", "read by the server, a round"],
     ["disk_written_bytes", "the device's own count of writes"], ["disk_read_bytes", "the device's own count of reads"],
+    ["disk_writes_per_transaction", "write requests of the device, a transaction"],
+    ["disk_reads_per_transaction", "read requests of the device, a transaction"],
     ["cpu_us_per_transaction", "processor time, a transaction"],
     ["resident_bytes", "resident memory"], ["resident_peak_bytes", "resident memory, largest"],
   ]);
