@@ -8,8 +8,11 @@ import made_up
 import pytest
 
 from firn_lab import cli
-from firn_lab.report.comparison import verdict
-from firn_lab.store import Spread
+from firn_lab.clock import SystemClock
+from firn_lab.report.comparison import changes, verdict
+from firn_lab.report.data import collect
+from firn_lab.store import Reader, Spread, Writer
+from firn_lab.workloads.base import FigureKind
 
 
 def compare(tmp_path: Path, *more: str) -> int:
@@ -23,9 +26,9 @@ def test_a_regression_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str
     lines = capsys.readouterr().out.splitlines()
     (line,) = [line for line in lines if "threads=8" in line and " tps " in line]
     assert "firn" in line and "×0.667" in line and line.rstrip().endswith("worse")
-    # Fewer seconds are better.
+    # Of two rounds nothing follows.
     (line,) = [line for line in lines if "list threads=1" in line]
-    assert line.rstrip().endswith("better")
+    assert line.rstrip().endswith("unclear")
     assert not any("innodb" in line for line in lines)
 
 
@@ -53,6 +56,21 @@ def test_nothing_in_common(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "only in run 1, or failed since: rw threads=2 rows=5 on innodb" in out
 
 
+def test_what_was_taken_once_is_no_regression(tmp_path: Path) -> None:
+    """Bytes are exact; the time of one load is not."""
+    path = tmp_path / "x.sqlite"
+    for size in (100.0, 200.0):
+        run = made_up.fill(path, speed={"firn": 150.0}, end="")
+        writer = Writer(path, SystemClock())
+        figures = {"data_bytes": (size, made_up.BYTES), "load_seconds": (size, FigureKind("s"))}
+        writer.state(run, run, "once", "load", figures)
+        writer.close()
+    with Reader(path) as store:
+        found = changes(collect(store, 1), collect(store, 2), 0.05)
+    once = {each.figure: each.verdict for each in found if each.case == "once"}
+    assert once == {"data_bytes, load": "worse", "load_seconds, load": "single"}
+
+
 @pytest.mark.parametrize(
     ("after", "better", "expected"),
     [
@@ -60,6 +78,7 @@ def test_nothing_in_common(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         (Spread(90, 89, 91, 3), "higher", "worse"),
         (Spread(90, 89, 91, 3), "lower", "better"),
         (Spread(110, 85, 120, 3), "lower", "unclear"),
+        (Spread(50, 49, 51, 2), "higher", "unclear"),
     ],
 )
 def test_verdicts(after: Spread, better: str, expected: str) -> None:

@@ -4,6 +4,7 @@
   firn-lab compare old/lab.sqlite:last last
 
 Exit status 1 when something became worse by more than --allow percent and by more than the spread.
+Times that were taken once (loads) are shown, and called single: they say nothing for sure.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from firn_lab.store import Reader, Spread
 
 NAME = "compare"
 HELP = "regressions between two runs"
-STYLES = {"worse": "red", "better": "green", "unclear": "dim", "same": "dim"}
+STYLES = {"worse": "red", "better": "green", "unclear": "dim", "same": "dim", "single": "dim"}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from firn_lab.errors import LabError
 from firn_lab.report.data import Report
 from firn_lab.store import Spread, unclear
-from firn_lab.workloads.base import FigureKind
 
 # Compared besides each case's headline. Others are looked at with `every`.
 FIGURES = (
@@ -21,7 +20,8 @@ STATES = ("data_bytes", "load_seconds")
 
 @dataclass(frozen=True)
 class Change:
-    """verdict: better, worse, same (within what is allowed) or unclear (within the spread)."""
+    """verdict: better, worse, same (within what is allowed), unclear (within the spread), or single
+    (a time that was taken once: nobody knows how far it would be off the next time)."""
 
     case: str
     target: str
@@ -38,11 +38,15 @@ class Change:
 
 def verdict(before: Spread, after: Spread, better: str, allow: float) -> str:
     """`allow`: as a part of the value before."""
-    difference = after.median - before.median
-    if abs(difference) <= allow * abs(before.median):
+    plain = exact(before.median, after.median, better, allow)
+    return "unclear" if plain != "same" and unclear(before, after) else plain
+
+
+def exact(before: float, after: float, better: str, allow: float) -> str:
+    """The verdict on what has no spread, such as bytes of files."""
+    difference = after - before
+    if abs(difference) <= allow * abs(before):
         return "same"
-    if unclear(before, after):
-        return "unclear"
     return "better" if (difference > 0) == (better == "higher") else "worse"
 
 
@@ -64,7 +68,15 @@ def changes(before: Report, after: Report, allow: float, every: bool = False) ->
             if one is None or other is None or kinds_before.get(name) != kinds[name]:
                 continue
             found.append(
-                _change(each.case.label, each.target.name, name, kinds[name], one, other, allow)
+                Change(
+                    each.case.label,
+                    each.target.name,
+                    name,
+                    kinds[name].unit,
+                    one,
+                    other,
+                    verdict(one, other, kinds[name].better, allow),
+                )
             )
     found += _states(before, after, allow, every)
     if not found:
@@ -72,22 +84,8 @@ def changes(before: Report, after: Report, allow: float, every: bool = False) ->
     return found
 
 
-def _change(
-    case: str,
-    target: str,
-    name: str,
-    kind: FigureKind,
-    one: Spread,
-    other: Spread,
-    allow: float,
-) -> Change:
-    return Change(
-        case, target, name, kind.unit, one, other, verdict(one, other, kind.better, allow)
-    )
-
-
 def _states(before: Report, after: Report, allow: float, every: bool) -> list[Change]:
-    """Space and load times: one value each, so the spread is unknown."""
+    """Space, and the times of loads: one value each."""
     old = {}
     names = {target.id: target.name for target in before.targets}
     for each in before.store.state(before.run.id):
@@ -100,8 +98,10 @@ def _states(before: Report, after: Report, allow: float, every: bool) -> list[Ch
             continue
         one, other = Spread(value, value, value, 1), Spread(each.value, each.value, each.value, 1)
         figure = f"{each.name}, {each.moment}"
-        kind = FigureKind(each.unit, each.better)
-        found.append(_change(each.dataset, names[each.target], figure, kind, one, other, allow))
+        words = exact(value, each.value, each.better, allow)
+        if words != "same" and each.unit != "B":
+            words = "single"
+        found.append(Change(each.dataset, names[each.target], figure, each.unit, one, other, words))
     return found
 
 
