@@ -126,5 +126,13 @@ def test_figures_of_an_outcome() -> None:
         outcome_figures(workload, Outcome(1, 1, 1.0, figures={"undeclared": 1}))
 
 
+@pytest.mark.parametrize("name", ["operations", "tpch", "load_time", "recovery"])
+def test_what_is_no_transaction_has_no_throughput(name: str) -> None:
+    workload = make_workload(name, Params())
+    values = outcome_figures(workload, Outcome(24, 400, 2.0))
+    assert not {"tps", "qps"} & set(values)
+    assert {"seconds", "queries"} <= set(values)
+
+
 def test_costly_measures_are_marked() -> None:
     assert [name for name in STATE_MEASURES if STATE_MEASURES[name]().costly] == ["csv", "ssd"]

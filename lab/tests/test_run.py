@@ -11,6 +11,7 @@ from conftest import SMALL, Laboratory, servers_on
 
 from firn_lab.cli.view import cell
 from firn_lab.plan import Plan, parse_case
+from firn_lab.report.data import collect
 from firn_lab.store import Reader
 from firn_lab.workloads import Params
 
@@ -117,8 +118,13 @@ def test_the_summary_names_median_range_and_ratio(store: Reader) -> None:
     case = store.cases(1)[0]
     median = store.spread(case, first, "tps")
     assert median is not None
-    assert cell(store, case, first, first).startswith(f"{median.median:,.1f} ({median.low:,.1f}…")
-    assert "×" in cell(store, case, second, first)
+    report = collect(store, 1)
+    text = cell(report, report.result(case, first))
+    assert text == f"{median.median:,.1f} ({median.low:,.1f}…{median.high:,.1f})"
+    # Of two rounds nothing can be concluded.
+    text = cell(report, report.result(case, second))
+    assert "×" in text and text.endswith(" ?")
+    assert cell(report, None) == "–"
 
 
 def test_workloads_of_our_own_are_recorded_with_their_figures(laboratory: Laboratory) -> None:
@@ -136,6 +142,10 @@ def test_workloads_of_our_own_are_recorded_with_their_figures(laboratory: Labora
             for round_ in rounds:
                 assert round_.status == "ok"
                 assert round_.figures[case.headline] > 0
+                # What a transaction costs is told where there are transactions.
+                counted = case.workload == "tpcc"
+                assert ("tps" in round_.figures) == counted
+                assert ("cpu_us_per_transaction" in round_.figures) == counted
                 assert round_.figures["cpu_seconds"] > 0
                 assert round_.figures["resident_peak_bytes"] > 0
 

@@ -40,7 +40,7 @@ def screen(board: Board, now: float) -> str:
 def round_of(tps: float, status: str = "ok") -> dict[str, Any]:
     return {
         "target": "firn", "case": "rw", "round": 0, "status": status, "message": "gone",
-        "figures": {"tps": tps},
+        "headline": "new_orders", "figures": {"tps": 1.0, "new_orders": tps},
     }  # fmt: skip
 
 
@@ -61,11 +61,13 @@ def test_events_become_a_picture(tmp_path: Path) -> None:
         for tps in (90.0, 100.0, 70.0):
             writer.event(run, "round", round_of(tps))
         writer.event(run, "round", round_of(0.0, "failed"))
+        writer.event(run, "unsupported", {"message": "shop on pg: MySQL only"})
         writer.event(run, "warning", {"rule": "memory", "message": "differs"})
         follow(store, board)
         text = screen(board, board.last_at)
         assert "90.0 (70…100)" in text
         assert "rw on firn, round 1: failed: gone" in text and "unfair, memory: differs" in text
+        assert "not run: shop on pg: MySQL only" in text
         assert "silent" in screen(board, board.last_at + SILENT_SECONDS + 1)
         writer.end(run, "interrupted", "by hand")
         follow(store, board)

@@ -39,9 +39,10 @@ class Board:
     )
     latest: dict[str, Any] = field(default_factory=dict)
     targets: list[str] = field(default_factory=list)
-    # Case, then target: throughputs of the rounds that were ok.
+    # Case, then target: headline figures of the rounds that were ok.
     results: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def apply(self, event: Event) -> None:
         self.last_event, self.last_at = event.id, event.at
@@ -67,6 +68,8 @@ class Board:
                 self._round(data)
             case "warning":
                 self.lines.append(f"unfair, {data['rule']}: {data['message']}")
+            case "unsupported":
+                self.notes.append(f"not run: {data['message']}")
             case "failure":
                 self.lines.append(f"{data['target']} is left out: {data['message']}")
             case "ended":
@@ -80,9 +83,9 @@ class Board:
         if data["status"] != "ok":
             text = f"{data['case']} on {data['target']}, round {data['round'] + 1}"
             self.lines.append(f"{text}: {data['status']}: {data['message']}")
-        elif "tps" in data["figures"]:
+        elif data["headline"] in data["figures"]:
             of_case = self.results.setdefault(data["case"], {})
-            of_case.setdefault(data["target"], []).append(data["figures"]["tps"])
+            of_case.setdefault(data["target"], []).append(data["figures"][data["headline"]])
 
     def left(self, now: float) -> str:
         """Time left, in words."""
@@ -120,6 +123,7 @@ def render(board: Board, now: float) -> RenderableType:
         parts.append(Text(_now(board)))
     parts.append(_results(board))
     parts += [Text(line, style="red") for line in board.lines[-LINES_SHOWN:]]
+    parts += [Text(line, style="dim") for line in board.notes[-LINES_SHOWN:]]
     return Group(*parts)
 
 

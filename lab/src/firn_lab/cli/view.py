@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from firn_lab.cli.common import wide_console
-from firn_lab.store import Reader, Spread, unclear
-from firn_lab.store.rows import CaseRow, TargetRow
+from firn_lab.report.data import Report, Result, collect
+from firn_lab.store import Reader
 
 
 class View:
@@ -60,14 +60,16 @@ class View:
                 self._round(data)
             case "warning":
                 self._print(f"[{data['rule']}] {data['message']}", style="red")
+            case "unsupported":
+                self._print(f"not run: {data['message']}")
             case "failure":
                 self._print(f"{data['target']} is left out: {data['message']}", style="red")
 
     def _round(self, data: Mapping[str, Any]) -> None:
         figures = data["figures"]
         text = f"round {data['round'] + 1}  {data['case']}  {data['target']}: "
-        if "tps" in figures:
-            text += f"{figures['tps']:,.1f}/s"
+        if data["headline"] in figures:
+            text += f"{figures[data['headline']]:,.1f} {data['headline']}"
         if "latency_p95_ms" in figures:
             text += f", 95 % {figures['latency_p95_ms']:.2f} ms"
         if data["status"] == "ok":
@@ -88,25 +90,27 @@ class View:
 
 def summary(store: Reader, run: int) -> None:
     """Medians of each case's headline figure, with the range of the rounds and the ratio to the
-    first target; a `?` where the spread is larger than the difference."""
-    targets, cases = store.targets(run), store.cases(run)
-    if not targets or not cases:
+    reference; a `?` where nothing can be concluded."""
+    report = collect(store, run)
+    if not report.targets or not report.cases:
         return
-    table = Table("case", *(target.name for target in targets), box=None)
-    for case in cases:
-        cells = [cell(store, case, target, targets[0]) for target in targets]
-        table.add_row(case.label, *cells)
+    table = Table("case", *(target.name for target in report.targets), box=None)
+    for case in report.cases:
+        results = [report.result(case, target) for target in report.targets]
+        table.add_row(case.label, *(cell(report, each) for each in results))
     wide_console().print(table)
 
 
-def cell(store: Reader, case: CaseRow, target: TargetRow, base: TargetRow) -> str:
+def cell(report: Report, result: Result | None) -> str:
     """One target's result of a case."""
-    value = store.spread(case, target, case.headline)
-    if value is None:
+    value = result.headline if result else None
+    if result is None or value is None:
         return "–"
-    text = f"{value.median:,.1f} ({value.low:,.1f}…{value.high:,.1f})"
-    against: Spread | None = store.spread(case, base, case.headline)
-    if target.id == base.id or against is None or against.median == 0:
+    text = f"{value.median:,.1f} ({value.low:,.1f}…{value.high:,.1f}"
+    text += ")" if value.count == report.run.rounds else f", {value.count} rounds)"
+    against = report.against(result)
+    other = against.headline if against else None
+    if other is None or other.median == 0:
         return text
-    doubt = " ?" if unclear(value, against) else ""
-    return f"{text} ×{value.median / against.median:.2f}{doubt}"
+    doubt = " ?" if report.doubtful(result, result.case.headline) else ""
+    return f"{text} ×{value.median / other.median:.2f}{doubt}"

@@ -24,14 +24,14 @@ def outcome_figures(workload: Workload, outcome: Outcome) -> dict[str, tuple[flo
     """With the workload's own ones. One that it did not declare is a mistake of its author."""
     seconds = max(outcome.seconds, 1e-9)
     values: dict[str, float] = {
-        "tps": outcome.transactions / seconds,
-        "qps": outcome.queries / seconds,
         "seconds": outcome.seconds,
         "transactions": outcome.transactions,
         "queries": outcome.queries,
         "errors": outcome.errors,
         "retries": outcome.retries,
     }
+    if workload.counts_transactions:
+        values |= {"tps": outcome.transactions / seconds, "qps": outcome.queries / seconds}
     if outcome.latency is not None:
         latency = outcome.latency
         values |= {

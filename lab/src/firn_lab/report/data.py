@@ -10,7 +10,7 @@ from typing import Any
 
 from firn_lab.price import Prices
 from firn_lab.report.costs import costs
-from firn_lab.store import Reader, Spread, spread, unclear
+from firn_lab.store import ROUNDS_MIN, Reader, Spread, spread, unclear
 from firn_lab.store.rows import CaseRow, Round, Run, TargetRow
 
 # A figure of a case on a target, over the rounds that were ok.
@@ -29,6 +29,11 @@ class Result:
     @property
     def headline(self) -> Spread | None:
         return self.figures.get(self.case.headline)
+
+    @property
+    def good(self) -> int:
+        """Rounds that count."""
+        return sum(each.status == "ok" for each in self.rounds)
 
     def total(self, name: str) -> float:
         """Of counters: the sum over all rounds that were ok."""
@@ -58,6 +63,21 @@ class Report:
         """The target that others are compared with: InnoDB, or the first."""
         named = [target for target in self.targets if target.name == "innodb"]
         return next(iter(named or self.targets), None)
+
+    def against(self, result: Result) -> Result | None:
+        """What a result is compared with; None for the reference's own."""
+        base = self.reference
+        if base is None or base.id == result.target.id:
+            return None
+        return self.result(result.case, base)
+
+    def doubtful(self, result: Result, figure: str) -> bool:
+        """Whether nothing can be concluded from the difference of a figure to the reference's."""
+        against = self.against(result)
+        one, other = result.figures.get(figure), against.figures.get(figure) if against else None
+        if one is None or other is None or one.median == other.median:
+            return False
+        return unclear(one, other)
 
 
 def collect(store: Reader, which: str | int = "last", prices: Sequence[Prices] = ()) -> Report:
@@ -93,20 +113,34 @@ def family(case: CaseRow) -> str:
 
 
 def doubts(report: Report) -> list[str]:
-    """Differences to the reference that the spread of the rounds exceeds."""
+    """Differences to the reference from which nothing can be concluded."""
     found = []
     for each in report.results:
-        base = report.reference
-        against = report.result(each.case, base) if base else None
-        if base is None or against is None or each.target.id == base.id:
-            continue
-        one, other = each.headline, against.headline
-        if one and other and one.median != other.median and unclear(one, other):
+        against = report.against(each)
+        if against is not None and report.doubtful(each, each.case.headline):
+            few = min(each.good, against.good) < ROUNDS_MIN
+            why = "are too few" if few else "spread wider than the two differ"
             found.append(
-                f"{each.case.label}: the rounds of {each.target.name} and {base.name} spread "
-                f"wider than the two differ ({each.case.headline})"
+                f"{each.case.label}: the rounds of {each.target.name} and {against.target.name} "
+                f"{why} ({each.case.headline})"
             )
     return found
+
+
+def shortages(report: Report) -> list[str]:
+    """Results of fewer good rounds than show the spread. Where no more were planned, the rule of
+    fairness has said so for all."""
+    return [
+        f"{each.case.label} on {each.target.name}: {each.good} of {report.run.rounds} rounds count"
+        for each in report.results
+        if each.rounds and each.good < min(ROUNDS_MIN, report.run.rounds)
+    ]
+
+
+def unsupported(report: Report) -> list[str]:
+    """Cases that a target does not offer."""
+    events = report.store.events(report.run.id)
+    return [event.data["message"] for event in events if event.kind == "unsupported"]
 
 
 def failures(report: Report) -> list[str]:
@@ -152,6 +186,8 @@ def to_json(report: Report) -> dict[str, Any]:
         "reference": report.reference.name if report.reference else None,
         "warnings": [asdict(each) for each in report.store.warnings(report.run.id)],
         "doubts": doubts(report),
+        "shortages": shortages(report),
+        "unsupported": unsupported(report),
         "failures": failures(report),
         "commands": commands(report),
         "kinds": {name: asdict(kind) for name, kind in kinds.items()},
@@ -198,6 +234,7 @@ def _result_json(report: Report, result: Result) -> dict[str, Any]:
         "case": result.case.id,
         "target": result.target.name,
         "figures": {name: asdict(value) for name, value in result.figures.items()},
+        "doubts": [name for name in result.figures if report.doubtful(result, name)],
         "errors": result.total("errors"),
         "retries": result.total("retries"),
         "rounds": rounds,

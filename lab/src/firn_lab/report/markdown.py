@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from firn_lab.report.costs import costs
-from firn_lab.report.data import Report, Result, commands, doubts, failures, threads_of
+from firn_lab.report.costs import HEAD, cells, costs
+from firn_lab.report.data import (
+    Report,
+    Result,
+    commands,
+    doubts,
+    failures,
+    shortages,
+    threads_of,
+    unsupported,
+)
 from firn_lab.report.units import bytes_text, number_text
-from firn_lab.store import Spread, unclear
+from firn_lab.store import ROUNDS_MIN, Spread
 
+LATENCIES = ("latency_average_ms", "latency_p95_ms", "latency_p99_ms")
 _SPACES = (("data_bytes", "tables"), ("files_bytes", "all files"), ("ssd_4k_bytes", "SSD, 4 KiB"))
 
 
@@ -19,12 +29,14 @@ def markdown(report: Report) -> str:
         f"# {run.title}, run {run.id}",
         "",
         f"{run.started_at[:16]} UTC, {run.status}{': ' * bool(run.message)}{run.message}. "
-        f"{_machine(report)}. Median of {run.rounds} rounds, smallest and largest in parentheses.",
+        f"{_machine(report)}. {run.rounds} rounds: medians, smallest and largest in parentheses.",
         "",
     ]
     lines += _box("Unfair", [f"{w.rule}: {w.message}" for w in report.store.warnings(run.id)])
-    lines += _box("No conclusion", doubts(report))
+    lines += _box(f"Fewer than {ROUNDS_MIN} rounds count", shortages(report))
     lines += _box("Failed", failures(report))
+    lines += _box("No conclusion", doubts(report))
+    lines += _box("Not run", unsupported(report))
     for workload in dict.fromkeys(case.workload for case in report.cases):
         lines += [f"## {workload}", ""]
         lines += _performance(report, workload)
@@ -57,7 +69,7 @@ def _machine(report: Report) -> str:
 
 def _performance(report: Report, workload: str) -> list[str]:
     head = ["case", "engine", "threads", "transactions", "queries", "time, s", "transactions/s",
-            "average, ms", "95 %, ms", "99 %, ms", "errors", "retries"]  # fmt: skip
+            "average, ms", "95 %, ms", "99 %, ms", "errors", "retries", "rounds"]  # fmt: skip
     cases = [case for case in report.cases if case.workload == workload]
     extra = [case.headline for case in cases if case.headline not in ("tps", "seconds")]
     extra = list(dict.fromkeys(extra))
@@ -76,11 +88,9 @@ def _row(report: Report, result: Result, extra: Sequence[str]) -> list[str]:
     def plain(name: str) -> str:
         return number_text(figures[name].median) if name in figures else "–"
 
-    base = report.reference
-    against = report.result(result.case, base) if base else None
-    doubt = ""
-    if base and against and base.id != result.target.id and result.headline and against.headline:
-        doubt = " ?" if unclear(result.headline, against.headline) else ""
+    def compared(name: str, text: str) -> str:
+        return f"{text} ?" if report.doubtful(result, name) else text
+
     return [
         result.case.label,
         result.target.name,
@@ -88,13 +98,12 @@ def _row(report: Report, result: Result, extra: Sequence[str]) -> list[str]:
         plain("transactions"),
         plain("queries"),
         plain("seconds"),
-        _spread(figures.get("tps")) + (doubt if result.case.headline == "tps" else ""),
-        plain("latency_average_ms"),
-        plain("latency_p95_ms"),
-        plain("latency_p99_ms"),
+        compared("tps", _spread(figures.get("tps"))),
+        *(compared(name, plain(name)) for name in LATENCIES),
         f"{result.total('errors'):,.0f}",
         f"{result.total('retries'):,.0f}",
-        *(_spread(figures.get(name)) + doubt * (name == result.case.headline) for name in extra),
+        f"{result.good} of {report.run.rounds}",
+        *(compared(name, _spread(figures.get(name))) for name in extra),
     ]
 
 
@@ -123,20 +132,4 @@ def _space(report: Report) -> list[str]:
 
 def _costs(report: Report) -> list[str]:
     rows = costs(report)
-    if not rows:
-        return []
-    head = ["offer", "case", "engine", "a million transactions", "a TB for a month", "break-even"]
-    cells = [
-        [
-            row["offer"],
-            row["case"],
-            row["target"],
-            *(
-                "–" if row[name] is None else f"{row[name]:.4g} {row['currency']}"
-                for name in ("per_million", "per_tb_month")
-            ),
-            row["break_even"],
-        ]
-        for row in rows
-    ]
-    return ["## Price", "", *table(head, cells)]
+    return ["## Price", "", *table(HEAD, map(cells, rows))] if rows else []

@@ -80,7 +80,7 @@ function about() {
     `${format(budget.memory_bytes, "B")} for each engine, ` +
       (budget.durable ? "a sync for each commit" : "a sync a second") +
       (budget.direct_io ? ", past the page cache" : ", through the page cache"),
-    `median of ${run.rounds} rounds, whiskers from the smallest to the largest`,
+    `${run.rounds} rounds: medians, whiskers from the smallest to the largest`,
   ].filter(Boolean).join(" · ");
 }
 
@@ -187,9 +187,8 @@ function space() {
   document.getElementById("space").append(make("details", {}, make("summary", {}, "All figures, each table too"), sortable(heads, rows)));
 }
 
-function doubtful(one, other) {
-  return Math.max(one.high - one.low, other.high - other.low) > Math.abs(one.median - other.median);
-}
+// Of the table's columns those that a reader compares; the others are sizes of the work.
+const COMPARED = /^tps$|^latency_/;
 
 function resultTable() {
   const figures = [["threads"], ["transactions"], ["queries"], ["seconds", "s"], ["tps", "1/s"],
@@ -205,16 +204,20 @@ function resultTable() {
     const number = (value, unit) => ({ text: format(value, unit), value: value ?? null });
     const main = found.figures[each.headline], base = result(each.id, data.reference)?.figures[each.headline];
     const ratio = main && base && base.median ? main.median / base.median : null;
-    const doubt = ratio !== null && name !== data.reference && doubtful(main, base) ? " ?" : "";
+    const doubt = (figure) => found.doubts.includes(figure) ? " ?" : "";
     const good = found.rounds.filter((round) => round.status === "ok").length;
+    const figureCell = (figure) => {
+      const value = figure === "threads" ? each.threads : found.figures[figure]?.median;
+      return { text: format(value) + (COMPARED.test(figure) ? doubt(figure) : ""), value: value ?? null };
+    };
     return [[each.label, name,
-      ...figures.map(([figure]) => number(figure === "threads" ? each.threads : found.figures[figure]?.median)),
+      ...figures.map(([figure]) => figureCell(figure)),
       each.headline, number(main?.median, unitOf(each.headline)),
       main ? { text: `${format(main.low)}…${format(main.high)}`, value: main.high - main.low } : null,
-      { text: ratio === null ? "–" : `×${ratio.toFixed(2)}${doubt}`, value: ratio },
-      number(found.errors), number(found.retries), { text: `${good} of ${found.rounds.length}`, value: good }]];
+      { text: ratio === null ? "–" : `×${ratio.toFixed(2)}${doubt(each.headline)}`, value: ratio },
+      number(found.errors), number(found.retries), { text: `${good} of ${data.run.rounds}`, value: good }]];
   }));
-  section("table", "Table", make("p", {}, "Medians. “?”: the rounds spread wider than the difference; conclude nothing."), sortable(heads, rows));
+  section("table", "Table", make("p", {}, "Medians. “?”: too few rounds, or they spread wider than the difference; conclude nothing."), sortable(heads, rows));
 }
 
 function partTable() {
@@ -266,8 +269,10 @@ function repeat() {
 
 about();
 box("red", "Not a fair comparison", data.warnings.map((each) => `${each.rule}: ${each.message}`));
+box("red", "Fewer rounds count than show the spread", data.shortages);
 box("red", "Failed", data.failures);
-box("amber", "The spread of the rounds exceeds the difference: conclude nothing", data.doubts);
+box("amber", "Conclude nothing", data.doubts);
+box("neutral", "Not run", data.unsupported);
 performanceCharts();
 seriesChart();
 latencyChart();

@@ -50,10 +50,11 @@ def pictures(report: Report, directory: Path) -> list[Path]:
 
 
 def sweeps(report: Report) -> dict[str, list[CaseRow]]:
-    """Cases that differ by threads only, where there are several."""
+    """Cases with a throughput that differ by threads only, where there are several."""
     found: dict[str, list[CaseRow]] = {}
     for case in report.cases:
-        found.setdefault(family(case), []).append(case)
+        if any(_figure(report, case, target.id, "tps") for target in report.targets):
+            found.setdefault(family(case), []).append(case)
     return {name: sorted(cases, key=threads_of) for name, cases in found.items() if len(cases) > 1}
 
 

@@ -43,7 +43,7 @@ class DatasetRun:
                 reason = case.workload.supports(target.target)
                 if reason:
                     message = f"{case.workload.label} on {target.target.name}: {reason}"
-                    runner.tell("warning", {"rule": "unsupported", "message": message})
+                    runner.tell("unsupported", {"message": message})
         for target in list(self._targets):
             self._attempt(target, self._load)
             runner.step()
@@ -185,7 +185,8 @@ class DatasetRun:
             samples,
         )
         shown = {name: value for name, (value, _) in figures.items()}
-        runner.tell("round", {**context, "status": status, "message": message, "figures": shown})
+        ended = {"status": status, "message": message, "headline": workload.headline}
+        runner.tell("round", {**context, **ended, "figures": shown})
         if failure is not None:
             # A statement that fails once need not end it for the target: a dead server does.
             if isinstance(failure, TargetDied | DiskFull):

@@ -6,9 +6,10 @@ phase     phase: start | load | warm | prepare | measure | rest | state | stop, 
           case, round
 second    target, case, round, second, tps, qps, errors, retries, p95_ms, and measures' samples
 progress  target, done (0 to 1)
-round     target, case, round, status, message, figures
+round     target, case, round, status, message, headline (a figure's name), figures
 step      done, steps_total, seconds_left
 warning   rule, message
+unsupported  message (a case that a target does not offer)
 failure   target, message (the target is left out from here on)
 ended     status, message
 """

@@ -111,6 +111,9 @@ class Workload(ABC):
     headline: ClassVar[str] = "tps"
     # The servers it can talk to.
     dialects: ClassVar[tuple[Dialect, ...]] = ("mysql", "postgresql")
+    # Whether its transactions are work that one could ask for more or less of, at a price. A list
+    # of unlike statements has none: then there is no throughput, and nothing counts by transaction.
+    counts_transactions: ClassVar[bool] = True
     # Whether it changes data: then space is taken again right after the rounds, and at rest.
     writes: ClassVar[bool] = True
 

@@ -41,6 +41,7 @@ class LoadTime(Workload):
     options = {"rows": "1000000", "way": "file", "order": "key"}
     figures = {"rows_per_second": FigureKind("1/s", "higher")}
     headline = "rows_per_second"
+    counts_transactions = False
 
     def __init__(self, name: str, params: Params) -> None:
         super().__init__(name, params)

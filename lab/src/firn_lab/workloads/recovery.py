@@ -46,6 +46,7 @@ class Recovery(Workload):
         "written_bytes": FigureKind("B"),
     }
     headline = "recovery_seconds"
+    counts_transactions = False
 
     def __init__(self, name: str, params: Params) -> None:
         super().__init__(name, params)

@@ -34,6 +34,7 @@ class Operations(Workload):
     figures = {f"{name}_seconds": FigureKind("s") for name in STEPS}
     headline = "seconds"
     dialects = ("mysql",)
+    counts_transactions = False
 
     def __init__(self, name: str, params: Params) -> None:
         super().__init__(name, params)

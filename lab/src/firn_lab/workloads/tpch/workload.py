@@ -76,6 +76,7 @@ class TpcH(Workload):
         **{f"q{number:02d}_seconds": FigureKind("s") for number in NUMBERS},
     }
     headline = "seconds"
+    counts_transactions = False
     writes = False
 
     def __init__(self, name: str, params: Params) -> None:
