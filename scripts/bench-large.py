@@ -7,14 +7,15 @@
 
 Every step runs in a server that was just started and has this engine alone to do with, next to an
 InnoDB with a small buffer pool for what is read from InnoDB. Time is wall time. Written bytes are the
-process's own count of bytes sent to the device, until it rests after the step; memory is the peak of
-the resident set.
+device's count, until the server rests after the step and everything is synced: the machine must have
+nothing else to do. Memory is the peak of the resident set.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import random
 import sys
 import threading
@@ -26,7 +27,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "sql"))
 
-from bench_process import allocated_bytes, forget_peak, resident_bytes, used  # noqa: E402
+from bench_process import allocated_bytes, device_written_bytes, forget_peak, resident_bytes, used  # noqa: E402
 from server import SYSTEM_PLUGINS, Server, remove_scratch, scratch_root  # noqa: E402
 
 MIB = 1 << 20
@@ -93,6 +94,11 @@ class Bench:
         assert self.server.process is not None
         return self.server.process.pid
 
+    def written(self) -> int:
+        """Bytes written by the device so far, nothing being held back in the page cache."""
+        os.sync()
+        return device_written_bytes(self.server.data)
+
     def execute(self, statement: str, engine: str) -> None:
         """Runs a statement that may take hours."""
         with contextlib.closing(self.server.connect("bench", read_timeout=36000)) as connection:
@@ -134,12 +140,12 @@ class Bench:
     def step(self, what: str, engine: str, statement: str, table: str) -> Step:
         """Measures one statement."""
         forget_peak(self.pid)
-        before = used(self.pid)
+        before = self.written()
         began = time.monotonic()
         self.execute(statement, engine)
         seconds = time.monotonic() - began
         settle = self.settle(engine)
-        written = used(self.pid).written_bytes - before.written_bytes
+        written = self.written() - before
         step = Step(seconds, settle, written, resident_bytes(self.pid, "VmHWM"), self.stored(engine, table))
         print(f"{what:34} {engine:8} {step}", flush=True)
         return step
@@ -330,7 +336,7 @@ def values(chosen: argparse.Namespace) -> None:
             reads = clients.run(
                 chosen.read_seconds, "SELECT v FROM t WHERE id = %s", lambda source: (source.randrange(count),)
             )
-            before = used(bench.pid).written_bytes
+            before = bench.written()
             slices = max(1, round(chosen.seconds / 10))
             speeds, most = [], 0
             for _ in range(slices):
@@ -345,7 +351,7 @@ def values(chosen: argparse.Namespace) -> None:
                 most = max(most, bench.stored(engine, "t"))
             settle = bench.settle(engine)
             updated = sum(speeds) * chosen.seconds / slices * size
-            written = used(bench.pid).written_bytes - before
+            written = bench.written() - before
             live = count * size
             print(
                 f"{size >> 10} KiB values, {engine:8} {reads:8,.0f} reads/s, {sum(speeds) / slices:8,.1f} updates/s, "

@@ -25,6 +25,14 @@ def used(pid: int) -> Used:
     return Used(ticks / os.sysconf("SC_CLK_TCK"), written)
 
 
+def device_written_bytes(path: Path) -> int:
+    """What the device below `path` was given to write since the machine started, by whomever: on a machine that does
+    nothing else, the truth about an engine, with the file system's journal and without what never left memory."""
+    device = path.stat().st_dev
+    fields = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat").read_text().split()
+    return int(fields[6]) * 512
+
+
 def resident_bytes(pid: int, field: str = "VmRSS") -> int:
     """Resident memory now, or at most (`VmHWM`) since the last `forget_peak`."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
