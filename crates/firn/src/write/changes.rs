@@ -1,0 +1,51 @@
+//! What a transaction has changed, of any size.
+
+use super::batch::Batch;
+use crate::base::key::index_id_of;
+use crate::base::{IndexId, Result};
+use crate::version::FileMeta;
+use std::collections::BTreeSet;
+
+/// What a transaction has changed.
+#[derive(Debug, Clone)]
+pub enum Changes {
+    /// Few enough to be in memory.
+    Batch(Batch),
+    /// Files written beforehand, ascending, without a common user key: synced, and their names as well.
+    Run(Vec<FileMeta>),
+}
+
+impl Changes {
+    /// The files, if the changes are in files.
+    pub fn files(&self) -> &[FileMeta] {
+        match self {
+            Self::Batch(_) => &[],
+            Self::Run(files) => files,
+        }
+    }
+
+    /// The indexes that entries are of.
+    ///
+    /// # Errors
+    /// Damage of a batch.
+    pub fn indexes(&self) -> Result<BTreeSet<IndexId>> {
+        match self {
+            Self::Batch(batch) => {
+                let mut indexes = BTreeSet::new();
+                let mut last = None;
+                batch.for_each(|entry| {
+                    let index = index_id_of(entry.user_key);
+                    if index != last {
+                        indexes.extend(index);
+                        last = index;
+                    }
+                })?;
+                Ok(indexes)
+            }
+            Self::Run(files) => {
+                let counted = files.iter().flat_map(|file| &file.per_index);
+                Ok(counted.map(|stats| stats.index).collect())
+            }
+        }
+    }
+}

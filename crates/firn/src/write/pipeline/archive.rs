@@ -1,0 +1,108 @@
+//! What an archive of the log asks of the pipeline: the time, places in the binary log, and records that name
+//! nothing but what the archive has.
+
+use super::{Pipeline, State, What, counter_records, file_ids};
+use crate::base::Result;
+use crate::store::FileStore;
+use crate::version::FileMeta;
+use crate::wal::{BinlogPosition, Record};
+use std::borrow::Cow;
+
+/// A log that is archived says what time it is when so many microseconds have passed, at whole multiples of them.
+const CLOCK_STEP_US: u64 = 10_000;
+
+/// A place in the server's binary log.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BinlogPlace {
+    /// Name of its file; empty if it is not known.
+    pub name: Vec<u8>,
+    /// Position in the file.
+    pub pos: u64,
+}
+
+impl BinlogPlace {
+    pub(super) fn set(&mut self, at: BinlogPosition<'_>) {
+        self.pos = at.pos;
+        if self.name != at.name {
+            self.name = at.name.to_vec();
+        }
+    }
+}
+
+impl Pipeline {
+    /// The log is archived: records name nothing but what `files` keeps, and tell the time.
+    pub fn with_archive(self, files: FileStore) -> Self {
+        Self {
+            archived: files.is_archived().then_some(files),
+            ..self
+        }
+    }
+
+    /// The binary log ends at `place` before what the host does next, a change of the catalog. For the archive of the log;
+    /// without one it does nothing.
+    pub fn tell_binlog(&self, place: BinlogPlace) {
+        if self.archived.is_some() {
+            self.state.lock().told = Some(place);
+        }
+    }
+
+    /// What the clock says, and where the binary log ends, if an archive of the log is to know.
+    pub(super) fn clock_tick(
+        &self,
+        state: &mut State,
+        what: &What<'_>,
+    ) -> Option<(u64, Option<BinlogPlace>)> {
+        let files = self.archived.as_ref()?;
+        let now = files.env().wall_micros();
+        // Commits tell their own places.
+        let told = match what {
+            What::SchemaChange(_) => state.told.clone(),
+            _ => None,
+        };
+        if told.is_none() && now / CLOCK_STEP_US == state.clock {
+            return None;
+        }
+        state.clock = now / CLOCK_STEP_US;
+        Some((now / 1000, told))
+    }
+
+    /// Wall clock, microseconds, at a moment when no commit is between its look at the clock and the log; and whether
+    /// nothing was appended to the log's current segment then.
+    pub fn quiet_moment(&self, clock: &dyn Fn() -> u64) -> (u64, bool) {
+        let _state = self.state.lock();
+        (clock(), !self.wal.segment_used())
+    }
+
+    /// Files of a load are in the manifest: the archive of the log, if there is one, has to know of them.
+    ///
+    /// # Errors
+    /// Of an append.
+    pub fn note_load(&self, files: &[FileMeta], counters: &[(u64, u64)]) -> Result<()> {
+        if self.archived.is_none() {
+            return Ok(());
+        }
+        let (ids, info) = (file_ids(files), FileMeta::encode_all(files));
+        let mut records = counter_records(counters);
+        records.push(Record::Load {
+            files: Cow::Borrowed(&ids),
+            info: &info,
+        });
+        let _in_order = self.state.lock();
+        self.health.check()?;
+        self.wal.append(&records).map(drop)
+    }
+}
+
+pub(super) fn clock_records(tick: &Option<(u64, Option<BinlogPlace>)>) -> Vec<Record<'_>> {
+    let mut records = Vec::new();
+    if let Some((wall_ms, told)) = tick {
+        records.push(Record::Clock {
+            wall_ms: *wall_ms,
+            binlog: told.as_ref().map(|place| BinlogPosition {
+                name: &place.name,
+                pos: place.pos,
+            }),
+        });
+    }
+    records
+}

@@ -1,0 +1,267 @@
+//! Commits: of a batch and of files.
+
+use super::archive::clock_records;
+use super::prepare::unpin;
+use super::{Pipeline, Prepared, State, counter_records, file_ids};
+use crate::base::key::SEQNO_COMMITTED_MAX;
+use crate::base::value::check_entry;
+use crate::base::{Error, InternalKey, Result, Seqno};
+use crate::store::FileKind;
+use crate::version::{FileMeta, FileSource, Frozen, IngestedRun};
+use crate::wal::{BinlogPosition, Lsn, Record};
+use crate::write::{Batch, Changes};
+use parking_lot::MutexGuard;
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What a commit writes to the log.
+#[derive(Debug, Clone, Copy)]
+pub enum What<'a> {
+    /// The changes themselves.
+    Batch,
+    /// The batch, as a change of the catalog described for those who follow the log.
+    SchemaChange(&'a [u8]),
+    /// The outcome of a prepared transaction, whose changes the log has already.
+    Prepared {
+        /// The id it was prepared with.
+        xid: &'a [u8],
+        /// What [`Pipeline::prepare`] returned.
+        prepared: Prepared,
+        /// Name and position in the binary log.
+        binlog: Option<BinlogPosition<'a>>,
+    },
+}
+
+/// A visible commit.
+#[derive(Debug, Clone, Copy)]
+pub struct Committed {
+    /// Its seqno.
+    pub seqno: Seqno,
+    /// Its end in the log.
+    pub lsn: Lsn,
+}
+
+impl Pipeline {
+    /// Commits `batch`: on return it is visible, and durable once [`Self::wait_durable`] says so.
+    /// `counters` are maxima to persist with it.
+    ///
+    /// # Errors
+    /// `TooLarge`; `Poisoned`; those of the log's buffer.
+    pub fn commit(
+        &self,
+        what: What<'_>,
+        batch: &Batch,
+        counters: &[(u64, u64)],
+    ) -> Result<Committed> {
+        if !matches!(what, What::Prepared { .. }) {
+            self.check_entries(batch)?;
+        }
+        let mut state = self.state.lock();
+        self.health.check()?;
+        self.freeze_if_full(&mut state);
+        let seqno = self.next_seqno(&state)?;
+        let tick = self.clock_tick(&mut state, &what);
+        let mut records = clock_records(&tick);
+        records.extend(counter_records(counters));
+        records.push(match what {
+            What::Batch => Record::Batch {
+                seqno,
+                batch: batch.as_bytes(),
+            },
+            What::SchemaChange(description) => Record::SchemaChange {
+                seqno,
+                batch: batch.as_bytes(),
+                description,
+            },
+            What::Prepared { xid, binlog, .. } => Record::Commit { xid, seqno, binlog },
+        });
+        let appended = self.wal.append(&records)?;
+        if let What::Prepared { prepared, .. } = what {
+            // The pin moves to the memtable in the same step, so that the segment is never free.
+            state.active.lower_min_segment(prepared.segment);
+            unpin(&mut state.pins, prepared.segment);
+        }
+        if let What::Prepared {
+            binlog: Some(at), ..
+        } = what
+        {
+            state.binlog.set(at);
+        }
+        state.last_seqno = seqno;
+        state.queue.push_back(false);
+        self.note_undurable(&mut state, appended.lsn, seqno);
+        let memtable = Arc::clone(&state.active);
+        memtable.writers_begin();
+        memtable.set_last_lsn(appended.lsn);
+        drop(state);
+
+        let mut inserter = memtable.inserter();
+        let inserted = batch.for_each(|entry| {
+            inserter.insert(
+                InternalKey::new(entry.user_key, seqno, entry.kind),
+                entry.value,
+            );
+        });
+        drop(inserter);
+        memtable.writers_end();
+        if let Err(error) = inserted {
+            // Only a broken batch gets here; the log has it, so nothing may be built on top.
+            self.health.poison(error);
+        }
+        self.publish(seqno);
+        self.stall.committed(batch.as_bytes().len() as u64);
+        Ok(Committed {
+            seqno,
+            lsn: appended.lsn,
+        })
+    }
+
+    /// As [`Self::commit`], for changes of any size. Files are read by way of `source`; the log owns them
+    /// from here on, unless the append fails, which [`Health`] knows nothing of.
+    ///
+    /// # Errors
+    /// As [`Self::commit`].
+    pub fn commit_changes(
+        &self,
+        what: What<'_>,
+        changes: &Changes,
+        source: &Arc<FileSource>,
+        counters: &[(u64, u64)],
+    ) -> Result<Committed> {
+        match changes {
+            Changes::Batch(batch) => self.commit(what, batch, counters),
+            Changes::Run(files) => self.commit_run(what, files, source, counters),
+        }
+    }
+
+    /// A run gets its place in the order of commits as a batch does, and is visible as soon as those
+    /// before it are. Nothing is read or written but the log's buffer.
+    ///
+    /// The active memtable is always replaced, also an empty one: a statement that pinned its view
+    /// before must not see commits after the run without the run.
+    fn commit_run(
+        &self,
+        what: What<'_>,
+        files: &[FileMeta],
+        source: &Arc<FileSource>,
+        counters: &[(u64, u64)],
+    ) -> Result<Committed> {
+        let info = FileMeta::encode_all(files);
+        let ids = file_ids(files);
+        // Those of a prepared transaction were kept when it was prepared.
+        if !matches!(what, What::Prepared { .. }) {
+            source.store().keep(FileKind::Sst, &ids)?;
+        }
+        let mut state = self.state.lock();
+        self.health.check()?;
+        let seqno = self.next_seqno(&state)?;
+        let tick = self.clock_tick(&mut state, &what);
+        let mut records = clock_records(&tick);
+        records.extend(counter_records(counters));
+        records.push(match what {
+            What::Batch => Record::RunIngest {
+                seqno,
+                files: Cow::Borrowed(&ids),
+                info: &info,
+            },
+            What::Prepared { xid, binlog, .. } => Record::Commit { xid, seqno, binlog },
+            What::SchemaChange(_) => {
+                return Err(Error::invalid("a change of the catalog in files"));
+            }
+        });
+        let appended = self.wal.append(&records)?;
+        let mut min_segment = appended.segment;
+        if let What::Prepared {
+            prepared, binlog, ..
+        } = what
+        {
+            min_segment = min_segment.min(prepared.segment);
+            unpin(&mut state.pins, prepared.segment);
+            if let Some(at) = binlog {
+                state.binlog.set(at);
+            }
+        }
+        let before = Arc::clone(&state.active);
+        let stays = before.entries() > 0 || !state.queue.is_empty();
+        let mut last_lsn = appended.lsn;
+        if !stays {
+            // What it was to keep of the log, the run keeps.
+            min_segment = min_segment.min(before.min_segment());
+            last_lsn = last_lsn.max(before.last_lsn());
+        }
+        let id = before.id() + 1;
+        let run = IngestedRun::new(id, seqno, files.to_vec(), source, min_segment, last_lsn);
+        let mut queued = vec![Frozen::Run(Arc::new(run))];
+        queued.extend(stays.then_some(Frozen::Memtable(before)));
+        self.replace_active(&mut state, id + 1, &queued);
+        state.last_seqno = seqno;
+        state.queue.push_back(false);
+        self.note_undurable(&mut state, appended.lsn, seqno);
+        drop(state);
+        self.publish(seqno);
+        Ok(Committed {
+            seqno,
+            lsn: appended.lsn,
+        })
+    }
+
+    /// Refuses a batch with an entry that no file can hold: the log would bring it back for ever. Whoever
+    /// writes checks before, with the statement at hand; this is the last line.
+    fn check_entries(&self, batch: &Batch) -> Result<()> {
+        let bytes_max = self.live.entry_bytes_max.load(Ordering::Relaxed);
+        if batch.as_bytes().len() as u64 <= bytes_max {
+            return Ok(());
+        }
+        let mut checked = Ok(());
+        batch.for_each(|entry| {
+            let bytes = entry.user_key.len() + entry.value.len();
+            if checked.is_ok() {
+                checked = check_entry(bytes, bytes_max);
+            }
+        })?;
+        checked
+    }
+
+    fn next_seqno(&self, state: &State) -> Result<Seqno> {
+        match state.last_seqno {
+            SEQNO_COMMITTED_MAX.. => Err(Error::unsupported("seqnos are used up")),
+            last => Ok(last + 1),
+        }
+    }
+
+    fn publish(&self, seqno: Seqno) {
+        let mut state = self.state.lock();
+        let first = state.last_seqno + 1 - state.queue.len() as u64;
+        state.queue[(seqno - first) as usize] = true;
+        let mut moved = false;
+        while state.queue.front() == Some(&true) {
+            state.queue.pop_front();
+            moved = true;
+        }
+        if moved && !state.poisoned {
+            let visible = state.last_seqno - state.queue.len() as u64;
+            self.visible.store(visible, Ordering::Release);
+        }
+        if moved && state.waiting_for_publication > 0 {
+            self.published.notify_all();
+        }
+        while self.visible.load(Ordering::Acquire) < seqno && !state.poisoned {
+            state.waiting_for_publication += 1;
+            self.published.wait(&mut state);
+            state.waiting_for_publication -= 1;
+        }
+    }
+
+    fn note_undurable(&self, state: &mut MutexGuard<'_, State>, lsn: Lsn, seqno: Seqno) {
+        let durable = self.wal.durable_lsn();
+        while state
+            .undurable
+            .front()
+            .is_some_and(|(lsn, _)| *lsn <= durable)
+        {
+            state.undurable.pop_front();
+        }
+        state.undurable.push_back((lsn, seqno));
+    }
+}

@@ -1,0 +1,66 @@
+//! The end of a log segment behind a commit, for checkpoints.
+
+use super::{BinlogPlace, Pipeline};
+use crate::base::{Result, Seqno};
+use crate::wal::{Cut, SegmentId};
+
+/// The log was cut, and is on its way to the device.
+pub struct BegunCut {
+    cut: Cut,
+    seqno: Seqno,
+    binlog: BinlogPlace,
+    held_us: u64,
+}
+
+/// The end of what was committed when the log was cut.
+#[derive(Debug, Clone)]
+pub struct LogCut {
+    /// The last segment of the log before the cut; it does not change any more.
+    pub segment: SegmentId,
+    /// The last commit in it, or in the files.
+    pub seqno: Seqno,
+    /// The last commit's place in the binary log, if one told since the database was opened.
+    pub binlog: BinlogPlace,
+    /// How long commits were held up, microseconds.
+    pub held_us: u64,
+}
+
+impl Pipeline {
+    /// Ends the log's segment behind the last commit. Commits are held up only while the log moves to its next
+    /// segment, which [`Wal::prepare_cut`] has made ready: the caller had better call that before. No other
+    /// I/O; [`Self::finish_cut`] must follow.
+    ///
+    /// # Errors
+    /// `Poisoned`; `NoSpace` if there is no room for the next segment.
+    pub fn begin_cut(&self, clock: &dyn Fn() -> u64) -> Result<BegunCut> {
+        loop {
+            self.wal.prepare_cut()?;
+            let state = self.state.lock();
+            let began = clock();
+            self.health.check()?;
+            if let Some(cut) = self.wal.try_cut()? {
+                return Ok(BegunCut {
+                    cut,
+                    seqno: state.last_seqno,
+                    binlog: state.binlog.clone(),
+                    held_us: clock().saturating_sub(began),
+                });
+            }
+        }
+    }
+
+    /// Makes everything before the cut durable.
+    ///
+    /// # Errors
+    /// As of [`Self::sync_all`].
+    pub fn finish_cut(&self, begun: BegunCut) -> Result<LogCut> {
+        let finished = self.wal.finish_cut(begun.cut);
+        let segment = finished.inspect_err(|_| self.contain_failure())?;
+        Ok(LogCut {
+            segment,
+            seqno: begun.seqno,
+            binlog: begun.binlog,
+            held_us: begun.held_us,
+        })
+    }
+}

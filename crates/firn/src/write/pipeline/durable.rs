@@ -1,0 +1,80 @@
+//! How far the log is durable, and what stops being visible when it fails.
+
+use super::Pipeline;
+use crate::base::options::FlushMode;
+use crate::base::{Error, ErrorKind, Result};
+use crate::wal::Lsn;
+use std::sync::atomic::Ordering;
+
+impl Pipeline {
+    /// Whether a failure has stopped writes: what was appended may be in the log or not.
+    pub fn is_poisoned(&self) -> bool {
+        self.health.cause().is_some()
+    }
+
+    /// Waits until the log up to `lsn`, the end of a commit's record, is as durable as the flush mode promises.
+    ///
+    /// # Errors
+    /// `Poisoned` where the log has failed, and where a failure elsewhere hid the commit before the log had it:
+    /// nobody may be told of a commit that does not read.
+    pub fn wait_durable(&self, lsn: Lsn) -> Result<()> {
+        let waited = match self.live.flush_mode() {
+            FlushMode::Sync => self.wal.sync_to(lsn),
+            FlushMode::Write => self.wal.write_to(lsn),
+            FlushMode::Lazy => Ok(()),
+        };
+        waited.inspect_err(|_| self.contain_failure())?;
+        // Whoever hides commits asks the log first, so that those it has by now stay: only a failure before matters.
+        if self.is_poisoned()
+            && self
+                .state
+                .lock()
+                .hidden_from
+                .is_some_and(|from| from <= lsn)
+        {
+            return self.health.check();
+        }
+        Ok(())
+    }
+
+    /// Makes everything appended so far durable, whatever the flush mode.
+    pub fn sync_all(&self) -> Result<()> {
+        self.sync_to(self.wal.appended_lsn())
+    }
+
+    /// Makes the log up to `lsn` durable, whatever the flush mode.
+    pub fn sync_to(&self, lsn: Lsn) -> Result<()> {
+        self.wal
+            .sync_to(lsn)
+            .inspect_err(|_| self.contain_failure())
+    }
+
+    /// Hides what the failed log cannot keep: visibility falls back to the last durable commit.
+    pub fn contain_failure(&self) {
+        if self.health.cause().is_none() {
+            return;
+        }
+        let mut state = self.state.lock();
+        if state.poisoned {
+            return;
+        }
+        state.poisoned = true;
+        let durable = self.wal.durable_lsn();
+        let first_lost = state.undurable.iter().find(|(lsn, _)| *lsn > durable);
+        if let Some(&(lsn, seqno)) = first_lost {
+            state.hidden_from = Some(lsn);
+            let cap = (seqno - 1).min(self.visible.load(Ordering::Acquire));
+            self.visible.store(cap, Ordering::Release);
+        }
+        self.stall.release();
+        self.published.notify_all();
+    }
+}
+
+/// The error of a commit whose log bytes may or may not survive.
+pub fn unknown_outcome(cause: &Error) -> Error {
+    Error::new(
+        ErrorKind::Poisoned,
+        format!("the outcome of this commit is unknown until the server restarts: {cause}"),
+    )
+}

@@ -1,0 +1,193 @@
+//! The commit pipeline.
+//!
+//! Steps of a commit:
+//! 1. Under one short mutex: take the next seqno, choose the memtable, append to the log's buffer,
+//!    join the queue. Log order, queue order and seqno order are therefore the same.
+//! 2. Outside the mutex: insert the entries into the memtable, in parallel with other commits.
+//! 3. Under the mutex again: mark the commit applied; whoever finds the head of the queue applied
+//!    publishes the whole applied prefix by moving the visible seqno.
+//! 4. When its own seqno is visible the caller releases row locks, and only then waits for the log
+//!    ([`Pipeline::wait_durable`]): locks are never held across a sync.
+//!
+//! Invariants: a seqno becomes visible only after all smaller ones; a commit is in the memtable that
+//! was active when its seqno was assigned, so a freeze never splits a commit; a memtable is flushed
+//! only after its writers have left.
+//!
+//! Rejected: commit groups with a leader that writes batches for the others (two more wake-ups per
+//! member, and each batch is copied twice).
+
+mod archive;
+mod commit;
+mod cut;
+mod durable;
+mod prepare;
+
+pub use archive::BinlogPlace;
+pub use commit::{Committed, What};
+pub use cut::{BegunCut, LogCut};
+pub use durable::unknown_outcome;
+pub use prepare::Prepared;
+
+use super::stall::Stall;
+use crate::base::health::Health;
+use crate::base::options::LiveOptions;
+use crate::base::{Result, Seqno};
+use crate::memtable::Memtable;
+use crate::store::FileStore;
+use crate::version::{FileMeta, Frozen};
+use crate::wal::{Lsn, Record, SegmentId, Wal};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Told when a memtable is replaced. Called under the pipeline's mutex: short, and no way back in.
+pub trait MemtableHost: Send + Sync {
+    /// `active` takes the commits that follow. `queued`, newest first, comes on top of what waits to get
+    /// into the tree.
+    fn switched(&self, queued: &[Frozen], active: Arc<Memtable>);
+}
+
+struct State {
+    last_seqno: Seqno,
+    active: Arc<Memtable>,
+    /// Commits between assignment and publication, oldest first: applied or not. The last one has
+    /// seqno `last_seqno`.
+    queue: VecDeque<bool>,
+    /// Commits whose log bytes may not be durable: what to hide if the log fails.
+    undurable: VecDeque<(Lsn, Seqno)>,
+    /// Segments pinned by prepared transactions, with counts.
+    pins: BTreeMap<SegmentId, usize>,
+    /// Where in the binary log the last commit stands that told.
+    binlog: BinlogPlace,
+    /// Where the binary log ended before the last change of the catalog, if the host told: for the archive of the log.
+    told: Option<BinlogPlace>,
+    /// The last look at the clock that went into the log, in steps of [`CLOCK_STEP_US`].
+    clock: u64,
+    waiting_for_publication: usize,
+    poisoned: bool,
+    /// Commits whose records end here or later are hidden since the failure.
+    hidden_from: Option<Lsn>,
+}
+
+/// The commit pipeline of a database.
+pub struct Pipeline {
+    wal: Arc<Wal>,
+    health: Arc<Health>,
+    live: Arc<LiveOptions>,
+    visible: Arc<AtomicU64>,
+    stall: Arc<Stall>,
+    host: Box<dyn MemtableHost>,
+    /// Where the files are, if the log is archived.
+    archived: Option<FileStore>,
+    state: Mutex<State>,
+    published: Condvar,
+}
+
+impl Pipeline {
+    /// A pipeline that continues after `last_seqno`, writing into `active`.
+    pub fn new(
+        wal: Arc<Wal>,
+        health: Arc<Health>,
+        live: Arc<LiveOptions>,
+        visible: Arc<AtomicU64>,
+        stall: Arc<Stall>,
+        host: Box<dyn MemtableHost>,
+        active: Arc<Memtable>,
+    ) -> Self {
+        let last_seqno = visible.load(Ordering::Acquire);
+        let state = State {
+            last_seqno,
+            active,
+            queue: VecDeque::new(),
+            undurable: VecDeque::new(),
+            pins: BTreeMap::new(),
+            binlog: BinlogPlace::default(),
+            told: None,
+            clock: 0,
+            waiting_for_publication: 0,
+            poisoned: false,
+            hidden_from: None,
+        };
+        Self {
+            wal,
+            health,
+            live,
+            visible,
+            stall,
+            host,
+            archived: None,
+            state: Mutex::new(state),
+            published: Condvar::new(),
+        }
+    }
+
+    /// Waits at the gate of the stall control. Before a commit, with nothing held in the pipeline.
+    pub fn pass_gate(&self, interrupted: &dyn Fn() -> bool) -> Result<()> {
+        self.stall.pass(interrupted)
+    }
+
+    /// Freezes the active memtable if it holds anything. Returns whether it did.
+    pub fn freeze(&self) -> bool {
+        let mut state = self.state.lock();
+        let empty = state.active.entries() == 0 && state.queue.is_empty();
+        if !empty {
+            self.switch(&mut state);
+        }
+        !empty
+    }
+
+    /// The oldest log segment still needed. `unflushed` lists what stays in the queue; it is
+    /// called under the mutex, since a memtable that freezes meanwhile must not be missed.
+    pub fn log_floor(&self, unflushed: impl FnOnce() -> Vec<Frozen>) -> SegmentId {
+        let state = self.state.lock();
+        let frozen = unflushed();
+        let queued = frozen.iter().map(Frozen::min_segment);
+        let pinned = state.pins.keys().copied();
+        queued
+            .chain(pinned)
+            .fold(state.active.min_segment(), SegmentId::min)
+    }
+
+    /// The last seqno assigned.
+    pub fn last_seqno(&self) -> Seqno {
+        self.state.lock().last_seqno
+    }
+
+    fn freeze_if_full(&self, state: &mut MutexGuard<'_, State>) {
+        let blobs = self.live.blob_freeze_at.load(Ordering::Relaxed);
+        if state.active.size_bytes() >= self.live.freeze_at() || state.active.blob_bytes() >= blobs
+        {
+            self.switch(state);
+        }
+    }
+
+    fn switch(&self, state: &mut MutexGuard<'_, State>) {
+        let frozen = Arc::clone(&state.active);
+        let id = frozen.id() + 1;
+        self.replace_active(state, id, &[Frozen::Memtable(frozen)]);
+    }
+
+    /// Begins memtable `id`; `queued`, newest first, comes on top of the queue.
+    fn replace_active(&self, state: &mut MutexGuard<'_, State>, id: u64, queued: &[Frozen]) {
+        let capacity = self.live.freeze_at();
+        let next = Arc::new(Memtable::with_capacity(
+            id,
+            self.wal.current_segment(),
+            capacity,
+        ));
+        state.active = Arc::clone(&next);
+        self.host.switched(queued, next);
+    }
+}
+
+fn counter_records<'a>(counters: &[(u64, u64)]) -> Vec<Record<'a>> {
+    counters
+        .iter()
+        .map(|&(counter, value)| Record::CounterMax { counter, value })
+        .collect()
+}
+
+fn file_ids(files: &[FileMeta]) -> Vec<u64> {
+    files.iter().map(|file| file.file_id).collect()
+}

@@ -1,0 +1,94 @@
+//! Prepared transactions: their changes are in the log before their outcome.
+
+use super::{Pipeline, counter_records, file_ids};
+use crate::base::Result;
+use crate::store::FileKind;
+use crate::version::FileMeta;
+use crate::wal::{Lsn, Record, SegmentId};
+use crate::write::{Batch, Changes};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// A prepared transaction's place in the log; pins its segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prepared {
+    pub(super) segment: SegmentId,
+}
+
+impl Pipeline {
+    /// As [`Self::prepare`], for changes of any size.
+    ///
+    /// # Errors
+    /// As [`Self::prepare`].
+    pub fn prepare_changes(
+        &self,
+        xid: &[u8],
+        changes: &Changes,
+        counters: &[(u64, u64)],
+    ) -> Result<Prepared> {
+        match changes {
+            Changes::Batch(batch) => self.prepare(xid, batch, counters),
+            Changes::Run(files) => {
+                let (ids, info) = (file_ids(files), FileMeta::encode_all(files));
+                if let Some(store) = &self.archived {
+                    store.keep(FileKind::Sst, &ids)?;
+                }
+                let record = Record::PrepareRun {
+                    xid,
+                    files: Cow::Borrowed(&ids),
+                    info: &info,
+                };
+                self.append_prepare(record, counters)
+            }
+        }
+    }
+
+    /// Writes a transaction's batch to the log under `xid`; durable on return.
+    pub fn prepare(&self, xid: &[u8], batch: &Batch, counters: &[(u64, u64)]) -> Result<Prepared> {
+        let record = Record::Prepare {
+            xid,
+            batch: batch.as_bytes(),
+        };
+        self.append_prepare(record, counters)
+    }
+
+    fn append_prepare(&self, record: Record<'_>, counters: &[(u64, u64)]) -> Result<Prepared> {
+        let mut state = self.state.lock();
+        self.health.check()?;
+        let mut records = counter_records(counters);
+        records.push(record);
+        let appended = self.wal.append(&records)?;
+        *state.pins.entry(appended.segment).or_default() += 1;
+        drop(state);
+        let prepared = Prepared {
+            segment: appended.segment,
+        };
+        if let Err(error) = self.wait_durable(appended.lsn) {
+            unpin(&mut self.state.lock().pins, prepared.segment);
+            return Err(error);
+        }
+        Ok(prepared)
+    }
+
+    /// Ends a prepared transaction without its changes.
+    pub fn rollback_prepared(&self, xid: &[u8], prepared: Prepared) -> Result<Lsn> {
+        let mut state = self.state.lock();
+        self.health.check()?;
+        let appended = self.wal.append(&[Record::Rollback { xid }])?;
+        // As at a commit: the prepare record stays until the rollback is durable. Else a power cut
+        // could take the rollback's predecessors from the log and leave the transaction forgotten.
+        state.active.lower_min_segment(prepared.segment);
+        state.active.set_last_lsn(appended.lsn);
+        unpin(&mut state.pins, prepared.segment);
+        Ok(appended.lsn)
+    }
+}
+
+pub(super) fn unpin(pins: &mut BTreeMap<SegmentId, usize>, segment: SegmentId) {
+    if let Some(count) = pins.get_mut(&segment) {
+        *count -= 1;
+        if *count == 0 {
+            pins.remove(&segment);
+        }
+    }
+}
