@@ -11,7 +11,7 @@ mod schema_parts;
 
 use firn::base::options::{FlushMode, Options};
 use firn::base::record::Pad;
-use firn::catalog::{ColumnSchema, Definition, TableSchema};
+use firn::catalog::{ColumnSchema, TableSchema};
 use firn::db::Db;
 use firn::env::{Env, MemEnv, PosixEnv};
 use firn::rowcode::ColumnKind;
@@ -21,7 +21,7 @@ use firn::table::{
 use firn::txn::{Isolation, LockMode, Transaction};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use schema_parts::{column, int_index};
+use schema_parts::{column, int_index, open_or_create};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::Path;
 use std::sync::Arc;
@@ -388,16 +388,7 @@ fn main() {
     let mut rng = SmallRng::seed_from_u64(7);
     let mut record = vec![0; RECORD];
     let fresh = db.catalog().get("bench/t").is_err();
-    if fresh {
-        let definition = Definition {
-            schema: schema(),
-            frm: b"",
-            version: b"",
-            created_micros: 0,
-        };
-        db.catalog().create("bench/t", definition).unwrap();
-    }
-    let table = Table::open(db.catalog(), "bench/t", schema(), &[]).unwrap();
+    let table = open_or_create(&db, "bench/t", schema());
     if fresh {
         let mut load =
             BulkLoad::new(Arc::clone(&table), db.context(), db.new_owner(0), false, 0).unwrap();

@@ -1,11 +1,13 @@
 //! Iterators over several sources: concatenation, merge, visibility.
 
 mod concat;
+mod either;
 mod merge;
 mod mvcc;
 mod reports;
 
 pub use concat::{ChildOpener, ConcatIter};
+pub(crate) use either::iterator_of_variants;
 pub use merge::MergeIter;
 pub use mvcc::{Interrupt, MvccIter, ReadAt};
 pub use reports::Reports;

@@ -2,8 +2,8 @@
 
 use super::view::View;
 use crate::base::key::index_id_of;
-use crate::base::{InternalIterator, InternalKey, Result, Seqno, Value};
-use crate::iter::{ChildOpener, ConcatIter};
+use crate::base::{InternalIterator, Result};
+use crate::iter::{ChildOpener, ConcatIter, iterator_of_variants};
 use crate::memtable::{Memtable, MemtableIter};
 use crate::sst::SstIter;
 use crate::version::{Frozen, Run};
@@ -123,58 +123,4 @@ pub fn push_sources(
     }
 }
 
-macro_rules! each {
-    ($self:ident, $iter:ident => $call:expr) => {
-        match $self {
-            Source::Own($iter) => $call,
-            Source::Memtable($iter) => $call,
-            Source::Run($iter) => $call,
-        }
-    };
-}
-
-impl InternalIterator for Source {
-    fn seek_to_first(&mut self) -> Result<bool> {
-        each!(self, iter => iter.seek_to_first())
-    }
-    fn seek_to_last(&mut self) -> Result<bool> {
-        each!(self, iter => iter.seek_to_last())
-    }
-    fn seek(&mut self, user_key: &[u8], seqno: Seqno) -> Result<bool> {
-        each!(self, iter => iter.seek(user_key, seqno))
-    }
-    fn seek_before(&mut self, user_key: &[u8]) -> Result<bool> {
-        each!(self, iter => iter.seek_before(user_key))
-    }
-    #[inline]
-    fn next(&mut self) -> Result<bool> {
-        each!(self, iter => iter.next())
-    }
-    fn prev(&mut self) -> Result<bool> {
-        each!(self, iter => iter.prev())
-    }
-    fn rows_ahead(&mut self, limit: Option<&[u8]>, snapshot: Seqno) -> u32 {
-        each!(self, iter => iter.rows_ahead(limit, snapshot))
-    }
-    #[inline]
-    fn glide(&mut self) {
-        each!(self, iter => iter.glide());
-    }
-    fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {
-        each!(self, iter => iter.peek(count, show));
-    }
-    fn will_seek(&self, user_key: &[u8], begin: bool) -> bool {
-        each!(self, iter => iter.will_seek(user_key, begin))
-    }
-    fn valid(&self) -> bool {
-        each!(self, iter => iter.valid())
-    }
-    #[inline]
-    fn key(&self) -> InternalKey<'_> {
-        each!(self, iter => iter.key())
-    }
-    #[inline]
-    fn value(&self) -> Value<'_> {
-        each!(self, iter => iter.value())
-    }
-}
+iterator_of_variants!(Source: Own, Memtable, Run);

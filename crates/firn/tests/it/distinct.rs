@@ -1,9 +1,10 @@
 //! Rows per key beside a model: from sketches in files, from memtables, after compactions and reopens.
 
+use crate::schema::open_or_create;
 use firn::base::options::Options;
 use firn::base::record::{NullBit, Pad};
 use firn::catalog::{
-    CollationSchema, ColumnSchema, Definition, IndexPart, IndexSchema, PartSchema, TableSchema,
+    CollationSchema, ColumnSchema, IndexPart, IndexSchema, PartSchema, TableSchema,
 };
 use firn::db::Db;
 use firn::env::{Env, MemEnv};
@@ -187,14 +188,7 @@ impl World {
     fn new(seed: u64) -> Self {
         let env = MemEnv::new();
         let db = open(&env);
-        let definition = Definition {
-            schema: schema(),
-            frm: b"",
-            version: b"",
-            created_micros: 0,
-        };
-        db.catalog().create("d/t", definition).unwrap();
-        let table = Table::open(db.catalog(), "d/t", schema(), &[]).unwrap();
+        let table = open_or_create(&db, "d/t", schema());
         let mut rng = StdRng::seed_from_u64(seed);
         let values = 1 << rng.random_range(0..11);
         Self {

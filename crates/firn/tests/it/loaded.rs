@@ -1,8 +1,8 @@
 //! Files that loads and large transactions have made, where something is damaged.
 
 use super::prepared::{begin, insert, open, record, schema};
+use crate::schema::open_or_create;
 use firn::base::options::Options;
-use firn::catalog::Definition;
 use firn::db::{Db, Look, repair, visible};
 use firn::env::{Env, MemEnv};
 use firn::store::{FileKind, file_name};
@@ -30,14 +30,7 @@ fn rows_that_were_loaded_outlive_the_manifest() {
     let (db, table) = open(&env, false);
     load(&db, &table, false, 500);
     // A table that was loaded and dropped: its files may be there still.
-    let definition = Definition {
-        schema: schema(),
-        frm: b"",
-        version: b"",
-        created_micros: 0,
-    };
-    db.catalog().create("d/gone", definition).unwrap();
-    let gone = Table::open(db.catalog(), "d/gone", schema(), &[]).unwrap();
+    let gone = open_or_create(&db, "d/gone", schema());
     load(&db, &gone, false, 300);
     db.catalog().drop_table("d/gone").unwrap();
     // Rows of the load that were changed since.

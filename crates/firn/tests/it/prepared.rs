@@ -1,9 +1,9 @@
 //! What prepared transactions without a session keep: unique values, and the tables they have changed.
 
-use super::schema::{column, int_index};
+use super::schema::{column, int_index, open_or_create};
 use firn::base::options::Options;
 use firn::base::{ErrorKind, Result};
-use firn::catalog::{Definition, TableSchema};
+use firn::catalog::TableSchema;
 use firn::db::Db;
 use firn::env::{Env, MemEnv};
 use firn::rowcode::{ColumnKind, NullBit};
@@ -53,16 +53,7 @@ pub(super) fn open(env: &MemEnv, spills: bool) -> (Arc<Db>, Arc<Table>) {
     }
     let env: Arc<dyn Env> = Arc::new(env.clone());
     let db = Db::open(env, Path::new("/db"), options, None).unwrap();
-    if db.catalog().list("").is_empty() {
-        let definition = Definition {
-            schema: schema(),
-            frm: b"",
-            version: b"",
-            created_micros: 0,
-        };
-        db.catalog().create("d/t", definition).unwrap();
-    }
-    let table = Table::open(db.catalog(), "d/t", schema(), &[]).unwrap();
+    let table = open_or_create(&db, "d/t", schema());
     (db, table)
 }
 

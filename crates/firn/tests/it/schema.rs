@@ -1,7 +1,24 @@
 //! The plain columns and indexes of test tables. `examples/reads.rs` has them, too.
 
-use firn::catalog::{ColumnSchema, IndexPart, IndexSchema, PartSchema};
+use firn::catalog::{ColumnSchema, Definition, IndexPart, IndexSchema, PartSchema, TableSchema};
+use firn::db::Db;
 use firn::rowcode::{Column, ColumnKind, Missing};
+use firn::table::Table;
+use std::sync::Arc;
+
+/// The table of this name, created if it is not there.
+pub fn open_or_create(db: &Db, name: &str, schema: TableSchema) -> Arc<Table> {
+    if db.catalog().get(name).is_err() {
+        let definition = Definition {
+            schema: schema.clone(),
+            frm: b"",
+            version: b"",
+            created_micros: 0,
+        };
+        db.catalog().create(name, definition).unwrap();
+    }
+    Table::open(db.catalog(), name, schema, &[]).unwrap()
+}
 
 /// A column that is never NULL.
 pub fn column(id: u32, name: &str, kind: ColumnKind, offset: usize) -> ColumnSchema {

@@ -1,9 +1,9 @@
 //! Rows through tables and cursors, against a model.
 
-use crate::schema::{column, int_index};
+use crate::schema::{column, int_index, open_or_create};
 use firn::base::Value;
 use firn::base::options::Options;
-use firn::catalog::{Definition, TableSchema};
+use firn::catalog::TableSchema;
 use firn::db::Db;
 use firn::env::{Env, MemEnv};
 use firn::rowcode::ColumnKind;
@@ -76,14 +76,7 @@ impl World {
         };
         let env: Arc<dyn Env> = Arc::new(MemEnv::new());
         let db = Db::open(env, Path::new("/db"), options, None).unwrap();
-        let definition = Definition {
-            schema: schema(),
-            frm: b"",
-            version: b"",
-            created_micros: 0,
-        };
-        db.catalog().create("d/t", definition).unwrap();
-        let table = Table::open(db.catalog(), "d/t", schema(), &[]).unwrap();
+        let table = open_or_create(&db, "d/t", schema());
         Self {
             db,
             table,

@@ -5,7 +5,19 @@ use crate::backup::{create, target::Target};
 use crate::output::Output;
 use firn::base::{Error, ErrorKind, Result};
 use std::cell::Cell;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// A target below `root` with a backup of `data`, beside it.
+fn backed_up(root: &Path) -> PathBuf {
+    let (data, target) = (root.join("data"), root.join("backups"));
+    data_directory(&data);
+    let line = ["backup", text(&target), "--from-dir", text(&data)];
+    let Command::Backup(take) = args(&line) else {
+        panic!("{line:?}")
+    };
+    create::run(&take, &Output::new(true)).unwrap();
+    target
+}
 
 fn command(target: &Path, to: &Path, more: &[&str]) -> Restore {
     let line = ["restore", text(target), "--to", text(to)];
@@ -40,13 +52,7 @@ fn names(dir: &Path) -> Vec<String> {
 #[test]
 fn cut_short_anywhere_it_leaves_no_database_and_the_next_one_goes_well() {
     let root = tempfile::tempdir().unwrap();
-    let (data, target) = (root.path().join("data"), root.path().join("backups"));
-    data_directory(&data);
-    let line = ["backup", text(&target), "--from-dir", text(&data)];
-    let Command::Backup(take) = args(&line) else {
-        panic!("{line:?}")
-    };
-    create::run(&take, &Output::new(true)).unwrap();
+    let target = backed_up(root.path());
     for table in [None, Some("d.t")] {
         let more: Vec<&str> = table.iter().flat_map(|t| ["--table", t]).collect();
         let mut ended = false;
@@ -87,13 +93,7 @@ fn cut_short_anywhere_it_leaves_no_database_and_the_next_one_goes_well() {
 #[test]
 fn what_others_put_there_stays_when_one_is_undone() {
     let root = tempfile::tempdir().unwrap();
-    let (data, target) = (root.path().join("data"), root.path().join("backups"));
-    data_directory(&data);
-    let line = ["backup", text(&target), "--from-dir", text(&data)];
-    let Command::Backup(take) = args(&line) else {
-        panic!("{line:?}")
-    };
-    create::run(&take, &Output::new(true)).unwrap();
+    let target = backed_up(root.path());
     let to = root.path().join("to");
     std::fs::create_dir_all(to.join("mysql")).unwrap();
     let command = command(&target, &to, &[]);

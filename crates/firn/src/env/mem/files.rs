@@ -41,13 +41,7 @@ impl AppendFile for MemAppend {
     }
 
     fn sync(&mut self) -> Result<()> {
-        let mut state = self.env.state();
-        state.alive("sync", &self.path)?;
-        if !state.sync_point() {
-            return Err(died("sync", &self.path));
-        }
-        self.inode.lock().sync();
-        Ok(())
+        sync(&self.env, &self.path, &self.inode)
     }
 
     fn len(&self) -> u64 {
@@ -164,21 +158,37 @@ impl LogFile for MemLog {
     fn write_at(&self, offset: u64, blocks: &AlignedBuf) -> Result<()> {
         let bytes = blocks.padded_to(self.unit);
         Self::check_cached(offset, bytes);
-        let state = self.env.state();
-        state.alive("write", &self.path)?;
-        self.inode.lock().write(offset as usize, bytes);
-        Ok(())
+        write_cached(&self.env, &self.path, &self.inode, offset, bytes)
     }
 
     fn sync(&self) -> Result<()> {
-        let mut state = self.env.state();
-        state.alive("sync", &self.path)?;
-        if !state.sync_point() {
-            return Err(died("sync", &self.path));
-        }
-        self.inode.lock().sync();
-        Ok(())
+        sync(&self.env, &self.path, &self.inode)
     }
+}
+
+/// Writes into the page cache.
+fn write_cached(
+    env: &MemEnv,
+    path: &Path,
+    inode: &Mutex<Inode>,
+    offset: u64,
+    bytes: &[u8],
+) -> Result<()> {
+    let state = env.state();
+    state.alive("write", path)?;
+    inode.lock().write(offset as usize, bytes);
+    Ok(())
+}
+
+/// Makes what was written durable, unless this is where the environment dies.
+fn sync(env: &MemEnv, path: &Path, inode: &Mutex<Inode>) -> Result<()> {
+    let mut state = env.state();
+    state.alive("sync", path)?;
+    if !state.sync_point() {
+        return Err(died("sync", path));
+    }
+    inode.lock().sync();
+    Ok(())
 }
 
 pub(super) struct MemSpans {
@@ -201,20 +211,11 @@ impl MemSpans {
 
 impl SpanFile for MemSpans {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        let state = self.env.state();
-        state.alive("write", &self.path)?;
-        self.inode.lock().write(offset as usize, bytes);
-        Ok(())
+        write_cached(&self.env, &self.path, &self.inode, offset, bytes)
     }
 
     fn sync(&self) -> Result<()> {
-        let mut state = self.env.state();
-        state.alive("sync", &self.path)?;
-        if !state.sync_point() {
-            return Err(died("sync", &self.path));
-        }
-        self.inode.lock().sync();
-        Ok(())
+        sync(&self.env, &self.path, &self.inode)
     }
 
     /// Zeros, which a power cut may take back until the next sync.

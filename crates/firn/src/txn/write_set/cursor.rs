@@ -5,7 +5,7 @@ use super::memory::{Memory, Version};
 use super::runs::{Bounds, RunCursor};
 use crate::base::key::SEQNO_MAX;
 use crate::base::{InternalIterator, InternalKey, Result, Seqno, Value};
-use crate::iter::MergeIter;
+use crate::iter::{MergeIter, iterator_of_variants};
 use std::sync::Arc;
 
 /// Entries fetched at once by a long scan.
@@ -198,44 +198,7 @@ enum Child {
     Run(Box<RunCursor>),
 }
 
-macro_rules! each {
-    ($self:ident, $iter:ident => $call:expr) => {
-        match $self {
-            Child::Memory($iter) => $call,
-            Child::Run($iter) => $call,
-        }
-    };
-}
-
-impl InternalIterator for Child {
-    fn seek_to_first(&mut self) -> Result<bool> {
-        each!(self, iter => iter.seek_to_first())
-    }
-    fn seek_to_last(&mut self) -> Result<bool> {
-        each!(self, iter => iter.seek_to_last())
-    }
-    fn seek(&mut self, user_key: &[u8], seqno: Seqno) -> Result<bool> {
-        each!(self, iter => iter.seek(user_key, seqno))
-    }
-    fn seek_before(&mut self, user_key: &[u8]) -> Result<bool> {
-        each!(self, iter => iter.seek_before(user_key))
-    }
-    fn next(&mut self) -> Result<bool> {
-        each!(self, iter => iter.next())
-    }
-    fn prev(&mut self) -> Result<bool> {
-        each!(self, iter => iter.prev())
-    }
-    fn valid(&self) -> bool {
-        each!(self, iter => iter.valid())
-    }
-    fn key(&self) -> InternalKey<'_> {
-        each!(self, iter => iter.key())
-    }
-    fn value(&self) -> Value<'_> {
-        each!(self, iter => iter.value())
-    }
-}
+iterator_of_variants!(Child: Memory, Run);
 
 enum Sources {
     Memory(MemoryIter),

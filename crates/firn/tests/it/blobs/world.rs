@@ -1,9 +1,9 @@
 //! A database, its table, and what the tests do to them.
 
 use super::rows::*;
+use crate::schema::open_or_create;
 use firn::base::Error;
 use firn::base::options::Options;
-use firn::catalog::Definition;
 use firn::db::Db;
 use firn::env::{Env, FaultEnv, MemEnv};
 use firn::table::{Cursor, Key, LockWait, Part, ReadMode, RowScratch, Table, WriteFlags, Written};
@@ -52,16 +52,7 @@ pub fn open(env: &FaultEnv) -> (Arc<Db>, Arc<Table>) {
 pub fn open_in(env: &FaultEnv, dir: &str) -> (Arc<Db>, Arc<Table>) {
     let env: Arc<dyn Env> = Arc::new(env.clone());
     let db = Db::open(env, Path::new(dir), options(THRESHOLD), None).unwrap();
-    if db.catalog().list("").is_empty() {
-        let definition = Definition {
-            schema: schema(),
-            frm: b"",
-            version: b"",
-            created_micros: 0,
-        };
-        db.catalog().create("d/t", definition).unwrap();
-    }
-    let table = Table::open(db.catalog(), "d/t", schema(), &[]).unwrap();
+    let table = open_or_create(&db, "d/t", schema());
     (db, table)
 }
 

@@ -1,0 +1,55 @@
+//! Iterators that are one of several kinds.
+
+/// Implements [`InternalIterator`](crate::base::InternalIterator) for an enum whose variants each hold an iterator: no
+/// call goes through a table of functions, as it would with a trait object.
+macro_rules! iterator_of_variants {
+    ($type:ident: $($variant:ident),+) => {
+        impl $crate::base::InternalIterator for $type {
+            fn seek_to_first(&mut self) -> $crate::base::Result<bool> {
+                match self { $(Self::$variant(iter) => iter.seek_to_first(),)+ }
+            }
+            fn seek_to_last(&mut self) -> $crate::base::Result<bool> {
+                match self { $(Self::$variant(iter) => iter.seek_to_last(),)+ }
+            }
+            fn seek(&mut self, user_key: &[u8], seqno: $crate::base::Seqno) -> $crate::base::Result<bool> {
+                match self { $(Self::$variant(iter) => iter.seek(user_key, seqno),)+ }
+            }
+            fn seek_before(&mut self, user_key: &[u8]) -> $crate::base::Result<bool> {
+                match self { $(Self::$variant(iter) => iter.seek_before(user_key),)+ }
+            }
+            #[inline]
+            fn next(&mut self) -> $crate::base::Result<bool> {
+                match self { $(Self::$variant(iter) => iter.next(),)+ }
+            }
+            fn prev(&mut self) -> $crate::base::Result<bool> {
+                match self { $(Self::$variant(iter) => iter.prev(),)+ }
+            }
+            fn rows_ahead(&mut self, limit: Option<&[u8]>, snapshot: $crate::base::Seqno) -> u32 {
+                match self { $(Self::$variant(iter) => iter.rows_ahead(limit, snapshot),)+ }
+            }
+            #[inline]
+            fn glide(&mut self) {
+                match self { $(Self::$variant(iter) => iter.glide(),)+ }
+            }
+            fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {
+                match self { $(Self::$variant(iter) => iter.peek(count, show),)+ }
+            }
+            fn will_seek(&self, user_key: &[u8], begin: bool) -> bool {
+                match self { $(Self::$variant(iter) => iter.will_seek(user_key, begin),)+ }
+            }
+            fn valid(&self) -> bool {
+                match self { $(Self::$variant(iter) => iter.valid(),)+ }
+            }
+            #[inline]
+            fn key(&self) -> $crate::base::InternalKey<'_> {
+                match self { $(Self::$variant(iter) => iter.key(),)+ }
+            }
+            #[inline]
+            fn value(&self) -> $crate::base::Value<'_> {
+                match self { $(Self::$variant(iter) => iter.value(),)+ }
+            }
+        }
+    };
+}
+
+pub(crate) use iterator_of_variants;
