@@ -33,7 +33,7 @@ use crate::read::Views;
 use crate::store::FileStore;
 use crate::txn::{Context, LockOwner, LockTable, SnapshotList, Transaction, WaitObserver};
 use crate::version::{self, Edit, FileSource, Frozen, VersionSet};
-use crate::wal::{SegmentId, Wal, WalOptions};
+use crate::wal::{self, SegmentId, Wal, WalOptions};
 use crate::write::{MemtableHost, Pipeline, Stall};
 use background::{Background, Loads, Work, install_found};
 use memory::Arbiter;
@@ -151,6 +151,8 @@ impl Db {
         )?;
         versions.reserve_file_ids(replayed.next_file_id);
         install_found(&versions, &mut replayed.loads)?;
+        // What goes is named by nothing in the log as it was read: that may be in the page cache only, after a kill.
+        wal::sync_all(&*env, dir)?;
         versions.remove_strays(&replayed.named_files());
         versions.source().store().remove_left_sorts()?;
         let blobs = open_blobs(&versions, &options, &replayed)?;

@@ -15,8 +15,8 @@ mod writer;
 
 pub use reader::{LogStart, Piece, ReplayEnd, replay, replay_archived, salvage, survey};
 pub use record::{BinlogPosition, Record};
-pub use segment::{parse_segment_name, segment_name};
-pub use writer::{Appended, ClosedSegment, Cut, SegmentsHeld, Wal, WalOptions, WalStats};
+pub use segment::{parse_segment_name, segment_name, sync_all};
+pub use writer::{Appended, ClosedSegment, Cut, Room, SegmentsHeld, Wal, WalOptions, WalStats};
 
 /// Position in the log of one [`Wal`]: bytes of records appended since it was created. Not stored.
 pub type Lsn = u64;

@@ -29,6 +29,18 @@ pub(super) fn list(env: &dyn Env, dir: &Path) -> Result<Vec<SegmentId>> {
     Ok(ids)
 }
 
+/// Makes all segments in `dir` durable as they read: after a kill what replay has read may be in the page cache only.
+///
+/// # Errors
+/// Of opening and syncing.
+pub fn sync_all(env: &dyn Env, dir: &Path) -> Result<()> {
+    for id in list(env, dir)? {
+        let path = dir.join(segment_name(id));
+        env.open_log(&path, false, false)?.sync()?;
+    }
+    Ok(())
+}
+
 /// A segment open for writing.
 pub(super) struct Segment {
     pub id: SegmentId,
