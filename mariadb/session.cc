@@ -97,7 +97,6 @@ int Session::begin_snapshot() {
 
 void Session::transaction_ended() {
   statement_begun_ = registered_ = prepared_ = ordered_ = in_binlog_ = aborted_ = load_failed_ = false;
-  ordered_status_ = FIRN_OK;
 }
 
 int Session::commit(bool all) {
@@ -122,9 +121,7 @@ int Session::commit(bool all) {
     /* Visible already, in the binary log's order: who comes after may join its group commit before this one is durable.
      */
     thd_wakeup_subsequent_commits(thd_, 0);
-    status = ordered_status_;
-    const firn_status released = firn_commit(core_);
-    if (status == FIRN_OK) status = released;
+    status = firn_commit(core_);
     /*
       Without the binary log the server coordinates several engines with its tc.log, and 10.11 rolls back after a crash
       what that log says was committed (xarecover_handlerton() does not look at it). So nothing may be left to it: the
@@ -139,7 +136,11 @@ int Session::commit(bool all) {
     /* The server's own text says only "Got error N during COMMIT", and it does not call rollback after it. */
     my_printf_error(error == HA_ERR_DISK_FULL ? ER_DISK_FULL : ER_ERROR_DURING_COMMIT, "FIRN: commit failed: %s",
                     MYF(0), message_);
-    (void)firn_rollback(core_);
+    /* What others may have been told is not taken back: the next start, which asks the binary log, ends it. */
+    if (ordered_)
+      (void)firn_leave_prepared(core_);
+    else
+      (void)firn_rollback(core_);
     transaction_ended();
     return error;
   }
@@ -183,7 +184,8 @@ void Session::commit_ordered() {
   const char* file = nullptr;
   mysql_bin_log_commit_pos(thd_, &position, &file);
   in_binlog_ = file != nullptr;
-  ordered_status_ = firn_commit_ordered(core_, file, position);
+  /* A failure is commit()'s to tell. */
+  (void)firn_commit_ordered(core_, file, position);
   ordered_ = true;
 }
 

@@ -87,7 +87,6 @@ class Session {
   bool load_failed_ = false;
   uint32_t duplicate_index_ = 0;
   /* commit_ordered() cannot fail; what went wrong there is reported by commit(). */
-  firn_status ordered_status_ = FIRN_OK;
   char message_[512] = "";
 };
 

@@ -9,7 +9,7 @@ use firn::base::health::Health;
 use firn::base::{ErrorKind, Result};
 use firn::env::{AlignedBuf, BLOCK, Env, MemEnv, SECTOR};
 use firn::wal::frame::{FIRST_GROUP, GROUP_HEADER, GroupHeader, SegmentHeader};
-use firn::wal::{LogEnd, Record, ReplayEnd, Wal, WalOptions, replay, segment_name};
+use firn::wal::{LogEnd, Record, ReplayEnd, Room, Wal, WalOptions, replay, segment_name};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
                 seqno: u64::from(n) + 1,
                 batch: &batch,
             };
-            let lsn = wal.append(&[record]).expect("room").lsn;
+            let lsn = wal.append(&[record], Room::Leave).expect("room").lsn;
             wal.sync_to(lsn).expect("no fault");
         }
         if run == 0 {
@@ -225,7 +225,7 @@ fn goes_on(env: &MemEnv, first: u64, mut expected: Vec<String>, end: ReplayEnd) 
         value: 2,
     };
     expected.push(format!("{} {record:?}", wal.current_segment()));
-    let lsn = wal.append(&[record]).expect("room").lsn;
+    let lsn = wal.append(&[record], Room::Leave).expect("room").lsn;
     wal.sync_to(lsn).expect("no fault");
     let (found, _) = records(&env.crash(0), first).expect("an intact log");
     assert_eq!(found, expected);

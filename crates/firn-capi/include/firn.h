@@ -1043,6 +1043,12 @@ enum firn_status firn_consistent_snapshot(struct firn_session *session);
 // `session` is a live session of this thread.
 enum firn_status firn_commit(struct firn_session *session);
 
+// Leaves a prepared transaction whose outcome the failed log does not take to the next start.
+//
+// # Safety
+// `session` is a live session of this thread.
+enum firn_status firn_leave_prepared(struct firn_session *session);
+
 // First phase of a two-phase commit: the changes are durable under the xid. `may_stay`: another session may
 // tell the outcome, and until then no DDL changes the tables that the transaction has changed.
 //

@@ -205,6 +205,22 @@ pub unsafe extern "C" fn firn_commit(session: *mut firn_session) -> firn_status 
     }
 }
 
+/// Leaves a prepared transaction whose outcome the failed log does not take to the next start.
+///
+/// # Safety
+/// `session` is a live session of this thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_leave_prepared(session: *mut firn_session) -> firn_status {
+    // SAFETY: as the caller promises.
+    unsafe {
+        with(session, |session| {
+            session.marks.clear();
+            session.transaction.leave_prepared();
+            Ok(())
+        })
+    }
+}
+
 /// First phase of a two-phase commit: the changes are durable under the xid. `may_stay`: another session may
 /// tell the outcome, and until then no DDL changes the tables that the transaction has changed.
 ///

@@ -17,8 +17,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Prepared transactions move to the new log, durably in every flush mode, before the files let go
-/// of the old one, and get the locks of what they changed back. Only one whose rollback the full
-/// log refused may share keys with another: it gave its locks up then, and it goes without them.
+/// of the old one, and get the locks of what they changed back.
 pub(super) fn relog(
     cx: &Context,
     catalog: &Catalog,

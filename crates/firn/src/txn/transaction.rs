@@ -585,36 +585,49 @@ impl Transaction {
     /// Gives up all changes and locks.
     ///
     /// # Errors
-    /// Those of the log, if the transaction was prepared. It then waits in the database to be
-    /// rolled back by xid.
+    /// Those of a log that has failed, if the transaction was prepared: the next start finds it prepared.
     pub fn rollback(&mut self) -> Result<()> {
-        let mut result = Ok(());
+        let Phase::Prepared {
+            xid,
+            changes,
+            prepared,
+        } = &self.phase
+        else {
+            self.finish();
+            return Ok(());
+        };
+        let lsn = match self.cx.pipeline.rollback_prepared(xid, *prepared) {
+            Ok(lsn) => lsn,
+            Err(error) => {
+                self.leave_prepared();
+                return Err(error);
+            }
+        };
+        let blobs = std::mem::take(&mut self.blobs);
+        self.cx.blobs.release_after(lsn, blobs);
+        let discarded = discard(&self.cx, changes, lsn);
+        self.finish();
+        discarded
+    }
+
+    /// Leaves a prepared transaction to the next start, without its locks: the log has failed, and takes no outcome,
+    /// nor anybody's changes. Others are rolled back.
+    pub fn leave_prepared(&mut self) {
         if let Phase::Prepared {
             xid,
             changes,
             prepared,
         } = std::mem::replace(&mut self.phase, Phase::Idle)
         {
-            let blobs = std::mem::take(&mut self.blobs);
-            match self.cx.pipeline.rollback_prepared(&xid, prepared) {
-                Ok(lsn) => {
-                    self.cx.blobs.release_after(lsn, blobs);
-                    result = discard(&self.cx, &changes, lsn);
-                }
-                Err(error) => {
-                    let left = Recovered {
-                        changes,
-                        prepared,
-                        owner: None,
-                        blobs,
-                    };
-                    self.cx.prepared.insert(xid, left);
-                    result = Err(error);
-                }
-            }
+            let left = Recovered {
+                changes,
+                prepared,
+                owner: None,
+                blobs: std::mem::take(&mut self.blobs),
+            };
+            self.cx.prepared.insert(xid, left);
         }
         self.finish();
-        result
     }
 
     /// Hands a prepared transaction over to the database, where its outcome is asked for by xid;

@@ -62,7 +62,7 @@ fn batch(seqno: u64, bytes: &[u8]) -> Record<'_> {
 
 /// Appends and waits until it is durable.
 fn commit(wal: &Wal, seqno: u64, bytes: &[u8]) -> Result<Appended> {
-    let appended = wal.append(&[batch(seqno, bytes)])?;
+    let appended = wal.append(&[batch(seqno, bytes)], Room::Leave)?;
     wal.sync_to(appended.lsn)?;
     Ok(appended)
 }

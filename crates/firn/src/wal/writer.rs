@@ -56,6 +56,17 @@ impl Default for WalOptions {
     }
 }
 
+/// What an append does with the room that is kept for outcomes of prepared transactions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Room {
+    /// Leaves it.
+    Leave,
+    /// Adds to it: one more outcome will be appended, whatever the disk has left by then.
+    Keep,
+    /// This is such an outcome.
+    Use,
+}
+
 /// What `append` did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Appended {
@@ -98,6 +109,8 @@ pub struct WalStats {
 /// - A segment is used only when its header, its size and its name are durable. `append` makes
 ///   sure of the room, so a full disk fails the commit before it has a place in the log.
 /// - After a failed write or sync nothing is written any more.
+/// - The segment, or else the next one, which is ready, has room for the outcome of each prepared transaction: once the
+///   binary log has told others of a commit, a full disk is no answer.
 ///
 /// # Steps of a durable commit
 /// 1. `append`: under the mutex, encode into the open group.
@@ -159,11 +172,10 @@ impl Wal {
                     format!("log segment {id} exists, the log cannot go on with {first}"),
                 ));
             }
-            let path = dir.join(segment::segment_name(id));
-            env.open_log(&path, false, false)?.sync()?;
-            let size = env.open(&path)?.size()?;
+            let size = env.open(&dir.join(segment::segment_name(id)))?.size()?;
             old.insert(id, OldSegment { size, end: size });
         }
+        segment::sync_all(env.as_ref(), dir)?;
         let segments = Segments {
             env,
             dir: dir.to_owned(),
@@ -210,9 +222,9 @@ impl Wal {
     ///
     /// # Errors
     /// `NoSpace` if there is no room for another segment, `Unsupported` over 1 GiB: nothing was
-    /// appended. `Poisoned`, `ShutDown`.
-    pub fn append(&self, records: &[Record<'_>]) -> Result<Appended> {
-        self.shared.append(records)
+    /// appended. `Poisoned`, `ShutDown`. With [`Room::Use`] there is always room.
+    pub fn append(&self, records: &[Record<'_>], room: Room) -> Result<Appended> {
+        self.shared.append(records, room)
     }
 
     /// Returns when everything up to `lsn` is durable.
@@ -313,8 +325,12 @@ impl Drop for Wal {
 }
 
 impl Shared {
-    fn append(&self, records: &[Record<'_>]) -> Result<Appended> {
+    fn append(&self, records: &[Record<'_>], room: Room) -> Result<Appended> {
         let bytes: usize = records.iter().map(Record::encoded_len).sum();
+        debug_assert!(
+            room != Room::Use || bytes <= OUTCOME_BYTES_MAX,
+            "{bytes} bytes"
+        );
         if bytes > MAX_APPEND {
             let message = format!("{bytes} bytes in one log append");
             return Err(Error::unsupported(message));
@@ -333,11 +349,17 @@ impl Shared {
                 continue;
             }
             let group_len = state.group_len(bytes);
-            if !state.fits(group_len) && !state.rotate(group_len) {
+            let outcomes = match room {
+                Room::Leave => state.outcomes,
+                Room::Keep => state.outcomes + 1,
+                Room::Use => state.outcomes.saturating_sub(1),
+            };
+            if !state.make_room(group_len, outcomes) {
                 drop(state);
-                self.prepare_next(group_len as u64)?;
+                self.prepare_next(group_len as u64 + outcome_room(outcomes))?;
                 continue;
             }
+            state.outcomes = outcomes;
             if bytes > 0 {
                 let open = state.open_group(records.len() as u32);
                 records.iter().for_each(|r| r.encode(open));
@@ -359,16 +381,19 @@ impl Shared {
     /// Prepares the segment after the current one, for a group of `room` bytes, unless it is there.
     fn prepare_next(&self, room: u64) -> Result<Arc<Segment>> {
         let _preparing = self.preparing.lock();
-        let (id, durable) = {
+        let (id, durable, room) = {
             let mut state = self.state.lock();
+            let room = room.max(outcome_room(state.outcomes));
             if let Some(next) = &state.next
                 && next.size >= FIRST_GROUP + room
             {
                 return Ok(Arc::clone(next));
             }
-            // One that is too small is written anew, larger: no group lies in it yet.
+            // One that is too small is written anew, larger: no group lies in it yet. Unless it has the room that is
+            // kept for outcomes: then it comes next as it is, and the larger one behind it.
+            state.use_kept_room();
             state.next = None;
-            (state.segment.id + 1, state.wants_durable)
+            (state.segment.id + 1, state.wants_durable, room)
         };
         let next = self.segments.prepare(id, room, durable)?;
         self.state.lock().next = Some(Arc::clone(&next));
@@ -393,6 +418,17 @@ impl Shared {
             }
             state = self.state.lock();
         }
+    }
+}
+
+/// Bytes of the records that tell an outcome, at most: with the time, a name and a place in the binary log.
+const OUTCOME_BYTES_MAX: usize = BLOCK / 2;
+
+/// Room for so many outcomes, each in a group of its own; and for the rest of the block that the group before ends in.
+fn outcome_room(outcomes: u64) -> u64 {
+    match outcomes {
+        0 => 0,
+        _ => (outcomes + 1) * BLOCK as u64,
     }
 }
 

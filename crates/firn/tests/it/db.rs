@@ -7,6 +7,7 @@ use firn::env::fault::{Class, Errno, Fault};
 use firn::env::{Env, FaultEnv, MemEnv, PosixEnv};
 use firn::iter::{MergeIter, MvccIter, ReadAt};
 use firn::read::{ScanRange, scan_sources};
+use firn::rowcode::{BlobBuf, blob_ref};
 use firn::txn::{Isolation, LockMode, Transaction, WaitPolicy};
 use firn::write::{Batch, What};
 use std::path::Path;
@@ -235,43 +236,59 @@ fn a_recovery_keeps_prepared_transactions_durable_in_every_flush_mode() {
     }
 }
 
+/// The binary log may have told others of the commit already: there is no way back for want of a few bytes.
 #[test]
-fn a_prepared_transaction_that_a_full_disk_keeps_from_rolling_back_is_not_forgotten() {
-    let memory = MemEnv::new();
-    let faults = FaultEnv::new(Arc::new(memory.clone()));
-    let env: Arc<dyn Env> = Arc::new(faults.clone());
-    let db = Db::open(env, Path::new("/db"), options(), None).unwrap();
-    let mut txn = begin(&db);
-    put(&mut txn, "a", "1");
-    txn.prepare(b"a").unwrap();
-    faults.inject(Fault {
-        class: Class::Create,
-        nth: 1,
-        sticky: true,
-        errno: Errno::NoSpace,
-    });
-    loop {
-        let mut filler = begin(&db);
-        put(&mut filler, "b", "1");
-        if let Err(error) = filler.commit() {
-            assert_eq!(*error.kind(), ErrorKind::NoSpace);
-            break;
+fn prepared_transactions_are_ended_on_a_full_disk() {
+    for spills in [false, true] {
+        let memory = MemEnv::new();
+        let faults = FaultEnv::new(Arc::new(memory.clone()));
+        let env: Arc<dyn Env> = Arc::new(faults.clone());
+        let options = options();
+        let limit = &options.live.txn_memory_limit;
+        limit.store(if spills { 1 } else { 1 << 20 }, Ordering::Relaxed);
+        let db = Db::open(env, Path::new("/db"), options, None).unwrap();
+        let prepared = |name: &str| {
+            let mut txn = begin(&db);
+            put(&mut txn, name, "1");
+            put(&mut txn, &format!("{name}, too"), "1");
+            txn.prepare(name.as_bytes()).unwrap();
+            txn
+        };
+        let (mut committed, mut undone) = (prepared("committed"), prepared("undone"));
+        prepared("later").detach(db.new_owner(0));
+        faults.inject(Fault {
+            class: Class::Create,
+            nth: 1,
+            sticky: true,
+            errno: Errno::NoSpace,
+        });
+        db.options()
+            .live
+            .txn_memory_limit
+            .store(1 << 20, Ordering::Relaxed);
+        loop {
+            let mut filler = begin(&db);
+            put(&mut filler, "filler", "1");
+            if let Err(error) = filler.commit() {
+                assert_eq!(*error.kind(), ErrorKind::NoSpace);
+                break;
+            }
+        }
+        committed
+            .commit_prepared(Some((b"binlog.000001", 100)))
+            .unwrap();
+        committed.commit().unwrap();
+        undone.rollback().unwrap();
+        assert!(db.commit_xid(b"later").unwrap());
+        drop((committed, undone, db));
+        let db = open(&memory.crash(0));
+        assert!(db.prepared_xids().is_empty());
+        let mut txn = begin(&db);
+        for (name, there) in [("committed", true), ("undone", false), ("later", true)] {
+            assert_eq!(get(&mut txn, name).is_some(), there, "{name}");
+            assert_eq!(get(&mut txn, &format!("{name}, too")).is_some(), there);
         }
     }
-    assert_eq!(*txn.rollback().unwrap_err().kind(), ErrorKind::NoSpace);
-    assert_eq!(db.prepared_xids(), [b"a".to_vec()]);
-    faults.clear();
-    // Its locks are gone: another one may prepare the same key, and both survive a restart.
-    let mut other = begin(&db);
-    put(&mut other, "a", "2");
-    other.prepare(b"other").unwrap();
-    std::mem::forget(other);
-    drop(db);
-    let db = open(&memory.crash(0));
-    assert_eq!(db.prepared_xids(), [b"a".to_vec(), b"other".to_vec()]);
-    assert!(db.rollback_xid(b"a").unwrap());
-    assert!(db.commit_xid(b"other").unwrap());
-    assert_eq!(get(&mut begin(&db), "a").as_deref(), Some("2"));
 }
 
 #[test]
@@ -335,6 +352,68 @@ fn a_rollback_is_not_durable_before_what_the_log_has_before_it() {
     db.flush().unwrap();
     let db = open(&env.crash(0));
     assert_eq!(db.prepared_xids(), [b"second".to_vec()]);
+}
+
+/// After a kill, what replay has read may be in the page cache only: what it says goes no earlier than it is durable.
+#[test]
+fn a_recovery_that_is_cut_off_leaves_the_files_of_what_comes_back() {
+    let value = vec![7; 10_000];
+    let state = |seed: u64| {
+        let env = MemEnv::new();
+        let options = options();
+        options.live.set_flush_mode(FlushMode::Write);
+        let spills = seed.is_multiple_of(2);
+        let limit = &options.live.txn_memory_limit;
+        limit.store(if spills { 1 } else { 1 << 20 }, Ordering::Relaxed);
+        let shared: Arc<dyn Env> = Arc::new(env.clone());
+        let db = Db::open(shared, Path::new("/db"), options, None).unwrap();
+        let mut txn = begin(&db);
+        for name in ["a", "b"] {
+            txn.lock(&key(name), LockMode::Exclusive, None).unwrap();
+            let mut tail = Vec::new();
+            let blob = txn.write_blob(1, &value).unwrap();
+            blob_ref::append(&mut tail, &[blob]);
+            txn.put_with_blobs(&key(name), Value::split(b"row", &tail))
+                .unwrap();
+        }
+        txn.prepare(b"x").unwrap();
+        txn.rollback().unwrap();
+        let mut other = begin(&db);
+        put(&mut other, "other", "1");
+        db.options()
+            .live
+            .txn_memory_limit
+            .store(1 << 20, Ordering::Relaxed);
+        other.commit().unwrap();
+        env.kill()
+    };
+    let mut came_back = 0;
+    for seed in 0..24 {
+        for n in 1.. {
+            let env = state(seed);
+            env.crash_at_sync(n);
+            let opened = Db::open(Arc::new(env.clone()), Path::new("/db"), options(), None).is_ok();
+            let db = open(&env.crash(seed));
+            if db.commit_xid(b"x").unwrap() {
+                came_back += 1;
+                let mut txn = begin(&db);
+                let point = txn.read_point();
+                for name in ["a", "b"] {
+                    let read = |_: firn::base::InternalKey<'_>, value: Value<'_>| {
+                        blob_ref::split(value.tail).unwrap().1.remove(0)
+                    };
+                    let blob = txn.get(&point, &key(name), read).unwrap().unwrap();
+                    let mut buf = BlobBuf::new();
+                    let found = db.context().blobs.read(&blob, &mut buf);
+                    assert!(found.unwrap() == value, "seed {seed}, sync {n}");
+                }
+            }
+            if opened {
+                break;
+            }
+        }
+    }
+    assert!(came_back > 0, "no power cut took the rollback");
 }
 
 #[test]

@@ -4,6 +4,8 @@ use super::*;
 use crate::base::ErrorKind;
 use crate::env::FaultEnv;
 use crate::env::fault::{Class, Errno, Fault};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 
 fn setup() -> (MemEnv, FaultEnv, Arc<Wal>) {
     let mem = MemEnv::new();
@@ -35,7 +37,10 @@ fn a_failed_write_or_sync_poisons() {
         assert_eq!(error.kind(), &ErrorKind::Poisoned);
         assert!(error.message().contains("unknown until restart"), "{error}");
         let writes = env.count(Class::Write);
-        assert_eq!(wal.append(&[]).unwrap_err().kind(), &ErrorKind::Poisoned);
+        assert_eq!(
+            wal.append(&[], Room::Leave).unwrap_err().kind(),
+            &ErrorKind::Poisoned
+        );
         assert_eq!(
             wal.sync_to(wal.appended_lsn()).unwrap_err().kind(),
             &ErrorKind::Poisoned
@@ -50,7 +55,7 @@ fn a_failed_write_or_sync_poisons() {
 #[test]
 fn a_failed_sync_of_written_groups_poisons() {
     let (_, env, wal) = setup();
-    let appended = wal.append(&[batch(1, b"")]).unwrap();
+    let appended = wal.append(&[batch(1, b"")], Room::Leave).unwrap();
     wal.write_to(appended.lsn).unwrap();
     fail(&env, Class::Sync, Errno::Io, false);
     let error = wal.sync_to(appended.lsn).unwrap_err();
@@ -72,7 +77,7 @@ fn a_poison_from_elsewhere_stops_the_log() {
         LogEnd::default(),
     )
     .unwrap();
-    let appended = wal.append(&[batch(1, b"")]).unwrap();
+    let appended = wal.append(&[batch(1, b"")], Room::Leave).unwrap();
     health.poison(crate::base::Error::invalid("elsewhere"));
     let error = wal.sync_to(appended.lsn).unwrap_err();
     assert!(error.message().contains("elsewhere"), "{error}");
@@ -133,8 +138,8 @@ fn each_call_of_a_rotation_may_fail() {
                         }
                         Err(error) => {
                             failures += 1;
-                            poisoned |=
-                                error.kind() == &ErrorKind::Poisoned || wal.append(&[]).is_err();
+                            poisoned |= error.kind() == &ErrorKind::Poisoned
+                                || wal.append(&[], Room::Leave).is_err();
                         }
                     }
                 }
@@ -145,5 +150,86 @@ fn each_call_of_a_rotation_may_fail() {
                 assert!(last >= acknowledged, "{class:?} {nth}: {acknowledged} lost");
             }
         }
+    }
+}
+
+/// Whatever the disk has left, and however the room is used otherwise: a transaction that was prepared can be ended.
+#[test]
+fn outcomes_find_room_on_a_full_disk() {
+    for seed in 0..60 {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let (mem, env, wal) = setup();
+        let (mut seqno, mut open, mut refused, mut is_full) = (0, 0, 0, false);
+        for step in 0..300 {
+            if rng.random_ratio(1, 12) {
+                is_full = !is_full;
+                match is_full {
+                    true => fail(&env, Class::Create, Errno::NoSpace, true),
+                    false => env.clear(),
+                }
+            }
+            let room = match rng.random_range(0..10) {
+                0..3 => Room::Keep,
+                3..5 if open > 0 => Room::Use,
+                _ => Room::Leave,
+            };
+            let bytes = match room {
+                Room::Use => 600,
+                // Also some that need a segment of their own.
+                _ => {
+                    let most = [300, 6000, 60_000][rng.random_range(0..3)];
+                    rng.random_range(0..most)
+                }
+            };
+            match wal.append(&[batch(seqno + 1, &vec![7; bytes])], room) {
+                Ok(appended) => {
+                    seqno += 1;
+                    open = match room {
+                        Room::Leave => open,
+                        Room::Keep => open + 1,
+                        Room::Use => open - 1,
+                    };
+                    match rng.random_range(0..3) {
+                        0 => wal.sync_to(appended.lsn).unwrap(),
+                        1 => wal.write_to(appended.lsn).unwrap(),
+                        _ => {}
+                    }
+                }
+                Err(error) => {
+                    assert_eq!(
+                        error.kind(),
+                        &ErrorKind::NoSpace,
+                        "seed {seed}, step {step}"
+                    );
+                    assert!(
+                        is_full && room != Room::Use,
+                        "seed {seed}, step {step}: {room:?}"
+                    );
+                    refused += 1;
+                }
+            }
+            if rng.random_ratio(1, 20)
+                && wal.prepare_cut().is_ok()
+                && let Some(cut) = wal.try_cut().unwrap()
+            {
+                wal.finish_cut(cut).unwrap();
+            }
+        }
+        if !is_full {
+            fail(&env, Class::Create, Errno::NoSpace, true);
+        }
+        while open > 0 {
+            seqno += 1;
+            let appended = wal.append(&[batch(seqno, &[7; 600])], Room::Use).unwrap();
+            wal.sync_to(appended.lsn).unwrap();
+            open -= 1;
+        }
+        assert!(refused > 0, "seed {seed}: the disk was never full");
+        env.clear();
+        wal.close().unwrap();
+        assert_eq!(
+            replayed(&mem.crash(0), 1).unwrap().0,
+            Vec::from_iter(1..=seqno)
+        );
     }
 }

@@ -6,8 +6,8 @@
 
 use super::super::frame::FIRST_GROUP;
 use super::super::{Lsn, SegmentId};
-use super::Wal;
 use super::state::Group;
+use super::{Wal, outcome_room};
 use crate::base::{Error, ErrorKind, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -61,7 +61,8 @@ impl Wal {
         if state.closed {
             return Err(Error::new(ErrorKind::ShutDown, "the log is closed"));
         }
-        if state.next.is_none() {
+        let room = FIRST_GROUP + outcome_room(state.outcomes);
+        if state.next.as_ref().is_none_or(|next| next.size < room) {
             return Ok(None);
         }
         // The open group has its place for sure. A segment without any would pass for one that was

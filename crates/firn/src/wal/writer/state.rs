@@ -6,7 +6,7 @@ use super::super::segment::Segment;
 use super::super::waiter::{Signal, Waiter, Woken};
 use super::super::{GroupNumber, LogEnd, Lsn, SegmentId};
 use super::tail::Tail;
-use super::{WalOptions, WalStats};
+use super::{WalOptions, WalStats, outcome_room};
 use crate::base::Result;
 use crate::env::{AlignedBuf, BLOCK};
 use std::collections::BTreeMap;
@@ -67,6 +67,8 @@ pub(super) struct State {
     pub tail_epoch: u64,
     /// Prepared ahead.
     pub next: Option<Arc<Segment>>,
+    /// Prepared transactions whose outcome is not in the log yet.
+    pub outcomes: u64,
     /// What the background thread was asked for.
     pub next_wanted: SegmentId,
     /// Earlier segments until they are released.
@@ -112,6 +114,7 @@ impl State {
             tail: None,
             tail_epoch: 0,
             next: None,
+            outcomes: 0,
             next_wanted: 0,
             old,
             kept_from: SegmentId::MAX,
@@ -140,6 +143,26 @@ impl State {
 
     pub(super) fn fits(&self, group_len: usize) -> bool {
         self.next_block() + group_len as u64 <= self.segment.size
+    }
+
+    /// Sees to it that the open group may be `group_len` bytes long, with room for so many outcomes behind it or in the
+    /// next segment. Returns whether that is so; otherwise a next segment of that size is needed.
+    pub(super) fn make_room(&mut self, group_len: usize, outcomes: u64) -> bool {
+        let kept = outcome_room(outcomes);
+        if self.fits(group_len + kept as usize) {
+            return true;
+        }
+        let room = FIRST_GROUP + group_len as u64 + kept;
+        let ready = self.next.as_ref().is_some_and(|next| next.size >= room);
+        ready && (self.fits(group_len) || self.rotate(group_len))
+    }
+
+    /// Moves to the next segment if the room that is kept for outcomes is there.
+    pub(super) fn use_kept_room(&mut self) {
+        let open = self.group_len(0);
+        if self.outcomes > 0 && !self.fits(open + outcome_room(self.outcomes) as usize) {
+            self.rotate(open);
+        }
     }
 
     fn next_block(&self) -> u64 {

@@ -5,7 +5,7 @@ use super::{Pipeline, State, What, counter_records, file_ids};
 use crate::base::Result;
 use crate::store::FileStore;
 use crate::version::FileMeta;
-use crate::wal::{BinlogPosition, Record};
+use crate::wal::{BinlogPosition, Record, Room};
 use std::borrow::Cow;
 
 /// A log that is archived says what time it is when so many microseconds have passed, at whole multiples of them.
@@ -89,7 +89,7 @@ impl Pipeline {
         });
         let _in_order = self.state.lock();
         self.health.check()?;
-        self.wal.append(&records).map(drop)
+        self.wal.append(&records, Room::Leave).map(drop)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::base::value::check_entry;
 use crate::base::{Error, InternalKey, Result, Seqno};
 use crate::store::FileKind;
 use crate::version::{FileMeta, FileSource, Frozen, IngestedRun};
-use crate::wal::{BinlogPosition, Lsn, Record};
+use crate::wal::{BinlogPosition, Lsn, Record, Room};
 use crate::write::{Batch, Changes};
 use parking_lot::MutexGuard;
 use std::borrow::Cow;
@@ -31,6 +31,16 @@ pub enum What<'a> {
         /// Name and position in the binary log.
         binlog: Option<BinlogPosition<'a>>,
     },
+}
+
+impl What<'_> {
+    /// Room for the outcome was kept when the transaction was prepared.
+    fn room(&self) -> Room {
+        match self {
+            Self::Batch | Self::SchemaChange(_) => Room::Leave,
+            Self::Prepared { .. } => Room::Use,
+        }
+    }
 }
 
 /// A visible commit.
@@ -76,7 +86,7 @@ impl Pipeline {
             },
             What::Prepared { xid, binlog, .. } => Record::Commit { xid, seqno, binlog },
         });
-        let appended = self.wal.append(&records)?;
+        let appended = self.wal.append(&records, what.room())?;
         if let What::Prepared { prepared, .. } = what {
             // The pin moves to the memtable in the same step, so that the segment is never free.
             state.active.lower_min_segment(prepared.segment);
@@ -170,7 +180,7 @@ impl Pipeline {
                 return Err(Error::invalid("a change of the catalog in files"));
             }
         });
-        let appended = self.wal.append(&records)?;
+        let appended = self.wal.append(&records, what.room())?;
         let mut min_segment = appended.segment;
         if let What::Prepared {
             prepared, binlog, ..

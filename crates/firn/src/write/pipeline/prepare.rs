@@ -4,7 +4,7 @@ use super::{Pipeline, counter_records, file_ids};
 use crate::base::Result;
 use crate::store::FileKind;
 use crate::version::FileMeta;
-use crate::wal::{Lsn, Record, SegmentId};
+use crate::wal::{Lsn, Record, Room, SegmentId};
 use crate::write::{Batch, Changes};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -57,7 +57,7 @@ impl Pipeline {
         self.health.check()?;
         let mut records = counter_records(counters);
         records.push(record);
-        let appended = self.wal.append(&records)?;
+        let appended = self.wal.append(&records, Room::Keep)?;
         *state.pins.entry(appended.segment).or_default() += 1;
         drop(state);
         let prepared = Prepared {
@@ -74,7 +74,7 @@ impl Pipeline {
     pub fn rollback_prepared(&self, xid: &[u8], prepared: Prepared) -> Result<Lsn> {
         let mut state = self.state.lock();
         self.health.check()?;
-        let appended = self.wal.append(&[Record::Rollback { xid }])?;
+        let appended = self.wal.append(&[Record::Rollback { xid }], Room::Use)?;
         // As at a commit: the prepare record stays until the rollback is durable. Else a power cut
         // could take the rollback's predecessors from the log and leave the transaction forgotten.
         state.active.lower_min_segment(prepared.segment);

@@ -51,7 +51,9 @@ fn log(records: &[Record<'_>]) -> Arc<dyn Env> {
     );
     let wal = wal.unwrap();
     for record in records {
-        let appended = wal.append(std::slice::from_ref(record)).unwrap();
+        let appended = wal
+            .append(std::slice::from_ref(record), crate::wal::Room::Leave)
+            .unwrap();
         wal.sync_to(appended.lsn).unwrap();
     }
     wal.close().unwrap();
