@@ -67,6 +67,10 @@ struct LogReport {
     bytes_to_replay: u64,
     torn_tail: bool,
     prepared_transactions: usize,
+    /// Files of large transactions that are not in the tree yet.
+    files: usize,
+    /// Of these files.
+    stored_bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -104,8 +108,9 @@ struct IndexReport {
 #[derive(Serialize)]
 struct File {
     name: String,
-    level: u8,
-    run: u64,
+    /// None: of a large transaction, which the log names.
+    level: Option<u8>,
+    run: Option<u64>,
     stored_bytes: u64,
     raw_bytes: u64,
     entries: u64,
@@ -187,13 +192,15 @@ fn report(
             bytes_to_replay: log.end.bytes,
             torn_tail: log.end.torn_tail,
             prepared_transactions: log.prepared.len(),
+            files: log.files.len(),
+            stored_bytes: log.files.iter().map(|file| file.size).sum(),
         },
         blobs: blobs_of(blobs),
         levels,
         other_stored_bytes: of_all.saturating_sub(of_tables + catalog),
         tables,
         files: match with_files {
-            true => files_of(tree),
+            true => files_of(tree, log),
             false => Vec::new(),
         },
         blob_files: match with_files {
@@ -261,11 +268,16 @@ fn index_of(tree: &Tree, entry: &firn::catalog::TableEntry, id: IndexId) -> Inde
     }
 }
 
-fn files_of(tree: &Tree) -> Vec<File> {
-    let all = (0..LEVELS as u8).flat_map(|level| {
+fn files_of(tree: &Tree, log: &Log) -> Vec<File> {
+    let named = log.files.iter().map(|file| (None, None, file));
+    let placed = (0..LEVELS as u8).flat_map(|level| {
         let runs = tree.version.runs(level).iter();
-        runs.flat_map(move |run| run.files.iter().map(move |file| (level, run.number, file)))
+        runs.flat_map(move |run| {
+            let files = run.files.iter();
+            files.map(move |file| (Some(level), Some(run.number), file))
+        })
     });
+    let all = named.chain(placed);
     all.map(|(level, run, file)| File {
         name: file_name(FileKind::Sst, file.file_id),
         level,
@@ -316,6 +328,14 @@ fn text(report: &Report) -> String {
         bytes(r.log.bytes_to_replay),
         r.log.prepared_transactions,
     );
+    if r.log.files > 0 {
+        let _ = writeln!(
+            out,
+            "large transactions that are not in the levels yet: {} files ({})",
+            r.log.files,
+            bytes(r.log.stored_bytes),
+        );
+    }
     if r.blobs.files + r.blobs.missing_files > 0 {
         let missing = match r.blobs.missing_files {
             0 => String::new(),
@@ -383,9 +403,10 @@ fn text(report: &Report) -> String {
             let indexes: Vec<String> = f.indexes.iter().map(u32::to_string).collect();
             vec![
                 f.name.clone(),
-                format!("L{}", f.level),
+                f.level
+                    .map_or("log".to_owned(), |level| format!("L{level}")),
                 indexes.join(","),
-                f.run.to_string(),
+                f.run.map_or(String::new(), |run| run.to_string()),
                 bytes(f.stored_bytes),
                 f.entries.to_string(),
                 f.deletes.to_string(),

@@ -42,6 +42,10 @@ fn a_sound_directory_is_shown_and_found_sound() {
         .map(|l| l["stored_bytes"].as_u64().unwrap())
         .sum();
     assert_eq!(report["stored_bytes"], sizes);
+    let all = report["files"].as_array().unwrap();
+    let named = all.iter().filter(|file| file["level"].is_null());
+    assert_eq!(report["log"]["files"], named.count());
+    assert!(report["log"]["files"].as_u64().unwrap() > 0);
     assert_eq!(
         report["files"].as_array().unwrap().len(),
         files(dir.path(), ".sst").len()

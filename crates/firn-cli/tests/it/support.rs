@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 const RECORD: usize = 30;
 const NAME_MAX: u32 = 20;
@@ -128,16 +129,22 @@ fn row(record: &[u8]) -> (i32, (i32, String)) {
     (number(1), (number(5), name))
 }
 
+/// Names of so many bytes and more lie out of line.
+pub const OUT_OF_LINE: usize = 12;
+
 /// Small files and blocks, so that there are many.
 pub fn options() -> Options {
-    Options {
+    let options = Options {
         background_jobs: 0,
         block_size: 512,
         target_file_size: 8 << 10,
         wal_segment_size: 256 << 10,
         wal_direct_io: false,
         ..Options::default()
-    }
+    };
+    let threshold = &options.live.blob_threshold;
+    threshold.store(OUT_OF_LINE as u64, Ordering::Relaxed);
+    options
 }
 
 /// A database under construction.
@@ -181,6 +188,16 @@ impl World {
             }
             txn.commit().unwrap();
         }
+    }
+
+    /// Whether transactions that follow are too large for memory: their entries go to files, which the log names.
+    pub fn spill(&self, all: bool) {
+        let limit = match all {
+            true => 1,
+            false => options().live.txn_memory_limit.load(Ordering::Relaxed),
+        };
+        let live = &self.db.options().live;
+        live.txn_memory_limit.store(limit, Ordering::Relaxed);
     }
 
     /// What is left when the directory is closed: to be [`Stopped::started`] again.
@@ -263,7 +280,8 @@ impl Stopped {
     }
 }
 
-/// A database with data in the last level, above it, and in the log alone.
+/// A database with data in the last level, above it, in files that are not in the tree yet, and in the log alone; some of
+/// its values lie out of line.
 pub fn build(dir: &Path, seed: u64, close: bool) -> Rows {
     let mut world = World::create(dir, seed);
     world.write(3000);
@@ -272,7 +290,11 @@ pub fn build(dir: &Path, seed: u64, close: bool) -> Rows {
         world.write(300);
         world.db.flush().unwrap();
     }
-    world.write(200);
+    world.write(100);
+    world.spill(true);
+    world.write(50);
+    world.spill(false);
+    world.write(50);
     if close {
         world.db.close().unwrap();
     }

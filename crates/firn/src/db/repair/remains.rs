@@ -94,12 +94,21 @@ fn doubt(look: &Look, tree: &Tree) -> Result<Option<Error>> {
     let files = look.source().store().list()?;
     let known = &tree.state.files;
     // What an earlier run left behind has a smaller id than the manifest, which each start begins.
-    let newer = |id: &u64| !known.contains_key(id) && *id > tree.manifest_id;
-    if !files.iter().any(newer) {
+    let mut newer = files;
+    let missing = known.keys().find(|id| !newer.contains(id));
+    newer.retain(|id| !known.contains_key(id) && *id > tree.manifest_id);
+    if newer.is_empty() {
         return Ok(None);
     }
-    let missing = known.keys().find(|id| !files.contains(id));
-    let needs = match (missing, look.log(tree)) {
+    let log = look.log(tree);
+    // Files of large transactions are the log's until they are flushed.
+    if let Ok(log) = &log {
+        newer.retain(|id| log.files.iter().all(|file| file.file_id != *id));
+        if newer.is_empty() {
+            return Ok(None);
+        }
+    }
+    let needs = match (missing, log) {
         (Some(id), _) => file_name(FileKind::Sst, *id),
         (None, Err(error)) if error.is_corruption() => format!("a log that is not there ({error})"),
         _ => return Ok(None),
