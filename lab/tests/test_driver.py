@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import psycopg
 import pymysql
@@ -15,7 +16,7 @@ import pytest
 
 from firn_lab.errors import DiskFull, LabError, TargetDied
 from firn_lab.sqlerrors import Meaning, meaning
-from firn_lab.workloads import Params, Second
+from firn_lab.workloads import Params, Second, driver
 from firn_lab.workloads.driver import Done, drive
 
 
@@ -145,6 +146,78 @@ def test_rounds_draw_differently_and_targets_alike() -> None:
     assert len(drawn(1, "round 0") & drawn(1, "round 0")) >= 2
     assert not drawn(1, "round 0") & drawn(2, "round 0")
     assert not drawn(1, "round 0") & drawn(1, "round 1")
+
+
+class Told:
+    """Stands for time and for the pipe of a session: a clock that sessions move, and reports."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.reports: list[Any] = []
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def process_time(self) -> float:
+        return self.now / 2
+
+    def send(self, report: Any) -> None:
+        self.reports.append(report)
+
+
+def test_latency_is_the_transaction_s_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing it takes 200 ms here, doing it 10 ms."""
+    told = Told()
+    monkeypatch.setattr(driver, "time", told)
+
+    class Slow(Steady):
+        def choose(self, random: Random) -> Callable[[], Done]:
+            told.now += 0.2
+
+            def transaction() -> Done:
+                told.now += 0.01
+                return Done("x", 1)
+
+            return transaction
+
+    driver._loop(told, Slow(), Random(1), 2.0)  # type: ignore[arg-type]
+    latencies = [report.kinds["x"].latencies for report in told.reports]
+    assert sum(each.count for each in latencies) == 10
+    assert all(each.summary().max_ms == pytest.approx(10, rel=0.1) for each in latencies)
+    last = told.reports[-1]
+    assert last.end == pytest.approx(2.1)
+    assert last.cpu_seconds == pytest.approx(2.1 / 2)
+
+
+def test_what_never_wins_is_given_up_after_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Told()
+    monkeypatch.setattr(driver, "time", told)
+
+    def loses(attempt: int) -> None:
+        told.now += 10
+        raise pymysql.err.OperationalError(1213, "Deadlock found")
+
+    session = Steady(loses)
+    driver._loop(told, session, Random(1), 5.0)  # type: ignore[arg-type]
+    (kind,) = told.reports[-1].kinds.values()
+    # At 10, 20 … 60 s it is tried again; at 70 s the end and a minute are over.
+    assert (kind.errors, kind.retries, session.attempts) == (1, 6, 7)
+
+
+def test_the_driver_tells_how_much_processor_it_took() -> None:
+    class Busy(Steady):
+        def choose(self, random: Random) -> Callable[[], Done]:
+            def transaction() -> Done:
+                began = time.process_time()
+                while time.process_time() - began < 0.05:
+                    pass
+                return Done("x", 1)
+
+            return transaction
+
+    outcome = drive(Params(threads=2, seconds=0.3), "round 0", Heard(), lambda number: Busy())
+    assert outcome.client_cpu_seconds is not None
+    assert outcome.client_cpu_seconds >= 0.05 * outcome.transactions
 
 
 def test_errors_of_both_drivers() -> None:

@@ -6,12 +6,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from firn_lab.histogram import Latency
-from firn_lab.measures import ROUND_MEASURES, STATE_MEASURES
+from firn_lab.measures import ROUND_MEASURES, STATE_MEASURES, device
 from firn_lab.measures.csv import compressed_sizes
 from firn_lab.measures.outcome import outcome_figures
 from firn_lab.measures.ssd import compressed_tree_bytes
@@ -82,6 +83,24 @@ def test_processor_time_memory_and_writes_of_a_process(process: Process, tmp_pat
         assert figures["disk_reads_per_transaction"] == figures["disk_reads"] / 100
 
 
+def test_what_an_engine_puts_off_is_counted_until_it_rests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = [(0, 0), (100, 1000), (300, 5000)]  # At first, after the round, at rest.
+    monkeypatch.setattr(device, "process_io", lambda pid: counts[0])
+    target = SimpleNamespace(pids=[1], data_dir=tmp_path)
+    probe = device.Device().begin(target)  # type: ignore[arg-type]
+    counts.pop(0)
+    outcome = Outcome(transactions=10, queries=10, seconds=1)
+    assert probe.finish(outcome)["device_written_bytes_per_transaction"] == 100
+    counts.pop(0)
+    settled = probe.settled(outcome)
+    assert set(settled) <= set(device.Device.figures)
+    assert settled["settled_device_written_bytes_per_transaction"] == 500
+    assert settled["settled_device_read_bytes_per_transaction"] == 30
+    assert probe.settled(Outcome(0, 0, 1)) == {}
+
+
 def test_a_compressing_ssd_keeps_noise_and_shrinks_text(tmp_path: Path) -> None:
     noise, text = os.urandom(1 << 20), b"the same words again and again. " * (1 << 15)
     (tmp_path / "noise").write_bytes(noise)
@@ -122,6 +141,9 @@ def test_figures_of_an_outcome() -> None:
     values = {name: value for name, (value, _) in outcome_figures(workload, outcome).items()}
     assert (values["tps"], values["qps"], values["errors"], values["retries"]) == (50, 200, 1, 2)
     assert values["latency_p99_ms"] == 4
+    assert "client_cpu_seconds" not in values
+    told = outcome_figures(workload, Outcome(1, 1, 1.0, client_cpu_seconds=0.5))
+    assert told["client_cpu_seconds"][0] == 0.5
     with pytest.raises(KeyError):
         outcome_figures(workload, Outcome(1, 1, 1.0, figures={"undeclared": 1}))
 

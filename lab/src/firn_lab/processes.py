@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -129,6 +130,23 @@ def _listing(directory: Path) -> list[Path]:
         return list(directory.iterdir())
     except OSError:
         return []
+
+
+def process_io(pid: int) -> tuple[int, int] | None:
+    """Bytes read from and written to devices by a process; None when it has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/io").read_text().splitlines()
+    except OSError:
+        return None
+    fields = dict(line.split(": ") for line in lines)
+    written = int(fields["write_bytes"]) - int(fields["cancelled_write_bytes"])
+    return int(fields["read_bytes"]), written
+
+
+def reaped_seconds() -> float:
+    """Processor time of the lab's own children that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def processor_seconds(pids: Iterable[int]) -> float:

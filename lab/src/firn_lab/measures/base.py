@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal
 
 from firn_lab.registry import Registry
 from firn_lab.targets.base import Target
@@ -24,14 +24,20 @@ from firn_lab.workloads.base import FigureKind, Outcome
 Moment = Literal["round", "load", "update", "rest"]
 
 
-class Probe(Protocol):
+class Probe(ABC):
     """One measure of one round on one target."""
 
+    @abstractmethod
     def sample(self) -> Mapping[str, float]:
         """Values of this second, by figure name; kept as series."""
 
+    @abstractmethod
     def finish(self, outcome: Outcome) -> Mapping[str, float]:
         """Figures of the whole round."""
+
+    def settled(self, outcome: Outcome) -> Mapping[str, float]:
+        """Figures of a round that writes, with what the server did until it came to rest."""
+        return {}
 
 
 class RoundMeasure(ABC):

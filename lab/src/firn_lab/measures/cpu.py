@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from firn_lab.measures.base import ROUND_MEASURES, RoundMeasure
+from firn_lab.measures.base import ROUND_MEASURES, Probe, RoundMeasure
 from firn_lab.processes import processor_seconds
 from firn_lab.targets.base import Target
 from firn_lab.workloads.base import FigureKind, Outcome
 
 
-class CpuProbe:
+class CpuProbe(Probe):
     """A restart of the server within the round begins a new count, which is added."""
 
     def __init__(self, target: Target) -> None:

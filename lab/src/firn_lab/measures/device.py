@@ -4,6 +4,7 @@
 write through the page cache counts when it makes pages dirty, by whole folios: PostgreSQL's log, in
 large folios, counts for many times what reaches the device. `disk_*` are the counters of the device
 itself: exact, with what the page cache writes late, and with whatever else runs meanwhile.
+`settled_*` count until the server is at rest after the round: with what the engine put off.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from firn_lab.measures.base import ROUND_MEASURES, RoundMeasure
+from firn_lab.measures.base import ROUND_MEASURES, Probe, RoundMeasure
+from firn_lab.processes import process_io
 from firn_lab.targets.base import Target
 from firn_lab.workloads.base import FigureKind, Outcome
 
@@ -27,17 +29,6 @@ _DISK = {
 FIGURES = {name: FigureKind("B" if name.endswith("bytes") else "") for name in (*_PROCESS, *_DISK)}
 
 
-def process_io(pid: int) -> tuple[int, int] | None:
-    """Bytes read from and written to devices by a process; None when it has ended."""
-    try:
-        lines = Path(f"/proc/{pid}/io").read_text().splitlines()
-    except OSError:
-        return None
-    fields = dict(line.split(": ") for line in lines)
-    written = int(fields["write_bytes"]) - int(fields["cancelled_write_bytes"])
-    return int(fields["read_bytes"]), written
-
-
 def disk_io(directory: Path) -> dict[str, int]:
     """Requests and bytes of the device below a directory; empty when it has none of its own."""
     device = os.stat(directory).st_dev
@@ -49,7 +40,7 @@ def disk_io(directory: Path) -> dict[str, int]:
     return {name: numbers[place] * each for name, (place, each) in _DISK.items()}
 
 
-class DeviceProbe:
+class DeviceProbe(Probe):
     """Remembers the last counts of each process: what ends within the round is not lost."""
 
     def __init__(self, target: Target) -> None:
@@ -89,10 +80,21 @@ class DeviceProbe:
             return totals | each
         return totals
 
+    def settled(self, outcome: Outcome) -> Mapping[str, float]:
+        if not outcome.transactions:
+            return {}
+        os.sync()  # What a server wrote through the page cache is written now.
+        totals = self._totals()
+        return {f"settled_{n}_per_transaction": v / outcome.transactions for n, v in totals.items()}
+
 
 @ROUND_MEASURES.register("device")
 class Device(RoundMeasure):
-    figures = FIGURES | {f"{name}_per_transaction": kind for name, kind in FIGURES.items()}
+    figures = FIGURES | {
+        f"{settled}{name}_per_transaction": kind
+        for name, kind in FIGURES.items()
+        for settled in ("", "settled_")
+    }
 
     def begin(self, target: Target) -> DeviceProbe:
         return DeviceProbe(target)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from firn_lab.measures.base import ROUND_MEASURES, RoundMeasure
+from firn_lab.measures.base import ROUND_MEASURES, Probe, RoundMeasure
 from firn_lab.targets.base import Target
 from firn_lab.workloads.base import FigureKind, Outcome
 
@@ -27,7 +27,7 @@ def resident_bytes(pids: list[int]) -> float:
     return float(total)
 
 
-class MemoryProbe:
+class MemoryProbe(Probe):
     def __init__(self, target: Target) -> None:
         self._target = target
         self._peak = 0.0

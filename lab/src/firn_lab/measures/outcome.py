@@ -12,6 +12,7 @@ FIGURES = {
     "queries": FigureKind("", "higher"),
     "errors": FigureKind(""),
     "retries": FigureKind(""),
+    "client_cpu_seconds": FigureKind("s"),
     "latency_average_ms": FigureKind("ms"),
     "latency_p50_ms": FigureKind("ms"),
     "latency_p95_ms": FigureKind("ms"),
@@ -32,6 +33,8 @@ def outcome_figures(workload: Workload, outcome: Outcome) -> dict[str, tuple[flo
     }
     if workload.counts_transactions:
         values |= {"tps": outcome.transactions / seconds, "qps": outcome.queries / seconds}
+    if outcome.client_cpu_seconds is not None:
+        values["client_cpu_seconds"] = outcome.client_cpu_seconds
     if outcome.latency is not None:
         latency = outcome.latency
         values |= {

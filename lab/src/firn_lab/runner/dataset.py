@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,11 +13,17 @@ from firn_lab.measures.base import ROUND_MEASURES, STATE_MEASURES, Moment, Probe
 from firn_lab.measures.outcome import outcome_figures
 from firn_lab.runner.failure import why
 from firn_lab.runner.sampler import Sampler
+from firn_lab.targets.base import Rest
 from firn_lab.workloads.base import FigureKind, Outcome, Second
 
 if TYPE_CHECKING:
     from firn_lab.runner.run import CaseRun, Runner, TargetRun
 
+# How long a server may take to write what it owes: a load or all rounds; one round.
+REST_SECONDS_MAX = 240.0
+SETTLE_SECONDS_MAX = 60.0
+# Of the machine's processor time, for the load driver.
+CLIENT_SHARE_MAX = 1 / 3
 LOAD_SECONDS = FigureKind("s")
 REST_SECONDS = FigureKind("s")
 
@@ -56,10 +63,10 @@ class DatasetRun:
             target.target.destroy()
 
     def _round_of(self, case: CaseRun, number: int) -> None:
-        """Every target in turn; who begins changes from round to round."""
+        """Every target in turn, in another order each round."""
         targets = [t for t in self._targets if not case.workload.supports(t.target)]
-        turn = number % len(targets) if targets else 0
-        for target in targets[turn:] + targets[:turn]:
+        for place in order(len(targets), number):
+            target = targets[place]
             self._attempt(target, lambda t: self._round(case, t, number))
             self._runner.progress.round_over(case.workload.params.seconds)
             self._runner.step()
@@ -112,7 +119,7 @@ class DatasetRun:
         seconds = runner.clock.monotonic() - began
         runner.progress.loaded(seconds)
         # Before it rests, an engine holds much of a load in memory and in its log: no size to show.
-        rest_seconds = self._explained(target, server.rest)
+        rest_seconds = self._rest(target, f"{self.dataset} after the load")
         times = {
             "load_seconds": (seconds, LOAD_SECONDS),
             "rest_seconds": (rest_seconds, REST_SECONDS),
@@ -123,8 +130,7 @@ class DatasetRun:
         """Space right after the rounds, and at rest."""
         if any(case.workload.writes for case in self._cases):
             self._state(target, "update", {})
-        self._phase("rest", target)
-        seconds = self._explained(target, target.target.rest)
+        seconds = self._rest(target, f"{self.dataset} after the rounds")
         self._state(target, "rest", {"rest_seconds": (seconds, REST_SECONDS)})
         target.target.stop()
 
@@ -158,8 +164,10 @@ class DatasetRun:
         status, message, failure = "ok", "", None
         started = runner.clock.now().isoformat(timespec="milliseconds")
         try:
-            self._warm_up(case, target)
-            self._prepare(case, target)
+            warmed = self._warm_up(case, target) and workload.writes
+            if self._prepare(case, target) or warmed:
+                self._rest(target, f"{workload.label} before a round")
+            os.sync()  # What others left in the page cache is not this round's to write.
             self._phase("measure", target, case=workload.label, round=number)
             started = runner.clock.now().isoformat(timespec="milliseconds")
             outcome, figures = self._measure(case, target, number, context, samples)
@@ -193,19 +201,30 @@ class DatasetRun:
                 raise failure
             runner.failures.append(f"{workload.label} on {target.target.name}: {message}")
 
-    def _warm_up(self, case: CaseRun, target: TargetRun) -> None:
+    def _warm_up(self, case: CaseRun, target: TargetRun) -> bool:
+        """Whether there was need to."""
         if (case.id, target.id) in self._warm:
-            return
+            return False
         self._phase("warm", target, case=case.workload.label)
         clock = self._runner.clock
         self._explained(target, lambda: case.workload.warm(target.target, clock))
         self._warm.add((case.id, target.id))
+        return True
 
-    def _prepare(self, case: CaseRun, target: TargetRun) -> None:
+    def _prepare(self, case: CaseRun, target: TargetRun) -> bool:
         self._phase("prepare", target, case=case.workload.label)
-        server = target.target
-        if self._explained(target, lambda: case.workload.prepare(server, self._load_sink(target))):
-            self._explained(target, server.rest)
+        workload, sink = case.workload, self._load_sink(target)
+        done: bool = self._explained(target, lambda: workload.prepare(target.target, sink))
+        return done
+
+    def _rest(self, target: TargetRun, where: str, seconds_max: float = REST_SECONDS_MAX) -> float:
+        """Seconds until the server came to rest; where it did not, the run says so."""
+        self._phase("rest", target)
+        rest: Rest = self._explained(target, lambda: target.target.rest(seconds_max))
+        if rest.owes:
+            message = f"{where}, {target.target.name} was not at rest after {seconds_max:.0f} s"
+            self._runner.warn("rest", f"{message}: {rest.owes}")
+        return rest.seconds
 
     def _load_sink(self, target: TargetRun) -> _LoadSink:
         runner, name = self._runner, target.target.name
@@ -240,6 +259,7 @@ class DatasetRun:
                 )
         finally:
             samples += sampler.samples
+        self._look_at_client(case, target, outcome)
         figures = outcome_figures(case.workload, outcome)
         figures |= {
             name: (value, kinds[name])
@@ -249,11 +269,36 @@ class DatasetRun:
         if "resident_peak_bytes" in figures:
             peak = round(figures["resident_peak_bytes"][0])
             runner.peaks[server.name] = max(peak, runner.peaks.get(server.name, 0))
+        if case.workload.writes:
+            seconds = self._rest(target, f"{case.workload.label} after a round", SETTLE_SECONDS_MAX)
+            figures["settle_seconds"] = (seconds, REST_SECONDS)
+            if case.workload.counts_transactions:
+                settled = sampler.settled(outcome)
+                figures |= {name: (value, kinds[name]) for name, value in settled.items()}
         return outcome, figures
+
+    def _look_at_client(self, case: CaseRun, target: TargetRun, outcome: Outcome) -> None:
+        """A load driver that takes much of the machine measures itself."""
+        machine = outcome.seconds * (os.cpu_count() or 1)
+        if outcome.client_cpu_seconds and outcome.client_cpu_seconds > CLIENT_SHARE_MAX * machine:
+            self._runner.warn(
+                "client",
+                f"{case.workload.label} on {target.target.name}: the load driver took more than "
+                "a third of the machine's processor time, which bounds what the server can show",
+            )
 
     def _phase(self, phase: str, target: TargetRun, **more: Any) -> None:
         data = {"phase": phase, "target": target.target.name, "dataset": self.dataset, **more}
         self._runner.tell("phase", data)
+
+
+def order(count: int, number: int) -> list[int]:
+    """Who is measured after whom in a round: a design balanced for carry-over (Williams, 1949).
+    Within `count` rounds each is first once; within as many, or twice as many where `count` is odd,
+    each follows every other equally often."""
+    sign = -1 if count % 2 and number % 2 else 1
+    zigzag = ((step + 1) // 2 * (1 if step % 2 else -1) for step in range(count))
+    return [(number + sign * step) % count for step in zigzag]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """Runs a plan: loads each dataset on each target, measures rounds in turn, records everything.
 
 Cases with the same dataset share the loaded tables. Within a dataset a round goes case by case, and
-each case target by target (A B A B), the order turned each round, so that a noisy machine hits all
-alike. Only one server works at a time; the others are frozen with warm caches, or stopped when the
-machine's memory does not hold all of them.
+each case target by target (A B A B), in another order each round, so that a noisy machine hits all
+alike and nobody always follows the same one. Only one server works at a time; the others are frozen
+with warm caches, or stopped when the machine's memory does not hold all of them.
 
 What goes wrong stays where it belongs: a target that fails is left out of the dataset, the others
 go on; Ctrl-C, a full disk and a failing store end the run. Whatever happens, finished rounds are in
@@ -84,6 +84,7 @@ class Runner:
         self._command = command
         self._free_bytes_min = free_bytes_min
         self._targets: list[Target] = []
+        self._warned: set[tuple[str, str]] = set()
 
     def tell(self, kind: str, data: Mapping[str, Any]) -> None:
         """An event, for the terminal and for `watch`."""
@@ -94,6 +95,13 @@ class Runner:
         """Raises DiskFull when the disk of the data or of the store is nearly full."""
         for directory in {self.scratch, self.writer.path.parent}:
             require_space(directory, self._free_bytes_min)
+
+    def warn(self, rule: str, message: str) -> None:
+        """Something that makes results doubtful; told once."""
+        if (rule, message) not in self._warned:
+            self._warned.add((rule, message))
+            self.writer.warning(self.id, rule, message)
+            self.tell("warning", {"rule": rule, "message": message})
 
     def step(self) -> None:
         """Tells how far the run has come."""
@@ -254,8 +262,7 @@ class Runner:
 
     def _warn(self, found: list[Breach]) -> None:
         for breach in found:
-            self.writer.warning(self.id, breach.rule, breach.message)
-            self.tell("warning", {"rule": breach.rule, "message": breach.message})
+            self.warn(breach.rule, breach.message)
 
     def fail(self, target: Target, message: str) -> None:
         """A target is left out from here on."""

@@ -77,7 +77,8 @@ class Sampler:
 
     def finish(self, outcome: Outcome) -> dict[str, float]:
         """The probes' figures, after the thread has ended."""
-        figures: dict[str, float] = {}
-        for probe in self._probes:
-            figures.update(probe.finish(outcome))
-        return figures
+        return {k: v for probe in self._probes for k, v in probe.finish(outcome).items()}
+
+    def settled(self, outcome: Outcome) -> dict[str, float]:
+        """Those of the time until the server came to rest."""
+        return {k: v for probe in self._probes for k, v in probe.settled(outcome).items()}

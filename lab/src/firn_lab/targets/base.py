@@ -64,6 +64,14 @@ class Settings:
     values: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Rest:
+    """How a server came to rest. `owes`: what it still did when time was up, in a few words."""
+
+    seconds: float
+    owes: str = ""
+
+
 class Target(ABC):
     """One server. `name` is unique within a run and heads its column in reports.
 
@@ -150,9 +158,9 @@ class Target(ABC):
     def analyze(self, database: str = DATABASE) -> None:
         """Statistics for the optimizer, of every table, after a load."""
 
-    def rest(self, seconds_max: float = 240.0) -> float:
-        """Has the engine write what it owes and waits until it is quiet; returns the seconds."""
-        return 0.0
+    def rest(self, seconds_max: float = 240.0) -> Rest:
+        """Has the engine write what it owes and waits until it has, and is quiet."""
+        return Rest(0.0)
 
     def table_bytes(self, database: str = DATABASE) -> dict[str, int]:
         """Bytes on disk by table, as the engine tells; empty when it does not."""

@@ -14,12 +14,12 @@ import functools
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from firn_lab.errors import TargetError, UsageError
-from firn_lab.targets.base import DATABASE, TARGETS, Address, Budget, Target
+from firn_lab.targets.base import DATABASE, TARGETS, Address, Budget, Rest, Target
 from firn_lab.targets.mysql import MySqlTarget
 from firn_lab.targets.private import PrivateTarget, allocated_bytes
 
@@ -27,6 +27,12 @@ MIB = 1 << 20
 # InnoDB's pool and log where another engine holds the tables.
 SMALL_POOL = 32 * MIB
 SMALL_LOG = 16 * MIB
+# InnoDB writes at a leisurely pace unless it is told to hurry. In this order; backwards to restore.
+RUSH = {
+    "innodb_max_dirty_pages_pct": "0",
+    "innodb_io_capacity_max": "20000",
+    "innodb_io_capacity": "20000",
+}
 
 
 def innodb(budget: Budget) -> list[str]:
@@ -168,18 +174,44 @@ class EngineTarget(PrivateTarget, MySqlTarget):
             self.kill()
             raise TargetError(f"{self.name}: the server runs without engine {engine}\n{tail}")
 
-    def rest(self, seconds_max: float = 240.0) -> float:
+    def rest(self, seconds_max: float = 240.0) -> Rest:
         """InnoDB and MyRocks are told to write what they hold; FIRN does so by itself."""
         if self.engine == "rocksdb":
             self.query("SET GLOBAL rocksdb_force_flush_memtable_now = 1", database="")
-        elif self.engine == "innodb":
-            self.query("SET GLOBAL innodb_max_dirty_pages_pct = 0", database="")
+        usual = self.variables() if self.engine == "innodb" else {}
         try:
+            if usual:
+                self._set(RUSH)
             return self._await_quiet(seconds_max)
         finally:
-            if self.engine == "innodb" and self._process is not None:
+            if usual and self._process is not None:
                 with contextlib.suppress(Exception):
-                    self.query("SET GLOBAL innodb_max_dirty_pages_pct = DEFAULT", database="")
+                    self._set({name: usual[name] for name in reversed(RUSH)})
+
+    def _set(self, variables: Mapping[str, str]) -> None:
+        for name, value in variables.items():
+            self.query(f"SET GLOBAL {name} = {value}", database="")
+
+    def owes(self) -> str | None:
+        match self.engine:
+            case "innodb":
+                what = "pages to be flushed"
+                rows = self.query(
+                    "SHOW GLOBAL STATUS LIKE 'Innodb_buffer_pool_pages_dirty'", None, ""
+                )
+                owed = int(rows[0][1])
+            case "rocksdb":
+                what = "flushes and compactions pending"
+                rows = self.query(
+                    "SELECT COALESCE(SUM(value), 0) FROM information_schema.rocksdb_cfstats WHERE "
+                    "stat_type IN ('NUM_IMMUTABLE_MEM_TABLE', 'MEM_TABLE_FLUSH_PENDING', "
+                    "'COMPACTION_PENDING')",
+                    database="",
+                )
+                owed = int(rows[0][0])
+            case _:
+                return None
+        return what if owed else ""
 
     def table_bytes(self, database: str = DATABASE) -> dict[str, int]:
         if self.engine == "innodb":

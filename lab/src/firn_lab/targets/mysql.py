@@ -10,7 +10,7 @@ from typing import Any
 import pymysql
 
 from firn_lab.errors import TargetError
-from firn_lab.targets.base import DATABASE, Address, Settings, Target
+from firn_lab.targets.base import DATABASE, Address, Rest, Settings, Target
 
 # Recorded beside the engine's own variables.
 RECORDED = {
@@ -174,8 +174,8 @@ class ForeignTarget(MySqlTarget):
     def require_alive(self) -> None:
         self.start()
 
-    def rest(self, seconds_max: float = 240.0) -> float:
+    def rest(self, seconds_max: float = 240.0) -> Rest:
         """What it owes cannot be seen from here: a short pause."""
         pause = min(5.0, seconds_max)
         time.sleep(pause)
-        return pause
+        return Rest(pause)

@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 
 from firn_lab.errors import TargetError, UsageError
-from firn_lab.targets.base import DATABASE, TARGETS, Address, Budget, Settings, Target
+from firn_lab.targets.base import DATABASE, TARGETS, Address, Budget, Rest, Settings, Target
 from firn_lab.targets.private import PrivateTarget
 
 MIB = 1 << 20
@@ -144,7 +144,7 @@ class PostgreSqlTarget(PrivateTarget):
     def analyze(self, database: str = DATABASE) -> None:
         self.query("VACUUM (ANALYZE)", database=database)
 
-    def rest(self, seconds_max: float = 240.0) -> float:
+    def rest(self, seconds_max: float = 240.0) -> Rest:
         self.query("CHECKPOINT", database="")
         return self._await_quiet(seconds_max)
 

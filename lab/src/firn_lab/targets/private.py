@@ -14,12 +14,16 @@ from typing import Any
 
 from firn_lab import processes
 from firn_lab.errors import TargetDied, TargetError
-from firn_lab.targets.base import Target
+from firn_lab.targets.base import Rest, Target
 
 START_SECONDS_MAX = 180.0
 STOP_SECONDS_MAX = 300.0
-# A server that uses less than a tenth of a core for so long has nothing left to do.
+# A server that does next to nothing for so long has nothing left to do; a third is enough for one
+# that says so itself. FIRN goes to its resting state after two seconds.
 QUIET_SECONDS = 3.0
+# Next to nothing: of a core, and a second.
+QUIET_CORES = 0.1
+QUIET_BYTES = 64 << 10
 # A socket's path holds 107 characters.
 SOCKET_LENGTH_MAX = 100
 
@@ -156,21 +160,38 @@ class PrivateTarget(Target):
         if self._sockets is not None:
             shutil.rmtree(self._sockets, ignore_errors=True)
 
-    def busy_seconds(self) -> float:
-        """Processor time used so far, of all its processes."""
-        return processes.processor_seconds(self.pids)
+    def owes(self) -> str | None:
+        """What the engine has yet to write, in a few words, "" is nothing; None: it is silent."""
+        return None
 
-    def _await_quiet(self, seconds_max: float) -> float:
-        """Waits until the server uses next to no processor time; returns the seconds."""
+    def _await_quiet(self, seconds_max: float) -> Rest:
+        """Waits until the engine owes nothing and the server does next to nothing."""
         began = time.monotonic()
         step = min(1.0, QUIET_SECONDS / 3)
         quiet = 0.0
-        while quiet < QUIET_SECONDS and time.monotonic() - began < seconds_max:
-            before = self.busy_seconds()
-            time.sleep(step)
-            self.require_alive()
-            quiet = quiet + step if self.busy_seconds() - before <= 0.1 * step else 0.0
-        return time.monotonic() - began
+        while True:
+            busy = self._busy(step)
+            told = None if busy else self.owes()
+            busy = busy or told or ""
+            quiet = 0.0 if busy else quiet + step
+            seconds = time.monotonic() - began
+            if quiet >= (QUIET_SECONDS if told is None else QUIET_SECONDS / 3):
+                return Rest(seconds)
+            if seconds >= seconds_max:
+                return Rest(seconds, busy or "it was quiet for a moment only")
+
+    def _busy(self, seconds: float) -> str:
+        """What the server does within the next moment, by the kernel's account."""
+        cores, written = processes.processor_seconds(self.pids), self._written_bytes()
+        time.sleep(seconds)
+        self.require_alive()
+        if processes.processor_seconds(self.pids) - cores > QUIET_CORES * seconds:
+            return "it computes"
+        return "it writes" if self._written_bytes() - written > QUIET_BYTES * seconds else ""
+
+    def _written_bytes(self) -> int:
+        counts = [processes.process_io(pid) for pid in self.pids]
+        return sum(count[1] for count in counts if count is not None)
 
 
 def allocated_bytes(directory: Path, pattern: str = "**/*") -> int:

@@ -65,7 +65,8 @@ class Part:
 
 @dataclass(frozen=True)
 class Outcome:
-    """One round. `seconds` is the time measured; errors were given up, retries were repeated.
+    """One round. `seconds` is the time measured; errors were given up, retries were repeated;
+    `client_cpu_seconds` is the processor time of the load driver, where it is known.
 
     `figures` are the workload's own numbers by name; their units are declared in
     `Workload.figures`.
@@ -78,6 +79,7 @@ class Outcome:
     retries: int = 0
     latency: Latency | None = None
     parts: tuple[Part, ...] = ()
+    client_cpu_seconds: float | None = None
     figures: Mapping[str, float] = field(default_factory=dict)
 
 

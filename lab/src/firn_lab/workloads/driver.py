@@ -8,8 +8,9 @@ a full disk end the round.
 
     drive(self.params, "round 2", sink, lambda number: UserSession(target.connect()))
 
-A transaction's latency includes its retries. Those that are under way when time is up are finished
-and counted, and the time measured is that of the slowest session: a stall at the end is not hidden.
+A transaction's latency includes its retries, not the drawing of its arguments. Those that are under
+way when time is up are finished and counted, and the time measured is that of the slowest session:
+a stall at the end is not hidden.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from firn_lab.workloads.children import Child
 
 # After so many errors in a row a session gives up: something is wrong with the workload.
 ERRORS_IN_A_ROW_MAX = 100
+# A transaction that still loses against others so long after the end is given up.
+RETRY_SECONDS = 60.0
 # A session that sends nothing for so long beyond the end is taken for stuck.
 GRACE_SECONDS = 120.0
 
@@ -67,12 +70,14 @@ class _Kind:
 
 @dataclass
 class _Report:
-    """What a session sends, about once a second. `end`: how long it worked; it was the last."""
+    """What a session sends, about once a second. The last one tells its `end`, how long it worked,
+    and the processor time that it took itself."""
 
     second: int
     kinds: dict[str, _Kind]
     queries: int = 0
     end: float | None = None
+    cpu_seconds: float = 0.0
 
 
 def drive(params: Params, draw: str, sink: Sink, session: Callable[[int], Session]) -> Outcome:
@@ -100,7 +105,7 @@ def _collect(sessions: list[Child], seconds_max: float, sink: Sink) -> Outcome:
     seconds: dict[int, list[_Report]] = {}
     # By session that still works: the last second it told of.
     reported = dict.fromkeys(sessions, -1)
-    queries, longest, told = 0, 0.0, 0
+    queries, longest, cpu_seconds, told = 0, 0.0, 0.0, 0
     while reported:
         ready = Child.ready(reported, seconds_max + GRACE_SECONDS)
         if not ready:
@@ -117,6 +122,7 @@ def _collect(sessions: list[Child], seconds_max: float, sink: Sink) -> Outcome:
             reported[each] = report.second
             if report.end is not None:
                 longest = max(longest, report.end)
+                cpu_seconds += report.cpu_seconds
                 del reported[each]
         last = min(reported.values(), default=int(seconds_max))
         while told <= last and told < int(seconds_max):
@@ -133,6 +139,7 @@ def _collect(sessions: list[Child], seconds_max: float, sink: Sink) -> Outcome:
         retries=sum(kind.retries for kind in kinds.values()),
         latency=everything.summary(),
         parts=tuple(_part(name, kind) for name, kind in sorted(kinds.items())),
+        client_cpu_seconds=cpu_seconds,
     )
 
 
@@ -177,18 +184,20 @@ def _work(session: Callable[[], Session], random: Random, seconds: float, pipe: 
 
 
 def _loop(pipe: Connection, session: Session, random: Random, seconds: float) -> None:
-    began = time.perf_counter()
+    began, cpu_began = time.perf_counter(), time.process_time()
     report = _Report(0, {})
     errors_in_a_row = 0
     while (now := time.perf_counter() - began) < seconds:
         if int(now) > report.second:
             pipe.send(report)
             report = _Report(int(now), {})
-        done, retries, failure = _transaction(session, session.choose(random))
+        transaction = session.choose(random)
+        started = time.perf_counter()
+        done, retries, failure = _transaction(session, transaction, began + seconds + RETRY_SECONDS)
         kind = report.kinds.setdefault(done.kind if done else "failed", _Kind())
         kind.retries += retries
         if done is not None:
-            kind.latencies.add((time.perf_counter() - began - now) * 1e6)
+            kind.latencies.add((time.perf_counter() - started) * 1e6)
             report.queries += done.queries
             errors_in_a_row = 0
         else:
@@ -197,13 +206,15 @@ def _loop(pipe: Connection, session: Session, random: Random, seconds: float) ->
             if errors_in_a_row >= ERRORS_IN_A_ROW_MAX:
                 raise LabError(f"{errors_in_a_row} errors in a row, the last: {failure}")
     report.end = time.perf_counter() - began
+    report.cpu_seconds = time.process_time() - cpu_began
     pipe.send(report)
 
 
 def _transaction(
-    session: Session, transaction: Callable[[], Done]
+    session: Session, transaction: Callable[[], Done], deadline: float
 ) -> tuple[Done | None, int, Exception | None]:
-    """Runs it until it is done or fails for good: what was done, retries, failure."""
+    """Runs it until it is done or fails for good: what was done, retries, failure. After the
+    deadline it is not tried again."""
     retries = 0
     while True:
         try:
@@ -213,6 +224,6 @@ def _transaction(
             if what in (Meaning.LOST, Meaning.FULL) or isinstance(error, LabError):
                 raise
             session.rollback()
-            if what is Meaning.ERROR:
+            if what is Meaning.ERROR or time.perf_counter() > deadline:
                 return None, retries, error
             retries += 1

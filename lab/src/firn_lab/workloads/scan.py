@@ -3,8 +3,8 @@ by ranges of the index, each row fetched by the reference back (`lookup`)."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
-from functools import partial
 from random import Random
 from typing import Any, ClassVar
 
@@ -39,7 +39,12 @@ def key(number: int, rows: int) -> int:
 
 def number_of(k: int, rows: int) -> int:
     """The id of the row with this k."""
-    return k * pow(PRIME, -1, rows) % rows + 1
+    return k * _inverse(rows) % rows + 1
+
+
+@functools.cache
+def _inverse(rows: int) -> int:
+    return pow(PRIME, -1, rows)
 
 
 def v(number: int) -> int:
@@ -115,7 +120,7 @@ class Scanned(SessionWorkload):
         create_table(target, "scanned", COLUMNS, "scanned_k (k)")
 
     def shares(self) -> list[Share]:
-        rows = partial(table, self.params.seed, self.rows)
+        rows = functools.partial(table, self.params.seed, self.rows)
         return shares("scanned", self.rows, rows, SHARE_ROWS)
 
 

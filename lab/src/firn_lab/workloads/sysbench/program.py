@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import shutil
@@ -53,6 +54,7 @@ def run_sysbench(
         env={**os.environ, **environment},
     )
     output: list[str] = []
+    before = processes.reaped_seconds()
     try:
         assert process.stdout is not None
         for text in process.stdout:
@@ -68,7 +70,8 @@ def run_sysbench(
     everything = "".join(output)
     if code != 0 or "FATAL" in everything:
         raise failure(target, everything)
-    return parse_outcome(everything)
+    used = processes.reaped_seconds() - before
+    return dataclasses.replace(parse_outcome(everything), client_cpu_seconds=used)
 
 
 def require_program() -> None:

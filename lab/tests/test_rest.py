@@ -1,0 +1,79 @@
+"""A server at rest owes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import tiny  # noqa: F401
+from conftest import OWES, SMALL, Laboratory
+
+from firn_lab.plan import Plan, parse_case
+from firn_lab.targets import Target
+from firn_lab.targets.base import Rest
+from firn_lab.targets.engine import RUSH, EngineTarget
+from firn_lab.workloads import Params
+
+
+def dirty_pages(target: Target) -> int:
+    return int(target.query("SHOW GLOBAL STATUS LIKE 'Innodb_buffer_pool_pages_dirty'")[0][1])
+
+
+def make_dirty(target: Target) -> None:
+    target.create_database()
+    target.query("CREATE TABLE t (a INT PRIMARY KEY, b VARCHAR(1000)) ENGINE=InnoDB")
+    target.query("INSERT INTO t SELECT seq, REPEAT('x', 1000) FROM seq_1_to_12000")
+    assert dirty_pages(target) > 100
+
+
+def test_innodb_at_rest_has_written_every_page(
+    innodb: EngineTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(EngineTarget, "owes", OWES)
+    usual = {name: innodb.variables()[name] for name in RUSH}
+    assert usual["innodb_io_capacity"] != RUSH["innodb_io_capacity"]
+    make_dirty(innodb)
+    assert innodb.rest(120.0).owes == ""
+    assert dirty_pages(innodb) == 0
+    assert {name: innodb.variables()[name] for name in RUSH} == usual
+
+
+def test_a_server_that_does_not_come_to_rest_says_what_it_owes(
+    innodb: EngineTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(EngineTarget, "owes", lambda self: "pages to be flushed")
+    monkeypatch.setattr(EngineTarget, "_busy", lambda self, seconds: "")
+    assert innodb.rest(0.0).owes == "pages to be flushed"
+    monkeypatch.setattr(EngineTarget, "_busy", lambda self, seconds: "it writes")
+    assert innodb.rest(0.0).owes == "it writes"
+
+
+def test_writes_alone_are_no_rest(innodb: EngineTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine that tells nothing of itself, at work without much computing."""
+    written = iter(range(0, 1 << 40, 1 << 20))
+    monkeypatch.setattr(EngineTarget, "owes", lambda self: None)
+    monkeypatch.setattr(EngineTarget, "_written_bytes", lambda self: next(written))
+    assert innodb.rest(0.3).owes in ("it writes", "it computes")
+
+
+def test_a_run_tells_of_servers_that_were_not_at_rest(
+    laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: list[float] = []
+
+    def rest(self: EngineTarget, seconds_max: float) -> Rest:
+        limits.append(seconds_max)
+        return Rest(1.5, "it writes")
+
+    monkeypatch.setattr(EngineTarget, "rest", rest)
+    case = parse_case("tiny", Params(threads=1, seconds=0.2, warm_seconds=0))
+    plan = Plan("test", "", (case,), ("engine:innodb",), 2, SMALL)
+    assert laboratory.run(plan)[0] == "ok"
+    # After the load, the warm-up, each round, and all rounds.
+    assert limits == [240, 240, 60, 60, 240]
+    with laboratory.reader() as store:
+        told = [warning.message for warning in store.warnings(1) if warning.rule == "rest"]
+        assert len(told) == 4  # The second round says what the first one said.
+        assert any("after a round, innodb was not at rest after 60 s: it writes" in t for t in told)
+        assert {round_.figures["settle_seconds"] for round_ in store.rounds(1)} == {1.5}
+    assert Path(laboratory.store).is_file()
