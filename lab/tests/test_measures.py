@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from firn_lab.histogram import Latency
-from firn_lab.measures import ROUND_MEASURES, STATE_MEASURES, device
+from firn_lab.measures import ROUND_MEASURES, STATE_MEASURES, device, memory
 from firn_lab.measures.csv import compressed_sizes
 from firn_lab.measures.outcome import outcome_figures
 from firn_lab.measures.ssd import compressed_tree_bytes
@@ -81,6 +81,41 @@ def test_processor_time_memory_and_writes_of_a_process(process: Process, tmp_pat
         assert 1 <= figures["disk_writes"] <= figures["disk_written_bytes"] / 512
         assert figures["disk_writes_per_transaction"] == figures["disk_writes"] / 100
         assert figures["disk_reads_per_transaction"] == figures["disk_reads"] / 100
+
+
+def test_memory_that_processes_share_counts_once() -> None:
+    """A parent with 40 MiB that its two children map too, and 10 MiB of each child's own."""
+    work = (
+        "import mmap, os, sys; m = mmap.mmap(-1, 40 << 20); m.write(b'x' * (40 << 20));\n"
+        "for _ in range(2):\n"
+        "  if os.fork() == 0:\n"
+        "    own = b'y' * (10 << 20); m.seek(0); m.read(); print(os.getpid(), flush=True)\n"
+        "    sys.stdin.read(); os._exit(0)\n"
+        "sys.stdin.read()"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", work], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdout is not None
+    pids = [parent.pid, int(parent.stdout.readline()), int(parent.stdout.readline())]
+    walked: list[str] = []
+    fields = memory._fields
+
+    def counted(pid: int, file: str) -> dict[str, int]:
+        walked.append(file)
+        return fields(pid, file)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory, "_fields", counted)
+        probe = memory.Memory().begin(SimpleNamespace(pids=pids))  # type: ignore[arg-type]
+        for _ in range(3):
+            assert 60 << 20 <= probe.sample()["resident_bytes"] < 140 << 20
+        assert "smaps_rollup" not in walked
+        at_end = probe.finish(Outcome(1, 1, 1.0))
+        assert walked.count("smaps_rollup") == 3
+    assert 60 << 20 <= at_end["resident_bytes"] < 100 << 20
+    assert at_end["resident_peak_bytes"] >= at_end["resident_bytes"]
+    parent.communicate()
 
 
 def test_what_an_engine_puts_off_is_counted_until_it_rests(
