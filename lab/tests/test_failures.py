@@ -11,12 +11,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import tiny  # noqa: F401
+import tiny
 from conftest import QUIET_SECONDS, SMALL, Laboratory, servers_on
 
 from firn_lab.plan import Plan, parse_case
 from firn_lab.processes import tree
 from firn_lab.store import Reader
+from firn_lab.targets.engine import EngineTarget
 from firn_lab.workloads import Params
 
 BOTH = ("engine:innodb", "engine:innodb-compressed")
@@ -43,8 +44,16 @@ def test_a_server_that_dies_is_left_out(laboratory: Laboratory) -> None:
     assert status == "failed"
     assert "innodb: the server ended with -9" in message
     assert statuses(laboratory) == {"innodb": ["ok", "failed"], "innodb-compressed": ["ok"] * 3}
-    failures = [data["target"] for kind, data in laboratory.events if kind == "failure"]
-    assert failures == ["innodb"]
+    (failure,) = [data for kind, data in laboratory.events if kind == "failure"]
+    assert failure["target"] == "innodb"
+    # Its rounds that will not be are no more waited for.
+    last = [data for kind, data in laboratory.events if kind == "step"][-1]
+    assert last["done"] == last["steps_total"]
+    assert last["seconds_left"] == 0
+    # Its data is gone, its log is not.
+    kept = laboratory.directory / "run-1" / "innodb.log"
+    assert str(kept) in failure["message"]
+    assert "ready for connections" in kept.read_text()
 
 
 def test_a_statement_that_fails_costs_one_round(laboratory: Laboratory) -> None:
@@ -99,6 +108,54 @@ def test_a_disk_that_fills_up_ends_the_run(
     assert sum(map(len, statuses(laboratory).values())) == 3
 
 
+def test_a_disk_that_fills_up_ends_a_statement_that_goes_on_for_long(
+    laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def usage(directory: Path) -> SimpleNamespace:
+        stalled = ("measure", 1) in [
+            (data.get("phase"), data.get("round")) for _, data in laboratory.events
+        ]
+        return SimpleNamespace(free=(1 << 20) if stalled else (10 << 20))
+
+    monkeypatch.setattr("firn_lab.runner.watch.LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("firn_lab.runner.machine.shutil.disk_usage", usage)
+    status, message = laboratory.run(plan("stall", BOTH[:1]), free_bytes_min=5 << 20)
+    assert status == "aborted"
+    assert "the disk is nearly full: 1 MiB are free" in message
+    assert statuses(laboratory) == {"innodb": ["ok", "failed"]}
+
+
+def test_a_server_that_cannot_be_parked_is_left_out(
+    laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def freeze(self: EngineTarget) -> None:
+        if self.name == "innodb" and any(kind == "round" for kind, _ in laboratory.events):
+            raise PermissionError("no signals today")
+
+    monkeypatch.setattr(EngineTarget, "freeze", freeze)
+    status, message = laboratory.run(plan(""))
+    assert (status, "no signals today" in message) == ("failed", True)
+    assert statuses(laboratory) == {"innodb": ["ok"], "innodb-compressed": ["ok"] * 3}
+
+
+def test_what_ends_no_run(laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal that is gone, data that may not fit, what an interrupted start has left."""
+
+    def listen(kind: str, data: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(laboratory, "_listen", listen)
+    monkeypatch.setattr(tiny.Tiny, "about_bytes", property(lambda self: 2.0**60))
+    (laboratory.scratch / "mariadb-template.new").mkdir(parents=True)
+    assert laboratory.run(plan("", BOTH[:1])) == ("ok", "")
+    assert not laboratory.scratch.exists()
+    with laboratory.reader() as store:
+        assert store.run(1).status == "ok"
+        assert len([event for event in store.events(1) if event.kind == "round"]) == 3
+        (told,) = [warning.message for warning in store.warnings(1) if warning.rule == "room"]
+    assert "about 1073741824.0 GiB on 1 servers" in told
+
+
 def test_a_target_that_does_not_start_is_left_out(
     laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,7 +205,7 @@ def command(directory: Path, template: Path) -> subprocess.Popen[str]:
     raise AssertionError("no round was measured")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_ctrl_c_keeps_the_rounds_and_leaves_nothing(
     tmp_path: Path, template: Path, number: signal.Signals
 ) -> None:

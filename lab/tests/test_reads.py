@@ -99,8 +99,10 @@ def test_all_queries_of_tpch(tpch: TpcH, innodb: Target) -> None:
     run_round(tpch, innodb)
 
 
-def test_queries_1_and_6_are_answered_as_by_hand(tpch: TpcH, innodb: Target) -> None:
-    with data.files(0.01) as path:
+def test_queries_1_and_6_are_answered_as_by_hand(
+    tpch: TpcH, innodb: Target, tmp_path: Path
+) -> None:
+    with data.files(0.01, tmp_path) as path:
         lines = lineitems(path)
         counts = {
             name: len((path / f"{name}.tbl").read_text().splitlines()) for name in data.TABLES
@@ -137,6 +139,14 @@ def test_a_query_that_takes_too_long_is_given_up(tpch: TpcH, innodb: Target) -> 
     with pytest.raises(pymysql.err.ProgrammingError, match="region"):
         measure(tpch, innodb)
     innodb.query("RENAME TABLE hidden TO region")
+
+
+def test_a_server_that_hangs_is_not_waited_for(
+    innodb: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("firn_lab.targets.mysql.ANSWER_SECONDS_MAX", 1)
+    with pytest.raises(pymysql.err.OperationalError, match="timed out"):
+        innodb.query("SELECT SLEEP(600)")
 
 
 def test_answers_are_compared_as_values() -> None:

@@ -14,6 +14,7 @@ from firn_lab.clock import SystemClock
 from firn_lab.errors import DiskFull, LabError, TargetDied, TargetError, UsageError
 from firn_lab.targets import Budget, Target, make_target
 from firn_lab.workloads import Outcome, Params, Second, make_workload
+from firn_lab.workloads.sysbench import program as sysbench_program
 from firn_lab.workloads.sysbench import workload as sysbench
 from firn_lab.workloads.sysbench.program import LUA, failure, parse_outcome, parse_second
 
@@ -77,6 +78,19 @@ def test_what_a_failure_means(number: int, text: str, kind: type[LabError]) -> N
     found = failure(target, f"Threads started!\n{query}\n{line}\n{query}\n")
     assert type(found) is kind
     assert str(found) == f"sysbench on innodb@h:3306: {line}"
+
+
+def test_a_program_that_does_not_end_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "sysbench"
+    program.write_text("#!/bin/sh\necho Threads started!\nexec sleep 600\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(sysbench_program, "GRACE_SECONDS", 0.05)
+    target = make_target("dsn:mysql://h", Budget(), Path())
+    with pytest.raises(LabError, match="did not end in time"):
+        sysbench_program.run_sysbench(target, Path("x.lua"), [], {}, 0.1)
 
 
 def test_the_report_of_a_second() -> None:

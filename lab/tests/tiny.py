@@ -55,6 +55,8 @@ class Tiny(Workload):
             os.kill(target.pid, signal.SIGKILL)
         elif failure == "statement":
             target.query("SELECT * FROM not_there")
+        elif failure == "stall":
+            target.query("SELECT SLEEP(600)")
         elif failure == "full":
             raise DiskFull("no space left for the test")
         elif failure == "interrupt":

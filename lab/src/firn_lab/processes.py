@@ -14,6 +14,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,19 @@ def start(command: list[str], **options: Any) -> subprocess.Popen[Any]:
     )
     GUARD.watch(process.pid)
     return process
+
+
+def run(command: list[str], **options: Any) -> tuple[int, str]:
+    """Runs a program to its end, under guard: its status, and what it said."""
+    with tempfile.TemporaryFile("w+") as output:
+        process = start(command, stdout=output, stderr=subprocess.STDOUT, **options)
+        try:
+            code = reap(process)
+        except BaseException:
+            end(process)
+            raise
+        output.seek(0)
+        return code, output.read()
 
 
 def reap(process: subprocess.Popen[Any], seconds_max: float | None = None) -> int:

@@ -13,6 +13,7 @@ from firn_lab.measures.base import ROUND_MEASURES, STATE_MEASURES, Moment, Probe
 from firn_lab.measures.outcome import outcome_figures
 from firn_lab.runner.failure import why
 from firn_lab.runner.sampler import Sampler
+from firn_lab.runner.watch import Watch
 from firn_lab.targets.base import Rest
 from firn_lab.workloads.base import FigureKind, Outcome, Second
 
@@ -52,7 +53,8 @@ class DatasetRun:
                     message = f"{case.workload.label} on {target.target.name}: {reason}"
                     runner.tell("unsupported", {"message": message})
         for target in list(self._targets):
-            self._attempt(target, self._load)
+            seconds = self._attempt(target, self._load)
+            runner.progress.load_over(seconds)
             runner.step()
         for number in range(runner.plan.rounds):
             for case in self._cases:
@@ -64,24 +66,42 @@ class DatasetRun:
 
     def _round_of(self, case: CaseRun, number: int) -> None:
         """Every target in turn, in another order each round."""
-        targets = [t for t in self._targets if not case.workload.supports(t.target)]
+        progress = self._runner.progress
+        supported = [t for t in self._all if not case.workload.supports(t.target)]
+        targets = [t for t in supported if t in self._targets]
+        for _ in range(len(supported) - len(targets)):
+            progress.round_over(case.workload.label, None)
         for place in order(len(targets), number):
-            target = targets[place]
-            self._attempt(target, lambda t: self._round(case, t, number))
-            self._runner.progress.round_over(case.workload.params.seconds)
+            seconds = self._attempt(targets[place], lambda t: self._round(case, t, number))
+            progress.round_over(case.workload.label, seconds)
             self._runner.step()
 
-    def _attempt(self, target: TargetRun, work: Callable[[TargetRun], None]) -> None:
-        """Work on a server that is awake. When it fails the target is left out of this dataset; a
-        full disk ends the run."""
+    def _attempt(self, target: TargetRun, work: Callable[[TargetRun], None]) -> float | None:
+        """Work on a server that is awake; returns the seconds. When it fails the target is left out
+        of this dataset; a full disk ends the run."""
+        clock = self._runner.clock
+        began = clock.monotonic()
         try:
-            self._wake(target)
+            self._switch(target, self._wake)
             work(target)
-            self._park(target)
+            self._switch(target, self._park)
         except DiskFull:
             raise
         except LabError as error:
             self._leave_out(target, error)
+            return None
+        return clock.monotonic() - began
+
+    def _switch(self, target: TargetRun, work: Callable[[TargetRun], None]) -> None:
+        """Wakes or parks it. A server that is not running is no cause here, but what follows."""
+        try:
+            with Watch(self._runner.require_space):
+                work(target)
+        except Exception as error:
+            self._runner.require_space()
+            if isinstance(error, LabError):
+                raise
+            raise why(target.target, error, self._runner.require_space) from error
 
     def _leave_out(self, target: TargetRun, error: LabError) -> None:
         self._runner.fail(target.target, f"{self.dataset}: {error}")
@@ -98,9 +118,11 @@ class DatasetRun:
             self._warm = {warm for warm in self._warm if warm[1] != target.id}
 
     def _explained(self, target: TargetRun, work: Callable[[], Any]) -> Any:
-        """Errors of drivers become the lab's, with the real cause."""
+        """Errors of drivers become the lab's, with the real cause. A disk that fills up ends the
+        work, whatever it waits for."""
         try:
-            return work()
+            with Watch(self._runner.require_space):
+                return work()
         except Exception as error:
             raise why(target.target, error, self._runner.require_space) from error
 
@@ -117,7 +139,6 @@ class DatasetRun:
 
         self._explained(target, load)
         seconds = runner.clock.monotonic() - began
-        runner.progress.loaded(seconds)
         # Before it rests, an engine holds much of a load in memory and in its log: no size to show.
         rest_seconds = self._rest(target, f"{self.dataset} after the load")
         times = {
@@ -127,9 +148,7 @@ class DatasetRun:
         self._state(target, "load", times)
 
     def _finish(self, target: TargetRun) -> None:
-        """Space right after the rounds, and at rest."""
-        if any(case.workload.writes for case in self._cases):
-            self._state(target, "update", {})
+        """Space at rest."""
         seconds = self._rest(target, f"{self.dataset} after the rounds")
         self._state(target, "rest", {"rest_seconds": (seconds, REST_SECONDS)})
         target.target.stop()
@@ -228,9 +247,7 @@ class DatasetRun:
 
     def _load_sink(self, target: TargetRun) -> _LoadSink:
         runner, name = self._runner, target.target.name
-        return _LoadSink(
-            runner.require_space, lambda kind, data: runner.tell(kind, {"target": name, **data})
-        )
+        return _LoadSink(lambda kind, data: runner.tell(kind, {"target": name, **data}))
 
     def _measure(
         self,
@@ -249,7 +266,6 @@ class DatasetRun:
             runner.clock,
             probes,
             lambda kind, data: runner.tell(kind, {**context, **data}),
-            runner.require_space,
         )
         try:
             with sampler:
@@ -269,6 +285,8 @@ class DatasetRun:
         if "resident_peak_bytes" in figures:
             peak = round(figures["resident_peak_bytes"][0])
             runner.peaks[server.name] = max(peak, runner.peaks.get(server.name, 0))
+        if self._is_last_write(case, target, number):
+            self._state(target, "update", {})  # Before the server has tidied up.
         if case.workload.writes:
             seconds = self._rest(target, f"{case.workload.label} after a round", SETTLE_SECONDS_MAX)
             figures["settle_seconds"] = (seconds, REST_SECONDS)
@@ -276,6 +294,12 @@ class DatasetRun:
                 settled = sampler.settled(outcome)
                 figures |= {name: (value, kinds[name]) for name, value in settled.items()}
         return outcome, figures
+
+    def _is_last_write(self, case: CaseRun, target: TargetRun, number: int) -> bool:
+        """Whether nothing changes the data after this round."""
+        workloads = [each.workload for each in self._cases]
+        writing = [w for w in workloads if w.writes and not w.supports(target.target)]
+        return number == self._runner.plan.rounds - 1 and case.workload in writing[-1:]
 
     def _look_at_client(self, case: CaseRun, target: TargetRun, outcome: Outcome) -> None:
         """A load driver that takes much of the machine measures itself."""
@@ -305,12 +329,9 @@ def order(count: int, number: int) -> list[int]:
 class _LoadSink:
     """Of a load: only progress is told."""
 
-    look: Callable[[], None]
     tell: Callable[[str, Mapping[str, Any]], None]
 
-    def second(self, second: Second) -> None:
-        self.look()
+    def second(self, second: Second) -> None: ...
 
     def progress(self, done: float) -> None:
-        self.look()
         self.tell("progress", {"done": done})

@@ -12,12 +12,12 @@ from firn_lab.targets.base import Target
 def why(target: Target, error: Exception, require_space: Callable[[], None]) -> LabError:
     """What really happened when work on a target failed: a full disk and a dead server come to
     light as all kinds of errors."""
-    if isinstance(error, DiskFull) or meaning(error) is Meaning.FULL:
-        return DiskFull(f"the disk is full, says {target.name}: {error}")
     try:
         require_space()
     except DiskFull as full:
         return full
+    if isinstance(error, DiskFull) or meaning(error) is Meaning.FULL:
+        return DiskFull(f"the disk is full, says {target.name}: {error}")
     try:
         target.require_alive()
     except LabError as dead:

@@ -2,41 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-# A load's time before one was seen.
-LOAD_SECONDS = 20.0
+# A load's time before one was seen, and that of a round without a time limit.
+UNKNOWN_SECONDS = 20.0
 # What a round takes beyond its own seconds: waking the server, checks.
 ROUND_EXTRA_SECONDS = 2.0
 
 
 @dataclass
-class Progress:
-    """Steps are loads and rounds. Rounds left are known by their seconds; loads by those so far."""
+class Kind:
+    """Steps that take about the same time: as long as those so far, before the first one as long as
+    `expected`."""
 
-    loads_left: int
-    round_seconds_left: list[float] = field(default_factory=list)
-    done: int = 0
-    load_seconds: list[float] = field(default_factory=list)
-
-    @property
-    def total(self) -> int:
-        return self.done + self.loads_left + len(self.round_seconds_left)
+    left: int
+    expected: float
+    seen: list[float] = field(default_factory=list)
 
     @property
     def seconds_left(self) -> float:
-        seen = self.load_seconds
-        load = sum(seen) / len(seen) if seen else LOAD_SECONDS
-        rounds = sum(self.round_seconds_left) + ROUND_EXTRA_SECONDS * len(self.round_seconds_left)
-        return self.loads_left * load + rounds
+        return self.left * (sum(self.seen) / len(self.seen) if self.seen else self.expected)
 
-    def loaded(self, seconds: float) -> None:
-        self.done += 1
-        self.loads_left = max(0, self.loads_left - 1)
-        self.load_seconds.append(seconds)
 
-    def round_over(self, seconds: float) -> None:
-        """A round of so many seconds was done, or will not be."""
+class Progress:
+    """Steps are loads, and rounds by case."""
+
+    def __init__(self, loads: int = 0, rounds: Mapping[str, tuple[int, float | None]] = {}) -> None:
+        """`rounds`: by case, how many, and the seconds of one; None where there is no limit."""
+        self._loads = Kind(loads, UNKNOWN_SECONDS)
+        self._rounds = {
+            case: Kind(count, UNKNOWN_SECONDS if seconds is None else seconds + ROUND_EXTRA_SECONDS)
+            for case, (count, seconds) in rounds.items()
+        }
+        self.done = 0
+
+    @property
+    def total(self) -> int:
+        return self.done + sum(kind.left for kind in (self._loads, *self._rounds.values()))
+
+    @property
+    def seconds_left(self) -> float:
+        return sum(kind.seconds_left for kind in (self._loads, *self._rounds.values()))
+
+    def load_over(self, seconds: float | None) -> None:
+        """A load took so long; None: it was not done, and will not be."""
+        self._over(self._loads, seconds)
+
+    def round_over(self, case: str, seconds: float | None) -> None:
+        """The same of a round."""
+        self._over(self._rounds[case], seconds)
+
+    def _over(self, kind: Kind, seconds: float | None) -> None:
         self.done += 1
-        if seconds in self.round_seconds_left:
-            self.round_seconds_left.remove(seconds)
+        kind.left -= 1
+        if seconds is not None:
+            kind.seen.append(seconds)

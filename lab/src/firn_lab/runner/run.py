@@ -37,6 +37,10 @@ from firn_lab.workloads.base import Workload, make_workload
 
 # Below so much free space a run stops while it can still be tidied up.
 FREE_BYTES_MIN = 1 << 30
+# The last of a server's log that is kept when it fails.
+LOG_BYTES_MAX = 1 << 20
+# Signals that end a run in order.
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # What a server needs beyond its cache, and the rest of the machine.
 SERVER_EXTRA_BYTES = 256 << 20
 
@@ -75,7 +79,7 @@ class Runner:
         self.clock = clock
         self.scratch = scratch
         self.freeze = True
-        self.progress = Progress(0)
+        self.progress = Progress()
         self.failures: list[str] = []
         # The most resident memory of each target, in all rounds.
         self.peaks: dict[str, int] = {}
@@ -87,8 +91,11 @@ class Runner:
         self._warned: set[tuple[str, str]] = set()
 
     def tell(self, kind: str, data: Mapping[str, Any]) -> None:
-        """An event, for the terminal and for `watch`."""
-        self._listener(kind, data)
+        """An event, for the terminal and for `watch`. A terminal that is gone ends nothing."""
+        try:
+            self._listener(kind, data)
+        except OSError:
+            self._listener = _nobody
         self.writer.event(self.id, kind, data)
 
     def require_space(self) -> None:
@@ -130,20 +137,26 @@ class Runner:
         self.id = self.writer.run(
             title, self._command, __version__, machine(self.scratch), plan.budget, plan.rounds
         )
-        # A kill is a Ctrl-C from elsewhere.
-        previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        # A kill and the end of the terminal are a Ctrl-C from elsewhere.
+        previous = {
+            number: signal.signal(number, signal.default_int_handler)
+            for number in ENDING
+            if signal.getsignal(number) is not signal.SIG_IGN  # As nohup has it.
+        }
         try:
             status, message = self._guarded(lambda: self._run(workloads))
         finally:
             # Nobody interrupts the tidying up.
-            keep = signal.signal(signal.SIGINT, signal.SIG_IGN)
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            for number in previous:
+                signal.signal(number, signal.SIG_IGN)
             self._tidy_up()
-            signal.signal(signal.SIGINT, keep)
-            signal.signal(signal.SIGTERM, previous)
         # The data is gone: a disk that was full has room for the last words.
-        self.tell("ended", {"status": status, "message": message})
-        self.writer.end(self.id, status, message)
+        try:
+            self.tell("ended", {"status": status, "message": message})
+            self.writer.end(self.id, status, message)
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
         return status, message
 
     def _guarded(self, work: Callable[[], None]) -> tuple[str, str]:
@@ -157,7 +170,7 @@ class Runner:
         except LabError as error:
             return "aborted", str(error)
         except Exception as error:
-            traceback.print_exc()
+            _complain(traceback.format_exc())
             return "aborted", f"a mistake in the lab: {error!r}"
         return ("failed", "; ".join(self.failures)) if self.failures else ("ok", "")
 
@@ -167,8 +180,9 @@ class Runner:
             try:
                 target.destroy()
             except Exception as error:
-                print(f"{target.name} could not be removed: {error}", file=sys.stderr)
-        shutil.rmtree(self.scratch / "mariadb-template", ignore_errors=True)
+                _complain(f"{target.name} could not be removed: {error}")
+        for template in self.scratch.glob("mariadb-template*"):
+            shutil.rmtree(template, ignore_errors=True)
         with contextlib.suppress(OSError):
             self.scratch.rmdir()
 
@@ -206,6 +220,7 @@ class Runner:
         for case in cases:
             datasets.setdefault(case.workload.dataset, []).append(case)
         self._plan_progress(cases, datasets, targets)
+        self._look_at_room(datasets, len(targets))
         for group in datasets.values():
             DatasetRun(self, group, targets).run()
         self._warn(peak_breaches(self.peaks))
@@ -216,14 +231,18 @@ class Runner:
         datasets: Mapping[str, list[CaseRun]],
         targets: list[TargetRun],
     ) -> None:
-        rounds = [
-            case.workload.params.seconds
+        def supporting(case: CaseRun) -> set[int]:
+            return {each.id for each in targets if not case.workload.supports(each.target)}
+
+        loads = sum(len(set().union(*map(supporting, group))) for group in datasets.values())
+        rounds = {
+            case.workload.label: (
+                len(supporting(case)) * self.plan.rounds,
+                case.workload.params.seconds if case.workload.timed else None,
+            )
             for case in cases
-            for target in targets
-            if not case.workload.supports(target.target)
-            for _ in range(self.plan.rounds)
-        ]
-        self.progress = Progress(len(datasets) * len(targets), rounds)
+        }
+        self.progress = Progress(loads, rounds)
         self.tell(
             "started",
             {
@@ -234,6 +253,18 @@ class Runner:
                 "seconds_left": round(self.progress.seconds_left),
             },
         )
+
+    def _look_at_room(self, datasets: Mapping[str, list[CaseRun]], targets: int) -> None:
+        """All servers hold a dataset at once. Engines that compress need less: only a warning."""
+        free = shutil.disk_usage(self.scratch).free - self._free_bytes_min
+        for dataset, cases in datasets.items():
+            needed = max(case.workload.about_bytes for case in cases) * targets
+            if needed > free:
+                self.warn(
+                    "room",
+                    f"{dataset} takes about {needed / 2**30:.1f} GiB on {targets} servers, "
+                    f"{max(0, free) / 2**30:.1f} GiB can be used in {self.scratch}",
+                )
 
     def _look_at_targets(self) -> list[TargetRun]:
         """Starts each one and records its settings. Those that do not start are left out; the
@@ -265,6 +296,35 @@ class Runner:
             self.warn(breach.rule, breach.message)
 
     def fail(self, target: Target, message: str) -> None:
-        """A target is left out from here on."""
+        """A target is left out from here on. Its data is going to be removed, its log is kept."""
         self.failures.append(message.splitlines()[0])
+        kept = self._keep_log(target)
+        if kept is not None:
+            message += f"\nthe end of its log is kept in {kept}"
         self.tell("failure", {"target": target.name, "message": message})
+
+    def _keep_log(self, target: Target) -> Path | None:
+        """Copies the end of the server's log beside the store, behind what it left there before."""
+        log = target.error_log
+        if log is None or not log.is_file():
+            return None
+        kept = self.writer.path.parent / f"run-{self.id}" / f"{log.parent.name}.log"
+        try:
+            kept.parent.mkdir(exist_ok=True)
+            with log.open("rb") as source, kept.open("ab") as copy:
+                source.seek(max(0, log.stat().st_size - LOG_BYTES_MAX))
+                copy.write(source.read())
+        except OSError as error:
+            _complain(f"{log} could not be kept: {error}")
+            return None
+        return kept
+
+
+def _complain(text: str) -> None:
+    """To whoever still listens."""
+    with contextlib.suppress(OSError):
+        print(text, file=sys.stderr)
+
+
+def _nobody(kind: str, data: Mapping[str, Any]) -> None:
+    """A listener that is gone."""

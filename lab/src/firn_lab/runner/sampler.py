@@ -20,15 +20,11 @@ class Sampler:
     """The sink of one round. Probes are sampled each second by a thread; `watch` hears of a second
     when the load driver reports one, with the probes' latest values."""
 
-    def __init__(
-        self, clock: Clock, probes: list[Probe], tell: Tell, look: Callable[[], None]
-    ) -> None:
-        """`look` is called with every report, and may raise to end the round."""
+    def __init__(self, clock: Clock, probes: list[Probe], tell: Tell) -> None:
         self.samples: Samples = []
         self._clock = clock
         self._probes = probes
         self._tell = tell
-        self._look = look
         self._latest: dict[str, float] = {}
         self._lock = threading.Lock()
         self._over = threading.Event()
@@ -57,7 +53,6 @@ class Sampler:
             second += 1
 
     def second(self, second: Second) -> None:
-        self._look()
         values = {
             "tps": second.transactions,
             "qps": second.queries,
@@ -72,7 +67,6 @@ class Sampler:
         self._tell("second", {"second": second.second, **latest, **values})
 
     def progress(self, done: float) -> None:
-        self._look()
         self._tell("progress", {"done": done})
 
     def finish(self, outcome: Outcome) -> dict[str, float]:

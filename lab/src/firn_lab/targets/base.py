@@ -82,6 +82,8 @@ class Target(ABC):
     name: str
     spec: str
     dialect: Dialect
+    # Where workloads may put large files of their own (`make_target` sets it).
+    scratch: Path
 
     @abstractmethod
     def start(self) -> None:
@@ -179,4 +181,6 @@ TARGETS: Registry[TargetFactory] = Registry("target", "firn_lab.targets")
 def make_target(spec: str, budget: Budget, scratch: Path) -> Target:
     """The target of a specification `kind[:argument]`; its files go below `scratch`."""
     kind, _, argument = spec.partition(":")
-    return TARGETS[kind](argument, budget, scratch)
+    target = TARGETS[kind](argument, budget, scratch)
+    target.scratch = scratch
+    return target

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from firn_lab import processes
 from firn_lab.errors import TargetError, UsageError
 from firn_lab.targets.base import DATABASE, TARGETS, Address, Budget, Rest, Target
 from firn_lab.targets.mysql import MySqlTarget
@@ -311,12 +312,12 @@ def install(directory: Path) -> None:
         f"--innodb-log-file-size={SMALL_LOG}",
     ]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        code, said = processes.run(command)
     except FileNotFoundError:
         raise TargetError(
             "mariadb-install-db is not there: apt-get install mariadb-server-core"
         ) from None
-    if done.returncode != 0:
+    if code != 0:
         shutil.rmtree(scratch, ignore_errors=True)
-        raise TargetError(f"mariadb-install-db failed: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+        raise TargetError(f"mariadb-install-db failed: {said[-4000:]}")
     scratch.rename(directory)

@@ -12,6 +12,8 @@ import pymysql
 from firn_lab.errors import TargetError
 from firn_lab.targets.base import DATABASE, Address, Rest, Settings, Target
 
+# A server that says nothing for so long hangs; a load of a large file may take an hour.
+ANSWER_SECONDS_MAX = 7200
 # Recorded beside the engine's own variables.
 RECORDED = {
     "version",
@@ -75,6 +77,8 @@ class MySqlTarget(Target):
                 "autocommit": True,
                 "local_infile": True,
                 "connect_timeout": 30,
+                "read_timeout": ANSWER_SECONDS_MAX,
+                "write_timeout": ANSWER_SECONDS_MAX,
                 **where,
                 **options,
             },

@@ -10,12 +10,12 @@ import grp
 import os
 import pwd
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import psycopg
 
+from firn_lab import processes
 from firn_lab.errors import TargetError, UsageError
 from firn_lab.targets.base import DATABASE, TARGETS, Address, Budget, Rest, Settings, Target
 from firn_lab.targets.private import PrivateTarget
@@ -80,12 +80,10 @@ class PostgreSqlTarget(PrivateTarget):
             "--locale=C",
             "--no-sync",
         ]
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, cwd="/", **options
-        )
-        if done.returncode != 0:
+        code, said = processes.run(command, cwd="/", **options)
+        if code != 0:
             shutil.rmtree(self.data_dir, ignore_errors=True)
-            raise TargetError(f"initdb failed: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+            raise TargetError(f"initdb failed: {said[-4000:]}")
 
     def _command(self) -> list[str]:
         memory = self._budget.memory_bytes

@@ -111,6 +111,8 @@ class Workload(ABC):
     figures: ClassVar[Mapping[str, FigureKind]] = {}
     # The figure that reports show first: "tps", "seconds", or one of its own.
     headline: ClassVar[str] = "tps"
+    # Whether a round lasts `seconds`; otherwise as long as its work takes.
+    timed: ClassVar[bool] = True
     # The servers it can talk to.
     dialects: ClassVar[tuple[Dialect, ...]] = ("mysql", "postgresql")
     # Whether its transactions are work that one could ask for more or less of, at a price. A list
@@ -137,6 +139,11 @@ class Workload(ABC):
         given = " ".join(f"{key}={value}" for key, value in sorted(self.params.options.items()))
         scale = "" if self.params.scale == 1 else f" scale={self.params.scale:g}"
         return f"{self.name} threads={self.params.threads}{scale} {given}".strip()
+
+    @property
+    def about_bytes(self) -> float:
+        """What its data takes on each target, as InnoDB stores it, give or take a half."""
+        return 0.0
 
     @property
     def dataset(self) -> str:

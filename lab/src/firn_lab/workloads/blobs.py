@@ -83,6 +83,10 @@ class Blobs(SessionWorkload):
             raise UsageError(f"{name}: access is one of {', '.join(ACCESSES)}")
 
     @property
+    def about_bytes(self) -> float:
+        return 1.0 * self.rows * self.length
+
+    @property
     def dataset(self) -> str:
         size = f"rows={self.rows} bytes={self.length} random={self.share:g}"
         return f"blobs {size} seed={self.params.seed}"

@@ -84,6 +84,10 @@ class Insert(SessionWorkload):
         self.batch = round(number_option(self, "batch", 1, 10_000))
         self._expected: dict[str, int] = {}
 
+    @property
+    def about_bytes(self) -> float:
+        return self.rows * 180.0
+
     def create(self, target: Target) -> None:
         key = "BIGINT NOT NULL AUTO_INCREMENT" if target.dialect == "mysql" else "BIGSERIAL"
         columns = (

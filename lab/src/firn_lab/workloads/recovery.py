@@ -45,6 +45,7 @@ class Recovery(Workload):
         "restart_seconds": FigureKind("s"),
         "written_bytes": FigureKind("B"),
     }
+    timed = False
     headline = "recovery_seconds"
     counts_transactions = False
 
@@ -53,6 +54,10 @@ class Recovery(Workload):
         self.rows = scaled_option(self, "rows", OPEN_ROWS)
         self.log_bytes = round(number_option(self, "log_mb", 0.01, 1 << 20) * (1 << 20))
         self._versions: dict[str, list[int]] = {}
+
+    @property
+    def about_bytes(self) -> float:
+        return self.rows * 1100.0 + self.log_bytes
 
     def supports(self, target: Target) -> str:
         return "" if target.data_dir is not None else "only servers that the lab may kill"

@@ -113,6 +113,10 @@ class Scanned(SessionWorkload):
             self.rows += 1  # Otherwise no value would be there once.
 
     @property
+    def about_bytes(self) -> float:
+        return self.rows * 260.0
+
+    @property
     def dataset(self) -> str:
         return f"scanned rows={self.rows} seed={self.params.seed}"
 

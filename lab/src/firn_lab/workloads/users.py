@@ -116,6 +116,10 @@ class Users(SessionWorkload):
         self.kinds = tuple(ACCESSES) if access == "all" else (access,)
 
     @property
+    def about_bytes(self) -> float:
+        return self.rows * 350.0
+
+    @property
     def dataset(self) -> str:
         return f"users rows={self.rows} seed={self.params.seed}"
 

@@ -32,6 +32,7 @@ class Operations(Workload):
     summary = "the classic single-user list: insert, count, group, join, alter, update, delete"
     options = {"rows": "100000"}
     figures = {f"{name}_seconds": FigureKind("s") for name in STEPS}
+    timed = False
     headline = "seconds"
     dialects = ("mysql",)
     counts_transactions = False
@@ -46,6 +47,10 @@ class Operations(Workload):
     def label(self) -> str:
         """Always one thread."""
         return f"{self.name} rows={self.rows}"
+
+    @property
+    def about_bytes(self) -> float:
+        return self.rows * 600.0
 
     def load(self, target: Target, sink: Sink) -> None:
         """Creating and filling tables is part of the list."""

@@ -77,6 +77,10 @@ class Shop(SessionWorkload):
         self.sizes = Sizes(customers, scaled_option(self, "products", 10))
 
     @property
+    def about_bytes(self) -> float:
+        return self.sizes.customers * 700.0 + self.sizes.products * 400.0
+
+    @property
     def dataset(self) -> str:
         sizes = f"customers={self.sizes.customers} products={self.sizes.products}"
         return f"shop {sizes} seed={self.params.seed}"

@@ -6,7 +6,9 @@ import dataclasses
 import os
 import re
 import shutil
+import signal
 import subprocess
+import threading
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +20,8 @@ from firn_lab.targets.base import DATABASE, Target
 from firn_lab.workloads.base import Outcome, Second, Sink
 
 LUA = Path(__file__).parent
+# What it may take beyond its time, before it is told to end; and again, before it is killed.
+GRACE_SECONDS = 120.0
 SCRIPT_DIR = Path("/usr/share/sysbench")
 
 _SECOND = re.compile(
@@ -40,11 +44,13 @@ def run_sysbench(
     script: Path,
     options: list[str],
     environment: Mapping[str, str],
+    seconds: float,
     sink: Sink | None = None,
 ) -> Outcome:
-    """One run of a script."""
+    """One run of a script, which ends by itself after so many seconds."""
     require_program()
     report = ["--report-interval=1", "--percentile=95", "--histogram=on"]
+    report.append(f"--forced-shutdown={GRACE_SECONDS:.0f}")
     line = ["sysbench", str(script), *connection_options(target), *options, *report]
     process = processes.start(
         [*line, "run"],
@@ -55,6 +61,12 @@ def run_sysbench(
     )
     output: list[str] = []
     before = processes.reaped_seconds()
+    # Its own deadline cannot wake threads that wait for a server that hangs.
+    watchdog = threading.Timer(
+        seconds + 2 * GRACE_SECONDS,
+        lambda: processes.signal_all(processes.tree(process.pid), signal.SIGKILL),
+    )
+    watchdog.start()
     try:
         assert process.stdout is not None
         for text in process.stdout:
@@ -64,10 +76,13 @@ def run_sysbench(
                 sink.second(second)
         code = processes.reap(process)
     finally:
+        watchdog.cancel()
         processes.end(process)
         assert process.stdout is not None
         process.stdout.close()
     everything = "".join(output)
+    if code == -signal.SIGKILL:
+        raise LabError(f"sysbench on {target.name} did not end in time and was killed")
     if code != 0 or "FATAL" in everything:
         raise failure(target, everything)
     used = processes.reaped_seconds() - before

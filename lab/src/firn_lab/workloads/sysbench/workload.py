@@ -93,6 +93,10 @@ class Sysbench(Workload):
             raise UsageError(f"{name}: tables, rows or zipf are out of range")
 
     @property
+    def about_bytes(self) -> float:
+        return 1.0 * self.tables * self.rows * ROW_BYTES
+
+    @property
     def dataset(self) -> str:
         alone = f" {self.name}" if self.script.alone else ""
         return f"sysbench tables={self.tables} rows={self.rows} seed={self.params.seed}{alone}"
@@ -163,7 +167,7 @@ class Sysbench(Workload):
             options += [f"--tables={self.tables}", f"--table-size={self.rows}"]
         if "range_size" in self.options:
             options.append(f"--range-size={self.option('range_size')}")
-        return run_sysbench(target, script, options, environment, sink)
+        return run_sysbench(target, script, options, environment, seconds, sink)
 
     def _make_bulk_tables(self, target: Target) -> None:
         """As `bulk_insert prepare` does, which knows no table options."""

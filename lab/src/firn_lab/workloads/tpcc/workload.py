@@ -49,6 +49,10 @@ class Tpcc(SessionWorkload):
         )
 
     @property
+    def about_bytes(self) -> float:
+        return self.sizes.warehouses * WAREHOUSE_BYTES * min(1.0, self.params.scale)
+
+    @property
     def dataset(self) -> str:
         """The constant of last names keeps its distance from that of the load (2.1.6.1) with the
         same seed alone."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -70,29 +69,19 @@ def generator() -> str:
 
 
 @contextmanager
-def files(scale: float) -> Iterator[Path]:
+def files(scale: float, above: Path) -> Iterator[Path]:
     """A directory with TABLE.tbl of each table, for as long as it is needed."""
-    with tempfile.TemporaryDirectory(prefix="firn-lab-tpch-") as name:
-        with tempfile.TemporaryFile("w+") as output:
-            process = processes.start(
-                [generator(), "-s", f"{scale:g}", "-o", name],
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
-            try:
-                code = processes.reap(process)
-            finally:
-                processes.end(process)
-            output.seek(0)
-            if code != 0:
-                raise LabError(f"tpchgen-cli ended with {code}: {output.read()[-500:]}")
+    with tempfile.TemporaryDirectory(prefix="tpch-", dir=above) as name:
+        code, said = processes.run([generator(), "-s", f"{scale:g}", "-o", name])
+        if code != 0:
+            raise LabError(f"tpchgen-cli ended with {code}: {said[-500:]}")
         yield Path(name)
 
 
 def load_tables(target: Target, scale: float, sink: Sink) -> None:
     """Rows first, indexes afterwards."""
     steps = len(TABLES) + len(INDEXES)
-    with files(scale) as directory:
+    with files(scale, target.scratch) as directory:
         for number, (name, columns) in enumerate(TABLES.items(), 1):
             create_table(target, name, columns)
             load_file(target, name, directory / f"{name}.tbl", "|\n")

@@ -1,0 +1,52 @@
+"""Looks after the disk while work goes on, whatever that is waiting for.
+
+A load, a statement or a rest may take an hour without a word. What a look finds interrupts the main
+thread there, as Ctrl-C does.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+
+from firn_lab.errors import LabError
+
+LOOK_SECONDS = 1.0
+
+
+class Watch:
+    """As long as it is entered, `look` is called every second; the LabError that it raises comes
+    out of the work. Only of the main thread, and not within another one."""
+
+    def __init__(self, look: Callable[[], None]) -> None:
+        self._look = look
+        self._found: LabError | None = None
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Watch:
+        self._previous = signal.signal(signal.SIGUSR1, self._interrupt)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._over.set()
+        self._thread.join()
+        signal.signal(signal.SIGUSR1, self._previous)
+
+    def _watch(self) -> None:
+        while not self._over.wait(LOOK_SECONDS):
+            try:
+                self._look()
+            except LabError as error:
+                self._found = error
+                main = threading.main_thread().ident
+                assert main is not None
+                signal.pthread_kill(main, signal.SIGUSR1)
+                return
+
+    def _interrupt(self, *signal_and_frame: object) -> None:
+        """Runs in the main thread. Work that has just ended is left alone."""
+        if self._found is not None and not self._over.is_set():
+            raise self._found
