@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import made_up
 import pytest
@@ -11,9 +12,9 @@ from firn_lab import cli
 from firn_lab.clock import SystemClock
 from firn_lab.errors import UsageError
 from firn_lab.price import BreakEven, Cost, Prices, break_even, cost, ios, load_catalogue
-from firn_lab.report.costs import costs, space_ratio
+from firn_lab.report.costs import costs, space_ratio, transaction_ios
 from firn_lab.report.data import collect
-from firn_lab.store import Reader, Writer
+from firn_lab.store import Reader, Spread, Writer
 
 HERE = Prices("here", hour=3.6, gb_month=0.1, million_ios=0.2, io_kib=16)
 
@@ -32,6 +33,27 @@ def test_cost_of_work_and_space() -> None:
 def test_small_requests_count_as_one_and_large_ones_as_several() -> None:
     assert ios(HERE, requests=3, size=3 * 4096) == 3
     assert ios(HERE, requests=3, size=3 * 65536) == 12
+
+
+def test_what_was_put_off_is_priced_too() -> None:
+    def of(value: float) -> Spread:
+        return Spread(value, value, value, 3)
+
+    figures = {
+        "disk_read_bytes_per_transaction": of(0),
+        "disk_reads_per_transaction": of(0),
+        "disk_written_bytes_per_transaction": of(4096),
+        "disk_writes_per_transaction": of(1),
+    }
+    result = SimpleNamespace(figures=figures)
+    assert transaction_ios(result, HERE) == 1  # type: ignore[arg-type]
+    figures |= {
+        "settled_disk_read_bytes_per_transaction": of(16384),
+        "settled_disk_reads_per_transaction": of(2),
+        "settled_disk_written_bytes_per_transaction": of(20480),
+        "settled_disk_writes_per_transaction": of(5),
+    }
+    assert transaction_ios(result, HERE) == 7  # type: ignore[arg-type]
 
 
 def test_break_even_is_where_costs_are_equal() -> None:

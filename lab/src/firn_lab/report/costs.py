@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from firn_lab.price import Prices, break_even, cost, ios
-from firn_lab.store import unclear
+from firn_lab.store import Spread, unclear
 from firn_lab.store.rows import TargetRow
 
 if TYPE_CHECKING:
@@ -29,14 +29,19 @@ def space_ratio(report: Report, dataset: str, one: TargetRow, other: TargetRow) 
     return None
 
 
-def _ios(result: Result, prices: Prices) -> float | None:
-    """I/Os of a transaction. The device's own counts see what the page cache and the file system
-    write for a server; where there are none, the server's bytes have to do."""
+def transaction_ios(result: Result, prices: Prices) -> float | None:
+    """I/Os of a transaction, with what the engine put off until after the round. The device's own
+    counts see what the page cache and the file system write for a server; where there are none, the
+    server's bytes have to do."""
+
+    def found(name: str) -> Spread | None:
+        each = f"{name}_per_transaction"
+        return result.figures.get(f"settled_{each}") or result.figures.get(each)
+
     total = 0.0
     for verb, requests in (("read", "disk_reads"), ("written", "disk_writes")):
-        each = f"{verb}_bytes_per_transaction"
-        size = result.figures.get(f"disk_{each}") or result.figures.get(f"device_{each}")
-        count = result.figures.get(f"{requests}_per_transaction")
+        size = found(f"disk_{verb}_bytes") or found(f"device_{verb}_bytes")
+        count = found(requests)
         if size is None:
             return None
         total += ios(prices, count.median if count else 0.0, size.median)
@@ -72,7 +77,7 @@ def costs(report: Report) -> list[dict[str, Any]]:
                 if result is None or tps is None:
                     continue
                 ratio = space_ratio(report, case.dataset, target, base)
-                each = cost(prices, tps.median, _ios(result, prices), ratio)
+                each = cost(prices, tps.median, transaction_ios(result, prices), ratio)
                 words = ""
                 if target.id == base.id:
                     against, throughput = each, tps
