@@ -312,8 +312,13 @@ impl Fetch {
             RowLock::Locked => false,
             RowLock::ShowUnlocked => true,
         };
-        let stale = stale || unlocked;
-        let changed = stale || txn.context().views.visible() != point.seqno;
+        // What the transaction has written since is most often behind a scan that changes what it passes. An own version
+        // under the cursor may have been taken back meanwhile.
+        let own = stale
+            && (entries.seqno() & UNCOMMITTED_BIT != 0
+                || txn.has_written(&self.row_key)?
+                || !self.clustered && txn.has_written(&self.entry_key)?);
+        let changed = own || unlocked || txn.context().views.visible() != point.seqno;
         let found = if !changed && self.clustered {
             self.decode_row(&point.view.blobs, entries, record)?;
             true

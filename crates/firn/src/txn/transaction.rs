@@ -309,6 +309,18 @@ impl Transaction {
         }
     }
 
+    /// Whether it has written, or deleted, the key.
+    ///
+    /// # Errors
+    /// Those of reading what was spilled.
+    pub fn has_written(&self, user_key: &[u8]) -> Result<bool> {
+        if !self.wrote {
+            return Ok(false);
+        }
+        let found = self.writes.lock().get(user_key, |_, _| ())?;
+        Ok(found.is_some())
+    }
+
     /// As [`Self::get`] for each of `keys`, in any order; the blocks that several keys need are read
     /// at the same time. Results are in the order of the keys; `f` gets the number of the key too. An
     /// error is that of its key alone.

@@ -407,3 +407,53 @@ fn a_check_names_what_an_index_lacks_and_has_too_much() {
         world.change(&|txn| txn.delete(&strange).unwrap());
     }
 }
+
+/// A scan that changes what it passes reads on from where it began, but for rows that the transaction has changed meanwhile.
+#[test]
+fn a_locking_scan_sees_what_its_transaction_has_done_since() {
+    for index in [0, 1] {
+        let mut world = World::new(1);
+        let flags = WriteFlags::default();
+        let mut scratch = RowScratch::default();
+        let table = Arc::clone(&world.table);
+        let mut insert = |txn: &mut Transaction, id: i32, k: i32| {
+            let row = record((id, (k, 0)));
+            // SAFETY: there are no blob columns.
+            unsafe { table.insert(txn, &row, flags, &mut scratch) }.unwrap();
+        };
+        let mut txn = world.session();
+        (1..=5).for_each(|id| insert(&mut txn, id, id));
+        txn.commit().unwrap();
+        let mut txn = world.session();
+        let mark = txn.savepoint();
+        insert(&mut txn, 6, 6);
+        let mut cursor = Cursor::new(Arc::clone(&world.table));
+        let mode = ReadMode::Locking(LockMode::Exclusive);
+        cursor.reset(Some(index), mode, LockWait::Fail).unwrap();
+        let mut buffer = [0; RECORD];
+        let mut seen = Vec::new();
+        let mut on = cursor.first(&mut txn, &mut buffer).unwrap();
+        // The cursor has opened what it reads: row 6 is taken back, row 3 goes, row 4 changes.
+        txn.rollback_to(mark);
+        let mut scratch = RowScratch::default();
+        let (old, new) = (record((4, (4, 0))), record((4, (4, 9))));
+        // SAFETY: there are no blob columns.
+        unsafe {
+            let third = record((3, (3, 0)));
+            world
+                .table
+                .delete(&mut txn, &third, None, flags, &mut scratch)
+                .unwrap();
+            world
+                .table
+                .update(&mut txn, &old, &new, None, flags, &mut scratch)
+                .unwrap();
+        }
+        while on {
+            seen.push(row(&buffer));
+            on = cursor.next(&mut txn, &mut buffer).unwrap();
+        }
+        let expected = [(1, (1, 0)), (2, (2, 0)), (4, (4, 9)), (5, (5, 0))];
+        assert_eq!(seen, expected, "index {index}");
+    }
+}
