@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from firn_lab import cli
 from firn_lab.histogram import Latency
 from firn_lab.measures import ROUND_MEASURES, STATE_MEASURES, device, memory
 from firn_lab.measures.csv import compressed_sizes
@@ -152,6 +153,22 @@ def test_a_compressing_ssd_keeps_noise_and_shrinks_text(tmp_path: Path) -> None:
     sampled = compressed_tree_bytes(tmp_path, 1 << 20)
     assert (1 << 20) * 0.9 < sampled["ssd_4k_bytes"] < (1 << 20) * 2.1
     assert compressed_tree_bytes(tmp_path / "sub" / "none", 1) == dict.fromkeys(both, 0)
+
+
+def test_the_command_for_any_tree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "noise").write_bytes(os.urandom(1 << 20))
+    (tmp_path / "sub" / "zeros [1]").write_bytes(bytes(1 << 20))
+    (tmp_path / "link").symlink_to(tmp_path / "noise")
+    tree, file, none = str(tmp_path), str(tmp_path / "sub" / "zeros [1]"), str(tmp_path / "none")
+    assert cli.main(["ssd", tree, file, "--sample-mib", "0"]) == 0
+    _, whole, one = capsys.readouterr().out.splitlines()
+    assert whole.split()[1:6] == ["2", "2.00", "MiB", "2.00", "MiB"]
+    # Noise stays, and next to nothing is left of zeros: half of all.
+    assert whole.count("MiB (50%)") == 3 and one.count("KiB (") == 3 and "1.00 MiB" in one
+    assert cli.main(["ssd", none]) == 1
+    assert f"{none}: No such file or directory" in capsys.readouterr().err
+    assert cli.main(["ssd", tree, "--sample-mib", "-1"]) == 1
 
 
 def test_sizes_of_an_export() -> None:

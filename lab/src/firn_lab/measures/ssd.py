@@ -6,6 +6,7 @@ A block that does not shrink counts whole. Large trees are sampled, evenly over 
 from __future__ import annotations
 
 import contextlib
+import os
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,9 +21,23 @@ CHUNK = 1 << 20
 SAMPLE_BYTES = 64 << 20
 
 
+def files_below(root: Path) -> list[Path]:
+    """In order; of a file, itself. A directory that may not be read raises OSError: it would be
+    missing in the sum. One that is gone meanwhile does not."""
+
+    def told(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise error
+
+    if root.is_file():
+        return [root]
+    found = (Path(place, name) for place, _, names in os.walk(root, onerror=told) for name in names)
+    return sorted(path for path in found if path.is_file() and not path.is_symlink())
+
+
 def compressed_tree_bytes(root: Path, sample_bytes: int) -> dict[str, float]:
     """By name of BLOCKS, of all files below `root`."""
-    files = [path for path in sorted(root.rglob("*")) if path.is_file() and not path.is_symlink()]
+    files = files_below(root)
     total = 0
     for path in files:
         with contextlib.suppress(FileNotFoundError):
