@@ -7,6 +7,7 @@ use super::format::{
     ALIGNMENT, BlobHeader, DATA_START, FILE_HEADER_LEN, check_file_header, logical_id, place_after,
 };
 use super::opened::{OpenFiles, Opened, Physical};
+use super::steps::{Place, reached};
 use crate::base::{Error, Result};
 use crate::env::{Announcement, FileUsage, ReadFile, SpanFile};
 use crate::rowcode::{BLOB_HEADER_LEN, BlobBuf, BlobCodec, BlobRef};
@@ -90,6 +91,7 @@ impl BlobFile {
     ) -> Self {
         let file = Self::known(id, id, store, open_files);
         *file.spans.lock() = Some(spans);
+        file.physical.store(Arc::new(Physical::new(id, true)));
         file.syncs.lock().named = false;
         file.grows.store(true, Ordering::Relaxed);
         file.end.store(DATA_START, Ordering::Relaxed);
@@ -108,7 +110,7 @@ impl BlobFile {
             id,
             store,
             open_files,
-            physical: ArcSwap::from_pointee(Physical::new(physical)),
+            physical: ArcSwap::from_pointee(Physical::new(physical, false)),
             spans: Mutex::new(None),
             grows: AtomicBool::new(false),
             end: AtomicU64::new(0),
@@ -216,9 +218,11 @@ impl BlobFile {
 
     /// It takes no more. Under the same mutex.
     pub(super) fn seal(&self) {
+        // From here on it is read as files at rest are. First: another file may take its place as soon as it
+        // does not grow.
+        self.physical.store(Arc::new(Physical::new(self.id, false)));
+        reached(Place::Sealing);
         self.grows.store(false, Ordering::Release);
-        // From here on it is read as files at rest are.
-        self.physical.store(Arc::new(Physical::new(self.id)));
     }
 
     /// Whether there are zeros behind the last span of a file that takes no more.
@@ -226,7 +230,7 @@ impl BlobFile {
         !self.grows() && self.ahead.zeroed() > self.written()
     }
 
-    /// Gives back the zeros behind the last span.
+    /// Gives back the zeros behind the last span, if [`Self::has_tail`] says under the same guard that there are any.
     pub(super) fn trim(&self) -> Result<()> {
         self.cut_at(self.written())?;
         self.close_spans();
@@ -319,18 +323,31 @@ impl BlobFile {
         }
     }
 
-    /// File `id` holds the blobs from now on; returns the id of the one that did.
+    /// File `id` holds the blobs from now on; returns the id of the one that did. Under the guard that
+    /// [`Self::trim`] is called under.
     pub(super) fn replace(&self, id: u64) -> u64 {
         let mut spans = self.spans.lock();
         *spans = None;
         // The new file ends with its table; zeros lay behind the old one.
         self.ahead.filled(0);
-        self.physical.swap(Arc::new(Physical::new(id))).id
+        self.physical.swap(Arc::new(Physical::new(id, false))).id
     }
 
     fn open(&self) -> Result<Arc<Opened>> {
-        let physical = self.physical.load_full();
-        physical.open(&self.open_files, &self.store, self.id, self.grows())
+        let mut physical = self.physical.load_full();
+        loop {
+            reached(Place::Opening);
+            let opened = physical.open(&self.open_files, &self.store, self.id);
+            if opened.is_ok() {
+                return opened;
+            }
+            // The name is gone if another file has taken its place meanwhile.
+            let now = self.physical.load_full();
+            if Arc::ptr_eq(&physical, &now) {
+                return opened;
+            }
+            physical = now;
+        }
     }
 
     /// Where the blob that was written at `offset` lies now.

@@ -20,6 +20,7 @@ mod format;
 mod live;
 mod opened;
 mod session;
+mod steps;
 mod store;
 
 pub use file::{BlobFile, BlobFileIds, LinkHold};
@@ -27,3 +28,8 @@ pub use format::{DATA_START, ScannedBlob, scan_blobs};
 pub use live::{Span, holes};
 pub use session::BlobSession;
 pub use store::{BlobStats, BlobStore, Rewritten};
+
+#[cfg(test)]
+mod interleavings;
+#[cfg(test)]
+mod races;

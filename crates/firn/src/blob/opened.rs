@@ -69,6 +69,8 @@ impl OpenFiles {
 /// The file that holds the blobs.
 pub(super) struct Physical {
     pub(super) id: u64,
+    /// Whether it is read as a file that grows.
+    grows: bool,
     opened: ArcSwapOption<Opened>,
     opening: Mutex<()>,
     /// It was read again since it was opened, or since [`OpenFiles`] looked last.
@@ -76,9 +78,10 @@ pub(super) struct Physical {
 }
 
 impl Physical {
-    pub(super) fn new(id: u64) -> Self {
+    pub(super) fn new(id: u64, grows: bool) -> Self {
         Self {
             id,
+            grows,
             opened: ArcSwapOption::empty(),
             opening: Mutex::new(()),
             used: AtomicBool::new(false),
@@ -101,7 +104,6 @@ impl Physical {
         files: &OpenFiles,
         store: &FileStore,
         logical: u64,
-        grows: bool,
     ) -> Result<Arc<Opened>> {
         if let Some(opened) = self.opened() {
             return Ok(opened);
@@ -110,7 +112,7 @@ impl Physical {
         if let Some(opened) = self.opened() {
             return Ok(opened);
         }
-        let opened = Arc::new(Opened::open(store, self.id, logical, grows)?);
+        let opened = Arc::new(Opened::open(store, self.id, logical, self.grows)?);
         self.opened.store(Some(Arc::clone(&opened)));
         files.admit(self);
         Ok(opened)
@@ -246,8 +248,10 @@ mod tests {
             env.place(&Path::new("/db").join(name), header.to_vec());
         }
         let files = OpenFiles::new(4);
-        let all: Vec<Arc<Physical>> = (0..20).map(|id| Arc::new(Physical::new(id))).collect();
-        let open = |id: usize| all[id].open(&files, &store, id as u64, false).unwrap();
+        let all: Vec<Arc<Physical>> = (0..20)
+            .map(|id| Arc::new(Physical::new(id, false)))
+            .collect();
+        let open = |id: usize| all[id].open(&files, &store, id as u64).unwrap();
         let hot = open(0);
         for round in 0..3 {
             for id in 1..20 {

@@ -7,6 +7,7 @@ use super::format::{BlobHeader, DATA_START, file_header, place_after, places};
 use super::live::{Span, holes};
 use super::opened::OpenFiles;
 use super::session::BlobSession;
+use super::steps::{Place, reached};
 use crate::base::{Error, ErrorKind, Result};
 use crate::env::Announcement;
 use crate::rowcode::{BlobBuf, BlobRef};
@@ -282,10 +283,13 @@ impl BlobStore {
         if !file.has_tail() {
             return file.close_spans();
         }
+        reached(Place::Trimming);
         let Some(_alone) = self.linking.try_write() else {
             return;
         };
-        if self.is_linked(file).is_ok_and(|linked| !linked) {
+        // Asked again: another file may have taken its place, whose end is its table.
+        if file.has_tail() && self.is_linked(file).is_ok_and(|linked| !linked) {
+            reached(Place::Cutting);
             // It is only room, and is asked for again.
             let _ = file.trim();
         }
@@ -495,11 +499,13 @@ impl BlobStore {
     /// If it cannot be removed; a restart does that then.
     pub fn install(&self, rewritten: &Rewritten) -> Result<()> {
         let file = self.file(rewritten.logical);
+        reached(Place::Installing);
+        // Nobody cuts the file meanwhile, or gives it a second name.
+        let _alone = self.linking.write();
         self.moved
             .write()
             .insert(rewritten.logical, rewritten.physical);
         let old = file.replace(rewritten.physical);
-        let _alone = self.linking.write();
         self.files.remove_blob(old)
     }
 
