@@ -6,6 +6,18 @@
 #[derive(Debug, Default)]
 pub struct BlobBuf {
     chunks: Vec<Vec<u8>>,
+    beginnings: Vec<Beginning>,
+    /// So many of them are in use.
+    begun: usize,
+}
+
+/// The first bytes of a value, and zeros behind them, which take no memory: they are never written, and the system
+/// gives zeros in pages only to those who write there.
+#[derive(Debug, Default)]
+struct Beginning {
+    bytes: Vec<u8>,
+    /// So many may be other than zero.
+    written: usize,
 }
 
 const FIRST_CHUNK: usize = 4096;
@@ -28,6 +40,7 @@ impl BlobBuf {
         if let Some(chunk) = self.chunks.last_mut() {
             chunk.clear();
         }
+        self.begun = 0;
     }
 
     /// Copies `bytes` in; the address is good until [`BlobBuf::clear`]. Null for no bytes.
@@ -49,6 +62,27 @@ impl BlobBuf {
         &mut chunk[at..]
     }
 
+    /// The value of `len` bytes that begins with `prefix`, with zeros behind it; it stays where it is until
+    /// [`BlobBuf::clear`]. Costs what the prefix costs, whatever the length.
+    pub fn put_beginning(&mut self, prefix: &[u8], len: usize) -> &[u8] {
+        if self.begun == self.beginnings.len() {
+            self.beginnings.push(Beginning::default());
+        }
+        let Beginning { bytes, written } = &mut self.beginnings[self.begun];
+        self.begun += 1;
+        if bytes.len() < len {
+            let size = len.max((2 * bytes.len()).min(DOUBLED_MAX));
+            // The old one goes first.
+            *bytes = Vec::new();
+            *bytes = vec![0; size];
+        } else if prefix.len() < *written {
+            bytes[prefix.len()..*written].fill(0);
+        }
+        bytes[..prefix.len()].copy_from_slice(prefix);
+        *written = prefix.len();
+        &bytes[..len]
+    }
+
     /// A chunk with room for `len` more bytes, which need not move it.
     fn chunk_for(&mut self, len: usize) -> &mut Vec<u8> {
         let fits = |chunk: &Vec<u8>| chunk.capacity() - chunk.len() >= len;
@@ -64,5 +98,38 @@ impl BlobBuf {
     /// Bytes allocated.
     pub fn capacity(&self) -> usize {
         self.chunks.iter().map(Vec::capacity).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_beginning_stays_until_all_are_forgotten_and_leaves_nothing_to_the_next() {
+        let mut buf = BlobBuf::new();
+        for round in 0..50usize {
+            buf.clear();
+            let wanted: Vec<Vec<u8>> = (0..4)
+                .map(|i| {
+                    let prefix = (round * 37 + i * 501) % 900;
+                    let mut value = vec![round as u8 + 1; prefix];
+                    value.resize(prefix + 1 + round * i * 13 % 700, 0);
+                    value
+                })
+                .collect();
+            let mut put = Vec::new();
+            for value in &wanted {
+                let prefix = value.iter().take_while(|byte| **byte != 0).count();
+                let at = buf.put_beginning(&value[..prefix], value.len());
+                put.push((at.as_ptr(), at.len()));
+            }
+            for ((at, len), value) in put.into_iter().zip(&wanted) {
+                // SAFETY: nothing was forgotten since it was put there.
+                let bytes = unsafe { std::slice::from_raw_parts(at, len) };
+                assert_eq!(bytes, value, "round {round}");
+            }
+        }
+        assert_eq!(buf.beginnings.len(), 4);
     }
 }

@@ -314,9 +314,7 @@ impl RowReader {
                 Needs::Length => &self.zeros[..column.blob.len as usize],
                 Needs::PrefixAndLength(wanted) => {
                     let prefix = store.read_prefix(&column.blob, wanted, &mut self.scratch)?;
-                    let value = blobs.reserve(column.blob.len as usize);
-                    value[..prefix.len()].copy_from_slice(prefix);
-                    value
+                    blobs.put_beginning(prefix, column.blob.len as usize)
                 }
             };
             column.finish(bytes, record)?;

@@ -4,6 +4,7 @@ mod checkpoints;
 mod faults;
 mod garbage;
 mod model;
+mod parts;
 mod rows;
 mod world;
 mod writing;
