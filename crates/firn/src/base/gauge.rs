@@ -59,6 +59,16 @@ impl Charge {
         }
     }
 
+    /// Takes `bytes` of it out as a part of its own, or all there is. The sum stays.
+    pub fn split_off(&mut self, bytes: u64) -> Self {
+        let held = bytes.next_multiple_of(STEP).min(self.held);
+        self.held -= held;
+        Self {
+            gauge: Arc::clone(&self.gauge),
+            held,
+        }
+    }
+
     fn change(&mut self, bytes: u64) {
         let held = std::mem::replace(&mut self.held, bytes);
         let (before, after) = if bytes > held {

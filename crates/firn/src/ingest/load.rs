@@ -63,7 +63,7 @@ pub type Progress<'a> = &'a mut dyn FnMut(u64, u64) -> Result<()>;
 /// cost more than sorting it).
 pub struct Load {
     lists: Vec<Entries>,
-    /// Memory of all lists.
+    /// Memory of all lists, which is what is charged here.
     held: u64,
     streams: Vec<bool>,
     memory: u64,
@@ -95,9 +95,18 @@ struct Shared {
     to_merge: AtomicU64,
 }
 
+/// A list for a sorter, charged until its entries are in a file.
+struct Handed {
+    sorter: usize,
+    list: Entries,
+    charge: Charge,
+    /// No other one follows for this sorter.
+    last: bool,
+}
+
 #[derive(Default)]
 struct Queue {
-    lists: VecDeque<(usize, Entries, bool)>,
+    lists: VecDeque<Handed>,
     /// Memory of lists that were handed over and not yet worked off.
     in_flight: u64,
     closed: bool,
@@ -151,7 +160,7 @@ impl Load {
         let now = list.memory();
         if now != before {
             self.held += now - before;
-            self.charge.set(self.held + self.worker.in_flight());
+            self.charge.set(self.held);
         }
         self.streams[sorter] &= in_order;
         if self.streams[sorter] && now >= STREAM_BYTES.min(self.memory / 4) {
@@ -166,11 +175,16 @@ impl Load {
 
     fn hand_over(&mut self, sorter: usize, last: bool) -> Result<(), Failure> {
         let list = std::mem::take(&mut self.lists[sorter]);
+        let charge = self.charge.split_off(list.memory());
         self.held -= list.memory();
-        let room = self.memory / 2;
-        self.worker.take(sorter, list, last, room)?;
-        self.charge.set(self.held + self.worker.in_flight());
-        Ok(())
+        self.charge.set(self.held);
+        let handed = Handed {
+            sorter,
+            list,
+            charge,
+            last,
+        };
+        self.worker.take(handed, self.memory / 2)
     }
 
     /// Merges what is left to merge. The files are complete and synced, their names are not.
@@ -217,20 +231,13 @@ impl Worker {
         })
     }
 
-    fn in_flight(&self) -> u64 {
-        match self {
-            Self::Inline(_) => 0,
-            Self::Thread { shared, .. } => shared.queue.lock().in_flight,
-        }
-    }
-
-    fn take(&mut self, sorter: usize, list: Entries, last: bool, room: u64) -> Result<(), Failure> {
+    fn take(&mut self, handed: Handed, room: u64) -> Result<(), Failure> {
         match self {
             Self::Inline(work) => {
                 let (pacer, interrupted) = (Arc::clone(&work.pacer), Arc::clone(&work.interrupted));
-                work.take(sorter, list, last, &mut |bytes| pacer(bytes, &interrupted))
+                work.take(handed, &mut |bytes| pacer(bytes, &interrupted))
             }
-            Self::Thread { shared, .. } => shared.push(sorter, list, last, room),
+            Self::Thread { shared, .. } => shared.push(handed, room),
         }
     }
 }
@@ -238,15 +245,13 @@ impl Worker {
 impl Sorters {
     fn take(
         &mut self,
-        sorter: usize,
-        list: Entries,
-        last: bool,
+        handed: Handed,
         pace: &mut dyn FnMut(u64) -> Result<()>,
     ) -> Result<(), Failure> {
-        let sorter = &mut self.sorters[sorter];
-        match last {
-            true => sorter.take_last(list, pace),
-            false => sorter.take(list, pace),
+        let sorter = &mut self.sorters[handed.sorter];
+        match handed.last {
+            true => sorter.take_last(handed.list, handed.charge, pace),
+            false => sorter.take(handed.list, pace),
         }
     }
 
@@ -392,26 +397,25 @@ fn guard<T>(f: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
 impl Shared {
     /// The load's thread.
     fn run(&self, mut work: Sorters) {
-        let outcome =
-            guard(|| {
-                while let Some((sorter, list, last)) = self.next() {
-                    let memory = list.memory();
-                    let pacer = Arc::clone(&work.pacer);
-                    work.take(sorter, list, last, &mut |bytes| match self
-                        .cancel
-                        .load(Ordering::Relaxed)
-                    {
+        let outcome = guard(|| {
+            while let Some(handed) = self.next() {
+                let memory = handed.list.memory();
+                let pacer = Arc::clone(&work.pacer);
+                work.take(
+                    handed,
+                    &mut |bytes| match self.cancel.load(Ordering::Relaxed) {
                         true => Err(canceled()),
                         false => pacer(bytes, &self.cancel),
-                    })?;
-                    self.queue.lock().in_flight -= memory;
-                    self.changed.notify_all();
-                }
-                match self.cancel.load(Ordering::Relaxed) {
-                    true => Err(canceled().into()),
-                    false => work.finish_in_threads(self),
-                }
-            });
+                    },
+                )?;
+                self.queue.lock().in_flight -= memory;
+                self.changed.notify_all();
+            }
+            match self.cancel.load(Ordering::Relaxed) {
+                true => Err(canceled().into()),
+                false => work.finish_in_threads(self),
+            }
+        });
         let mut queue = self.queue.lock();
         queue.outcome = Some(outcome);
         queue.lists.clear();
@@ -420,14 +424,14 @@ impl Shared {
     }
 
     /// The next list; `None` when no more will come.
-    fn next(&self) -> Option<(usize, Entries, bool)> {
+    fn next(&self) -> Option<Handed> {
         let mut queue = self.queue.lock();
         loop {
             if self.cancel.load(Ordering::Relaxed) {
                 return None;
             }
-            if let Some(list) = queue.lists.pop_front() {
-                return Some(list);
+            if let Some(handed) = queue.lists.pop_front() {
+                return Some(handed);
             }
             if queue.closed {
                 return None;
@@ -437,8 +441,8 @@ impl Shared {
     }
 
     /// Hands a list over once there is room for it, or nothing on its way.
-    fn push(&self, sorter: usize, list: Entries, last: bool, room: u64) -> Result<(), Failure> {
-        let memory = list.memory();
+    fn push(&self, handed: Handed, room: u64) -> Result<(), Failure> {
+        let memory = handed.list.memory();
         let mut queue = self.queue.lock();
         while queue.outcome.is_none() && queue.in_flight > 0 && queue.in_flight + memory > room {
             if self.interrupted.load(Ordering::Relaxed) {
@@ -451,7 +455,7 @@ impl Shared {
             return Err(outcome.err().unwrap_or_else(|| canceled().into()));
         }
         queue.in_flight += memory;
-        queue.lists.push_back((sorter, list, last));
+        queue.lists.push_back(handed);
         self.changed.notify_all();
         Ok(())
     }

@@ -6,6 +6,7 @@ use super::output::{Failure, Output};
 use super::sorted_run::{RunFileWriter, SortedRun};
 use super::{Ingest, NewFiles};
 use crate::base::Result;
+use crate::base::gauge::Charge;
 use std::sync::Arc;
 
 /// At most so many temporary files are merged at once; more are first merged among themselves.
@@ -56,6 +57,8 @@ pub(super) struct Sorter {
     /// higher one come first.
     runs: Vec<(u32, SortedRun)>,
     others: Vec<Input>,
+    /// For the list that stays in memory.
+    charge: Charge,
     entries: u64,
     packed_bytes: u64,
 }
@@ -73,6 +76,7 @@ impl Sorter {
             state,
             runs: Vec::new(),
             others: Vec::new(),
+            charge: Charge::default(),
             entries: 0,
             packed_bytes: 0,
         }
@@ -103,13 +107,19 @@ impl Sorter {
         self.push_run(0, writer.finish()?, pace)
     }
 
-    /// Takes the last list; what must be sorted may stay in memory until the end.
-    pub(super) fn take_last(&mut self, mut list: Entries, pace: Pace<'_>) -> Result<(), Failure> {
+    /// Takes the last list; what must be sorted may stay in memory until the end, and stays charged as long.
+    pub(super) fn take_last(
+        &mut self,
+        mut list: Entries,
+        charge: Charge,
+        pace: Pace<'_>,
+    ) -> Result<(), Failure> {
         self.count(&list);
         if !self.stream(&list, pace)? {
             self.stop_streaming()?;
             list.sort();
             self.others.push(Input::Memory(list, 0));
+            self.charge = charge;
         }
         Ok(())
     }
@@ -141,6 +151,7 @@ impl Sorter {
         merged(output.entries());
         // Temporary files go before the last sync: the disk may be nearly full.
         drop(merge);
+        self.charge.set(0);
         Ok(output.finish()?)
     }
 

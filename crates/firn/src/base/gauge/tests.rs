@@ -18,3 +18,19 @@ fn parts_add_up_and_crossings_are_heard() {
     drop(two);
     assert_eq!((gauge.sum(), heard.load(Ordering::Relaxed)), (0, 2));
 }
+
+#[test]
+fn what_is_split_off_stays_counted_once() {
+    let gauge = Arc::new(Gauge::default());
+    let mut one = Charge::new(Arc::clone(&gauge));
+    one.set(5 * STEP);
+    let part = one.split_off(STEP + 1);
+    let rest = one.split_off(9 * STEP);
+    assert_eq!(gauge.sum(), 5 * STEP);
+    drop(part);
+    assert_eq!(gauge.sum(), 3 * STEP);
+    one.set(STEP);
+    assert_eq!(gauge.sum(), 4 * STEP);
+    drop(rest);
+    assert_eq!(gauge.sum(), STEP);
+}

@@ -203,6 +203,56 @@ fn all_rows_come_out_in_order_whatever_the_order_they_came_in() {
     }
 }
 
+/// What the gauge shows each time that a load of `sorters` indexes moves bytes at its end, and before that.
+fn charged_at_the_end(sorters: usize, threads: bool) -> (Vec<u64>, u64) {
+    let ingest = setup();
+    let mut limits = limits(64 << 20, threads);
+    let gauge = Arc::clone(&limits.gauge);
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let (read, show) = (Arc::clone(&seen), Arc::clone(&gauge));
+    limits.pacer = Arc::new(move |_, _| {
+        read.lock().push(show.sum());
+        Ok(())
+    });
+    let sorters = vec![Uniqueness::Start; sorters];
+    let mut load = Load::new(&ingest, &sorters, limits).unwrap();
+    for n in 0..5000 {
+        for sorter in 0..sorters.len() {
+            let (user_key, unique_len) = &keys(n)[1];
+            let entry = Entry {
+                user_key: &[&[0, 0, 0, sorter as u8 + 2][..], &user_key[4..]].concat(),
+                unique_len: *unique_len,
+                kind: Kind::Put,
+                value: Value::EMPTY,
+            };
+            load.add(sorter, entry).unwrap();
+        }
+    }
+    assert!(seen.lock().is_empty(), "it all fits into memory");
+    let before = gauge.sum();
+    drop(load.finish(&mut |_, _| Ok(())).unwrap());
+    assert_eq!(gauge.sum(), 0);
+    (std::mem::take(&mut *seen.lock()), before)
+}
+
+#[test]
+fn a_list_that_waits_for_the_end_stays_charged_until_it_is_merged() {
+    for threads in [false, true] {
+        let (seen, before) = charged_at_the_end(1, threads);
+        assert!(before > 5000 * 20, "{before}");
+        assert!(seen.len() > 2, "{seen:?}");
+        assert!(seen.iter().all(|sum| *sum == before), "{before}: {seen:?}");
+    }
+    // One after the other.
+    let (seen, before) = charged_at_the_end(3, false);
+    assert_eq!(seen.first(), Some(&before));
+    let last = *seen.last().unwrap();
+    assert!(
+        (before / 4..before / 2).contains(&last),
+        "{before}: {seen:?}"
+    );
+}
+
 #[test]
 fn more_runs_than_are_merged_at_once() {
     let ingest = setup();
