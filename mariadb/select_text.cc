@@ -62,7 +62,8 @@ bool split(std::string_view text, bool multibyte_is_safe, std::vector<Token>* to
     } else if (c == '\'' || c == '"' || c == '`') {
       while (end < text.size() && text[end] != c) {
         const unsigned char byte = static_cast<unsigned char>(text[end]);
-        if (byte == '\\' || byte == 0 || (byte >= 0x80 && (c == '`' || !multibyte_is_safe))) return false;
+        /* Names are compared as ASCII; in ANSI_QUOTES mode those in double quotes are names, too. */
+        if (byte == '\\' || byte == 0 || (byte >= 0x80 && (c != '\'' || !multibyte_is_safe))) return false;
         end++;
       }
       if (end == text.size()) return false;
@@ -97,6 +98,14 @@ const char* const kFunctions[] = {"length", "octet_length", "bit_length", "subst
 const char* const kOperators[] = {"and",  "or",   "xor",     "not", "in",   "is",
                                   "null", "like", "between", "div", "true", "false"};
 const char* const kAfterTable[] = {"where", "order", "limit"};
+/* Words for what is not understood here. Not quoted they are no columns, whatever the table has. */
+const char* const kOtherClauses[] = {
+    "all",       "as",       "asc",           "binary",  "by",        "case",          "collate", "cross",
+    "desc",      "distinct", "distinctrow",   "else",    "except",    "exists",        "for",     "from",
+    "group",     "having",   "high_priority", "inner",   "intersect", "interval",      "into",    "join",
+    "left",      "limit",    "lock",          "natural", "on",        "order",         "over",    "partition",
+    "procedure", "right",    "rlike",         "regexp",  "select",    "straight_join", "then",    "union",
+    "using",     "values",   "when",          "where",   "window",    "with"};
 
 class Reader {
  public:
@@ -188,6 +197,7 @@ class Reader {
       if (!is_name(name)) return nullptr;
     }
     if (is_sign(name + 1, '.') || is_sign(name + 1, '(')) return nullptr;
+    if (token(name).kind == Kind::kWord && is_one_of(token(name).text, kOtherClauses)) return nullptr;
     ColumnNeed* const found = column(token(name).text);
     if (found) *at = name + 1;
     return found;

@@ -357,6 +357,34 @@ READS = [
 ]
 
 
+# With columns that are called as the clauses are.
+WORDS = [
+    ("SELECT LENGTH(b) FROM w WHERE `group` = 1", 0),
+    ("SELECT LENGTH(b), `having` FROM w WHERE w.`by` = 1 ORDER BY `distinct`", 0),
+    ("SELECT LENGTH(b) FROM w WHERE id = 1 GROUP BY id", 1),
+    ("SELECT LENGTH(b), `having` FROM w WHERE id = 1 HAVING `having` = 1", 1),
+    ("SELECT DISTINCT LENGTH(b) FROM w", 1),
+    ("SELECT COUNT(DISTINCT id), SUM(LENGTH(b)) FROM w", 1),
+    # It could be a name.
+    ('SELECT "é", LENGTH(b) FROM w', 1),
+    ("SELECT 'é', LENGTH(b) FROM w", 0),
+]
+
+
+@pytest.mark.skipif(not IS_FIRN, reason="about what FIRN reads")
+def test_a_clause_is_no_column_of_its_name(server: Server, database: str) -> None:
+    words = ", ".join(f"`{word}` INT DEFAULT 1" for word in ("group", "by", "having", "distinct"))
+    server.query(f"CREATE TABLE {database}.w (id INT PRIMARY KEY, b LONGBLOB, {words}) ENGINE=FIRN")
+    server.query(f"INSERT INTO {database}.w (id, b) VALUES (1, REPEAT('x', 50000))")
+    with server.connect(database) as connection:
+        cursor = connection.cursor()
+        for statement, blobs in WORDS:
+            before, _ = _counters(server)
+            cursor.execute(statement)
+            assert cursor.fetchall()[0][-1] in (1, 50000), statement
+            assert _counters(server)[0] - before == blobs, statement
+
+
 @pytest.mark.skipif(not IS_FIRN, reason="about what FIRN reads")
 def test_no_more_is_read_than_is_needed(server: Server, database: str) -> None:
     columns = "id INT PRIMARY KEY, b LONGBLOB, t LONGTEXT, v VARCHAR(9000)"
