@@ -44,14 +44,20 @@ pub(super) fn record(id: i32, k: Option<i32>) -> [u8; RECORD] {
 
 /// `spills`: transactions of more than one entry are in files.
 pub(super) fn open(env: &MemEnv, spills: bool) -> (Arc<Db>, Arc<Table>) {
+    let (db, table) = open_in(Arc::new(env.clone()), Options::default());
+    if spills {
+        let live = &db.options().live;
+        live.txn_memory_limit.store(1, Ordering::Relaxed);
+    }
+    (db, table)
+}
+
+/// Without background work.
+pub(super) fn open_in(env: Arc<dyn Env>, options: Options) -> (Arc<Db>, Arc<Table>) {
     let options = Options {
         background_jobs: 0,
-        ..Options::default()
+        ..options
     };
-    if spills {
-        options.live.txn_memory_limit.store(1, Ordering::Relaxed);
-    }
-    let env: Arc<dyn Env> = Arc::new(env.clone());
     let db = Db::open(env, Path::new("/db"), options, None).unwrap();
     let table = open_or_create(&db, "d/t", schema());
     (db, table)
@@ -192,4 +198,52 @@ fn ddl_knows_of_a_prepared_transaction_before_its_session_ends() {
         }
         db.catalog().drop_table("d/t").unwrap();
     }
+}
+
+#[test]
+fn a_run_keeps_of_the_log_what_the_empty_memtable_before_it_kept() {
+    let env = MemEnv::new();
+    let options = Options {
+        wal_segment_size: 16 << 10,
+        ..Options::default()
+    };
+    let (db, table) = open_in(Arc::new(env.clone()), options.clone());
+    db.flush().unwrap();
+    // The memtable has no entry, but must keep what was prepared and rolled back until that is durable.
+    for _ in 0..10 {
+        let mut txn = begin(&db);
+        for id in 0..100 {
+            assert!(is_done(insert(&table, &mut txn, id, Some(id))));
+        }
+        txn.prepare(b"x").unwrap();
+        txn.rollback().unwrap();
+    }
+    let kept = {
+        let view = db.context().views.pin();
+        assert_eq!((view.active.entries(), view.frozen.len()), (0, 0));
+        view.active.min_segment()
+    };
+    let live = &db.options().live;
+    live.txn_memory_limit.store(1, Ordering::Relaxed);
+    let mut txn = begin(&db);
+    for id in 0..100 {
+        assert!(is_done(insert(&table, &mut txn, id, Some(id))));
+    }
+    txn.commit().unwrap();
+    {
+        let view = db.context().views.pin();
+        assert!(view.active.min_segment() > kept, "the log has not gone on");
+        assert_eq!(view.frozen.len(), 1);
+        assert!(view.frozen[0].run().is_some());
+        assert_eq!(view.frozen[0].min_segment(), kept);
+    }
+    let rows = |db: &Db, table: &Table| {
+        let report = table.check(&db.context().views, true, &|| false).unwrap();
+        assert_eq!(report.problems, [""; 0]);
+        report.rows
+    };
+    assert_eq!(rows(&db, &table), 100);
+    let (db, table) = open_in(Arc::new(env.crash(3)), options);
+    assert!(db.prepared_xids().is_empty());
+    assert_eq!(rows(&db, &table), 100);
 }
