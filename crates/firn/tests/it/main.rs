@@ -6,6 +6,7 @@ mod db;
 mod distinct;
 mod estimates;
 mod fixture;
+mod full_disk;
 mod fuzz;
 mod layers;
 mod loaded;
