@@ -247,7 +247,7 @@ impl Work {
         let (files, stats) = compaction::flush(context, &mut source, &snapshots, &self.retired())?;
         let run = self.versions.new_run_number();
         let flushed = memtable.id();
-        let newest = memtable.seqno_range().map(|(_, newest)| newest);
+        let newest = Some(memtable.last_commit()).filter(|&newest| newest > 0);
         let edit = Edit {
             added: files.into_iter().map(|meta| (0, run, meta)).collect(),
             ..self.edit_of(flushed, newest)

@@ -276,6 +276,7 @@ impl<'a> Replay<'a> {
         };
         self.last_seqno = self.last_seqno.max(seqno);
         self.commits += 1;
+        memtable.set_last_commit(seqno);
         let mut inserter = memtable.inserter();
         batch.for_each(|entry| {
             inserter.insert(

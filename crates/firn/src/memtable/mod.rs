@@ -57,6 +57,7 @@ pub struct Memtable {
     seqno_max: AtomicU64,
     min_segment: AtomicU64,
     last_lsn: AtomicU64,
+    last_commit: AtomicU64,
     writers: Writers,
 }
 
@@ -84,6 +85,7 @@ impl Memtable {
             seqno_max: AtomicU64::new(0),
             min_segment: AtomicU64::new(min_segment),
             last_lsn: AtomicU64::new(0),
+            last_commit: AtomicU64::new(0),
             writers: Writers::default(),
         }
     }
@@ -212,6 +214,17 @@ impl Memtable {
     /// Moves [`Memtable::last_lsn`] forward to `lsn`; never back.
     pub fn set_last_lsn(&self, lsn: u64) {
         self.last_lsn.fetch_max(lsn, Ordering::AcqRel);
+    }
+
+    /// The last commit that chose this memtable, entries or not (counters alone have none); 0 before the first. The
+    /// manifest must not fall behind it when the log is let go of: the seqno would be given out again.
+    pub fn last_commit(&self) -> Seqno {
+        self.last_commit.load(Ordering::Acquire)
+    }
+
+    /// Moves [`Memtable::last_commit`] forward to `seqno`; never back.
+    pub fn set_last_commit(&self, seqno: Seqno) {
+        self.last_commit.fetch_max(seqno, Ordering::AcqRel);
     }
 
     /// A commit chose this memtable. Call it under the mutex that guards the choice, so that a

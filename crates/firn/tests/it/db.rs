@@ -457,6 +457,25 @@ fn counters_that_nobody_committed_survive_a_clean_close() {
     assert!(db.catalog().counters().snapshot().contains(&(99, 7)));
 }
 
+/// A commit of counters alone has a seqno, too. With the log that held it gone, no other commit gets that one: backups and
+/// the places to recover to are told apart by it.
+#[test]
+fn seqnos_of_commits_without_entries_are_not_given_out_again() {
+    let env = MemEnv::new();
+    let db = open(&env);
+    let mut txn = begin(&db);
+    put(&mut txn, "a", "1");
+    txn.commit().unwrap();
+    db.catalog().counters().raise(99, 7);
+    db.catalog().persist_counters().unwrap();
+    let last = db.context().pipeline.last_seqno();
+    // Moves the log to its next segment, so that the flush lets go of the one with both.
+    db.checkpoint(Path::new("/backup"), false).unwrap();
+    db.flush().unwrap();
+    let db = open(&env.kill());
+    assert_eq!(db.context().pipeline.last_seqno(), last);
+}
+
 /// Rows that are read again after a flush come from the row cache, and never in a stale version: not
 /// to a snapshot from before, not after the next flush, not after a compaction.
 #[test]

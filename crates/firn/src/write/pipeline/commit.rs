@@ -104,6 +104,7 @@ impl Pipeline {
         let memtable = Arc::clone(&state.active);
         memtable.writers_begin();
         memtable.set_last_lsn(appended.lsn);
+        memtable.set_last_commit(seqno);
         drop(state);
 
         let mut inserter = memtable.inserter();
