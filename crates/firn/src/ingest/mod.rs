@@ -3,6 +3,7 @@
 //! [`RunWriter`] turns a sorted stream into SSTs that no manifest names yet. They belong to whoever
 //! made them until a record of the log, or an edit, names them.
 
+mod beside;
 mod entries;
 mod files;
 mod load;
@@ -23,7 +24,9 @@ use crate::base::Result;
 use crate::base::options::Options;
 use crate::base::shape::KeyShapes;
 use crate::version::VersionSet;
+use beside::Beside;
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 
 /// Says whether a file of so many stored bytes that ends with the first user key ends before the second.
 pub type Cutter = Box<dyn FnMut(&[u8], &[u8], u64) -> bool + Send>;
@@ -54,6 +57,7 @@ pub struct Ingest {
     options: Options,
     shapes: Arc<dyn KeyShapes>,
     cutters: Cutters,
+    beside: Beside,
 }
 
 impl Ingest {
@@ -70,12 +74,34 @@ impl Ingest {
             options,
             shapes,
             cutters,
+            beside: Beside::default(),
         })
     }
 
     /// The tree, which hands out ids and knows where files lie.
     pub fn versions(&self) -> &Arc<VersionSet> {
         &self.versions
+    }
+
+    /// Whether to write in threads beside the one that brings the entries.
+    pub fn has_threads(&self) -> bool {
+        self.options.background_jobs > 0
+    }
+
+    /// Begins `work`, which must not panic, in a thread beside the caller's. What it holds is dropped before the result
+    /// can be received.
+    ///
+    /// # Errors
+    /// `work`, where the caller is to do it itself: there are no threads, or they are at other work.
+    pub fn beside<T, F>(&self, work: F) -> std::result::Result<Receiver<T>, F>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        match self.has_threads() {
+            true => self.beside.begin(work),
+            false => Err(work),
+        }
     }
 
     /// Makes a file durable that was written unsynced.

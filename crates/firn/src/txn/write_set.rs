@@ -2,6 +2,7 @@
 
 mod cursor;
 mod dead;
+mod frozen;
 mod memory;
 mod runs;
 mod spill;
@@ -14,6 +15,7 @@ use crate::base::key::{SEQNO_MAX, UNCOMMITTED_BIT, index_prefix};
 use crate::base::value::{ENTRY_BYTES_MAX, check_entry};
 use crate::base::{ErrorKind, IndexId, InternalKey, Kind, Result, Seqno, Value};
 use crate::ingest::Ingest;
+use frozen::Frozen;
 use memory::{Memory, version_bytes};
 use parking_lot::{Mutex, MutexGuard};
 use runs::{Bounds, PrivateRun, Runs};
@@ -48,6 +50,9 @@ impl Mark {
 /// **Spilled runs.** A write that finds the memory over its limit first makes all of it an immutable
 /// sorted run of files with seqnos `UNCOMMITTED_BIT | position`. So the positions of two runs never
 /// interleave, and memory is newer than every run: a read asks memory, then the runs, newest first.
+/// From the second spill on a run is written beside the statement: at half the limit the memory is
+/// *frozen*, a thread writes it, and a new one takes the writes. Reads ask for the frozen one between
+/// memory and runs. If it cannot be written, both become one memory again.
 /// A rollback to a mark below the last position of a run adds the interval (mark, last] to the *dead*
 /// positions, which reads and merges pass over; a run wholly dead is removed at once. Of sixteen runs
 /// one is made, whose files that overlap nothing move over as they are. Before the commit one merge
@@ -58,6 +63,8 @@ impl Mark {
 /// places for one range of positions); rewriting runs at a rollback (it must be fast).
 pub struct WriteSet {
     memory: Memory,
+    /// Older than `memory`, newer than `runs`.
+    frozen: Option<Frozen>,
     runs: Runs,
     /// Where spilled files come from; without, everything stays in memory.
     ingest: Option<Arc<Ingest>>,
@@ -78,6 +85,7 @@ impl WriteSet {
     pub fn new(limit: u64, ingest: Option<Arc<Ingest>>) -> Self {
         Self {
             memory: Memory::default(),
+            frozen: None,
             runs: Runs::default(),
             ingest,
             interrupted: Arc::default(),
@@ -98,7 +106,7 @@ impl WriteSet {
     /// Counts its bytes in `gauge`, too.
     pub fn count_in(&mut self, gauge: &Arc<Gauge>) {
         self.charge = Charge::new(Arc::clone(gauge));
-        self.charge.set(self.memory.bytes());
+        self.charge.set(self.bytes());
     }
 
     /// Changes for the writes that follow how much memory they take, and how long an entry may be.
@@ -131,28 +139,73 @@ impl WriteSet {
         // Once committed, what no file can hold would keep the database from flushing and from opening.
         check_entry(user_key.len() + value.len(), self.entry_bytes_max)?;
         let bytes = version_bytes(user_key.len(), value.len());
-        if self.memory.bytes() + bytes > self.limit.min(MEMORY_MAX) {
-            self.spill()?;
+        if self.memory.bytes() + bytes > self.room() {
+            self.settle()?;
+            self.freeze();
+            let done = self.frozen.as_ref().is_some_and(Frozen::is_done);
+            if done || self.bytes() + bytes > self.limit() {
+                self.settle()?;
+            }
             self.merge_if_many()?;
         }
         self.position += 1;
         self.generation += 1;
         self.memory.write(self.position, user_key, kind, value);
-        self.charge.set(self.memory.bytes());
+        self.charge.set(self.bytes());
         Ok(())
     }
 
-    /// Makes what is in memory a run.
-    fn spill(&mut self) -> Result<()> {
+    fn limit(&self) -> u64 {
+        self.limit.min(MEMORY_MAX)
+    }
+
+    /// What the memory may take: all of the limit, and half of it once the other half is for what is being written.
+    fn room(&self) -> u64 {
+        let threads = self.ingest.as_ref().is_some_and(|i| i.has_threads());
+        match threads && self.has_spilled() {
+            true => self.limit() / 2,
+            false => self.limit(),
+        }
+    }
+
+    /// Begins to make a run of what is in memory.
+    fn freeze(&mut self) {
+        debug_assert!(self.frozen.is_none());
         let (Some(ingest), false) = (&self.ingest, self.memory.is_empty()) else {
+            return;
+        };
+        let memory = std::mem::take(&mut self.memory);
+        self.frozen = Some(Frozen::begin(ingest, memory, &self.runs));
+        self.changed();
+    }
+
+    /// The memory that is being written becomes a run. After an error it is memory again.
+    fn settle(&mut self) -> Result<()> {
+        let (Some(ingest), Some(frozen)) = (&self.ingest, self.frozen.take()) else {
             return Ok(());
         };
-        let files = spill::spill(ingest, &self.memory, &self.runs)?;
-        self.runs.list.push(PrivateRun::new(ingest, files, 0));
-        self.memory = Memory::default();
-        self.charge.set(0);
+        let settled = match frozen.finish() {
+            Ok(files) => {
+                self.runs.list.push(PrivateRun::new(ingest, files, 0));
+                Ok(())
+            }
+            Err((error, older)) => {
+                let newer = std::mem::take(&mut self.memory);
+                self.memory.absorb(&older);
+                self.memory.absorb(&newer);
+                Err(error)
+            }
+        };
+        self.charge.set(self.bytes());
         self.changed();
-        Ok(())
+        settled
+    }
+
+    /// Makes all that is in memory runs.
+    fn spill_all(&mut self) -> Result<()> {
+        self.settle()?;
+        self.freeze();
+        self.settle()
     }
 
     /// Makes one run of many, if it can. That is for later reads and the commit: the write goes on without it, when
@@ -184,8 +237,16 @@ impl WriteSet {
 
     /// Forgets every write after `mark`: the memory it took, and the files that hold nothing else.
     pub fn rollback_to(&mut self, mark: Mark) {
+        if self
+            .frozen
+            .as_ref()
+            .is_some_and(|f| mark.0 < f.memory().last())
+        {
+            // What cannot be written is in memory again, and forgotten there.
+            let _ = self.settle();
+        }
         let mut forgot = self.memory.rollback_to(mark.0);
-        self.charge.set(self.memory.bytes());
+        self.charge.set(self.bytes());
         if mark.0 < self.runs.last() {
             self.runs.forget_after(mark.0);
             forgot = true;
@@ -199,9 +260,15 @@ impl WriteSet {
     /// Forgets everything, and gives memory and files back.
     pub fn clear(&mut self) {
         self.memory = Memory::default();
+        self.frozen = None;
         self.runs = Runs::default();
         self.charge.set(0);
         self.changed();
+    }
+
+    fn memories(&self) -> impl Iterator<Item = &Memory> {
+        let frozen = self.frozen.as_ref().map(|frozen| &**frozen.memory());
+        std::iter::once(&self.memory).chain(frozen)
     }
 
     /// Gives `f` the newest own version of `user_key`, a delete too. The key's seqno is
@@ -227,9 +294,11 @@ impl WriteSet {
         own_bound: Seqno,
         f: impl FnOnce(InternalKey<'_>, Value<'_>) -> R,
     ) -> Result<Option<R>> {
-        if let Some((key, version)) = self.memory.get(user_key, own_bound) {
-            let key = InternalKey::new(key, version.seqno(), version.kind);
-            return Ok(Some(f(key, version.value())));
+        for memory in self.memories() {
+            if let Some((key, version)) = memory.get(user_key, own_bound) {
+                let key = InternalKey::new(key, version.seqno(), version.kind);
+                return Ok(Some(f(key, version.value())));
+            }
         }
         match self.runs.is_empty() {
             true => Ok(None),
@@ -237,9 +306,9 @@ impl WriteSet {
         }
     }
 
-    /// Whether a part of it is on disk, and is committed by [`Self::seal`].
+    /// Whether a part of it is on disk, or on its way there, and is committed by [`Self::seal`].
     pub fn has_spilled(&self) -> bool {
-        !self.runs.is_empty()
+        self.frozen.is_some() || !self.runs.is_empty()
     }
 
     /// Calls `f` with the newest version of each key, in key order: what a commit writes of a set that
@@ -257,7 +326,7 @@ impl WriteSet {
     /// # Errors
     /// Those of the files; `Interrupted` after an interruption ([`Self::heed`]).
     pub fn seal(&mut self) -> Result<Sealed> {
-        self.spill()?;
+        self.spill_all()?;
         let ingest = self.ingest.as_ref().expect("a set that has spilled");
         self.runs.seal(ingest, &self.interrupted)
     }
@@ -267,7 +336,7 @@ impl WriteSet {
         self.runs.release(sealed);
     }
 
-    /// Ids of the files that it has spilled to.
+    /// Ids of the files that it has spilled to, those under way aside.
     pub fn spilled_files(&self) -> Vec<u64> {
         let files = self.runs.list.iter().flat_map(|run| run.files.files());
         files.map(|file| file.file_id).collect()
@@ -275,26 +344,28 @@ impl WriteSet {
 
     /// Memory taken, in bytes, about.
     pub fn bytes(&self) -> u64 {
-        self.memory.bytes()
+        self.memories().map(Memory::bytes).sum()
     }
 
     /// Whether nothing is written.
     pub fn is_empty(&self) -> bool {
-        self.memory.is_empty() && self.runs.is_empty()
+        self.memory.is_empty() && !self.has_spilled()
     }
 
     /// Whether a key of the index is written. Of spilled writes some that were taken back count, too.
     pub fn touches(&self, index: IndexId) -> bool {
         let prefix = index_prefix(index);
-        let first = self.memory.from(&prefix).next();
-        first.is_some_and(|(key, _)| key.starts_with(&prefix)) || self.runs.may_touch(index)
+        let begins = |(key, _): (&Arc<[u8]>, _)| key.starts_with(&prefix);
+        let mut memories = self.memories();
+        memories.any(|memory| memory.from(&prefix).next().is_some_and(begins))
+            || self.runs.may_touch(index)
     }
 
     /// Whether a user key `k` with `lower ≤ k < upper` is written. Spilled writes count by the bounds of
     /// their files.
     pub fn touches_range(&self, lower: &[u8], upper: Option<&[u8]>) -> bool {
-        let first = self.memory.from(lower).next();
-        first.is_some_and(|(key, _)| upper.is_none_or(|upper| &key[..] < upper))
+        let mut memories = self.memories();
+        memories.any(|memory| memory.touches_range(lower, upper))
             || self.runs.may_touch_range(lower, upper)
     }
 }

@@ -24,7 +24,7 @@ struct Fetched {
 /// goes on; a batch is dropped as soon as the set has changed. So a scan of an unchanged set costs
 /// a search per batch, and one which writes as it reads a search per step.
 struct MemoryIter {
-    set: SharedWriteSet,
+    place: Place,
     batch: Vec<Fetched>,
     /// The entry under the cursor; `batch.len()` when it stands nowhere.
     at: usize,
@@ -35,10 +35,42 @@ struct MemoryIter {
     want: usize,
 }
 
+/// Whose entries a [`MemoryIter`] shows.
+enum Place {
+    /// Those of the set's memory, which changes.
+    Set(SharedWriteSet),
+    /// Those of one that is being written.
+    Frozen(Arc<Memory>),
+}
+
+impl Place {
+    fn generation(&self) -> u64 {
+        match self {
+            Self::Set(set) => set.lock().generation,
+            Self::Frozen(_) => 0,
+        }
+    }
+
+    /// Returns the generation of what was shown.
+    fn show(&self, f: impl FnOnce(&Memory)) -> u64 {
+        match self {
+            Self::Set(set) => {
+                let set = set.lock();
+                f(&set.memory);
+                set.generation
+            }
+            Self::Frozen(memory) => {
+                f(memory);
+                0
+            }
+        }
+    }
+}
+
 impl MemoryIter {
-    fn new(set: SharedWriteSet) -> Self {
+    fn new(place: Place) -> Self {
         Self {
-            set,
+            place,
             batch: Vec::new(),
             at: 0,
             backward: false,
@@ -53,10 +85,7 @@ impl MemoryIter {
             want: self.want,
         };
         batch.entries.clear();
-        let set = self.set.lock();
-        fill(&set.memory, &mut batch);
-        self.generation = set.generation;
-        drop(set);
+        self.generation = self.place.show(|memory| fill(memory, &mut batch));
         self.batch = batch.entries;
         self.at = 0;
         self.backward = backward;
@@ -72,7 +101,7 @@ impl MemoryIter {
     fn step(&mut self, backward: bool) -> bool {
         let usable = self.backward == backward
             && self.at + 1 < self.batch.len()
-            && self.generation == self.set.lock().generation;
+            && self.generation == self.place.generation();
         self.at += usize::from(usable);
         usable
     }
@@ -266,15 +295,15 @@ impl WriteSetIter {
 fn sources(set: &SharedWriteSet, bounds: &Bounds) -> (Sources, u64) {
     let locked = set.lock();
     let shape = set.shape();
-    let memory = MemoryIter::new(set.clone());
-    let sources = match locked.runs.is_empty() {
-        true => Sources::Memory(memory),
-        false => {
-            let runs = locked
-                .runs
-                .cursors(bounds)
-                .map(|run| Child::Run(Box::new(run)));
-            let all = std::iter::once(Child::Memory(memory)).chain(runs);
+    let memory = MemoryIter::new(Place::Set(set.clone()));
+    let sources = match locked.has_spilled() {
+        false => Sources::Memory(memory),
+        true => {
+            let frozen = locked.frozen.as_ref().map(|frozen| frozen.memory());
+            let frozen = frozen.map(|memory| MemoryIter::new(Place::Frozen(Arc::clone(memory))));
+            let memories = std::iter::once(memory).chain(frozen).map(Child::Memory);
+            let runs = locked.runs.cursors(bounds);
+            let all = memories.chain(runs.map(|run| Child::Run(Box::new(run))));
             Sources::Merged(Box::new(MergeIter::new(all.collect())))
         }
     };

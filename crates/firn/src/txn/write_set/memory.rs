@@ -112,6 +112,28 @@ impl Memory {
         forgets
     }
 
+    /// Adds the writes of `later`, which came after all here.
+    pub(super) fn absorb(&mut self, later: &Self) {
+        for (position, key) in &later.log {
+            let versions = &later.map[key];
+            let mut found = versions.newest_first();
+            let version = found.find(|version| version.position == *position);
+            let version = version.expect("logged");
+            self.write(*position, key, version.kind, version.value());
+        }
+    }
+
+    /// The position of the last write; 0 without one.
+    pub(super) fn last(&self) -> u64 {
+        self.log.last().map_or(0, |(position, _)| *position)
+    }
+
+    /// Whether a user key `k` with `lower ≤ k < upper` is written.
+    pub(super) fn touches_range(&self, lower: &[u8], upper: Option<&[u8]>) -> bool {
+        let first = self.from(lower).next();
+        first.is_some_and(|(key, _)| upper.is_none_or(|upper| &key[..] < upper))
+    }
+
     /// The newest version of `user_key` at or below `bound`.
     pub(super) fn get(&self, user_key: &[u8], bound: Seqno) -> Option<(&[u8], &Version)> {
         let (key, versions) = self.map.get_key_value(user_key)?;

@@ -28,6 +28,24 @@ const OWN_FILE_SHARE: u64 = 16;
 /// Of a part in key order, so much may have been written out of order, in percent.
 const DISORDER_MAX: u64 = 5;
 
+/// How a memory is to be written.
+///
+/// What was written in key order, beyond everything the set has of the index, and where the tree has
+/// nothing, is written as the last level would be: it will be installed as it is, and need not be
+/// written again. Everything else is merged sooner or later, and gets the light codec.
+pub(super) struct Plan {
+    parts: Vec<Part>,
+}
+
+impl Plan {
+    /// For `memory`, which is newer than `runs`.
+    pub(super) fn new(ingest: &Ingest, memory: &Memory, runs: &Runs) -> Self {
+        Self {
+            parts: parts(ingest, memory, runs),
+        }
+    }
+}
+
 /// What one index has in memory.
 struct Part {
     index: Option<IndexId>,
@@ -37,11 +55,9 @@ struct Part {
 
 /// Writes all of `memory` as a run, which nobody needs after a power cut: it is not synced.
 ///
-/// What was written in key order, beyond everything the set has of the index, and where the tree has
-/// nothing, is written as the last level would be: it will be installed as it is, and need not be
-/// written again. Everything else is merged sooner or later, and gets the light codec.
-pub(super) fn spill(ingest: &Arc<Ingest>, memory: &Memory, runs: &Runs) -> Result<NewFiles> {
-    let mut parts = parts(ingest, memory, runs).into_iter().peekable();
+/// `plan` is of the same memory.
+pub(super) fn spill(ingest: &Arc<Ingest>, memory: &Memory, plan: Plan) -> Result<NewFiles> {
+    let mut parts = plan.parts.into_iter().peekable();
     let (mut density, mut was_large) = (None, false);
     let mut writer: Option<RunWriter> = None;
     let mut files: Option<NewFiles> = None;

@@ -69,8 +69,12 @@ fn random_key(rng: &mut StdRng) -> Vec<u8> {
 
 const DIR: &str = "/db";
 
-/// Where sets spill to: files of `piece` bytes.
+/// Where sets spill to: files of `piece` bytes, written by the caller's thread.
 fn ingest_in(env: Arc<dyn Env>, piece: u64) -> Arc<Ingest> {
+    ingest_with(env, piece, false)
+}
+
+fn ingest_with(env: Arc<dyn Env>, piece: u64, threads: bool) -> Arc<Ingest> {
     let dir = std::path::Path::new(DIR);
     env.create_dir_all(dir).unwrap();
     let store = FileStore::new(env.clone(), dir);
@@ -83,6 +87,7 @@ fn ingest_in(env: Arc<dyn Env>, piece: u64) -> Arc<Ingest> {
     });
     let options = Options {
         block_size: 64,
+        background_jobs: usize::from(threads),
         ..Options::default()
     };
     let cutters: Cutters = Box::new(move |_, _| Box::new(move |_, _, size| size >= piece));
@@ -96,7 +101,8 @@ fn ingest_in(env: Arc<dyn Env>, piece: u64) -> Arc<Ingest> {
 
 /// A limit of memory, and files to go to.
 fn tiny(rng: &mut StdRng) -> (u64, Arc<Ingest>) {
-    let ingest = ingest_in(Arc::new(MemEnv::new()), 1 << rng.random_range(6..12));
+    let piece = 1 << rng.random_range(6..12);
+    let ingest = ingest_with(Arc::new(MemEnv::new()), piece, rng.random());
     (version_bytes(4, 4) * rng.random_range(1..8), ingest)
 }
 
@@ -112,6 +118,7 @@ fn check_files(set: &mut WriteSet, ingest: &Arc<Ingest>, model: &Model, context:
         ids.sort_unstable();
         ids
     };
+    set.settle().unwrap();
     assert_eq!(on_disk(ingest), named(set), "{context}");
     if !set.has_spilled() {
         return;
@@ -379,11 +386,11 @@ fn a_spill_that_fails_leaves_no_trace() {
         let mut set = WriteSet::new(limit, Some(Arc::clone(&ingest)));
         set.put(b"0001", Value::whole(b"abc")).unwrap();
         set.put(b"0002", Value::whole(b"abc")).unwrap();
-        let before = (set.mark(), set.bytes(), set.generation);
+        let before = (set.mark(), set.bytes());
         env.inject(next(class));
         let error = set.put(b"0001", Value::split(b"ab", b"cd")).unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::NoSpace);
-        assert_eq!((set.mark(), set.bytes(), set.generation), before);
+        assert_eq!((set.mark(), set.bytes()), before);
         assert_eq!(on_disk(&ingest), []);
         assert_eq!(set.get(b"0001", found).unwrap().unwrap().2, b"abc");
         // There is room again.
@@ -396,6 +403,65 @@ fn a_spill_that_fails_leaves_no_trace() {
         set.rollback_to(before.0);
         assert_eq!(set.get(b"0001", found).unwrap().unwrap().2, b"abc");
     }
+}
+
+/// The statement goes on beside the spill, and hears of the error with a later write. Nothing is lost: what was to be
+/// written is memory again, below what came meanwhile.
+#[test]
+fn a_spill_that_fails_beside_the_statement_leaves_no_trace() {
+    let env = FaultEnv::new(Arc::new(MemEnv::new()));
+    let ingest = ingest_with(Arc::new(env.clone()), 1 << 20, true);
+    let mut set = WriteSet::new(4 * version_bytes(4, 3), Some(Arc::clone(&ingest)));
+    // Four are the limit; the fifth waits for their spill, and is one of two in half of it.
+    (0..6).for_each(|n| put(&mut set, n));
+    set.put(b"0005", Value::whole(b"def")).unwrap();
+    let (statement, frozen) = (set.mark(), set.frozen.is_some());
+    assert!(frozen);
+    set.settle().unwrap();
+    env.inject(next(Class::Create));
+    // Frozen beside what follows: the second version of 0005.
+    put(&mut set, 6);
+    put(&mut set, 7);
+    set.put(b"0005", Value::whole(b"ghi")).unwrap();
+    let before = (set.mark(), set.bytes());
+    let mut failed = 0;
+    while let Err(error) = set.put(b"0008", Value::whole(b"abc")) {
+        assert_eq!(error.kind(), &ErrorKind::NoSpace);
+        assert_eq!((set.mark(), set.bytes()), before);
+        failed += 1;
+    }
+    assert_eq!(failed, 1);
+    let newest = |set: &WriteSet, key: &[u8]| set.get(key, found).unwrap().map(|f| f.2);
+    assert_eq!(newest(&set, b"0005").unwrap(), b"ghi");
+    assert_eq!(newest(&set, b"0000").unwrap(), b"abc");
+    set.rollback_to(statement);
+    assert_eq!(newest(&set, b"0005").unwrap(), b"def");
+    assert_eq!(newest(&set, b"0006"), None);
+    let entries: u64 = set.seal().unwrap().files().iter().map(|f| f.entries).sum();
+    assert_eq!(entries, 6);
+}
+
+/// A rollback to a place within what is being written waits for it.
+#[test]
+fn a_rollback_into_a_spill_under_way() {
+    let ingest = ingest_with(Arc::new(MemEnv::new()), 1 << 20, true);
+    let mut set = WriteSet::new(4 * version_bytes(4, 3), Some(Arc::clone(&ingest)));
+    (0..5).for_each(|n| put(&mut set, n));
+    let mark = set.mark();
+    put(&mut set, 5);
+    put(&mut set, 6);
+    assert!(set.frozen.is_some() && set.bytes() <= 4 * version_bytes(4, 3));
+    set.rollback_to(mark);
+    let there: Vec<bool> = (0..7)
+        .map(|n| {
+            set.get(format!("{n:04}").as_bytes(), found)
+                .unwrap()
+                .is_some()
+        })
+        .collect();
+    assert_eq!(there, [true, true, true, true, true, false, false]);
+    drop(set);
+    assert_eq!(on_disk(&ingest), []);
 }
 
 fn put(set: &mut WriteSet, n: u32) {
@@ -466,8 +532,8 @@ fn a_merge_that_finds_no_room_is_left_for_later() {
     let shape = set.shape.load(Ordering::Relaxed);
     write(&mut set).unwrap();
     assert_eq!(set.runs.list.len(), 1);
-    // Cursors hear of the spill, and of the merge.
-    assert_eq!(set.shape.load(Ordering::Relaxed), shape + 2);
+    // Cursors hear of the memory that is frozen, of its run, and of the merge.
+    assert_eq!(set.shape.load(Ordering::Relaxed), shape + 3);
     let entries: u64 = set.runs.list[0]
         .files
         .files()
