@@ -23,7 +23,8 @@ pub const FIRST_GROUP: u64 = BLOCK as u64;
 
 const SEGMENT_MAGIC: u32 = u32::from_le_bytes(*b"FWSG");
 const GROUP_MAGIC: u32 = u32::from_le_bytes(*b"FWGR");
-const CHECKSUM: usize = 8;
+/// Bytes of the checksum that a header block and a group begin with.
+pub(super) const CHECKSUM: usize = 8;
 
 /// What a segment's first block says; written, and durable, before any of its groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

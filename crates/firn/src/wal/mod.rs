@@ -13,7 +13,9 @@ mod segment;
 mod waiter;
 mod writer;
 
-pub use reader::{LogStart, Piece, ReplayEnd, replay, replay_archived, salvage, survey};
+pub use reader::{
+    LogStart, Piece, ReplayEnd, fingerprint, replay, replay_archived, salvage, survey,
+};
 pub use record::{BinlogPosition, Record};
 pub use segment::{parse_segment_name, segment_name, sync_all};
 pub use writer::{Appended, ClosedSegment, Cut, Room, SegmentsHeld, Wal, WalOptions, WalStats};

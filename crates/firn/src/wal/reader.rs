@@ -5,7 +5,7 @@ mod segments;
 mod survey;
 
 pub use salvage::{LogStart, salvage};
-pub use survey::{Piece, survey};
+pub use survey::{Piece, fingerprint, survey};
 
 use super::frame::{FIRST_GROUP, GROUP_HEADER, GroupHeader};
 use super::{GroupNumber, LogEnd, Record, SegmentId};
@@ -75,7 +75,7 @@ pub fn replay_archived(
 }
 
 fn replay_runs(
-    (runs, max_segment_id_seen): (Vec<Run>, SegmentId),
+    (runs, max_segment_id_seen): (Vec<Run<'_>>, SegmentId),
     f: &mut Visit<'_>,
 ) -> Result<ReplayEnd> {
     let mut end = ReplayEnd {
@@ -93,7 +93,7 @@ fn replay_runs(
 
 /// Replays the segments of one run.
 struct RunReplay<'e> {
-    run: Run,
+    run: Run<'e>,
     end: &'e mut ReplayEnd,
     /// Index of the segment in `run`.
     at: usize,
@@ -105,7 +105,7 @@ struct RunReplay<'e> {
 }
 
 impl<'e> RunReplay<'e> {
-    fn new(run: Run, end: &'e mut ReplayEnd) -> Self {
+    fn new(run: Run<'e>, end: &'e mut ReplayEnd) -> Self {
         let from_start = run.segments[0].id == run.incarnation;
         Self {
             expected: from_start.then_some(run.base.group.saturating_add(1)),
@@ -151,7 +151,7 @@ impl<'e> RunReplay<'e> {
         }
     }
 
-    fn segment(&mut self) -> &mut SegmentReader {
+    fn segment(&mut self) -> &mut SegmentReader<'e> {
         &mut self.run.segments[self.at]
     }
 
@@ -212,6 +212,7 @@ impl<'e> RunReplay<'e> {
         let here = self.segment().id;
         for at in self.at + 1..self.run.segments.len() {
             let Some((header, _)) = self.run.segments[at].group(FIRST_GROUP)? else {
+                self.run.segments[at].rest();
                 continue;
             };
             let follows = match self.expected {
@@ -220,6 +221,7 @@ impl<'e> RunReplay<'e> {
                 None => header.number == header.segment_first && header.previous_segment < here,
             };
             if follows {
+                self.segment().rest();
                 self.at = at;
                 self.offset = FIRST_GROUP;
             }
@@ -270,6 +272,7 @@ impl<'e> RunReplay<'e> {
                 }
                 return Err(self.damaged(message));
             }
+            self.run.segments[later].rest();
         }
         (self.at, self.offset) = begun.unwrap_or((at, offset));
         Ok(torn || begun.is_some())

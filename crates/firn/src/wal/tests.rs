@@ -10,7 +10,7 @@ use super::*;
 use crate::base::Result;
 use crate::base::events::Silent;
 use crate::base::health::Health;
-use crate::env::{Env, MemEnv};
+use crate::env::{Env, MemEnv, PosixEnv};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

@@ -130,7 +130,7 @@ fn gone(headers: &[SegmentHeader], first: SegmentId, known: bool) -> Vec<Segment
 /// if a later group knows what is missing to be durable, or if a segment is `gone` there.
 fn pieces(
     groups: &BTreeMap<GroupNumber, Found>,
-    segments: &[SegmentReader],
+    segments: &[SegmentReader<'_>],
     gone: &[SegmentId],
 ) -> Vec<RangeInclusive<GroupNumber>> {
     let mut pieces: Vec<RangeInclusive<GroupNumber>> = Vec::new();
@@ -162,7 +162,7 @@ fn pieces(
 /// The groups that are part of the log, by number. When a run of the engine began, the log ended at
 /// its base: groups behind that in older segments were dropped then.
 fn find(
-    segments: &mut [SegmentReader],
+    segments: &mut [SegmentReader<'_>],
     headers: &[SegmentHeader],
 ) -> Result<BTreeMap<GroupNumber, Found>> {
     let dropped = |segment: SegmentId, number: GroupNumber| {
@@ -194,7 +194,7 @@ fn find(
 }
 
 fn deliver(
-    segment: &mut SegmentReader,
+    segment: &mut SegmentReader<'_>,
     found: &Found,
     f: &mut Visit<'_>,
     lost: &mut dyn FnMut(Error),

@@ -5,38 +5,57 @@ use super::super::segment::{list, segment_name};
 use super::super::{LogEnd, SegmentId};
 use crate::base::{Error, Result};
 use crate::env::{BLOCK, Env, ReadFile, SECTOR};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Bytes read at once.
 const WINDOW: usize = 256 << 10;
 
-/// A segment open for reading, with a window over the part that was read last.
-pub(super) struct SegmentReader {
+/// A segment for reading, with a window over the part that was read last. It is open only from a read to [`Self::rest`]:
+/// an archive of the log may have more segments than a process may have files open.
+pub(super) struct SegmentReader<'e> {
+    env: &'e dyn Env,
+    path: PathBuf,
     pub id: SegmentId,
     pub name: String,
     size: u64,
     /// Groups begin at multiples of this and fill such units.
     unit: usize,
-    file: Arc<dyn ReadFile>,
+    file: Option<Arc<dyn ReadFile>>,
     window: Vec<u8>,
     window_at: u64,
 }
 
-impl SegmentReader {
-    pub(super) fn open(env: &dyn Env, dir: &Path, id: SegmentId) -> Result<Self> {
+impl<'e> SegmentReader<'e> {
+    pub(super) fn open(env: &'e dyn Env, dir: &Path, id: SegmentId) -> Result<Self> {
         let name = segment_name(id);
-        let file = env.open(&dir.join(&name))?;
+        let path = dir.join(&name);
+        let file = env.open(&path)?;
         Ok(Self {
+            env,
+            path,
             id,
             name,
             // A torn tail may end within a block; no group does.
             size: file.size()? / BLOCK as u64 * BLOCK as u64,
             unit: BLOCK,
-            file,
+            file: Some(file),
             window: Vec::new(),
             window_at: 0,
         })
+    }
+
+    /// Closes the file and gives back the window; the next read opens it again.
+    pub(super) fn rest(&mut self) {
+        self.file = None;
+        self.window = Vec::new();
+    }
+
+    fn file(&mut self) -> Result<&dyn ReadFile> {
+        if self.file.is_none() {
+            self.file = Some(self.env.open(&self.path)?);
+        }
+        Ok(&**self.file.as_ref().expect("opened just now"))
     }
 
     /// Bytes of its whole blocks.
@@ -51,13 +70,11 @@ impl SegmentReader {
         };
         if offset < self.window_at || end > self.window_at + self.window.len() as u64 {
             let want = len.max(WINDOW as u64).min(self.size - offset) as usize;
-            self.window.resize(want, 0);
+            let mut window = std::mem::take(&mut self.window);
+            window.resize(want, 0);
+            self.file()?.read_exact_at(offset, &mut window)?;
+            self.window = window;
             self.window_at = offset;
-            let read = self.file.read_exact_at(offset, &mut self.window);
-            if read.is_err() {
-                self.window.clear();
-            }
-            read?;
         }
         let from = (offset - self.window_at) as usize;
         Ok(Some(&self.window[from..from + len as usize]))
@@ -141,13 +158,13 @@ impl SegmentReader {
 }
 
 /// Segments of one run of the engine, in order.
-pub(super) struct Run {
+pub(super) struct Run<'e> {
     pub incarnation: SegmentId,
     /// Where the log ended when the run began.
     pub base: LogEnd,
     /// Where the next run found the end of this one; `None` for the last.
     pub next_base: Option<LogEnd>,
-    pub segments: Vec<SegmentReader>,
+    pub segments: Vec<SegmentReader<'e>>,
 }
 
 /// Which segments a directory has, and in what state.
@@ -161,18 +178,18 @@ pub(super) enum Copied {
 
 /// Opens the segments from `first` on, checks that none is missing that had been in use, and
 /// groups them by run. Also returns the largest id seen in `dir`.
-pub(super) fn open(
-    env: &dyn Env,
+pub(super) fn open<'e>(
+    env: &'e dyn Env,
     dir: &Path,
     first: SegmentId,
     copied: Copied,
-) -> Result<(Vec<Run>, SegmentId)> {
+) -> Result<(Vec<Run<'e>>, SegmentId)> {
     let mut ids = list(env, dir)?;
     if let Copied::UpTo(last) = copied {
         ids.retain(|id| *id <= last);
     }
     let max_seen = ids.last().copied().unwrap_or(0);
-    let mut runs: Vec<Run> = Vec::new();
+    let mut runs: Vec<Run<'_>> = Vec::new();
     // The id that should come next.
     let mut expected = (first > 0).then_some(first);
     for id in ids.into_iter().filter(|&id| id >= first) {
@@ -189,6 +206,7 @@ pub(super) fn open(
             return Err(Error::corruption(segment_name(lost), 0, message));
         }
         expected = Some(id.saturating_add(1));
+        segment.rest();
         match runs.last_mut() {
             Some(run) if run.incarnation == header.incarnation => run.segments.push(segment),
             last => {
@@ -235,7 +253,7 @@ pub(super) fn lost_between(
 
 /// A segment has its full size, durably, before its header is written: what is missing at the end may
 /// have held groups.
-pub(super) fn check_whole(segment: &SegmentReader, header: &SegmentHeader) -> Result<()> {
+pub(super) fn check_whole(segment: &SegmentReader<'_>, header: &SegmentHeader) -> Result<()> {
     if segment.size >= header.size {
         return Ok(());
     }
@@ -248,7 +266,7 @@ pub(super) fn check_whole(segment: &SegmentReader, header: &SegmentHeader) -> Re
 }
 
 /// A segment without a header was never used, or its header is damaged: then it has groups.
-fn check_unused(segment: &mut SegmentReader, first: SegmentId) -> Result<()> {
+fn check_unused(segment: &mut SegmentReader<'_>, first: SegmentId) -> Result<()> {
     if !segment.find_unit()? && segment.id != first {
         return Ok(());
     }

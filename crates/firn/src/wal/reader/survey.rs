@@ -1,9 +1,10 @@
 //! A look at one segment, whatever state it is in: for people, not for recovery.
 
-use super::super::frame::{FIRST_GROUP, GROUP_HEADER, GroupHeader, SegmentHeader};
+use super::super::frame::{CHECKSUM, FIRST_GROUP, GROUP_HEADER, GroupHeader, SegmentHeader};
 use super::super::{Record, SegmentId};
 use super::segments::SegmentReader;
 use crate::base::Result;
+use crate::base::checksum::xxh3;
 use crate::env::Env;
 use std::path::Path;
 
@@ -87,4 +88,29 @@ pub fn survey(
         f(Piece::Gap { from, to, blank });
     }
     Ok((header, size))
+}
+
+/// A number for the header and the groups of segment `id`, in their order: that of a copy is the same, also of one without
+/// the room behind the last group.
+///
+/// # Errors
+/// As of [`survey`].
+pub fn fingerprint(env: &dyn Env, dir: &Path, id: SegmentId) -> Result<u64> {
+    let mut segment = SegmentReader::open(env, dir, id)?;
+    let mut checksums = Vec::new();
+    if segment.header()?.is_some() {
+        checksums.extend_from_slice(segment.bytes(0, CHECKSUM as u64)?.unwrap_or_default());
+    }
+    let (unit, size) = (segment.unit(), segment.size());
+    let mut offset = FIRST_GROUP;
+    while offset < size {
+        offset += match segment.group(offset)? {
+            Some((_, bytes)) => {
+                checksums.extend_from_slice(&bytes[..CHECKSUM]);
+                bytes.len() as u64
+            }
+            None => unit,
+        };
+    }
+    Ok(xxh3(&checksums))
 }

@@ -227,3 +227,43 @@ fn the_visitors_error_ends_the_replay() {
     });
     assert_eq!(result.unwrap_err().kind(), &ErrorKind::InvalidArgument);
 }
+
+/// An archive may have more segments than a process may have files open.
+#[test]
+fn a_replay_has_few_segments_open_at_a_time() {
+    let root = tempfile::tempdir().unwrap();
+    let env: Arc<dyn Env> = Arc::new(PosixEnv::new());
+    let (health, listener) = (Arc::new(Health::new()), Arc::new(Silent));
+    let opts = options();
+    let end = LogEnd::default();
+    let wal = Wal::create(
+        Arc::clone(&env),
+        root.path(),
+        opts,
+        health,
+        listener,
+        1,
+        end,
+    )
+    .unwrap();
+    for seqno in 0..100 {
+        commit(&wal, seqno, &[1; 20_000]).unwrap();
+    }
+    wal.close().unwrap();
+    drop(wal);
+    let open_segments = || {
+        let open = std::fs::read_dir("/proc/self/fd").unwrap();
+        let paths = open.filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
+        paths.filter(|path| path.starts_with(root.path())).count()
+    };
+    let mut most = 0;
+    let mut records = 0;
+    let end = replay(&*env, root.path(), 1, &mut |_, _| {
+        most = open_segments().max(most);
+        records += 1;
+        Ok(())
+    });
+    assert!(end.unwrap().last_segment >= 100);
+    assert_eq!(records, 100);
+    assert!((1..=2).contains(&most), "{most} segments open");
+}
