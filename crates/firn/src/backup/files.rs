@@ -1,5 +1,6 @@
 //! Copying files of a database.
 
+use crate::base::checksum::xxh3;
 use crate::base::{ErrorKind, Result};
 use crate::env::{BLOCK, Env};
 use std::ops::Range;
@@ -20,19 +21,38 @@ pub(super) fn link_or_copy(env: &dyn Env, from: &Path, to: &Path) -> Result<u64>
 /// Copies the first `len` bytes, or all there are, without the blocks of zeros: holes stay holes. Synced on return.
 /// Returns the bytes copied.
 pub(super) fn copy(env: &dyn Env, from: &Path, to: &Path, len: u64) -> Result<u64> {
+    copy_changed(env, from, to, len, &mut Vec::new())
+}
+
+/// As [`copy`]; `known` has the checksums of the chunks that `to` has already, and those of all of them on return. Bytes
+/// that were zeros may have changed, and others may not. After an error `known` is worth nothing.
+pub(super) fn copy_changed(
+    env: &dyn Env,
+    from: &Path,
+    to: &Path,
+    len: u64,
+    known: &mut Vec<u64>,
+) -> Result<u64> {
     let source = env.open(from)?;
     let size = source.size()?.min(len);
-    let copy = env.open_spans(to, true)?;
+    let copy = env.open_spans(to, known.is_empty())?;
     let mut chunk = vec![0; CHUNK.min(size as usize)];
     let (mut at, mut copied) = (0, 0);
     while at < size {
         let len = (size - at).min(CHUNK as u64) as usize;
         let chunk = &mut chunk[..len];
         source.read_exact_at(at, chunk)?;
-        // The last block gives the copy its length.
-        for run in blocks_in_use(chunk, at + len as u64 == size) {
-            copied += run.len() as u64;
-            copy.write_at(at + run.start as u64, &chunk[run])?;
+        let (number, checksum) = ((at / CHUNK as u64) as usize, xxh3(chunk));
+        if known.get(number) != Some(&checksum) {
+            // The last block gives the copy its length.
+            for run in blocks_in_use(chunk, at + len as u64 == size) {
+                copied += run.len() as u64;
+                copy.write_at(at + run.start as u64, &chunk[run])?;
+            }
+            match known.get_mut(number) {
+                Some(known) => *known = checksum,
+                None => known.push(checksum),
+            }
         }
         at += len as u64;
     }

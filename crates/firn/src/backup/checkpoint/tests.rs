@@ -1,5 +1,5 @@
 use super::*;
-use crate::backup::files::copy;
+use crate::backup::files::{copy, copy_changed};
 use crate::env::{BLOCK, MemEnv, PosixEnv};
 
 #[test]
@@ -74,4 +74,33 @@ fn a_copy_is_the_same_and_has_the_holes() {
         assert!(env.usage(&to).unwrap().allocated <= ((blocks + 2) * BLOCK) as u64);
         env.remove(&to).unwrap();
     }
+}
+
+#[test]
+fn of_a_file_that_grows_only_what_has_changed_is_copied_again() {
+    const LEN: usize = 5 << 20;
+    let env = MemEnv::new();
+    let (from, to) = (Path::new("/from"), Path::new("/to"));
+    let mut bytes = vec![0; LEN];
+    let mut known = Vec::new();
+    let mut copy_now = |bytes: &[u8]| {
+        env.place(from, bytes.to_vec());
+        let copied = copy_changed(&env, from, to, u64::MAX, &mut known).unwrap();
+        let copy = env.open(to).unwrap();
+        let mut found = vec![1; copy.size().unwrap() as usize];
+        copy.read_exact_at(0, &mut found).unwrap();
+        assert!(found == bytes, "the copy differs");
+        copied
+    };
+    bytes[..3 << 20].fill(7);
+    let first = copy_now(&bytes[..4 << 20]);
+    assert!((3 << 20..4 << 20).contains(&first), "{first}");
+    // It grows, and a span in the middle is written late.
+    bytes[(4 << 20) + 9000..].fill(8);
+    bytes[(3 << 20) + 50_000..][..10].fill(9);
+    let second = copy_now(&bytes[..(4 << 20) + 30_000]);
+    assert!(second < 100_000, "{second}");
+    assert_eq!(copy_now(&bytes[..(4 << 20) + 30_000]), 0);
+    let third = copy_now(&bytes);
+    assert!(third <= 1 << 20, "{third}");
 }
