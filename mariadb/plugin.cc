@@ -13,6 +13,8 @@
 #include "transaction.h"
 #include "log.h"
 
+#include <dlfcn.h>
+
 namespace firn {
 
 handlerton* hton;
@@ -42,9 +44,19 @@ int init(void* plugin) {
   return 1;
 }
 
+/* Keeps this library where it is until the process ends: a thread that hangs in a system call returns to it. */
+void stay_loaded() {
+  Dl_info found;
+  if (!dladdr(reinterpret_cast<void*>(&stay_loaded), &found)) return;
+  dlopen(found.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+}
+
 /* After every connection is closed, at shutdown or UNINSTALL. */
 int deinit(void*) {
-  if (database && firn_close(database) != FIRN_OK) sql_print_error("FIRN: close failed: %s", firn_last_error());
+  bool thread_left = false;
+  if (database && firn_close(database, &thread_left) != FIRN_OK)
+    sql_print_error("FIRN: close failed: %s", firn_last_error());
+  if (thread_left) stay_loaded();
   database = nullptr;
   return 0;
 }

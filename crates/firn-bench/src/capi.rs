@@ -202,7 +202,7 @@ impl Drop for Database {
         // SAFETY: sessions borrow the database, so none is left.
         unsafe {
             firn_table_close(self.table);
-            firn_close(self.db);
+            firn_close(self.db, std::ptr::null_mut());
         }
     }
 }

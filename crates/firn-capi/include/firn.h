@@ -614,11 +614,14 @@ enum firn_status firn_open(const struct firn_config *config,
                            struct firn_db **out);
 
 // Closes the database: everything committed is durable, background threads have ended. The
-// handle is gone also when an error is returned.
+// handle is gone also when an error is returned. `thread_left`: a thread hangs in the archive of the log; it calls nobody
+// any more, but this code has to stay where it is.
 //
 // # Safety
-// `db` is from `firn_open`, and not used afterwards; neither are its sessions, tables, cursors.
-enum firn_status firn_close(struct firn_db *db);
+// `db` is from `firn_open`, and not used afterwards; neither are its sessions, tables, cursors. `thread_left` is valid or
+// null.
+enum firn_status firn_close(struct firn_db *db,
+                            bool *thread_left);
 
 // Makes everything committed so far durable.
 //

@@ -143,18 +143,25 @@ pub unsafe extern "C" fn firn_open(
 }
 
 /// Closes the database: everything committed is durable, background threads have ended. The
-/// handle is gone also when an error is returned.
+/// handle is gone also when an error is returned. `thread_left`: a thread hangs in the archive of the log; it calls nobody
+/// any more, but this code has to stay where it is.
 ///
 /// # Safety
-/// `db` is from `firn_open`, and not used afterwards; neither are its sessions, tables, cursors.
+/// `db` is from `firn_open`, and not used afterwards; neither are its sessions, tables, cursors. `thread_left` is valid or
+/// null.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn firn_close(db: *mut firn_db) -> firn_status {
+pub unsafe extern "C" fn firn_close(db: *mut firn_db, thread_left: *mut bool) -> firn_status {
     guard(|| {
         // SAFETY: as the caller promises.
-        match unsafe { unbox(db) } {
-            Some(db) => Ok(db.db.close()?),
-            None => Ok(()),
+        let Some(db) = (unsafe { unbox(db) }) else {
+            return Ok(());
+        };
+        let closed = db.db.close();
+        if !thread_left.is_null() {
+            // SAFETY: as the caller promises.
+            unsafe { thread_left.write(db.db.archive_left()) };
         }
+        Ok(closed?)
     })
 }
 

@@ -118,48 +118,53 @@ pub fn ranges(archive: &Path) -> Result<Vec<Range>> {
     Ok(ranges)
 }
 
-/// Removes what `oldest`, the oldest backup that stays, does not need.
+/// Removes what none of the backups in `kept` needs.
 ///
-/// - Segments that the backup has itself.
-/// - Files of entries that these segments name: the backup has those that are still in use.
-/// - Files of values that were made before the backup and were gone when it was taken: nobody referred to them any more.
-///   Those that it has may have been written to by transactions that committed later, and stay.
-pub fn prune(archive: &Path, oldest: Option<&Backup>) -> Result<Removed> {
+/// - Segments that each backup of this archive has itself. By their numbers: ids of backups are times, and clocks go back.
+/// - Files of entries that these segments name: the backups have those that are still in use.
+/// - Files of values that were made before the first of these backups and were gone when it was taken: nobody referred to
+///   them any more. Those that it has may have been written to by transactions that committed later, and stay; so does one
+///   that a later segment names, whose number was given out before the backup, and which was made after it.
+pub fn prune(archive: &Path, kept: &[Backup]) -> Result<Removed> {
     let env = PosixEnv::new();
     let owner = archive_owner(&env, archive)?;
     let mut removed = Removed::default();
-    let Some(oldest) = oldest.filter(|b| b.archive.as_deref() == Some(owner.as_str())) else {
+    let followed = kept.iter().filter(|b| b.archive.as_ref() == Some(&owner));
+    let Some(first) = followed.min_by_key(|backup| backup.last_segment()) else {
         return Err(Error::invalid(format_args!(
-            "nothing is removed from {}: the oldest backup that stays is not followed by it",
+            "nothing is removed from {}: none of the backups that stay is followed by it",
             archive.display()
         )));
     };
-    let mut segments = archived_segments(&env, archive)?;
+    let all = archived_segments(&env, archive)?;
+    let (mut segments, later): (Vec<u64>, Vec<u64>) =
+        all.iter().partition(|id| **id <= first.last_segment());
     // The archive tells by its last one where it goes on.
-    segments.pop();
-    segments.retain(|id| *id <= oldest.last_segment());
-    let mut names = Names::default();
-    for id in &segments {
-        let mut damaged = Ok(());
-        survey(&env, archive, *id, &mut |piece| {
-            if let Piece::Group { records, .. } = piece {
-                let mut named = records.iter().map(|record| names_in(record, &mut names));
-                damaged = std::mem::replace(&mut damaged, Ok(()))
-                    .and(named.find(Result::is_err).unwrap_or(Ok(())));
-            }
-        })?;
-        damaged?;
+    if later.is_empty() {
+        segments.pop();
     }
-    let of_backup = oldest.files.iter().filter_map(|f| parse_file_name(&f.name));
+    let names = named_in(&env, archive, &segments)?;
+    let of_backup = first.files.iter().filter_map(|f| parse_file_name(&f.name));
     let known: HashSet<u64> = of_backup.map(|(_, id)| id).collect();
     let newest = known.iter().max().copied().unwrap_or(0);
     let mut gone: Vec<String> = Vec::new();
+    let mut doubtful: Vec<u64> = Vec::new();
     for name in env.list_dir(archive)? {
         match parse_file_name(&name) {
             Some((FileKind::Sst, id)) if names.files.contains_key(&id) => gone.push(name),
-            Some((FileKind::Blob, id)) if id < newest && !known.contains(&id) => gone.push(name),
+            Some((FileKind::Blob, id)) if id < newest && !known.contains(&id) => {
+                match names.blobs.contains(&id) {
+                    true => gone.push(name),
+                    false => doubtful.push(id),
+                }
+            }
             _ => {}
         }
+    }
+    if !doubtful.is_empty() {
+        let needed = named_in(&env, archive, &later)?.blobs;
+        doubtful.retain(|id| !needed.contains(id));
+        gone.extend(doubtful.iter().map(|id| file_name(FileKind::Blob, *id)));
     }
     removed.files = gone.len();
     removed.segments = segments.len();
@@ -174,7 +179,26 @@ pub fn prune(archive: &Path, oldest: Option<&Backup>) -> Result<Removed> {
     Ok(removed)
 }
 
+fn named_in(env: &dyn Env, archive: &Path, segments: &[u64]) -> Result<Names> {
+    let mut names = Names::default();
+    for id in segments {
+        let mut damaged = Ok(());
+        survey(env, archive, *id, &mut |piece| {
+            if let Piece::Group { records, .. } = piece {
+                let mut named = records.iter().map(|record| names_in(record, &mut names));
+                damaged = std::mem::replace(&mut damaged, Ok(()))
+                    .and(named.find(Result::is_err).unwrap_or(Ok(())));
+            }
+        })?;
+        damaged?;
+    }
+    Ok(names)
+}
+
 /// The name of a file of entries, or of values, in an archive.
 pub fn stored(archive: &Path, kind: FileKind, id: u64) -> std::path::PathBuf {
     archive.join(file_name(kind, id))
 }
+
+#[cfg(test)]
+mod tests;

@@ -224,9 +224,8 @@ pub fn prune(args: &Prune, out: &Output) -> Result<Outcome> {
     let mut pruned = prune_in(&target, args.keep, args.force)?;
     if let Some(archive) = &args.archive {
         let found = entries(&target)?;
-        let oldest = found.iter().find(|entry| pruned.kept.contains(&entry.id));
-        let oldest = oldest.map(|entry| entry.read(&target)).transpose()?;
-        pruned.archive = Some(archive::prune(archive, oldest.as_ref())?);
+        let kept: Result<Vec<_>> = found.iter().map(|entry| entry.read(&target)).collect();
+        pruned.archive = Some(archive::prune(archive, &kept?)?);
     }
     out.print(&pruned, |p| {
         let mut text = format!(

@@ -1,6 +1,7 @@
 //! `firn restore`: a backup as a data directory. Nothing is overwritten, and it appears at once ([`stage`]).
 
 mod engine;
+mod prepared;
 mod stage;
 mod until;
 
@@ -31,6 +32,7 @@ struct Report {
     commits_to_replay: u64,
     seqno: u64,
     position: Option<Position>,
+    notes: Vec<String>,
 }
 
 /// Restores a backup.
@@ -56,9 +58,10 @@ fn restore(args: &Restore, target: &Target, out: &Output, step: Step<'_>) -> Res
     }
     let stage = Stage::begin(&args.to, &definitions, step)?;
     let engine = stage.engine();
+    let mut notes = Vec::new();
     let bytes = match args.table.is_empty() {
         true => engine::whole(target, &backup, &engine, out)?,
-        false => engine::tables(target, &backup, &tables, &engine, out)?,
+        false => engine::tables(target, &backup, &tables, &engine, &mut notes, out)?,
     };
     stage.step("engine complete")?;
     let log = examine(&engine, &tables)?;
@@ -71,11 +74,12 @@ fn restore(args: &Restore, target: &Target, out: &Output, step: Step<'_>) -> Res
         commits_to_replay: log.commits,
         seqno: log.point.seqno,
         position: backup.position.clone(),
+        notes,
     })
 }
 
 fn text(report: &Report) -> String {
-    format!(
+    let text = format!(
         "backup {} is in {}: {} tables, {}, every checksum right; {} commits to replay\n{}",
         report.id,
         report.directory,
@@ -83,7 +87,9 @@ fn text(report: &Report) -> String {
         bytes(report.bytes),
         report.commits_to_replay,
         position_text(report.position.as_ref())
-    )
+    );
+    let notes = report.notes.iter();
+    notes.fold(text, |text, note| text + "note: " + note + "\n")
 }
 
 /// Reads manifest and log as the server will; the tables must be there.

@@ -2,10 +2,10 @@
 
 use super::Db;
 use super::background::Work;
-use crate::backup::{ArchiverStats, Point};
-use crate::base::Result;
+use crate::backup::{Archiver, ArchiverStats, Point};
 use crate::base::events::Severity;
 use crate::base::options::Options;
+use crate::base::{ErrorKind, Result};
 use crate::env::Env;
 use crate::write::BinlogPlace;
 use std::path::Path;
@@ -13,24 +13,48 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Work {
-    /// Closes the log's segment if that is due, archives what is closed, and lets go of it. Returns how many segments.
+    /// Archives the segments that are closed, then closes the current one if that is due and archives it, too. Lets go of
+    /// what is archived. Returns how many segments.
+    ///
+    /// What waits goes first: closing a segment takes room for the next one, of which a full disk has none until the log
+    /// has let go of some. And while the archive is away no segment is closed early: each would take the room of a full one.
     pub(super) fn archive_log(&self) -> Result<u64> {
         let Some(archiver) = &self.archiver else {
             return Ok(0);
         };
         let live = &self.options.live;
         let timeout_us = live.log_archive_timeout_us.load(Ordering::Relaxed);
-        if self.health.check().is_ok() && archiver.is_due(timeout_us) {
-            let begun = self.pipeline.begin_cut(&|| self.env.monotonic_micros())?;
-            self.pipeline.finish_cut(begun)?;
+        // Asked even if the archive is away: the time counts.
+        let due = archiver.is_due(timeout_us);
+        let mut archived = self.archive_closed(archiver)?;
+        if due && self.health.check().is_ok() {
+            let begun = self.pipeline.begin_cut(&|| self.env.monotonic_micros());
+            let closed = begun.and_then(|begun| self.pipeline.finish_cut(begun));
+            closed.inspect_err(|error| archiver.close_failed(error))?;
+            archived += self.archive_closed(archiver)?;
         }
-        let archived = archiver.archive()?;
-        if archived > 0 {
-            self.wal.release_before(self.versions.log_number())?;
-        }
-        let (now, unused) = self.pipeline.quiet_moment(&|| self.env.wall_micros());
-        archiver.note_coverage(now / 1000, unused, timeout_us)?;
+        self.note_coverage(archiver, timeout_us)?;
         Ok(archived)
+    }
+
+    fn archive_closed(&self, archiver: &Archiver) -> Result<u64> {
+        let archived = archiver.archive();
+        if archived
+            .as_ref()
+            .is_err_and(|e| *e.kind() == ErrorKind::ShutDown)
+        {
+            return archived;
+        }
+        // Some may be archived although others could not be.
+        self.wal.release_before(self.versions.log_number())?;
+        archived
+    }
+
+    fn note_coverage(&self, archiver: &Archiver, every_us: u64) -> Result<()> {
+        let (now, unused) = self.pipeline.quiet_moment(&|| self.env.wall_micros());
+        // Its millisecond is not over.
+        let until_ms = (now / 1000).saturating_sub(1);
+        archiver.note_coverage(until_ms, unused, every_us)
     }
 
     /// The log is closed: its last segment is archived, too, if that is possible now.
@@ -38,11 +62,12 @@ impl Work {
         let Some(archiver) = &self.archiver else {
             return;
         };
-        let now = self.env.wall_micros();
         let done = archiver
             .archive()
-            .and_then(|_| archiver.note_coverage(now / 1000, true, 0));
-        if let Err(error) = done {
+            .and_then(|_| self.note_coverage(archiver, 0));
+        if let Err(error) = done
+            && *error.kind() != ErrorKind::ShutDown
+        {
             let message = format!("the end of the log is archived at the next start: {error}");
             self.options.listener.log(Severity::Warning, &message);
         }
@@ -62,6 +87,12 @@ impl Db {
     /// How the archive of the log stands; none if the log is not archived.
     pub fn archive_stats(&self) -> Option<ArchiverStats> {
         self.work.archiver.as_ref().map(|archiver| archiver.stats())
+    }
+
+    /// Whether closing has left a thread behind, since the archive did not answer.
+    pub fn archive_left(&self) -> bool {
+        let archiver = self.work.archiver.as_ref();
+        archiver.is_some_and(Archiver::is_left)
     }
 
     /// The server's binary log ends at `place` before the change of the catalog that comes next.
@@ -84,3 +115,6 @@ impl Db {
         Self::open_at(env, dir, options, None, Some(point))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -43,9 +43,13 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 /// The caches follow the write sets in steps of this many bytes.
 const WRITE_SETS_STEP: u64 = 256 << 10;
+
+/// How long closing waits for an archive of the log that does not answer, twice at most.
+const ARCHIVE_PATIENCE: Duration = Duration::from_secs(20);
 
 /// An open database.
 ///
@@ -282,10 +286,16 @@ impl Db {
     }
 
     /// Closes: the log is durable, background threads have ended. Memtables are left to the next
-    /// recovery, which makes closing fast.
+    /// recovery, which makes closing fast. An archive of the log that does not answer is not waited for without end.
     pub fn close(&self) -> Result<()> {
-        if let Some(background) = self.background.lock().take() {
-            background.stop();
+        self.close_within(ARCHIVE_PATIENCE)
+    }
+
+    fn close_within(&self, patience: Duration) -> Result<()> {
+        let background = self.background.lock().take();
+        let has_threads = background.is_some();
+        if let Some(background) = background {
+            background.stop(patience);
         }
         // What cannot be deleted now goes at the next open.
         let _ = self.work.versions.delete_obsolete();
@@ -298,7 +308,10 @@ impl Db {
             Err(_) => Ok(()),
         };
         self.work.wal.close()?;
-        self.work.archive_rest();
+        match has_threads {
+            true => self.work.archive_rest_within(patience),
+            false => self.work.archive_rest(),
+        }
         synced
     }
 
@@ -389,7 +402,7 @@ impl Db {
 impl Drop for Db {
     fn drop(&mut self) {
         if let Some(background) = self.background.lock().take() {
-            background.stop();
+            background.stop(ARCHIVE_PATIENCE);
         }
     }
 }

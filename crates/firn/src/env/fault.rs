@@ -5,7 +5,7 @@ mod files;
 use super::{AppendFile, Env, FileUsage, LogFile, ReadFile, SpanFile};
 use crate::base::{Error, Result};
 use files::{FaultAppend, FaultLog, FaultRead, FaultSpans};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -62,6 +62,7 @@ pub struct Fault {
 pub struct FaultEnv {
     inner: Arc<dyn Env>,
     plan: Arc<Mutex<Plan>>,
+    answers: Arc<Condvar>,
 }
 
 #[derive(Default)]
@@ -69,6 +70,7 @@ struct Plan {
     counts: [u64; CLASSES],
     faults: Vec<(u64, Fault)>,
     flips: Vec<Flip>,
+    hung: Vec<PathBuf>,
 }
 
 struct Flip {
@@ -82,6 +84,7 @@ impl FaultEnv {
         Self {
             inner,
             plan: Arc::default(),
+            answers: Arc::default(),
         }
     }
 
@@ -100,11 +103,18 @@ impl FaultEnv {
         });
     }
 
-    /// Removes all faults and flips.
+    /// Calls for what lies in `dir` do not return until [`Self::clear`], as those to a server that does not answer.
+    pub fn hang(&self, dir: &Path) {
+        self.plan.lock().hung.push(dir.to_owned());
+    }
+
+    /// Removes all faults and flips; what hangs goes on.
     pub fn clear(&self) {
         let mut plan = self.plan.lock();
         plan.faults.clear();
         plan.flips.clear();
+        plan.hung.clear();
+        self.answers.notify_all();
     }
 
     /// Calls of a class so far, failed ones included.
@@ -114,6 +124,9 @@ impl FaultEnv {
 
     fn pass(&self, class: Class, what: &str, path: &Path) -> Result<()> {
         let mut plan = self.plan.lock();
+        while plan.hung.iter().any(|dir| path.starts_with(dir)) {
+            self.answers.wait(&mut plan);
+        }
         plan.counts[class as usize] += 1;
         let count = plan.counts[class as usize];
         let hit = |&&(at, fault): &&(u64, Fault)| {

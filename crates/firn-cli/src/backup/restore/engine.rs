@@ -1,5 +1,6 @@
 //! The engine's directory of a restored copy.
 
+use super::prepared::settle_prepared;
 use super::stage::write;
 use crate::backup::format::{Backup, StoredFile, unhex};
 use crate::backup::target::{Target, Transfer};
@@ -27,12 +28,14 @@ pub fn whole(target: &Target, backup: &Backup, dir: &Path, out: &Output) -> Resu
     Ok(bytes)
 }
 
-/// Fills `dir` with what these tables need; they are all that is in its catalog then.
+/// Fills `dir` with what these tables need; they are all that is in its catalog then. What there is to say of it goes to
+/// `notes`.
 pub fn tables(
     target: &Target,
     backup: &Backup,
     tables: &[&str],
     dir: &Path,
+    notes: &mut Vec<String>,
     out: &Output,
 ) -> Result<u64> {
     let env: Arc<dyn Env> = Arc::new(PosixEnv::new());
@@ -44,7 +47,7 @@ pub fn tables(
         .collect();
     let bytes = fetch(target, &files, dir, out)?;
     create_manifest(&*env, dir, &state)?;
-    drop_others(&env, dir, tables)?;
+    drop_others(&env, dir, tables, notes)?;
     Ok(bytes)
 }
 
@@ -66,12 +69,18 @@ fn keep_only(state: &mut State, backup: &Backup, tables: &[&str]) -> HashSet<u64
 }
 
 /// Drops the tables that were not asked for: their definitions are in the catalog, their files are not all here.
-fn drop_others(env: &Arc<dyn Env>, dir: &Path, tables: &[&str]) -> Result<()> {
+fn drop_others(
+    env: &Arc<dyn Env>,
+    dir: &Path,
+    tables: &[&str],
+    notes: &mut Vec<String>,
+) -> Result<()> {
     let options = Options {
         background_jobs: 0,
         ..Options::default()
     };
     let db = Db::open(Arc::clone(env), dir, options, None)?;
+    settle_prepared(&db, false, notes)?;
     for table in db.catalog().list("") {
         if !tables.contains(&table.name.as_str()) {
             db.catalog().drop_table(&table.name)?;

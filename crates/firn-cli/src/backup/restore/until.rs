@@ -4,6 +4,7 @@
 
 use super::engine::whole;
 use super::is_named;
+use super::prepared::settle_prepared;
 use super::stage::Stage;
 use crate::Outcome;
 use crate::args::{Restore, Until};
@@ -11,7 +12,7 @@ use crate::backup::archive::{local_time, stored};
 use crate::backup::format::{Backup, entries, unhex};
 use crate::backup::source::{Definitions, base_table, belonging};
 use crate::backup::target::Target;
-use crate::output::{Output, bytes, hex};
+use crate::output::{Output, bytes};
 use chrono::{DateTime, Local, NaiveDateTime, TimeZone};
 use firn::backup::{Destination, Place, Reached, archive_owner, archived_segments, find_point};
 use firn::base::options::Options;
@@ -28,10 +29,6 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
-
-/// How the xids of the server's own transactions begin, behind their lengths.
-const SERVER_XID: &[u8] = b"MySQLXid";
-const XID_HEAD: usize = 10;
 
 #[derive(Serialize)]
 struct Report {
@@ -75,7 +72,14 @@ pub fn run(args: &Restore, archive: &Path, target: &Target, out: &Output) -> Res
         return Err(Error::corruption("log", 0, message));
     }
     let mut notes = Vec::new();
-    let rolled_back = settle_prepared(&db, &mut notes)?;
+    for (seqno, what) in &reached.doubtful {
+        notes.push(format!(
+            "commit {seqno} ({what}) was made shortly before this place was reached, and may stand behind it in the binary \
+             log: --until-seqno {} leads to the state before it",
+            seqno.saturating_sub(1)
+        ));
+    }
+    let rolled_back = settle_prepared(&db, args.table.is_empty(), &mut notes)?;
     let entries = settle_tables(&db, &args.table)?;
     let definitions = definitions_of(&entries, &backup, &mut notes)?;
     while db.compact_once()? {}
@@ -120,7 +124,7 @@ fn text(report: &Report) -> String {
     if report.rolled_back > 0 {
         let _ = writeln!(
             text,
-            "{} transactions were about to commit and are rolled back",
+            "{} transactions were prepared and are rolled back",
             report.rolled_back
         );
     }
@@ -286,25 +290,6 @@ fn fetch_archived(
     let synced = fs::File::open(work).and_then(|dir| Ok(rustix::fs::syncfs(&dir)?));
     synced.map_err(|e| Error::io(&e, work.display()))?;
     Ok(copied)
-}
-
-/// Transactions that the server was about to commit are none at the point; those of XA wait for their outcome.
-fn settle_prepared(db: &Db, notes: &mut Vec<String>) -> Result<usize> {
-    let mut rolled_back = 0;
-    for xid in db.prepared_xids() {
-        let servers = xid
-            .get(XID_HEAD..)
-            .is_some_and(|data| data.starts_with(SERVER_XID));
-        if servers {
-            rolled_back += usize::from(db.rollback_xid(&xid)?);
-        } else {
-            notes.push(format!(
-                "XA transaction {} is prepared (XA RECOVER)",
-                hex(&xid)
-            ));
-        }
-    }
-    Ok(rolled_back)
 }
 
 /// The tables that are wanted; the others go, and so do copies of DDL that was under way.

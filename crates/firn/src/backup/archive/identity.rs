@@ -2,8 +2,15 @@
 //!
 //! The database has a file `ARCHIVING`, the archive a file `ARCHIVE` with the same id. A third one, `COVERED`, says up to which
 //! time nothing was committed that is not in the archive: a quiet server writes no log that would tell.
+//!
+//! - *An archive has no gaps by design*: a database that was without one for a while, or had another, begins with a new id,
+//!   which what it archived before does not have. An archive that has only moved is known by its id.
+//! - *A directory without `ARCHIVE` is a new archive only once*: `ARCHIVING` says that the archive was there. Later such a
+//!   directory is the place at which a file system is not mounted.
+//! - The id alone does not tell a database from a copy of its directory: the segments do ([`super::archiver`]).
 
 use super::super::files::{read_text, write_text};
+use super::archived_segments;
 use crate::base::checksum::xxh3;
 use crate::base::{Error, ErrorKind, Result};
 use crate::env::Env;
@@ -26,6 +33,8 @@ pub struct Archiving {
     pub from: SegmentId,
     /// Where it lies; empty while the log is not archived.
     place: String,
+    /// The archive was there, and had the id.
+    pub(super) claimed: bool,
 }
 
 /// Everything committed until some time is in the archive.
@@ -39,8 +48,13 @@ pub struct Coverage {
 
 impl Archiving {
     fn encode(&self) -> String {
-        let Self { id, from, place } = self;
-        format!("firn archiving 1\nid {id}\nfrom {from}\nplace {place}\nend\n")
+        let Self {
+            id,
+            from,
+            place,
+            claimed,
+        } = self;
+        format!("firn archiving 1\nid {id}\nfrom {from}\nplace {place}\nclaimed {claimed}\nend\n")
     }
 
     fn decode(text: &str) -> Option<Self> {
@@ -49,6 +63,7 @@ impl Archiving {
             id: lines.next()?.strip_prefix("id ")?.to_owned(),
             from: lines.next()?.strip_prefix("from ")?.parse().ok()?,
             place: lines.next()?.strip_prefix("place ")?.to_owned(),
+            claimed: lines.next()?.strip_prefix("claimed ")?.parse().ok()?,
         };
         (read.encode() == text).then_some(read)
     }
@@ -62,12 +77,13 @@ fn read_archiving(env: &dyn Env, dir: &Path) -> Result<Option<Archiving>> {
     Archiving::decode(&text).ok_or_else(damaged).map(Some)
 }
 
-/// The id that the database in `dir` and its archives have; none if its log was never archived.
+/// The id that the database in `dir` and its archive have; none if its log is not archived.
 ///
 /// # Errors
 /// Of the file system; `Corruption`.
 pub fn archive_of(env: &dyn Env, dir: &Path) -> Result<Option<String>> {
-    Ok(read_archiving(env, dir)?.map(|archiving| archiving.id))
+    let archiving = read_archiving(env, dir)?.filter(|archiving| !archiving.place.is_empty());
+    Ok(archiving.map(|archiving| archiving.id))
 }
 
 /// Goes on archiving the log of the database in `dir` into `archive`, or begins to with segment `first`, to which nothing
@@ -91,6 +107,18 @@ pub fn begin_archiving(
         (Some(known), _) if known.place == place => {
             return Ok(before.filter(|_| archive.is_some()));
         }
+        (Some(known), Some(archive))
+            if !known.place.is_empty()
+                && owner(env, archive).is_ok_and(|owner| owner == known.id) =>
+        {
+            let moved = Archiving {
+                place,
+                claimed: true,
+                ..known.clone()
+            };
+            write_archiving(env, dir, &moved)?;
+            return Ok(Some(moved));
+        }
         _ => {}
     }
     let pending = dir.join(PENDING);
@@ -99,16 +127,14 @@ pub fn begin_archiving(
     for name in env.list_dir(&pending)? {
         env.remove(&pending.join(name))?;
     }
-    let new_id = || {
-        let seed = format!("{} {first} {}", env.wall_micros(), dir.display());
-        format!("{:016x}", xxh3(seed.as_bytes()))
-    };
+    let seed = format!("{} {first} {}", env.wall_micros(), dir.display());
     let archiving = Archiving {
-        id: before.map_or_else(new_id, |known| known.id),
+        id: format!("{:016x}", xxh3(seed.as_bytes())),
         from: first,
         place,
+        claimed: false,
     };
-    write_text(env, dir, ARCHIVING_FILE, &archiving.encode())?;
+    write_archiving(env, dir, &archiving)?;
     if archive.is_none() {
         return Ok(None);
     }
@@ -147,22 +173,52 @@ fn owner_text(id: &str) -> String {
     format!("firn archive 1\nid {id}\nend\n")
 }
 
-/// Makes `archive` that of the database with this id, if it is nobody's yet.
-pub(super) fn claim(env: &dyn Env, archive: &Path, id: &str) -> Result<()> {
+fn write_archiving(env: &dyn Env, dir: &Path, archiving: &Archiving) -> Result<()> {
+    write_text(env, dir, ARCHIVING_FILE, &archiving.encode())
+}
+
+/// Makes sure that `archive` is that of the database in `dir`, or makes it that if it is nobody's yet.
+pub(super) fn claim(
+    env: &dyn Env,
+    dir: &Path,
+    archive: &Path,
+    archiving: &mut Archiving,
+) -> Result<()> {
+    let at = archive.display();
     match owner(env, archive) {
-        Ok(other) if other == id => Ok(()),
-        Ok(_) => Err(Error::new(
-            ErrorKind::AlreadyExists,
-            format!(
-                "{} is the archive of another database, or of this one before it was restored: a new one is needed",
-                archive.display()
-            ),
-        )),
-        Err(error) if *error.kind() == ErrorKind::NotFound => {
-            write_text(env, archive, ARCHIVE_FILE, &owner_text(id))
+        Ok(other) if other == archiving.id => {}
+        Ok(_) => {
+            let message = format!(
+                "{at} is the archive of another database, or of this one before it was restored or was without an \
+                 archive: a new one is needed"
+            );
+            return Err(Error::new(ErrorKind::AlreadyExists, message));
         }
-        Err(error) => Err(error),
+        Err(error) if *error.kind() != ErrorKind::NotFound => return Err(error),
+        Err(_) if archiving.claimed => {
+            let message = format!(
+                "{at} has no file {ARCHIVE_FILE}, and the archive of this database was there: its file system may not be \
+                 mounted; for a new archive name another directory"
+            );
+            return Err(Error::new(ErrorKind::NotFound, message));
+        }
+        Err(_) if !archived_segments(env, archive)?.is_empty() => {
+            let message = format!(
+                "{at} has log segments, but no file {ARCHIVE_FILE} that says whose: a new archive begins in an empty directory"
+            );
+            return Err(Error::new(ErrorKind::AlreadyExists, message));
+        }
+        Err(_) => write_text(env, archive, ARCHIVE_FILE, &owner_text(&archiving.id))?,
     }
+    if !archiving.claimed {
+        let claimed = Archiving {
+            claimed: true,
+            ..archiving.clone()
+        };
+        write_archiving(env, dir, &claimed)?;
+        *archiving = claimed;
+    }
+    Ok(())
 }
 
 /// How far the archive reaches, as far as it says so itself.

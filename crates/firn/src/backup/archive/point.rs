@@ -80,6 +80,8 @@ pub struct Reached {
     pub binlog: Option<Place>,
     /// What the log between backup and point names, at least.
     pub names: Names,
+    /// Changes of the catalog that are in, and may come behind the wanted place in the binary log: commit and description.
+    pub doubtful: Vec<(Seqno, String)>,
 }
 
 /// Adds what `record` names.
@@ -114,12 +116,20 @@ pub fn names_in(record: &Record<'_>, names: &mut Names) -> Result<()> {
     Ok(())
 }
 
+/// A statement that changes the catalog writes to the binary log when it is done with the engine, so long after at most,
+/// milliseconds.
+const DDL_MS_MAX: u64 = 60_000;
+
 struct Search<'a> {
     wanted: &'a Destination,
     here: Reached,
     /// The binary log had reached the point here, perhaps before the last commit up to it was written to this log.
     candidate: Option<Reached>,
     found: bool,
+    /// The segment with the last look at the clock.
+    clock_in: SegmentId,
+    /// Changes of the catalog not long ago: when, which.
+    changes: Vec<(u64, Seqno, String)>,
 }
 
 impl Search<'_> {
@@ -142,17 +152,43 @@ impl Search<'_> {
         names_in(record, &mut self.here.names)?;
         self.here.seqno = seqno.unwrap_or(self.here.seqno);
         match record {
-            Record::Clock { wall_ms, .. } => self.here.wall_ms = Some(*wall_ms),
+            Record::Clock { wall_ms, .. } => {
+                self.here.wall_ms = Some(*wall_ms);
+                self.clock_in = segment;
+            }
             Record::Commit {
                 binlog: Some(at), ..
             } => {
                 self.here.binlog = Some(Place::of(at));
                 self.candidate = None;
+                self.doubt();
+            }
+            Record::SchemaChange {
+                seqno, description, ..
+            } => {
+                let what = String::from_utf8_lossy(description).into_owned();
+                let when = self.here.wall_ms.unwrap_or(0);
+                self.changes.push((when, *seqno, what));
             }
             _ => {}
         }
         self.here.point.records += 1;
         Ok(())
+    }
+
+    /// The last commit up to the wanted place may be that which came before a change of the catalog, in the binary log,
+    /// and after it here: the change was made, and not written there yet.
+    fn doubt(&mut self) {
+        let now = self.here.wall_ms.unwrap_or(0);
+        let recent = |when: u64| now.saturating_sub(when) <= DDL_MS_MAX;
+        self.changes.retain(|(when, ..)| recent(*when));
+        self.here.doubtful.clear();
+        if let (Destination::Binlog(wanted), Some(at)) = (self.wanted, &self.here.binlog)
+            && at.order() == wanted.order()
+        {
+            let changes = self.changes.iter();
+            self.here.doubtful = changes.map(|(_, n, what)| (*n, what.clone())).collect();
+        }
     }
 
     fn is_beyond(&mut self, record: &Record<'_>, seqno: Option<Seqno>) -> bool {
@@ -213,9 +249,12 @@ pub fn find_point(
             wall_ms: None,
             binlog: None,
             names: Names::default(),
+            doubtful: Vec::new(),
         },
         candidate: None,
         found: false,
+        clock_in: 0,
+        changes: Vec::new(),
     };
     let mut visit = |segment: SegmentId, record: Record<'_>| search.visit(segment, &record);
     let replayed = match last >= first {
@@ -229,6 +268,7 @@ pub fn find_point(
         here,
         candidate,
         found,
+        clock_in,
         ..
     } = search;
     if let Some(mut place) = candidate {
@@ -249,8 +289,12 @@ pub fn find_point(
         _ if found => return Ok(here),
         Destination::End => !gap,
         Destination::Seqno(wanted) => here.seqno >= *wanted,
-        Destination::Time(wanted) => coverage(env, archive)?
-            .is_some_and(|covered| covered.until_ms >= *wanted && covered.segment <= last && !gap),
+        // What was written after that, and says that it is earlier, was written by a clock that was set back: of what came
+        // then, nothing is known.
+        Destination::Time(wanted) => coverage(env, archive)?.is_some_and(|covered| {
+            let segments = clock_in.max(backup_segment)..=last;
+            covered.until_ms >= *wanted && segments.contains(&covered.segment) && !gap
+        }),
         Destination::Binlog(wanted) => here
             .binlog
             .as_ref()

@@ -1,12 +1,14 @@
 //! The threads that flush, compact, and sync the log once a second.
 
 use super::{Signals, Work};
+use crate::backup::Archiver;
 use crate::base::events::Severity;
 use crate::base::{Error, ErrorKind, Result};
 use crate::compaction::Rest;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -134,6 +136,7 @@ impl Work {
     fn log_loop(&self) {
         while !self.stopping.load(Ordering::Acquire) {
             self.wait(|_| false, Duration::from_secs(1));
+            self.archiver.iter().for_each(Archiver::watch);
             if self.health.check().is_ok()
                 && let Err(error) = self.pipeline.sync_all()
             {
@@ -169,6 +172,35 @@ impl Work {
 pub(in crate::db) struct Background {
     work: Arc<Work>,
     threads: Vec<JoinHandle<()>>,
+    archive: Option<Helper>,
+}
+
+/// A thread that is not waited for without end.
+struct Helper {
+    thread: JoinHandle<()>,
+    /// Disconnected when it ends.
+    ended: Receiver<()>,
+}
+
+impl Helper {
+    fn start(work: &Arc<Work>, name: &str, body: fn(&Work)) -> Self {
+        let (alive, ended) = mpsc::channel();
+        let thread = spawn(work, name, move |work| {
+            let _alive: Sender<()> = alive;
+            body(work);
+        });
+        Self { thread, ended }
+    }
+
+    /// Waits until it ends. Returns whether it did.
+    fn join_within(self, patience: Duration) -> bool {
+        let ended = self.ended.recv_timeout(patience) == Err(RecvTimeoutError::Disconnected);
+        if ended {
+            // A thread that panicked has reported it and poisoned the engine.
+            let _ = self.thread.join();
+        }
+        ended
+    }
 }
 
 impl Background {
@@ -179,19 +211,19 @@ impl Background {
             spawn(work, "firn-delete", Work::delete_loop),
             spawn(work, "firn-blobs", Work::blob_loop),
         ];
-        if work.archiver.is_some() {
-            threads.push(spawn(work, "firn-archive", Work::archive_loop));
-        }
+        let archive = || Helper::start(work, "firn-archive", Work::archive_loop);
         for _ in 0..work.options.background_jobs {
             threads.push(spawn(work, "firn-compact", Work::compaction_loop));
         }
         Self {
             work: Arc::clone(work),
             threads,
+            archive: work.archiver.is_some().then(archive),
         }
     }
 
-    pub(in crate::db) fn stop(self) {
+    /// Ends the threads. That of the archive is left behind if it does not end in so long: it is told to do nothing more.
+    pub(in crate::db) fn stop(self, patience: Duration) {
         self.work.stopping.store(true, Ordering::Release);
         self.work.stall.release();
         {
@@ -202,11 +234,35 @@ impl Background {
             // A thread that panicked has reported it and poisoned the engine.
             let _ = thread.join();
         }
+        if let Some(thread) = self.archive {
+            self.work.await_archive(thread, patience);
+        }
+    }
+}
+
+impl Work {
+    /// What the end of the log needs of the archive, for so long at most.
+    pub(in crate::db) fn archive_rest_within(self: &Arc<Self>, patience: Duration) {
+        let thread = Helper::start(self, "firn-archive", Self::archive_rest);
+        self.await_archive(thread, patience);
+    }
+
+    fn await_archive(&self, thread: Helper, patience: Duration) {
+        if !thread.join_within(patience) {
+            self.archiver.iter().for_each(Archiver::leave);
+            let message = "the archive of the log does not answer and is left to itself; the end of the log is archived at the \
+                           next start";
+            self.options.listener.log(Severity::Error, message);
+        }
     }
 }
 
 /// A thread that stops the engine's writes when a bug panics it.
-fn spawn(work: &Arc<Work>, name: &str, body: fn(&Work)) -> JoinHandle<()> {
+fn spawn(
+    work: &Arc<Work>,
+    name: &str,
+    body: impl FnOnce(&Work) + Send + 'static,
+) -> JoinHandle<()> {
     let work = Arc::clone(work);
     let label = name.to_owned();
     let guarded = move || {

@@ -1,3 +1,4 @@
+use super::super::identity::{Coverage, write_coverage};
 use super::*;
 use crate::base::events::Silent;
 use crate::base::health::Health;
@@ -105,6 +106,36 @@ fn a_place_in_the_binary_log_ends_before_what_was_written_there_later() {
 }
 
 #[test]
+fn a_change_of_the_catalog_just_before_the_last_commit_is_told() {
+    let change = |seqno| Record::SchemaChange {
+        seqno,
+        batch: b"",
+        description: b"drop d/t",
+    };
+    let env = log(&[
+        clock(1000, Some(50)),
+        change(1),
+        clock(100_000, Some(50)),
+        change(2),
+        commit(3, Some(100)),
+        commit(4, Some(200)),
+        commit(5, Some(300)),
+    ]);
+    let dropped = [(2, "drop d/t".to_owned())];
+    for (pos, seqno, doubtful) in [
+        (100, 3, &dropped[..]),
+        (200, 4, &dropped),
+        // Something else stands before that place: most likely the change.
+        (150, 3, &[]),
+    ] {
+        let reached = find(&env, &at("bin.000009", pos)).unwrap();
+        assert_eq!((reached.seqno, &*reached.doubtful), (seqno, doubtful));
+    }
+    let reached = find(&env, &Destination::Seqno(3)).unwrap();
+    assert_eq!(reached.doubtful, []);
+}
+
+#[test]
 fn a_time_ends_before_the_first_later_look_at_the_clock() {
     let env = with_binlog();
     for (ms, seqno) in [(999, 0), (1000, 1), (1010, 2), (1999, 2), (2000, 3)] {
@@ -114,6 +145,24 @@ fn a_time_ends_before_the_first_later_look_at_the_clock() {
     // Nothing says that the log was quiet after its end.
     assert!(find(&env, &Destination::Time(2010)).is_err());
     assert_eq!(find(&env, &Destination::End).unwrap().seqno, 4);
+}
+
+#[test]
+fn a_clock_that_was_set_back_covers_nothing() {
+    let (env, archive) = (with_binlog(), Path::new(DIR));
+    let segments = archived_segments(&*env, archive).unwrap();
+    let (first, last) = (segments[0], *segments.last().unwrap());
+    let note = |segment| {
+        let covered = Coverage {
+            until_ms: 2500,
+            segment,
+        };
+        write_coverage(&*env, archive, covered).unwrap();
+        find(&env, &Destination::Time(2400))
+    };
+    assert_eq!(note(last).unwrap().seqno, 4);
+    assert!(note(first).is_err());
+    assert!(note(last + 1).is_err());
 }
 
 #[test]
