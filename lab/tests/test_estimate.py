@@ -174,7 +174,7 @@ def test_a_dsn_names_a_database() -> None:
         split_dsn("host")
 
 
-ROWS = 6000
+ROWS = 4000
 NAMES = ("orders", "sparse", "logs", "products")
 
 
@@ -196,11 +196,11 @@ def server(tmp_path_factory: pytest.TempPathFactory, template: Path) -> Iterator
 
 
 def estimate(
-    server: Target, capsys: pytest.CaptureFixture[str], *more: str
+    server: Target, capsys: pytest.CaptureFixture[str], *more: str, expected: int = 0
 ) -> dict[str, dict[str, float]]:
     socket = server.address().socket
     command = ["estimate", "--dsn", f"mysql://root@/lab?socket={socket}", "--json", *more]
-    assert cli.main(command) == 0
+    assert cli.main(command) == expected
     return {each["name"]: each for each in json.loads(capsys.readouterr().out)}
 
 
@@ -217,25 +217,46 @@ def test_small_tables_are_counted(
 
 
 def test_ranges_come_to_the_same(server: Target, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--table", "orders", "products", "sparse", "--sample-mib", "1"]
+    options = ["--table", "orders", "products", "--sample-mib", "1"]
     exact = estimate(server, capsys, *options)
     found = estimate(server, capsys, *options, "--scan-mib", "0", "--count")
-    for name in ("lab.orders", "lab.products", "lab.sparse"):
+    for name in ("lab.orders", "lab.products"):
         one, other = exact[name]["firn"], found[name]["firn"]
         assert found[name]["rows"] == ROWS
         assert other["bytes"] == pytest.approx(one["bytes"], rel=0.15)  # type: ignore[index]
+
+
+def rows_read(server: Target) -> int:
+    return sum(int(row[1]) for row in server.query("SHOW GLOBAL STATUS LIKE 'Handler_read%next'"))
+
+
+def test_all_tables_together_stay_within_the_bound(
+    server: Target, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = rows_read(server)
+    everything = estimate(server, capsys)
+    rows_of_all = rows_read(server) - before
+    bytes_of_all = everything["total"]["read_bytes"]
+    assert all(each["read_whole"] for name, each in everything.items() if name != "total")
+    bound = bytes_of_all * 0.6
+    some = estimate(server, capsys, "--total-mib", str(bound / 2**20), expected=1)
+    left_out = {name for name, each in some.items() if each["problem"]}
+    assert left_out and "--total-mib" in str(some[min(left_out)]["problem"])
+    assert 0.2 * bytes_of_all < some["total"]["read_bytes"] <= bound
+    assert rows_read(server) - before - rows_of_all < 0.8 * rows_of_all
+    assert some["total"]["rows"] == (len(NAMES) - len(left_out)) * ROWS
 
 
 def test_nothing_can_be_written(server: Target) -> None:
     from firn_lab.cli.estimate import connect, query_of
     from firn_lab.errors import LabError
 
-    connection = connect(f"mysql://root@/?socket={server.address().socket}", 5)
+    connection = connect(f"mysql://root@/?socket={server.address().socket}", 0.5)
     try:
         with pytest.raises(LabError, match="READ ONLY"):
             query_of(connection)("DELETE FROM lab.orders", ())
         with pytest.raises(LabError, match="max_statement_time"):
-            query_of(connection)("SELECT SLEEP(9)", ())
+            query_of(connection)("SELECT SLEEP(60)", ())
     finally:
         connection.close()
 
@@ -254,7 +275,7 @@ def test_a_large_table_without_order_says_so(
         assert "begins with double" in out and "without a primary key" in out
         assert cli.main(["estimate", "--dsn", dsn, "--gb-month", "0.1", "--table", "logs"]) == 0
         lines = capsys.readouterr().out.splitlines()
-        assert "saved a month" in lines[0] and lines[1].startswith(" lab.logs  6,000")
+        assert "saved a month" in lines[0] and lines[1].startswith(" lab.logs  4,000")
         assert lines[1].rstrip().endswith("USD")
     finally:
         server.query("DROP TABLE floats")

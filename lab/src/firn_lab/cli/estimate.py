@@ -21,8 +21,8 @@ from rich.table import Table
 from firn_lab.cli.common import add_prices, prices_of, wide_console
 from firn_lab.errors import LabError, TargetError, UsageError
 from firn_lab.estimate.chart import draw
+from firn_lab.estimate.reads import Limits
 from firn_lab.estimate.run import TableEstimate, estimate, total
-from firn_lab.estimate.sample import Limits
 from firn_lab.estimate.schema import Query
 from firn_lab.price import Prices
 from firn_lab.report.units import bytes_text
@@ -44,6 +44,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="a table up to this size is read whole by the server (%(default)s)",
     )  # fmt: skip
     parser.add_argument(
+        "--total-mib", type=float, default=Limits.total_bytes >> 20, metavar="MIB",
+        help="of all tables together (%(default)s): beyond it fewer are read whole, then ranges "
+        "become smaller, then the smallest tables are left out",
+    )  # fmt: skip
+    parser.add_argument(
         "--count", action="store_true", help="count rows of larger tables, which reads an index"
     )
     parser.add_argument("--seconds", type=float, default=60, help="of each statement (%(default)s)")
@@ -55,10 +60,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(chosen: argparse.Namespace) -> int:
     if chosen.sample_mib <= 0 or chosen.scan_mib < 0 or chosen.seconds <= 0:
-        raise UsageError("--sample-mib and --seconds must be above zero")
+        raise UsageError("--sample-mib and --seconds must be above zero, --scan-mib not below")
+    if chosen.total_mib <= 0:
+        raise UsageError("--total-mib must be above zero")
     prices = prices_of(chosen)
     limits = Limits(
-        int(chosen.sample_mib * 2**20), int(chosen.scan_mib * 2**20), chosen.seed, chosen.count
+        int(chosen.sample_mib * 2**20),
+        int(chosen.scan_mib * 2**20),
+        int(chosen.total_mib * 2**20),
+        chosen.seed,
+        chosen.count,
     )
     dsn, database = split_dsn(chosen.dsn)
     connection = connect(dsn, chosen.seconds)
@@ -134,14 +145,16 @@ def query_of(connection: Any) -> Query:
 
 def show(found: Sequence[TableEstimate], prices: Sequence[Prices]) -> None:
     stored = [each for each in prices if each.gb_month]
-    table = Table("table", "rows", "InnoDB now", "FIRN", "± at most", "saved", box=None)
+    table = Table("table", "rows", "InnoDB now", "FIRN", "± at most", "saved", "read", box=None)
     for offer in stored:
         table.add_column(f"saved a month, {offer.name}")
-    for each in [*found, total(found)]:
+    whole = total(found)
+    for each in [*found, whole]:
         if each.problem:
             table.add_row(each.name, "", bytes_text(each.innodb_bytes), each.problem)
             continue
         part = each.saved_bytes / each.innodb_bytes if each.innodb_bytes else 0.0
+        how = "" if each.read_whole or each is whole else " in ranges"
         money = [
             f"{each.saved_bytes / GB * offer.gb_month:,.4g} {offer.currency}" for offer in stored
         ]
@@ -152,6 +165,7 @@ def show(found: Sequence[TableEstimate], prices: Sequence[Prices]) -> None:
             bytes_text(each.firn.bytes),
             bytes_text(each.firn.error),
             f"{bytes_text(each.saved_bytes)} ({part:.0%})",
+            f"{bytes_text(each.read_bytes)}{how}",
             *money,
         )
     console = wide_console()

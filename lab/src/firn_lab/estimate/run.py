@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from firn_lab.errors import LabError
 from firn_lab.estimate.entries import RowEncoder, SecondaryEncoder
 from firn_lab.estimate.predict import Prediction, predict
-from firn_lab.estimate.sample import Limits, Sampler
+from firn_lab.estimate.reads import Limits, Reads, allot
+from firn_lab.estimate.sample import Sampler
 from firn_lab.estimate.schema import Index, Query, Table, tables
 
 # Index ids of FIRN begin somewhere; all keys of an index share them.
@@ -18,7 +19,8 @@ FIRST_INDEX_ID = 256
 
 @dataclass(frozen=True)
 class TableEstimate:
-    """`problem`: why there is no prediction. `left_out`: indexes that are not in it."""
+    """`problem`: why there is no prediction. `left_out`: indexes that are not in it. `read_bytes`:
+    about what the server read for it; `read_whole`: every row was counted."""
 
     name: str
     rows: float
@@ -26,6 +28,8 @@ class TableEstimate:
     firn: Prediction
     left_out: tuple[str, ...] = ()
     problem: str = ""
+    read_bytes: float = 0.0
+    read_whole: bool = False
 
     @property
     def saved_bytes(self) -> float:
@@ -37,19 +41,28 @@ def estimate(
 ) -> Iterator[TableEstimate]:
     """The largest tables first. A table that cannot be sampled says why."""
     sizes = file_bytes(query)
-    for table in tables(query, database, names):
+    found = tables(query, database, names)
+    for table, reads in zip(found, allot(found, limits), strict=True):
         size = sizes.get(f"{table.database}/{table.name}", table.data_bytes + table.index_bytes)
+        nothing = TableEstimate(table.full_name, table.rows, size, Prediction(0.0, 0.0))
+        if reads.problem:
+            yield replace(nothing, problem=reads.problem)
+            continue
         try:
-            rows, prediction = _table(query, table, limits)
+            rows, prediction = _table(query, table, limits, reads)
         except (LabError, ArithmeticError, ValueError, LookupError) as error:
-            nothing = Prediction(0.0, 0.0)
-            yield TableEstimate(table.full_name, table.rows, size, nothing, problem=str(error))
+            yield replace(nothing, problem=str(error), read_bytes=reads.bytes)
         else:
-            yield TableEstimate(table.full_name, rows, size, prediction, table.left_out)
+            yield TableEstimate(
+                table.full_name, rows, size, prediction, table.left_out,
+                read_bytes=reads.bytes, read_whole=reads.whole,
+            )  # fmt: skip
 
 
-def _table(query: Query, table: Table, limits: Limits) -> tuple[float, Prediction]:
-    sampler = Sampler(query, table, limits)
+def _table(
+    query: Query, table: Table, limits: Limits, reads: Reads
+) -> tuple[float, Prediction]:
+    sampler = Sampler(query, table, limits, reads)
     primary = sampler.sample(table.primary)
     encoder = RowEncoder(table, FIRST_INDEX_ID)
     found = [predict(primary, [[encoder.entry(row, n) for n, row in run] for run in primary.runs])]
@@ -95,5 +108,9 @@ def total(found: Sequence[TableEstimate]) -> TableEstimate:
         sum(each.firn.bytes for each in good), error, sum(each.firn.blob_bytes for each in good)
     )
     return TableEstimate(
-        "total", sum(e.rows for e in good), sum(e.innodb_bytes for e in good), firn
+        "total",
+        sum(each.rows for each in good),
+        sum(each.innodb_bytes for each in good),
+        firn,
+        read_bytes=sum(each.read_bytes for each in found),
     )

@@ -12,29 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from firn_lab.errors import LabError
+from firn_lab.estimate.reads import Limits, Reads, run_count, run_rows
 from firn_lab.estimate.schema import Column, Index, Query, Table, quoted
 from firn_lab.estimate.starts import after, between, compared
 from firn_lab.estimate.values import expression, is_integer, is_text
 
-RUN_BYTES = 48 << 10
-RUN_ROWS_MAX = 4000
 # Of InnoDB's statistics, where rows can neither be counted nor derived from the keys.
 STATISTICS_ERROR = 0.2
 # Of the density between two runs, relative: half of it or half more.
 DENSITY_VARIANCE = 0.25
-
-
-@dataclass(frozen=True)
-class Limits:
-    """`sample_bytes`: of rows, for each index. `scan_bytes`: a table up to this size is read once
-    for each of its indexes."""
-
-    sample_bytes: int = 4 << 20
-    scan_bytes: int = 256 << 20
-    seed: int = 920967
-    # Whether rows of larger tables are counted, which reads an index of theirs.
-    count: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,26 +42,22 @@ def columns_of(table: Table, index: Index | None) -> list[Column]:
 
 
 class Sampler:
-    """Of one table."""
+    """Of one table, which `reads` has no problem with."""
 
-    def __init__(self, query: Query, table: Table, limits: Limits) -> None:
+    def __init__(self, query: Query, table: Table, limits: Limits, reads: Reads) -> None:
         self._query = query
         self._table = table
         self._limits = limits
+        self._reads = reads
         self._random = random.Random(limits.seed)
         self._starts: list[tuple[Any, ...]] = []
         self._rows: tuple[float, float] | None = None
 
     def sample(self, index: Index | None) -> Sample:
         """Runs of an index; None: rows of a table without a primary key."""
-        size = self._table.data_bytes + self._table.index_bytes
-        if size <= self._limits.scan_bytes:
+        if self._reads.whole:
             return self._by_scan(index)
-        if index is None or self._table.primary is None:
-            raise LabError(
-                "over the limit of --scan-mib, and without a primary key: its rows can be found by "
-                "reading all of them only"
-            )
+        assert index is not None, "ranges of a table without a primary key"
         return self._by_ranges(index)
 
     def _source(self, index: Index | None) -> tuple[str, str, str]:
@@ -106,21 +88,14 @@ class Sampler:
             return "", []
         return f" AND ({name} >= {compared(column)} OR {name} IS NULL)", [low]
 
-    def _run_rows(self, index: Index | None) -> int:
-        """Rows of about RUN_BYTES."""
-        rows = max(1, self._table.rows)
-        each = self._table.data_bytes / rows
-        if index is not None and not index.primary:
-            secondary = max(1, sum(not other.primary for other in self._table.indexes))
-            each = self._table.index_bytes / secondary / rows
-        return int(min(RUN_ROWS_MAX, max(4, RUN_BYTES / max(each, 12.0))))
+    def _run_count(self, index: Index | None) -> int:
+        return run_count(self._table, index, self._reads.sample_bytes)
 
     def _by_scan(self, index: Index | None) -> Sample:
-        run = self._run_rows(index)
-        wanted = max(8, self._limits.sample_bytes // RUN_BYTES)
+        run = run_rows(self._table, index)
         estimate = max(1, self._table.rows)
         # InnoDB's statistics may be off by half: rather too many runs than one.
-        step = max(run, estimate // wanted)
+        step = max(run, estimate // self._run_count(index))
         columns, source, order = self._source(index)
         every, values = self._all(index)
         self._query("SELECT @firn_n := -1", ())
@@ -145,9 +120,9 @@ class Sampler:
 
     def _by_ranges(self, index: Index) -> Sample:
         find = self._primary_starts if index.primary else self._secondary_starts
-        conditions = find(index)
+        conditions = find(index, self._run_count(index))
         columns, source, order = self._source(index)
-        limit = self._run_rows(index)
+        limit = run_rows(self._table, index)
         runs, firsts, number = [], set(), 0
         for condition, values in conditions:
             rows = self._query(
@@ -161,17 +136,12 @@ class Sampler:
         if index.primary:
             self._rows = self._count(index, runs)
             rows_read = [row for run in runs for _, row in run]
-            self._starts = self._random.sample(rows_read, min(self._wanted, len(rows_read)))
+            self._starts = self._random.sample(rows_read, len(rows_read))
         assert self._rows is not None, "the primary index is sampled first"
         count, error = self._rows
         return Sample(runs, count, error, whole=False)
 
-    @property
-    def _wanted(self) -> int:
-        """Runs."""
-        return max(8, self._limits.sample_bytes // RUN_BYTES)
-
-    def _primary_starts(self, index: Index) -> list[tuple[str, list[Any]]]:
+    def _primary_starts(self, index: Index, count: int) -> list[tuple[str, list[Any]]]:
         """Evenly spread between the smallest and the largest value, at a random place in each
         stretch."""
         column = index.parts[0][0]
@@ -192,22 +162,18 @@ class Sampler:
         low, high = ends[0]
         if low is None:
             return []
-        places = [(n + self._random.random()) / self._wanted for n in range(self._wanted)]
+        places = [(n + self._random.random()) / count for n in range(count)]
         values = between(column, low, high, places, key_at)
-        if values is None:
-            raise LabError(
-                f"over the limit of --scan-mib, and its primary key begins with {column.kind}: "
-                "its rows can be found by reading all of them only"
-            )
+        assert values is not None, "has_places was not asked"
         return [(f"{name} >= {compare}", [value]) for value in values]
 
-    def _secondary_starts(self, index: Index) -> list[tuple[str, list[Any]]]:
+    def _secondary_starts(self, index: Index, count: int) -> list[tuple[str, list[Any]]]:
         places = {column.name: n for n, column in enumerate(columns_of(self._table, None))}
         primary = self._table.primary.parts if self._table.primary else ()
         parts = {column.name: (column, prefix) for column, prefix in (*index.parts, *primary)}
         return [
             after([(column, prefix, row[places[name]]) for name, (column, prefix) in parts.items()])
-            for row in self._starts
+            for row in self._starts[:count]
         ]
 
     def _count(

@@ -12,6 +12,8 @@ from firn_lab.estimate.values import is_integer, is_text, variable
 # Characters of a string that a start has behind what all keys begin with.
 CHARACTERS = 5
 PROBES = 24
+_TIMES = ("timestamp", "date", "datetime")
+_STRINGS = ("char", "varchar", "binary", "varbinary")
 
 
 def compared(column: Column) -> str:
@@ -38,6 +40,11 @@ def after(parts: Sequence[tuple[Column, int | None, Any]]) -> tuple[str, list[An
     return f"({name} > {right} OR ({name} = {right} AND {more[0]}))", [value, value, *more[1]]
 
 
+def has_places(column: Column) -> bool:
+    """Whether `between` finds values of the column."""
+    return is_integer(column) or column.kind in (*_TIMES, *_STRINGS)
+
+
 def between(
     column: Column, low: Any, high: Any, places: Sequence[float], key_at: Callable[[Any], Any]
 ) -> list[Any] | None:
@@ -49,11 +56,11 @@ def between(
     if column.kind == "timestamp":
         span_seconds = float(high) - float(low)
         return sorted({float(low) + span_seconds * place for place in places})
-    if column.kind in ("date", "datetime"):
+    if column.kind in _TIMES:
         first, last = (datetime.fromisoformat(str(value)) for value in (low, high))
         steps = [(last - first).total_seconds() * place for place in places]
         return [str(first + timedelta(seconds=step)) for step in steps]
-    if column.kind in ("char", "varchar", "binary", "varbinary"):
+    if column.kind in _STRINGS:
         return _strings(variable(low), variable(high), places, key_at)
     return None
 

@@ -1,0 +1,153 @@
+"""How much is read of each table, so that all tables together stay within a bound.
+
+A server with two tables of 200 MiB has both read whole. One with a hundred of them has the smallest
+read whole, as many as fit, and ranges of the others; one with a hundred thousand has smaller
+ranges, and at last the smallest tables are left out. Nothing is read here: sizes are those of
+InnoDB's statistics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from firn_lab.estimate.schema import Index, Table
+from firn_lab.estimate.starts import has_places
+
+PAGE_BYTES = 16 << 10
+# A run of neighbouring rows.
+RUN_BYTES = 48 << 10
+RUN_ROWS_MIN, RUN_ROWS_MAX = 4, 4000
+# Where an index holds beginnings of values only, the server looks up each row in a page of its own.
+RUN_ROWS_LOOKED_UP_MAX = 600
+# Of fewer the error is not known.
+RUNS_MIN = 8
+
+
+@dataclass(frozen=True)
+class Limits:
+    """`sample_bytes`: of rows, for each index. `scan_bytes`: a table up to this size may be read
+    whole, once for each of its indexes. `total_bytes`: of all tables together."""
+
+    sample_bytes: int = 4 << 20
+    scan_bytes: int = 256 << 20
+    total_bytes: int = 2 << 30
+    seed: int = 920967
+    # Whether rows of larger tables are counted, which reads an index of theirs.
+    count: bool = False
+
+
+@dataclass(frozen=True)
+class Reads:
+    """How a table is read: whole, or ranges of `sample_bytes` an index; `bytes` is about what the
+    server reads. `problem`: why it is not read."""
+
+    whole: bool
+    sample_bytes: int
+    bytes: float
+    problem: str = ""
+
+
+def looks_up(index: Index | None) -> bool:
+    """Whether the server reads the row for each entry of a secondary index."""
+    return index is not None and not index.primary and any(p is not None for _, p in index.parts)
+
+
+def row_bytes(table: Table, index: Index | None) -> float:
+    """Of an index, on average."""
+    size = float(table.data_bytes)
+    if index is not None and not index.primary:
+        size = table.index_bytes / sum(not each.primary for each in table.indexes)
+    return size / max(1, table.rows)
+
+
+def run_rows(table: Table, index: Index | None) -> int:
+    """Rows of about RUN_BYTES; of several, so that their keys tell how dense they are."""
+    most = RUN_ROWS_LOOKED_UP_MAX if looks_up(index) else RUN_ROWS_MAX
+    return int(min(most, max(RUN_ROWS_MIN, RUN_BYTES / max(row_bytes(table, index), 12.0))))
+
+
+def run_count(table: Table, index: Index | None, sample_bytes: int) -> int:
+    """Runs of `sample_bytes` together."""
+    rows = run_rows(table, index)
+    each = rows * (PAGE_BYTES if looks_up(index) else row_bytes(table, index))
+    return int(max(RUNS_MIN, sample_bytes // max(RUN_BYTES, each)))
+
+
+def whole_bytes(table: Table) -> float:
+    """What the server reads to walk along each index."""
+    looked_up = sum(map(looks_up, table.indexes)) * table.data_bytes
+    return float(table.data_bytes + table.index_bytes + looked_up)
+
+
+def range_bytes(table: Table, sample_bytes: int, count: bool = False) -> float:
+    """What it reads for runs of each index: a run ends in the middle of a page."""
+    total = 0.0
+    for index in table.indexes:
+        rows = run_rows(table, index)
+        run = rows * row_bytes(table, index) + PAGE_BYTES
+        if looks_up(index):
+            run += rows * PAGE_BYTES
+        total += run * run_count(table, index, sample_bytes)
+    if count:
+        total += min(row_bytes(table, index) for index in table.indexes) * table.rows
+    return min(total, whole_bytes(table))
+
+
+def allot(tables: Sequence[Table], limits: Limits) -> list[Reads]:
+    """For each table, within the limits. Ranges first, of as many tables as there is room for;
+    what room is left goes to small tables, to be read whole, which is exact."""
+    whole = {n: whole_bytes(table) for n, table in enumerate(tables) if _is_small(table, limits)}
+    least = min(limits.sample_bytes, RUNS_MIN * RUN_BYTES)
+    sample = limits.sample_bytes
+    while True:
+        found = [
+            _cheapest(table, whole.get(n), sample, limits.count) for n, table in enumerate(tables)
+        ]
+        room = limits.total_bytes - sum(each.bytes for each in found)
+        if room >= 0 or sample <= least:
+            break
+        sample = max(least, sample // 2)
+    if room < 0:
+        return _largest(tables, found, limits.total_bytes)
+    for n, size in sorted(whole.items(), key=lambda item: item[1]):
+        more = size - found[n].bytes
+        if not found[n].whole and more <= room:
+            room -= more
+            found[n] = Reads(True, limits.sample_bytes, size)
+    return found
+
+
+def _is_small(table: Table, limits: Limits) -> bool:
+    return table.data_bytes + table.index_bytes <= limits.scan_bytes
+
+
+def _cheapest(table: Table, whole: float | None, sample_bytes: int, count: bool) -> Reads:
+    """`whole`: what reading it whole takes, where that is allowed."""
+    why = _no_ranges(table)
+    ranges = None if why else range_bytes(table, sample_bytes, count)
+    if whole is not None and (ranges is None or whole <= ranges):
+        return Reads(True, sample_bytes, whole)
+    if ranges is not None:
+        return Reads(False, sample_bytes, ranges)
+    problem = f"over the limit of --scan-mib, and {why}: its rows can be found by reading all only"
+    return Reads(False, 0, 0.0, problem)
+
+
+def _no_ranges(table: Table) -> str:
+    """Why no range of it can be found; "" when one can."""
+    if table.primary is None:
+        return "without a primary key"
+    column = table.primary.parts[0][0]
+    return "" if has_places(column) else f"its primary key begins with {column.kind}"
+
+
+def _largest(tables: Sequence[Table], found: Sequence[Reads], total_bytes: float) -> list[Reads]:
+    """As many tables as there is room for, the largest first: they decide the sum."""
+    kept, room = list(found), total_bytes
+    for n in sorted(range(len(tables)), key=lambda n: whole_bytes(tables[n]), reverse=True):
+        if found[n].bytes <= room:
+            room -= found[n].bytes
+        else:
+            kept[n] = Reads(False, 0, 0.0, "left out: no room for it in --total-mib")
+    return kept
