@@ -7,7 +7,7 @@ document.querySelectorAll("#table th button")[head].click();
 log.ascending = cells(head);
 document.querySelectorAll("#table th button")[head].click();
 log.descending = cells(head);
-for (const id of ["results", "threads", "seconds", "latency", "resources", "space"]) {
+for (const id of ["results", "threads", "seconds", "latency", "resources", "space", "tables", "price"]) {
   const chart = document.querySelector(`#${id} .chart`);
   log[id] = { bars: chart.querySelectorAll("rect.bar").length, curves: chart.querySelectorAll("polyline.curve").length,
     bad: (chart.innerHTML.match(/NaN|undefined|Infinity/g) ?? []).length };
@@ -15,6 +15,11 @@ for (const id of ["results", "threads", "seconds", "latency", "resources", "spac
 const select = document.querySelector("#results select");
 const texts = () => document.querySelector("#results .chart").textContent;
 const first = texts();
+log.relative = first;
+const scale = document.querySelectorAll("#results select")[1];
+scale.value = "";
+scale.dispatchEvent(new Event("change"));
+log.measured = texts();
 select.value = "latency_p95_ms";
 select.dispatchEvent(new Event("change"));
 log.redrawn = texts() !== first;

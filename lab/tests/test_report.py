@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from firn_lab import cli
 from firn_lab.clock import SystemClock
-from firn_lab.report.data import Report, collect, commands, doubts, failures, shortages
+from firn_lab.report.data import Report, collect, commands, doubts, failures, shortages, to_json
 from firn_lab.report.markdown import markdown, table
 from firn_lab.report.png import sweeps
 from firn_lab.report.units import bytes_text, figure_text, number_text
@@ -18,6 +19,10 @@ from firn_lab.store import Reader, Writer
 from firn_lab.targets import Budget, Settings
 from firn_lab.workloads import Params
 from firn_lab.workloads.base import FigureKind
+
+# In the order of the report.
+PICTURES = ("throughput.png", "latency.png", "device-written.png", "device-read.png",
+            "threads-1.png", "space.png")  # fmt: skip
 
 
 @pytest.fixture
@@ -110,8 +115,24 @@ def test_files_are_written(store: Path, tmp_path: Path, capsys: pytest.CaptureFi
     ]  # fmt: skip
     for path in out.glob("*.png"):
         assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-    assert "## Price" in (out / "report.md").read_text()
+    text = (out / "report.md").read_text()
+    assert "## Price" in text
+    assert re.findall(r"^!\[.*\]\((.*)\)$", text, re.MULTILINE) == list(PICTURES)
     assert len(capsys.readouterr().out.splitlines()) == len(made)
+
+
+def test_the_raw_numbers_are_a_store(store: Path, tmp_path: Path) -> None:
+    made_up.fill(store, jitter=0.1)
+    out = tmp_path / "out"
+    for run in (1, 2):
+        command = ["report", "--store", str(store), "--out", str(out), "--raw", str(run)]
+        assert cli.main(command) == 0
+        with Reader(store) as all_, Reader(out / "raw.sqlite") as raw:
+            assert [each.id for each in raw.runs()] == [run]
+            assert to_json(collect(raw)) == to_json(collect(all_, run))
+            assert any(round_["series"] for each in to_json(collect(raw))["results"]
+                       for round_ in each["rounds"])  # fmt: skip
+    assert sorted(path.name for path in out.glob("raw*")) == ["raw.sqlite"]
 
 
 def test_a_run_without_rounds_has_a_report(tmp_path: Path) -> None:

@@ -39,7 +39,8 @@ function format(value, unit = "") {
   const size = Math.abs(value);
   const digits = size === 0 || size >= 100 ? 0 : size >= 10 ? 1 : size >= 0.1 ? 2 : 4;
   const text = value.toLocaleString("en-US", { maximumFractionDigits: digits });
-  return unit ? `${text} ${unit}` : text;
+  if (unit === "×") return `×${text}`;
+  return unit.startsWith("1/") ? text + unit.slice(1) : unit ? `${text} ${unit}` : text;
 }
 
 // Round numbers from 0 to above `top`.
@@ -70,9 +71,10 @@ function spreadText(value, unit) {
   return value.count > 1 ? `${text} (${format(value.low)}…${format(value.high)}, ${value.count} rounds)` : text;
 }
 
-// groups: [{label, values: [{name, colour, spread}]}], spread: {median, low, high, count}.
-function barChart(groups, unit, title) {
-  const left = 300, width = 1120, right = 110, bar = 18;
+// groups: [{label, values: [{name, colour, spread, text, tip}]}], spread: {median, low, high, count}; `text` stands at
+// the bar, `tip` in its tip, the median and its spread by default. `one`: the place of 1 is marked.
+function barChart(groups, unit, title, one = false) {
+  const left = 300, width = 1120, right = 160, bar = 18;
   const rows = groups.map((group) => group.values.length * (bar + 3) + 16);
   const height = rows.reduce((sum, each) => sum + each, 0) + 34;
   const root = canvas(width, height, title);
@@ -84,21 +86,22 @@ function barChart(groups, unit, title) {
     shape(root, "text", { x: x(mark), y: height - 8, "text-anchor": "middle", class: "soft" },
       format(mark, unit));
   }
+  if (one) shape(root, "line", { x1: x(1), x2: x(1), y1: 4, y2: height - 24, class: "one" });
   let y = 8;
   groups.forEach((group, index) => {
-    const lines = wrap(group.label, 44);
+    const lines = wrap(group.label, 38);
     lines.forEach((line, n) => shape(root, "text",
       { x: left - 10, y: y + 14 + n * 14, "text-anchor": "end" }, line));
     group.values.forEach((each, n) => {
       const at = y + n * (bar + 3), value = each.spread, middle = at + bar / 2;
       const rect = shape(root, "rect", { x: left, y: at, height: bar, fill: each.colour,
         width: Math.max(1, x(value.median) - left), class: "hot bar", rx: 2 });
-      tip(rect, `${group.label}\n${each.name}: ${spreadText(value, unit)}`);
+      tip(rect, `${group.label}\n${each.name}: ${each.tip ?? spreadText(value, unit)}`);
       if (value.count > 1) shape(root, "path", { class: "whisker",
         d: `M${x(value.low)} ${middle}H${x(value.high)}M${x(value.low)} ${middle - 4}v8` +
           `M${x(value.high)} ${middle - 4}v8` });
       shape(root, "text", { x: x(value.high) + 6, y: middle + 4, class: "soft" },
-        format(value.median, unit));
+        each.text ?? format(value.median, unit));
     });
     y += rows[index];
   });

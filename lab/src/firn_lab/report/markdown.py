@@ -19,11 +19,21 @@ from firn_lab.report.units import bytes_text, number_text
 from firn_lab.store import ROUNDS_MIN, Spread
 
 LATENCIES = ("latency_average_ms", "latency_p95_ms", "latency_p99_ms")
-_SPACES = (("data_bytes", "tables"), ("files_bytes", "all files"), ("ssd_4k_bytes", "SSD, 4 KiB"))
+_SPACES = {
+    "data_bytes": "tables",
+    "files_bytes": "all files",
+    "ssd_4k_bytes": "SSD, 4 KiB",
+    "ssd_8k_bytes": "8 KiB",
+    "ssd_16k_bytes": "16 KiB",
+    "csv_bytes": "CSV",
+    "csv_lz4_bytes": "lz4",
+    "csv_gzip_bytes": "gzip",
+    "csv_zstd_bytes": "zstd",
+}
 
 
-def markdown(report: Report) -> str:
-    """A whole page."""
+def markdown(report: Report, pictures: Sequence[str] = ()) -> str:
+    """A whole page; `pictures` are files beside it."""
     run = report.run
     lines = [
         f"# {run.title}, run {run.id}",
@@ -41,6 +51,8 @@ def markdown(report: Report) -> str:
         lines += [f"## {workload}", ""]
         lines += _performance(report, workload)
     lines += _space(report)
+    for name in pictures:
+        lines += [f"![{name.removesuffix('.png')}]({name})", ""]
     lines += _costs(report)
     lines += ["## Repeat it", "", "```", *commands(report).values(), "```", ""]
     return "\n".join(lines)
@@ -119,14 +131,15 @@ def _space(report: Report) -> list[str]:
     values: dict[tuple[str, str, int], dict[str, float]] = {}
     for each in report.store.state(report.run.id):
         values.setdefault((each.dataset, each.moment, each.target), {})[each.name] = each.value
+    taken = [name for name in _SPACES if any(name in found for found in values.values())]
     rows = [
         [dataset, moment, names[target]]
-        + [bytes_text(found[name]) if name in found else "–" for name, _ in _SPACES]
+        + [bytes_text(found[name]) if name in found else "–" for name in taken]
         + [number_text(found["load_seconds"]) if "load_seconds" in found else "–"]
         for (dataset, moment, target), found in values.items()
         if target in names
     ]
-    head = ["data", "when", "engine", *(words for _, words in _SPACES), "load, s"]
+    head = ["data", "when", "engine", *(_SPACES[name] for name in taken), "load, s"]
     return ["## Space", "", *table(head, rows)] if rows else []
 
 

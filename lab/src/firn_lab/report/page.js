@@ -31,7 +31,7 @@ function chart(id, title, choices, draw) {
     ...options.map(([value, text]) => make("option", { value }, text))));
   const redraw = () => {
     const drawn = draw(...selects.map((select) => select.value));
-    place.replaceChildren(drawn ?? make("p", {}, "No numbers for this choice."));
+    place.replaceChildren(...[drawn ?? make("p", {}, "No numbers for this choice.")].flat());
   };
   section(id, title, make("div", { class: "controls" }, ...selects, legend()), place);
   redraws.push(redraw);
@@ -55,20 +55,46 @@ function legend() {
 const shown = () => names.filter((name) => !hidden.has(name));
 const single = (value) => ({ median: value, low: value, high: value, count: 1 });
 
+const words = (figure) => figure.replaceAll("_", " ");
+
 function figuresThere(wanted) {
   const there = new Set(data.results.flatMap((each) => Object.keys(each.figures)));
-  const list = wanted ? wanted.filter(([figure]) => there.has(figure)) : [...there].sort().map((each) => [each, each]);
-  return list;
+  return wanted ? wanted.filter(([figure]) => there.has(figure)) : [...there].sort().map((each) => [each, words(each)]);
 }
 
-function byCase(figure, cases = data.cases) {
-  return cases.map((each) => ({
-    label: each.label,
-    values: shown().flatMap((name) => {
-      const spread = result(each.id, name)?.figures[figure];
-      return spread ? [{ name, colour: colour(name), spread }] : [];
-    }),
-  })).filter((group) => group.values.length);
+// The values of a figure, case by case. `relative`: as multiples of the reference's, by which cases of unlike
+// size can be seen in one picture; those that the reference has no number of are left out.
+function byCase(figure, relative) {
+  const unit = unitOf(figure);
+  return data.cases.map((each) => {
+    const base = relative ? result(each.id, data.reference)?.figures[figure]?.median : 1;
+    return { label: each.label, values: !base ? [] : shown().flatMap((name) => {
+      const found = result(each.id, name), spread = found?.figures[figure];
+      if (!spread) return [];
+      const scaled = { ...spread };
+      for (const part of ["median", "low", "high"]) scaled[part] /= base;
+      const doubt = found.doubts.includes(figure) ? " ?" : "";
+      const text = (relative ? `×${scaled.median.toFixed(2)} · ` : "") + format(spread.median, unit) + doubt;
+      return [{ name, colour: colour(name), spread: scaled, text, tip: spreadText(spread, unit) + doubt }];
+    }) };
+  }).filter((group) => group.values.length);
+}
+
+// Bars of a figure for each case, beside the reference's or as they are.
+function caseChart(id, title, figures) {
+  const scales = [["relative", `× ${data.reference}`], ["", "as measured"]];
+  const choices = [{ label: "figure", options: figures }];
+  if (names.length > 1) choices.push({ label: "scale", options: scales });
+  chart(id, title, choices, (figure, scale) => {
+    const all = byCase(figure), groups = scale ? byCase(figure, true) : all;
+    if (!all.length) return null;
+    const better = { higher: "More is better. ", lower: "Less is better. " }[data.kinds[figure]?.better] ?? "";
+    const missing = all.length - groups.length;
+    const note = better + "Bars: medians; whiskers: from the smallest to the largest round; “?”: conclude nothing." +
+      (missing ? ` ${missing} of ${all.length} cases have no number of ${data.reference} above zero: choose “as measured”.` : "");
+    const drawn = make("p", { class: "note" }, note);
+    return groups.length ? [drawn, barChart(groups, scale ? "×" : unitOf(figure), id, Boolean(scale))] : drawn;
+  });
 }
 
 function about() {
@@ -76,27 +102,48 @@ function about() {
   document.getElementById("about").textContent = [
     `${run.started_at.slice(0, 16).replace("T", " ")} UTC: ${run.status}${run.message ? ", " + run.message : ""}`,
     `${machine.processor ?? "?"}, ${machine.cores ?? "?"} cores, ${format(machine.memory_bytes ?? 0, "B")}`,
-    `${machine.system ?? ""} ${machine.kernel ?? ""}`, machine.file_system ?? "",
+    `${machine.system ?? ""} ${machine.kernel ?? ""}`.trim(), machine.file_system ?? "",
     `${format(budget.memory_bytes, "B")} for each engine, ` +
       (budget.durable ? "a sync for each commit" : "a sync a second") +
       (budget.direct_io ? ", past the page cache" : ", through the page cache"),
+    machine.busy_cores === undefined ? "" : `${machine.busy_cores.toFixed(1)} cores at other work before it`,
     `${run.rounds} rounds: medians, whiskers from the smallest to the largest`,
   ].filter(Boolean).join(" · ");
 }
 
+const COMMON = [
+  ["tps", "transactions/s"], ["qps", "queries/s"], ["latency_average_ms", "latency: average"],
+  ["latency_p50_ms", "latency: 50 %"], ["latency_p95_ms", "latency: 95 %"], ["latency_p99_ms", "latency: 99 %"],
+  ["latency_max_ms", "latency: largest"], ["seconds", "seconds"],
+];
+const RESOURCES = [
+  ["device_written_bytes_per_transaction", "written to the device, a transaction"],
+  ["settled_device_written_bytes_per_transaction", "written to the device, a transaction, until at rest"],
+  ["device_read_bytes_per_transaction", "read from the device, a transaction"],
+  ["device_written_bytes", "written by the server, a round"], ["device_read_bytes", "read by the server, a round"],
+  ["disk_written_bytes", "the device's own count of writes"], ["disk_read_bytes", "the device's own count of reads"],
+  ["disk_writes_per_transaction", "write requests of the device, a transaction"],
+  ["disk_reads_per_transaction", "read requests of the device, a transaction"],
+  ["cpu_us_per_transaction", "processor time of the server, a transaction"],
+  ["client_cpu_seconds", "processor time of the load driver, a round"],
+  ["resident_bytes", "resident memory"], ["resident_peak_bytes", "resident memory, largest"],
+  ["settle_seconds", "time to come to rest after a round"],
+];
+
+// What most cases are headed by comes first.
+function resultFigures() {
+  const heads = data.cases.map((each) => each.headline);
+  const often = (figure) => heads.filter((each) => each === figure).length;
+  const known = new Map([...COMMON, ...heads.filter((each) => !COMMON.some(([c]) => c === each)).map((each) => [each, words(each)])]);
+  const ordered = [...known].sort(([a], [b]) => often(b) - often(a));
+  const others = figuresThere().filter(([figure]) => !known.has(figure) && !RESOURCES.some(([r]) => r === figure));
+  return figuresThere([...ordered, ...others]);
+}
+
 function performanceCharts() {
-  const common = [
-    ["tps", "transactions/s"], ["qps", "queries/s"], ["latency_average_ms", "latency: average"],
-    ["latency_p50_ms", "latency: 50 %"], ["latency_p95_ms", "latency: 95 %"], ["latency_p99_ms", "latency: 99 %"],
-    ["latency_max_ms", "latency: largest"], ["seconds", "seconds"],
-  ];
-  const own = [...new Set(data.cases.map((each) => each.headline))].filter((each) => !common.some(([c]) => c === each));
-  const figures = figuresThere([...own.map((each) => [each, each]), ...common]);
+  const figures = resultFigures();
   if (!figures.length) return;
-  chart("results", "Results", [{ label: "figure", options: figures }], (figure) => {
-    const groups = byCase(figure);
-    return groups.length ? barChart(groups, unitOf(figure), "results") : null;
-  });
+  caseChart("results", "Results", figures);
   const families = new Map();
   for (const each of data.cases) families.set(each.family, [...(families.get(each.family) ?? []), each]);
   const sweeps = [...families].filter(([, cases]) => new Set(cases.map((each) => each.threads)).size > 1);
@@ -135,10 +182,12 @@ function seriesChart() {
 }
 
 function latencyChart() {
-  const parts = ["average", "p50", "p95", "p99", "max"];
+  const parts = ["average", "p50", "p95", "p99"];
   const cases = data.cases.filter((each) => names.some((name) => result(each.id, name)?.figures.latency_p95_ms));
-  if (cases.length) chart("latency", "Latency", [{ label: "case", options: cases.map((each) => [each.id, each.label]) }], (id) => {
-    const groups = parts.map((part) => ({
+  if (cases.length) chart("latency", "Latency", [{ label: "case", options: cases.map((each) => [each.id, each.label]) },
+    // One that waited for long would make lines of all the others.
+    { label: "part", options: [["", "up to 99 %"], ["max", "with the largest"]] }], (id, most) => {
+    const groups = [...parts, ...(most ? [most] : [])].map((part) => ({
       label: { average: "average", p50: "50 %", p95: "95 %", p99: "99 %", max: "largest" }[part],
       values: shown().flatMap((name) => {
         const spread = result(Number(id), name)?.figures[`latency_${part}_ms`];
@@ -150,36 +199,45 @@ function latencyChart() {
 }
 
 function resourceChart() {
-  const figures = figuresThere([
-    ["device_written_bytes_per_transaction", "written to the device, a transaction"],
-    ["device_read_bytes_per_transaction", "read from the device, a transaction"],
-    ["device_written_bytes", "written by the server, a round"], ["device_read_bytes", "read by the server, a round"],
-    ["disk_written_bytes", "the device's own count of writes"], ["disk_read_bytes", "the device's own count of reads"],
-    ["disk_writes_per_transaction", "write requests of the device, a transaction"],
-    ["disk_reads_per_transaction", "read requests of the device, a transaction"],
-    ["cpu_us_per_transaction", "processor time, a transaction"],
-    ["resident_bytes", "resident memory"], ["resident_peak_bytes", "resident memory, largest"],
-  ]);
-  if (figures.length) chart("resources", "Device, processor, memory", [{ label: "figure", options: figures }], (figure) => {
-    const groups = byCase(figure);
-    return groups.length ? barChart(groups, unitOf(figure), "resources") : null;
-  });
+  const figures = figuresThere(RESOURCES);
+  if (figures.length) caseChart("resources", "Device, processor, memory", figures);
+}
+
+const SPACES = {
+  data_bytes: "tables with their indexes", files_bytes: "all files, with logs",
+  ssd_4k_bytes: "all files on an SSD that compresses 4 KiB blocks", ssd_8k_bytes: "… 8 KiB blocks",
+  ssd_16k_bytes: "… 16 KiB blocks", csv_bytes: "CSV export of the rows, plain", csv_lz4_bytes: "… under lz4",
+  csv_gzip_bytes: "… under gzip", csv_zstd_bytes: "… under zstd", load_seconds: "time to load",
+  rest_seconds: "time to come to rest",
+};
+
+// Bars of what was taken at moments: `labelOf` names the group of a number, or null where it is not wanted.
+function stateGroups(labelOf) {
+  const groups = new Map();
+  for (const each of data.state) {
+    const label = hidden.has(each.target) ? null : labelOf(each);
+    if (label === null) continue;
+    const value = { name: each.target, colour: colour(each.target), spread: single(each.value) };
+    groups.set(label, [...(groups.get(label) ?? []), value]);
+  }
+  const place = (value) => names.indexOf(value.name);
+  return [...groups].map(([label, values]) => ({ label, values: values.sort((a, b) => place(a) - place(b)) }));
 }
 
 function space() {
-  const kinds = [...new Set(data.state.map((each) => each.name).filter((each) => !each.includes(".")))];
+  const there = new Set(data.state.map((each) => each.name));
+  const kinds = [...new Set([...Object.keys(SPACES), ...there])].filter((each) => there.has(each) && !each.includes("."));
   if (!kinds.length) return;
-  const first = kinds.includes("data_bytes") ? ["data_bytes"] : [];
-  const order = [...first, ...kinds.filter((each) => each !== "data_bytes")];
-  chart("space", "Space", [{ label: "figure", options: order.map((each) => [each, each.replaceAll("_", " ")]) }], (figure) => {
-    const groups = new Map();
-    for (const each of data.state) {
-      if (each.name !== figure || hidden.has(each.target)) continue;
-      const label = `${each.dataset}, ${MOMENTS[each.moment] ?? each.moment}`;
-      groups.set(label, [...(groups.get(label) ?? []), { name: each.target, colour: colour(each.target), spread: single(each.value) }]);
-    }
-    const list = [...groups].map(([label, values]) => ({ label, values }));
-    return list.length ? barChart(list, unitOf(figure), "space") : null;
+  const place = (each) => `${each.dataset}, ${MOMENTS[each.moment] ?? each.moment}`;
+  chart("space", "Space, loads", [{ label: "figure", options: kinds.map((each) => [each, SPACES[each] ?? words(each)]) }], (figure) => {
+    const groups = stateGroups((each) => each.name === figure ? place(each) : null);
+    return groups.length ? barChart(groups, unitOf(figure), "space") : null;
+  });
+  const tables = [...new Set(data.state.filter((each) => each.name.startsWith("table_bytes.")).map(place))];
+  if (tables.length) chart("tables", "Space by table", [{ label: "data", options: tables.map((each) => [each, each]) }], (which) => {
+    const groups = stateGroups((each) => each.name.startsWith("table_bytes.") && place(each) === which
+      ? each.name.slice("table_bytes.".length) : null);
+    return groups.length ? barChart(groups, "B", "space by table") : null;
   });
   const rows = data.state.map((each) => [each.dataset, each.target, MOMENTS[each.moment] ?? each.moment,
     each.name, { text: format(each.value, each.unit), value: each.value }]);
@@ -191,7 +249,7 @@ function space() {
 const COMPARED = /^tps$|^latency_/;
 
 function resultTable() {
-  const figures = [["threads"], ["transactions"], ["queries"], ["seconds", "s"], ["tps", "1/s"],
+  const figures = [["threads"], ["transactions"], ["queries"], ["seconds", "time, s"], ["tps", "transactions/s"],
     ["latency_average_ms", "average, ms"], ["latency_p95_ms", "95 %, ms"], ["latency_p99_ms", "99 %, ms"]];
   const heads = [{ text: "case" }, { text: "engine" },
     ...figures.map(([name, words]) => ({ text: words ?? name, number: true })),
@@ -234,12 +292,23 @@ function partTable() {
   section("parts", "Parts", make("p", {}, "Kinds of transactions or statements, round by round."), sortable(heads, rows));
 }
 
-function priceTable() {
+function prices() {
   if (!data.costs.length) return;
-  const heads = [{ text: "offer" }, { text: "case" }, { text: "engine" }, { text: "a million transactions", number: true },
-    { text: `a TB (as ${data.reference} stores it) for a month`, number: true }, { text: "break-even" }];
+  const kinds = [["per_million", "a million transactions"],
+    ["per_tb_month", `a TB (as ${data.reference} stores it) for a month`]];
+  const offers = [...new Set(data.costs.map((each) => each.offer))];
+  chart("price", "Price", [{ label: "offer", options: offers.map((each) => [each, each]) },
+    { label: "price", options: kinds }], (offer, kind) => {
+    const rows = data.costs.filter((each) => each.offer === offer && each[kind] !== null && !hidden.has(each.target));
+    const groups = [...new Set(rows.map((each) => each.case))].map((label) => ({ label,
+      values: rows.filter((each) => each.case === label).map((each) => ({ name: each.target,
+        colour: colour(each.target), spread: single(each[kind]) })) }));
+    return groups.length ? barChart(groups, rows[0].currency, "price") : null;
+  });
+  const heads = [{ text: "offer" }, { text: "case" }, { text: "engine" },
+    ...kinds.map(([, text]) => ({ text, number: true })), { text: "break-even" }];
   const money = (value, currency) => ({ text: value === null ? "–" : `${value.toPrecision(4)} ${currency}`, value });
-  section("price", "Price", sortable(heads, data.costs.map((each) => [each.offer, each.case, each.target,
+  document.getElementById("price").append(sortable(heads, data.costs.map((each) => [each.offer, each.case, each.target,
     money(each.per_million, each.currency), money(each.per_tb_month, each.currency), each.break_even])));
 }
 
@@ -280,7 +349,7 @@ resourceChart();
 space();
 resultTable();
 partTable();
-priceTable();
+prices();
 settings();
 repeat();
 document.documentElement.dataset.ready = "yes";

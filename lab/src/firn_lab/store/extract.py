@@ -1,0 +1,41 @@
+"""One run with all its raw numbers as a store of its own: to be kept or sent around."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from firn_lab.store import schema
+
+# What only `watch` needs: seconds are samples, too.
+PASSING = ("phase", "progress", "second", "step")
+_ROUNDS = "round IN (SELECT id FROM source.rounds WHERE run = :run)"
+_WHICH = {
+    "runs": "id = :run",
+    "parts": _ROUNDS,
+    "samples": _ROUNDS,
+    "events": f"run = :run AND kind NOT IN ({', '.join(map(repr, PASSING))})",
+}
+
+
+def extract(store: Path, run: int, to: Path) -> None:
+    """Writes `to`, which is replaced. Ids stay what they are."""
+    new = to.with_name(to.name + ".new")
+    new.unlink(missing_ok=True)
+    connection = sqlite3.connect(f"file:{new}", uri=True, isolation_level=None)
+    try:
+        schema.create(connection)
+        connection.execute("ATTACH ? AS source", (f"file:{store.resolve()}?mode=ro",))
+        connection.execute("BEGIN")
+        for name in schema.NAMES:
+            connection.execute(
+                f"INSERT INTO main.{name} SELECT * FROM source.{name} "
+                f"WHERE {_WHICH.get(name, 'run = :run')} ORDER BY rowid",
+                {"run": run},
+            )
+        connection.execute("COMMIT")
+        connection.execute("DETACH source")
+        connection.execute("VACUUM")
+    finally:
+        connection.close()
+    new.replace(to)
