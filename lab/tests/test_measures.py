@@ -90,7 +90,7 @@ def test_memory_that_processes_share_counts_once() -> None:
         "import mmap, os, sys; m = mmap.mmap(-1, 40 << 20); m.write(b'x' * (40 << 20));\n"
         "for _ in range(2):\n"
         "  if os.fork() == 0:\n"
-        "    own = b'y' * (10 << 20); m.seek(0); m.read(); print(os.getpid(), flush=True)\n"
+        "    own = b'y' * (10 << 20); m.seek(0); m.read(); os.write(1, b'%d\\n' % os.getpid())\n"
         "    sys.stdin.read(); os._exit(0)\n"
         "sys.stdin.read()"
     )

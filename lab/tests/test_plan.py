@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,8 @@ from firn_lab.cli import parser
 from firn_lab.cli.run import make_plan, without_password
 from firn_lab.errors import LabError, UsageError
 from firn_lab.plan import PLANS, Plan, parse_case
-from firn_lab.plan.fairness import breaches, peak_breaches
+from firn_lab.plan.fairness import breaches, busy_breaches, peak_breaches
+from firn_lab.runner.machine import busy_cores
 from firn_lab.targets import Settings, make_target
 from firn_lab.targets.base import Budget
 from firn_lab.targets.mysql import buffered
@@ -42,6 +45,16 @@ def test_a_case_of_the_command_line_goes_before_its_options() -> None:
 def test_a_workload_may_be_named_twice() -> None:
     plan = plan_of("oltp_insert:threads=3 oltp_insert:seconds=7 --threads 5 --seconds 9")
     assert [(case.params.threads, case.params.seconds) for case in plan.cases] == [(3, 9), (5, 7)]
+
+
+def test_threads_are_swept() -> None:
+    plan = plan_of("oltp_insert oltp_delete:threads=3 --threads 2 4 --seconds 9")
+    assert [(case.workload, case.params.threads) for case in plan.cases] == [
+        ("oltp_insert", 2), ("oltp_insert", 4), ("oltp_delete", 3),
+    ]  # fmt: skip
+    assert {case.params.seconds for case in plan.cases} == {9}
+    quick = plan_of("quick --threads 2 4")
+    assert len(quick.cases) == 2 * len(plan_of("quick").cases)
 
 
 def test_a_value_may_hold_a_colon() -> None:
@@ -76,6 +89,14 @@ def test_every_case_of_the_plans_can_be_made_and_is_there_once() -> None:
     for kind in ("cache", "zipf"):
         values = {float(c.params.options.get(kind) or -1) for c in PLANS["full"].cases}
         assert values >= ({0.5, 1, 3, 10} if kind == "cache" else {0, 0.8, 1.2})
+
+
+def test_quick_measures_for_four_of_its_ten_minutes() -> None:
+    """The rest goes to loads, warm-up and servers that come to rest: about as much a round."""
+    plan = PLANS["quick"]
+    measured = sum(case.params.seconds for case in plan.cases) * plan.rounds * len(plan.targets)
+    assert (plan.rounds, len(plan.targets)) == (3, 3)
+    assert 200 <= measured <= 240
 
 
 def test_unknown_names_and_options_are_told() -> None:
@@ -149,6 +170,19 @@ def test_unequal_memory_at_the_peak_is_told() -> None:
     assert peak_breaches({"a": 100 << 20, "b": 124 << 20}) == []
     (breach,) = peak_breaches({"a": 100 << 20, "b": 126 << 20})
     assert breach.rule == "memory" and breach.message.endswith("a 100 MiB, b 126 MiB")
+
+
+def test_a_busy_machine_is_told() -> None:
+    assert busy_breaches(0.2, 2) == []
+    (breach,) = busy_breaches(0.3, 2)
+    assert (breach.rule, "0.3 of 2 cores" in breach.message) == ("busy", True)
+
+
+def test_work_of_the_processors_is_seen() -> None:
+    """A process that computes is one core at least, half of it where others are at work."""
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as process:
+        assert busy_cores(0.3) > 0.4
+        process.kill()
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
   firn-lab run quick
   firn-lab run oltp_read_write oltp_point_select:threads=16,zipf=0.9 --targets engine:firn dsn:mysql://host
   firn-lab run oltp_read_write:cache=3 --memory 512 --rounds 5 --seconds 30
+  firn-lab run oltp_read_write tpcc --threads 2 4 8 16 32
 
 A workload is NAME[:key=value,…]; keys are scale, threads, seconds, warm_seconds, seed and the
 workload's own (firn-lab list). Options of the command line override those of a plan.
@@ -41,7 +42,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--seconds", type=float, help="of each round")
     parser.add_argument("--warm-seconds", type=float)
-    parser.add_argument("--threads", type=int)
+    parser.add_argument("--threads", type=int, nargs="+", help="several: each case with each")
     parser.add_argument("--scale", type=float)
     parser.add_argument("--seed", type=int)
     parser.add_argument("--memory", type=int, metavar="MIB", help="of each target's cache")
@@ -57,19 +58,23 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def make_plan(chosen: argparse.Namespace) -> Plan:
     """The plan that the command line asks for."""
-    names = ("threads", "seconds", "warm_seconds", "scale", "seed")
+    names = ("seconds", "warm_seconds", "scale", "seed")
     given = {name: getattr(chosen, name) for name in names if getattr(chosen, name) is not None}
+    sweep = [{**given, "threads": threads} for threads in chosen.threads or ()] or [given]
     if len(chosen.what) == 1 and chosen.what[0] in PLANS:
         plan = PLANS[chosen.what[0]]
-        cases = tuple(
-            Case(case.workload, replace_params(case.params, given, case.params.options))
+        found = [
+            Case(case.workload, replace_params(case.params, fields, case.params.options))
             for case in plan.cases
-        )
+            for fields in sweep
+        ]
     else:
         # What a workload of the command line says of itself goes before the options.
-        base = replace_params(Params(), given, {})
-        cases = tuple(parse_case(text, base) for text in chosen.what)
-        plan = Plan("custom", "", cases)
+        bases = [replace_params(Params(), fields, {}) for fields in sweep]
+        found = [parse_case(text, base) for text in chosen.what for base in bases]
+        plan = Plan("custom", "", ())
+    # A case that names its threads is one for all of a sweep.
+    cases = tuple(case for n, case in enumerate(found) if len(sweep) == 1 or case not in found[:n])
     budget = Budget(
         memory_bytes=chosen.memory << 20 if chosen.memory else plan.budget.memory_bytes,
         durable=plan.budget.durable and not chosen.not_durable,

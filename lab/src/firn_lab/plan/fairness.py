@@ -13,11 +13,13 @@ from firn_lab.targets.base import Settings
 MEMORY_TOLERANCE = 0.05
 # What processes take beside their caches differs; by more than this memory was not equal.
 PEAK_TOLERANCE = 0.25
+# Of the processors, at work for somebody else when a run starts.
+BUSY_TOLERANCE = 0.1
 
 
 @dataclass(frozen=True)
 class Breach:
-    """rule: memory, durability, isolation, rounds or page-cache."""
+    """rule: memory, durability, isolation, rounds, page-cache or busy."""
 
     rule: str
     message: str
@@ -65,6 +67,13 @@ def peak_breaches(peaks: Mapping[str, int]) -> list[Breach]:
         return []
     listed = ", ".join(f"{name} {_mib(size)}" for name, size in peaks.items())
     return [Breach("memory", f"resident memory differs by more than a quarter: {listed}")]
+
+
+def busy_breaches(busy: float, cores: int) -> list[Breach]:
+    """Other work on the machine, before anything is started."""
+    if busy <= BUSY_TOLERANCE * cores:
+        return []
+    return [Breach("busy", f"the machine was at other work: {busy:.1f} of {cores} cores")]
 
 
 def _mib(size: int | None) -> str:

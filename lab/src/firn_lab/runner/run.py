@@ -26,7 +26,7 @@ from firn_lab import __version__
 from firn_lab.clock import Clock
 from firn_lab.errors import DiskFull, LabError
 from firn_lab.plan.base import Plan, replace_params
-from firn_lab.plan.fairness import Breach, breaches, peak_breaches
+from firn_lab.plan.fairness import Breach, breaches, busy_breaches, peak_breaches
 from firn_lab.runner.dataset import DatasetRun
 from firn_lab.runner.events import Listener
 from firn_lab.runner.machine import available_memory_bytes, machine, require_space
@@ -133,10 +133,11 @@ class Runner:
         plan = self.plan
         workloads = self._workloads()
         self.scratch.mkdir(parents=True, exist_ok=True)
-        title = plan.name
+        found = machine(self.scratch)
         self.id = self.writer.run(
-            title, self._command, __version__, machine(self.scratch), plan.budget, plan.rounds
+            plan.name, self._command, __version__, found, plan.budget, plan.rounds
         )
+        busy = busy_breaches(found["busy_cores"], found["cores"])
         # A kill and the end of the terminal are a Ctrl-C from elsewhere.
         previous = {
             number: signal.signal(number, signal.default_int_handler)
@@ -144,7 +145,7 @@ class Runner:
             if signal.getsignal(number) is not signal.SIG_IGN  # As nohup has it.
         }
         try:
-            status, message = self._guarded(lambda: self._run(workloads))
+            status, message = self._guarded(lambda: self._run(workloads, busy))
         finally:
             # Nobody interrupts the tidying up.
             for number in previous:
@@ -199,8 +200,9 @@ class Runner:
             raise LabError(f"the plan holds a case twice: {', '.join(twice)}")
         return workloads
 
-    def _run(self, workloads: list[Workload]) -> None:
+    def _run(self, workloads: list[Workload], busy: list[Breach]) -> None:
         self.require_space()
+        self._warn(busy)
         self._targets = [
             make_target(spec, self.plan.budget, self.scratch) for spec in self.plan.targets
         ]

@@ -56,7 +56,9 @@ class Tpcc(SessionWorkload):
     def dataset(self) -> str:
         """The constant of last names keeps its distance from that of the load (2.1.6.1) with the
         same seed alone."""
-        return f"tpcc {dataclasses.astuple(self.sizes)} seed={self.params.seed}"
+        sizes = dataclasses.asdict(self.sizes)
+        words = " ".join(f"{name}={count}" for name, count in sizes.items())
+        return f"tpcc {words} seed={self.params.seed}"
 
     def create(self, target: Target) -> None:
         create_tables(target)
