@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that what a target needs is installed: scripts/deps.sh build|run|demo|bench|test|lab|lint|deb
+# Makes sure that what a target needs is installed: scripts/deps.sh build|run|demo|bench|test|lab|browser|lint|deb
 #
 # Everything comes from the distribution. Only the parts of MariaDB that start no service are installed: the server's
 # binaries are in mariadb-server-core, the init scripts in mariadb-server, which is never asked for.
@@ -22,10 +22,11 @@ packages_of() {
     demo) echo "${build[*]} ${run[*]} sysbench" ;;
     bench) echo "${bench[*]}" ;;
     test) echo "${build[*]} ${run[*]} mariadb-client sysbench python3-venv dpkg-dev" ;;
-    lab) echo "${run[*]} sysbench python3-venv chromium" ;;
+    lab) echo "${run[*]} sysbench python3-venv" ;;
+    browser) echo chromium ;;
     lint) echo "${build[*]} clang-format python3-venv" ;;
     deb) echo "${build[*]} dpkg-dev" ;;
-    *) die "unknown group of packages: $1 (build, run, demo, bench, test, lab, lint or deb)" ;;
+    *) die "unknown group of packages: $1 (build, run, demo, bench, test, lab, browser, lint or deb)" ;;
   esac
 }
 
@@ -65,7 +66,7 @@ install_missing() {
   fi
 }
 
-[ $# -gt 0 ] || die "usage: scripts/deps.sh build|run|demo|bench|test|lab|lint|deb"
+[ $# -gt 0 ] || die "usage: scripts/deps.sh build|run|demo|bench|test|lab|browser|lint|deb"
 command -v dpkg-query >/dev/null && command -v apt-get >/dev/null ||
   die "this is not a Debian system: build by hand with MARIADB_SRC=<server source> (see README.md)"
 mkdir -p "$FIRN_BUILD/log"
@@ -79,4 +80,4 @@ for group in "$@"; do
 done
 mapfile -t missing < <(missing_of "${wanted[@]}")
 [ ${#missing[@]} = 0 ] || install_missing "${missing[@]}"
-case " $* " in *" run "* | *" lab "*) ;; *) check_cargo ;; esac
+case " $* " in *" run "* | *" lab "* | *" browser "*) ;; *) check_cargo ;; esac

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# The benchmark lab (docs/lab.md): scripts/lab.sh install|rocksdb|test
+# The benchmark lab (docs/lab.md): scripts/lab.sh install|rocksdb|test|results
 #
 #   install  the package lab/ into .venv-lab, in place: changes of its source need no second install
 #   rocksdb  Debian's MyRocks unpacked into build/rocksdb; the package would install and start a server
-#   test     the lab's tests, with InnoDB alone
+#   test     the lab's tests, with InnoDB alone; conversions to FIRN too, where its plugin is built
+#   results  the quick run, and its report in docs/results/quick
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$FIRN_ROOT"
@@ -27,9 +28,29 @@ rocksdb() {
   for deb in "$dir"/*.deb; do dpkg -x "$deb" "$dir"; done
 }
 
+# Tests that open a report want Chromium. Where it cannot be installed they are skipped, and say why.
+run_tests() {
+  local log=$FIRN_BUILD/log/lab-browser.log
+  mkdir -p "${log%/*}"
+  if ! scripts/deps.sh browser 2>"$log"; then
+    FIRN_LAB_NO_BROWSER=$(tail -n 1 "$log")
+    export FIRN_LAB_NO_BROWSER
+  fi
+  cd lab && exec ../.venv-lab/bin/python -m pytest -q -rs -p no:cacheprovider "$@"
+}
+
+results() {
+  local lab=.venv-lab/bin/firn-lab out=docs/results/quick
+  scripts/deps.sh browser
+  $lab run quick || die "the run is not whole: $out stays as it is"
+  rm -rf "$out"
+  $lab report --out "$out" --raw --screenshot --catalogue docs/results/prices.toml
+}
+
 case ${1:-} in
   install) install ;;
   rocksdb) rocksdb ;;
-  test) cd lab && exec ../.venv-lab/bin/python -m pytest -q -p no:cacheprovider ;;
-  *) die "usage: scripts/lab.sh install|rocksdb|test" ;;
+  test) run_tests "${@:2}" ;;
+  results) results ;;
+  *) die "usage: scripts/lab.sh install|rocksdb|test|results" ;;
 esac

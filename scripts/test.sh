@@ -36,12 +36,16 @@ sql_tests() {
   scripts/venv.sh tests/requirements.txt && PATH=$FIRN_ROOT/.venv/bin:$PATH tests/sql/run
 }
 
+# With InnoDB alone; make lab-test also converts tables to FIRN, which takes minutes.
+lab_tests() { scripts/lab.sh install && scripts/lab.sh test --ignore=tests/test_conversions.py; }
+
 step "packages" scripts/deps.sh test
 [ $failed = 0 ] || exit 1
 step "build" make --no-print-directory all
 step "core" core_tests
 step "collations" tests/collations/run
 step "sql" sql_tests
+step "lab" lab_tests
 step "package" scripts/package-test.sh
 step "patch levels" scripts/patch-level-test.sh
 
