@@ -8,6 +8,7 @@ use files::{FaultAppend, FaultLog, FaultRead, FaultSpans};
 use parking_lot::{Condvar, Mutex};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A class of calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -28,6 +29,9 @@ pub enum Class {
 }
 
 const CLASSES: usize = 6;
+
+/// A call that hangs for so long was forgotten by the test.
+const HANG_MAX: Duration = Duration::from_secs(120);
 
 /// How a call fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,7 +129,8 @@ impl FaultEnv {
     fn pass(&self, class: Class, what: &str, path: &Path) -> Result<()> {
         let mut plan = self.plan.lock();
         while plan.hung.iter().any(|dir| path.starts_with(dir)) {
-            self.answers.wait(&mut plan);
+            let late = self.answers.wait_for(&mut plan, HANG_MAX).timed_out();
+            assert!(!late, "{what} {}: nobody let it go on", path.display());
         }
         plan.counts[class as usize] += 1;
         let count = plan.counts[class as usize];
