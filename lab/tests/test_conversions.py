@@ -58,7 +58,7 @@ def predicted(server: Target, name: str, limits: Limits) -> TableEstimate:
 
 
 def wait_until_gone(server: Target, before: int) -> None:
-    """Dropped rows go when compactions get to them; the next table's bytes are counted from here on."""
+    """Dropped rows go when compactions get to them; the next table's bytes count from here on."""
     deadline = time.monotonic() + 120
     while (server.data_bytes() or 0) > before + SLACK_BYTES // 4 and time.monotonic() < deadline:
         server.rest(10)

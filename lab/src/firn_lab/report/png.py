@@ -79,25 +79,45 @@ def _spaces(report: Report) -> dict[str, dict[str, Spread]]:
 def _bars(
     report: Report, groups: dict[str, dict[str, Spread]], words: str, scale: float, path: Path
 ) -> Path:
-    """A group of bars for each label, one a target, whiskers from the smallest to the largest."""
+    """A group of bars for each label, one a target, whiskers from the smallest to the largest.
+
+    Beside the reference's, which is 1, where it has a figure in every group: cases of a hundred and
+    of a hundred thousand a second are one picture then. The median stands at the bar.
+    """
     names = [target.name for target in report.targets]
+    reference = report.reference.name if report.reference is not None else ""
+    beside = all(reference in v and v[reference].median > 0 for v in groups.values())
     height = 1.2 + len(groups) * (0.25 + 0.22 * len(names))
     figure, axes = pyplot.subplots(figsize=(8, height), layout="constrained")
     width = 0.8 / len(names)
     for index, name in enumerate(names):
-        found = [(n, values[name]) for n, values in enumerate(groups.values()) if name in values]
-        places = [row + (index - (len(names) - 1) / 2) * width for row, _ in found]
-        medians = [value.median / scale for _, value in found]
-        below = [(value.median - value.low) / scale for _, value in found]
-        above = [(value.high - value.median) / scale for _, value in found]
-        axes.barh(
-            places, medians, width * 0.92, xerr=[below, above], capsize=2, label=name,
-            color=COLOURS[index % len(COLOURS)], error_kw={"elinewidth": 0.8},
-        )  # fmt: skip
+        for row, values in enumerate(groups.values()):
+            if name not in values:
+                continue
+            value, one = values[name], values[reference].median if beside else scale
+            place = row + (index - (len(names) - 1) / 2) * width
+            whiskers = [[(value.median - value.low) / one], [(value.high - value.median) / one]]
+            axes.barh(
+                place, value.median / one, width * 0.92, capsize=2,
+                xerr=whiskers if value.low < value.high else None,
+                color=COLOURS[index % len(COLOURS)], error_kw={"elinewidth": 0.8},
+            )  # fmt: skip
+            axes.annotate(
+                _number(value.median / scale), (value.high / one, place), (4, 0), fontsize=7,
+                textcoords="offset points", va="center",
+            )  # fmt: skip
+        axes.barh([0], [0], color=COLOURS[index % len(COLOURS)], label=name)
     axes.set_yticks(range(len(groups)), list(groups), fontsize=8)
     axes.invert_yaxis()
-    axes.set_xlabel(f"{words} (median, smallest to largest)")
+    axes.margins(x=0.12)
+    spread = any(v.low < v.high for values in groups.values() for v in values.values())
+    words += " (median, smallest to largest)" * spread + f", × {reference}" * beside
+    figure.supxlabel(words, fontsize=10)
     return _save(figure, axes, path)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _lines(report: Report, name: str, cases: list[CaseRow], path: Path) -> Path:
