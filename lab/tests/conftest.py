@@ -16,35 +16,44 @@ from firn_lab.plan import Plan
 from firn_lab.runner.run import Runner
 from firn_lab.store import Reader, Writer
 from firn_lab.targets import Budget, Target, engine, make_target, private
+from firn_lab.targets.base import Rest
 from firn_lab.workloads import Outcome, Params, Second, Workload, make_workload
 
 SMALL = Budget(memory_bytes=32 << 20)
 
 
-# A server needs not be quiet for long here.
-QUIET_SECONDS = 0.03
-OWES = engine.EngineTarget.owes
+AWAIT_QUIET = private.PrivateTarget._await_quiet
 
 
 @pytest.fixture(scope="session")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fresh data directory, for all tests together."""
     directory = tmp_path_factory.mktemp("template") / "data"
-    engine.install(directory)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "SMALL_LOG", SMALL.memory_bytes)
+        engine.install(directory)
     return directory
 
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_servers(template: Path) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(private, "QUIET_SECONDS", QUIET_SECONDS)
-        # InnoDB takes a second or two to write its last page: `test_rest.py` waits for that.
-        patch.setattr(engine.EngineTarget, "owes", lambda self: None)
+        # InnoDB takes a second or two to write its last page: tests with `real_rest` wait for that.
+        patch.setattr(private.PrivateTarget, "_await_quiet", lambda self, seconds_max: Rest(0.0))
+        # No log is made anew when a server starts on a copy of the template.
+        patch.setattr(engine, "LOG_MIN", SMALL.memory_bytes)
         patch.setattr(ssd, "SAMPLE_BYTES", 1 << 20)
         # These tests are work, too.
         patch.setattr("firn_lab.runner.machine.busy_cores", lambda: 0.0)
         patch.setattr(engine, "install", lambda directory: shutil.copytree(template, directory))
         yield
+
+
+@pytest.fixture
+def real_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers are waited for until they are at rest, but not for long."""
+    monkeypatch.setattr(private.PrivateTarget, "_await_quiet", AWAIT_QUIET)
+    monkeypatch.setattr(private, "QUIET_SECONDS", 0.03)
 
 
 class Laboratory:

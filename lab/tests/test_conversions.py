@@ -30,9 +30,12 @@ def has_plugin() -> bool:
     return True
 
 
-pytestmark = pytest.mark.skipif(
-    not has_plugin(), reason="FIRN's plugin is not built: make, or FIRN_LAB_PLUGINS"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        not has_plugin(), reason="FIRN's plugin is not built: make, or FIRN_LAB_PLUGINS"
+    ),
+    pytest.mark.usefixtures("real_rest"),
+]
 
 
 @pytest.fixture(scope="module")

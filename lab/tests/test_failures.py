@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 import tiny
-from conftest import QUIET_SECONDS, SMALL, Laboratory, servers_on
+from conftest import SMALL, Laboratory, servers_on
 
 from firn_lab.plan import Plan, parse_case
 from firn_lab.processes import tree
@@ -178,13 +178,17 @@ def _no_plugin(library: str) -> Path:
 
 
 # firn-lab with the shortcuts of these tests: the first argument is the fresh data directory.
-PROGRAM = f"""
-import shutil, sys
+PROGRAM = """
+import shutil, signal, sys
+# The tests may have been started in the background, or by nohup: nothing is ignored here.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 from firn_lab.cli import main
 from firn_lab.targets import engine, private
+from firn_lab.targets.base import Rest
 template = sys.argv.pop(1)
-private.QUIET_SECONDS = {QUIET_SECONDS}
-engine.EngineTarget.owes = lambda self: None
+private.PrivateTarget._await_quiet = lambda self, seconds_max: Rest(0.0)
+engine.LOG_MIN = 32 << 20
 engine.install = lambda directory: shutil.copytree(template, directory)
 sys.exit(main())
 """
@@ -230,17 +234,17 @@ def test_ctrl_c_keeps_the_rounds_and_leaves_nothing(
 
 # A lab whose children work on and on: sessions of the load driver, or shares of a load.
 CHILDREN = """
-import sys, time, types
+import os, sys, time, types
 from firn_lab.workloads.base import Params
 from firn_lab.workloads import driver, fill
 
 class Stuck:
     def choose(self, random):
-        print("works", flush=True)
+        os.write(1, b"works\\n")  # At once: the other one writes, too.
         return lambda: time.sleep(600)
 
 def rows():
-    print("works", flush=True)
+    os.write(1, b"works\\n")
     time.sleep(600)
 
 if sys.argv[1] == "drive":

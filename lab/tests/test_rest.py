@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 import tiny  # noqa: F401
-from conftest import OWES, SMALL, Laboratory
+from conftest import SMALL, Laboratory
 
 from firn_lab.plan import Plan, parse_case
 from firn_lab.targets import Target
 from firn_lab.targets.base import Rest
 from firn_lab.targets.engine import RUSH, EngineTarget
 from firn_lab.workloads import Params
+
+pytestmark = pytest.mark.usefixtures("real_rest")
 
 
 def dirty_pages(target: Target) -> int:
@@ -26,15 +28,12 @@ def make_dirty(target: Target) -> None:
     assert dirty_pages(target) > 100
 
 
-def test_innodb_at_rest_has_written_every_page(
-    innodb: EngineTarget, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(EngineTarget, "owes", OWES)
+def test_innodb_at_rest_has_written_every_page(innodb: EngineTarget) -> None:
     usual = {name: innodb.variables()[name] for name in RUSH}
     assert usual["innodb_io_capacity"] != RUSH["innodb_io_capacity"]
     make_dirty(innodb)
-    assert innodb.rest(120.0).owes == ""
-    assert dirty_pages(innodb) == 0
+    # It may think of something to purge afterwards, and once more, but not for ever.
+    assert any(innodb.rest(120.0).owes == "" and dirty_pages(innodb) == 0 for _ in range(5))
     assert {name: innodb.variables()[name] for name in RUSH} == usual
 
 

@@ -59,9 +59,7 @@ def estimate(
             )  # fmt: skip
 
 
-def _table(
-    query: Query, table: Table, limits: Limits, reads: Reads
-) -> tuple[float, Prediction]:
+def _table(query: Query, table: Table, limits: Limits, reads: Reads) -> tuple[float, Prediction]:
     sampler = Sampler(query, table, limits, reads)
     primary = sampler.sample(table.primary)
     encoder = RowEncoder(table, FIRST_INDEX_ID)

@@ -28,6 +28,8 @@ MIB = 1 << 20
 # InnoDB's pool and log where another engine holds the tables.
 SMALL_POOL = 32 * MIB
 SMALL_LOG = 16 * MIB
+# InnoDB's log where it holds the tables, at least: the server's default.
+LOG_MIN = 96 * MIB
 # InnoDB writes at a leisurely pace unless it is told to hurry. In this order; backwards to restore.
 RUSH = {
     "innodb_max_dirty_pages_pct": "0",
@@ -38,7 +40,7 @@ RUSH = {
 
 def innodb(budget: Budget) -> list[str]:
     # A log that holds no writer up: as large as the pool, as the field sets it.
-    log = max(96 * MIB, min(2048 * MIB, budget.memory_bytes))
+    log = max(LOG_MIN, min(2048 * MIB, budget.memory_bytes))
     return [
         f"--innodb-buffer-pool-size={budget.memory_bytes}",
         f"--innodb-log-file-size={log}",
