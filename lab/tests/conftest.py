@@ -51,12 +51,12 @@ def quick_servers(template: Path) -> Iterator[None]:
 
 
 @contextmanager
-def resting() -> Iterator[pytest.MonkeyPatch]:
+def resting() -> Iterator[None]:
     """Servers are waited for until they are at rest, but need not be quiet for long."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(private.PrivateTarget, "_await_quiet", AWAIT_QUIET)
         patch.setattr(private, "QUIET_SECONDS", 0.03)
-        yield patch
+        yield
 
 
 @pytest.fixture

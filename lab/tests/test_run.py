@@ -15,7 +15,6 @@ from firn_lab.plan import Plan, parse_case
 from firn_lab.report.data import collect
 from firn_lab.runner.dataset import order
 from firn_lab.store import Reader
-from firn_lab.targets.engine import EngineTarget
 from firn_lab.workloads import Params
 
 # sysbench tells nothing of the second in which it ends.
@@ -39,9 +38,8 @@ PLAN = Plan(
 @pytest.fixture(scope="module")
 def laboratory_of_module(tmp_path_factory: pytest.TempPathFactory) -> Laboratory:
     lab = Laboratory(tmp_path_factory.mktemp("run"))
-    # Files have their sizes when pages have been written, the last of them seconds later.
-    with resting() as patch:
-        patch.setattr(EngineTarget, "owes", lambda self: None)
+    # Files have their sizes when the last page has been written.
+    with resting():
         assert lab.run(PLAN) == ("ok", "")
     assert servers_on(lab.directory) == []
     assert not lab.scratch.exists()
