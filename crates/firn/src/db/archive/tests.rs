@@ -184,7 +184,8 @@ fn an_archive_that_is_away_is_no_new_one() {
         let before = heard.0.lock().len();
         (0..5).for_each(|_| drop(db.archive_log()));
         if !reopened {
-            assert_eq!(heard.0.lock().len(), before + 1, "{:?}", heard.0.lock());
+            let heard = heard.0.lock();
+            assert_eq!(heard.len(), before + 1, "{heard:?}");
         }
         write(&db, 1);
         let error = archive(&db).unwrap_err();
