@@ -159,6 +159,7 @@ class PrivateTarget(Target):
         shutil.rmtree(self.directory, ignore_errors=True)
         if self._sockets is not None:
             shutil.rmtree(self._sockets, ignore_errors=True)
+            self._sockets = None
 
     def owes(self) -> str | None:
         """What the engine has yet to write, in a few words, "" is nothing; None: it is silent."""
