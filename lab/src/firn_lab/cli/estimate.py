@@ -20,7 +20,6 @@ from rich.table import Table
 
 from firn_lab.cli.common import add_prices, prices_of, wide_console
 from firn_lab.errors import LabError, TargetError, UsageError
-from firn_lab.estimate.chart import draw
 from firn_lab.estimate.reads import Limits
 from firn_lab.estimate.run import TableEstimate, estimate, total
 from firn_lab.estimate.schema import Query
@@ -84,6 +83,9 @@ def main(chosen: argparse.Namespace) -> int:
     if not found:
         raise LabError("no InnoDB table was found")
     if chosen.chart:
+        # Here, since it takes half a second that the other commands would wait for.
+        from firn_lab.estimate.chart import draw
+
         draw(found, chosen.chart)
     if chosen.json:
         print(json.dumps([asdict(each) for each in (*found, total(found))], indent=1))

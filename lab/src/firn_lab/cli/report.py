@@ -15,7 +15,6 @@ from firn_lab.report.browser import screenshot
 from firn_lab.report.data import collect
 from firn_lab.report.html import html
 from firn_lab.report.markdown import markdown
-from firn_lab.report.png import pictures
 from firn_lab.store import Reader
 from firn_lab.store.extract import extract
 
@@ -45,6 +44,9 @@ def main(chosen: argparse.Namespace) -> int:
         out: Path = chosen.out or chosen.store.parent / f"run-{report.run.id}"
         out.mkdir(parents=True, exist_ok=True)
         made = [out / "index.html", out / "report.md"]
+        # Here, since it takes half a second that the other commands would wait for.
+        from firn_lab.report.png import pictures
+
         drawn = pictures(report, out)
         made[0].write_text(html(report), encoding="utf-8")
         made[1].write_text(markdown(report, [path.name for path in drawn]), encoding="utf-8")

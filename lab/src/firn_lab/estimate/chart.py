@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from matplotlib import pyplot
+import matplotlib
 
 from firn_lab.errors import UsageError
 from firn_lab.estimate.run import TableEstimate
-from firn_lab.report.png import COLOURS
+from firn_lab.report.colours import COLOURS
+
+matplotlib.use("Agg")
+from matplotlib import pyplot
 
 TABLES_MAX = 30
 

@@ -7,8 +7,8 @@ import json
 from importlib import resources
 from string import Template
 
+from firn_lab.report.colours import COLOURS
 from firn_lab.report.data import Report, to_json
-from firn_lab.report.png import COLOURS
 
 
 def html(report: Report) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 import matplotlib
 
+from firn_lab.report.colours import COLOURS
 from firn_lab.report.data import Report, family, threads_of
 from firn_lab.store import Spread
 from firn_lab.store.rows import CaseRow
@@ -14,8 +15,6 @@ from firn_lab.store.rows import CaseRow
 matplotlib.use("Agg")
 from matplotlib import pyplot
 
-# Okabe and Ito's colours can be told apart by everybody; the page uses the same.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D00")
 _MOMENTS = {"load": "after load", "update": "after updates", "rest": "at rest"}
 _BARS = (
     ("throughput", "tps", "transactions/s", 1.0),
