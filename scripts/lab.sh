@@ -36,7 +36,8 @@ run_tests() {
     FIRN_LAB_NO_BROWSER=$(tail -n 1 "$log")
     export FIRN_LAB_NO_BROWSER
   fi
-  cd lab && exec ../.venv-lab/bin/python -m pytest -q -rs -p no:cacheprovider "$@"
+  # A file's tests share servers and runs.
+  cd lab && exec ../.venv-lab/bin/python -m pytest -q -rs -p no:cacheprovider -n 2 --dist loadfile "$@"
 }
 
 results() {

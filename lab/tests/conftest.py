@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,19 +49,11 @@ def quick_servers(template: Path) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def resting() -> Iterator[None]:
-    """Servers are waited for until they are at rest, but need not be quiet for long."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(private.PrivateTarget, "_await_quiet", AWAIT_QUIET)
-        patch.setattr(private, "QUIET_SECONDS", 0.03)
-        yield
-
-
 @pytest.fixture
-def real_rest() -> Iterator[None]:
-    with resting():
-        yield
+def real_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers are waited for until they are at rest, but need not be quiet for long."""
+    monkeypatch.setattr(private.PrivateTarget, "_await_quiet", AWAIT_QUIET)
+    monkeypatch.setattr(private, "QUIET_SECONDS", 0.03)
 
 
 class Laboratory:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
 
 import pytest
-from conftest import SMALL, Laboratory, resting, servers_on
+from conftest import SMALL, Laboratory, servers_on
 
 from firn_lab.cli.view import cell
 from firn_lab.plan import Plan, parse_case
@@ -23,7 +24,7 @@ CASES = (
     "oltp_read_write:tables=2,zipf=0.9",
     "bulk_insert:seconds=1",
 )
-BASE = Params(threads=2, seconds=2, warm_seconds=0, scale=0.005)
+BASE = Params(threads=1, seconds=2, warm_seconds=0, scale=0.005)
 PLAN = Plan(
     "test",
     "",
@@ -38,9 +39,7 @@ PLAN = Plan(
 @pytest.fixture(scope="module")
 def laboratory_of_module(tmp_path_factory: pytest.TempPathFactory) -> Laboratory:
     lab = Laboratory(tmp_path_factory.mktemp("run"))
-    # Files have their sizes when the last page has been written.
-    with resting():
-        assert lab.run(PLAN) == ("ok", "")
+    assert lab.run(PLAN) == ("ok", "")
     assert servers_on(lab.directory) == []
     assert not lab.scratch.exists()
     return lab
@@ -102,22 +101,28 @@ def test_each_round_has_its_figures_and_series(store: Reader) -> None:
         assert [second for second, _ in series["cpu_seconds"]][:1] == [0]
 
 
-def test_space_is_taken_after_load_after_updates_and_at_rest(store: Reader) -> None:
-    (first, second) = store.targets(1)
-    state = {(s.target, s.dataset, s.moment, s.name): s.value for s in store.state(1)}
-    dataset = store.cases(1)[0].dataset
+def test_space_is_taken_after_load_after_updates_and_at_rest(
+    laboratory: Laboratory, real_rest: None
+) -> None:
+    """Files have their sizes when the last page has been written."""
+    case = parse_case("oltp_read_write:tables=2,seconds=1", BASE)
+    assert laboratory.run(replace(PLAN, cases=(case,), rounds=1)) == ("ok", "")
+    with laboratory.reader() as store:
+        first, second = store.targets(1)
+        state = {(s.target, s.moment, s.name): s.value for s in store.state(1)}
     for moment in ("load", "update", "rest"):
-        innodb = state[first.id, dataset, moment, "data_bytes"]
-        tables = [v for k, v in state.items() if k[:3] == (first.id, dataset, moment)
-                  and k[3].startswith("table_bytes.")]  # fmt: skip
+        innodb = state[first.id, moment, "data_bytes"]
+        tables = [v for (target, when, name), v in state.items()
+                  if (target, when) == (first.id, moment)
+                  and name.startswith("table_bytes.")]  # fmt: skip
         assert len(tables) == 2
         assert sum(tables) == innodb > 2 * 500 * 200
-        assert 0 < state[second.id, dataset, moment, "data_bytes"] < innodb
-        assert state[first.id, dataset, moment, "ssd_4k_bytes"] > 0
+        assert 0 < state[second.id, moment, "data_bytes"] < innodb
+        assert state[first.id, moment, "ssd_4k_bytes"] > 0
     # The rows are the same on both.
-    exports = {state[t.id, dataset, "load", "csv_bytes"] for t in (first, second)}
+    exports = {state[t.id, "load", "csv_bytes"] for t in (first, second)}
     assert len(exports) == 1
-    assert state[first.id, dataset, "load", "load_seconds"] > 0
+    assert state[first.id, "load", "load_seconds"] > 0
 
 
 def test_settings_and_breaches_are_recorded(store: Reader) -> None:
@@ -165,7 +170,8 @@ def test_workloads_of_our_own_are_recorded_with_their_figures(laboratory: Labora
     base = Params(threads=2, seconds=0.5, warm_seconds=0)
     texts = ("tpcc:warehouses=1,scale=0.01", "recovery:rows=1000,log_mb=1")
     cases = tuple(parse_case(text, base) for text in texts)
-    assert laboratory.run(Plan("test", "", cases, ("engine:innodb",), 2, SMALL)) == ("ok", "")
+    ended = laboratory.run(Plan("test", "", cases, ("engine:innodb",), 2, SMALL))
+    assert ended == ("ok", ""), ended[1]
     with laboratory.reader() as store:
         headlines = [case.headline for case in store.cases(1)]
         assert headlines == ["new_orders_per_minute", "recovery_seconds"]
