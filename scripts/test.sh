@@ -31,9 +31,10 @@ core_tests() {
 }
 
 # The suite runs the same programs every time; tests/sql/run by itself, or another FIRN_TEST_SEED, tries new ones.
+# Two files at a time: much of a test is waiting for locks and for servers that start.
 sql_tests() {
   export FIRN_TEST_SEED=${FIRN_TEST_SEED:-920967}
-  scripts/venv.sh tests/requirements.txt && PATH=$FIRN_ROOT/.venv/bin:$PATH tests/sql/run
+  scripts/venv.sh tests/requirements.txt && PATH=$FIRN_ROOT/.venv/bin:$PATH tests/sql/run -n 2 --dist loadfile
 }
 
 # With InnoDB alone; make lab-test also converts tables to FIRN, which takes minutes.

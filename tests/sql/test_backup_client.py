@@ -165,7 +165,7 @@ def test_what_a_killed_backup_leaves_goes(
         assert process.returncode == -how
         assert len(checkpoints(server)) == left
     mine = server.data / "#firn" / "checkpoint-mine"
-    server.query("SET GLOBAL firn_create_checkpoint = %s", str(mine))
+    server.query("SET GLOBAL firn_create_checkpoint = %s", [str(mine)])
     report = back_up(server, tmp_path / "backups")
     assert "left behind" in str(report["notes"]), report
     assert checkpoints(server) == [mine]

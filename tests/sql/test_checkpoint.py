@@ -103,7 +103,7 @@ def test_what_is_refused(own_server: Callable[..., Server]) -> None:
         ("x" * 600, "too long"),
     ]:
         with pytest.raises(pymysql.err.MySQLError, match=words):
-            server.query(make, str(path))
+            server.query(make, [str(path)])
     with pytest.raises(pymysql.err.MySQLError):
         server.query("SET SESSION firn_create_checkpoint = 'x'")
 
@@ -118,16 +118,16 @@ def test_what_is_refused(own_server: Callable[..., Server]) -> None:
                 cursor = session.cursor()
             expected = pytest.raises(pymysql.err.MySQLError, match=words) if words else None
             with expected or contextlib.nullcontext():
-                cursor.execute(make, str(here / "by_user"))
+                cursor.execute(make, [str(here / "by_user")])
     assert (here / "by_user" / "CURRENT").is_file()
 
     allowed = here / "allowed"
     allowed.mkdir()
     server.restart([f"--secure-file-priv={allowed}"])
     with pytest.raises(pymysql.err.MySQLError, match="secure-file-priv"):
-        server.query(make, str(here / "elsewhere"))
+        server.query(make, [str(here / "elsewhere")])
     assert not (here / "elsewhere").exists()
-    server.query(make, str(allowed / "c"))
+    server.query(make, [str(allowed / "c")])
     server.query("INSERT INTO d.t VALUES (2, 'two')")
     copy = open_copy(own_server, server, allowed / "c")
     assert copy.query("SELECT * FROM d.t") == ((1, "one"),)
@@ -146,7 +146,7 @@ def test_a_checkpoint_on_another_file_system_is_a_copy(own_server: Callable[...,
     server.query("INSERT INTO d.t SELECT seq FROM seq_1_to_1000")
     path = other / f"firn-checkpoint-{os.getpid()}"
     try:
-        server.query("SET GLOBAL firn_create_checkpoint = %s", str(path))
+        server.query("SET GLOBAL firn_create_checkpoint = %s", [str(path)])
         assert (path / "CURRENT").is_file()
         assert all(file.stat().st_nlink == 1 for file in path.iterdir())
     finally:
