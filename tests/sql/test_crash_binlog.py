@@ -14,11 +14,19 @@ from random import Random
 import pytest
 import workload
 from server import Server
-from test_crash import ALL_TESTED, MIXED, SMALL, kill_under_load, new_clients, recover
+from test_crash import (
+    ALL_TESTED,
+    BINLOG,
+    COORDINATED,
+    MIXED,
+    SMALL,
+    kill_under_load,
+    new_clients,
+    recover,
+)
 
 ROUNDS = 5
 
-BINLOG = ["--log-bin=bin", "--sync-binlog=1", "--binlog-format=ROW", "--server-id=1"]
 INSERT = re.compile(r"^### INSERT INTO `crash`\.`ledger`$")
 VALUE = re.compile(r"^###   @(\d)=(\S+)")
 
@@ -54,7 +62,7 @@ def test_binary_log_and_engine_agree_after_a_kill(
     own_server: Callable[..., Server], seed: int, engines: dict[str, str]
 ) -> None:
     rng = Random(seed)
-    server = own_server(*SMALL, *BINLOG)
+    server = own_server(*SMALL, *(BINLOG if engines == ALL_TESTED else COORDINATED))
     workload.create(server, engines)
     clients = new_clients(rng)
     logged: list[tuple[int, int]] = []
