@@ -45,6 +45,7 @@ def quick_servers(template: Path) -> Iterator[None]:
         patch.setattr(ssd, "SAMPLE_BYTES", 1 << 20)
         # These tests are work, too.
         patch.setattr("firn_lab.runner.machine.busy_cores", lambda: 0.0)
+        patch.setattr("firn_lab.runner.others.Others.cores", lambda self: 0.0)
         patch.setattr(engine, "install", lambda directory: shutil.copytree(template, directory))
         yield
 

@@ -13,7 +13,7 @@ from firn_lab.targets.base import Settings
 MEMORY_TOLERANCE = 0.05
 # What processes take beside their caches differs; by more than this memory was not equal.
 PEAK_TOLERANCE = 0.25
-# Of the processors, at work for somebody else when a run starts.
+# Of the processors, at work for somebody else.
 BUSY_TOLERANCE = 0.1
 
 

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from firn_lab.errors import CheckFailed, DiskFull, LabError, TargetDied
 from firn_lab.measures.base import ROUND_MEASURES, STATE_MEASURES, Moment, Probe
 from firn_lab.measures.outcome import outcome_figures
+from firn_lab.plan.fairness import BUSY_TOLERANCE
 from firn_lab.runner.failure import why
+from firn_lab.runner.others import Others
 from firn_lab.runner.sampler import Sampler
 from firn_lab.runner.watch import Watch
 from firn_lab.targets.base import Rest
@@ -267,6 +269,7 @@ class DatasetRun:
             probes,
             lambda kind, data: runner.tell(kind, {**context, **data}),
         )
+        others = Others()
         try:
             with sampler:
                 outcome: Outcome = self._explained(
@@ -276,6 +279,7 @@ class DatasetRun:
         finally:
             samples += sampler.samples
         self._look_at_client(case, target, outcome)
+        self._look_at_others(case, target, others)
         figures = outcome_figures(case.workload, outcome)
         figures |= {
             name: (value, kinds[name])
@@ -309,6 +313,16 @@ class DatasetRun:
                 "client",
                 f"{case.workload.label} on {target.target.name}: the load driver took more than "
                 "a third of the machine's processor time, which bounds what the server can show",
+            )
+
+    def _look_at_others(self, case: CaseRun, target: TargetRun, others: Others) -> None:
+        """Of a server that is not the lab's nobody knows what is its own."""
+        machine = os.cpu_count() or 1
+        if target.target.pids and others.cores() > BUSY_TOLERANCE * machine:
+            self._runner.warn(
+                "busy",
+                f"{case.workload.label} on {target.target.name}: the machine was at other work "
+                f"within a round, with more than a tenth of its processors",
             )
 
     def _phase(self, phase: str, target: TargetRun, **more: Any) -> None:

@@ -27,12 +27,12 @@ def machine(directory: Path) -> dict[str, Any]:
 
 def busy_cores(seconds: float = 1.0) -> float:
     """Processors at work within the next moment, for whomever; those that a host takes count."""
-    before = _busy_seconds()
+    before = busy_seconds()
     time.sleep(seconds)
-    return (_busy_seconds() - before) / seconds
+    return (busy_seconds() - before) / seconds
 
 
-def _busy_seconds() -> float:
+def busy_seconds() -> float:
     """Of all processors since the start. Guests' time is in that of users."""
     fields = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
     idle, waiting = fields[3:5]
