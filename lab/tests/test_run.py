@@ -20,11 +20,11 @@ from firn_lab.workloads import Params
 
 # sysbench tells nothing of the second in which it ends.
 CASES = (
-    "oltp_point_select:tables=2,seconds=1",
+    "oltp_point_select:tables=2",
     "oltp_read_write:tables=2,zipf=0.9",
-    "bulk_insert:seconds=1",
+    "bulk_insert:seconds=2",
 )
-BASE = Params(threads=1, seconds=2, warm_seconds=0, scale=0.005)
+BASE = Params(threads=1, seconds=1, warm_seconds=0, scale=0.005)
 PLAN = Plan(
     "test",
     "",
@@ -105,7 +105,7 @@ def test_space_is_taken_after_load_after_updates_and_at_rest(
     laboratory: Laboratory, real_rest: None
 ) -> None:
     """Files have their sizes when the last page has been written."""
-    case = parse_case("oltp_read_write:tables=2,seconds=1", BASE)
+    case = parse_case("oltp_read_write:tables=2", BASE)
     assert laboratory.run(replace(PLAN, cases=(case,), rounds=1)) == ("ok", "")
     with laboratory.reader() as store:
         first, second = store.targets(1)
