@@ -18,7 +18,7 @@ from random import Random
 from typing import Any
 
 import pymysql
-from server import Server
+from server import ENGINE, IS_FIRN, Server
 
 DATABASE = "crash"
 ACCOUNTS = 40
@@ -197,25 +197,25 @@ def verify(server: Server, clients: list[Client]) -> None:
         raise Broken(f"accounts hold {total}, not {ACCOUNTS * BALANCE} in {ACCOUNTS} rows")
 
 
-def of_purge(server: Server, table: str, row: tuple[Any, ...]) -> bool:
-    """Whether a line of CHECK TABLE is InnoDB's warning of entries left for its purge.
-
-    They are deleted entries: nothing reads them, and the check's last line says OK all the same.
-    """
+def is_tested(server: Server, table: str) -> bool:
+    """Whether the table is of the engine under test."""
     asked = (
         "SELECT engine FROM information_schema.tables "
         f"WHERE table_schema = '{DATABASE}' AND table_name = '{table}'"
     )
-    return row[2] == "Warning" and rows(server, asked) == [("InnoDB",)]
+    return [engine.upper() for (engine,) in rows(server, asked)] == [ENGINE.upper()]
 
 
 def expect_indexes_agree(server: Server) -> None:
     """Raises Broken when CHECK TABLE finds something or an index tells another story."""
     for table, indexes in INDEXES.items():
-        status = rows(server, f"CHECK TABLE {table} EXTENDED")
-        bad = [row for row in status if row[3] != "OK" and not of_purge(server, table, row)]
-        if bad:
-            raise Broken(f"CHECK TABLE: {bad}")
+        # What InnoDB says of its tables beside FIRN's after a kill is not judged: its purge and its
+        # rollbacks go on meanwhile, and it warns of entries that they have yet to take away.
+        if is_tested(server, table):
+            status = rows(server, f"CHECK TABLE {table} EXTENDED")
+            bad = [row for row in (status if IS_FIRN else status[-1:]) if row[3] != "OK"]
+            if bad:
+                raise Broken(f"CHECK TABLE: {bad}")
         for index in indexes:
             columns = COVERED[index]
             # An expression over the row's columns keeps the second read off the index.
