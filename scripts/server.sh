@@ -65,7 +65,7 @@ create_data() {
   local scratch=$dir/data.new
   say "creating a data directory: $dir/data"
   rm -rf "$scratch"
-  quietly "$dir/install-db.log" mariadb-install-db --no-defaults --datadir="$scratch" "${user[@]}" \
+  TMPDIR=$dir quietly "$dir/install-db.log" mariadb-install-db --no-defaults --datadir="$scratch" "${user[@]}" \
     --auth-root-authentication-method=normal --skip-test-db --skip-name-resolve --force
   mv "$scratch" "$dir/data"
 }
@@ -81,8 +81,9 @@ start() {
   [ "$(id -u)" = 0 ] && user=(--user=root)
   [ -d "$dir/data" ] || create_data
   link_plugins
+  # Its own directory for temporary tables: a server that starts removes those of every other in the same one.
   options+=("${user[@]}" --datadir="$dir/data" --socket="$socket" --pid-file="$pidfile" --log-error="$log"
-    --plugin-dir="$plugins" --ignore-db-dirs="#firn")
+    --tmpdir="$dir" --plugin-dir="$plugins" --ignore-db-dirs="#firn")
   [ "$plugin" = none ] || [ $load = no ] || options+=(--plugin-load-add=ha_firn)
   [ -n "$base" ] && options+=(--lc-messages-dir="$base/usr/share/mysql"
     --character-sets-dir="$base/usr/share/mysql/charsets")

@@ -82,7 +82,9 @@ def _template() -> Path:
         f"--user={_user()}",
         "--innodb-log-file-size=16M",
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    # A server that starts removes the temporary tables of every other in its TMPDIR.
+    environment = {**os.environ, "TMPDIR": str(scratch_root())}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode != 0:
         raise ServerError(f"mariadb-install-db failed: {done.stdout}{done.stderr}")
     return directory
