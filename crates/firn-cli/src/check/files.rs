@@ -47,7 +47,10 @@ pub fn check_tree(
     }
     bar.finish_and_clear();
     // Damage of the log is found elsewhere.
-    let named = look.log(tree).map_or_else(|_| Vec::new(), |log| log.files);
+    let (named, whole) = match look.log(tree) {
+        Ok(log) => (log.files, true),
+        Err(_) => (look.files_left(tree)?, false),
+    };
     for file in &named {
         checked.count += 1;
         checked.bytes += file.size;
@@ -59,7 +62,10 @@ pub fn check_tree(
     let named: HashSet<u64> = named.iter().map(|file| file.file_id).collect();
     let live = |id: &u64| tree.state.files.contains_key(id) || named.contains(id);
     for id in look.source().store().list()?.iter().filter(|id| !live(id)) {
-        let what = "neither manifest nor log name this file; the next start removes it";
+        let what = match whole {
+            true => "neither manifest nor log name this file; the next start removes it",
+            false => "neither the manifest nor what is left of the log names this file",
+        };
         findings.warning(&file_name(FileKind::Sst, *id), None, what);
     }
     Ok(checked)

@@ -20,11 +20,17 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-const RECORD: usize = 30;
 const NAME_MAX: u32 = 20;
+const NOTE_MAX: u32 = 300;
+const NAME: usize = 9;
+const NOTE: usize = NAME + 1 + NAME_MAX as usize;
+const RECORD: usize = NOTE + 2 + NOTE_MAX as usize;
 
-/// id → (k, name)
-pub type Rows = BTreeMap<i32, (i32, String)>;
+/// k, name, note
+pub type Row = (i32, String, String);
+
+/// By id.
+pub type Rows = BTreeMap<i32, Row>;
 
 /// Weights are lower-case bytes: keys of text do not give the text back.
 #[derive(Debug)]
@@ -45,7 +51,7 @@ impl Collator for NoCase {
     }
 }
 
-/// id INT PRIMARY KEY, k INT, name VARCHAR(20), KEY (k), KEY (name).
+/// id INT PRIMARY KEY, k INT, name VARCHAR(20), note VARCHAR(300), KEY (k), KEY (name).
 fn schema() -> TableSchema {
     let column = |id: u32, name: &str, kind, offset| ColumnSchema {
         name: name.to_owned(),
@@ -61,10 +67,7 @@ fn schema() -> TableSchema {
         },
     };
     let int = ColumnKind::Fixed { len: 4 };
-    let text = ColumnKind::VarChar {
-        len_bytes: 1,
-        max: NAME_MAX,
-    };
+    let text = |len_bytes, max| ColumnKind::VarChar { len_bytes, max };
     let index = |name: &str, unique, column, kind, image_len| IndexSchema {
         name: name.to_owned(),
         unique,
@@ -101,7 +104,8 @@ fn schema() -> TableSchema {
         columns: vec![
             column(1, "id", int, 1),
             column(2, "k", int, 5),
-            column(3, "name", text, 9),
+            column(3, "name", text(1, NAME_MAX), NAME as u32),
+            column(4, "note", text(2, NOTE_MAX), NOTE as u32),
         ],
         indexes: vec![
             index("PRIMARY", true, 0, signed.clone(), 4),
@@ -113,23 +117,27 @@ fn schema() -> TableSchema {
     }
 }
 
-fn record(id: i32, (k, name): &(i32, String)) -> [u8; RECORD] {
+fn record(id: i32, (k, name, note): &Row) -> [u8; RECORD] {
     let mut record = [0; RECORD];
     record[1..5].copy_from_slice(&id.to_le_bytes());
-    record[5..9].copy_from_slice(&k.to_le_bytes());
-    record[9] = name.len() as u8;
-    record[10..10 + name.len()].copy_from_slice(name.as_bytes());
+    record[5..NAME].copy_from_slice(&k.to_le_bytes());
+    record[NAME] = name.len() as u8;
+    record[NAME + 1..][..name.len()].copy_from_slice(name.as_bytes());
+    record[NOTE..NOTE + 2].copy_from_slice(&(note.len() as u16).to_le_bytes());
+    record[NOTE + 2..][..note.len()].copy_from_slice(note.as_bytes());
     record
 }
 
-fn row(record: &[u8]) -> (i32, (i32, String)) {
+fn row(record: &[u8]) -> (i32, Row) {
     let number = |at: usize| i32::from_le_bytes(record[at..at + 4].try_into().unwrap());
-    let name = &record[10..10 + usize::from(record[9])];
-    let name = String::from_utf8(name.to_vec()).unwrap();
-    (number(1), (number(5), name))
+    let text = |at: usize, len: usize| String::from_utf8(record[at..at + len].to_vec()).unwrap();
+    let name = text(NAME + 1, usize::from(record[NAME]));
+    let len = u16::from_le_bytes(record[NOTE..NOTE + 2].try_into().unwrap());
+    let note = text(NOTE + 2, usize::from(len));
+    (number(1), (number(5), name, note))
 }
 
-/// Names of so many bytes and more lie out of line.
+/// Notes of so many bytes and more lie out of line.
 pub const OUT_OF_LINE: usize = 12;
 
 /// Small files and blocks, so that there are many.
@@ -226,10 +234,14 @@ impl World {
         let mut scratch = RowScratch::default();
         let flags = WriteFlags::default();
         let id = self.rng.random_range(0..2000);
-        let name: String = (0..self.rng.random_range(0..20))
-            .map(|_| char::from(self.rng.random_range(b'A'..=b'z')))
-            .collect();
-        let new = (self.rng.random_range(-50..50), name);
+        let letters = |rng: &mut SmallRng, max: usize| -> String {
+            let len = rng.random_range(0..max);
+            let letter = |_| char::from(rng.random_range(b'A'..=b'z'));
+            (0..len).map(letter).collect()
+        };
+        let name = letters(&mut self.rng, NAME_MAX as usize);
+        let note = letters(&mut self.rng, 3 * OUT_OF_LINE);
+        let new = (self.rng.random_range(-50..50), name, note);
         let remove = self.rng.random_bool(0.2);
         // SAFETY: there are no blob columns.
         unsafe {

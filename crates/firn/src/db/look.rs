@@ -21,7 +21,7 @@ use crate::store::FileStore;
 use crate::version::{
     self, FileHandle, FileSource, Frozen, Loaded, State, Version, parse_manifest_name,
 };
-use crate::wal::{self, ReplayEnd};
+use crate::wal::{self, LogStart, ReplayEnd};
 use crate::write::Changes;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -176,6 +176,24 @@ impl Look {
             commits: replayed.commits,
             end: replayed.end,
         })
+    }
+
+    /// Files of large transactions that the log names, as far as it can be read.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn files_left(&self, tree: &Tree) -> Result<Vec<Arc<FileHandle>>> {
+        let left = recovery::salvage(
+            &*self.env,
+            &self.dir,
+            &self.source,
+            LogStart::At(tree.state.log_number),
+            tree.state.last_seqno,
+            MEMTABLE_SIZE,
+            &Counters::default(),
+            &mut |_| {},
+        )?;
+        Ok(self.files_named(&left))
     }
 
     fn files_named(&self, replayed: &Replayed) -> Vec<Arc<FileHandle>> {

@@ -14,7 +14,8 @@ mod waiter;
 mod writer;
 
 pub use reader::{
-    LogStart, Piece, ReplayEnd, fingerprint, replay, replay_archived, salvage, survey,
+    LogStart, Piece, ReplayEnd, fingerprint, missing_segment, replay, replay_archived, salvage,
+    survey,
 };
 pub use record::{BinlogPosition, Record};
 pub use segment::{parse_segment_name, segment_name, sync_all};

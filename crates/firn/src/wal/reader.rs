@@ -4,7 +4,7 @@ mod salvage;
 mod segments;
 mod survey;
 
-pub use salvage::{LogStart, salvage};
+pub use salvage::{LogStart, missing_segment, salvage};
 pub use survey::{Piece, fingerprint, survey};
 
 use super::frame::{FIRST_GROUP, GROUP_HEADER, GroupHeader};

@@ -6,7 +6,7 @@ use crate::blob::BlobStore;
 use crate::db::look::{Look, Tree};
 use crate::store::{FileKind, file_name};
 use crate::version;
-use crate::wal::LogStart;
+use crate::wal::{self, LogStart};
 use std::collections::BTreeMap;
 
 /// What is known of the tree.
@@ -88,32 +88,31 @@ impl Remains {
     }
 }
 
-/// A manifest that lost its end at the border of an edit looks whole. It needs files, or a part of the
-/// log, that were removed since, and does not name the files that came in their place.
+/// A manifest that lost its end at the border of an edit looks whole. It needs files, or segments of the
+/// log, that were removed since, and does not name the files that came in their place. (Damage within a
+/// segment is no sign of that.)
 fn doubt(look: &Look, tree: &Tree) -> Result<Option<Error>> {
-    let files = look.source().store().list()?;
     let known = &tree.state.files;
+    let there = look.source().store().list()?;
+    let missing = known.keys().find(|id| !there.contains(id));
+    let missing = match missing {
+        Some(id) => Some(file_name(FileKind::Sst, *id)),
+        None => wal::missing_segment(&**look.env(), look.dir(), tree.state.log_number)?
+            .map(wal::segment_name),
+    };
+    let Some(missing) = missing else {
+        return Ok(None);
+    };
     // What an earlier run left behind has a smaller id than the manifest, which each start begins.
-    let mut newer = files;
-    let missing = known.keys().find(|id| !newer.contains(id));
+    let mut newer = there;
     newer.retain(|id| !known.contains_key(id) && *id > tree.manifest_id);
+    // Files of large transactions are the log's until they are flushed.
+    let named = look.files_left(tree)?;
+    newer.retain(|id| named.iter().all(|file| file.file_id != *id));
     if newer.is_empty() {
         return Ok(None);
     }
-    let log = look.log(tree);
-    // Files of large transactions are the log's until they are flushed.
-    if let Ok(log) = &log {
-        newer.retain(|id| log.files.iter().all(|file| file.file_id != *id));
-        if newer.is_empty() {
-            return Ok(None);
-        }
-    }
-    let needs = match (missing, log) {
-        (Some(id), _) => file_name(FileKind::Sst, *id),
-        (None, Err(error)) if error.is_corruption() => format!("a log that is not there ({error})"),
-        _ => return Ok(None),
-    };
-    let message = format!("edits are lost: it needs {needs}, and does not name all files");
+    let message = format!("edits are lost: it needs {missing}, and does not name all files");
     let manifest = version::manifest_name(tree.manifest_id);
     Ok(Some(Error::corruption(manifest, 0, message)))
 }

@@ -112,6 +112,23 @@ pub fn salvage(
     Ok(())
 }
 
+/// A segment of the log, which begins in segment `first`, that has no file.
+///
+/// # Errors
+/// Those of the file system.
+pub fn missing_segment(env: &dyn Env, dir: &Path, first: SegmentId) -> Result<Option<SegmentId>> {
+    let ids: Vec<SegmentId> = list(env, dir)?
+        .into_iter()
+        .filter(|&id| id >= first)
+        .collect();
+    let mut headers = Vec::new();
+    for &id in &ids {
+        headers.extend(SegmentReader::open(env, dir, id)?.header()?);
+    }
+    let mut gone = gone(&headers, first, true).into_iter();
+    Ok(gone.find(|id| !ids.contains(id)))
+}
+
 /// The segments that were part of the log and are not there, or without a header; as recovery sees it.
 fn gone(headers: &[SegmentHeader], first: SegmentId, known: bool) -> Vec<SegmentId> {
     let mut gone = Vec::new();
