@@ -1,5 +1,5 @@
 //! Blob files: that each reference finds its place, and which files nothing refers to. The values themselves are
-//! read with their rows.
+//! read with their rows, or here, where no row shows them.
 
 use super::findings::Findings;
 use firn::base::Result;
@@ -13,7 +13,7 @@ pub fn check(look: &Look, tree: &Tree, log: Option<&Log>, findings: &mut Finding
         return look.check_blob_places(&look.files_only(tree), &mut found);
     };
     look.check_blob_places(&log.point, &mut found)?;
-    look.check_prepared_blob_places(log, &mut found)?;
+    look.check_prepared_blobs(log, &mut found)?;
     let blobs = look.blobs(tree, log)?;
     let what = match blobs.missing.is_empty() {
         true => "nothing refers to this file; the next start removes it",

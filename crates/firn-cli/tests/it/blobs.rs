@@ -4,7 +4,7 @@ use super::support::{firn, json, open};
 use firn::base::Value;
 use firn::db::Db;
 use firn::rowcode::{BLOB_HEADER_LEN, blob_ref};
-use firn::txn::{Isolation, LockMode};
+use firn::txn::{Isolation, LockMode, Transaction};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::path::{Path, PathBuf};
@@ -15,18 +15,23 @@ const SPAN: u64 = LEN + BLOB_HEADER_LEN;
 /// Commits one value for each number.
 fn write(db: &Db, rng: &mut SmallRng, numbers: std::ops::Range<u32>) {
     for n in numbers {
-        let key = [1_000_000u32.to_be_bytes(), n.to_be_bytes()].concat();
-        let value: Vec<u8> = (0..LEN).map(|_| rng.random()).collect();
-        let mut txn = db.new_transaction(db.new_owner(0));
-        txn.begin_statement(1, Isolation::RepeatableRead, 0, false);
-        txn.lock(&key, LockMode::Exclusive, None).unwrap();
-        let blob = txn.write_blob(1, &value).unwrap();
-        let mut tail = Vec::new();
-        blob_ref::append(&mut tail, &[blob]);
-        txn.put_with_blobs(&key, Value::split(b"row", &tail))
-            .unwrap();
-        txn.commit().unwrap();
+        with_value(db, rng, n).commit().unwrap();
     }
+}
+
+/// A transaction that has written a value.
+fn with_value(db: &Db, rng: &mut SmallRng, n: u32) -> Transaction {
+    let key = [1_000_000u32.to_be_bytes(), n.to_be_bytes()].concat();
+    let value: Vec<u8> = (0..LEN).map(|_| rng.random()).collect();
+    let mut txn = db.new_transaction(db.new_owner(0));
+    txn.begin_statement(1, Isolation::RepeatableRead, 0, false);
+    txn.lock(&key, LockMode::Exclusive, None).unwrap();
+    let blob = txn.write_blob(1, &value).unwrap();
+    let mut tail = Vec::new();
+    blob_ref::append(&mut tail, &[blob]);
+    let value = Value::split(b"row", &tail);
+    txn.put_with_blobs(&key, value).unwrap();
+    txn
 }
 
 fn blob_files(dir: &Path) -> Vec<PathBuf> {
@@ -130,4 +135,29 @@ fn blob_files_are_shown_and_each_reference_is_followed() {
     drop(open(dir.path()).unwrap());
     assert!(!stray.exists());
     assert_eq!(json(&["check", path]).0, 0);
+}
+
+#[test]
+fn a_damaged_value_of_a_prepared_transaction_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_str().unwrap();
+    let db = open(dir.path()).unwrap();
+    let mut txn = with_value(&db, &mut SmallRng::seed_from_u64(2), 1);
+    txn.prepare(b"x").unwrap();
+    std::mem::forget(txn);
+    drop(db);
+    assert_eq!(json(&["check", path]).0, 0);
+
+    let file = &blob_files(dir.path())[0];
+    let mut bytes = std::fs::read(file).unwrap();
+    // In the middle of its only value, which lies at its end; zeros may follow.
+    let end = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+    bytes[end - LEN as usize / 2] ^= 1;
+    std::fs::write(file, bytes).unwrap();
+    let (code, report) = json(&["check", path]);
+    let mut damage = findings(&report).into_iter();
+    let finding = damage.find(|finding| finding["severity"] == "damage");
+    assert_eq!((code, finding.is_some()), (1, true), "{report}");
+    let name = file.file_name().unwrap().to_str().unwrap();
+    assert_eq!(finding.unwrap()["place"], name, "{report}");
 }

@@ -5,7 +5,7 @@ use super::{Log, Look, Tree};
 use crate::base::{Error, Kind, Result};
 use crate::blob::BlobStore;
 use crate::read::ReadPoint;
-use crate::rowcode::{BlobRef, BlobUse, blob_ref};
+use crate::rowcode::{BlobBuf, BlobRef, BlobUse, blob_ref};
 use crate::write::Changes;
 use std::collections::BTreeMap;
 
@@ -79,16 +79,13 @@ impl Look {
         check.result
     }
 
-    /// The same of prepared transactions.
+    /// The same of prepared transactions, whose rows nobody else reads: their values are.
     ///
     /// # Errors
     /// As [`Self::check_blob_places`].
-    pub fn check_prepared_blob_places(
-        &self,
-        log: &Log,
-        found: &mut dyn FnMut(Error),
-    ) -> Result<()> {
+    pub fn check_prepared_blobs(&self, log: &Log, found: &mut dyn FnMut(Error)) -> Result<()> {
         let mut check = Places::new(&log.point.view.blobs, found);
+        check.values = Some(BlobBuf::new());
         for changes in log.prepared.values() {
             // Runs are files of the log.
             let Changes::Batch(batch) = changes else {
@@ -115,6 +112,8 @@ impl Look {
 
 struct Places<'a> {
     blobs: &'a BlobStore,
+    /// Room for a value, where values are read, too.
+    values: Option<BlobBuf>,
     found: &'a mut dyn FnMut(Error),
     result: Result<()>,
 }
@@ -123,13 +122,22 @@ impl<'a> Places<'a> {
     fn new(blobs: &'a BlobStore, found: &'a mut dyn FnMut(Error)) -> Self {
         Self {
             blobs,
+            values: None,
             found,
             result: Ok(()),
         }
     }
 
     fn look_at(&mut self, blob: &BlobRef) {
-        match self.blobs.file(blob.file).check_place(blob) {
+        let placed = self.blobs.file(blob.file).check_place(blob);
+        let whole = placed.and_then(|()| match &mut self.values {
+            Some(room) => {
+                room.clear();
+                self.blobs.read(blob, room).map(|_| ())
+            }
+            None => Ok(()),
+        });
+        match whole {
             Err(error) if error.is_corruption() => (self.found)(error),
             Err(error) if self.result.is_ok() => self.result = Err(error),
             _ => {}
