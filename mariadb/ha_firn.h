@@ -128,6 +128,8 @@ class ha_firn final : public handler {
   int aim(uint32_t index);
   int choose_columns();
   /* Columns of which this statement needs only a part; none where that is not certain. */
+  bool may_leave_unread() const;
+  void choose_unread(std::vector<firn_part>* parts) const;
   void choose_parts(std::vector<firn_part>* parts) const;
   bool may_read_parts() const;
   bool wants_large_column() const;

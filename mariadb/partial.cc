@@ -1,10 +1,13 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
 /*
-  Columns of which the statement needs only the length or the beginning (see select_text.h), so that of values out of
+  Columns of which the statement needs only the length or the beginning, or nothing at all, so that of values out of
   line no more is read.
 
-  That the statement which runs is the text of the connection is certain only where the server parsed it for this
+  An UPDATE or DELETE needs nothing of a BLOB that it neither reads nor writes: both records of update_row() point to
+  zeros of the value's length then, and the core leaves the value as it is stored.
+
+  What a SELECT needs is read in its text (see select_text.h). That the statement which runs is the text of the connection is certain only where the server parsed it for this
   execution: then its LEX is the one that every THD embeds. Prepared statements and all that runs in procedures,
   functions, triggers and events have a LEX of their own; they read whole values. One could have been parsed in another
   sql_mode, or read the table behind a view that the text names.
@@ -53,6 +56,28 @@ bool ha_firn::wants_large_column() const {
   return false;
 }
 
+/*
+  The record must never become a new row: those of tables with versions, of periods of which a part is changed, and of
+  partitions that they leave, do. Virtual columns and constraints may be computed from any column.
+*/
+bool ha_firn::may_leave_unread() const {
+  const int command = thd_sql_command(ha_thd());
+  const bool changes = command == SQLCOM_UPDATE || command == SQLCOM_UPDATE_MULTI || command == SQLCOM_DELETE ||
+                       command == SQLCOM_DELETE_MULTI;
+  return m_whole_row && changes && !table->vfield && !table->check_constraints && !table->part_info &&
+         !table->versioned() && !table_share->period.name;
+}
+
+void ha_firn::choose_unread(std::vector<firn_part>* parts) const {
+  if (!may_leave_unread()) return;
+  for (uint i = 0; i < table_share->fields; i++) {
+    const Field* field = table->field[i];
+    const bool used = bitmap_is_set(table->read_set, i) || bitmap_is_set(table->write_set, i) ||
+                      (field->flags & (PART_KEY_FLAG | PART_INDIRECT_KEY_FLAG));
+    if (!used && is_large(field) && field->type() == MYSQL_TYPE_BLOB) parts->push_back({i, 0, true});
+  }
+}
+
 /* Virtual columns are computed from columns that the text does not name. */
 bool ha_firn::may_read_parts() const {
   THD* thd = ha_thd();
@@ -62,6 +87,7 @@ bool ha_firn::may_read_parts() const {
 }
 
 void ha_firn::choose_parts(std::vector<firn_part>* parts) const {
+  choose_unread(parts);
   if (!may_read_parts()) return;
   THD* thd = ha_thd();
   char schema[NAME_LEN + 1], name[NAME_LEN + 1];

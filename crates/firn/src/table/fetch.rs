@@ -125,7 +125,7 @@ impl Fetch {
     pub(super) fn set_mode(&mut self, mode: ReadMode, wait: LockWait) {
         self.mode = mode;
         if self.is_locking() {
-            self.reader.read_all();
+            self.reader.keep_unread();
         }
         self.wait = wait;
         self.newly_locked = false;
@@ -186,7 +186,8 @@ impl Fetch {
         }
     }
 
-    /// `parts`: for reads from a snapshot; what is locked is read whole.
+    /// `parts`: for reads from a snapshot. What is locked is read whole, but for BLOBs of which the length is
+    /// enough: those the statement neither reads nor writes.
     pub(super) fn set_columns(
         &mut self,
         bitmap: Option<&[u8]>,
@@ -203,8 +204,11 @@ impl Fetch {
             self.columns = bitmap.map(<[u8]>::to_vec);
             self.reader.set_columns(self.table.format(), bitmap);
         }
-        let parts = if self.is_locking() { &[] } else { parts };
-        self.reader.set_parts(self.table.format(), parts)
+        self.reader.set_parts(self.table.format(), parts)?;
+        if self.is_locking() {
+            self.reader.keep_unread();
+        }
+        Ok(())
     }
 
     /// Whether the entries of the index are rows, to be decoded and no more.

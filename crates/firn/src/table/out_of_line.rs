@@ -46,7 +46,7 @@ pub(super) struct Large<'a> {
 }
 
 impl Table {
-    /// The large values of `record`.
+    /// The large values of `record`, and those of the columns `out_of_line`.
     ///
     /// # Safety
     /// Blob columns of `record` point to their bytes, which stay.
@@ -54,6 +54,7 @@ impl Table {
         &self,
         live: &LiveOptions,
         record: &'a [u8],
+        out_of_line: &[u32],
     ) -> Result<Vec<Large<'a>>> {
         let mut large = Vec::new();
         if self.candidates.is_empty() {
@@ -64,14 +65,33 @@ impl Table {
         for &number in &self.candidates {
             // SAFETY: as the caller promises.
             let bytes = unsafe { layout.variable(number, record) }?;
-            if bytes.len() as u64 >= threshold.clamp(1, INLINE_BYTES_MAX) {
-                large.push(Large {
-                    column: layout.columns()[number].id,
-                    bytes,
-                });
+            let column = layout.columns()[number].id;
+            let is_large = bytes.len() as u64 >= threshold.clamp(1, INLINE_BYTES_MAX);
+            if is_large || out_of_line.contains(&column) {
+                large.push(Large { column, bytes });
             }
         }
         Ok(large)
+    }
+
+    /// Ids of the columns that `old` and `new` may have without their values, as a cursor leaves those that nobody wants:
+    /// both point to the same zeros. If their values lie out of line, as the stored row tells, they stay there,
+    /// whatever the threshold is now; otherwise the zeros are the value.
+    ///
+    /// # Safety
+    /// Blob columns of both point to their bytes.
+    pub(super) unsafe fn unread(&self, old: &[u8], new: &[u8]) -> Result<Vec<u32>> {
+        let layout = self.format().current();
+        let mut unread = Vec::new();
+        for &number in &self.candidates {
+            // SAFETY: as the caller promises.
+            let (old, new) =
+                unsafe { (layout.variable(number, old)?, layout.variable(number, new)?) };
+            if std::ptr::eq(old, new) && new.first() == Some(&0) {
+                unread.push(layout.columns()[number].id);
+            }
+        }
+        Ok(unread)
     }
 
     /// Adds the row in `record` to the own writes, its large values out of line. What `kept` finds is
@@ -169,6 +189,15 @@ pub struct Part {
     pub length: bool,
 }
 
+/// A part, and whose.
+struct PartOf {
+    /// Id of the column.
+    column: u32,
+    /// The record points to the value.
+    is_blob: bool,
+    part: Part,
+}
+
 /// What is to be read of one value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Needs {
@@ -179,10 +208,10 @@ enum Needs {
 }
 
 impl Needs {
-    fn of(column: &OutOfLine, parts: &[(u32, Part)]) -> Self {
-        let part = parts.iter().find(|(id, _)| *id == column.blob.column);
-        match part {
-            Some((_, part)) if part.prefix < column.blob.len => match (part.prefix, part.length) {
+    fn of(column: &OutOfLine, parts: &[PartOf]) -> Self {
+        let part = parts.iter().find(|part| part.column == column.blob.column);
+        match part.map(|of| of.part) {
+            Some(part) if part.prefix < column.blob.len => match (part.prefix, part.length) {
                 (0, true) => Self::Length,
                 (wanted, false) => Self::Prefix(wanted),
                 // No longer than a chunk: there is nothing to save.
@@ -206,8 +235,8 @@ impl Needs {
 /// Decodes rows with what lies out of line.
 pub(super) struct RowReader {
     plan: DecodePlan,
-    /// What is needed of columns, by their ids; of others all.
-    parts: Vec<(u32, Part)>,
+    /// What is needed of columns; of others all.
+    parts: Vec<PartOf>,
     wanted: Vec<OutOfLine>,
     scratch: BlobBuf,
     /// What a column points to of which only the length is needed.
@@ -236,14 +265,20 @@ impl RowReader {
         for &part in parts {
             let column = format.current().columns().get(part.column);
             let column = column.ok_or_else(|| Error::invalid("a part of no column"))?;
-            self.parts.push((column.id, part));
+            self.parts.push(PartOf {
+                column: column.id,
+                is_blob: matches!(column.kind, ColumnKind::Blob { .. }),
+                part,
+            });
         }
         Ok(())
     }
 
-    /// Reads values as a whole.
-    pub(super) fn read_all(&mut self) {
-        self.parts.clear();
+    /// Reads values as a whole, but for those of which the length alone is wanted and that need no bytes in the
+    /// record: [`Table::update`] leaves them as they are stored.
+    pub(super) fn keep_unread(&mut self) {
+        self.parts
+            .retain(|of| of.is_blob && of.part.prefix == 0 && of.part.length);
     }
 
     /// Decodes what the entry itself holds. To be followed by [`Self::complete`], when nothing is held

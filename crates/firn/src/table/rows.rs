@@ -186,8 +186,13 @@ impl Table {
     ) -> Result<Written> {
         let live = &txn.context().live;
         // SAFETY: as the caller promises.
-        let (old_large, new_large) =
-            unsafe { (self.large_values(live, old)?, self.large_values(live, new)?) };
+        let (mut old_large, mut new_large, unread) = unsafe {
+            (
+                self.large_values(live, old, &[])?,
+                self.large_values(live, new, &[])?,
+                self.unread(old, new)?,
+            )
+        };
         scratch.clear_rows();
         let same_large = old_large.len() == new_large.len()
             && old_large
@@ -219,10 +224,24 @@ impl Table {
         let newer = self.hide_if_newer(txn, old_key)?;
         // The row is locked, or nobody else sees it: what is stored now is what `old` was read from.
         let in_both = |new: &Large<'_>| old_large.iter().any(|old| old.column == new.column);
-        let stored = match new_large.iter().any(in_both) {
+        let stored = match new_large.iter().any(in_both) || !unread.is_empty() {
             true => self.stored_refs(txn, old_key)?,
             false => Vec::new(),
         };
+        if !unread.is_empty() {
+            let unread = unread.into_iter();
+            let stay: Vec<u32> = unread
+                .filter(|id| stored.iter().any(|blob| blob.column == *id))
+                .collect();
+            let live = &txn.context().live;
+            // SAFETY: as the caller promises.
+            (old_large, new_large) = unsafe {
+                (
+                    self.large_values(live, old, &stay)?,
+                    self.large_values(live, new, &stay)?,
+                )
+            };
+        }
         if old_key != new_key {
             if let Some(index) = self.claim_row_key(txn, new_key, flags)? {
                 return Ok(Written::Duplicate { index });
@@ -489,7 +508,7 @@ impl Table {
         let write = |value: &Large<'_>| cx.blobs.write(session, value.column, value.bytes);
         // SAFETY: as the caller promises.
         let kind = unsafe {
-            let large = self.large_values(&cx.live, record)?;
+            let large = self.large_values(&cx.live, record, &[])?;
             self.encode_with_large(record, &large, write, head, tail)
         }?;
         Ok((kind, Value::split(head, tail)))
@@ -504,7 +523,7 @@ impl Table {
     ) -> Result<()> {
         // SAFETY: as the caller promises.
         unsafe {
-            let large = self.large_values(&txn.context().live, record)?;
+            let large = self.large_values(&txn.context().live, record, &[])?;
             let row = (&mut scratch.head, &mut scratch.tail);
             self.put_with_large(txn, record, row_key, &large, |_| None, row)
         }

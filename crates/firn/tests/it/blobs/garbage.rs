@@ -52,7 +52,7 @@ fn space_follows_what_lives() {
         let mut world = World::new(seed);
         let mut rows = Rows::new();
         let mut most = 0.0f64;
-        for round in 0..60 {
+        for round in 0..75 {
             for _ in 0..5 {
                 let mut txn = world.session();
                 world.write(&mut txn, &mut rows, 8).unwrap();

@@ -2,7 +2,10 @@
 
 use super::rows::*;
 use super::world::*;
-use firn::table::{BulkLoad, Cursor, Key, LockWait, ReadMode, RowScratch, SeekMode, WriteFlags};
+use firn::table::{
+    BulkLoad, Cursor, Key, LockWait, Part, ReadMode, RowScratch, SeekMode, WriteFlags,
+};
+use firn::txn::LockMode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -65,6 +68,77 @@ fn an_update_of_other_columns_writes_no_blob() {
     assert!(cursor.seek(&mut txn, seek.0, seek.1, &mut buffer).unwrap());
     assert_eq!(row_of(&buffer, 3).1.n, 5);
     assert_eq!(read(), before);
+}
+
+#[test]
+fn what_an_update_has_not_read_stays_as_it_is_stored() {
+    let mut world = World::new(6);
+    let rows = [
+        (vec![2; 100_000], Some(vec![3; 5000])),
+        (vec![0; 100_000], None),
+        (vec![0; 999], Some(vec![0; 1000])),
+        (Vec::new(), Some(Vec::new())),
+    ];
+    let rows = (1..).zip(rows.map(|(b, c)| Row {
+        b,
+        c,
+        ..Row::default()
+    }));
+    let mut rows: Rows = rows.collect();
+    let mut scratch = RowScratch::default();
+    let flags = WriteFlags::default();
+    let mut txn = world.session();
+    for (id, row) in &rows {
+        // SAFETY: the blobs point into `row`.
+        unsafe {
+            world
+                .table
+                .insert(&mut txn, &record(*id, row), flags, &mut scratch)
+        }
+        .unwrap();
+    }
+    txn.commit().unwrap();
+    let db = Arc::clone(&world.db);
+    let stats = db.context().blobs.stats();
+    let counts = || {
+        let counts = [&stats.written, &stats.read];
+        counts.map(|count| count.load(Ordering::Relaxed))
+    };
+    let before = counts();
+    let mut cursor = Cursor::new(Arc::clone(&world.table));
+    let unread = [3, 4].map(|column| Part {
+        column,
+        prefix: 0,
+        length: true,
+    });
+    // Whatever would go out of line now.
+    for (n, threshold) in [(1, THRESHOLD), (2, 200_000), (3, 4000)] {
+        let live = &world.db.options().live;
+        live.blob_threshold.store(threshold, Ordering::Relaxed);
+        for (id, row) in &mut rows {
+            let mut txn = world.session();
+            let mode = ReadMode::Locking(LockMode::Exclusive);
+            cursor.reset(Some(0), mode, LockWait::Fail).unwrap();
+            cursor.set_columns(None, false, &unread).unwrap();
+            let mut old = vec![0; RECORD];
+            let key = id.to_le_bytes();
+            assert!(cursor.get(&mut txn, Key::image(&key), &mut old).unwrap());
+            let mut new = old.clone();
+            new[N_AT..T_AT].copy_from_slice(&i32::to_le_bytes(n));
+            // SAFETY: the blobs are the cursor's.
+            unsafe {
+                world
+                    .table
+                    .update(&mut txn, &old, &new, None, flags, &mut scratch)
+            }
+            .unwrap();
+            txn.commit().unwrap();
+            row.n = n;
+        }
+        assert_eq!(counts(), before, "threshold {threshold}");
+        assert!(scan(&mut world) == rows, "threshold {threshold}");
+        stats.read.store(before[1], Ordering::Relaxed);
+    }
 }
 
 #[test]
