@@ -46,7 +46,7 @@ help:
 	@echo 'make stop     stop the private server'
 	@echo 'make test     run every test'
 	@echo 'make lint     formatting and lints of Rust, C++ and Python'
-	@echo 'make bench    the core beside RocksDB and fjall, about half an hour; FULL=1: more engines, YCSB, 20 million keys'
+	@echo 'make bench    the core beside RocksDB and fjall, some ten minutes; FULL=1: more engines, YCSB, 20 million keys'
 	@echo 'make bench-budgets  what single calls of the C ABI cost'
 	@echo 'make bench-steady   updates at full speed for MINUTES=20: stalls, space, memory'
 	@echo 'make bench-sql      stock sysbench on InnoDB and on FIRN'

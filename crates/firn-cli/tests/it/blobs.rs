@@ -89,6 +89,26 @@ fn blob_files_are_shown_and_each_reference_is_followed() {
     let (code, report) = json(&["check", path]);
     assert_eq!((code, findings(&report).len()), (0, 0), "{report}");
 
+    let dumped = blob_files(dir.path()).into_iter().map(|file| {
+        let (code, report) = json(&["dump", "blob", file.to_str().unwrap()]);
+        assert_eq!(code, 0, "{report}");
+        let values = report["listed"].as_array().unwrap();
+        assert!(values.iter().all(|value| value["value_bytes"] == LEN));
+        let counts = [&report["blobs"], &report["value_bytes"]];
+        assert_eq!(values.len() as u64, counts[0].as_u64().unwrap());
+        assert_eq!(counts[1].as_u64().unwrap(), LEN * values.len() as u64);
+        values.len()
+    });
+    assert_eq!(dumped.sum::<usize>(), 45);
+    let text = String::from_utf8(
+        firn(["dump", "blob", blob_files(dir.path())[0].to_str().unwrap()]).stdout,
+    )
+    .unwrap();
+    assert!(
+        text.contains(&LEN.to_string()) || text.contains("4.9 KiB"),
+        "{text}"
+    );
+
     // A file that nothing refers to is no damage, and goes.
     let file = &blob_files(dir.path())[0];
     let stray = dir.path().join("0000000999.blob");
