@@ -7,7 +7,7 @@ from pathlib import Path
 
 from firn_lab.clock import SystemClock
 from firn_lab.histogram import Latency
-from firn_lab.store import Writer
+from firn_lab.store import Reader, Writer
 from firn_lab.targets import Budget, Settings
 from firn_lab.workloads import Params, Part
 from firn_lab.workloads.base import FigureKind
@@ -42,7 +42,9 @@ def fill(
     }
     for threads in (2, 8, 16):
         params = Params(threads=threads, options={"rows": "5"})
-        case = writer.case(run, "rw", f"rw threads={threads} rows=5", "rw data", "tps", params)
+        case = writer.case(
+            run, "oltp_read_write", f"rw threads={threads} rows=5", "rw data", "tps", params
+        )
         for name, target in targets.items():
             for number, factor in enumerate((1.0, 1 - jitter, 1 + jitter)):
                 _round(writer, run, case, target, number, speed[name] * threads * factor)
@@ -71,6 +73,20 @@ def fill(
         writer.end(run, end)
     writer.close()
     return run
+
+
+def grow(path: Path, run: int, workload: str, rest: Mapping[str, float]) -> None:
+    """A case of one more dataset, `more`, of 100 bytes on each target after the load."""
+    writer = Writer(path, SystemClock())
+    with Reader(path) as store:
+        targets = store.targets(run)
+    case = writer.case(run, workload, workload, "more", "tps", Params())
+    for target in targets:
+        for number in range(3):
+            _round(writer, run, case, target.id, number, rest[target.name])
+        for moment, size in (("load", 100.0), ("rest", rest[target.name])):
+            writer.state(run, target.id, "more", moment, {"data_bytes": (size, BYTES)})
+    writer.close()
 
 
 def _round(writer: Writer, run: int, case: int, target: int, number: int, tps: float) -> None:

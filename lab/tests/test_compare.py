@@ -71,6 +71,23 @@ def test_what_was_taken_once_is_no_regression(tmp_path: Path) -> None:
     assert once == {"data_bytes, load": "worse", "load_seconds, load": "single"}
 
 
+@pytest.mark.parametrize(("workload", "code"), [("oltp_insert", 0), ("oltp_update_index", 1)])
+def test_more_rows_are_no_regression(tmp_path: Path, workload: str, code: int) -> None:
+    """The second run inserted four times as many."""
+    path = tmp_path / "x.sqlite"
+    for speed in (200.0, 800.0):
+        run = made_up.fill(path, speed={"firn": 150.0}, end="")
+        made_up.grow(path, run, workload, {"firn": speed})
+    with Reader(path) as store:
+        found = changes(collect(store, 1), collect(store, 2), 0.05)
+    sizes = {each.figure: each.verdict for each in found if each.case == "more"}
+    assert sizes == {
+        "data_bytes, load": "same",
+        "data_bytes, rest": "worse" if code else "unclear",
+    }
+    assert compare(tmp_path) == code
+
+
 @pytest.mark.parametrize(
     ("after", "better", "expected"),
     [

@@ -116,6 +116,26 @@ def test_space_is_compared_at_the_same_moment(tmp_path: Path) -> None:
         assert space_ratio(report, "alone", firn, innodb) is None
 
 
+@pytest.mark.parametrize(
+    ("workload", "ratio"),
+    [("oltp_update_index", 3.0), ("oltp_insert", 1.0), ("tpcc", 1.0), ("shop", 1.0),
+     ("insert", 1.0), ("oltp_delete", 1.0), ("one of tomorrow", 1.0)],
+)  # fmt: skip
+def test_space_of_more_rows_is_no_space_of_the_engine(
+    tmp_path: Path, workload: str, ratio: float
+) -> None:
+    """FIRN inserted three times as much: it is compared as it was after the load."""
+    path = tmp_path / "x.sqlite"
+    run = made_up.fill(path, speed={"innodb": 100.0, "firn": 300.0}, end="")
+    made_up.grow(path, run, workload, {"innodb": 200.0, "firn": 600.0})
+    with Reader(path) as store:
+        report = collect(store, prices=[HERE])
+        innodb, firn = report.targets
+        assert space_ratio(report, "more", firn, innodb) == pytest.approx(ratio)
+        (row,) = (r for r in costs(report) if (r["case"], r["target"]) == (workload, "firn"))
+    assert row["per_tb_month"] == pytest.approx(100 * ratio)
+
+
 def test_a_catalogue(tmp_path: Path) -> None:
     path = tmp_path / "prices.toml"
     path.write_text('[[offer]]\nname = "a"\nhour = 1\n[[offer]]\nname = "b"\ngb_month = 0.5\n')

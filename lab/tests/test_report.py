@@ -13,7 +13,7 @@ from firn_lab import cli
 from firn_lab.clock import SystemClock
 from firn_lab.report.data import Report, collect, commands, doubts, failures, shortages, to_json
 from firn_lab.report.markdown import markdown, table
-from firn_lab.report.png import sweeps
+from firn_lab.report.png import spaces, sweeps
 from firn_lab.report.units import bytes_text, figure_text, number_text
 from firn_lab.store import Reader, Writer
 from firn_lab.targets import Budget, Settings
@@ -143,6 +143,18 @@ def test_a_run_without_rounds_has_a_report(tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert cli.main(["report", "--store", str(tmp_path / "x.sqlite"), "--out", str(out)]) == 0
     assert "empty" in (out / "report.md").read_text()
+
+
+def test_sizes_of_more_rows_are_not_drawn_side_by_side(store: Path) -> None:
+    made_up.grow(store, 1, "oltp_insert", made_up.SPEED)
+    reader, report = report_of(store)
+    with reader:
+        assert [name for name in spaces(report) if name.startswith("more")] == ["more, after load"]
+        assert "| more | rest (rows depend on throughput) | firn | 150 B |" in markdown(report)
+        unlike = {
+            (each["dataset"], each["moment"]) for each in to_json(report)["state"] if each["unlike"]
+        }
+    assert unlike == {("more", "rest")}
 
 
 def test_cells_do_not_break_the_table() -> None:

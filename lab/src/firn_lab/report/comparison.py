@@ -20,8 +20,9 @@ STATES = ("data_bytes", "load_seconds")
 
 @dataclass(frozen=True)
 class Change:
-    """verdict: better, worse, same (within what is allowed), unclear (within the spread), or single
-    (a time that was taken once: nobody knows how far it would be off the next time)."""
+    """verdict: better, worse, same (within what is allowed), unclear (within the spread, or sizes
+    where the number of rows depends on throughput), or single (a time that was taken once: nobody
+    knows how far it would be off the next time)."""
 
     case: str
     target: str
@@ -101,6 +102,8 @@ def _states(before: Report, after: Report, allow: float, every: bool) -> list[Ch
         words = exact(value, each.value, each.better, allow)
         if words != "same" and each.unit != "B":
             words = "single"
+        elif words != "same" and not after.comparable(each.dataset, each.moment):
+            words = "unclear"
         found.append(Change(each.dataset, names[each.target], figure, each.unit, one, other, words))
     return found
 

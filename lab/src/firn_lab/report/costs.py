@@ -12,20 +12,23 @@ from firn_lab.store.rows import TargetRow
 if TYPE_CHECKING:
     from firn_lab.report.data import Report, Result
 
-# Space is taken at rest; where a server did not come so far, as late as both have it.
+# Space is taken at rest; where a server did not come so far, or where rounds change the number of
+# rows, as late as both have it of the same rows.
 _MOMENTS = ("rest", "update", "load")
 
 
 def space_ratio(report: Report, dataset: str, one: TargetRow, other: TargetRow) -> float | None:
-    """Bytes on disk of the tables, to those on the other target at the same moment."""
+    """Bytes on disk of the tables, to those of the same rows on the other target at the same
+    moment."""
     found: dict[tuple[int, str], float] = {
         (each.target, each.moment): each.value
         for each in report.store.state(report.run.id)
         if (each.dataset, each.name) == (dataset, "data_bytes")
     }
     for moment in _MOMENTS:
-        if (one.id, moment) in found and found.get((other.id, moment)):
-            return found[one.id, moment] / found[other.id, moment]
+        sizes = found.get((one.id, moment)), found.get((other.id, moment))
+        if sizes[0] and sizes[1] and report.comparable(dataset, moment):
+            return sizes[0] / sizes[1]
     return None
 
 

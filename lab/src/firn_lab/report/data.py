@@ -12,7 +12,10 @@ from firn_lab.price import Prices
 from firn_lab.report.costs import costs
 from firn_lab.store import ROUNDS_MIN, Reader, Spread, spread, unclear
 from firn_lab.store.rows import CaseRow, Round, Run, TargetRow
+from firn_lab.workloads import WORKLOADS
 
+# Behind the moment of a size that is not compared.
+UNLIKE = "rows depend on throughput"
 # A figure of a case on a target, over the rounds that were ok.
 Figures = dict[str, Spread]
 
@@ -70,6 +73,15 @@ class Report:
         if base is None or base.id == result.target.id:
             return None
         return self.result(result.case, base)
+
+    def comparable(self, dataset: str, moment: str) -> bool:
+        """Whether sizes of a moment are of as many rows on every target and in every run: not after
+        rounds of a workload that adds or removes rows, nor of one that is not known here."""
+        workloads = {case.workload for case in self.cases if case.dataset == dataset}
+        return moment == "load" or all(
+            name in WORKLOADS and getattr(WORKLOADS[name], "keeps_rows", False)
+            for name in workloads
+        )
 
     def doubtful(self, result: Result, figure: str) -> bool:
         """Whether nothing can be concluded from the difference of a figure to the reference's."""
@@ -204,7 +216,11 @@ def to_json(report: Report) -> dict[str, Any]:
         ],
         "results": [_result_json(report, each) for each in report.results if each.rounds],
         "state": [
-            {**asdict(each), "target": names[each.target]}
+            {
+                **asdict(each),
+                "target": names[each.target],
+                "unlike": "" if report.comparable(each.dataset, each.moment) else UNLIKE,
+            }
             for each in report.store.state(report.run.id)
             if each.target in names
         ],

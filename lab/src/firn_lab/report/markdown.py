@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from firn_lab.report.costs import HEAD, cells, costs
 from firn_lab.report.data import (
+    UNLIKE,
     Report,
     Result,
     commands,
@@ -133,7 +134,7 @@ def _space(report: Report) -> list[str]:
         values.setdefault((each.dataset, each.moment, each.target), {})[each.name] = each.value
     taken = [name for name in _SPACES if any(name in found for found in values.values())]
     rows = [
-        [dataset, moment, names[target]]
+        [dataset, moment + f" ({UNLIKE})" * (not report.comparable(dataset, moment)), names[target]]
         + [bytes_text(found[name]) if name in found else "–" for name in taken]
         + [number_text(found["load_seconds"]) if "load_seconds" in found else "–"]
         for (dataset, moment, target), found in values.items()

@@ -228,7 +228,8 @@ function space() {
   const there = new Set(data.state.map((each) => each.name));
   const kinds = [...new Set([...Object.keys(SPACES), ...there])].filter((each) => there.has(each) && !each.includes("."));
   if (!kinds.length) return;
-  const place = (each) => `${each.dataset}, ${MOMENTS[each.moment] ?? each.moment}`;
+  const moment = (each) => (MOMENTS[each.moment] ?? each.moment) + (each.unlike && ` (${each.unlike})`);
+  const place = (each) => `${each.dataset}, ${moment(each)}`;
   chart("space", "Space, loads", [{ label: "figure", options: kinds.map((each) => [each, SPACES[each] ?? words(each)]) }], (figure) => {
     const groups = stateGroups((each) => each.name === figure ? place(each) : null);
     return groups.length ? barChart(groups, unitOf(figure), "space") : null;
@@ -239,7 +240,7 @@ function space() {
       ? each.name.slice("table_bytes.".length) : null);
     return groups.length ? barChart(groups, "B", "space by table") : null;
   });
-  const rows = data.state.map((each) => [each.dataset, each.target, MOMENTS[each.moment] ?? each.moment,
+  const rows = data.state.map((each) => [each.dataset, each.target, moment(each),
     each.name, { text: format(each.value, each.unit), value: each.value }]);
   const heads = [{ text: "data" }, { text: "engine" }, { text: "when" }, { text: "figure" }, { text: "value", number: true }];
   document.getElementById("space").append(make("details", {}, make("summary", {}, "All figures, each table too"), sortable(heads, rows)));

@@ -42,7 +42,7 @@ def pictures(report: Report, directory: Path) -> list[Path]:
             made.append(_bars(report, groups, words, scale, directory / f"{name}.png"))
     for number, (name, cases) in enumerate(sweeps(report).items()):
         made.append(_lines(report, name, cases, directory / f"threads-{number + 1}.png"))
-    groups = _spaces(report)
+    groups = spaces(report)
     if groups:
         made.append(_bars(report, groups, "MiB on disk", 2.0**20, directory / "space.png"))
     return made
@@ -64,11 +64,16 @@ def _figure(report: Report, case: CaseRow, target: int, name: str) -> Spread | N
     return None
 
 
-def _spaces(report: Report) -> dict[str, dict[str, Spread]]:
+def spaces(report: Report) -> dict[str, dict[str, Spread]]:
+    """Sizes that can be compared, by dataset and moment."""
     names = {target.id: target.name for target in report.targets}
     groups: dict[str, dict[str, Spread]] = {}
     for each in report.store.state(report.run.id):
-        if each.name == "data_bytes" and each.target in names:
+        if (
+            each.name == "data_bytes"
+            and each.target in names
+            and report.comparable(each.dataset, each.moment)
+        ):
             label = f"{each.dataset}, {_MOMENTS.get(each.moment, each.moment)}"
             one = Spread(each.value, each.value, each.value, 1)
             groups.setdefault(label, {})[names[each.target]] = one

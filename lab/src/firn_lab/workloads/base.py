@@ -120,6 +120,9 @@ class Workload(ABC):
     counts_transactions: ClassVar[bool] = True
     # Whether it changes data: then space is taken again right after the rounds, and at rest.
     writes: ClassVar[bool] = True
+    # Whether rounds leave as many rows as they find. Where they do not, faster ones leave more (or
+    # fewer): then only the space after the load is compared.
+    keeps_rows: ClassVar[bool] = True
 
     def __init__(self, name: str, params: Params) -> None:
         self.name = name

@@ -76,6 +76,7 @@ class Insert(SessionWorkload):
     options = {"rows": "1000000", "batch": "100"}
     figures = {"rows_per_second": FigureKind("1/s", "higher")}
     headline = "rows_per_second"
+    keeps_rows = False
     load_processes = 1  # One after the other: the server numbers the rows.
 
     def __init__(self, name: str, params: Params) -> None:

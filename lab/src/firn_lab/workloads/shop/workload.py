@@ -68,6 +68,7 @@ class Shop(SessionWorkload):
     options = {"customers": "200000", "products": "20000"}
     figures = {"orders_per_minute": FigureKind("1/min", "higher")}
     dialects = ("mysql",)
+    keeps_rows = False
     rate = ("orders_per_minute", "purchase")
     warm_reads = {table: f"MAX({column})" for table, column in COLUMNS_WITHOUT_INDEX.items()}
 

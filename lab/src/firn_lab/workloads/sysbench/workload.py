@@ -184,6 +184,7 @@ for _name, _script in SCRIPTS.items():
         "script": _script,
         "summary": f"sysbench: {_script.summary}",
         "writes": _script.writes,
+        "keeps_rows": not _script.alone,
         "options": {key: DEFAULTS[key] for key in _script.options},
     }
     WORKLOADS.add(_name, type(_name, (Sysbench,), _own))

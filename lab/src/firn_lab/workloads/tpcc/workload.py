@@ -32,6 +32,7 @@ class Tpcc(SessionWorkload):
     options = {"warehouses": "10", "cache": ""}
     figures = {"new_orders_per_minute": FigureKind("1/min", "higher")}
     headline = "new_orders_per_minute"
+    keeps_rows = False
     rate = ("new_orders_per_minute", "new_order")
     warm_reads = {table: f"MAX({column})" for table, column in COLUMNS_WITHOUT_INDEX.items()}
 
