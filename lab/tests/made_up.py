@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from firn_lab.clock import SystemClock
@@ -75,21 +75,36 @@ def fill(
     return run
 
 
-def grow(path: Path, run: int, workload: str, rest: Mapping[str, float]) -> None:
-    """A case of one more dataset, `more`, of 100 bytes on each target after the load."""
+def grow(
+    path: Path,
+    run: int,
+    workload: str,
+    rest: Mapping[str, float],
+    settled: Sequence[float] = (49152.0,) * 3,
+) -> None:
+    """A case of one more dataset, `more`, of 100 bytes on each target after the load. `settled`:
+    bytes written for a transaction, by round."""
     writer = Writer(path, SystemClock())
     with Reader(path) as store:
         targets = store.targets(run)
     case = writer.case(run, workload, workload, "more", "tps", Params())
     for target in targets:
-        for number in range(3):
-            _round(writer, run, case, target.id, number, rest[target.name])
+        for number, written in enumerate(settled):
+            _round(writer, run, case, target.id, number, rest[target.name], written)
         for moment, size in (("load", 100.0), ("rest", rest[target.name])):
             writer.state(run, target.id, "more", moment, {"data_bytes": (size, BYTES)})
     writer.close()
 
 
-def _round(writer: Writer, run: int, case: int, target: int, number: int, tps: float) -> None:
+def _round(
+    writer: Writer,
+    run: int,
+    case: int,
+    target: int,
+    number: int,
+    tps: float,
+    settled: float = 49152.0,
+) -> None:
     figures = {
         "tps": (tps, TPS),
         "qps": (tps * 20, TPS),
@@ -103,6 +118,7 @@ def _round(writer: Writer, run: int, case: int, target: int, number: int, tps: f
         "latency_p99_ms": (3000 / tps, MS),
         "device_read_bytes_per_transaction": (8192.0, BYTES),
         "device_written_bytes_per_transaction": (24576.0, BYTES),
+        "settled_device_written_bytes_per_transaction": (settled, BYTES),
         "disk_read_bytes_per_transaction": (8192.0, BYTES),
         "disk_reads_per_transaction": (0.25, FigureKind("")),
         "disk_written_bytes_per_transaction": (32768.0, BYTES),

@@ -88,6 +88,19 @@ def test_more_rows_are_no_regression(tmp_path: Path, workload: str, code: int) -
     assert compare(tmp_path) == code
 
 
+def test_settled_figures_stand_for_those_of_the_round(tmp_path: Path) -> None:
+    """What an engine puts off until after the round is not saved."""
+    path = tmp_path / "x.sqlite"
+    for written in (50e3, 90e3):
+        run = made_up.fill(path, speed={"firn": 150.0}, end="")
+        made_up.grow(path, run, "oltp_update_index", {"firn": 100.0}, (written,) * 3)
+    with Reader(path) as store:
+        found = changes(collect(store, 1), collect(store, 2), 0.05)
+    written = {each.figure: each.verdict for each in found if "written" in each.figure
+               and each.case == "oltp_update_index"}  # fmt: skip
+    assert written == {"settled_device_written_bytes_per_transaction": "worse"}
+
+
 @pytest.mark.parametrize(
     ("after", "better", "expected"),
     [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import made_up
 import pytest
@@ -12,8 +11,8 @@ from firn_lab import cli
 from firn_lab.clock import SystemClock
 from firn_lab.errors import UsageError
 from firn_lab.price import BreakEven, Cost, Prices, break_even, cost, ios, load_catalogue
-from firn_lab.report.costs import costs, space_ratio, transaction_ios
-from firn_lab.report.data import collect
+from firn_lab.report.costs import Work, costs, doubt, space_ratio, transaction_ios
+from firn_lab.report.data import Result, collect
 from firn_lab.store import Reader, Spread, Writer
 
 HERE = Prices("here", hour=3.6, gb_month=0.1, million_ios=0.2, io_kib=16)
@@ -45,15 +44,15 @@ def test_what_was_put_off_is_priced_too() -> None:
         "disk_written_bytes_per_transaction": of(4096),
         "disk_writes_per_transaction": of(1),
     }
-    result = SimpleNamespace(figures=figures)
-    assert transaction_ios(result, HERE) == 1  # type: ignore[arg-type]
+    result = Result(None, None, (), figures)  # type: ignore[arg-type]
+    assert transaction_ios(result, HERE) == of(1)
     figures |= {
         "settled_disk_read_bytes_per_transaction": of(16384),
         "settled_disk_reads_per_transaction": of(2),
         "settled_disk_written_bytes_per_transaction": of(20480),
         "settled_disk_writes_per_transaction": of(5),
     }
-    assert transaction_ios(result, HERE) == 7  # type: ignore[arg-type]
+    assert transaction_ios(result, HERE) == of(7)
 
 
 def test_break_even_is_where_costs_are_equal() -> None:
@@ -134,6 +133,15 @@ def test_space_of_more_rows_is_no_space_of_the_engine(
         assert space_ratio(report, "more", firn, innodb) == pytest.approx(ratio)
         (row,) = (r for r in costs(report) if (r["case"], r["target"]) == (workload, "firn"))
     assert row["per_tb_month"] == pytest.approx(100 * ratio)
+
+
+def test_what_a_price_rests_on_is_doubted() -> None:
+    steady, wide = Spread(10, 10, 10, 3), Spread(12, 6, 30, 3)
+    one, other = Work(steady, steady), Work(steady, wide)
+    assert doubt(HERE, one, one) == ""
+    assert doubt(HERE, one, other) == "; but their I/Os cannot be told apart"
+    assert doubt(HERE, Work(wide, wide), one).endswith("throughputs and I/Os cannot be told apart")
+    assert doubt(Prices("free I/O", hour=1), one, other) == ""
 
 
 def test_a_catalogue(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from firn_lab import cli
 from firn_lab.clock import SystemClock
 from firn_lab.report.data import Report, collect, commands, doubts, failures, shortages, to_json
 from firn_lab.report.markdown import markdown, table
-from firn_lab.report.png import spaces, sweeps
+from firn_lab.report.png import performances, spaces, sweeps
 from firn_lab.report.units import bytes_text, figure_text, number_text
-from firn_lab.store import Reader, Writer
+from firn_lab.store import Reader, Spread, Writer, mean
 from firn_lab.targets import Budget, Settings
 from firn_lab.workloads import Params
 from firn_lab.workloads.base import FigureKind
@@ -155,6 +155,21 @@ def test_sizes_of_more_rows_are_not_drawn_side_by_side(store: Path) -> None:
             (each["dataset"], each["moment"]) for each in to_json(report)["state"] if each["unlike"]
         }
     assert unlike == {("more", "rest")}
+
+
+def test_what_was_put_off_counts(store: Path) -> None:
+    """A compaction in one round of three: the mean is shown, with what came after the rounds."""
+    made_up.grow(store, 1, "oltp_update_index", made_up.SPEED, settled=(41e3, 8e3, 8e3))
+    reader, report = report_of(store)
+    with reader:
+        groups = performances(report, "device_written_bytes_per_transaction")
+    assert groups["rw threads=8 rows=5"]["firn"].value.median == 49152
+    value = groups["oltp_update_index"]["firn"].value
+    assert (value.median, value.low, value.high) == (19e3, 8e3, 41e3)
+    # All bytes by all transactions.
+    assert mean([10.0, 1.0], [1.0, 9.0]) == Spread(1.9, 1.0, 10.0, 2)
+    assert mean([4.0, 6.0], [0.0, 0.0]) == Spread(5.0, 4.0, 6.0, 2)
+    assert mean([], []) is None
 
 
 def test_cells_do_not_break_the_table() -> None:

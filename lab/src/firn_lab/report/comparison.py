@@ -8,7 +8,8 @@ from firn_lab.errors import LabError
 from firn_lab.report.data import Report
 from firn_lab.store import Spread, unclear
 
-# Compared besides each case's headline. Others are looked at with `every`.
+# Compared besides each case's headline; settled, where there is such a figure. Others are looked at
+# with `every`.
 FIGURES = (
     "latency_p95_ms",
     "device_written_bytes_per_transaction",
@@ -61,7 +62,9 @@ def changes(before: Report, after: Report, allow: float, every: bool = False) ->
         against = old.get((each.case.label, each.target.name))
         if against is None:
             continue
-        names = list(dict.fromkeys((each.case.headline, *FIGURES)))
+        # Settled ones where both have them.
+        wanted = [each.settled(name) for name in FIGURES if each.settled(name) in against.figures]
+        names = list(dict.fromkeys((each.case.headline, *wanted)))
         names += sorted(set(each.figures) - set(names)) if every else []
         for name in names:
             one, other = against.figures.get(name), each.figures.get(name)

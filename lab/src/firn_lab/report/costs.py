@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from firn_lab.price import Prices, break_even, cost, ios
+from firn_lab.price import Cost, Prices, break_even, cost, ios
 from firn_lab.store import Spread, unclear
 from firn_lab.store.rows import TargetRow
 
@@ -15,6 +16,14 @@ if TYPE_CHECKING:
 # Space is taken at rest; where a server did not come so far, or where rounds change the number of
 # rows, as late as both have it of the same rows.
 _MOMENTS = ("rest", "update", "load")
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the cost of a transaction rests on; ios: None where they were not measured."""
+
+    tps: Spread
+    ios: Spread | None
 
 
 def space_ratio(report: Report, dataset: str, one: TargetRow, other: TargetRow) -> float | None:
@@ -32,23 +41,38 @@ def space_ratio(report: Report, dataset: str, one: TargetRow, other: TargetRow) 
     return None
 
 
-def transaction_ios(result: Result, prices: Prices) -> float | None:
+_NONE = Spread(0.0, 0.0, 0.0, 0)
+
+
+def transaction_ios(result: Result, prices: Prices) -> Spread | None:
     """I/Os of a transaction, with what the engine put off until after the round. The device's own
     counts see what the page cache and the file system write for a server; where there are none, the
     server's bytes have to do."""
 
     def found(name: str) -> Spread | None:
-        each = f"{name}_per_transaction"
-        return result.figures.get(f"settled_{each}") or result.figures.get(each)
+        return result.figures.get(result.settled(f"{name}_per_transaction"))
 
-    total = 0.0
+    pairs = []
     for verb, requests in (("read", "disk_reads"), ("written", "disk_writes")):
         size = found(f"disk_{verb}_bytes") or found(f"device_{verb}_bytes")
-        count = found(requests)
         if size is None:
             return None
-        total += ios(prices, count.median if count else 0.0, size.median)
-    return total
+        pairs.append((found(requests) or _NONE, size))
+
+    def total(part: str) -> float:
+        return sum(ios(prices, getattr(one, part), getattr(size, part)) for one, size in pairs)
+
+    return Spread(total("median"), total("low"), total("high"), min(s.count for _, s in pairs))
+
+
+def doubt(prices: Prices, one: Work, other: Work) -> str:
+    """What a break-even rests on and cannot be told apart."""
+    found = []
+    if prices.hour and unclear(one.tps, other.tps):
+        found.append("throughputs")
+    if prices.million_ios and one.ios and other.ios and unclear(one.ios, other.ios):
+        found.append("I/Os")
+    return f"; but their {' and '.join(found)} cannot be told apart" if found else ""
 
 
 HEAD = ("offer", "case", "engine", "a million transactions", "a TB for a month", "break-even")
@@ -71,8 +95,7 @@ def costs(report: Report) -> list[dict[str, Any]]:
         return found
     for prices in report.prices:
         for case in report.cases:
-            against = None
-            throughput = None
+            against: tuple[Cost, Work] | None = None
             # The reference first: the others are compared with it.
             for target in sorted(report.targets, key=lambda each: each.id != base.id):
                 result = report.result(case, target)
@@ -80,15 +103,13 @@ def costs(report: Report) -> list[dict[str, Any]]:
                 if result is None or tps is None:
                     continue
                 ratio = space_ratio(report, case.dataset, target, base)
-                each = cost(prices, tps.median, transaction_ios(result, prices), ratio)
+                work = Work(tps, transaction_ios(result, prices))
+                each = cost(prices, tps.median, work.ios.median if work.ios else None, ratio)
                 words = ""
                 if target.id == base.id:
-                    against, throughput = each, tps
-                elif against is not None and throughput is not None:
-                    even = break_even(each, against)
-                    words = even.words(target.name, base.name) if even else ""
-                    if words and unclear(tps, throughput):
-                        words += "; but their throughputs cannot be told apart"
+                    against = each, work
+                elif against is not None and (even := break_even(each, against[0])):
+                    words = even.words(target.name, base.name) + doubt(prices, work, against[1])
                 found.append(
                     {
                         "offer": prices.name,

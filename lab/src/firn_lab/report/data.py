@@ -10,7 +10,7 @@ from typing import Any
 
 from firn_lab.price import Prices
 from firn_lab.report.costs import costs
-from firn_lab.store import ROUNDS_MIN, Reader, Spread, spread, unclear
+from firn_lab.store import ROUNDS_MIN, Reader, Spread, mean, spread, unclear
 from firn_lab.store.rows import CaseRow, Round, Run, TargetRow
 from firn_lab.workloads import WORKLOADS
 
@@ -37,6 +37,12 @@ class Result:
     def good(self) -> int:
         """Rounds that count."""
         return sum(each.status == "ok" for each in self.rounds)
+
+    def settled(self, name: str) -> str:
+        """The name of the figure with what the server did until it was at rest, where there is one:
+        without it an engine that puts its work off would look as if it had none."""
+        whole = f"settled_{name}"
+        return whole if whole in self.figures else name
 
     def total(self, name: str) -> float:
         """Of counters: the sum over all rounds that were ok."""
@@ -106,12 +112,15 @@ def collect(store: Reader, which: str | int = "last", prices: Sequence[Prices] =
 
 
 def _figures(rounds: Sequence[Round]) -> Figures:
-    values: dict[str, list[float]] = {}
-    for each in rounds:
-        if each.status == "ok":
-            for name, value in each.figures.items():
-                values.setdefault(name, []).append(value)
-    found = {name: spread(numbers) for name, numbers in values.items()}
+    """Medians; what is counted by transaction may be put off from one round to another: means."""
+    good = [each.figures for each in rounds if each.status == "ok"]
+    found = {}
+    for name in dict.fromkeys(name for figures in good for name in figures):
+        own = [figures for figures in good if name in figures]
+        values = [figures[name] for figures in own]
+        by_transaction = name.endswith("_per_transaction")
+        weights = [figures.get("transactions", 1.0) for figures in own]
+        found[name] = mean(values, weights) if by_transaction else spread(values)
     return {name: value for name, value in found.items() if value is not None}
 
 

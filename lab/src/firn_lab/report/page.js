@@ -90,7 +90,8 @@ function caseChart(id, title, figures) {
     if (!all.length) return null;
     const better = { higher: "More is better. ", lower: "Less is better. " }[data.kinds[figure]?.better] ?? "";
     const missing = all.length - groups.length;
-    const note = better + "Bars: medians; whiskers: from the smallest to the largest round; “?”: conclude nothing." +
+    const stands = figure.endsWith("_per_transaction") ? "means over all transactions" : "medians";
+    const note = better + `Bars: ${stands}; whiskers: from the smallest to the largest round; “?”: conclude nothing.` +
       (missing ? ` ${missing} of ${all.length} cases have no number of ${data.reference} above zero: choose “as measured”.` : "");
     const drawn = make("p", { class: "note" }, note);
     return groups.length ? [drawn, barChart(groups, scale ? "×" : unitOf(figure), id, Boolean(scale))] : drawn;
@@ -117,9 +118,10 @@ const COMMON = [
   ["latency_max_ms", "latency: largest"], ["seconds", "seconds"],
 ];
 const RESOURCES = [
-  ["device_written_bytes_per_transaction", "written to the device, a transaction"],
   ["settled_device_written_bytes_per_transaction", "written to the device, a transaction, until at rest"],
-  ["device_read_bytes_per_transaction", "read from the device, a transaction"],
+  ["device_written_bytes_per_transaction", "written to the device, a transaction, within the round"],
+  ["settled_device_read_bytes_per_transaction", "read from the device, a transaction, until at rest"],
+  ["device_read_bytes_per_transaction", "read from the device, a transaction, within the round"],
   ["device_written_bytes", "written by the server, a round"], ["device_read_bytes", "read by the server, a round"],
   ["disk_written_bytes", "the device's own count of writes"], ["disk_read_bytes", "the device's own count of reads"],
   ["disk_writes_per_transaction", "write requests of the device, a transaction"],
