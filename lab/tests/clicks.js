@@ -12,6 +12,7 @@ for (const id of ["results", "threads", "seconds", "latency", "resources", "spac
   log[id] = { bars: chart.querySelectorAll("rect.bar").length, curves: chart.querySelectorAll("polyline.curve").length,
     bad: (chart.innerHTML.match(/NaN|undefined|Infinity/g) ?? []).length };
 }
+log.notes = Object.fromEntries(["space", "tables"].map((id) => [id, document.querySelector(`#${id} .note`)?.textContent ?? ""]));
 const select = document.querySelector("#results select");
 const texts = () => document.querySelector("#results .chart").textContent;
 const first = texts();

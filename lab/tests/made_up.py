@@ -22,7 +22,11 @@ SPEED = {"innodb": 100.0, "firn": 150.0, "</script><b>evil": 101.0}
 
 
 def fill(
-    path: Path, speed: Mapping[str, float] = SPEED, jitter: float = 0.05, end: str = "ok"
+    path: Path,
+    speed: Mapping[str, float] = SPEED,
+    jitter: float = 0.05,
+    end: str = "ok",
+    sizes: Mapping[str, float] = SIZES,
 ) -> int:
     """A run: a thread sweep and a case with a headline of its own, three rounds, one of FIRN's
     failed. Rounds are `jitter` apart from the median."""
@@ -62,8 +66,8 @@ def fill(
     for name, target in targets.items():
         for moment in ("load", "update", "rest"):
             figures = {
-                "data_bytes": (SIZES[name], BYTES),
-                "table_bytes.t": (SIZES[name] / 2, BYTES),
+                "data_bytes": (sizes[name], BYTES),
+                "table_bytes.t": (sizes[name] / 2, BYTES),
                 "load_seconds": (4.0, FigureKind("s")),
             }
             writer.state(run, target, "rw data", moment, figures)

@@ -12,11 +12,12 @@ import made_up
 import pytest
 
 from firn_lab import cli
+from firn_lab.clock import SystemClock
 from firn_lab.price import Prices
 from firn_lab.report import browser
 from firn_lab.report.data import collect
 from firn_lab.report.html import html
-from firn_lab.store import Reader
+from firn_lab.store import Reader, Writer
 
 # Set by `make lab-test` where Chromium could not be installed: what was said then.
 NO_BROWSER = os.environ.get("FIRN_LAB_NO_BROWSER", "")
@@ -115,6 +116,7 @@ def test_charts_are_drawn_and_tables_sorted(page_text: str, tmp_path: Path) -> N
     for text in ("More is better.", "×1.00 · 800/s", "×1.50 · 1,200/s", "×1.01 · 808/s ?"):
         assert text in log["relative"]
     assert "×" not in log["measured"] and "808/s ?" in log["measured"]
+    assert "in no table yet" in log["notes"]["space"] and log["notes"]["tables"] == ""
     assert log["redrawn"] is True
     assert log["without"] == 6, "a click on the legend hides a target"
 
@@ -130,6 +132,22 @@ def test_charts_are_drawn_and_tables_sorted(page_text: str, tmp_path: Path) -> N
     assert len(red) == 3, "unfair, too few rounds, and failed"
     boxes = [attributes.get("class") for _, attributes in page.elements]
     assert boxes.count("amber") == 1 and boxes.count("neutral") == 1
+
+
+@in_browser
+def test_sizes_that_nobody_measured_are_said_to_be_shares(tmp_path: Path) -> None:
+    made_up.fill(tmp_path / "x.sqlite", speed={"rocksdb": 100.0}, sizes={"rocksdb": 40e6})
+    writer = Writer(tmp_path / "x.sqlite", SystemClock())
+    files = {"files_bytes": (80 * 2.0**20, made_up.BYTES)}
+    writer.state(1, 1, "rw data", "rest", files)
+    writer.close()
+    with Reader(tmp_path / "x.sqlite") as store:
+        text = html(collect(store))
+    path = tmp_path / "page.html"
+    path.write_text(text)
+    drawn = browser.elements(path)
+    assert "shared out in that proportion" in drawn.partition('id="tables"')[2].partition("<svg")[0]
+    assert "38.1 MiB · all files 80 MiB</text>" in drawn
 
 
 @in_browser

@@ -172,6 +172,31 @@ def test_what_was_put_off_counts(store: Path) -> None:
     assert mean([], []) is None
 
 
+def test_pictures_say_where_nothing_follows(store: Path) -> None:
+    reader, report = report_of(store)
+    with reader:
+        group = performances(report, "tps")["rw threads=8 rows=5"]
+    notes = {name: bar.note for name, bar in group.items()}
+    assert notes == {"innodb": "", "firn": "", "</script><b>evil": " ?"}
+
+
+def test_tables_are_shown_with_all_files(store: Path) -> None:
+    """Rows that are in a log only: the tables stay as they were, the files grew."""
+    writer = Writer(store, SystemClock())
+    for target, size in ((1, 125.0), (2, 222.0)):
+        files = {"data_bytes": (size * 2**19, made_up.BYTES),
+                 "files_bytes": (size * 2**20, made_up.BYTES)}  # fmt: skip
+        writer.state(1, target, "logged", "load", files)
+    writer.close()
+    reader, report = report_of(store)
+    with reader:
+        group = spaces(report)["logged, after load"]
+        text = markdown(report)
+        assert [bar.note for bar in spaces(report)["rw data, at rest"].values()] == [""] * 3
+    assert [bar.note for bar in group.values()] == [" (125)", " (222)"]
+    assert "in no table yet" in text and "| logged | load | firn | 111 MiB | 222 MiB |" in text
+
+
 def test_cells_do_not_break_the_table() -> None:
     assert table(["a", "b"], [["x|y", "1\n2"]]) == [
         "| a | b |", "| --- | --: |", "| x\\|y | 1 2 |", "",

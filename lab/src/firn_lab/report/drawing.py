@@ -50,7 +50,7 @@ def bars(
                 continue
             one = group[reference].value.median if beside else scale
             place = row + (index - (len(names) - 1) / 2) * width
-            value, text = group[name].value, _number(group[name].value.median / scale)
+            value, text = group[name].value, number(group[name].value.median / scale)
             whiskers = [[(value.median - value.low) / one], [(value.high - value.median) / one]]
             axes.barh(
                 place, value.median / one, width * 0.92, capsize=2, color=colour,
@@ -63,12 +63,13 @@ def bars(
         axes.barh([0], [0], color=colour, label=name)
     axes.set_yticks(range(len(groups)), list(groups), fontsize=8)
     axes.invert_yaxis()
-    axes.margins(x=0.15)
-    figure.supxlabel(words + f", × {reference}" * beside, fontsize=10)
+    axes.set_xlim(right=axes.get_xlim()[1] * 1.2)  # For the numbers at the longest.
+    figure.supxlabel(f"bars: × {reference}; numbers: " * beside + words, fontsize=9)
     return _save(figure, axes, path)
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """Three digits at least."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 

@@ -31,6 +31,10 @@ _SPACES = {
     "csv_gzip_bytes": "gzip",
     "csv_zstd_bytes": "zstd",
 }
+_SPACE_NOTE = (
+    "Tables are without logs: what an engine has only in memory and in its log is in no table yet; "
+    "all files are with logs."
+)
 
 
 def markdown(report: Report, pictures: Sequence[str] = ()) -> str:
@@ -141,7 +145,7 @@ def _space(report: Report) -> list[str]:
         if target in names
     ]
     head = ["data", "when", "engine", *(_SPACES[name] for name in taken), "load, s"]
-    return ["## Space", "", *table(head, rows)] if rows else []
+    return ["## Space", "", _SPACE_NOTE, "", *table(head, rows)] if rows else []
 
 
 def _costs(report: Report) -> list[str]:

@@ -213,13 +213,26 @@ const SPACES = {
   rest_seconds: "time to come to rest",
 };
 
-// Bars of what was taken at moments: `labelOf` names the group of a number, or null where it is not wanted.
-function stateGroups(labelOf) {
+const APPORTIONED = "MyRocks tells what its tables take before compression only: the bytes of its files are shared out " +
+  "in that proportion, no table of its was measured by itself.";
+const TABLES_NOTE = "Tables without logs. Rows that an engine has only in memory and in its log are in no table yet: " +
+  "a size that stays the same may belong to data that grew. All files, with logs, are behind it and a figure of their own.";
+
+// A size of tables with that of all files at the same moment.
+function withFiles(each) {
+  const same = (other) => ["dataset", "target", "moment"].every((key) => other[key] === each[key]);
+  const files = data.state.find((other) => other.name === "files_bytes" && same(other));
+  return format(each.value, "B") + (files ? ` · all files ${format(files.value, "B")}` : "");
+}
+
+// Bars of what was taken at moments: `labelOf` names the group of a number, or null where it is not wanted;
+// `textOf` is what stands at its bar.
+function stateGroups(labelOf, textOf = (each) => format(each.value, each.unit)) {
   const groups = new Map();
   for (const each of data.state) {
     const label = hidden.has(each.target) ? null : labelOf(each);
     if (label === null) continue;
-    const value = { name: each.target, colour: colour(each.target), spread: single(each.value) };
+    const value = { name: each.target, colour: colour(each.target), spread: single(each.value), text: textOf(each) };
     groups.set(label, [...(groups.get(label) ?? []), value]);
   }
   const place = (value) => names.indexOf(value.name);
@@ -233,14 +246,17 @@ function space() {
   const moment = (each) => (MOMENTS[each.moment] ?? each.moment) + (each.unlike && ` (${each.unlike})`);
   const place = (each) => `${each.dataset}, ${moment(each)}`;
   chart("space", "Space, loads", [{ label: "figure", options: kinds.map((each) => [each, SPACES[each] ?? words(each)]) }], (figure) => {
-    const groups = stateGroups((each) => each.name === figure ? place(each) : null);
-    return groups.length ? barChart(groups, unitOf(figure), "space") : null;
+    const groups = stateGroups((each) => each.name === figure ? place(each) : null, figure === "data_bytes" ? withFiles : undefined);
+    const drawn = groups.length ? barChart(groups, unitOf(figure), "space") : null;
+    return drawn && figure === "data_bytes" ? [make("p", { class: "note" }, TABLES_NOTE), drawn] : drawn;
   });
   const tables = [...new Set(data.state.filter((each) => each.name.startsWith("table_bytes.")).map(place))];
   if (tables.length) chart("tables", "Space by table", [{ label: "data", options: tables.map((each) => [each, each]) }], (which) => {
     const groups = stateGroups((each) => each.name.startsWith("table_bytes.") && place(each) === which
       ? each.name.slice("table_bytes.".length) : null);
-    return groups.length ? barChart(groups, "B", "space by table") : null;
+    const drawn = groups.length ? barChart(groups, "B", "space by table") : null;
+    return drawn && data.targets.some((each) => each.spec === "engine:rocksdb")
+      ? [make("p", { class: "note" }, APPORTIONED), drawn] : drawn;
   });
   const rows = data.state.map((each) => [each.dataset, each.target, moment(each),
     each.name, { text: format(each.value, each.unit), value: each.value }]);

@@ -5,12 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from firn_lab.report.data import Report, family, threads_of
-from firn_lab.report.drawing import Bar, Groups, bars, curves
+from firn_lab.report.drawing import Bar, Groups, bars, curves, number
 from firn_lab.store import Spread
 from firn_lab.store.rows import CaseRow
 
+_MIB = 2.0**20
 _MOMENTS = {"load": "after load", "update": "after updates", "rest": "at rest"}
-_MEDIAN, _MEAN = (f"({word}, smallest to largest)" for word in ("median", "mean"))
+_RANGE = "smallest to largest; ?: conclude nothing"
+_MEDIAN, _MEAN = (f"({word}, {_RANGE})" for word in ("median", "mean"))
+_SPACE = (
+    "MiB of tables with their indexes, without logs (in parentheses: all files, with logs)\n"
+    "what an engine has only in memory and in its log is in no table yet"
+)
 # Device bytes are settled where they can be.
 _BARS = (
     ("throughput", "tps", f"transactions/s {_MEDIAN}", 1.0),
@@ -41,7 +47,7 @@ def pictures(report: Report, directory: Path) -> list[Path]:
         if groups:
             path = directory / f"{name}.png"
             made.append(bars(groups, names, reference, words, scale, path))
-    for number, (name, cases) in enumerate(sweeps(report).items()):
+    for sweep, (name, cases) in enumerate(sweeps(report).items(), start=1):
         found = {
             target.name: [
                 (threads_of(case), value)
@@ -51,21 +57,24 @@ def pictures(report: Report, directory: Path) -> list[Path]:
             for target in report.targets
         }
         threads = [threads_of(case) for case in cases]
-        made.append(curves(found, threads, name, directory / f"threads-{number + 1}.png"))
+        made.append(curves(found, threads, name, directory / f"threads-{sweep}.png"))
     groups = spaces(report)
     if groups:
         path = directory / "space.png"
-        made.append(bars(groups, names, reference, "MiB on disk", 2.0**20, path))
+        made.append(bars(groups, names, reference, _SPACE, _MIB, path))
     return made
 
 
 def performances(report: Report, figure: str) -> Groups:
-    """A figure of the cases where it is above zero anywhere."""
+    """A figure of the cases where it is above zero anywhere, with a mark where nothing can be
+    concluded."""
     groups: dict[str, dict[str, Bar]] = {}
     for each in report.results:
         name = each.settled(figure)
         if name in each.figures:
-            groups.setdefault(each.case.label, {})[each.target.name] = Bar(each.figures[name])
+            note = " ?" if report.doubtful(each, name) else ""
+            bar = Bar(each.figures[name], note)
+            groups.setdefault(each.case.label, {})[each.target.name] = bar
     return {
         label: group
         for label, group in groups.items()
@@ -90,10 +99,13 @@ def _figure(report: Report, case: CaseRow, target: int, name: str) -> Spread | N
 
 
 def spaces(report: Report) -> Groups:
-    """Sizes that can be compared, by dataset and moment."""
+    """Sizes of tables that can be compared, by dataset and moment. Behind them stand those of all
+    files: what a log holds may be in no table yet."""
     names = {target.id: target.name for target in report.targets}
     groups: dict[str, dict[str, Bar]] = {}
-    for each in report.store.state(report.run.id):
+    state = report.store.state(report.run.id)
+    files = {(s.dataset, s.moment, s.target): s.value for s in state if s.name == "files_bytes"}
+    for each in state:
         if (
             each.name == "data_bytes"
             and each.target in names
@@ -101,5 +113,7 @@ def spaces(report: Report) -> Groups:
         ):
             label = f"{each.dataset}, {_MOMENTS.get(each.moment, each.moment)}"
             one = Spread(each.value, each.value, each.value, 1)
-            groups.setdefault(label, {})[names[each.target]] = Bar(one)
+            whole = files.get((each.dataset, each.moment, each.target))
+            note = "" if whole is None else f" ({number(whole / _MIB)})"
+            groups.setdefault(label, {})[names[each.target]] = Bar(one, note)
     return groups
