@@ -135,6 +135,24 @@ def test_the_raw_numbers_are_a_store(store: Path, tmp_path: Path) -> None:
     assert sorted(path.name for path in out.glob("raw*")) == ["raw.sqlite"]
 
 
+def test_the_raw_numbers_do_not_replace_their_store(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "real" / "raw.sqlite"
+    store.parent.mkdir()
+    made_up.fill(store)
+    made_up.fill(store)
+    (tmp_path / "link").symlink_to("real")
+    for out in (store.parent, tmp_path / "link"):
+        command = ["report", "1", "--store", str(store), "--out", str(out)]
+        assert cli.main([*command, "--raw"]) != 0
+        assert "would replace the store" in capsys.readouterr().err
+    assert not (store.parent / "report.md").exists()
+    with Reader(store) as reader:
+        assert len(reader.runs()) == 2
+    assert cli.main(command) == 0, "without --raw nothing is in the way"
+
+
 def test_a_run_without_rounds_has_a_report(tmp_path: Path) -> None:
     made_up.fill(tmp_path / "x.sqlite", speed={"firn": 1.0}, end="")
     writer = Writer(tmp_path / "x.sqlite", SystemClock())

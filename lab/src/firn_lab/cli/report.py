@@ -11,6 +11,7 @@ import argparse
 from pathlib import Path
 
 from firn_lab.cli.common import add_prices, add_store, prices_of
+from firn_lab.errors import UsageError
 from firn_lab.report.browser import screenshot
 from firn_lab.report.data import collect
 from firn_lab.report.html import html
@@ -42,6 +43,8 @@ def main(chosen: argparse.Namespace) -> int:
     with Reader(chosen.store) as store:
         report = collect(store, chosen.run, prices)
         out: Path = chosen.out or chosen.store.parent / f"run-{report.run.id}"
+        if chosen.raw and (out / RAW).resolve() == chosen.store.resolve():
+            raise UsageError(f"--raw would replace the store {chosen.store}: choose another --out")
         out.mkdir(parents=True, exist_ok=True)
         made = [out / "index.html", out / "report.md"]
         # Here, since it takes half a second that the other commands would wait for.
