@@ -12,6 +12,11 @@ for (const id of ["results", "threads", "seconds", "latency", "resources", "spac
   log[id] = { bars: chart.querySelectorAll("rect.bar").length, curves: chart.querySelectorAll("polyline.curve").length,
     bad: (chart.innerHTML.match(/NaN|undefined|Infinity/g) ?? []).length };
 }
+log.latencies = [...document.querySelectorAll("#latency svg text.label")].map((each) => each.textContent);
+log.halo = getComputedStyle(document.querySelector("#results svg text.label")).paintOrder;
+const edge = document.querySelector("#table").getBoundingClientRect().right;
+log.seen = [...document.querySelectorAll("#table th")].filter((each) => each.getBoundingClientRect().right <= edge)
+  .map((each) => each.textContent);
 log.notes = Object.fromEntries(["space", "tables"].map((id) => [id, document.querySelector(`#${id} .note`)?.textContent ?? ""]));
 const select = document.querySelector("#results select");
 const texts = () => document.querySelector("#results .chart").textContent;

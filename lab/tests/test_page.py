@@ -117,6 +117,10 @@ def test_charts_are_drawn_and_tables_sorted(page_text: str, tmp_path: Path) -> N
         assert text in log["relative"]
     assert "×" not in log["measured"] and "808/s ?" in log["measured"]
     assert "in no table yet" in log["notes"]["space"] and log["notes"]["tables"] == ""
+    assert {each.endswith("?") for each in log["latencies"]} == {True, False}
+    assert log["halo"].startswith("stroke"), "the line of 1 does not cross the numbers"
+    wanted = ["median", "smallest…largest", "to innodb", "95 %, ms", "errors", "retries", "rounds"]
+    assert set(wanted) <= set(log["seen"]), "without scrolling"
     assert log["redrawn"] is True
     assert log["without"] == 6, "a click on the legend hides a target"
 

@@ -11,7 +11,17 @@ import pytest
 
 from firn_lab import cli
 from firn_lab.clock import SystemClock
-from firn_lab.report.data import Report, collect, commands, doubts, failures, shortages, to_json
+from firn_lab.report.data import (
+    Report,
+    bounds,
+    breaches,
+    collect,
+    commands,
+    doubts,
+    failures,
+    shortages,
+    to_json,
+)
 from firn_lab.report.markdown import markdown, table
 from firn_lab.report.png import performances, spaces, sweeps
 from firn_lab.report.units import bytes_text, figure_text, number_text
@@ -71,6 +81,30 @@ def test_what_cannot_be_told_apart_is_said(store: Path) -> None:
     assert short.startswith("list threads=1: the rounds of firn and innodb are too few")
     assert few == ["list threads=1 on firn: 2 of 3 rounds count"]
     assert failed == ["list threads=1 on firn, round 2: failed: the server died"]
+
+
+def test_the_load_drivers_bound_is_one_line_of_its_own(store: Path) -> None:
+    writer = Writer(store, SystemClock())
+    for threads in (2, 8):
+        for target in ("innodb", "firn"):
+            place = f"rw threads={threads} rows=5 on {target}"
+            writer.warning(1, "client", f"{place}: the load driver took much")
+    writer.warning(1, "busy", "rw threads=8 rows=5 on firn: the machine was at other work")
+    writer.close()
+    reader, report = report_of(store)
+    with reader:
+        assert bounds(report) == [
+            "client: rw threads=2 rows=5 on innodb, firn; rw threads=8 rows=5 on innodb, firn: "
+            "the load driver took much"
+        ]
+        assert breaches(report) == [
+            "memory: memory differs: <i>a lot</i>",
+            "busy: rw threads=8 rows=5 on firn: the machine was at other work",
+        ]
+        text = markdown(report)
+        page = to_json(report)
+    assert "**Bounded by the load driver**\n\n- client: rw threads=2" in text
+    assert page["bounds"] and not any("client" in line for line in page["breaches"])
 
 
 def test_commands_repeat_the_cases(store: Path) -> None:

@@ -22,7 +22,6 @@ from firn_lab.store.extract import extract
 NAME = "report"
 HELP = "an HTML page, a Markdown table and pictures of a run"
 RAW, PICTURE = "raw.sqlite", "page.png"
-PICTURE_SIZE = (1240, 1500)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +58,7 @@ def main(chosen: argparse.Namespace) -> int:
             extract(chosen.store, report.run.id, made[-1])
     if chosen.screenshot:
         made.append(out / PICTURE)
-        screenshot(made[0], made[-1], *PICTURE_SIZE)
+        screenshot(made[0], made[-1])
     for path in made:
         print(path)
     return 0

@@ -11,6 +11,8 @@ from firn_lab.errors import LabError
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 SECONDS_MAX = 120
+# Of the window.
+WIDTH, HEIGHT = 1240, 1500
 # What scripts of the page may take, by its own clock.
 SCRIPT_MS = 2000
 
@@ -22,12 +24,12 @@ def find() -> str | None:
 
 def elements(page: Path) -> str:
     """The page's elements after its scripts have run."""
-    return _open(page, "--dump-dom")
+    return _open(page, "--dump-dom", f"--window-size={WIDTH},{HEIGHT}")
 
 
-def screenshot(page: Path, picture: Path, width: int, height: int) -> None:
+def screenshot(page: Path, picture: Path) -> None:
     """A PNG of its top."""
-    _open(page, f"--screenshot={picture.resolve()}", f"--window-size={width},{height}")
+    _open(page, f"--screenshot={picture.resolve()}", f"--window-size={WIDTH},{HEIGHT}")
     if not picture.is_file():
         raise LabError(f"the browser made no picture of {page}")
 

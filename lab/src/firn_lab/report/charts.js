@@ -100,7 +100,7 @@ function barChart(groups, unit, title, one = false) {
       if (value.count > 1) shape(root, "path", { class: "whisker",
         d: `M${x(value.low)} ${middle}H${x(value.high)}M${x(value.low)} ${middle - 4}v8` +
           `M${x(value.high)} ${middle - 4}v8` });
-      shape(root, "text", { x: x(value.high) + 6, y: middle + 4, class: "soft" },
+      shape(root, "text", { x: x(value.high) + 6, y: middle + 4, class: "soft label" },
         each.text ?? format(value.median, unit));
     });
     y += rows[index];

@@ -133,6 +133,39 @@ def family(case: CaseRow) -> str:
     return re.sub(r" ?\bthreads=\d+", "", case.label)
 
 
+def breaches(report: Report) -> list[str]:
+    """Broken rules of fairness."""
+    return _warnings(report, bound=False)
+
+
+def bounds(report: Report) -> list[str]:
+    """Where the load driver bounds what servers can show. No unfairness: it is the same for all."""
+    return _warnings(report, bound=True)
+
+
+def _warnings(report: Report, bound: bool) -> list[str]:
+    """What is said of several cases and targets is one line."""
+    places = {
+        f"{case.label} on {target.name}: ": (case.label, target.name)
+        for case in report.cases
+        for target in report.targets
+    }
+    lines: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for each in report.store.warnings(report.run.id):
+        if (each.rule == "client") == bound:
+            place = next((place for place in places if each.message.startswith(place)), "")
+            where = lines.setdefault((each.rule, each.message.removeprefix(place)), {})
+            if place:
+                case, target = places[place]
+                where.setdefault(case, []).append(target)
+    return [
+        ": ".join(
+            filter(None, (rule, "; ".join(f"{c} on {', '.join(where[c])}" for c in where), words))
+        )
+        for (rule, words), where in lines.items()
+    ]
+
+
 def doubts(report: Report) -> list[str]:
     """Differences to the reference from which nothing can be concluded."""
     found = []
@@ -205,7 +238,8 @@ def to_json(report: Report) -> dict[str, Any]:
         "run": asdict(report.run),
         "targets": [asdict(target) for target in report.targets],
         "reference": report.reference.name if report.reference else None,
-        "warnings": [asdict(each) for each in report.store.warnings(report.run.id)],
+        "breaches": breaches(report),
+        "bounds": bounds(report),
         "doubts": doubts(report),
         "shortages": shortages(report),
         "unsupported": unsupported(report),

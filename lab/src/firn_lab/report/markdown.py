@@ -9,6 +9,8 @@ from firn_lab.report.data import (
     UNLIKE,
     Report,
     Result,
+    bounds,
+    breaches,
     commands,
     doubts,
     failures,
@@ -47,7 +49,8 @@ def markdown(report: Report, pictures: Sequence[str] = ()) -> str:
         f"{_machine(report)}. {run.rounds} rounds: medians, smallest and largest in parentheses.",
         "",
     ]
-    lines += _box("Unfair", [f"{w.rule}: {w.message}" for w in report.store.warnings(run.id)])
+    lines += _box("Unfair", breaches(report))
+    lines += _box("Bounded by the load driver", bounds(report))
     lines += _box(f"Fewer than {ROUNDS_MIN} rounds count", shortages(report))
     lines += _box("Failed", failures(report))
     lines += _box("No conclusion", doubts(report))

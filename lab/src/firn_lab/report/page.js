@@ -192,8 +192,10 @@ function latencyChart() {
     const groups = [...parts, ...(most ? [most] : [])].map((part) => ({
       label: { average: "average", p50: "50 %", p95: "95 %", p99: "99 %", max: "largest" }[part],
       values: shown().flatMap((name) => {
-        const spread = result(Number(id), name)?.figures[`latency_${part}_ms`];
-        return spread ? [{ name, colour: colour(name), spread }] : [];
+        const found = result(Number(id), name), figure = `latency_${part}_ms`, spread = found?.figures[figure];
+        const doubt = found?.doubts.includes(figure) ? " ?" : "";
+        return spread ? [{ name, colour: colour(name), spread, text: format(spread.median, "ms") + doubt,
+          tip: spreadText(spread, "ms") + doubt }] : [];
       }),
     })).filter((group) => group.values.length);
     return groups.length ? barChart(groups, "ms", "latency") : null;
@@ -267,14 +269,14 @@ function space() {
 // Of the table's columns those that a reader compares; the others are sizes of the work.
 const COMPARED = /^tps$|^latency_/;
 
+// What is compared and what went wrong comes first: it is to be seen without scrolling.
 function resultTable() {
-  const figures = [["threads"], ["transactions"], ["queries"], ["seconds", "time, s"], ["tps", "transactions/s"],
-    ["latency_average_ms", "average, ms"], ["latency_p95_ms", "95 %, ms"], ["latency_p99_ms", "99 %, ms"]];
-  const heads = [{ text: "case" }, { text: "engine" },
-    ...figures.map(([name, words]) => ({ text: words ?? name, number: true })),
-    { text: "headline" }, { text: "median", number: true }, { text: "smallest…largest", number: true },
-    { text: `to ${data.reference}`, number: true }, { text: "errors", number: true },
-    { text: "retries", number: true }, { text: "rounds", number: true }];
+  const latencies = [["latency_average_ms", "average, ms"], ["latency_p95_ms", "95 %, ms"], ["latency_p99_ms", "99 %, ms"]];
+  const sizes = [["tps", "transactions/s"], ["transactions"], ["queries"], ["seconds", "time, s"], ["threads"]];
+  const columns = (figures) => figures.map(([name, text]) => ({ text: text ?? name, number: true }));
+  const heads = [{ text: "case" }, { text: "engine" }, { text: "headline" }, { text: "median", number: true },
+    { text: "smallest…largest", number: true }, { text: `to ${data.reference}`, number: true },
+    ...columns([...latencies, ["errors"], ["retries"], ["rounds"], ...sizes])];
   const rows = data.cases.flatMap((each) => names.flatMap((name) => {
     const found = result(each.id, name);
     if (!found) return [];
@@ -288,11 +290,12 @@ function resultTable() {
       return { text: format(value) + (COMPARED.test(figure) ? doubt(figure) : ""), value: value ?? null };
     };
     return [[each.label, name,
-      ...figures.map(([figure]) => figureCell(figure)),
-      each.headline, number(main?.median, unitOf(each.headline)),
+      words(each.headline), number(main?.median, unitOf(each.headline)),
       main ? { text: `${format(main.low)}…${format(main.high)}`, value: main.high - main.low } : null,
       { text: ratio === null ? "–" : `×${ratio.toFixed(2)}${doubt(each.headline)}`, value: ratio },
-      number(found.errors), number(found.retries), { text: `${good} of ${data.run.rounds}`, value: good }]];
+      ...latencies.map(([figure]) => figureCell(figure)),
+      number(found.errors), number(found.retries), { text: `${good} of ${data.run.rounds}`, value: good },
+      ...sizes.map(([figure]) => figureCell(figure))]];
   }));
   section("table", "Table", make("p", {}, "Medians. “?”: too few rounds, or they spread wider than the difference; conclude nothing."), sortable(heads, rows));
 }
@@ -356,9 +359,10 @@ function repeat() {
 }
 
 about();
-box("red", "Not a fair comparison", data.warnings.map((each) => `${each.rule}: ${each.message}`));
+box("red", "Not a fair comparison", data.breaches);
 box("red", "Fewer rounds count than show the spread", data.shortages);
 box("red", "Failed", data.failures);
+box("amber", "Bounded by the load driver", data.bounds);
 box("amber", "Conclude nothing", data.doubts);
 box("neutral", "Not run", data.unsupported);
 performanceCharts();
