@@ -75,6 +75,16 @@ def test_break_even_is_where_costs_are_equal() -> None:
     assert break_even(Cost(None, 80), Cost(1, 80)) is None
 
 
+@pytest.mark.parametrize(
+    ("gb", "text"),
+    [(12.3, "12 GB"), (0.9999, "1 GB"), (0.0086, "8.6 MB"), (7.8e-5, "78 kB"), (1234.0, "1.2 TB"),
+     (2e-9, "2 bytes"), (4.56e6, "4,600 TB"), (0.5, "500 MB")],
+)  # fmt: skip
+def test_a_break_even_can_be_read(gb: float, text: str) -> None:
+    words = BreakEven("above", gb).words("firn", "innodb")
+    assert f"above {text} of data for each transaction a second" in words
+
+
 def test_costs_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made_up.fill(tmp_path / "x.sqlite")
     with Reader(tmp_path / "x.sqlite") as store:

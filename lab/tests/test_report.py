@@ -114,6 +114,7 @@ def test_commands_repeat_the_cases(store: Path) -> None:
         assert [len(cases) for cases in sweeps(report).values()] == [3]
     assert found["the whole run"] == "firn-lab run 'a b'"
     words = shlex.split(found["rw threads=8 rows=5"])
+    assert "--measure" not in words
     chosen = cli.parser().parse_args(words[1:])
     from firn_lab.cli.run import make_plan
 
@@ -121,6 +122,19 @@ def test_commands_repeat_the_cases(store: Path) -> None:
     (case,) = plan.cases
     assert (case.params.threads, case.params.options, plan.rounds) == (8, {"rows": "5"}, 3)
     assert plan.budget.memory_bytes == 512 << 20 and plan.budget.durable
+
+
+def test_commands_take_costly_measures_again(store: Path) -> None:
+    writer = Writer(store, SystemClock())
+    for name in ("ssd_4k_bytes", "csv_zstd_bytes.t"):
+        writer.state(1, 1, "rw data", "rest", {name: (1.0, made_up.BYTES)})
+    writer.close()
+    reader, report = report_of(store)
+    with reader:
+        words = shlex.split(commands(report)["rw threads=8 rows=5"])
+    from firn_lab.cli.run import make_plan
+
+    assert sorted(make_plan(cli.parser().parse_args(words[1:])).measures) == ["csv", "ssd"]
 
 
 def test_a_sweep_without_throughput_has_no_picture(tmp_path: Path) -> None:

@@ -45,9 +45,17 @@ class BreakEven:
             case "equal":
                 return f"{name} and {reference} cost the same"
         return (
-            f"{name} costs less than {reference} {self.verdict} {self.gb_per_tps:,.2g} GB of data "
-            "for each transaction a second that is sustained"
+            f"{name} costs less than {reference} {self.verdict} {_size(self.gb_per_tps or 0.0)} of "
+            "data for each transaction a second that is sustained"
         )
+
+
+def _size(gb: float) -> str:
+    """As providers count, by thousands."""
+    for unit, each in (("TB", 1e3), ("GB", 1.0), ("MB", 1e-3), ("kB", 1e-6)):
+        if float(f"{gb / each:.2g}") >= 1:
+            return f"{float(f'{gb / each:.2g}'):,.4g} {unit}"
+    return f"{gb * 1e9:.2g} bytes"
 
 
 def ios(prices: Prices, requests: float, size: float) -> float:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from firn_lab.measures import STATE_MEASURES
 from firn_lab.price import Prices
 from firn_lab.report.costs import costs
 from firn_lab.store import ROUNDS_MIN, Reader, Spread, mean, spread, unclear
@@ -218,6 +219,8 @@ def commands(report: Report) -> dict[str, str]:
     options += ["--memory", str(budget["memory_bytes"] >> 20)]
     options += [] if budget["durable"] else ["--not-durable"]
     options += [] if budget["direct_io"] else ["--page-cache"]
+    costly = _costly(report)
+    options += ["--measure", *costly] if costly else []
     specs = [target.spec for target in report.targets]
     found = {"the whole run": shlex.join(report.run.command)}
     for case in report.cases:
@@ -228,6 +231,13 @@ def commands(report: Report) -> dict[str, str]:
         text = f"{case.workload}:{','.join(items)}"
         found[case.label] = shlex.join(["firn-lab", "run", text, "--targets", *specs, *options])
     return found
+
+
+def _costly(report: Report) -> list[str]:
+    """Measures that are taken only when asked for, and were."""
+    taken = {each.name.partition(".")[0] for each in report.store.state(report.run.id)}
+    measures = {name: STATE_MEASURES[name]() for name in STATE_MEASURES}
+    return [name for name, each in measures.items() if each.costly and taken & set(each.figures)]
 
 
 def to_json(report: Report) -> dict[str, Any]:
