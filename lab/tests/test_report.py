@@ -11,19 +11,12 @@ import pytest
 
 from firn_lab import cli
 from firn_lab.clock import SystemClock
-from firn_lab.report.data import (
-    Report,
-    bounds,
-    breaches,
-    collect,
-    commands,
-    doubts,
-    failures,
-    shortages,
-    to_json,
-)
+from firn_lab.report.data import Report, collect
+from firn_lab.report.drawing import number
 from firn_lab.report.markdown import markdown, table
+from firn_lab.report.page import to_json
 from firn_lab.report.png import performances, spaces, sweeps
+from firn_lab.report.remarks import bounds, breaches, commands, doubts, failures, shortages
 from firn_lab.report.units import bytes_text, figure_text, number_text
 from firn_lab.store import Reader, Spread, Writer, mean
 from firn_lab.targets import Budget, Settings
@@ -272,6 +265,9 @@ def test_cells_do_not_break_the_table() -> None:
 def test_numbers_for_people() -> None:
     assert [number_text(n) for n in (0, 0.0123, 0.5, 12.34, 1234.5)] == [
         "0", "0.012", "0.50", "12.3", "1,234",
+    ]  # fmt: skip
+    assert [number(n) for n in (0.0, 3.6e-5, 0.0368, 12.34, 1234.5)] == [
+        "0", "<0.001", "0.0368", "12.3", "1,234",
     ]  # fmt: skip
     assert bytes_text(1536) == "1.50 KiB"
     assert figure_text(3, "ms") == "3.00 ms"

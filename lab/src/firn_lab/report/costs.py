@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from firn_lab.price import Cost, Prices, break_even, cost, ios
+from firn_lab.report.data import Report, Result
 from firn_lab.store import Spread, unclear
 from firn_lab.store.rows import TargetRow
-
-if TYPE_CHECKING:
-    from firn_lab.report.data import Report, Result
 
 # Space is taken at rest; where a server did not come so far, or where rounds change the number of
 # rows, as late as both have it of the same rows.

@@ -69,7 +69,9 @@ def bars(
 
 
 def number(value: float) -> str:
-    """Three digits at least."""
+    """Three digits at least; none of what is next to nothing."""
+    if 0 < value < 0.001:
+        return "<0.001"
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 

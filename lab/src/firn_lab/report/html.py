@@ -8,7 +8,8 @@ from importlib import resources
 from string import Template
 
 from firn_lab.report.colours import COLOURS
-from firn_lab.report.data import Report, to_json
+from firn_lab.report.data import Report
+from firn_lab.report.page import to_json
 
 
 def html(report: Report) -> str:

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from firn_lab.report.costs import HEAD, cells, costs
-from firn_lab.report.data import (
-    UNLIKE,
-    Report,
-    Result,
+from firn_lab.report.data import UNLIKE, Report, Result, threads_of
+from firn_lab.report.remarks import (
     bounds,
     breaches,
     commands,
     doubts,
     failures,
     shortages,
-    threads_of,
     unsupported,
 )
 from firn_lab.report.units import bytes_text, number_text

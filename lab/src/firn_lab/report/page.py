@@ -1,0 +1,88 @@
+"""A run as the page draws it: plain values that JSON can hold."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from firn_lab.report.costs import costs
+from firn_lab.report.data import UNLIKE, Report, Result, family, threads_of
+from firn_lab.report.remarks import (
+    bounds,
+    breaches,
+    commands,
+    doubts,
+    failures,
+    shortages,
+    unsupported,
+)
+
+
+def to_json(report: Report) -> dict[str, Any]:
+    """What the page draws from."""
+    kinds = report.store.figure_kinds(report.run.id)
+    names = {target.id: target.name for target in report.targets}
+    return {
+        "run": asdict(report.run),
+        "targets": [asdict(target) for target in report.targets],
+        "reference": report.reference.name if report.reference else None,
+        "breaches": breaches(report),
+        "bounds": bounds(report),
+        "doubts": doubts(report),
+        "shortages": shortages(report),
+        "unsupported": unsupported(report),
+        "failures": failures(report),
+        "commands": commands(report),
+        "kinds": {name: asdict(kind) for name, kind in kinds.items()},
+        "cases": [
+            {
+                "id": case.id,
+                "label": case.label,
+                "family": family(case),
+                "threads": threads_of(case),
+                "headline": case.headline,
+                "dataset": case.dataset,
+            }
+            for case in report.cases
+        ],
+        "results": [_result_json(report, each) for each in report.results if each.rounds],
+        "state": [
+            {
+                **asdict(each),
+                "target": names[each.target],
+                "unlike": "" if report.comparable(each.dataset, each.moment) else UNLIKE,
+            }
+            for each in report.store.state(report.run.id)
+            if each.target in names
+        ],
+        "costs": costs(report),
+    }
+
+
+def _result_json(report: Report, result: Result) -> dict[str, Any]:
+    rounds = []
+    for each in result.rounds:
+        parts = [asdict(part) for part in report.store.parts(each.id)]
+        series = {
+            name: [[second, round(value, 3)] for second, value in points]
+            for name, points in report.store.series(each.id).items()
+        }
+        rounds.append(
+            {
+                "number": each.number,
+                "status": each.status,
+                "message": each.message,
+                "started_at": each.started_at,
+                "parts": parts,
+                "series": series,
+            }
+        )
+    return {
+        "case": result.case.id,
+        "target": result.target.name,
+        "figures": {name: asdict(value) for name, value in result.figures.items()},
+        "doubts": [name for name in result.figures if report.doubtful(result, name)],
+        "errors": result.total("errors"),
+        "retries": result.total("retries"),
+        "rounds": rounds,
+    }

@@ -1,0 +1,115 @@
+"""What is to be said of a run beside its numbers, and how it is repeated."""
+
+from __future__ import annotations
+
+import shlex
+
+from firn_lab.measures import STATE_MEASURES
+from firn_lab.report.data import Report
+from firn_lab.store import ROUNDS_MIN
+
+
+def breaches(report: Report) -> list[str]:
+    """Broken rules of fairness."""
+    return _warnings(report, bound=False)
+
+
+def bounds(report: Report) -> list[str]:
+    """Where the load driver bounds what servers can show. No unfairness: it is the same for all."""
+    return _warnings(report, bound=True)
+
+
+def _warnings(report: Report, bound: bool) -> list[str]:
+    """What is said of several cases and targets is one line."""
+    places = {
+        f"{case.label} on {target.name}: ": (case.label, target.name)
+        for case in report.cases
+        for target in report.targets
+    }
+    lines: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for each in report.store.warnings(report.run.id):
+        if (each.rule == "client") == bound:
+            place = next((place for place in places if each.message.startswith(place)), "")
+            where = lines.setdefault((each.rule, each.message.removeprefix(place)), {})
+            if place:
+                case, target = places[place]
+                where.setdefault(case, []).append(target)
+    return [
+        ": ".join(
+            filter(None, (rule, "; ".join(f"{c} on {', '.join(where[c])}" for c in where), words))
+        )
+        for (rule, words), where in lines.items()
+    ]
+
+
+def doubts(report: Report) -> list[str]:
+    """Differences to the reference from which nothing can be concluded."""
+    found = []
+    for each in report.results:
+        against = report.against(each)
+        if against is not None and report.doubtful(each, each.case.headline):
+            few = min(each.good, against.good) < ROUNDS_MIN
+            why = "are too few" if few else "spread wider than the two differ"
+            found.append(
+                f"{each.case.label}: the rounds of {each.target.name} and {against.target.name} "
+                f"{why} ({each.case.headline})"
+            )
+    return found
+
+
+def shortages(report: Report) -> list[str]:
+    """Results of fewer good rounds than show the spread. Where no more were planned, the rule of
+    fairness has said so for all."""
+    return [
+        f"{each.case.label} on {each.target.name}: {each.good} of {report.run.rounds} rounds count"
+        for each in report.results
+        if each.rounds and each.good < min(ROUNDS_MIN, report.run.rounds)
+    ]
+
+
+def unsupported(report: Report) -> list[str]:
+    """Cases that a target does not offer."""
+    events = report.store.events(report.run.id)
+    return [event.data["message"] for event in events if event.kind == "unsupported"]
+
+
+def failures(report: Report) -> list[str]:
+    """Rounds that do not count, and targets that were left out."""
+    found = [
+        f"{each.case.label} on {each.target.name}, round {r.number + 1}: {r.status}: {r.message}"
+        for each in report.results
+        for r in each.rounds
+        if r.status != "ok"
+    ]
+    for event in report.store.events(report.run.id):
+        if event.kind == "failure":
+            found.append(f"{event.data['target']} was left out: {event.data['message']}")
+    return found
+
+
+def commands(report: Report) -> dict[str, str]:
+    """What was run, and for each case a command that repeats it alone."""
+    budget = report.run.budget
+    options = ["--rounds", str(report.run.rounds)]
+    options += ["--memory", str(budget["memory_bytes"] >> 20)]
+    options += [] if budget["durable"] else ["--not-durable"]
+    options += [] if budget["direct_io"] else ["--page-cache"]
+    costly = _costly(report)
+    options += ["--measure", *costly] if costly else []
+    specs = [target.spec for target in report.targets]
+    found = {"the whole run": shlex.join(report.run.command)}
+    for case in report.cases:
+        params = case.params
+        items = [f"{k}={params[k]:g}" for k in ("threads", "seconds", "warm_seconds", "scale")]
+        items += [f"seed={params['seed']}"]
+        items += [f"{key}={value}" for key, value in params["options"].items()]
+        text = f"{case.workload}:{','.join(items)}"
+        found[case.label] = shlex.join(["firn-lab", "run", text, "--targets", *specs, *options])
+    return found
+
+
+def _costly(report: Report) -> list[str]:
+    """Measures that are taken only when asked for, and were."""
+    taken = {each.name.partition(".")[0] for each in report.store.state(report.run.id)}
+    measures = {name: STATE_MEASURES[name]() for name in STATE_MEASURES}
+    return [name for name, each in measures.items() if each.costly and taken & set(each.figures)]
