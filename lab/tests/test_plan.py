@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from firn_lab.cli import parser
-from firn_lab.cli.run import make_plan, without_password
+from firn_lab.cli.run import make_plan
 from firn_lab.errors import LabError, UsageError
 from firn_lab.plan import PLANS, Plan, parse_case
 from firn_lab.plan.fairness import breaches, busy_breaches, peak_breaches
@@ -20,6 +20,7 @@ from firn_lab.runner.machine import busy_cores
 from firn_lab.runner.others import Others
 from firn_lab.targets import Settings, make_target
 from firn_lab.targets.base import Budget
+from firn_lab.targets.dsn import redacted
 from firn_lab.targets.mysql import buffered
 from firn_lab.workloads import WORKLOADS, Params, make_workload
 
@@ -126,10 +127,40 @@ def test_a_password_stays_out_of_the_record(tmp_path: Path) -> None:
     where = target.address()
     assert (where.host, where.port, where.user, where.password) == ("host", 4000, "me", "secret")
     assert target.create_suffix() == " ENGINE=FIRN"
-    recorded = without_password("dsn:mysql://me:secret@host:4000?engine=firn")
-    assert recorded == "dsn:mysql://me:…@host:4000?engine=firn"
-    assert without_password("dsn:mysql://me@host") == "dsn:mysql://me@host"
-    assert without_password("oltp_insert:threads=3") == "oltp_insert:threads=3"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("dsn:mysql://me:secret@host:40?engine=firn", "dsn:mysql://me:…@host:40?engine=firn"),
+        ("--targets=dsn:mysql://me:secret@host", "--targets=dsn:mysql://me:…@host"),
+        ("dsn:mysql://me:se@cret@host?name=a@b", "dsn:mysql://me:…@host?name=a@b"),
+        ("dsn:mysql://:secret@host", "dsn:mysql://:…@host"),
+        ("dsn:mysql://me@host:40", "dsn:mysql://me@host:40"),
+        ("dsn:mysql://me@host:40?name=a:b@c", "dsn:mysql://me@host:40?name=a:b@c"),
+        ("oltp_insert:threads=3", "oltp_insert:threads=3"),
+        # What cannot be read.
+        ("dsn:mysql://me:secret@host?foo=1", "dsn:mysql://me:…@host?foo=1"),
+        ("dsn:mysql://me:se/cret@host", "dsn:mysql://me:…@host"),
+        ("dsn:mysql://me:x@se/cret@host", "dsn:mysql://me:…@host"),
+        ("dsn:mysql://me:x@se?cret@host", "dsn:mysql://me:…@host"),
+        ("dsn:mysql://me:x@se#cret@host", "dsn:mysql://me:…@host"),
+        ("dsn:mysql://me:secret", "dsn:mysql://me:…"),
+        ("dsn:mysql://me:secret@[::1", "dsn:mysql://me:…@[::1"),
+    ],
+)
+def test_no_password_is_recorded(text: str, expected: str) -> None:
+    assert redacted(text) == expected
+
+
+@pytest.mark.parametrize(
+    "rest", ["h?foo=1", "h:abc", "[::1", "h/secret@i", "h?secret@i", "h#secret@i", "h:70000"]
+)
+def test_no_message_tells_a_password(rest: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="write dsn:mysql://") as told:
+        make_target(f"dsn:mysql://me:secret@{rest}", Budget(), tmp_path)
+    assert "secret" not in str(told.value)
+    assert "\n" not in str(told.value)
 
 
 def test_data_is_sized_by_the_cache() -> None:

@@ -96,11 +96,13 @@ def main(chosen: argparse.Namespace) -> int:
 
 def split_dsn(text: str) -> tuple[str, str | None]:
     """The dsn without its database, and the database, if one is named."""
-    head, question, options = text.partition("?")
+    head, question, options = text.removeprefix("dsn:").partition("?")
     scheme, separator, rest = head.partition("://")
-    if not separator:
-        raise UsageError("--dsn takes mysql://user:password@host:port/database")
     place, _, database = rest.partition("/")
+    if not separator or "@" in database:
+        raise UsageError(
+            "--dsn takes mysql://user:password@host:port/database (/ in a password as %2F)"
+        )
     return f"{scheme}://{place}{question}{options}", database or None
 
 

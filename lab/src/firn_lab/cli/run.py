@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
-import re
 import shutil
 import sys
 from pathlib import Path
@@ -25,9 +24,11 @@ from firn_lab.clock import SystemClock
 from firn_lab.errors import UsageError
 from firn_lab.plan import PLANS, Case, Plan, parse_case
 from firn_lab.plan.base import replace_params
+from firn_lab.runner.parts import parts_of, require_installed
 from firn_lab.runner.run import Runner
 from firn_lab.store import Reader, Writer
 from firn_lab.targets import Budget
+from firn_lab.targets.dsn import redacted
 from firn_lab.workloads import Params
 
 NAME = "run"
@@ -103,12 +104,14 @@ def _require_sense(plan: Plan) -> None:
 
 def main(chosen: argparse.Namespace) -> int:
     plan = make_plan(chosen)
+    scratch = (chosen.dir / f"run-{os.getpid()}").resolve()
+    # Before there is a store: what cannot run leaves nothing in it.
+    require_installed(parts_of(plan, scratch).targets)
     chosen.dir.mkdir(parents=True, exist_ok=True)
     remove_stale(chosen.dir)
-    scratch = (chosen.dir / f"run-{os.getpid()}").resolve()
     clock = SystemClock()
     writer = Writer(chosen.store.resolve(), clock)
-    command = ["firn-lab", *map(without_password, sys.argv[1:])]
+    command = ["firn-lab", *map(redacted, sys.argv[1:])]
     try:
         with View() as view:
             runner = Runner(plan, writer, view.event, clock, scratch, command, chosen.free << 20)
@@ -119,11 +122,6 @@ def main(chosen: argparse.Namespace) -> int:
         summary(store, runner.id)
     print(f"run {runner.id} in {chosen.store}: {status}{': ' if message else ''}{message}")
     return EXIT[status]
-
-
-def without_password(text: str) -> str:
-    """A dsn as it may be recorded: the command is part of every report."""
-    return re.sub(r"(://[^:/@]*):[^@]*@", r"\1:…@", text)
 
 
 def remove_stale(directory: Path) -> None:

@@ -25,15 +25,16 @@ from typing import Any
 from firn_lab import __version__
 from firn_lab.clock import Clock
 from firn_lab.errors import DiskFull, LabError
-from firn_lab.plan.base import Plan, replace_params
+from firn_lab.plan.base import Plan
 from firn_lab.plan.fairness import Breach, breaches, busy_breaches, peak_breaches
 from firn_lab.runner.dataset import DatasetRun
 from firn_lab.runner.events import Listener
 from firn_lab.runner.machine import available_memory_bytes, machine, require_space
+from firn_lab.runner.parts import parts_of
 from firn_lab.runner.progress import Progress
 from firn_lab.store.writer import Writer
-from firn_lab.targets.base import Settings, Target, make_target
-from firn_lab.workloads.base import Workload, make_workload
+from firn_lab.targets.base import Settings, Target
+from firn_lab.workloads.base import Workload
 
 # Below so much free space a run stops while it can still be tidied up.
 FREE_BYTES_MIN = 1 << 30
@@ -131,7 +132,8 @@ class Runner:
 
     def run(self) -> tuple[str, str]:
         plan = self.plan
-        workloads = self._workloads()
+        parts = parts_of(plan, self.scratch)
+        self._targets = parts.targets
         self.scratch.mkdir(parents=True, exist_ok=True)
         found = machine(self.scratch)
         self.id = self.writer.run(
@@ -145,7 +147,7 @@ class Runner:
             if signal.getsignal(number) is not signal.SIG_IGN  # As nohup has it.
         }
         try:
-            status, message = self._guarded(lambda: self._run(workloads, busy))
+            status, message = self._guarded(lambda: self._run(parts.workloads, busy))
         finally:
             # Nobody interrupts the tidying up.
             for number in previous:
@@ -187,25 +189,9 @@ class Runner:
         with contextlib.suppress(OSError):
             self.scratch.rmdir()
 
-    def _workloads(self) -> list[Workload]:
-        """All made before anything is started: mistakes in options show at once."""
-        memory = {"memory_bytes": self.plan.budget.memory_bytes}
-        workloads = [
-            make_workload(case.workload, replace_params(case.params, memory, case.params.options))
-            for case in self.plan.cases
-        ]
-        labels = [workload.label for workload in workloads]
-        twice = sorted({label for label in labels if labels.count(label) > 1})
-        if twice:
-            raise LabError(f"the plan holds a case twice: {', '.join(twice)}")
-        return workloads
-
     def _run(self, workloads: list[Workload], busy: list[Breach]) -> None:
         self.require_space()
         self._warn(busy)
-        self._targets = [
-            make_target(spec, self.plan.budget, self.scratch) for spec in self.plan.targets
-        ]
         needed = len(self._targets) * (self.plan.budget.memory_bytes + SERVER_EXTRA_BYTES)
         self.freeze = needed < available_memory_bytes()
         targets = self._look_at_targets()
@@ -273,9 +259,6 @@ class Runner:
         rules of fairness look at the others."""
         found: list[TargetRun] = []
         settings: dict[str, Settings] = {}
-        names = [target.name for target in self._targets]
-        if len(set(names)) < len(names):
-            raise LabError(f"two targets have the same name: {', '.join(names)}")
         for target in self._targets:
             self.tell("phase", {"phase": "start", "target": target.name})
             try:

@@ -85,6 +85,10 @@ class Target(ABC):
     # Where workloads may put large files of their own (`make_target` sets it).
     scratch: Path
 
+    def lacks(self) -> str:
+        """What has to be installed or built for it, and how; "" when nothing is missing."""
+        return ""
+
     @abstractmethod
     def start(self) -> None:
         """Starts the server on its data (made at the first start) and waits until it answers."""

@@ -8,7 +8,7 @@ with `&replace=1`).
 from __future__ import annotations
 
 from pathlib import Path
-from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qs, quote, unquote, urlencode, urlsplit
 
 from firn_lab.errors import TargetError, UsageError
 from firn_lab.targets.base import DATABASE, TARGETS, Address, Budget, Target
@@ -44,13 +44,14 @@ class DsnTarget(ForeignTarget):
 @TARGETS.register("dsn")
 def dsn(argument: str, budget: Budget, scratch: Path) -> Target:
     """dsn:mysql://user:password@host:port?engine=innodb: any server, used as it is."""
-    url = urlsplit(argument)
-    options = {key: values[-1] for key, values in parse_qs(url.query).items()}
-    if url.scheme not in ("mysql", "mariadb") or set(options) - _KNOWN:
+    try:
+        url, options = _parse(argument)
+    except ValueError as error:
         raise UsageError(
-            f"dsn:{argument}: write dsn:mysql://user:password@host:port?engine=innodb "
-            f"(known after the ?: {', '.join(sorted(_KNOWN))})"
-        )
+            f"dsn:{redacted(argument)}: {error}; write "
+            "dsn:mysql://user:password@host:port?engine=innodb (known after the ?: "
+            f"{', '.join(sorted(_KNOWN))}; / ? # % in a password as %2F %3F %23 %25)"
+        ) from None
     engine = options.get("engine", "innodb").lower()
     name = url.hostname or "127.0.0.1"
     # An address of IPv6 has colons of its own.
@@ -72,3 +73,42 @@ def dsn(argument: str, budget: Budget, scratch: Path) -> Target:
     target = DsnTarget(options.get("name", f"{engine}@{place}"), spec, address, engine)
     target.replace = options.get("replace") == "1"
     return target
+
+
+def _parse(argument: str) -> tuple[SplitResult, dict[str, str]]:
+    """Raises ValueError with what is wrong."""
+    try:
+        url = urlsplit(argument)
+    except ValueError:
+        raise ValueError("it cannot be read") from None
+    if url.scheme not in ("mysql", "mariadb"):
+        raise ValueError("it is none of mysql://")
+    try:
+        _ = url.port
+    except ValueError:
+        raise ValueError("the port is no number from 0 to 65535") from None
+    if "@" in url.path or url.fragment:
+        raise ValueError("the address ends before an @")
+    options = {key: values[-1] for key, values in parse_qs(url.query, True).items()}
+    unknown = sorted(set(options) - _KNOWN)
+    if unknown:
+        # With an @ it may be the end of a password.
+        what = "what is" if "@" in url.query else f"{', '.join(unknown)}"
+        raise ValueError(f"{what} behind the ? is not known")
+    return url, options
+
+
+def redacted(text: str) -> str:
+    """Without the password of a dsn in it. Where the dsn cannot be read nobody knows where the
+    password ends: then all up to the last @ goes."""
+    head, separator, rest = text.partition("://")
+    try:
+        url = _parse(f"mysql://{rest}")[0]
+    except ValueError:
+        user, colon, secret = rest.partition(":")
+        place = secret[secret.rfind("@") :] if "@" in secret else ""
+        return f"{head}{separator}{user}:…{place}" if colon else text
+    if not separator or url.password is None:
+        return text
+    user, place = (url.netloc.partition(":")[0], url.netloc.rpartition("@")[2])
+    return f"{head}://{user}:…@{place}{rest[len(url.netloc) :]}"

@@ -118,6 +118,15 @@ class EngineTarget(PrivateTarget, MySqlTarget):
     def create_suffix(self) -> str:
         return super().create_suffix() + self._variant.table_options
 
+    def lacks(self) -> str:
+        try:
+            server_program()
+            if self._variant.library:
+                find_plugin(self._variant.library)
+        except TargetError as error:
+            return str(error)
+        return ""
+
     def _create(self) -> None:
         if not self._template.exists():
             install(self._template)

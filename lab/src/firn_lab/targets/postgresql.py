@@ -6,6 +6,7 @@ the rules of fairness say so. As root, which it refuses to run as, it runs as th
 
 from __future__ import annotations
 
+import functools
 import grp
 import os
 import pwd
@@ -40,7 +41,17 @@ class PostgreSqlTarget(PrivateTarget):
         super().__init__(f"postgresql{argument}", f"postgresql{argument}", scratch)
         self.fill_factor = fill_factor
         self._budget = budget
-        self._programs = programs()
+
+    @functools.cached_property
+    def _programs(self) -> Path:
+        return programs()
+
+    def lacks(self) -> str:
+        try:
+            self._programs  # noqa: B018
+        except TargetError as error:
+            return str(error)
+        return ""
 
     def create_suffix(self) -> str:
         return "" if self.fill_factor == 100 else f" WITH (fillfactor={self.fill_factor})"

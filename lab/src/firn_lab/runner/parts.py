@@ -1,0 +1,59 @@
+"""What a plan consists of, made before anything is started or stored: mistakes show at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from firn_lab.errors import LabError, UsageError
+from firn_lab.measures.base import STATE_MEASURES
+from firn_lab.plan.base import Plan, replace_params
+from firn_lab.targets.base import Target, make_target
+from firn_lab.workloads.base import Workload, make_workload
+
+
+@dataclass(frozen=True)
+class Parts:
+    """In the order of the plan."""
+
+    workloads: list[Workload]
+    targets: list[Target]
+
+
+def parts_of(plan: Plan, scratch: Path) -> Parts:
+    """Raises a LabError that tells the first mistake."""
+    memory = {"memory_bytes": plan.budget.memory_bytes}
+    workloads = [
+        make_workload(case.workload, replace_params(case.params, memory, case.params.options))
+        for case in plan.cases
+    ]
+    targets = [make_target(spec, plan.budget, scratch) for spec in plan.targets]
+    _require_once("the plan holds a case", [workload.label for workload in workloads])
+    _require_once("a target is named", [target.name for target in targets])
+    _require_measures(plan.measures)
+    return Parts(workloads, targets)
+
+
+def require_installed(targets: Sequence[Target]) -> None:
+    """Raises UsageError with all that the targets lack, and what brings it."""
+    lacks = {target.spec: target.lacks() for target in targets}
+    said = [f"{spec}: {lack}" for spec, lack in lacks.items() if lack]
+    if said:
+        raise UsageError(f"{'; '.join(said)}; or choose others with --targets")
+
+
+def _require_once(what: str, names: Sequence[str]) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise LabError(f"{what} twice: {', '.join(twice)}")
+
+
+def _require_measures(names: Sequence[str]) -> None:
+    """Others than the costly ones are taken without being asked for."""
+    known = [name for name in STATE_MEASURES if STATE_MEASURES[name]().costly]
+    unknown = sorted(set(names) - set(known))
+    if unknown:
+        raise UsageError(
+            f"there is no costly measure {', '.join(map(repr, unknown))}; known: {', '.join(known)}"
+        )
