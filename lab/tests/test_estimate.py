@@ -13,8 +13,10 @@ import pytest
 from firn_lab import cli
 from firn_lab.cli.estimate import split_dsn
 from firn_lab.errors import UsageError
+from firn_lab.estimate import compress
+from firn_lab.estimate import predict as predict_module
 from firn_lab.estimate.blocks import cut, shape, split
-from firn_lab.estimate.compress import Compressor, Tuning, store, tune
+from firn_lab.estimate.compress import Compressor, Stored, Tuning, raw_bytes, store, tunings
 from firn_lab.estimate.entries import Entry, KeyPart, varint, weights
 from firn_lab.estimate.predict import predict
 from firn_lab.estimate.sample import Sample
@@ -105,7 +107,7 @@ def test_blocks_are_full_and_lose_nothing() -> None:
 
 def test_trials_find_what_compresses_best() -> None:
     blocks = cut(entries(4000))
-    best = tune(blocks)
+    best = tunings(blocks)[0]
     sizes = {
         tuning: sum(Compressor(tuning).stored(shape(b, tuning.tail_planes)) for b in blocks)
         for tuning in (Tuning(), Tuning(True), Tuning(long_matches=True), best)
@@ -121,6 +123,37 @@ def test_noise_is_stored_as_it_is() -> None:
     blocks = cut(sorted(rows, key=lambda each: each.key))
     raw = sum(len(shape(block, False).raw) for block in blocks)
     assert sum(store(blocks, 1e8).sizes) == raw + 16 * len(blocks)
+
+
+def test_a_dictionary_is_stored_compressed() -> None:
+    """What it consists of are hexadecimal digits, half of whose bytes are information."""
+    chance = random.Random(1)
+    words = [chance.randbytes(32).hex().encode() for _ in range(200)]
+    blocks = cut(
+        Entry((7).to_bytes(4, "big") + n.to_bytes(4, "big"), b"\x01", chance.choice(words))
+        for n in range(5000)
+    )
+    stored = store(blocks, sum(map(raw_bytes, blocks)))
+    assert 0 < stored.dictionary_bytes < 12 << 10
+
+
+def test_a_close_choice_widens_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = entries(4000)
+    sample = Sample([[(n, ()) for n in range(4000)]], 4000.0, 0.0, whole=True)
+    sure = predict(sample, [rows])
+    ways = iter([Stored([100.0], 500), Stored([50.0], 0)])
+    monkeypatch.setattr(compress, "tunings", lambda blocks: [Tuning(), Tuning(True)])
+    monkeypatch.setattr(compress, "_store", lambda *arguments: next(ways))
+    found = store([], 0.0)
+    assert (found.sizes, found.dictionary_bytes) == ([75.0], 500)
+    assert found.open == pytest.approx(1 / 3)
+    monkeypatch.setattr(predict_module, "store", lambda *arguments: Stored([300000.0], 0, 0.1))
+    assert predict(sample, [rows]).error > sure.error + 25000
+
+
+def test_a_small_file_may_be_a_block_more_or_less() -> None:
+    sample = Sample([[(n, ()) for n in range(10)]], 10.0, 0.0, whole=True)
+    assert predict(sample, [entries(10)]).error > 4096
 
 
 def test_a_sample_predicts_the_whole() -> None:

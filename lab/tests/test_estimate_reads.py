@@ -16,9 +16,11 @@ from firn_lab.estimate.reads import (
     run_rows,
     whole_bytes,
 )
+from firn_lab.estimate.sample import Sampler
 from firn_lab.estimate.schema import Column, Index, Table
 
 MIB = 1 << 20
+READS = Reads(False, 4 * MIB, 0.0)
 
 
 def column(kind: str) -> Column:
@@ -108,3 +110,14 @@ def test_huge_rows_do_not_make_a_sample_huge() -> None:
 def test_a_count_is_charged() -> None:
     one = table("t", 900, secondary=True)
     assert range_bytes(one, MIB, count=True) == range_bytes(one, MIB) + one.index_bytes
+
+
+def test_keys_far_apart_are_not_counted_twice() -> None:
+    """A key of every forty, runs of four: between four keys there are three gaps."""
+    sampler = Sampler(lambda statement, values: [(40, 20000)], table("t", 1), Limits(), READS)
+    runs = [[(n, (str(start + n * 40),)) for n in range(4)] for start in range(40, 20000, 2000)]
+    index = table("t", 1).primary
+    assert index is not None
+    rows, error = sampler._count(index, runs)
+    assert rows == pytest.approx(500, rel=0.02)
+    assert 0 < error < 1

@@ -20,6 +20,8 @@ TRAINING_BYTES_MIN = 8 * DICTIONARY_BYTES
 SAMPLE_BYTES = 1 << 10
 DICTIONARY_TRIALS = 16
 GAIN_MIN = 0.02
+# Trials that differ by less end otherwise with other blocks.
+TIE = 0.005
 # Header and checksum of a stored block; the id of a dictionary.
 FRAME_BYTES, DICTIONARY_ID_BYTES = 16, 4
 
@@ -51,7 +53,7 @@ class Compressor:
         self._context = zstandard.ZstdCompressor(compression_params=parameters, dict_data=data)
 
     def stored(self, block: Shaped) -> int:
-        """With header and checksum; raw unless compression saves an eighth."""
+        """A data block, with header and checksum."""
         raw, at = block.raw, block.tails_at
         if self.tuning.cut and min(at, len(raw) - at) >= CUT_MIN:
             stream = self._context.compressobj(size=len(raw))
@@ -60,6 +62,14 @@ class Compressor:
             size += len(stream.compress(raw[at:])) + len(stream.flush())
         else:
             size = len(self._context.compress(raw))
+        return self._kept(raw, size)
+
+    def other(self, raw: bytes) -> int:
+        """A block of another kind: an index, a dictionary."""
+        return self._kept(raw, len(self._context.compress(raw)))
+
+    def _kept(self, raw: bytes, size: int) -> int:
+        """Raw unless compression saves an eighth."""
         if size <= len(raw) - len(raw) // 8:
             return size + self._frame
         return len(raw) + FRAME_BYTES
@@ -69,65 +79,81 @@ def raw_bytes(block: Block) -> int:
     return sum(len(e.key) + len(e.head) + len(e.tail) for e in block)
 
 
-def tune(blocks: Sequence[Block]) -> Tuning:
-    """The best of all ways for eight of the blocks."""
+def tunings(blocks: Sequence[Block]) -> list[Tuning]:
+    """The best of all ways for eight of the blocks, and those that FIRN may find as good."""
     if sum(map(raw_bytes, blocks)) < TRIAL_BYTES_MIN:
-        return Tuning()
+        return [Tuning()]
     trial = blocks[:: max(1, len(blocks) // TRIAL_BLOCKS)]
-    best = (1 << 62, Tuning())
+    found: dict[int, Tuning] = {}
     for tail_planes in (False, True):
         shaped = [shape(block, tail_planes) for block in trial]
         for long_matches, cut in ((False, False), (False, True), (True, False), (True, True)):
             tuning = Tuning(tail_planes, long_matches, cut)
             compressor = Compressor(tuning)
-            size = sum(compressor.stored(block) for block in shaped)
-            if size < best[0]:
-                best = (size, tuning)
-    return best[1]
+            # Of ways that come to the same the first is taken.
+            found.setdefault(sum(compressor.stored(block) for block in shaped), tuning)
+    best = min(found)
+    return [found[size] for size in sorted(found) if size <= best * (1 + TIE)]
 
 
 @dataclass(frozen=True)
 class Stored:
-    """`sizes`: of each block. `dictionary_bytes` is what one file carries."""
+    """`sizes`: of each block. `dictionary_bytes` is what one file carries. `open`: by which part of
+    the sizes it may be otherwise, to either side."""
 
     sizes: list[float]
     dictionary_bytes: int
+    open: float = 0.0
 
 
 def store(blocks: Sequence[Block], whole_raw_bytes: float) -> Stored:
-    """Sizes of the blocks in a file of so many raw bytes, of which these are a sample.
+    """Sizes of the blocks in a file of so many raw bytes, of which these are a sample. Where FIRN
+    may choose between a way with a dictionary and one without: the middle."""
+    ways = [_store(blocks, tuning, whole_raw_bytes) for tuning in tunings(blocks)]
+    # The best of either kind.
+    kinds = list({way.dictionary_bytes > 0: way for way in reversed(ways)}.values())
+    if len(kinds) == 1:
+        return kinds[0]
+    sizes = [sum(pair) / 2 for pair in zip(kinds[0].sizes, kinds[1].sizes, strict=True)]
+    carried = max(way.dictionary_bytes for way in kinds)
+    return Stored(sizes, carried, abs(sum(kinds[0].sizes) / sum(sizes) - 1))
+
+
+def _store(blocks: Sequence[Block], tuning: Tuning, whole_raw_bytes: float) -> Stored:
+    """The sizes that one way gives.
 
     A dictionary holds pieces of the blocks that it was trained on, and fits these better than
     others: more so in a small sample than in a whole file. So the sample is halved, each half
     compressed with the other's dictionary and with its own; that counts by the half's part of the
     file.
     """
-    tuning = tune(blocks)
     shaped = [shape(block, tuning.tail_planes) for block in blocks]
     plain_compressor = Compressor(tuning)
     plain = [float(plain_compressor.stored(block)) for block in shaped]
     raw = sum(len(block.raw) for block in shaped)
-    if whole_raw_bytes < TRAINING_BYTES_MIN or raw < 2 * SAMPLE_BYTES:
+    # What keys share is not there twice.
+    whole = whole_raw_bytes * raw / max(1, sum(map(raw_bytes, blocks)))
+    if whole < TRAINING_BYTES_MIN or raw < 2 * SAMPLE_BYTES:
         return Stored(plain, 0)
-    trained_on = min(1.0, raw / 2 / whole_raw_bytes)
+    trained_on = min(1.0, raw / 2 / whole)
     sizes = [0.0] * len(shaped)
     halves = [list(range(start, len(shaped), 2)) for start in (0, 1)]
-    length = 0
+    length = carried = 0
     for own, other in (halves, halves[::-1]):
         dictionary = train([shaped[n] for n in own])
         if dictionary is None:
             return Stored(plain, 0)
-        length = len(dictionary)
+        length, carried = len(dictionary), plain_compressor.other(dictionary)
         compressor = Compressor(tuning, dictionary)
         for n in own:
             sizes[n] += compressor.stored(shaped[n]) * trained_on
         for n in other:
             sizes[n] += compressor.stored(shaped[n]) * (1 - trained_on)
     saved = sum(plain) - sum(sizes)
-    saved_in_all = saved * whole_raw_bytes / max(1, raw)
+    saved_in_all = saved * whole / max(1, raw)
     if saved < GAIN_MIN * sum(plain) or saved_in_all <= length:
         return Stored(plain, 0)
-    return Stored(sizes, length + FRAME_BYTES)
+    return Stored(sizes, carried)
 
 
 def train(blocks: Sequence[Shaped]) -> bytes | None:

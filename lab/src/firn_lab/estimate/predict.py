@@ -16,6 +16,8 @@ from firn_lab.estimate.sample import Sample
 FILE_BYTES_MAX, FILE_BYTES_MIN, FILES = 32 << 20, 2 << 20, 64
 # Top index, properties, footer, and the rest of the last block of the file system.
 FILE_EXTRA_BYTES = 600 + 2048
+# By which a file may be otherwise: it ends in a block of the file system, or shares it.
+FILE_ERROR_BYTES = 4096
 FILTER_BITS = 10
 # Two standard errors of the sample, and what the imitation leaves open.
 SIGMAS = 2.0
@@ -53,6 +55,7 @@ def predict(sample: Sample, entries: Sequence[Sequence[Entry]]) -> Prediction:
     whole = data + index + filters + extra + blob
     spread = 0.0 if sample.whole else _standard_error(runs, stored.sizes)
     error = whole * math.hypot(SIGMAS * spread, MODEL_ERROR, sample.rows_error)
+    error += data * stored.open + files * FILE_ERROR_BYTES
     return Prediction(whole, error, blob)
 
 

@@ -18,7 +18,7 @@ from firn_lab.estimate.starts import after, between, compared
 from firn_lab.estimate.values import expression, is_integer, is_text
 
 # Of InnoDB's statistics, where rows can neither be counted nor derived from the keys.
-STATISTICS_ERROR = 0.2
+STATISTICS_ERROR = 0.3
 # Of the density between two runs, relative: half of it or half more.
 DENSITY_VARIANCE = 0.25
 
@@ -196,7 +196,9 @@ class Sampler:
         rows, errors = 0.0, 0.0
         firsts = [int(low), *(found[0] for found in keys[1:]), int(high) + 1]
         for found, first, end in zip(keys, firsts[:-1], firsts[1:], strict=True):
-            density = len(found) / (found[-1] - found[0] + 1)
+            # Between n keys there are n - 1 gaps: a few keys far apart would count one too many.
+            gaps = found[-1] - found[0]
+            density = (len(found) - 1) / gaps if gaps else 1 / max(1, end - first)
             inside = [key for key in found if key < end]
             if len(inside) < len(found):
                 # The run reaches the next one: nothing is guessed.
