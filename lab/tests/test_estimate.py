@@ -203,6 +203,7 @@ def test_a_dsn_names_a_database() -> None:
     found = split_dsn("mysql://u:p@h:1/shop?engine=innodb")
     assert found == ("mysql://u:p@h:1?engine=innodb", "shop")
     assert split_dsn("mysql://root@/?socket=/s/k") == ("mysql://root@?socket=/s/k", None)
+    assert split_dsn("dsn:mysql://h/shop") == ("mysql://h", "shop")
     with pytest.raises(UsageError):
         split_dsn("host")
 
@@ -312,3 +313,20 @@ def test_a_large_table_without_order_says_so(
         assert lines[1].rstrip().endswith("USD")
     finally:
         server.query("DROP TABLE floats")
+
+
+def test_what_is_not_there_is_told_before_anything_is_read(
+    server: Target, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def told(database: str, *more: str) -> str:
+        dsn = f"mysql://root@/{database}?socket={server.address().socket}"
+        assert cli.main(["estimate", "--dsn", dsn, *more]) == 1
+        said = capsys.readouterr()
+        assert said.out == ""
+        return said.err.splitlines()[-1]
+
+    missing = "there is no InnoDB table typo in lab"
+    assert told("lab", "--table", "logs", "typo").endswith(missing)
+    assert "the server has no database nowhere" in told("nowhere")
+    server.query("CREATE DATABASE bare", database="")
+    assert "there is no InnoDB table in bare" in told("bare")

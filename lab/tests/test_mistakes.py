@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import made_up
 import pytest
+from conftest import SMALL, Laboratory
 
 from firn_lab import cli
+from firn_lab.plan import Plan, parse_case
+from firn_lab.store import Reader
+from firn_lab.store.extract import extract
+from firn_lab.targets import Target
+from firn_lab.workloads import Params
 
 
 def told(capsys: pytest.CaptureFixture[str], *command: object) -> str:
@@ -32,6 +39,21 @@ def told(capsys: pytest.CaptureFixture[str], *command: object) -> str:
         ("--targets engine:innodb engine:innodb", "a target is named twice: innodb"),
         ("--targets postgresql:5", "fill factor"),
         ("--targets engine:innodb --measure nonsense", "no costly measure 'nonsense'; known: csv"),
+        ("--targets engine:innodb --memory 0", "--memory: '0' is not a whole number, 16 or more"),
+        ("--targets engine:innodb --seconds nan", "--seconds: 'nan' is not a number, above 0"),
+        ("--targets engine:innodb --seconds inf", "--seconds"),
+        ("--targets engine:innodb --scale nan", "--scale"),
+        ("--targets engine:innodb --warm-seconds -5", "--warm-seconds"),
+        ("--targets engine:innodb --rounds 0", "--rounds"),
+        ("--targets engine:innodb --threads 2 0", "--threads"),
+        ("--targets engine:innodb --free -1", "--free"),
+        ("oltp_delete:seconds=nan", "must be above zero"),
+        ("oltp_delete:scale=inf", "must be above zero"),
+        ("oltp_delete:warm_seconds=-1", "warm_seconds must be"),
+        ("oltp_delete:tables=abc", "tables takes a number, not 'abc'"),
+        ("oltp_delete:cache=nan", "cache takes a number, not 'nan'"),
+        ("quick", "quick is a plan, which stands alone"),
+        ("--dir /proc/version/x", "--dir: /proc/version/x is no directory"),
         ("--targets engine:firn engine:rocksdb", "engine:rocksdb: ha_rocksdb.so is nowhere: run"),
     ],
 )
@@ -48,3 +70,108 @@ def test_a_run_that_cannot_begin_leaves_nothing(
     line = told(capsys, "run", "oltp_insert", *words.split())
     assert message in line and "secret" not in line
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_that_is_none_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = tmp_path / "lab.sqlite"
+    other.write_text("no store " * 1000)
+    run = ["run", "oltp_insert", "--targets", "engine:innodb", "--dir", tmp_path / "data"]
+    for command in (["report"], ["price", "--hour", "1"], ["compare", "1", "2"], run):
+        line = told(capsys, *command, "--store", other)
+        assert str(other) in line and "file is not a database" in line
+    assert "cannot be a store" in told(capsys, *run, "--store", tmp_path)
+    assert "cannot be a store" in told(capsys, *run, "--store", other / "x")
+    assert list(tmp_path.iterdir()) == [other]
+
+
+def test_a_report_that_cannot_be_written_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "lab.sqlite"
+    made_up.fill(store)
+    assert "lab.sqlite/x" in told(capsys, "report", "--store", store, "--out", store / "x")
+
+
+@pytest.mark.parametrize("name", ["a?b.sqlite", "a#b.sqlite", "a%20b.sqlite", "a b.sqlite"])
+def test_a_store_may_have_any_name(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    run = made_up.fill(path)
+    extract(path, run, tmp_path / f"raw {name}")
+    for file in (path, tmp_path / f"raw {name}"):
+        with Reader(file) as store:
+            assert store.run("last").id == run
+    assert {file.name.removesuffix("-wal").removesuffix("-shm") for file in tmp_path.iterdir()} == {
+        name, f"raw {name}",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--hour nan", "--hour: 'nan' is not a number, 0 or more"),
+        ("--hour inf --gb-month 1", "--hour"),
+        ("--gb-month -1", "--gb-month"),
+        ("--hour 1 --io-kib nan", "--io-kib: 'nan' is not a number, above 0"),
+        ("--io-kib 4", "belong to a price"),
+    ],
+)
+def test_senseless_prices_are_told(
+    words: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert message in told(capsys, "price", *words.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("offer = [1]", r"consists of [[offer]] tables"),
+        ('[[offer]]\nname = "a"\nhour = nan', "a: hour must be finite"),
+        ('[[offer]]\nname = "a"\nhour = inf', "a: hour must be finite"),
+        ('[[offer]]\nname = "a"\nhour = true', "a: hour takes a number"),
+        ('[[offer]]\nname = "a"\nhour = 1\ncurrency = 3', "needs a currency, which is a text"),
+        ('[[offer]]\nname = ""\nhour = 1', "needs a name, which is a text"),
+        ('[[offer]]\nname = "a"', "a has no price: hour, gb_month, million_ios"),
+        ('[[offer]]\nname = "a"\nhour = 1\n' * 2, "two offers have the name a"),
+    ],
+)
+def test_a_catalogue_without_sense_is_told(
+    text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "prices.toml"
+    path.write_text(text)
+    line = told(capsys, "price", "--catalogue", path)
+    assert str(path) in line and message in line
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--dsn mysql://h:abc", "the port is no number"),
+        ("--dsn mysql://root:secret@[::1", "it cannot be read"),
+        ("--dsn root:secret@h", "--dsn takes mysql://"),
+        ("--dsn mysql://root:x/secret@h", "--dsn takes mysql://"),
+        ("--dsn mysql://h --sample-mib nan", "--sample-mib"),
+        ("--dsn mysql://h --total-mib nan", "--total-mib"),
+        ("--dsn mysql://h --scan-mib -1", "--scan-mib"),
+        ("--dsn mysql://h --seconds inf", "--seconds"),
+        ("--dsn mysql://h --chart /nowhere/x.png", "/nowhere/x.png cannot be written"),
+        ("--dsn mysql://h --chart x.jpg", "does not end in .png or .svg"),
+        ("--dsn mysql://h --hour 1", "unrecognized arguments: --hour"),
+        ("--dsn mysql://h --currency EUR", "belong to a price"),
+    ],
+)
+def test_an_estimate_that_cannot_begin_is_told(
+    words: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = told(capsys, "estimate", *words.split())
+    assert message in line and "secret" not in line
+
+
+def test_a_run_of_which_nothing_can_be_measured_fails(
+    laboratory: Laboratory, innodb: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = f"dsn:mysql://root@?socket={innodb.address().socket}&name=theirs"
+    case = parse_case("recovery", Params(threads=1, seconds=0.3))
+    status, message = laboratory.run(Plan("test", "", (case,), (spec,), 3, SMALL))
+    assert status == "aborted"
+    assert message.startswith("no case can be measured: recovery threads=1 on theirs: ")

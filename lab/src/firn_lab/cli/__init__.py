@@ -45,9 +45,14 @@ def main(argv: list[str] | None = None) -> int:
     except LabError as error:
         print(f"firn-lab: {error}", file=sys.stderr)
         return 1
+    except BrokenPipeError:
+        return 1
+    except OSError as error:
+        if error.filename is None:
+            raise
+        print(f"firn-lab: {error.filename}: {error.strerror}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("firn-lab: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        return 1
     return status

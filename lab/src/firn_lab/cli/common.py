@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from firn_lab.cli.numbers import above, at_least
 from firn_lab.errors import UsageError
 from firn_lab.price import Prices, load_catalogue
 
@@ -26,12 +27,15 @@ def wide_console() -> Console:
     return console if console.is_terminal else Console(highlight=False, width=WIDTH)
 
 
-def add_prices(parser: argparse.ArgumentParser) -> None:
+def add_prices(parser: argparse.ArgumentParser, space_alone: bool = False) -> None:
+    """`space_alone`: without those of the machine and of I/O."""
     group = parser.add_argument_group("prices")
-    group.add_argument("--hour", type=float, metavar="PRICE", help="of the machine")
-    group.add_argument("--gb-month", type=float, metavar="PRICE", help="of 10^9 bytes for a month")
-    group.add_argument("--million-ios", type=float, metavar="PRICE")
-    group.add_argument("--io-kib", type=float, metavar="KIB", help="the most an I/O moves (16)")
+    price, size = at_least(0.0), above(0.0)
+    if not space_alone:
+        group.add_argument("--hour", type=price, metavar="PRICE", help="of the machine")
+        group.add_argument("--million-ios", type=price, metavar="PRICE")
+        group.add_argument("--io-kib", type=size, metavar="KIB", help="the most an I/O moves (16)")
+    group.add_argument("--gb-month", type=price, metavar="PRICE", help="of 10^9 bytes for a month")
     group.add_argument("--currency", metavar="NAME", help="USD by default")
     group.add_argument("--catalogue", type=Path, metavar="FILE", help="offers, TOML (docs/lab.md)")
 
@@ -40,9 +44,12 @@ def prices_of(chosen: argparse.Namespace) -> list[Prices]:
     """Offers of the catalogue, then the prices given one by one; empty when there are none."""
     offers = load_catalogue(chosen.catalogue) if chosen.catalogue else []
     names = [field.name for field in dataclasses.fields(Prices) if field.name != "name"]
-    given = {name: getattr(chosen, name) for name in names if getattr(chosen, name) is not None}
+    values = {name: getattr(chosen, name, None) for name in names}
+    given = {name: value for name, value in values.items() if value is not None}
     if set(given) & {"hour", "gb_month", "million_ios"}:
         offers.append(Prices(**given))
     elif given:
-        raise UsageError("--io-kib and --currency belong to --hour, --gb-month or --million-ios")
+        raise UsageError(
+            "--io-kib and --currency belong to a price: --hour, --gb-month or --million-ios"
+        )
     return offers

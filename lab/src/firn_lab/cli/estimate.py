@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from firn_lab.cli.common import add_prices, prices_of, wide_console
+from firn_lab.cli.numbers import above, at_least, new_file
 from firn_lab.errors import LabError, TargetError, UsageError
 from firn_lab.estimate.reads import Limits
 from firn_lab.estimate.run import TableEstimate, estimate, total
@@ -36,33 +37,35 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dsn", required=True, help="mysql://user:password@host:port/database")
     parser.add_argument("--table", nargs="+", default=[], help="these only")
     parser.add_argument(
-        "--sample-mib", type=float, default=4, help="rows read for each index (%(default)s)"
+        "--sample-mib", type=above(0.0), default=4, help="rows read for each index (%(default)s)"
     )
     parser.add_argument(
-        "--scan-mib", type=float, default=256, metavar="MIB",
+        "--scan-mib", type=at_least(0.0), default=256, metavar="MIB",
         help="a table up to this size is read whole by the server (%(default)s)",
     )  # fmt: skip
     parser.add_argument(
-        "--total-mib", type=float, default=Limits.total_bytes >> 20, metavar="MIB",
+        "--total-mib", type=above(0.0), default=Limits.total_bytes >> 20, metavar="MIB",
         help="of all tables together (%(default)s): beyond it fewer are read whole, then ranges "
         "become smaller, then the smallest tables are left out",
     )  # fmt: skip
     parser.add_argument(
         "--count", action="store_true", help="count rows of larger tables, which reads an index"
     )
-    parser.add_argument("--seconds", type=float, default=60, help="of each statement (%(default)s)")
-    parser.add_argument("--seed", type=int, default=Limits.seed)
-    parser.add_argument("--chart", type=Path, metavar="FILE", help=".png or .svg")
+    parser.add_argument(
+        "--seconds", type=above(0.0), default=60, help="of each statement (%(default)s)"
+    )
+    parser.add_argument("--seed", type=at_least(0), default=Limits.seed)
+    parser.add_argument(
+        "--chart", type=new_file(".png", ".svg"), metavar="FILE", help=".png or .svg"
+    )
     parser.add_argument("--json", action="store_true", help="numbers for programs")
-    add_prices(parser)
+    add_prices(parser, space_alone=True)
 
 
 def main(chosen: argparse.Namespace) -> int:
-    if chosen.sample_mib <= 0 or chosen.scan_mib < 0 or chosen.seconds <= 0:
-        raise UsageError("--sample-mib and --seconds must be above zero, --scan-mib not below")
-    if chosen.total_mib <= 0:
-        raise UsageError("--total-mib must be above zero")
     prices = prices_of(chosen)
+    if prices and not any(offer.gb_month for offer in prices):
+        raise UsageError("space alone is priced here: no offer has a gb_month")
     limits = Limits(
         int(chosen.sample_mib * 2**20),
         int(chosen.scan_mib * 2**20),
@@ -80,8 +83,6 @@ def main(chosen: argparse.Namespace) -> int:
                 status.update(f"{each.name} done")
     finally:
         connection.close()
-    if not found:
-        raise LabError("no InnoDB table was found")
     if chosen.chart:
         # Here, since it takes half a second that the other commands would wait for.
         from firn_lab.estimate.chart import draw

@@ -16,9 +16,11 @@ import dataclasses
 import os
 import shutil
 import sys
+from math import inf
 from pathlib import Path
 
 from firn_lab.cli.common import add_store
+from firn_lab.cli.numbers import above, at_least, new_directory
 from firn_lab.cli.view import View, summary
 from firn_lab.clock import SystemClock
 from firn_lab.errors import UsageError
@@ -34,27 +36,33 @@ from firn_lab.workloads import Params
 NAME = "run"
 HELP = "measure a plan or workloads"
 SCRATCH = Path("lab-run")
+MEMORY_MIB_MIN = 16
 EXIT = {"ok": 0, "failed": 1, "aborted": 1, "interrupted": 130}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", nargs="+", metavar="PLAN|WORKLOAD")
     parser.add_argument("--targets", nargs="+", metavar="TARGET", help="such as engine:firn")
-    parser.add_argument("--rounds", type=int)
-    parser.add_argument("--seconds", type=float, help="of each round")
-    parser.add_argument("--warm-seconds", type=float)
-    parser.add_argument("--threads", type=int, nargs="+", help="several: each case with each")
-    parser.add_argument("--scale", type=float)
-    parser.add_argument("--seed", type=int)
-    parser.add_argument("--memory", type=int, metavar="MIB", help="of each target's cache")
+    parser.add_argument("--rounds", type=above(0))
+    parser.add_argument("--seconds", type=above(0.0), help="of each round")
+    parser.add_argument("--warm-seconds", type=at_least(0.0))
+    parser.add_argument("--threads", type=above(0), nargs="+", help="several: each case with each")
+    parser.add_argument("--scale", type=above(0.0))
+    parser.add_argument("--seed", type=at_least(0))
+    parser.add_argument(
+        "--memory", type=at_least(MEMORY_MIB_MIN), metavar="MIB", help="of each target's cache"
+    )
     parser.add_argument("--not-durable", action="store_true", help="a sync a second, not a commit")
     parser.add_argument("--page-cache", action="store_true", help="no direct I/O")
     parser.add_argument("--measure", nargs="+", default=[], help="costly measures: ssd, csv")
     add_store(parser)
-    parser.add_argument("--dir", type=Path, default=SCRATCH, help="data of servers (%(default)s)")
     parser.add_argument(
-        "--free", type=int, default=1024, metavar="MIB", help="stop when less is free (%(default)s)"
+        "--dir", type=new_directory, default=SCRATCH, help="data of servers (%(default)s)"
     )
+    parser.add_argument(
+        "--free", type=at_least(0), default=1024, metavar="MIB",
+        help="stop when less is free (%(default)s)",
+    )  # fmt: skip
 
 
 def make_plan(chosen: argparse.Namespace) -> Plan:
@@ -72,12 +80,12 @@ def make_plan(chosen: argparse.Namespace) -> Plan:
     else:
         # What a workload of the command line says of itself goes before the options.
         bases = [replace_params(Params(), fields, {}) for fields in sweep]
-        found = [parse_case(text, base) for text in chosen.what for base in bases]
+        found = [_case(text, base) for text in chosen.what for base in bases]
         plan = Plan("custom", "", ())
     # A case that names its threads is one for all of a sweep.
     cases = tuple(case for n, case in enumerate(found) if len(sweep) == 1 or case not in found[:n])
     budget = Budget(
-        memory_bytes=chosen.memory << 20 if chosen.memory else plan.budget.memory_bytes,
+        memory_bytes=(chosen.memory or plan.budget.memory_bytes >> 20) << 20,
         durable=plan.budget.durable and not chosen.not_durable,
         direct_io=plan.budget.direct_io and not chosen.page_cache,
     )
@@ -94,12 +102,19 @@ def make_plan(chosen: argparse.Namespace) -> Plan:
 
 
 def _require_sense(plan: Plan) -> None:
-    if plan.rounds < 1 or plan.budget.memory_bytes < 16 << 20:
-        raise UsageError("at least one round and 16 MiB of memory are needed")
+    """Numbers that a case brings along."""
     for case in plan.cases:
         params = case.params
-        if params.threads < 1 or params.seconds <= 0 or params.scale <= 0:
+        if params.threads < 1 or not (0 < params.seconds < inf and 0 < params.scale < inf):
             raise UsageError(f"{case.workload}: threads, seconds and scale must be above zero")
+        if not 0 <= params.warm_seconds < inf:
+            raise UsageError(f"{case.workload}: warm_seconds must be zero or above")
+
+
+def _case(text: str, base: Params) -> Case:
+    if text in PLANS:
+        raise UsageError(f"{text} is a plan, which stands alone: no workload beside it")
+    return parse_case(text, base)
 
 
 def main(chosen: argparse.Namespace) -> int:
@@ -107,10 +122,10 @@ def main(chosen: argparse.Namespace) -> int:
     scratch = (chosen.dir / f"run-{os.getpid()}").resolve()
     # Before there is a store: what cannot run leaves nothing in it.
     require_installed(parts_of(plan, scratch).targets)
-    chosen.dir.mkdir(parents=True, exist_ok=True)
-    remove_stale(chosen.dir)
     clock = SystemClock()
     writer = Writer(chosen.store.resolve(), clock)
+    chosen.dir.mkdir(parents=True, exist_ok=True)
+    remove_stale(chosen.dir)
     command = ["firn-lab", *map(redacted, sys.argv[1:])]
     try:
         with View() as view:

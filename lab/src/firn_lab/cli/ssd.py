@@ -13,7 +13,8 @@ from pathlib import Path
 from rich.table import Table
 
 from firn_lab.cli.common import wide_console
-from firn_lab.errors import LabError, UsageError
+from firn_lab.cli.numbers import at_least
+from firn_lab.errors import LabError
 from firn_lab.measures.ssd import BLOCKS, SAMPLE_BYTES, compressed_tree_bytes, files_below
 from firn_lab.report.units import bytes_text
 
@@ -24,14 +25,12 @@ HELP = "what files would take on an SSD that compresses"
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", type=Path, nargs="+", metavar="PATH", help="a directory, or a file")
     parser.add_argument(
-        "--sample-mib", type=int, default=SAMPLE_BYTES >> 20, metavar="MIB",
+        "--sample-mib", type=at_least(0), default=SAMPLE_BYTES >> 20, metavar="MIB",
         help="read of larger trees, spread over all of it; 0: everything (%(default)s)",
     )  # fmt: skip
 
 
 def main(chosen: argparse.Namespace) -> int:
-    if chosen.sample_mib < 0:
-        raise UsageError("--sample-mib is 0 or above")
     sample = chosen.sample_mib << 20 or sys.maxsize
     names = [f"{size >> 10} KiB" for size in BLOCKS.values()]
     table = Table("path", "files", "bytes", "allocated", *names, box=None)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from firn_lab.errors import LabError
+from firn_lab.errors import LabError, UsageError
 from firn_lab.estimate.entries import RowEncoder, SecondaryEncoder
 from firn_lab.estimate.predict import Prediction, predict
 from firn_lab.estimate.reads import Limits, Reads, allot
@@ -42,6 +42,7 @@ def estimate(
     """The largest tables first. A table that cannot be sampled says why."""
     sizes = file_bytes(query)
     found = tables(query, database, names)
+    _require_all(query, database, names, found)
     for table, reads in zip(found, allot(found, limits), strict=True):
         size = sizes.get(f"{table.database}/{table.name}", table.data_bytes + table.index_bytes)
         nothing = TableEstimate(table.full_name, table.rows, size, Prediction(0.0, 0.0))
@@ -57,6 +58,21 @@ def estimate(
                 table.full_name, rows, size, prediction, table.left_out,
                 read_bytes=reads.bytes, read_whole=reads.whole,
             )  # fmt: skip
+
+
+def _require_all(
+    query: Query, database: str | None, names: Sequence[str], found: Sequence[Table]
+) -> None:
+    """What was asked for by name has to be there."""
+    schemata = "SELECT 1 FROM information_schema.schemata WHERE schema_name = %s"
+    if database and not query(schemata, (database,)):
+        raise UsageError(f"the server has no database {database}, or does not show it")
+    place = f"in {database}" if database else "on the server"
+    missing = sorted(set(names) - {table.name for table in found})
+    if missing:
+        raise UsageError(f"there is no InnoDB table {', '.join(missing)} {place}")
+    if not found:
+        raise UsageError(f"there is no InnoDB table {place}")
 
 
 def _table(query: Query, table: Table, limits: Limits, reads: Reads) -> tuple[float, Prediction]:

@@ -13,6 +13,7 @@ A catalogue is TOML; an offer lacks what it does not charge for:
 
 from __future__ import annotations
 
+import math
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,8 @@ from typing import Any
 
 from firn_lab.errors import UsageError
 
-_NUMBERS = ("hour", "gb_month", "million_ios", "io_kib")
+_PRICES = ("hour", "gb_month", "million_ios")
+_NUMBERS = (*_PRICES, "io_kib")
 
 
 @dataclass(frozen=True)
@@ -36,8 +38,11 @@ class Prices:
 
     def __post_init__(self) -> None:
         for name in _NUMBERS:
-            if getattr(self, name) < 0:
-                raise UsageError(f"{self.name}: {name} must not be negative")
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise UsageError(f"{self.name}: {name} takes a number, not {value!r}")
+            if not 0 <= value < math.inf:
+                raise UsageError(f"{self.name}: {name} must be finite and not negative")
         if self.io_kib == 0:
             raise UsageError(f"{self.name}: io_kib must be above zero")
 
@@ -53,16 +58,27 @@ def load_catalogue(path: Path) -> list[Prices]:
     offers = content.get("offer")
     if not isinstance(offers, list) or not offers or set(content) != {"offer"}:
         raise UsageError(f"{path}: a catalogue consists of [[offer]] tables")
-    return [_offer(path, offer) for offer in offers]
+    found = [_offer(path, offer) for offer in offers]
+    names = [offer.name for offer in found]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise UsageError(f"{path}: two offers have the name {', '.join(twice)}")
+    return found
 
 
-def _offer(path: Path, offer: dict[str, Any]) -> Prices:
+def _offer(path: Path, offer: Any) -> Prices:
+    if not isinstance(offer, dict):
+        raise UsageError(f"{path}: a catalogue consists of [[offer]] tables")
     unknown = set(offer) - {"name", "currency", *_NUMBERS}
-    if unknown or not isinstance(offer.get("name"), str):
-        what = f"unknown: {', '.join(sorted(unknown))}" if unknown else "an offer needs a name"
-        raise UsageError(f"{path}: {what}")
-    for name in _NUMBERS:
-        value = offer.get(name, 0)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise UsageError(f"{path}: {offer['name']}: {name} takes a number")
-    return Prices(**offer)
+    if unknown:
+        raise UsageError(f"{path}: unknown: {', '.join(sorted(unknown))}")
+    for key in ("name", "currency"):
+        value = offer.get(key, "USD" if key == "currency" else None)
+        if not isinstance(value, str) or not value.strip():
+            raise UsageError(f"{path}: an offer needs a {key}, which is a text")
+    if not set(offer) & set(_PRICES):
+        raise UsageError(f"{path}: {offer['name']} has no price: {', '.join(_PRICES)}")
+    try:
+        return Prices(**offer)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None

@@ -195,6 +195,7 @@ class Runner:
         needed = len(self._targets) * (self.plan.budget.memory_bytes + SERVER_EXTRA_BYTES)
         self.freeze = needed < available_memory_bytes()
         targets = self._look_at_targets()
+        self._require_work(workloads, targets)
         cases = [
             CaseRun(
                 self.writer.case(
@@ -212,6 +213,16 @@ class Runner:
         for group in datasets.values():
             DatasetRun(self, group, targets).run()
         self._warn(peak_breaches(self.peaks))
+
+    def _require_work(self, workloads: list[Workload], targets: list[TargetRun]) -> None:
+        """A run of which nothing can be measured is none."""
+        why = {
+            f"{workload.label} on {each.target.name}: {workload.supports(each.target)}"
+            for workload in workloads
+            for each in targets
+        }
+        if all(not reason.endswith(": ") for reason in why):
+            raise LabError("no case can be measured: " + "; ".join(sorted(why)))
 
     def _plan_progress(
         self,

@@ -22,10 +22,10 @@ def extract(store: Path, run: int, to: Path) -> None:
     """Writes `to`, which is replaced. Ids stay what they are."""
     new = to.with_name(to.name + ".new")
     new.unlink(missing_ok=True)
-    connection = sqlite3.connect(f"file:{new}", uri=True, isolation_level=None)
+    connection = sqlite3.connect(new.resolve().as_uri(), uri=True, isolation_level=None)
     try:
         schema.create(connection)
-        connection.execute("ATTACH ? AS source", (f"file:{store.resolve()}?mode=ro",))
+        connection.execute("ATTACH ? AS source", (f"{store.resolve().as_uri()}?mode=ro",))
         connection.execute("BEGIN")
         for name in schema.NAMES:
             connection.execute(

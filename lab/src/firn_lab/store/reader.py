@@ -39,8 +39,12 @@ class Reader:
         if not path.is_file():
             raise LabError(f"{path} is not there: `firn-lab run` makes it")
         self.path = path
-        self._connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=30)
-        version = self._connection.execute("PRAGMA user_version").fetchone()[0]
+        try:
+            uri = f"{path.resolve().as_uri()}?mode=ro"
+            self._connection = sqlite3.connect(uri, uri=True, timeout=30)
+            version = self._connection.execute("PRAGMA user_version").fetchone()[0]
+        except sqlite3.Error as error:
+            raise LabError(f"{path} is no store of the lab: {error}") from error
         if version != schema.VERSION:
             raise LabError(f"{path} has schema {version}, this lab reads {schema.VERSION}")
 

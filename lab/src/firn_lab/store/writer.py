@@ -24,20 +24,28 @@ class Writer:
     def __init__(self, path: Path, clock: Clock) -> None:
         self.path = path
         self._clock = clock
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Events come from the thread that reads the load driver too, under the caller's lock.
-        self._connection = sqlite3.connect(path, timeout=30, check_same_thread=False)
-        self._connection.execute("PRAGMA journal_mode=WAL")
-        # No sync for every event: the disk belongs to the servers. A killed lab loses nothing so.
-        self._connection.execute("PRAGMA synchronous=NORMAL")
-        version = self._connection.execute("PRAGMA user_version").fetchone()[0]
-        if version == 0:
-            schema.create(self._connection)
-        elif version != schema.VERSION:
+        try:
+            version = self._open()
+        except (OSError, sqlite3.Error) as error:
+            raise LabError(f"{path} cannot be a store of the lab: {error}") from error
+        if version != schema.VERSION:
             raise LabError(
                 f"{path} has schema {version}, this lab writes {schema.VERSION}: "
                 "name another file with --store"
             )
+
+    def _open(self) -> int:
+        """The version of the schema, which is made in a new file."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        # Events come from the thread that reads the load driver too, under the caller's lock.
+        self._connection = sqlite3.connect(self.path, timeout=30, check_same_thread=False)
+        self._connection.execute("PRAGMA journal_mode=WAL")
+        # No sync for every event: the disk belongs to the servers. A killed lab loses nothing so.
+        self._connection.execute("PRAGMA synchronous=NORMAL")
+        version: int = self._connection.execute("PRAGMA user_version").fetchone()[0]
+        if version == 0:
+            schema.create(self._connection)
+        return version or schema.VERSION
 
     def close(self) -> None:
         self._connection.close()

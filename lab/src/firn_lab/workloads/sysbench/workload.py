@@ -7,6 +7,7 @@ about 240 bytes in InnoDB, index included, and all targets get the same number o
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -79,18 +80,24 @@ class Sysbench(Workload):
         if name == "bulk_insert":
             self.tables, self.rows, self.zipf = params.threads, 0, 0.0
             return
-        try:
-            self.tables = int(self.option("tables")) if "tables" in self.options else 1
-            cache = float(self.option("cache") or 0)
-            rows = int(self.option("rows"))
-            self.zipf = float(self.option("zipf") or 0)
-        except ValueError as error:
-            raise UsageError(f"{name}: {error}") from None
+        self.tables = int(self._number("tables")) if "tables" in self.options else 1
+        self.zipf = self._number("zipf")
+        cache, rows = self._number("cache"), self._number("rows")
         if cache:
             rows = round(cache * params.memory_bytes / ROW_BYTES / max(1, self.tables))
         self.rows = max(1, round(rows * params.scale))
         if self.tables < 1 or not 0 <= self.zipf <= 2 or self.rows > 2**31 - 1:
             raise UsageError(f"{name}: tables, rows or zipf are out of range")
+
+    def _number(self, key: str) -> float:
+        """An option that is a number; nothing is 0."""
+        try:
+            value = float(self.option(key) or 0)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            raise UsageError(f"{self.name}: {key} takes a number, not {self.option(key)!r}")
+        return value
 
     @property
     def about_bytes(self) -> float:
