@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from firn_lab.cli import parser
-from firn_lab.cli.run import make_plan
+from firn_lab.cli.run import make_plan, promise
 from firn_lab.errors import LabError, UsageError
 from firn_lab.plan import PLANS, Plan, parse_case
 from firn_lab.plan.fairness import breaches, busy_breaches, peak_breaches
 from firn_lab.processes import processor_seconds, tree
 from firn_lab.runner.machine import busy_cores
 from firn_lab.runner.others import Others
+from firn_lab.runner.parts import parts_of, planned_seconds
 from firn_lab.targets import Settings, make_target
 from firn_lab.targets.base import Budget
 from firn_lab.targets.dsn import redacted
@@ -104,6 +105,21 @@ def test_quick_measures_for_four_of_its_ten_minutes() -> None:
     measured = sum(case.params.seconds for case in plan.cases) * plan.rounds * len(plan.targets)
     assert (plan.rounds, len(plan.targets)) == (3, 3)
     assert 200 <= measured <= 240
+
+
+def test_full_takes_a_night(tmp_path: Path) -> None:
+    plan = PLANS["full"]
+    parts = parts_of(plan, tmp_path)
+    assert len(parts.targets) == 7
+    assert min(each.params.seconds for each in parts.workloads if each.timed) >= 15
+    assert planned_seconds(plan, parts) < 8 * 3600
+    # Were each round warmed up by itself.
+    longest = max(each.params.seconds + each.params.warm_seconds for each in parts.workloads)
+    assert len(parts.workloads) * 7 * plan.rounds * longest < 10 * 3600
+    assert promise(plan, parts) == (
+        "79 cases on 7 targets, 3 rounds: 7.1 hours of rounds and warm-up, loads and rests come "
+        "on top; up to 70.0 GiB of data"
+    )
 
 
 def test_unknown_names_and_options_are_told() -> None:

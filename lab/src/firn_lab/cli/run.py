@@ -26,7 +26,7 @@ from firn_lab.clock import SystemClock
 from firn_lab.errors import UsageError
 from firn_lab.plan import PLANS, Case, Plan, parse_case
 from firn_lab.plan.base import replace_params
-from firn_lab.runner.parts import parts_of, require_installed
+from firn_lab.runner.parts import Parts, parts_of, planned_seconds, require_installed
 from firn_lab.runner.run import Runner
 from firn_lab.store import Reader, Writer
 from firn_lab.targets import Budget
@@ -121,11 +121,13 @@ def main(chosen: argparse.Namespace) -> int:
     plan = make_plan(chosen)
     scratch = (chosen.dir / f"run-{os.getpid()}").resolve()
     # Before there is a store: what cannot run leaves nothing in it.
-    require_installed(parts_of(plan, scratch).targets)
+    parts = parts_of(plan, scratch)
+    require_installed(parts.targets)
     clock = SystemClock()
     writer = Writer(chosen.store.resolve(), clock)
     chosen.dir.mkdir(parents=True, exist_ok=True)
     remove_stale(chosen.dir)
+    print(promise(plan, parts))
     command = ["firn-lab", *map(redacted, sys.argv[1:])]
     try:
         with View() as view:
@@ -137,6 +139,18 @@ def main(chosen: argparse.Namespace) -> int:
         summary(store, runner.id)
     print(f"run {runner.id} in {chosen.store}: {status}{': ' if message else ''}{message}")
     return EXIT[status]
+
+
+def promise(plan: Plan, parts: Parts) -> str:
+    """How long it takes at least, and the room for the largest data, as InnoDB stores it."""
+    minutes = planned_seconds(plan, parts) / 60
+    time = f"{minutes:.0f} minutes" if minutes < 120 else f"{minutes / 60:.1f} hours"
+    largest = max(each.about_bytes for each in parts.workloads) * len(parts.targets)
+    return (
+        f"{len(parts.workloads)} cases on {len(parts.targets)} targets, {plan.rounds} rounds: "
+        f"{time} of rounds and warm-up, loads and rests come on top; "
+        f"up to {largest / 2**30:.1f} GiB of data"
+    )
 
 
 def remove_stale(directory: Path) -> None:

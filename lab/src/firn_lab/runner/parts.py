@@ -35,6 +35,15 @@ def parts_of(plan: Plan, scratch: Path) -> Parts:
     return Parts(workloads, targets)
 
 
+def planned_seconds(plan: Plan, parts: Parts) -> float:
+    """Of rounds and warm-up. Loads, rests and rounds without a time limit come on top."""
+    each = sum(
+        plan.rounds * workload.timed * workload.params.seconds + workload.params.warm_seconds
+        for workload in parts.workloads
+    )
+    return each * len(parts.targets)
+
+
 def require_installed(targets: Sequence[Target]) -> None:
     """Raises UsageError with all that the targets lack, and what brings it."""
     lacks = {target.spec: target.lacks() for target in targets}
