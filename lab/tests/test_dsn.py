@@ -9,7 +9,9 @@ import pytest
 import tiny  # noqa: F401
 from conftest import SMALL, Laboratory
 
+from firn_lab import cli
 from firn_lab.plan import Plan, parse_case
+from firn_lab.store import Reader
 from firn_lab.targets import Budget, Target, make_target
 from firn_lab.workloads import Params
 
@@ -91,3 +93,21 @@ def test_the_recorded_dsn_names_socket_and_host(tmp_path: Path) -> None:
     assert where.socket == Path("/run/s")
     where = make_target("dsn:mysql://root@[::1]:3307", Budget(), tmp_path).address()
     assert (where.host, where.port, where.socket) == ("::1", 3307, None)
+
+
+def test_no_password_is_in_the_store(
+    other_server: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("firn_lab.targets.mysql.time.sleep", lambda seconds: None)
+    other_server.query("CREATE USER me IDENTIFIED BY 'open@sesame'", database="")
+    other_server.query("GRANT ALL ON *.* TO me", database="")
+    place = f"?socket={other_server.address().socket}&name=theirs"
+    store = tmp_path / "store" / "lab.sqlite"
+    words = ["run", "tiny:on=theirs", "--targets", f"dsn:mysql://me:open@sesame@{place}",
+             "--threads", "1", "--seconds", "0.3", "--rounds", "1", "--store", str(store),
+             "--dir", str(tmp_path / "data"), "--memory", "32", "--free", "1"]  # fmt: skip
+    monkeypatch.setattr("sys.argv", ["firn-lab", *words])
+    assert cli.main(words) == 0
+    with Reader(store) as found:
+        assert f"dsn:mysql://me:…@{place}" in found.run("last").command
+    assert not any(b"sesame" in file.read_bytes() for file in store.parent.iterdir())
