@@ -92,6 +92,14 @@ def test_a_report_that_cannot_be_written_is_told(
     assert "lab.sqlite/x" in told(capsys, "report", "--store", store, "--out", store / "x")
 
 
+def test_a_file_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = tmp_path / "lab.sqlite"
+    made_up.fill(store)
+    line = told(capsys, "compare", "other.sqlite", "1", "--store", store)
+    assert "has no run other.sqlite; it has 1 (one of another store is FILE:RUN" in line
+    assert told(capsys, "report", "7", "--store", store).endswith("has no run 7; it has 1")
+
+
 @pytest.mark.parametrize("name", ["a?b.sqlite", "a#b.sqlite", "a%20b.sqlite", "a b.sqlite"])
 def test_a_store_may_have_any_name(name: str, tmp_path: Path) -> None:
     path = tmp_path / name

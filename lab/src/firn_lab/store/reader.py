@@ -93,9 +93,9 @@ class Reader:
         for run in runs:
             if str(run.id) == str(which):
                 return run
-        raise LabError(
-            f"{self.path} has no run {which}; it has {', '.join(str(r.id) for r in runs)}"
-        )
+        known = ", ".join(str(run.id) for run in runs)
+        hint = "" if str(which).isdigit() else " (one of another store is FILE:RUN, to `compare`)"
+        raise LabError(f"{self.path} has no run {which}; it has {known}{hint}")
 
     def targets(self, run: int) -> list[TargetRow]:
         rows = self._rows(
