@@ -5,6 +5,8 @@ The limit is its minimum, 1 MiB, so that every statement here spills several tim
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -274,6 +276,49 @@ def test_a_killed_server(own_server: Make, binlog: bool) -> None:
     server.crash_and_recover()
     _check(server)
     server.restart()
+    _check(server)
+
+
+@pytest.mark.skipif(not IS_FIRN, reason="about files of FIRN")
+@pytest.mark.parametrize("how", ["KILL QUERY", "KILL", "kill -9"])
+@pytest.mark.parametrize("what", ["INSERT", "LOAD", "UPDATE"])
+def test_a_statement_ended_while_it_spills(own_server: Make, what: str, how: str) -> None:
+    server = _start(own_server)
+    rows = (4 if what == "UPDATE" else 20) * ROWS
+    csv = server.directory / "rows.csv"
+    statement = {
+        "INSERT": _insert(100_000, rows).replace("TAB", "f"),
+        "LOAD": f"LOAD DATA INFILE '{csv}' INTO TABLE f",
+        "UPDATE": "UPDATE f SET k = k + 1, c = CONCAT('q', LEFT(c, 180))",
+    }[what]
+    with closing(server.connect("d")) as session:
+        _both(session, _insert(0, rows if what == "UPDATE" else ROWS))
+        if what == "LOAD":
+            made = _insert(100_000, rows).partition(" SELECT ")[2]
+            fields, _, source = made.partition(" FROM ")
+            _run(session, f"SELECT {fields} INTO OUTFILE '{csv}' FROM {source}")
+    _tidy(server)
+    session = server.connect("d")
+    number, errors = session.thread_id(), []
+
+    def run() -> None:
+        try:
+            _run(session, statement)
+        except pymysql.err.MySQLError as error:
+            errors.append(error.args[0])
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    while thread.is_alive() and _spilled(server) < 5:
+        time.sleep(0.001)
+    if how == "kill -9":
+        server.crash_and_recover()
+    else:
+        server.query(f"{how} {number}")
+    thread.join()
+    assert errors in ([1317], [2013])
+    with contextlib.suppress(pymysql.err.Error):
+        session.close()
     _check(server)
 
 
