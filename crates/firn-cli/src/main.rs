@@ -27,7 +27,10 @@ enum Outcome {
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return usage(&error),
+    };
     allow_many_files();
     // What is in a database is nobody else's, nor is what is made of it.
     umask(Mode::WGRP | Mode::RWXO);
@@ -50,6 +53,17 @@ fn main() -> ExitCode {
             ExitCode::from(code_of(&error))
         }
     }
+}
+
+/// What is wrong with the command line, or the help that was asked for.
+fn usage(error: &clap::Error) -> ExitCode {
+    let json = std::env::args_os().any(|arg| arg == "--json");
+    match json && error.use_stderr() {
+        true => output::Output::new(true).error(&Error::invalid(error.to_string().trim())),
+        // Without standard output there is nobody to tell.
+        false => drop(error.print()),
+    }
+    ExitCode::from(error.exit_code() as u8)
 }
 
 /// A large database has more files than a process may usually have open.

@@ -75,7 +75,8 @@ pub fn rot_run(seed: u64) -> Result<RotStats, Failure> {
         let Some((file, bit)) = flip(&env, &of_catalog, &mut rng) else {
             continue;
         };
-        let may_refuse = !file.ends_with(".sst") || of_catalog.contains(&file);
+        let of_rows = [".sst", ".blob"].iter().any(|end| file.ends_with(end));
+        let may_refuse = !of_rows || of_catalog.contains(&file);
         let outcome = world.look_at_damage(env, &file, may_refuse);
         let outcome = outcome.map_err(failure_of).map_err(|failure| {
             failure.within(format_args!("rot seed {seed}, bit {bit} of {file}"))

@@ -168,6 +168,9 @@ fn what_is_no_database_is_refused() {
         assert_eq!(code, 4, "{report}");
     }
     assert_eq!(firn(["check"]).status.code(), Some(2));
+    let (code, report) = json(&["check"]);
+    let what = report["error"].as_str().unwrap();
+    assert_eq!((code, what.contains("required")), (2, true), "{report}");
     assert!(!nowhere.exists());
     assert_eq!(
         dir.path().read_dir().unwrap().count(),
