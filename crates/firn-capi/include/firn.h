@@ -559,7 +559,9 @@ void firn_cursor_close(struct firn_cursor *cursor);
 
 // Columns to decode: a bitmap with bit `i % 8` of byte `i / 8` for column `i`; NULL for all.
 // `key_only` decodes the columns of the index and of the primary key from the index entry alone. `parts`:
-// what is enough of values out of line; short values and what is locked come whole nevertheless.
+// what is enough of values out of line; short values come whole nevertheless, and so does what is locked, but for
+// BLOBs of which the length is enough: a statement that neither reads nor writes them leaves them so in both
+// records of `firn_update`.
 //
 // # Safety
 // `bitmap` is NULL or has a bit for each column; `parts` has `part_count` elements.

@@ -200,8 +200,13 @@ fn examine(backup: &Backup) -> Result<()> {
     definitions.try_for_each(|digits| unhex(digits).map(drop))?;
     let state = backup.state()?;
     let has = |name: &str| backup.files.iter().any(|file| file.name == name);
-    let mut tables = state.files.keys().map(|id| file_name(FileKind::Sst, *id));
-    match tables.find(|name| !has(name)) {
+    let tables = state.files.keys().map(|id| file_name(FileKind::Sst, *id));
+    let uses = state.files.values().flat_map(|file| file.meta.blobs.iter());
+    let values = uses.map(|used| {
+        let id = state.blobs_moved.get(&used.file).unwrap_or(&used.file);
+        file_name(FileKind::Blob, *id)
+    });
+    match tables.chain(values).find(|name| !has(name)) {
         Some(name) => Err(Error::corruption(name, 0, "the backup does not have it")),
         None => Ok(()),
     }

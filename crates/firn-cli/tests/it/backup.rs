@@ -400,7 +400,7 @@ fn copies_are_for_their_owner_and_his_group() {
 
 #[test]
 fn verifying_reads_what_lies_in_the_backup_itself() {
-    for change in ["definition", "manifest", "file"] {
+    for change in ["definition", "manifest", ".sst", ".blob"] {
         let place = Place::new();
         grown(&place).db.close().unwrap();
         std::fs::create_dir(place.data().join("d")).unwrap();
@@ -409,7 +409,12 @@ fn verifying_reads_what_lies_in_the_backup_itself() {
         forge(&place, &|json| match change {
             "definition" => json["definitions"]["d/t.frm"] = "no digits".into(),
             "manifest" => json["small"]["CURRENT"] = "00".into(),
-            _ => drop(json["files"].as_array_mut().unwrap().remove(0)),
+            end => {
+                let files = json["files"].as_array_mut().unwrap();
+                let is_one =
+                    |file: &serde_json::Value| file["name"].as_str().unwrap().ends_with(end);
+                files.remove(files.iter().position(is_one).unwrap());
+            }
         });
         let (code, verified) = json(&["backup", "--verify", text(&place.target)]);
         assert_eq!(code, 1, "{change}: {verified}");
