@@ -7,10 +7,11 @@
   An UPDATE or DELETE needs nothing of a BLOB that it neither reads nor writes: both records of update_row() point to
   zeros of the value's length then, and the core leaves the value as it is stored.
 
-  What a SELECT needs is read in its text (see select_text.h). That the statement which runs is the text of the connection is certain only where the server parsed it for this
-  execution: then its LEX is the one that every THD embeds. Prepared statements and all that runs in procedures,
-  functions, triggers and events have a LEX of their own; they read whole values. One could have been parsed in another
-  sql_mode, or read the table behind a view that the text names.
+  What a SELECT needs is read in its text (see select_text.h). That the statement which runs is the text of the
+  connection is certain only where the server parsed it for this execution: then its LEX is the one that every THD
+  embeds. Prepared statements and all that runs in procedures, functions, triggers and events have a LEX of their own;
+  they read whole values. One could have been parsed in another sql_mode, or read the table behind a view that the text
+  names.
 */
 
 #include "ha_firn.h"
