@@ -20,6 +20,7 @@ from typing import Any
 
 import pymysql
 import pytest
+import sysbench
 import workload
 from server import IS_FIRN, REPOSITORY, Server
 
@@ -29,6 +30,8 @@ TOOL = Path(os.environ.get("FIRN_TEST_TOOL", REPOSITORY / "build" / "bin" / "fir
 BACKUPS = int(os.environ.get("FIRN_TEST_BACKUPS", "4"))
 BINLOG = ["--log-bin=bin", "--sync-binlog=1", "--binlog-format=ROW", "--server-id=1"]
 SMALL = ["--loose-firn-memtable-size=2097152"]
+SYSBENCH = "sbtest"
+SYSBENCH_THREADS = 4
 
 
 def firn(*arguments: object, code: int = 0) -> Any:
@@ -136,7 +139,7 @@ class Judge:
 
 
 class Load:
-    """Writers and DDL side by side."""
+    """Writers, sysbench's among them, and DDL side by side."""
 
     def __init__(self, server: Server, rng: Random) -> None:
         self.server = server
@@ -147,6 +150,12 @@ class Load:
             threading.Thread(target=self._write, args=(client,)) for client in self.clients
         ]
         self.threads.append(threading.Thread(target=self.ddl.run, args=(server, self.stop)))
+        self.threads.append(threading.Thread(target=self._sysbench))
+        self.per_second: list[float] = []
+
+    def _sysbench(self) -> None:
+        while not self.stop.is_set():
+            self.per_second.append(self.tables.run("oltp_write_only", SYSBENCH_THREADS, 1))
 
     def _write(self, client: workload.Client) -> None:
         with self.server.connect(workload.DATABASE, autocommit=False) as connection:
@@ -161,6 +170,9 @@ class Load:
                         return
 
     def __enter__(self) -> Load:
+        self.server.query(f"CREATE DATABASE {SYSBENCH}")
+        self.tables = sysbench.Load(self.server.socket, SYSBENCH, "FIRN", 2, 5000)
+        self.tables.prepare(threads=2)
         for thread in self.threads:
             thread.start()
         return self
@@ -170,6 +182,7 @@ class Load:
         for thread in self.threads:
             thread.join()
         assert not self.ddl.unexpected, self.ddl.unexpected
+        assert self.per_second, "sysbench failed"
         for client in self.clients:
             assert not client.unexpected, client.unexpected
 
@@ -195,7 +208,7 @@ def test_each_backup_is_the_state_at_its_position(
     server.query("INSERT INTO ddl.rest SELECT seq, REPEAT(MD5(seq), 6) FROM seq_1_to_30000")
     server.query("CREATE VIEW ddl.few AS SELECT * FROM ddl.rest WHERE id < 10")
     server.query("SET GLOBAL firn_flush_log_at_trx_commit = 1")
-    databases = (workload.DATABASE, "ddl")
+    databases = (workload.DATABASE, "ddl", SYSBENCH)
     target = tmp_path / "backups"
     reports = []
     with Load(server, rng) as load:
@@ -208,6 +221,7 @@ def test_each_backup_is_the_state_at_its_position(
     sent = [report["sent_bytes"] for report in reports]
     pauses = sorted(report["pause_ms"] for report in reports)
     print(f"sent {sent}, writers waited {[round(ms, 1) for ms in pauses]} ms")
+    print(f"sysbench: {[round(each) for each in load.per_second]} transactions a second")
     objects = [path for path in target.rglob("*") if path.is_file() and path.suffix != ".json"]
     # Each object was sent once, by the first backup that has it.
     assert sum(sent) == sum(path.stat().st_size for path in objects), (sent, objects)
