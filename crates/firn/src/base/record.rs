@@ -104,6 +104,7 @@ impl Pad {
                 }
                 rest = front;
             }
+            return rest.iter().rposition(|b| *b != b' ').map_or(0, |at| at + 1);
         }
         // A space starts at a multiple of its length: 'x' 0x2000 in UTF-16 is no padding.
         if rest.len().is_multiple_of(self.as_bytes().len()) {

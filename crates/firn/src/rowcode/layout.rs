@@ -205,6 +205,41 @@ impl RowLayout {
         Ok(())
     }
 
+    /// Whether two records hold the same row. Of the variable columns whose ids are in `left_out` only NULL is compared.
+    ///
+    /// # Safety
+    /// As for [`Self::encode`], of both records.
+    ///
+    /// # Errors
+    /// As for [`Self::encode`], where the difference does not come first.
+    pub unsafe fn is_same(&self, a: &[u8], b: &[u8], left_out: &[u32]) -> Result<bool> {
+        if a.len().min(b.len()) < self.record_len() {
+            return Err(Error::invalid("record buffer too short"));
+        }
+        for column in self.columns.iter().filter(|column| column.stored) {
+            let is_null = |record| column.null.is_some_and(|null| null.is_set(record));
+            if is_null(a) != is_null(b) {
+                return Ok(false);
+            }
+            let left_out = !column.kind.is_fixed() && left_out.contains(&column.id);
+            if is_null(a) || left_out {
+                continue;
+            }
+            let same = match column.kind {
+                // Padded, so that the bytes are equal where the text is.
+                ColumnKind::Fixed { .. } | ColumnKind::Char { .. } => {
+                    field(column, a) == field(column, b)
+                }
+                // SAFETY: promised by the caller.
+                _ => unsafe { var_bytes(column, a)? == var_bytes(column, b)? },
+            };
+            if !same {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// The bytes that the row stores for variable column number `column`; none if it is NULL.
     ///
     /// # Safety
@@ -295,6 +330,12 @@ fn check(column: &Column, record_len: u32) -> Result<()> {
     Ok(())
 }
 
+/// The bytes of the record that are the column's.
+fn field<'a>(column: &Column, record: &'a [u8]) -> &'a [u8] {
+    let at = column.offset as usize;
+    &record[at..at + column.kind.record_len() as usize]
+}
+
 /// The bytes that the row stores for a variable column; none if it is NULL.
 ///
 /// # Safety
@@ -303,8 +344,7 @@ unsafe fn var_bytes<'a>(column: &Column, record: &'a [u8]) -> Result<&'a [u8]> {
     if column.null.is_some_and(|null| null.is_set(record)) {
         return Ok(&[]);
     }
-    let at = column.offset as usize;
-    let field = &record[at..at + column.kind.record_len() as usize];
+    let field = field(column, record);
     match column.kind {
         ColumnKind::Fixed { .. } => Ok(field),
         ColumnKind::Char { pad, .. } => Ok(&field[..pad.stripped_len(field)]),

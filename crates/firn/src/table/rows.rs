@@ -50,8 +50,6 @@ pub enum Written {
 pub struct RowScratch {
     head: Vec<u8>,
     tail: Vec<u8>,
-    old_head: Vec<u8>,
-    old_tail: Vec<u8>,
     old_entry: Vec<u8>,
     new_entry: Vec<u8>,
     old_value: Vec<u8>,
@@ -193,28 +191,16 @@ impl Table {
                 self.unread(old, new)?,
             )
         };
-        scratch.clear_rows();
         let same_large = old_large.len() == new_large.len()
             && old_large
                 .iter()
                 .zip(&new_large)
                 .all(|(a, b)| a.column == b.column && same_bytes(a.bytes, b.bytes));
-        // Large values are compared where they are, and not copied for it.
-        let same_row = same_large && {
-            let columns: Vec<u32> = new_large.iter().map(|value| value.column).collect();
-            let layout = self.format().current();
-            // SAFETY: as the caller promises.
-            unsafe {
-                layout.encode_without(
-                    old,
-                    &columns,
-                    &mut scratch.old_head,
-                    &mut scratch.old_tail,
-                )?;
-                layout.encode_without(new, &columns, &mut scratch.head, &mut scratch.tail)?;
-            }
-            scratch.head == scratch.old_head && scratch.tail == scratch.old_tail
-        };
+        // Large values were just compared.
+        let large: Vec<u32> = new_large.iter().map(|value| value.column).collect();
+        let layout = self.format().current();
+        // SAFETY: as the caller promises.
+        let same_row = same_large && unsafe { layout.is_same(old, new, &large) }?;
         if same_row && old_key == new_key {
             return Ok(Written::Same);
         }
@@ -534,15 +520,6 @@ impl Table {
             true => Ok(()),
             false => Err(Error::invalid("record buffer too short")),
         }
-    }
-}
-
-impl RowScratch {
-    fn clear_rows(&mut self) {
-        self.head.clear();
-        self.tail.clear();
-        self.old_head.clear();
-        self.old_tail.clear();
     }
 }
 

@@ -6,6 +6,7 @@ mod frozen;
 mod memory;
 mod runs;
 mod spill;
+mod tops;
 
 pub use cursor::WriteSetIter;
 pub use spill::Sealed;
@@ -21,6 +22,7 @@ use parking_lot::{Mutex, MutexGuard};
 use runs::{Bounds, PrivateRun, Runs};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use tops::Tops;
 
 /// What is over this size spills whatever the limit: a record of the log has no room for more.
 const MEMORY_MAX: u64 = 512 << 20;
@@ -66,6 +68,8 @@ pub struct WriteSet {
     /// Older than `memory`, newer than `runs`.
     frozen: Option<Frozen>,
     runs: Runs,
+    /// Of memory, frozen memory and runs.
+    tops: Tops,
     /// Where spilled files come from; without, everything stays in memory.
     ingest: Option<Arc<Ingest>>,
     /// Ends merges of runs.
@@ -87,6 +91,7 @@ impl WriteSet {
             memory: Memory::default(),
             frozen: None,
             runs: Runs::default(),
+            tops: Tops::default(),
             ingest,
             interrupted: Arc::default(),
             position: 0,
@@ -151,6 +156,7 @@ impl WriteSet {
         self.position += 1;
         self.generation += 1;
         self.memory.write(self.position, user_key, kind, value);
+        self.tops.note(user_key);
         self.charge.set(self.bytes());
         Ok(())
     }
@@ -262,6 +268,7 @@ impl WriteSet {
         self.memory = Memory::default();
         self.frozen = None;
         self.runs = Runs::default();
+        self.tops = Tops::default();
         self.charge.set(0);
         self.changed();
     }
@@ -294,6 +301,9 @@ impl WriteSet {
         own_bound: Seqno,
         f: impl FnOnce(InternalKey<'_>, Value<'_>) -> R,
     ) -> Result<Option<R>> {
+        if !self.tops.may_have(user_key) {
+            return Ok(None);
+        }
         for memory in self.memories() {
             if let Some((key, version)) = memory.get(user_key, own_bound) {
                 let key = InternalKey::new(key, version.seqno(), version.kind);

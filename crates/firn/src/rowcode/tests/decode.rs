@@ -66,6 +66,40 @@ fn rows_round_trip_through_any_column_set() {
 }
 
 #[test]
+fn records_are_the_same_where_they_are_stored_alike() {
+    let (mut same, mut others) = (0, 0);
+    for seed in 0..2000 {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let case = random_case(&mut rng);
+        let layout = case.format.current();
+        let mut fields = case.fields.clone();
+        if rng.random() {
+            let number = rng.random_range(0..fields.len());
+            fields[number] = random_field(&mut rng, &layout.columns()[number]);
+        }
+        let record = |rng: &mut StdRng, fields: &[Field]| {
+            let mut record: Vec<u8> = (0..layout.record_len()).map(|_| rng.random()).collect();
+            fill(layout.columns(), fields, &mut record);
+            record
+        };
+        let (a, b) = (record(&mut rng, &case.fields), record(&mut rng, &fields));
+        let ids = layout.columns().iter().map(|column| column.id);
+        let left_out: Vec<u32> = ids.filter(|_| rng.random_bool(0.2)).collect();
+        let stored = |record: &[u8]| {
+            let (mut head, mut tail) = (Vec::new(), Vec::new());
+            // SAFETY: the records' blobs point into `case.fields` and `fields`.
+            unsafe { layout.encode_without(record, &left_out, &mut head, &mut tail) }.unwrap();
+            (head, tail)
+        };
+        // SAFETY: as above.
+        let is_same = unsafe { layout.is_same(&a, &b, &left_out) }.unwrap();
+        assert_eq!(is_same, stored(&a) == stored(&b), "seed {seed}");
+        *[&mut others, &mut same][usize::from(is_same)] += 1;
+    }
+    assert!(same > 400 && others > 400, "{same} same, {others} others");
+}
+
+#[test]
 fn null_columns_leave_no_trace_of_the_record() {
     for seed in 0..200 {
         let mut rng = StdRng::seed_from_u64(seed);

@@ -1,0 +1,135 @@
+//! How far in each index a set has written.
+
+use crate::base::IndexId;
+use crate::base::key::index_id_of;
+
+/// Bytes kept of a key. Fewer would tell less, never something wrong.
+const KEPT: usize = 40;
+
+/// Indexes kept. A statement seldom writes more of them.
+const INDEXES: usize = 8;
+
+/// The largest key written of each index.
+///
+/// Who writes in key order looks each key up first, beyond all it has written: a comparison says so, where memory, the
+/// memory on its way to disk and every run would have to be asked. A rollback lowers nothing: what is said of a key is
+/// "not written" or "perhaps".
+#[derive(Default)]
+pub(super) struct Tops {
+    list: Vec<Top>,
+    /// An index is written that is not in the list.
+    others: bool,
+}
+
+struct Top {
+    index: Option<IndexId>,
+    len: usize,
+    bytes: [u8; KEPT],
+}
+
+impl Top {
+    fn new(index: Option<IndexId>, kept: &[u8]) -> Self {
+        let mut top = Self {
+            index,
+            len: 0,
+            bytes: [0; KEPT],
+        };
+        top.set(kept);
+        top
+    }
+
+    fn set(&mut self, kept: &[u8]) {
+        self.len = kept.len();
+        self.bytes[..kept.len()].copy_from_slice(kept);
+    }
+
+    fn kept(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// What is compared of a key. Where it is larger than that of another key, so is the key: either they differ in these
+/// bytes, or the other key is no longer than what is kept of it.
+fn kept(user_key: &[u8]) -> &[u8] {
+    &user_key[..user_key.len().min(KEPT)]
+}
+
+impl Tops {
+    /// `user_key` is written.
+    pub(super) fn note(&mut self, user_key: &[u8]) {
+        let (index, key) = (index_id_of(user_key), kept(user_key));
+        let is_full = self.list.len() == INDEXES;
+        match self.list.iter_mut().find(|top| top.index == index) {
+            Some(top) if key > top.kept() => top.set(key),
+            Some(_) => {}
+            None if is_full => self.others = true,
+            None => self.list.push(Top::new(index, key)),
+        }
+    }
+
+    /// Whether `user_key` may have been written.
+    pub(super) fn may_have(&self, user_key: &[u8]) -> bool {
+        let index = index_id_of(user_key);
+        match self.list.iter().find(|top| top.index == index) {
+            Some(top) => kept(user_key) <= top.kept(),
+            None => self.others,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
+    use std::collections::BTreeSet;
+
+    fn random_key(rng: &mut StdRng, indexes: u32) -> Vec<u8> {
+        let mut key = rng.random_range(0..indexes).to_be_bytes().to_vec();
+        // Long keys share what is kept of them.
+        key.resize(rng.random_range(2..2 * KEPT), 0);
+        if let Some(last) = key.last_mut() {
+            *last = rng.random_range(0..4);
+        }
+        key
+    }
+
+    #[test]
+    fn what_is_written_is_never_denied() {
+        let (mut denied, mut beyond) = (0, 0);
+        for seed in 0..300 {
+            let mut rng = StdRng::seed_from_u64(seed);
+            let indexes = rng.random_range(1..2 * INDEXES as u32);
+            let mut tops = Tops::default();
+            let mut written = BTreeSet::new();
+            for _ in 0..60 {
+                let key = random_key(&mut rng, indexes);
+                tops.note(&key);
+                written.insert(key);
+                let asked = random_key(&mut rng, indexes);
+                assert!(written.iter().all(|key| tops.may_have(key)), "seed {seed}");
+                let index = index_id_of(&asked);
+                let mut same = written.iter().filter(|key| index_id_of(key) == index);
+                beyond += u32::from(same.all(|key| *key < asked));
+                denied += u32::from(!tops.may_have(&asked));
+            }
+        }
+        assert!(
+            denied * 10 > beyond * 7,
+            "{denied} denied, {beyond} lie beyond all that is written"
+        );
+    }
+
+    #[test]
+    fn a_key_beyond_is_denied_whatever_its_length() {
+        let mut tops = Tops::default();
+        let key = |last: u8, len: usize| [&[0, 0, 0, 7][..], &vec![last; len]].concat();
+        assert!(!tops.may_have(&key(1, 8)));
+        for len in [8, KEPT - 4, KEPT, 3 * KEPT] {
+            tops.note(&key(1, len));
+            assert!(tops.may_have(&key(1, len)) && tops.may_have(&key(0, len)));
+            assert!(!tops.may_have(&key(2, len)) && !tops.may_have(&key(2, 1)));
+        }
+        assert!(!tops.may_have(&[0, 0, 0, 8]) && !tops.may_have(&[0, 0, 0, 6]));
+    }
+}
