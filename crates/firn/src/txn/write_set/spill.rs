@@ -57,13 +57,14 @@ struct Part {
 ///
 /// `plan` is of the same memory.
 pub(super) fn spill(ingest: &Arc<Ingest>, memory: &Memory, plan: Plan) -> Result<NewFiles> {
+    let bytes: u64 = plan.parts.iter().map(|part| part.bytes).sum();
     let mut parts = plan.parts.into_iter().peekable();
     let (mut density, mut was_large) = (None, false);
     let mut writer: Option<RunWriter> = None;
     let mut files: Option<NewFiles> = None;
     for (key, versions) in memory.iter() {
         while let Some(part) = parts.next_if(|part| part.index <= index_id_of(key)) {
-            let large = part.bytes * OWN_FILE_SHARE >= memory.bytes();
+            let large = part.bytes * OWN_FILE_SHARE >= bytes;
             if density != Some(part.density) || large || was_large {
                 end(writer.take(), &mut files)?;
                 density = Some(part.density);

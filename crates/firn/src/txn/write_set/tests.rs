@@ -382,26 +382,26 @@ fn a_spill_that_fails_leaves_no_trace() {
     for class in [Class::Create, Class::Write] {
         let env = FaultEnv::new(Arc::new(MemEnv::new()));
         let ingest = ingest_in(Arc::new(env.clone()), 1 << 20);
-        let limit = 2 * version_bytes(4, 3);
+        let limit = 2 * version_bytes(6, 3);
         let mut set = WriteSet::new(limit, Some(Arc::clone(&ingest)));
-        set.put(b"0001", Value::whole(b"abc")).unwrap();
-        set.put(b"0002", Value::whole(b"abc")).unwrap();
+        set.put(b"index1", Value::whole(b"abc")).unwrap();
+        set.put(b"index2", Value::whole(b"abc")).unwrap();
         let before = (set.mark(), set.bytes());
         env.inject(next(class));
-        let error = set.put(b"0001", Value::split(b"ab", b"cd")).unwrap_err();
+        let error = set.put(b"index1", Value::split(b"ab", b"cd")).unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::NoSpace);
         assert_eq!((set.mark(), set.bytes()), before);
         assert_eq!(on_disk(&ingest), []);
-        assert_eq!(set.get(b"0001", found).unwrap().unwrap().2, b"abc");
+        assert_eq!(set.get(b"index1", found).unwrap().unwrap().2, b"abc");
         // There is room again.
-        set.put(b"0001", Value::split(b"ab", b"cd")).unwrap();
-        assert_eq!(set.get(b"0001", found).unwrap().unwrap().2, b"abcd");
+        set.put(b"index1", Value::split(b"ab", b"cd")).unwrap();
+        assert_eq!(set.get(b"index1", found).unwrap().unwrap().2, b"abcd");
         assert_eq!(on_disk(&ingest).len(), 1);
         env.inject(next(class));
         assert!(set.seal().is_err());
         assert_eq!(on_disk(&ingest).len(), 1);
         set.rollback_to(before.0);
-        assert_eq!(set.get(b"0001", found).unwrap().unwrap().2, b"abc");
+        assert_eq!(set.get(b"index1", found).unwrap().unwrap().2, b"abc");
     }
 }
 
