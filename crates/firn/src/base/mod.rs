@@ -9,6 +9,7 @@ pub mod invariant;
 pub mod iter;
 pub mod key;
 pub mod options;
+pub mod pause;
 pub mod range;
 pub mod record;
 pub mod shape;

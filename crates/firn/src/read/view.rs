@@ -6,6 +6,7 @@
 //! view older than the snapshot would hide writes that the next statement shows.
 
 use crate::base::Seqno;
+use crate::base::pause::{self, PausePoint};
 use crate::blob::BlobStore;
 use crate::cache::{RowCache, Sealed};
 use crate::memtable::Memtable;
@@ -136,6 +137,7 @@ impl Views {
     /// Pins the current view and reads the visible seqno, in this order.
     pub fn latest(&self) -> ReadPoint {
         let view = self.pin();
+        pause::at(PausePoint::Pinned);
         let seqno = self.visible();
         ReadPoint { view, seqno }
     }

@@ -15,6 +15,7 @@ use super::snapshots::{Snapshot, SnapshotList};
 use super::write_set::{Mark, SharedWriteSet, WriteSet, WriteSetIter};
 use crate::base::gauge::Gauge;
 use crate::base::options::LiveOptions;
+use crate::base::pause::{self, PausePoint};
 use crate::base::{Error, ErrorKind, IndexId, InternalKey, Kind, Result, Seqno, Value};
 use crate::blob::{BlobSession, BlobStore};
 use crate::ingest::{Ingest, LoadHost};
@@ -252,10 +253,13 @@ impl Transaction {
             self.take_snapshot();
         }
         match &self.snapshot {
-            Some(snapshot) => ReadPoint {
-                seqno: snapshot.seqno(),
-                view: self.cx.views.pin(),
-            },
+            Some(snapshot) => {
+                pause::at(PausePoint::SnapshotTaken);
+                ReadPoint {
+                    seqno: snapshot.seqno(),
+                    view: self.cx.views.pin(),
+                }
+            }
             None => self.cx.views.latest(),
         }
     }
@@ -275,9 +279,13 @@ impl Transaction {
         let default = WaitPolicy::Wait {
             timeout_micros: self.lock_timeout_us,
         };
-        self.cx
+        pause::at(PausePoint::LockWanted);
+        let granted = self
+            .cx
             .locks
-            .acquire(&self.owner, key, mode, policy.unwrap_or(default))
+            .acquire(&self.owner, key, mode, policy.unwrap_or(default));
+        pause::at(PausePoint::LockGranted);
+        granted
     }
 
     /// Gives one lock back early.

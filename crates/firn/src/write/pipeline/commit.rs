@@ -4,6 +4,7 @@ use super::archive::clock_records;
 use super::prepare::unpin;
 use super::{Pipeline, Prepared, State, counter_records, file_ids};
 use crate::base::key::SEQNO_COMMITTED_MAX;
+use crate::base::pause::{self, PausePoint};
 use crate::base::value::check_entry;
 use crate::base::{Error, InternalKey, Result, Seqno};
 use crate::store::FileKind;
@@ -106,6 +107,7 @@ impl Pipeline {
         memtable.set_last_lsn(appended.lsn);
         memtable.set_last_commit(seqno);
         drop(state);
+        pause::at(PausePoint::Sequenced);
 
         let mut inserter = memtable.inserter();
         let inserted = batch.for_each(|entry| {
@@ -210,6 +212,7 @@ impl Pipeline {
         state.queue.push_back(false);
         self.note_undurable(&mut state, appended.lsn, seqno);
         drop(state);
+        pause::at(PausePoint::Sequenced);
         self.publish(seqno);
         Ok(Committed {
             seqno,
@@ -242,6 +245,7 @@ impl Pipeline {
     }
 
     fn publish(&self, seqno: Seqno) {
+        pause::at(PausePoint::BeforePublish);
         let mut state = self.state.lock();
         let first = state.last_seqno + 1 - state.queue.len() as u64;
         state.queue[(seqno - first) as usize] = true;
@@ -262,6 +266,8 @@ impl Pipeline {
             self.published.wait(&mut state);
             state.waiting_for_publication -= 1;
         }
+        drop(state);
+        pause::at(PausePoint::Published);
     }
 
     fn note_undurable(&self, state: &mut MutexGuard<'_, State>, lsn: Lsn, seqno: Seqno) {

@@ -31,6 +31,7 @@ pub use prepare::Prepared;
 use super::stall::Stall;
 use crate::base::health::Health;
 use crate::base::options::LiveOptions;
+use crate::base::pause::{self, PausePoint};
 use crate::base::{Result, Seqno};
 use crate::memtable::Memtable;
 use crate::store::FileStore;
@@ -178,6 +179,7 @@ impl Pipeline {
         ));
         state.active = Arc::clone(&next);
         self.host.switched(queued, next);
+        pause::at(PausePoint::Switched);
     }
 }
 

@@ -1,0 +1,78 @@
+//! Named points at which a test may hold a thread up, or do something on its behalf.
+//!
+//! Races live in windows of nanoseconds. A handler that sleeps, or runs the other half of the race
+//! itself, makes such a window as wide as a test needs. Without the feature `pauses` a point is an
+//! empty function, and the engine that users run has none.
+//!
+//! ```text
+//! pause::on_this_thread(move |point| {
+//!     if point == PausePoint::Pinned { other.commit().unwrap(); }
+//! });
+//! ```
+
+/// A point that a thread passes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PausePoint {
+    /// The snapshot of a transaction is registered, its view is not pinned yet.
+    SnapshotTaken,
+    /// A view is pinned, the visible seqno is not read yet.
+    Pinned,
+    /// A row lock is about to be asked for.
+    LockWanted,
+    /// A row lock was granted; the row is not read again yet.
+    LockGranted,
+    /// A commit has its seqno and its place in the log's buffer; its entries are in no memtable yet.
+    Sequenced,
+    /// The active memtable was replaced; the mutex of the commit pipeline is held.
+    Switched,
+    /// A commit is about to be made visible.
+    BeforePublish,
+    /// A commit is visible; its row locks are still held.
+    Published,
+}
+
+#[cfg(any(test, feature = "pauses"))]
+mod handler {
+    use super::PausePoint;
+    use std::cell::RefCell;
+
+    type Handler = Box<dyn FnMut(PausePoint)>;
+
+    thread_local! {
+        static HANDLER: RefCell<Option<Handler>> = const { RefCell::new(None) };
+    }
+
+    /// Calls `handler` at each point that this thread passes, until [`clear`]. Points that the
+    /// handler itself passes are not reported.
+    pub fn on_this_thread(handler: impl FnMut(PausePoint) + 'static) {
+        HANDLER.set(Some(Box::new(handler)));
+    }
+
+    /// Removes the handler of this thread.
+    pub fn clear() {
+        HANDLER.set(None);
+    }
+
+    /// The thread passes `point`.
+    pub fn at(point: PausePoint) {
+        // A thread that ends may pass points after its storage is gone.
+        let taken = HANDLER.try_with(RefCell::take).ok().flatten();
+        if let Some(mut handler) = taken {
+            handler(point);
+            HANDLER.with_borrow_mut(|slot| {
+                slot.get_or_insert(handler);
+            });
+        }
+    }
+}
+
+#[cfg(any(test, feature = "pauses"))]
+pub use handler::{at, clear, on_this_thread};
+
+/// The thread passes `point`.
+#[cfg(not(any(test, feature = "pauses")))]
+#[inline(always)]
+pub fn at(_: PausePoint) {}
+
+#[cfg(test)]
+mod tests;
