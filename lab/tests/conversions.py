@@ -12,6 +12,44 @@ def words(seed: int, count: int) -> str:
     return "CONCAT_WS(' ', " + ", ".join(WORDS.format(seed + n) for n in range(count)) + ")"
 
 
+# Name: what follows CREATE TABLE name, and what FIRN refuses of it, in words.
+REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
+    "plain": ("(id INT PRIMARY KEY, t TEXT, g POINT, KEY t (t(20)))", ()),
+    "parent": (
+        "(id INT PRIMARY KEY)",
+        ("foreign key lines_fk of lab.child refers to it",),
+    ),
+    "child": (
+        "(id INT PRIMARY KEY, p INT, CONSTRAINT lines_fk FOREIGN KEY (p) REFERENCES parent (id))",
+        ("foreign key lines_fk to lab.parent",),
+    ),
+    "tree": (
+        "(id INT PRIMARY KEY, up INT, CONSTRAINT up_fk FOREIGN KEY (up) REFERENCES tree (id))",
+        ("foreign key up_fk to lab.tree",),
+    ),
+    "words": (
+        "(id INT PRIMARY KEY, t TEXT, u TEXT, FULLTEXT KEY t_words (t), FULLTEXT KEY (u))",
+        ("FULLTEXT index t_words", "FULLTEXT index u"),
+    ),
+    "places": (
+        "(id INT PRIMARY KEY, g POINT NOT NULL, SPATIAL KEY near (g))",
+        ("SPATIAL index near",),
+    ),
+    "long_values": (
+        "(id INT PRIMARY KEY, b LONGTEXT, UNIQUE KEY whole (b))",
+        ("index whole: UNIQUE over more bytes than a key takes",),
+    ),
+    "thai": (
+        "(id INT PRIMARY KEY, b VARCHAR(20), KEY b (b)) CHARSET tis620",
+        ("index b: collation tis620_thai_ci",),
+    ),
+    "bookings": (
+        "(id INT, s DATE, e DATE, PERIOD FOR p (s, e), UNIQUE KEY once (id, p WITHOUT OVERLAPS))",
+        ("index once: WITHOUT OVERLAPS",),
+    ),
+    "history": ("(id INT PRIMARY KEY) WITH SYSTEM VERSIONING", ("system versioning",)),
+}
+
 # Name: what follows CREATE TABLE name, and the SELECT of its rows; {n} is their number.
 TABLES: dict[str, tuple[str, str]] = {
     "sbtest": (

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import conversions
+import pymysql
 import pytest
 from conftest import Heard
 
@@ -94,6 +95,27 @@ def require_good(found: TableEstimate, real: int) -> None:
     assert off <= found.firn.error, (found, real)
     if found.read_whole and real >= LARGE_BYTES:
         assert off <= 0.1 * real, (found, real)
+
+
+def test_what_is_refused_is_named_and_nothing_else(server: Target) -> None:
+    server.create_database()
+    for name, (make, _) in conversions.REFUSED.items():
+        # Where the server's default is another engine.
+        before, versioning, after = make.partition(" WITH SYSTEM")
+        server.query(f"CREATE TABLE {name} {before} ENGINE=InnoDB{versioning}{after}")
+    for name, (_, reasons) in conversions.REFUSED.items():
+        connection = connect(f"mysql://root@/?socket={server.address().socket}", 60)
+        try:
+            (found,) = estimate(query_of(connection), "lab", [name], Limits())
+        finally:
+            connection.close()
+        assert found.blockers == reasons
+        try:
+            server.query(f"ALTER TABLE {name} ENGINE=FIRN")
+            refused = False
+        except pymysql.MySQLError:
+            refused = True
+        assert refused == bool(reasons), (name, reasons)
 
 
 @pytest.mark.parametrize("text", WORKLOADS)

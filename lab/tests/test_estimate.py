@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from firn_lab.cli.estimate import split_dsn
 from firn_lab.errors import UsageError
 from firn_lab.estimate import compress
 from firn_lab.estimate import predict as predict_module
+from firn_lab.estimate.blockers import of_server
 from firn_lab.estimate.blocks import cut, shape, split
 from firn_lab.estimate.compress import Compressor, Stored, Tuning, raw_bytes, store, tunings
 from firn_lab.estimate.entries import Entry, KeyPart, varint, weights
@@ -279,6 +281,81 @@ def test_all_tables_together_stay_within_the_bound(
     assert 0.2 * bytes_of_all < some["total"]["read_bytes"] <= bound
     assert rows_read(server) - before - rows_of_all < 0.8 * rows_of_all
     assert some["total"]["rows"] == (len(NAMES) - len(left_out)) * ROWS
+
+
+def test_what_firn_refuses_is_named_for_each_table(
+    server: Target, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.query("CREATE SEQUENCE numbers")
+    for name, (make, _) in conversions.REFUSED.items():
+        server.query(f"CREATE TABLE {name} {make}")
+    try:
+        found = estimate(server, capsys)
+        for name, (_, reasons) in conversions.REFUSED.items():
+            assert found[f"lab.{name}"]["blockers"] == list(reasons)
+        assert found["lab.numbers"]["blockers"] == ["a sequence"]
+        assert all(found[f"lab.{name}"]["blockers"] == [] for name in NAMES)
+        dsn = f"mysql://root@/lab?socket={server.address().socket}"
+        assert cli.main(["estimate", "--dsn", dsn, "--table", "child", "words", "history"]) == 0
+        out = " ".join(capsys.readouterr().out.split())
+        assert "lab.child: FIRN refuses it with: foreign key lines_fk to lab.parent" in out
+        assert "with: FULLTEXT index t_words; FULLTEXT index u" in out
+        assert "not estimated: system versioning" in out
+    finally:
+        server.query("DROP SEQUENCE numbers")
+        for name in ("child", *conversions.REFUSED):
+            server.query(f"DROP TABLE IF EXISTS {name}")
+
+
+def test_settings_that_firn_does_not_work_with() -> None:
+    def server(values: dict[str, str]) -> tuple[str, ...]:
+        return of_server(lambda statement, arguments: list(values.items()))
+
+    assert server({"binlog_format": "MIXED", "log_bin": "ON", "wsrep_on": "OFF"}) == ()
+    assert server({"binlog_format": "STATEMENT", "log_bin": "OFF"}) == ()
+    assert server({"binlog_format": "STATEMENT", "log_bin": "ON", "wsrep_on": "ON"}) == (
+        "Galera replication (wsrep_on)",
+        "binlog_format = STATEMENT",
+    )
+    assert server({"tx_isolation": "SERIALIZABLE", "transaction_isolation": "SERIALIZABLE"}) == (
+        "isolation level SERIALIZABLE",
+    )
+
+
+def test_statistics_that_are_out_of_date_promise_nothing(
+    server: Target, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a table that has grown since, to a user who may not see the sizes of files."""
+    server.query("CREATE USER reader@localhost")
+    server.query("GRANT SELECT ON lab.* TO reader@localhost")
+    server.query(
+        "CREATE TABLE grown (id INT PRIMARY KEY, c CHAR(200)) "
+        "STATS_PERSISTENT=1 STATS_AUTO_RECALC=0"
+    )
+    try:
+        server.query("ANALYZE TABLE grown")
+        server.query("INSERT INTO grown SELECT seq, SHA2(seq, 512) FROM seq_1_to_5000")
+        place = f"/lab?socket={server.address().socket}"
+        more = ("--table", "grown", "logs", "--gb-month", "0.1")
+        assert cli.main(["estimate", "--dsn", f"mysql://reader@{place}", *more, "--json"]) == 0
+        found = {each["name"]: each for each in json.loads(capsys.readouterr().out)}
+        assert found["lab.grown"]["stale"] and not found["lab.logs"]["stale"]
+        assert found["lab.grown"]["rows"] == 5000
+        assert found["total"]["rows"] == ROWS
+        assert cli.main(["estimate", "--dsn", f"mysql://reader@{place}", *more]) == 0
+        out = capsys.readouterr().out
+        assert "-" not in "".join(re.findall(r"(\S+)%", out))
+        (line,) = [line for line in out.splitlines() if line.startswith(" lab.grown")]
+        assert line.split("5,000")[1].count("?") == 3
+        assert "lab.grown: InnoDB's statistics are out of date" in out
+        # Files tell the truth to those who may ask.
+        assert cli.main(["estimate", "--dsn", f"mysql://root@{place}", *more, "--json"]) == 0
+        found = {each["name"]: each for each in json.loads(capsys.readouterr().out)}
+        assert not found["lab.grown"]["stale"]
+        assert found["lab.grown"]["innodb_bytes"] > found["lab.grown"]["firn"]["bytes"]
+    finally:
+        server.query("DROP TABLE grown")
+        server.query("DROP USER reader@localhost")
 
 
 def test_nothing_can_be_written(server: Target) -> None:

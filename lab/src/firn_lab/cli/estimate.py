@@ -21,6 +21,7 @@ from rich.table import Table
 from firn_lab.cli.common import add_prices, prices_of, wide_console
 from firn_lab.cli.numbers import above, at_least, new_file
 from firn_lab.errors import LabError, TargetError, UsageError
+from firn_lab.estimate.blockers import of_server
 from firn_lab.estimate.reads import Limits
 from firn_lab.estimate.run import TableEstimate, estimate, total
 from firn_lab.estimate.schema import Query
@@ -77,6 +78,7 @@ def main(chosen: argparse.Namespace) -> int:
     connection = connect(dsn, chosen.seconds)
     found: list[TableEstimate] = []
     try:
+        settings = of_server(query_of(connection))
         with Console(stderr=True).status("reading") as status:
             for each in estimate(query_of(connection), database, chosen.table, limits):
                 found.append(each)
@@ -92,7 +94,9 @@ def main(chosen: argparse.Namespace) -> int:
         print(json.dumps([asdict(each) for each in (*found, total(found))], indent=1))
     else:
         show(found, prices)
-    return 1 if any(each.problem for each in found) else 0
+        for setting in settings:
+            wide_console().print(f"the server's {setting} is nothing that FIRN works with")
+    return 1 if any(each.problem and not each.blockers for each in found) else 0
 
 
 def split_dsn(text: str) -> tuple[str, str | None]:
@@ -159,22 +163,29 @@ def show(found: Sequence[TableEstimate], prices: Sequence[Prices]) -> None:
             table.add_row(each.name, "", bytes_text(each.innodb_bytes), each.problem)
             continue
         part = each.saved_bytes / each.innodb_bytes if each.innodb_bytes else 0.0
+        saved = f"{bytes_text(each.saved_bytes)} ({part:.0%})"
         how = "" if each.read_whole or each is whole else " in ranges"
         money = [
             f"{each.saved_bytes / GB * offer.gb_month:,.4g} {offer.currency}" for offer in stored
         ]
+        money = ["?"] * len(stored) if each.stale else money
         table.add_row(
             each.name,
             f"{each.rows:,.0f}",
-            bytes_text(each.innodb_bytes),
+            f"{bytes_text(each.innodb_bytes)}{' ?' if each.stale else ''}",
             bytes_text(each.firn.bytes),
             bytes_text(each.firn.error),
-            f"{bytes_text(each.saved_bytes)} ({part:.0%})",
+            "?" if each.stale else saved,
             f"{bytes_text(each.read_bytes)}{how}",
             *money,
         )
     console = wide_console()
     console.print(table)
     for each in found:
-        if each.left_out:
-            console.print(f"{each.name}: FIRN has no such index: {', '.join(each.left_out)}")
+        if each.stale:
+            console.print(
+                f"{each.name}: InnoDB's statistics are out of date, and it is not in the total: "
+                "ANALYZE TABLE, or a user with the PROCESS privilege, who sees what files take"
+            )
+        if each.blockers:
+            console.print(f"{each.name}: FIRN refuses it with: {'; '.join(each.blockers)}")

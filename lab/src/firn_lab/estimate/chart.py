@@ -21,7 +21,7 @@ def draw(found: Sequence[TableEstimate], path: Path) -> None:
     """PNG or SVG by the file's name; the largest tables."""
     if path.suffix not in (".png", ".svg"):
         raise UsageError(f"{path}: a chart is .png or .svg")
-    shown = [each for each in found if not each.problem][:TABLES_MAX]
+    shown = [each for each in found if not (each.problem or each.stale)][:TABLES_MAX]
     figure, axes = pyplot.subplots(figsize=(8, 1.4 + 0.5 * len(shown)), layout="constrained")
     places = range(len(shown))
     axes.barh(

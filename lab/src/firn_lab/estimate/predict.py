@@ -26,11 +26,12 @@ MODEL_ERROR = 0.05
 
 @dataclass(frozen=True)
 class Prediction:
-    """Bytes on disk; `error` is a bound to either side."""
+    """Bytes on disk; `error` is a bound to either side. `raw_bytes`: of keys and values."""
 
     bytes: float
     error: float
     blob_bytes: float = 0.0
+    raw_bytes: float = 0.0
 
 
 def predict(sample: Sample, entries: Sequence[Sequence[Entry]]) -> Prediction:
@@ -56,7 +57,7 @@ def predict(sample: Sample, entries: Sequence[Sequence[Entry]]) -> Prediction:
     spread = 0.0 if sample.whole else _standard_error(runs, stored.sizes)
     error = whole * math.hypot(SIGMAS * spread, MODEL_ERROR, sample.rows_error)
     error += data * stored.open + files * FILE_ERROR_BYTES
-    return Prediction(whole, error, blob)
+    return Prediction(whole, error, blob, whole_raw + blob)
 
 
 def _whole_blocks(run: Sequence[Entry], whole: bool) -> list[Block]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from firn_lab.errors import LabError, UsageError
+from firn_lab.estimate.blockers import blockers, foreign_keys
 from firn_lab.estimate.entries import RowEncoder, SecondaryEncoder
 from firn_lab.estimate.predict import Prediction, predict
 from firn_lab.estimate.reads import Limits, Reads, allot
@@ -15,12 +16,20 @@ from firn_lab.estimate.schema import Index, Query, Table, tables
 
 # Index ids of FIRN begin somewhere; all keys of an index share them.
 FIRST_INDEX_ID = 256
+# Statistics whose rows differ by more from those that were read say nothing of InnoDB's bytes.
+STALE_FACTOR = 1.5
+# InnoDB stores no less than this part of the bytes of its rows, unless it compresses them.
+STORED_PART_MIN = 0.5
+# What files say of smaller tables is mostly what InnoDB sets aside.
+FILE_BYTES_TOLD = 4 << 20
 
 
 @dataclass(frozen=True)
 class TableEstimate:
     """`problem`: why there is no prediction. `left_out`: indexes that are not in it. `read_bytes`:
-    about what the server read for it; `read_whole`: every row was counted."""
+    about what the server read for it; `read_whole`: every row was counted. `blockers`: what FIRN
+    refuses of it. `stale`: InnoDB's statistics are out of date, and nothing else tells its
+    bytes."""
 
     name: str
     rows: float
@@ -30,10 +39,12 @@ class TableEstimate:
     problem: str = ""
     read_bytes: float = 0.0
     read_whole: bool = False
+    blockers: tuple[str, ...] = ()
+    stale: bool = False
 
     @property
     def saved_bytes(self) -> float:
-        return 0.0 if self.problem else self.innodb_bytes - self.firn.bytes
+        return 0.0 if self.problem or self.stale else self.innodb_bytes - self.firn.bytes
 
 
 def estimate(
@@ -43,9 +54,19 @@ def estimate(
     sizes = file_bytes(query)
     found = tables(query, database, names)
     _require_all(query, database, names, found)
-    for table, reads in zip(found, allot(found, limits), strict=True):
-        size = sizes.get(f"{table.database}/{table.name}", table.data_bytes + table.index_bytes)
-        nothing = TableEstimate(table.full_name, table.rows, size, Prediction(0.0, 0.0))
+    keys = foreign_keys(query)
+    stored = [sizes.get(f"{table.database}/{table.name}") for table in found]
+    found = [as_large_as(table, size) for table, size in zip(found, stored, strict=True)]
+    for table, size_told, reads in zip(found, stored, allot(found, limits), strict=True):
+        by_statistics = table.data_bytes + table.index_bytes
+        size = by_statistics if size_told is None else size_told
+        why = blockers(query, table, keys)
+        nothing = TableEstimate(
+            table.full_name, table.rows, size, Prediction(0.0, 0.0), blockers=why
+        )
+        if table.kind != "BASE TABLE":
+            yield replace(nothing, problem=f"not estimated: {why[0]}")
+            continue
         if reads.problem:
             yield replace(nothing, problem=reads.problem)
             continue
@@ -56,8 +77,34 @@ def estimate(
         else:
             yield TableEstimate(
                 table.full_name, rows, size, prediction, table.left_out,
-                read_bytes=reads.bytes, read_whole=reads.whole,
+                read_bytes=reads.bytes, read_whole=reads.whole, blockers=why,
+                stale=is_stale(table, size_told, rows, prediction),
             )  # fmt: skip
+
+
+def as_large_as(table: Table, file_bytes: float | None) -> Table:
+    """With what the file says, where statistics are far behind it: how much is read follows."""
+    told = table.data_bytes + table.index_bytes
+    if not file_bytes or file_bytes < FILE_BYTES_TOLD or file_bytes < STALE_FACTOR * told:
+        return table
+    factor = file_bytes / max(1, told)
+    return replace(
+        table,
+        rows=int(table.rows * factor),
+        data_bytes=int(file_bytes - table.index_bytes * factor),
+        index_bytes=int(table.index_bytes * factor),
+    )
+
+
+def is_stale(table: Table, file_bytes: float | None, rows: float, firn: Prediction) -> bool:
+    """Whether InnoDB's bytes are too few for the rows that were read: those of its statistics, or
+    of a file that its pages have not reached yet."""
+    told = table.data_bytes + table.index_bytes if file_bytes is None else file_bytes
+    if not table.packed and told < STORED_PART_MIN * firn.raw_bytes:
+        return True
+    known = min(rows, table.rows), max(rows, table.rows)
+    # A page or two say nothing.
+    return file_bytes is None and known[1] > 1000 and known[1] > STALE_FACTOR * known[0]
 
 
 def _require_all(
@@ -87,6 +134,8 @@ def _table(query: Query, table: Table, limits: Limits, reads: Reads) -> tuple[fl
         # What the imitation misses, it misses in all indexes alike.
         min(sum(each.error for each in found), sum(each.bytes for each in found)),
         sum(each.blob_bytes for each in found),
+        # InnoDB's own indexes have other keys; its rows have these bytes at least.
+        found[0].raw_bytes,
     )
 
 
@@ -115,7 +164,7 @@ def file_bytes(query: Query) -> dict[str, float]:
 
 def total(found: Sequence[TableEstimate]) -> TableEstimate:
     """Of the tables with a prediction. Errors of tables are taken as independent but for a half."""
-    good = [each for each in found if not each.problem]
+    good = [each for each in found if not (each.problem or each.stale)]
     errors = [each.firn.error for each in good]
     error = max(math.hypot(*errors), sum(errors) / 2) if errors else 0.0
     firn = Prediction(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 # A statement with its arguments to its rows.
@@ -44,7 +44,9 @@ class Index:
 
 @dataclass(frozen=True)
 class Table:
-    """`rows` and bytes as InnoDB's statistics have them. `left_out`: indexes that FIRN lacks."""
+    """`rows` and bytes as InnoDB's statistics have them. `left_out`: indexes that FIRN lacks, and
+    their kinds. `kind`: of the table; only base tables are sampled. `packed`: InnoDB compresses
+    it."""
 
     database: str
     name: str
@@ -53,7 +55,13 @@ class Table:
     rows: int
     data_bytes: int
     index_bytes: int
-    left_out: tuple[str, ...]
+    left_out_kinds: tuple[tuple[str, str], ...] = ()
+    kind: str = "BASE TABLE"
+    packed: bool = False
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.left_out_kinds)
 
     @property
     def full_name(self) -> str:
@@ -68,13 +76,18 @@ def tables(query: Query, database: str | None, names: Sequence[str]) -> list[Tab
     """InnoDB's tables of a database, or of all but the system's; `names` selects some."""
     rows = query(
         "SELECT table_schema, table_name, COALESCE(table_rows, 0), COALESCE(data_length, 0), "
-        "COALESCE(index_length, 0) FROM information_schema.tables "
-        "WHERE table_type = 'BASE TABLE' AND engine = 'InnoDB' AND "
+        "COALESCE(index_length, 0), table_type, COALESCE(row_format, ''), "
+        "COALESCE(create_options, '') FROM information_schema.tables "
+        "WHERE table_type <> 'VIEW' AND engine = 'InnoDB' AND "
         "(%s IS NULL OR table_schema = %s) ORDER BY data_length + index_length DESC",
         (database, database),
     )
     return [
-        _table(query, str(row[0]), str(row[1]), int(row[2]), int(row[3]), int(row[4]))
+        replace(
+            _table(query, str(row[0]), str(row[1]), int(row[2]), int(row[3]), int(row[4])),
+            kind=str(row[5]),
+            packed="COMPRESSED" in f"{row[6]} {row[7]}".upper(),
+        )
         for row in rows
         if row[0] not in _SYSTEM and (not names or row[1] in names)
     ]
@@ -93,15 +106,15 @@ def _table(query: Query, database: str, name: str, rows: int, data: int, index: 
     )
     by_name = {column.name: column for column in columns}
     parts: dict[str, list[tuple[Column, int | None]]] = {}
-    left_out = []
+    left_out: dict[str, str] = {}
     for key, column, prefix, kind in query(
         "SELECT index_name, column_name, sub_part, index_type FROM information_schema.statistics "
         "WHERE table_schema = %s AND table_name = %s ORDER BY index_name, seq_in_index",
         (database, name),
     ):
-        # FULLTEXT, SPATIAL and indexes over expressions.
-        if kind not in ("BTREE", "HASH") or column not in by_name:
-            left_out.append(str(key))
+        # FULLTEXT, SPATIAL, hashes of long values and indexes over expressions.
+        if kind != "BTREE" or column not in by_name:
+            left_out[str(key)] = str(kind) if column in by_name else "EXPRESSION"
         else:
             length = None if prefix is None else int(prefix)
             parts.setdefault(str(key), []).append((by_name[column], length))
@@ -112,7 +125,7 @@ def _table(query: Query, database: str, name: str, rows: int, data: int, index: 
     ]
     indexes.sort(key=lambda each: not each.primary)
     return Table(
-        database, name, columns, tuple(indexes), rows, data, index, tuple(dict.fromkeys(left_out))
+        database, name, columns, tuple(indexes), rows, data, index, tuple(left_out.items())
     )
 
 

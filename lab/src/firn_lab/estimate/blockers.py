@@ -1,0 +1,90 @@
+"""What FIRN refuses of the tables of a server: ALTER TABLE … ENGINE=FIRN fails until it is gone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from firn_lab.errors import LabError
+from firn_lab.estimate.schema import Query, Table, quoted
+
+# Their sort keys differ from their comparison, or from one level to the next.
+_COLLATIONS = {
+    "big5_chinese_ci", "big5_chinese_nopad_ci", "latin2_czech_cs", "cp1250_czech_cs",
+    "tis620_thai_ci", "tis620_thai_nopad_ci",
+}  # fmt: skip
+_INDEXES = {
+    "FULLTEXT": "FULLTEXT index {}",
+    "SPATIAL": "SPATIAL index {}",
+    "RTREE": "SPATIAL index {}",
+    # In InnoDB these alone are hashes.
+    "HASH": "index {}: UNIQUE over more bytes than a key takes",
+}
+_OVERLAPS = re.compile(r"KEY (?:`((?:[^`]|``)*)` )?\(.*WITHOUT OVERLAPS\)")
+_REFUSED_TYPES = {"SEQUENCE": "a sequence", "SYSTEM VERSIONED": "system versioning"}
+
+
+def blockers(query: Query, table: Table, keys: dict[tuple[str, str], list[str]]) -> tuple[str, ...]:
+    """In words, for one table; `keys` are those of `foreign_keys`."""
+    place = (table.database, table.name)
+    found = list(keys.get(place, []))
+    if table.kind in _REFUSED_TYPES:
+        return (_REFUSED_TYPES[table.kind], *found)
+    for name, kind in table.left_out_kinds:
+        form = _INDEXES.get(kind, "index {}: over an expression")
+        found.append(form.format(name))
+    for index in table.indexes:
+        for column, _ in index.parts:
+            if column.collation in _COLLATIONS:
+                found.append(f"index {index.name}: collation {column.collation}")
+    found.extend(_without_overlaps(query, *place))
+    return tuple(dict.fromkeys(found))
+
+
+def foreign_keys(query: Query) -> dict[tuple[str, str], list[str]]:
+    """By table, those that it has and those that refer to it: the engine of neither can change."""
+    found: dict[tuple[str, str], list[str]] = {}
+    rows = query(
+        "SELECT DISTINCT constraint_name, table_schema, table_name, referenced_table_schema, "
+        "referenced_table_name FROM information_schema.key_column_usage "
+        "WHERE referenced_table_name IS NOT NULL ORDER BY 2, 3, 1",
+        (),
+    )
+    for name, database, table, to_database, to_table in (map(str, row) for row in rows):
+        own, other = (database, table), (to_database, to_table)
+        found.setdefault(own, []).append(f"foreign key {name} to {'.'.join(other)}")
+        if own != other:
+            text = f"foreign key {name} of {'.'.join(own)} refers to it"
+            found.setdefault(other, []).append(text)
+    return found
+
+
+def of_server(query: Query) -> tuple[str, ...]:
+    """Settings with which FIRN takes no writes, or no statement at all."""
+    bad = {
+        "wsrep_on": ("ON", "Galera replication (wsrep_on)"),
+        "binlog_format": ("STATEMENT", "binlog_format = STATEMENT"),
+        "tx_isolation": ("SERIALIZABLE", "isolation level SERIALIZABLE"),
+        "transaction_isolation": ("SERIALIZABLE", "isolation level SERIALIZABLE"),
+    }
+    values = _values(query, "SHOW GLOBAL VARIABLES", set(bad) | {"log_bin"})
+    found = [text for name, (value, text) in bad.items() if values.get(name) == value]
+    if values.get("log_bin") != "ON":
+        found = [text for text in found if not text.startswith("binlog_format")]
+    return tuple(dict.fromkeys(found))
+
+
+def _values(query: Query, statement: str, names: set[str]) -> dict[str, str]:
+    rows: Sequence[Sequence[Any]] = query(statement, ())
+    return {str(name).lower(): str(value).upper() for name, value in rows if name in names}
+
+
+def _without_overlaps(query: Query, database: str, name: str) -> list[str]:
+    try:
+        rows = query(f"SHOW CREATE TABLE {quoted(database)}.{quoted(name)}", ())
+    except LabError:
+        return []  # Without the right to look; the rows will say so.
+    lines = str(rows[0][1]).splitlines()
+    found = [match for match in map(_OVERLAPS.search, lines) if match]
+    return [f"index {match[1] or 'PRIMARY'}: WITHOUT OVERLAPS" for match in found]
