@@ -284,13 +284,13 @@ impl Cursor {
             self.fetch.plain_row(&scan.point, &self.entries, record)?;
             return Ok(true);
         }
-        let found = self.fetch.insist() || self.step(txn, true)?;
+        let found = self.fetch.was_semi_consistent() || self.step(txn, true)?;
         self.settle(txn, found, true, false, record)
     }
 
     /// Reads the row of the previous entry.
     pub fn prev(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
-        let found = self.fetch.insist() || self.step(txn, false)?;
+        let found = self.fetch.was_semi_consistent() || self.step(txn, false)?;
         self.settle(txn, found, false, false, record)
     }
 
@@ -302,7 +302,7 @@ impl Cursor {
         record: &mut [u8],
     ) -> Result<bool> {
         self.set_prefix(key)?;
-        let again = self.fetch.insist();
+        let again = self.fetch.was_semi_consistent();
         let found = match &self.scan {
             Some(_) if again => true,
             // Beyond a narrow scan there is nothing with the prefix it was opened for.

@@ -21,17 +21,19 @@ pub(super) enum Found {
     Nothing,
 }
 
-/// Semi-consistent reading: a row that another transaction has locked is shown as it was last
-/// committed; when the caller asks for it again, it is waited for.
+/// Semi-consistent reading: a scan of the rows themselves shows a row that another transaction has
+/// locked as it was last committed. If that row matches, the caller asks for it again, by a move or by
+/// the same seek, and then the read waits.
+///
+/// Whatever is read after [`Self::Shown`] waits for its lock, and every lock that is granted ends that
+/// state. So two reads in a row never leave the caller with an unlocked row, and it makes progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SemiConsistent {
     Off,
     /// Show locked rows.
     Try,
-    /// The row last read was shown without its lock.
+    /// The row last read was shown without its lock: the next read waits.
     Shown,
-    /// The next row is the one that was shown: wait for it.
-    Insist,
 }
 
 /// What became of a row's lock.
@@ -142,15 +144,6 @@ impl Fetch {
 
     pub(super) fn was_semi_consistent(&self) -> bool {
         self.semi == SemiConsistent::Shown
-    }
-
-    /// Whether the next row is the last one again, which was shown without its lock.
-    pub(super) fn insist(&mut self) -> bool {
-        let again = self.was_semi_consistent();
-        if again {
-            self.semi = SemiConsistent::Insist;
-        }
-        again
     }
 
     pub(super) fn release(&mut self) {
@@ -413,14 +406,16 @@ impl Fetch {
         }
     }
 
-    /// Locks the row. `in_scan`: semi-consistent reading may show it without.
+    /// Locks the row. `in_scan`: semi-consistent reading may show it without, if the scan is one of the
+    /// rows themselves. A scan of a secondary index waits as a lookup does: that is how far InnoDB goes,
+    /// and what a whole unique key names is wanted.
     fn lock_row(&mut self, txn: &Transaction, in_scan: bool) -> Result<RowLock> {
         self.newly_locked = false;
         let ReadMode::Locking(mode) = self.mode else {
             return Ok(RowLock::Locked);
         };
-        let show = in_scan && self.semi == SemiConsistent::Try;
-        if self.semi == SemiConsistent::Insist {
+        let show = in_scan && self.clustered && self.semi == SemiConsistent::Try;
+        if self.semi == SemiConsistent::Shown {
             self.semi = SemiConsistent::Try;
         }
         let policy = match self.wait {
