@@ -15,15 +15,15 @@ int ha_firn::aim(uint32_t index) {
   const bool other_index = index != m_cursor_index;
   firn_status status;
   if (!m_cursor)
-    status = firn_cursor_open(m_session->core(), m_share->core(), index, m_read_mode, m_wait, &m_cursor);
+    status = firn_cursor_open(m_session->core(), m_share->core(), index, m_intent.mode, m_intent.wait, &m_cursor);
   else
-    status = firn_cursor_reset(m_cursor, m_session->core(), index, m_read_mode, m_wait);
+    status = firn_cursor_reset(m_cursor, m_session->core(), index, m_intent.mode, m_intent.wait);
   if (status != FIRN_OK) return firn_error(status);
   m_cursor_index = index;
   m_cursor_live = true;
   m_scan_parked = m_scan_started = m_bounded = m_at_point = false;
   if (other_index) m_columns_known = false;
-  if (m_semi_consistent) (void)firn_cursor_set_semi_consistent(m_cursor, true);
+  if (m_intent.semi_consistent) (void)firn_cursor_set_semi_consistent(m_cursor, true);
   return choose_columns();
 }
 
@@ -50,7 +50,7 @@ bool same_part(const firn_part& a, const firn_part& b) {
 
 int ha_firn::choose_columns() {
   const bool keyread = reads_entries_only();
-  const bool whole = m_whole_row && !keyread;
+  const bool whole = m_intent.whole_row && !keyread;
   const uchar* wanted = reinterpret_cast<const uchar*>(table->read_set->bitmap);
   std::vector<firn_part> parts;
   if (!keyread) choose_parts(&parts);
@@ -100,7 +100,7 @@ int ha_firn::resume_scan() {
     m_at_point = true;
     return 0;
   }
-  const firn_status status = firn_cursor_resume(m_cursor, m_session->core(), m_read_mode, m_wait);
+  const firn_status status = firn_cursor_resume(m_cursor, m_session->core(), m_intent.mode, m_intent.wait);
   if (status != FIRN_OK) return firn_error(status);
   m_cursor_live = true;
   m_scan_parked = false;

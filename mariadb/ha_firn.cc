@@ -70,15 +70,15 @@ int ha_firn::close() {
   return 0;
 }
 
+/* For one statement: index merge reads each index through a clone, and locks the clone for reading whatever the
+ * statement does with the rows. */
 handler* ha_firn::clone(const char* name, MEM_ROOT* mem_root) {
   ha_firn* copy = static_cast<ha_firn*>(handler::clone(name, mem_root));
   if (copy) {
+    copy->m_is_clone = true;
     copy->m_session = m_session;
-    copy->m_lock_type = m_lock_type;
-    copy->m_read_mode = m_read_mode;
-    copy->m_wait = m_wait;
-    copy->m_read_committed = m_read_committed;
-    copy->m_whole_row = m_whole_row;
+    copy->m_intent = m_intent;
+    copy->m_intent.semi_consistent = false;
   }
   return copy;
 }

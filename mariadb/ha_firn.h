@@ -8,6 +8,26 @@
 #include <vector>
 
 /*
+  How a statement reads the rows of a table, chosen when it begins on it. It is one value, so that a clone has all of it
+  and the next statement inherits nothing.
+*/
+struct ReadIntent {
+  firn_read_mode mode = FIRN_READ_SNAPSHOT;
+  firn_wait wait = FIRN_WAIT;
+  /* The server asked for no lock at all. */
+  bool plain = false;
+  /* Rows are read to be changed: all columns are needed, the new row is built from the old one. */
+  bool whole_row = false;
+  /* The lock of a row that does not match is given back: READ COMMITTED and below. */
+  bool gives_back = false;
+  /* Rows that another transaction has locked are shown first, and waited for only if they match. The server turns it on
+   * for a single loop over one handler, so a clone does not have it. */
+  bool semi_consistent = false;
+
+  bool locks() const { return mode != FIRN_READ_SNAPSHOT; }
+};
+
+/*
   A table opened by a connection: the server's handler over one cursor of the core.
 
   Steps of a statement
@@ -122,7 +142,7 @@ class ha_firn final : public handler {
 
   int begin(THD* thd, thr_lock_type lock_type, bool write);
   int refuse_unsupported(THD* thd, bool write);
-  void choose_read_mode(THD* thd, thr_lock_type lock_type, bool write);
+  ReadIntent read_intent(THD* thd, thr_lock_type lock_type, bool write) const;
 
   /* Makes the cursor read `index` for this statement, and the columns that read_set asks for. */
   int aim(uint32_t index);
@@ -164,14 +184,11 @@ class ha_firn final : public handler {
   /* A point read answered index_read_map; a scan from there starts beyond this key (in m_point_key). */
   bool m_at_point = false;
 
-  firn_read_mode m_read_mode = FIRN_READ_SNAPSHOT;
-  firn_wait m_wait = FIRN_WAIT;
+  /* As store_lock() was given it, for the external_lock() that follows. */
   thr_lock_type m_lock_type = TL_UNLOCK;
-  bool m_read_committed = false;
-  /* Rows are read to be changed: all columns are needed, the new row is built from the old one. */
-  bool m_whole_row = false;
-  /* Rows that another transaction has locked are shown first, and waited for only if they match. */
-  bool m_semi_consistent = false;
+  ReadIntent m_intent;
+  /* A clone reads as the handler that it was made from. */
+  bool m_is_clone = false;
   bool m_keyread = false;
 
   /* What the cursor was last told to decode. m_columns, m_point_key and m_path share one allocation. */

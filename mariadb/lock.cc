@@ -56,31 +56,35 @@ int ha_firn::refuse_unsupported(THD* thd, bool write) {
   return 0;
 }
 
-void ha_firn::choose_read_mode(THD* thd, thr_lock_type lock_type, bool write) {
+ReadIntent ha_firn::read_intent(THD* thd, thr_lock_type lock_type, bool write) const {
   const int command = thd_sql_command(thd);
-  m_read_committed = thd_tx_isolation(thd) <= ISO_READ_COMMITTED;
+  const bool read_committed = thd_tx_isolation(thd) <= ISO_READ_COMMITTED;
 
+  ReadIntent intent;
   if (write) {
-    m_read_mode = FIRN_READ_LOCK_EXCLUSIVE;
+    intent.mode = FIRN_READ_LOCK_EXCLUSIVE;
   } else if (reads_without_row_locks(command) || command == SQLCOM_LOCK_TABLES) {
-    m_read_mode = FIRN_READ_SNAPSHOT;
+    intent.mode = FIRN_READ_SNAPSHOT;
   } else if (lock_type == TL_READ_WITH_SHARED_LOCKS || lock_type == TL_READ_SKIP_LOCKED) {
-    m_read_mode = FIRN_READ_LOCK_SHARED;
+    intent.mode = FIRN_READ_LOCK_SHARED;
   } else if (command == SQLCOM_SELECT) {
-    m_read_mode = FIRN_READ_SNAPSHOT;
-  } else if (m_read_committed && (lock_type == TL_READ || lock_type == TL_READ_NO_INSERT) &&
+    intent.mode = FIRN_READ_SNAPSHOT;
+  } else if (read_committed && (lock_type == TL_READ || lock_type == TL_READ_NO_INSERT) &&
              selects_from_snapshot_at_read_committed(command)) {
-    m_read_mode = FIRN_READ_SNAPSHOT;
+    intent.mode = FIRN_READ_SNAPSHOT;
   } else {
-    m_read_mode = FIRN_READ_LOCK_SHARED;
+    intent.mode = FIRN_READ_LOCK_SHARED;
   }
 
-  /* SELECT … FOR UPDATE locks like a write and needs only what it selects. */
-  m_whole_row = write && command != SQLCOM_SELECT;
   if (lock_type == TL_WRITE_SKIP_LOCKED || lock_type == TL_READ_SKIP_LOCKED)
-    m_wait = FIRN_SKIP_LOCKED;
+    intent.wait = FIRN_SKIP_LOCKED;
   else
-    m_wait = m_session->no_wait() ? FIRN_NOWAIT : FIRN_WAIT;
+    intent.wait = m_session->no_wait() ? FIRN_NOWAIT : FIRN_WAIT;
+  intent.plain = lock_type <= TL_READ;
+  /* SELECT … FOR UPDATE locks like a write and needs only what it selects. */
+  intent.whole_row = write && command != SQLCOM_SELECT;
+  intent.gives_back = read_committed && intent.locks();
+  return intent;
 }
 
 int ha_firn::begin(THD* thd, thr_lock_type lock_type, bool write) {
@@ -88,8 +92,8 @@ int ha_firn::begin(THD* thd, thr_lock_type lock_type, bool write) {
   m_session = firn::Session::get(thd);
   if (!m_session) return HA_ERR_OUT_OF_MEM;
   if (int error = m_session->begin_statement()) return error;
-  choose_read_mode(thd, lock_type, write);
-  if (m_whole_row) m_share->written(time(nullptr));
+  if (!m_is_clone) m_intent = read_intent(thd, lock_type, write);
+  if (m_intent.whole_row) m_share->written(time(nullptr));
   return 0;
 }
 
@@ -110,15 +114,15 @@ int ha_firn::start_stmt(THD* thd, thr_lock_type lock_type) {
 
 /* UPDATE asks for it; only where rows that do not match are given back, as InnoDB has it. */
 void ha_firn::try_semi_consistent_read(bool yes) {
-  m_semi_consistent = yes && m_read_committed && m_read_mode == FIRN_READ_LOCK_EXCLUSIVE;
-  if (m_cursor && m_cursor_live) (void)firn_cursor_set_semi_consistent(m_cursor, m_semi_consistent);
+  m_intent.semi_consistent = yes && m_intent.gives_back && m_intent.mode == FIRN_READ_LOCK_EXCLUSIVE;
+  if (m_cursor && m_cursor_live) (void)firn_cursor_set_semi_consistent(m_cursor, m_intent.semi_consistent);
 }
 
 bool ha_firn::was_semi_consistent_read() {
-  return m_semi_consistent && m_cursor_live && firn_cursor_was_semi_consistent(m_cursor);
+  return m_intent.semi_consistent && m_cursor_live && firn_cursor_was_semi_consistent(m_cursor);
 }
 
 /* The row does not match: at READ COMMITTED its lock goes, if this read took it. */
 void ha_firn::unlock_row() {
-  if (m_read_committed && m_read_mode != FIRN_READ_SNAPSHOT && m_cursor_live) (void)firn_cursor_unlock_row(m_cursor);
+  if (m_intent.gives_back && m_cursor_live) (void)firn_cursor_unlock_row(m_cursor);
 }

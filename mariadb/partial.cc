@@ -65,7 +65,7 @@ bool ha_firn::may_leave_unread() const {
   const int command = thd_sql_command(ha_thd());
   const bool changes = command == SQLCOM_UPDATE || command == SQLCOM_UPDATE_MULTI || command == SQLCOM_DELETE ||
                        command == SQLCOM_DELETE_MULTI;
-  return m_whole_row && changes && !table->vfield && !table->check_constraints && !table->part_info &&
+  return m_intent.whole_row && changes && !table->vfield && !table->check_constraints && !table->part_info &&
          !table->versioned() && !table_share->period.name;
 }
 
@@ -82,8 +82,8 @@ void ha_firn::choose_unread(std::vector<firn_part>* parts) const {
 /* Virtual columns are computed from columns that the text does not name. */
 bool ha_firn::may_read_parts() const {
   THD* thd = ha_thd();
-  return m_read_mode == FIRN_READ_SNAPSHOT && m_lock_type <= TL_READ && !m_whole_row && !table->vfield &&
-         !table->part_info && thd_sql_command(thd) == SQLCOM_SELECT && was_parsed_for_this_execution(thd) &&
+  return !m_intent.locks() && m_intent.plain && !m_intent.whole_row && !table->vfield && !table->part_info &&
+         thd_sql_command(thd) == SQLCOM_SELECT && was_parsed_for_this_execution(thd) &&
          !(thd->variables.sql_mode & MODE_ORACLE) && is_ascii_based(thd->charset()) && wants_large_column();
 }
 

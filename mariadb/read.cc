@@ -132,7 +132,11 @@ int ha_firn::read_range_next() {
                   : ha_index_next(table->record[0]);
 }
 
-int ha_firn::rnd_init(bool) { return aim(clustered_index()); }
+/* Rows that are read by position were found before, and are wanted: they are waited for. */
+int ha_firn::rnd_init(bool scan) {
+  if (!scan) try_semi_consistent_read(false);
+  return aim(clustered_index());
+}
 
 int ha_firn::rnd_end() {
   m_scan_parked = false;
