@@ -2,6 +2,7 @@
 
 use super::archive::clock_records;
 use super::prepare::unpin;
+use super::unfinished::{PoisonOnPanic, Unfinished};
 use super::{Pipeline, Prepared, State, counter_records, file_ids};
 use crate::base::key::SEQNO_COMMITTED_MAX;
 use crate::base::pause::{self, PausePoint};
@@ -68,10 +69,13 @@ impl Pipeline {
         if !matches!(what, What::Prepared { .. }) {
             self.check_entries(batch)?;
         }
+        let mut unfinished = Unfinished::new(self);
         let mut state = self.state.lock();
         self.health.check()?;
         self.freeze_if_full(&mut state);
         let seqno = self.next_seqno(&state)?;
+        let appending = PoisonOnPanic(&self.health);
+        unfinished.takes(seqno);
         let tick = self.clock_tick(&mut state, &what);
         let mut records = clock_records(&tick);
         records.extend(counter_records(counters));
@@ -88,6 +92,7 @@ impl Pipeline {
             What::Prepared { xid, binlog, .. } => Record::Commit { xid, seqno, binlog },
         });
         let appended = self.wal.append(&records, what.room())?;
+        unfinished.appended(appended.lsn);
         if let What::Prepared { prepared, .. } = what {
             // The pin moves to the memtable in the same step, so that the segment is never free.
             state.active.lower_min_segment(prepared.segment);
@@ -103,9 +108,10 @@ impl Pipeline {
         state.queue.push_back(false);
         self.note_undurable(&mut state, appended.lsn, seqno);
         let memtable = Arc::clone(&state.active);
-        memtable.writers_begin();
+        unfinished.writes_to(&memtable);
         memtable.set_last_lsn(appended.lsn);
         memtable.set_last_commit(seqno);
+        drop(appending);
         drop(state);
         pause::at(PausePoint::Sequenced);
 
@@ -117,12 +123,13 @@ impl Pipeline {
             );
         });
         drop(inserter);
-        memtable.writers_end();
         if let Err(error) = inserted {
-            // Only a broken batch gets here; the log has it, so nothing may be built on top.
-            self.health.poison(error);
+            // Only a broken batch gets here.
+            unfinished.fails(error);
         }
+        unfinished.wrote();
         self.publish(seqno);
+        unfinished.ends();
         self.stall.committed(batch.as_bytes().len() as u64);
         Ok(Committed {
             seqno,
@@ -166,9 +173,12 @@ impl Pipeline {
         if !matches!(what, What::Prepared { .. }) {
             source.store().keep(FileKind::Sst, &ids)?;
         }
+        let mut unfinished = Unfinished::new(self);
         let mut state = self.state.lock();
         self.health.check()?;
         let seqno = self.next_seqno(&state)?;
+        let appending = PoisonOnPanic(&self.health);
+        unfinished.takes(seqno);
         let tick = self.clock_tick(&mut state, &what);
         let mut records = clock_records(&tick);
         records.extend(counter_records(counters));
@@ -184,6 +194,7 @@ impl Pipeline {
             }
         });
         let appended = self.wal.append(&records, what.room())?;
+        unfinished.appended(appended.lsn);
         let mut min_segment = appended.segment;
         if let What::Prepared {
             prepared, binlog, ..
@@ -211,9 +222,11 @@ impl Pipeline {
         state.last_seqno = seqno;
         state.queue.push_back(false);
         self.note_undurable(&mut state, appended.lsn, seqno);
+        drop(appending);
         drop(state);
         pause::at(PausePoint::Sequenced);
         self.publish(seqno);
+        unfinished.ends();
         Ok(Committed {
             seqno,
             lsn: appended.lsn,
@@ -244,6 +257,7 @@ impl Pipeline {
         }
     }
 
+    /// Marks `seqno` as applied, and returns when it is visible, or when it is known never to be.
     fn publish(&self, seqno: Seqno) {
         pause::at(PausePoint::BeforePublish);
         let mut state = self.state.lock();
@@ -254,14 +268,18 @@ impl Pipeline {
             state.queue.pop_front();
             moved = true;
         }
-        if moved && !state.poisoned {
-            let visible = state.last_seqno - state.queue.len() as u64;
-            self.visible.store(visible, Ordering::Release);
+        if moved {
+            let applied = state.last_seqno - state.queue.len() as u64;
+            let visible = applied.min(state.lost_from - 1);
+            // Hiding commits may have lowered it; it never moves back from here.
+            if visible > self.visible.load(Ordering::Acquire) {
+                self.visible.store(visible, Ordering::Release);
+            }
         }
         if moved && state.waiting_for_publication > 0 {
             self.published.notify_all();
         }
-        while self.visible.load(Ordering::Acquire) < seqno && !state.poisoned {
+        while self.visible.load(Ordering::Acquire) < seqno && seqno < state.lost_from {
             state.waiting_for_publication += 1;
             self.published.wait(&mut state);
             state.waiting_for_publication -= 1;

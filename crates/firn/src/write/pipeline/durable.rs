@@ -1,8 +1,8 @@
 //! How far the log is durable, and what stops being visible when it fails.
 
-use super::Pipeline;
+use super::{Pipeline, State};
 use crate::base::options::FlushMode;
-use crate::base::{Error, ErrorKind, Result};
+use crate::base::{Error, ErrorKind, Result, Seqno};
 use crate::wal::Lsn;
 use std::sync::atomic::Ordering;
 
@@ -49,7 +49,8 @@ impl Pipeline {
             .inspect_err(|_| self.contain_failure())
     }
 
-    /// Hides what the failed log cannot keep: visibility falls back to the last durable commit.
+    /// Hides what the failed log cannot keep: visibility falls back to the last durable commit. Durable commits that
+    /// are still on their way become visible all the same.
     pub fn contain_failure(&self) {
         if self.health.cause().is_none() {
             return;
@@ -60,13 +61,21 @@ impl Pipeline {
         }
         state.poisoned = true;
         let durable = self.wal.durable_lsn();
-        let first_lost = state.undurable.iter().find(|(lsn, _)| *lsn > durable);
-        if let Some(&(lsn, seqno)) = first_lost {
-            state.hidden_from = Some(lsn);
+        if let Some(&(lsn, seqno)) = state.undurable.iter().find(|(lsn, _)| *lsn > durable) {
+            self.hide_from(&mut state, seqno, lsn);
+        }
+        self.stall.release();
+    }
+
+    /// Commits from `seqno` on, whose records end at `lsn` or later, are never visible.
+    pub(super) fn hide_from(&self, state: &mut State, seqno: Seqno, lsn: Lsn) {
+        if seqno < state.lost_from {
+            state.lost_from = seqno;
             let cap = (seqno - 1).min(self.visible.load(Ordering::Acquire));
             self.visible.store(cap, Ordering::Release);
         }
-        self.stall.release();
+        let from = state.hidden_from.map_or(lsn, |from| from.min(lsn));
+        state.hidden_from = Some(from);
         self.published.notify_all();
     }
 }

@@ -13,6 +13,10 @@
 //! was active when its seqno was assigned, so a freeze never splits a commit; a memtable is flushed
 //! only after its writers have left.
 //!
+//! When the log fails, publication goes on up to the first commit that the log has lost: a commit that is durable
+//! is acknowledged, so it must become visible. A commit that a bug panics between steps 1 and 3 poisons the engine, and
+//! publication ends before it: those behind it are told that their outcome is unknown, instead of waiting for ever.
+//!
 //! Rejected: commit groups with a leader that writes batches for the others (two more wake-ups per
 //! member, and each batch is copied twice).
 
@@ -21,6 +25,7 @@ mod commit;
 mod cut;
 mod durable;
 mod prepare;
+mod unfinished;
 
 pub use archive::BinlogPlace;
 pub use commit::{Committed, What};
@@ -67,6 +72,9 @@ struct State {
     clock: u64,
     waiting_for_publication: usize,
     poisoned: bool,
+    /// Commits from here on never become visible: the log has lost them, or a bug has kept one of them from being
+    /// applied. `Seqno::MAX` as long as there are none.
+    lost_from: Seqno,
     /// Commits whose records end here or later are hidden since the failure.
     hidden_from: Option<Lsn>,
 }
@@ -108,6 +116,7 @@ impl Pipeline {
             clock: 0,
             waiting_for_publication: 0,
             poisoned: false,
+            lost_from: Seqno::MAX,
             hidden_from: None,
         };
         Self {
@@ -193,3 +202,6 @@ fn counter_records<'a>(counters: &[(u64, u64)]) -> Vec<Record<'a>> {
 fn file_ids(files: &[FileMeta]) -> Vec<u64> {
     files.iter().map(|file| file.file_id).collect()
 }
+
+#[cfg(test)]
+mod tests;
