@@ -6,4 +6,5 @@ mod blobs;
 mod bucket;
 mod commands;
 mod damage;
+mod formats;
 mod support;

@@ -15,6 +15,7 @@ use firn::txn::Isolation;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -167,7 +168,12 @@ pub struct World {
 impl World {
     /// A new one in `dir`, with one empty table.
     pub fn create(dir: &Path, seed: u64) -> Self {
-        let db = open(dir).unwrap();
+        Self::create_with(dir, seed, options())
+    }
+
+    /// As [`Self::create`], with other options.
+    pub fn create_with(dir: &Path, seed: u64, options: Options) -> Self {
+        let db = open_with(dir, options).unwrap();
         let definition = Definition {
             schema: schema(),
             frm: b"",
@@ -230,6 +236,24 @@ impl World {
         }
     }
 
+    /// Inserts rows in a transaction that is prepared and waits for its outcome. Returns them.
+    pub fn prepare(&mut self, xid: &str, ids: Range<i32>) -> Rows {
+        self.statement += 1;
+        let mut txn = self.db.new_transaction(self.db.new_owner(0));
+        txn.begin_statement(self.statement, Isolation::RepeatableRead, 0, true);
+        let mut scratch = RowScratch::default();
+        let rows = ids.map(|id| (id, (id % 7, format!("name {id}"), format!("waits as {id}"))));
+        let rows: Rows = rows.collect();
+        for (id, row) in &rows {
+            let (row, flags) = (record(*id, row), WriteFlags::default());
+            // SAFETY: there are no blob columns.
+            unsafe { self.table.insert(&mut txn, &row, flags, &mut scratch) }.unwrap();
+        }
+        txn.prepare(xid.as_bytes()).unwrap();
+        txn.leave_prepared();
+        rows
+    }
+
     fn change(&mut self, txn: &mut firn::txn::Transaction) {
         let mut scratch = RowScratch::default();
         let flags = WriteFlags::default();
@@ -278,9 +302,23 @@ pub struct Stopped {
 }
 
 impl Stopped {
+    /// Of a database that another process has written, with these rows.
+    pub fn with(rows: Rows, seed: u64) -> Self {
+        Self {
+            rows,
+            rng: SmallRng::seed_from_u64(seed),
+            statement: 0,
+        }
+    }
+
     /// Goes on with the database in `dir`.
     pub fn started(self, dir: &Path) -> World {
-        let db = open(dir).unwrap();
+        self.started_with(dir, options())
+    }
+
+    /// As [`Self::started`], with other options.
+    pub fn started_with(self, dir: &Path, options: Options) -> World {
+        let db = open_with(dir, options).unwrap();
         let table = Table::open(db.catalog(), "d/t", schema(), &[]).unwrap();
         World {
             db,
@@ -315,8 +353,12 @@ pub fn build(dir: &Path, seed: u64, close: bool) -> Rows {
 
 /// Opens the database in `dir`.
 pub fn open(dir: &Path) -> Result<Arc<Db>> {
+    open_with(dir, options())
+}
+
+fn open_with(dir: &Path, options: Options) -> Result<Arc<Db>> {
     let env: Arc<dyn Env> = Arc::new(PosixEnv::new());
-    Db::open(env, dir, options(), None)
+    Db::open(env, dir, options, None)
 }
 
 /// The rows of the table, through the primary key and through an index; they must agree.

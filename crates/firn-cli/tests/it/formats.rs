@@ -1,0 +1,231 @@
+//! Whole databases of each format, kept as they were written: every row is read, all commands understand
+//! them, and they are written on, which brings them to the newest format file by file.
+
+use super::support::{Rows, Stopped, World, firn, json, open, options, read};
+use firn::base::options::Options;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+/// A database with everything that a directory may hold, and what it should say.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Kept {
+    rows: Rows,
+    /// Prepared transactions, of a batch and of files, with the rows that they insert.
+    prepared: Vec<(String, Rows)>,
+}
+
+/// From the oldest to the newest.
+const FORMATS: [&str; 1] = ["db-before-epochs"];
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../firn/tests/fixtures")
+}
+
+fn kept(format: &str) -> Kept {
+    let path = fixtures().join(format).join("rows.json");
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+/// A copy of the database of `format`.
+fn copy_of(format: &str, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for file in fixtures().join(format).join("db").read_dir().unwrap() {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), to.join(file.file_name())).unwrap();
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// Everything small: levels, files, segments of the log.
+fn small() -> Options {
+    Options {
+        target_file_size: 32 << 10,
+        base_level_size: 4 << 10,
+        wal_segment_size: 32 << 10,
+        blob_file_size: 16 << 10,
+        blob_garbage_min: 1 << 10,
+        // Nobody flushes but the test.
+        frozen_memtables_max: 1000,
+        ..options()
+    }
+}
+
+/// Writes the fixture of the format that the code writes: give it a new name first.
+#[test]
+#[ignore = "writes a fixture that the other tests read"]
+fn write_fixture() {
+    let place = fixtures().join(FORMATS[FORMATS.len() - 1]);
+    assert!(!place.exists(), "a fixture is never written again");
+    let dir = place.join("db");
+    std::fs::create_dir_all(&dir).unwrap();
+    let mut world = World::create_with(&dir, 1, small());
+    world.more_tables(&["d/empty", "d/dropped"]);
+    world.write(500);
+    world.db.compact_all().unwrap();
+    world.write(300);
+    // Blobs move to other files, or go.
+    world.db.compact_all().unwrap();
+    while world.db.collect_blobs().unwrap() {}
+    world.db.catalog().drop_table("d/dropped").unwrap();
+    world.write(200);
+    world.db.flush().unwrap();
+    while world.db.compact_once().unwrap() {}
+    for _ in 0..2 {
+        world.write(60);
+        world.db.flush().unwrap();
+    }
+    world.db.close().unwrap();
+    // The directory is left as a kill leaves it: with a tail of the log, and files that only the log names.
+    let mut world = world.stopped().started_with(&dir, small());
+    world.write(50);
+    let limit = &world.db.options().live.txn_memory_limit;
+    let usual = limit.swap(4 << 10, Ordering::Relaxed);
+    world.write(20);
+    let of_files = world.prepare("files", 6000..6040);
+    world
+        .db
+        .options()
+        .live
+        .txn_memory_limit
+        .store(usual, Ordering::Relaxed);
+    let of_batch = world.prepare("batch", 5000..5005);
+    world.write(50);
+    let kept = Kept {
+        rows: world.rows.clone(),
+        prepared: vec![("batch".into(), of_batch), ("files".into(), of_files)],
+    };
+    drop(world);
+    std::fs::remove_file(dir.join("LOCK")).unwrap();
+    let rows = serde_json::to_vec(&kept).unwrap();
+    std::fs::write(place.join("rows.json"), rows).unwrap();
+}
+
+/// Whether all commands that only look find the directory sound, with these rows.
+fn looked_at(dir: &Path, rows: &Rows, format: &str) -> serde_json::Value {
+    let (code, shown) = json(&["inspect", "--files", text(dir)]);
+    assert_eq!(code, 0, "{format}: {shown}");
+    let (code, checked) = json(&["check", text(dir)]);
+    assert_eq!(code, 0, "{format}: {checked}");
+    assert_eq!(checked["rows"], rows.len(), "{format}");
+    assert_eq!(checked["sound"], true, "{format}: {checked}");
+    for file in dir.read_dir().unwrap() {
+        let path = file.unwrap().path();
+        let kind = match path.extension().and_then(|e| e.to_str()) {
+            Some(kind @ ("sst" | "wal" | "blob")) => kind,
+            _ if text(&path).contains("MANIFEST-") => "manifest",
+            _ => continue,
+        };
+        let (code, dumped) = json(&["dump", kind, text(&path)]);
+        assert_eq!(code, 0, "{format}: {}: {dumped}", path.display());
+        let people = firn(["dump", kind, text(&path)]);
+        assert!(people.status.success() && !people.stdout.is_empty());
+    }
+    let people = firn(["inspect", "--files", text(dir)]);
+    assert!(people.status.success() && !people.stdout.is_empty());
+    shown
+}
+
+#[test]
+fn every_format_is_understood_by_all_commands() {
+    for format in FORMATS {
+        let dir = tempfile::tempdir().unwrap();
+        copy_of(format, dir.path());
+        let kept = kept(format);
+        let shown = looked_at(dir.path(), &kept.rows, format);
+        assert_eq!(shown["log"]["prepared_transactions"], 2, "{format}");
+        assert!(shown["log"]["files"].as_u64().unwrap() > 0, "{format}");
+        let levels = shown["levels"].as_array().unwrap();
+        let used = levels.iter().filter(|l| l["files"] != 0).count();
+        assert!(used > 2, "{format}: {levels:?}");
+        assert!(shown["blobs"]["references"].as_u64().unwrap() > 100);
+        assert_eq!(shown["blobs"]["missing_files"], 0, "{format}");
+        assert!(shown["other_stored_bytes"].as_u64().is_some(), "{format}");
+    }
+}
+
+#[test]
+fn every_format_is_read_and_written_on() {
+    for format in FORMATS {
+        let dir = tempfile::tempdir().unwrap();
+        copy_of(format, dir.path());
+        let Kept { mut rows, prepared } = kept(format);
+        let db = open(dir.path()).unwrap();
+        assert_eq!(read(&db).unwrap(), rows, "{format}");
+        let xids = prepared.iter().map(|(xid, _)| xid.clone().into_bytes());
+        assert_eq!(db.prepared_xids(), xids.collect::<Vec<_>>(), "{format}");
+        let (first, second) = (&prepared[0], &prepared[1]);
+        assert!(db.rollback_xid(first.0.as_bytes()).unwrap(), "{format}");
+        assert!(db.commit_xid(second.0.as_bytes()).unwrap(), "{format}");
+        rows.extend(second.1.clone());
+        assert_eq!(read(&db).unwrap(), rows, "{format}");
+        drop(db);
+
+        let mut world = Stopped::with(rows, 7).started(dir.path());
+        assert_eq!(read(&world.db).unwrap(), world.rows, "{format}");
+        world.write(300);
+        world.db.flush().unwrap();
+        world.write(100);
+        let rows = world.rows.clone();
+        drop(world);
+        looked_at(dir.path(), &rows, format);
+
+        let mut world = Stopped::with(rows, 8).started(dir.path());
+        world.write(100);
+        // Every file is rewritten.
+        world.db.compact_all().unwrap();
+        while world.db.collect_blobs().unwrap() {}
+        assert_eq!(read(&world.db).unwrap(), world.rows, "{format}");
+        world.db.close().unwrap();
+        let rows = world.rows.clone();
+        drop(world);
+        looked_at(dir.path(), &rows, format);
+        let db = open(dir.path()).unwrap();
+        assert_eq!(read(&db).unwrap(), rows, "{format}");
+        assert_eq!(db.catalog().get("d/empty").unwrap().frm, b"image");
+        assert!(db.catalog().get("d/dropped").is_err(), "{format}");
+    }
+}
+
+#[test]
+fn every_format_is_repaired_without_a_loss() {
+    for format in FORMATS {
+        let place = tempfile::tempdir().unwrap();
+        let (from, to) = (place.path().join("from"), place.path().join("to"));
+        copy_of(format, &from);
+        let kept = kept(format);
+        let (code, report) = json(&["repair", text(&from), text(&to)]);
+        assert_eq!(code, 0, "{format}: {report}");
+        assert_eq!(report["complete"], true, "{format}: {report}");
+        assert_eq!(report["tables"]["d/t"], kept.rows.len(), "{format}");
+        let db = open(&to).unwrap();
+        assert_eq!(read(&db).unwrap(), kept.rows, "{format}");
+        assert_eq!(db.prepared_xids().len(), 2, "{format}");
+        assert!(db.commit_xid(b"files").unwrap() && db.commit_xid(b"batch").unwrap());
+        let mut rows = kept.rows;
+        rows.extend(kept.prepared.into_iter().flat_map(|(_, rows)| rows));
+        assert_eq!(read(&db).unwrap(), rows, "{format}");
+    }
+}
+
+#[test]
+fn every_format_is_backed_up_and_restored() {
+    for format in FORMATS {
+        let place = tempfile::tempdir().unwrap();
+        let (from, to) = (place.path().join("from"), place.path().join("to"));
+        let target = place.path().join("backups");
+        copy_of(format, &from);
+        let kept = kept(format);
+        let line = ["backup", text(&target), "--from-dir", text(&from)];
+        let (code, taken) = json(&line);
+        assert_eq!(code, 0, "{format}: {taken}");
+        let (code, verified) = json(&["backup", "--verify", text(&target)]);
+        assert_eq!(code, 0, "{format}: {verified}");
+        let (code, restored) = json(&["restore", text(&target), "--to", text(&to)]);
+        assert_eq!(code, 0, "{format}: {restored}");
+        let db = open(&to.join("#firn")).unwrap();
+        assert_eq!(read(&db).unwrap(), kept.rows, "{format}");
+    }
+}
