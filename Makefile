@@ -36,7 +36,7 @@ CPPFLAGS += -DMYSQL_DYNAMIC_PLUGIN -DMYSQL_SERVER -DHAVE_CONFIG_H -DDBUG_OFF -MM
 LDFLAGS += -shared -Wl,--version-script=mariadb/ha_firn.map -Wl,--gc-sections -Wl,-z,relro -Wl,-z,now
 LDLIBS += -lmysqlservices -lpthread -ldl -lm
 
-.PHONY: all help prepare demo stop test bench bench-budgets bench-steady bench-sql bench-large lab lab-rocksdb lab-test lab-results lint format install uninstall deb clean FORCE
+.PHONY: all help prepare demo stop test bench bench-budgets bench-steady bench-sql bench-large lab lab-rocksdb lab-test lab-results lab-proofs lint format install uninstall deb clean FORCE
 
 all: $(PLUGIN) $(TOOL)
 
@@ -52,7 +52,8 @@ help:
 	@echo 'make bench-sql      stock sysbench on InnoDB and on FIRN'
 	@echo 'make bench-large    loads, one huge transaction, large values beside InnoDB and MyRocks: ROWS=1000000'
 	@echo 'make lab      the benchmark lab, .venv-lab/bin/firn-lab (docs/lab.md); lab-rocksdb: MyRocks for it; lab-test: its tests'
-	@echo 'make lab-results    its quick run, InnoDB, FIRN and MyRocks, ten minutes, and the report in docs/results/quick'
+	@echo 'make lab-results    its quick run, InnoDB, FIRN and MyRocks, fifteen minutes, and the report in docs/results/quick'
+	@echo 'make lab-proofs     what it can tell apart: InnoDB beside itself, a slower build; 100 minutes, into docs/results/proofs'
 	@echo 'make install  put the plugin and firn.cnf where the installed server looks, firn in /usr/local/bin (as root)'
 	@echo 'make deb      build the Debian package mariadb-plugin-firn in $(BUILD)'
 
@@ -133,6 +134,9 @@ lab-test: lab
 
 lab-results: all lab lab-rocksdb
 	@scripts/lab.sh results
+
+lab-proofs: all lab
+	@scripts/lab.sh proofs
 
 test:
 	@scripts/test.sh

@@ -7,11 +7,12 @@ document.querySelectorAll("#table th button")[head].click();
 log.ascending = cells(head);
 document.querySelectorAll("#table th button")[head].click();
 log.descending = cells(head);
-for (const id of ["results", "threads", "seconds", "latency", "resources", "space", "tables", "price"]) {
+for (const id of ["results", "threads", "blocks", "seconds", "latency", "resources", "space", "tables", "price"]) {
   const chart = document.querySelector(`#${id} .chart`);
   log[id] = { bars: chart.querySelectorAll("rect.bar").length, curves: chart.querySelectorAll("polyline.curve").length,
     bad: (chart.innerHTML.match(/NaN|undefined|Infinity/g) ?? []).length };
 }
+log.ratios = [...document.querySelectorAll("#ratios tbody tr")].map((row) => row.textContent);
 log.latencies = [...document.querySelectorAll("#latency svg text.label")].map((each) => each.textContent);
 log.halo = getComputedStyle(document.querySelector("#results svg text.label")).paintOrder;
 const edge = document.querySelector("#table").getBoundingClientRect().right;

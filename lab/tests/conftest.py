@@ -89,9 +89,14 @@ class Heard:
 
     seconds: list[Second] = field(default_factory=list)
     done: float = 0.0
+    leads: int = 0
 
     def second(self, second: Second) -> None:
         self.seconds.append(second)
+
+    def measured(self) -> None:
+        assert self.seconds == []
+        self.leads += 1
 
     def progress(self, done: float) -> None:
         assert self.done <= done <= 1 or done < self.done == 1
@@ -114,7 +119,8 @@ def made(target: Target, name: str, sink: Heard | None = None, **fields: Any) ->
     known = {key: fields.pop(key) for key in ("scale", "threads", "seconds", "seed")
              if key in fields}  # fmt: skip
     options = {key: str(value) for key, value in fields.items()}
-    params = Params(**{"threads": 2, "seconds": 0.7, "warm_seconds": 0.1, **known}, options=options)
+    times = {"seconds": 0.7, "lead_seconds": 0.0, "warm_seconds": 0.1}
+    params = Params(**{"threads": 2, **times, **known}, options=options)
     workload = make_workload(name, params)
     assert workload.supports(target) == ""
     target.create_database()

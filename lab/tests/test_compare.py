@@ -9,9 +9,10 @@ import pytest
 
 from firn_lab import cli
 from firn_lab.clock import SystemClock
+from firn_lab.intervals import Interval
 from firn_lab.report.comparison import changes, verdict
 from firn_lab.report.data import collect
-from firn_lab.store import Reader, Spread, Writer
+from firn_lab.store import Reader, Writer
 from firn_lab.workloads.base import FigureKind
 
 
@@ -91,25 +92,26 @@ def test_more_rows_are_no_regression(tmp_path: Path, workload: str, code: int) -
 def test_settled_figures_stand_for_those_of_the_round(tmp_path: Path) -> None:
     """What an engine puts off until after the round is not saved."""
     path = tmp_path / "x.sqlite"
-    for written in (50e3, 90e3):
+    for settled in (50e3, 90e3):
         run = made_up.fill(path, speed={"firn": 150.0}, end="")
-        made_up.grow(path, run, "oltp_update_index", {"firn": 100.0}, (written,) * 3)
+        made_up.grow(path, run, "oltp_update_index", {"firn": 100.0}, settled=settled)
     with Reader(path) as store:
         found = changes(collect(store, 1), collect(store, 2), 0.05)
     written = {each.figure: each.verdict for each in found if "written" in each.figure
                and each.case == "oltp_update_index"}  # fmt: skip
+    # It was counted once.
     assert written == {"settled_device_written_bytes_per_transaction": "worse"}
 
 
 @pytest.mark.parametrize(
     ("after", "better", "expected"),
     [
-        (Spread(104, 104, 104, 3), "higher", "same"),
-        (Spread(90, 89, 91, 3), "higher", "worse"),
-        (Spread(90, 89, 91, 3), "lower", "better"),
-        (Spread(110, 85, 120, 3), "lower", "unclear"),
-        (Spread(50, 49, 51, 2), "higher", "unclear"),
+        (Interval(104, 104, 104, 3), "higher", "same"),
+        (Interval(90, 89, 91, 3), "higher", "worse"),
+        (Interval(90, 89, 91, 3), "lower", "better"),
+        (Interval(110, 85, 120, 3), "lower", "unclear"),
+        (Interval(50, 49, 51, 2), "higher", "unclear"),
     ],
 )
-def test_verdicts(after: Spread, better: str, expected: str) -> None:
-    assert verdict(Spread(100, 99, 101, 3), after, better, 0.05) == expected
+def test_verdicts(after: Interval, better: str, expected: str) -> None:
+    assert verdict(Interval(100, 99, 101, 3), after, better, 0.05) == expected

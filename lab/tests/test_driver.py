@@ -29,6 +29,9 @@ class Heard:
     def second(self, second: Second) -> None:
         self.seconds.append(second)
 
+    def measured(self) -> None:
+        raise AssertionError("these have no lead")
+
     def progress(self, done: float) -> None:
         raise AssertionError("a timed load has no progress of its own")
 
@@ -61,7 +64,9 @@ class Steady:
 
 def test_every_transaction_is_counted_once() -> None:
     heard = Heard()
-    outcome = drive(Params(threads=3, seconds=2.2), "round 0", heard, lambda number: Steady())
+    outcome = drive(
+        Params(lead_seconds=0, threads=3, seconds=2.2), "round 0", heard, lambda number: Steady()
+    )
     assert outcome.queries == 3 * outcome.transactions
     assert outcome.transactions == sum(part.count for part in outcome.parts)
     assert {part.name for part in outcome.parts} == {"even", "odd"}
@@ -75,12 +80,30 @@ def test_every_transaction_is_counted_once() -> None:
     assert 0 < sum(second.transactions for second in heard.seconds) <= outcome.transactions
 
 
+def test_the_lead_counts_for_nothing_but_itself() -> None:
+    class Leading(Heard):
+        leads = 0
+
+        def measured(self) -> None:
+            assert self.seconds == []
+            self.leads += 1
+
+    heard = Leading()
+    params = Params(threads=2, lead_seconds=0.5, seconds=1.0)
+    outcome = drive(params, "round 0", heard, lambda number: Steady())
+    assert heard.leads == 1
+    assert 1.0 <= outcome.seconds < 1.0 + driver.GRACE_SECONDS
+    assert outcome.lead > 0 and outcome.transactions > 0
+    assert sum(part.count for part in outcome.parts) == outcome.transactions
+    assert outcome.all_transactions == outcome.lead + outcome.transactions
+
+
 def test_what_lost_against_another_is_repeated_and_counted() -> None:
     def fails(attempt: int) -> None:
         if attempt % 3 == 0:
             raise pymysql.err.OperationalError(1213, "Deadlock found")
 
-    params = Params(threads=1, seconds=0.5)
+    params = Params(lead_seconds=0, threads=1, seconds=0.5)
     outcome = drive(params, "round 0", Heard(), lambda number: Steady(fails))
     assert outcome.errors == 0
     assert outcome.transactions > 5
@@ -93,7 +116,7 @@ def test_an_error_is_counted_and_the_session_goes_on() -> None:
         if attempt % 2 == 0:
             raise pymysql.err.IntegrityError(1062, "Duplicate entry")
 
-    params = Params(threads=1, seconds=0.5)
+    params = Params(lead_seconds=0, threads=1, seconds=0.5)
     outcome = drive(params, "round 0", Heard(), lambda number: Steady(fails))
     assert outcome.transactions > 5
     assert abs(outcome.errors - outcome.transactions) <= 1
@@ -115,7 +138,12 @@ def test_what_cannot_go_on_ends_the_round(error: Exception, expected: type[LabEr
             raise error
 
     with pytest.raises(expected) as caught:
-        drive(Params(threads=2, seconds=30), "round 0", Heard(), lambda number: Steady(fails))
+        drive(
+            Params(lead_seconds=0, threads=2, seconds=30),
+            "round 0",
+            Heard(),
+            lambda number: Steady(fails),
+        )
     assert caught.type is expected
     assert str(error.args[-1]) in str(caught.value)
 
@@ -127,7 +155,7 @@ def test_no_process_is_left_when_a_session_dies() -> None:
         return Steady()
 
     with pytest.raises(LabError, match="was killed"):
-        drive(Params(threads=3, seconds=30), "round 0", Heard(), session)
+        drive(Params(lead_seconds=0, threads=3, seconds=30), "round 0", Heard(), session)
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     names = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children]
     # The guard alone stays.
@@ -140,7 +168,7 @@ def test_rounds_draw_differently_and_targets_alike() -> None:
             return lambda: Done(str(random.random()), 1)
 
     def drawn(seed: int, draw: str) -> set[str]:
-        params = Params(threads=2, seconds=0.05, seed=seed)
+        params = Params(lead_seconds=0, threads=2, seconds=0.05, seed=seed)
         return {part.name for part in drive(params, draw, Heard(), lambda number: Drawing()).parts}
 
     assert len(drawn(1, "round 0") & drawn(1, "round 0")) >= 2
@@ -180,7 +208,7 @@ def test_latency_is_the_transaction_s_alone(monkeypatch: pytest.MonkeyPatch) -> 
 
             return transaction
 
-    driver._loop(told, Slow(), Random(1), 2.0)  # type: ignore[arg-type]
+    driver._loop(told.send, Slow(), Random(1), 2.0)
     latencies = [report.kinds["x"].latencies for report in told.reports]
     assert sum(each.count for each in latencies) == 10
     assert all(each.summary().max_ms == pytest.approx(10, rel=0.1) for each in latencies)
@@ -198,7 +226,7 @@ def test_what_never_wins_is_given_up_after_the_end(monkeypatch: pytest.MonkeyPat
         raise pymysql.err.OperationalError(1213, "Deadlock found")
 
     session = Steady(loses)
-    driver._loop(told, session, Random(1), 5.0)  # type: ignore[arg-type]
+    driver._loop(told.send, session, Random(1), 5.0)
     (kind,) = told.reports[-1].kinds.values()
     # At 10, 20 … 60 s it is tried again; at 70 s the end and a minute are over.
     assert (kind.errors, kind.retries, session.attempts) == (1, 6, 7)
@@ -215,7 +243,9 @@ def test_the_driver_tells_how_much_processor_it_took() -> None:
 
             return transaction
 
-    outcome = drive(Params(threads=2, seconds=0.3), "round 0", Heard(), lambda number: Busy())
+    outcome = drive(
+        Params(lead_seconds=0, threads=2, seconds=0.3), "round 0", Heard(), lambda number: Busy()
+    )
     assert outcome.client_cpu_seconds is not None
     assert outcome.client_cpu_seconds >= 0.05 * outcome.transactions
 

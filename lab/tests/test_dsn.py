@@ -27,7 +27,7 @@ def other_server(tmp_path: Path) -> Iterator[Target]:
 def plan(server: Target, more: str = "") -> Plan:
     spec = f"dsn:mysql://root@?socket={server.address().socket}&name=theirs{more}"
     case = parse_case("tiny:on=theirs", Params(threads=1, seconds=0.3))
-    return Plan("test", "", (case,), (spec,), 3, SMALL)
+    return Plan("test", "", (case,), (spec,), blocks=3, budget=SMALL)
 
 
 def databases(server: Target) -> set[str]:
@@ -65,7 +65,7 @@ def test_a_database_that_is_not_ours_is_left_alone(
 def test_a_server_that_does_not_answer_is_told(laboratory: Laboratory, tmp_path: Path) -> None:
     spec = f"dsn:mysql://root@?socket={tmp_path / 'nothing'}"
     case = parse_case("tiny", Params())
-    status, message = laboratory.run(Plan("test", "", (case,), (spec,), 3, SMALL))
+    status, message = laboratory.run(Plan("test", "", (case,), (spec,), blocks=3, budget=SMALL))
     assert status == "aborted"
     assert "does not answer" in message
 
@@ -104,7 +104,7 @@ def test_no_password_is_in_the_store(
     place = f"?socket={other_server.address().socket}&name=theirs"
     store = tmp_path / "store" / "lab.sqlite"
     words = ["run", "tiny:on=theirs", "--targets", f"dsn:mysql://me:open@sesame@{place}",
-             "--threads", "1", "--seconds", "0.3", "--rounds", "1", "--store", str(store),
+             "--threads", "1", "--seconds", "0.3", "--blocks", "1", "--store", str(store),
              "--dir", str(tmp_path / "data"), "--memory", "32", "--free", "1"]  # fmt: skip
     monkeypatch.setattr("sys.argv", ["firn-lab", *words])
     assert cli.main(words) == 0

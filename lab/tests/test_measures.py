@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,10 +15,11 @@ import pytest
 
 from firn_lab import cli
 from firn_lab.histogram import Latency
-from firn_lab.measures import ROUND_MEASURES, STATE_MEASURES, device, memory
+from firn_lab.measures import ROUND_MEASURES, STATE_MEASURES, device, memory, switches
 from firn_lab.measures.csv import compressed_sizes
 from firn_lab.measures.outcome import outcome_figures
 from firn_lab.measures.ssd import compressed_tree_bytes
+from firn_lab.runner.settling import Settling
 from firn_lab.targets.private import allocated_bytes
 from firn_lab.workloads import Outcome, Params, make_workload
 
@@ -127,14 +130,76 @@ def test_what_an_engine_puts_off_is_counted_until_it_rests(
     target = SimpleNamespace(pids=[1], data_dir=tmp_path)
     probe = device.Device().begin(target)  # type: ignore[arg-type]
     counts.pop(0)
-    outcome = Outcome(transactions=10, queries=10, seconds=1)
+    # Transactions of the lead are among those that bytes are counted by.
+    outcome = Outcome(transactions=8, queries=8, seconds=1, lead=2)
     assert probe.finish(outcome)["device_written_bytes_per_transaction"] == 100
+    settling = Settling()
+    settling.round_over(probe.totals(), outcome.all_transactions)
+    assert settling.owed == 0
+    rest = device.Device().begin(target)  # type: ignore[arg-type]
     counts.pop(0)
-    settled = probe.settled(outcome)
-    assert set(settled) <= set(device.Device.figures)
+    settling.rest_over(rest.totals())
+    settled = settling.figures()
+    assert {name for name in settled if "device_" in name} == {
+        f"settled_{name}_per_transaction" for name in device.Device.settled if "device_" in name
+    }
     assert settled["settled_device_written_bytes_per_transaction"] == 500
     assert settled["settled_device_read_bytes_per_transaction"] == 30
-    assert probe.settled(Outcome(0, 0, 1)) == {}
+    assert Settling().figures() == {}
+
+
+def test_what_is_owed_is_told_as_a_part_of_the_work() -> None:
+    settling = Settling()
+    for _ in range(4):
+        settling.round_over({"cpu_us": 25.0}, 10)
+    settling.rest_over({"cpu_us": 20.0})
+    assert settling.owed == 0.2
+    assert settling.figures() == {"settled_cpu_us_per_transaction": 3.0}
+
+
+def test_switches_of_threads_that_end_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thread 2 ends and its number is taken by another one; thread 3 is new."""
+    looks = iter(
+        [
+            {1: (100, 10), 2: (50, 0)},  # At first: what was before counts for nothing.
+            {1: (110, 11), 2: (70, 0)},
+            {1: (110, 11), 2: (5, 0), 3: (7, 2)},  # The lead is over.
+            {1: (120, 13), 3: (7, 2)},
+        ]
+    )
+    monkeypatch.setattr(switches, "thread_switches", lambda pids: next(looks).items())
+    probe = switches.Switches().begin(SimpleNamespace(pids=[1]))  # type: ignore[arg-type]
+    assert probe.sample() == {"switches": 10 + 1 + 20}
+    probe.measured()
+    found = probe.finish(Outcome(transactions=4, queries=4, seconds=1))
+    assert found == {
+        "switches": 12.0,
+        "switches_per_transaction": 3.0,
+        "forced_switches_per_transaction": 0.5,
+    }
+    assert probe._used == (10 + 20 + 5 + 7 + 10, 1 + 2 + 2)
+
+
+def test_switches_of_all_threads_are_seen() -> None:
+    """Of this process: a thread that waits a hundred times is switched so often."""
+    probe = switches.Switches().begin(SimpleNamespace(pids=[os.getpid()]))  # type: ignore[arg-type]
+    over = threading.Event()
+
+    def wait() -> None:
+        for _ in range(100):
+            time.sleep(0.0005)
+        over.set()
+        done.wait(60)
+
+    done = threading.Event()
+    thread = threading.Thread(target=wait)
+    thread.start()
+    over.wait(60)
+    found = probe.finish(Outcome(transactions=1, queries=1, seconds=1))
+    done.set()
+    thread.join()
+    assert found["switches"] >= 100
+    assert found["forced_switches_per_transaction"] <= found["switches"]
 
 
 def test_a_compressing_ssd_keeps_noise_and_shrinks_text(tmp_path: Path) -> None:

@@ -44,12 +44,17 @@ def told(capsys: pytest.CaptureFixture[str], *command: object) -> str:
         ("--targets engine:innodb --seconds inf", "--seconds"),
         ("--targets engine:innodb --scale nan", "--scale"),
         ("--targets engine:innodb --warm-seconds -5", "--warm-seconds"),
-        ("--targets engine:innodb --rounds 0", "--rounds"),
+        ("--targets engine:innodb --blocks 0", "--blocks"),
+        ("--targets engine:innodb --within 0", "--within"),
+        ("--targets engine:innodb --lead-seconds -1", "--lead-seconds"),
+        ("--targets engine:firn@a/b", "write engine:firn@LABEL"),
+        ("--targets engine:innodb@a=/x.so", "innodb is no plugin"),
+        ("--targets engine:firn@a=/nowhere/x.so", "/nowhere/x.so is not there"),
         ("--targets engine:innodb --threads 2 0", "--threads"),
         ("--targets engine:innodb --free -1", "--free"),
         ("oltp_delete:seconds=nan", "must be above zero"),
         ("oltp_delete:scale=inf", "must be above zero"),
-        ("oltp_delete:warm_seconds=-1", "warm_seconds must be"),
+        ("oltp_delete:warm_seconds=-1", "lead_seconds must be"),
         ("oltp_delete:tables=abc", "tables takes a number, not 'abc'"),
         ("oltp_delete:cache=nan", "cache takes a number, not 'nan'"),
         ("quick", "quick is a plan, which stands alone"),
@@ -180,6 +185,6 @@ def test_a_run_of_which_nothing_can_be_measured_fails(
 ) -> None:
     spec = f"dsn:mysql://root@?socket={innodb.address().socket}&name=theirs"
     case = parse_case("recovery", Params(threads=1, seconds=0.3))
-    status, message = laboratory.run(Plan("test", "", (case,), (spec,), 3, SMALL))
+    status, message = laboratory.run(Plan("test", "", (case,), (spec,), blocks=3, budget=SMALL))
     assert status == "aborted"
     assert message.startswith("no case can be measured: recovery threads=1 on theirs: ")

@@ -13,12 +13,13 @@ import pytest
 from firn_lab.cli import parser
 from firn_lab.cli.run import make_plan, promise
 from firn_lab.errors import LabError, UsageError
+from firn_lab.intervals import BLOCKS_MIN
 from firn_lab.plan import PLANS, Plan, parse_case
 from firn_lab.plan.fairness import breaches, busy_breaches, peak_breaches
 from firn_lab.processes import processor_seconds, tree
 from firn_lab.runner.machine import busy_cores
 from firn_lab.runner.others import Others
-from firn_lab.runner.parts import parts_of, planned_seconds
+from firn_lab.runner.parts import case_seconds, parts_of, round_seconds
 from firn_lab.targets import Settings, make_target
 from firn_lab.targets.base import Budget
 from firn_lab.targets.dsn import redacted
@@ -44,9 +45,12 @@ def test_a_case_takes_parameters_and_options() -> None:
 
 
 def test_a_case_of_the_command_line_goes_before_its_options() -> None:
-    plan = plan_of("oltp_insert:threads=3 oltp_delete --threads 5 --rounds 4 --memory 64")
+    plan = plan_of(
+        "oltp_insert:threads=3 oltp_delete --threads 5 --blocks 4 --within 1 --minutes 3 "
+        "--memory 64"
+    )
     assert [case.params.threads for case in plan.cases] == [3, 5]
-    assert plan.rounds == 4
+    assert (plan.blocks, plan.within, plan.minutes) == (4, 0.01, 3)
     assert plan.budget == Budget(memory_bytes=64 << 20)
 
 
@@ -79,7 +83,7 @@ def test_options_override_a_plan() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["quick --rounds 0", "oltp_insert --threads 0", "quick --memory 1"]
+    "text", ["quick --blocks 0", "oltp_insert --threads 0", "quick --memory 1"]
 )
 def test_senseless_numbers_are_refused(text: str) -> None:
     with pytest.raises(SystemExit):
@@ -99,26 +103,27 @@ def test_every_case_of_the_plans_can_be_made_and_is_there_once() -> None:
         assert values >= ({0.5, 1, 3, 10} if kind == "cache" else {0, 0.8, 1.2})
 
 
-def test_quick_measures_for_four_of_its_ten_minutes() -> None:
-    """The rest goes to loads, warm-up and servers that come to rest: about as much a round."""
+def test_quick_has_blocks_enough_in_its_fifteen_minutes(tmp_path: Path) -> None:
+    """Two and a half of them go to loads, warm-up and servers that come to rest."""
     plan = PLANS["quick"]
-    measured = sum(case.params.seconds for case in plan.cases) * plan.rounds * len(plan.targets)
-    assert (plan.rounds, len(plan.targets)) == (3, 3)
-    assert 200 <= measured <= 240
+    assert (plan.minutes, plan.within, len(plan.targets)) == (15, 0.025, 3)
+    blocks = [3 * round_seconds(each) for each in parts_of(plan, tmp_path).workloads]
+    assert BLOCKS_MIN * sum(blocks) <= 12.5 * 60
 
 
-def test_full_takes_a_night(tmp_path: Path) -> None:
+def test_full_takes_slices(tmp_path: Path) -> None:
     plan = PLANS["full"]
     parts = parts_of(plan, tmp_path)
     assert len(parts.targets) == 7
-    assert min(each.params.seconds for each in parts.workloads if each.timed) >= 15
-    assert planned_seconds(plan, parts) < 8 * 3600
-    # Were each round warmed up by itself.
-    longest = max(each.params.seconds + each.params.warm_seconds for each in parts.workloads)
-    assert len(parts.workloads) * 7 * plan.rounds * longest < 10 * 3600
+    for each in parts.workloads:
+        # Blocks enough for a conclusion, in much less than a slice.
+        if each.timed:
+            blocks = case_seconds(plan, each, 7) / (7 * round_seconds(each))
+            assert blocks >= BLOCKS_MIN
+        assert case_seconds(plan, each, 7) < 600
     assert promise(plan, parts) == (
-        "79 cases on 7 targets, 3 rounds: 7.1 hours of rounds and warm-up, loads and rests come "
-        "on top; up to 70.0 GiB of data"
+        "79 cases on 7 targets, to ±2.5%: 9.2 hours of blocks at most, loads and rests come on "
+        "top; up to 70.0 GiB of data"
     )
 
 
@@ -188,21 +193,15 @@ def test_data_is_sized_by_the_cache() -> None:
 
 
 def test_fair_is_fair_and_unfair_is_told() -> None:
-    plan = Plan("p", "", (), rounds=3)
     fair = Settings("10.11", 512 << 20, True, False, "repeatable read")
-    assert breaches(plan, {"a": fair, "b": fair}) == []
-    assert [b.rule for b in breaches(dataclasses.replace(plan, rounds=2), {"a": fair})] == [
-        "rounds"
-    ]
+    assert breaches({"a": fair, "b": fair}) == breaches({"a": fair}) == []
 
     def rules(**other: object) -> list[str]:
-        return [
-            b.rule for b in breaches(plan, {"a": fair, "b": dataclasses.replace(fair, **other)})
-        ]
+        return [b.rule for b in breaches({"a": fair, "b": dataclasses.replace(fair, **other)})]
 
     def alike(**all_of_them: object) -> list[str]:
         same = dataclasses.replace(fair, **all_of_them)
-        return [b.rule for b in breaches(plan, {"a": same, "b": same})]
+        return [b.rule for b in breaches({"a": same, "b": same})]
 
     assert rules(memory_bytes=600 << 20) == ["memory"]
     assert rules(memory_bytes=513 << 20) == []

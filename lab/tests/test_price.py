@@ -9,11 +9,11 @@ import pytest
 
 from firn_lab import cli
 from firn_lab.clock import SystemClock
-from firn_lab.errors import UsageError
-from firn_lab.price import BreakEven, Cost, Prices, break_even, cost, ios, load_catalogue
-from firn_lab.report.costs import Work, costs, doubt, space_ratio, transaction_ios
+from firn_lab.intervals import single
+from firn_lab.price import BreakEven, Cost, Prices, break_even, cost, ios
+from firn_lab.report.costs import costs, space_ratio, transaction_ios
 from firn_lab.report.data import Result, collect
-from firn_lab.store import Reader, Spread, Writer
+from firn_lab.store import Reader, Writer
 
 HERE = Prices("here", hour=3.6, gb_month=0.1, million_ios=0.2, io_kib=16)
 
@@ -35,24 +35,21 @@ def test_small_requests_count_as_one_and_large_ones_as_several() -> None:
 
 
 def test_what_was_put_off_is_priced_too() -> None:
-    def of(value: float) -> Spread:
-        return Spread(value, value, value, 3)
-
     figures = {
-        "disk_read_bytes_per_transaction": of(0),
-        "disk_reads_per_transaction": of(0),
-        "disk_written_bytes_per_transaction": of(4096),
-        "disk_writes_per_transaction": of(1),
+        "disk_read_bytes_per_transaction": single(0),
+        "disk_reads_per_transaction": single(0),
+        "disk_written_bytes_per_transaction": single(4096),
+        "disk_writes_per_transaction": single(1),
     }
     result = Result(None, None, (), figures)  # type: ignore[arg-type]
-    assert transaction_ios(result, HERE) == of(1)
+    assert transaction_ios(result, HERE) == 1
     figures |= {
-        "settled_disk_read_bytes_per_transaction": of(16384),
-        "settled_disk_reads_per_transaction": of(2),
-        "settled_disk_written_bytes_per_transaction": of(20480),
-        "settled_disk_writes_per_transaction": of(5),
+        "settled_disk_read_bytes_per_transaction": single(16384),
+        "settled_disk_reads_per_transaction": single(2),
+        "settled_disk_written_bytes_per_transaction": single(20480),
+        "settled_disk_writes_per_transaction": single(5),
     }
-    assert transaction_ios(result, HERE) == of(7)
+    assert transaction_ios(result, HERE) == 7
 
 
 def test_break_even_is_where_costs_are_equal() -> None:
@@ -145,29 +142,13 @@ def test_space_of_more_rows_is_no_space_of_the_engine(
     assert row["per_tb_month"] == pytest.approx(100 * ratio)
 
 
-def test_what_a_price_rests_on_is_doubted() -> None:
-    steady, wide = Spread(10, 10, 10, 3), Spread(12, 6, 30, 3)
-    one, other = Work(steady, steady), Work(steady, wide)
-    assert doubt(HERE, one, one) == ""
-    assert doubt(HERE, one, other) == "; but their I/Os cannot be told apart"
-    assert doubt(HERE, Work(wide, wide), one).endswith("throughputs and I/Os cannot be told apart")
-    assert doubt(Prices("free I/O", hour=1), one, other) == ""
-
-
-def test_a_catalogue(tmp_path: Path) -> None:
-    path = tmp_path / "prices.toml"
-    path.write_text('[[offer]]\nname = "a"\nhour = 1\n[[offer]]\nname = "b"\ngb_month = 0.5\n')
-    assert load_catalogue(path) == [Prices("a", hour=1), Prices("b", gb_month=0.5)]
-    for text, message in (
-        ("hour = 1", r"\[\[offer\]\]"),
-        ('[[offer]]\nname = "a"\nhuor = 1', "huor"),
-        ("[[offer]]\nhour = 1", "needs a name"),
-        ('[[offer]]\nname = "a"\nhour = "1"', "takes a number"),
-        ('[[offer]]\nname = "a"\nhour = -1', "negative"),
-        ("[[offer", "no TOML"),
-    ):
-        path.write_text(text)
-        with pytest.raises(UsageError, match=message):
-            load_catalogue(path)
-    with pytest.raises(UsageError, match="cannot be read"):
-        load_catalogue(tmp_path / "none.toml")
+def test_what_a_price_rests_on_is_doubted(tmp_path: Path) -> None:
+    """Two targets whose ratio's interval holds 1; not where the machine costs nothing."""
+    made_up.fill(tmp_path / "x.sqlite")
+    for hour, doubted in ((1.0, True), (0.0, False)):
+        prices = [Prices("here", hour=hour, gb_month=0.1, million_ios=0.2)]
+        with Reader(tmp_path / "x.sqlite") as store:
+            rows = costs(collect(store, 1, prices))
+        words = {row["target"]: row["break_even"] for row in rows if "threads=8" in row["case"]}
+        assert "told apart" not in words["firn"]
+        assert words[made_up.EVIL].endswith("throughputs cannot be told apart") == doubted

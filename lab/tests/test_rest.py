@@ -25,7 +25,12 @@ def make_dirty(target: Target) -> None:
     target.create_database()
     target.query("CREATE TABLE t (a INT PRIMARY KEY, b VARCHAR(1000)) ENGINE=InnoDB")
     target.query("INSERT INTO t SELECT seq, REPEAT('x', 1000) FROM seq_1_to_12000")
-    assert dirty_pages(target) > 100
+    # InnoDB may write them while nobody looks: until there are some to be seen.
+    for letter in "abcdefghijklmnopqrstuvwxyz":
+        if dirty_pages(target) > 100:
+            return
+        target.query(f"UPDATE t SET b = REPEAT('{letter}', 1000)")
+    raise AssertionError("InnoDB writes faster than a statement changes pages")
 
 
 def test_innodb_at_rest_has_written_every_page(innodb: EngineTarget) -> None:
@@ -66,13 +71,12 @@ def test_a_run_tells_of_servers_that_were_not_at_rest(
 
     monkeypatch.setattr(EngineTarget, "rest", rest)
     case = parse_case("tiny", Params(threads=1, seconds=0.2, warm_seconds=0))
-    plan = Plan("test", "", (case,), ("engine:innodb",), 2, SMALL)
+    plan = Plan("test", "", (case,), ("engine:innodb",), blocks=2, budget=SMALL)
     assert laboratory.run(plan)[0] == "ok"
-    # After the load, the warm-up, each round, and all rounds.
-    assert limits == [240, 240, 60, 60, 240]
+    # After the load, after the rounds of the case, and after those of all cases.
+    assert limits == [240] * 3
     with laboratory.reader() as store:
         told = [warning.message for warning in store.warnings(1) if warning.rule == "rest"]
-        assert len(told) == 4  # The second round says what the first one said.
-        assert any("after a round, innodb was not at rest after 60 s: it writes" in t for t in told)
-        assert {round_.figures["settle_seconds"] for round_ in store.rounds(1)} == {1.5}
+        assert len(told) == 3
+        assert any("its rounds, innodb was not at rest after 240 s: it writes" in t for t in told)
     assert Path(laboratory.store).is_file()

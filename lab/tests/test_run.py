@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise, product
+from itertools import permutations, product
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from conftest import SMALL, Laboratory, servers_on
 from firn_lab.cli.view import cell
 from firn_lab.plan import Plan, parse_case
 from firn_lab.report.data import collect
-from firn_lab.runner.dataset import order
+from firn_lab.runner.blocks import order
 from firn_lab.store import Reader
 from firn_lab.workloads import Params
 
@@ -22,15 +22,15 @@ from firn_lab.workloads import Params
 CASES = (
     "oltp_point_select:tables=2",
     "oltp_read_write:tables=2,zipf=0.9",
-    "bulk_insert:seconds=2",
+    "bulk_insert:seconds=2,lead_seconds=0",
 )
-BASE = Params(threads=1, seconds=1, warm_seconds=0, scale=0.005)
+BASE = Params(threads=1, seconds=1, lead_seconds=1, warm_seconds=0, scale=0.005)
 PLAN = Plan(
     "test",
     "",
     tuple(parse_case(text, BASE) for text in CASES),
     targets=("engine:innodb", "engine:innodb-compressed"),
-    rounds=2,
+    blocks=2,
     budget=SMALL,
     measures=("ssd", "csv"),
 )
@@ -51,54 +51,68 @@ def store(laboratory_of_module: Laboratory) -> Iterator[Reader]:
         yield reader
 
 
-def test_rounds_are_interleaved_and_turned(store: Reader) -> None:
+def test_rounds_of_a_block_stand_next_to_each_other(store: Reader) -> None:
     names = {target.id: target.name for target in store.targets(1)}
-    labels = {case.id: case.workload for case in store.cases(1)}
-    order = [(labels[r.case], r.number, names[r.target]) for r in store.rounds(1)]
-    a, b = "innodb", "innodb-compressed"
-    shared = ["oltp_point_select", "oltp_read_write"]
-    expected = [
-        (case, number, target)
-        for cases in (shared, ["bulk_insert"])
-        for number, case in product((0, 1), cases)
-        for target in ((a, b) if number == 0 else (b, a))
+    labels = {case.id: case.label for case in store.cases(1)}
+    seed = store.cases(1)[0].params["seed"]
+    ran = [(labels[r.case], r.number, names[r.target]) for r in store.rounds(1)]
+    assert ran == [
+        (label, number, name)
+        for label, number in product(labels.values(), range(2))
+        for name in order(list(names.values()), seed, label, number)
     ]
-    assert order == expected
 
 
-@pytest.mark.parametrize("count", range(1, 8))
-def test_every_target_follows_every_other_equally_often(count: int) -> None:
-    rounds = [order(count, number) for number in range(count * (1 + count % 2))]
-    assert all(sorted(each) == list(range(count)) for each in rounds)
-    pairs = Counter(pair for each in rounds for pair in pairwise(each))
-    assert len(pairs) == count * (count - 1)
-    assert len(set(pairs.values())) <= 1
-    assert sorted(each[0] for each in rounds[:count]) == list(range(count))
-
-
-def test_three_targets_change_places_within_three_rounds() -> None:
-    assert [order(3, number) for number in range(3)] == [[0, 1, 2], [1, 0, 2], [2, 0, 1]]
+def test_the_order_is_drawn_at_random() -> None:
+    names = ["a", "b", "c"]
+    drawn = [order(names, 1, "case", number) for number in range(600)]
+    assert drawn == [order(names, 1, "case", number) for number in range(600)]
+    assert order(names, 2, "case", 0) != order(names, 1, "case", 0) or drawn[:9] != [
+        order(names, 2, "case", number) for number in range(9)
+    ]
+    counts = Counter(map(tuple, drawn))
+    assert set(counts) == set(permutations(names))
+    assert min(counts.values()) > 60, "a hundred each are expected"
 
 
 def test_each_round_has_its_figures_and_series(store: Reader) -> None:
-    writes = {case.id: case.workload != "oltp_point_select" for case in store.cases(1)}
     seconds = {case.id: case.params["seconds"] for case in store.cases(1)}
     for round_ in store.rounds(1):
-        settled = {"settle_seconds", "settled_device_written_bytes_per_transaction"}
-        assert settled & set(round_.figures) == (settled if writes[round_.case] else set())
-        if writes[round_.case]:
-            name = "device_written_bytes_per_transaction"
-            assert round_.figures[f"settled_{name}"] >= round_.figures[name]
         assert round_.figures["client_cpu_seconds"] > 0
         assert round_.status == "ok"
-        assert {"tps", "qps", "latency_p99_ms", "cpu_seconds", "resident_peak_bytes",
-                "device_written_bytes", "errors", "retries"} <= set(round_.figures)  # fmt: skip
+        assert ({"tps", "qps", "latency_p99_ms", "cpu_seconds", "resident_peak_bytes",
+                "device_written_bytes", "errors", "retries", "switches_per_transaction",
+                "forced_switches_per_transaction", "other_cores"}
+                <= set(round_.figures))  # fmt: skip
+        # An insert of many rows is as many transactions.
+        waits = 0.5 if seconds[round_.case] == 1 else 0.0
+        assert round_.figures["switches_per_transaction"] > waits
+        # Without the lead.
+        assert round_.figures["seconds"] == pytest.approx(seconds[round_.case], abs=0.9)
         assert round_.figures["tps"] > 0
         assert round_.figures["resident_peak_bytes"] > 32 << 20
         series = store.series(round_.id)
-        told = {"tps", "qps"} if seconds[round_.case] > 1 else set()
-        assert {"cpu_seconds", "resident_bytes"} | told <= set(series)
-        assert [second for second, _ in series["cpu_seconds"]][:1] == [0]
+        if seconds[round_.case] > 1:
+            assert {"cpu_seconds", "resident_bytes", "switches", "tps", "qps"} <= set(series)
+            assert [second for second, _ in series["cpu_seconds"]][:1] == [0]
+
+
+def test_what_is_owed_after_the_last_round_is_counted(store: Reader) -> None:
+    labels = {case.workload: case.label for case in store.cases(1)}
+    settled: dict[str, set[str]] = {}
+    for each in store.settled(1):
+        assert (each.moment, each.value >= 0) == ("settled", True)
+        settled.setdefault(each.dataset, set()).add(each.name)
+    assert set(settled) == {labels["oltp_read_write"], labels["bulk_insert"]}, "the one reads only"
+    for names in settled.values():
+        assert {"settled_cpu_us_per_transaction", "settled_device_written_bytes_per_transaction",
+                "settled_device_read_bytes_per_transaction"} <= names  # fmt: skip
+    report = collect(store, 1)
+    for each in report.results:
+        figure = "settled_cpu_us_per_transaction"
+        assert (figure in each.figures) == (each.case.label in settled)
+        if figure in each.figures:
+            assert each.settled("cpu_us_per_transaction") == figure
 
 
 def test_space_is_taken_after_load_after_updates_and_at_rest(
@@ -106,7 +120,7 @@ def test_space_is_taken_after_load_after_updates_and_at_rest(
 ) -> None:
     """Files have their sizes when the last page has been written."""
     case = parse_case("oltp_read_write:tables=2", BASE)
-    assert laboratory.run(replace(PLAN, cases=(case,), rounds=1)) == ("ok", "")
+    assert laboratory.run(replace(PLAN, cases=(case,), blocks=1)) == ("ok", "")
     with laboratory.reader() as store:
         first, second = store.targets(1)
         state = {(s.target, s.moment, s.name): s.value for s in store.state(1)}
@@ -130,9 +144,9 @@ def test_settings_and_breaches_are_recorded(store: Reader) -> None:
         assert target.memory_bytes == SMALL.memory_bytes
         assert target.durable is True
         assert target.settings["innodb_flush_log_at_trx_commit"] == "1"
-    # Two rounds are too few; memory and durability are equal.
-    rules = [warning.rule for warning in store.warnings(1)]
-    assert [rule for rule in rules if rule != "client"] == ["rounds"]
+    # Memory as it was given, durability and isolation are equal.
+    warnings = [each for each in store.warnings(1) if each.rule not in ("client", "owed")]
+    assert all(each.message.startswith("resident memory differs") for each in warnings)
 
 
 def test_events_tell_the_run_from_start_to_end(
@@ -151,26 +165,29 @@ def test_events_tell_the_run_from_start_to_end(
     assert [step["done"] for step in steps] == sorted({step["done"] for step in steps})
 
 
-def test_the_summary_names_median_range_and_ratio(store: Reader) -> None:
+def test_the_summary_names_value_and_ratio(store: Reader) -> None:
     first, second = store.targets(1)
     case = store.cases(1)[0]
-    median = store.spread(case, first, "tps")
-    assert median is not None
     report = collect(store, 1)
-    text = cell(report, report.result(case, first))
-    assert text == f"{median.median:,.1f} ({median.low:,.1f}…{median.high:,.1f})"
-    # Of two rounds nothing can be concluded.
-    text = cell(report, report.result(case, second))
-    assert "×" in text and text.endswith(" ?")
+    one, other = (report.result(case, target) for target in (first, second))
+    assert one is not None and one.headline is not None
+    assert cell(report, one) == f"{one.headline.value:,.1f}"
+    ratio = report.ratio(other, "tps")
+    assert ratio is not None and ratio.count == 2
+    assert cell(report, other).endswith(f" ×{ratio.value:.3f} ({ratio.low:.3f}…{ratio.high:.3f})")
     assert cell(report, None) == "–"
+    told = [event.data for event in store.events(1) if event.kind == "case"]
+    assert [(each["case"], each["blocks"], each["concluded"]) for each in told] == [
+        (case.label, 2, False) for case in store.cases(1)
+    ]
 
 
 def test_workloads_of_our_own_are_recorded_with_their_figures(laboratory: Laboratory) -> None:
     """One of them kills and restarts the server under the eyes of the measures."""
-    base = Params(threads=2, seconds=0.5, warm_seconds=0)
+    base = Params(threads=2, seconds=0.5, lead_seconds=0.2, warm_seconds=0)
     texts = ("tpcc:warehouses=1,scale=0.01", "recovery:rows=1000,log_mb=1")
     cases = tuple(parse_case(text, base) for text in texts)
-    ended = laboratory.run(Plan("test", "", cases, ("engine:innodb",), 2, SMALL))
+    ended = laboratory.run(Plan("test", "", cases, ("engine:innodb",), blocks=2, budget=SMALL))
     assert ended == ("ok", ""), ended[1]
     with laboratory.reader() as store:
         headlines = [case.headline for case in store.cases(1)]
@@ -194,7 +211,7 @@ def test_servers_that_do_not_fit_together_take_turns(laboratory: Laboratory, mon
 
     monkeypatch.setattr("firn_lab.runner.run.available_memory_bytes", lambda: 0)
     case = parse_case("tiny", Params(threads=1, seconds=0.2))
-    plan = Plan("test", "", (case,), ("engine:innodb",), 2, SMALL)
+    plan = Plan("test", "", (case,), ("engine:innodb",), blocks=2, budget=SMALL)
     assert laboratory.run(plan)[0] == "ok"
     with laboratory.reader() as store:
         assert [r.status for r in store.rounds(1)] == ["ok", "ok"]

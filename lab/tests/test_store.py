@@ -10,7 +10,8 @@ import pytest
 from firn_lab.clock import SystemClock
 from firn_lab.errors import DiskFull, LabError
 from firn_lab.histogram import Latency
-from firn_lab.store import Reader, Spread, Writer, spread, unclear
+from firn_lab.store import Reader, Writer
+from firn_lab.store.extract import extract
 from firn_lab.store.schema import NAMES
 from firn_lab.targets import Budget, Settings
 from firn_lab.workloads import Params, Part
@@ -57,8 +58,6 @@ def test_what_is_written_can_be_read(tmp_path: Path) -> None:
         rounds = store.rounds(run)
         assert [each.status for each in rounds] == ["ok", "ok", "ok", "failed"]
         assert [each.figures for each in rounds] == [{"tps": 10}, {"tps": 30}, {"tps": 20}, {}]
-        assert store.spread(case, target, "tps") == Spread(20, 10, 30, 3)
-        assert store.spread(case, target, "qps") is None
         first, second = store.parts(rounds[0].id)
         assert (first.name, first.p99_ms, first.errors, second.average_ms) == ("a", 4, 1, None)
         assert store.series(rounds[0].id) == {"tps": [(0, 9), (1, 11)], "qps": [(1, 5)]}
@@ -120,17 +119,35 @@ def test_another_schema_is_refused(tmp_path: Path) -> None:
         Reader(tmp_path / "x.sqlite")
 
 
-def test_a_difference_within_the_spread_is_unclear() -> None:
-    low, high = spread([10, 11, 12]), spread([13, 14, 15])
-    assert low is not None and high is not None
-    assert not unclear(low, high)
-    wide = spread([8, 14, 15])
-    assert wide is not None and unclear(low, wide)
-    assert spread([]) is None
+def test_a_run_that_goes_on_has_several_ends(tmp_path: Path) -> None:
+    writer = Writer(tmp_path / "x.sqlite", SystemClock())
+    run = fill(writer)
+    found = []
+    for status in ("paused", "running", "ok"):
+        writer.end(run, status, f"it is {status}")
+        with Reader(tmp_path / "x.sqlite") as store:
+            assert len(store.runs()) == 1
+            found.append((store.run(run).status, store.run(run).message))
+    writer.close()
+    assert found == [(status, f"it is {status}") for status in ("paused", "running", "ok")]
 
 
-def test_nothing_is_clear_of_fewer_than_three_rounds() -> None:
-    three, two, one = spread([10, 11, 12]), spread([99, 99]), spread([99])
-    assert three is not None and two is not None and one is not None
-    for few in (two, one):
-        assert unclear(three, few) and unclear(few, three)
+def test_a_store_of_the_first_version_is_read(tmp_path: Path) -> None:
+    """It had one end a run, which had no id."""
+    writer = Writer(tmp_path / "x.sqlite", SystemClock())
+    run = fill(writer)
+    writer.close()
+    connection = sqlite3.connect(tmp_path / "x.sqlite")
+    connection.executescript(
+        "DROP TABLE run_ends; CREATE TABLE run_ends (run INTEGER PRIMARY KEY REFERENCES runs, "
+        "ended_at TEXT NOT NULL, status TEXT NOT NULL, message TEXT NOT NULL);"
+        f"INSERT INTO run_ends VALUES ({run}, '2026', 'failed', 'why'); PRAGMA user_version = 1"
+    )
+    connection.close()
+    extract(tmp_path / "x.sqlite", run, tmp_path / "new.sqlite")
+    for name in ("x", "new"):
+        with Reader(tmp_path / f"{name}.sqlite") as store:
+            assert (store.run(run).status, store.run(run).message) == ("failed", "why")
+            assert len(store.rounds(run)) == 4
+    with pytest.raises(LabError, match="has schema 1, this lab writes 2"):
+        Writer(tmp_path / "x.sqlite", SystemClock())

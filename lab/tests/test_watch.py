@@ -26,7 +26,7 @@ SECOND = {
 def begin(path: Path) -> tuple[Writer, int]:
     writer = Writer(path, SystemClock())
     run = writer.run("made up", ["firn-lab"], "0", {}, Budget(), 3)
-    started = {"cases": ["rw"], "targets": ["innodb", "firn"], "rounds": 3, **STEP}
+    started = {"cases": ["rw"], "targets": ["innodb", "firn"], "reference": "innodb", **STEP}
     writer.event(run, "started", started)
     return writer, run
 
@@ -61,12 +61,14 @@ def test_events_become_a_picture(tmp_path: Path) -> None:
         for tps in (90.0, 100.0, 70.0):
             writer.event(run, "round", round_of(tps))
         writer.event(run, "round", round_of(0.0, "failed"))
+        ratios = {"firn": [1.25, 1.2, 1.3], "gone": [1.0, 1.0, 1.0]}
+        writer.event(run, "block", {"case": "rw", "block": 2, "ratios": ratios})
         writer.event(run, "unsupported", {"message": "shop on pg: MySQL only"})
         writer.event(run, "warning", {"rule": "memory", "message": "differs"})
         follow(store, board)
         text = screen(board, board.last_at)
-        assert "90.0 (70…100)" in text
-        assert "rw on firn, round 1: failed: gone" in text and "unfair, memory: differs" in text
+        assert "90.0 ×1.250 (1.200…1.300)" in text
+        assert "rw on firn, block 1: failed: gone" in text and "unfair, memory: differs" in text
         assert "not run: shop on pg: MySQL only" in text
         assert "silent" in screen(board, board.last_at + SILENT_SECONDS + 1)
         writer.end(run, "interrupted", "by hand")

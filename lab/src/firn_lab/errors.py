@@ -23,5 +23,9 @@ class DiskFull(LabError):
     """The file system of the data or of the store is full, or nearly so."""
 
 
+class Paused(LabError):
+    """The slice of a run is over; `--resume` goes on with it."""
+
+
 class CheckFailed(LabError):
     """A workload's own check found wrong data: the round counts as failed."""

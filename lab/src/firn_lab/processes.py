@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,23 @@ def signal_all(pids: Iterable[int], number: signal.Signals) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
+
+
+def await_stopped(pids: Iterable[int], seconds_max: float) -> None:
+    """Waits until no thread of the processes runs or waits for a disk any more."""
+    deadline = time.monotonic() + seconds_max
+    for pid in pids:
+        for task in _listing(Path(f"/proc/{pid}/task")):
+            while _state(task) not in "TtZX" and time.monotonic() < deadline:
+                time.sleep(0.001)
+
+
+def _state(task: Path) -> str:
+    """The kernel's letter; X when it has ended."""
+    try:
+        return (task / "stat").read_text().rsplit(")", 1)[1].split()[0]
+    except (OSError, IndexError):
+        return "X"
 
 
 def _listing(directory: Path) -> list[Path]:

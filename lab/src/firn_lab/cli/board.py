@@ -11,8 +11,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from firn_lab.intervals import Interval, typical
 from firn_lab.report.units import bytes_text
-from firn_lab.store import Spread, spread
 from firn_lab.store.rows import Event, Run
 
 SECONDS_SHOWN = 60
@@ -41,6 +41,8 @@ class Board:
     targets: list[str] = field(default_factory=list)
     # Case, then target: headline figures of the rounds that were ok.
     results: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    # Case, then target: the ratio to the reference so far, with its interval.
+    ratios: dict[str, dict[str, tuple[float, float, float]]] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -66,6 +68,8 @@ class Board:
                 self.latest = dict(data)
             case "round":
                 self._round(data)
+            case "block":
+                self.ratios[data["case"]] = data["ratios"]
             case "warning":
                 self.lines.append(f"unfair, {data['rule']}: {data['message']}")
             case "unsupported":
@@ -81,7 +85,7 @@ class Board:
 
     def _round(self, data: Any) -> None:
         if data["status"] != "ok":
-            text = f"{data['case']} on {data['target']}, round {data['round'] + 1}"
+            text = f"{data['case']} on {data['target']}, block {data['round'] + 1}"
             self.lines.append(f"{text}: {data['status']}: {data['message']}")
         elif data["headline"] in data["figures"]:
             of_case = self.results.setdefault(data["case"], {})
@@ -143,17 +147,21 @@ def _now(board: Board) -> str:
     return "  ".join(words)
 
 
-def _cell(value: Spread) -> str:
-    return f"{value.median:,.1f} ({value.low:,.0f}…{value.high:,.0f})"
+def _cell(value: Interval) -> str:
+    return f"{value.value:,.1f}"
 
 
 def _results(board: Board) -> Table:
-    """Medians of the rounds so far."""
+    """Medians of the rounds so far, and ratios."""
     table = Table("case", *board.targets, box=None)
     for case, by_target in board.results.items():
         cells = []
         for target in board.targets:
-            value = spread(by_target.get(target, []))
-            cells.append("" if value is None else _cell(value))
+            value = typical(by_target.get(target, []))
+            text = "" if value is None else _cell(value)
+            if target in board.ratios.get(case, {}):
+                ratio, low, high = board.ratios[case][target]
+                text += f" ×{ratio:.3f} ({low:.3f}…{high:.3f})"
+            cells.append(text)
         table.add_row(case, *cells)
     return table

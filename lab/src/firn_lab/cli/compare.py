@@ -3,8 +3,10 @@
   firn-lab compare 3 4                     # runs of one store
   firn-lab compare old/lab.sqlite:last last
 
-Exit status 1 when something became worse by more than --allow percent and by more than the spread.
-Times that were taken once (loads) are shown, and called single: they say nothing for sure.
+Exit status 1 when something became worse by more than --allow percent and their intervals do not
+meet. The machine may have been another one at each time: two builds are told apart better by one
+run of both (`judge`). Times that were taken once (loads) are shown, and called single: they say
+nothing for sure.
 """
 
 from __future__ import annotations
@@ -17,10 +19,11 @@ from rich.table import Table
 from rich.text import Text
 
 from firn_lab.cli.common import add_store, wide_console
+from firn_lab.intervals import Interval
 from firn_lab.report.comparison import Change, changes, differences
 from firn_lab.report.data import Report, collect
 from firn_lab.report.units import figure_text, number_text
-from firn_lab.store import Reader, Spread
+from firn_lab.store import Reader
 
 NAME = "compare"
 HELP = "regressions between two runs"
@@ -66,15 +69,15 @@ def _row(table: Table, change: Change) -> None:
         change.case,
         change.target,
         change.figure,
-        _spread(change.before, change.unit),
-        _spread(change.after, change.unit),
+        _interval(change.before, change.unit),
+        _interval(change.after, change.unit),
         factor,
         Text(change.verdict, style=STYLES[change.verdict]),
     )
 
 
-def _spread(value: Spread, unit: str) -> str:
-    text = figure_text(value.median, unit)
+def _interval(value: Interval, unit: str) -> str:
+    text = figure_text(value.value, unit)
     if value.count < 2:
         return text
     if unit == "B":

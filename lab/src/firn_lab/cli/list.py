@@ -22,10 +22,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(chosen: argparse.Namespace) -> int:
     console = Console(highlight=False)
-    plans = Table("plan", "cases", "rounds", "what", box=None)
+    plans = Table("plan", "cases", "what", box=None)
     for name in PLANS:
         plan = PLANS[name]
-        plans.add_row(name, str(len(plan.cases)), str(plan.rounds), plan.summary)
+        plans.add_row(name, str(len(plan.cases)), plan.summary)
     workloads = Table("workload", "what", "options", box=None)
     for name in WORKLOADS:
         kind = WORKLOADS[name]

@@ -2,11 +2,15 @@
 
   firn-lab run quick
   firn-lab run oltp_read_write oltp_point_select:threads=16,zipf=0.9 --targets engine:firn dsn:mysql://host
-  firn-lab run oltp_read_write:cache=3 --memory 512 --rounds 5 --seconds 30
+  firn-lab run oltp_read_write:cache=3 --memory 512 --within 1 --blocks 100
   firn-lab run oltp_read_write tpcc --threads 2 4 8 16 32
+  firn-lab run oltp_point_select --targets engine:firn@before=/tmp/ha_firn.so engine:firn@after
+  until firn-lab run full --resume; [ $? -ne 75 ]; do :; done     # slices of two hours
 
-A workload is NAME[:key=value,…]; keys are scale, threads, seconds, warm_seconds, seed and the
-workload's own (firn-lab list). Options of the command line override those of a plan.
+A workload is NAME[:key=value,…]; keys are scale, threads, seconds, lead_seconds, warm_seconds, seed
+and the workload's own (firn-lab list). A case is measured in blocks, a short round on each target,
+until its ratios are known to --within percent, or its time is over. Exit status 75: a slice of a
+run is over, --resume goes on with it. Options of the command line override those of a plan.
 """
 
 from __future__ import annotations
@@ -26,7 +30,8 @@ from firn_lab.clock import SystemClock
 from firn_lab.errors import UsageError
 from firn_lab.plan import PLANS, Case, Plan, parse_case
 from firn_lab.plan.base import replace_params
-from firn_lab.runner.parts import Parts, parts_of, planned_seconds, require_installed
+from firn_lab.runner.parts import Parts, case_seconds, parts_of, require_installed
+from firn_lab.runner.resume import before
 from firn_lab.runner.run import Runner
 from firn_lab.store import Reader, Writer
 from firn_lab.targets import Budget
@@ -37,15 +42,36 @@ NAME = "run"
 HELP = "measure a plan or workloads"
 SCRATCH = Path("lab-run")
 MEMORY_MIB_MIN = 16
-EXIT = {"ok": 0, "failed": 1, "aborted": 1, "interrupted": 130}
+EXIT = {"ok": 0, "failed": 1, "aborted": 1, "paused": 75, "interrupted": 130}
+SLICE_MINUTES = 120.0
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", nargs="+", metavar="PLAN|WORKLOAD")
     parser.add_argument("--targets", nargs="+", metavar="TARGET", help="such as engine:firn")
-    parser.add_argument("--rounds", type=above(0))
+    add_measuring(parser)
+    parser.add_argument("--resume", action="store_true", help="go on with the plan's last run")
+    parser.add_argument(
+        "--slice-minutes", type=above(0.0), metavar="MINUTES", default=SLICE_MINUTES,
+        help="a run with --resume pauses by then (%(default)s)",
+    )  # fmt: skip
+    add_store(parser)
+
+
+def add_measuring(parser: argparse.ArgumentParser) -> None:
+    """What other commands that measure take, too."""
+    parser.add_argument(
+        "--within", type=above(0.0), metavar="PERCENT", help="a ratio known so well is enough (2.5)"
+    )
+    parser.add_argument("--blocks", type=above(0), help="of a case, at most (60)")
+    parser.add_argument(
+        "--minutes", type=above(0.0), help="of the whole run, with loads; none: 4 for each case"
+    )
     parser.add_argument("--seconds", type=above(0.0), help="of each round")
-    parser.add_argument("--warm-seconds", type=at_least(0.0))
+    parser.add_argument(
+        "--lead-seconds", type=at_least(0.0), help="of load in each round before it is measured"
+    )
+    parser.add_argument("--warm-seconds", type=at_least(0.0), help="before the first round")
     parser.add_argument("--threads", type=above(0), nargs="+", help="several: each case with each")
     parser.add_argument("--scale", type=above(0.0))
     parser.add_argument("--seed", type=at_least(0))
@@ -55,7 +81,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--not-durable", action="store_true", help="a sync a second, not a commit")
     parser.add_argument("--page-cache", action="store_true", help="no direct I/O")
     parser.add_argument("--measure", nargs="+", default=[], help="costly measures: ssd, csv")
-    add_store(parser)
     parser.add_argument(
         "--dir", type=new_directory, default=SCRATCH, help="data of servers (%(default)s)"
     )
@@ -67,7 +92,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def make_plan(chosen: argparse.Namespace) -> Plan:
     """The plan that the command line asks for."""
-    names = ("seconds", "warm_seconds", "scale", "seed")
+    names = ("seconds", "lead_seconds", "warm_seconds", "scale", "seed")
     given = {name: getattr(chosen, name) for name in names if getattr(chosen, name) is not None}
     sweep = [{**given, "threads": threads} for threads in chosen.threads or ()] or [given]
     if len(chosen.what) == 1 and chosen.what[0] in PLANS:
@@ -93,7 +118,9 @@ def make_plan(chosen: argparse.Namespace) -> Plan:
         plan,
         cases=cases,
         targets=tuple(chosen.targets or plan.targets),
-        rounds=plan.rounds if chosen.rounds is None else chosen.rounds,
+        within=plan.within if chosen.within is None else chosen.within / 100,
+        blocks=plan.blocks if chosen.blocks is None else chosen.blocks,
+        minutes=plan.minutes if chosen.minutes is None else chosen.minutes,
         budget=budget,
         measures=tuple(chosen.measure) or plan.measures,
     )
@@ -107,8 +134,10 @@ def _require_sense(plan: Plan) -> None:
         params = case.params
         if params.threads < 1 or not (0 < params.seconds < inf and 0 < params.scale < inf):
             raise UsageError(f"{case.workload}: threads, seconds and scale must be above zero")
-        if not 0 <= params.warm_seconds < inf:
-            raise UsageError(f"{case.workload}: warm_seconds must be zero or above")
+        if not (0 <= params.warm_seconds < inf and 0 <= params.lead_seconds < inf):
+            raise UsageError(
+                f"{case.workload}: warm_seconds and lead_seconds must be zero or above"
+            )
 
 
 def _case(text: str, base: Params) -> Case:
@@ -118,37 +147,55 @@ def _case(text: str, base: Params) -> Case:
 
 
 def main(chosen: argparse.Namespace) -> int:
-    plan = make_plan(chosen)
+    run, status, message = measure(make_plan(chosen), chosen, chosen.resume)
+    with Reader(chosen.store) as store:
+        summary(store, run)
+    print(f"run {run} in {chosen.store}: {status}{': ' if message else ''}{message}")
+    return EXIT[status]
+
+
+def measure(plan: Plan, chosen: argparse.Namespace, resume: bool = False) -> tuple[int, str, str]:
+    """Runs the plan: the run's number in the store, how it ended, and why."""
     scratch = (chosen.dir / f"run-{os.getpid()}").resolve()
     # Before there is a store: what cannot run leaves nothing in it.
     parts = parts_of(plan, scratch)
     require_installed(parts.targets)
+    store = chosen.store.resolve()
+    found = before(store, plan, parts) if resume else None
     clock = SystemClock()
-    writer = Writer(chosen.store.resolve(), clock)
+    writer = Writer(store, clock)
     chosen.dir.mkdir(parents=True, exist_ok=True)
     remove_stale(chosen.dir)
-    print(promise(plan, parts))
+    print(promise(plan, parts) if found is None else f"run {found.run} goes on")
     command = ["firn-lab", *map(redacted, sys.argv[1:])]
     try:
         with View() as view:
-            runner = Runner(plan, writer, view.event, clock, scratch, command, chosen.free << 20)
+            runner = Runner(
+                plan,
+                writer,
+                view.event,
+                clock,
+                scratch,
+                command,
+                chosen.free << 20,
+                found,
+                chosen.slice_minutes * 60 if resume else None,
+            )
             status, message = runner.run()
+            return runner.id, status, message
     finally:
         writer.close()
-    with Reader(chosen.store) as store:
-        summary(store, runner.id)
-    print(f"run {runner.id} in {chosen.store}: {status}{': ' if message else ''}{message}")
-    return EXIT[status]
 
 
 def promise(plan: Plan, parts: Parts) -> str:
-    """How long it takes at least, and the room for the largest data, as InnoDB stores it."""
-    minutes = planned_seconds(plan, parts) / 60
+    """How long it takes, and the room for the largest data, as InnoDB stores it."""
+    count = len(parts.targets)
+    minutes = plan.minutes or sum(case_seconds(plan, w, count) for w in parts.workloads) / 60
     time = f"{minutes:.0f} minutes" if minutes < 120 else f"{minutes / 60:.1f} hours"
-    largest = max(each.about_bytes for each in parts.workloads) * len(parts.targets)
+    extra = "" if plan.minutes else " of blocks at most, loads and rests come on top"
+    largest = max(each.about_bytes for each in parts.workloads) * count
     return (
-        f"{len(parts.workloads)} cases on {len(parts.targets)} targets, {plan.rounds} rounds: "
-        f"{time} of rounds and warm-up, loads and rests come on top; "
+        f"{len(parts.workloads)} cases on {count} targets, to ±{plan.within:.1%}: {time}{extra}; "
         f"up to {largest / 2**30:.1f} GiB of data"
     )
 

@@ -12,12 +12,13 @@ from rich.table import Table
 from rich.text import Text
 
 from firn_lab.cli.common import wide_console
+from firn_lab.report.conclusions import conclusions, ratio_text
 from firn_lab.report.data import Report, Result, collect
 from firn_lab.store import Reader
 
 
 class View:
-    """A line for each round and each problem; on a terminal a bar with the time left, too."""
+    """A line for each block and each problem; on a terminal a bar with the time left, too."""
 
     def __init__(self) -> None:
         self._console = Console(highlight=False)
@@ -53,11 +54,16 @@ class View:
                     self._print(f"{data['phase']} {data['target']} {data.get('dataset', '')}")
             case "second":
                 self._say(
-                    f"{data['target']} {data['case']} round {data['round'] + 1}: "
+                    f"{data['target']} {data['case']} block {data['round'] + 1}: "
                     f"{data['tps']:,.0f}/s"
                 )
             case "round":
                 self._round(data)
+            case "block":
+                self._block(data)
+            case "case":
+                known = f"{'' if data['concluded'] else 'not '}concluded at ±{data['within']:.1%}"
+                self._print(f"{data['case']}: {known} after {data['blocks']} blocks")
             case "warning":
                 self._print(f"[{data['rule']}] {data['message']}", style="red")
             case "unsupported":
@@ -66,16 +72,17 @@ class View:
                 self._print(f"{data['target']} is left out: {data['message']}", style="red")
 
     def _round(self, data: Mapping[str, Any]) -> None:
-        figures = data["figures"]
-        text = f"round {data['round'] + 1}  {data['case']}  {data['target']}: "
-        if data["headline"] in figures:
-            text += f"{figures[data['headline']]:,.1f} {data['headline']}"
-        if "latency_p95_ms" in figures:
-            text += f", 95 % {figures['latency_p95_ms']:.2f} ms"
-        if data["status"] == "ok":
-            self._print(text)
-        else:
+        """Those that went well are told by block."""
+        if data["status"] != "ok":
+            text = f"block {data['round'] + 1}  {data['case']}  {data['target']}: "
             self._print(f"{text} {data['status']}: {data['message']}", style="red")
+
+    def _block(self, data: Mapping[str, Any]) -> None:
+        found = (
+            f"{name} ×{value:.3f} ({low:.3f}…{high:.3f})"
+            for name, (value, low, high) in data["ratios"].items()
+        )
+        self._print(f"block {data['block'] + 1}  {data['case']}  {', '.join(found)}".rstrip())
 
     def _say(self, text: str) -> None:
         self._bar.update(self._task, description=text, left=self._left())
@@ -89,15 +96,17 @@ class View:
 
 
 def summary(store: Reader, run: int) -> None:
-    """Medians of each case's headline figure, with the range of the rounds and the ratio to the
-    reference; a `?` where nothing can be concluded."""
+    """Each case's headline figure, and its ratio to the reference with an interval."""
     report = collect(store, run)
     if not report.targets or not report.cases:
         return
-    table = Table("case", *(target.name for target in report.targets), box=None)
+    table = Table("case", *(target.name for target in report.targets), "", box=None)
     for case in report.cases:
         results = [report.result(case, target) for target in report.targets]
-        table.add_row(case.label, *(cell(report, each) for each in results))
+        known = [each for each in conclusions(report) if each.result.case.id == case.id]
+        within = f"at ±{report.within:.1%}"
+        words = f"concluded {within}" if all(e.concluded for e in known) else f"not {within}"
+        table.add_row(case.label, *(cell(report, each) for each in results), words * bool(known))
     wide_console().print(table)
 
 
@@ -106,11 +115,5 @@ def cell(report: Report, result: Result | None) -> str:
     value = result.headline if result else None
     if result is None or value is None:
         return "–"
-    text = f"{value.median:,.1f} ({value.low:,.1f}…{value.high:,.1f}"
-    text += ")" if value.count == report.run.rounds else f", {value.count} rounds)"
-    against = report.against(result)
-    other = against.headline if against else None
-    if other is None or other.median == 0:
-        return text
-    doubt = " ?" if report.doubtful(result, result.case.headline) else ""
-    return f"{text} ×{value.median / other.median:.2f}{doubt}"
+    ratio = report.ratio(result, result.case.headline)
+    return f"{value.value:,.1f}" + (f" {ratio_text(ratio)}" if ratio else "")

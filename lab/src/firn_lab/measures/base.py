@@ -1,7 +1,8 @@
 """Two kinds of measures.
 
 A round measure watches a server while a round runs: `begin` gives a probe, which is sampled once a
-second (a raw series) and finished with figures. A state measure looks at what the server holds at a
+second (a raw series) and finished with figures. Another probe watches it come to rest after the
+rounds of a case. A state measure looks at what the server holds at a
 moment: after the load, right after the rounds, and at rest.
 
     @ROUND_MEASURES.register("cpu")
@@ -31,12 +32,16 @@ class Probe(ABC):
     def sample(self) -> Mapping[str, float]:
         """Values of this second, by figure name; kept as series."""
 
+    def measured(self) -> None:
+        """The lead is over: figures count from here on, totals do not begin anew."""
+
     @abstractmethod
     def finish(self, outcome: Outcome) -> Mapping[str, float]:
-        """Figures of the whole round."""
+        """Figures of the round."""
 
-    def settled(self, outcome: Outcome) -> Mapping[str, float]:
-        """Figures of a round that writes, with what the server did until it came to rest."""
+    def totals(self) -> Mapping[str, float]:
+        """What the server has used until now, with the lead, by name of the work. Until the server
+        is at rest after the last round it is added up: see `settled` of the measure."""
         return {}
 
 
@@ -44,6 +49,9 @@ class RoundMeasure(ABC):
     """Watches a server during rounds. `figures` names all it can return."""
 
     figures: ClassVar[Mapping[str, FigureKind]]
+    # By name of the work in a probe's totals: all of it for a transaction, with what was put off
+    # until after the rounds, is the figure `settled_NAME_per_transaction`.
+    settled: ClassVar[Mapping[str, FigureKind]] = {}
 
     def supports(self, target: Target) -> bool:
         """By default: private servers only."""

@@ -18,6 +18,7 @@ class CpuProbe(Probe):
         self._pid = target.pid
         self._last = processor_seconds(target.pids)
         self._used = 0.0
+        self._lead = 0.0
 
     def _advance(self) -> float:
         pids = self._target.pids
@@ -35,12 +36,21 @@ class CpuProbe(Probe):
     def sample(self) -> Mapping[str, float]:
         return {"cpu_seconds": self._advance()}
 
+    def measured(self) -> None:
+        self._advance()
+        self._lead = self._used
+
     def finish(self, outcome: Outcome) -> Mapping[str, float]:
         self._advance()
-        figures = {"cpu_seconds": self._used}
+        used = self._used - self._lead
+        figures = {"cpu_seconds": used}
         if outcome.transactions:
-            figures["cpu_us_per_transaction"] = self._used / outcome.transactions * 1e6
+            figures["cpu_us_per_transaction"] = used / outcome.transactions * 1e6
         return figures
+
+    def totals(self) -> Mapping[str, float]:
+        self._advance()
+        return {"cpu_us": self._used * 1e6}
 
 
 @ROUND_MEASURES.register("cpu")
@@ -49,6 +59,7 @@ class Cpu(RoundMeasure):
         "cpu_seconds": FigureKind("s"),
         "cpu_us_per_transaction": FigureKind("µs"),
     }
+    settled = {"cpu_us": FigureKind("µs")}
 
     def begin(self, target: Target) -> CpuProbe:
         return CpuProbe(target)

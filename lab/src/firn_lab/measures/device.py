@@ -4,7 +4,9 @@
 write through the page cache counts when it makes pages dirty, by whole folios: PostgreSQL's log, in
 large folios, counts for many times what reaches the device. `disk_*` are the counters of the device
 itself: exact, with what the page cache writes late, and with whatever else runs meanwhile.
-`settled_*` count until the server is at rest after the round: with what the engine put off.
+All count with the round's lead, and what is counted by transaction with the lead's transactions:
+writes come in lumps. `settled_*` count until the server is at rest after the last round: with what
+the engine put off.
 """
 
 from __future__ import annotations
@@ -75,26 +77,19 @@ class DeviceProbe(Probe):
 
     def finish(self, outcome: Outcome) -> Mapping[str, float]:
         totals = self._totals()
-        if outcome.transactions:
-            each = {f"{n}_per_transaction": v / outcome.transactions for n, v in totals.items()}
-            return totals | each
+        count = outcome.all_transactions
+        if count:
+            return totals | {f"{n}_per_transaction": v / count for n, v in totals.items()}
         return totals
 
-    def settled(self, outcome: Outcome) -> Mapping[str, float]:
-        if not outcome.transactions:
-            return {}
-        os.sync()  # What a server wrote through the page cache is written now.
-        totals = self._totals()
-        return {f"settled_{n}_per_transaction": v / outcome.transactions for n, v in totals.items()}
+    def totals(self) -> Mapping[str, float]:
+        return self._totals()
 
 
 @ROUND_MEASURES.register("device")
 class Device(RoundMeasure):
-    figures = FIGURES | {
-        f"{settled}{name}_per_transaction": kind
-        for name, kind in FIGURES.items()
-        for settled in ("", "settled_")
-    }
+    figures = FIGURES | {f"{name}_per_transaction": kind for name, kind in FIGURES.items()}
+    settled = FIGURES
 
     def begin(self, target: Target) -> DeviceProbe:
         return DeviceProbe(target)

@@ -1,4 +1,4 @@
-"""A plan: cases × targets × rounds, and the budget that every target gets.
+"""A plan: cases × targets, how far they are measured, and the budget that every target gets.
 
 On the command line a case is `NAME[:key=value,…]`; keys are those of Params or of the workload.
 """
@@ -14,7 +14,14 @@ from firn_lab.registry import Registry
 from firn_lab.targets.base import Budget
 from firn_lab.workloads.base import Params
 
-_NUMBERS = {"scale": float, "threads": int, "seconds": float, "warm_seconds": float, "seed": int}
+_NUMBERS = {
+    "scale": float,
+    "threads": int,
+    "seconds": float,
+    "lead_seconds": float,
+    "warm_seconds": float,
+    "seed": int,
+}
 
 
 @dataclass(frozen=True)
@@ -27,13 +34,19 @@ class Case:
 
 @dataclass(frozen=True)
 class Plan:
-    """Measures: names of the costly state measures to take too."""
+    """A case is measured until its ratios are known to `within`, a part of them, or has had
+    `blocks` blocks; or until its time is over: its share of what is left of `minutes`, which the
+    whole run may take, with loads, or else `case_seconds`. `measures`: names of the costly state
+    measures to take too."""
 
     name: str
     summary: str
     cases: tuple[Case, ...]
     targets: tuple[str, ...] = ("engine:innodb", "engine:firn")
-    rounds: int = 3
+    within: float = 0.025
+    blocks: int = 60
+    minutes: float | None = None
+    case_seconds: float = 240.0
     budget: Budget = field(default_factory=Budget)
     measures: tuple[str, ...] = ()
 

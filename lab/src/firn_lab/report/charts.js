@@ -67,12 +67,12 @@ function tip(element, text) {
 }
 
 function spreadText(value, unit) {
-  const text = format(value.median, unit);
-  return value.count > 1 ? `${text} (${format(value.low)}…${format(value.high)}, ${value.count} rounds)` : text;
+  const text = format(value.value, unit);
+  return value.count > 1 ? `${text} (${format(value.low)}…${format(value.high)}, ${value.count} blocks)` : text;
 }
 
-// groups: [{label, values: [{name, colour, spread, text, tip}]}], spread: {median, low, high, count}; `text` stands at
-// the bar, `tip` in its tip, the median and its spread by default. `one`: the place of 1 is marked.
+// groups: [{label, values: [{name, colour, spread, text, tip}]}], spread: {value, low, high, count}; `text` stands at
+// the bar, `tip` in its tip, the value and its interval by default. `one`: the place of 1 is marked.
 function barChart(groups, unit, title, one = false) {
   const left = 300, width = 1120, right = 160, bar = 18;
   const rows = groups.map((group) => group.values.length * (bar + 3) + 16);
@@ -95,13 +95,13 @@ function barChart(groups, unit, title, one = false) {
     group.values.forEach((each, n) => {
       const at = y + n * (bar + 3), value = each.spread, middle = at + bar / 2;
       const rect = shape(root, "rect", { x: left, y: at, height: bar, fill: each.colour,
-        width: Math.max(1, x(value.median) - left), class: "hot bar", rx: 2 });
+        width: Math.max(1, x(value.value) - left), class: "hot bar", rx: 2 });
       tip(rect, `${group.label}\n${each.name}: ${each.tip ?? spreadText(value, unit)}`);
       if (value.count > 1) shape(root, "path", { class: "whisker",
         d: `M${x(value.low)} ${middle}H${x(value.high)}M${x(value.low)} ${middle - 4}v8` +
           `M${x(value.high)} ${middle - 4}v8` });
       shape(root, "text", { x: x(value.high) + 6, y: middle + 4, class: "soft label" },
-        each.text ?? format(value.median, unit));
+        each.text ?? format(value.value, unit));
     });
     y += rows[index];
   });

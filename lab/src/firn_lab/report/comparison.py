@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from firn_lab.errors import LabError
+from firn_lab.intervals import INTERVAL_MIN, Interval, single
 from firn_lab.report.data import Report
-from firn_lab.store import Spread, unclear
 
 # Compared besides each case's headline; settled, where there is such a figure. Others are looked at
 # with `every`.
@@ -21,7 +21,7 @@ STATES = ("data_bytes", "load_seconds")
 
 @dataclass(frozen=True)
 class Change:
-    """verdict: better, worse, same (within what is allowed), unclear (within the spread, or sizes
+    """verdict: better, worse, same (within what is allowed), unclear (the intervals meet, or sizes
     where the number of rows depends on throughput), or single (a time that was taken once: nobody
     knows how far it would be off the next time)."""
 
@@ -29,19 +29,21 @@ class Change:
     target: str
     figure: str
     unit: str
-    before: Spread
-    after: Spread
+    before: Interval
+    after: Interval
     verdict: str
 
     @property
     def ratio(self) -> float | None:
-        return self.after.median / self.before.median if self.before.median else None
+        return self.after.value / self.before.value if self.before.value else None
 
 
-def verdict(before: Spread, after: Spread, better: str, allow: float) -> str:
+def verdict(before: Interval, after: Interval, better: str, allow: float) -> str:
     """`allow`: as a part of the value before."""
-    plain = exact(before.median, after.median, better, allow)
-    return "unclear" if plain != "same" and unclear(before, after) else plain
+    plain = exact(before.value, after.value, better, allow)
+    few = min(before.count, after.count) < INTERVAL_MIN
+    meet = before.low <= after.high and after.low <= before.high
+    return "unclear" if plain != "same" and (few or meet) else plain
 
 
 def exact(before: float, after: float, better: str, allow: float) -> str:
@@ -71,17 +73,15 @@ def changes(before: Report, after: Report, allow: float, every: bool = False) ->
             # What is counted over a round depends on its length and on what was done in it.
             if one is None or other is None or kinds_before.get(name) != kinds[name]:
                 continue
-            found.append(
-                Change(
-                    each.case.label,
-                    each.target.name,
-                    name,
-                    kinds[name].unit,
-                    one,
-                    other,
-                    verdict(one, other, kinds[name].better, allow),
-                )
+            better = kinds[name].better
+            # Until the server was at rest all is counted, once.
+            words = (
+                exact(one.value, other.value, better, allow)
+                if name.startswith("settled_")
+                else verdict(one, other, better, allow)
             )
+            place = (each.case.label, each.target.name, name, kinds[name].unit)
+            found.append(Change(*place, one, other, words))
     found += _states(before, after, allow, every)
     if not found:
         raise LabError("the runs have no case on the same target in common")
@@ -100,7 +100,7 @@ def _states(before: Report, after: Report, allow: float, every: bool) -> list[Ch
         value = old.get((each.dataset, names[each.target], each.moment, each.name))
         if value is None or not (every or each.name in STATES):
             continue
-        one, other = Spread(value, value, value, 1), Spread(each.value, each.value, each.value, 1)
+        one, other = single(value), single(each.value)
         figure = f"{each.name}, {each.moment}"
         words = exact(value, each.value, each.better, allow)
         if words != "same" and each.unit != "B":
@@ -128,7 +128,7 @@ def differences(before: Report, after: Report) -> list[str]:
     params = {case.label: case.params for case in before.cases}
     for case in after.cases:
         if case.label in params:
-            for name in ("seconds", "warm_seconds", "seed"):
+            for name in ("seconds", "lead_seconds", "warm_seconds", "seed"):
                 if params[case.label].get(name) != case.params.get(name):
                     found.append(
                         f"{case.label}: {name} {params[case.label].get(name)}, "

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from firn_lab.intervals import Interval, single
 from firn_lab.price import Cost, Prices, break_even, cost, ios
 from firn_lab.report.data import Report, Result
-from firn_lab.store import Spread, unclear
 from firn_lab.store.rows import TargetRow
 
 # Space is taken at rest; where a server did not come so far, or where rounds change the number of
 # rows, as late as both have it of the same rows.
 _MOMENTS = ("rest", "update", "load")
-
-
-@dataclass(frozen=True)
-class Work:
-    """What the cost of a transaction rests on; ios: None where they were not measured."""
-
-    tps: Spread
-    ios: Spread | None
 
 
 def space_ratio(report: Report, dataset: str, one: TargetRow, other: TargetRow) -> float | None:
@@ -39,38 +30,29 @@ def space_ratio(report: Report, dataset: str, one: TargetRow, other: TargetRow) 
     return None
 
 
-_NONE = Spread(0.0, 0.0, 0.0, 0)
-
-
-def transaction_ios(result: Result, prices: Prices) -> Spread | None:
+def transaction_ios(result: Result, prices: Prices) -> float | None:
     """I/Os of a transaction, with what the engine put off until after the round. The device's own
     counts see what the page cache and the file system write for a server; where there are none, the
     server's bytes have to do."""
 
-    def found(name: str) -> Spread | None:
+    def found(name: str) -> Interval | None:
         return result.figures.get(result.settled(f"{name}_per_transaction"))
 
-    pairs = []
+    total = 0.0
     for verb, requests in (("read", "disk_reads"), ("written", "disk_writes")):
         size = found(f"disk_{verb}_bytes") or found(f"device_{verb}_bytes")
         if size is None:
             return None
-        pairs.append((found(requests) or _NONE, size))
-
-    def total(part: str) -> float:
-        return sum(ios(prices, getattr(one, part), getattr(size, part)) for one, size in pairs)
-
-    return Spread(total("median"), total("low"), total("high"), min(s.count for _, s in pairs))
+        total += ios(prices, (found(requests) or single(0.0)).value, size.value)
+    return total
 
 
-def doubt(prices: Prices, one: Work, other: Work) -> str:
-    """What a break-even rests on and cannot be told apart."""
-    found = []
-    if prices.hour and unclear(one.tps, other.tps):
-        found.append("throughputs")
-    if prices.million_ios and one.ios and other.ios and unclear(one.ios, other.ios):
-        found.append("I/Os")
-    return f"; but their {' and '.join(found)} cannot be told apart" if found else ""
+def doubt(report: Report, result: Result, prices: Prices) -> str:
+    """Where a break-even rests on throughputs that cannot be told apart."""
+    ratio = report.ratio(result, "tps")
+    if not prices.hour or ratio is None or not ratio.holds(1.0):
+        return ""
+    return "; but their throughputs cannot be told apart"
 
 
 HEAD = ("offer", "case", "engine", "a million transactions", "a TB for a month", "break-even")
@@ -93,7 +75,7 @@ def costs(report: Report) -> list[dict[str, Any]]:
         return found
     for prices in report.prices:
         for case in report.cases:
-            against: tuple[Cost, Work] | None = None
+            against: Cost | None = None
             # The reference first: the others are compared with it.
             for target in sorted(report.targets, key=lambda each: each.id != base.id):
                 result = report.result(case, target)
@@ -101,13 +83,12 @@ def costs(report: Report) -> list[dict[str, Any]]:
                 if result is None or tps is None:
                     continue
                 ratio = space_ratio(report, case.dataset, target, base)
-                work = Work(tps, transaction_ios(result, prices))
-                each = cost(prices, tps.median, work.ios.median if work.ios else None, ratio)
+                each = cost(prices, tps.value, transaction_ios(result, prices), ratio)
                 words = ""
                 if target.id == base.id:
-                    against = each, work
-                elif against is not None and (even := break_even(each, against[0])):
-                    words = even.words(target.name, base.name) + doubt(prices, work, against[1])
+                    against = each
+                elif against is not None and (even := break_even(each, against)):
+                    words = even.words(target.name, base.name) + doubt(report, result, prices)
                 found.append(
                     {
                         "offer": prices.name,

@@ -9,8 +9,8 @@ from typing import Any
 
 import matplotlib
 
+from firn_lab.intervals import Interval
 from firn_lab.report.colours import COLOURS
-from firn_lab.store import Spread
 
 matplotlib.use("Agg")
 from matplotlib import patheffects, pyplot
@@ -21,9 +21,11 @@ _HALO = [patheffects.withStroke(linewidth=2.5, foreground="white")]
 
 @dataclass(frozen=True)
 class Bar:
-    """`note` stands behind its number."""
+    """`ratio`: to the reference's, with an interval of its own, where there is one. `note` stands
+    behind its number."""
 
-    value: Spread
+    value: Interval
+    ratio: Interval | None = None
     note: str = ""
 
 
@@ -34,12 +36,12 @@ Groups = Mapping[str, Mapping[str, Bar]]
 def bars(
     groups: Groups, names: Sequence[str], reference: str, words: str, scale: float, path: Path
 ) -> Path:
-    """A group of bars for each label, one a target, whiskers from the smallest to the largest.
+    """A group of bars for each label, one a target, with an interval.
 
     Beside the reference's, which is 1, where it has a figure in every group: cases of a hundred and
     of a hundred thousand a second are one picture then. The number stands at the bar.
     """
-    beside = all(reference in g and g[reference].value.median > 0 for g in groups.values())
+    beside = all(reference in g and g[reference].value.value > 0 for g in groups.values())
     height = 1.2 + len(groups) * (0.25 + 0.22 * len(names))
     figure, axes = pyplot.subplots(figsize=(8, height), layout="constrained")
     width = 0.8 / len(names)
@@ -48,24 +50,39 @@ def bars(
         for row, group in enumerate(groups.values()):
             if name not in group:
                 continue
-            one = group[reference].value.median if beside else scale
             place = row + (index - (len(names) - 1) / 2) * width
-            value, text = group[name].value, number(group[name].value.median / scale)
-            whiskers = [[(value.median - value.low) / one], [(value.high - value.median) / one]]
+            bar = group[name]
+            drawn = _drawn(bar, group[reference].value.value) if beside else _by(bar.value, scale)
+            text = number(bar.value.value / scale) + bar.note
+            if beside and bar.ratio is not None and bar.ratio.count > 1:
+                text += f"  ×{bar.ratio.value:.2f} ({bar.ratio.low:.2f}…{bar.ratio.high:.2f})"
+            whiskers = [[drawn.value - drawn.low], [drawn.high - drawn.value]]
             axes.barh(
-                place, value.median / one, width * 0.92, capsize=2, color=colour,
-                xerr=whiskers if value.low < value.high else None, error_kw={"elinewidth": 0.8},
+                place, drawn.value, width * 0.92, capsize=2, color=colour,
+                xerr=whiskers if drawn.low < drawn.high else None, error_kw={"elinewidth": 0.8},
             )  # fmt: skip
             axes.annotate(
-                text + group[name].note, (value.high / one, place), (4, 0), fontsize=7,
-                textcoords="offset points", va="center", path_effects=_HALO,
+                text, (drawn.high, place), (4, 0), fontsize=7, textcoords="offset points",
+                va="center", path_effects=_HALO,
             )  # fmt: skip
         axes.barh([0], [0], color=colour, label=name)
     axes.set_yticks(range(len(groups)), list(groups), fontsize=8)
     axes.invert_yaxis()
-    axes.set_xlim(right=axes.get_xlim()[1] * 1.2)  # For the numbers at the longest.
+    axes.set_xlim(right=axes.get_xlim()[1] * 1.35)  # For the numbers at the longest.
     figure.supxlabel(f"bars: × {reference}; numbers: " * beside + words, fontsize=9)
     return _save(figure, axes, path)
+
+
+def _drawn(bar: Bar, reference: float) -> Interval:
+    """Beside the reference, which is 1: its own interval says nothing of the ratios."""
+    if bar.ratio is not None:
+        return bar.ratio
+    value = bar.value.value / reference
+    return Interval(value, value, value, 1)
+
+
+def _by(value: Interval, scale: float) -> Interval:
+    return Interval(value.value / scale, value.low / scale, value.high / scale, value.count)
 
 
 def number(value: float) -> str:
@@ -76,7 +93,7 @@ def number(value: float) -> str:
 
 
 def curves(
-    found: Mapping[str, Sequence[tuple[int, Spread]]],
+    found: Mapping[str, Sequence[tuple[int, Interval]]],
     threads: Sequence[int],
     title: str,
     path: Path,
@@ -86,7 +103,7 @@ def curves(
     for index, (name, points) in enumerate(found.items()):
         colour = COLOURS[index % len(COLOURS)]
         places = [place for place, _ in points]
-        axes.plot(places, [v.median for _, v in points], "o-", color=colour, label=name)
+        axes.plot(places, [v.value for _, v in points], "o-", color=colour, label=name)
         axes.fill_between(
             places, [v.low for _, v in points], [v.high for _, v in points], color=colour,
             alpha=0.15,
@@ -94,7 +111,7 @@ def curves(
     axes.set_xscale("log", base=2)
     axes.set_xticks(threads, [str(tick) for tick in threads])
     axes.set_xlabel("threads")
-    axes.set_ylabel("transactions/s (median, smallest to largest)")
+    axes.set_ylabel("transactions/s (median, 95 % interval)")
     axes.set_ylim(bottom=0)
     axes.set_title(title, fontsize=10)
     return _save(figure, axes, path)
@@ -107,3 +124,19 @@ def _save(figure: Any, axes: Any, path: Path) -> Path:
     figure.savefig(path, dpi=120)
     pyplot.close(figure)
     return path
+
+
+def intervals(title: str, found: Sequence[Interval], marks: Sequence[float], path: Path) -> Path:
+    """One beside the other, as lines; `marks` are drawn across."""
+    figure, axes = pyplot.subplots(figsize=(8, 4), layout="constrained")
+    for mark in marks:
+        axes.axhline(mark, color="black", linewidth=0.8, linestyle=":")
+    middles = [each.value for each in found]
+    ends = [[each.value - each.low for each in found], [each.high - each.value for each in found]]
+    places = range(1, len(found) + 1)
+    axes.errorbar(places, middles, yerr=ends, fmt="o", capsize=3, color=COLOURS[0], label="ratio")
+    axes.set_xlabel("run")
+    axes.set_xticks(places)
+    axes.set_ylabel("ratio of a typical block, 95 % interval")
+    axes.set_title(title, fontsize=10)
+    return _save(figure, axes, path)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from firn_lab.intervals import Interval
+from firn_lab.report.conclusions import CPU, SWITCHES, conclusions, ratio_text
 from firn_lab.report.costs import HEAD, cells, costs
 from firn_lab.report.data import UNLIKE, Report, Result, threads_of
 from firn_lab.report.remarks import (
     bounds,
     breaches,
     commands,
-    doubts,
     failures,
-    shortages,
+    lumps,
+    open_questions,
     unsupported,
 )
 from firn_lab.report.units import bytes_text, number_text
-from firn_lab.store import ROUNDS_MIN, Spread
 
 LATENCIES = ("latency_average_ms", "latency_p95_ms", "latency_p99_ms")
 _SPACES = {
@@ -30,6 +31,11 @@ _SPACES = {
     "csv_gzip_bytes": "gzip",
     "csv_zstd_bytes": "zstd",
 }
+_RATIO_NOTE = (
+    "The ratio is that of a typical block; all transactions are those of all blocks, with every "
+    "stall in them. Processor time and context switches are the server's, for a transaction; the "
+    "first with what was put off until after the last block."
+)
 _SPACE_NOTE = (
     "Tables are without logs: what an engine has only in memory and in its log is in no table yet; "
     "all files are with logs."
@@ -43,15 +49,17 @@ def markdown(report: Report, pictures: Sequence[str] = ()) -> str:
         f"# {run.title}, run {run.id}",
         "",
         f"{run.started_at[:16]} UTC, {run.status}{': ' * bool(run.message)}{run.message}. "
-        f"{_machine(report)}. {run.rounds} rounds: medians, smallest and largest in parentheses.",
+        f"{_machine(report)}. Ratios are of blocks of short rounds that stand next to each other; "
+        "in parentheses are intervals of 95 %.",
         "",
     ]
     lines += _box("Unfair", breaches(report))
     lines += _box("Bounded by the load driver", bounds(report))
-    lines += _box(f"Fewer than {ROUNDS_MIN} rounds count", shortages(report))
     lines += _box("Failed", failures(report))
-    lines += _box("No conclusion", doubts(report))
+    lines += _box("Not concluded", open_questions(report))
+    lines += _box("Lumps", lumps(report))
     lines += _box("Not run", unsupported(report))
+    lines += _ratios(report)
     for workload in dict.fromkeys(case.workload for case in report.cases):
         lines += [f"## {workload}", ""]
         lines += _performance(report, workload)
@@ -84,14 +92,44 @@ def _machine(report: Report) -> str:
     )
 
 
+def _ratios(report: Report) -> list[str]:
+    """What the run was made for."""
+
+    def cell(value: Interval | None) -> str:
+        return "–" if value is None else ratio_text(value)
+
+    rows = [
+        [
+            each.result.case.label,
+            each.result.target.name,
+            each.result.case.headline,
+            ratio_text(each.ratio),
+            f"±{each.ratio.half_width:.1%}" if each.ratio.half_width < float("inf") else "–",
+            f"concluded at ±{each.within:.1%}" if each.concluded else "not concluded",
+            str(each.ratio.count),
+            cell(each.whole),
+            cell(each.cpu),
+            cell(each.switches),
+        ]
+        for each in conclusions(report)
+    ]
+    if not rows:
+        return []
+    name = report.reference.name if report.reference else ""
+    head = ["case", "engine", "figure", f"÷ {name}", "±", "", "blocks", "all transactions",
+            "processor time", "switches"]  # fmt: skip
+    return ["## Ratios", "", _RATIO_NOTE, "", *table(head, rows)]
+
+
 def _performance(report: Report, workload: str) -> list[str]:
     head = ["case", "engine", "threads", "transactions", "queries", "time, s", "transactions/s",
-            "average, ms", "95 %, ms", "99 %, ms", "errors", "retries", "rounds"]  # fmt: skip
+            "average, ms", "95 %, ms", "99 %, ms", "processor, µs", "switches", "errors",
+            "retries", "rounds"]  # fmt: skip
     cases = [case for case in report.cases if case.workload == workload]
     extra = [case.headline for case in cases if case.headline not in ("tps", "seconds")]
     extra = list(dict.fromkeys(extra))
     rows = [
-        _row(report, each, extra)
+        _row(each, extra)
         for case in cases
         for target in report.targets
         if (each := report.result(case, target)) is not None
@@ -99,14 +137,11 @@ def _performance(report: Report, workload: str) -> list[str]:
     return table(head + extra, rows)
 
 
-def _row(report: Report, result: Result, extra: Sequence[str]) -> list[str]:
+def _row(result: Result, extra: Sequence[str]) -> list[str]:
     figures = result.figures
 
     def plain(name: str) -> str:
-        return number_text(figures[name].median) if name in figures else "–"
-
-    def compared(name: str, text: str) -> str:
-        return f"{text} ?" if report.doubtful(result, name) else text
+        return number_text(figures[name].value) if name in figures else "–"
 
     return [
         result.case.label,
@@ -115,20 +150,20 @@ def _row(report: Report, result: Result, extra: Sequence[str]) -> list[str]:
         plain("transactions"),
         plain("queries"),
         plain("seconds"),
-        compared("tps", _spread(figures.get("tps"))),
-        *(compared(name, plain(name)) for name in LATENCIES),
+        _interval(figures.get("tps")),
+        *(plain(name) for name in (*LATENCIES, CPU, SWITCHES)),
         f"{result.total('errors'):,.0f}",
         f"{result.total('retries'):,.0f}",
-        f"{result.good} of {report.run.rounds}",
-        *(compared(name, _spread(figures.get(name))) for name in extra),
+        str(len(result.good)),
+        *(_interval(figures.get(name)) for name in extra),
     ]
 
 
-def _spread(value: Spread | None) -> str:
+def _interval(value: Interval | None) -> str:
     if value is None:
         return "–"
     low, high = number_text(value.low), number_text(value.high)
-    return f"{number_text(value.median)} ({low}…{high})"
+    return f"{number_text(value.value)} ({low}…{high})"
 
 
 def _space(report: Report) -> list[str]:

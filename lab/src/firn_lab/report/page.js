@@ -53,8 +53,11 @@ function legend() {
 }
 
 const shown = () => names.filter((name) => !hidden.has(name));
-const single = (value) => ({ median: value, low: value, high: value, count: 1 });
+const single = (value) => ({ value, low: value, high: value, count: 1 });
 
+// To the reference's, of blocks of rounds that stand next to each other.
+const ratioText = (ratio) => `×${ratio.value.toFixed(2)}` +
+  (ratio.count > 1 ? ` (${ratio.low.toFixed(2)}…${ratio.high.toFixed(2)})` : "");
 const words = (figure) => figure.replaceAll("_", " ");
 
 function figuresThere(wanted) {
@@ -67,15 +70,14 @@ function figuresThere(wanted) {
 function byCase(figure, relative) {
   const unit = unitOf(figure);
   return data.cases.map((each) => {
-    const base = relative ? result(each.id, data.reference)?.figures[figure]?.median : 1;
+    const base = relative ? result(each.id, data.reference)?.figures[figure]?.value : 1;
     return { label: each.label, values: !base ? [] : shown().flatMap((name) => {
-      const found = result(each.id, name), spread = found?.figures[figure];
+      const found = result(each.id, name), spread = found?.figures[figure], ratio = found?.ratios[figure];
       if (!spread) return [];
-      const scaled = { ...spread };
-      for (const part of ["median", "low", "high"]) scaled[part] /= base;
-      const doubt = found.doubts.includes(figure) ? " ?" : "";
-      const text = (relative ? `×${scaled.median.toFixed(2)} · ` : "") + format(spread.median, unit) + doubt;
-      return [{ name, colour: colour(name), spread: scaled, text, tip: spreadText(spread, unit) + doubt }];
+      const beside = ratio ? `${ratioText(ratio)} · ` : relative ? "×1.00 · " : "";
+      const drawn = !relative ? spread : ratio ?? single(spread.value / base);
+      const tip = `${beside}${spreadText(spread, unit)}`;
+      return [{ name, colour: colour(name), spread: drawn, text: (relative ? beside : "") + format(spread.value, unit), tip }];
     }) };
   }).filter((group) => group.values.length);
 }
@@ -91,7 +93,7 @@ function caseChart(id, title, figures) {
     const better = { higher: "More is better. ", lower: "Less is better. " }[data.kinds[figure]?.better] ?? "";
     const missing = all.length - groups.length;
     const stands = figure.endsWith("_per_transaction") ? "means over all transactions" : "medians";
-    const note = better + `Bars: ${stands}; whiskers: from the smallest to the largest round; “?”: conclude nothing.` +
+    const note = better + `Bars: ${scale ? "ratios" : stands}; whiskers and parentheses: intervals of 95 %.` +
       (missing ? ` ${missing} of ${all.length} cases have no number of ${data.reference} above zero: choose “as measured”.` : "");
     const drawn = make("p", { class: "note" }, note);
     return groups.length ? [drawn, barChart(groups, scale ? "×" : unitOf(figure), id, Boolean(scale))] : drawn;
@@ -108,7 +110,7 @@ function about() {
       (budget.durable ? "a sync for each commit" : "a sync a second") +
       (budget.direct_io ? ", past the page cache" : ", through the page cache"),
     machine.busy_cores === undefined ? "" : `${machine.busy_cores.toFixed(1)} cores at other work before it`,
-    `${run.rounds} rounds: medians, whiskers from the smallest to the largest`,
+    "ratios of short rounds next to each other; intervals of 95 %",
   ].filter(Boolean).join(" · ");
 }
 
@@ -126,10 +128,13 @@ const RESOURCES = [
   ["disk_written_bytes", "the device's own count of writes"], ["disk_read_bytes", "the device's own count of reads"],
   ["disk_writes_per_transaction", "write requests of the device, a transaction"],
   ["disk_reads_per_transaction", "read requests of the device, a transaction"],
+  ["settled_cpu_us_per_transaction", "processor time of the server, a transaction, until at rest"],
   ["cpu_us_per_transaction", "processor time of the server, a transaction"],
+  ["switches_per_transaction", "context switches of the server, a transaction"],
+  ["forced_switches_per_transaction", "context switches that were forced upon it, a transaction"],
   ["client_cpu_seconds", "processor time of the load driver, a round"],
   ["resident_bytes", "resident memory"], ["resident_peak_bytes", "resident memory, largest"],
-  ["settle_seconds", "time to come to rest after a round"],
+  ["other_cores", "processors at other work within the round"],
 ];
 
 // What most cases are headed by comes first.
@@ -157,11 +162,27 @@ function performanceCharts() {
         name, colour: colour(name),
         points: cases.flatMap((each) => {
           const spread = result(each.id, name)?.figures[figure];
-          return spread ? [{ x: each.threads, y: spread.median, low: spread.low, high: spread.high }] : [];
+          return spread ? [{ x: each.threads, y: spread.value, low: spread.low, high: spread.high }] : [];
         }),
       })).filter((curve) => curve.points.length);
       return curves.length ? lineChart(curves, unitOf(figure), "threads", family, cases.map((each) => each.threads)) : null;
     });
+}
+
+// Whether something drifts, and which block is odd.
+function blockChart() {
+  const there = data.cases.filter((each) => names.some((name) => result(each.id, name)?.good > 2));
+  if (!there.length) return;
+  const figures = [["", "each case's headline"], ["cpu_us_per_transaction", "processor time, a transaction"],
+    ["switches_per_transaction", "context switches, a transaction"], ["other_cores", "processors at other work"]];
+  chart("blocks", "Block by block", [{ label: "case", options: there.map((each) => [each.id, each.label]) },
+    { label: "figure", options: figures }], (id, chosen) => {
+    const of = data.cases.find((each) => each.id === Number(id)), figure = chosen || of.headline;
+    const curves = shown().map((name) => ({ name, colour: colour(name), faint: true,
+      points: (result(of.id, name)?.rounds ?? []).filter((round) => figure in round.figures)
+        .map((round) => ({ x: round.number + 1, y: round.figures[figure] })) })).filter((curve) => curve.points.length);
+    return curves.length ? lineChart(curves, unitOf(figure), "block", of.label) : null;
+  });
 }
 
 function seriesChart() {
@@ -169,14 +190,15 @@ function seriesChart() {
   const first = ["tps", "p95_ms", "qps"].filter((each) => there.includes(each));
   const series = [...first, ...there.filter((each) => !first.includes(each)).sort()];
   if (!series.length) return;
+  const numbers = [...new Set(data.results.flatMap((each) => each.rounds.map((round) => round.number)))].sort((a, b) => a - b);
   chart("seconds", "Second by second", [
     { label: "case", options: data.cases.map((each) => [each.id, each.label]) },
     { label: "series", options: series.map((each) => [each, each]) },
-    { label: "round", options: [["", "all rounds"], ...Array.from({ length: data.run.rounds }, (_, n) => [n, `round ${n + 1}`])] },
+    { label: "round", options: [["", "all blocks"], ...numbers.map((n) => [n, `block ${n + 1}`])] },
   ], (id, name, number) => {
     const curves = shown().flatMap((target) => (result(Number(id), target)?.rounds ?? [])
       .filter((round) => (number === "" || round.number === Number(number)) && round.series[name])
-      .map((round) => ({ name: `${target}, round ${round.number + 1}`, colour: colour(target), faint: number === "",
+      .map((round) => ({ name: `${target}, block ${round.number + 1}`, colour: colour(target), faint: number === "",
         points: round.series[name].map(([x, y]) => ({ x, y })) })));
     const unit = name === "tps" || name === "qps" ? "1/s" : name === "p95_ms" ? "ms" : unitOf(name);
     return curves.length ? lineChart(curves, unit, "second", "second by second") : null;
@@ -193,9 +215,8 @@ function latencyChart() {
       label: { average: "average", p50: "50 %", p95: "95 %", p99: "99 %", max: "largest" }[part],
       values: shown().flatMap((name) => {
         const found = result(Number(id), name), figure = `latency_${part}_ms`, spread = found?.figures[figure];
-        const doubt = found?.doubts.includes(figure) ? " ?" : "";
-        return spread ? [{ name, colour: colour(name), spread, text: format(spread.median, "ms") + doubt,
-          tip: spreadText(spread, "ms") + doubt }] : [];
+        return spread ? [{ name, colour: colour(name), spread, text: format(spread.value, "ms"),
+          tip: spreadText(spread, "ms") }] : [];
       }),
     })).filter((group) => group.values.length);
     return groups.length ? barChart(groups, "ms", "latency") : null;
@@ -266,8 +287,25 @@ function space() {
   document.getElementById("space").append(make("details", {}, make("summary", {}, "All figures, each table too"), sortable(heads, rows)));
 }
 
-// Of the table's columns those that a reader compares; the others are sizes of the work.
-const COMPARED = /^tps$|^latency_/;
+// What the run was made for.
+function ratioTable() {
+  if (!data.conclusions.length) return;
+  const heads = [{ text: "case" }, { text: "engine" }, { text: "figure" }, { text: `÷ ${data.reference}`, number: true },
+    { text: "95 % interval", number: true }, { text: "±", number: true }, { text: "" }, { text: "blocks", number: true },
+    { text: "all transactions", number: true }, { text: "processor time", number: true }, { text: "switches", number: true }];
+  const cell = (ratio) => ratio ? { text: ratioText(ratio), value: ratio.value } : null;
+  const wanted = `±${(100 * data.within).toFixed(1)} %`;
+  section("ratios", "Ratios", make("p", {}, "In a typical block; all transactions: of all blocks, with every stall in them. " +
+    "Processor time and context switches are the server's, for a transaction, the first with what was put off until after the last block."),
+    sortable(heads, data.conclusions.map((each) => {
+      const { ratio } = each, half = ratio.count > 2 ? (ratio.high - ratio.low) / 2 / ratio.value : null;
+      return [each.case, each.target, words(each.figure), { text: `×${ratio.value.toFixed(3)}`, value: ratio.value },
+        { text: ratio.count > 1 ? `${ratio.low.toFixed(3)}…${ratio.high.toFixed(3)}` : "–", value: ratio.low },
+        { text: half === null ? "–" : `±${(100 * half).toFixed(1)} %`, value: half },
+        each.concluded ? `concluded at ${wanted}` : `not concluded at ${wanted}`, { text: String(ratio.count), value: ratio.count },
+        cell(each.whole), cell(each.cpu), cell(each.switches)];
+    })));
+}
 
 // What is compared and what went wrong comes first: it is to be seen without scrolling.
 function resultTable() {
@@ -275,29 +313,23 @@ function resultTable() {
   const sizes = [["tps", "transactions/s"], ["transactions"], ["queries"], ["seconds", "time, s"], ["threads"]];
   const columns = (figures) => figures.map(([name, text]) => ({ text: text ?? name, number: true }));
   const heads = [{ text: "case" }, { text: "engine" }, { text: "headline" }, { text: "median", number: true },
-    { text: "smallest…largest", number: true }, { text: `to ${data.reference}`, number: true },
+    { text: "95 % interval", number: true }, { text: `to ${data.reference}`, number: true },
     ...columns([...latencies, ["errors"], ["retries"], ["rounds"], ...sizes])];
   const rows = data.cases.flatMap((each) => names.flatMap((name) => {
     const found = result(each.id, name);
     if (!found) return [];
     const number = (value, unit) => ({ text: format(value, unit), value: value ?? null });
-    const main = found.figures[each.headline], base = result(each.id, data.reference)?.figures[each.headline];
-    const ratio = main && base && base.median ? main.median / base.median : null;
-    const doubt = (figure) => found.doubts.includes(figure) ? " ?" : "";
-    const good = found.rounds.filter((round) => round.status === "ok").length;
-    const figureCell = (figure) => {
-      const value = figure === "threads" ? each.threads : found.figures[figure]?.median;
-      return { text: format(value) + (COMPARED.test(figure) ? doubt(figure) : ""), value: value ?? null };
-    };
+    const main = found.figures[each.headline], ratio = found.ratios[each.headline];
+    const figureCell = (figure) => number(figure === "threads" ? each.threads : found.figures[figure]?.value);
     return [[each.label, name,
-      words(each.headline), number(main?.median, unitOf(each.headline)),
+      words(each.headline), number(main?.value, unitOf(each.headline)),
       main ? { text: `${format(main.low)}…${format(main.high)}`, value: main.high - main.low } : null,
-      { text: ratio === null ? "–" : `×${ratio.toFixed(2)}${doubt(each.headline)}`, value: ratio },
+      { text: ratio ? `×${ratio.value.toFixed(2)}` : "–", value: ratio?.value ?? null },
       ...latencies.map(([figure]) => figureCell(figure)),
-      number(found.errors), number(found.retries), { text: `${good} of ${data.run.rounds}`, value: good },
+      number(found.errors), number(found.retries), number(found.good),
       ...sizes.map(([figure]) => figureCell(figure))]];
   }));
-  section("table", "Table", make("p", {}, "Medians. “?”: too few rounds, or they spread wider than the difference; conclude nothing."), sortable(heads, rows));
+  section("table", "Table", make("p", {}, "Medians and their intervals; how far two may be told apart is in the ratios."), sortable(heads, rows));
 }
 
 function partTable() {
@@ -309,9 +341,9 @@ function partTable() {
         text: format(part[key]), value: part[key] }))]));
   });
   if (!rows.length) return;
-  const heads = [{ text: "case" }, { text: "engine" }, { text: "part" }, { text: "round", number: true },
+  const heads = [{ text: "case" }, { text: "engine" }, { text: "part" }, { text: "block", number: true },
     ...["count", "average, ms", "95 %, ms", "99 %, ms", "largest, ms", "errors", "retries"].map((text) => ({ text, number: true }))];
-  section("parts", "Parts", make("p", {}, "Kinds of transactions or statements, round by round."), sortable(heads, rows));
+  section("parts", "Parts", make("p", {}, "Kinds of transactions or statements, block by block."), sortable(heads, rows));
 }
 
 function prices() {
@@ -360,12 +392,14 @@ function repeat() {
 
 about();
 box("red", "Not a fair comparison", data.breaches);
-box("red", "Fewer rounds count than show the spread", data.shortages);
 box("red", "Failed", data.failures);
 box("amber", "Bounded by the load driver", data.bounds);
-box("amber", "Conclude nothing", data.doubts);
+box("amber", "Not concluded", data.open);
+box("amber", "Lumps", data.lumps);
 box("neutral", "Not run", data.unsupported);
+ratioTable();
 performanceCharts();
+blockChart();
 seriesChart();
 latencyChart();
 resourceChart();

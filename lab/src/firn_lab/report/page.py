@@ -5,17 +5,22 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from firn_lab.intervals import Interval
+from firn_lab.report.conclusions import Conclusion, conclusions
 from firn_lab.report.costs import costs
 from firn_lab.report.data import UNLIKE, Report, Result, family, threads_of
 from firn_lab.report.remarks import (
     bounds,
     breaches,
     commands,
-    doubts,
     failures,
-    shortages,
+    lumps,
+    open_questions,
     unsupported,
 )
+
+# Figures that are drawn block by block, beside the headline.
+BY_BLOCK = ("cpu_us_per_transaction", "switches_per_transaction", "other_cores")
 
 
 def to_json(report: Report) -> dict[str, Any]:
@@ -28,8 +33,10 @@ def to_json(report: Report) -> dict[str, Any]:
         "reference": report.reference.name if report.reference else None,
         "breaches": breaches(report),
         "bounds": bounds(report),
-        "doubts": doubts(report),
-        "shortages": shortages(report),
+        "open": open_questions(report),
+        "lumps": lumps(report),
+        "conclusions": [_conclusion_json(each) for each in conclusions(report)],
+        "within": report.within,
         "unsupported": unsupported(report),
         "failures": failures(report),
         "commands": commands(report),
@@ -59,8 +66,25 @@ def to_json(report: Report) -> dict[str, Any]:
     }
 
 
+def _conclusion_json(each: Conclusion) -> dict[str, Any]:
+    def plain(value: Interval | None) -> dict[str, Any] | None:
+        return None if value is None else asdict(value)
+
+    return {
+        "case": each.result.case.label,
+        "target": each.result.target.name,
+        "figure": each.result.case.headline,
+        "concluded": each.concluded,
+        "ratio": plain(each.ratio),
+        "whole": plain(each.whole),
+        "cpu": plain(each.cpu),
+        "switches": plain(each.switches),
+    }
+
+
 def _result_json(report: Report, result: Result) -> dict[str, Any]:
     rounds = []
+    drawn = {*BY_BLOCK, result.case.headline}
     for each in result.rounds:
         parts = [asdict(part) for part in report.store.parts(each.id)]
         series = {
@@ -73,6 +97,7 @@ def _result_json(report: Report, result: Result) -> dict[str, Any]:
                 "status": each.status,
                 "message": each.message,
                 "started_at": each.started_at,
+                "figures": {k: round(v, 4) for k, v in each.figures.items() if k in drawn},
                 "parts": parts,
                 "series": series,
             }
@@ -81,7 +106,12 @@ def _result_json(report: Report, result: Result) -> dict[str, Any]:
         "case": result.case.id,
         "target": result.target.name,
         "figures": {name: asdict(value) for name, value in result.figures.items()},
-        "doubts": [name for name in result.figures if report.doubtful(result, name)],
+        "ratios": {
+            name: asdict(ratio)
+            for name in result.figures
+            if (ratio := report.ratio(result, name)) is not None
+        },
+        "good": len(result.good),
         "errors": result.total("errors"),
         "retries": result.total("retries"),
         "rounds": rounds,

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from firn_lab.intervals import Interval, single
 from firn_lab.report.data import Report, family, threads_of
 from firn_lab.report.drawing import Bar, Groups, bars, curves, number
-from firn_lab.store import Spread
 from firn_lab.store.rows import CaseRow
 
 _MIB = 2.0**20
 _MOMENTS = {"load": "after load", "update": "after updates", "rest": "at rest"}
-_RANGE = "smallest to largest; ?: conclude nothing"
-_MEDIAN, _MEAN = (f"({word}, {_RANGE})" for word in ("median", "mean"))
+_MEDIAN, _MEAN = (f"({word}; whiskers: 95 % interval)" for word in ("median", "mean"))
 _SPACE = (
     "MiB of tables with their indexes, without logs (in parentheses: all files, with logs)\n"
     "what an engine has only in memory and in its log is in no table yet"
@@ -66,14 +65,12 @@ def pictures(report: Report, directory: Path) -> list[Path]:
 
 
 def performances(report: Report, figure: str) -> Groups:
-    """A figure of the cases where it is above zero anywhere, with a mark where nothing can be
-    concluded."""
+    """A figure of the cases where it is above zero anywhere, with its ratio."""
     groups: dict[str, dict[str, Bar]] = {}
     for each in report.results:
         name = each.settled(figure)
         if name in each.figures:
-            note = " ?" if report.doubtful(each, name) else ""
-            bar = Bar(each.figures[name], note)
+            bar = Bar(each.figures[name], report.ratio(each, name))
             groups.setdefault(each.case.label, {})[each.target.name] = bar
     return {
         label: group
@@ -91,7 +88,7 @@ def sweeps(report: Report) -> dict[str, list[CaseRow]]:
     return {name: sorted(cases, key=threads_of) for name, cases in found.items() if len(cases) > 1}
 
 
-def _figure(report: Report, case: CaseRow, target: int, name: str) -> Spread | None:
+def _figure(report: Report, case: CaseRow, target: int, name: str) -> Interval | None:
     for each in report.results:
         if (each.case.id, each.target.id) == (case.id, target):
             return each.figures.get(name)
@@ -112,8 +109,7 @@ def spaces(report: Report) -> Groups:
             and report.comparable(each.dataset, each.moment)
         ):
             label = f"{each.dataset}, {_MOMENTS.get(each.moment, each.moment)}"
-            one = Spread(each.value, each.value, each.value, 1)
             whole = files.get((each.dataset, each.moment, each.target))
             note = "" if whole is None else f" ({number(whole / _MIB)})"
-            groups.setdefault(label, {})[names[each.target]] = Bar(one, note)
+            groups.setdefault(label, {})[names[each.target]] = Bar(single(each.value), note=note)
     return groups

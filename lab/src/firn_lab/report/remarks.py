@@ -5,8 +5,11 @@ from __future__ import annotations
 import shlex
 
 from firn_lab.measures import STATE_MEASURES
+from firn_lab.report.conclusions import conclusions, ratio_text
 from firn_lab.report.data import Report
-from firn_lab.store import ROUNDS_MIN
+
+# Of a case, on the command line.
+_PARAMS = ("threads", "seconds", "lead_seconds", "warm_seconds", "scale")
 
 
 def breaches(report: Report) -> list[str]:
@@ -42,28 +45,19 @@ def _warnings(report: Report, bound: bool) -> list[str]:
     ]
 
 
-def doubts(report: Report) -> list[str]:
-    """Differences to the reference from which nothing can be concluded."""
-    found = []
-    for each in report.results:
-        against = report.against(each)
-        if against is not None and report.doubtful(each, each.case.headline):
-            few = min(each.good, against.good) < ROUNDS_MIN
-            why = "are too few" if few else "spread wider than the two differ"
-            found.append(
-                f"{each.case.label}: the rounds of {each.target.name} and {against.target.name} "
-                f"{why} ({each.case.headline})"
-            )
-    return found
+def open_questions(report: Report) -> list[str]:
+    """Ratios that are not known as well as was wanted."""
+    return [each.words() for each in conclusions(report) if not each.concluded]
 
 
-def shortages(report: Report) -> list[str]:
-    """Results of fewer good rounds than show the spread. Where no more were planned, the rule of
-    fairness has said so for all."""
+def lumps(report: Report) -> list[str]:
+    """Where a typical block is not what all of them were."""
     return [
-        f"{each.case.label} on {each.target.name}: {each.good} of {report.run.rounds} rounds count"
-        for each in report.results
-        if each.rounds and each.good < min(ROUNDS_MIN, report.run.rounds)
+        f"{each.result.case.label}: in a typical block {each.result.target.name} ÷ "
+        f"{each.reference} is {ratio_text(each.ratio)}, over all transactions "
+        f"{ratio_text(each.whole)}: some blocks are unlike the others"
+        for each in conclusions(report)
+        if each.whole is not None and each.lumpy
     ]
 
 
@@ -90,7 +84,7 @@ def failures(report: Report) -> list[str]:
 def commands(report: Report) -> dict[str, str]:
     """What was run, and for each case a command that repeats it alone."""
     budget = report.run.budget
-    options = ["--rounds", str(report.run.rounds)]
+    options = ["--blocks", str(report.run.rounds), "--within", f"{100 * report.within:g}"]
     options += ["--memory", str(budget["memory_bytes"] >> 20)]
     options += [] if budget["durable"] else ["--not-durable"]
     options += [] if budget["direct_io"] else ["--page-cache"]
@@ -100,7 +94,7 @@ def commands(report: Report) -> dict[str, str]:
     found = {"the whole run": shlex.join(report.run.command)}
     for case in report.cases:
         params = case.params
-        items = [f"{k}={params[k]:g}" for k in ("threads", "seconds", "warm_seconds", "scale")]
+        items = [f"{k}={params[k]:g}" for k in _PARAMS if k in params]
         items += [f"seed={params['seed']}"]
         items += [f"{key}={value}" for key, value in params["options"].items()]
         text = f"{case.workload}:{','.join(items)}"

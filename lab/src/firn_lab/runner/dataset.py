@@ -4,31 +4,35 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from firn_lab.errors import CheckFailed, DiskFull, LabError, TargetDied
-from firn_lab.measures.base import ROUND_MEASURES, STATE_MEASURES, Moment, Probe
+from firn_lab.intervals import INTERVAL_MIN
+from firn_lab.measures.base import ROUND_MEASURES, STATE_MEASURES, Moment, Probe, RoundMeasure
+from firn_lab.measures.outcome import FIGURES as OUTCOME_FIGURES
 from firn_lab.measures.outcome import outcome_figures
 from firn_lab.plan.fairness import BUSY_TOLERANCE
+from firn_lab.runner.blocks import Blocks, order
 from firn_lab.runner.failure import why
 from firn_lab.runner.others import Others
-from firn_lab.runner.sampler import Sampler
+from firn_lab.runner.sampler import Sampler, totals
+from firn_lab.runner.settling import OWED_TOLERANCE, Settling
 from firn_lab.runner.watch import Watch
 from firn_lab.targets.base import Rest
-from firn_lab.workloads.base import FigureKind, Outcome, Second
+from firn_lab.workloads.base import FigureKind, Outcome, Second, Workload
 
 if TYPE_CHECKING:
     from firn_lab.runner.run import CaseRun, Runner, TargetRun
 
-# How long a server may take to write what it owes: a load or all rounds; one round.
+# How long a server may take to write what it owes.
 REST_SECONDS_MAX = 240.0
-SETTLE_SECONDS_MAX = 60.0
 # Of the machine's processor time, for the load driver.
 CLIENT_SHARE_MAX = 1 / 3
 LOAD_SECONDS = FigureKind("s")
 REST_SECONDS = FigureKind("s")
+OTHER_CORES = FigureKind("")
 
 
 class DatasetRun:
@@ -54,29 +58,83 @@ class DatasetRun:
                 if reason:
                     message = f"{case.workload.label} on {target.target.name}: {reason}"
                     runner.tell("unsupported", {"message": message})
+        runner.require_time(runner.progress.loads_left + self._expected(self._cases[0]))
         for target in list(self._targets):
             seconds = self._attempt(target, self._load)
             runner.progress.load_over(seconds)
             runner.step()
-        for number in range(runner.plan.rounds):
-            for case in self._cases:
-                self._round_of(case, number)
+        for case in self._cases:
+            runner.require_time(self._expected(case))
+            self._measure_case(case)
+            runner.finished += 1
+            runner.progress.case_over(case.workload.label)
+            runner.step()
         for target in list(self._targets):
             self._attempt(target, self._finish)
         for target in self._all:
             target.target.destroy()
 
-    def _round_of(self, case: CaseRun, number: int) -> None:
-        """Every target in turn, in another order each round."""
-        progress = self._runner.progress
-        supported = [t for t in self._all if not case.workload.supports(t.target)]
-        targets = [t for t in supported if t in self._targets]
-        for _ in range(len(supported) - len(targets)):
-            progress.round_over(case.workload.label, None)
-        for place in order(len(targets), number):
-            seconds = self._attempt(targets[place], lambda t: self._round(case, t, number))
-            progress.round_over(case.workload.label, seconds)
-            self._runner.step()
+    def _expected(self, case: CaseRun) -> float:
+        return self._runner.case_seconds(case, len(self._offering(case)))
+
+    def _offering(self, case: CaseRun) -> list[TargetRun]:
+        """Targets that have not failed and on which the case can run."""
+        return [each for each in self._targets if not case.workload.supports(each.target)]
+
+    def _measure_case(self, case: CaseRun) -> None:
+        """Block by block, until the ratios are known well enough or time is over."""
+        runner, label = self._runner, case.workload.label
+        targets = self._offering(case)
+        names = [each.target.name for each in targets]
+        blocks = Blocks(names, _better(case.workload), runner.before.values.get(label, {}))
+        settling = {each.id: Settling() for each in targets}
+        for target in targets if runner.freeze else ():
+            self._attempt(target, lambda each: self._warm_up(case, each))
+        until = runner.clock.monotonic() + runner.case_seconds(case, len(targets))
+        longest = 0.0
+        while self._goes_on(case, blocks, until, longest):
+            runner.require_time(longest)
+            began = runner.clock.monotonic()
+            self._block(case, blocks, blocks.next, settling)
+            longest = max(longest, runner.clock.monotonic() - began)
+        last = blocks.next
+        for target in self._offering(case):
+            self._attempt(target, lambda each: self._end_case(case, each, last, settling[each.id]))
+        within = runner.plan.within
+        told = {"blocks": last, "concluded": blocks.concluded(within), "within": within}
+        runner.tell("case", {"case": label, **told})
+
+    def _goes_on(self, case: CaseRun, blocks: Blocks, until: float, longest: float) -> bool:
+        runner = self._runner
+        if not self._offering(case) or blocks.next >= runner.plan.blocks:
+            return False
+        if blocks.concluded(runner.plan.within):
+            return False
+        in_time = runner.clock.monotonic() + longest <= until
+        return in_time or blocks.next < INTERVAL_MIN
+
+    def _block(
+        self, case: CaseRun, blocks: Blocks, number: int, settling: Mapping[int, Settling]
+    ) -> None:
+        """A round on each target, in an order drawn at random."""
+        runner, label = self._runner, case.workload.label
+        by_name = {each.target.name: each for each in self._offering(case)}
+        for name in order(list(by_name), case.workload.params.seed, label, number):
+            target = by_name[name]
+            if case.workload.writes:
+                os.sync()  # What others left in the page cache is not this round's to write.
+            found: list[float | None] = []
+
+            def work(each: TargetRun, found: list[float | None] = found) -> None:
+                found.append(self._round(case, each, number, settling[each.id]))
+
+            if self._attempt(target, work) is None:
+                blocks.leave_out(name)
+            elif found[0] is not None:
+                blocks.add(number, name, found[0])
+        blocks.close(number)
+        ratios = {n: [i.value, i.low, i.high] for n, i in blocks.ratios().items()}
+        runner.tell("block", {"case": label, "block": number, "ratios": ratios})
 
     def _attempt(self, target: TargetRun, work: Callable[[TargetRun], None]) -> float | None:
         """Work on a server that is awake; returns the seconds. When it fails the target is left out
@@ -174,8 +232,10 @@ class DatasetRun:
                 values[figure] = (value, measure.figures[figure.partition(".")[0]])
         self._runner.writer.state(self._runner.id, target.id, self.dataset, moment, values)
 
-    def _round(self, case: CaseRun, target: TargetRun, number: int) -> None:
-        """One round, recorded whatever comes of it."""
+    def _round(
+        self, case: CaseRun, target: TargetRun, number: int, settling: Settling
+    ) -> float | None:
+        """One round, recorded whatever comes of it; its headline figure, if it counts."""
         runner, workload = self._runner, case.workload
         runner.require_space()
         context = {"target": target.target.name, "case": workload.label, "round": number}
@@ -185,21 +245,44 @@ class DatasetRun:
         status, message, failure = "ok", "", None
         started = runner.clock.now().isoformat(timespec="milliseconds")
         try:
-            warmed = self._warm_up(case, target) and workload.writes
-            if self._prepare(case, target) or warmed:
+            if not runner.freeze:
+                self._warm_up(case, target)
+            fresh = self._prepare(case, target)
+            if fresh:
                 self._rest(target, f"{workload.label} before a round")
-            os.sync()  # What others left in the page cache is not this round's to write.
             self._phase("measure", target, case=workload.label, round=number)
             started = runner.clock.now().isoformat(timespec="milliseconds")
-            outcome, figures = self._measure(case, target, number, context, samples)
-            wrong = self._explained(target, lambda: workload.check(target.target))
-            if wrong:
-                raise CheckFailed("; ".join(wrong))
+            outcome, figures = self._measure(case, target, number, context, samples, settling)
+            if fresh or not workload.timed:
+                self._check(case, target)
         except CheckFailed as error:
             status, message = "wrong", str(error)
             runner.failures.append(f"{workload.label} on {target.target.name}: {message}")
         except LabError as error:
             status, message, failure = "failed", str(error), error
+        self._record(case, target, number, started, (status, message), figures, outcome, samples)
+        if failure is not None:
+            # A statement that fails once need not end it for the target: a dead server does.
+            if isinstance(failure, TargetDied | DiskFull):
+                raise failure
+            runner.failures.append(f"{workload.label} on {target.target.name}: {message}")
+        value = figures.get(workload.headline)
+        return None if status != "ok" or value is None else value[0]
+
+    def _record(
+        self,
+        case: CaseRun,
+        target: TargetRun,
+        number: int,
+        started: str,
+        ended: tuple[str, str],
+        figures: Mapping[str, tuple[float, FigureKind]] = {},
+        outcome: Outcome | None = None,
+        samples: Sequence[tuple[int, str, float]] = (),
+    ) -> None:
+        """Stores a round, and tells of it. `ended`: its status and message."""
+        runner, workload = self._runner, case.workload
+        status, message = ended
         runner.writer.round(
             runner.id,
             case.id,
@@ -213,24 +296,74 @@ class DatasetRun:
             outcome.parts if outcome is not None else (),
             samples,
         )
-        shown = {name: value for name, (value, _) in figures.items()}
-        ended = {"status": status, "message": message, "headline": workload.headline}
-        runner.tell("round", {**context, **ended, "figures": shown})
-        if failure is not None:
-            # A statement that fails once need not end it for the target: a dead server does.
-            if isinstance(failure, TargetDied | DiskFull):
-                raise failure
-            runner.failures.append(f"{workload.label} on {target.target.name}: {message}")
+        runner.tell(
+            "round",
+            {
+                "target": target.target.name,
+                "case": workload.label,
+                "round": number,
+                "status": status,
+                "message": message,
+                "headline": workload.headline,
+                "figures": {name: value for name, (value, _) in figures.items()},
+            },
+        )
 
-    def _warm_up(self, case: CaseRun, target: TargetRun) -> bool:
-        """Whether there was need to."""
+    def _check(self, case: CaseRun, target: TargetRun) -> None:
+        self._phase("check", target, case=case.workload.label)
+        wrong = self._explained(target, lambda: case.workload.check(target.target))
+        if wrong:
+            raise CheckFailed("; ".join(wrong))
+
+    def _end_case(self, case: CaseRun, target: TargetRun, number: int, settling: Settling) -> None:
+        """After the last round: what is owed, and whether the data is right."""
+        workload = case.workload
+        if workload.writes and not self._writes_later(case, target):
+            self._state(target, "update", {})  # Before the server has tidied up.
+        if workload.writes:
+            self._settle(case, target, settling)
+        if workload.timed:
+            try:
+                self._check(case, target)
+            except CheckFailed as error:
+                started = self._runner.clock.now().isoformat(timespec="milliseconds")
+                message = f"{workload.label} on {target.target.name}: {error}"
+                self._runner.failures.append(message)
+                self._record(case, target, number, started, ("wrong", str(error)))
+
+    def _settle(self, case: CaseRun, target: TargetRun, settling: Settling) -> None:
+        """Waits for what the engine put off, and counts it."""
+        runner, label = self._runner, case.workload.label
+        measures = _measures(target)
+        probes = [measure.begin(target.target) for measure in measures]
+        self._rest(target, f"{label} after its rounds")
+        os.sync()  # What a server wrote through the page cache is written now.
+        settling.rest_over(totals(probes))
+        if not case.workload.counts_transactions:
+            return
+        kinds = {
+            f"settled_{name}_per_transaction": kind
+            for measure in measures
+            for name, kind in measure.settled.items()
+        }
+        figures = {name: (value, kinds[name]) for name, value in settling.figures().items()}
+        runner.writer.state(runner.id, target.id, label, "settled", figures)
+        if settling.owed > OWED_TOLERANCE:
+            runner.warn(
+                "owed",
+                f"{label} on {target.target.name}: throughput is without {settling.owed:.0%} of "
+                "the processor time of its rounds, for work that was put off until after the last; "
+                "processor time and bytes of a transaction are with it",
+            )
+
+    def _warm_up(self, case: CaseRun, target: TargetRun) -> None:
+        """Once, as long as its caches stay."""
         if (case.id, target.id) in self._warm:
-            return False
+            return
         self._phase("warm", target, case=case.workload.label)
         clock = self._runner.clock
         self._explained(target, lambda: case.workload.warm(target.target, clock))
         self._warm.add((case.id, target.id))
-        return True
 
     def _prepare(self, case: CaseRun, target: TargetRun) -> bool:
         self._phase("prepare", target, case=case.workload.label)
@@ -238,12 +371,14 @@ class DatasetRun:
         done: bool = self._explained(target, lambda: workload.prepare(target.target, sink))
         return done
 
-    def _rest(self, target: TargetRun, where: str, seconds_max: float = REST_SECONDS_MAX) -> float:
+    def _rest(self, target: TargetRun, where: str) -> float:
         """Seconds until the server came to rest; where it did not, the run says so."""
         self._phase("rest", target)
-        rest: Rest = self._explained(target, lambda: target.target.rest(seconds_max))
+        rest: Rest = self._explained(target, lambda: target.target.rest(REST_SECONDS_MAX))
         if rest.owes:
-            message = f"{where}, {target.target.name} was not at rest after {seconds_max:.0f} s"
+            message = (
+                f"{where}, {target.target.name} was not at rest after {REST_SECONDS_MAX:.0f} s"
+            )
             self._runner.warn("rest", f"{message}: {rest.owes}")
         return rest.seconds
 
@@ -258,10 +393,10 @@ class DatasetRun:
         number: int,
         context: Mapping[str, Any],
         samples: list[tuple[int, str, float]],
+        settling: Settling,
     ) -> tuple[Outcome, dict[str, tuple[float, FigureKind]]]:
         runner, server = self._runner, target.target
-        measures = [measure for measure in (ROUND_MEASURES[name]() for name in ROUND_MEASURES)
-                    if measure.supports(server)]  # fmt: skip
+        measures = _measures(target)
         probes: list[Probe] = [measure.begin(server) for measure in measures]
         kinds = {name: kind for measure in measures for name, kind in measure.figures.items()}
         sampler = Sampler(
@@ -278,32 +413,25 @@ class DatasetRun:
                 )
         finally:
             samples += sampler.samples
-        self._look_at_client(case, target, outcome)
-        self._look_at_others(case, target, others)
         figures = outcome_figures(case.workload, outcome)
         figures |= {
             name: (value, kinds[name])
             for name, value in sampler.finish(outcome).items()
             if case.workload.counts_transactions or not name.endswith("_per_transaction")
         }
+        settling.round_over(sampler.totals(), outcome.all_transactions)
+        figures["other_cores"] = (others.cores(), OTHER_CORES)
+        self._look_at_client(case, target, outcome)
+        self._look_at_others(case, target, figures["other_cores"][0])
         if "resident_peak_bytes" in figures:
             peak = round(figures["resident_peak_bytes"][0])
             runner.peaks[server.name] = max(peak, runner.peaks.get(server.name, 0))
-        if self._is_last_write(case, target, number):
-            self._state(target, "update", {})  # Before the server has tidied up.
-        if case.workload.writes:
-            seconds = self._rest(target, f"{case.workload.label} after a round", SETTLE_SECONDS_MAX)
-            figures["settle_seconds"] = (seconds, REST_SECONDS)
-            if case.workload.counts_transactions:
-                settled = sampler.settled(outcome)
-                figures |= {name: (value, kinds[name]) for name, value in settled.items()}
         return outcome, figures
 
-    def _is_last_write(self, case: CaseRun, target: TargetRun, number: int) -> bool:
-        """Whether nothing changes the data after this round."""
-        workloads = [each.workload for each in self._cases]
-        writing = [w for w in workloads if w.writes and not w.supports(target.target)]
-        return number == self._runner.plan.rounds - 1 and case.workload in writing[-1:]
+    def _writes_later(self, case: CaseRun, target: TargetRun) -> bool:
+        """Whether another case changes the data after this one."""
+        later = self._cases[self._cases.index(case) + 1 :]
+        return any(c.workload.writes and not c.workload.supports(target.target) for c in later)
 
     def _look_at_client(self, case: CaseRun, target: TargetRun, outcome: Outcome) -> None:
         """A load driver that takes much of the machine measures itself."""
@@ -315,10 +443,10 @@ class DatasetRun:
                 "a third of the machine's processor time, which bounds what the server can show",
             )
 
-    def _look_at_others(self, case: CaseRun, target: TargetRun, others: Others) -> None:
+    def _look_at_others(self, case: CaseRun, target: TargetRun, cores: float) -> None:
         """Of a server that is not the lab's nobody knows what is its own."""
         machine = os.cpu_count() or 1
-        if target.target.pids and others.cores() > BUSY_TOLERANCE * machine:
+        if target.target.pids and cores > BUSY_TOLERANCE * machine:
             self._runner.warn(
                 "busy",
                 f"{case.workload.label} on {target.target.name}: the machine was at other work "
@@ -330,13 +458,15 @@ class DatasetRun:
         self._runner.tell("phase", data)
 
 
-def order(count: int, number: int) -> list[int]:
-    """Who is measured after whom in a round: a design balanced for carry-over (Williams, 1949).
-    Within `count` rounds each is first once; within as many, or twice as many where `count` is odd,
-    each follows every other equally often."""
-    sign = -1 if count % 2 and number % 2 else 1
-    zigzag = ((step + 1) // 2 * (1 if step % 2 else -1) for step in range(count))
-    return [(number + sign * step) % count for step in zigzag]
+def _measures(target: TargetRun) -> list[RoundMeasure]:
+    made = [ROUND_MEASURES[name]() for name in ROUND_MEASURES]
+    return [measure for measure in made if measure.supports(target.target)]
+
+
+def _better(workload: Workload) -> str:
+    """Whether more of its headline is better, or less."""
+    kind = OUTCOME_FIGURES.get(workload.headline) or workload.figures[workload.headline]
+    return kind.better
 
 
 @dataclasses.dataclass(frozen=True)
@@ -346,6 +476,8 @@ class _LoadSink:
     tell: Callable[[str, Mapping[str, Any]], None]
 
     def second(self, second: Second) -> None: ...
+
+    def measured(self) -> None: ...
 
     def progress(self, done: float) -> None:
         self.tell("progress", {"done": done})

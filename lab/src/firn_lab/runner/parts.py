@@ -35,13 +35,23 @@ def parts_of(plan: Plan, scratch: Path) -> Parts:
     return Parts(workloads, targets)
 
 
-def planned_seconds(plan: Plan, parts: Parts) -> float:
-    """Of rounds and warm-up. Loads, rests and rounds without a time limit come on top."""
-    each = sum(
-        plan.rounds * workload.timed * workload.params.seconds + workload.params.warm_seconds
-        for workload in parts.workloads
-    )
-    return each * len(parts.targets)
+# What a round takes beside its lead and its seconds: waking the server, connections.
+ROUND_EXTRA_SECONDS = 0.4
+# A round without a time limit, before one was seen.
+UNKNOWN_SECONDS = 20.0
+
+
+def round_seconds(workload: Workload) -> float:
+    """What a round takes, about."""
+    if not workload.timed:
+        return UNKNOWN_SECONDS
+    params = workload.params
+    return params.lead_seconds + params.seconds + ROUND_EXTRA_SECONDS
+
+
+def case_seconds(plan: Plan, workload: Workload, targets: int) -> float:
+    """The most that the blocks of a case take, when the time of the whole run is no matter."""
+    return min(plan.case_seconds, plan.blocks * targets * round_seconds(workload))
 
 
 def require_installed(targets: Sequence[Target]) -> None:

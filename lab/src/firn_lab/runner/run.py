@@ -1,9 +1,9 @@
-"""Runs a plan: loads each dataset on each target, measures rounds in turn, records everything.
+"""Runs a plan: loads each dataset on each target, measures its cases, records everything.
 
-Cases with the same dataset share the loaded tables. Within a dataset a round goes case by case, and
-each case target by target (A B A B), in another order each round, so that a noisy machine hits all
-alike and nobody always follows the same one. Only one server works at a time; the others are frozen
-with warm caches, or stopped when the machine's memory does not hold all of them.
+Cases with the same dataset share the loaded tables. A case is measured in blocks of short rounds,
+one on each target, in an order drawn at random, until its ratios are known well enough or its time
+is over. Only one server works at a time; the others are frozen with warm caches, or stopped when
+the machine's memory does not hold all of them.
 
 What goes wrong stays where it belongs: a target that fails is left out of the dataset, the others
 go on; Ctrl-C, a full disk and a failing store end the run. Whatever happens, finished rounds are in
@@ -24,14 +24,16 @@ from typing import Any
 
 from firn_lab import __version__
 from firn_lab.clock import Clock
-from firn_lab.errors import DiskFull, LabError
+from firn_lab.errors import DiskFull, LabError, Paused
 from firn_lab.plan.base import Plan
 from firn_lab.plan.fairness import Breach, breaches, busy_breaches, peak_breaches
+from firn_lab.runner.blocks import reference_of
 from firn_lab.runner.dataset import DatasetRun
 from firn_lab.runner.events import Listener
 from firn_lab.runner.machine import available_memory_bytes, machine, require_space
-from firn_lab.runner.parts import parts_of
+from firn_lab.runner.parts import Parts, case_seconds, parts_of
 from firn_lab.runner.progress import Progress
+from firn_lab.runner.resume import Before
 from firn_lab.store.writer import Writer
 from firn_lab.targets.base import Settings, Target
 from firn_lab.workloads.base import Workload
@@ -42,6 +44,8 @@ FREE_BYTES_MIN = 1 << 30
 LOG_BYTES_MAX = 1 << 20
 # Signals that end a run in order.
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# Of a run with a time of its own, for each target after each case: checks, and coming to rest.
+SETTLE_SECONDS = 4.0
 # What a server needs beyond its cache, and the rest of the machine.
 SERVER_EXTRA_BYTES = 256 << 20
 
@@ -63,7 +67,8 @@ class TargetRun:
 
 
 class Runner:
-    """One run. `run` returns how it ended: ok, failed, interrupted or aborted, and why."""
+    """One run, or a slice of one. `run` returns how it ended: ok, failed, paused, interrupted or
+    aborted, and why."""
 
     def __init__(
         self,
@@ -74,14 +79,20 @@ class Runner:
         scratch: Path,
         command: Sequence[str],
         free_bytes_min: int = FREE_BYTES_MIN,
+        before: Before | None = None,
+        slice_seconds: float | None = None,
     ) -> None:
+        """`before`: what earlier slices of the run have left; `slice_seconds`: of this one."""
         self.plan = plan
         self.writer = writer
         self.clock = clock
         self.scratch = scratch
         self.freeze = True
         self.progress = Progress()
-        self.failures: list[str] = []
+        self.before = before or Before(0)
+        self.failures: list[str] = list(self.before.failures)
+        # Cases that were finished in this slice.
+        self.finished = 0
         # The most resident memory of each target, in all rounds.
         self.peaks: dict[str, int] = {}
         self.id = 0
@@ -89,7 +100,9 @@ class Runner:
         self._command = command
         self._free_bytes_min = free_bytes_min
         self._targets: list[Target] = []
-        self._warned: set[tuple[str, str]] = set()
+        self._warned: set[tuple[str, str]] = set(self.before.warnings)
+        self._began = clock.monotonic()
+        self._slice_seconds = slice_seconds
 
     def tell(self, kind: str, data: Mapping[str, Any]) -> None:
         """An event, for the terminal and for `watch`. A terminal that is gone ends nothing."""
@@ -110,6 +123,28 @@ class Runner:
             self._warned.add((rule, message))
             self.writer.warning(self.id, rule, message)
             self.tell("warning", {"rule": rule, "message": message})
+
+    def case_seconds(self, case: CaseRun, targets: int) -> float:
+        """The most that the blocks of a case may take, from now on: its share of what is left."""
+        minutes = self.plan.minutes
+        if minutes is None:
+            return case_seconds(self.plan, case.workload, targets)
+        progress = self.progress
+        settling = SETTLE_SECONDS * targets * progress.cases_left
+        left = minutes * 60 - self._elapsed - progress.loads_left - settling
+        progress.share(left)
+        return max(0.0, left) / max(1, progress.cases_left)
+
+    def require_time(self, seconds: float) -> None:
+        """Raises Paused where a slice has not so many left. One that has finished no case goes on:
+        the next one would come no further."""
+        limit = self._slice_seconds
+        if limit is not None and self.finished and self._elapsed + seconds > limit:
+            raise Paused(f"{self.progress.cases_left} cases are left: go on with --resume")
+
+    @property
+    def _elapsed(self) -> float:
+        return self.clock.monotonic() - self._began
 
     def step(self) -> None:
         """Tells how far the run has come."""
@@ -136,9 +171,13 @@ class Runner:
         self._targets = parts.targets
         self.scratch.mkdir(parents=True, exist_ok=True)
         found = machine(self.scratch)
-        self.id = self.writer.run(
-            plan.name, self._command, __version__, found, plan.budget, plan.rounds
-        )
+        if self.before.run:
+            self.id = self.before.run
+            self.writer.end(self.id, "running")
+        else:
+            self.id = self.writer.run(
+                plan.name, self._command, __version__, found, plan.budget, plan.blocks
+            )
         busy = busy_breaches(found["busy_cores"], found["cores"])
         # A kill and the end of the terminal are a Ctrl-C from elsewhere.
         previous = {
@@ -147,7 +186,7 @@ class Runner:
             if signal.getsignal(number) is not signal.SIG_IGN  # As nohup has it.
         }
         try:
-            status, message = self._guarded(lambda: self._run(parts.workloads, busy))
+            status, message = self._guarded(lambda: self._run(parts, busy))
         finally:
             # Nobody interrupts the tidying up.
             for number in previous:
@@ -170,6 +209,8 @@ class Runner:
             return "interrupted", "stopped by hand; the rounds so far are kept"
         except DiskFull as error:
             return "aborted", f"{error}; the rounds so far are kept"
+        except Paused as error:
+            return "paused", str(error)
         except LabError as error:
             return "aborted", str(error)
         except Exception as error:
@@ -189,30 +230,36 @@ class Runner:
         with contextlib.suppress(OSError):
             self.scratch.rmdir()
 
-    def _run(self, workloads: list[Workload], busy: list[Breach]) -> None:
+    def _run(self, parts: Parts, busy: list[Breach]) -> None:
+        workloads = parts.workloads
         self.require_space()
         self._warn(busy)
         needed = len(self._targets) * (self.plan.budget.memory_bytes + SERVER_EXTRA_BYTES)
         self.freeze = needed < available_memory_bytes()
         targets = self._look_at_targets()
         self._require_work(workloads, targets)
-        cases = [
-            CaseRun(
-                self.writer.case(
-                    self.id, each.name, each.label, each.dataset, each.headline, each.params
-                ),
-                each,
-            )
-            for each in workloads
-        ]
+        cases = [CaseRun(self._case_row(each), each) for each in workloads]
+        left = [case for case in cases if case.workload.label not in self.before.finished]
         datasets: dict[str, list[CaseRun]] = {}
-        for case in cases:
+        for case in left:
             datasets.setdefault(case.workload.dataset, []).append(case)
-        self._plan_progress(cases, datasets, targets)
+        self._plan_progress(cases, left, datasets, targets)
         self._look_at_room(datasets, len(targets))
         for group in datasets.values():
             DatasetRun(self, group, targets).run()
         self._warn(peak_breaches(self.peaks))
+
+    def _case_row(self, workload: Workload) -> int:
+        """The case's id in the store, where it may be already."""
+        known = self.before.cases.get(workload.label)
+        return known or self.writer.case(
+            self.id,
+            workload.name,
+            workload.label,
+            workload.dataset,
+            workload.headline,
+            workload.params,
+        )
 
     def _require_work(self, workloads: list[Workload], targets: list[TargetRun]) -> None:
         """A run of which nothing can be measured is none."""
@@ -227,6 +274,7 @@ class Runner:
     def _plan_progress(
         self,
         cases: list[CaseRun],
+        left: list[CaseRun],
         datasets: Mapping[str, list[CaseRun]],
         targets: list[TargetRun],
     ) -> None:
@@ -234,20 +282,22 @@ class Runner:
             return {each.id for each in targets if not case.workload.supports(each.target)}
 
         loads = sum(len(set().union(*map(supporting, group))) for group in datasets.values())
-        rounds = {
-            case.workload.label: (
-                len(supporting(case)) * self.plan.rounds,
-                case.workload.params.seconds if case.workload.timed else None,
-            )
-            for case in cases
-        }
-        self.progress = Progress(loads, rounds)
+        names = [target.target.name for target in targets]
+        self.progress = Progress(
+            loads,
+            {
+                case.workload.label: case_seconds(self.plan, case.workload, len(supporting(case)))
+                for case in left
+            },
+        )
+        if self.plan.minutes is not None:
+            self.progress.share(self.plan.minutes * 60 - self._elapsed - self.progress.loads_left)
         self.tell(
             "started",
             {
                 "cases": [case.workload.label for case in cases],
-                "targets": [target.target.name for target in targets],
-                "rounds": self.plan.rounds,
+                "targets": names,
+                "reference": reference_of(names),
                 "steps_total": self.progress.total,
                 "seconds_left": round(self.progress.seconds_left),
             },
@@ -280,11 +330,13 @@ class Runner:
                 self.fail(target, str(error))
                 target.destroy()
                 continue
-            row = self.writer.target(self.id, target.name, target.spec, settings[target.name])
+            row = self.before.targets.get(target.name) or self.writer.target(
+                self.id, target.name, target.spec, settings[target.name]
+            )
             found.append(TargetRun(row, target))
         if not found:
             raise LabError("no target can be measured: " + "; ".join(self.failures))
-        self._warn(breaches(self.plan, settings))
+        self._warn(breaches(settings))
         return found
 
     def _warn(self, found: list[Breach]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from firn_lab.clock import Clock
@@ -29,6 +29,7 @@ class Sampler:
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._began = clock.monotonic()
+        self._second = 0
         self._thread = threading.Thread(target=self._sample, daemon=True)
 
     def __enter__(self) -> Sampler:
@@ -40,17 +41,18 @@ class Sampler:
         self._thread.join()
 
     def _sample(self) -> None:
-        second = 0
-        while not self._over.wait(self._began + second + 1 - self._clock.monotonic()):
+        while not self._over.wait(self._began + self._second + 1 - self._clock.monotonic()):
             values: dict[str, float] = {}
-            for probe in self._probes:
-                # The server may end or start again at this moment.
-                with contextlib.suppress(OSError):
-                    values.update(probe.sample())
             with self._lock:
-                self.samples += [(second, name, value) for name, value in values.items()]
+                if self._clock.monotonic() < self._began + self._second + 1:
+                    continue  # The lead has ended meanwhile.
+                for probe in self._probes:
+                    # The server may end or start again at this moment.
+                    with contextlib.suppress(OSError):
+                        values.update(probe.sample())
+                self.samples += [(self._second, name, value) for name, value in values.items()]
                 self._latest = values
-            second += 1
+                self._second += 1
 
     def second(self, second: Second) -> None:
         values = {
@@ -66,6 +68,15 @@ class Sampler:
             latest = dict(self._latest)
         self._tell("second", {"second": second.second, **latest, **values})
 
+    def measured(self) -> None:
+        """Seconds of the lead are forgotten."""
+        with self._lock:
+            for probe in self._probes:
+                probe.sample()
+                probe.measured()
+            self.samples.clear()
+            self._began, self._second = self._clock.monotonic(), 0
+
     def progress(self, done: float) -> None:
         self._tell("progress", {"done": done})
 
@@ -73,6 +84,11 @@ class Sampler:
         """The probes' figures, after the thread has ended."""
         return {k: v for probe in self._probes for k, v in probe.finish(outcome).items()}
 
-    def settled(self, outcome: Outcome) -> dict[str, float]:
-        """Those of the time until the server came to rest."""
-        return {k: v for probe in self._probes for k, v in probe.settled(outcome).items()}
+    def totals(self) -> dict[str, float]:
+        """What the server has used, with the lead, after the thread has ended."""
+        return totals(self._probes)
+
+
+def totals(probes: Iterable[Probe]) -> dict[str, float]:
+    """Of all probes together."""
+    return {name: value for probe in probes for name, value in probe.totals().items()}

@@ -17,6 +17,9 @@ _WHICH = {
     "events": f"run = :run AND kind NOT IN ({', '.join(map(repr, PASSING))})",
 }
 
+# The first version of the schema had no others.
+_COLUMNS = {"run_ends": "run, ended_at, status, message"}
+
 
 def extract(store: Path, run: int, to: Path) -> None:
     """Writes `to`, which is replaced. Ids stay what they are."""
@@ -28,8 +31,10 @@ def extract(store: Path, run: int, to: Path) -> None:
         connection.execute("ATTACH ? AS source", (f"{store.resolve().as_uri()}?mode=ro",))
         connection.execute("BEGIN")
         for name in schema.NAMES:
+            columns = _COLUMNS.get(name, "")
             connection.execute(
-                f"INSERT INTO main.{name} SELECT * FROM source.{name} "
+                f"INSERT INTO main.{name} {columns and f'({columns})'} "
+                f"SELECT {columns or '*'} FROM source.{name} "
                 f"WHERE {_WHICH.get(name, 'run = :run')} ORDER BY rowid",
                 {"run": run},
             )

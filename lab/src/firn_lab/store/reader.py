@@ -2,9 +2,8 @@
 
 with Reader(path) as store:
     run = store.run("last")
-    for case in store.cases(run.id):
-        for target in store.targets(run.id):
-            tps = store.spread(case, target, "tps")
+    for each in store.rounds(run.id):
+        tps = each.figures["tps"]
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ from firn_lab.store.rows import (
     StateFigure,
     TargetRow,
 )
-from firn_lab.store.summary import Spread, spread
 from firn_lab.workloads.base import FigureKind
 
 
@@ -45,7 +43,7 @@ class Reader:
             version = self._connection.execute("PRAGMA user_version").fetchone()[0]
         except sqlite3.Error as error:
             raise LabError(f"{path} is no store of the lab: {error}") from error
-        if version != schema.VERSION:
+        if version not in schema.READABLE:
             raise LabError(f"{path} has schema {version}, this lab reads {schema.VERSION}")
 
     def __enter__(self) -> Reader:
@@ -62,9 +60,10 @@ class Reader:
     def runs(self) -> list[Run]:
         """Oldest first."""
         rows = self._rows(
-            "SELECT id, started_at, title, command, lab_version, machine, budget, rounds, "
+            "SELECT runs.id, started_at, title, command, lab_version, machine, budget, rounds, "
             "ended_at, COALESCE(status, 'running'), COALESCE(message, '') "
-            "FROM runs LEFT JOIN run_ends ON run = id ORDER BY id"
+            "FROM runs LEFT JOIN run_ends ON run = runs.id AND run_ends.rowid = "
+            "(SELECT MAX(rowid) FROM run_ends WHERE run = runs.id) ORDER BY runs.id"
         )
         return [
             Run(
@@ -152,20 +151,19 @@ class Reader:
         rows = self._rows("SELECT DISTINCT name, unit, better FROM figures WHERE run = ?", run)
         return {name: FigureKind(unit, better) for name, unit, better in rows}
 
-    def spread(self, case: CaseRow, target: TargetRow, name: str) -> Spread | None:
-        """Median and range of a figure over the rounds that were ok; None without any."""
-        rows = self._rows(
-            "SELECT value FROM figures JOIN rounds ON rounds.id = figures.round "
-            "WHERE \"case\" = ? AND rounds.target = ? AND status = 'ok' AND name = ?",
-            case.id, target.id, name,
-        )  # fmt: skip
-        return spread([row[0] for row in rows])
-
     def state(self, run: int) -> list[StateFigure]:
         """Figures that belong to no round: space after load, after updates, at rest; load time."""
+        return self._state(run, "moment <> 'settled'")
+
+    def settled(self, run: int) -> list[StateFigure]:
+        """What was used for a transaction of a case, whose label is the dataset here, with all that
+        was put off until after its rounds."""
+        return self._state(run, "moment = 'settled'")
+
+    def _state(self, run: int, which: str) -> list[StateFigure]:
         rows = self._rows(
             "SELECT target, dataset, moment, name, value, unit, better FROM figures "
-            "WHERE run = ? AND round IS NULL ORDER BY id",
+            f"WHERE run = ? AND round IS NULL AND {which} ORDER BY id",
             run,
         )
         return [StateFigure(*row) for row in rows]

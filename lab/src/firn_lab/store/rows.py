@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Run:
-    """status: running (or killed), ok, failed, interrupted, aborted."""
+    """status: running (or killed), ok, failed, paused, interrupted, aborted."""
 
     id: int
     started_at: str
@@ -53,7 +53,7 @@ class CaseRow:
 
 @dataclass(frozen=True)
 class Round:
-    """figures: by name, of this round. status: ok, failed, wrong."""
+    """figures: by name, of this round. number: of its block. status: ok, failed, wrong."""
 
     id: int
     case: int
@@ -81,7 +81,7 @@ class PartRow:
 
 @dataclass(frozen=True)
 class StateFigure:
-    """A figure of a dataset on a target: moment is load, update or rest."""
+    """A figure of a dataset on a target: moment is load, update, rest or settled."""
 
     target: int
     dataset: str

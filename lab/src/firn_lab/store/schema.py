@@ -1,25 +1,30 @@
 """Schema of the store. Nothing in it is ever changed or deleted: triggers refuse to.
 
 A run that ends, and how, is a row of its own (`run_ends`); a run without one is running still or
-was killed. Raw series (`samples`) are what every figure can be computed from anew.
+was killed. One that was resumed has several, and the last one counts. Raw series (`samples`) are
+what every figure can be computed from anew.
 """
 
 from __future__ import annotations
 
 import sqlite3
 
-VERSION = 1
+VERSION = 2
+# Versions that can be read: the first had one end a run at most.
+READABLE = (1, 2)
 
 TABLES = """
 -- started_at: ISO 8601, UTC. command: to repeat the run, as JSON list. machine, budget: JSON.
+-- rounds: the most that each case has on a target.
 CREATE TABLE runs (
   id INTEGER PRIMARY KEY, started_at TEXT NOT NULL, title TEXT NOT NULL, command TEXT NOT NULL,
   lab_version TEXT NOT NULL, machine TEXT NOT NULL, budget TEXT NOT NULL, rounds INTEGER NOT NULL
 );
--- status: ok, failed (something did not work, rest measured), interrupted, aborted.
+-- status: ok, failed (something did not work, rest measured), paused, interrupted, aborted; or
+-- running, when it goes on after such an end.
 CREATE TABLE run_ends (
-  run INTEGER PRIMARY KEY REFERENCES runs, ended_at TEXT NOT NULL, status TEXT NOT NULL,
-  message TEXT NOT NULL
+  id INTEGER PRIMARY KEY, run INTEGER NOT NULL REFERENCES runs, ended_at TEXT NOT NULL,
+  status TEXT NOT NULL, message TEXT NOT NULL
 );
 -- settings: JSON of names to values. memory_bytes and durable may be unknown.
 CREATE TABLE targets (
@@ -37,7 +42,9 @@ CREATE TABLE cases (
   label TEXT NOT NULL, dataset TEXT NOT NULL, headline TEXT NOT NULL, params TEXT NOT NULL,
   UNIQUE (run, label)
 );
--- number: from 0. status: ok, failed (message says why; no figures), wrong (its check failed).
+-- number: from 0, of the block: rounds of a case with the same number stand next to each other.
+-- status: ok, failed (message says why; no figures), wrong (a check failed: none of the case's
+-- rounds on this target counts).
 CREATE TABLE rounds (
   id INTEGER PRIMARY KEY, run INTEGER NOT NULL REFERENCES runs, "case" INTEGER NOT NULL
   REFERENCES cases, target INTEGER NOT NULL REFERENCES targets, number INTEGER NOT NULL,
@@ -48,7 +55,8 @@ CREATE TABLE parts (
   seconds REAL NOT NULL, errors INTEGER NOT NULL, retries INTEGER NOT NULL,
   average_ms REAL, p50_ms REAL, p95_ms REAL, p99_ms REAL, max_ms REAL
 );
--- Of a round, or (round NULL) of a dataset on a target at a moment: load, update, rest.
+-- Of a round, or (round NULL) of a dataset on a target at a moment: load, update, rest; at the
+-- moment `settled` the dataset is the label of a case, after whose last round the target rested.
 CREATE TABLE figures (
   id INTEGER PRIMARY KEY, run INTEGER NOT NULL REFERENCES runs, target INTEGER NOT NULL
   REFERENCES targets, dataset TEXT NOT NULL, round INTEGER REFERENCES rounds,

@@ -72,7 +72,8 @@ class Writer:
         )
 
     def end(self, run: int, status: str, message: str = "") -> None:
-        """A run ends: ok, failed, interrupted or aborted."""
+        """A run ends: ok, failed, paused, interrupted or aborted. Or one that has ended so is
+        running again."""
         self._append("run_ends", run=run, ended_at=self._now(), status=status, message=message)
 
     def target(self, run: int, name: str, spec: str, settings: Settings) -> int:

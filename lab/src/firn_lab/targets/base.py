@@ -145,6 +145,10 @@ class Target(ABC):
     def settings(self) -> Settings:
         """Asks the running server."""
 
+    def plugins(self) -> Mapping[str, str]:
+        """Files that hold an engine, by name, when it is ours."""
+        return {}
+
     def create_suffix(self) -> str:
         """What follows the parenthesis of CREATE TABLE, such as ` ENGINE=FIRN`."""
         return ""

@@ -1,10 +1,11 @@
-"""A storage engine in a private stock MariaDB: `engine:NAME`.
+"""A storage engine in a private stock MariaDB: `engine:NAME[@LABEL[=PLUGIN]]`.
 
 Every engine gets the same memory for its cache and the same durability; what it does not use is
 kept small. NAME: firn, innodb, innodb-compressed (PAGE_COMPRESSED), innodb-compressed-row
-(ROW_FORMAT=COMPRESSED), rocksdb. Plugins are looked for in FIRN_LAB_PLUGINS (directories, with
-colons between), in build/plugin of the working directory and those above it, and among the
-server's own.
+(ROW_FORMAT=COMPRESSED), rocksdb. LABEL tells targets of one engine apart, PLUGIN is the file of a
+build: `engine:firn@before=/tmp/ha_firn.so engine:firn@after` compares two. Other plugins are
+looked for in FIRN_LAB_PLUGINS (directories, with colons between), in build/plugin of the working
+directory and those above it, and among the server's own.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
@@ -105,10 +107,19 @@ VARIANTS = {
 class EngineTarget(PrivateTarget, MySqlTarget):
     """A private server for one engine."""
 
-    def __init__(self, name: str, variant: Variant, budget: Budget, scratch: Path) -> None:
-        super().__init__(name, f"engine:{name}", scratch)
+    def __init__(
+        self,
+        name: str,
+        variant: Variant,
+        budget: Budget,
+        scratch: Path,
+        plugin: Path | None = None,
+    ) -> None:
+        spec = f"engine:{name}" if plugin is None else f"engine:{name}={plugin}"
+        super().__init__(name, spec, scratch)
         self.engine = variant.engine
         self._variant = variant
+        self._plugin = plugin
         self._budget = budget
         self._template = scratch / "mariadb-template"
 
@@ -122,7 +133,7 @@ class EngineTarget(PrivateTarget, MySqlTarget):
         try:
             server_program()
             if self._variant.library:
-                find_plugin(self._variant.library)
+                self._find_plugin()
         except TargetError as error:
             return str(error)
         return ""
@@ -150,6 +161,8 @@ class EngineTarget(PrivateTarget, MySqlTarget):
             "--skip-log-bin",
             "--local-infile=1",
             "--max-connections=400",
+            # Threads of connections outlive them: their counts are read after the last has ended.
+            "--thread-cache-size=400",
             "--max-prepared-stmt-count=1000000",
             "--table-open-cache=4000",
             "--performance-schema=OFF",
@@ -163,7 +176,7 @@ class EngineTarget(PrivateTarget, MySqlTarget):
     def _process_options(self) -> dict[str, object]:
         # A plugin from an unpacked package brings its libraries along.
         library = self._variant.library
-        beside = find_plugin(library).parents[2] / "x86_64-linux-gnu" if library else None
+        beside = self._find_plugin().parents[2] / "x86_64-linux-gnu" if library else None
         if beside is None or not beside.is_dir():
             return {}
         return {"env": {**os.environ, "LD_LIBRARY_PATH": str(beside)}}
@@ -172,8 +185,18 @@ class EngineTarget(PrivateTarget, MySqlTarget):
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir()
         if self._variant.library:
-            found = find_plugin(self._variant.library)
-            (directory / found.name).symlink_to(found)
+            # Whatever a build's file is called.
+            (directory / f"{self._variant.library}.so").symlink_to(self._find_plugin())
+
+    def plugins(self) -> Mapping[str, str]:
+        return {str(self._find_plugin()): self.engine} if self._variant.library else {}
+
+    def _find_plugin(self) -> Path:
+        if self._plugin is None:
+            return find_plugin(self._variant.library)
+        if not self._plugin.is_file():
+            raise TargetError(f"{self._plugin} is not there")
+        return self._plugin.resolve()
 
     def start(self) -> None:
         super().start()
@@ -258,10 +281,18 @@ class EngineTarget(PrivateTarget, MySqlTarget):
 
 @TARGETS.register("engine")
 def make_engine(argument: str, budget: Budget, scratch: Path) -> Target:
-    """engine:NAME in a private MariaDB; firn, innodb, innodb-compressed[-row] or rocksdb."""
-    if argument not in VARIANTS:
-        raise UsageError(f"engine:{argument} is not known; known: {', '.join(VARIANTS)}")
-    return EngineTarget(argument, VARIANTS[argument], budget, scratch)
+    """engine:NAME[@LABEL[=PLUGIN]], private: firn, innodb, innodb-compressed[-row], rocksdb."""
+    name, equals, file = argument.partition("=")
+    kind, at, label = name.partition("@")
+    if kind not in VARIANTS:
+        raise UsageError(f"engine:{kind} is not known; known: {', '.join(VARIANTS)}")
+    if (at or equals) and not re.fullmatch(r"[\w.+-]+", label):
+        raise UsageError(
+            f"engine:{argument}: write engine:{kind}@LABEL or engine:{kind}@LABEL=FILE"
+        )
+    if equals and not VARIANTS[kind].library:
+        raise UsageError(f"engine:{argument}: {kind} is no plugin")
+    return EngineTarget(name, VARIANTS[kind], budget, scratch, Path(file) if equals else None)
 
 
 def server_program() -> str:

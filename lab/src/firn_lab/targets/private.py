@@ -21,6 +21,8 @@ STOP_SECONDS_MAX = 300.0
 # A server that does next to nothing for so long has nothing left to do; a third is enough for one
 # that says so itself. FIRN goes to its resting state after two seconds.
 QUIET_SECONDS = 3.0
+# A thread stops when it returns from the kernel, where it may wait for the disk.
+FREEZE_SECONDS_MAX = 10.0
 # Next to nothing: of a core, and a second.
 QUIET_CORES = 0.1
 QUIET_BYTES = 64 << 10
@@ -138,6 +140,7 @@ class PrivateTarget(Target):
             raise TargetError(f"{self.name} ended with {code} at shutdown\n{self.log_tail()}")
 
     def kill(self) -> None:
+        """Ends a frozen server, too: SIGKILL needs no SIGCONT."""
         if self._process is not None:
             processes.end(self._process)
             self._process = None
@@ -145,8 +148,10 @@ class PrivateTarget(Target):
 
     def freeze(self) -> None:
         if not self._frozen and self._process is not None:
-            processes.signal_all(self.pids, signal.SIGSTOP)
-            self._frozen = True
+            self._frozen = True  # An interrupt may come before the last signal.
+            pids = self.pids
+            processes.signal_all(pids, signal.SIGSTOP)
+            processes.await_stopped(pids, FREEZE_SECONDS_MAX)
 
     def thaw(self) -> None:
         if self._frozen:

@@ -1,7 +1,8 @@
 """A workload: data it loads, work it measures, and a check of what it left behind.
 
 The runner calls, for each target: `supports`; `load` once a dataset; `warm` before the first round;
-`prepare` and `measure` once a round; `check` after each round. Workloads of one run with the same
+`prepare` and `measure` once a round; `check` after the last round, and after each one that had new
+tables or has no time limit. Workloads of one run with the same
 `dataset` share the loaded tables.
 
     @WORKLOADS.register("users")
@@ -31,7 +32,10 @@ class Params:
     # 1 is the size that the workload has by itself; 0.1 a tenth of it.
     scale: float = 1.0
     threads: int = 8
-    seconds: float = 15.0
+    # Of a round that is measured; the load has run for `lead_seconds` by then.
+    seconds: float = 2.0
+    lead_seconds: float = 1.0
+    # Once, before the first round.
     warm_seconds: float = 5.0
     seed: int = 920967
     # What each target has for its cache (the runner sets it): data may be sized by it.
@@ -66,7 +70,8 @@ class Part:
 @dataclass(frozen=True)
 class Outcome:
     """One round. `seconds` is the time measured; errors were given up, retries were repeated;
-    `client_cpu_seconds` is the processor time of the load driver, where it is known.
+    `client_cpu_seconds` is the processor time of the load driver, where it is known. `lead`:
+    transactions of the time before, which the server had to work for as well.
 
     `figures` are the workload's own numbers by name; their units are declared in
     `Workload.figures`.
@@ -80,13 +85,23 @@ class Outcome:
     latency: Latency | None = None
     parts: tuple[Part, ...] = ()
     client_cpu_seconds: float | None = None
+    lead: int = 0
     figures: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def all_transactions(self) -> int:
+        """With those of the lead."""
+        return self.lead + self.transactions
 
 
 class Sink(Protocol):
     """Takes the seconds of a round while it runs: kept as raw series, shown by `watch`."""
 
     def second(self, second: Second) -> None: ...
+
+    def measured(self) -> None:
+        """The lead is over, with all connections open: from here on the round is measured. A
+        workload without a lead need not say so."""
 
     def progress(self, done: float) -> None:
         """The part of the work that is done, 0 to 1, of workloads without a time limit."""
@@ -118,7 +133,8 @@ class Workload(ABC):
     # Whether its transactions are work that one could ask for more or less of, at a price. A list
     # of unlike statements has none: then there is no throughput, and nothing counts by transaction.
     counts_transactions: ClassVar[bool] = True
-    # Whether it changes data: then space is taken again right after the rounds, and at rest.
+    # Whether it changes data: then what the server owes after the last round is waited for and
+    # counted, and space is taken again.
     writes: ClassVar[bool] = True
     # Whether rounds leave as many rows as they find. Where they do not, faster ones leave more (or
     # fewer): then only the space after the load is compared.

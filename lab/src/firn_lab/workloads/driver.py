@@ -8,6 +8,8 @@ a full disk end the round.
 
     drive(self.params, "round 2", sink, lambda number: UserSession(target.connect()))
 
+The sessions work for `lead_seconds` first, which count for nothing but Outcome.lead.
+
 A transaction's latency includes its retries, not the drawing of its arguments. Those that are under
 way when time is up are finished and counted, and the time measured is that of the slowest session:
 a stall at the end is not hidden.
@@ -17,7 +19,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from multiprocessing.connection import Connection
 from random import Random
@@ -80,6 +82,13 @@ class _Report:
     cpu_seconds: float = 0.0
 
 
+@dataclass(frozen=True)
+class _Lead:
+    """What a session sends when its lead is over."""
+
+    transactions: int
+
+
 def drive(params: Params, draw: str, sink: Sink, session: Callable[[int], Session]) -> Outcome:
     """One round: see the head of the file. Another `draw` has other transactions, the same on every
     target."""
@@ -87,16 +96,31 @@ def drive(params: Params, draw: str, sink: Sink, session: Callable[[int], Sessio
     try:
         for number in range(params.threads):
             random = Random(f"{params.seed}/{draw}/{number}")
-            work = partial(_work, partial(session, number), random, params.seconds)
+            work = partial(
+                _work, partial(session, number), random, params.lead_seconds, params.seconds
+            )
             sessions.append(Child("a session of the load driver", work))
         for each in sessions:
             each.receive()  # It is connected.
         for each in sessions:
             each.send("go")
-        return _collect(sessions, params.seconds, sink)
+        lead = _lead(sessions, params.lead_seconds, sink) if params.lead_seconds else 0
+        return replace(_collect(sessions, params.seconds, sink), lead=lead)
     finally:
         for each in sessions:
             each.end()
+
+
+def _lead(sessions: list[Child], seconds_max: float, sink: Sink) -> int:
+    """Waits until the lead of all sessions is over; how many transactions it had."""
+    transactions = 0
+    for each in sessions:
+        if not Child.ready([each], seconds_max + GRACE_SECONDS):
+            raise LabError("the load driver's sessions are stuck")
+        told: _Lead = each.receive()
+        transactions += told.transactions
+    sink.measured()
+    return transactions
 
 
 def _collect(sessions: list[Child], seconds_max: float, sink: Sink) -> Outcome:
@@ -174,22 +198,31 @@ def _second(number: int, reports: list[_Report]) -> Second:
     )
 
 
-def _work(session: Callable[[], Session], random: Random, seconds: float, pipe: Connection) -> None:
+def _work(
+    session: Callable[[], Session], random: Random, lead: float, seconds: float, pipe: Connection
+) -> None:
     """A session's process."""
     made = session()
     pipe.send("ready")
     pipe.recv()
-    _loop(pipe, made, random, seconds)
+    if lead > 0:
+        told: list[_Report] = []
+        _loop(told.append, made, random, lead)
+        kinds = [kind for report in told for kind in report.kinds.values()]
+        pipe.send(_Lead(sum(kind.latencies.count for kind in kinds)))
+    _loop(pipe.send, made, random, seconds)
     made.close()
 
 
-def _loop(pipe: Connection, session: Session, random: Random, seconds: float) -> None:
+def _loop(
+    send: Callable[[_Report], None], session: Session, random: Random, seconds: float
+) -> None:
     began, cpu_began = time.perf_counter(), time.process_time()
     report = _Report(0, {})
     errors_in_a_row = 0
     while (now := time.perf_counter() - began) < seconds:
         if int(now) > report.second:
-            pipe.send(report)
+            send(report)
             report = _Report(int(now), {})
         transaction = session.choose(random)
         started = time.perf_counter()
@@ -207,7 +240,7 @@ def _loop(pipe: Connection, session: Session, random: Random, seconds: float) ->
                 raise LabError(f"{errors_in_a_row} errors in a row, the last: {failure}")
     report.end = time.perf_counter() - began
     report.cpu_seconds = time.process_time() - cpu_began
-    pipe.send(report)
+    send(report)
 
 
 def _transaction(

@@ -57,7 +57,9 @@ class SessionWorkload(Workload):
         for table, expression in self.warm_reads.items():
             target.query(f"SELECT {expression} FROM {table}")
         if self.params.warm_seconds > 0:
-            params = dataclasses.replace(self.params, seconds=self.params.warm_seconds)
+            params = dataclasses.replace(
+                self.params, seconds=self.params.warm_seconds, lead_seconds=0.0
+            )
             drive(params, "warm", _Quiet(), self.session(target))
 
     def measure(self, target: Target, clock: Clock, sink: Sink, number: int) -> Outcome:
@@ -74,5 +76,7 @@ class _Quiet:
     """A sink that hears nothing."""
 
     def second(self, second: Second) -> None: ...
+
+    def measured(self) -> None: ...
 
     def progress(self, done: float) -> None: ...

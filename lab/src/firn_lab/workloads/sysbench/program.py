@@ -10,7 +10,7 @@ import signal
 import subprocess
 import threading
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from firn_lab import processes
@@ -44,14 +44,17 @@ def run_sysbench(
     script: Path,
     options: list[str],
     environment: Mapping[str, str],
-    seconds: float,
+    seconds: int,
     sink: Sink | None = None,
+    lead: int = 0,
 ) -> Outcome:
-    """One run of a script, which ends by itself after so many seconds."""
+    """One run of a script, which ends by itself after so many seconds of a lead, and then so many
+    that are measured. Latencies are those of both: sysbench has one histogram."""
     require_program()
     report = ["--report-interval=1", "--percentile=95", "--histogram=on"]
     report.append(f"--forced-shutdown={GRACE_SECONDS:.0f}")
-    line = ["sysbench", str(script), *connection_options(target), *options, *report]
+    time = f"--time={lead + seconds}"
+    line = ["sysbench", str(script), *connection_options(target), time, *options, *report]
     process = processes.start(
         [*line, "run"],
         stdout=subprocess.PIPE,
@@ -60,10 +63,11 @@ def run_sysbench(
         env={**os.environ, **environment},
     )
     output: list[str] = []
+    told: list[Second] = []
     before = processes.reaped_seconds()
     # Its own deadline cannot wake threads that wait for a server that hangs.
     watchdog = threading.Timer(
-        seconds + 2 * GRACE_SECONDS,
+        lead + seconds + 2 * GRACE_SECONDS,
         lambda: processes.signal_all(processes.tree(process.pid), signal.SIGKILL),
     )
     watchdog.start()
@@ -73,7 +77,11 @@ def run_sysbench(
             output.append(text)
             second = parse_second(text)
             if second is not None and sink is not None:
-                sink.second(second)
+                told.append(second)
+                if second.second >= lead:
+                    sink.second(dataclasses.replace(second, second=second.second - lead))
+                elif second.second + 1 == lead:
+                    sink.measured()
         code = processes.reap(process)
     finally:
         watchdog.cancel()
@@ -86,7 +94,24 @@ def run_sysbench(
     if code != 0 or "FATAL" in everything:
         raise failure(target, everything)
     used = processes.reaped_seconds() - before
-    return dataclasses.replace(parse_outcome(everything), client_cpu_seconds=used)
+    outcome = without_lead(parse_outcome(everything), told, lead)
+    return dataclasses.replace(outcome, client_cpu_seconds=used)
+
+
+def without_lead(outcome: Outcome, told: Sequence[Second], lead: int) -> Outcome:
+    """What was done after the lead: all of it but what the lead's seconds have told. Raises
+    LabError when they have not: sysbench came too late to tell of each."""
+    found = [second for second in told if second.second < lead]
+    if len(found) < lead:
+        raise LabError(f"sysbench told of {len(found)} of the first {lead} seconds only")
+    transactions = round(sum(second.transactions for second in found))
+    return dataclasses.replace(
+        outcome,
+        transactions=outcome.transactions - transactions,
+        queries=outcome.queries - round(sum(second.queries for second in found)),
+        seconds=outcome.seconds - lead,
+        lead=transactions,
+    )
 
 
 def require_program() -> None:

@@ -123,7 +123,7 @@ class Sysbench(Workload):
         for number in range(1, self.tables + 1):
             target.query(f"SELECT SUM(LENGTH(c)), SUM(k) FROM sbtest{number}")
         if self.params.warm_seconds > 0 and not self.script.consumes:
-            self._run(target, self.params.warm_seconds, "warm", None)
+            self._run(target, self.params.warm_seconds, 0, "warm", None)
 
     def prepare(self, target: Target, sink: Sink) -> bool:
         if self.name == "bulk_insert":
@@ -138,7 +138,9 @@ class Sysbench(Workload):
 
     def measure(self, target: Target, clock: Clock, sink: Sink, number: int) -> Outcome:
         self._whole.discard(target.name)
-        return self._run(target, self.params.seconds, f"round {number}", sink)
+        # Tables that are used up have no rows to spare for a lead.
+        lead = 0 if self.script.consumes else self.params.lead_seconds
+        return self._run(target, self.params.seconds, lead, f"round {number}", sink)
 
     def check(self, target: Target) -> list[str]:
         """Rows can be found by both indexes, and neither script changes how many there are."""
@@ -157,7 +159,10 @@ class Sysbench(Workload):
                 wrong.append(f"{table}: {by_key} rows, {self.rows} were loaded")
         return wrong
 
-    def _run(self, target: Target, seconds: float, use: str, sink: Sink | None) -> Outcome:
+    def _run(
+        self, target: Target, seconds: float, lead: float, use: str, sink: Sink | None
+    ) -> Outcome:
+        """sysbench knows whole seconds only."""
         script = SCRIPT_DIR / f"{self.name}.lua"
         environment = {}
         if self.zipf:
@@ -165,7 +170,6 @@ class Sysbench(Workload):
             script = LUA / "zipf.lua"
         options = [
             f"--threads={self.params.threads}",
-            f"--time={max(1, round(seconds))}",
             "--events=0",
             "--rand-type=uniform",
             f"--rand-seed={seed_of(self.params.seed, use)}",
@@ -174,7 +178,8 @@ class Sysbench(Workload):
             options += [f"--tables={self.tables}", f"--table-size={self.rows}"]
         if "range_size" in self.options:
             options.append(f"--range-size={self.option('range_size')}")
-        return run_sysbench(target, script, options, environment, seconds, sink)
+        whole, lead = max(1, round(seconds)), round(lead)
+        return run_sysbench(target, script, options, environment, whole, sink, lead)
 
     def _make_bulk_tables(self, target: Target) -> None:
         """As `bulk_insert prepare` does, which knows no table options."""

@@ -1,0 +1,1 @@
+"""What the lab can tell apart, measured on servers of which the truth is known."""

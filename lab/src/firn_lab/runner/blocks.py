@@ -1,0 +1,76 @@
+"""The blocks of a case while it is measured: what is known so far, and whether it is enough."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from random import Random
+
+from firn_lab.intervals import Interval, paired, ratio, typical
+
+
+def reference_of(names: Iterable[str]) -> str | None:
+    """The target that others are compared with: InnoDB, or the first."""
+    listed = list(names)
+    return "innodb" if "innodb" in listed else next(iter(listed), None)
+
+
+def order(names: Sequence[str], seed: int, label: str, number: int) -> list[str]:
+    """Drawn at random for each block, the same for the same seed."""
+    drawn = list(names)
+    Random(f"{seed} {label} {number}").shuffle(drawn)
+    return drawn
+
+
+class Blocks:
+    """Headline figures by target and number of the block."""
+
+    def __init__(
+        self, names: Sequence[str], better: str, before: Mapping[str, Mapping[int, float]] = {}
+    ) -> None:
+        """`before`: those of an earlier slice of the run."""
+        self._reference = reference_of(names)
+        self._better = better
+        self._values = {name: dict(before.get(name, {})) for name in names}
+        # A round that failed in an earlier slice may have had the last number; then it has two.
+        self._next = max((max(each, default=-1) for each in before.values()), default=-1) + 1
+
+    @property
+    def next(self) -> int:
+        """The number of the next block: also of those without a value that counts."""
+        return self._next
+
+    def close(self, number: int) -> None:
+        """A block is over, whatever came of it."""
+        self._next = number + 1
+
+    def add(self, number: int, name: str, value: float) -> None:
+        self._values[name][number] = value
+
+    def leave_out(self, name: str) -> None:
+        """A target that has failed holds nobody up."""
+        self._values.pop(name, None)
+        self._reference = reference_of(self._values)
+
+    def ratios(self) -> dict[str, Interval]:
+        """Of each target beside the reference; more is better."""
+        base = self._values.get(self._reference or "", {})
+        found = {}
+        for name, values in self._values.items():
+            if name != self._reference:
+                pairs = paired(values, base)
+                if self._better == "lower":
+                    pairs = [(other, one) for one, other in pairs]
+                each = ratio(pairs)
+                if each is not None:
+                    found[name] = each
+        return found
+
+    def concluded(self, within: float) -> bool:
+        """Whether every ratio is known to that part of it; without another target, the figure."""
+        if len(self._values) > 1:
+            found: list[Interval | None] = list(self.ratios().values())
+            if len(found) < len(self._values) - 1:
+                return False
+        else:
+            found = [typical(list(values.values())) for values in self._values.values()]
+        return bool(found) and all(each is not None and each.concluded(within) for each in found)

@@ -1,0 +1,76 @@
+"""Servers that are stopped: they do nothing, go on, and are ended from there."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from conftest import SMALL
+
+from firn_lab.processes import processor_seconds
+from firn_lab.targets import Target, make_target
+from firn_lab.targets.engine import EngineTarget
+
+
+def states(pid: int) -> set[str]:
+    """Of all threads."""
+    return {
+        task.joinpath("stat").read_text().rsplit(")", 1)[1].split()[0]
+        for task in Path(f"/proc/{pid}/task").iterdir()
+    }
+
+
+def test_a_frozen_server_does_nothing_and_goes_on(innodb: EngineTarget) -> None:
+    """A session that was open, and a statement that was under way, do not notice."""
+    connection = innodb.connect("")
+    assert innodb.pid is not None
+    innodb.freeze()
+    try:
+        # When it returns nothing runs any more.
+        assert states(innodb.pid) == {"T"}
+        used = processor_seconds(innodb.pids)
+        time.sleep(0.1)
+        assert processor_seconds(innodb.pids) == used
+        innodb.freeze()  # Twice is once.
+    finally:
+        innodb.thaw()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+        assert cursor.fetchall() == ((1,),)
+    connection.close()
+
+
+@pytest.mark.parametrize("end", ["stop", "kill", "destroy"])
+def test_a_frozen_server_can_be_ended(tmp_path: Path, end: str) -> None:
+    target: Target = make_target("engine:innodb@frozen", SMALL, tmp_path)
+    try:
+        target.start()
+        target.freeze()
+        pid = target.pid
+        getattr(target, end)()
+        assert target.pid is None and not Path(f"/proc/{pid}").exists()
+        if end != "destroy":
+            # It starts as one that was never frozen.
+            target.start()
+            assert target.query("SELECT 1", database="") == [(1,)]
+    finally:
+        target.destroy()
+
+
+def test_targets_of_one_engine_are_told_apart(tmp_path: Path) -> None:
+    plugin = tmp_path / "build.so"
+    plugin.write_bytes(b"")
+    before = make_target(f"engine:firn@before={plugin}", SMALL, tmp_path)
+    after = make_target("engine:firn@after", SMALL, tmp_path)
+    assert (before.name, after.name) == ("firn@before", "firn@after")
+    assert before.spec == f"engine:firn@before={plugin}"
+    assert before.create_suffix() == after.create_suffix() == " ENGINE=FIRN"
+    assert isinstance(before, EngineTarget) and isinstance(after, EngineTarget)
+    assert before.directory != after.directory
+    links = tmp_path / "links"
+    before._link_plugins(links)
+    assert [(each.name, each.resolve()) for each in links.iterdir()] == [("ha_firn.so", plugin)]
+    assert before.lacks() == ""
+    plugin.unlink()
+    assert before.lacks() == f"{plugin} is not there"
