@@ -1,0 +1,108 @@
+"""Profiles a case on each target in turn, the others frozen as in any run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from firn_lab.clock import Clock
+from firn_lab.errors import LabError
+from firn_lab.measures.cpu import Cpu
+from firn_lab.measures.switches import Switches
+from firn_lab.profile.page import Profile
+from firn_lab.profile.perf import Recording, samples
+from firn_lab.targets import Target
+from firn_lab.workloads import Second, Workload
+
+ROUNDS = 3
+# On a machine at other work perf sometimes sees nothing of a round, which is then done again.
+TRIES = 3
+
+
+class _Window:
+    """The sink of a round: what is measured is recorded."""
+
+    def __init__(self, target: Target, file: Path) -> None:
+        self._probes = [measure().begin(target) for measure in (Cpu, Switches)]
+        self._recording = Recording(file)
+        self._begun = False
+
+    def second(self, second: Second) -> None: ...
+
+    def progress(self, done: float) -> None: ...
+
+    def measured(self) -> None:
+        for probe in self._probes:
+            probe.measured()
+        self._recording.begin()
+        self._begun = True
+
+    def begin_unless_begun(self) -> None:
+        """For workloads without a lead."""
+        if not self._begun:
+            self.measured()
+
+    def end(self) -> None:
+        self._recording.end()
+
+
+def load(target: Target, workload: Workload, clock: Clock) -> None:
+    """Its data, and caches as they stay."""
+
+    class Quiet:
+        def second(self, second: Second) -> None: ...
+
+        def measured(self) -> None: ...
+
+        def progress(self, done: float) -> None: ...
+
+    target.start()
+    target.create_database()
+    workload.load(target, Quiet())
+    target.rest()
+    workload.warm(target, clock)
+    target.freeze()
+
+
+def profile(
+    targets: list[Target],
+    workload: Workload,
+    clock: Clock,
+    scratch: Path,
+    say: Callable[[str], None],
+) -> list[Profile]:
+    """Some rounds of each, in turn."""
+    found = {target.name: Profile(target.name) for target in targets}
+    for target in targets:
+        say(f"load {target.name}")
+        load(target, workload, clock)
+    for number in range(ROUNDS):
+        for target in targets:
+            say(f"round {number + 1} of {ROUNDS}  {target.name}")
+            target.thaw()
+            file, into = scratch / "perf.data", found[target.name]
+            if not any(_round(target, workload, clock, number, file, into) for _ in range(TRIES)):
+                raise LabError(f"perf has seen nothing of {target.name}")
+            target.freeze()
+    return list(found.values())
+
+
+def _round(
+    target: Target, workload: Workload, clock: Clock, number: int, file: Path, into: Profile
+) -> bool:
+    """Whether perf has seen something."""
+    window, pids = _Window(target, file), target.pids
+    if not (workload.timed and workload.params.lead_seconds):
+        window.begin_unless_begun()
+    try:
+        outcome = workload.measure(target, clock, window, number)
+        cpu, switches = (probe.finish(outcome) for probe in window._probes)
+    finally:
+        window.end()
+    count = max(1, outcome.transactions)
+    found = samples(file, pids)
+    file.unlink()
+    if found:
+        cpu_us = cpu["cpu_seconds"] * 1e6
+        into.add(found, cpu_us, switches["switches"], count, target.plugins())
+    return bool(found)
