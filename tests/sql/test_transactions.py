@@ -213,3 +213,43 @@ def test_the_binary_log_makes_the_same_tables_again(
         check = replica.query(f"CHECK TABLE d.{table} EXTENDED")
         assert check[-1][3] == "OK"
     assert server.query("SELECT COUNT(*) > 100 FROM d.t") == ((1,),)
+
+
+def test_a_prepared_transaction_blocks_others_after_its_session(
+    own_server: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sessions are freed when they end, and their memory is filled: a pointer to one fails."""
+    monkeypatch.setenv("MALLOC_PERTURB_", "165")
+    # With these the server looks at the blocker's session, and writes to it.
+    server = own_server(
+        "--log-bin=bin", "--server-id=1", "--binlog-format=ROW", "--thread-cache-size=0",
+        "--binlog-commit-wait-count=2", "--binlog-commit-wait-usec=1000",
+    )  # fmt: skip
+    server.query("CREATE DATABASE d")
+    server.query(f"CREATE TABLE d.t (id INT PRIMARY KEY, v INT) ENGINE={ENGINE}")
+    server.query("INSERT INTO d.t SELECT seq, 0 FROM seq_1_to_8")
+    for n in range(1, 9):
+        session = server.connect("d")
+        _run(session, f"XA START 'x{n}'", f"UPDATE t SET v = 1 WHERE id = {n}")
+        _run(session, f"XA END 'x{n}'", f"XA PREPARE 'x{n}'")
+        session.close()
+
+    def update(n: int) -> None:
+        session = server.connect("d")
+        _run(session, f"UPDATE t SET v = v + 10 WHERE id = {n}")
+        session.close()
+
+    waiters = [threading.Thread(target=update, args=(n,)) for n in range(1, 9)]
+    for waiter in waiters:
+        waiter.start()
+    waiting = (
+        "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE 'UPDATE t SET v%'"
+    )
+    while server.query(waiting) != ((8,),):
+        pass
+    for n in range(1, 9):
+        server.query(f"XA COMMIT 'x{n}'")
+    for waiter in waiters:
+        waiter.join()
+    assert server.query("SELECT COUNT(*), MIN(v), MAX(v) FROM d.t") == ((8, 11, 11),)
+    assert server.running()

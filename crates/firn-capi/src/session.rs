@@ -20,7 +20,6 @@ pub struct firn_session {
     pub(crate) duplicate_blobs: BlobBuf,
     db: Arc<firn::db::Db>,
     owner: Arc<LockOwner>,
-    host: u64,
     marks: Vec<Mark>,
 }
 
@@ -54,7 +53,7 @@ pub(crate) unsafe fn session_mut<'a>(
     unsafe { session.as_mut() }.ok_or_else(|| Error::invalid("no session").into())
 }
 
-/// Makes a session. `host` comes back in the callbacks.
+/// Makes a session. `host` comes back in the callbacks, until [`firn_session_free`] has returned.
 ///
 /// # Safety
 /// `db` is open; `out` may be written.
@@ -77,7 +76,6 @@ pub unsafe extern "C" fn firn_session_new(
             duplicate_blobs: BlobBuf::new(),
             db,
             owner,
-            host,
             marks: Vec::new(),
         };
         // SAFETY: as the caller promises.
@@ -87,7 +85,7 @@ pub unsafe extern "C" fn firn_session_new(
 }
 
 /// Ends a session: an active transaction is rolled back, a prepared one is left for
-/// `firn_commit_xid` and `firn_rollback_xid`.
+/// `firn_commit_xid` and `firn_rollback_xid`. On return no callback has the session's `host`, and none gets it any more.
 ///
 /// # Safety
 /// `session` is NULL or from `firn_session_new`, and not used afterwards.
@@ -98,8 +96,11 @@ pub unsafe extern "C" fn firn_session_free(session: *mut firn_session) {
         let Some(mut session) = (unsafe { unbox(session) }) else {
             return;
         };
+        // Before the locks go, and whether they go or not: a waiter that has found this session among its blockers may be
+        // about to hand the host's pointer on, which is good for as long as this call has not returned.
+        session.owner.detach_host();
         if session.transaction.is_prepared() {
-            let fresh = session.db.new_owner(session.host);
+            let fresh = session.db.new_owner(0);
             session.transaction.detach(fresh);
         }
     });
@@ -384,3 +385,6 @@ pub unsafe extern "C" fn firn_clear_kill(session: *mut firn_session) {
         }
     });
 }
+
+#[cfg(test)]
+mod tests;

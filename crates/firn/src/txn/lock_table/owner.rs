@@ -137,3 +137,6 @@ impl std::fmt::Debug for LockOwner {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod interleavings;
