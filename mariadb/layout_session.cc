@@ -142,9 +142,11 @@ bool transaction() {
 }
 
 const void* asked_hton;
+unsigned asked;
 
 bool can_release(handlerton* hton, THD*) {
   asked_hton = hton;
+  asked++;
   return true;
 }
 
@@ -152,12 +154,39 @@ bool participants() {
   StandIn<THD> thd;
   StandIn<THD::st_transactions> transaction;
   StandIn<handlerton> hton;
-  Ha_trx_info participant;
+  Ha_trx_info participant, other;
   thd->transaction = transaction.get();
   hton->savepoint_rollback_can_release_mdl = can_release;
   participant.register_ha(&transaction->all, hton.get());
+  other.register_ha(&transaction->all, hton.get());
   asked_hton = nullptr;
-  return ha_rollback_to_savepoint_can_release_mdl(thd.get()) && asked_hton == hton.get();
+  asked = 0;
+  return ha_rollback_to_savepoint_can_release_mdl(thd.get()) && asked_hton == hton.get() && asked == 2;
+}
+
+bool writers() {
+  StandIn<THD> thd;
+  StandIn<THD::st_transactions> transaction;
+  StandIn<handlerton> hton;
+  Ha_trx_info reader, writer, *last = nullptr;
+  thd->transaction = transaction.get();
+  writer.register_ha(&transaction->all, hton.get());
+  writer.set_trx_read_write();
+  reader.register_ha(&transaction->all, hton.get());
+  return ha_count_rw_all(thd.get(), &last) == 1 && last == &writer;
+}
+
+bool statement_participants() {
+  StandIn<THD> thd;
+  StandIn<THD::st_transactions> transaction;
+  StandIn<handlerton> hton;
+  Ha_trx_info reader, writer;
+  hton->recover = [](handlerton*, XID*, uint) { return 0; };
+  thd->transaction = transaction.get();
+  writer.register_ha(&transaction->stmt, hton.get());
+  writer.set_trx_read_write();
+  reader.register_ha(&transaction->stmt, hton.get());
+  return ha_count_rw_2pc(thd.get(), false) == 1 && ha_count_rw_2pc(thd.get(), true) == 0;
 }
 
 handler* create_elsewhere(handlerton*, TABLE_SHARE*, MEM_ROOT*) { return nullptr; }
@@ -190,6 +219,8 @@ constexpr Check kChecks[] = {
     {"THD::ha_data or handlerton::slot", ha_data},
     {"THD::transaction", transaction},
     {"handlerton::savepoint_rollback_can_release_mdl", participants},
+    {"Ha_trx_info", writers},
+    {"THD::transaction->stmt or handlerton::recover", statement_participants},
     {"handlerton::create", create},
 };
 

@@ -76,8 +76,36 @@ void Session::forget_old_kill() {
   if (thd_kill_level(thd_) > THD_ABORT_SOFTLY) firn_kill(core_);
 }
 
+/* As may_write(), for XA START … XA PREPARE: the server would prepare the other engines and leave this one out. */
+int Session::refuse_xa() {
+  Xid xid;
+  thd_get_xid(thd_, reinterpret_cast<MYSQL_XID*>(&xid));
+  if (xid.formatID < 0 || !is_from_client(xid)) return 0;
+  my_printf_error(ER_NOT_SUPPORTED_YET,
+                  "FIRN takes part in XA transactions only if it is loaded when the server starts: set "
+                  "plugin_load_add = ha_firn and restart the server",
+                  MYF(0));
+  return kErrorReported;
+}
+
+int Session::refuse_second_engine() {
+  const THD_TRANS* const lists[] = {&thd_->transaction->all, &thd_->transaction->stmt};
+  for (const THD_TRANS* list : lists)
+    for (Ha_trx_info* other = list->ha_list; other; other = other->next())
+      if (other->ht() != hton && other->ht()->recover && other->is_trx_read_write()) {
+        my_printf_error(ER_NOT_SUPPORTED_YET,
+                        "FIRN commits together with another engine only if it is loaded when the server starts: set "
+                        "plugin_load_add = ha_firn and restart the server",
+                        MYF(0));
+        return kErrorReported;
+      }
+  return 0;
+}
+
 int Session::begin_statement() {
   if (aborted_) return HA_ERR_ROLLBACK;
+  if (!hton->prepare)
+    if (int error = refuse_xa()) return error;
   register_with_server();
   if (statement_begun_) return 0;
   message_[0] = 0;

@@ -32,6 +32,13 @@ class Session {
   /* START TRANSACTION WITH CONSISTENT SNAPSHOT. */
   int begin_snapshot();
 
+  /*
+    Before a row is written; 0 or an error of the server. The server takes the engine's part in two-phase commits away
+    when it is installed in a running server whose coordinator would then be another one, and says so in a warning of
+    that statement alone. A transaction in which another engine has written too would not be committed as a whole.
+  */
+  int may_write() { return hton->prepare ? 0 : refuse_second_engine(); }
+
   /* The server's callbacks, see handlerton in sql/handler.h; `all` means the transaction, else the statement. */
   int commit(bool all);
   int rollback(bool all);
@@ -66,6 +73,8 @@ class Session {
   Session(THD* thd, firn_session* core) : core_(core), thd_(thd) {}
   ~Session() { firn_session_free(core_); }
 
+  int refuse_xa();
+  int refuse_second_engine();
   bool in_multi_statement_transaction() const;
   bool is_real_end(bool all) const { return all || !in_multi_statement_transaction(); }
   void register_with_server();

@@ -16,6 +16,7 @@ uint32_t relaxed_checks(THD* thd) {
 
 int ha_firn::write_row(const uchar* buf) {
   if (m_session->aborted()) return HA_ERR_ROLLBACK;
+  if (int error = m_session->may_write()) return error;
   if (table->next_number_field && buf == table->record[0])
     if (int error = update_auto_increment()) return error;
   uint32_t duplicate = 0;
@@ -30,6 +31,7 @@ int ha_firn::write_row(const uchar* buf) {
 
 int ha_firn::update_row(const uchar* old_row, const uchar* new_row) {
   if (m_session->aborted()) return HA_ERR_ROLLBACK;
+  if (int error = m_session->may_write()) return error;
   uint32_t duplicate = 0;
   const uint32_t flags = m_write_flags | relaxed_checks(m_session->thd());
   const firn_status status =
@@ -43,6 +45,7 @@ int ha_firn::update_row(const uchar* old_row, const uchar* new_row) {
 
 int ha_firn::delete_row(const uchar* buf) {
   if (m_session->aborted()) return HA_ERR_ROLLBACK;
+  if (int error = m_session->may_write()) return error;
   return firn_error(firn_delete(m_session->core(), m_share->core(), buf, current_row_id()));
 }
 

@@ -215,6 +215,82 @@ def test_the_binary_log_makes_the_same_tables_again(
     assert server.query("SELECT COUNT(*) > 100 FROM d.t") == ((1,),)
 
 
+def _joined_late(own_server: Callable[..., Server], *options: str) -> Server:
+    """A server in which the engine is installed while it runs, with a table of each engine."""
+    server = own_server(*options, load_engine=False)
+    server.query("INSTALL SONAME 'ha_firn'")
+    server.query("CREATE DATABASE d")
+    server.query(f"CREATE TABLE d.f (id INT PRIMARY KEY, v INT) ENGINE={ENGINE}")
+    server.query("CREATE TABLE d.i (id INT PRIMARY KEY, v INT) ENGINE=InnoDB")
+    return server
+
+
+@pytest.mark.skipif(not IS_FIRN, reason="other engines are not installed late")
+def test_installed_late_it_refuses_what_it_could_do_by_half(
+    own_server: Callable[..., Server],
+) -> None:
+    server = _joined_late(own_server)
+    session = server.connect("d")
+    _run(session, "XA START 'x'", "INSERT INTO i VALUES (1, 1)")
+    for sql in ("INSERT INTO f VALUES (1, 1)", "SELECT * FROM f"):
+        with pytest.raises(pymysql.err.MySQLError, match="restart the server") as caught:
+            _run(session, sql)
+        assert caught.value.args[0] == 1235
+    # The others go on: nothing of the branch is lost.
+    _run(session, "XA END 'x'", "XA PREPARE 'x'", "XA COMMIT 'x'")
+    assert server.query("SELECT * FROM d.i") == ((1, 1),)
+
+    # A transaction in which another engine has written gets no write here …
+    _run(session, "BEGIN", "INSERT INTO i VALUES (2, 2)")
+    assert _run(session, "SELECT * FROM f FOR UPDATE") == []
+    for sql in (
+        "INSERT INTO f VALUES (2, 2)",
+        "INSERT INTO f SELECT * FROM i",
+    ):
+        with pytest.raises(pymysql.err.MySQLError, match="restart the server"):
+            _run(session, sql)
+    _run(session, "COMMIT")
+    assert server.query("SELECT COUNT(*) FROM d.f") == ((0,),)
+    assert server.query("SELECT COUNT(*) FROM d.i") == ((2,),)
+    # … nor does one statement that writes to both.
+    _run(session, "INSERT INTO f VALUES (2, 2)")
+    with pytest.raises(pymysql.err.MySQLError, match="restart the server"):
+        _run(session, "UPDATE i STRAIGHT_JOIN f ON f.id = i.id SET i.v = 9, f.v = 9")
+    assert server.query("SELECT v FROM d.i WHERE id = 2") == ((2,),)
+    assert server.query("SELECT v FROM d.f WHERE id = 2") == ((2,),)
+    # Reading the other engine, or writing to one of them, is what it was.
+    _run(session, "BEGIN", "INSERT INTO f SELECT id + 10, v FROM i", "COMMIT")
+    _run(session, "BEGIN", "SELECT * FROM f", "INSERT INTO i VALUES (3, 3)", "COMMIT")
+    assert server.query("SELECT COUNT(*) FROM d.f") == ((3,),)
+    session.close()
+
+    # The remedy that the error names.
+    server.load_engine = True
+    server.restart(["--plugin-load-add=ha_firn"])
+    session = server.connect("d")
+    _run(session, "XA START 'y'", "INSERT INTO i VALUES (5, 5)", "INSERT INTO f VALUES (5, 5)")
+    _run(session, "XA END 'y'", "XA PREPARE 'y'", "XA COMMIT 'y'")
+    _run(session, "BEGIN", "INSERT INTO i VALUES (6, 6)", "INSERT INTO f VALUES (6, 6)", "COMMIT")
+    session.close()
+    server.crash_and_recover()
+    for table in ("f", "i"):
+        assert server.query(f"SELECT id FROM d.{table} WHERE id IN (5, 6)") == ((5,), (6,))
+
+
+@pytest.mark.skipif(not IS_FIRN, reason="other engines are not installed late")
+def test_installed_late_beside_a_binary_log_it_takes_part(
+    own_server: Callable[..., Server],
+) -> None:
+    server = _joined_late(own_server, "--log-bin=bin", "--server-id=1", "--binlog-format=ROW")
+    session = server.connect("d")
+    _run(session, "XA START 'x'", "INSERT INTO i VALUES (1, 1)", "INSERT INTO f VALUES (1, 1)")
+    _run(session, "XA END 'x'", "XA PREPARE 'x'", "XA COMMIT 'x'")
+    _run(session, "BEGIN", "INSERT INTO i VALUES (2, 2)", "INSERT INTO f VALUES (2, 2)", "COMMIT")
+    session.close()
+    for table in ("f", "i"):
+        assert server.query(f"SELECT * FROM d.{table}") == ((1, 1), (2, 2))
+
+
 def test_a_prepared_transaction_blocks_others_after_its_session(
     own_server: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
 ) -> None:
