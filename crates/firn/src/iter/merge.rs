@@ -212,6 +212,25 @@ impl<I: InternalIterator> MergeIter<I> {
         Ok(self.rebuild(backward))
     }
 
+    /// Moves on where only some sources may have got entries since they were placed: `replace` seeks
+    /// these to their places beside a position in the direction `backward`, which must be the one of
+    /// the last move, and leaves the others where they are.
+    ///
+    /// # Errors
+    /// Those of `replace`.
+    pub fn catch_up(
+        &mut self,
+        backward: bool,
+        mut replace: impl FnMut(&mut I) -> Result<()>,
+    ) -> Result<bool> {
+        debug_assert_eq!(self.backward, backward);
+        self.current = None;
+        for child in &mut self.children {
+            replace(child)?;
+        }
+        Ok(self.rebuild(backward))
+    }
+
     /// Has all sources begin to read what a seek needs, before the first is waited for. Nothing is
     /// asked where the last source, the largest, has all in memory: then the place is in use.
     fn announce(&self, user_key: &[u8]) {

@@ -2,6 +2,7 @@
 
 mod saved;
 
+use super::merge::MergeIter;
 use super::reports::Reports;
 use crate::base::key::{SEQNO_COMMITTED_MAX, SEQNO_MAX, UNCOMMITTED_BIT};
 use crate::base::range::KeyRange;
@@ -534,6 +535,60 @@ impl<I: InternalIterator> MvccIter<I> {
             // Past the own writes: a committed version newer than the snapshot.
             seek_at = self.read_at.past_invisible(key.seqno);
         }
+    }
+}
+
+impl<I: InternalIterator> MvccIter<MergeIter<I>> {
+    /// As [`Self::next`] or, `backward`, as [`Self::prev`], but what is visible grows to `snapshot`
+    /// with the move. `grown` names the sources that may have got entries since the last move; only
+    /// these are sought again, unless the direction changes.
+    ///
+    /// # Panics
+    /// If not positioned.
+    pub fn move_at(
+        &mut self,
+        snapshot: Seqno,
+        backward: bool,
+        grown: impl Fn(&I) -> bool,
+    ) -> Result<bool> {
+        let position = std::mem::replace(&mut self.position, Position::Nowhere);
+        self.ahead = 0;
+        self.read_at.snapshot = snapshot;
+        self.skip.clear();
+        match position {
+            Position::Nowhere => panic!("a move of a cursor that stands nowhere"),
+            Position::Inner => self.skip.extend_from_slice(self.inner.key().user_key),
+            Position::Saved => self.skip.extend_from_slice(self.saved.user_key()),
+        }
+        let turns = backward != (position == Position::Saved);
+        if backward {
+            let last = &self.skip;
+            let on = match turns {
+                true => self.inner.seek_before(last)?,
+                false => self.inner.catch_up(true, |source| {
+                    if grown(source) {
+                        source.seek_before(last)?;
+                    }
+                    Ok(())
+                })?,
+            };
+            return self.backward(on);
+        }
+        if turns {
+            let on = self.seek_past_skip()?;
+            return self.forward(on, false);
+        }
+        self.skip.push(0);
+        let above = &self.skip;
+        let on = self.inner.catch_up(false, |source| {
+            if grown(source) {
+                source.seek(above, SEQNO_MAX)?;
+            }
+            Ok(())
+        });
+        self.skip.pop();
+        // The source that was in front still stands on a version of the last key.
+        self.forward(on?, true)
     }
 }
 

@@ -24,6 +24,11 @@ impl MemtableIter {
         }
     }
 
+    /// What it reads.
+    pub fn memtable(&self) -> &Arc<Memtable> {
+        &self.memtable
+    }
+
     fn list(&self) -> &'static List {
         let list: *const List = &self.memtable.list;
         // SAFETY: the list lives inside the `Arc`'s allocation, which does not move and stays as

@@ -67,3 +67,13 @@ pub fn get<R>(
     }
     Ok(None)
 }
+
+/// Whether a commit after `since`, up to `seqno`, has written or deleted `user_key`. Both seqnos were
+/// visible while `view` was current, so that such a commit is in its memtables: files are not asked.
+pub fn changed_since(view: &View, user_key: &[u8], since: Seqno, seqno: Seqno) -> bool {
+    let mut grown = view.memtables().filter(|m| m.last_commit() > since);
+    grown.any(|memtable| {
+        let newest = memtable.get(user_key, seqno, |key, _| key.seqno);
+        newest.is_some_and(|newest| newest > since)
+    })
+}

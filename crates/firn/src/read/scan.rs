@@ -2,7 +2,7 @@
 
 use super::view::View;
 use crate::base::key::index_id_of;
-use crate::base::{InternalIterator, Result};
+use crate::base::{IndexId, InternalIterator, Result, Seqno};
 use crate::iter::{ChildOpener, ConcatIter, iterator_of_variants};
 use crate::memtable::{Memtable, MemtableIter};
 use crate::sst::SstIter;
@@ -67,6 +67,30 @@ pub enum Source {
     Memtable(MemtableIter),
     /// A run of files.
     Run(ConcatIter<RunFiles>),
+}
+
+impl Source {
+    /// Whether it may have got entries of commits after `seqno` since it was opened.
+    pub fn grew_after(&self, seqno: Seqno) -> bool {
+        match self {
+            Self::Memtable(memtable) => memtable.memtable().last_commit() > seqno,
+            Self::Own(_) | Self::Run(_) => false,
+        }
+    }
+
+    fn reads(&self, memtable: &Arc<Memtable>) -> bool {
+        matches!(self, Self::Memtable(source) if Arc::ptr_eq(source.memtable(), memtable))
+    }
+}
+
+/// Whether `sources`, opened from `view` for one index, still have all that is there of the index: a
+/// memtable without entries of it was left out, and may have got some after `seqno`.
+pub fn still_complete(view: &View, index: IndexId, seqno: Seqno, sources: &[Source]) -> bool {
+    let mut grown = view.memtables().filter(|m| m.last_commit() > seqno);
+    grown.all(|memtable| {
+        sources.iter().any(|source| source.reads(memtable))
+            || memtable.index_counts(index).entries == 0
+    })
 }
 
 /// The sources of `view` that may hold keys of `range`, newest first, under the own writes.

@@ -77,9 +77,23 @@ pub struct ReadPoint {
     pub seqno: Seqno,
 }
 
+/// What has happened to the database since a [`ReadPoint`] was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Freshness {
+    /// Nothing that a reader sees.
+    Latest,
+    /// Commits up to this seqno have become visible, and all of them are in the point's own view.
+    Newer(Seqno),
+    /// Another view is current. The point's view may lack commits, those up to its own seqno among
+    /// them: a commit that replaces the memtable can come between the two loads of a point.
+    Replaced,
+}
+
 /// The current view of a database.
 pub struct Views {
     current: ArcSwap<View>,
+    /// The generation of the current view; set after it.
+    generation: AtomicU64,
     visible: Arc<AtomicU64>,
     /// All views that somebody may hold, oldest first.
     held: Mutex<VecDeque<Held>>,
@@ -119,6 +133,7 @@ impl Views {
         let held = VecDeque::from([Held::of(&view)]);
         Self {
             current: ArcSwap::from(view),
+            generation: AtomicU64::new(0),
             visible,
             held: Mutex::new(held),
         }
@@ -140,6 +155,26 @@ impl Views {
         pause::at(PausePoint::Pinned);
         let seqno = self.visible();
         ReadPoint { view, seqno }
+    }
+
+    /// What has happened since `point` was taken. Whoever has been granted a lock learns here of all
+    /// that its holders have committed: a commit changes the view, if it does, before it is visible,
+    /// and is visible before its locks are given up.
+    ///
+    /// The seqno is read first here: if the point's view is current after that, the view has all
+    /// commits up to that seqno.
+    pub fn freshness(&self, point: &ReadPoint) -> Freshness {
+        let seqno = self.visible();
+        if self.generation.load(Ordering::Acquire) != point.view.generation {
+            Freshness::Replaced
+        } else if seqno == point.seqno {
+            Freshness::Latest
+        } else if seqno > point.seqno {
+            Freshness::Newer(seqno)
+        } else {
+            // The log has failed, and what it may have lost is hidden.
+            Freshness::Replaced
+        }
     }
 
     /// Recovery has filled this queue, oldest first.
@@ -207,7 +242,9 @@ impl Views {
         // One that somebody holds for long must not make the list long.
         held.retain(|held| held.view.strong_count() > 0);
         held.push_back(Held::of(&next));
+        let generation = next.generation;
         self.current.store(next);
+        self.generation.store(generation, Ordering::Release);
     }
 }
 
