@@ -588,8 +588,9 @@ enum firn_status firn_cursor_end_range(struct firn_cursor *cursor,
 // `cursor` is live and this thread's; `out` has room for eight bytes.
 enum firn_status firn_cursor_ref(struct firn_cursor *cursor, uint8_t *out);
 
-// Turns semi-consistent reading on or off: a locking scan shows a row that another transaction has
-// locked as it was last committed. When the row matches, moving on gives it again, locked.
+// Turns semi-consistent reading on or off: a locking scan of the rows themselves shows a row that
+// another transaction has locked as it was last committed. When the row matches, moving on or the
+// same seek gives it again, locked.
 //
 // # Safety
 // `cursor` is live and this thread's.

@@ -296,8 +296,9 @@ pub unsafe extern "C" fn firn_cursor_ref(cursor: *mut firn_cursor, out: *mut u8)
     })
 }
 
-/// Turns semi-consistent reading on or off: a locking scan shows a row that another transaction has
-/// locked as it was last committed. When the row matches, moving on gives it again, locked.
+/// Turns semi-consistent reading on or off: a locking scan of the rows themselves shows a row that
+/// another transaction has locked as it was last committed. When the row matches, moving on or the
+/// same seek gives it again, locked.
 ///
 /// # Safety
 /// `cursor` is live and this thread's.

@@ -1,8 +1,14 @@
 //! Cursors: reading rows through one index.
 //!
 //! A snapshot read returns what the transaction's snapshot and its own writes show. A locking read
-//! returns the latest committed row: it finds an entry, locks the row, and when anything was
-//! committed since its view was pinned it looks again, at the row and at the entry that led to it.
+//! returns the latest committed row: it finds an entry, locks the row, and when the row or the entry
+//! that led to it was changed meanwhile it looks again at both. It goes on at the newest point. Where it
+//! had to wait for a lock, it goes back to the entry that it passed last, since the one for whom it waited
+//! may have committed rows in between.
+//!
+//! An example: T2 locks the row (7,100) and inserts (7,99) and (7,101). T1 deletes the rows with 7: it
+//! sees (7,100) alone and waits for it. T2 commits. T1 has the lock, seeks 7 again, meets (7,99), then
+//! (7,100), whose lock it holds, then (7,101), and deletes three rows.
 //!
 //! An exact seek opens only what can hold the key's prefix; a cursor that seeks again (a join's
 //! inner table) or moves on past the prefix widens to the whole index and keeps its iterators.
@@ -10,14 +16,14 @@
 use super::Table;
 use super::ahead::LookAhead;
 use super::fetch::{Fetch, Found};
-use super::mode::{Entries, LockWait, ReadMode};
+use super::mode::{LockWait, ReadMode};
 use super::out_of_line::Part;
+use super::scan::{Resume, Scan, copy};
 use crate::base::key::index_prefix;
-use crate::base::range::{make_successor, prefix_successor};
-use crate::base::{Error, ErrorKind, InternalIterator, Result};
-use crate::iter::{MergeIter, MvccIter, ReadAt};
-use crate::read::{ReadPoint, push_sources};
-use crate::txn::{LockOwner, Mark, Transaction};
+use crate::base::range::make_successor;
+use crate::base::{Error, ErrorKind, Result};
+use crate::read::{Freshness, ReadPoint};
+use crate::txn::Transaction;
 use std::sync::Arc;
 
 /// Which entry a seek looks for; `prefix` stands for the encoded key given.
@@ -52,27 +58,12 @@ impl<'a> Key<'a> {
     }
 }
 
-/// What the open scan was made for.
-struct Scan {
-    point: ReadPoint,
-    /// Own writes when it was opened.
-    written: Mark,
-    /// Only the prefix of an exact seek can be found.
-    narrow: bool,
-    /// The transaction's own writes are among the sources.
-    with_own: bool,
-}
-
 /// A position in one index of a table.
 ///
 /// Between statements it keeps its memory and pins nothing: no view, no file, no block.
 pub struct Cursor {
     fetch: Fetch,
-    /// Without sources while `scan` is none.
-    entries: Entries,
-    scan: Option<Scan>,
-    /// Who may interrupt the scan.
-    owner: Option<Arc<LockOwner>>,
+    scan: Scan,
     /// Encoded prefix of the last seek.
     prefix: Vec<u8>,
     /// The first key above all with the prefix; empty if there is none.
@@ -80,51 +71,36 @@ pub struct Cursor {
     /// Entries at or after this key are beyond the end of the range; empty for no end.
     end: Vec<u8>,
     seeks: u32,
+    /// Where the last seek began: forward at this key, backward below it, or at the end if it is empty.
+    sought: Vec<u8>,
+    /// No entry has been passed since the last seek.
+    at_start: bool,
     /// Continue after (or before) the last entry in a new scan.
     parked: bool,
     ahead: LookAhead,
-    /// Scratch: bounds of a scan.
-    lower: Vec<u8>,
-    upper: Vec<u8>,
-    /// The sources of the open scan have what lies below this key; empty for all.
-    covered: Vec<u8>,
-    /// The bounds reach beyond what the sources cover: a move must open others.
-    short: bool,
 }
 
 impl Cursor {
     /// A cursor on the clustered index of `table`.
     pub fn new(table: Arc<Table>) -> Self {
-        let entries = MvccIter::new(MergeIter::new(Vec::new()), ReadAt::latest());
         Self {
             fetch: Fetch::new(table),
-            entries,
-            scan: None,
-            owner: None,
+            scan: Scan::new(),
             prefix: Vec::new(),
             successor: Vec::new(),
             end: Vec::new(),
             seeks: 0,
+            sought: Vec::new(),
+            at_start: true,
             parked: false,
             ahead: LookAhead::new(),
-            lower: Vec::new(),
-            upper: Vec::new(),
-            covered: Vec::new(),
-            short: false,
-        }
-    }
-
-    /// Lets go of the sources.
-    fn close(&mut self) {
-        if self.scan.take().is_some() {
-            self.entries.inner_mut().exchange(Vec::clear);
         }
     }
 
     /// Points the cursor at index number `index`, or at the hidden clustered index, for a new
     /// statement or scan.
     pub fn reset(&mut self, index: Option<usize>, mode: ReadMode, wait: LockWait) -> Result<()> {
-        self.close();
+        self.scan.close();
         self.end.clear();
         self.seeks = 0;
         self.parked = false;
@@ -135,21 +111,21 @@ impl Cursor {
     /// another transaction has locked is shown as it was last committed. If it matches, the caller
     /// moves on as usual and gets the same row again, waited for and locked.
     pub fn set_semi_consistent(&mut self, on: bool) {
-        self.fetch.set_semi_consistent(on);
+        self.fetch.lock_mut().set_semi_consistent(on);
     }
 
     /// Whether the row last read was shown without its lock.
     pub fn was_semi_consistent(&self) -> bool {
-        self.fetch.was_semi_consistent()
+        self.fetch.lock().has_shown()
     }
 
     /// Lets go of all that a statement holds, and keeps the key of the last entry.
     pub fn park(&mut self) {
-        self.close();
+        self.scan.close();
         self.end.clear();
         self.seeks = 0;
         self.parked = true;
-        self.fetch.release();
+        self.fetch.lock_mut().forget();
     }
 
     /// Goes on from the key kept by [`Self::park`].
@@ -187,10 +163,9 @@ impl Cursor {
                 make_successor(&mut self.end);
             }
         }
-        if self.scan.is_some() {
-            self.whole_range();
-            self.set_bounds();
-            self.short = !self.covers_bounds();
+        if self.scan.is_open() {
+            self.bound_to_index();
+            self.scan.move_bounds();
         }
         Ok(())
     }
@@ -219,7 +194,7 @@ impl Cursor {
         let complete = self.set_prefix(key)?;
         if complete && mode == SeekMode::Exact && self.fetch.on_clustered() {
             // At most one row: no iterator. A move from here opens one at its key.
-            self.close();
+            self.scan.close();
             self.fetch.set_row_key(&self.prefix);
             return self.row(txn, record);
         }
@@ -227,70 +202,64 @@ impl Cursor {
         let narrow = exact && self.seeks == 0;
         self.seeks += 1;
         if narrow {
-            self.lower.clone_from(&self.prefix);
-            self.upper.clone_from(&self.successor);
+            self.scan.bound_to_prefix(&self.prefix, &self.successor);
         } else {
-            self.whole_range();
+            self.bound_to_index();
         }
         self.open(txn, narrow)?;
-        let entries = &mut self.entries;
-        let prefix = &self.prefix;
-        let successor = (!self.successor.is_empty()).then_some(&self.successor);
-        let (found, forward) = match mode {
-            SeekMode::Exact | SeekMode::AtOrAfter | SeekMode::Prefix => {
-                (entries.seek_ge(prefix)?, true)
-            }
-            SeekMode::After => match successor {
-                Some(successor) => (entries.seek_ge(successor)?, true),
-                None => (false, true),
-            },
-            SeekMode::Before => (entries.seek_lt(prefix)?, false),
-            SeekMode::LastWithPrefix | SeekMode::LastAtOrBefore => match successor {
-                Some(successor) => (entries.seek_lt(successor)?, false),
-                None => (entries.last()?, false),
-            },
+        let (sought, forward) = match mode {
+            SeekMode::Exact | SeekMode::AtOrAfter | SeekMode::Prefix => (&self.prefix, true),
+            SeekMode::After if self.successor.is_empty() => return Ok(false),
+            SeekMode::After => (&self.successor, true),
+            SeekMode::Before => (&self.prefix, false),
+            SeekMode::LastWithPrefix | SeekMode::LastAtOrBefore => (&self.successor, false),
         };
+        copy(&mut self.sought, sought);
         let within_prefix = exact || mode == SeekMode::Prefix;
-        self.settle(txn, found, forward, within_prefix, record)
+        self.begin(txn, forward, within_prefix, record)
     }
 
     /// Reads the row of the first entry.
     pub fn first(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
         self.parked = false;
-        self.whole_range();
+        self.bound_to_index();
         self.open(txn, false)?;
-        let found = self.entries.first()?;
-        self.settle(txn, found, true, false, record)
+        copy(&mut self.sought, &index_prefix(self.fetch.index().id()));
+        self.begin(txn, true, false, record)
     }
 
     /// Reads the row of the last entry.
     pub fn last(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
         self.parked = false;
-        self.whole_range();
+        self.bound_to_index();
         self.open(txn, false)?;
-        let found = self.entries.last()?;
-        self.settle(txn, found, false, false, record)
+        self.sought.clear();
+        self.begin(txn, false, false, record)
     }
 
     /// Reads the row of the next entry.
     pub fn next(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
-        let glides = self.fetch.is_plain()
-            && self.scan.as_ref().is_some_and(|scan| !scan.narrow)
-            && !self.short
-            && self.entries.rows_ahead();
+        let glides =
+            self.fetch.is_plain() && self.scan.reaches_on() && self.scan.entries_mut().rows_ahead();
         if glides {
-            self.entries.glide();
-            let scan = self.scan.as_ref().expect("a scan glides");
-            self.fetch.plain_row(&scan.point, &self.entries, record)?;
+            self.scan.entries_mut().glide();
+            self.fetch
+                .plain_row(self.scan.point(), self.scan.entries(), record)?;
             return Ok(true);
         }
-        let found = self.fetch.was_semi_consistent() || self.step(txn, true)?;
+        let found = match self.has_shown() {
+            true => self.again(txn, true)?,
+            false => self.step(txn, true)?,
+        };
         self.settle(txn, found, true, false, record)
     }
 
     /// Reads the row of the previous entry.
     pub fn prev(&mut self, txn: &mut Transaction, record: &mut [u8]) -> Result<bool> {
-        let found = self.fetch.was_semi_consistent() || self.step(txn, false)?;
+        let found = match self.has_shown() {
+            true => self.again(txn, false)?,
+            false => self.step(txn, false)?,
+        };
         self.settle(txn, found, false, false, record)
     }
 
@@ -302,14 +271,14 @@ impl Cursor {
         record: &mut [u8],
     ) -> Result<bool> {
         self.set_prefix(key)?;
-        let again = self.fetch.was_semi_consistent();
-        let found = match &self.scan {
-            Some(_) if again => true,
+        let found = if self.has_shown() {
+            self.again(txn, true)?
+        } else if self.scan.is_narrow() && !self.parked {
             // Beyond a narrow scan there is nothing with the prefix it was opened for.
-            Some(scan) if scan.narrow && !self.parked => {
-                self.entries.valid() && self.entries.next()?
-            }
-            _ => self.step(txn, true)?,
+            self.at_start = false;
+            self.pass(txn, true)?
+        } else {
+            self.step(txn, true)?
         };
         self.settle(txn, found, true, true, record)
     }
@@ -370,126 +339,108 @@ impl Cursor {
         Ok(txn.pinned().clone())
     }
 
-    /// Sets `lower` and `upper` to the index, up to the end of the range if there is one.
-    fn whole_range(&mut self) {
-        let index = index_prefix(self.fetch.index().id());
-        self.lower.clear();
-        self.lower.extend_from_slice(&index);
-        self.upper.clear();
-        if self.end.is_empty() {
-            self.upper.extend_from_slice(&index);
-            make_successor(&mut self.upper);
-        } else {
-            self.upper.extend_from_slice(&self.end);
-        }
+    /// Bounds the scan to the index, up to the end of the range if there is one.
+    fn bound_to_index(&mut self) {
+        self.scan.bound_to_index(self.fetch.index().id(), &self.end);
     }
 
-    /// Whether the sources of the open scan have all that lies within the bounds.
-    fn covers_bounds(&self) -> bool {
-        self.covered.is_empty() || !self.upper.is_empty() && self.upper <= self.covered
-    }
-
-    fn set_bounds(&mut self) {
-        let upper = (!self.upper.is_empty()).then_some(&self.upper[..]);
-        self.entries.set_bounds(Some(&self.lower), upper);
-    }
-
-    /// Opens iterators from `lower` to `upper`, or keeps those there are.
+    /// Opens sources within the bounds, or keeps those there are.
     fn open(&mut self, txn: &mut Transaction, narrow: bool) -> Result<()> {
         let point = self.read_point(txn)?;
-        let with_own = txn.writes_touch(self.fetch.index().id());
-        let reusable = self.scan.as_ref().is_some_and(|scan| {
-            let same_view = Arc::ptr_eq(&scan.point.view, &point.view);
-            let same_point = same_view && scan.point.seqno == point.seqno;
-            !scan.narrow && !narrow && same_point && (scan.with_own || !with_own)
-        });
-        if !(reusable && self.covers_bounds()) {
-            let index = index_prefix(self.fetch.index().id());
-            if narrow || self.seeks <= 1 {
-                self.covered.clone_from(&self.upper);
-            } else {
-                // One range after the other: their sources are opened once.
-                self.covered.clear();
-                self.covered.extend_from_slice(&index);
-                make_successor(&mut self.covered);
-            }
-            let upper = (!self.covered.is_empty()).then_some(&self.covered[..]);
-            let lower = &self.lower;
-            let own = || {
-                let own = match narrow {
-                    true => txn.own_writes_within(lower, upper),
-                    // Bounds may move while the scan is open, but for the index.
-                    false => {
-                        let end = prefix_successor(&index);
-                        txn.own_writes_within(&index, end.as_deref())
-                    }
-                };
-                Box::new(own) as Box<dyn InternalIterator + Send>
-            };
-            let own = with_own.then(own);
-            self.scan = None;
-            self.entries.inner_mut().exchange(|sources| {
-                sources.clear();
-                push_sources(&point.view, lower, upper, own, sources);
-            });
-            self.entries.set_read_at(ReadAt::snapshot(point.seqno));
-            self.heed_interrupts(txn);
-            self.scan = Some(Scan {
-                point,
-                written: txn.savepoint(),
-                narrow,
-                with_own,
-            });
-        }
-        self.short = false;
-        self.set_bounds();
+        let index = self.fetch.index().id();
+        self.scan.open(txn, index, point, narrow, self.seeks > 1);
         self.ahead.restart();
         Ok(())
     }
 
-    /// A kill of the session ends a scan that skips many entries.
-    fn heed_interrupts(&mut self, txn: &Transaction) {
-        let known = self.owner.as_ref();
-        if !known.is_some_and(|owner| Arc::ptr_eq(owner, txn.owner())) {
-            let owner = Arc::clone(txn.owner());
-            self.owner = Some(Arc::clone(&owner));
-            let interrupt = Arc::new(move || owner.is_interrupted());
-            self.entries.set_interrupt(Some(interrupt));
-            let reports = Arc::clone(&txn.context().reports);
-            self.entries.set_reports(Some(reports));
+    /// Where the last seek begins in the direction.
+    fn start(sought: &[u8], forward: bool) -> Resume<'_> {
+        match (forward, sought) {
+            (true, key) => Resume::From(key),
+            (false, []) => Resume::Last,
+            (false, key) => Resume::Below(key),
+        }
+    }
+
+    /// Reads the row of the first entry from `sought` on.
+    fn begin(
+        &mut self,
+        txn: &mut Transaction,
+        forward: bool,
+        within_prefix: bool,
+        record: &mut [u8],
+    ) -> Result<bool> {
+        self.at_start = true;
+        let found = self.scan.seek(Self::start(&self.sought, forward))?;
+        self.settle(txn, found, forward, within_prefix, record)
+    }
+
+    /// Moves one entry on in the open scan.
+    fn pass(&mut self, txn: &Transaction, forward: bool) -> Result<bool> {
+        match self.fetch.is_locking() {
+            true => self.scan.step_following(txn, forward),
+            false => self.scan.step(forward),
         }
     }
 
     /// Moves one entry on. A scan that was narrow, or was left in an earlier statement, is opened
     /// anew from the last entry.
     fn step(&mut self, txn: &mut Transaction, forward: bool) -> Result<bool> {
-        let short = self.short || self.scan.as_ref().is_none_or(|scan| scan.narrow);
-        let again = self.parked || short;
-        if !again {
-            let entries = &mut self.entries;
-            if !entries.valid() {
-                return Ok(false);
-            }
-            return if forward {
-                entries.next()
-            } else {
-                entries.prev()
-            };
+        self.at_start = false;
+        if !self.parked && self.scan.reaches_on() {
+            return self.pass(txn, forward);
         }
         self.parked = false;
-        self.whole_range();
+        self.bound_to_index();
         self.open(txn, false)?;
         let last = self.fetch.last_entry();
         if last.is_empty() {
             return Err(Error::invalid("the cursor has no position"));
         }
-        if !forward {
-            return self.entries.seek_lt(last);
+        self.scan.seek(match forward {
+            true => Resume::Above(last),
+            false => Resume::Below(last),
+        })
+    }
+
+    /// Whether the row last read was shown without its lock, and the scan still stands on it.
+    fn has_shown(&self) -> bool {
+        self.fetch.lock().has_shown() && self.scan.is_open()
+    }
+
+    /// Stands on the entry that was shown without its lock once more, or on the one that follows if it
+    /// is gone.
+    fn again(&mut self, txn: &Transaction, forward: bool) -> Result<bool> {
+        self.fetch.read_in_place();
+        if self.scan.entries().valid() && !self.is_outdated(txn) {
+            return Ok(true);
         }
-        // The smallest key above the last entry.
-        let mut above = last.to_vec();
-        above.push(0);
-        self.entries.seek_ge(&above)
+        let last = self.fetch.last_entry();
+        let found = match forward {
+            true => self.scan.resume(txn, Resume::From(last))?,
+            false => self.scan.resume(txn, Resume::UpTo(last))?,
+        };
+        if !found || self.scan.entries().user_key() != last {
+            self.fetch.lock_mut().forget_shown();
+        }
+        Ok(found)
+    }
+
+    /// Whether something was committed that the open scan does not see.
+    fn is_outdated(&self, txn: &Transaction) -> bool {
+        txn.context().views.freshness(self.scan.point()) != Freshness::Latest
+    }
+
+    /// Stands on the first entry after the one that was passed last, at the newest point.
+    fn go_back(&mut self, txn: &Transaction, forward: bool) -> Result<bool> {
+        self.fetch.read_in_place();
+        let passed = self.fetch.passed_entry();
+        let at = match (self.at_start, forward) {
+            (true, _) => Self::start(&self.sought, forward),
+            (false, true) => Resume::Above(passed),
+            (false, false) => Resume::Below(passed),
+        };
+        self.scan.resume(txn, at)
     }
 
     /// Reads the row under the scan, moving on while entries are to be left out.
@@ -501,27 +452,33 @@ impl Cursor {
         within_prefix: bool,
         record: &mut [u8],
     ) -> Result<bool> {
-        let scan = self.scan.as_ref().expect("a move opens the scan");
         while found {
-            if within_prefix && !self.entries.user_key().starts_with(&self.prefix) {
+            let entries = self.scan.entries();
+            if within_prefix && !entries.user_key().starts_with(&self.prefix) {
                 return Ok(false);
             }
+            let point = self.scan.point();
             if forward && self.fetch.reads_rows() {
-                self.ahead.pass(&self.fetch, &self.entries, &scan.point);
+                self.ahead.pass(&self.fetch, entries, point);
             }
-            let stale = txn.savepoint() != scan.written;
-            match self
-                .fetch
-                .entry(txn, &scan.point, &self.entries, stale, record)?
-            {
-                Found::Row => return Ok(true),
-                Found::Nothing => {}
+            // What comes before a row that was shown has been passed, as InnoDB has it.
+            let shown = self.fetch.lock().has_shown();
+            let behind = self.scan.is_behind(txn);
+            let read = self.fetch.entry(txn, point, entries, behind, record)?;
+            let has_row = matches!(read, Found::Row);
+            if self.fetch.lock().has_waited() && !shown && self.is_outdated(txn) {
+                found = self.go_back(txn, forward)?;
+                if has_row && found && self.scan.entries().user_key() == self.fetch.last_entry() {
+                    // Nothing has come before it.
+                    return Ok(true);
+                }
+                continue;
             }
-            found = if forward {
-                self.entries.next()?
-            } else {
-                self.entries.prev()?
-            };
+            if has_row {
+                return Ok(true);
+            }
+            self.at_start = false;
+            found = self.pass(txn, forward)?;
         }
         Ok(false)
     }

@@ -3,14 +3,15 @@
 use super::index::IndexInfo;
 use super::mode::{Entries, LockWait, ReadMode};
 use super::out_of_line::{Part, RowReader};
+use super::row_lock::{Locked, RowLock};
 use super::{Current, Table, corrupt};
 use crate::base::key::{INDEX_ID_LEN, UNCOMMITTED_BIT};
-use crate::base::{Error, ErrorKind, Result, Seqno};
+use crate::base::{Error, Result, Seqno};
 use crate::blob::BlobStore;
 use crate::keycode::IndexPlan;
-use crate::read::ReadPoint;
+use crate::read::{Freshness, ReadPoint, changed_since};
 use crate::rowcode::BlobBuf;
-use crate::txn::{Transaction, WaitPolicy};
+use crate::txn::Transaction;
 use std::sync::Arc;
 
 /// What became of an entry.
@@ -21,28 +22,6 @@ pub(super) enum Found {
     Nothing,
 }
 
-/// Semi-consistent reading: a scan of the rows themselves shows a row that another transaction has
-/// locked as it was last committed. If that row matches, the caller asks for it again, by a move or by
-/// the same seek, and then the read waits.
-///
-/// Whatever is read after [`Self::Shown`] waits for its lock, and every lock that is granted ends that
-/// state. So two reads in a row never leave the caller with an unlocked row, and it makes progress.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum SemiConsistent {
-    Off,
-    /// Show locked rows.
-    Try,
-    /// The row last read was shown without its lock: the next read waits.
-    Shown,
-}
-
-/// What became of a row's lock.
-enum RowLock {
-    Locked,
-    LeaveOut,
-    ShowUnlocked,
-}
-
 /// Reads rows for a cursor.
 pub(super) struct Fetch {
     table: Arc<Table>,
@@ -51,8 +30,7 @@ pub(super) struct Fetch {
     number: Option<usize>,
     clustered: bool,
     created: Seqno,
-    mode: ReadMode,
-    wait: LockWait,
+    lock: RowLock,
     columns: Option<Vec<u8>>,
     reader: RowReader,
     /// Set when entries alone are read.
@@ -62,8 +40,10 @@ pub(super) struct Fetch {
     /// The key of the entry last read is the row key.
     entry_is_row: bool,
     row_key: Vec<u8>,
-    newly_locked: bool,
-    semi: SemiConsistent,
+    /// Key of the entry that was read before the last one.
+    passed: Vec<u8>,
+    /// The next entry is read in the place of the last one: `passed` stays.
+    in_place: bool,
 }
 
 impl Fetch {
@@ -78,8 +58,7 @@ impl Fetch {
             index,
             number: None,
             clustered: true,
-            mode: ReadMode::Snapshot,
-            wait: LockWait::Wait,
+            lock: RowLock::new(),
             columns: None,
             reader,
             key_plan: None,
@@ -87,8 +66,8 @@ impl Fetch {
             entry_key: Vec::new(),
             entry_is_row: false,
             row_key: Vec::new(),
-            newly_locked: false,
-            semi: SemiConsistent::Off,
+            passed: Vec::new(),
+            in_place: false,
         }
     }
 
@@ -125,29 +104,19 @@ impl Fetch {
     }
 
     pub(super) fn set_mode(&mut self, mode: ReadMode, wait: LockWait) {
-        self.mode = mode;
+        self.lock.set_mode(mode, wait);
         if self.is_locking() {
             self.reader.keep_unread();
         }
-        self.wait = wait;
-        self.newly_locked = false;
-        self.semi = SemiConsistent::Off;
+        self.in_place = false;
     }
 
-    pub(super) fn set_semi_consistent(&mut self, on: bool) {
-        self.semi = if on {
-            SemiConsistent::Try
-        } else {
-            SemiConsistent::Off
-        };
+    pub(super) fn lock(&self) -> &RowLock {
+        &self.lock
     }
 
-    pub(super) fn was_semi_consistent(&self) -> bool {
-        self.semi == SemiConsistent::Shown
-    }
-
-    pub(super) fn release(&mut self) {
-        self.newly_locked = false;
+    pub(super) fn lock_mut(&mut self) -> &mut RowLock {
+        &mut self.lock
     }
 
     pub(super) fn table(&self) -> &Arc<Table> {
@@ -163,7 +132,7 @@ impl Fetch {
     }
 
     pub(super) fn is_locking(&self) -> bool {
-        self.mode != ReadMode::Snapshot
+        self.lock.is_on()
     }
 
     pub(super) fn created(&self) -> Seqno {
@@ -177,6 +146,17 @@ impl Fetch {
         } else {
             &self.entry_key
         }
+    }
+
+    /// Key of the entry that the scan had passed before it came to the last one. Only of a locking
+    /// read that has read two.
+    pub(super) fn passed_entry(&self) -> &[u8] {
+        &self.passed
+    }
+
+    /// The entry that is read next takes the place of the last one, which was not passed.
+    pub(super) fn read_in_place(&mut self) {
+        self.in_place = true;
     }
 
     /// `parts`: for reads from a snapshot. What is locked is read whole, but for BLOBs of which the length is
@@ -207,7 +187,7 @@ impl Fetch {
     /// Whether the entries of the index are rows, to be decoded and no more.
     #[inline]
     pub(super) fn is_plain(&self) -> bool {
-        self.clustered && self.mode == ReadMode::Snapshot
+        self.clustered && !self.is_locking()
     }
 
     /// Reads the row that is the entry under `entries`.
@@ -251,6 +231,13 @@ impl Fetch {
     ) -> Result<Found> {
         self.blobs.clear();
         let key = entries.user_key();
+        if !std::mem::take(&mut self.in_place) && self.is_locking() {
+            if self.entry_is_row {
+                self.passed.clone_from(&self.row_key);
+            } else {
+                std::mem::swap(&mut self.passed, &mut self.entry_key);
+            }
+        }
         self.entry_is_row = false;
         self.entry_key.clear();
         self.entry_key.extend_from_slice(key);
@@ -264,9 +251,9 @@ impl Fetch {
             self.row_key = row_key;
             pushed?;
         }
-        let found = match self.mode {
-            ReadMode::Locking(_) => self.locked_entry(txn, point, entries, stale, record)?,
-            ReadMode::Snapshot => self.snapshot_entry(txn, point, entries, record)?,
+        let found = match self.is_locking() {
+            true => self.locked_entry(txn, point, entries, stale, record)?,
+            false => self.snapshot_entry(txn, point, entries, record)?,
         };
         Ok(if found { Found::Row } else { Found::Nothing })
     }
@@ -304,10 +291,10 @@ impl Fetch {
         stale: bool,
         record: &mut [u8],
     ) -> Result<bool> {
-        let unlocked = match self.lock_row(txn, true)? {
-            RowLock::LeaveOut => return Ok(false),
-            RowLock::Locked => false,
-            RowLock::ShowUnlocked => true,
+        let unlocked = match self.lock.take(txn, &self.row_key, self.clustered)? {
+            Locked::Skip => return Ok(false),
+            Locked::Yes => false,
+            Locked::Shown => true,
         };
         // What the transaction has written since is most often behind a scan that changes what it passes. An own version
         // under the cursor may have been taken back meanwhile.
@@ -315,38 +302,55 @@ impl Fetch {
             && (entries.seqno() & UNCOMMITTED_BIT != 0
                 || txn.has_written(&self.row_key)?
                 || !self.clustered && txn.has_written(&self.entry_key)?);
-        let changed = own || unlocked || txn.context().views.visible() != point.seqno;
-        let found = if !changed && self.clustered {
+        let found = if own || unlocked || self.has_changed(txn, point) {
+            self.latest_entry(txn, record)?
+        } else if self.clustered {
             self.decode_row(&point.view.blobs, entries, record)?;
             true
-        } else if let (false, Some(plan)) = (changed, &self.key_plan) {
+        } else if let Some(plan) = &self.key_plan {
             self.decode_entry(plan, entries.value().head, record)?;
             true
-        } else if !changed {
+        } else {
             match self.row_at(txn, point, record)? {
                 true => true,
                 false => return Err(self.dangling()),
-            }
-        } else {
-            let latest = txn.latest_point();
-            let entry_stands = self.clustered
-                || txn.get(&latest, &self.entry_key, |key, _| key.kind.is_put())? == Some(true);
-            match &self.key_plan {
-                // The entry says it all; its value may be newer than the one under the cursor.
-                Some(plan) if entry_stands => {
-                    txn.get(&latest, &self.entry_key, |_, value| {
-                        self.decode_entry(plan, value.head, record)
-                    })?
-                    .transpose()?;
-                    true
-                }
-                _ => entry_stands && self.row_at(txn, &latest, record)?,
             }
         };
         if !found {
             self.unlock_row(txn);
         }
         Ok(found)
+    }
+
+    /// Whether others may have changed the row or the entry since `point`. Asked once the row is
+    /// locked: what was committed before that counts, and nothing comes later.
+    fn has_changed(&self, txn: &Transaction, point: &ReadPoint) -> bool {
+        match txn.context().views.freshness(point) {
+            Freshness::Latest => false,
+            Freshness::Replaced => true,
+            Freshness::Newer(seqno) => {
+                let changed = |key| changed_since(&point.view, key, point.seqno, seqno);
+                changed(&self.row_key) || !self.clustered && changed(&self.entry_key)
+            }
+        }
+    }
+
+    /// Reads the row of the entry last read, as both are now.
+    fn latest_entry(&mut self, txn: &Transaction, record: &mut [u8]) -> Result<bool> {
+        let latest = txn.latest_point();
+        let entry_stands = self.clustered
+            || txn.get(&latest, &self.entry_key, |key, _| key.kind.is_put())? == Some(true);
+        match &self.key_plan {
+            // The entry says it all; its value may be newer than the one under the cursor.
+            Some(plan) if entry_stands => {
+                txn.get(&latest, &self.entry_key, |_, value| {
+                    self.decode_entry(plan, value.head, record)
+                })?
+                .transpose()?;
+                Ok(true)
+            }
+            _ => Ok(entry_stands && self.row_at(txn, &latest, record)?),
+        }
     }
 
     /// Reads the row under the row key that was set last, locking it first if the mode says so. A
@@ -356,7 +360,7 @@ impl Fetch {
         if !self.is_locking() {
             return self.row_at(txn, txn.pinned(), record);
         }
-        if let RowLock::LeaveOut = self.lock_row(txn, false)? {
+        if let Locked::Skip = self.lock.take(txn, &self.row_key, false)? {
             return Ok(false);
         }
         let latest = txn.latest_point();
@@ -398,45 +402,7 @@ impl Fetch {
     }
 
     pub(super) fn unlock_row(&mut self, txn: &Transaction) {
-        if self.was_semi_consistent() {
-            self.semi = SemiConsistent::Try;
-        }
-        if std::mem::take(&mut self.newly_locked) {
-            txn.unlock(&self.row_key);
-        }
-    }
-
-    /// Locks the row. `in_scan`: semi-consistent reading may show it without, if the scan is one of the
-    /// rows themselves. A scan of a secondary index waits as a lookup does: that is how far InnoDB goes,
-    /// and what a whole unique key names is wanted.
-    fn lock_row(&mut self, txn: &Transaction, in_scan: bool) -> Result<RowLock> {
-        self.newly_locked = false;
-        let ReadMode::Locking(mode) = self.mode else {
-            return Ok(RowLock::Locked);
-        };
-        let show = in_scan && self.clustered && self.semi == SemiConsistent::Try;
-        if self.semi == SemiConsistent::Shown {
-            self.semi = SemiConsistent::Try;
-        }
-        let policy = match self.wait {
-            LockWait::Wait if show => Some(WaitPolicy::NoWait),
-            LockWait::Wait => None,
-            LockWait::Fail => Some(WaitPolicy::NoWait),
-            LockWait::Skip => Some(WaitPolicy::SkipLocked),
-        };
-        match txn.lock(&self.row_key, mode, policy) {
-            Ok(granted) => {
-                self.newly_locked = granted.newly;
-                Ok(RowLock::Locked)
-            }
-            Err(e) if *e.kind() != ErrorKind::LockNotAvailable => Err(e),
-            Err(_) if show => {
-                self.semi = SemiConsistent::Shown;
-                Ok(RowLock::ShowUnlocked)
-            }
-            Err(_) if self.wait == LockWait::Skip => Ok(RowLock::LeaveOut),
-            Err(e) => Err(e),
-        }
+        self.lock.give_back(txn, &self.row_key);
     }
 
     fn row_at(&mut self, txn: &Transaction, point: &ReadPoint, record: &mut [u8]) -> Result<bool> {

@@ -13,7 +13,9 @@ mod mend;
 mod mode;
 mod out_of_line;
 mod row_load;
+mod row_lock;
 mod rows;
+mod scan;
 mod statistics;
 
 pub use bulk::BulkLoad;

@@ -1,5 +1,7 @@
 //! Rows through tables and cursors, against a model.
 
+mod locking;
+
 use crate::schema::{column, int_index, open_or_create};
 use firn::base::Value;
 use firn::base::options::Options;

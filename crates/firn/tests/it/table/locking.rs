@@ -1,0 +1,182 @@
+//! Locking scans beside others who commit.
+
+use super::*;
+use firn::base::pause::{self, PausePoint};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+
+/// The place of a row in an index: its key there, and its id.
+fn place(index: usize, (id, (k, _)): (i32, (i32, i32))) -> (i32, i32) {
+    (if index == 0 { id } else { k }, id)
+}
+
+impl World {
+    fn begin_at(&mut self, isolation: Isolation) -> Transaction {
+        let mut txn = self.db.new_transaction(self.db.new_owner(0));
+        self.statement += 1;
+        txn.begin_statement(self.statement, isolation, 0, false);
+        txn
+    }
+
+    /// Another transaction inserts, changes and deletes rows that nobody has locked, and commits.
+    fn commit_beside(&mut self, rows: &mut Rows, locked: &BTreeSet<i32>) {
+        let mut txn = self.begin_at(Isolation::ReadCommitted);
+        if self.rng.random_bool(0.2) {
+            // Each of its writes goes to a file, and its commit replaces the memtable.
+            let live = Arc::clone(&self.db.context().live);
+            live.txn_memory_limit.store(1, Ordering::Relaxed);
+        }
+        let (flags, mut scratch) = (WriteFlags::default(), RowScratch::default());
+        for _ in 0..self.rng.random_range(1..4) {
+            let id = self.rng.random_range(0..60);
+            if locked.contains(&id) {
+                continue;
+            }
+            let new = (id, (self.rng.random_range(-50..50), self.rng.random()));
+            let table = &self.table;
+            // SAFETY: there are no blob columns.
+            let written = unsafe {
+                match rows.get(&id).copied() {
+                    None => table.insert(&mut txn, &record(new), flags, &mut scratch),
+                    Some(old) if self.rng.random_bool(0.4) => {
+                        let old = record((id, old));
+                        rows.remove(&id);
+                        table
+                            .delete(&mut txn, &old, None, flags, &mut scratch)
+                            .unwrap();
+                        continue;
+                    }
+                    Some(old) => {
+                        let old = record((id, old));
+                        table.update(&mut txn, &old, &record(new), None, flags, &mut scratch)
+                    }
+                }
+            };
+            assert!(matches!(
+                written.unwrap(),
+                Written::Done { .. } | Written::Same
+            ));
+            rows.insert(id, new.1);
+        }
+        txn.commit().unwrap();
+        let live = &self.db.context().live;
+        live.txn_memory_limit.store(64 << 20, Ordering::Relaxed);
+        // Nothing runs in the background here, and the stall gate counts what waits for it.
+        match self.statement % 6 {
+            0 => self.db.compact_all().unwrap(),
+            1 if self.rng.random_bool(0.5) => self.db.flush().unwrap(),
+            _ => {}
+        }
+    }
+}
+
+/// Whatever others commit in front of a locking scan, it meets, in both directions, through the rows
+/// and through an index.
+#[test]
+fn a_locking_scan_reads_on_at_the_newest_point() {
+    for seed in 0..20 {
+        let mut world = World::new(seed);
+        let mut rows = Rows::new();
+        let mut txn = world.session();
+        world.write(&mut txn, &mut rows, 20);
+        txn.commit().unwrap();
+        for scan in 0..4 {
+            for _ in 0..3 {
+                world.commit_beside(&mut rows, &BTreeSet::new());
+            }
+            let isolation = [Isolation::ReadCommitted, Isolation::RepeatableRead][scan % 2];
+            let mut txn = world.begin_at(isolation);
+            // An older snapshot does not matter to reads that lock.
+            txn.pin();
+            let index = world.rng.random_range(0..2);
+            let forward = world.rng.random_bool(0.6);
+            let mode = ReadMode::Locking(LockMode::Exclusive);
+            let mut cursor = Cursor::new(Arc::clone(&world.table));
+            cursor.reset(Some(index), mode, LockWait::Fail).unwrap();
+            let end = world.rng.random_range(10..70);
+            let mut buffer = [0; RECORD];
+            let mut locked = BTreeSet::new();
+            let bounded = forward && world.rng.random_bool(0.5);
+            if bounded {
+                let key = i32::to_le_bytes(end);
+                cursor.set_end_range(Some(Key::image(&key)), true).unwrap();
+            }
+            let mut on = match forward {
+                true => cursor.first(&mut txn, &mut buffer).unwrap(),
+                false => cursor.last(&mut txn, &mut buffer).unwrap(),
+            };
+            let mut last: Option<(i32, i32)> = None;
+            loop {
+                let places = rows.iter().map(|(&id, &rest)| (id, rest));
+                let places = places.map(|row| (place(index, row), row));
+                let expected = places
+                    .filter(|(at, _)| {
+                        let ahead = |last: (i32, i32)| (*at > last) == forward && *at != last;
+                        last.is_none_or(ahead) && (!bounded || at.0 <= end)
+                    })
+                    .reduce(|a, b| if (a.0 < b.0) == forward { a } else { b })
+                    .map(|(_, row)| row);
+                let found = on.then(|| row(&buffer));
+                let context = format!("seed {seed}, scan {scan}, after {last:?}");
+                assert_eq!(found, expected, "{context}");
+                let Some(found) = found else { break };
+                locked.insert(found.0);
+                last = Some(place(index, found));
+                if world.rng.random_bool(0.7) {
+                    world.commit_beside(&mut rows, &locked);
+                }
+                on = match forward {
+                    true => cursor.next(&mut txn, &mut buffer).unwrap(),
+                    false => cursor.prev(&mut txn, &mut buffer).unwrap(),
+                };
+            }
+            txn.rollback().unwrap();
+        }
+    }
+}
+
+/// The commit of the row's holder replaces the memtable between the two loads of the scan's point, so that
+/// the point has the seqno of that commit and a view without it. The row under the cursor is older than its
+/// lock, and must be read again.
+#[test]
+fn a_row_is_not_older_than_its_lock() {
+    for index in [0, 1] {
+        let mut world = World::new(1);
+        let (flags, mut scratch) = (WriteFlags::default(), RowScratch::default());
+        let table = Arc::clone(&world.table);
+        let (old, new) = (record((1, (1, 10))), record((1, (1, 11))));
+        let mut txn = world.session();
+        // SAFETY: there are no blob columns.
+        unsafe { table.insert(&mut txn, &old, flags, &mut scratch) }.unwrap();
+        txn.commit().unwrap();
+
+        let live = Arc::clone(&world.db.context().live);
+        live.txn_memory_limit.store(1, Ordering::Relaxed);
+        let mut holder = world.session();
+        // SAFETY: there are no blob columns.
+        unsafe { table.update(&mut holder, &old, &new, None, flags, &mut scratch) }.unwrap();
+        let holder = Rc::new(RefCell::new(holder));
+        let commits = Rc::new(RefCell::new(0));
+
+        let mut reader = world.session();
+        let mut cursor = Cursor::new(Arc::clone(&world.table));
+        let mode = ReadMode::Locking(LockMode::Exclusive);
+        cursor.reset(Some(index), mode, LockWait::Fail).unwrap();
+        let mut buffer = [0; RECORD];
+        let (committed, count) = (Rc::clone(&holder), Rc::clone(&commits));
+        pause::on_this_thread(move |point| {
+            if point == PausePoint::Pinned && committed.borrow().is_active() {
+                committed.borrow_mut().commit().unwrap();
+                *count.borrow_mut() += 1;
+            }
+        });
+        let found = cursor.first(&mut reader, &mut buffer);
+        pause::clear();
+        assert!(found.unwrap(), "index {index}");
+        assert_eq!(*commits.borrow(), 1, "index {index}");
+        assert_eq!(row(&buffer), (1, (1, 11)), "index {index}");
+        assert!(!cursor.next(&mut reader, &mut buffer).unwrap());
+    }
+}
