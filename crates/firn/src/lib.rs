@@ -6,6 +6,7 @@
 
 pub mod backup;
 pub mod base;
+pub mod binlog;
 pub mod blob;
 pub mod cache;
 pub mod catalog;

@@ -6,7 +6,7 @@ use crate::args::DumpWal;
 use crate::output::{Output, bytes, hex};
 use firn::base::{Error, Kind, Result};
 use firn::env::PosixEnv;
-use firn::wal::{Piece, Record, parse_segment_name, survey};
+use firn::wal::{Piece, Record, RunName, parse_segment_name, survey};
 use firn::write::Batch;
 use serde::Serialize;
 use std::fmt::Write;
@@ -168,6 +168,21 @@ fn record_report(record: &Record<'_>, with_entries: bool) -> RecordReport {
         Record::Load { files, .. } => {
             report.kind = "load";
             report.note = Some(format!("files {files:?}"));
+        }
+        Record::ServerRun { run } => {
+            report.kind = "server run";
+            report.note = Some(match run {
+                RunName::Unknown => "not known".into(),
+                RunName::NoBinlog => "without a binary log".into(),
+                RunName::Binlog {
+                    path,
+                    created,
+                    server_id,
+                } => format!(
+                    "binary log {} begun at {created} by server {server_id}",
+                    String::from_utf8_lossy(path)
+                ),
+            });
         }
         Record::Clock { wall_ms, binlog } => {
             report.kind = "clock";

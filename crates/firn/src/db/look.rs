@@ -214,6 +214,8 @@ impl Look {
         let nothing = Replayed {
             queue: Vec::new(),
             prepared: BTreeMap::new(),
+            runs: BTreeMap::new(),
+            names_run: false,
             next_file_id: 0,
             loads: Vec::new(),
             last_seqno: tree.state.last_seqno,

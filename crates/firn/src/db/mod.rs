@@ -10,12 +10,14 @@ mod prepared;
 mod recovery;
 mod repair;
 mod report;
+mod settle;
 
 pub use blobs::BlobReport;
 pub use look::{BlobFileReport, BlobFiles, Log, Look, Tree};
 pub use memory::MemoryReport;
 pub use repair::{Repaired, repair};
 pub use report::{Counters as Metrics, IndexReport, LevelReport};
+pub use settle::ServerStart;
 
 use crate::backup::{Archiver, ArchiverParts, Point, begin_archiving};
 use crate::base::events::Severity;

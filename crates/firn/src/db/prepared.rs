@@ -24,7 +24,20 @@ pub(super) fn relog(
     replayed: &Replayed,
     listener: &dyn EventListener,
 ) -> Result<()> {
-    for (xid, changes) in &replayed.prepared {
+    // Those of one run together: the log names the run once before them.
+    let mut prepared: Vec<_> = replayed.prepared.iter().collect();
+    prepared.sort_by_key(|(xid, _)| replayed.runs.get(*xid));
+    let mut named = None;
+    if replayed.names_run {
+        // The old log may be read again, before the new one.
+        cx.pipeline.set_server_run(None);
+    }
+    for (xid, changes) in prepared {
+        let run = replayed.runs.get(xid);
+        if run != named {
+            cx.pipeline.set_server_run(run.cloned());
+            named = run;
+        }
         let mut blobs = BlobSession::new();
         for used in uses_in(changes)?.iter() {
             cx.blobs.hold(&mut blobs, used.file);
@@ -46,8 +59,12 @@ pub(super) fn relog(
             prepared,
             owner: Some(locks.owner),
             blobs,
+            run: run.cloned(),
         };
         cx.prepared.insert(xid.clone(), recovered);
+    }
+    if named.is_some() {
+        cx.pipeline.set_server_run(None);
     }
     match replayed.prepared.is_empty() {
         true => Ok(()),

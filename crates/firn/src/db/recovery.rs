@@ -2,11 +2,12 @@
 
 use crate::backup::Point;
 use crate::base::{Error, InternalKey, Result, Seqno};
+use crate::binlog::{BinlogFile, ServerRun};
 use crate::catalog::Counters;
 use crate::env::Env;
 use crate::memtable::Memtable;
 use crate::version::{FileMeta, FileSource, Frozen, IngestedRun};
-use crate::wal::{self, LogStart, Record, ReplayEnd, SegmentId};
+use crate::wal::{self, LogStart, Record, ReplayEnd, RunName, SegmentId};
 use crate::write::{Batch, Changes};
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -18,6 +19,10 @@ pub struct Replayed {
     pub queue: Vec<Frozen>,
     /// Prepared transactions without an outcome, by xid.
     pub prepared: BTreeMap<Vec<u8>, Changes>,
+    /// The runs of the host's server that prepared them, as far as the log names them.
+    pub runs: BTreeMap<Vec<u8>, Arc<ServerRun>>,
+    /// The log names a run for what would follow.
+    pub names_run: bool,
     /// File ids below this one may stand in the log, whether or not anything is left of the files.
     pub next_file_id: u64,
     /// Last commit, of the files or of the log.
@@ -33,8 +38,12 @@ pub struct Replayed {
 struct Replay<'a> {
     source: &'a Arc<FileSource>,
     queue: Vec<Frozen>,
-    /// With the segment of the prepare record.
+    /// With the segment from which on the log is needed for them.
     prepared: BTreeMap<Vec<u8>, (SegmentId, Changes)>,
+    /// The run that prepares, and the segment that names it.
+    run: Option<(SegmentId, Arc<ServerRun>)>,
+    /// The runs that have prepared.
+    runs: BTreeMap<Vec<u8>, Arc<ServerRun>>,
     next_file_id: u64,
     loads: Vec<Vec<FileMeta>>,
     flushed_seqno: Seqno,
@@ -131,6 +140,8 @@ impl<'a> Replay<'a> {
             source,
             queue: Vec::new(),
             prepared: BTreeMap::new(),
+            run: None,
+            runs: BTreeMap::new(),
             next_file_id: 0,
             loads: Vec::new(),
             flushed_seqno,
@@ -153,11 +164,14 @@ impl<'a> Replay<'a> {
             .is_none_or(|point| self.seen <= (point.segment, point.records))
     }
 
-    fn end(self, end: ReplayEnd) -> Replayed {
+    fn end(mut self, end: ReplayEnd) -> Replayed {
+        self.runs.retain(|xid, _| self.prepared.contains_key(xid));
         let prepared = self.prepared.into_iter();
         Replayed {
             queue: self.queue,
             prepared: prepared.map(|(xid, (_, changes))| (xid, changes)).collect(),
+            runs: self.runs,
+            names_run: self.run.is_some(),
             next_file_id: self.next_file_id,
             loads: self.loads,
             last_seqno: self.last_seqno,
@@ -176,13 +190,12 @@ impl<'a> Replay<'a> {
             }
             Record::Prepare { xid, batch } => {
                 let batch = Batch::from_bytes(batch.to_vec())?;
-                let changes = Changes::Batch(batch);
-                self.prepared.insert(xid.to_vec(), (segment, changes));
+                self.prepare(segment, xid, Changes::Batch(batch));
                 Ok(())
             }
             Record::PrepareRun { xid, files, info } => {
                 let changes = Changes::Run(self.files(segment, &files, info)?);
-                self.prepared.insert(xid.to_vec(), (segment, changes));
+                self.prepare(segment, xid, changes);
                 Ok(())
             }
             Record::RunIngest { seqno, files, info } => {
@@ -230,7 +243,24 @@ impl<'a> Replay<'a> {
                 Ok(())
             }
             Record::Clock { .. } => Ok(()),
+            Record::ServerRun { run } => {
+                self.run = server_run(run, segment)?.map(|run| (segment, Arc::new(run)));
+                Ok(())
+            }
         }
+    }
+
+    fn prepare(&mut self, segment: SegmentId, xid: &[u8], changes: Changes) {
+        let mut needed = segment;
+        match &self.run {
+            Some((named_in, run)) => {
+                // Without that record it would not be known any more whose it is.
+                needed = needed.min(*named_in);
+                self.runs.insert(xid.to_vec(), Arc::clone(run));
+            }
+            None => drop(self.runs.remove(xid)),
+        }
+        self.prepared.insert(xid.to_vec(), (needed, changes));
     }
 
     /// The files of a record.
@@ -285,4 +315,25 @@ impl<'a> Replay<'a> {
             );
         })
     }
+}
+
+fn server_run(run: RunName<'_>, segment: SegmentId) -> Result<Option<ServerRun>> {
+    Ok(match run {
+        RunName::Unknown => None,
+        RunName::NoBinlog => Some(ServerRun::NoBinlog),
+        RunName::Binlog {
+            path,
+            created,
+            server_id,
+        } => {
+            let path = String::from_utf8(path.to_vec()).map_err(|_| {
+                Error::corruption(wal::segment_name(segment), 0, "the name of a binary log")
+            })?;
+            Some(ServerRun::Binlog(BinlogFile {
+                path,
+                created,
+                server_id,
+            }))
+        }
+    })
 }

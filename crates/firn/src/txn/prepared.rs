@@ -4,6 +4,7 @@
 use super::lock_table::LockOwner;
 use super::transaction::Context;
 use crate::base::{Error, ErrorKind, IndexId, Result};
+use crate::binlog::ServerRun;
 use crate::blob::BlobSession;
 use crate::wal::Lsn;
 use crate::write::{Changes, Prepared, What};
@@ -21,6 +22,8 @@ pub struct Recovered {
     pub owner: Option<Arc<LockOwner>>,
     /// What it wrote out of line.
     pub blobs: BlobSession,
+    /// The run of the host's server that prepared it, if recovery found it and the log names the run.
+    pub run: Option<Arc<ServerRun>>,
 }
 
 /// All of them, by xid.
@@ -75,6 +78,17 @@ impl PreparedTransactions {
     /// The xids that wait for their outcome.
     pub fn xids(&self) -> Vec<Vec<u8>> {
         self.by_xid.lock().keys().cloned().collect()
+    }
+
+    /// Those whose run of the host's server the log names.
+    pub fn runs(&self) -> Vec<(Vec<u8>, Arc<ServerRun>)> {
+        let all = self.by_xid.lock();
+        let named = all
+            .iter()
+            .filter_map(|(xid, one)| Some((xid, one.run.as_ref()?)));
+        named
+            .map(|(xid, run)| (xid.clone(), Arc::clone(run)))
+            .collect()
     }
 
     /// Ids of the files of all of them.

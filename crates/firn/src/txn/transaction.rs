@@ -644,6 +644,7 @@ impl Transaction {
                 prepared,
                 owner: None,
                 blobs: std::mem::take(&mut self.blobs),
+                run: None,
             };
             self.cx.prepared.insert(xid, left);
         }
@@ -665,6 +666,7 @@ impl Transaction {
                 prepared,
                 owner: Some(owner),
                 blobs: std::mem::take(&mut self.blobs),
+                run: None,
             };
             self.cx.prepared.insert(xid, recovered);
         }

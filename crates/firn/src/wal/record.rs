@@ -15,6 +15,24 @@ pub struct BinlogPosition<'a> {
     pub pos: u64,
 }
 
+/// The run of the host's server that prepares transactions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunName<'a> {
+    /// Not known.
+    Unknown,
+    /// It keeps no binary log.
+    NoBinlog,
+    /// It wrote this file of its binary log.
+    Binlog {
+        /// Path of the file, as the server names it.
+        path: &'a [u8],
+        /// When the file was begun, seconds since 1970.
+        created: u32,
+        /// The server that began it.
+        server_id: u32,
+    },
+}
+
 /// One record of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Record<'a> {
@@ -97,6 +115,11 @@ pub enum Record<'a> {
         /// Where the binary log ended, if the host told.
         binlog: Option<BinlogPosition<'a>>,
     },
+    /// Transactions prepared behind this record belong to `run`.
+    ServerRun {
+        /// The run.
+        run: RunName<'a>,
+    },
 }
 
 const BATCH: u8 = 1;
@@ -109,6 +132,7 @@ const SCHEMA_CHANGE: u8 = 7;
 const PREPARE_RUN: u8 = 8;
 const LOAD: u8 = 9;
 const CLOCK: u8 = 10;
+const SERVER_RUN: u8 = 15;
 
 /// Where encoded bytes go: lengths are counted before anything is written.
 trait Sink {
@@ -169,7 +193,7 @@ impl<'a> Record<'a> {
         let head = varint::take_u8(input).zip(varint::take_bytes(input));
         let (kind, mut body) =
             head.ok_or_else(|| Error::corruption(file, offset, "a record is cut off"))?;
-        if !(BATCH..=CLOCK).contains(&kind) {
+        if !matches!(kind, BATCH..=CLOCK | SERVER_RUN) {
             return Err(Error::unsupported(format!(
                 "log record kind {kind} in {file} at offset {offset}"
             )));
@@ -193,6 +217,7 @@ impl<'a> Record<'a> {
             Self::SchemaChange { .. } => SCHEMA_CHANGE,
             Self::Load { .. } => LOAD,
             Self::Clock { .. } => CLOCK,
+            Self::ServerRun { .. } => SERVER_RUN,
         }
     }
 
@@ -244,6 +269,7 @@ impl<'a> Record<'a> {
                 out.number(*wall_ms);
                 put_binlog(out, binlog.as_ref());
             }
+            Self::ServerRun { run } => put_run(out, run),
         }
     }
 
@@ -292,6 +318,9 @@ impl<'a> Record<'a> {
                 wall_ms: varint::take_u64(body)?,
                 binlog: take_binlog(body)?,
             },
+            SERVER_RUN => Self::ServerRun {
+                run: take_run(body)?,
+            },
             _ => return None,
         })
     }
@@ -313,6 +342,36 @@ fn take_binlog<'a>(body: &mut &'a [u8]) -> Option<Option<BinlogPosition<'a>>> {
         name: varint::take_bytes(body)?,
         pos: varint::take_u64(body)?,
     }))
+}
+
+fn put_run(out: &mut impl Sink, run: &RunName<'_>) {
+    match run {
+        RunName::Unknown => {}
+        RunName::NoBinlog => out.sized(b""),
+        RunName::Binlog {
+            path,
+            created,
+            server_id,
+        } => {
+            out.sized(path);
+            out.number(u64::from(*created));
+            out.number(u64::from(*server_id));
+        }
+    }
+}
+
+fn take_run<'a>(body: &mut &'a [u8]) -> Option<RunName<'a>> {
+    if body.is_empty() {
+        return Some(RunName::Unknown);
+    }
+    Some(match varint::take_bytes(body)? {
+        [] => RunName::NoBinlog,
+        path => RunName::Binlog {
+            path,
+            created: u32::try_from(varint::take_u64(body)?).ok()?,
+            server_id: u32::try_from(varint::take_u64(body)?).ok()?,
+        },
+    })
 }
 
 fn put_files(out: &mut impl Sink, files: &[u64], info: &[u8]) {

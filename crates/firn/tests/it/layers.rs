@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 const LAYERS: &[&[&str]] = &[
     &["base"],
     &["env", "keycode", "rowcode"],
-    &["cache", "store"],
+    &["cache", "store", "binlog"],
     &["memtable", "wal", "sst", "blob"],
     &["version"],
     &["iter"],

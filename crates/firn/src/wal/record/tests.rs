@@ -63,6 +63,19 @@ fn samples() -> Vec<Record<'static>> {
                 pos: 4,
             }),
         },
+        Record::ServerRun {
+            run: RunName::Unknown,
+        },
+        Record::ServerRun {
+            run: RunName::NoBinlog,
+        },
+        Record::ServerRun {
+            run: RunName::Binlog {
+                path: b"./bin.000002",
+                created: u32::MAX,
+                server_id: 1,
+            },
+        },
     ]
 }
 

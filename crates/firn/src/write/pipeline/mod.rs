@@ -25,6 +25,7 @@ mod commit;
 mod cut;
 mod durable;
 mod prepare;
+mod run;
 mod unfinished;
 
 pub use archive::BinlogPlace;
@@ -43,6 +44,7 @@ use crate::store::FileStore;
 use crate::version::{FileMeta, Frozen};
 use crate::wal::{Lsn, Record, SegmentId, Wal};
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use run::RunNote;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -64,6 +66,8 @@ struct State {
     undurable: VecDeque<(Lsn, Seqno)>,
     /// Segments pinned by prepared transactions, with counts.
     pins: BTreeMap<SegmentId, usize>,
+    /// Whose transactions are prepared.
+    run: RunNote,
     /// Where in the binary log the last commit stands that told.
     binlog: BinlogPlace,
     /// Where the binary log ended before the last change of the catalog, if the host told: for the archive of the log.
@@ -111,6 +115,7 @@ impl Pipeline {
             queue: VecDeque::new(),
             undurable: VecDeque::new(),
             pins: BTreeMap::new(),
+            run: RunNote::default(),
             binlog: BinlogPlace::default(),
             told: None,
             clock: 0,

@@ -1,5 +1,6 @@
 //! Prepared transactions: their changes are in the log before their outcome.
 
+use super::run::run_name;
 use super::{Pipeline, counter_records, file_ids};
 use crate::base::Result;
 use crate::store::FileKind;
@@ -55,14 +56,18 @@ impl Pipeline {
     fn append_prepare(&self, record: Record<'_>, counters: &[(u64, u64)]) -> Result<Prepared> {
         let mut state = self.state.lock();
         self.health.check()?;
+        let run = state.run.due(self.wal.current_segment());
         let mut records = counter_records(counters);
+        if let Some(run) = &run {
+            let run = run_name(run.as_deref());
+            records.push(Record::ServerRun { run });
+        }
         records.push(record);
         let appended = self.wal.append(&records, Room::Keep)?;
-        *state.pins.entry(appended.segment).or_default() += 1;
+        let segment = state.run.prepared(appended.segment, run.is_some());
+        *state.pins.entry(segment).or_default() += 1;
         drop(state);
-        let prepared = Prepared {
-            segment: appended.segment,
-        };
+        let prepared = Prepared { segment };
         if let Err(error) = self.wait_durable(appended.lsn) {
             unpin(&mut self.state.lock().pins, prepared.segment);
             return Err(error);

@@ -1,0 +1,251 @@
+//! The events of one file, in order.
+
+use super::crc32::Crc32;
+use crate::base::{Error, Result};
+use crate::env::{Env, ReadFile};
+use std::path::Path;
+use std::sync::Arc;
+
+const MAGIC: &[u8] = b"\xfebin";
+const HEADER: usize = 19;
+const CHECKSUM: u64 = 4;
+/// Bytes of a body that are kept. The others only count for the checksum.
+const KEPT: usize = 1024;
+const BUFFER: u64 = 256 << 10;
+
+/// Set in the description while the file is written, outside of its checksum.
+const IN_USE: u16 = 1;
+
+pub(super) const ROTATE: u8 = 4;
+pub(super) const FORMAT_DESCRIPTION: u8 = 15;
+pub(super) const XID: u8 = 16;
+pub(super) const START_ENCRYPTION: u8 = 164;
+
+/// What the first event of a file says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Description {
+    /// When the file was begun, seconds since 1970.
+    pub(super) created: u32,
+    /// The server that began it.
+    pub(super) server_id: u32,
+    /// The server began to log with this file: at its start, or after RESET MASTER.
+    pub(super) is_first: bool,
+    /// The server has not closed the file.
+    pub(super) in_use: bool,
+}
+
+/// What comes next in a file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Next<'a> {
+    /// An event.
+    Event {
+        kind: u8,
+        /// The beginning of its body.
+        body: &'a [u8],
+    },
+    /// The file ends behind its last event.
+    End,
+    /// No whole event follows, or its checksum is wrong.
+    Torn,
+}
+
+/// A file, read once from its start to its end.
+pub(super) struct Events {
+    pub(super) description: Description,
+    input: Input,
+    has_checksums: bool,
+    kept: Vec<u8>,
+}
+
+impl Events {
+    /// Opens a file and reads its description.
+    ///
+    /// # Errors
+    /// Those of reading it; corruption if it does not begin as a binary log does; `Unsupported` for an unknown version.
+    pub(super) fn open(env: &dyn Env, path: &Path) -> Result<Self> {
+        let name = path.display().to_string();
+        let damaged = |what| Err(Error::corruption(name.clone(), 0, what));
+        let mut input = Input::new(env.open(path)?, name.clone())?;
+        let mut magic = [0; MAGIC.len()];
+        if input.rest() < MAGIC.len() as u64 {
+            return damaged("it is empty");
+        }
+        input.fill(&mut magic)?;
+        if magic != *MAGIC {
+            return damaged("it does not begin as a binary log");
+        }
+        let mut body = Vec::new();
+        let header = input.header()?;
+        let Some(header) = header.filter(|header| header.kind == FORMAT_DESCRIPTION) else {
+            return damaged("it does not begin with a description of its format");
+        };
+        // Version, server, time, length of headers, those of each kind; last, how checksums are made. It has one itself.
+        if !input.body(&header, true, &mut body)? || !(58..KEPT).contains(&body.len()) {
+            return damaged("the description of its format is damaged");
+        }
+        let version = u16::from_le_bytes([body[0], body[1]]);
+        let algorithm = body[body.len() - 1];
+        if version != 4 || usize::from(body[56]) != HEADER || algorithm > 1 {
+            return Err(Error::unsupported(format!("the format of {name}")));
+        }
+        let description = Description {
+            created: header.when,
+            server_id: header.server_id,
+            is_first: body[52..56] != [0; 4],
+            in_use: header.flags() & IN_USE != 0,
+        };
+        Ok(Self {
+            description,
+            input,
+            has_checksums: algorithm == 1,
+            kept: body,
+        })
+    }
+
+    /// The next event.
+    ///
+    /// # Errors
+    /// Those of reading; `Unsupported` where encryption begins.
+    pub(super) fn next(&mut self) -> Result<Next<'_>> {
+        if self.input.rest() == 0 {
+            return Ok(Next::End);
+        }
+        let Some(header) = self.input.header()? else {
+            return Ok(Next::Torn);
+        };
+        if !self
+            .input
+            .body(&header, self.has_checksums, &mut self.kept)?
+        {
+            return Ok(Next::Torn);
+        }
+        if header.kind == START_ENCRYPTION {
+            return Err(Error::unsupported(format!(
+                "{} is encrypted",
+                self.input.name
+            )));
+        }
+        Ok(Next::Event {
+            kind: header.kind,
+            body: &self.kept,
+        })
+    }
+}
+
+/// What stands before an event's body.
+struct Header {
+    when: u32,
+    kind: u8,
+    server_id: u32,
+    /// Of the event, this header included.
+    len: u32,
+    bytes: [u8; HEADER],
+}
+
+impl Header {
+    fn flags(&self) -> u16 {
+        u16::from_le_bytes([self.bytes[17], self.bytes[18]])
+    }
+}
+
+/// The bytes of a file.
+struct Input {
+    file: Arc<dyn ReadFile>,
+    name: String,
+    size: u64,
+    at: u64,
+    buffer: Vec<u8>,
+    /// Where in the file the buffer begins.
+    buffer_at: u64,
+}
+
+impl Input {
+    fn new(file: Arc<dyn ReadFile>, name: String) -> Result<Self> {
+        Ok(Self {
+            size: file.size()?,
+            file,
+            name,
+            at: 0,
+            buffer: Vec::new(),
+            buffer_at: 0,
+        })
+    }
+
+    fn rest(&self) -> u64 {
+        self.size - self.at
+    }
+
+    /// At most `wanted` of the next bytes, and one at least, which the file must have.
+    fn next(&mut self, wanted: u64) -> Result<&[u8]> {
+        if self.at == self.buffer_at + self.buffer.len() as u64 {
+            self.buffer.resize(self.rest().min(BUFFER) as usize, 0);
+            self.buffer_at = self.at;
+            self.file.read_exact_at(self.at, &mut self.buffer)?;
+        }
+        let bytes = &self.buffer[(self.at - self.buffer_at) as usize..];
+        let bytes = &bytes[..bytes.len().min(wanted as usize)];
+        self.at += bytes.len() as u64;
+        Ok(bytes)
+    }
+
+    fn fill(&mut self, mut out: &mut [u8]) -> Result<()> {
+        while !out.is_empty() {
+            let bytes = self.next(out.len() as u64)?;
+            out[..bytes.len()].copy_from_slice(bytes);
+            let len = bytes.len();
+            out = &mut out[len..];
+        }
+        Ok(())
+    }
+
+    /// The next header; `None` if no whole event follows.
+    fn header(&mut self) -> Result<Option<Header>> {
+        if self.rest() < HEADER as u64 {
+            return Ok(None);
+        }
+        let mut bytes = [0; HEADER];
+        self.fill(&mut bytes)?;
+        let number = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| bytes[at + i]));
+        let header = Header {
+            when: number(0),
+            kind: bytes[4],
+            server_id: number(5),
+            len: number(9),
+            bytes,
+        };
+        let body = u64::from(header.len).checked_sub(HEADER as u64);
+        Ok(body.is_some_and(|len| len <= self.rest()).then_some(header))
+    }
+
+    /// Passes over the body behind `header` and leaves its beginning in `kept`. Returns whether it is what its checksum
+    /// says, if it has one.
+    fn body(&mut self, header: &Header, has_checksum: bool, kept: &mut Vec<u8>) -> Result<bool> {
+        kept.clear();
+        let checksum = if has_checksum { CHECKSUM } else { 0 };
+        let Some(mut left) = u64::from(header.len).checked_sub(HEADER as u64 + checksum) else {
+            return Ok(false);
+        };
+        let mut crc = Crc32::new();
+        let mut head = header.bytes;
+        if header.kind == FORMAT_DESCRIPTION {
+            head[17..].copy_from_slice(&(header.flags() & !IN_USE).to_le_bytes());
+        }
+        crc.add(&head);
+        while left > 0 {
+            let bytes = self.next(left)?;
+            left -= bytes.len() as u64;
+            kept.extend(bytes.iter().take(KEPT - kept.len()));
+            if has_checksum {
+                crc.add(bytes);
+            }
+        }
+        let mut stored = [0; CHECKSUM as usize];
+        if has_checksum {
+            self.fill(&mut stored)?;
+        }
+        Ok(!has_checksum || u32::from_le_bytes(stored) == crc.value())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,192 @@
+//! The files of one run of the server.
+
+use super::BinlogFile;
+use super::events::{Events, FORMAT_DESCRIPTION, Next, ROTATE, XID};
+use crate::base::{Error, ErrorKind, Result};
+use crate::env::Env;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// The files of a run, from the one that is known to its last.
+///
+/// The server numbers files in order, one more than the highest there is. The run goes on while the next number is there
+/// and that file does not say that the server began with it. A file that the run has left ends with the
+/// name of the next one; where that one is gone, or the end of the file is, nobody can say what stood there.
+#[derive(Debug)]
+pub struct Run {
+    files: Vec<PathBuf>,
+    /// The run ended without closing its last file.
+    in_use: bool,
+}
+
+impl Run {
+    /// Finds the run of `known`.
+    ///
+    /// # Errors
+    /// `NotFound` if a file of it is gone; corruption, `Unsupported` and others if a file cannot be read.
+    pub fn find(env: &dyn Env, known: &BinlogFile) -> Result<Self> {
+        let first = PathBuf::from(&known.path);
+        let gone = |path: &Path, what: &str| {
+            let message = format!("binary log {} {what}", path.display());
+            Err(Error::new(ErrorKind::NotFound, message))
+        };
+        if !env.exists(&first)? {
+            return gone(&first, "is missing");
+        }
+        let mut description = Events::open(env, &first)?.description;
+        if (description.created, description.server_id) != (known.created, known.server_id) {
+            return gone(&first, "is another file of that name");
+        }
+        let mut files = vec![first];
+        while let Some(next) = successor(&files[files.len() - 1]) {
+            if !env.exists(&next)? {
+                break;
+            }
+            let found = Events::open(env, &next)?.description;
+            if found.is_first {
+                break;
+            }
+            description = found;
+            files.push(next);
+        }
+        Ok(Self {
+            files,
+            in_use: description.in_use,
+        })
+    }
+
+    /// Its last file.
+    pub fn last(&self) -> &Path {
+        self.files.last().expect("the one that is known")
+    }
+
+    /// Whether the server was killed, and reads [`Self::last`] at its next start if no other file came after it.
+    pub fn was_killed(&self) -> bool {
+        self.in_use
+    }
+
+    /// Those of `xids` that the run committed.
+    ///
+    /// # Errors
+    /// As [`Self::find`], if that leaves one of them open.
+    pub fn committed(&self, env: &dyn Env, xids: &BTreeSet<u64>) -> Result<BTreeSet<u64>> {
+        let mut committed = BTreeSet::new();
+        for (at, path) in self.files.iter().enumerate() {
+            let end = read(env, path, |xid| {
+                if xids.contains(&xid) {
+                    committed.insert(xid);
+                }
+            })?;
+            if committed.len() == xids.len() {
+                break;
+            }
+            let is_last = at + 1 == self.files.len();
+            match end {
+                End::Rotated if is_last => missing_behind(env, path)?,
+                End::Rotated => {}
+                // What was under way when the server was killed is torn.
+                End::Closed | End::Torn if is_last => {}
+                End::Closed | End::Torn => {
+                    let name = path.display().to_string();
+                    let what = "the end of the binary log is lost: another file of its run follows";
+                    return Err(Error::corruption(name, 0, what));
+                }
+            }
+        }
+        Ok(committed)
+    }
+}
+
+/// How a file ends.
+#[derive(Debug, PartialEq, Eq)]
+enum End {
+    /// With the name of the next one.
+    Rotated,
+    /// With another event.
+    Closed,
+    Torn,
+}
+
+/// Reads a file and tells the numbers of the transactions that it committed.
+fn read(env: &dyn Env, path: &Path, mut tell: impl FnMut(u64)) -> Result<End> {
+    let mut events = Events::open(env, path)?;
+    let mut end = End::Closed;
+    loop {
+        match events.next()? {
+            Next::End => return Ok(end),
+            Next::Torn => return Ok(End::Torn),
+            Next::Event { kind: XID, body } => {
+                let Ok(xid) = body.try_into().map(u64::from_ne_bytes) else {
+                    return Ok(End::Torn);
+                };
+                tell(xid);
+                end = End::Closed;
+            }
+            Next::Event { kind: ROTATE, .. } => end = End::Rotated,
+            Next::Event {
+                kind: FORMAT_DESCRIPTION,
+                ..
+            } => return Ok(End::Torn),
+            Next::Event { .. } => end = End::Closed,
+        }
+    }
+}
+
+/// The last file of a run names a next one, which is not there, or is another run's. That is how it looks when the
+/// server was killed between the two; but not if files with higher numbers are there.
+fn missing_behind(env: &dyn Env, last: &Path) -> Result<()> {
+    let (Some(next), Some((stem, number))) = (successor(last), numbered(last)) else {
+        return Ok(());
+    };
+    if env.exists(&next)? {
+        return Ok(());
+    }
+    let later = env.list_dir(directory(last))?.into_iter().any(|name| {
+        numbered(Path::new(&name)).is_some_and(|(other, n)| other == stem && n > number)
+    });
+    match later {
+        false => Ok(()),
+        true => Err(Error::new(
+            ErrorKind::NotFound,
+            format!("binary log {} is missing", next.display()),
+        )),
+    }
+}
+
+fn directory(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// The name without its number, and the number.
+fn numbered(path: &Path) -> Option<(&str, u64)> {
+    let (stem, number) = path.file_name()?.to_str()?.rsplit_once('.')?;
+    let digits = number.len() >= 6 && number.bytes().all(|b| b.is_ascii_digit());
+    Some((stem, number.parse().ok().filter(|_| digits)?))
+}
+
+/// The file with the next number.
+fn successor(path: &Path) -> Option<PathBuf> {
+    let (stem, number) = numbered(path)?;
+    Some(path.with_file_name(format!("{stem}.{:06}", number.checked_add(1)?)))
+}
+
+/// Whether two names are one file of the binary log: the server may have been told another way to it.
+///
+/// # Errors
+/// Those of reading them.
+pub fn same_file(env: &dyn Env, one: &Path, other: &Path) -> Result<bool> {
+    if one == other {
+        return Ok(true);
+    }
+    if one.file_name() != other.file_name() || !env.exists(one)? || !env.exists(other)? {
+        return Ok(false);
+    }
+    let of = |path| Events::open(env, path).map(|events| events.description);
+    Ok(of(one)? == of(other)?)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,151 @@
+use super::super::testing::Written;
+use super::*;
+use crate::env::MemEnv;
+
+const FILES: [&str; 4] = [
+    "d/bin.000001",
+    "d/bin.000002",
+    "d/bin.000003",
+    "d/bin.000004",
+];
+
+fn known(path: &str, created: u32) -> BinlogFile {
+    BinlogFile {
+        path: path.to_owned(),
+        created,
+        server_id: 5,
+    }
+}
+
+/// A run of two files, which was killed, and another one whose numbers begin again.
+fn two_runs() -> MemEnv {
+    let env = MemEnv::new();
+    env.create_dir_all(Path::new("d")).unwrap();
+    Written::begin(10, true, true)
+        .transaction(1, 5)
+        .transaction(2, 5)
+        .rotate()
+        .save(&env, FILES[0]);
+    Written::begin(20, false, true)
+        .transaction(3, 5)
+        .save(&env, FILES[1]);
+    Written::begin(30, true, true)
+        .transaction(1, 5)
+        .transaction(4, 5)
+        .rotate()
+        .save(&env, FILES[2]);
+    Written::begin(40, false, true)
+        .transaction(5, 5)
+        .stop()
+        .save(&env, FILES[3]);
+    env
+}
+
+fn committed(env: &dyn Env, from: usize, xids: &[u64]) -> Result<Vec<u64>> {
+    let known = known(FILES[from], 10 * (from as u32 + 1));
+    let xids = xids.iter().copied().collect();
+    let run = Run::find(env, &known)?;
+    Ok(run.committed(env, &xids)?.into_iter().collect())
+}
+
+#[test]
+fn a_run_has_its_own_numbers() {
+    let env = two_runs();
+    assert_eq!(committed(&env, 0, &[1, 2, 3, 4, 5]).unwrap(), [1, 2, 3]);
+    assert_eq!(committed(&env, 1, &[1, 2, 3]).unwrap(), [3]);
+    assert_eq!(committed(&env, 2, &[1, 2, 3, 4, 5]).unwrap(), [1, 4, 5]);
+    let run = Run::find(&env, &known(FILES[0], 10)).unwrap();
+    assert_eq!((run.last(), run.was_killed()), (Path::new(FILES[1]), true));
+    let run = Run::find(&env, &known(FILES[2], 30)).unwrap();
+    assert_eq!((run.last(), run.was_killed()), (Path::new(FILES[3]), false));
+}
+
+#[test]
+fn a_file_that_is_gone_decides_nothing() {
+    let env = two_runs();
+    let kind = |from, xids: &[u64]| committed(&env, from, xids).unwrap_err().kind().clone();
+    // Another file has taken the name.
+    let other = Run::find(&env, &known(FILES[0], 11)).unwrap_err();
+    assert_eq!(other.kind(), &ErrorKind::NotFound);
+    env.remove(Path::new(FILES[1])).unwrap();
+    assert_eq!(kind(0, &[1, 3]), ErrorKind::NotFound);
+    assert_eq!(kind(1, &[3]), ErrorKind::NotFound);
+    // What is found needs no more.
+    assert_eq!(committed(&env, 0, &[1, 2]).unwrap(), [1, 2]);
+}
+
+#[test]
+fn a_kill_between_two_files_loses_nothing() {
+    let env = two_runs();
+    for path in &FILES[1..] {
+        env.remove(Path::new(path)).unwrap();
+    }
+    assert_eq!(committed(&env, 0, &[1, 9]).unwrap(), [1]);
+    // A new run takes the number that was named.
+    Written::begin(30, true, true)
+        .transaction(9, 5)
+        .save(&env, FILES[1]);
+    assert_eq!(committed(&env, 0, &[1, 9]).unwrap(), [1]);
+}
+
+#[test]
+fn a_torn_end_is_that_of_a_kill_only_in_the_last_file() {
+    let env = two_runs();
+    let mut file = Written::begin(20, false, true);
+    file.transaction(3, 5);
+    let len = file.bytes().len();
+    file.transaction(6, 5);
+    for cut in len..file.bytes().len() {
+        let mut torn = Written::begin(20, false, true);
+        torn.transaction(3, 5)
+            .transaction(6, 5)
+            .bytes()
+            .truncate(cut);
+        torn.save(&env, FILES[1]);
+        assert_eq!(committed(&env, 1, &[3, 6]).unwrap(), [3]);
+    }
+    let mut torn = Written::begin(10, true, true);
+    torn.transaction(1, 5).transaction(2, 5);
+    for cut in [0, 3, 40] {
+        let mut file = Written::begin(10, true, true);
+        file.transaction(1, 5).transaction(2, 5);
+        let len = file.bytes().len();
+        file.bytes().truncate(len - cut);
+        file.save(&env, FILES[0]);
+        let error = committed(&env, 0, &[1, 9]).unwrap_err();
+        assert!(error.is_corruption(), "{error}");
+        assert_eq!(committed(&env, 0, &[1]).unwrap(), [1]);
+    }
+}
+
+#[test]
+fn numbers_go_on_behind_six_digits() {
+    assert_eq!(
+        successor(Path::new("d/bin.999999")).unwrap(),
+        Path::new("d/bin.1000000")
+    );
+    assert_eq!(
+        successor(Path::new("a.b.000009")).unwrap(),
+        Path::new("a.b.000010")
+    );
+    assert_eq!(successor(Path::new("bin.index")), None);
+    assert_eq!(successor(Path::new("bin")), None);
+    assert_eq!(directory(Path::new("bin.000001")), Path::new("."));
+    assert_eq!(directory(Path::new("./bin.000001")), Path::new("."));
+}
+
+#[test]
+fn one_file_has_several_names() {
+    let env = two_runs();
+    let same = |one: &str, other: &str| same_file(&env, Path::new(one), Path::new(other)).unwrap();
+    assert!(same(FILES[0], FILES[0]));
+    assert!(!same(FILES[0], FILES[1]));
+    assert!(!same(FILES[0], "e/bin.000001"));
+    env.create_dir_all(Path::new("e")).unwrap();
+    Written::begin(10, true, true).save(&env, "e/bin.000001");
+    assert!(!same(FILES[0], "e/bin.000001"), "one of them is in use");
+    Written::begin(10, true, true)
+        .rotate()
+        .save(&env, "e/bin.000001");
+    assert!(same(FILES[0], "e/bin.000001"));
+}

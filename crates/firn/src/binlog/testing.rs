@@ -1,0 +1,107 @@
+//! Binary logs made for tests, as a server writes them.
+
+use super::crc32::Crc32;
+use super::events::{FORMAT_DESCRIPTION, ROTATE, START_ENCRYPTION, XID};
+use crate::env::Env;
+use std::path::Path;
+
+const STOP: u8 = 3;
+const QUERY: u8 = 2;
+const SERVER_ID: u32 = 5;
+
+/// A file of a binary log that grows event by event.
+pub struct Written {
+    bytes: Vec<u8>,
+    checksums: bool,
+    when: u32,
+}
+
+impl Written {
+    /// A file begun at `when`; `is_first` says that the server begins with it.
+    pub fn begin(when: u32, is_first: bool, checksums: bool) -> Self {
+        let mut written = Self {
+            bytes: b"\xfebin".to_vec(),
+            checksums: true,
+            when,
+        };
+        let mut body = 4u16.to_le_bytes().to_vec();
+        body.extend_from_slice(&[b'1'; 50]);
+        body.extend_from_slice(&(if is_first { when } else { 0 }).to_le_bytes());
+        body.push(19);
+        body.extend_from_slice(&[8; 171]);
+        body.push(u8::from(checksums));
+        written.event(FORMAT_DESCRIPTION, &body);
+        written.checksums = checksums;
+        // Set behind the checksum, as the server does while it writes the file.
+        written.bytes[4 + 17] = 1;
+        written
+    }
+
+    fn event(&mut self, kind: u8, body: &[u8]) {
+        let checksum = if self.checksums { 4 } else { 0 };
+        let from = self.bytes.len();
+        let len = 19 + body.len() + checksum;
+        self.bytes.extend_from_slice(&self.when.to_le_bytes());
+        self.bytes.push(kind);
+        self.bytes.extend_from_slice(&SERVER_ID.to_le_bytes());
+        self.bytes.extend_from_slice(&(len as u32).to_le_bytes());
+        self.bytes
+            .extend_from_slice(&((from + len) as u32).to_le_bytes());
+        self.bytes.extend_from_slice(&[0; 2]);
+        self.bytes.extend_from_slice(body);
+        if self.checksums {
+            let mut crc = Crc32::new();
+            crc.add(&self.bytes[from..]);
+            self.bytes.extend_from_slice(&crc.value().to_le_bytes());
+        }
+    }
+
+    /// A committed transaction with changes of so many bytes.
+    pub fn transaction(&mut self, xid: u64, changes: usize) -> &mut Self {
+        self.event(QUERY, &vec![b'q'; changes]);
+        self.event(XID, &xid.to_ne_bytes());
+        self
+    }
+
+    /// The server goes on with another file.
+    pub fn rotate(&mut self) -> &mut Self {
+        self.event(ROTATE, b"\x04\0\0\0\0\0\0\0bin.000002");
+        self.bytes[4 + 17] = 0;
+        self
+    }
+
+    /// The server shuts down.
+    pub fn stop(&mut self) -> &mut Self {
+        self.event(STOP, b"");
+        self.bytes[4 + 17] = 0;
+        self
+    }
+
+    /// What follows is encrypted.
+    pub fn encrypt(&mut self) -> &mut Self {
+        self.event(START_ENCRYPTION, &[1; 17]);
+        self
+    }
+
+    /// The file so far.
+    pub fn bytes(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// Writes the file.
+    pub fn save(&self, env: &dyn Env, path: &str) {
+        let mut file = env.create(Path::new(path)).unwrap();
+        file.append(&self.bytes).unwrap();
+        file.sync().unwrap();
+    }
+}
+
+/// The name that the server gives to its transaction `xid`.
+pub fn xid_image(xid: u64) -> Vec<u8> {
+    let mut image = 1u64.to_le_bytes().to_vec();
+    image.extend_from_slice(&[24, 0]);
+    image.extend_from_slice(b"MySQLXid");
+    image.extend_from_slice(&u64::from(SERVER_ID).to_ne_bytes());
+    image.extend_from_slice(&xid.to_ne_bytes());
+    image
+}

@@ -1,0 +1,172 @@
+//! Transactions that an earlier run of the host's server prepared.
+//!
+//! The server names its transactions by numbers that begin anew with each start, and decides after a crash by the binary
+//! log of its last run. If it ran without the engine in between, that log belongs to a run that never knew the transactions:
+//! it would roll them back, or take one of its own numbers for theirs. So the engine asks the binary log of their own run
+//! before the server asks for anything.
+
+use super::Db;
+use crate::base::events::Severity;
+use crate::base::{Error, ErrorKind, Result};
+use crate::binlog::{Run, ServerRun, same_file, server_xid};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The host's server as it opens the engine.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ServerStart {
+    /// It starts, and asks the engine what is prepared when all is open. If not, it runs already, and asks no more.
+    pub asks: bool,
+    /// It was told to commit or to roll back whatever is prepared (`--tc-heuristic-recover`).
+    pub as_told: bool,
+    /// The index of its binary log, if it keeps one. If it was killed while it wrote to the last file that is named
+    /// there, it decides by that file what is prepared.
+    pub binlog_index: Option<PathBuf>,
+}
+
+/// A transaction that its run does not decide.
+struct Open {
+    xid: u64,
+    why: Error,
+}
+
+impl Db {
+    /// Commits or rolls back what earlier runs of the host's server prepared, as their binary logs have it, but for what the
+    /// server decides itself at this start. Names that clients gave stay prepared. Call before anything is prepared.
+    ///
+    /// # Errors
+    /// `NotFound` if a binary log that is needed is gone or cannot be read: nothing is decided then that it would decide.
+    /// Those of the engine's log.
+    pub fn settle_earlier_runs(&self, start: &ServerStart) -> Result<()> {
+        let mut by_run: BTreeMap<Arc<ServerRun>, BTreeMap<u64, Vec<u8>>> = BTreeMap::new();
+        for (image, run) in self.cx.prepared.runs() {
+            if let Some(xid) = server_xid(&image) {
+                by_run.entry(run).or_default().insert(xid, image);
+            }
+        }
+        let mut open = Vec::new();
+        for (run, xids) in &by_run {
+            match self.committed(run, xids, start) {
+                Ok(Some(committed)) => self.settle(xids, &committed)?,
+                Ok(None) => {}
+                Err(why) => open.extend(xids.keys().map(|xid| Open {
+                    xid: *xid,
+                    why: why.clone(),
+                })),
+            }
+        }
+        self.left_open(&open, start)
+    }
+
+    /// Those of `xids` that their run committed; `None` if the server decides.
+    fn committed(
+        &self,
+        run: &ServerRun,
+        xids: &BTreeMap<u64, Vec<u8>>,
+        start: &ServerStart,
+    ) -> Result<Option<BTreeSet<u64>>> {
+        let env = &*self.env;
+        let file = match run {
+            ServerRun::NoBinlog => {
+                let server_decides = start.asks && (start.as_told || start.binlog_index.is_none());
+                // Without a binary log nobody is told of a commit before the engine's own log has it.
+                return Ok((!server_decides).then(BTreeSet::new));
+            }
+            ServerRun::Binlog(file) => file,
+        };
+        let run = Run::find(env, file)?;
+        if start.asks
+            && run.was_killed()
+            && let Some(index) = &start.binlog_index
+            && let Some(last) = self.last_of(index)?
+            && same_file(env, run.last(), &last)?
+        {
+            return Ok(None);
+        }
+        let numbers = xids.keys().copied().collect();
+        run.committed(env, &numbers).map(Some)
+    }
+
+    /// The last file that an index of the server's binary log names.
+    fn last_of(&self, index: &Path) -> Result<Option<PathBuf>> {
+        if !self.env.exists(index)? {
+            return Ok(None);
+        }
+        let file = self.env.open(index)?;
+        let mut bytes = vec![0; file.size()? as usize];
+        file.read_exact_at(0, &mut bytes)?;
+        let names = String::from_utf8_lossy(&bytes);
+        let last = names.lines().rfind(|name| !name.is_empty());
+        Ok(last.map(PathBuf::from))
+    }
+
+    fn settle(&self, xids: &BTreeMap<u64, Vec<u8>>, committed: &BTreeSet<u64>) -> Result<()> {
+        for (xid, image) in xids {
+            match committed.contains(xid) {
+                true => self.commit_xid(image)?,
+                false => self.rollback_xid(image)?,
+            };
+        }
+        let message = format!(
+            "{} transactions that an earlier run of the server prepared: {} committed, {} rolled back, as its \
+             binary log has it",
+            xids.len(),
+            committed.len(),
+            xids.len() - committed.len()
+        );
+        self.work.options.listener.log(Severity::Note, &message);
+        Ok(())
+    }
+
+    fn left_open(&self, open: &[Open], start: &ServerStart) -> Result<()> {
+        let Some(first) = open.first() else {
+            return Ok(());
+        };
+        let numbers: Vec<String> = open.iter().take(20).map(|o| o.xid.to_string()).collect();
+        let more = if open.len() > numbers.len() {
+            ", …"
+        } else {
+            ""
+        };
+        let what = format!(
+            "{} transactions that an earlier run of the server prepared are in doubt (numbers {}{more}), since its \
+             binary log cannot be asked: {}",
+            open.len(),
+            numbers.join(", "),
+            first.why
+        );
+        if start.asks && start.as_told {
+            let message = format!("{what}. The server decides them as --tc-heuristic-recover says");
+            self.work.options.listener.log(Severity::Warning, &message);
+            return Ok(());
+        }
+        let remedy = match first.why.kind() {
+            ErrorKind::Unsupported => "The engine has no other way to know: start",
+            _ => {
+                "Put the binary log back to where it was and start again; only if it is gone, start"
+            }
+        };
+        let message = format!(
+            "{what}. Nothing is lost yet. {remedy} once with --tc-heuristic-recover=COMMIT or ROLLBACK, which decides \
+             all of them alike"
+        );
+        Err(Error::new(ErrorKind::NotFound, message))
+    }
+
+    /// What is prepared from now on belongs to the run of the server that wrote `binlog`, or to one without a binary log.
+    ///
+    /// # Errors
+    /// Those of reading the file: the log goes on to name the run as before.
+    pub fn note_server_run(&self, binlog: Option<&str>) -> Result<()> {
+        let run = match binlog {
+            None => ServerRun::NoBinlog,
+            Some(path) => ServerRun::Binlog(crate::binlog::BinlogFile::read(&*self.env, path)?),
+        };
+        self.cx.pipeline.set_server_run(Some(Arc::new(run)));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

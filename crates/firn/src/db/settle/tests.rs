@@ -1,0 +1,303 @@
+use super::*;
+use crate::base::Value;
+use crate::base::options::Options;
+use crate::binlog::testing::{Written, xid_image};
+use crate::env::{Env, MemEnv};
+use crate::txn::Isolation;
+
+const DIR: &str = "data/#firn";
+const FIRST: &str = "data/bin.000001";
+const SECOND: &str = "data/bin.000002";
+const THIRD: &str = "data/bin.000003";
+const INDEX: &str = "data/bin.index";
+
+fn env() -> MemEnv {
+    let env = MemEnv::new();
+    env.create_dir_all(Path::new("data")).unwrap();
+    env
+}
+
+fn open(env: &MemEnv) -> Arc<Db> {
+    let options = Options {
+        background_jobs: 0,
+        ..Options::default()
+    };
+    Db::open(Arc::new(env.clone()), Path::new(DIR), options, None).unwrap()
+}
+
+/// The key that transaction `xid` of a run writes.
+fn key(run: u8, xid: u64) -> Vec<u8> {
+    let mut key = vec![0, 0, 0, 9, run];
+    key.extend_from_slice(&xid.to_be_bytes());
+    key
+}
+
+/// Prepares under `name`, and leaves the outcome to whoever asks.
+fn prepare_as(db: &Arc<Db>, run: u8, xid: u64, name: &[u8]) {
+    let mut transaction = db.new_transaction(db.new_owner(0));
+    transaction.begin_statement(1, Isolation::ReadCommitted, 0, false);
+    let value = Value {
+        head: b"v",
+        tail: b"",
+    };
+    transaction.put(&key(run, xid), value).unwrap();
+    transaction.prepare(name).unwrap();
+    transaction.detach(db.new_owner(0));
+}
+
+fn prepare(db: &Arc<Db>, run: u8, xid: u64) {
+    prepare_as(db, run, xid, &xid_image(xid));
+}
+
+fn committed(db: &Arc<Db>, run: u8, xids: &[u64]) -> Vec<u64> {
+    let transaction = db.new_transaction(db.new_owner(0));
+    let point = transaction.latest_point();
+    let is_there = |xid: &&u64| {
+        let found = transaction.get(&point, &key(run, **xid), |_, _| ());
+        found.unwrap().is_some()
+    };
+    xids.iter().filter(is_there).copied().collect()
+}
+
+fn index(env: &MemEnv, names: &[&str]) {
+    let mut file = env.create(Path::new(INDEX)).unwrap();
+    for name in names {
+        file.append(name.as_bytes()).unwrap();
+        file.append(b"\n").unwrap();
+    }
+    file.sync().unwrap();
+}
+
+/// A server that starts with its binary log.
+fn with_binlog() -> ServerStart {
+    ServerStart {
+        asks: true,
+        as_told: false,
+        binlog_index: Some(PathBuf::from(INDEX)),
+    }
+}
+
+/// A run was killed with 1, 2 and 3 prepared, of which its binary log has 1 and 3; its own file is the last one.
+fn killed() -> MemEnv {
+    let env = env();
+    Written::begin(10, true, true)
+        .transaction(1, 9)
+        .rotate()
+        .save(&env, FIRST);
+    let db = open(&env);
+    db.note_server_run(Some(FIRST)).unwrap();
+    (1..=3).for_each(|xid| prepare(&db, 1, xid));
+    prepare_as(&db, 1, 100, b"a client's");
+    drop(db);
+    Written::begin(20, false, true)
+        .transaction(3, 9)
+        .save(&env, SECOND);
+    index(&env, &[FIRST, SECOND]);
+    env
+}
+
+/// Another run came after it, whose transactions have the same numbers.
+fn killed_and_started_without() -> MemEnv {
+    let env = killed();
+    Written::begin(30, true, true)
+        .transaction(2, 9)
+        .save(&env, THIRD);
+    index(&env, &[FIRST, SECOND, THIRD]);
+    env
+}
+
+#[test]
+fn the_binary_log_of_their_run_decides() {
+    let env = killed_and_started_without();
+    for _ in 0..2 {
+        let db = open(&env);
+        db.settle_earlier_runs(&with_binlog()).unwrap();
+        assert_eq!(committed(&db, 1, &[1, 2, 3, 100]), [1, 3]);
+        // A client's name stays prepared.
+        assert_eq!(db.prepared_xids(), [b"a client's".to_vec()]);
+    }
+}
+
+#[test]
+fn the_server_decides_what_its_last_run_prepared() {
+    let env = killed();
+    let db = open(&env);
+    db.settle_earlier_runs(&with_binlog()).unwrap();
+    assert_eq!(db.prepared_xids().len(), 4);
+    assert_eq!(committed(&db, 1, &[1, 2, 3]), []);
+    // Whoever runs already, has no binary log now, or shut down in good order, asks none.
+    let running = ServerStart {
+        asks: false,
+        ..with_binlog()
+    };
+    let without = ServerStart {
+        binlog_index: None,
+        ..with_binlog()
+    };
+    for (start, closed) in [(running, false), (without, false), (with_binlog(), true)] {
+        let env = killed();
+        if closed {
+            Written::begin(20, false, true)
+                .transaction(3, 9)
+                .stop()
+                .save(&env, SECOND);
+        }
+        let db = open(&env);
+        db.settle_earlier_runs(&start).unwrap();
+        assert_eq!(committed(&db, 1, &[1, 2, 3]), [1, 3]);
+        assert_eq!(db.prepared_xids().len(), 1);
+    }
+}
+
+#[test]
+fn runs_stay_apart_over_any_number_of_starts() {
+    let env = killed();
+    Written::begin(30, true, true).save(&env, THIRD);
+    // The server was killed before it asked for anything, and the same numbers are given out again.
+    let db = open(&env);
+    db.note_server_run(Some(THIRD)).unwrap();
+    (4..=6).for_each(|xid| prepare(&db, 2, xid));
+    drop(db);
+    drop(open(&env));
+    Written::begin(30, true, true)
+        .transaction(2, 9)
+        .transaction(4, 9)
+        .stop()
+        .save(&env, THIRD);
+    let db = open(&env);
+    db.settle_earlier_runs(&ServerStart::default()).unwrap();
+    assert_eq!(committed(&db, 1, &[1, 2, 3]), [1, 3]);
+    assert_eq!(committed(&db, 2, &[4, 5, 6]), [4]);
+}
+
+#[test]
+fn what_is_not_known_stays_prepared() {
+    let env = env();
+    let db = open(&env);
+    prepare(&db, 1, 1);
+    drop(db);
+    // Of another run than the one that is named later.
+    Written::begin(10, true, true).save(&env, FIRST);
+    let db = open(&env);
+    db.note_server_run(Some(FIRST)).unwrap();
+    prepare(&db, 2, 2);
+    drop(db);
+    let db = open(&env);
+    prepare(&db, 3, 3);
+    drop(db);
+    let db = open(&env);
+    db.settle_earlier_runs(&ServerStart::default()).unwrap();
+    assert_eq!(db.prepared_xids(), [xid_image(1), xid_image(3)]);
+    assert_eq!(committed(&db, 2, &[2]), []);
+}
+
+#[test]
+fn without_a_binary_log_nothing_was_promised() {
+    let env = env();
+    let db = open(&env);
+    db.note_server_run(None).unwrap();
+    prepare(&db, 1, 1);
+    drop(db);
+    let db = open(&env);
+    let without = ServerStart {
+        binlog_index: None,
+        ..with_binlog()
+    };
+    db.settle_earlier_runs(&without).unwrap();
+    assert_eq!(db.prepared_xids().len(), 1);
+    db.settle_earlier_runs(&with_binlog()).unwrap();
+    assert_eq!(db.prepared_xids().len(), 0);
+    assert_eq!(committed(&db, 1, &[1]), []);
+}
+
+#[test]
+fn a_binary_log_that_is_gone_is_no_answer() {
+    for gone in [true, false] {
+        let env = killed_and_started_without();
+        match gone {
+            true => env.remove(Path::new(FIRST)).unwrap(),
+            // Another server's file of that name.
+            false => Written::begin(11, true, true).save(&env, FIRST),
+        }
+        for _ in 0..2 {
+            let db = open(&env);
+            let error = db.settle_earlier_runs(&with_binlog()).unwrap_err();
+            let words = error.to_string();
+            for word in [
+                "1, 2, 3",
+                FIRST,
+                "--tc-heuristic-recover",
+                "Put the binary log back",
+            ] {
+                assert!(words.contains(word), "{word}: {words}");
+            }
+            assert_eq!(db.prepared_xids().len(), 4);
+        }
+        // As told, the server decides.
+        let db = open(&env);
+        let told = ServerStart {
+            as_told: true,
+            ..with_binlog()
+        };
+        db.settle_earlier_runs(&told).unwrap();
+        assert_eq!(db.prepared_xids().len(), 4);
+        drop(db);
+        // It is put back.
+        Written::begin(10, true, true)
+            .transaction(1, 9)
+            .rotate()
+            .save(&env, FIRST);
+        let db = open(&env);
+        db.settle_earlier_runs(&with_binlog()).unwrap();
+        assert_eq!(committed(&db, 1, &[1, 2, 3]), [1, 3]);
+    }
+}
+
+#[test]
+fn an_encrypted_binary_log_is_no_answer() {
+    let env = killed();
+    Written::begin(20, false, true)
+        .encrypt()
+        .transaction(3, 9)
+        .save(&env, SECOND);
+    let db = open(&env);
+    let error = db.settle_earlier_runs(&ServerStart::default()).unwrap_err();
+    let words = error.to_string();
+    assert!(words.contains("is encrypted"), "{words}");
+    assert!(!words.contains("Put the binary log back"), "{words}");
+    assert_eq!(db.prepared_xids().len(), 4);
+}
+
+#[test]
+fn each_segment_names_the_run() {
+    let env = env();
+    Written::begin(10, true, true).save(&env, FIRST);
+    let options = Options {
+        background_jobs: 0,
+        wal_segment_size: 64 << 10,
+        ..Options::default()
+    };
+    let db = Db::open(Arc::new(env.clone()), Path::new(DIR), options, None).unwrap();
+    db.note_server_run(Some(FIRST)).unwrap();
+    // Segments come and go, and with each the record that named the run in it.
+    for round in 0..40 {
+        for xid in round * 100 + 1..round * 100 + 60 {
+            prepare(&db, 1, xid);
+            if xid % 10 != 0 {
+                db.commit_xid(&xid_image(xid)).unwrap();
+            }
+        }
+        let open: Vec<Vec<u8>> = db.prepared_xids();
+        if round % 3 == 2 {
+            for image in open {
+                db.rollback_xid(&image).unwrap();
+            }
+        }
+        db.flush().unwrap();
+    }
+    let left = db.prepared_xids().len();
+    assert!(left > 0);
+    drop(db);
+    let db = open(&env);
+    assert_eq!(db.context().prepared.runs().len(), left);
+}

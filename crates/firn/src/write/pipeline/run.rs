@@ -1,0 +1,62 @@
+//! The run of the host's server, which the log names before what it prepares.
+
+use super::Pipeline;
+use crate::binlog::ServerRun;
+use crate::wal::{RunName, SegmentId};
+use std::sync::Arc;
+
+/// What the log says of the run, and where.
+///
+/// Replay begins at the oldest segment that anything needs. So each segment in which something is prepared names the run,
+/// or a prepared transaction pins the earlier one that does.
+#[derive(Default)]
+pub(super) struct RunNote {
+    run: Option<Arc<ServerRun>>,
+    /// The segment in which the log names `run`, or one before it.
+    named_in: Option<SegmentId>,
+    /// The log may name another run, so that it must be told also that this one is not known.
+    others: bool,
+}
+
+impl RunNote {
+    /// The run, if it has to stand before a prepare record that goes to segment `current`, or to the next one.
+    pub(super) fn due(&self, current: SegmentId) -> Option<Option<Arc<ServerRun>>> {
+        let worth_saying = self.run.is_some() || self.others;
+        let due = worth_saying && self.named_in != Some(current);
+        due.then(|| self.run.clone())
+    }
+
+    /// A prepare record lies in `segment` or behind, with the run before it if that was due. Returns the segment to pin.
+    pub(super) fn prepared(&mut self, segment: SegmentId, with_run: bool) -> SegmentId {
+        if with_run {
+            self.named_in = Some(segment);
+        }
+        // The append may have gone to a segment that it began itself.
+        self.named_in.map_or(segment, |named| named.min(segment))
+    }
+}
+
+impl Pipeline {
+    /// What is prepared from now on belongs to `run`.
+    pub fn set_server_run(&self, run: Option<Arc<ServerRun>>) {
+        let mut state = self.state.lock();
+        state.run = RunNote {
+            run,
+            named_in: None,
+            others: true,
+        };
+    }
+}
+
+/// A run as a record has it.
+pub(super) fn run_name(run: Option<&ServerRun>) -> RunName<'_> {
+    match run {
+        None => RunName::Unknown,
+        Some(ServerRun::NoBinlog) => RunName::NoBinlog,
+        Some(ServerRun::Binlog(file)) => RunName::Binlog {
+            path: file.path.as_bytes(),
+            created: file.created,
+            server_id: file.server_id,
+        },
+    }
+}
