@@ -8,6 +8,7 @@
 #include "host.h"
 #include "i_s.h"
 #include "layout.h"
+#include "server_run.h"
 #include "status_vars.h"
 #include "sysvars.h"
 #include "transaction.h"
@@ -36,7 +37,9 @@ int init(void* plugin) {
   set_catalog_callbacks(hton);
   set_backup_callbacks(hton);
 
-  const firn_config config = sysvars::config();
+  firn_config config = sysvars::config();
+  server_run::describe_start(&config);
+  server_run::file_changed();
   const firn_status status = firn_open(&config, host(), &database);
   if (status == FIRN_OK) return 0;
   database = nullptr;

@@ -2,6 +2,7 @@
 
 #include "session.h"
 #include "errors.h"
+#include "server_run.h"
 #include "sysvars.h"
 #include "xid.h"
 #include "log.h"
@@ -192,6 +193,7 @@ int Session::prepare(bool all) {
   if (!is_real_end(all)) return 0;
   if (aborted_) return HA_ERR_ROLLBACK;
   forget_old_kill();
+  server_run::note();
   Xid xid;
   thd_get_xid(thd_, reinterpret_cast<MYSQL_XID*>(&xid));
   XidImage image(xid);

@@ -2,6 +2,7 @@
 
 #include "transaction.h"
 #include "errors.h"
+#include "server_run.h"
 #include "session.h"
 #include "xid.h"
 #include "log.h"
@@ -44,6 +45,7 @@ void commit_ordered(handlerton*, THD* thd, bool) {
   it. When that fails, the server is not told: it keeps the binary log, and recovery reads it.
 */
 void commit_checkpoint_request(void* cookie) {
+  server_run::file_changed();
   if (database && firn_sync_log(database) == FIRN_OK)
     commit_checkpoint_notify_ha(cookie);
   else

@@ -237,6 +237,12 @@ typedef struct firn_config {
   bool direct_io;
   // Read table files past the page cache.
   bool direct_reads;
+  // The server starts, and asks `firn_recover` when all is open. If not, it runs already.
+  bool server_asks;
+  // The server commits or rolls back whatever is prepared, as it was told to.
+  bool server_decides_as_told;
+  // The index of the server's binary log; NULL if it keeps none.
+  const char *binlog_index;
 } firn_config;
 
 // Callbacks into the server. They may be called from any thread; any may be NULL.
@@ -608,7 +614,8 @@ bool firn_cursor_was_semi_consistent(struct firn_cursor *cursor);
 // `cursor` is live and this thread's, its session too.
 enum firn_status firn_cursor_unlock_row(struct firn_cursor *cursor);
 
-// Opens the database in `config->dir` and recovers it.
+// Opens the database in `config->dir` and recovers it. What earlier runs of the server prepared is committed or rolled back
+// as their binary logs have it.
 //
 // # Safety
 // The pointers are valid; the callbacks of `host` stay so until `firn_close`.
@@ -649,6 +656,14 @@ enum firn_status firn_checkpoint(const struct firn_db *db,
 enum firn_status firn_tell_binlog(const struct firn_db *db,
                                   const char *file,
                                   uint64_t position);
+
+// What sessions prepare from now on belongs to the run of the server that writes `file` of its binary log; NULL: to one
+// without. Call before the first transaction is prepared, and when the server has gone on to another file.
+//
+// # Safety
+// `db` is open; `file` is NULL or a string.
+enum firn_status firn_note_server_run(const struct firn_db *db,
+                                      const char *file);
 
 // Freezes the memtable and writes all memtables to files.
 //
@@ -999,14 +1014,14 @@ size_t firn_text_key(const struct firn_collation *collation,
                      uint8_t *out,
                      size_t capacity);
 
-// Makes a session. `host` comes back in the callbacks.
+// Makes a session. `host` comes back in the callbacks, until [`firn_session_free`] has returned.
 //
 // # Safety
 // `db` is open; `out` may be written.
 enum firn_status firn_session_new(const struct firn_db *db, void *host, struct firn_session **out);
 
 // Ends a session: an active transaction is rolled back, a prepared one is left for
-// `firn_commit_xid` and `firn_rollback_xid`.
+// `firn_commit_xid` and `firn_rollback_xid`. On return no callback has the session's `host`, and none gets it any more.
 //
 // # Safety
 // `session` is NULL or from `firn_session_new`, and not used afterwards.

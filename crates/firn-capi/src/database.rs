@@ -2,10 +2,10 @@
 
 use crate::error::{Outcome, firn_status, guard, guard_value};
 use crate::host::{HostLog, HostWaits, firn_host};
-use crate::memory::{borrow_bytes, boxed, name, unbox};
+use crate::memory::{borrow_bytes, boxed, c_str, name, unbox};
 use firn::base::Error;
 use firn::base::options::{FlushMode, LiveOptions, Options};
-use firn::db::Db;
+use firn::db::{Db, ServerStart};
 use firn::env::PosixEnv;
 use firn::write::BinlogPlace;
 use std::ffi::c_char;
@@ -61,6 +61,12 @@ pub struct firn_config {
     pub direct_io: bool,
     /// Read table files past the page cache.
     pub direct_reads: bool,
+    /// The server starts, and asks `firn_recover` when all is open. If not, it runs already.
+    pub server_asks: bool,
+    /// The server commits or rolls back whatever is prepared, as it was told to.
+    pub server_decides_as_told: bool,
+    /// The index of the server's binary log; NULL if it keeps none.
+    pub binlog_index: *const c_char,
 }
 
 fn flush_mode(value: u32) -> Result<FlushMode, Error> {
@@ -111,7 +117,8 @@ fn options(
     })
 }
 
-/// Opens the database in `config->dir` and recovers it.
+/// Opens the database in `config->dir` and recovers it. What earlier runs of the server prepared is committed or rolled back
+/// as their binary logs have it.
 ///
 /// # Safety
 /// The pointers are valid; the callbacks of `host` stay so until `firn_close`.
@@ -135,7 +142,19 @@ pub unsafe extern "C" fn firn_open(
         };
         let archive = (!archive.is_empty()).then(|| PathBuf::from(archive));
         let options = options(config, archive, host)?;
+        // SAFETY: as the caller promises.
+        let binlog_index = unsafe { c_str(config.binlog_index) }?;
+        let start = ServerStart {
+            asks: config.server_asks,
+            as_told: config.server_decides_as_told,
+            binlog_index: binlog_index.map(PathBuf::from),
+        };
         let db = Db::open(env, Path::new(dir), options, Some(waits))?;
+        if let Err(error) = db.settle_earlier_runs(&start) {
+            // The log is closed in good order; the reason not to open is the one to tell.
+            let _ = db.close();
+            return Err(error.into());
+        }
         // SAFETY: as the caller promises.
         unsafe { out.write(boxed(firn_db { db })) };
         Ok(())
@@ -213,6 +232,23 @@ pub unsafe extern "C" fn firn_tell_binlog(
             pos: position,
         });
         Ok(())
+    })
+}
+
+/// What sessions prepare from now on belongs to the run of the server that writes `file` of its binary log; NULL: to one
+/// without. Call before the first transaction is prepared, and when the server has gone on to another file.
+///
+/// # Safety
+/// `db` is open; `file` is NULL or a string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_note_server_run(
+    db: *const firn_db,
+    file: *const c_char,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let (db, file) = unsafe { (firn_db::get(db)?, c_str(file)?) };
+        Ok(db.note_server_run(file)?)
     })
 }
 

@@ -1,0 +1,54 @@
+/* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
+
+#include "server_run.h"
+#include "log.h"
+
+#include <atomic>
+#include <mutex>
+
+namespace firn::server_run {
+namespace {
+
+/* How often the file has changed, and how often it had when it was last noted. */
+std::atomic<uint64_t> changes{1};
+std::atomic<uint64_t> noted{0};
+std::mutex noting;
+
+/* The server writes to the structure; another patch level's may be larger. */
+struct CurrentLog {
+  LOG_INFO info;
+  char room[1024];
+};
+
+/* The file in use, empty if there is none. Waits for the group commit that writes to it. */
+firn_status note_current() {
+  if (!opt_bin_log) return firn_note_server_run(database, nullptr);
+  CurrentLog current = {};
+  if (mysql_bin_log.get_current_log(&current.info) || !current.info.log_file_name[0]) return FIRN_OK;
+  return firn_note_server_run(database, current.info.log_file_name);
+}
+
+}  // namespace
+
+void describe_start(firn_config* config) {
+  config->server_asks = tc_log == nullptr;
+  config->server_decides_as_told = tc_heuristic_recover != 0;
+  config->binlog_index = opt_bin_log ? log_bin_index : nullptr;
+}
+
+void file_changed() { changes.fetch_add(1, std::memory_order_release); }
+
+void note() {
+  if (noted.load(std::memory_order_acquire) == changes.load(std::memory_order_acquire)) return;
+  std::lock_guard<std::mutex> lock(noting);
+  const uint64_t now = changes.load(std::memory_order_acquire);
+  if (noted.load(std::memory_order_relaxed) == now) return;
+  /* RESET MASTER may have removed the file that was named just before. */
+  if (note_current() != FIRN_OK && note_current() != FIRN_OK)
+    sql_print_warning(
+        "FIRN: cannot read the binary log in use, which a start without the engine makes necessary later: %s",
+        firn_last_error());
+  noted.store(now, std::memory_order_release);
+}
+
+}  // namespace firn::server_run
