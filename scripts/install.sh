@@ -21,11 +21,20 @@ case ${1:-} in
     [ -f "$options/firn.cnf" ] || install -m 644 "$FIRN_ROOT/packaging/firn.cnf" "$options/firn.cnf"
     install -m 755 "$FIRN_BUILD/bin/firn" "$tools/firn"
     echo "installed $plugins/ha_firn.so, $options/firn.cnf and $tools/firn"
-    echo "restart the server, or load it now: INSTALL SONAME 'ha_firn'"
+    grep -q '^firn *= *FORCE_PLUS_PERMANENT' "$options/firn.cnf" ||
+      echo "$options/firn.cnf is kept as it is: see packaging/firn.cnf for 'firn = FORCE_PLUS_PERMANENT'"
+    echo "restart the server; INSTALL SONAME 'ha_firn' loads it at once, for trying out"
     ;;
   uninstall)
-    rm -f "$plugins/ha_firn.so" "$options/firn.cnf" "$tools/firn"
-    echo "removed $plugins/ha_firn.so, $options/firn.cnf and $tools/firn; FIRN tables stay in the data directory"
+    rm -f "$plugins/ha_firn.so" "$tools/firn"
+    # With tables of FIRN in the data directory the server must not start without it; as the package has it.
+    DPKG_ROOT=${DESTDIR:-} sh "$FIRN_ROOT/packaging/postrm" remove
+    rm -f "$options/firn.cnf.removed"
+    if [ -f "$options/firn.cnf" ]; then
+      echo "removed $plugins/ha_firn.so and $tools/firn"
+    else
+      echo "removed $plugins/ha_firn.so, $options/firn.cnf and $tools/firn"
+    fi
     ;;
   *) die "usage: scripts/install.sh install|uninstall" ;;
 esac

@@ -40,6 +40,16 @@ sql "CREATE DATABASE installed; INSTALL SONAME 'ha_firn'"
 check "INSTALL SONAME in a stock server" firn_works installed
 stop
 
+# The real options file: the server has the engine, and does not start without it.
+mapfile -t required < <(my_print_defaults --defaults-file="$options" mariadb)
+"$server" start --dir="$work/run" --plugin="$plugin" --no-load -- "${required[@]}"
+check "the options file loads the engine for good" firn_works installed
+stays() { ! sql "UNINSTALL SONAME 'ha_firn'" 2>/dev/null && firn_works installed; }
+check "it cannot be unloaded then" stays
+stop
+ends_without() { ! "$server" start --dir="$work/run" --plugin=none -- "${required[@]}" >"$work/without" 2>&1; }
+check "with the options file the server does not start without the library" ends_without
+
 # With what the file proposes in comments switched on, and without loose-, so that an unknown option shows.
 sed 's/^#loose-firn/firn/' "$options" >"$work/firn.cnf"
 proposals=$(grep -c '^#loose-firn' "$options")
@@ -64,3 +74,24 @@ stop
 check "firn finds the directory of a stopped server sound" "$firn" check "$work/run/data"
 shows_the_table() { "$firn" inspect "$work/run/data" | grep -q installed/t; }
 check "firn inspect shows its table" shows_the_table
+
+# Installed, removed and purged by dpkg, in a directory of its own.
+root=$work/dpkg
+mkdir -p "$root/var/lib/dpkg/info" "$root/var/lib/dpkg/updates" "$root/etc/mysql" "$root/var/lib/mysql"
+: >"$root/var/lib/dpkg/status"
+printf '[mariadb]\ndatadir = /srv/data\n' >"$root/etc/mysql/my.cnf"
+conf=$root/etc/mysql/mariadb.conf.d/firn.cnf
+package() { dpkg --root="$root" --force-not-root --force-script-chrootless --force-depends --log=/dev/null "$@" >"$work/dpkg.log" 2>&1; }
+installed() { package --install "$deb" && [ -f "$conf" ]; }
+check "dpkg installs the package" installed
+echo '# changed here' >>"$conf"
+removed_with_options() { package --remove mariadb-plugin-firn && [ ! -e "$conf" ]; }
+check "removing it takes the options file away" removed_with_options
+back() { installed && grep -q 'changed here' "$conf"; }
+check "installing it again brings the changed options file back" back
+mkdir -p "$root/srv/data/#firn"
+removed_without_options() { package --remove mariadb-plugin-firn && [ -f "$conf" ] && grep -q stays "$work/dpkg.log"; }
+check "with FIRN tables in the data directory the options file stays" removed_without_options
+rm -r "${root:?}/srv"
+purged() { installed && removed_with_options && package --purge mariadb-plugin-firn && [ -z "$(find "$root/etc" -name 'firn.cnf*')" ]; }
+check "purging it leaves nothing" purged

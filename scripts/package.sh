@@ -38,6 +38,7 @@ shlibs=$(cd "$FIRN_BUILD/deb" &&
 
 (cd "$root" && find usr -type f | sort | xargs md5sum >DEBIAN/md5sums)
 echo /etc/mysql/mariadb.conf.d/firn.cnf >"$root/DEBIAN/conffiles"
+install -m 755 "$FIRN_ROOT/packaging/preinst" "$FIRN_ROOT/packaging/postrm" "$root/DEBIAN/"
 sed -e "s/@VERSION@/$version/; s/@ARCH@/$arch/; s/@SERIES@/$series/g; s/@NEXT@/$next/; s/@SHLIBS@/$shlibs/" \
   -e "s/@SIZE@/$(du -sk --exclude=DEBIAN "$root" | cut -f1)/" "$FIRN_ROOT/packaging/control" >"$root/DEBIAN/control"
 
