@@ -163,21 +163,22 @@ def test_switches_of_threads_that_end_are_kept(monkeypatch: pytest.MonkeyPatch) 
         [
             {1: (100, 10), 2: (50, 0)},  # At first: what was before counts for nothing.
             {1: (110, 11), 2: (70, 0)},
-            {1: (110, 11), 2: (5, 0), 3: (7, 2)},  # The lead is over.
+            {1: (110, 11), 2: (5, 0), 3: (7, 2)},
             {1: (120, 13), 3: (7, 2)},
         ]
     )
     monkeypatch.setattr(switches, "thread_switches", lambda pids: next(looks).items())
     probe = switches.Switches().begin(SimpleNamespace(pids=[1]))  # type: ignore[arg-type]
     assert probe.sample() == {"switches": 10 + 1 + 20}
-    probe.measured()
-    found = probe.finish(Outcome(transactions=4, queries=4, seconds=1))
+    assert probe.sample() == {"switches": 5 + 7 + 2}
+    # Transactions of the lead are among those that they are counted by.
+    found = probe.finish(Outcome(transactions=8, queries=8, seconds=1, lead=2))
+    voluntary, forced = 10 + 20 + 5 + 7 + 10, 1 + 2 + 2
     assert found == {
-        "switches": 12.0,
-        "switches_per_transaction": 3.0,
-        "forced_switches_per_transaction": 0.5,
+        "switches": float(voluntary + forced),
+        "switches_per_transaction": (voluntary + forced) / 10,
+        "forced_switches_per_transaction": forced / 10,
     }
-    assert probe._used == (10 + 20 + 5 + 7 + 10, 1 + 2 + 2)
 
 
 def test_switches_of_all_threads_are_seen() -> None:

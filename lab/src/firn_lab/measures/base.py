@@ -32,12 +32,10 @@ class Probe(ABC):
     def sample(self) -> Mapping[str, float]:
         """Values of this second, by figure name; kept as series."""
 
-    def measured(self) -> None:
-        """The lead is over: figures count from here on, totals do not begin anew."""
-
     @abstractmethod
     def finish(self, outcome: Outcome) -> Mapping[str, float]:
-        """Figures of the round."""
+        """Figures of the round with its lead: when the lead is over is known to the load driver
+        alone, and on a busy machine heard of late."""
 
     def totals(self) -> Mapping[str, float]:
         """What the server has used until now, with the lead, by name of the work. Until the server

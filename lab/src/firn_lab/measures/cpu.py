@@ -18,7 +18,6 @@ class CpuProbe(Probe):
         self._pid = target.pid
         self._last = processor_seconds(target.pids)
         self._used = 0.0
-        self._lead = 0.0
 
     def _advance(self) -> float:
         pids = self._target.pids
@@ -36,16 +35,11 @@ class CpuProbe(Probe):
     def sample(self) -> Mapping[str, float]:
         return {"cpu_seconds": self._advance()}
 
-    def measured(self) -> None:
-        self._advance()
-        self._lead = self._used
-
     def finish(self, outcome: Outcome) -> Mapping[str, float]:
         self._advance()
-        used = self._used - self._lead
-        figures = {"cpu_seconds": used}
-        if outcome.transactions:
-            figures["cpu_us_per_transaction"] = used / outcome.transactions * 1e6
+        figures = {"cpu_seconds": self._used}
+        if outcome.all_transactions:
+            figures["cpu_us_per_transaction"] = self._used / outcome.all_transactions * 1e6
         return figures
 
     def totals(self) -> Mapping[str, float]:

@@ -4,8 +4,7 @@
 write through the page cache counts when it makes pages dirty, by whole folios: PostgreSQL's log, in
 large folios, counts for many times what reaches the device. `disk_*` are the counters of the device
 itself: exact, with what the page cache writes late, and with whatever else runs meanwhile.
-All count with the round's lead, and what is counted by transaction with the lead's transactions:
-writes come in lumps. `settled_*` count until the server is at rest after the last round: with what
+`settled_*` count until the server is at rest after the last round: with what
 the engine put off.
 """
 

@@ -1,7 +1,7 @@
 """Context switches of the server for a transaction, in all and those that were forced upon it.
 
 The kernel counts them by thread, and forgets those of a thread that ends: all threads are looked at
-when the lead is over, each second, and at the end, and the last count of each that is gone is kept.
+at first, each second, and at the end, and the last count of each that is gone is kept.
 Threads of connections outlive the round: a private MariaDB keeps them for the next connection.
 """
 
@@ -42,7 +42,6 @@ class SwitchProbe(Probe):
         self._last: dict[int, Counts] = {}
         self._used = (0, 0)
         self._look(first=True)
-        self._lead = self._used
         self._told = self._used
 
     def _look(self, first: bool = False) -> None:
@@ -64,17 +63,13 @@ class SwitchProbe(Probe):
         self._told = self._used
         return {"switches": step}
 
-    def measured(self) -> None:
-        self._look()
-        self._lead = self._used
-
     def finish(self, outcome: Outcome) -> Mapping[str, float]:
         self._look()
-        voluntary, forced = (now - lead for now, lead in zip(self._used, self._lead, strict=True))
-        figures = {"switches": float(voluntary + forced)}
-        if outcome.transactions:
-            figures["switches_per_transaction"] = (voluntary + forced) / outcome.transactions
-            figures["forced_switches_per_transaction"] = forced / outcome.transactions
+        count = outcome.all_transactions
+        figures = {"switches": float(sum(self._used))}
+        if count:
+            figures["switches_per_transaction"] = sum(self._used) / count
+            figures["forced_switches_per_transaction"] = self._used[1] / count
         return figures
 
 

@@ -19,43 +19,18 @@ ROUNDS = 3
 TRIES = 3
 
 
-class _Window:
-    """The sink of a round: what is measured is recorded."""
-
-    def __init__(self, target: Target, file: Path) -> None:
-        self._probes = [measure().begin(target) for measure in (Cpu, Switches)]
-        self._recording = Recording(file)
-        self._begun = False
+class Quiet:
+    """A sink that hears nothing."""
 
     def second(self, second: Second) -> None: ...
 
+    def measured(self) -> None: ...
+
     def progress(self, done: float) -> None: ...
-
-    def measured(self) -> None:
-        for probe in self._probes:
-            probe.measured()
-        self._recording.begin()
-        self._begun = True
-
-    def begin_unless_begun(self) -> None:
-        """For workloads without a lead."""
-        if not self._begun:
-            self.measured()
-
-    def end(self) -> None:
-        self._recording.end()
 
 
 def load(target: Target, workload: Workload, clock: Clock) -> None:
     """Its data, and caches as they stay."""
-
-    class Quiet:
-        def second(self, second: Second) -> None: ...
-
-        def measured(self) -> None: ...
-
-        def progress(self, done: float) -> None: ...
-
     target.start()
     target.create_database()
     workload.load(target, Quiet())
@@ -91,15 +66,16 @@ def _round(
     target: Target, workload: Workload, clock: Clock, number: int, file: Path, into: Profile
 ) -> bool:
     """Whether perf has seen something."""
-    window, pids = _Window(target, file), target.pids
-    if not (workload.timed and workload.params.lead_seconds):
-        window.begin_unless_begun()
+    pids = target.pids
+    probes = [measure().begin(target) for measure in (Cpu, Switches)]
+    recording = Recording(file)
     try:
-        outcome = workload.measure(target, clock, window, number)
-        cpu, switches = (probe.finish(outcome) for probe in window._probes)
+        recording.begin()
+        outcome = workload.measure(target, clock, Quiet(), number)
+        cpu, switches = (probe.finish(outcome) for probe in probes)
     finally:
-        window.end()
-    count = max(1, outcome.transactions)
+        recording.end()
+    count = max(1, outcome.all_transactions)
     found = samples(file, pids)
     file.unlink()
     if found:

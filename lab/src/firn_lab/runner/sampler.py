@@ -73,7 +73,6 @@ class Sampler:
         with self._lock:
             for probe in self._probes:
                 probe.sample()
-                probe.measured()
             self.samples.clear()
             self._began, self._second = self._clock.monotonic(), 0
 

@@ -100,8 +100,8 @@ class Sink(Protocol):
     def second(self, second: Second) -> None: ...
 
     def measured(self) -> None:
-        """The lead is over, with all connections open: from here on the round is measured. A
-        workload without a lead need not say so."""
+        """The lead is over: throughput counts from here on. A workload without a lead need not say
+        so."""
 
     def progress(self, done: float) -> None:
         """The part of the work that is done, 0 to 1, of workloads without a time limit."""
