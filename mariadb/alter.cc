@@ -72,7 +72,10 @@ std::vector<uint32_t> origins(const TABLE* table, const TABLE* altered, const Al
   return from;
 }
 
-/* The core's plan of the change; NULL if it takes more than secondary indexes. Throws std::bad_alloc. */
+/*
+  The core's plan of the change; NULL if it takes more than secondary indexes. The flags alone do not say so: none of
+  them stands for AUTO_INCREMENT that a column loses, for example. Throws std::bad_alloc.
+*/
 firn_index_change* plan(const firn_table* core, const TABLE* table, const TABLE* altered,
                         const Alter_inplace_info* info) {
   firn::TableDefinition definition(altered);
@@ -106,7 +109,6 @@ enum_alter_inplace_result ha_firn::check_if_supported_inplace_alter(TABLE* alter
   if (options & ~harmless_options) return HA_ALTER_INPLACE_NOT_SUPPORTED;
   /* Each partition has a counter of its own. */
   if (flags & ALTER_PARTITIONED && options & HA_CREATE_USED_AUTO) return HA_ALTER_INPLACE_NOT_SUPPORTED;
-  if (!(flags & kIndexes)) return HA_ALTER_INPLACE_INSTANT;
   /* IGNORE leaves rows out. */
   if (info->ignore && flags & ALTER_ADD_UNIQUE_INDEX) return HA_ALTER_INPLACE_NOT_SUPPORTED;
   if (firn::key_without_guard(altered)) return HA_ALTER_INPLACE_NOT_SUPPORTED;
@@ -125,7 +127,6 @@ enum_alter_inplace_result ha_firn::check_if_supported_inplace_alter(TABLE* alter
 }
 
 bool ha_firn::prepare_inplace_alter_table(TABLE* altered, Alter_inplace_info* info) {
-  if (!(info->handler_flags & kIndexes)) return false;
   firn_index_change* change = nullptr;
   try {
     change = plan(m_share->core(), table, altered, info);
@@ -137,7 +138,6 @@ bool ha_firn::prepare_inplace_alter_table(TABLE* altered, Alter_inplace_info* in
     my_error(ER_OUT_OF_RESOURCES, MYF(0));
     return true;
   }
-  m_index_change = true;
   return false;
 }
 
@@ -160,7 +160,6 @@ bool ha_firn::inplace_alter_table(TABLE* altered, Alter_inplace_info* info) {
 }
 
 bool ha_firn::commit_inplace_alter_table(TABLE*, Alter_inplace_info* info, bool commit) {
-  m_index_change = false;
   IndexChange* change = static_cast<IndexChange*>(info->handler_ctx);
   inplace_alter_handler_ctx** group = info->group_commit_ctx;
   if (!commit) {

@@ -98,19 +98,6 @@ void drop_database(handlerton*, char* path) {
   drop_tables(prefix, any, "its database was dropped");
 }
 
-/* An ALTER in place is about to be committed: the catalog keeps the new definition. */
-int notify_tabledef_changed(handlerton*, LEX_CSTRING* schema, LEX_CSTRING* table, LEX_CUSTRING* frm, LEX_CUSTRING*,
-                            handler* file) {
-  /* The definition belongs to the commit of the change. */
-  if (static_cast<ha_firn*>(file)->is_changing_indexes()) return 0;
-  char name[FN_REFLEN];
-  if (!database || !frm || schema->length + table->length + 2 > sizeof(name)) return 1;
-  strxnmov(name, sizeof(name) - 1, schema->str, "/", table->str, NullS);
-  const LEX_CUSTRING version = version_of(frm);
-  tell_binlog();
-  return to_server_error(firn_set_table_image(database, name, frm->str, frm->length, version.str, version.length));
-}
-
 /* After a crash the DDL log asks whether that ALTER had been committed: 0 if so. */
 int check_version(handlerton*, const char* path, const LEX_CUSTRING* version, ulonglong) {
   uchar stored[64];
@@ -141,7 +128,6 @@ int signal_ddl_recovery_done(handlerton*) {
 void set_catalog_callbacks(handlerton* hton) {
   hton->drop_table = drop_table;
   hton->drop_database = drop_database;
-  hton->notify_tabledef_changed = notify_tabledef_changed;
   hton->check_version = check_version;
   hton->signal_ddl_recovery_done = signal_ddl_recovery_done;
 }

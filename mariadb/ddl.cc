@@ -122,6 +122,6 @@ int ha_firn::truncate() {
 }
 
 void ha_firn::update_create_info(HA_CREATE_INFO* info) {
-  if (info->used_fields & HA_CREATE_USED_AUTO) return;
+  if (info->used_fields & HA_CREATE_USED_AUTO || !table->found_next_number_field) return;
   info->auto_increment_value = firn_autoinc_next_value(m_share->core());
 }

@@ -44,6 +44,7 @@ int error_number(firn_status status) {
       return HA_ERR_DISK_FULL;
     case FIRN_UNSUPPORTED:
       return HA_ERR_UNSUPPORTED;
+    case FIRN_DEFINITION_DIFFERS:
     case FIRN_IO:
     case FIRN_POISONED:
     case FIRN_INVALID:

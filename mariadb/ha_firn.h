@@ -123,8 +123,6 @@ class ha_firn final : public handler {
   bool prepare_inplace_alter_table(TABLE* altered, Alter_inplace_info* info) override;
   bool inplace_alter_table(TABLE* altered, Alter_inplace_info* info) override;
   bool commit_inplace_alter_table(TABLE* altered, Alter_inplace_info* info, bool commit) override;
-  /* An ALTER in place is between prepare and commit, and keeps the new definition itself. */
-  bool is_changing_indexes() const { return m_index_change; }
 
   /* administration */
   int check(THD* thd, HA_CHECK_OPT* options) override;
@@ -207,7 +205,6 @@ class ha_firn final : public handler {
 
   uint32_t m_write_flags = 0;
   bool m_bulk = false;
-  bool m_index_change = false;
   uchar m_row_id[8] = {};
   bool m_row_id_is_of_cursor = false;
   double m_rows_bytes = 0;

@@ -3,6 +3,7 @@
 #include "share.h"
 #include "errors.h"
 #include "schema.h"
+#include "log.h"
 
 #include <new>
 
@@ -18,7 +19,13 @@ int Share::acquire(const char* path, const TABLE* table) {
         return kErrorReported;
       }
       const firn_status status = firn_table_open(database, TableName(path).c_str(), definition.get(), &core_);
+      if (status == FIRN_DEFINITION_DIFFERS) {
+        sql_print_error("FIRN: %s", firn_last_error());
+        my_printf_error(ER_NOT_FORM_FILE, "FIRN: %s", MYF(0), firn_last_error());
+        return kErrorReported;
+      }
       if (status != FIRN_OK) return to_server_error(status);
+      warn_of_difference(path);
     } catch (const std::bad_alloc&) {
       return HA_ERR_OUT_OF_MEM;
     }
@@ -32,6 +39,19 @@ void Share::release() {
     firn_table_close(core_);
     core_ = nullptr;
   }
+}
+
+/* Rows and keys are read and written as ever; the next ALTER TABLE makes both definitions the same. */
+void Share::warn_of_difference(const char* path) const {
+  const char* difference = firn_table_warning(core_);
+  if (!difference) return;
+  const TableName name(path);
+  constexpr const char* kText =
+      "FIRN: table %s: the server's definition and the stored one differ, but not in what rows are stored by (%s); "
+      "ALTER TABLE ... FORCE makes them the same";
+  sql_print_warning(kText, name.c_str(), difference);
+  if (THD* thd = current_thd)
+    push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_GET_ERRMSG, kText, name.c_str(), difference);
 }
 
 bool Share::claim_estimates(uint64_t rows) {

@@ -32,6 +32,8 @@ class Share : public Handler_share {
   bool claim_estimates(uint64_t rows);
 
  private:
+  void warn_of_difference(const char* path) const;
+
   firn_table* core_ = nullptr;
   unsigned handlers_ = 0;
   std::atomic<time_t> updated_{0};

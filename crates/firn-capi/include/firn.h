@@ -98,6 +98,8 @@ typedef enum firn_status {
   FIRN_INTERRUPTED = 13,
   // The snapshot is older than the index.
   FIRN_TABLE_DEF_CHANGED = 15,
+  // The rows are stored by another definition than the one given.
+  FIRN_DEFINITION_DIFFERS = 16,
   // No such table.
   FIRN_NO_TABLE = 20,
   // The table exists.
@@ -748,17 +750,6 @@ enum firn_status firn_table_version(const struct firn_db *db,
                                     size_t cap,
                                     size_t *len);
 
-// Replaces the server's own definition and version that are kept with the table; durable.
-//
-// # Safety
-// The pointers are valid for what they name.
-enum firn_status firn_set_table_image(const struct firn_db *db,
-                                      const char *table_name,
-                                      const uint8_t *frm,
-                                      size_t frm_len,
-                                      const uint8_t *version,
-                                      size_t version_len);
-
 // Message of the last failing call on this thread, "" if there was none. Valid until the next
 // call on this thread.
 const char *firn_last_error(void);
@@ -1137,7 +1128,8 @@ void firn_kill(const struct firn_session *session);
 // `session` is a live session of this thread.
 void firn_clear_kill(struct firn_session *session);
 
-// Opens a table, which the server defines as `definition`.
+// Opens a table, which the server defines as `definition`. `FIRN_DEFINITION_DIFFERS`, with the remedy in words, if
+// its rows or keys are stored by another one.
 //
 // # Safety
 // The pointers are valid for what they name.
@@ -1145,6 +1137,13 @@ enum firn_status firn_table_open(const struct firn_db *db,
                                  const char *table_name,
                                  const struct firn_table_def *definition,
                                  struct firn_table **out);
+
+// How the definition given at open differs from the stored one, in words, where rows and keys are the same by both;
+// NULL if it does not. Valid until the table is closed.
+//
+// # Safety
+// The table is live.
+const char *firn_table_warning(const struct firn_table *table);
 
 // Closes a table.
 //

@@ -1,4 +1,4 @@
-//! Definitions: creating, dropping, renaming and emptying tables, and the server's image of them.
+//! Definitions: creating, dropping, renaming and emptying tables, and the server's version of them.
 
 use crate::database::firn_db;
 use crate::error::{firn_status, guard};
@@ -153,34 +153,6 @@ pub unsafe extern "C" fn firn_table_version(
             std::ptr::copy_nonoverlapping(entry.version.as_ptr(), out, copied);
             len.write(entry.version.len());
         }
-        Ok(())
-    })
-}
-
-/// Replaces the server's own definition and version that are kept with the table; durable.
-///
-/// # Safety
-/// The pointers are valid for what they name.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn firn_set_table_image(
-    db: *const firn_db,
-    table_name: *const c_char,
-    frm: *const u8,
-    frm_len: usize,
-    version: *const u8,
-    version_len: usize,
-) -> firn_status {
-    guard(|| {
-        // SAFETY: as the caller promises.
-        let (db, table_name) = unsafe { (firn_db::get(db)?, name(table_name)?) };
-        // SAFETY: as the caller promises.
-        let (frm, version) = unsafe {
-            (
-                borrow_bytes(frm, frm_len),
-                borrow_bytes(version, version_len),
-            )
-        };
-        db.catalog().set_image(table_name, frm, version)?;
         Ok(())
     })
 }

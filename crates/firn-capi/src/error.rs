@@ -29,6 +29,8 @@ pub enum firn_status {
     FIRN_INTERRUPTED = 13,
     /// The snapshot is older than the index.
     FIRN_TABLE_DEF_CHANGED = 15,
+    /// The rows are stored by another definition than the one given.
+    FIRN_DEFINITION_DIFFERS = 16,
     /// No such table.
     FIRN_NO_TABLE = 20,
     /// The table exists.
@@ -94,6 +96,7 @@ fn status_of(error: &Error) -> firn_status {
         ErrorKind::Deadlock => FIRN_DEADLOCK,
         ErrorKind::Interrupted => FIRN_INTERRUPTED,
         ErrorKind::TableDefChanged => FIRN_TABLE_DEF_CHANGED,
+        ErrorKind::DefinitionDiffers => FIRN_DEFINITION_DIFFERS,
         ErrorKind::NotFound => FIRN_NO_TABLE,
         ErrorKind::AlreadyExists => FIRN_TABLE_EXISTS,
         ErrorKind::InvalidArgument => FIRN_INVALID,

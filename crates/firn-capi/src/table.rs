@@ -16,6 +16,7 @@ use std::sync::Arc;
 pub struct firn_table {
     pub(crate) table: Arc<Table>,
     pub(crate) db: Arc<Db>,
+    warning: Option<CString>,
 }
 
 impl firn_table {
@@ -38,7 +39,8 @@ impl firn_table {
     }
 }
 
-/// Opens a table, which the server defines as `definition`.
+/// Opens a table, which the server defines as `definition`. `FIRN_DEFINITION_DIFFERS`, with the remedy in words, if
+/// its rows or keys are stored by another one.
 ///
 /// # Safety
 /// The pointers are valid for what they name.
@@ -58,14 +60,31 @@ pub unsafe extern "C" fn firn_table_open(
         // SAFETY: the definition is valid, and its default record as long as every record.
         let defaults = unsafe { borrow_bytes((*definition).default_record, len) };
         let table = Table::open(db.catalog(), table_name, schema, defaults)?;
+        let warning = table.warning().and_then(|words| CString::new(words).ok());
         // SAFETY: as the caller promises.
         unsafe {
             out.write(boxed(firn_table {
                 table,
                 db: Arc::clone(db),
+                warning,
             }))
         };
         Ok(())
+    })
+}
+
+/// How the definition given at open differs from the stored one, in words, where rows and keys are the same by both;
+/// NULL if it does not. Valid until the table is closed.
+///
+/// # Safety
+/// The table is live.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_table_warning(table: *const firn_table) -> *const c_char {
+    guard_value(std::ptr::null(), || {
+        // SAFETY: as the caller promises.
+        let table = unsafe { firn_table::whole(table) }.ok();
+        let warning = table.and_then(|table| table.warning.as_ref());
+        warning.map_or(std::ptr::null(), |words| words.as_ptr())
     })
 }
 

@@ -31,6 +31,8 @@ pub enum Command {
     Check(Check),
     /// Save what a damaged directory still holds into a fresh one, and say what is lost.
     Repair(Repair),
+    /// Write the server's definition of a table, its .frm file, as the engine keeps it.
+    Definition(Definition),
     /// Back up all FIRN tables of a running server, or of a stopped one. Files that an earlier backup in the
     /// same target has are not sent again.
     Backup(TakeBackup),
@@ -182,6 +184,17 @@ pub struct Repair {
     /// The damaged data directory, or the server's that has it as `#firn`. It is not changed.
     pub directory: PathBuf,
     /// Where the new one goes: empty, or not there yet.
+    pub target: PathBuf,
+}
+
+/// Arguments of `definition`.
+#[derive(Debug, clap::Args)]
+pub struct Definition {
+    /// The data directory, or the server's that has it as `#firn`.
+    pub directory: PathBuf,
+    /// The table: `database.table`.
+    pub table: String,
+    /// Where it goes: a file that is not there yet.
     pub target: PathBuf,
 }
 

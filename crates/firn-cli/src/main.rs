@@ -6,6 +6,7 @@
 mod args;
 mod backup;
 mod check;
+mod definition;
 mod directory;
 mod dump;
 mod inspect;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         Command::Dump(what) => dump::run(what, &out),
         Command::Check(what) => check::run(what, &out),
         Command::Repair(what) => repair::run(what, &out),
+        Command::Definition(what) => definition::run(what, &out),
         Command::Backup(what) => backup::run(what, &out),
         Command::Backups(what) => backup::list(what, &out),
         Command::Prune(what) => backup::prune(what, &out),

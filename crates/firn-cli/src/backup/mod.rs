@@ -4,7 +4,7 @@
 mod archive;
 mod checkpoint;
 mod create;
-mod file_names;
+pub mod file_names;
 mod format;
 mod keep;
 mod mark;

@@ -79,6 +79,29 @@ fn text_for_people_shows_levels_tables_and_a_verdict() {
 }
 
 #[test]
+fn a_definition_is_written_as_the_server_gave_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut world = World::create(dir.path(), 5);
+    world.more_tables(&["d@002b/t_1", "d/p#P#p0", "d/p#P#p1"]);
+    world.db.close().unwrap();
+    drop(world);
+    for (number, table) in ["d+.t_1", "d.p"].into_iter().enumerate() {
+        let target = dir.path().join(format!("{number}.frm"));
+        let arguments = ["definition", text(dir.path()), table, text(&target)];
+        let (code, report) = json(&arguments);
+        assert_eq!((code, report["bytes"].as_u64()), (0, Some(5)), "{report}");
+        assert_eq!(std::fs::read(&target).unwrap(), b"image");
+        assert_eq!(json(&arguments).0, 4, "it is there already");
+    }
+    for table in ["d.t", "d.other", "p", "d.p0"] {
+        let target = dir.path().join("none.frm");
+        let (code, report) = json(&["definition", text(dir.path()), table, text(&target)]);
+        assert_eq!(code, 4, "{table}: {report}");
+        assert!(!target.exists());
+    }
+}
+
+#[test]
 fn a_crash_leaves_no_damage() {
     let dir = tempfile::tempdir().unwrap();
     let rows = build(dir.path(), 3, false);

@@ -32,6 +32,8 @@ pub enum ErrorKind {
     Interrupted,
     /// The table's definition is newer than the transaction's snapshot.
     TableDefChanged,
+    /// A table's rows or keys are stored by another definition than the one given.
+    DefinitionDiffers,
     /// The named thing does not exist.
     NotFound,
     /// The named thing exists already.
@@ -147,6 +149,7 @@ impl ErrorKind {
             Self::Deadlock => "deadlock",
             Self::Interrupted => "interrupted",
             Self::TableDefChanged => "table definition changed",
+            Self::DefinitionDiffers => "table definition differs",
             Self::NotFound => "not found",
             Self::AlreadyExists => "already exists",
             Self::InvalidArgument => "invalid argument",

@@ -52,12 +52,12 @@ impl Catalog {
         Ok(ids)
     }
 
-    /// Changes the indexes of tables, all in one commit; durable on return. `frm` and `version` are the server's
-    /// new ones. Indexes that are not among the origins retire.
+    /// Changes the indexes of tables, and what else of their definitions rows are not stored by, all in one commit; durable
+    /// on return. `frm` and `version` are the server's new ones. Indexes that are not among the origins retire.
     ///
     /// # Errors
-    /// Those of a commit; `NotFound` and `InvalidArgument` if a change does not fit its table; `LockTimeout` if a
-    /// prepared transaction has changed it.
+    /// Those of a commit; `NotFound` and `InvalidArgument` if a change does not fit its table; `LockTimeout` if indexes
+    /// come or go and a prepared transaction has changed the table.
     pub fn change_indexes(
         &self,
         changes: Vec<IndexChange<'_>>,
@@ -69,8 +69,11 @@ impl Catalog {
         let mut entries = Vec::new();
         let mut gone = Vec::new();
         for change in changes {
-            let old = self.get_settled(change.table)?;
+            let old = self.get(change.table)?;
             let (entry, new) = changed(&old, change, frm, version)?;
+            if old.index_ids().len() != entry.index_ids().len() || !new.is_empty() {
+                self.refuse_unsettled(&old)?;
+            }
             for id in &new {
                 batch.add(&retired_key(*id), Kind::Delete, Value::EMPTY);
             }
@@ -146,11 +149,12 @@ fn changed(
     });
     let new = new.collect();
     // What only the catalog knows of columns stays: the server's definition has nothing of it.
-    let schema = TableSchema {
-        version: old.schema.version,
-        columns: old.schema.columns.clone(),
-        ..change.schema
-    };
+    let mut schema = change.schema;
+    schema.version = old.schema.version;
+    for (column, known) in schema.columns.iter_mut().zip(&old.schema.columns) {
+        column.column.id = known.column.id;
+        column.column.missing.clone_from(&known.column.missing);
+    }
     let entry = TableEntry {
         schema,
         indexes: indexes.collect(),

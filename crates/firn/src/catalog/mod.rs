@@ -10,7 +10,9 @@ mod tables;
 pub use counters::{Counters, INDEX_IDS, autoincrement_counter, hidden_row_counter};
 pub use entry::{IndexEntry, TableEntry};
 pub use indexes::{IndexChange, IndexOrigin};
-pub use schema::{CollationSchema, ColumnSchema, IndexPart, IndexSchema, PartSchema, TableSchema};
+pub use schema::{
+    CollationSchema, ColumnSchema, Difference, IndexPart, IndexSchema, PartSchema, TableSchema,
+};
 pub use tables::{Catalog, Definition, Known};
 
 /// The index that holds the catalog.

@@ -2,11 +2,13 @@
 //!
 //! A definition comes from the server with each open and is kept in the catalog from the creation
 //! on. Codecs are made from the one that came, since only it can compute collation weights, after
-//! [`TableSchema::difference`] found it equal to the one kept.
+//! [`TableSchema::difference`] found that rows and keys of both are the same bytes.
 
+mod compare;
 mod wire;
 
-use crate::base::record::NullBit;
+pub use compare::Difference;
+
 use crate::base::{Error, Result};
 use crate::keycode::{
     Collation, CollationSpec, Collator, IndexCodec, KeyCodec, KeyEnds, KeyPart, PartKind, Source,
@@ -257,85 +259,6 @@ impl TableSchema {
         })
     }
 
-    /// The first difference to `other` that matters to stored bytes or the record, in words; None
-    /// if there is none. Column ids, versions, what old rows lack, and names do not count: the
-    /// server does not know the former and may rename.
-    pub fn difference(&self, other: &TableSchema) -> Option<String> {
-        if let Some(difference) = self.difference_of_rows(other) {
-            return Some(difference);
-        }
-        if self.indexes.len() != other.indexes.len() {
-            let (own, others) = (self.indexes.len(), other.indexes.len());
-            return Some(format!("{own} indexes; expected {others}"));
-        }
-        if self.primary != other.primary {
-            return Some("another primary key".into());
-        }
-        for (own, others) in self.indexes.iter().zip(&other.indexes) {
-            if !own.same(others) {
-                return Some(format!("index {}: {own:?}; expected {others:?}", own.name));
-            }
-        }
-        None
-    }
-
-    /// As [`Self::difference`], indexes left aside.
-    fn difference_of_rows(&self, other: &TableSchema) -> Option<String> {
-        if (self.record_len, self.null_bytes) != (other.record_len, other.null_bytes) {
-            return Some(format!(
-                "record of {} bytes, {} of them NULL bits; expected {} and {}",
-                self.record_len, self.null_bytes, other.record_len, other.null_bytes
-            ));
-        }
-        if self.columns.len() != other.columns.len() {
-            let (own, others) = (self.columns.len(), other.columns.len());
-            return Some(format!("{own} columns; expected {others}"));
-        }
-        for (own, others) in self.columns.iter().zip(&other.columns) {
-            if own.shape() != others.shape() {
-                return Some(format!("column {}: {own:?}; expected {others:?}", own.name));
-            }
-        }
-        (self.auto_increment != other.auto_increment)
-            .then(|| "another AUTO_INCREMENT column".into())
-    }
-
-    /// What keeps `new` from being made of this definition by changing secondary indexes alone, in words; `from`
-    /// says for each index of `new` which of these indexes it is, under whatever name, or that it is new.
-    pub fn index_change_trouble(
-        &self,
-        new: &TableSchema,
-        from: &[Option<usize>],
-    ) -> Option<String> {
-        if let Some(difference) = self.difference_of_rows(new) {
-            return Some(difference);
-        }
-        if from.len() != new.indexes.len() {
-            return Some("an index without origin".into());
-        }
-        let mut used = Vec::new();
-        for (index, from) in new.indexes.iter().zip(from) {
-            let stored = |part: &IndexPart| {
-                let column = self.columns.get(part.column as usize);
-                column.is_some_and(|column| column.column.stored)
-            };
-            let fits = match from {
-                Some(old) => {
-                    let fresh = !used.contains(old);
-                    used.push(*old);
-                    fresh && self.indexes.get(*old).is_some_and(|old| old.same(index))
-                }
-                None => index.parts.iter().all(stored),
-            };
-            if !fits {
-                return Some(format!("index {} cannot be made so", index.name));
-            }
-        }
-        let primary = new.primary.map(|number| from[number as usize]);
-        let own = self.primary.map(|number| Some(number as usize));
-        (primary != own).then(|| "another primary key".into())
-    }
-
     /// The definition as the catalog keeps it.
     pub fn to_bytes(&self) -> Vec<u8> {
         wire::encode(self)
@@ -350,27 +273,7 @@ impl TableSchema {
     }
 }
 
-impl IndexSchema {
-    /// Whether the entries of both look the same.
-    fn same(&self, other: &Self) -> bool {
-        self.unique == other.unique
-            && self.parts.len() == other.parts.len()
-            && self.parts.iter().zip(&other.parts).all(|(a, b)| a.same(b))
-    }
-}
-
 impl ColumnSchema {
-    fn shape(&self) -> (ColumnKind, u32, Option<NullBit>, bool, u32, u32) {
-        let Column {
-            kind,
-            offset,
-            null,
-            stored,
-            ..
-        } = self.column;
-        (kind, offset, null, stored, self.chars, self.type_code)
-    }
-
     /// A column of a new table: no row lacks it.
     pub fn is_original(&self) -> bool {
         self.column.missing == Missing::Impossible
@@ -394,26 +297,6 @@ impl IndexPart {
             _ => true,
         }
     }
-
-    fn same(&self, other: &Self) -> bool {
-        let kinds = match (&self.kind, &other.kind) {
-            (PartSchema::Int { signed: a }, PartSchema::Int { signed: b }) => a == b,
-            (PartSchema::Text(a), PartSchema::Text(b)) => same_format(&a.spec, &b.spec),
-            (PartSchema::Float, PartSchema::Float)
-            | (PartSchema::Fixed, PartSchema::Fixed)
-            | (PartSchema::VarBytes, PartSchema::VarBytes) => true,
-            _ => false,
-        };
-        kinds
-            && (self.column, self.desc, self.prefix, self.image_len)
-                == (other.column, other.desc, other.prefix, other.image_len)
-    }
-}
-
-/// Whether two descriptions give the same bytes. The table of simple weights is only a shortcut.
-fn same_format(a: &CollationSpec, b: &CollationSpec) -> bool {
-    (a.id, &a.name, a.pad, &a.levels) == (b.id, &b.name, b.pad, &b.levels)
-        && (a.weight_len, a.form, a.char_filled) == (b.weight_len, b.form, b.char_filled)
 }
 
 #[cfg(test)]

@@ -210,8 +210,13 @@ impl Catalog {
     /// transaction's rows behind, or in a table of another name.
     pub(super) fn get_settled(&self, name: &str) -> Result<Arc<TableEntry>> {
         let entry = self.get(name)?;
-        self.prepared.refuse_if_changed(&entry.index_ids())?;
+        self.refuse_unsettled(&entry)?;
         Ok(entry)
+    }
+
+    /// Refuses a table that a prepared transaction has changed.
+    pub(super) fn refuse_unsettled(&self, entry: &TableEntry) -> Result<()> {
+        self.prepared.refuse_if_changed(&entry.index_ids())
     }
 
     pub(super) fn changing(&self) -> &Mutex<()> {
@@ -340,23 +345,6 @@ impl Catalog {
         put_entry(&mut batch, &entry, &new);
         let seqno = self.write(&batch, &format!("load table {name}"))?;
         Ok(self.install(entry, &new, seqno))
-    }
-
-    /// Replaces the server's own definition and version kept with a table.
-    pub fn set_image(&self, name: &str, frm: &[u8], version: &[u8]) -> Result<()> {
-        let _one = self.changing.lock();
-        let old = self.get(name)?;
-        let (frm, version) = (frm.to_vec(), version.to_vec());
-        let entry = TableEntry {
-            frm,
-            version,
-            ..(*old).clone()
-        };
-        let mut batch = Batch::new();
-        put_entry(&mut batch, &entry, &[]);
-        let seqno = self.write(&batch, &format!("define table {name}"))?;
-        self.install(entry, &[], seqno);
-        Ok(())
     }
 
     /// Forgets retired indexes of which no file and no memtable holds an entry any more.

@@ -47,6 +47,11 @@ impl ColumnKind {
         matches!(self, Self::Fixed { .. })
     }
 
+    /// Whether values have lengths of their own up to a limit of which neither row nor key tells.
+    pub fn is_open_ended(&self) -> bool {
+        matches!(self, Self::VarChar { .. } | Self::Blob { .. })
+    }
+
     pub(super) fn check(&self) -> Result<()> {
         let good = match *self {
             Self::Fixed { .. } => true,

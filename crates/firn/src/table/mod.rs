@@ -30,7 +30,8 @@ pub use statistics::{IndexSums, RangeEnd, TableStatistics};
 
 use crate::base::{Error, ErrorKind, Result};
 use crate::catalog::{
-    Catalog, Counters, TableEntry, TableSchema, autoincrement_counter, hidden_row_counter,
+    Catalog, Counters, Difference, TableEntry, TableSchema, autoincrement_counter,
+    hidden_row_counter,
 };
 use crate::rowcode::{ColumnKind, NullBit, RowFormat};
 use arc_swap::ArcSwap;
@@ -91,15 +92,18 @@ pub struct Table {
     null_images: Vec<NullImage>,
     /// Columns whose values may go out of line.
     candidates: Vec<usize>,
+    /// How the definition differs from the stored one without harm, in words.
+    warning: Option<String>,
     current: ArcSwap<Current>,
 }
 
 impl Table {
     /// Opens the table called `name`, which the server defines as `schema`. `defaults` is the record
-    /// of a row of defaults, or empty.
+    /// of a row of defaults, or empty. A definition by which stored rows and keys are the same bytes will do:
+    /// [`Self::warning`] tells of it.
     ///
     /// # Errors
-    /// `NotFound`; `InvalidArgument` if the stored definition is another one.
+    /// `NotFound`; `DefinitionDiffers` if rows or keys are stored by another definition.
     pub fn open(
         catalog: &Arc<Catalog>,
         name: &str,
@@ -108,11 +112,18 @@ impl Table {
     ) -> Result<Arc<Self>> {
         let generation = catalog.generation();
         let entry = catalog.get(name)?;
-        if let Some(difference) = entry.schema.difference(&schema) {
-            return Err(Error::invalid(format_args!(
-                "table {name}: the stored definition differs from the server's: {difference}"
-            )));
-        }
+        let warning = match entry.schema.difference(&schema) {
+            None => None,
+            Some(Difference::Harmless(difference)) => Some(difference),
+            Some(Difference::Stored(difference)) => {
+                let message = format!(
+                    "table {name}: the server's definition is not the one that the rows are stored by: {difference}. \
+                     Its .frm file is another table's or an older one: put the right one back, which a backup has \
+                     and `firn definition` writes"
+                );
+                return Err(Error::new(ErrorKind::DefinitionDiffers, message));
+            }
+        };
         let format = schema.row_format(&[])?;
         let current = Current::new(catalog.counters(), &schema, entry, generation)?;
         Ok(Arc::new(Self {
@@ -120,6 +131,7 @@ impl Table {
             name: name.to_owned(),
             null_images: null_images(&schema, defaults),
             candidates: out_of_line::candidates(&schema),
+            warning,
             schema,
             format,
             current: ArcSwap::from_pointee(current),
@@ -129,6 +141,11 @@ impl Table {
     /// `database/table`.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// How the server's definition differs from the stored one, in words, where rows and keys are the same by both.
+    pub fn warning(&self) -> Option<&str> {
+        self.warning.as_deref()
     }
 
     /// Its definition.
@@ -206,8 +223,8 @@ impl Table {
         };
         // Its indexes were changed: whoever opens it now gets the new definition.
         let entry = match entry.schema.difference(&self.schema) {
-            Some(_) => Arc::clone(&current.entry),
-            None => entry,
+            Some(Difference::Stored(_)) => Arc::clone(&current.entry),
+            _ => entry,
         };
         match Current::new(self.catalog.counters(), &self.schema, entry, generation) {
             Ok(next) => {

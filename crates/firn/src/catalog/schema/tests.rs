@@ -1,5 +1,5 @@
 use super::*;
-use crate::base::record::Pad;
+use crate::base::record::{NullBit, Pad};
 use crate::keycode::{Level, TextForm};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
@@ -127,21 +127,31 @@ fn codecs_need_the_collators() {
 #[test]
 fn differences_are_found() {
     type Change = fn(&mut TableSchema);
-    let changes: [Change; 9] = [
-        |s| s.record_len += 1,
+    let changes: [Change; 13] = [
         |s| s.columns[0].type_code = 4,
+        |s| s.columns[0].column.kind = ColumnKind::Fixed { len: 8 },
+        |s| s.columns[0].column.stored = false,
         |s| s.columns[1].column.null = None,
         |s| s.columns.truncate(2),
+        |s| s.columns.swap(1, 2),
+        |s| s.indexes.truncate(1),
         |s| s.indexes[1].unique = true,
         |s| s.indexes[1].parts[0].desc = true,
+        |s| s.indexes[1].parts[0].prefix = Some(3),
+        |s| s.indexes[0].parts[0].image_len = 8,
         |s| s.indexes[0].parts[0].kind = PartSchema::Int { signed: false },
         |s| s.primary = None,
-        |s| s.auto_increment = None,
     ];
     for (i, change) in changes.iter().enumerate() {
         let mut changed = schema();
         change(&mut changed);
-        assert!(changed.difference(&schema()).is_some(), "change {i}");
+        for (stored, given) in [(&changed, &schema()), (&schema(), &changed)] {
+            let difference = stored.difference(given);
+            assert!(
+                matches!(difference, Some(Difference::Stored(_))),
+                "change {i}: {difference:?}"
+            );
+        }
     }
     let mut renamed = schema();
     renamed.columns[0].name = "other".into();
@@ -151,7 +161,59 @@ fn differences_are_found() {
     if let PartSchema::Text(collation) = &mut collated.indexes[1].parts[0].kind {
         collation.spec.levels[0].no_pad = true;
     }
-    assert!(collated.difference(&schema()).unwrap().contains("by_text"));
+    let Some(Difference::Stored(words)) = collated.difference(&schema()) else {
+        panic!("other weights, other keys");
+    };
+    assert!(words.contains("by_text"), "{words}");
+}
+
+#[test]
+fn what_rows_and_keys_do_not_depend_on_is_harmless() {
+    type Change = fn(&mut TableSchema);
+    let longer = |s: &mut TableSchema| {
+        s.columns[1].column.kind = ColumnKind::VarChar {
+            len_bytes: 2,
+            max: 300,
+        };
+        s.indexes[1].parts[0].image_len = 300;
+        s.record_len = 400;
+        s.columns[2].column.kind = ColumnKind::Blob { len_bytes: 4 };
+        s.columns[2].column.offset = 320;
+    };
+    let changes: [Change; 5] = [
+        |s| s.auto_increment = None,
+        |s| s.record_len += 1,
+        |s| s.columns[2].column.offset += 1,
+        |s| s.columns[1].column.null = Some(NullBit { offset: 0, mask: 4 }),
+        longer,
+    ];
+    for (i, change) in changes.iter().enumerate() {
+        let mut changed = schema();
+        change(&mut changed);
+        let difference = schema().difference(&changed);
+        assert!(
+            matches!(difference, Some(Difference::Harmless(_))),
+            "change {i}: {difference:?}"
+        );
+        let same: Vec<_> = (0..schema().indexes.len()).map(Some).collect();
+        assert_eq!(schema().index_change_trouble(&changed, &same), None);
+    }
+    // Values that the server has no room for may be there.
+    let mut changed = schema();
+    longer(&mut changed);
+    assert!(matches!(
+        changed.difference(&schema()),
+        Some(Difference::Stored(_))
+    ));
+    let mut virtual_columns = [schema(), schema()];
+    virtual_columns[0].columns[2].column.stored = false;
+    virtual_columns[1].columns[2].column.stored = false;
+    virtual_columns[1].columns[2].type_code = 9;
+    let [stored, given] = virtual_columns;
+    assert!(matches!(
+        stored.difference(&given),
+        Some(Difference::Harmless(_))
+    ));
 }
 
 #[test]

@@ -1,0 +1,69 @@
+//! `firn definition`: the server's definition of a table, as the engine keeps it.
+
+use crate::Outcome;
+use crate::args::Definition;
+use crate::backup::file_names::encode;
+use crate::directory;
+use crate::output::{Output, bytes};
+use firn::base::{Error, ErrorKind, Result};
+use firn::catalog::{Known, TableEntry};
+use serde::Serialize;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::sync::Arc;
+
+#[derive(Serialize)]
+struct Report {
+    table: String,
+    target: String,
+    bytes: usize,
+}
+
+/// Writes the definition.
+pub fn run(args: &Definition, out: &Output) -> Result<Outcome> {
+    let look = directory::look(&args.directory)?;
+    let tree = look.tree()?;
+    let log = look.log(&tree)?;
+    let entry = find(&look.tables(&log.point)?, &args.table)?;
+    let target = args.target.display().to_string();
+    let failed = |error: std::io::Error| Error::io(&error, format_args!("{target}"));
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(&args.target)
+        .map_err(failed)?;
+    file.write_all(&entry.frm)
+        .and_then(|()| file.sync_all())
+        .map_err(failed)?;
+    let report = Report {
+        table: entry.name.clone(),
+        target: target.clone(),
+        bytes: entry.frm.len(),
+    };
+    out.print(&report, |report| {
+        let size = bytes(report.bytes as u64);
+        format!("{}: {size} in {}\n", report.table, report.target)
+    });
+    Ok(Outcome::Well)
+}
+
+/// The table, or the first of its partitions: all have one definition.
+fn find(known: &Known, name: &str) -> Result<Arc<TableEntry>> {
+    let Some((database, table)) = name.split_once('.') else {
+        return Err(Error::invalid(format_args!("{name}: not database.table")));
+    };
+    let stored = format!("{}/{}", encode(database), encode(table));
+    let partition = format!("{stored}#P#");
+    let mut of_partitions = known.tables.range(partition.clone()..);
+    let first = of_partitions.next();
+    let first = first.filter(|(name, _)| name.starts_with(&partition));
+    let found = known.tables.get(&stored).or(first.map(|(_, entry)| entry));
+    match found {
+        Some(entry) if !entry.frm.is_empty() => Ok(Arc::clone(entry)),
+        Some(_) => Err(Error::new(
+            ErrorKind::NotFound,
+            format!("no definition is kept with table {name}"),
+        )),
+        None => Err(Error::new(ErrorKind::NotFound, format!("no table {name}"))),
+    }
+}

@@ -1,0 +1,235 @@
+//! Whether rows and keys of two definitions are the same bytes.
+//!
+//! The server's definition of a table and the one that the store keeps must agree, or rows are decoded as something
+//! else. Where they agree in all that rows and keys are encoded by, the table can be used in spite of a difference: the
+//! codecs are made of the server's definition, and give and take the same bytes.
+
+use super::{ColumnSchema, IndexPart, IndexSchema, PartSchema, TableSchema};
+use crate::keycode::CollationSpec;
+use crate::rowcode::ColumnKind;
+
+/// How two definitions differ, in words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Difference {
+    /// Rows and keys are the same bytes by both.
+    Harmless(String),
+    /// Rows or keys of one are something else to the other.
+    Stored(String),
+}
+
+impl TableSchema {
+    /// How `given`, the server's definition, differs from this one, by which rows and keys are stored; None if it does
+    /// not. Column ids, versions, what old rows lack, and names do not count: the server does not know the former and
+    /// may rename.
+    pub fn difference(&self, given: &TableSchema) -> Option<Difference> {
+        let stored = self
+            .difference_of_rows(given)
+            .or_else(|| self.difference_of_indexes(given));
+        if let Some(stored) = stored {
+            return Some(Difference::Stored(stored));
+        }
+        self.difference_of_records(given).map(Difference::Harmless)
+    }
+
+    /// The first difference that the bytes of rows depend on.
+    fn difference_of_rows(&self, given: &TableSchema) -> Option<String> {
+        if self.columns.len() != given.columns.len() {
+            let (own, others) = (self.columns.len(), given.columns.len());
+            return Some(format!("{own} columns, not {others}"));
+        }
+        let mut pairs = self.columns.iter().zip(&given.columns);
+        let differing = pairs.find(|(own, given)| !own.is_read_as(given));
+        differing.map(|(own, given)| {
+            format!(
+                "column {} is {}, not {}",
+                given.name,
+                own.in_words(),
+                given.in_words()
+            )
+        })
+    }
+
+    /// The first difference that the bytes of keys depend on.
+    fn difference_of_indexes(&self, given: &TableSchema) -> Option<String> {
+        if self.indexes.len() != given.indexes.len() {
+            let (own, others) = (self.indexes.len(), given.indexes.len());
+            return Some(format!("{own} indexes, not {others}"));
+        }
+        if self.primary != given.primary {
+            return Some("another primary key".into());
+        }
+        let mut pairs = self.indexes.iter().zip(&given.indexes);
+        let differing = pairs.find(|(own, given)| !self.same_entries(own, given));
+        differing.map(|(own, given)| {
+            format!(
+                "index {} is {}, not {}",
+                given.name,
+                self.index_in_words(own),
+                self.index_in_words(given)
+            )
+        })
+    }
+
+    /// The first difference that neither rows nor keys depend on.
+    fn difference_of_records(&self, given: &TableSchema) -> Option<String> {
+        if self.auto_increment != given.auto_increment {
+            let name = |schema: &TableSchema| {
+                let column = schema.auto_increment.map(|at| at as usize);
+                let column = column.and_then(|at| given.columns.get(at));
+                column.map_or_else(|| "none".to_owned(), |column| column.name.clone())
+            };
+            let (own, others) = (name(self), name(given));
+            return Some(format!("AUTO_INCREMENT column: {own}, not {others}"));
+        }
+        if (self.record_len, self.null_bytes) != (given.record_len, given.null_bytes) {
+            return Some(format!(
+                "record of {} bytes, {} of them NULL bits, not {} and {}",
+                self.record_len, self.null_bytes, given.record_len, given.null_bytes
+            ));
+        }
+        let mut pairs = self.columns.iter().zip(&given.columns);
+        let differing = pairs.find(|(own, given)| !own.is_same(given));
+        differing.map(|(own, given)| {
+            format!(
+                "column {} is {}, not {}",
+                given.name,
+                own.in_words(),
+                given.in_words()
+            )
+        })
+    }
+
+    /// What keeps `new` from being made of this definition by changing secondary indexes alone, in words; `from`
+    /// says for each index of `new` which of these indexes it is, under whatever name, or that it is new.
+    pub fn index_change_trouble(
+        &self,
+        new: &TableSchema,
+        from: &[Option<usize>],
+    ) -> Option<String> {
+        if let Some(difference) = self.difference_of_rows(new) {
+            return Some(difference);
+        }
+        if from.len() != new.indexes.len() {
+            return Some("an index without origin".into());
+        }
+        let mut used = Vec::new();
+        for (index, from) in new.indexes.iter().zip(from) {
+            let stored = |part: &IndexPart| {
+                let column = self.columns.get(part.column as usize);
+                column.is_some_and(|column| column.column.stored)
+            };
+            let fits = match from {
+                Some(old) => {
+                    let fresh = !used.contains(old);
+                    used.push(*old);
+                    let old = self.indexes.get(*old);
+                    fresh && old.is_some_and(|old| self.same_entries(old, index))
+                }
+                None => index.parts.iter().all(stored),
+            };
+            if !fits {
+                return Some(format!("index {} cannot be made so", index.name));
+            }
+        }
+        let primary = new.primary.map(|number| from[number as usize]);
+        let own = self.primary.map(|number| Some(number as usize));
+        (primary != own).then(|| "another primary key".into())
+    }
+
+    /// Whether the entries of an index of this definition and of one of another with the same rows are the same bytes.
+    fn same_entries(&self, own: &IndexSchema, given: &IndexSchema) -> bool {
+        own.unique == given.unique
+            && own.parts.len() == given.parts.len()
+            && own.parts.iter().zip(&given.parts).all(|(own, given)| {
+                let column = self.columns.get(own.column as usize);
+                let open_ended = column.is_some_and(|column| column.column.kind.is_open_ended());
+                own.same(given) && (open_ended || own.image_len == given.image_len)
+            })
+    }
+
+    fn index_in_words(&self, index: &IndexSchema) -> String {
+        let parts = index.parts.iter().map(|part| {
+            let column = self.columns.get(part.column as usize);
+            let name = column.map_or("?", |column| column.name.as_str());
+            let prefix = part.prefix.map_or(String::new(), |len| format!("({len})"));
+            let order = if part.desc { " DESC" } else { "" };
+            let kind = match &part.kind {
+                PartSchema::Text(collation) => format!(" {}", collation.spec.name),
+                _ => String::new(),
+            };
+            format!("{name}{prefix}{kind}{order}")
+        });
+        let parts = parts.collect::<Vec<_>>().join(", ");
+        let unique = if index.unique { "unique " } else { "" };
+        format!("{unique}({parts})")
+    }
+}
+
+impl ColumnSchema {
+    /// Whether rows that hold this column have the same value by `given`, whatever place the record has for it.
+    fn is_read_as(&self, given: &Self) -> bool {
+        let (own, other) = (&self.column, &given.column);
+        if !own.stored && !other.stored {
+            return true;
+        }
+        let room = match (own.kind, other.kind) {
+            (ColumnKind::VarChar { max, .. }, ColumnKind::VarChar { max: room, .. }) => max <= room,
+            (ColumnKind::Blob { len_bytes }, ColumnKind::Blob { len_bytes: room }) => {
+                len_bytes <= room
+            }
+            (own, other) => own == other,
+        };
+        room && own.stored == other.stored
+            && own.null.is_some() == other.null.is_some()
+            && (self.chars, self.type_code) == (given.chars, given.type_code)
+    }
+
+    /// Whether records hold both in the same way, too.
+    fn is_same(&self, given: &Self) -> bool {
+        let (own, other) = (&self.column, &given.column);
+        (own.kind, own.offset, own.null, own.stored)
+            == (other.kind, other.offset, other.null, other.stored)
+            && (self.chars, self.type_code) == (given.chars, given.type_code)
+    }
+
+    fn in_words(&self) -> String {
+        let column = &self.column;
+        let kind = match column.kind {
+            ColumnKind::Fixed { len } => format!("{len} bytes"),
+            ColumnKind::Char { len, .. } => format!("CHAR of {len} bytes"),
+            ColumnKind::VarChar { max, .. } => format!("at most {max} bytes"),
+            ColumnKind::Blob { len_bytes } => format!("a blob whose length has {len_bytes} bytes"),
+        };
+        format!(
+            "{kind} at offset {}, of the server's type {}, {}{}",
+            column.offset,
+            self.type_code,
+            if column.null.is_some() {
+                "NULL"
+            } else {
+                "NOT NULL"
+            },
+            if column.stored { "" } else { ", not stored" }
+        )
+    }
+}
+
+impl IndexPart {
+    fn same(&self, other: &Self) -> bool {
+        let kinds = match (&self.kind, &other.kind) {
+            (PartSchema::Int { signed: a }, PartSchema::Int { signed: b }) => a == b,
+            (PartSchema::Text(a), PartSchema::Text(b)) => same_format(&a.spec, &b.spec),
+            (PartSchema::Float, PartSchema::Float)
+            | (PartSchema::Fixed, PartSchema::Fixed)
+            | (PartSchema::VarBytes, PartSchema::VarBytes) => true,
+            _ => false,
+        };
+        kinds && (self.column, self.desc, self.prefix) == (other.column, other.desc, other.prefix)
+    }
+}
+
+/// Whether two descriptions give the same bytes. The table of simple weights is only a shortcut.
+fn same_format(a: &CollationSpec, b: &CollationSpec) -> bool {
+    (a.id, &a.name, a.pad, &a.levels) == (b.id, &b.name, b.pad, &b.levels)
+        && (a.weight_len, a.form, a.char_filled) == (b.weight_len, b.form, b.char_filled)
+}
