@@ -159,6 +159,29 @@ bool ha_firn::inplace_alter_table(TABLE* altered, Alter_inplace_info* info) {
   return true;
 }
 
+/* The largest number of a row. Nobody else uses the table: the first read of the statement sees all of it. */
+int ha_firn::largest_auto_increment(ulonglong* largest) {
+  const uint index = table_share->next_number_index;
+  const bool descending = table->key_info[index].key_part[0].key_part_flag & HA_REVERSE_SORT;
+  MY_BITMAP* const columns = tmp_use_all_columns(table, &table->read_set);
+  int error = ha_index_init(index, true);
+  if (!error) {
+    uchar* const record = table->record[0];
+    error = descending ? ha_index_first(record) : ha_index_last(record);
+    if (!error) {
+      const Field* field = table->found_next_number_field;
+      const longlong value = const_cast<Field*>(field)->val_int();
+      *largest = value > 0 || field->is_unsigned() ? ulonglong(value) : 0;
+    } else if (error == HA_ERR_END_OF_FILE || error == HA_ERR_KEY_NOT_FOUND) {
+      error = 0;
+    }
+    (void)ha_index_end();
+    park();
+  }
+  tmp_restore_column_map(&table->read_set, columns);
+  return error;
+}
+
 bool ha_firn::commit_inplace_alter_table(TABLE*, Alter_inplace_info* info, bool commit) {
   IndexChange* change = static_cast<IndexChange*>(info->handler_ctx);
   inplace_alter_handler_ctx** group = info->group_commit_ctx;
@@ -167,9 +190,15 @@ bool ha_firn::commit_inplace_alter_table(TABLE*, Alter_inplace_info* info, bool 
     return false;
   }
   firn_status status = FIRN_OK;
-  /* A number that is taken already stays taken: the core raises it to the next free one. */
-  if (info->create_info->used_fields & HA_CREATE_USED_AUTO)
-    status = firn_autoinc_set(m_share->core(), MY_MAX(info->create_info->auto_increment_value, 1ULL));
+  /* A number that a row has stays taken: the counter goes to the next free one, forward or back. */
+  if (info->create_info->used_fields & HA_CREATE_USED_AUTO && table->found_next_number_field) {
+    ulonglong largest = 0;
+    if (int error = largest_auto_increment(&largest)) {
+      print_error(error, MYF(0));
+      return true;
+    }
+    status = firn_autoinc_set(m_share->core(), MY_MAX(info->create_info->auto_increment_value, 1ULL), largest);
+  }
   if (status == FIRN_OK && change) {
     try {
       std::vector<firn_index_change*> changes;

@@ -166,6 +166,7 @@ class ha_firn final : public handler {
   /* The hidden row id of the row last read or written, for tables without a primary key. */
   const uchar* current_row_id();
   void raise_auto_increment(const Field* field, const uchar* record);
+  int largest_auto_increment(ulonglong* largest);
 
   firn::Share* m_share = nullptr;
   firn::Session* m_session = nullptr;

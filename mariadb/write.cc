@@ -70,7 +70,9 @@ void ha_firn::get_auto_increment(ulonglong offset, ulonglong increment, ulonglon
   *reserved = status == FIRN_OK ? count : 0;
 }
 
-/* ALTER … AUTO_INCREMENT = n on an open table (partitions); 0 is a truncated table's. */
+/* On an open table that others may write to: numbers that were given out stay taken. 0 is a truncated table's, whose
+ * counter is new. */
 int ha_firn::reset_auto_increment(ulonglong value) {
-  return firn::to_server_error(firn_autoinc_set(m_share->core(), MY_MAX(value, 1ULL)));
+  const uint64_t next = firn_autoinc_next_value(m_share->core());
+  return firn::to_server_error(firn_autoinc_set(m_share->core(), MY_MAX(value, 1ULL), next - 1));
 }

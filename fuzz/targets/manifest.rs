@@ -46,7 +46,7 @@ pub fn run(data: &[u8]) {
             let again = open(&env).expect("what was accepted once");
             assert_eq!(summary(&again), found);
             let edit = Edit {
-                counters: vec![(1, 1)],
+                counters: vec![(1, 1.into())],
                 ..Edit::default()
             };
             again.apply(edit).expect("an edit of a counter");
@@ -103,7 +103,7 @@ fn edits() -> Vec<Edit> {
         next_file_id: Some(11),
         next_run_number: Some(2),
         last_seqno: Some(9),
-        counters: vec![(1, 5)],
+        counters: vec![(1, 5.into())],
         time_pairs: vec![(9, 1_700_000_000_000_000)],
         ..Edit::default()
     };

@@ -46,6 +46,44 @@ def test_counter_survives(own_server: Callable[..., Server], how: str) -> None:
     assert _next(server) == 1
 
 
+@pytest.mark.parametrize("how", ["restart", "crash_and_recover"])
+def test_a_counter_that_was_set_back_stays_there(
+    own_server: Callable[..., Server], how: str
+) -> None:
+    server = own_server()
+    _make(server)
+    server.query("INSERT INTO ai.t VALUES (1000, 0)")
+    server.query("DELETE FROM ai.t WHERE id > 3")
+    server.query("ALTER TABLE ai.t AUTO_INCREMENT = 1")
+    getattr(server, how)()
+    assert _next(server) == 4
+    getattr(server, how)()
+    assert _next(server) == 5
+    server.query("ALTER TABLE ai.t AUTO_INCREMENT = 500")
+    server.query("ALTER TABLE ai.t AUTO_INCREMENT = 1, ADD KEY (v)")
+    assert _next(server) == 6
+    getattr(server, how)()
+    assert _next(server) == 7
+
+
+@pytest.mark.skipif(ENGINE != "FIRN", reason="InnoDB counts rows that are prepared, too")
+def test_prepared_rows_keep_the_counter(own_server: Callable[..., Server]) -> None:
+    server = own_server("--log-bin=binlog")
+    _make(server)
+    session = server.connect("ai")
+    with session.cursor() as cursor:
+        cursor.execute("XA START 'x'")
+        cursor.execute("INSERT INTO t VALUES (1000, 0)")
+        cursor.execute("XA END 'x'")
+        cursor.execute("XA PREPARE 'x'")
+    session.close()
+    server.crash_and_recover()
+    server.query("ALTER TABLE ai.t AUTO_INCREMENT = 1")
+    assert _next(server) == 1001
+    server.query("XA COMMIT 'x'")
+    assert _next(server) == 1002
+
+
 def test_rolled_back_numbers_are_not_given_again(server: Server, database: str) -> None:
     connection = server.connect(database)
     with connection.cursor() as cursor:
@@ -115,6 +153,33 @@ SCRIPTS = {
         RENAME TABLE t TO u
         INSERT INTO u (v) VALUES (7)
         SELECT MAX(id) FROM u
+    """,
+    "alter_sets_it_back": """
+        CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, v INT, KEY (v))
+        INSERT INTO t VALUES (-3, 0), (1, 1), (2, 2), (100, 3)
+        DELETE FROM t WHERE id > 2
+        ALTER TABLE t AUTO_INCREMENT = 1
+        INSERT INTO t (v) VALUES (4)
+        ALTER TABLE t AUTO_INCREMENT = 50, ALGORITHM=INPLACE
+        ALTER TABLE t AUTO_INCREMENT = 20, COMMENT 'back', ALGORITHM=INSTANT
+        INSERT INTO t (v) VALUES (5), (6)
+        SELECT AUTO_INCREMENT FROM information_schema.tables WHERE table_schema = DATABASE()
+        SELECT * FROM t ORDER BY id
+        DELETE FROM t WHERE id > 0
+        ALTER TABLE t AUTO_INCREMENT = 0, ADD KEY (v, id)
+        INSERT INTO t (v) VALUES (7)
+        DELETE FROM t
+        ALTER TABLE t AUTO_INCREMENT = 1
+        INSERT INTO t (v) VALUES (8)
+        SELECT * FROM t ORDER BY id
+    """,
+    "alter_sets_large_and_backward_ones_back": """
+        CREATE TABLE t (id BIGINT UNSIGNED AUTO_INCREMENT, v INT, KEY (id DESC))
+        INSERT INTO t VALUES (18446744073709551000, 0), (9223372036854775809, 1)
+        DELETE FROM t WHERE v = 0
+        ALTER TABLE t AUTO_INCREMENT = 5
+        INSERT INTO t (v) VALUES (2)
+        SELECT * FROM t ORDER BY id
     """,
     "unsigned_column_without_primary_key": """
         CREATE TABLE t (id SMALLINT UNSIGNED AUTO_INCREMENT, v INT, KEY (id))

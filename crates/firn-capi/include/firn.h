@@ -1177,11 +1177,14 @@ void firn_autoinc_raise(struct firn_session *session,
 // The table is live.
 uint64_t firn_autoinc_next_value(const struct firn_table *table);
 
-// Makes `next` the next value, unless larger ones were used; durable.
+// Makes `next` the next value, or the one above `largest`, the largest that a row has, if that is larger; durable. Nobody
+// writes to the table meanwhile.
 //
 // # Safety
 // The table is live.
-enum firn_status firn_autoinc_set(const struct firn_table *table, uint64_t next);
+enum firn_status firn_autoinc_set(const struct firn_table *table,
+                                  uint64_t next,
+                                  uint64_t largest);
 
 // Checks a table: checksums of its files; extended: that each row has its entries and each entry
 // its row. `problem` is called for each problem; then the status is `FIRN_CORRUPTION`.

@@ -48,7 +48,8 @@ pub unsafe extern "C" fn firn_create_table(
         };
         db.catalog().create(table_name, definition)?;
         if autoincrement > 1 {
-            Table::open(db.catalog(), table_name, schema, &[])?.set_autoincrement(autoincrement)?;
+            let table = Table::open(db.catalog(), table_name, schema, &[])?;
+            table.set_autoincrement(autoincrement, 0, db.context())?;
         }
         Ok(())
     })

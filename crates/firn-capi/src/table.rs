@@ -160,14 +160,23 @@ pub unsafe extern "C" fn firn_autoinc_next_value(table: *const firn_table) -> u6
     })
 }
 
-/// Makes `next` the next value, unless larger ones were used; durable.
+/// Makes `next` the next value, or the one above `largest`, the largest that a row has, if that is larger; durable. Nobody
+/// writes to the table meanwhile.
 ///
 /// # Safety
 /// The table is live.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn firn_autoinc_set(table: *const firn_table, next: u64) -> firn_status {
-    // SAFETY: as the caller promises.
-    guard(|| Ok(unsafe { firn_table::get(table) }?.set_autoincrement(next)?))
+pub unsafe extern "C" fn firn_autoinc_set(
+    table: *const firn_table,
+    next: u64,
+    largest: u64,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let whole = unsafe { firn_table::whole(table) }?;
+        let cx = whole.db().context();
+        Ok(whole.table.set_autoincrement(next, largest, cx)?)
+    })
 }
 
 /// Checks a table: checksums of its files; extended: that each row has its entries and each entry

@@ -4,8 +4,8 @@
 //! The history knows the state after every moment since the last recovery, because a crash may
 //! bring back any of them that is not older than what was acknowledged.
 
-use firn::base::IndexId;
 use firn::base::value::OwnedValue;
+use firn::base::{CounterValue, IndexId};
 use std::collections::BTreeMap;
 
 /// Number of an event; the state at a moment is the state after it.
@@ -14,8 +14,8 @@ pub type Moment = u64;
 /// What a commit writes: the last value of each key, `None` for a deletion.
 pub type Writes = BTreeMap<Vec<u8>, Option<OwnedValue>>;
 
-/// Maxima to persist: counter, value.
-pub type Raised = Vec<(u64, u64)>;
+/// What to persist of counters.
+pub type Raised = Vec<(u64, CounterValue)>;
 
 /// Something that the log records.
 #[derive(Debug, Clone)]
@@ -36,8 +36,8 @@ pub enum Event {
     Rename(String, String),
     /// It was emptied, and has these index ids now.
     Truncate(String, Vec<IndexId>),
-    /// A counter was raised by itself.
-    Counter(u64, u64),
+    /// A counter was raised or set by itself.
+    Counter(u64, CounterValue),
 }
 
 /// Everything but the entries themselves.
@@ -49,12 +49,12 @@ pub struct Side {
     pub tables: BTreeMap<String, Vec<IndexId>>,
     /// When indexes were dropped.
     pub dropped: BTreeMap<IndexId, Moment>,
-    /// Acknowledged maxima.
-    pub counters: BTreeMap<u64, u64>,
+    /// Acknowledged values of counters.
+    pub counters: BTreeMap<u64, CounterValue>,
 }
 
 impl Side {
-    fn raise(&mut self, raised: &[(u64, u64)]) {
+    fn raise(&mut self, raised: &[(u64, CounterValue)]) {
         for &(counter, value) in raised {
             let slot = self.counters.entry(counter).or_default();
             *slot = value.max(*slot);

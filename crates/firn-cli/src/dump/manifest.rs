@@ -4,7 +4,7 @@ use super::split;
 use crate::Outcome;
 use crate::args::DumpManifest;
 use crate::output::{Output, bytes};
-use firn::base::{Error, Result};
+use firn::base::{CounterValue, Error, Result};
 use firn::env::PosixEnv;
 use firn::version::{Edit, ManifestReader, parse_manifest_name};
 use serde::Serialize;
@@ -18,6 +18,14 @@ struct Report {
 }
 
 #[derive(Serialize)]
+struct Counter {
+    counter: u64,
+    value: u64,
+    /// How often it was set.
+    generation: u64,
+}
+
+#[derive(Serialize)]
 struct EditReport {
     added: Vec<Added>,
     removed: Vec<Removed>,
@@ -25,7 +33,7 @@ struct EditReport {
     last_seqno: Option<u64>,
     next_file_id: Option<u64>,
     next_run_number: Option<u64>,
-    counters: Vec<(u64, u64)>,
+    counters: Vec<Counter>,
     times: Vec<(u64, u64)>,
 }
 
@@ -81,8 +89,16 @@ fn edit(edit: &Edit) -> EditReport {
         last_seqno: edit.last_seqno,
         next_file_id: edit.next_file_id,
         next_run_number: edit.next_run_number,
-        counters: edit.counters.clone(),
+        counters: edit.counters.iter().map(counter).collect(),
         times: edit.time_pairs.clone(),
+    }
+}
+
+fn counter(&(counter, known): &(u64, CounterValue)) -> Counter {
+    Counter {
+        counter,
+        value: known.value,
+        generation: known.generation,
     }
 }
 
@@ -118,8 +134,19 @@ fn text(report: &Report) -> String {
                 bytes(added.stored_bytes)
             );
         }
-        for (counter, value) in &edit.counters {
-            let _ = writeln!(out, "  counter {counter} is {value}");
+        for Counter {
+            counter,
+            value,
+            generation,
+        } in &edit.counters
+        {
+            let _ = match generation {
+                0 => writeln!(out, "  counter {counter} is {value}"),
+                _ => writeln!(
+                    out,
+                    "  counter {counter} is {value} since it was set, generation {generation}"
+                ),
+            };
         }
     }
     if report.torn_bytes > 0 {

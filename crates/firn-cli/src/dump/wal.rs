@@ -165,6 +165,16 @@ fn record_report(record: &Record<'_>, with_entries: bool) -> RecordReport {
             report.kind = "counter";
             report.note = Some(format!("counter {counter} is at least {value}"));
         }
+        Record::CounterSet {
+            counter,
+            generation,
+            value,
+        } => {
+            report.kind = "counter set";
+            report.note = Some(format!(
+                "counter {counter} is at least {value} since it was set, generation {generation}"
+            ));
+        }
         Record::Load { files, .. } => {
             report.kind = "load";
             report.note = Some(format!("files {files:?}"));

@@ -5,7 +5,10 @@ fn value(byte: u8) -> OwnedValue {
 }
 
 fn commit(key: &[u8], byte: Option<u8>) -> Event {
-    Event::Commit([(key.to_vec(), byte.map(value))].into(), vec![(9, 5)])
+    Event::Commit(
+        [(key.to_vec(), byte.map(value))].into(),
+        vec![(9, 5.into())],
+    )
 }
 
 fn all(history: &History, at: Moment) -> Vec<(Vec<u8>, OwnedValue)> {
@@ -30,7 +33,7 @@ fn every_moment_has_its_state() {
     assert_eq!(all(&history, 4), [(b"b".to_vec(), value(2))]);
     assert_eq!(history.side_at(2).prepared.len(), 1);
     assert_eq!(history.side_at(4).prepared.len(), 0);
-    assert_eq!(history.side().counters[&9], 5);
+    assert_eq!(history.side().counters[&9], 5.into());
     assert_eq!(history.last_write(), 4);
 }
 

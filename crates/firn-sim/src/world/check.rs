@@ -5,7 +5,7 @@ use super::read::{Entries, range_of, read_all};
 use super::{DIR, Stop, World};
 use crate::ensure;
 use crate::history::{Moment, Side, Writes};
-use firn::base::IndexId;
+use firn::base::{CounterValue, IndexId};
 use firn::db::Db;
 use firn::read::ReadPoint;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ use std::path::Path;
 pub(super) struct Seen {
     pub tables: BTreeMap<String, Vec<IndexId>>,
     pub prepared: BTreeSet<Vec<u8>>,
-    pub counters: BTreeMap<u64, u64>,
+    pub counters: BTreeMap<u64, CounterValue>,
     /// Every index that may hold something, in key order.
     pub entries: BTreeMap<IndexId, Entries>,
 }
@@ -68,10 +68,19 @@ impl World {
             ));
         }
         for (counter, value) in &side.counters {
-            let found = seen.counters.get(counter).copied().unwrap_or(0);
+            let found = seen.counters.get(counter).copied().unwrap_or_default();
             if found < *value {
                 return Some(format!(
-                    "counter {counter} is {found}, was {value} at least"
+                    "counter {counter} is {found:?}, was {value:?} at least"
+                ));
+            }
+        }
+        // Set back, a counter stays back: a value from before must not come again in the generation after.
+        for (counter, found) in &seen.counters {
+            let most = self.counters_most.get(&(*counter, found.generation));
+            if let Some(most) = most.filter(|most| found.value > **most) {
+                return Some(format!(
+                    "counter {counter} is {found:?}, was {most} at most"
                 ));
             }
         }

@@ -3,14 +3,14 @@
 use super::{Stop, World};
 use crate::ensure;
 use crate::history::Event;
-use firn::base::{ErrorKind, IndexId};
+use crate::options::one_of;
+use firn::base::{CounterValue, ErrorKind, IndexId};
 use firn::catalog::{
     ColumnSchema, Definition, IndexPart, IndexSchema, PartSchema, TableEntry, TableSchema,
 };
 use firn::rowcode::{Column, ColumnKind, Missing};
 use rand::Rng;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// The counter that index ids are taken from.
 const INDEX_IDS: u64 = 0;
@@ -57,7 +57,7 @@ impl World {
     /// The ids that the next `count` indexes will get, in the order of [`TableEntry::index_ids`].
     fn next_ids(&self, indexes: u32, primary: bool) -> Vec<IndexId> {
         let cell = self.db().catalog().counters().cell(INDEX_IDS);
-        let next = cell.load(Ordering::Relaxed) as u32 + 1;
+        let next = cell.read().value as u32 + 1;
         match primary && indexes > 0 {
             true => (next..next + indexes).collect(),
             // The hidden clustered index takes the last one.
@@ -187,13 +187,44 @@ impl World {
     pub(super) fn persist_counter(&mut self) -> Result<(), Stop> {
         let counter = 2000 + self.rng.random_range(0..2);
         let counters = Arc::clone(self.db().catalog().counters());
-        let value = counters.cell(counter).load(Ordering::Relaxed) + self.rng.random_range(1..9);
-        counters.raise(counter, value);
+        let mut value = counters.cell(counter).read();
+        value.value += self.rng.random_range(1..9);
+        self.note_counter(counter, value);
         // A call that fails promises nothing, and a counter found higher than promised is no harm. (The
         // value in memory stays raised: it says nothing about the log.)
-        self.db().catalog().persist_counter(counter, value)?;
+        self.db().catalog().persist_counter(counter, value.value)?;
         self.record(Event::Counter(counter, value));
         self.ddl_is_durable();
         Ok(())
+    }
+
+    /// Sets a counter, back as a rule. Transactions that have raised it may commit later.
+    pub(super) fn set_counter(&mut self) -> Result<(), Stop> {
+        let counter = one_of(&mut self.rng, &[1000, 1001, 1002, 2000, 2001]);
+        let before = self.db().catalog().counters().cell(counter).read();
+        let value = CounterValue {
+            generation: before.generation + 1,
+            value: before.value.saturating_sub(self.rng.random_range(0..9)),
+        };
+        self.note_counter(counter, value);
+        // After a call that fails the counter is in yet another generation.
+        self.note_counter(
+            counter,
+            CounterValue {
+                generation: before.generation + 2,
+                ..before
+            },
+        );
+        self.db().catalog().set_counter(counter, value.value)?;
+        self.record(Event::Counter(counter, value));
+        self.ddl_is_durable();
+        Ok(())
+    }
+
+    /// A counter gets to `value`, in memory at least.
+    pub(super) fn note_counter(&mut self, counter: u64, value: CounterValue) {
+        let most = &mut self.counters_most;
+        let most = most.entry((counter, value.generation)).or_default();
+        *most = value.value.max(*most);
     }
 }

@@ -123,6 +123,8 @@ pub struct World {
     points: points::Points,
     /// Files may lie about until the next start, since a call to remove one failed.
     strays: bool,
+    /// The largest value that a counter had in a generation, in memory at least.
+    counters_most: BTreeMap<(u64, u64), u64>,
     stats: Stats,
 }
 
@@ -154,6 +156,7 @@ impl World {
             keys,
             checkpoints: Vec::new(),
             points: points::Points::default(),
+            counters_most: BTreeMap::new(),
             strays: false,
             stats: Stats::default(),
         }
@@ -214,7 +217,8 @@ impl World {
             958..963 => self.sync_log(),
             963..985 => self.ddl(),
             985..990 => self.decide_detached(),
-            990..993 => self.persist_counter(),
+            990..992 => self.persist_counter(),
+            992 => self.set_counter(),
             993..996 => self.check_latest(),
             996..998 => self.reopen(),
             998 => self.checkpoint(),

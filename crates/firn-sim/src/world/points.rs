@@ -177,10 +177,10 @@ impl World {
             expected.prepared
         );
         for (counter, value) in &expected.counters {
-            let raised = found.counters.get(counter).copied().unwrap_or(0);
+            let raised = found.counters.get(counter).copied().unwrap_or_default();
             ensure!(
                 raised >= *value,
-                "{what}: counter {counter} is {raised}, was {value}"
+                "{what}: counter {counter} is {raised:?}, was {value:?}"
             );
         }
         let live = expected.tables.values().flatten().copied();

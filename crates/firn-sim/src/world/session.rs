@@ -264,9 +264,10 @@ impl World {
     fn raise_counter(&mut self, at: usize) {
         let counter = 1000 + self.rng.random_range(0..3);
         let cell = self.db().catalog().counters().cell(counter);
-        let value = cell.load(std::sync::atomic::Ordering::Relaxed) + self.rng.random_range(0..9);
+        let value = cell.read().value + self.rng.random_range(0..9);
         // As for AUTO_INCREMENT: the value counts as used from here on, and is durable with the commit.
-        self.db().catalog().counters().raise(counter, value);
+        let value = cell.raise(value);
+        self.note_counter(counter, value);
         let session = &mut self.sessions[at];
         session.txn.raise_counter(counter, value);
         session.raised.push((counter, value));

@@ -1,6 +1,7 @@
 //! Ground layer: the words every other module speaks.
 
 pub mod checksum;
+mod counter;
 pub mod error;
 pub mod events;
 pub mod gauge;
@@ -17,6 +18,7 @@ pub mod sketch;
 pub mod value;
 pub mod varint;
 
+pub use counter::CounterValue;
 pub use error::{Error, ErrorKind, Result};
 pub use iter::InternalIterator;
 pub use key::{IndexId, InternalKey, Kind, Seqno};

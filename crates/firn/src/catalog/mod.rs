@@ -7,7 +7,7 @@ pub mod schema;
 mod shapes;
 mod tables;
 
-pub use counters::{Counters, INDEX_IDS, autoincrement_counter, hidden_row_counter};
+pub use counters::{Counter, Counters, INDEX_IDS, autoincrement_counter, hidden_row_counter};
 pub use entry::{IndexEntry, TableEntry};
 pub use indexes::{IndexChange, IndexOrigin};
 pub use schema::{

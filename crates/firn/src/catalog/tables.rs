@@ -10,7 +10,7 @@ use super::schema::TableSchema;
 use super::shapes::Owners;
 use crate::base::key::{INDEX_ID_LEN, index_prefix};
 use crate::base::range::prefix_successor;
-use crate::base::{Error, ErrorKind, IndexId, Kind, Result, Seqno, Value};
+use crate::base::{CounterValue, Error, ErrorKind, IndexId, Kind, Result, Seqno, Value};
 use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::keycode::KeyEnds;
 use crate::read::{ReadPoint, ScanRange, scan_sources};
@@ -148,7 +148,7 @@ impl Catalog {
         point: &ReadPoint,
     ) -> Result<Self> {
         let known = Known::read(point)?;
-        counters.raise(INDEX_IDS, u64::from(known.largest_index()));
+        counters.raise(INDEX_IDS, known.largest_index().into());
         Ok(Self {
             pipeline,
             prepared,
@@ -190,20 +190,40 @@ impl Catalog {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Persists `value` as a maximum of `counter`; durable on return.
+    /// Raises `counter` to `value` at least; durable on return.
     pub fn persist_counter(&self, counter: u64, value: u64) -> Result<()> {
         let _one = self.changing.lock();
-        self.pipeline
-            .commit(What::Batch, &Batch::new(), &[(counter, value)])?;
+        let raised = self.counters.raise(counter, value);
+        self.log_counters(&[(counter, raised)])
+    }
+
+    /// Sets `counter` to `value`, which may be less than it is; durable on return. Nobody raises it meanwhile.
+    ///
+    /// # Errors
+    /// Those of a commit: then the counter is as it was.
+    pub fn set_counter(&self, counter: u64, value: u64) -> Result<()> {
+        let _one = self.changing.lock();
+        let cell = self.counters.cell(counter);
+        let before = cell.read();
+        // In memory first, so that a flush that lets go of the log record has the value in its edit.
+        let set = cell.set(value);
+        let logged = self.log_counters(&[(counter, set)]);
+        if logged.is_err() {
+            // A flush may have persisted what was set: it must not outdo what follows.
+            cell.set(before.value);
+        }
+        logged
+    }
+
+    fn log_counters(&self, counters: &[(u64, CounterValue)]) -> Result<()> {
+        self.pipeline.commit(What::Batch, &Batch::new(), counters)?;
         self.pipeline.sync_all()
     }
 
-    /// Persists the maxima of all counters; durable on return, with everything committed before.
+    /// Persists the values of all counters; durable on return, with everything committed before.
     pub fn persist_counters(&self) -> Result<()> {
         let _one = self.changing.lock();
-        self.pipeline
-            .commit(What::Batch, &Batch::new(), &self.counters.snapshot())?;
-        self.pipeline.sync_all()
+        self.log_counters(&self.counters.snapshot())
     }
 
     /// The table called `name`, which no prepared transaction has changed: for a change that would leave the
@@ -380,14 +400,14 @@ impl Catalog {
     /// Takes so many index ids, one after the other.
     pub(super) fn take_ids(&self, count: usize) -> Result<Vec<IndexId>> {
         let ids = self.counters.cell(INDEX_IDS);
-        let last = ids.fetch_add(count as u64, Ordering::Relaxed) + count as u64;
+        let last = ids.value().fetch_add(count as u64, Ordering::Relaxed) + count as u64;
         let last =
             IndexId::try_from(last).map_err(|_| Error::unsupported("index ids are used up"))?;
         Ok((last + 1 - count as u32..=last).collect())
     }
 
     pub(super) fn write(&self, batch: &Batch, description: &str) -> Result<Seqno> {
-        let ids = self.counters.cell(INDEX_IDS).load(Ordering::Relaxed);
+        let ids = self.counters.cell(INDEX_IDS).read();
         let what = What::SchemaChange(description.as_bytes());
         let committed = self.pipeline.commit(what, batch, &[(INDEX_IDS, ids)])?;
         self.pipeline.sync_all()?;

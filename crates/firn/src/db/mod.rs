@@ -142,7 +142,7 @@ impl Db {
         versions
             .counters()
             .into_iter()
-            .for_each(|(c, v)| counters.raise(c, v));
+            .for_each(|(c, v)| counters.learn(c, v));
         let started = env.monotonic_micros();
         let memtable_size = options.live.freeze_at();
         let mut replayed = recovery::replay(

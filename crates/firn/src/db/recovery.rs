@@ -1,7 +1,7 @@
 //! Recovery: the log from where the files end, back into memtables.
 
 use crate::backup::Point;
-use crate::base::{Error, InternalKey, Result, Seqno};
+use crate::base::{CounterValue, Error, InternalKey, Result, Seqno};
 use crate::binlog::{BinlogFile, ServerRun};
 use crate::catalog::Counters;
 use crate::env::Env;
@@ -229,7 +229,16 @@ impl<'a> Replay<'a> {
                 Ok(())
             }
             Record::CounterMax { counter, value } => {
-                self.counters.raise(counter, value);
+                self.counters.learn(counter, value.into());
+                Ok(())
+            }
+            Record::CounterSet {
+                counter,
+                generation,
+                value,
+            } => {
+                let value = CounterValue { generation, value };
+                self.counters.learn(counter, value);
                 Ok(())
             }
             Record::Load { files, info } => {

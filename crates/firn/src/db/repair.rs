@@ -91,7 +91,7 @@ pub fn repair(look: &Look, target: &Path, lost: &mut dyn FnMut(Error)) -> Result
         lost,
     )?;
     let stored = tree.counters.iter();
-    stored.for_each(|(counter, value)| counters.raise(*counter, *value));
+    stored.for_each(|(counter, value)| counters.learn(*counter, *value));
     let sources = sources(look, &tree, &log, lost)?;
     let mut copy = Copy::new(env, target, tree.blobs(look))?;
     copy.all(sources, lost)?;
@@ -247,10 +247,7 @@ fn finish(
     for entry in tables {
         let mended = mend(&db, &entry, repaired)?;
         let raise = |counter, value: Option<u64>| match value {
-            Some(value) => {
-                db.catalog().counters().raise(counter, value);
-                db.catalog().persist_counter(counter, value)
-            }
+            Some(value) => db.catalog().persist_counter(counter, value),
             None => Ok(()),
         };
         let id = entry.clustered.id;

@@ -20,9 +20,9 @@ pub use output::{Duplicate, Failure};
 pub use sorter::Uniqueness;
 pub use writer::{Density, RunWriter};
 
-use crate::base::Result;
 use crate::base::options::Options;
 use crate::base::shape::KeyShapes;
+use crate::base::{CounterValue, Result};
 use crate::version::VersionSet;
 use beside::Beside;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub trait LoadHost: Send + Sync {
     ///
     /// # Errors
     /// Those of an edit. The files are gone then, or go with the next open.
-    fn install(&self, files: NewFiles, counters: Vec<(u64, u64)>) -> Result<()>;
+    fn install(&self, files: NewFiles, counters: Vec<(u64, CounterValue)>) -> Result<()>;
 }
 
 /// Where new files come from: what their writers share.

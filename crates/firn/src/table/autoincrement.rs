@@ -1,9 +1,9 @@
-//! AUTO_INCREMENT: values are handed out in intervals and never taken back.
+//! AUTO_INCREMENT: values are handed out in intervals, and taken back by nothing but an ALTER that asks for it.
 
 use super::Table;
 use crate::base::Result;
 use crate::catalog::autoincrement_counter;
-use crate::txn::Transaction;
+use crate::txn::{Context, Transaction};
 use std::sync::atomic::Ordering;
 
 impl Table {
@@ -11,7 +11,8 @@ impl Table {
     /// `None` if the series is used up.
     pub fn reserve_autoincrement(&self, offset: u64, increment: u64, count: u64) -> Option<u64> {
         let increment = increment.max(1);
-        let used = &self.current().autoincrement;
+        let current = self.current();
+        let used = current.autoincrement.value();
         let mut last = used.load(Ordering::Relaxed);
         loop {
             let first = next_in_series(last, offset, increment)?;
@@ -28,25 +29,36 @@ impl Table {
     /// A row with this value was written: later ones are larger, also after a restart.
     pub fn use_autoincrement(&self, txn: &mut Transaction, value: u64) {
         let current = self.current();
-        current.autoincrement.fetch_max(value, Ordering::Relaxed);
-        txn.raise_counter(autoincrement_counter(current.entry.clustered.id), value);
+        let raised = current.autoincrement.raise(value);
+        txn.raise_counter(autoincrement_counter(current.entry.clustered.id), raised);
     }
 
     /// The value that the next row gets at least.
     pub fn next_autoincrement(&self) -> u64 {
-        self.current()
-            .autoincrement
-            .load(Ordering::Relaxed)
-            .saturating_add(1)
+        let used = self.current().autoincrement.read().value;
+        used.saturating_add(1)
     }
 
-    /// Makes `next` the next value, unless larger ones were used; durable on return.
-    pub fn set_autoincrement(&self, next: u64) -> Result<()> {
+    /// Makes `next` the next value, unless rows have larger ones; durable on return. `largest` is the largest value of a
+    /// row that anybody sees; nobody writes to the table meanwhile. A prepared transaction may bring larger ones: if one
+    /// has changed the table, its next value does not go back.
+    ///
+    /// # Errors
+    /// Those of a commit.
+    pub fn set_autoincrement(&self, next: u64, largest: u64, cx: &Context) -> Result<()> {
         let current = self.current();
-        let value = next.saturating_sub(1);
-        current.autoincrement.fetch_max(value, Ordering::Relaxed);
-        self.catalog
-            .persist_counter(autoincrement_counter(current.entry.clustered.id), value)
+        let counter = autoincrement_counter(current.entry.clustered.id);
+        let value = next.saturating_sub(1).max(largest);
+        let back = value < current.autoincrement.read().value;
+        let settled = || {
+            cx.prepared
+                .refuse_if_changed(&current.entry.index_ids())
+                .is_ok()
+        };
+        match back && settled() {
+            true => self.catalog.set_counter(counter, value),
+            false => self.catalog.persist_counter(counter, value),
+        }
     }
 }
 

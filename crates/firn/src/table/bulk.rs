@@ -17,7 +17,6 @@ use crate::ingest::{Duplicate, Entry, Failure, Load, Progress, Uniqueness};
 use crate::rowcode::BlobBuf;
 use crate::txn::{Context, LockOwner};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Loads of one session with threads of their own; further ones (of a table with many partitions) work in
 /// the session's thread.
@@ -111,9 +110,7 @@ impl BulkLoad {
         match &mut self.way {
             Way::Sorted(load) => {
                 load.autoincrement = load.autoincrement.max(value);
-                load.current
-                    .autoincrement
-                    .fetch_max(value, Ordering::Relaxed);
+                load.current.autoincrement.raise(value);
             }
             Way::Rows(load) => load.use_autoincrement(value),
         }
@@ -262,10 +259,9 @@ impl SortedLoad {
             (autoincrement_counter(id), self.autoincrement),
         ];
         let counters = counters.into_iter().filter(|(_, value)| *value > 0);
+        let all = table.catalog.counters();
+        let counters = counters.map(|(counter, value)| (counter, all.raise(counter, value)));
         let counters: Vec<_> = counters.collect();
-        for (counter, value) in &counters {
-            table.catalog.counters().raise(*counter, *value);
-        }
         if !files.files().is_empty() {
             // Before anything names them, and held until a view does.
             self.blobs.sync()?;

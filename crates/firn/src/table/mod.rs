@@ -30,7 +30,7 @@ pub use statistics::{IndexSums, RangeEnd, TableStatistics};
 
 use crate::base::{Error, ErrorKind, Result};
 use crate::catalog::{
-    Catalog, Counters, Difference, TableEntry, TableSchema, autoincrement_counter,
+    Catalog, Counter, Counters, Difference, TableEntry, TableSchema, autoincrement_counter,
     hidden_row_counter,
 };
 use crate::rowcode::{ColumnKind, NullBit, RowFormat};
@@ -38,7 +38,7 @@ use arc_swap::ArcSwap;
 use index::IndexInfo;
 use std::fmt::Display;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 /// The parts of a table that TRUNCATE replaces.
 pub(crate) struct Current {
@@ -47,8 +47,8 @@ pub(crate) struct Current {
     entry: Arc<TableEntry>,
     pub(crate) clustered: Arc<IndexInfo>,
     pub(crate) indexes: Vec<Arc<IndexInfo>>,
-    autoincrement: Arc<AtomicU64>,
-    hidden_rows: Arc<AtomicU64>,
+    autoincrement: Arc<Counter>,
+    hidden_rows: Arc<Counter>,
 }
 
 /// What the server expects in the record under a NULL, where that is not zeros. It compares records
@@ -246,7 +246,7 @@ impl Table {
 
     fn next_row_id(&self, current: &Current) -> Option<u64> {
         self.has_hidden_key()
-            .then(|| current.hidden_rows.fetch_add(1, Ordering::Relaxed) + 1)
+            .then(|| current.hidden_rows.value().fetch_add(1, Ordering::Relaxed) + 1)
     }
 
     /// Names the table in an error of damaged bytes.

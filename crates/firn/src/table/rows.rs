@@ -90,7 +90,7 @@ impl Table {
         if !matches!(done, Ok(Written::Done { .. })) {
             txn.rollback_to(mark);
         } else if let Some(id) = row_id {
-            txn.raise_counter(current.hidden_counter(), id);
+            txn.raise_counter(current.hidden_counter(), id.into());
         }
         done
     }

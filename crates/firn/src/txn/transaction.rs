@@ -16,7 +16,9 @@ use super::write_set::{Mark, SharedWriteSet, WriteSet, WriteSetIter};
 use crate::base::gauge::Gauge;
 use crate::base::options::LiveOptions;
 use crate::base::pause::{self, PausePoint};
-use crate::base::{Error, ErrorKind, IndexId, InternalKey, Kind, Result, Seqno, Value};
+use crate::base::{
+    CounterValue, Error, ErrorKind, IndexId, InternalKey, Kind, Result, Seqno, Value,
+};
 use crate::blob::{BlobSession, BlobStore};
 use crate::ingest::{Ingest, LoadHost};
 use crate::iter::Reports;
@@ -96,7 +98,7 @@ pub struct Transaction {
     /// Something was written since the set was last cleared.
     wrote: bool,
     hidden: BTreeMap<Box<[u8]>, Mark>,
-    counters: Vec<(u64, u64)>,
+    counters: Vec<(u64, CounterValue)>,
     changed_rows: u64,
     /// What it wrote out of line: held until a view shows it.
     blobs: BlobSession,
@@ -451,8 +453,8 @@ impl Transaction {
         self.hidden.contains_key(row_key)
     }
 
-    /// Persists `value` as a maximum of `counter` when the transaction commits.
-    pub fn raise_counter(&mut self, counter: u64, value: u64) {
+    /// Persists that `counter` has got to `value` when the transaction commits.
+    pub fn raise_counter(&mut self, counter: u64, value: CounterValue) {
         match self.counters.iter_mut().find(|(c, _)| *c == counter) {
             Some((_, max)) => *max = value.max(*max),
             None => self.counters.push((counter, value)),
@@ -545,7 +547,7 @@ impl Transaction {
     /// Hands the own writes to `log`, which names them in the log: files are the log's from there on.
     fn hand_over<T>(
         &mut self,
-        log: impl FnOnce(&Context, &Changes, &[(u64, u64)]) -> Result<T>,
+        log: impl FnOnce(&Context, &Changes, &[(u64, CounterValue)]) -> Result<T>,
     ) -> Result<(T, Changes)> {
         // In every flush mode: a record that survives must find its blobs.
         self.blobs.sync()?;

@@ -5,7 +5,7 @@
 
 use super::FileMeta;
 use crate::base::varint::{put_bytes, put_u64, take_bytes, take_u8, take_u64};
-use crate::base::{Error, Result, Seqno};
+use crate::base::{CounterValue, Error, Result, Seqno};
 
 const TAG_ADDED: u64 = 1;
 const TAG_REMOVED: u64 = 2;
@@ -16,6 +16,7 @@ const TAG_LAST_SEQNO: u64 = 6;
 const TAG_COUNTER: u64 = 7;
 const TAG_TIME_PAIR: u64 = 8;
 const TAG_BLOBS_MOVED: u64 = 10;
+const TAG_COUNTER_SET: u64 = 13;
 
 /// A change of the tree and of the numbers that live beside it. All of it takes effect, or nothing.
 ///
@@ -34,8 +35,8 @@ pub struct Edit {
     pub next_run_number: Option<u64>,
     /// Every commit up to this seqno is in the files. Never goes back.
     pub last_seqno: Option<Seqno>,
-    /// Named maxima (auto-increment values, row ids): the larger of old and new stays.
-    pub counters: Vec<(u64, u64)>,
+    /// Counters (auto-increment values, row ids): the larger of old and new stays.
+    pub counters: Vec<(u64, CounterValue)>,
     /// When a seqno was the newest: seqno, wall clock in microseconds since 1970.
     pub time_pairs: Vec<(Seqno, u64)>,
     /// Blob files whose blobs lie in another file from now on: id that references name, id of the file
@@ -82,8 +83,20 @@ impl Edit {
                 put(tag, &|f| put_u64(f, number));
             }
         }
+        for (counter, CounterValue { generation, value }) in &self.counters {
+            let tag = match generation {
+                0 => TAG_COUNTER,
+                _ => TAG_COUNTER_SET,
+            };
+            put(tag, &|f| {
+                put_u64(f, *counter);
+                if *generation > 0 {
+                    put_u64(f, *generation);
+                }
+                put_u64(f, *value);
+            });
+        }
         for (tag, pairs) in [
-            (TAG_COUNTER, &self.counters),
             (TAG_TIME_PAIR, &self.time_pairs),
             (TAG_BLOBS_MOVED, &self.blobs_moved),
         ] {
@@ -134,12 +147,22 @@ impl Edit {
                 self.removed.push((level, file_id));
                 return Ok(Some(()));
             }
+            TAG_COUNTER_SET => {
+                let (Some(counter), Some(generation), Some(value)) =
+                    (take_u64(field), take_u64(field), take_u64(field))
+                else {
+                    return Ok(None);
+                };
+                let value = CounterValue { generation, value };
+                self.counters.push((counter, value));
+                return Ok((generation > 0).then_some(()));
+            }
             TAG_COUNTER | TAG_TIME_PAIR | TAG_BLOBS_MOVED => {
                 let (Some(a), Some(b)) = (take_u64(field), take_u64(field)) else {
                     return Ok(None);
                 };
                 match tag {
-                    TAG_COUNTER => self.counters.push((a, b)),
+                    TAG_COUNTER => self.counters.push((a, b.into())),
                     TAG_TIME_PAIR => self.time_pairs.push((a, b)),
                     _ => self.blobs_moved.push((a, b)),
                 }

@@ -3,7 +3,7 @@
 use super::Edit;
 use super::load::manifest_ids;
 use super::manifest::ManifestReader;
-use crate::base::{Error, Result, Seqno};
+use crate::base::{CounterValue, Error, Result, Seqno};
 use crate::env::Env;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -25,8 +25,8 @@ pub struct Salvaged {
     pub log_number: u64,
     /// Every commit up to this seqno is in the files.
     pub last_seqno: Seqno,
-    /// Named maxima.
-    pub counters: BTreeMap<u64, u64>,
+    /// Counters.
+    pub counters: BTreeMap<u64, CounterValue>,
 }
 
 /// Reads what is left of the newest manifest. Each loss goes to `lost`.

@@ -8,7 +8,7 @@ use super::state::NUMBER_MAX;
 use super::{Edit, FileHandle, FileSource, State, Version};
 use crate::base::events::{Listener, Severity};
 use crate::base::health::Health;
-use crate::base::{Error, ErrorKind, Result, Seqno};
+use crate::base::{CounterValue, Error, ErrorKind, Result, Seqno};
 use crate::env::Env;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -234,8 +234,8 @@ impl VersionSet {
         self.inner.lock().state.last_seqno
     }
 
-    /// The named maxima.
-    pub fn counters(&self) -> BTreeMap<u64, u64> {
+    /// The counters.
+    pub fn counters(&self) -> BTreeMap<u64, CounterValue> {
         self.inner.lock().state.counters.clone()
     }
 

@@ -1,7 +1,7 @@
 //! The logical content of a manifest: what all its edits add up to.
 
 use super::{Edit, FileMeta, LEVELS};
-use crate::base::Seqno;
+use crate::base::{CounterValue, Seqno};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -35,8 +35,8 @@ pub struct State {
     pub next_run_number: u64,
     /// Every commit up to this seqno is in the files.
     pub last_seqno: Seqno,
-    /// Named maxima.
-    pub counters: BTreeMap<u64, u64>,
+    /// Counters.
+    pub counters: BTreeMap<u64, CounterValue>,
     /// Seqno and wall clock in microseconds, oldest first.
     pub time_pairs: VecDeque<(Seqno, u64)>,
     /// Blob files whose blobs lie in a file of another id.

@@ -91,6 +91,16 @@ pub enum Record<'a> {
         /// Largest value handed out.
         value: u64,
     },
+    /// The same of a counter that was set: a new generation began, which outdoes all that older ones have handed out.
+    /// Replay takes the largest value of the last generation, in any order.
+    CounterSet {
+        /// The counter.
+        counter: u64,
+        /// How often it was set; at least 1.
+        generation: u64,
+        /// Largest value handed out since.
+        value: u64,
+    },
     /// A change of the catalog.
     SchemaChange {
         /// Its seqno.
@@ -132,6 +142,7 @@ const SCHEMA_CHANGE: u8 = 7;
 const PREPARE_RUN: u8 = 8;
 const LOAD: u8 = 9;
 const CLOCK: u8 = 10;
+const COUNTER_SET: u8 = 14;
 const SERVER_RUN: u8 = 15;
 
 /// Where encoded bytes go: lengths are counted before anything is written.
@@ -193,7 +204,7 @@ impl<'a> Record<'a> {
         let head = varint::take_u8(input).zip(varint::take_bytes(input));
         let (kind, mut body) =
             head.ok_or_else(|| Error::corruption(file, offset, "a record is cut off"))?;
-        if !matches!(kind, BATCH..=CLOCK | SERVER_RUN) {
+        if !matches!(kind, BATCH..=CLOCK | COUNTER_SET..=SERVER_RUN) {
             return Err(Error::unsupported(format!(
                 "log record kind {kind} in {file} at offset {offset}"
             )));
@@ -214,6 +225,7 @@ impl<'a> Record<'a> {
             Self::Rollback { .. } => ROLLBACK,
             Self::RunIngest { .. } => RUN_INGEST,
             Self::CounterMax { .. } => COUNTER_MAX,
+            Self::CounterSet { .. } => COUNTER_SET,
             Self::SchemaChange { .. } => SCHEMA_CHANGE,
             Self::Load { .. } => LOAD,
             Self::Clock { .. } => CLOCK,
@@ -253,6 +265,15 @@ impl<'a> Record<'a> {
             }
             Self::CounterMax { counter, value } => {
                 out.number(*counter);
+                out.number(*value);
+            }
+            Self::CounterSet {
+                counter,
+                generation,
+                value,
+            } => {
+                out.number(*counter);
+                out.number(*generation);
                 out.number(*value);
             }
             Self::SchemaChange {
@@ -303,6 +324,11 @@ impl<'a> Record<'a> {
             }
             COUNTER_MAX => Self::CounterMax {
                 counter: varint::take_u64(body)?,
+                value: varint::take_u64(body)?,
+            },
+            COUNTER_SET => Self::CounterSet {
+                counter: varint::take_u64(body)?,
+                generation: varint::take_u64(body).filter(|generation| *generation > 0)?,
                 value: varint::take_u64(body)?,
             },
             SCHEMA_CHANGE => Self::SchemaChange {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 mod caches;
+mod counters;
 mod recovery;
 
 fn options() -> Options {

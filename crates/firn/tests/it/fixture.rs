@@ -116,6 +116,6 @@ fn a_database_of_version_1_opens() {
     }
     assert_eq!(db.catalog().get("d/t").unwrap().frm, b"image");
     assert_eq!(db.prepared_xids(), [b"xid".to_vec()]);
-    assert!(db.catalog().counters().snapshot().contains(&(77, 5)));
+    assert!(db.catalog().counters().snapshot().contains(&(77, 5.into())));
     assert!(db.commit_xid(b"xid").unwrap());
 }

@@ -1,7 +1,7 @@
 //! What loads need of the database: limits, and the one edit that puts their files into the tree.
 
 use super::Work;
-use crate::base::Result;
+use crate::base::{CounterValue, Result};
 use crate::ingest::{LoadHost, LoadLimits, NewFiles, Pacer};
 use crate::store::FileKind;
 use crate::version::{Edit, FileMeta, LAST_LEVEL, Version, VersionSet};
@@ -27,7 +27,7 @@ impl LoadHost for Loads {
         }
     }
 
-    fn install(&self, files: NewFiles, counters: Vec<(u64, u64)>) -> Result<()> {
+    fn install(&self, files: NewFiles, counters: Vec<(u64, CounterValue)>) -> Result<()> {
         self.0.install_loaded(files, counters)
     }
 }
@@ -36,7 +36,7 @@ impl Work {
     /// Installs files with keys that nothing else in the tree has, into the last level if no file and no
     /// job there is in the way: a file of small tables may span the range, without a key in it. Then into
     /// the level above, from where a compaction takes them down, or into L0.
-    fn install_loaded(&self, files: NewFiles, counters: Vec<(u64, u64)>) -> Result<()> {
+    fn install_loaded(&self, files: NewFiles, counters: Vec<(u64, CounterValue)>) -> Result<()> {
         self.health.check()?;
         let ids: Vec<u64> = files.files().iter().map(|file| file.file_id).collect();
         self.versions.source().store().keep(FileKind::Sst, &ids)?;
@@ -88,7 +88,7 @@ pub(in crate::db) fn install_found(
 }
 
 /// Private until now, and visible from the seqno on that the catalog gives their indexes.
-fn edit_of(files: Vec<FileMeta>, level: u8, run: u64, counters: Vec<(u64, u64)>) -> Edit {
+fn edit_of(files: Vec<FileMeta>, level: u8, run: u64, counters: Vec<(u64, CounterValue)>) -> Edit {
     let files = files.into_iter();
     let added = files.map(|meta| (level, run, meta.with_external_seqno(0)));
     Edit {

@@ -5,7 +5,8 @@ use crate::base::health::Health;
 use crate::base::key::{INDEX_ID_LEN, index_id_of};
 use crate::base::options::Options;
 use crate::base::{
-    Error, ErrorKind, IndexId, InternalIterator, InternalKey, Kind, Result, Seqno, Value,
+    CounterValue, Error, ErrorKind, IndexId, InternalIterator, InternalKey, Kind, Result, Seqno,
+    Value,
 };
 use crate::blob::{BlobSession, BlobStore};
 use crate::cache::BlockCache;
@@ -191,7 +192,11 @@ impl Copy {
     }
 
     /// Puts the files in force.
-    pub(super) fn install(self, last_seqno: Seqno, counters: Vec<(u64, u64)>) -> Result<()> {
+    pub(super) fn install(
+        self,
+        last_seqno: Seqno,
+        counters: Vec<(u64, CounterValue)>,
+    ) -> Result<()> {
         self.session.sync()?;
         self.versions.apply(Edit {
             added: self

@@ -1,7 +1,7 @@
 //! Which files and which part of the log count.
 
 use super::Repaired;
-use crate::base::{Error, Result, Seqno};
+use crate::base::{CounterValue, Error, Result, Seqno};
 use crate::blob::BlobStore;
 use crate::db::look::{Look, Tree};
 use crate::store::{FileKind, file_name};
@@ -17,7 +17,7 @@ pub(super) struct Remains {
     pub(super) log: LogStart,
     /// Commits up to this seqno are in the files.
     pub(super) last_seqno: Seqno,
-    pub(super) counters: BTreeMap<u64, u64>,
+    pub(super) counters: BTreeMap<u64, CounterValue>,
     /// Blob files whose blobs lie in a file of another id.
     pub(super) blobs_moved: BTreeMap<u64, u64>,
 }

@@ -25,7 +25,17 @@ pub(crate) fn full() -> Edit {
         next_file_id: Some(9),
         next_run_number: Some(6),
         last_seqno: Some(1 << 40),
-        counters: vec![(1, 100), (u64::MAX, u64::MAX)],
+        counters: vec![
+            (1, 100.into()),
+            (u64::MAX, u64::MAX.into()),
+            (
+                2,
+                CounterValue {
+                    generation: 3,
+                    value: 0,
+                },
+            ),
+        ],
         time_pairs: vec![(5, 1_700_000_000_000_000)],
         blobs_moved: vec![(7, 90), (8, 0)],
     }
@@ -78,7 +88,7 @@ fn cut_bytes_are_corruption_and_name_the_place() {
             }
         }
     }
-    assert!(whole < 14);
+    assert!(whole < 15);
 }
 
 #[test]

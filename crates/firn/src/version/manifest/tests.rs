@@ -8,7 +8,7 @@ fn edits() -> Vec<Edit> {
         .map(|i| Edit {
             added: vec![(0, 10 + i, file(20 + i, b"\0\0\0\x01a", b"\0\0\0\x01f"))],
             log_number: Some(i),
-            counters: vec![(i, i * 100)],
+            counters: vec![(i, (i * 100).into())],
             ..Edit::default()
         })
         .collect();
@@ -222,7 +222,7 @@ fn fixture_edits() -> Vec<Edit> {
             next_file_id: Some(6),
             next_run_number: Some(2),
             last_seqno: Some(900),
-            counters: vec![(1, 77)],
+            counters: vec![(1, 77.into())],
             time_pairs: vec![(900, 1_700_000_000_000_000)],
             ..Edit::default()
         },

@@ -52,10 +52,13 @@ fn edits_survive_a_reopen_and_numbers_are_never_reused() {
     for round in 0..4 {
         let set = open(dir.path());
         assert_eq!(set.current().l0.len(), round);
-        assert_eq!(set.counters().get(&1).copied().unwrap_or(0), round as u64);
+        assert_eq!(
+            set.counters().get(&1).copied().unwrap_or_default(),
+            (round as u64).into()
+        );
         let unused = (set.new_file_id(), set.new_run_number());
         let mut edit = flush(&set);
-        edit.counters = vec![(1, round as u64 + 1)];
+        edit.counters = vec![(1, (round as u64 + 1).into())];
         edit.last_seqno = Some(10 * round as u64);
         edit.log_number = Some(round as u64);
         let (_, run, meta) = &edit.added[0];
@@ -217,7 +220,9 @@ fn the_manifest_is_rewritten_when_it_has_grown() {
     let set = open(dir.path());
     let first = set.manifest_id();
     for i in 0..(3 << 20) / 4000 {
-        let counters = (0..200).map(|c| (u64::MAX - c, (1 << 62) + i)).collect();
+        let counters = (0..200)
+            .map(|c| (u64::MAX - c, ((1 << 62) + i).into()))
+            .collect();
         set.apply(Edit {
             counters,
             ..Edit::default()
@@ -245,7 +250,7 @@ fn a_lost_current_is_not_an_empty_database() {
     env.remove(&dir.path().join("CURRENT")).unwrap();
     let set = open(dir.path());
     let edit = Edit {
-        counters: vec![(1, 1)],
+        counters: vec![(1, 1.into())],
         ..Edit::default()
     };
     set.apply(edit).unwrap();

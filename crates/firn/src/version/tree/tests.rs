@@ -1,4 +1,5 @@
 use super::*;
+use crate::base::CounterValue;
 use crate::sst::SstBlockCache;
 use crate::store::FileStore;
 use crate::version::testing::file;
@@ -132,20 +133,32 @@ fn maxima_never_go_back() {
     state.apply(&Edit {
         log_number: Some(5),
         last_seqno: Some(50),
-        counters: vec![(1, 10), (2, 20)],
+        counters: vec![(1, 10.into()), (2, 20.into())],
         time_pairs: vec![(50, 1000)],
         ..Edit::default()
     });
     state.apply(&Edit {
         log_number: Some(4),
         last_seqno: Some(40),
-        counters: vec![(1, 9), (2, 21)],
+        counters: vec![(1, 9.into()), (2, 21.into())],
         time_pairs: vec![(40, 900), (60, 1100)],
         ..Edit::default()
     });
     assert_eq!((state.log_number, state.last_seqno), (5, 50));
-    assert_eq!(state.counters, BTreeMap::from([(1, 10), (2, 21)]));
+    assert_eq!(
+        state.counters,
+        BTreeMap::from([(1, 10.into()), (2, 21.into())])
+    );
     assert_eq!(state.time_pairs, [(50, 1000), (60, 1100)]);
+    // A counter that was set outdoes all that it was before, whichever edit comes first.
+    let set = |generation, value| (1, CounterValue { generation, value });
+    for counters in [vec![set(1, 3), set(1, 2)], vec![(1, 99.into())]] {
+        state.apply(&Edit {
+            counters,
+            ..Edit::default()
+        });
+        assert_eq!(state.counters.first_key_value(), Some((&1, &set(1, 3).1)));
+    }
     let mut copy = State::default();
     copy.apply(&state.snapshot());
     assert_eq!(copy, state);

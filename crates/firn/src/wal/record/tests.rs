@@ -43,6 +43,11 @@ fn samples() -> Vec<Record<'static>> {
             counter: 1 << 50,
             value: u64::MAX,
         },
+        Record::CounterSet {
+            counter: 1 << 33,
+            generation: 1,
+            value: 0,
+        },
         Record::SchemaChange {
             seqno: 6,
             description: b"CREATE TABLE t",

@@ -2,7 +2,7 @@
 //! nothing but what the archive has.
 
 use super::{Pipeline, State, What, counter_records, file_ids};
-use crate::base::Result;
+use crate::base::{CounterValue, Result};
 use crate::store::FileStore;
 use crate::version::FileMeta;
 use crate::wal::{BinlogPosition, Record, Room};
@@ -77,7 +77,7 @@ impl Pipeline {
     ///
     /// # Errors
     /// Of an append.
-    pub fn note_load(&self, files: &[FileMeta], counters: &[(u64, u64)]) -> Result<()> {
+    pub fn note_load(&self, files: &[FileMeta], counters: &[(u64, CounterValue)]) -> Result<()> {
         if self.archived.is_none() {
             return Ok(());
         }

@@ -7,7 +7,7 @@ use super::{Pipeline, Prepared, State, counter_records, file_ids};
 use crate::base::key::SEQNO_COMMITTED_MAX;
 use crate::base::pause::{self, PausePoint};
 use crate::base::value::check_entry;
-use crate::base::{Error, InternalKey, Result, Seqno};
+use crate::base::{CounterValue, Error, InternalKey, Result, Seqno};
 use crate::store::FileKind;
 use crate::version::{FileMeta, FileSource, Frozen, IngestedRun};
 use crate::wal::{BinlogPosition, Lsn, Record, Room};
@@ -64,7 +64,7 @@ impl Pipeline {
         &self,
         what: What<'_>,
         batch: &Batch,
-        counters: &[(u64, u64)],
+        counters: &[(u64, CounterValue)],
     ) -> Result<Committed> {
         if !matches!(what, What::Prepared { .. }) {
             self.check_entries(batch)?;
@@ -147,7 +147,7 @@ impl Pipeline {
         what: What<'_>,
         changes: &Changes,
         source: &Arc<FileSource>,
-        counters: &[(u64, u64)],
+        counters: &[(u64, CounterValue)],
     ) -> Result<Committed> {
         match changes {
             Changes::Batch(batch) => self.commit(what, batch, counters),
@@ -165,7 +165,7 @@ impl Pipeline {
         what: What<'_>,
         files: &[FileMeta],
         source: &Arc<FileSource>,
-        counters: &[(u64, u64)],
+        counters: &[(u64, CounterValue)],
     ) -> Result<Committed> {
         let info = FileMeta::encode_all(files);
         let ids = file_ids(files);

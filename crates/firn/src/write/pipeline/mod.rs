@@ -38,7 +38,7 @@ use super::stall::Stall;
 use crate::base::health::Health;
 use crate::base::options::LiveOptions;
 use crate::base::pause::{self, PausePoint};
-use crate::base::{Result, Seqno};
+use crate::base::{CounterValue, Result, Seqno};
 use crate::memtable::Memtable;
 use crate::store::FileStore;
 use crate::version::{FileMeta, Frozen};
@@ -197,11 +197,19 @@ impl Pipeline {
     }
 }
 
-fn counter_records<'a>(counters: &[(u64, u64)]) -> Vec<Record<'a>> {
-    counters
-        .iter()
-        .map(|&(counter, value)| Record::CounterMax { counter, value })
-        .collect()
+fn counter_records<'a>(counters: &[(u64, CounterValue)]) -> Vec<Record<'a>> {
+    let records = counters.iter().map(|&(counter, to)| match to.generation {
+        0 => Record::CounterMax {
+            counter,
+            value: to.value,
+        },
+        generation => Record::CounterSet {
+            counter,
+            generation,
+            value: to.value,
+        },
+    });
+    records.collect()
 }
 
 fn file_ids(files: &[FileMeta]) -> Vec<u64> {

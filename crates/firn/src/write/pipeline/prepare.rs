@@ -2,7 +2,7 @@
 
 use super::run::run_name;
 use super::{Pipeline, counter_records, file_ids};
-use crate::base::Result;
+use crate::base::{CounterValue, Result};
 use crate::store::FileKind;
 use crate::version::FileMeta;
 use crate::wal::{Lsn, Record, Room, SegmentId};
@@ -25,7 +25,7 @@ impl Pipeline {
         &self,
         xid: &[u8],
         changes: &Changes,
-        counters: &[(u64, u64)],
+        counters: &[(u64, CounterValue)],
     ) -> Result<Prepared> {
         match changes {
             Changes::Batch(batch) => self.prepare(xid, batch, counters),
@@ -45,7 +45,12 @@ impl Pipeline {
     }
 
     /// Writes a transaction's batch to the log under `xid`; durable on return.
-    pub fn prepare(&self, xid: &[u8], batch: &Batch, counters: &[(u64, u64)]) -> Result<Prepared> {
+    pub fn prepare(
+        &self,
+        xid: &[u8],
+        batch: &Batch,
+        counters: &[(u64, CounterValue)],
+    ) -> Result<Prepared> {
         let record = Record::Prepare {
             xid,
             batch: batch.as_bytes(),
@@ -53,7 +58,11 @@ impl Pipeline {
         self.append_prepare(record, counters)
     }
 
-    fn append_prepare(&self, record: Record<'_>, counters: &[(u64, u64)]) -> Result<Prepared> {
+    fn append_prepare(
+        &self,
+        record: Record<'_>,
+        counters: &[(u64, CounterValue)],
+    ) -> Result<Prepared> {
         let mut state = self.state.lock();
         self.health.check()?;
         let run = state.run.due(self.wal.current_segment());

@@ -300,7 +300,7 @@ fn counters_that_nobody_committed_survive_a_clean_close() {
     db.close().unwrap();
     drop(db);
     let db = open(&env.kill());
-    assert!(db.catalog().counters().snapshot().contains(&(99, 7)));
+    assert!(db.catalog().counters().snapshot().contains(&(99, 7.into())));
 }
 
 /// A commit of counters alone has a seqno, too. With the log that held it gone, no other commit gets that one: backups and

@@ -11,7 +11,7 @@ const DIR: &str = "/db";
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Tree {
     files: Vec<(u8, u64, u64)>,
-    counters: BTreeMap<u64, u64>,
+    counters: BTreeMap<u64, CounterValue>,
     numbers: (u64, Seqno),
 }
 
@@ -88,7 +88,7 @@ fn play(set: &VersionSet, script: &mut Script) -> Result<()> {
                 added: vec![(0, run, new_file(set, part)?)],
                 log_number: Some(round),
                 last_seqno: Some(round * 10),
-                counters: vec![(u64::from(part), round)],
+                counters: vec![(u64::from(part), round.into())],
                 ..Edit::default()
             };
             if !script.step(set, flush) {
@@ -213,7 +213,7 @@ fn after_a_failed_write_or_sync_nothing_is_installed_until_a_restart() {
         assert_eq!(installed, script.acknowledged, "{what}");
         if script.error.is_some() {
             let edit = Edit {
-                counters: vec![(99, 1)],
+                counters: vec![(99, 1.into())],
                 ..Edit::default()
             };
             let again = set.apply(edit).unwrap_err();
@@ -258,7 +258,7 @@ fn with_room_again_a_full_disk_is_forgotten() {
         if script.error.is_some() {
             let try_again = || {
                 let edit = Edit {
-                    counters: vec![(99, 1)],
+                    counters: vec![(99, 1.into())],
                     ..Edit::default()
                 };
                 set.apply(edit).is_err()
