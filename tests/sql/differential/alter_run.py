@@ -1,0 +1,181 @@
+"""Runs ALTER TABLE on a table of each engine and compares all that can be seen of it."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from .alter_cases import ALONE, REFUSED, UNSEPARATED, Base, cases
+from .pair import Mismatch, Outcome, Pair, execute
+
+# From the one that changes least to a copy; DEFAULT takes the first that goes.
+ALGORITHMS = ("INSTANT", "NOCOPY", "INPLACE", "COPY", "DEFAULT")
+
+# "This algorithm is not supported": without a reason, and with one.
+NOT_SUPPORTED = (1845, 1846)
+
+SETTINGS = [
+    "SET timestamp = 1700000000, time_zone = '+00:00', max_sort_length = 65536",
+    "SET system_versioning_alter_history = KEEP",
+    "SET sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'",
+]
+
+# Written once a table was altered. Columns may be gone or of another type: both say so then.
+WRITES = """
+    INSERT INTO {t} () VALUES ()
+    INSERT INTO {t} (id, bi, vc) VALUES (5001, 99001, 'w1'), (5002, 99002, 'w2')
+    INSERT INTO {t} (bi, vc, i) VALUES (99003, 'w3', 77)
+    INSERT INTO {t} (bi, vc) VALUES (99003, 'w4')
+    INSERT INTO {t} (a, b, c) VALUES (1, 7, 'w')
+    INSERT INTO {t} (a, id, v) VALUES ('w', 900, 9), ('k', 3, 9)
+    INSERT INTO {t} (id, h, v) VALUES (NULL, 15, 'w5'), (900, 3, 'w6')
+    INSERT INTO {t} (id, v, w) VALUES (901, 'w7', 3)
+    UPDATE {t} SET i = i + 1, tx = CONCAT(tx, '+') WHERE id BETWEEN 10 AND 20 ORDER BY id
+    UPDATE {t} SET vc = CONCAT(LEFT(vc, 3), '~') WHERE id % 5 = 0 ORDER BY id
+    UPDATE {t} SET dt = dt + INTERVAL 1 DAY WHERE id % 6 = 0
+    UPDATE {t} SET c = 'changed', d = NULL WHERE b % 3 = 0
+    UPDATE {t} SET v = 2 WHERE id < 9
+    UPDATE {t} SET h = 25 WHERE id = 7
+    DELETE FROM {t} WHERE id % 7 = 3
+    DELETE FROM {t} WHERE b BETWEEN 70 AND 90
+""".strip().splitlines()
+
+
+@dataclass
+class Altered:
+    """What became of one statement."""
+
+    outcomes: tuple[Outcome, Outcome]
+
+    @property
+    def errors(self) -> tuple[int, int]:
+        """Of InnoDB and the tested engine."""
+        return self.outcomes[0].error, self.outcomes[1].error
+
+
+@dataclass
+class Alters:
+    """Tables of both engines, altered alike. Raises Mismatch at the first difference."""
+
+    pair: Pair
+    written: int = 0
+
+    def make(self, name: str, base: Base) -> None:
+        """The table anew, with its rows."""
+        self.both(f"DROP TABLE IF EXISTS {{db}}.{name}, {{db}}.renamed")
+        self.both(base.create(f"{{db}}.{name}"))
+        self.both(base.fill(f"{{db}}.{name}"))
+
+    def both(self, sql: str) -> None:
+        """A statement that succeeds on both."""
+        for which, session in enumerate(self.pair.sessions):
+            outcome = execute(session, self.pair.text(sql, which), False)
+            if outcome.error:
+                raise Mismatch(f"{outcome.message}\n  statement: {sql}")
+
+    def alter(self, sql: str) -> Altered:
+        """Runs the statement on both; what may differ is the caller's to judge."""
+        outcomes = [
+            execute(session, self.pair.text(sql, which))
+            for which, session in enumerate(self.pair.sessions)
+        ]
+        return Altered((outcomes[0], outcomes[1]))
+
+    def one(self, sql: str, which: int) -> Outcome:
+        """Runs the statement on one side."""
+        return execute(self.pair.sessions[which], self.pair.text(sql, which))
+
+    def query(self, sql: str, which: int) -> tuple[tuple[Any, ...], ...]:
+        """Rows of one side."""
+        outcome = execute(self.pair.sessions[which], self.pair.text(sql, which), False)
+        if outcome.error:
+            raise Mismatch(f"{outcome.message}\n  statement: {self.pair.text(sql, which)}")
+        return outcome.rows
+
+    def shown(self, name: str, which: int) -> str:
+        """SHOW CREATE TABLE, but for the engine; '' if there is no such table."""
+        outcome = execute(
+            self.pair.sessions[which],
+            self.pair.text(f"SHOW CREATE TABLE {{db}}.{name}", which),
+            False,
+        )
+        if outcome.error == 1146:
+            return ""
+        if outcome.error:
+            raise Mismatch(f"SHOW CREATE TABLE {name}: {outcome.message}")
+        text = bytes(outcome.rows[0][1]).decode(errors="backslashreplace")
+        return re.sub(r"ENGINE ?= ?\w+", "ENGINE=?", text)
+
+    def same(self, name: str) -> None:
+        """Definition, rows by every index, and the engine's own check."""
+        shown = [self.shown(name, which) for which in (0, 1)]
+        if shown[0] != shown[1]:
+            lines = difflib.unified_diff(*(each.splitlines() for each in shown), n=0, lineterm="")
+            raise Mismatch("definitions differ:\n" + "\n".join(list(lines)[2:]))
+        if not shown[0]:
+            return
+        self.pair.run(f"SELECT * FROM {{db}}.{name}", "rows")
+        if "WITH SYSTEM VERSIONING" in shown[0]:
+            self.pair.run(f"SELECT * FROM {{db}}.{name} FOR SYSTEM_TIME ALL", "rows")
+        for index, parts in self._indexes(name).items():
+            columns = ", ".join(f"`{part}`" for part in parts)
+            query = f"SELECT {columns} FROM {{db}}.{name} FORCE INDEX (`{index}`)"
+            self.pair.run(query, "rows")
+            self.pair.run(f"{query} WHERE `{parts[0]}` IS NOT NULL", "rows")
+        self.pair.run(f"CHECK TABLE {{db}}.{name} EXTENDED", "check")
+
+    def _indexes(self, name: str) -> dict[str, list[str]]:
+        rows = self.query(f"SHOW INDEX FROM {{db}}.{name}", 0)
+        indexes: dict[str, list[str]] = {}
+        for row in rows:
+            ignored = bytes(row[13]) == b"YES"
+            if not ignored:
+                indexes.setdefault(bytes(row[2]).decode(), []).append(bytes(row[4]).decode())
+        return indexes
+
+    def opens_without_warning(self, name: str) -> None:
+        """The stored definition is the server's."""
+        self.both(f"FLUSH TABLES {{db}}.{name}")
+        outcome = execute(
+            self.pair.sessions[1], self.pair.text(f"SELECT 1 FROM {{db}}.{name} LIMIT 1", 1)
+        )
+        if outcome.error or outcome.warnings:
+            raise Mismatch(
+                f"{name} was opened with {outcome.error} {outcome.message} {outcome.warnings}"
+            )
+
+    def write(self, name: str) -> None:
+        """Rows come, change and go."""
+        for sql in WRITES:
+            outcome = self.pair.run(sql.strip().replace("{t}", f"{{db}}.{name}"), "change")
+            self.written += outcome.error == 0
+
+
+def judge(altered: Altered) -> str:
+    """How a statement differs that neither engine refused for its algorithm alone, or ''."""
+    reference, tested = altered.outcomes
+    if reference.error != tested.error:
+        one, other = (f"{each.error} {each.message!r}" for each in altered.outcomes)
+        return f"error {one} against {other}"
+    if reference.warnings != tested.warnings:
+        return f"warnings {reference.warnings} against {tested.warnings}"
+    return ""
+
+
+def supported(outcome: Outcome) -> bool:
+    """Whether the algorithm was not what failed."""
+    return outcome.error not in NOT_SUPPORTED
+
+
+def random_clauses(rng: Random, base: str) -> list[str]:
+    """Some clauses that may stand together; they may contradict each other."""
+    alone = (*ALONE, *UNSEPARATED, "RENAME TO", "ORDER BY")
+    usable = [
+        clause
+        for of, clause in cases()
+        if of == base and (of, clause) not in REFUSED and not clause.startswith(alone)
+    ]
+    return rng.sample(usable, rng.choice([1, 2, 2, 3]))
