@@ -15,7 +15,7 @@ void mysql_bin_log_commit_pos(THD* thd, ulonglong* position, const char** file);
 namespace firn {
 namespace {
 
-/* SERIALIZABLE never gets here: lock.cc refuses it. */
+/* At SERIALIZABLE lock.cc refuses all but what reads the transaction's snapshot, as at REPEATABLE READ. */
 firn_isolation isolation_of(THD* thd) {
   switch (thd_tx_isolation(thd)) {
     case ISO_READ_UNCOMMITTED:

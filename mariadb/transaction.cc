@@ -77,11 +77,11 @@ int savepoint_release(handlerton*, THD*, void*) { return 0; }
 /* Row locks taken after the savepoint stay, so the metadata locks of their tables must stay too. */
 bool savepoint_rollback_can_release_mdl(handlerton*, THD*) { return false; }
 
+/*
+  The server asks every engine, whatever tables the session will use. So SERIALIZABLE is no error here: lock.cc refuses
+  it when the session comes to a FIRN table.
+*/
 int start_consistent_snapshot(handlerton*, THD* thd) {
-  if (thd_tx_isolation(thd) == ISO_SERIALIZABLE) {
-    my_error(ER_NOT_SUPPORTED_YET, MYF(0), "isolation level SERIALIZABLE with engine FIRN");
-    return kErrorReported;
-  }
   Session* session = Session::get(thd);
   return session ? session->begin_snapshot() : HA_ERR_OUT_OF_MEM;
 }

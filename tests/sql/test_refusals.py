@@ -176,6 +176,32 @@ def test_serializable_works_or_is_refused(server: Server, database: str) -> None
     writer.close()
 
 
+def test_a_snapshot_at_serializable_is_for_sessions_of_other_engines_too(
+    server: Server, database: str
+) -> None:
+    """The server asks every engine for the snapshot, whatever tables the session will use."""
+    server.query(f"CREATE TABLE {database}.t (id INT PRIMARY KEY) ENGINE={ENGINE}")
+    server.query(f"CREATE TABLE {database}.other (id INT PRIMARY KEY) ENGINE=InnoDB")
+    server.query(f"INSERT INTO {database}.t VALUES (1)")
+    session = server.connect(database)
+    for sql in (
+        "SET tx_isolation = 'SERIALIZABLE'",
+        "START TRANSACTION WITH CONSISTENT SNAPSHOT",
+        "INSERT INTO other VALUES (1)",
+    ):
+        assert _error(session, sql) == (0, "")
+    number, message = _error(session, "SELECT * FROM t")
+    assert number == 0 or "SERIALIZABLE" in message.upper(), message
+    assert _error(session, "COMMIT") == (0, "")
+    assert _rows(session, "SELECT * FROM other") == [(1,)]
+    # What needs no row locks reads the snapshot of the transaction.
+    assert _error(session, "START TRANSACTION WITH CONSISTENT SNAPSHOT") == (0, "")
+    server.query(f"INSERT INTO {database}.t VALUES (2)")
+    assert _error(session, "HANDLER t OPEN") == (0, "")
+    assert _rows(session, "HANDLER t READ FIRST LIMIT 10") == [(1,)]
+    session.close()
+
+
 def test_statement_binlog_works_or_is_refused(own_server: Any) -> None:
     server = own_server("--log-bin=bin", "--server-id=1")
     server.query("CREATE DATABASE d")

@@ -1042,7 +1042,8 @@ enum firn_status firn_end_statement(struct firn_session *session);
 // `session` is a live session of this thread.
 enum firn_status firn_rollback_statement(struct firn_session *session);
 
-// Fixes the snapshot of the transaction now; begins it first with `firn_begin_statement`.
+// Fixes the snapshot of the transaction now; begins it first with `firn_begin_statement`. Does nothing at
+// READ COMMITTED, where every statement has a snapshot of its own.
 //
 // # Safety
 // `session` is a live session of this thread.

@@ -175,7 +175,8 @@ pub unsafe extern "C" fn firn_rollback_statement(session: *mut firn_session) -> 
     }
 }
 
-/// Fixes the snapshot of the transaction now; begins it first with `firn_begin_statement`.
+/// Fixes the snapshot of the transaction now; begins it first with `firn_begin_statement`. Does nothing at
+/// READ COMMITTED, where every statement has a snapshot of its own.
 ///
 /// # Safety
 /// `session` is a live session of this thread.
@@ -184,7 +185,7 @@ pub unsafe extern "C" fn firn_consistent_snapshot(session: *mut firn_session) ->
     // SAFETY: as the caller promises.
     unsafe {
         with(session, |session| {
-            session.transaction.take_snapshot();
+            session.transaction.fix_snapshot();
             Ok(())
         })
     }

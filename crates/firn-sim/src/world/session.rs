@@ -198,7 +198,7 @@ impl World {
         session.isolation = isolation;
         session.autocommit = autocommit;
         if consistent {
-            session.txn.take_snapshot();
+            session.txn.fix_snapshot();
             session.snapshot = Some(now);
         }
     }

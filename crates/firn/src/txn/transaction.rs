@@ -220,8 +220,15 @@ impl Transaction {
         matches!(self.phase, Phase::Prepared { .. })
     }
 
-    /// Fixes the snapshot now, for START TRANSACTION WITH CONSISTENT SNAPSHOT.
-    pub fn take_snapshot(&mut self) {
+    /// Fixes the snapshot now, for START TRANSACTION WITH CONSISTENT SNAPSHOT. At READ COMMITTED there is
+    /// none to fix: the next statement reads at a point of its own.
+    pub fn fix_snapshot(&mut self) {
+        if self.isolation == Isolation::RepeatableRead {
+            self.take_snapshot();
+        }
+    }
+
+    fn take_snapshot(&mut self) {
         let views = &self.cx.views;
         self.snapshot
             .get_or_insert_with(|| self.cx.snapshots.acquire(|| views.visible()));
