@@ -32,7 +32,12 @@ class TableName {
   const char* name_;
 };
 
-/* Splits a catalog name into schema and table, decoded for people; buffers take NAME_LEN + 1 bytes. */
+/* A table's name with those of a partition and a subpartition behind it ("t#P#p0#SP#s0"), in characters. */
+constexpr size_t kTableNameChars = 3 * NAME_CHAR_LEN + 16;
+constexpr size_t kTableNameSize = kTableNameChars * SYSTEM_CHARSET_MBMAXLEN + 1;
+constexpr size_t kSchemaNameSize = NAME_LEN + 1;
+
+/* Splits a catalog name into schema and table, decoded for people. Buffers have the sizes above. */
 void decode_table_name(const char* name, char* schema, char* table);
 
 /* Whether Galera would have to replicate what this session writes. */

@@ -15,13 +15,38 @@ TableName::TableName(const char* path) : name_(path) {
   }
 }
 
+namespace {
+
+/*
+  Decodes one file name of `size` bytes at most. The signs '#' in it are the server's own (those of names are encoded):
+  "t#P#p0" is a partition, "#sql-alter-1-2" a copy. The names between them are decoded one by one, for the server's
+  function takes none of the signs, and says so in the error log.
+*/
+void decode(const char* name, size_t length, char* to, size_t size) {
+  char* const end = to + size - 1;
+  const char* const name_end = name + length;
+  while (name < name_end && to < end) {
+    if (*name == '#') {
+      *to++ = *name++;
+      continue;
+    }
+    char encoded[FN_REFLEN];
+    size_t bytes = 0;
+    while (name < name_end && *name != '#' && bytes + 1 < sizeof(encoded)) encoded[bytes++] = *name++;
+    encoded[bytes] = 0;
+    constexpr bool kQuiet = true;
+    to += filename_to_tablename(encoded, to, size_t(end - to) + 1, kQuiet);
+  }
+  *to = 0;
+}
+
+}  // namespace
+
 void decode_table_name(const char* name, char* schema, char* table) {
   const char* slash = strchr(name, '/');
-  const size_t length = slash ? size_t(slash - name) : 0;
-  char encoded[FN_REFLEN];
-  strmake(encoded, name, MY_MIN(length, sizeof(encoded) - 1));
-  filename_to_tablename(encoded, schema, NAME_LEN + 1);
-  filename_to_tablename(slash ? slash + 1 : name, table, NAME_LEN + 1);
+  decode(name, slash ? size_t(slash - name) : 0, schema, kSchemaNameSize);
+  const char* rest = slash ? slash + 1 : name;
+  decode(rest, strlen(rest), table, kTableNameSize);
 }
 
 bool is_ddl_leftover(const char* name) {

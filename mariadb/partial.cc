@@ -91,7 +91,7 @@ void ha_firn::choose_parts(std::vector<firn_part>* parts) const {
   choose_unread(parts);
   if (!may_read_parts()) return;
   THD* thd = ha_thd();
-  char schema[NAME_LEN + 1], name[NAME_LEN + 1];
+  char schema[firn::kSchemaNameSize], name[firn::kTableNameSize];
   firn::decode_table_name(firn::TableName(m_path).c_str(), schema, name);
   const LEX_STRING* text = thd_query_string(thd);
   const LEX_CSTRING* current = thd_current_db(thd);

@@ -13,8 +13,13 @@
 #include "sysvars.h"
 #include "transaction.h"
 #include "log.h"
+#include "mysqld.h"
+#include "sql_show.h"
 
 #include <dlfcn.h>
+
+/* The server exports it to engines that keep a directory beside the databases; no header declares it. */
+void ignore_db_dirs_append(const char* name);
 
 namespace firn {
 
@@ -25,6 +30,45 @@ namespace {
 
 handler* create_handler(handlerton* hton, TABLE_SHARE* share, MEM_ROOT* mem_root) {
   return new (mem_root) ha_firn(hton, share);
+}
+
+/* Whether the server's list ignore_db_dirs ("a,b,c") has `name`. */
+bool is_ignored_as_database(const char* name) {
+  const size_t length = strlen(name);
+  const char* at = opt_ignore_db_dirs;
+  while (at && *at) {
+    const char* end = strchrnul(at, ',');
+    if (size_t(end - at) == length && strncmp(at, name, length) == 0) return true;
+    at = *end ? end + 1 : end;
+  }
+  return false;
+}
+
+/*
+  Puts `name` on the list. That is possible while the server starts: afterwards the list's text lies in memory that is
+  not the allocator's, and the variable in a page that is write-protected (10.11.19), so that the server's own function
+  for it would end the server. Who installs the plugin into a running server is told; the next start puts it on the
+  list.
+*/
+void ignore_as_database(const char* name) {
+  if (is_ignored_as_database(name)) return;
+  if (!mysqld_server_started) return ignore_db_dirs_append(name);
+  if (THD* thd = current_thd)
+    push_warning_printf(thd, Sql_condition::WARN_LEVEL_NOTE, ER_GET_ERRMSG,
+                        "FIRN: the engine's directory %s is shown as a database until the next start of the server",
+                        name);
+}
+
+/* The server takes every directory in its data directory for a database; the engine's own may be one of them. */
+void hide_from_databases(const char* directory) {
+  const char* home = mysql_real_data_home;
+  const size_t home_length = strlen(home);
+  if (strncmp(directory, home, home_length) == 0) directory += home_length;
+  while (strncmp(directory, "./", 2) == 0) directory += 2;
+  char name[FN_REFLEN];
+  char* end = strmake(name, directory, sizeof(name) - 1);
+  while (end > name && end[-1] == FN_LIBCHAR) *--end = 0;
+  if (*name && !strchr(name, FN_LIBCHAR)) ignore_as_database(name);
 }
 
 int init(void* plugin) {
@@ -40,6 +84,7 @@ int init(void* plugin) {
   firn_config config = sysvars::config();
   server_run::describe_start(&config);
   server_run::file_changed();
+  hide_from_databases(config.dir);
   const firn_status status = firn_open(&config, host(), &database);
   if (status == FIRN_OK) return 0;
   database = nullptr;

@@ -2,6 +2,8 @@
 
 #include "sysvars.h"
 #include "backup.h"
+#include "log.h"
+#include "sys_vars_shared.h"
 
 namespace firn::sysvars {
 
@@ -12,6 +14,7 @@ namespace {
 
 constexpr unsigned long long kMiB = 1ULL << 20;
 constexpr unsigned long long kMaxSize = 1ULL << 46;
+constexpr unsigned long long kMemoryLimitMin = 8 * kMiB;
 
 char* data_dir;
 unsigned long long memory_limit;
@@ -42,11 +45,31 @@ void update(THD*, st_mysql_sys_var*, void* variable, const void* save) {
     my_printf_error(ER_GET_ERRMSG, "FIRN: %s", MYF(0), firn_last_error());
 }
 
+/*
+  0 and the sizes from the minimum on: no range of the server's variables is such, and its rounding to whole MiB would
+  make a small limit none at all.
+*/
+unsigned long long possible_memory_limit(unsigned long long asked) {
+  if (asked == 0) return 0;
+  return MY_MIN(MY_MAX(asked, kMemoryLimitMin), kMaxSize) / kMiB * kMiB;
+}
+
+int check_memory_limit(THD* thd, st_mysql_sys_var*, void* save, st_mysql_value* value) {
+  long long asked = 0;
+  if (value->val_int(value, &asked)) return 1;
+  const bool is_unsigned = value->is_unsigned(value) != 0;
+  const bool negative = !is_unsigned && asked < 0;
+  const unsigned long long possible = negative ? kMemoryLimitMin : possible_memory_limit(asked);
+  *static_cast<unsigned long long*>(save) = possible;
+  const bool adjusted = negative || possible != static_cast<unsigned long long>(asked);
+  return throw_bounds_warning(thd, "firn_memory_limit", adjusted, is_unsigned, asked);
+}
+
 MYSQL_SYSVAR_ULONGLONG(memory_limit, memory_limit, PLUGIN_VAR_RQCMDARG,
                        "Memory for caches, memtables, indexes and uncommitted changes together, in bytes. The sizes of "
                        "the caches follow from it, and memtables are flushed earlier. 0 = no limit, each part has its "
-                       "own size.",
-                       nullptr, (update<unsigned long long, FIRN_OPTION_MEMORY_LIMIT>), 0, 0, kMaxSize, kMiB);
+                       "own size; the least limit is 8 MiB.",
+                       check_memory_limit, (update<unsigned long long, FIRN_OPTION_MEMORY_LIMIT>), 0, 0, kMaxSize, 1);
 
 MYSQL_SYSVAR_ULONGLONG(row_cache_size, row_cache_size, PLUGIN_VAR_RQCMDARG,
                        "Memory for single rows that are read again and again, in bytes; 0 = none. Without effect "
@@ -153,6 +176,12 @@ bool backup_client(THD* thd) { return thd && THDVAR(thd, backup_client); }
 unsigned long lock_wait_timeout(THD* thd) { return THDVAR(thd, lock_wait_timeout); }
 
 firn_config config() {
+  /* What the server's start-up options say has not been through check_memory_limit(). */
+  const unsigned long long possible = possible_memory_limit(memory_limit);
+  if (possible != memory_limit) {
+    sql_print_warning("option 'firn-memory-limit': unsigned value %llu adjusted to %llu", memory_limit, possible);
+    memory_limit = possible;
+  }
   firn_config config = {};
   config.dir = data_dir;
   config.memory_limit = memory_limit;

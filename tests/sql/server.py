@@ -159,7 +159,6 @@ class Server:
             "--max-connections=300",
             "--innodb-buffer-pool-size=64M",
             "--innodb-log-file-size=16M",
-            "--ignore-db-dirs=#firn",
             *self._engine_options(),
             *self.options,
             *(extra_options or []),
