@@ -3,6 +3,7 @@
 #include "i_s.h"
 #include "engine.h"
 #include "errors.h"
+#include "sql_acl.h"
 #include "sql_i_s.h"
 #include "sql_show.h"
 #include "table.h"
@@ -27,16 +28,17 @@ struct Rows {
 };
 
 ST_FIELD_INFO tables_columns[] = {Column("TABLE_SCHEMA", Varchar(NAME_CHAR_LEN), NOT_NULL),
-                                  Column("TABLE_NAME", Varchar(NAME_CHAR_LEN), NOT_NULL),
+                                  Column("TABLE_NAME", Varchar(kTableNameChars), NOT_NULL),
                                   Column("INDEX_NAME", Varchar(NAME_CHAR_LEN), NOT_NULL),
                                   Column("ROWS", ULonglong(), NOT_NULL),
                                   Column("RAW_BYTES", ULonglong(), NOT_NULL),
                                   Column("STORED_BYTES", ULonglong(), NOT_NULL),
+                                  Column("BLOB_BYTES", ULonglong(), NOT_NULL),
                                   CEnd()};
 
 void add_index(void* context, const firn_index_info* index) {
   Rows* rows = static_cast<Rows*>(context);
-  char schema[NAME_LEN + 1], table[NAME_LEN + 1];
+  char schema[kSchemaNameSize], table[kTableNameSize];
   decode_table_name(index->table_name, schema, table);
   restore_record(rows->table, s->default_values);
   rows->store(0, schema);
@@ -45,6 +47,7 @@ void add_index(void* context, const firn_index_info* index) {
   rows->store(3, index->rows);
   rows->store(4, index->raw_bytes);
   rows->store(5, index->stored_bytes);
+  rows->store(6, index->blob_bytes);
   rows->add();
 }
 
@@ -72,6 +75,8 @@ void add_level(void* context, const firn_level_info* level) {
 
 template <typename Each>
 int fill(THD* thd, TABLE_LIST* tables, firn_status (*list)(const firn_db*, Each, void*), Each each) {
+  /* As InnoDB's: the views name tables of all users. The error is set by the check. */
+  if (check_global_access(thd, PROCESS_ACL)) return 0;
   if (!database) return 0;
   Rows rows = {thd, tables->table, false};
   const firn_status status = list(database, each, &rows);

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import pymysql
 import pytest
 from server import ENGINE, IS_FIRN, Server
 
@@ -198,11 +199,21 @@ def test_install_soname_on_a_running_server(own_server: Callable[..., Server]) -
     server.query("CREATE DATABASE d")
     server.query("CREATE TABLE d.old (id INT PRIMARY KEY, v INT) ENGINE=InnoDB")
     server.query("INSERT INTO d.old VALUES (1, 1), (2, 2)")
-    server.query("INSTALL SONAME 'ha_firn'")
+    session = server.connect()
+    with session.cursor() as cursor:
+        cursor.execute("INSTALL SONAME 'ha_firn'")
+        cursor.execute("SHOW WARNINGS")
+        # The server's list of directories that are no databases cannot grow any more.
+        notes = [text for level, _, text in cursor.fetchall() if level == "Note"]
+    session.close()
+    assert len(notes) == 1
+    assert "#firn is shown as a database until the next start" in notes[0]
     server.query("ALTER TABLE d.old ENGINE=FIRN")
     server.query("INSERT INTO d.old VALUES (3, 3)")
     _fill(server, "d")
     server.crash_and_recover()
+    assert not [row for row in server.query("SHOW DATABASES") if "firn" in row[0]]
+    assert server.query("SELECT @@ignore_db_dirs") == (("#firn",),)
     assert server.query("SELECT SUM(v), COUNT(*) FROM d.old") == ((6, 3),)
     assert server.query("SELECT COUNT(*) FROM d.t") == ((ROWS,),)
     plugins = server.query(
@@ -211,6 +222,16 @@ def test_install_soname_on_a_running_server(own_server: Callable[..., Server]) -
     )
     assert {row[1] for row in plugins} == {"ACTIVE"}
     assert {"FIRN", "FIRN_TABLES", "FIRN_LEVELS"} <= {row[0].upper() for row in plugins}
+    session = server.connect()
+    with session.cursor() as cursor:
+        cursor.execute("UNINSTALL SONAME 'ha_firn'")
+        cursor.execute("INSTALL SONAME 'ha_firn'")
+        cursor.execute("SHOW WARNINGS")
+        assert not [row for row in cursor.fetchall() if row[0] == "Note"]
+    session.close()
+    # The server frees the list when it ends.
+    server.stop()
+    assert "signal" not in server.log()
 
 
 @pytest.mark.usefixtures("firn")
@@ -227,6 +248,248 @@ def test_variables_have_their_promised_names(server: Server) -> None:
     assert len(names) <= 40
 
 
+def _table_rows(server: Server, table: str) -> int:
+    """As SHOW TABLE STATUS has it; FIRN's own view must agree, for each index."""
+    rows = server.query(
+        "SELECT table_rows FROM information_schema.tables WHERE table_schema = 'd' "
+        "AND table_name = %s",
+        (table,),
+    )[0][0]
+    own = server.query(
+        "SELECT `rows` FROM information_schema.firn_tables WHERE table_schema = 'd' "
+        "AND table_name = %s",
+        (table,),
+    )
+    assert set(own) == {(rows,)}, (rows, own)
+    return int(rows)
+
+
+@pytest.mark.usefixtures("firn")
+def test_table_rows_are_rows_and_not_versions(own_server: Callable[..., Server]) -> None:
+    server = own_server("--log-bin=bin", "--server-id=1")
+    server.query("CREATE DATABASE d")
+    server.query(f"CREATE TABLE d.t (id INT PRIMARY KEY, v INT, KEY v (v)) ENGINE={ENGINE}")
+    server.query(f"CREATE TABLE d.more (id INT PRIMARY KEY, t INT, KEY t (t)) ENGINE={ENGINE}")
+    server.query("INSERT INTO d.more SELECT seq, seq % 10 FROM seq_1_to_400")
+    session = server.connect("d")
+
+    def run(*statements: str) -> None:
+        with session.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+
+    run("INSERT INTO t SELECT seq, seq FROM seq_1_to_10")
+    for _ in range(300):
+        run("UPDATE t SET v = v + 1 ORDER BY v DESC")
+    assert _table_rows(server, "t") == 10
+    # Of the two, the table of ten rows comes first.
+    plan = server.query("EXPLAIN SELECT SUM(v) FROM d.more JOIN d.t ON more.t = t.id")
+    assert [row[2] for row in plan] == ["t", "more"], plan
+
+    for statements, rows in (
+        (("BEGIN", "INSERT INTO t VALUES (11, 0), (12, 0)"), 10),
+        (("SAVEPOINT s", "DELETE FROM t", "ROLLBACK TO SAVEPOINT s", "COMMIT"), 12),
+        (("BEGIN", "DELETE FROM t WHERE id > 5", "ROLLBACK"), 12),
+        (("INSERT IGNORE INTO t VALUES (12, 5), (13, 5)",), 13),
+        (("REPLACE INTO t VALUES (13, 6), (14, 6)",), 14),
+        (("INSERT INTO t VALUES (14, 7), (15, 7) ON DUPLICATE KEY UPDATE v = 9",), 15),
+        (("UPDATE t SET id = id + 100",), 15),
+        (("DELETE FROM t WHERE id > 108",), 8),
+        (("XA START 'x'", "INSERT INTO t VALUES (1, 1), (2, 2)", "XA END 'x'"), 8),
+        (("XA PREPARE 'x'",), 8),
+        (("XA COMMIT 'x'",), 10),
+    ):
+        run(*statements)
+        assert _table_rows(server, "t") == rows, statements
+    with pytest.raises(pymysql.err.MySQLError):
+        run("INSERT INTO t VALUES (3, 1), (4, 1), (1, 1)")
+    assert _table_rows(server, "t") == 10
+
+    # The outcome of a transaction that has left its session.
+    run("XA START 'y'", "DELETE FROM t WHERE id < 3", "XA END 'y'", "XA PREPARE 'y'")
+    session.close()
+    assert _table_rows(server, "t") == 10
+    server.query("XA COMMIT 'y'")
+    assert _table_rows(server, "t") == 8
+    session = server.connect("d")
+    run("XA START 'z'", "INSERT INTO t VALUES (1, 1), (2, 2)", "XA END 'z'", "XA PREPARE 'z'")
+    # The log has some thousand versions of these rows.
+    server.crash_and_recover()
+    session = server.connect("d")
+    assert _table_rows(server, "t") == 8
+    server.query("XA COMMIT 'z'")
+    assert _table_rows(server, "t") == 10
+
+    for statement, table, rows in (
+        (f"CREATE TABLE copied ENGINE={ENGINE} SELECT * FROM more", "copied", 400),
+        ("ALTER TABLE more ADD c INT, ALGORITHM=COPY", "more", 400),
+        ("ALTER TABLE more ADD KEY c (c), ALGORITHM=INPLACE", "more", 400),
+        ("RENAME TABLE more TO other", "other", 400),
+        ("TRUNCATE copied", "copied", 0),
+        ("INSERT INTO copied SELECT id, t FROM other LIMIT 7", "copied", 7),
+    ):
+        run(statement)
+        assert _table_rows(server, table) == rows, statement
+    session.close()
+
+
+@pytest.mark.usefixtures("firn")
+def test_values_out_of_line_count(own_server: Callable[..., Server]) -> None:
+    server = own_server()
+    server.query("CREATE DATABASE d")
+    for table in ("large", "small"):
+        server.query(
+            f"CREATE TABLE d.{table} (id INT PRIMARY KEY, v INT, b MEDIUMBLOB) ENGINE={ENGINE}"
+        )
+
+    def sizes(table: str) -> tuple[int, int]:
+        (length,) = server.query(
+            "SELECT data_length, avg_row_length FROM information_schema.tables "
+            "WHERE table_schema = 'd' AND table_name = %s",
+            (table,),
+        )
+        ((stored, blobs),) = server.query(
+            "SELECT stored_bytes, blob_bytes FROM information_schema.firn_tables "
+            "WHERE table_schema = 'd' AND table_name = %s",
+            (table,),
+        )
+        assert length[0] >= blobs
+        assert stored >= 0
+        return int(length[0]), int(length[1])
+
+    value = ", ".join(["RANDOM_BYTES(1000)"] * 20)
+    server.query(f"INSERT INTO d.large SELECT seq, 0, CONCAT({value}) FROM seq_1_to_60")
+    server.query("INSERT INTO d.small SELECT seq, 0, 'x' FROM seq_1_to_60")
+    whole = 60 * 20000
+    for step in ("memtable", "updates", "file", "restart"):
+        if step == "updates":
+            # Rows that keep their values refer to them again.
+            for _ in range(5):
+                server.query("UPDATE d.large SET v = v + 1")
+        elif step == "file":
+            server.query("OPTIMIZE TABLE d.large")
+        elif step == "restart":
+            server.restart()
+        length, row = sizes("large")
+        assert whole <= length <= 1.3 * whole, step
+        assert 20000 <= row <= 26000, step
+        assert sizes("small")[0] <= whole / 4, step
+    server.query("DELETE FROM d.large WHERE id > 30")
+    assert 0.5 * whole <= sizes("large")[0] <= 0.7 * whole
+
+
+@pytest.mark.usefixtures("firn")
+def test_a_small_memory_limit_is_raised_and_never_none(own_server: Callable[..., Server]) -> None:
+    least = 8 << 20
+    server = own_server("--firn-memory-limit=1")
+    assert server.query("SELECT @@firn_memory_limit") == ((least,),)
+    assert f"'firn-memory-limit': unsigned value 1 adjusted to {least}" in server.log()
+    session = server.connect()
+    with session.cursor() as cursor:
+        for asked, got in (
+            ("1", least),
+            ("0", 0),
+            ("-1", least),
+            (str(least - 1), least),
+            (str(least + 1), least),
+            ("DEFAULT", 0),
+            (str(64 << 20), 64 << 20),
+        ):
+            cursor.execute("SET sql_mode = ''")
+            # Warnings stay until a statement reads a table.
+            cursor.execute("SELECT 1 FROM mysql.db")
+            cursor.execute(f"SET GLOBAL firn_memory_limit = {asked}")
+            warnings = cursor.execute("SHOW WARNINGS") and cursor.fetchall()
+            cursor.execute("SELECT @@firn_memory_limit")
+            assert cursor.fetchone() == (got,), asked
+            if asked == "DEFAULT" or int(asked) == got:
+                assert not warnings, asked
+            else:
+                text = f"Truncated incorrect firn_memory_limit value: '{asked}'"
+                assert [warning[1:] for warning in warnings] == [(1292, text)]
+        cursor.execute("SET sql_mode = 'STRICT_ALL_TABLES'")
+        with pytest.raises(pymysql.err.MySQLError) as caught:
+            cursor.execute("SET GLOBAL firn_memory_limit = 1")
+        assert caught.value.args[0] == 1231
+        cursor.execute("SELECT @@firn_memory_limit")
+        assert cursor.fetchone() == (64 << 20,)
+    status = server.query("SHOW ENGINE FIRN STATUS")[0][2]
+    assert f"limit {64 << 20}" in status
+    session.close()
+
+
+@pytest.mark.usefixtures("firn")
+def test_views_of_the_engine_need_the_process_privilege(server: Server, database: str) -> None:
+    """As InnoDB's, which are asked beside them."""
+    server.query(f"CREATE TABLE {database}.t (id INT PRIMARY KEY) ENGINE={ENGINE}")
+    server.query("CREATE USER reader@localhost")
+    server.query(f"GRANT SELECT ON {database}.* TO reader@localhost")
+    views = ("innodb_sys_tables", "firn_tables", "firn_levels")
+
+    def seen(view: str) -> tuple[int, str] | int:
+        session = server.connect(user="reader")
+        try:
+            with session.cursor() as cursor:
+                cursor.execute(f"SELECT * FROM information_schema.{view}")
+                return len(cursor.fetchall())
+        except pymysql.err.MySQLError as error:
+            return int(error.args[0]), str(error.args[1])
+        finally:
+            session.close()
+
+    try:
+        denied = [seen(view) for view in views]
+        assert isinstance(denied[0], tuple)
+        assert denied[0][0] == 1227
+        assert denied == denied[:1] * len(views)
+        server.query("GRANT PROCESS ON *.* TO reader@localhost")
+        for view in views:
+            rows = seen(view)
+            assert isinstance(rows, int), (view, rows)
+            assert rows > 0, view
+    finally:
+        server.query("DROP USER reader@localhost")
+
+
+@pytest.mark.usefixtures("firn")
+def test_partitions_are_shown_without_a_word_in_the_log(server: Server, database: str) -> None:
+    for name in ("p", "über tisch"):
+        server.query(
+            f"CREATE TABLE {database}.`{name}` (id INT PRIMARY KEY) ENGINE={ENGINE} "
+            "PARTITION BY RANGE (id) SUBPARTITION BY HASH (id) SUBPARTITIONS 2 "
+            "(PARTITION `älter` VALUES LESS THAN (9), PARTITION p1 VALUES LESS THAN MAXVALUE)"
+        )
+    already = len(server.log())
+    rows = server.query(
+        "SELECT table_name FROM information_schema.firn_tables WHERE table_schema = %s ORDER BY 1",
+        (database,),
+    )
+    assert sorted(row[0] for row in rows) == sorted(
+        f"{name}#P#{part}#SP#{part}sp{number}"
+        for name in ("p", "über tisch")
+        for part in ("älter", "p1")
+        for number in (0, 1)
+    )
+    assert server.log()[already:] == ""
+
+
 def test_data_directory_shows_no_engine_files_as_databases(server: Server) -> None:
     names: set[Any] = {row[0] for row in server.query("SHOW DATABASES")}
     assert not [name for name in names if "firn" in name.lower()], names
+
+
+@pytest.mark.usefixtures("firn")
+@pytest.mark.parametrize("ending", ["/", ""])
+def test_a_data_directory_of_another_name_is_no_database(
+    own_server: Callable[..., Server], ending: str
+) -> None:
+    server = own_server(f"--firn-data-dir=./trees{ending}", "--ignore-db-dirs=trees")
+    assert (server.data / "trees").is_dir()
+    server.query("CREATE DATABASE d")
+    names = {row[0] for row in server.query("SHOW DATABASES")}
+    assert "d" in names
+    assert "trees" not in names
+    server.stop()
+    server.options = [f"--firn-data-dir={server.data / 'trees'}{ending}"]
+    server.start()
+    assert "trees" not in {row[0] for row in server.query("SHOW DATABASES")}

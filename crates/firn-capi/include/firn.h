@@ -401,15 +401,15 @@ typedef bool (*firn_progress)(void *context, uint64_t done, uint64_t total);
 typedef struct firn_table_stats {
   // Rows, an estimate.
   uint64_t rows;
-  // Clustered index: bytes in files and memtables.
+  // Clustered index: bytes in files and memtables, values out of line included.
   uint64_t stored_bytes;
-  // Clustered index: bytes before compression.
+  // Rows: bytes before compression, without values out of line.
   uint64_t raw_bytes;
   // Secondary indexes: bytes in files and memtables.
   uint64_t index_stored_bytes;
   // Creation, seconds since 1970.
   uint64_t create_time_s;
-  // Mean bytes of a row before compression.
+  // Mean bytes of a row before compression, values out of line as they are stored.
   uint32_t average_row_length;
 } firn_table_stats;
 
@@ -497,6 +497,8 @@ typedef struct firn_index_info {
   uint64_t raw_bytes;
   // Bytes in files.
   uint64_t stored_bytes;
+  // Of values out of line, bytes in blob files.
+  uint64_t blob_bytes;
 } firn_index_info;
 
 // One level of the tree, for `information_schema`.

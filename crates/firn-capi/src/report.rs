@@ -14,15 +14,15 @@ use std::sync::atomic::Ordering;
 pub struct firn_table_stats {
     /// Rows, an estimate.
     pub rows: u64,
-    /// Clustered index: bytes in files and memtables.
+    /// Clustered index: bytes in files and memtables, values out of line included.
     pub stored_bytes: u64,
-    /// Clustered index: bytes before compression.
+    /// Rows: bytes before compression, without values out of line.
     pub raw_bytes: u64,
     /// Secondary indexes: bytes in files and memtables.
     pub index_stored_bytes: u64,
     /// Creation, seconds since 1970.
     pub create_time_s: u64,
-    /// Mean bytes of a row before compression.
+    /// Mean bytes of a row before compression, values out of line as they are stored.
     pub average_row_length: u32,
 }
 
@@ -41,12 +41,12 @@ pub unsafe extern "C" fn firn_table_statistics(
         // SAFETY: as the caller promises.
         let table = unsafe { firn_table::get(table) }?;
         let stats = table.statistics(&whole.db().context().views);
-        let average = stats.raw_bytes / stats.rows.max(1);
+        let average = (stats.raw_bytes + stats.blob_bytes) / stats.rows.max(1);
         // SAFETY: as the caller promises.
         unsafe {
             out.write(firn_table_stats {
                 rows: stats.rows,
-                stored_bytes: stats.data_bytes,
+                stored_bytes: stats.data_bytes + stats.blob_bytes,
                 raw_bytes: stats.raw_bytes,
                 index_stored_bytes: stats.index_bytes,
                 create_time_s: stats.created_micros / 1_000_000,
@@ -293,6 +293,8 @@ pub struct firn_index_info {
     pub raw_bytes: u64,
     /// Bytes in files.
     pub stored_bytes: u64,
+    /// Of values out of line, bytes in blob files.
+    pub blob_bytes: u64,
 }
 
 /// Calls `each` for every index of every table.
@@ -316,6 +318,7 @@ pub unsafe extern "C" fn firn_list_indexes(
                 rows: index.rows,
                 raw_bytes: index.raw_bytes,
                 stored_bytes: index.stored_bytes,
+                blob_bytes: index.blob_bytes,
             };
             // SAFETY: as the caller promises.
             unsafe { each(context, &info) };

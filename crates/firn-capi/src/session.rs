@@ -293,7 +293,7 @@ pub unsafe extern "C" fn firn_savepoint(session: *mut firn_session, mark: *mut u
     // SAFETY: as the caller promises.
     unsafe {
         with(session, |session| {
-            session.marks.push(session.transaction.savepoint());
+            session.marks.push(session.transaction.set_savepoint());
             mark.write(session.marks.len() as u64 - 1);
             Ok(())
         })

@@ -10,9 +10,11 @@ use firn::catalog::{CATALOG_INDEX, Known};
 use firn::db::{BlobFileReport, BlobFiles, Log, Look, Tree};
 use firn::rowcode::BlobUse;
 use firn::store::{FileKind, file_name};
+use firn::table::{estimated_rows, out_of_line_bytes};
 use firn::version::LEVELS;
 use serde::Serialize;
 use std::fmt::Write;
+use std::sync::Arc;
 
 #[derive(Serialize)]
 struct Report {
@@ -87,12 +89,14 @@ struct Level {
 #[derive(Serialize)]
 struct TableReport {
     name: String,
-    /// Live rows at most: entries less deletions, files alone.
+    /// Live rows, an estimate that is exact for few of them and for tables at rest.
     rows: u64,
     indexes: Vec<IndexReport>,
     stored_bytes: u64,
     raw_bytes: u64,
     ratio: Option<f64>,
+    /// What the rows refer to in blob files, about.
+    blob_bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -145,9 +149,9 @@ fn report(
     let levels: Vec<Level> = (0..LEVELS as u8)
         .map(|level| level_of(tree, level))
         .collect();
-    let tables: Vec<TableReport> = known
-        .tables
-        .values()
+    let all: Vec<_> = known.tables.values().map(Arc::clone).collect();
+    let tables: Vec<TableReport> = all
+        .iter()
         .map(|entry| {
             let indexes: Vec<IndexReport> = entry
                 .index_ids()
@@ -156,11 +160,12 @@ fn report(
                 .collect();
             let sum = |of: fn(&IndexReport) -> u64| indexes.iter().map(of).sum();
             let (stored_bytes, raw_bytes) = (sum(|i| i.stored_bytes), sum(|i| i.raw_bytes));
+            let clustered = entry.clustered.id;
+            let rows = estimated_rows(&log.point, clustered);
             TableReport {
                 name: entry.name.clone(),
-                rows: indexes
-                    .first()
-                    .map_or(0, |i| i.entries.saturating_sub(i.deletes)),
+                rows,
+                blob_bytes: out_of_line_bytes(&log.point.view, clustered, rows, || all.clone()),
                 indexes,
                 stored_bytes,
                 raw_bytes,
@@ -381,6 +386,10 @@ fn text(report: &Report) -> String {
             bytes(t.stored_bytes),
             bytes(t.raw_bytes),
             ratio_text(t.ratio),
+            match t.blob_bytes {
+                0 => String::new(),
+                blobs => bytes(blobs),
+            },
         ];
         let indexes = t.indexes.iter().map(|i| {
             vec![
@@ -389,11 +398,19 @@ fn text(report: &Report) -> String {
                 bytes(i.stored_bytes),
                 bytes(i.raw_bytes),
                 ratio_text(self::ratio(i.stored_bytes, i.raw_bytes)),
+                String::new(),
             ]
         });
         std::iter::once(first).chain(indexes).collect::<Vec<_>>()
     });
-    let headings = ["table", "rows, about", "stored", "raw", "ratio"];
+    let headings = [
+        "table",
+        "rows, about",
+        "stored",
+        "raw",
+        "ratio",
+        "out of line",
+    ];
     let _ = write!(out, "\n{}", table(&headings, 1, rows.collect()));
     if r.other_stored_bytes > 0 {
         let _ = writeln!(out, "of dropped tables: {}", bytes(r.other_stored_bytes));

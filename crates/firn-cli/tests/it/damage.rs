@@ -210,6 +210,12 @@ impl Case {
                 "{context}: row {id} came back: {report}"
             );
         }
+        let gone = self.rows.keys().any(|id| !saved.contains_key(id));
+        let named = report["lost"].to_string();
+        assert!(
+            !gone || named.contains("d/t."),
+            "{context}: no table is named: {report}"
+        );
     }
 
     /// Values out of line that the damage touched are empty now, and nothing else has changed.

@@ -229,7 +229,7 @@ impl World {
 
     fn savepoint(&mut self, at: usize) -> Result<(), Stop> {
         let session = &mut self.sessions[at];
-        let mark = session.txn.savepoint();
+        let mark = session.txn.set_savepoint();
         session.savepoints.push((mark, session.own.len()));
         Ok(())
     }

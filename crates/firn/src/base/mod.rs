@@ -9,6 +9,7 @@ pub mod health;
 pub mod invariant;
 pub mod iter;
 pub mod key;
+pub mod live_rows;
 pub mod options;
 pub mod pause;
 pub mod range;

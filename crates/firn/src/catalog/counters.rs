@@ -5,9 +5,10 @@
 //! may be given out again after a crash: nothing was ever stored under it. To set a counter to a smaller value is to
 //! begin a new generation, whose values are larger than all of those before ([`CounterValue`]).
 
+use crate::base::live_rows::LiveRows;
 use crate::base::{CounterValue, IndexId};
 use parking_lot::RwLock;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -68,6 +69,8 @@ impl Counter {
 #[derive(Debug, Default)]
 pub struct Counters {
     values: RwLock<BTreeMap<u64, Arc<Counter>>>,
+    /// Not persisted.
+    rows: RwLock<HashMap<IndexId, Arc<LiveRows>>>,
 }
 
 impl Counters {
@@ -91,6 +94,19 @@ impl Counters {
             cell.value.store(known.value, Ordering::Relaxed);
             cell.generation.store(known.generation, Ordering::Release);
         }
+    }
+
+    /// The rows of the table whose rows are in `clustered`.
+    pub fn rows(&self, clustered: IndexId) -> Arc<LiveRows> {
+        if let Some(rows) = self.rows.read().get(&clustered) {
+            return Arc::clone(rows);
+        }
+        Arc::clone(self.rows.write().entry(clustered).or_default())
+    }
+
+    /// Index ids are never used again.
+    pub(super) fn forget_rows(&self, clustered: IndexId) {
+        self.rows.write().remove(&clustered);
     }
 
     /// All values, for the manifest.

@@ -2,6 +2,7 @@
 
 mod counters;
 mod entry;
+mod entry_text;
 mod indexes;
 pub mod schema;
 mod shapes;

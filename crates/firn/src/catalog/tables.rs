@@ -180,6 +180,11 @@ impl Catalog {
             .collect()
     }
 
+    /// All that it says now.
+    pub fn known(&self) -> Known {
+        self.known.read().clone()
+    }
+
     /// Dropped indexes that files may still hold entries of, with the seqnos of their end.
     pub fn retired(&self) -> BTreeMap<IndexId, Seqno> {
         self.known.read().retired.clone()
@@ -302,6 +307,7 @@ impl Catalog {
         known
             .retired
             .extend(entry.index_ids().into_iter().map(|id| (id, seqno)));
+        self.counters.forget_rows(entry.clustered.id);
         self.generation.fetch_add(1, Ordering::Release);
         Ok(())
     }
@@ -352,6 +358,7 @@ impl Catalog {
         let seqno = self.write(&batch, &format!("truncate table {name}"))?;
         let retired = old.index_ids().into_iter().map(|id| (id, seqno));
         self.known.write().retired.extend(retired);
+        self.counters.forget_rows(old.clustered.id);
         Ok(self.install(entry, &new, seqno))
     }
 
@@ -394,6 +401,7 @@ impl Catalog {
             Some(primary) => indexes[primary as usize],
             None => entry(),
         };
+        self.counters.rows(clustered.id).set(0, 0);
         Ok((indexes, clustered))
     }
 

@@ -60,6 +60,11 @@ pub(super) fn relog(
             owner: Some(locks.owner),
             blobs,
             run: run.cloned(),
+            rows: changes
+                .indexes()?
+                .into_iter()
+                .map(|index| (catalog.counters().rows(index), None))
+                .collect(),
         };
         cx.prepared.insert(xid.clone(), recovered);
     }
@@ -140,6 +145,9 @@ impl Locks<'_> {
             let mut damage = Vec::new();
             let salvage = Salvage::open(file, id, name, cache, &mut |error| damage.push(error))?;
             // Any seqno will do to read it.
+            let ranges = salvage.lost().iter();
+            let name = |key: &[u8]| self.catalog.known().entry_text(key);
+            damage.extend(ranges.map(|range| range.named(name)));
             let mut entries = salvage.iter(Some(0));
             let mut on = entries.seek_to_first()?;
             while on {

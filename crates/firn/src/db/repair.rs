@@ -10,6 +10,7 @@
 
 mod copy;
 mod remains;
+mod sources;
 
 use super::Db;
 use super::look::Look;
@@ -19,15 +20,13 @@ use crate::base::{Error, ErrorKind, IndexId, InternalIterator, Kind, Result, Seq
 use crate::blob::BlobSession;
 use crate::catalog::{Counters, INDEX_IDS, TableEntry, autoincrement_counter, hidden_row_counter};
 use crate::ingest::Density;
-use crate::sst::{Salvage, SalvageIter, SstReader};
-use crate::store::{FileKind, file_name};
 use crate::table::{Change, Mended, mend_stored};
 use crate::txn::{Isolation, Transaction};
-use crate::version::{FileMeta, Frozen};
-use crate::wal::LogStart;
+use crate::version::FileMeta;
 use crate::write::{Batch, Changes};
 use copy::Copy;
 use remains::Remains;
+use sources::{Unnamed, salvaged, sources};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -92,9 +91,11 @@ pub fn repair(look: &Look, target: &Path, lost: &mut dyn FnMut(Error)) -> Result
     )?;
     let stored = tree.counters.iter();
     stored.for_each(|(counter, value)| counters.learn(*counter, *value));
-    let sources = sources(look, &tree, &log, lost)?;
+    let mut unnamed = Unnamed::default();
+    let sources = sources(look, &tree, &log, &mut unnamed, lost)?;
     let mut copy = Copy::new(env, target, tree.blobs(look))?;
     copy.all(sources, lost)?;
+    unnamed.tell(&copy.known, lost);
     counters.raise(INDEX_IDS, u64::from(copy.largest_index));
     let last_seqno = copy.last_seqno.max(log.last_seqno).max(tree.last_seqno);
     repaired.entries = copy.entries;
@@ -102,80 +103,6 @@ pub fn repair(look: &Look, target: &Path, lost: &mut dyn FnMut(Error)) -> Result
     copy.install(last_seqno, counters.snapshot())?;
     finish(look, &tree, target, &log, &mut repaired, lost)?;
     Ok(repaired)
-}
-
-/// Everything that can be read, newest first where that matters.
-fn sources(
-    look: &Look,
-    tree: &Remains,
-    log: &Replayed,
-    lost: &mut dyn FnMut(Error),
-) -> Result<Vec<Box<dyn InternalIterator>>> {
-    let mut sources: Vec<Box<dyn InternalIterator>> = Vec::new();
-    let named = log.named_files();
-    let from_anywhere = matches!(tree.log, LogStart::Unknown { .. });
-    let there = look.source().store().list()?;
-    for queued in log.queue.iter().rev() {
-        match queued {
-            Frozen::Memtable(memtable) => sources.push(Box::new(memtable.iter())),
-            Frozen::Run(run) => {
-                for file in &run.run().files {
-                    // Where nobody knows how much of the log the files have, an old commit's have become others.
-                    if from_anywhere && !there.contains(&file.file_id) {
-                        continue;
-                    }
-                    let source = salvaged(look, file.file_id, Some(run.seqno()), lost)?;
-                    sources.extend(source.map(boxed));
-                }
-            }
-        }
-    }
-    // The newest first: of versions without a seqno of their own the newer file has the right one.
-    let files = tree.files.iter().rev();
-    for (id, external) in files.filter(|(id, _)| !named.contains(id)) {
-        sources.extend(salvaged(look, *id, *external, lost)?.map(boxed));
-    }
-    Ok(sources)
-}
-
-fn boxed(source: SalvageIter) -> Box<dyn InternalIterator> {
-    Box::new(source)
-}
-
-/// What is left of a file; `None` if nothing is, or nothing that may be shown.
-fn salvaged(
-    look: &Look,
-    id: u64,
-    external: Option<Seqno>,
-    lost: &mut dyn FnMut(Error),
-) -> Result<Option<SalvageIter>> {
-    let name = file_name(FileKind::Sst, id);
-    let file = match look.source().store().open(id) {
-        Ok(file) => file,
-        Err(error) if *error.kind() == ErrorKind::NotFound => {
-            lost(Error::corruption(name, 0, "the file is missing"));
-            return Ok(None);
-        }
-        Err(error) => return Err(error),
-    };
-    let properties = || SstReader::read_properties(&*file, id, &name);
-    let external = match external {
-        None => match properties() {
-            // Whoever drops the index drops them: the catalog decides, as it does at every open.
-            Ok(properties) if properties.loaded => Some(LOADED_SEQNO),
-            Ok(properties) if properties.external_seqno => {
-                // Rows that may never have been committed are no rows.
-                let what = "neither manifest nor log say whether the transaction that wrote it was committed";
-                lost(Error::corruption(name, 0, what));
-                return Ok(None);
-            }
-            _ => None,
-        },
-        known => known,
-    };
-    let cache = Arc::clone(look.source().cache());
-    let salvage = Salvage::open(file, id, name, cache, lost)?;
-    Ok(Some(salvage.iter(external)))
 }
 
 /// Copies the files of a prepared transaction into `db`.
@@ -186,12 +113,15 @@ fn copy_prepared(
     files: &[FileMeta],
     lost: &mut dyn FnMut(Error),
 ) -> Result<Changes> {
+    let known = db.catalog().known();
     let mut writer = db.context().ingest.writer(Density::Light, 0);
     let (from, to) = (tree.blobs(look), &db.context().blobs);
     let mut session = BlobSession::new();
+    let mut unnamed = Unnamed::default();
     for file in files {
         // Any seqno will do to read it.
-        let Some(mut source) = salvaged(look, file.file_id, Some(0), lost)? else {
+        let id = file.file_id;
+        let Some(mut source) = salvaged(look, tree, id, Some(0), &mut unnamed, lost)? else {
             continue;
         };
         let mut on = source.seek_to_first()?;
@@ -199,7 +129,15 @@ fn copy_prepared(
             let key = source.key();
             let value = source.value();
             if key.kind == Kind::PutBlobs {
-                let (kind, tail) = copy::own_blobs(&from, to, &mut session, value.tail, lost)?;
+                let (kind, tail) = copy::own_blobs(
+                    &from,
+                    to,
+                    &mut session,
+                    &known,
+                    key.user_key,
+                    value.tail,
+                    lost,
+                )?;
                 writer.add(key.user_key, kind, Value::split(value.head, &tail))?;
             } else {
                 writer.add(key.user_key, key.kind, value)?;
@@ -207,6 +145,7 @@ fn copy_prepared(
             on = source.next()?;
         }
     }
+    unnamed.tell(&known, lost);
     session.sync()?;
     let files = writer.finish()?;
     files.sync()?;
@@ -262,7 +201,8 @@ fn finish(
             repaired.notes.push(note);
         }
         for row in mended.undecoded {
-            let what = format!("row {row} does not decode");
+            let row = db.catalog().known().entry_text(&row);
+            let what = format!("{row}: the row does not decode");
             lost(Error::corruption(entry.name.clone(), 0, what));
         }
     }
@@ -279,6 +219,7 @@ fn with_own_blobs(
     lost: &mut dyn FnMut(Error),
 ) -> Result<Batch> {
     let from = tree.blobs(look);
+    let known = db.catalog().known();
     let mut session = BlobSession::new();
     let mut copied = Batch::new();
     let mut failed = Ok(());
@@ -291,7 +232,8 @@ fn with_own_blobs(
             return;
         }
         let to = &db.context().blobs;
-        let tail = copy::own_blobs(&from, to, &mut session, entry.value.tail, lost);
+        let (key, tail) = (entry.user_key, entry.value.tail);
+        let tail = copy::own_blobs(&from, to, &mut session, &known, key, tail, lost);
         match tail {
             Ok((kind, tail)) => {
                 let value = Value::split(entry.value.head, &tail);

@@ -1,7 +1,7 @@
 //! What the database tells of itself.
 
 use super::Db;
-use crate::table::IndexSums;
+use crate::table::{IndexSums, live_rows, out_of_line_bytes};
 use crate::version::LEVELS;
 use crate::write::REASONS;
 use std::fmt::Write;
@@ -59,12 +59,14 @@ pub struct IndexReport {
     pub table: String,
     /// Name of the index.
     pub index: String,
-    /// Rows: exact at rest, an upper bound while old versions wait for compaction.
+    /// Rows, as commits count them.
     pub rows: u64,
     /// Keys and values before compression.
     pub raw_bytes: u64,
     /// Bytes in files.
     pub stored_bytes: u64,
+    /// Of values out of line, bytes in blob files.
+    pub blob_bytes: u64,
 }
 
 /// One level of the tree.
@@ -125,9 +127,9 @@ impl Db {
 
     /// Every index of every table.
     pub fn indexes(&self) -> Vec<IndexReport> {
-        let view = self.cx.views.pin();
         let mut all = Vec::new();
-        for entry in self.catalog.list("") {
+        let tables = self.catalog.list("");
+        for entry in &tables {
             let mut ids: Vec<_> = entry.indexes.iter().map(|i| i.id).collect();
             let mut names: Vec<_> = entry
                 .schema
@@ -139,14 +141,20 @@ impl Db {
                 ids.insert(0, entry.clustered.id);
                 names.insert(0, "(hidden)".to_owned());
             }
+            let clustered = entry.clustered.id;
+            let counter = self.catalog.counters().rows(clustered);
+            let (rows, point) = live_rows(&counter, &self.cx.views, clustered);
+            let view = &point.view;
+            let blob_bytes = out_of_line_bytes(view, clustered, rows, || tables.clone());
             for (id, index) in ids.into_iter().zip(names) {
-                let stats = IndexSums::of(&view, id);
+                let stats = IndexSums::of(view, id);
                 all.push(IndexReport {
                     table: entry.name.clone(),
                     index,
-                    rows: stats.live_entries(),
+                    rows,
                     raw_bytes: stats.raw_bytes,
                     stored_bytes: stats.stored_bytes,
+                    blob_bytes: if id == clustered { blob_bytes } else { 0 },
                 });
             }
         }

@@ -17,6 +17,8 @@ pub struct IndexCounts {
     pub deletes: u64,
     /// Bytes of keys and values.
     pub raw_bytes: u64,
+    /// Bytes in blob files that the values refer to.
+    pub blob_bytes: u64,
 }
 
 impl IndexCounts {
@@ -24,6 +26,7 @@ impl IndexCounts {
         self.entries += other.entries;
         self.deletes += other.deletes;
         self.raw_bytes += other.raw_bytes;
+        self.blob_bytes += other.blob_bytes;
     }
 }
 
@@ -33,6 +36,7 @@ struct Slot {
     entries: AtomicU64,
     deletes: AtomicU64,
     raw_bytes: AtomicU64,
+    blob_bytes: AtomicU64,
 }
 
 /// A small open-addressed table that needs no lock for the indexes that find a slot; the rest
@@ -51,6 +55,7 @@ impl Counters {
                     entries: AtomicU64::new(0),
                     deletes: AtomicU64::new(0),
                     raw_bytes: AtomicU64::new(0),
+                    blob_bytes: AtomicU64::new(0),
                 })
                 .collect(),
             overflow: Mutex::new(HashMap::new()),
@@ -68,6 +73,10 @@ impl Counters {
             .fetch_add(counts.raw_bytes, Ordering::Relaxed);
         if counts.deletes > 0 {
             slot.deletes.fetch_add(counts.deletes, Ordering::Relaxed);
+        }
+        if counts.blob_bytes > 0 {
+            slot.blob_bytes
+                .fetch_add(counts.blob_bytes, Ordering::Relaxed);
         }
     }
 
@@ -129,6 +138,7 @@ impl Slot {
             entries: self.entries.load(Ordering::Relaxed),
             deletes: self.deletes.load(Ordering::Relaxed),
             raw_bytes: self.raw_bytes.load(Ordering::Relaxed),
+            blob_bytes: self.blob_bytes.load(Ordering::Relaxed),
         }
     }
 }

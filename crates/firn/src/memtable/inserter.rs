@@ -5,7 +5,7 @@ use super::{IndexCounts, Memtable};
 use crate::base::checksum::xxh3;
 use crate::base::key::{SEQNO_COMMITTED_MAX, index_id_of};
 use crate::base::{IndexId, InternalKey, Kind, Seqno, Value};
-use crate::rowcode::BlobUses;
+use crate::rowcode::{BlobUses, blob_ref};
 use std::sync::atomic::Ordering;
 
 /// Inserts the entries of one batch into a memtable.
@@ -66,14 +66,17 @@ impl<'a> Inserter<'a> {
             self.flush_index();
             self.index = index;
         }
+        let mut blob_bytes = 0;
         if key.kind == Kind::PutBlobs {
             // One without a trailer is refused by whoever reads or flushes it.
             let _ = self.blobs.add_tail(value.tail);
+            let _ = blob_ref::for_each(value.tail, |blob| blob_bytes += blob.span());
         }
         self.counts.add(IndexCounts {
             entries: 1,
             deletes: u64::from(key.kind == Kind::Delete),
             raw_bytes: (key.user_key.len() + value.len()) as u64,
+            blob_bytes,
         });
     }
 

@@ -257,11 +257,13 @@ fn counts_per_index() {
         entries: 2,
         deletes: 0,
         raw_bytes: 16,
+        blob_bytes: 0,
     };
     let two = IndexCounts {
         entries: 1,
         deletes: 1,
         raw_bytes: 5,
+        blob_bytes: 0,
     };
     assert_eq!(memtable.index_counts(1), one);
     assert_eq!(memtable.index_counts(3), IndexCounts::default());
@@ -279,6 +281,7 @@ fn more_indexes_than_slots() {
             entries: 1,
             deletes: u64::from(i % 3 == 0),
             raw_bytes: u64::from(i),
+            blob_bytes: 0,
         };
         counters.add(index, counts);
         model.entry(index).or_default().add(counts);

@@ -39,7 +39,7 @@ pub use index::Partition;
 pub use iter::SstIter;
 pub use properties::{IndexStats, Properties};
 pub use reader::{BlockInfo, Blocks, SstReader};
-pub use salvage::{Salvage, SalvageIter};
+pub use salvage::{LostRange, Salvage, SalvageIter};
 pub use verify::VerifyReport;
 pub use writer::{Layout, SstOptions, SstSummary, SstWriter};
 

@@ -13,7 +13,7 @@ use super::frame;
 use super::reader::SstReader;
 use crate::base::checksum;
 use crate::base::key::UNCOMMITTED_BIT;
-use crate::base::{Error, InternalIterator, InternalKey, Result, Seqno, Value};
+use crate::base::{Error, ErrorKind, InternalIterator, InternalKey, Result, Seqno, Value};
 use crate::env::ReadFile;
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
@@ -25,6 +25,41 @@ const READ_SIZE: usize = 1 << 20;
 /// that is damaged, would else be tried with millions of lengths.
 const COMPRESSED_MAX: usize = 1 << 20;
 
+/// Entries that a damaged part of a file held.
+#[derive(Debug, Clone)]
+pub struct LostRange {
+    /// The file, the place in it, and its damage.
+    pub error: Error,
+    /// How many, where the index says it.
+    pub entries: Option<u64>,
+    /// The last key before them; none at the start of the file.
+    pub from: Option<Vec<u8>>,
+    /// A key at their end or behind it; none at the end of the file.
+    pub upto: Option<Vec<u8>>,
+}
+
+impl LostRange {
+    /// The error that says what is lost, with keys as `name` puts them.
+    pub fn named(&self, name: impl Fn(&[u8]) -> String) -> Error {
+        let key = |key: &Option<Vec<u8>>, otherwise: &str| {
+            key.as_deref().map_or_else(|| otherwise.to_owned(), &name)
+        };
+        let (from, upto) = (
+            key(&self.from, "the start of the file"),
+            key(&self.upto, "its end"),
+        );
+        let what = match self.entries {
+            Some(entries) => format!("{entries} entries from {from} to {upto} are lost"),
+            None => format!("what lay between {from} and {upto} is lost"),
+        };
+        let (file, offset) = match self.error.kind() {
+            ErrorKind::Corruption { file, offset } => (file.clone(), *offset),
+            _ => (String::new(), 0),
+        };
+        Error::corruption(file, offset, format!("{}: {what}", self.error.message()))
+    }
+}
+
 /// The data blocks of a file that can be read, damaged or not.
 ///
 /// Rejected: taking the first length at which a block decompresses (a frame of LZ4 has no end).
@@ -35,11 +70,12 @@ pub struct Salvage {
     dictionaries: Vec<Arc<Dictionary>>,
     /// Intact data blocks, in key order.
     blocks: Vec<Handle>,
+    lost: Vec<LostRange>,
 }
 
 impl Salvage {
-    /// Looks for the data blocks of `file`. Each loss goes to `lost`, with the place and, where it is
-    /// known, the range of keys.
+    /// Looks for the data blocks of `file`. What is damaged beside them goes to `lost`; losses of entries are kept, see
+    /// [`Self::lost`].
     ///
     /// # Errors
     /// Those of the file system that concern the whole file.
@@ -56,9 +92,10 @@ impl Salvage {
             name: name.clone(),
             dictionaries: Vec::new(),
             blocks: Vec::new(),
+            lost: Vec::new(),
         };
         match SstReader::open(file, file_id, name, cache) {
-            Ok(reader) if salvage.take_indexed(&reader, lost).is_ok() => {}
+            Ok(reader) if salvage.take_indexed(&reader).is_ok() => {}
             opened => {
                 let cause = opened.and_then(|reader| reader.blocks().map(|_| ()));
                 cause.err().into_iter().for_each(&mut *lost);
@@ -69,7 +106,7 @@ impl Salvage {
     }
 
     /// The blocks that the index names. An error if the index cannot be read.
-    fn take_indexed(&mut self, reader: &SstReader, lost: &mut dyn FnMut(Error)) -> Result<()> {
+    fn take_indexed(&mut self, reader: &SstReader) -> Result<()> {
         let index = reader.whole_index()?;
         self.dictionaries = reader.dictionaries().to_vec();
         let mut before: &[u8] = &reader.properties().smallest;
@@ -77,16 +114,12 @@ impl Salvage {
             let entry = index.block(spot);
             match self.block(entry.handle) {
                 Ok(_) => self.blocks.push(entry.handle),
-                Err(error) => {
-                    let (entries, upto) = (entry.stats.entries, index.separator(spot));
-                    let message = format!(
-                        "{}: {entries} entries from {} to {} are lost",
-                        error.message(),
-                        hex(before),
-                        hex(upto)
-                    );
-                    lost(Error::corruption(&self.name, entry.handle.offset, message));
-                }
+                Err(error) => self.lost.push(LostRange {
+                    error: Error::corruption(&self.name, entry.handle.offset, error.message()),
+                    entries: Some(entry.stats.entries),
+                    from: Some(before.to_vec()),
+                    upto: Some(index.separator(spot).to_vec()),
+                }),
             }
             before = index.separator(spot);
         }
@@ -119,15 +152,48 @@ impl Salvage {
                 self.dictionaries.push(Arc::new(dictionary));
             }
         }
-        self.tell_gaps(&found, bytes.len() as u64, lost);
+        let size = bytes.len() as u64;
         drop(bytes);
+        let mut damaged = gaps(&found, size);
         for (_, handle) in found.into_iter().filter(|(kind, _)| kind.is_data()) {
             match self.block(handle) {
                 Ok(_) => self.blocks.push(handle),
-                Err(error) => lost(error),
+                Err(error) => damaged.push((handle.offset, error.message().to_owned())),
             }
         }
+        for (offset, message) in damaged {
+            let error = Error::corruption(&self.name, offset, message);
+            let next = self.blocks.partition_point(|block| block.offset < offset);
+            let before = next.checked_sub(1).map(|at| self.blocks[at]);
+            self.lost.push(LostRange {
+                error,
+                entries: None,
+                from: before.and_then(|block| self.end_of(block, true)),
+                upto: self
+                    .blocks
+                    .get(next)
+                    .and_then(|block| self.end_of(*block, false)),
+            });
+        }
         Ok(())
+    }
+
+    /// The first or last key of an intact block.
+    fn end_of(&self, block: Handle, last: bool) -> Option<Vec<u8>> {
+        let mut cursor = BlockCursor::default();
+        cursor.enter(Arc::new(self.block(block).ok()?));
+        let mut on = cursor.seek_to_first().ok()?;
+        let mut key = None;
+        while on {
+            key = Some(cursor.key().user_key.to_vec());
+            on = last && cursor.next().ok()?;
+        }
+        key
+    }
+
+    /// The entries that are lost.
+    pub fn lost(&self) -> &[LostRange] {
+        &self.lost
     }
 
     /// All of the file; what cannot be read is zeros.
@@ -141,23 +207,6 @@ impl Salvage {
             }
         }
         Ok(bytes)
-    }
-
-    /// Names the places that hold no intact block.
-    fn tell_gaps(&self, found: &[(BlockKind, Handle)], size: u64, lost: &mut dyn FnMut(Error)) {
-        let mut end = 0;
-        let starts = found
-            .iter()
-            .map(|(_, handle)| (handle.offset, handle.end()));
-        // Behind the last block stands the footer.
-        let behind = size.saturating_sub(FOOTER_LEN as u64);
-        for (start, next) in starts.chain([(behind, size)]) {
-            if start > end {
-                let message = format!("{} bytes are lost", start - end);
-                lost(Error::corruption(&self.name, end, message));
-            }
-            end = next;
-        }
     }
 
     fn block(&self, handle: Handle) -> Result<Block> {
@@ -181,8 +230,22 @@ impl Salvage {
     }
 }
 
-fn hex(key: &[u8]) -> String {
-    key.iter().map(|byte| format!("{byte:02x}")).collect()
+/// The places that hold no intact block, and how much.
+fn gaps(found: &[(BlockKind, Handle)], size: u64) -> Vec<(u64, String)> {
+    let mut gaps = Vec::new();
+    let mut end = 0;
+    let starts = found
+        .iter()
+        .map(|(_, handle)| (handle.offset, handle.end()));
+    // Behind the last block stands the footer.
+    let behind = size.saturating_sub(FOOTER_LEN as u64);
+    for (start, next) in starts.chain([(behind, size)]) {
+        if start > end {
+            gaps.push((end, format!("{} bytes are lost", start - end)));
+        }
+        end = next;
+    }
+    gaps
 }
 
 /// The kind and length of the stored block at `at`, if one is there.

@@ -44,6 +44,7 @@ struct SortedLoad {
     /// The largest hidden row id and AUTO_INCREMENT value, if there is one.
     row_id: u64,
     autoincrement: u64,
+    rows: u64,
     row_key: Vec<u8>,
     duplicate: Option<Box<Duplicate>>,
     /// What it wrote out of line.
@@ -169,6 +170,7 @@ impl SortedLoad {
             indexes,
             row_id: 0,
             autoincrement: 0,
+            rows: 0,
             row_key: Vec::new(),
             duplicate: None,
             blobs: BlobSession::new(),
@@ -194,7 +196,10 @@ impl SortedLoad {
         self.row_id = self.row_id.max(row_id.unwrap_or(0));
         // SAFETY: as the caller promises.
         match unsafe { self.add(table, record, row_id, flags, scratch) } {
-            Ok(()) => Ok(Written::Done { row_id }),
+            Ok(()) => {
+                self.rows += 1;
+                Ok(Written::Done { row_id })
+            }
             Err(failure) => self.failed(table, failure),
         }
     }
@@ -267,6 +272,9 @@ impl SortedLoad {
             self.blobs.sync()?;
             self.cx.loads.install(files, counters)?;
         }
+        self.current
+            .live_rows
+            .count(i64::try_from(self.rows).unwrap_or(i64::MAX));
         Ok(Written::Done { row_id: None })
     }
 

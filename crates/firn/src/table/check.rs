@@ -342,6 +342,6 @@ impl Subject<'_> {
     }
 }
 
-pub(super) fn hex(key: &[u8]) -> String {
+fn hex(key: &[u8]) -> String {
     key.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -14,7 +14,7 @@
 
 use super::Table;
 use super::index::IndexInfo;
-use super::statistics::IndexSums;
+use super::statistics::live_rows;
 use crate::base::key::{SEQNO_MAX, index_prefix};
 use crate::base::range::prefix_successor;
 use crate::base::shape::KeyShape;
@@ -43,8 +43,9 @@ impl Table {
         let Some(info) = current.indexes.get(index) else {
             return Ok(Vec::new());
         };
-        let point = views.latest();
-        let rows = IndexSums::of(&point.view, info.id()).live_entries().max(1);
+        let clustered = current.clustered.id();
+        let (rows, point) = live_rows(&current.live_rows, views, clustered);
+        let rows = rows.max(1);
         let shape = Arc::new(self.schema.key_ends(index)?);
         let prefixes = shape.prefixes();
         let sketches = sketches(&point.view, info.id(), shape)?;

@@ -7,7 +7,7 @@
 use super::index::IndexInfo;
 use super::out_of_line::RowReader;
 use super::rows::{RowScratch, WriteFlags, Written, index_entry};
-use super::statistics::IndexSums;
+use super::statistics::live_rows;
 use super::{Table, corrupt};
 use crate::base::key::index_prefix;
 use crate::base::range::prefix_successor;
@@ -155,7 +155,7 @@ impl IndexBuild {
     ) -> Result<(), Failure> {
         let table = &self.table;
         let current = table.current();
-        let expected = IndexSums::of(&point.view, current.clustered.id()).live_entries();
+        let expected = live_rows(&current.live_rows, &self.cx.views, current.clustered.id()).0;
         let mut reader = RowReader::new(table.format(), Some(&self.columns()));
         let store = &self.cx.blobs;
         let mut record = vec![0; table.record_len()];

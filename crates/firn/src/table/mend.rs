@@ -1,7 +1,7 @@
 //! Making the indexes of a table fit its rows, after some of either were lost.
 
 use super::Current;
-use super::check::{Secondary, Subject, hex};
+use super::check::{Secondary, Subject};
 use super::out_of_line::RowReader;
 use crate::base::key::{INDEX_ID_LEN, index_prefix};
 use crate::base::{Kind, Result, Value};
@@ -24,8 +24,8 @@ pub enum Change<'a> {
 pub struct Mended {
     /// Rows.
     pub rows: u64,
-    /// Rows that do not decode, by their keys.
-    pub undecoded: Vec<String>,
+    /// Keys of rows that do not decode.
+    pub undecoded: Vec<Vec<u8>>,
     /// Entries removed.
     pub removed: u64,
     /// Entries added.
@@ -94,7 +94,7 @@ impl Subject<'_> {
             let (kind, stored) = (rows.kind(), rows.value());
             let decoded = reader.read(store, kind, stored, &mut record, &mut blobs);
             if decoded.is_err() {
-                mended.undecoded.push(hex(row_key));
+                mended.undecoded.push(row_key.to_vec());
                 found = rows.next()?;
                 continue;
             }

@@ -26,14 +26,18 @@ pub use mend::{Change, Mended, mend_stored};
 pub use mode::{LockWait, ReadMode};
 pub use out_of_line::Part;
 pub use rows::{RowScratch, WriteFlags, Written};
-pub use statistics::{IndexSums, RangeEnd, TableStatistics};
+pub use statistics::{
+    IndexSums, RangeEnd, TableStatistics, estimated_rows, live_rows, out_of_line_bytes,
+};
 
+use crate::base::live_rows::LiveRows;
 use crate::base::{Error, ErrorKind, Result};
 use crate::catalog::{
     Catalog, Counter, Counters, Difference, TableEntry, TableSchema, autoincrement_counter,
     hidden_row_counter,
 };
 use crate::rowcode::{ColumnKind, NullBit, RowFormat};
+use crate::txn::Transaction;
 use arc_swap::ArcSwap;
 use index::IndexInfo;
 use std::fmt::Display;
@@ -49,6 +53,7 @@ pub(crate) struct Current {
     pub(crate) indexes: Vec<Arc<IndexInfo>>,
     autoincrement: Arc<Counter>,
     hidden_rows: Arc<Counter>,
+    live_rows: Arc<LiveRows>,
 }
 
 /// What the server expects in the record under a NULL, where that is not zeros. It compares records
@@ -266,6 +271,12 @@ impl Current {
         hidden_row_counter(self.entry.clustered.id)
     }
 
+    /// Counts `net` rows more once `txn` commits.
+    fn count_rows(&self, txn: &mut Transaction, net: i64) {
+        txn.count_changed_row();
+        txn.count_rows(self.entry.clustered.id, &self.live_rows, net);
+    }
+
     fn new(
         counters: &Counters,
         schema: &TableSchema,
@@ -288,6 +299,7 @@ impl Current {
             indexes,
             autoincrement: counters.cell(autoincrement_counter(id)),
             hidden_rows: counters.cell(hidden_row_counter(id)),
+            live_rows: counters.rows(id),
             entry,
         })
     }

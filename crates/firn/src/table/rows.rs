@@ -129,7 +129,7 @@ impl Table {
         }
         // SAFETY: as the caller promises.
         unsafe { self.put_row(txn, record, row_key, scratch) }?;
-        txn.count_changed_row();
+        current.count_rows(txn, 1);
         Ok(Written::Done { row_id })
     }
 
@@ -344,7 +344,7 @@ impl Table {
             txn.delete(&scratch.old_entry)?;
         }
         txn.delete(row_key)?;
-        txn.count_changed_row();
+        current.count_rows(txn, -1);
         Ok(())
     }
 

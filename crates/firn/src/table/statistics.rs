@@ -3,11 +3,15 @@
 use super::Table;
 use super::cursor::Key;
 use super::index::IndexInfo;
+use super::out_of_line::candidates;
 use crate::base::IndexId;
 use crate::base::Result;
 use crate::base::key::index_prefix;
+use crate::base::live_rows::LiveRows;
 use crate::base::range::prefix_successor;
-use crate::read::{ScanRange, View, Views, estimate_rows};
+use crate::catalog::TableEntry;
+use crate::read::{ReadPoint, ScanRange, View, Views, estimate_rows};
+use std::sync::Arc;
 
 /// Sums over files and memtables for one index.
 #[derive(Debug, Clone, Copy, Default)]
@@ -41,22 +45,85 @@ impl IndexSums {
         sums
     }
 
-    /// Rows, supposing that each deletion deletes one entry: exact at rest, too high while old
-    /// versions of updated rows wait for compaction.
-    pub fn live_entries(&self) -> u64 {
-        self.entries.saturating_sub(2 * self.deletes)
+    /// Entries that put something: there are no more rows than these.
+    pub fn puts(&self) -> u64 {
+        self.entries.saturating_sub(self.deletes)
     }
+
+    /// Of `sum` bytes over all versions, those of the newest ones, if there are so many `rows`.
+    fn live_share(&self, sum: u64, rows: u64) -> u64 {
+        let (sum, puts) = (u128::from(sum), u128::from(self.puts().max(1)));
+        (sum * u128::from(rows.min(self.puts())) / puts) as u64
+    }
+}
+
+/// The rows of the table whose rows are in index `clustered`, and are counted by `counter`, without those of open
+/// transactions; and where they were looked at.
+///
+/// Costs a look at a few numbers, but for the first time after the database was opened: then the number that commits add
+/// to is an estimate ([`estimate_rows`]) that reads a few dozen blocks. Once all entries lie in one run without old
+/// versions they are the rows, and the error of the estimate is gone.
+pub fn live_rows(counter: &LiveRows, views: &Views, clustered: IndexId) -> (u64, ReadPoint) {
+    // In this order: a commit is visible before it is counted, so the view has all that is counted by now.
+    let counted = counter.counted();
+    let point = views.latest();
+    let sums = IndexSums::of(&point.view, clustered);
+    let in_files = point.view.version.index_stats(clustered).entries;
+    let plain = || in_files == 0 || point.view.version.is_plain(clustered);
+    if sums.entries == in_files && plain() {
+        counter.set(in_files, counted);
+        return (in_files, point);
+    }
+    let estimate = || {
+        let rows = estimated_rows(&point, clustered);
+        counter.set(rows, counted);
+        rows
+    };
+    let rows = counter.rows().unwrap_or_else(estimate);
+    (rows.min(sums.puts()), point)
+}
+
+/// The rows in index `clustered`, where nothing has counted them.
+pub fn estimated_rows(point: &ReadPoint, clustered: IndexId) -> u64 {
+    let lower = index_prefix(clustered).to_vec();
+    let upper = prefix_successor(&lower);
+    let estimated = estimate_rows(point, &ScanRange { lower, upper });
+    // Whoever reads the rows meets the error himself.
+    estimated.unwrap_or_else(|_| IndexSums::of(&point.view, clustered).puts())
+}
+
+/// Bytes in blob files that `rows` rows in index `clustered` refer to. Files do not tell exactly: see
+/// [`Version::out_of_line_bytes`](crate::version::Version::out_of_line_bytes).
+pub fn out_of_line_bytes(
+    view: &View,
+    clustered: IndexId,
+    rows: u64,
+    tables: impl Fn() -> Vec<Arc<TableEntry>>,
+) -> u64 {
+    let mut holders = || {
+        let all = tables().into_iter();
+        let large = all.filter(|table| !candidates(&table.schema).is_empty());
+        large.map(|table| table.clustered.id).collect()
+    };
+    let mut bytes = view.version.out_of_line_bytes(clustered, &mut holders);
+    for queued in &view.frozen {
+        bytes += queued.out_of_line_bytes(clustered, &mut holders);
+    }
+    bytes += view.active.index_counts(clustered).blob_bytes;
+    IndexSums::of(view, clustered).live_share(bytes, rows)
 }
 
 /// Statistics of a table.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TableStatistics {
-    /// Rows, an estimate.
+    /// Rows, see [`live_rows`].
     pub rows: u64,
-    /// Of the clustered index, bytes.
+    /// Of the rows, bytes before compression, without values out of line.
     pub raw_bytes: u64,
     /// Of the clustered index, bytes in files and memtables.
     pub data_bytes: u64,
+    /// Of values out of line, bytes in blob files.
+    pub blob_bytes: u64,
     /// Of the secondary indexes, bytes in files and memtables.
     pub index_bytes: u64,
     /// Creation, microseconds since 1970.
@@ -76,12 +143,14 @@ pub struct RangeEnd<'a> {
 impl Table {
     /// Statistics from what files and memtables count.
     pub fn statistics(&self, views: &Views) -> TableStatistics {
-        let view = views.pin();
         let current = self.current();
+        let id = current.clustered.id();
+        let (rows, point) = live_rows(&current.live_rows, views, id);
+        let view = &point.view;
         // What is not in files yet counts at its raw size.
         let size = |sums: &IndexSums, in_files: u64| sums.stored_bytes + sums.raw_bytes - in_files;
         let of = |index: &IndexInfo| {
-            let sums = IndexSums::of(&view, index.id());
+            let sums = IndexSums::of(view, index.id());
             let raw_in_files = view.version.index_stats(index.id()).raw_bytes;
             let bytes = size(&sums, raw_in_files.min(sums.raw_bytes));
             (sums, bytes)
@@ -90,10 +159,15 @@ impl Table {
         let index_bytes = Self::secondaries(&current)
             .map(|(_, index)| of(index).1)
             .sum();
+        let blob_bytes = match self.candidates.is_empty() {
+            true => 0,
+            false => out_of_line_bytes(view, id, rows, || self.catalog.list("")),
+        };
         TableStatistics {
-            rows: clustered.live_entries(),
-            raw_bytes: clustered.raw_bytes,
+            rows,
+            raw_bytes: clustered.live_share(clustered.raw_bytes, rows),
             data_bytes,
+            blob_bytes,
             index_bytes,
             created_micros: current.entry.created_micros,
         }

@@ -3,6 +3,7 @@
 mod deadlock;
 pub mod lock_table;
 pub mod prepared;
+mod row_counts;
 pub mod snapshots;
 pub mod transaction;
 pub mod write_set;

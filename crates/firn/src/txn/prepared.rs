@@ -3,6 +3,7 @@
 
 use super::lock_table::LockOwner;
 use super::transaction::Context;
+use crate::base::live_rows::LiveRows;
 use crate::base::{Error, ErrorKind, IndexId, Result};
 use crate::binlog::ServerRun;
 use crate::blob::BlobSession;
@@ -24,6 +25,8 @@ pub struct Recovered {
     pub blobs: BlobSession,
     /// The run of the host's server that prepared it, if recovery found it and the log names the run.
     pub run: Option<Arc<ServerRun>>,
+    /// By how many rows it changes tables; `None`: recovery does not know.
+    pub rows: Vec<(Arc<LiveRows>, Option<i64>)>,
 }
 
 /// All of them, by xid.
@@ -112,6 +115,12 @@ impl PreparedTransactions {
         let changes = &transaction.changes;
         match cx.pipeline.commit_changes(what, changes, source, &[]) {
             Ok(committed) => {
+                for (rows, net) in &transaction.rows {
+                    match net {
+                        Some(net) => rows.count(*net),
+                        None => rows.forget(),
+                    }
+                }
                 release(&transaction, cx);
                 cx.pipeline.wait_durable(committed.lsn)?;
                 Ok(true)

@@ -11,9 +11,11 @@
 
 use super::lock_table::{Granted, LockMode, LockOwner, LockTable, WaitPolicy};
 use super::prepared::{PreparedTransactions, Recovered, discard};
+use super::row_counts::RowCounts;
 use super::snapshots::{Snapshot, SnapshotList};
 use super::write_set::{Mark, SharedWriteSet, WriteSet, WriteSetIter};
 use crate::base::gauge::Gauge;
+use crate::base::live_rows::LiveRows;
 use crate::base::options::LiveOptions;
 use crate::base::pause::{self, PausePoint};
 use crate::base::{
@@ -100,6 +102,8 @@ pub struct Transaction {
     hidden: BTreeMap<Box<[u8]>, Mark>,
     counters: Vec<(u64, CounterValue)>,
     changed_rows: u64,
+    /// By how many rows it changes its tables.
+    row_counts: RowCounts,
     /// What it wrote out of line: held until a view shows it.
     blobs: BlobSession,
     /// Its xid, if DDL must know that it is prepared.
@@ -135,6 +139,7 @@ impl Transaction {
             hidden: BTreeMap::new(),
             counters: Vec::new(),
             changed_rows: 0,
+            row_counts: RowCounts::default(),
             blobs: BlobSession::new(),
             noted: None,
         }
@@ -168,6 +173,7 @@ impl Transaction {
         if self.statement_id != statement_id {
             self.statement_id = statement_id;
             self.autocommit = autocommit;
+            self.row_counts.end_statement(self.statement_mark);
             self.isolation = if self.snapshot.is_some() {
                 self.isolation
             } else {
@@ -182,6 +188,7 @@ impl Transaction {
     /// The statement ended well; its changes stay.
     pub fn end_statement(&mut self) {
         self.point = None;
+        self.row_counts.end_statement(self.statement_mark);
         self.statement_mark = self.mark;
     }
 
@@ -196,11 +203,18 @@ impl Transaction {
         self.mark
     }
 
+    /// As [`Self::savepoint`], for one that outlives the statement.
+    pub fn set_savepoint(&mut self) -> Mark {
+        self.row_counts.set_savepoint(self.mark);
+        self.mark
+    }
+
     /// Forgets all writes after `mark`; locks stay.
     pub fn rollback_to(&mut self, mark: Mark) {
         if self.wrote {
             self.writes.lock().rollback_to(mark);
         }
+        self.row_counts.rollback_to(mark, self.statement_mark);
         self.hidden.retain(|_, hidden_at| *hidden_at < mark);
         self.statement_mark = self.statement_mark.min(mark);
     }
@@ -387,6 +401,11 @@ impl Transaction {
         self.owner.set_changed_rows(self.changed_rows);
     }
 
+    /// Counts `net` rows more in the table whose rows are in `clustered`, once the transaction commits.
+    pub fn count_rows(&mut self, clustered: IndexId, rows: &Arc<LiveRows>, net: i64) {
+        self.row_counts.count(clustered, rows, net);
+    }
+
     /// Adds a value to the own writes.
     ///
     /// # Errors
@@ -515,6 +534,7 @@ impl Transaction {
             cx.pipeline
                 .commit_changes(What::Batch, changes, &source, counters)
         })?;
+        self.row_counts.commit();
         Ok(Some(committed.0.lsn))
     }
 
@@ -608,6 +628,7 @@ impl Transaction {
             lsn: committed.lsn,
             in_binlog,
         };
+        self.row_counts.commit();
         Ok(())
     }
 
@@ -654,6 +675,7 @@ impl Transaction {
                 owner: None,
                 blobs: std::mem::take(&mut self.blobs),
                 run: None,
+                rows: self.rows_when_committed(),
             };
             self.cx.prepared.insert(xid, left);
         }
@@ -676,10 +698,17 @@ impl Transaction {
                 owner: Some(owner),
                 blobs: std::mem::take(&mut self.blobs),
                 run: None,
+                rows: self.rows_when_committed(),
             };
             self.cx.prepared.insert(xid, recovered);
         }
         self.finish();
+    }
+
+    fn rows_when_committed(&mut self) -> Vec<(Arc<LiveRows>, Option<i64>)> {
+        let all = self.row_counts.take();
+        all.map(|(rows, net)| (Arc::clone(rows), Some(net)))
+            .collect()
     }
 
     fn finish(&mut self) {
@@ -690,6 +719,7 @@ impl Transaction {
         self.cx.locks.release_all(&self.owner);
         self.owner.set_changed_rows(0);
         self.changed_rows = 0;
+        self.row_counts.clear();
         self.snapshot = None;
         self.point = None;
         if std::mem::take(&mut self.wrote) {

@@ -28,7 +28,7 @@ use tops::Tops;
 const MEMORY_MAX: u64 = 512 << 20;
 
 /// A place in the history of a write set, to come back to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Mark(u64);
 
 impl Mark {

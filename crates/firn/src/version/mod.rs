@@ -3,6 +3,7 @@
 //! A [`Version`] is the tree at one moment: immutable, pinned by readers. An [`Edit`] leads from
 //! one to the next. The [`VersionSet`] makes edits durable in the manifest, then installs them.
 
+mod blob_shares;
 mod check;
 mod edit;
 mod load;

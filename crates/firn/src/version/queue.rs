@@ -4,6 +4,7 @@ use super::{FileHandle, FileMeta, FileSource, Run};
 use crate::base::{IndexId, Seqno};
 use crate::memtable::{IndexCounts, Memtable};
 use crate::rowcode::BlobUses;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Files that a commit has made visible above the memtables before it, on their way into the tree.
@@ -126,6 +127,28 @@ impl Frozen {
                     sum.raw_bytes += stats.raw_bytes;
                 }
                 sum
+            }
+        }
+    }
+
+    /// What its entries of `index` refer to in blob files, see [`Version::out_of_line_bytes`](super::Version::out_of_line_bytes).
+    pub fn out_of_line_bytes(
+        &self,
+        index: IndexId,
+        holders: &mut impl FnMut() -> HashSet<IndexId>,
+    ) -> u64 {
+        match self {
+            Self::Memtable(memtable) => memtable.index_counts(index).blob_bytes,
+            Self::Run(run) => {
+                let files = run.run.files.iter();
+                let mut files = files.filter(|file| !file.blobs.is_empty()).peekable();
+                if files.peek().is_none() {
+                    return 0;
+                }
+                let holders = holders();
+                let shares = files.flat_map(|file| file.blob_shares(&holders));
+                let own = shares.filter(|(holder, _)| *holder == index);
+                own.map(|(_, bytes)| *bytes).sum()
             }
         }
     }

@@ -94,6 +94,7 @@ pub struct FileHandle {
     source: Arc<FileSource>,
     reader: OnceLock<Arc<SstReader>>,
     opening: Mutex<()>,
+    blob_shares: OnceLock<Vec<(IndexId, u64)>>,
     life: Arc<Life>,
 }
 
@@ -146,8 +147,13 @@ impl FileHandle {
             source,
             reader: OnceLock::new(),
             opening: Mutex::new(()),
+            blob_shares: OnceLock::new(),
             life,
         })
+    }
+
+    pub(super) fn blob_shares_once(&self) -> &OnceLock<Vec<(IndexId, u64)>> {
+        &self.blob_shares
     }
 
     /// A handle of the same file that has not opened it: what this one keeps in memory is given back

@@ -24,7 +24,11 @@ pub struct Version {
     /// L1 to L6, each one run.
     pub levels: [Arc<Run>; LAST_LEVEL],
     stats: OnceLock<HashMap<IndexId, IndexStats>>,
+    /// Indexes each of whose entries is a row.
+    plain: OnceLock<HashSet<IndexId>>,
     blobs: OnceLock<BlobUses>,
+    /// See [`Version::out_of_line_bytes`].
+    blobs_of_indexes: OnceLock<HashMap<IndexId, u64>>,
 }
 
 impl Version {
@@ -101,7 +105,9 @@ impl Version {
             l0: self.l0.iter().map(fresh).collect(),
             levels: std::array::from_fn(|level| fresh(&self.levels[level])),
             stats: OnceLock::new(),
+            plain: OnceLock::new(),
             blobs: OnceLock::new(),
+            blobs_of_indexes: OnceLock::new(),
         }
     }
 
@@ -163,6 +169,48 @@ impl Version {
         self.all_index_stats().get(&index).copied().unwrap_or(none)
     }
 
+    /// Whether each entry of the index is a row: one run holds them all, and none of them deletes or supersedes
+    /// another. Found out for all indexes on first use.
+    pub fn is_plain(&self, index: IndexId) -> bool {
+        let found = self.plain.get_or_init(|| {
+            let mut run_of: HashMap<IndexId, Option<usize>> = HashMap::new();
+            for (number, run) in self.l0.iter().chain(&self.levels).enumerate() {
+                for file in &run.files {
+                    for one in &file.per_index {
+                        let clean = file.superseded == 0 && one.deletes == 0;
+                        let run = run_of.entry(one.index).or_insert(Some(number));
+                        *run = run.filter(|known| *known == number && clean);
+                    }
+                }
+            }
+            let plain = run_of.into_iter().filter(|(_, run)| run.is_some());
+            plain.map(|(index, _)| index).collect()
+        });
+        found.contains(&index)
+    }
+
+    /// What the entries of `index` refer to in blob files: exact but for files that hold entries of several of the
+    /// indexes that `holders` returns, which share what the file refers to, about as they refer to it
+    /// (`blob_shares.rs`). Summed for all on first use: an index that is younger has no entries in this version.
+    pub fn out_of_line_bytes(
+        &self,
+        index: IndexId,
+        holders: &mut impl FnMut() -> HashSet<IndexId>,
+    ) -> u64 {
+        let sums = self.blobs_of_indexes.get_or_init(|| {
+            let mut sums = HashMap::new();
+            if !self.blob_uses().is_empty() {
+                let holders = holders();
+                for (_, file) in self.files() {
+                    let shares = file.blob_shares(&holders).iter();
+                    shares.for_each(|(index, bytes)| *sums.entry(*index).or_default() += bytes);
+                }
+            }
+            sums
+        });
+        sums.get(&index).copied().unwrap_or(0)
+    }
+
     /// Statistics of all indexes, summed on first use.
     pub fn all_index_stats(&self) -> &HashMap<IndexId, IndexStats> {
         self.stats.get_or_init(|| {
@@ -219,7 +267,9 @@ impl Parts {
                 }
             }),
             stats: OnceLock::new(),
+            plain: OnceLock::new(),
             blobs: OnceLock::new(),
+            blobs_of_indexes: OnceLock::new(),
         }
     }
 }

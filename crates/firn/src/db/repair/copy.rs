@@ -33,7 +33,7 @@ pub(super) struct Copy {
     options: Options,
     writer: Option<SstWriter>,
     /// What the catalog says, which comes first.
-    known: Known,
+    pub(super) known: Known,
     pub(super) files: Vec<FileMeta>,
     pub(super) entries: u64,
     /// Newest commit seen.
@@ -148,13 +148,16 @@ impl Copy {
         lost: &mut dyn FnMut(Error),
     ) -> Result<()> {
         let (from, to) = (&self.from, &self.blobs);
-        match own_blobs(from, to, &mut self.session, value.tail, lost) {
+        let (session, known) = (&mut self.session, &self.known);
+        match own_blobs(from, to, session, known, key.user_key, value.tail, lost) {
             Ok((kind, tail)) => {
                 let key = InternalKey { kind, ..key };
                 self.add(key, Value::split(value.head, &tail))
             }
             Err(error) if error.is_corruption() => {
-                lost(error);
+                let row = self.known.entry_text(key.user_key);
+                let what = format!("{}; {row} is lost", error.message());
+                lost(Error::corruption("", 0, what));
                 Ok(())
             }
             Err(error) => Err(error),
@@ -221,6 +224,8 @@ pub(super) fn own_blobs(
     from: &BlobStore,
     to: &BlobStore,
     session: &mut BlobSession,
+    known: &Known,
+    user_key: &[u8],
     tail: &[u8],
     lost: &mut dyn FnMut(Error),
 ) -> Result<(Kind, Vec<u8>)> {
@@ -234,8 +239,11 @@ pub(super) fn own_blobs(
             Ok(bytes) => copied.push(to.write(session, blob.column, bytes)?),
             Err(error) => match error.kind() {
                 ErrorKind::Corruption { file, offset } => {
-                    let (message, column) = (error.message(), blob.column);
-                    let what = format!("{message}; column {column} of a row is empty now");
+                    let index = index_id_of(user_key).unwrap_or_default();
+                    let column = known.column_text(index, blob.column);
+                    let row = known.entry_text(user_key);
+                    let message = error.message();
+                    let what = format!("{message}; {row}: column {column} is empty now");
                     lost(Error::corruption(file.clone(), *offset, what));
                 }
                 _ => return Err(error),

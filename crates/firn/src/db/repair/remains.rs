@@ -4,6 +4,7 @@ use super::Repaired;
 use crate::base::{CounterValue, Error, Result, Seqno};
 use crate::blob::BlobStore;
 use crate::db::look::{Look, Tree};
+use crate::sst::IndexStats;
 use crate::store::{FileKind, file_name};
 use crate::version;
 use crate::wal::{self, LogStart};
@@ -20,6 +21,8 @@ pub(super) struct Remains {
     pub(super) counters: BTreeMap<u64, CounterValue>,
     /// Blob files whose blobs lie in a file of another id.
     pub(super) blobs_moved: BTreeMap<u64, u64>,
+    /// What files hold, as far as the manifest says it.
+    pub(super) held: BTreeMap<u64, Vec<IndexStats>>,
 }
 
 impl Remains {
@@ -41,7 +44,7 @@ impl Remains {
         });
         match tree {
             Ok(tree) => match doubt(look, &tree)? {
-                None => return Ok(Self::known(tree)),
+                None => return Self::known(look, tree),
                 Some(doubt) => lost(doubt),
             },
             Err(error) if error.is_corruption() => {}
@@ -62,6 +65,7 @@ impl Remains {
             last_seqno: salvaged.last_seqno,
             counters: salvaged.counters,
             blobs_moved: BlobStore::moved_on_disk(look.source().store())?,
+            held: BTreeMap::new(),
         })
     }
 
@@ -72,8 +76,11 @@ impl Remains {
         blobs
     }
 
-    fn known(tree: Tree) -> Self {
-        Self {
+    fn known(look: &Look, tree: Tree) -> Result<Self> {
+        let placed = tree.state.files.iter();
+        let held = placed.map(|(id, placed)| (*id, placed.meta.per_index.clone()));
+        Ok(Self {
+            held: held.collect(),
             files: tree
                 .state
                 .files
@@ -83,9 +90,23 @@ impl Remains {
             log: LogStart::At(tree.state.log_number),
             last_seqno: tree.state.last_seqno,
             counters: tree.state.counters,
-            blobs_moved: tree.state.blobs_moved,
+            blobs_moved: blobs_moved(look, tree.state.blobs_moved)?,
+        })
+    }
+}
+
+/// Where blobs lie. A manifest that lost its end may not say where they were moved last: the files themselves do. Nothing
+/// else shows it, since the tables name no other file for it.
+fn blobs_moved(look: &Look, mut moved: BTreeMap<u64, u64>) -> Result<BTreeMap<u64, u64>> {
+    let store = look.source().store();
+    let there = store.list_blobs()?;
+    for (logical, physical) in BlobStore::moved_on_disk(store)? {
+        let known = moved.get(&logical).unwrap_or(&logical);
+        if !there.contains(known) {
+            moved.insert(logical, physical);
         }
     }
+    Ok(moved)
 }
 
 /// A manifest that lost its end at the border of an edit looks whole. It needs files, or segments of the

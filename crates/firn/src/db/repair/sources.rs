@@ -1,0 +1,121 @@
+//! What is read of a damaged database, and what of its entries is lost.
+
+use super::LOADED_SEQNO;
+use super::remains::Remains;
+use crate::base::{Error, ErrorKind, InternalIterator, Result, Seqno};
+use crate::catalog::Known;
+use crate::db::look::Look;
+use crate::db::recovery::Replayed;
+use crate::sst::{IndexStats, LostRange, Salvage, SalvageIter, SstReader};
+use crate::store::{FileKind, file_name};
+use crate::version::Frozen;
+use crate::wal::LogStart;
+use std::sync::Arc;
+
+/// Losses that can be named when the catalog has been read, which lies in the same files.
+#[derive(Default)]
+pub(super) struct Unnamed {
+    ranges: Vec<LostRange>,
+    /// With what the manifest says that they held.
+    files: Vec<(String, Vec<IndexStats>)>,
+}
+
+impl Unnamed {
+    /// Hands each to `lost`, with the table and the keys.
+    pub(super) fn tell(self, known: &Known, lost: &mut dyn FnMut(Error)) {
+        for (name, held) in self.files {
+            let held: Vec<String> = held
+                .iter()
+                .map(|one| format!("{} entries of {}", one.entries, known.index_text(one.index)))
+                .collect();
+            let what = match held.is_empty() {
+                true => "the file is missing".to_owned(),
+                false => format!("the file is missing: {}", held.join(", ")),
+            };
+            lost(Error::corruption(name, 0, what));
+        }
+        for range in self.ranges {
+            lost(range.named(|key| known.entry_text(key)));
+        }
+    }
+}
+
+/// Everything that can be read, newest first where that matters.
+pub(super) fn sources(
+    look: &Look,
+    tree: &Remains,
+    log: &Replayed,
+    unnamed: &mut Unnamed,
+    lost: &mut dyn FnMut(Error),
+) -> Result<Vec<Box<dyn InternalIterator>>> {
+    let mut sources: Vec<Box<dyn InternalIterator>> = Vec::new();
+    let named = log.named_files();
+    let from_anywhere = matches!(tree.log, LogStart::Unknown { .. });
+    let there = look.source().store().list()?;
+    for queued in log.queue.iter().rev() {
+        match queued {
+            Frozen::Memtable(memtable) => sources.push(Box::new(memtable.iter())),
+            Frozen::Run(run) => {
+                for file in &run.run().files {
+                    // Where nobody knows how much of the log the files have, an old commit's have become others.
+                    if from_anywhere && !there.contains(&file.file_id) {
+                        continue;
+                    }
+                    let source =
+                        salvaged(look, tree, file.file_id, Some(run.seqno()), unnamed, lost)?;
+                    sources.extend(source.map(boxed));
+                }
+            }
+        }
+    }
+    // The newest first: of versions without a seqno of their own the newer file has the right one.
+    let files = tree.files.iter().rev();
+    for (id, external) in files.filter(|(id, _)| !named.contains(id)) {
+        sources.extend(salvaged(look, tree, *id, *external, unnamed, lost)?.map(boxed));
+    }
+    Ok(sources)
+}
+
+fn boxed(source: SalvageIter) -> Box<dyn InternalIterator> {
+    Box::new(source)
+}
+
+/// What is left of a file; `None` if nothing is, or nothing that may be shown.
+pub(super) fn salvaged(
+    look: &Look,
+    tree: &Remains,
+    id: u64,
+    external: Option<Seqno>,
+    unnamed: &mut Unnamed,
+    lost: &mut dyn FnMut(Error),
+) -> Result<Option<SalvageIter>> {
+    let name = file_name(FileKind::Sst, id);
+    let file = match look.source().store().open(id) {
+        Ok(file) => file,
+        Err(error) if *error.kind() == ErrorKind::NotFound => {
+            let held = tree.held.get(&id).cloned().unwrap_or_default();
+            unnamed.files.push((name, held));
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    };
+    let properties = || SstReader::read_properties(&*file, id, &name);
+    let external = match external {
+        None => match properties() {
+            // Whoever drops the index drops them: the catalog decides, as it does at every open.
+            Ok(properties) if properties.loaded => Some(LOADED_SEQNO),
+            Ok(properties) if properties.external_seqno => {
+                // Rows that may never have been committed are no rows.
+                let what = "neither manifest nor log say whether the transaction that wrote it was committed";
+                lost(Error::corruption(name, 0, what));
+                return Ok(None);
+            }
+            _ => None,
+        },
+        known => known,
+    };
+    let cache = Arc::clone(look.source().cache());
+    let salvage = Salvage::open(file, id, name, cache, lost)?;
+    unnamed.ranges.extend_from_slice(salvage.lost());
+    Ok(Some(salvage.iter(external)))
+}

@@ -1,0 +1,151 @@
+use super::super::write_set::WriteSet;
+use super::*;
+use crate::base::Value;
+
+/// Counts beside a write set that gives marks.
+struct Session {
+    counts: RowCounts,
+    writes: WriteSet,
+    statement: Mark,
+    tables: [Arc<LiveRows>; 2],
+}
+
+impl Session {
+    fn new() -> Self {
+        let rows = || {
+            let rows = LiveRows::default();
+            rows.set(0, 0);
+            Arc::new(rows)
+        };
+        let writes = WriteSet::new(u64::MAX, None);
+        Self {
+            counts: RowCounts::default(),
+            statement: writes.mark(),
+            writes,
+            tables: [rows(), rows()],
+        }
+    }
+
+    fn insert(&mut self, table: usize, rows: i64) {
+        for _ in 0..rows.abs() {
+            self.writes.put(b"\0\0\0\x01k", Value::whole(b"v")).unwrap();
+            let id = table as IndexId + 1;
+            self.counts.count(id, &self.tables[table], rows.signum());
+        }
+    }
+
+    fn end_statement(&mut self) {
+        self.counts.end_statement(self.statement);
+        self.statement = self.writes.mark();
+    }
+
+    fn statement(&mut self, table: usize, rows: i64) {
+        self.insert(table, rows);
+        self.end_statement();
+    }
+
+    fn savepoint(&mut self) -> Mark {
+        let mark = self.writes.mark();
+        self.counts.set_savepoint(mark);
+        mark
+    }
+
+    fn rollback_to(&mut self, mark: Mark) {
+        self.writes.rollback_to(mark);
+        self.counts.rollback_to(mark, self.statement);
+        self.statement = self.statement.min(mark);
+    }
+
+    fn commit(&mut self) -> [u64; 2] {
+        self.counts.commit();
+        self.counts.clear();
+        [0, 1].map(|i| self.tables[i].rows().unwrap())
+    }
+}
+
+#[test]
+fn a_commit_counts_all_statements_and_a_rollback_none() {
+    let mut session = Session::new();
+    session.statement(0, 5);
+    session.statement(1, 3);
+    session.statement(0, -2);
+    session.insert(1, 1);
+    assert_eq!(session.commit(), [3, 4]);
+    session.statement(0, 7);
+    session.insert(1, 7);
+    session.counts.clear();
+    assert_eq!(session.commit(), [3, 4]);
+    assert_eq!(session.counts.tables.len(), 2);
+}
+
+#[test]
+fn a_statement_that_is_taken_back_counts_nothing_a_row_only_itself() {
+    let mut session = Session::new();
+    session.statement(0, 2);
+    session.insert(0, 4);
+    // The fifth row fails half way.
+    let row = session.writes.mark();
+    session
+        .writes
+        .put(b"\0\0\0\x01k", Value::whole(b"v"))
+        .unwrap();
+    session.rollback_to(row);
+    session.insert(0, 1);
+    session.end_statement();
+    session.insert(0, 100);
+    session.rollback_to(session.statement);
+    session.end_statement();
+    assert_eq!(session.commit(), [7, 0]);
+}
+
+#[test]
+fn savepoints_take_back_what_came_after_them() {
+    let mut session = Session::new();
+    session.statement(0, 1);
+    let first = session.savepoint();
+    session.statement(0, 10);
+    session.statement(1, 10);
+    let second = session.savepoint();
+    session.statement(0, 100);
+    session.rollback_to(second);
+    session.statement(1, 1000);
+    session.rollback_to(second);
+    session.statement(0, 20);
+    assert_eq!(session.counts.earlier.len(), 4);
+    session.rollback_to(first);
+    session.statement(0, 2);
+    session.statement(0, 3);
+    assert_eq!(session.commit(), [6, 0]);
+}
+
+#[test]
+fn statements_between_two_savepoints_are_one_element() {
+    let mut session = Session::new();
+    for _ in 0..1000 {
+        session.statement(0, 1);
+        session.statement(1, 1);
+    }
+    assert_eq!(session.counts.earlier.len(), 2);
+    let mark = session.savepoint();
+    session.statement(0, 1);
+    session.rollback_to(mark);
+    for _ in 0..1000 {
+        session.statement(0, 1);
+    }
+    assert_eq!(session.counts.earlier.len(), 3);
+    assert_eq!(session.commit(), [2000, 1000]);
+}
+
+#[test]
+fn a_session_that_has_met_many_tables_forgets_them() {
+    let mut session = Session::new();
+    let tables: Vec<_> = (0..TABLES_KEPT as u32 + 1)
+        .map(|id| (id, Arc::new(LiveRows::default())))
+        .collect();
+    for (id, rows) in &tables {
+        session.counts.count(*id, rows, 1);
+    }
+    session.commit();
+    assert!(session.counts.tables.is_empty() && session.counts.by_index.is_empty());
+    assert!(tables.iter().all(|(_, rows)| rows.counted() == 1));
+}

@@ -1,0 +1,56 @@
+//! Which indexes the values out of line of a file belong to.
+
+use super::FileHandle;
+use crate::base::key::{SEQNO_MAX, index_prefix};
+use crate::base::{IndexId, InternalIterator, Kind, Result};
+use crate::rowcode::blob_ref;
+use crate::sst::IndexStats;
+use std::collections::HashSet;
+
+/// Entries of an index that stand for the others.
+const SAMPLE: u64 = 64;
+
+impl FileHandle {
+    /// [`FileMeta::blob_bytes`](super::FileMeta::blob_bytes) by the indexes of its entries, of which none but `holders`
+    /// may refer to blobs. A file does not say which of them do, and how much. Where several are in it, the first entries
+    /// of each are looked at, once: a block or a few of each.
+    pub(super) fn blob_shares(&self, holders: &HashSet<IndexId>) -> &[(IndexId, u64)] {
+        self.blob_shares_once().get_or_init(|| {
+            let bytes = u128::from(self.blob_bytes());
+            let all = self.per_index.iter();
+            let here: Vec<_> = all
+                .filter(|one| bytes > 0 && one.entries > one.deletes)
+                .filter(|one| holders.contains(&one.index))
+                .collect();
+            if let [one] = here[..] {
+                return vec![(one.index, bytes as u64)];
+            }
+            let sampled: Result<Vec<u128>> = here.iter().map(|one| self.sampled(one)).collect();
+            let mut weights = sampled.unwrap_or_default();
+            if weights.iter().all(|weight| *weight == 0) {
+                weights = here.iter().map(|one| u128::from(one.raw_bytes)).collect();
+            }
+            let sum = weights.iter().sum::<u128>().max(1);
+            let shares = here.iter().zip(weights);
+            shares
+                .map(|(one, weight)| (one.index, (bytes * weight / sum) as u64))
+                .collect()
+        })
+    }
+
+    /// About the bytes that the entries of one index refer to.
+    fn sampled(&self, one: &IndexStats) -> Result<u128> {
+        let prefix = index_prefix(one.index);
+        let mut entries = self.reader()?.iter(true);
+        let (mut seen, mut bytes) = (0, 0);
+        let mut on = entries.seek(&prefix, SEQNO_MAX)?;
+        while on && seen < SAMPLE && entries.key().user_key.starts_with(&prefix) {
+            seen += 1;
+            if entries.key().kind == Kind::PutBlobs {
+                blob_ref::for_each(entries.value().tail, |blob| bytes += blob.span())?;
+            }
+            on = entries.next()?;
+        }
+        Ok(u128::from(bytes) * u128::from(one.entries) / u128::from(seen.max(1)))
+    }
+}
