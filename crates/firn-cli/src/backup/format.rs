@@ -96,7 +96,7 @@ pub struct StoredTable {
 }
 
 /// One backup.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Backup {
     /// [`FORMAT`].
     pub format: u32,
@@ -214,6 +214,14 @@ pub fn entries(target: &Target) -> Result<Vec<Entry>> {
 }
 
 impl Entry {
+    /// What a damaged one still names of the objects of the target: as far as digits and quotes are as they were.
+    pub fn remains(&self, target: &Target) -> Result<Vec<String>> {
+        let bytes = target.get(&self.object)?;
+        let text = String::from_utf8_lossy(&bytes);
+        let words = text.split('"').filter(|word| word.starts_with("files/"));
+        Ok(words.map(str::to_owned).collect())
+    }
+
     /// Reads it.
     ///
     /// # Errors
@@ -244,18 +252,26 @@ struct Version {
     format: u32,
 }
 
-/// The backup with this id, or the newest one for `latest`.
-pub fn find(target: &Target, id: &str) -> Result<Backup> {
+/// The backup with this id; for `latest` the newest one that can be read, with a note of those that cannot.
+pub fn find(target: &Target, id: &str, notes: &mut Vec<String>) -> Result<Backup> {
     let found = entries(target)?;
-    let entry = match id {
-        "latest" => found.last(),
-        id => found.iter().find(|entry| entry.id == id),
-    };
-    let Some(entry) = entry else {
-        let message = format!("{} has no backup {id}", target.name());
-        return Err(Error::new(ErrorKind::NotFound, message));
-    };
-    entry.read(target)
+    if id != "latest"
+        && let Some(entry) = found.iter().find(|entry| entry.id == id)
+    {
+        return entry.read(target);
+    }
+    let mut first = None;
+    for entry in found.iter().rev().filter(|_| id == "latest") {
+        match entry.read(target) {
+            Ok(backup) => return Ok(backup),
+            Err(error) => {
+                notes.push(format!("backup {} is left out: {error}", entry.id));
+                first.get_or_insert(error);
+            }
+        }
+    }
+    let message = format!("{} has no backup {id}", target.name());
+    Err(first.unwrap_or_else(|| Error::new(ErrorKind::NotFound, message)))
 }
 
 /// The bytes that hexadecimal digits stand for.

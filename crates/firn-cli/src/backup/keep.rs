@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
 
 #[derive(Serialize)]
-struct Listed {
-    id: String,
+pub struct Listed {
+    pub id: String,
     tables: usize,
     bytes: u64,
     sent_bytes: u64,
@@ -23,6 +23,47 @@ struct Listed {
     binlog_file: String,
     binlog_pos: u64,
     gtid: String,
+    /// Why it cannot be read: then the rest is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub damage: Option<String>,
+}
+
+impl Listed {
+    fn of(entry: &Entry, read: Result<Backup>) -> Self {
+        let damage = read.as_ref().err().map(ToString::to_string);
+        let backup = read.unwrap_or_default();
+        let position = backup.position.clone().unwrap_or_default();
+        Self {
+            id: entry.id.clone(),
+            tables: backup.tables.len(),
+            bytes: backup.bytes(),
+            sent_bytes: backup.sent_bytes,
+            pause_ms: backup.pause_ms,
+            binlog_file: position.binlog_file,
+            binlog_pos: position.binlog_pos,
+            gtid: position.gtid_binlog_pos,
+            damage,
+        }
+    }
+
+    fn row(&self) -> Vec<String> {
+        let position = match self.binlog_file.is_empty() {
+            true => String::new(),
+            false => format!("{}:{}", self.binlog_file, self.binlog_pos),
+        };
+        let known = |text: String| match self.damage {
+            Some(_) => "?".to_owned(),
+            None => text,
+        };
+        vec![
+            self.id.clone(),
+            known(position),
+            known(self.gtid.clone()),
+            known(self.tables.to_string()),
+            known(bytes(self.bytes)),
+            known(bytes(self.sent_bytes)),
+        ]
+    }
 }
 
 #[derive(Serialize)]
@@ -58,42 +99,23 @@ fn ranges_text(ranges: &[archive::Range]) -> String {
 /// Lists the backups of a target.
 pub fn list(args: &ListBackups, out: &Output) -> Result<Outcome> {
     let target = Target::open(&args.target, false)?;
-    let mut listed = Vec::new();
-    let found = entries(&target)?;
-    if found.is_empty() {
+    let listed = listed(&target)?;
+    if listed.is_empty() {
         return Err(none(&target));
     }
-    for entry in found {
-        let backup = entry.read(&target)?;
-        let position = backup.position.clone().unwrap_or_default();
-        listed.push(Listed {
-            tables: backup.tables.len(),
-            bytes: backup.bytes(),
-            sent_bytes: backup.sent_bytes,
-            pause_ms: backup.pause_ms,
-            binlog_file: position.binlog_file,
-            binlog_pos: position.binlog_pos,
-            gtid: position.gtid_binlog_pos,
-            id: backup.id,
-        });
-    }
+    let outcome = match listed.iter().all(|listed| listed.damage.is_none()) {
+        true => Outcome::Well,
+        false => Outcome::Damage,
+    };
     let text = |listed: &Vec<Listed>| {
-        let row = |b: &Listed| {
-            let position = match b.binlog_file.is_empty() {
-                true => String::new(),
-                false => format!("{}:{}", b.binlog_file, b.binlog_pos),
-            };
-            vec![
-                b.id.clone(),
-                position,
-                b.gtid.clone(),
-                b.tables.to_string(),
-                bytes(b.bytes),
-                bytes(b.sent_bytes),
-            ]
-        };
         let headings = ["backup", "binary log", "gtid", "tables", "size", "sent"];
-        table(&headings, 3, listed.iter().map(row).collect())
+        let mut text = table(&headings, 3, listed.iter().map(Listed::row).collect());
+        for listed in listed {
+            if let Some(damage) = &listed.damage {
+                let _ = writeln!(text, "backup {} cannot be read: {damage}", listed.id);
+            }
+        }
+        text
     };
     match &args.archive {
         None => out.print(&listed, text),
@@ -107,7 +129,14 @@ pub fn list(args: &ListBackups, out: &Output) -> Result<Outcome> {
             });
         }
     }
-    Ok(Outcome::Well)
+    Ok(outcome)
+}
+
+/// The backups, oldest first.
+pub fn listed(target: &Target) -> Result<Vec<Listed>> {
+    let found = entries(target)?.into_iter();
+    let read = found.map(|entry| Listed::of(&entry, entry.read(target)));
+    Ok(read.collect())
 }
 
 #[derive(Serialize)]
@@ -215,7 +244,9 @@ fn examine(backup: &Backup) -> Result<()> {
 #[derive(Serialize)]
 pub struct Pruned {
     pub kept: Vec<String>,
-    removed: Vec<String>,
+    /// Damaged ones that are younger than the oldest that is kept: they stay as they are.
+    pub damaged: Vec<String>,
+    pub removed: Vec<String>,
     removed_files: usize,
     removed_bytes: u64,
     /// What went from the archive of the log.
@@ -228,9 +259,9 @@ pub fn prune(args: &Prune, out: &Output) -> Result<Outcome> {
     let target = Target::open(&args.target, false)?;
     let mut pruned = prune_in(&target, args.keep, args.force)?;
     if let Some(archive) = &args.archive {
-        let found = entries(&target)?;
-        let kept: Result<Vec<_>> = found.iter().map(|entry| entry.read(&target)).collect();
-        pruned.archive = Some(archive::prune(archive, &kept?)?);
+        let kept = read_all(&target)?.good.into_iter();
+        let kept: Vec<_> = kept.map(|(_, backup)| backup).collect();
+        pruned.archive = Some(archive::prune(archive, &kept)?);
     }
     out.print(&pruned, |p| {
         let mut text = format!(
@@ -240,6 +271,12 @@ pub fn prune(args: &Prune, out: &Output) -> Result<Outcome> {
             bytes(p.removed_bytes),
             p.kept.len()
         );
+        for id in &p.damaged {
+            let _ = writeln!(
+                text,
+                "backup {id} cannot be read, and stays with what it names still"
+            );
+        }
         if let Some(a) = &p.archive {
             let _ = writeln!(
                 text,
@@ -251,7 +288,32 @@ pub fn prune(args: &Prune, out: &Output) -> Result<Outcome> {
         }
         text
     });
-    Ok(Outcome::Well)
+    Ok(match pruned.damaged.is_empty() {
+        true => Outcome::Well,
+        false => Outcome::Damage,
+    })
+}
+
+struct Found {
+    /// Those that can be read, with what was read.
+    good: Vec<(Entry, Backup)>,
+    damaged: Vec<Entry>,
+}
+
+/// Reads the backups.
+///
+/// # Errors
+/// Those of the target, and of formats that are newer: what such a backup names is not known.
+fn read_all(target: &Target) -> Result<Found> {
+    let (mut good, mut damaged) = (Vec::new(), Vec::new());
+    for entry in entries(target)? {
+        match entry.read(target) {
+            Ok(backup) => good.push((entry, backup)),
+            Err(error) if error.is_corruption() => damaged.push(entry),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Found { good, damaged })
 }
 
 /// As [`prune`].
@@ -263,21 +325,34 @@ pub fn prune_in(target: &Target, keep: usize, force: bool) -> Result<Pruned> {
     unmarked.map(|()| pruned)
 }
 
+/// Of `keep` backups: those that are damaged do not count.
 fn remove_others(target: &Target, keep: usize) -> Result<Pruned> {
-    let found = entries(target)?;
-    let (old, kept) = found.split_at(found.len().saturating_sub(keep));
-    // All that is kept is read first: what cannot be read must not lose its files.
+    // All is read first: what cannot be read must not lose its files.
+    let Found { good, damaged } = read_all(target)?;
+    if good.is_empty() && !damaged.is_empty() {
+        let what = "nothing is removed: none of the backups can be read";
+        return Err(Error::corruption(target.name(), 0, what));
+    }
+    let (old, kept) = good.split_at(good.len().saturating_sub(keep));
+    let oldest = kept.first().map(|(entry, _)| &entry.id);
+    // With nothing newer that is sound, a damaged one is all there is of its time.
+    let is_old = |entry: &Entry| oldest.is_some_and(|oldest| entry.id < *oldest);
+    let (old_damaged, damaged): (Vec<_>, Vec<_>) = damaged.into_iter().partition(is_old);
     let mut named = HashSet::new();
-    for entry in kept {
-        let backup = entry.read(target)?;
+    for (_, backup) in kept {
         named.extend(backup.pieces().map(|piece| piece.object.clone()));
     }
-    old.iter()
-        .try_for_each(|entry| target.remove(&entry.object))?;
-    let ids = |entries: &[Entry]| entries.iter().map(|entry| entry.id.clone()).collect();
+    for entry in &damaged {
+        named.extend(entry.remains(target)?);
+    }
+    let old = old.iter().map(|(entry, _)| entry).chain(&old_damaged);
+    let removed: Result<Vec<String>> = old
+        .map(|entry| target.remove(&entry.object).map(|()| entry.id.clone()))
+        .collect();
     let mut pruned = Pruned {
-        kept: ids(kept),
-        removed: ids(old),
+        kept: kept.iter().map(|(entry, _)| entry.id.clone()).collect(),
+        damaged: damaged.iter().map(|entry| entry.id.clone()).collect(),
+        removed: removed?,
         removed_files: 0,
         removed_bytes: 0,
         archive: None,

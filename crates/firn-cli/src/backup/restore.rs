@@ -47,7 +47,8 @@ pub fn run(args: &Restore, out: &Output) -> Result<Outcome> {
 }
 
 fn restore(args: &Restore, target: &Target, out: &Output, step: Step<'_>) -> Result<Report> {
-    let backup = find(target, &args.backup)?;
+    let mut notes = Vec::new();
+    let backup = find(target, &args.backup, &mut notes)?;
     let tables = chosen(&backup, &args.table)?;
     let mut definitions = Definitions::new();
     for (path, digits) in &backup.definitions {
@@ -58,7 +59,6 @@ fn restore(args: &Restore, target: &Target, out: &Output, step: Step<'_>) -> Res
     }
     let stage = Stage::begin(&args.to, &definitions, step)?;
     let engine = stage.engine();
-    let mut notes = Vec::new();
     let bytes = match args.table.is_empty() {
         true => engine::whole(target, &backup, &engine, out)?,
         false => engine::tables(target, &backup, &tables, &engine, &mut notes, out)?,

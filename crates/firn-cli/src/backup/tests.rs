@@ -405,3 +405,117 @@ fn what_was_cut_short_refuses_until_it_is_forced() {
     back_up().unwrap();
     assert!(target.list("running").unwrap().is_empty());
 }
+
+/// Backups in a directory, each of one table more than the one before.
+fn backups(dir: &Path, count: usize) -> Target {
+    let data = dir.join("data");
+    data_directory(&data);
+    let target = Target::open(text(&dir.join("target")), true).unwrap();
+    for number in 0..count {
+        if number > 0 {
+            add_table(&data, &format!("d/more{number}"));
+        }
+        create::back_up(&take(&data), &target, &Output::new(true)).unwrap();
+    }
+    target
+}
+
+/// Changes a byte of the object that says what a backup is.
+fn damage(dir: &Path, target: &Target, number: usize) -> String {
+    let entry = &super::format::entries(target).unwrap()[number];
+    let path = dir.join("target").join(&entry.object);
+    let json = String::from_utf8(std::fs::read(&path).unwrap()).unwrap();
+    let flipped = json.replacen("\"server_version\"", "\"server_Version\"", 1);
+    assert_ne!(flipped, json);
+    std::fs::write(&path, flipped).unwrap();
+    entry.id.clone()
+}
+
+#[test]
+fn a_damaged_backup_stops_no_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = backups(dir.path(), 4);
+    let ids: Vec<_> = keep::listed(&target).unwrap();
+    let ids: Vec<_> = ids.into_iter().map(|listed| listed.id).collect();
+    damage(dir.path(), &target, 1);
+
+    let listed = keep::listed(&target).unwrap();
+    let bad: Vec<bool> = listed.iter().map(|l| l.damage.is_some()).collect();
+    assert_eq!(bad, [false, true, false, false]);
+    let place = text(&dir.path().join("target")).to_owned();
+    let Command::Backups(list) = args(&["backups", &place]) else {
+        panic!("another command");
+    };
+    let outcome = keep::list(&list, &Output::new(true)).unwrap();
+    assert!(matches!(outcome, Outcome::Damage));
+
+    // One of those that stay: what it names stays, too, and it counts as none.
+    let before = sizes(&target).len();
+    let pruned = keep::prune_in(&target, 3, false).unwrap();
+    assert_eq!(
+        (pruned.kept.len(), &pruned.damaged),
+        (3, &vec![ids[1].clone()])
+    );
+    assert!(pruned.removed.is_empty() && sizes(&target).len() == before);
+
+    // One before those that stay goes with the others.
+    let pruned = keep::prune_in(&target, 2, false).unwrap();
+    assert_eq!(pruned.kept, ids[2..]);
+    assert!(pruned.damaged.is_empty());
+    let mut removed = pruned.removed;
+    removed.sort();
+    assert_eq!(removed, ids[..2]);
+    assert!(is_sound(&target));
+    assert!(sizes(&target).len() < before);
+}
+
+#[test]
+fn a_damaged_backup_that_stays_keeps_its_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = backups(dir.path(), 2);
+    let named: Vec<String> = super::format::entries(&target).unwrap()[1]
+        .read(&target)
+        .unwrap()
+        .pieces()
+        .map(|piece| piece.object.clone())
+        .collect();
+    let id = damage(dir.path(), &target, 1);
+    let pruned = keep::prune_in(&target, 1, false).unwrap();
+    assert_eq!(pruned.damaged, [id]);
+    let left = target.list("files").unwrap();
+    let left: Vec<String> = left
+        .into_iter()
+        .map(|(n, _)| format!("files/{n}"))
+        .collect();
+    assert!(!named.is_empty() && named.iter().all(|object| left.contains(object)));
+    damage(dir.path(), &target, 0);
+    let error = keep::prune_in(&target, 1, false).err().unwrap();
+    assert!(error.is_corruption() && error.to_string().contains("nothing is removed"));
+}
+
+#[test]
+fn the_latest_backup_is_the_newest_that_can_be_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = backups(dir.path(), 3);
+    let ids = |target: &Target| -> Vec<String> {
+        let all = keep::listed(target).unwrap();
+        all.into_iter().map(|listed| listed.id).collect()
+    };
+    let ids = ids(&target);
+    let mut notes = Vec::new();
+    let found = super::format::find(&target, "latest", &mut notes).unwrap();
+    assert_eq!((&found.id, notes.len()), (&ids[2], 0));
+    damage(dir.path(), &target, 2);
+    let found = super::format::find(&target, "latest", &mut notes).unwrap();
+    assert_eq!(found.id, ids[1]);
+    assert!(notes[0].contains(&ids[2]), "{notes:?}");
+    // By its name it is not replaced by another.
+    let error = super::format::find(&target, &ids[2], &mut notes).unwrap_err();
+    assert!(error.is_corruption());
+    assert_eq!(
+        super::format::find(&target, &ids[0], &mut notes)
+            .unwrap()
+            .id,
+        ids[0]
+    );
+}

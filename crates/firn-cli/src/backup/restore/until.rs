@@ -23,6 +23,7 @@ use firn::env::{Env, PosixEnv};
 use firn::store::FileKind;
 use firn::wal::segment_name;
 use serde::Serialize;
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;
@@ -50,7 +51,8 @@ pub fn run(args: &Restore, archive: &Path, target: &Target, out: &Output) -> Res
     let wanted = destination(&args.until)?;
     let env: Arc<dyn Env> = Arc::new(PosixEnv::new());
     let owner = archive_owner(&*env, archive)?;
-    let backup = choose(target, &args.backup, &owner, &wanted)?;
+    let mut notes = Vec::new();
+    let backup = choose(target, &args.backup, &owner, &wanted, &mut notes)?;
     let reached = find_point(&*env, archive, backup.last_segment(), backup.seqno, &wanted)?;
 
     let stage = Stage::begin(&args.to, &Definitions::new(), &|_| Ok(()))?;
@@ -71,7 +73,6 @@ pub fn run(args: &Restore, archive: &Path, target: &Target, out: &Output) -> Res
         );
         return Err(Error::corruption("log", 0, message));
     }
-    let mut notes = Vec::new();
     for (seqno, what) in &reached.doubtful {
         notes.push(format!(
             "commit {seqno} ({what}) was made shortly before this place was reached, and may stand behind it in the binary \
@@ -181,25 +182,35 @@ pub fn parse_time(text: &str) -> Result<u64> {
     u64::try_from(time.timestamp_millis()).map_err(|_| wrong("lies before 1970"))
 }
 
-/// The newest backup from before the point, or the one asked for.
-fn choose(target: &Target, id: &str, owner: &str, wanted: &Destination) -> Result<Backup> {
+/// The newest backup from before the point, or the one asked for. One that cannot be read is passed over, with a note.
+pub(in crate::backup) fn choose(
+    target: &Target,
+    id: &str,
+    owner: &str,
+    wanted: &Destination,
+    notes: &mut Vec<String>,
+) -> Result<Backup> {
     let mut foreign = 0;
-    let mut oldest = None;
-    let found = entries(target)?;
-    for entry in found.iter().rev() {
+    let mut unread = Vec::new();
+    let mut backups = Vec::new();
+    for entry in entries(target)?.iter().rev() {
         if id != "latest" && entry.id != id {
             continue;
         }
-        let backup = entry.read(target)?;
-        if backup.archive.as_deref() != Some(owner) {
-            foreign += 1;
-        } else if is_before(&backup, wanted) {
-            return Ok(backup);
-        } else {
-            oldest = Some(backup);
+        match entry.read(target) {
+            Ok(backup) if backup.archive.as_deref() == Some(owner) => backups.push(backup),
+            Ok(_) => foreign += 1,
+            Err(error) if id == "latest" => {
+                unread.push(format!("backup {} is left out: {error}", entry.id));
+            }
+            Err(error) => return Err(error),
         }
     }
-    let what = match (oldest, foreign) {
+    notes.append(&mut unread);
+    if let Some(at) = newest_before(&backups, wanted) {
+        return Ok(backups.swap_remove(at));
+    }
+    let what = match (backups.last(), foreign) {
         (Some(oldest), _) => {
             let position = oldest.position.clone().unwrap_or_default();
             format!(
@@ -211,6 +222,7 @@ fn choose(target: &Target, id: &str, owner: &str, wanted: &Destination) -> Resul
                 position.binlog_pos
             )
         }
+        (None, 0) if !notes.is_empty() => notes.join("; "),
         (None, 0) => format!("{} has no backup {id}", target.name()),
         (None, n) => format!(
             "{n} backups in {} are not followed by this archive: they were taken of another server, or before the \
@@ -221,18 +233,33 @@ fn choose(target: &Target, id: &str, owner: &str, wanted: &Destination) -> Resul
     Err(Error::new(ErrorKind::NotFound, what))
 }
 
-fn is_before(backup: &Backup, wanted: &Destination) -> bool {
+/// Of backups, newest first.
+fn newest_before(backups: &[Backup], wanted: &Destination) -> Option<usize> {
     match wanted {
-        Destination::End => true,
-        Destination::Seqno(seqno) => backup.seqno <= *seqno,
-        Destination::Time(ms) => backup.cut_ms <= *ms,
-        Destination::Binlog(place) => backup.position.as_ref().is_some_and(|at| {
-            let at = Place {
-                name: at.binlog_file.clone(),
-                pos: at.binlog_pos,
-            };
-            !at.name.is_empty() && at.order() <= place.order()
-        }),
+        Destination::End => (!backups.is_empty()).then_some(0),
+        Destination::Seqno(seqno) => backups.iter().position(|b| b.seqno <= *seqno),
+        Destination::Time(ms) => backups.iter().position(|b| b.cut_ms <= *ms),
+        Destination::Binlog(wanted) => {
+            let places = backups.iter().map(|backup| {
+                let at = backup.position.as_ref()?;
+                let place = Place {
+                    name: at.binlog_file.clone(),
+                    pos: at.binlog_pos,
+                };
+                (!place.name.is_empty()).then_some(place)
+            });
+            let places: Vec<_> = places.collect();
+            let to = |place: &Option<Place>| place.as_ref().and_then(|place| place.to(wanted));
+            let before = |place| to(place).is_some_and(Ordering::is_le);
+            if let Some(at) = places.iter().position(before) {
+                return Some(at);
+            }
+            // Before the binary log had this name: the archive says whether it ever got it.
+            let first = places.iter().rposition(|place| to(place).is_some());
+            let from = first.map_or(0, |first| first + 1);
+            let older = places[from..].iter().position(Option::is_some);
+            older.map(|at| from + at)
+        }
     }
 }
 
@@ -430,3 +457,6 @@ fn same_partitions(base: &str, entries: &[&TableEntry], backup: &Backup) -> bool
             .iter()
             .all(|entry| entry.version == entries[0].version)
 }
+
+#[cfg(test)]
+mod tests;

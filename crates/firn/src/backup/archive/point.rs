@@ -7,6 +7,7 @@ use crate::rowcode::BlobUses;
 use crate::version::FileMeta;
 use crate::wal::{self, BinlogPosition, Record, SegmentId, segment_name};
 use crate::write::Batch;
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -27,10 +28,22 @@ impl Place {
         }
     }
 
-    /// Comes later the greater it is. Files are numbered, behind the last dot.
+    /// The names of all files of one binary log, without directory and number.
+    pub fn base(&self) -> &str {
+        let name = self.name.rsplit('/').next().unwrap_or_default();
+        name.rsplit_once('.').map_or(name, |(base, _)| base)
+    }
+
+    /// Comes later the greater it is, among places with one [`Self::base`]. Files are numbered, behind the last dot.
     pub fn order(&self) -> (u64, u64) {
         let number = self.name.rsplit('.').next().unwrap_or_default();
         (number.parse().unwrap_or(0), self.pos)
+    }
+
+    /// How the place lies to `other`; none if they are of two binary logs.
+    pub fn to(&self, other: &Place) -> Option<Ordering> {
+        let one_log = self.base() == other.base();
+        one_log.then(|| self.order().cmp(&other.order()))
     }
 }
 
@@ -126,6 +139,8 @@ struct Search<'a> {
     /// The binary log had reached the point here, perhaps before the last commit up to it was written to this log.
     candidate: Option<Reached>,
     found: bool,
+    /// A place with the name of the one that is wanted was seen.
+    in_binlog: bool,
     /// The segment with the last look at the clock.
     clock_in: SegmentId,
     /// Changes of the catalog not long ago: when, which.
@@ -184,7 +199,7 @@ impl Search<'_> {
         self.changes.retain(|(when, ..)| recent(*when));
         self.here.doubtful.clear();
         if let (Destination::Binlog(wanted), Some(at)) = (self.wanted, &self.here.binlog)
-            && at.order() == wanted.order()
+            && at.to(wanted) == Some(Ordering::Equal)
         {
             let changes = self.changes.iter();
             self.here.doubtful = changes.map(|(_, n, what)| (*n, what.clone())).collect();
@@ -200,19 +215,31 @@ impl Search<'_> {
                 Record::Commit {
                     binlog: Some(at), ..
                 },
-            ) => Place::of(at).order() > last.order(),
+            ) => self.compare(at, last) == Some(Ordering::Greater),
             (
                 Destination::Binlog(last),
                 Record::Clock {
                     binlog: Some(at), ..
                 },
             ) => {
-                if Place::of(at).order() >= last.order() && self.candidate.is_none() {
+                let reached = self.compare(at, last).is_some_and(Ordering::is_ge);
+                if reached && self.candidate.is_none() {
                     self.candidate = Some(self.here.clone());
                 }
                 false
             }
             _ => false,
+        }
+    }
+
+    /// How a place that the log tells lies to the one that is wanted. The server's binary log may have got another name:
+    /// what has that comes before all of the wanted name, or behind it once that was seen.
+    fn compare(&mut self, at: &BinlogPosition<'_>, wanted: &Place) -> Option<Ordering> {
+        let found = Place::of(at).to(wanted);
+        self.in_binlog |= found.is_some();
+        match found {
+            None if self.in_binlog => Some(Ordering::Greater),
+            found => found,
         }
     }
 }
@@ -253,6 +280,7 @@ pub fn find_point(
         },
         candidate: None,
         found: false,
+        in_binlog: false,
         clock_in: 0,
         changes: Vec::new(),
     };
@@ -268,6 +296,7 @@ pub fn find_point(
         here,
         candidate,
         found,
+        in_binlog,
         clock_in,
         ..
     } = search;
@@ -298,7 +327,7 @@ pub fn find_point(
         Destination::Binlog(wanted) => here
             .binlog
             .as_ref()
-            .is_some_and(|at| at.order() == wanted.order()),
+            .is_some_and(|at| at.to(wanted) == Some(Ordering::Equal)),
     };
     if reached {
         return Ok(to_the_end());
@@ -314,7 +343,13 @@ pub fn find_point(
         (None, Some(at)) => format!(", {}:{}", at.name, at.pos),
         (None, None) => String::new(),
     };
-    let message = format!("{why}: it leads to commit {}{until}", here.seqno);
+    let foreign = match (wanted, &here.binlog) {
+        (Destination::Binlog(wanted), Some(_)) if !in_binlog => {
+            format!("; nothing in it is of a binary log {}.*", wanted.base())
+        }
+        _ => String::new(),
+    };
+    let message = format!("{why}: it leads to commit {}{until}{foreign}", here.seqno);
     Err(Error::new(ErrorKind::NotFound, message))
 }
 

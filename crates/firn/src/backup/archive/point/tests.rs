@@ -106,6 +106,58 @@ fn a_place_in_the_binary_log_ends_before_what_was_written_there_later() {
 }
 
 #[test]
+fn a_place_is_one_of_a_binary_log_by_its_name() {
+    let env = with_binlog();
+    // The names of a file, with and without a directory, are one.
+    for name in ["bin.000009", "/var/log/bin.000009", "./bin.000009"] {
+        assert_eq!(find(&env, &at(name, 100)).unwrap().seqno, 1);
+    }
+    for name in ["mariadb-bin.000009", "bin.000009.000009", "b.000009"] {
+        for pos in [99, 100, 101, 9000] {
+            let error = find(&env, &at(name, pos)).unwrap_err();
+            assert_eq!(error.kind(), &ErrorKind::NotFound);
+            let text = error.to_string();
+            assert!(text.contains("nothing in it is of a binary log"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_binary_log_that_got_another_name_begins_behind_the_old_one() {
+    let of = |name: &'static [u8], pos| BinlogPosition { name, pos };
+    let commit = |seqno, name, pos| Record::Commit {
+        xid: b"x",
+        seqno,
+        binlog: Some(of(name, pos)),
+    };
+    let env = log(&[
+        clock(1000, None),
+        commit(1, b"bin.000009", 100),
+        commit(2, b"bin.000009", 200),
+        commit(3, b"new.000001", 50),
+        Record::Clock {
+            wall_ms: 2000,
+            binlog: Some(of(b"new.000001", 50)),
+        },
+        commit(4, b"new.000001", 150),
+    ]);
+    for (name, pos, seqno) in [
+        ("bin.000009", 99, 0),
+        ("bin.000009", 150, 1),
+        ("bin.000009", 200, 2),
+        ("bin.000009", 999, 2),
+        ("new.000001", 49, 2),
+        ("new.000001", 50, 3),
+        ("new.000001", 149, 3),
+        ("new.000001", 150, 4),
+    ] {
+        let reached = find(&env, &at(name, pos)).unwrap();
+        assert_eq!(reached.seqno, seqno, "{name}:{pos}");
+    }
+    assert!(find(&env, &at("new.000001", 151)).is_err());
+}
+
+#[test]
 fn a_change_of_the_catalog_just_before_the_last_commit_is_told() {
     let change = |seqno| Record::SchemaChange {
         seqno,
