@@ -433,7 +433,6 @@ impl Cursor {
 
     /// Stands on the first entry after the one that was passed last, at the newest point.
     fn go_back(&mut self, txn: &Transaction, forward: bool) -> Result<bool> {
-        self.fetch.read_in_place();
         let passed = self.fetch.passed_entry();
         let at = match (self.at_start, forward) {
             (true, _) => Self::start(&self.sought, forward),
@@ -472,6 +471,7 @@ impl Cursor {
                     // Nothing has come before it.
                     return Ok(true);
                 }
+                self.fetch.read_in_place();
                 continue;
             }
             if has_row {
