@@ -1,0 +1,426 @@
+//! The versions of each row, from everything that was read of it.
+
+use crate::history::{Element, History, Op, Outcome, Row, Scan, Statement, Status, Txn};
+use crate::verdict::Verdict;
+use std::collections::{BTreeMap, HashMap};
+
+mod checks;
+
+/// Position of a transaction in the history.
+pub(crate) type TxnIndex = usize;
+
+/// What became of a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It is in every later state.
+    Committed,
+    /// Nobody may ever see it.
+    Aborted,
+    /// It was visible for a moment; a crash took it before its commit was acknowledged.
+    Lost,
+}
+
+/// Where an element comes from.
+#[derive(Debug, Clone, Copy)]
+struct Origin {
+    txn: TxnIndex,
+    op: usize,
+    add: i64,
+    /// The row is here from then on.
+    place: Option<(u64, i64)>,
+    /// Its statement failed, or was taken back.
+    undone: bool,
+}
+
+/// One version of a row.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Version {
+    pub(crate) element: Element,
+    pub(crate) writer: TxnIndex,
+    pub(crate) place: (u64, i64),
+}
+
+/// The life of a row. Version 0 is its absence, version n the one with n elements.
+#[derive(Debug, Default)]
+pub(crate) struct Chain {
+    pub(crate) versions: Vec<Version>,
+    pub(crate) deleted: Option<TxnIndex>,
+    /// Lives in which it was deleted or moved by a transaction that a crash took: who missed the row then
+    /// tells nothing.
+    pub(crate) lost_exits: Vec<u32>,
+}
+
+impl Chain {
+    pub(crate) fn len(&self) -> usize {
+        self.versions.len()
+    }
+
+    /// Who made version `i`; nobody the first absence, the deleter what follows the last version.
+    pub(crate) fn writer(&self, i: usize) -> Option<TxnIndex> {
+        match i {
+            0 => None,
+            i if i <= self.len() => Some(self.versions[i - 1].writer),
+            _ => self.deleted,
+        }
+    }
+
+    pub(crate) fn place(&self, i: usize) -> Option<(u64, i64)> {
+        (1..=self.len())
+            .contains(&i)
+            .then(|| self.versions[i - 1].place)
+    }
+}
+
+/// All rows of a history.
+pub(crate) struct Chains<'a> {
+    history: &'a History,
+    origins: HashMap<Element, Origin>,
+    pub(crate) fates: Vec<Fate>,
+    pub(crate) rows: BTreeMap<u64, Chain>,
+    /// By list and position: the rows that were ever there.
+    places: BTreeMap<(u64, i64), Vec<u64>>,
+    /// By element: the rows that have it, and the version it makes.
+    carriers: HashMap<Element, Vec<(u64, usize)>>,
+    /// Rows that a transaction changed, or tried to, and the first statement that did.
+    touched: HashMap<(TxnIndex, u64), usize>,
+}
+
+/// What a statement has read.
+pub(crate) fn rows_read(op: &Op) -> &[Row] {
+    match &op.statement {
+        _ if op.status == Status::Failed => &[],
+        Statement::Read { rows, .. }
+        | Statement::Lock { rows, .. }
+        | Statement::Delete { rows, .. } => rows,
+        _ => &[],
+    }
+}
+
+fn writes(txn: &Txn) -> bool {
+    let writes = |op: &Op| {
+        op.status == Status::Done
+            && matches!(
+                op.statement,
+                Statement::Append { .. } | Statement::Insert { .. } | Statement::Delete { .. }
+            )
+    };
+    txn.ops.iter().any(writes)
+}
+
+impl<'a> Chains<'a> {
+    pub(crate) fn of(history: &'a History, verdict: &mut Verdict) -> Self {
+        let mut chains = Self {
+            history,
+            origins: HashMap::new(),
+            fates: Vec::new(),
+            rows: BTreeMap::new(),
+            places: BTreeMap::new(),
+            carriers: HashMap::new(),
+            touched: HashMap::new(),
+        };
+        chains.find_origins(verdict);
+        chains.decide_fates();
+        chains.order_versions(verdict);
+        chains.add_deletes(verdict);
+        chains.add_lost_exits();
+        chains.index();
+        chains.check_counts(verdict);
+        chains.check_reads(verdict);
+        chains
+    }
+
+    fn txn(&self, t: TxnIndex) -> &'a Txn {
+        &self.history.txns[t]
+    }
+
+    fn id(&self, t: TxnIndex) -> u64 {
+        self.txn(t).id
+    }
+
+    fn ops(&self) -> impl Iterator<Item = (TxnIndex, usize, &'a Op)> + use<'a> {
+        let txns = self.history.txns.iter().enumerate();
+        txns.flat_map(|(t, txn)| txn.ops.iter().enumerate().map(move |(o, op)| (t, o, op)))
+    }
+
+    fn find_origins(&mut self, verdict: &mut Verdict) {
+        for (txn, op, noted) in self.ops() {
+            let (element, add, place) = match &noted.statement {
+                Statement::Append {
+                    element, add, to, ..
+                } => (*element, *add, *to),
+                Statement::Insert { row } => {
+                    self.touch(txn, row.id, op);
+                    (row.log[0], row.amount, Some((row.list, row.pos)))
+                }
+                _ => continue,
+            };
+            let undone = noted.status != Status::Done;
+            let origin = Origin {
+                txn,
+                op,
+                add,
+                place,
+                undone,
+            };
+            if let Some(other) = self.origins.insert(element, origin) {
+                let txns = [self.id(other.txn), self.id(txn)];
+                verdict.find(
+                    "bad history",
+                    &txns,
+                    format!("element {element} is used twice"),
+                );
+            }
+        }
+    }
+
+    fn decide_fates(&mut self) {
+        let txns = &self.history.txns;
+        let last_life = txns.iter().map(|txn| txn.life).max().unwrap_or(0);
+        // The last life in which somebody else saw the transaction.
+        let mut seen = vec![None; txns.len()];
+        for (reader, _, op) in self.ops() {
+            for element in rows_read(op).iter().flat_map(|row| &row.log) {
+                if let Some(origin) = self.origins.get(element)
+                    && origin.txn != reader
+                {
+                    seen[origin.txn] = seen[origin.txn].max(Some(txns[reader].life));
+                }
+            }
+        }
+        let fate = |(t, txn): (usize, &Txn)| match (txn.outcome, seen[t]) {
+            (Outcome::Ok, _) => Fate::Committed,
+            (Outcome::Failed, _) | (Outcome::Unknown, None) => Fate::Aborted,
+            (Outcome::Unknown, Some(life)) if life > txn.life || txn.life == last_life => {
+                Fate::Committed
+            }
+            (Outcome::Unknown, Some(_)) => Fate::Lost,
+        };
+        self.fates = txns.iter().enumerate().map(fate).collect();
+        // A transaction has survived if another one that has survived wrote on top of it.
+        loop {
+            let mut saved = Vec::new();
+            for (reader, _, op) in self.ops() {
+                let deletes = matches!(op.statement, Statement::Delete { .. })
+                    && op.status == Status::Done
+                    && self.fates[reader] == Fate::Committed;
+                for row in rows_read(op) {
+                    let origins: Vec<_> = row.log.iter().map(|e| self.origins.get(e)).collect();
+                    let stays = |origin: &Option<&Origin>| {
+                        origin.is_some_and(|o| self.fates[o.txn] == Fate::Committed && !o.undone)
+                    };
+                    let below = match deletes {
+                        true => origins.len(),
+                        false => origins.iter().rposition(stays).unwrap_or(0),
+                    };
+                    let lost = origins[..below].iter().flatten();
+                    saved.extend(lost.map(|o| o.txn).filter(|&t| self.fates[t] == Fate::Lost));
+                }
+            }
+            if saved.is_empty() {
+                break;
+            }
+            for t in saved {
+                self.fates[t] = Fate::Committed;
+            }
+        }
+    }
+
+    /// The elements of a row that belong to committed transactions.
+    pub(crate) fn committed_part(&self, row: &Row) -> Vec<Element> {
+        let stays = |element: &&Element| {
+            let origin = self.origins.get(element);
+            origin.is_some_and(|o| !o.undone && self.fates[o.txn] == Fate::Committed)
+        };
+        row.log.iter().filter(stays).copied().collect()
+    }
+
+    /// Whether the transaction has changed the row before statement `o`.
+    pub(crate) fn has_touched(&self, t: TxnIndex, row: u64, o: usize) -> bool {
+        self.touched.get(&(t, row)).is_some_and(|&first| first < o)
+    }
+
+    fn touch(&mut self, t: TxnIndex, row: u64, o: usize) {
+        let first = self.touched.entry((t, row)).or_insert(o);
+        *first = o.min(*first);
+    }
+
+    /// The version of a row that was read, unless it fits none.
+    pub(crate) fn version_of(&self, row: &Row) -> Option<usize> {
+        let part = self.committed_part(row);
+        let chain = self.rows.get(&row.id)?;
+        let fits = part.len() <= chain.len()
+            && part
+                .iter()
+                .zip(&chain.versions)
+                .all(|(e, v)| *e == v.element);
+        fits.then_some(part.len())
+    }
+
+    /// The rows that have this element, and the version that it makes of each.
+    pub(crate) fn carriers(&self, element: Element) -> &[(u64, usize)] {
+        self.carriers.get(&element).map_or(&[], Vec::as_slice)
+    }
+
+    /// The rows that some version puts where the scan looks.
+    pub(crate) fn rows_in(&self, scan: &Scan) -> Vec<u64> {
+        match *scan {
+            Scan::Point { id } => self
+                .rows
+                .contains_key(&id)
+                .then_some(id)
+                .into_iter()
+                .collect(),
+            Scan::Range { from, to, .. } if from > to => Vec::new(),
+            Scan::Range { list, from, to, .. } => {
+                let places = self.places.range((list, from)..=(list, to));
+                let mut rows: Vec<u64> = places.flat_map(|(_, rows)| rows).copied().collect();
+                rows.sort_unstable();
+                rows.dedup();
+                rows
+            }
+        }
+    }
+
+    /// Takes the longest log of each row; all others must be its beginning.
+    fn order_versions(&mut self, verdict: &mut Verdict) {
+        let mut logs: BTreeMap<u64, Vec<(TxnIndex, Vec<Element>)>> = BTreeMap::new();
+        for (t, _, op) in self.ops() {
+            if let Statement::Insert { row } = &op.statement
+                && op.status == Status::Done
+                && self.fates[t] == Fate::Committed
+            {
+                logs.entry(row.id).or_default().push((t, row.log.clone()));
+            }
+            for row in rows_read(op) {
+                self.check_elements(t, row, verdict);
+                let part = self.committed_part(row);
+                if !part.is_empty() {
+                    logs.entry(row.id).or_default().push((t, part));
+                }
+            }
+        }
+        for (row, logs) in logs {
+            let longest = logs
+                .iter()
+                .max_by_key(|(_, log)| log.len())
+                .expect("one at least");
+            if let Some((t, other)) = logs.iter().find(|(_, log)| !longest.1.starts_with(log)) {
+                let txns = [self.id(longest.0), self.id(*t)];
+                let story = format!(
+                    "T{} saw row {row} as {:?}, T{} as {other:?}: one of them has lost what the other shows",
+                    txns[0], longest.1, txns[1]
+                );
+                verdict.find("incompatible versions", &txns, story);
+            }
+            let mut chain = Chain::default();
+            let mut place = (0, 0);
+            for element in &longest.1 {
+                let origin = self.origins[element];
+                place = origin.place.unwrap_or(place);
+                chain.versions.push(Version {
+                    element: *element,
+                    writer: origin.txn,
+                    place,
+                });
+            }
+            self.rows.insert(row, chain);
+        }
+    }
+
+    /// Rows that were gone for a moment, because of a commit that was not durable when the crash came.
+    fn add_lost_exits(&mut self) {
+        for (t, _, op) in self.ops() {
+            let txn = self.txn(t);
+            if self.fates[t] == Fate::Committed || txn.outcome != Outcome::Unknown {
+                continue;
+            }
+            let gone: Vec<u64> = match &op.statement {
+                Statement::Delete { rows, .. } => rows.iter().map(|row| row.id).collect(),
+                Statement::Append {
+                    scan: Scan::Point { id },
+                    to: Some(_),
+                    ..
+                } => vec![*id],
+                _ => continue,
+            };
+            for row in gone {
+                if let Some(chain) = self.rows.get_mut(&row) {
+                    chain.lost_exits.push(txn.life);
+                }
+            }
+        }
+    }
+
+    fn add_deletes(&mut self, verdict: &mut Verdict) {
+        for (t, o, op) in self.ops() {
+            let Statement::Delete { rows, .. } = &op.statement else {
+                continue;
+            };
+            if op.status == Status::Failed {
+                continue;
+            }
+            for row in rows {
+                self.touch(t, row.id, o);
+            }
+            for row in rows {
+                let seen = self.committed_part(row).len();
+                let id = self.id(t);
+                let Some(chain) = self.rows.get_mut(&row.id) else {
+                    continue;
+                };
+                match self.fates[t] {
+                    Fate::Committed if op.status == Status::Done => {
+                        let before = chain.deleted.replace(t);
+                        let length = chain.len();
+                        if let Some(other) = before {
+                            let both = [self.id(other), id];
+                            let story = format!("T{} and T{id} deleted row {}", both[0], row.id);
+                            verdict.find("deleted twice", &both, story);
+                        }
+                        if length > seen {
+                            let story = format!(
+                                "T{id} deleted row {} with {:?}, and there is more of it",
+                                row.id, row.log
+                            );
+                            verdict.find("lost delete", &[id], story);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn index(&mut self) {
+        let mut written = Vec::new();
+        for (&row, chain) in &self.rows {
+            for (i, version) in chain.versions.iter().enumerate() {
+                let there = self.places.entry(version.place).or_default();
+                if there.last() != Some(&row) {
+                    there.push(row);
+                }
+                let carriers = self.carriers.entry(version.element).or_default();
+                carriers.push((row, i + 1));
+                written.push((version.element, row));
+            }
+        }
+        for (_, _, op) in self.ops() {
+            for row in rows_read(op) {
+                written.extend(row.log.iter().map(|&element| (element, row.id)));
+            }
+            if let Statement::Append {
+                scan: Scan::Point { id },
+                element,
+                ..
+            } = op.statement
+            {
+                written.push((element, id));
+            }
+        }
+        for (element, row) in written {
+            if let Some(&Origin { txn, op, .. }) = self.origins.get(&element) {
+                self.touch(txn, row, op);
+            }
+        }
+    }
+}

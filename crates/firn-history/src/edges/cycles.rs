@@ -1,0 +1,125 @@
+//! Cycles, and what they are called.
+
+use super::{Builder, Instant};
+use crate::graph::{Cycle, Kind};
+use crate::verdict::Finding;
+use std::collections::HashSet;
+
+impl Builder<'_> {
+    pub(super) fn search(&mut self) {
+        use Kind::{Gap, Rw, RwRange, Session, Time, Wr, Ww};
+        // Fewest kinds first: a cycle gets the worst name that it deserves.
+        let stages: [&[Kind]; 6] = [
+            &[Session, Ww],
+            &[Session, Ww, Wr],
+            &[Session, Ww, Wr, Rw],
+            &[Session, Ww, Wr, Rw, RwRange],
+            &[Session, Time, Ww, Wr],
+            &[Session, Time, Ww, Wr, Rw, RwRange],
+        ];
+        let mut told = HashSet::new();
+        for kinds in stages {
+            for cycle in self.graph.cycles(kinds) {
+                if cycle.iter().any(|(node, _)| told.contains(node)) {
+                    continue;
+                }
+                told.extend(cycle.iter().map(|(node, _)| *node));
+                let Finding { name, txns, story } = self.tell(&cycle);
+                self.verdict.find(name, &txns, story);
+            }
+        }
+        for cycle in self
+            .graph
+            .cycles(&[Session, Time, Ww, Wr, Rw, RwRange, Gap])
+        {
+            if cycle.iter().any(|(node, _)| told.contains(node)) {
+                continue;
+            }
+            let finding = self.tell(&cycle);
+            match self.history.setup.gap_locks {
+                true => self
+                    .verdict
+                    .find(finding.name, &finding.txns, finding.story),
+                false => self.verdict.gaps.push(finding),
+            }
+        }
+        for cycle in self.transactions.cycles(&[Ww, Wr, Rw, RwRange]) {
+            let txns: HashSet<u64> = cycle
+                .iter()
+                .map(|(t, _)| self.history.txns[*t].id)
+                .collect();
+            let found = self.verdict.findings.iter().flat_map(|f| &f.txns);
+            if !found.into_iter().any(|id| txns.contains(id)) {
+                let name = name_of(&cycle, false);
+                *self.verdict.permitted.entry(name).or_default() += 1;
+            }
+        }
+    }
+
+    fn tell(&self, cycle: &Cycle) -> Finding {
+        let mut story = Vec::new();
+        let mut txns = Vec::new();
+        let (mut lost_update, mut clock, mut within) = (false, false, None);
+        for &(node, edge) in cycle {
+            let who = |node: usize| match self.instants[node] {
+                Instant::End(t) => (Some(t), format!("end of T{}", self.history.txns[t].id)),
+                Instant::In(t, o) => (Some(t), format!("T{}.{o}", self.history.txns[t].id)),
+                Instant::Clock => (None, "the clock".into()),
+            };
+            let ((from, from_name), (to, to_name)) = (who(node), who(edge.to));
+            txns.extend(from.map(|t| self.history.txns[t].id));
+            clock |= edge.kind == Kind::Time;
+            if let (Some(from), Some(to), Kind::Rw) = (from, to, edge.kind) {
+                let writers = self.chains.rows[&edge.row]
+                    .versions
+                    .iter()
+                    .map(|v| v.writer);
+                let mut after = writers.skip_while(|&writer| writer != to);
+                lost_update |= after.any(|writer| writer == from);
+            }
+            let kind = match edge.kind {
+                Kind::Session => format!("then {to_name}"),
+                Kind::Time if from.is_none() && to.is_none() => continue,
+                Kind::Time if to.is_none() => format!("{from_name} was answered"),
+                Kind::Time => format!("{to_name} was asked for"),
+                Kind::Ww => format!("{from_name} -ww row {}-> {to_name}", edge.row),
+                Kind::Wr => format!("{from_name} -wr row {}-> {to_name}", edge.row),
+                Kind::Rw => format!("{from_name} -rw row {}-> {to_name}", edge.row),
+                Kind::RwRange => format!("{from_name} -missed row {}-> {to_name}", edge.row),
+                Kind::Gap => format!("{from_name} -gap of row {}-> {to_name}", edge.row),
+            };
+            // Steps through one session are told as one.
+            if edge.kind == Kind::Session && within == Some(Kind::Session) {
+                story.pop();
+            }
+            story.push(kind);
+            within = Some(edge.kind);
+        }
+        txns.sort_unstable();
+        txns.dedup();
+        let name = match lost_update {
+            true => "lost update".into(),
+            false => name_of(cycle, clock),
+        };
+        Finding {
+            name,
+            txns,
+            story: story.join("; "),
+        }
+    }
+}
+
+fn name_of(cycle: &Cycle, clock: bool) -> String {
+    let count = |kind: Kind| cycle.iter().filter(|(_, edge)| edge.kind == kind).count();
+    let ranges = count(Kind::RwRange) + count(Kind::Gap);
+    let reads = count(Kind::Rw) + ranges;
+    let name = match (reads, count(Kind::Wr)) {
+        (0, 0) => "G0",
+        (0, _) => "G1c",
+        (1, _) if ranges == 1 => "phantom (G-single)",
+        (1, _) => "G-single",
+        _ if ranges > 0 => "phantom (G2)",
+        _ => "G2-item",
+    };
+    format!("{name}{}", if clock { ", by the clock" } else { "" })
+}

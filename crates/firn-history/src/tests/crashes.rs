@@ -1,0 +1,74 @@
+//! Histories over several lives of a database.
+
+use super::*;
+
+/// What was acknowledged survives a crash; what was not may be there or not, as a whole.
+#[test]
+fn crashes_take_only_what_was_not_acknowledged() {
+    let crashed = |outcome: Outcome, after: &[(u64, &[Element])]| {
+        let mut s = script(Level::RepeatableRead);
+        let a = s.begin();
+        s.append(a, all(), 10);
+        s.end(a, outcome);
+        if outcome != Outcome::Ok {
+            s.history.txns[a].end.as_mut().unwrap().end = None;
+        }
+        // Seen before it was durable.
+        s.look(&[(100, &[1, 10]), (102, &[2, 10])]);
+        s.life = 1;
+        s.look(after);
+        s.names()
+    };
+    let with: &[(u64, &[Element])] = &[(100, &[1, 10]), (102, &[2, 10])];
+    let without: &[(u64, &[Element])] = &[(100, &[1]), (102, &[2])];
+    let half: &[(u64, &[Element])] = &[(100, &[1, 10]), (102, &[2])];
+    assert_eq!(crashed(Outcome::Ok, with), [""; 0]);
+    assert_eq!(crashed(Outcome::Unknown, with), [""; 0]);
+    assert_eq!(crashed(Outcome::Unknown, without), [""; 0]);
+    assert_eq!(crashed(Outcome::Ok, without), ["G-single, by the clock"]);
+    assert_eq!(crashed(Outcome::Unknown, half), ["G-single"]);
+}
+
+/// A move that was visible for a moment: the row is missed in its old list, and back after the crash.
+#[test]
+fn a_row_may_be_missed_because_of_a_commit_that_a_crash_took() {
+    for moved in [true, false] {
+        let mut s = script(Level::ReadCommitted);
+        let a = s.begin();
+        if moved {
+            let statement = Statement::Append {
+                scan: Scan::Point { id: 100 },
+                element: 10,
+                add: 0,
+                to: Some((8, 5)),
+                count: Some(1),
+            };
+            s.op(a, statement);
+        } else {
+            s.delete(a, range(100, 100, 1), &[(100, &[1])]);
+        }
+        s.end(a, Outcome::Unknown);
+        s.look(&[(102, &[2])]);
+        s.life = 1;
+        s.look(&[(100, &[1]), (102, &[2])]);
+        assert_eq!(s.names(), [""; 0]);
+        // Acknowledged, it stays.
+        s.history.txns[a].outcome = Outcome::Ok;
+        assert!(!s.names().is_empty());
+    }
+}
+
+#[test]
+fn a_commit_stays_if_a_later_one_that_read_it_does() {
+    let mut s = script(Level::ReadCommitted);
+    let a = s.begin();
+    s.append(a, range(100, 100, 1), 10);
+    s.end(a, Outcome::Unknown);
+    let b = s.begin();
+    s.read(b, &[(100, &[1, 10]), (102, &[2])]);
+    s.append(b, range(102, 102, 1), 20);
+    s.commit(b);
+    s.life = 1;
+    s.look(&[(100, &[1]), (102, &[2, 20])]);
+    assert_eq!(s.names(), ["lost before a later commit"]);
+}
