@@ -36,6 +36,12 @@ impl Env for SplitEnv {
     fn create(&self, path: &Path) -> Result<Box<dyn AppendFile>> {
         self.of(path).create(path)
     }
+    fn set_aside(&self, path: &Path, bytes: u64) -> Result<bool> {
+        self.of(path).set_aside(path, bytes)
+    }
+    fn create_from(&self, aside: &Path, path: &Path) -> Result<Box<dyn AppendFile>> {
+        self.of(path).create_from(aside, path)
+    }
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
         self.of(path).open(path)
     }

@@ -77,6 +77,16 @@ impl Env for CountingEnv {
             counters: Arc::clone(&self.counters),
         }))
     }
+    fn set_aside(&self, path: &Path, bytes: u64) -> Result<bool> {
+        self.inner.set_aside(path, bytes)
+    }
+    fn create_from(&self, aside: &Path, path: &Path) -> Result<Box<dyn AppendFile>> {
+        let inner = self.inner.create_from(aside, path)?;
+        Ok(Box::new(CountingAppend {
+            inner,
+            counters: Arc::clone(&self.counters),
+        }))
+    }
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
         let inner = self.inner.open(path)?;
         Ok(Arc::new(CountingRead {
@@ -156,6 +166,9 @@ impl AppendFile for CountingAppend {
     fn sync(&mut self) -> Result<()> {
         self.counters.synced();
         self.inner.sync()
+    }
+    fn set_aside(&mut self, bytes: u64) -> Result<bool> {
+        self.inner.set_aside(bytes)
     }
     fn len(&self) -> u64 {
         self.inner.len()

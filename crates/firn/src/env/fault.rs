@@ -20,7 +20,7 @@ pub enum Class {
     Write = 1,
     /// Syncing a file or a directory; the sync in a durable write and in preallocating.
     Sync = 2,
-    /// Creating or linking a file, creating a directory.
+    /// Creating or linking a file, creating a directory, setting room aside.
     Create = 3,
     /// Renaming.
     Rename = 4,
@@ -206,6 +206,17 @@ impl Env for FaultEnv {
     fn create(&self, path: &Path) -> Result<Box<dyn AppendFile>> {
         self.pass(Class::Create, "create", path)?;
         let file = self.inner.create(path)?;
+        Ok(Box::new(FaultAppend::new(self.handle(path), file)))
+    }
+
+    fn set_aside(&self, path: &Path, bytes: u64) -> Result<bool> {
+        self.pass(Class::Create, "set room aside for", path)?;
+        self.inner.set_aside(path, bytes)
+    }
+
+    fn create_from(&self, aside: &Path, path: &Path) -> Result<Box<dyn AppendFile>> {
+        self.pass(Class::Rename, "rename", aside)?;
+        let file = self.inner.create_from(aside, path)?;
         Ok(Box::new(FaultAppend::new(self.handle(path), file)))
     }
 

@@ -31,6 +31,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const EIO: i32 = 5;
+const ENOSPC: i32 = 28;
 /// 2026-01-01.
 const WALL_START: u64 = 1_767_225_600_000_000;
 
@@ -62,6 +63,12 @@ struct State {
     sync_points: u64,
     crash_at: Option<u64>,
     dead: bool,
+    /// Blocks that all files together may take, if there is a limit.
+    capacity: Option<usize>,
+    /// Calls so far that wanted more room.
+    growths: u64,
+    /// The disk is full from this one on.
+    full_at: Option<u64>,
 }
 
 impl State {
@@ -71,6 +78,39 @@ impl State {
             return Err(died(what, path));
         }
         Ok(())
+    }
+
+    /// Before a call that needs `blocks` more of the disk.
+    fn take(&mut self, blocks: usize, what: &str, path: &Path) -> Result<()> {
+        if blocks == 0 {
+            return Ok(());
+        }
+        self.growths += 1;
+        if self.full_at == Some(self.growths) {
+            self.capacity = Some(self.disk.used_blocks());
+        }
+        match self.capacity {
+            Some(capacity) if self.disk.used_blocks() + blocks > capacity => {
+                let error = std::io::Error::from_raw_os_error(ENOSPC);
+                Err(Error::io(&error, format_args!("{what} {}", path.display())))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Before a file's bytes, or what is set aside for them, reach up to `end`.
+    fn grow(&mut self, inode: &Mutex<Inode>, end: usize, what: &str, path: &Path) -> Result<()> {
+        let blocks = inode.lock().blocks_to_reach(end);
+        self.take(blocks, what, path)
+    }
+
+    /// A new file, which takes a block itself.
+    fn create(&mut self, path: &Path) -> Result<Arc<Mutex<Inode>>> {
+        if self.disk.find(path).is_none() {
+            self.take(1, "create", path)?;
+        }
+        let inode = self.disk.create(path);
+        inode.ok_or_else(|| missing("create", path))
     }
 
     /// Counts a call after which something is durable; dies if it is the chosen one.
@@ -127,6 +167,42 @@ impl MemEnv {
         *self.shared.apart.lock() = Some(dir.to_owned());
     }
 
+    /// Has no more room for files than they take now: the disk is full to the last block. Each file takes a block
+    /// beside its bytes; names and directories take none, so that renaming needs no room.
+    pub fn fill(&self) {
+        let mut state = self.state();
+        state.capacity = Some(state.disk.used_blocks());
+    }
+
+    /// The disk is full from the `n`-th call from now on that needs room, the next being 1.
+    pub fn fill_at(&self, n: u64) {
+        let mut state = self.state();
+        state.full_at = Some(state.growths + n);
+    }
+
+    /// Adds so many bytes to a disk that is full, or will be: other programs remove theirs.
+    pub fn make_room(&self, bytes: u64) {
+        let mut state = self.state();
+        state.full_at = None;
+        state.capacity = state.capacity.map(|had| had + bytes as usize / BLOCK);
+    }
+
+    /// The disk is as large as ever needed.
+    pub fn unfill(&self) {
+        let mut state = self.state();
+        (state.full_at, state.capacity) = (None, None);
+    }
+
+    /// Whether the disk was found full, or filled.
+    pub fn is_limited(&self) -> bool {
+        self.state().capacity.is_some()
+    }
+
+    /// Bytes that all files take.
+    pub fn used(&self) -> u64 {
+        (self.state().disk.used_blocks() * BLOCK) as u64
+    }
+
     /// Whether the environment has died.
     pub fn is_dead(&self) -> bool {
         self.state().dead
@@ -149,6 +225,7 @@ impl MemEnv {
     pub fn copy(&self) -> Self {
         let copy = Self::new();
         copy.state().disk = self.state().disk.deep_copy();
+        copy.state().capacity = self.state().capacity;
         let now = self.shared.clock.load(Ordering::Relaxed);
         copy.shared.clock.store(now, Ordering::Relaxed);
         copy.set_log_sectors(self.shared.sectors.load(Ordering::Relaxed));
@@ -164,6 +241,7 @@ impl MemEnv {
         state.dead = true;
         let survivor = Self::new();
         survivor.state().disk = survives(&state.disk);
+        survivor.state().capacity = state.capacity;
         let now = self.shared.clock.load(Ordering::Relaxed);
         survivor.shared.clock.store(now, Ordering::Relaxed);
         drop(state);
@@ -240,8 +318,40 @@ impl Env for MemEnv {
     fn create(&self, path: &Path) -> Result<Box<dyn AppendFile>> {
         let mut state = self.state();
         state.alive("create", path)?;
-        let inode = state.disk.create(path);
-        let inode = inode.ok_or_else(|| missing("create", path))?;
+        let inode = state.create(path)?;
+        Ok(Box::new(MemAppend::new(self.clone(), path, inode)))
+    }
+
+    fn set_aside(&self, path: &Path, bytes: u64) -> Result<bool> {
+        let mut state = self.state();
+        state.alive("set room aside for", path)?;
+        let found = state.disk.find(path);
+        let blocks = match &found {
+            Some(inode) => inode.lock().blocks_to_reach(bytes as usize),
+            None => 1 + (bytes as usize).div_ceil(BLOCK),
+        };
+        state.take(blocks, "set room aside for", path)?;
+        let inode = match found {
+            Some(inode) => inode,
+            None => {
+                let inode = state.disk.create(path);
+                inode.ok_or_else(|| missing("create", path))?
+            }
+        };
+        inode.lock().set_aside(bytes as usize);
+        Ok(true)
+    }
+
+    fn create_from(&self, aside: &Path, path: &Path) -> Result<Box<dyn AppendFile>> {
+        let mut state = self.state();
+        state.alive("rename", aside)?;
+        let inode = state.disk.find(aside);
+        let inode = inode.ok_or_else(|| missing("open", aside))?;
+        let renamed = state.disk.rename(aside, path);
+        renamed.ok_or_else(|| missing("rename", aside))?;
+        if !inode.lock().live.is_empty() {
+            inode.lock().set_len(0);
+        }
         Ok(Box::new(MemAppend::new(self.clone(), path, inode)))
     }
 
@@ -254,7 +364,7 @@ impl Env for MemEnv {
         let mut state = self.state();
         state.alive("open", path)?;
         let inode = match state.disk.find(path) {
-            None if create => state.disk.create(path),
+            None if create => Some(state.create(path)?),
             found => found,
         };
         let inode = inode.ok_or_else(|| missing("open", path))?;
@@ -300,7 +410,7 @@ impl Env for MemEnv {
         let mut state = self.state();
         state.alive("open", path)?;
         let inode = match create {
-            true => state.disk.create(path),
+            true => Some(state.create(path)?),
             false => state.disk.find(path),
         };
         let inode = inode.ok_or_else(|| missing("open", path))?;
@@ -310,13 +420,14 @@ impl Env for MemEnv {
 
     fn usage(&self, path: &Path) -> Result<FileUsage> {
         let inode = self.inode("stat", path)?;
-        let live = &inode.lock().live;
+        let inode = inode.lock();
+        let (live, aside) = (&inode.live, inode.blocks_aside());
         let used = live
             .chunks(BLOCK)
             .filter(|b| b.iter().any(|&byte| byte != 0));
         Ok(FileUsage {
             len: live.len() as u64,
-            allocated: (used.count() * BLOCK) as u64,
+            allocated: ((used.count() + aside) * BLOCK) as u64,
         })
     }
 
@@ -346,8 +457,8 @@ impl Env for MemEnv {
             let message = format!("{} is locked by another process", path.display());
             return Err(Error::new(ErrorKind::Busy, message));
         }
-        if state.disk.find(path).is_none() && state.disk.create(path).is_none() {
-            return Err(missing("lock", path));
+        if state.disk.find(path).is_none() {
+            state.create(path)?;
         }
         state.locks.push(path.to_owned());
         Ok(Box::new(LockGuard {

@@ -35,6 +35,16 @@ pub trait Env: Send + Sync + 'static {
     fn sync_dir(&self, path: &Path) -> Result<()>;
     /// Creates (or empties) a file for appending.
     fn create(&self, path: &Path) -> Result<Box<dyn AppendFile>>;
+    /// Sets `bytes` of the disk aside for the file at `path`, from its beginning and beyond its end: its length stays,
+    /// and what is written there later finds its room. An empty file is created if there is none; its name is not
+    /// durable. Returns whether the file system can; where it cannot, no file is created.
+    ///
+    /// # Errors
+    /// [`crate::base::ErrorKind::NoSpace`]: no file is created.
+    fn set_aside(&self, path: &Path, bytes: u64) -> Result<bool>;
+    /// As [`Self::create`] of `path`, in the room of the file at `aside`, which [`Self::set_aside`] has made: that
+    /// file is renamed, replacing the target. A power cut may have taken an earlier such name and left the bytes: they go.
+    fn create_from(&self, aside: &Path, path: &Path) -> Result<Box<dyn AppendFile>>;
     /// Opens a file for positional reads.
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>>;
     /// Opens for reading past the page cache, where the file system can; as [`Self::open`] elsewhere.
@@ -84,6 +94,12 @@ pub trait AppendFile: Send {
     fn flush(&mut self) -> Result<()>;
     /// Hands all bytes to the device.
     fn sync(&mut self) -> Result<()>;
+    /// Sees to it that the next `bytes` to be appended find their room, also when the disk is full by then. Returns
+    /// whether the file system can.
+    fn set_aside(&mut self, bytes: u64) -> Result<bool> {
+        let _ = bytes;
+        Ok(false)
+    }
     /// Bytes appended so far.
     fn len(&self) -> u64;
     /// Whether nothing was appended.

@@ -86,12 +86,39 @@ impl Env for PosixEnv {
 
     fn create(&self, path: &Path) -> Result<Box<dyn AppendFile>> {
         let file = at(path, "create", File::create(path))?;
-        Ok(Box::new(PosixAppend {
-            file,
-            name: path.display().to_string(),
-            buf: Vec::new(),
-            len: 0,
-        }))
+        Ok(Box::new(PosixAppend::new(file, path)))
+    }
+
+    fn set_aside(&self, path: &Path, bytes: u64) -> Result<bool> {
+        let mut options = File::options();
+        options.read(true).write(true);
+        let (file, is_new) = match options.open(path) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                let made = options.create_new(true).open(path);
+                (at(path, "create", made)?, true)
+            }
+            opened => (at(path, "open", opened)?, false),
+        };
+        let taken = |file: &File| file.metadata().map_or(0, |m| m.blocks());
+        let before = taken(&file);
+        let can = allocate(&file, FallocateFlags::KEEP_SIZE, 0, bytes, path);
+        if is_new && !matches!(can, Ok(true)) {
+            // It may be gone already; it is empty in any case.
+            let _ = fs::remove_file(path);
+        } else if taken(&file) != before {
+            at(path, "sync", file.sync_all())?;
+        }
+        can
+    }
+
+    fn create_from(&self, aside: &Path, path: &Path) -> Result<Box<dyn AppendFile>> {
+        let file = at(aside, "open", File::options().write(true).open(aside))?;
+        // A power cut has taken an earlier name, and left the bytes.
+        if at(aside, "stat", file.metadata())?.len() > 0 {
+            at(aside, "truncate", file.set_len(0))?;
+        }
+        at(aside, "rename", fs::rename(aside, path))?;
+        Ok(Box::new(PosixAppend::new(file, path)))
     }
 
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
@@ -260,7 +287,31 @@ struct PosixAppend {
     len: u64,
 }
 
+/// Sets blocks aside; whether the file system can.
+fn allocate(
+    file: &File,
+    flags: FallocateFlags,
+    offset: u64,
+    len: u64,
+    path: &Path,
+) -> Result<bool> {
+    match rustix::io::retry_on_intr(|| rustix::fs::fallocate(file, flags, offset, len)) {
+        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Ok(false),
+        done => at(path, "set room aside for", done.map_err(Into::into)).map(|()| true),
+    }
+}
+
 impl PosixAppend {
+    /// The file must be empty.
+    fn new(file: File, path: &Path) -> Self {
+        Self {
+            file,
+            name: path.display().to_string(),
+            buf: Vec::new(),
+            len: 0,
+        }
+    }
+
     fn write_out(&mut self) -> Result<()> {
         let written = self.file.write_all(&self.buf);
         self.buf.clear();
@@ -288,6 +339,13 @@ impl AppendFile for PosixAppend {
         self.file
             .sync_data()
             .map_err(|e| Error::io(&e, format_args!("sync {}", self.name)))
+    }
+
+    fn set_aside(&mut self, bytes: u64) -> Result<bool> {
+        let buffered = self.buf.len() as u64;
+        let (offset, len) = (self.len - buffered, buffered + bytes);
+        let path = Path::new(&self.name);
+        allocate(&self.file, FallocateFlags::KEEP_SIZE, offset, len, path)
     }
 
     fn len(&self) -> u64 {
@@ -394,16 +452,12 @@ impl LogFile for PosixLog {
     }
 
     fn reserve(&self, len: u64) -> Result<()> {
-        let allocate = || rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, len);
-        match rustix::io::retry_on_intr(allocate) {
-            // Not every file system sets blocks aside.
-            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => self.preallocate(len),
-            Err(e) => Err(Error::io(&e.into(), format_args!("allocate {}", self.name))),
-            Ok(()) => {
-                let synced = self.file.sync_all();
-                synced.map_err(|e| Error::io(&e, format_args!("sync {}", self.name)))
-            }
+        let path = Path::new(&self.name);
+        // Not every file system sets blocks aside.
+        if !allocate(&self.file, FallocateFlags::empty(), 0, len, path)? {
+            return self.preallocate(len);
         }
+        at(path, "sync", self.file.sync_all())
     }
 
     fn write_durable_at(&self, offset: u64, blocks: &AlignedBuf) -> Result<()> {

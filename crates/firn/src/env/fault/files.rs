@@ -32,6 +32,11 @@ impl AppendFile for FaultAppend {
         self.file.sync()
     }
 
+    fn set_aside(&mut self, bytes: u64) -> Result<bool> {
+        self.handle.pass(Class::Create, "set room aside for")?;
+        self.file.set_aside(bytes)
+    }
+
     fn len(&self) -> u64 {
         self.file.len()
     }

@@ -1,6 +1,6 @@
 //! What a `MemEnv` stores: files and names, each as seen and as on the device.
 
-use crate::env::SECTOR;
+use crate::env::{BLOCK, SECTOR};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -92,6 +92,8 @@ pub(super) struct Inode {
     pending: Vec<Write>,
     /// Where it was cut since the last sync, before all that is pending.
     cut: Option<usize>,
+    /// Up to this offset the disk has room for it, whatever its length.
+    aside: usize,
 }
 
 fn write_at(file: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
@@ -109,6 +111,25 @@ impl Inode {
             live: content,
             ..Self::default()
         }
+    }
+
+    /// Blocks that it takes of the disk, beside its own.
+    fn blocks(&self) -> usize {
+        self.live.len().max(self.aside).div_ceil(BLOCK)
+    }
+
+    /// Blocks that it needs more to reach up to `end`.
+    pub(super) fn blocks_to_reach(&self, end: usize) -> usize {
+        end.div_ceil(BLOCK).saturating_sub(self.blocks())
+    }
+
+    pub(super) fn set_aside(&mut self, end: usize) {
+        self.aside = self.aside.max(end);
+    }
+
+    /// Blocks set aside behind its end.
+    pub(super) fn blocks_aside(&self) -> usize {
+        self.blocks() - self.live.len().div_ceil(BLOCK)
     }
 
     /// Writes without making durable.
@@ -129,6 +150,7 @@ impl Inode {
     /// Cuts or grows the file without making that durable.
     pub(super) fn set_len(&mut self, len: usize) {
         self.live.resize(len, 0);
+        self.aside = self.aside.min(len);
         for write in &mut self.pending {
             write.bytes.truncate(len.saturating_sub(write.offset));
         }
@@ -188,7 +210,10 @@ impl Inode {
                 at += len;
             }
         }
-        Self::durable(content)
+        Self {
+            aside: self.aside,
+            ..Self::durable(content)
+        }
     }
 
     fn copy(&self) -> Self {
@@ -196,6 +221,7 @@ impl Inode {
             live: self.live.clone(),
             stored: self.stored.clone(),
             cut: self.cut,
+            aside: self.aside,
             pending: self
                 .pending
                 .iter()
@@ -303,6 +329,16 @@ impl Disk {
         let entries = self.live.keys().chain(&self.dirs);
         self.is_dir(dir)
             .then(|| entries.filter_map(|path| name(path)).collect())
+    }
+
+    /// Blocks that all files take; each has one beside its bytes.
+    pub(super) fn used_blocks(&self) -> usize {
+        let files: BTreeMap<usize, &File> = self
+            .live
+            .values()
+            .map(|file| (Arc::as_ptr(file) as usize, file))
+            .collect();
+        files.values().map(|file| 1 + file.lock().blocks()).sum()
     }
 
     pub(super) fn find(&self, path: &Path) -> Option<File> {

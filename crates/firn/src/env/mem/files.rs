@@ -29,8 +29,10 @@ impl MemAppend {
 impl AppendFile for MemAppend {
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
         // Held over the change, so that a crash on another thread comes before or after it.
-        let state = self.env.state();
+        let mut state = self.env.state();
         state.alive("write", &self.path)?;
+        let end = self.len as usize + bytes.len();
+        state.grow(&self.inode, end, "write", &self.path)?;
         self.inode.lock().write(self.len as usize, bytes);
         self.len += bytes.len() as u64;
         Ok(())
@@ -42,6 +44,15 @@ impl AppendFile for MemAppend {
 
     fn sync(&mut self) -> Result<()> {
         sync(&self.env, &self.path, &self.inode)
+    }
+
+    fn set_aside(&mut self, bytes: u64) -> Result<bool> {
+        let mut state = self.env.state();
+        state.alive("set room aside for", &self.path)?;
+        let end = (self.len + bytes) as usize;
+        state.grow(&self.inode, end, "set room aside for", &self.path)?;
+        self.inode.lock().set_aside(end);
+        Ok(true)
     }
 
     fn len(&self) -> u64 {
@@ -127,6 +138,8 @@ impl MemLog {
     fn write_durable(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let mut state = self.env.state();
         state.alive("write", &self.path)?;
+        let end = offset as usize + bytes.len();
+        state.grow(&self.inode, end, "write", &self.path)?;
         let mut inode = self.inode.lock();
         self.check_direct(&inode, offset);
         if !state.sync_point() {
@@ -174,8 +187,10 @@ fn write_cached(
     offset: u64,
     bytes: &[u8],
 ) -> Result<()> {
-    let state = env.state();
+    let mut state = env.state();
     state.alive("write", path)?;
+    let end = offset as usize + bytes.len();
+    state.grow(inode, end, "write", path)?;
     inode.lock().write(offset as usize, bytes);
     Ok(())
 }
