@@ -301,7 +301,7 @@ impl Catalog {
         let mut batch = Batch::new();
         batch.add(&table_key(name), Kind::Delete, Value::EMPTY);
         retire(&mut batch, &entry);
-        let seqno = self.write(&batch, &format!("drop table {name}"))?;
+        let seqno = self.write_retirement(&batch, &format!("drop table {name}"))?;
         let mut known = self.known.write();
         known.tables.remove(name);
         known
@@ -355,7 +355,7 @@ impl Catalog {
         let mut batch = Batch::new();
         retire(&mut batch, &old);
         put_entry(&mut batch, &entry, &new);
-        let seqno = self.write(&batch, &format!("truncate table {name}"))?;
+        let seqno = self.write_retirement(&batch, &format!("truncate table {name}"))?;
         let retired = old.index_ids().into_iter().map(|id| (id, seqno));
         self.known.write().retired.extend(retired);
         self.counters.forget_rows(old.clustered.id);
@@ -383,7 +383,7 @@ impl Catalog {
         let mut batch = Batch::new();
         gone.iter()
             .for_each(|id| batch.add(&retired_key(*id), Kind::Delete, Value::EMPTY));
-        self.write(&batch, "forget retired indexes")?;
+        self.write_retirement(&batch, "forget retired indexes")?;
         let mut known = self.known.write();
         known.retired.retain(|id, _| !gone.contains(id));
         Ok(())
@@ -415,8 +415,16 @@ impl Catalog {
     }
 
     pub(super) fn write(&self, batch: &Batch, description: &str) -> Result<Seqno> {
+        self.write_change(What::SchemaChange(description.as_bytes()), batch)
+    }
+
+    /// As [`Self::write`], of what retires indexes, or forgets them: a full disk does not keep it from that.
+    pub(super) fn write_retirement(&self, batch: &Batch, description: &str) -> Result<Seqno> {
+        self.write_change(What::Retirement(description.as_bytes()), batch)
+    }
+
+    fn write_change(&self, what: What<'_>, batch: &Batch) -> Result<Seqno> {
         let ids = self.counters.cell(INDEX_IDS).read();
-        let what = What::SchemaChange(description.as_bytes());
         let committed = self.pipeline.commit(what, batch, &[(INDEX_IDS, ids)])?;
         self.pipeline.sync_all()?;
         Ok(committed.seqno)

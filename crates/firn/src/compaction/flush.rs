@@ -5,6 +5,7 @@ use super::drop_rule::{DropRule, Retired, Snapshots};
 use super::job::{JobStats, filter};
 use super::output::{JobContext, Outputs};
 use super::shape::Shape;
+use super::splitter::Splitter;
 use crate::base::{InternalIterator, InternalKey, Result, Value};
 use crate::version::FileMeta;
 
@@ -27,7 +28,10 @@ pub fn flush(
     let shape = Shape::of(&version, ctx.options.base_level_size);
     let file_size = shape.file_size(0, ctx.options.target_file_size);
     let memtable = ctx.options.live.freeze_at();
-    let splitter = Cuts::of(&version, memtable, file_size).splitter(file_size);
+    let splitter = match ctx.in_reserve {
+        true => Splitter::new(u64::MAX, Vec::new()),
+        false => Cuts::of(&version, memtable, file_size).splitter(file_size),
+    };
     let mut outputs = Outputs::new(ctx, 0, splitter);
     let mut rule = DropRule::new(snapshots, retired, false);
     let mut stats = JobStats::default();

@@ -23,6 +23,8 @@ pub struct JobContext<'a> {
     pub limiter: &'a IoLimiter,
     /// Knows where the parts of keys end, for the sketches of files.
     pub shapes: &'a Arc<dyn KeyShapes>,
+    /// The disk is full: there is one file at most, in the room that is kept for that.
+    pub in_reserve: bool,
 }
 
 /// The files of one job, in the making.
@@ -140,7 +142,10 @@ impl<'a> Outputs<'a> {
     fn create(&mut self) -> Result<SstWriter> {
         let store = self.ctx.versions.source().store();
         let id = self.ctx.versions.new_file_id();
-        let file = store.create(id)?;
+        let file = match self.ctx.in_reserve && self.created.is_empty() {
+            true => store.create_in_reserve(id)?,
+            false => store.create(id)?,
+        };
         self.created.push(id);
         let block_size = self.ctx.options.block_size;
         let options = if self.at_rest {

@@ -188,6 +188,7 @@ impl Db {
             handover: &self.handover,
             limiter: &self.limiter,
             shapes: &self.shapes,
+            in_reserve: false,
         }
     }
 

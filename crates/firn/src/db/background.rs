@@ -5,6 +5,7 @@
 //! left and the log is durable up to its end: files never hold a commit that the log may lose.
 
 mod cutters;
+mod full_disk;
 mod loads;
 mod pressure;
 mod shapes;
@@ -17,7 +18,7 @@ use super::blobs::Collector;
 use super::memory::Arbiter;
 use crate::backup::Archiver;
 use crate::base::events::Severity;
-use crate::base::health::Health;
+use crate::base::health::{FullDisk, Health};
 use crate::base::options::Options;
 use crate::base::shape::KeyShapes;
 use crate::base::{Error, ErrorKind, IndexId, Result, Seqno};
@@ -32,7 +33,7 @@ use crate::ingest::Ingest;
 use crate::iter::Reports;
 use crate::memtable::Memtable;
 use crate::read::{View, Views};
-use crate::store::parse_file_name;
+use crate::store::{Part, parse_file_name};
 use crate::txn::SnapshotList;
 use crate::version::{Edit, FileHandle, FileMeta, Frozen, IngestedRun, Version, VersionSet};
 use crate::wal::Wal;
@@ -174,17 +175,36 @@ impl Work {
             Frozen::Memtable(memtable) => {
                 memtable.wait_quiescent();
                 self.begin_install(oldest, memtable.last_lsn())?;
-                self.flush_memtable(&view, memtable)?;
+                let flushed = self.flush_memtable(&view, memtable, false);
+                let flushed = match flushed {
+                    Err(full) if *full.kind() == ErrorKind::NoSpace => {
+                        self.flush_in_reserve(&view, memtable).unwrap_or(Err(full))
+                    }
+                    flushed => flushed,
+                };
+                self.flushed(flushed)?;
             }
             Frozen::Run(run) => {
                 self.begin_install(oldest, run.last_lsn())?;
-                self.install_run(&view, run)?;
+                let installed = self.install_run(&view, run);
+                self.flushed(installed)?;
             }
         }
         self.wal.release_before(self.versions.log_number())?;
         self.signals.lock().compact = true;
         self.signal.notify_all();
         Ok(true)
+    }
+
+    /// Notes how a flush has ended: writers that wait for it hear of a full disk.
+    fn flushed(&self, flushed: Result<()>) -> Result<()> {
+        self.health.note(FullDisk::Flush, &flushed);
+        if let Err(full) = &flushed
+            && *full.kind() == ErrorKind::NoSpace
+        {
+            self.stall.set_failure(Some(full.clone()));
+        }
+        flushed
     }
 
     /// The oldest element of the queue is complete; the log must be durable up to its end before the
@@ -238,9 +258,25 @@ impl Work {
         self.install(edit, &[queued.id()], files)
     }
 
-    fn flush_memtable(&self, view: &View, memtable: &Arc<Memtable>) -> Result<()> {
+    /// Flushes a small memtable into the room that is kept for a full disk, if that is there.
+    fn flush_in_reserve(&self, view: &View, memtable: &Arc<Memtable>) -> Option<Result<()>> {
+        let reserve = self.versions.source().store().reserve()?;
+        // Stored, entries take less than in memory.
+        let fits = memtable.size_bytes() <= Part::Table.bytes() && reserve.has(Part::Table);
+        fits.then(|| self.flush_memtable(view, memtable, true))
+    }
+
+    fn flush_memtable(
+        &self,
+        view: &View,
+        memtable: &Arc<Memtable>,
+        in_reserve: bool,
+    ) -> Result<()> {
         let handover = Handover::default();
-        let context = self.job_context(&handover);
+        let context = JobContext {
+            in_reserve,
+            ..self.job_context(&handover)
+        };
         let started = self.env.monotonic_micros();
         let mut source = memtable.iter();
         let snapshots = self.live_snapshots();
@@ -263,6 +299,24 @@ impl Work {
         Ok(())
     }
 
+    /// Flushes what recovery has put back, as far as the disk has room: the log keeps the rest.
+    pub(super) fn flush_recovered(&self) -> Result<()> {
+        loop {
+            match self.flush_oldest() {
+                Ok(true) => {}
+                Ok(false) => return Ok(()),
+                Err(full) if *full.kind() == ErrorKind::NoSpace => {
+                    let message =
+                        format!("{full}; what the log holds stays in memory until there is room");
+                    self.options.listener.log(Severity::Error, &message);
+                    self.stall.set_failure(Some(full));
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     /// Freezes the active memtable and flushes all.
     pub(super) fn flush_all(&self) -> Result<()> {
         self.pipeline.freeze();
@@ -275,6 +329,7 @@ impl Work {
         self.health.check()?;
         let retired = self.retired();
         let Some((version, job, ticket)) = self.pick(&retired, rest) else {
+            self.health.set_full(FullDisk::Compaction, false);
             self.forget_retired(&retired)?;
             return Ok(false);
         };
@@ -286,6 +341,7 @@ impl Work {
         }
         self.extra.begins(&job);
         let done = self.run(&version, &job, &retired, &handover);
+        self.health.note(FullDisk::Compaction, &done);
         self.end(ticket, &job, done.as_ref().err());
         self.extra.ends(&job);
         if let Ok(stats) = &done {
@@ -386,6 +442,7 @@ impl Work {
             handover,
             limiter: &self.limiter,
             shapes: &self.shapes,
+            in_reserve: false,
         }
     }
 

@@ -212,6 +212,7 @@ impl Look {
     /// A view of the files alone, at their last commit: where the log cannot be read.
     pub fn files_only(&self, tree: &Tree) -> ReadPoint {
         let nothing = Replayed {
+            first: 0,
             queue: Vec::new(),
             prepared: BTreeMap::new(),
             runs: BTreeMap::new(),

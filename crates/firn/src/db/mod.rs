@@ -16,7 +16,7 @@ pub use blobs::BlobReport;
 pub use look::{BlobFileReport, BlobFiles, Log, Look, Tree};
 pub use memory::MemoryReport;
 pub use repair::{Repaired, repair};
-pub use report::{Counters as Metrics, IndexReport, LevelReport};
+pub use report::{Condition, Counters as Metrics, IndexReport, LevelReport};
 pub use settle::ServerStart;
 
 use crate::backup::{Archiver, ArchiverParts, Point, begin_archiving};
@@ -24,7 +24,7 @@ use crate::base::events::Severity;
 use crate::base::gauge::Gauge;
 use crate::base::health::Health;
 use crate::base::options::{FlushMode, Options};
-use crate::base::{Result, Seqno};
+use crate::base::{ErrorKind, Result, Seqno};
 use crate::blob::BlobStore;
 use crate::cache::{BlockCache, RowCache};
 use crate::catalog::{Catalog, Counters};
@@ -32,7 +32,7 @@ use crate::compaction::Rest;
 use crate::env::{CountingEnv, Env, IoCounters};
 use crate::memtable::Memtable;
 use crate::read::Views;
-use crate::store::FileStore;
+use crate::store::{FileStore, Reserve};
 use crate::txn::{Context, LockOwner, LockTable, SnapshotList, Transaction, WaitObserver};
 use crate::version::{self, Edit, FileSource, Frozen, VersionSet};
 use crate::wal::{self, SegmentId, Wal, WalOptions};
@@ -126,7 +126,9 @@ impl Db {
             Arc::clone(&rows),
             Arc::clone(&write_sets),
         );
+        let reserve = Arc::new(Reserve::new(Arc::clone(&env), dir));
         let store = FileStore::new(Arc::clone(&env), dir)
+            .with_reserve(Arc::clone(&reserve))
             .with_direct_reads(options.direct_reads)
             .with_archive(options.log_archive_dir.is_some());
         let files = store.clone();
@@ -160,6 +162,11 @@ impl Db {
         // What goes is named by nothing in the log as it was read: that may be in the page cache only, after a kill.
         wal::sync_all(&*env, dir)?;
         versions.remove_strays(&replayed.named_files());
+        // After the strays, whose room it may need, and before all that takes more.
+        if let Err(error) = versions.fill_reserve() {
+            let message = format!("room for a full disk: {error}");
+            listener.log(Severity::Warning, &message);
+        }
         versions.source().store().remove_left_sorts()?;
         let blobs = open_blobs(&versions, &options, &replayed)?;
         let first_segment = new_segment(&versions, &replayed);
@@ -168,7 +175,10 @@ impl Db {
         let wal = Wal::create(
             Arc::clone(&env),
             dir,
-            wal_options(&options),
+            WalOptions {
+                kept: Some(reserve),
+                ..wal_options(&options)
+            },
             Arc::clone(&health),
             Arc::clone(&listener),
             first_segment,
@@ -258,7 +268,7 @@ impl Db {
         prepared::relog(&cx, &catalog, &replayed, &*work.options.listener)?;
         work.set_catalog(Arc::clone(&catalog));
         // After the catalog is known, so that these files have sketches, too.
-        while work.flush_oldest()? {}
+        work.flush_recovered()?;
         if point.is_some() {
             work.forget_log()?;
         }
@@ -383,6 +393,12 @@ impl Db {
         self.work.flush_all()
     }
 
+    /// What background threads do about a full disk every second: makes the reserve whole again, and looks for the room
+    /// that writes wait for.
+    pub fn look_for_room(&self) {
+        self.work.look_for_room();
+    }
+
     /// Runs one compaction if the picker sees one worth while, and deletes the files that nothing
     /// needs any more. Returns whether it compacted.
     pub fn compact_once(&self) -> Result<bool> {
@@ -448,10 +464,15 @@ fn open_blobs(
         .map(|id| (id, 0))
         .collect();
     if missing.is_empty() && !forgotten.is_empty() {
-        versions.apply(Edit {
+        let edit = Edit {
             blobs_moved: forgotten,
             ..Edit::default()
-        })?;
+        };
+        match versions.apply(edit) {
+            // The next open does it.
+            Err(full) if *full.kind() == ErrorKind::NoSpace => {}
+            applied => drop(applied?),
+        }
     }
     if !missing.is_empty() {
         // Reads of them fail. Whatever removed them, do not add to it.

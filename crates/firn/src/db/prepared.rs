@@ -42,7 +42,13 @@ pub(super) fn relog(
         for used in uses_in(changes)?.iter() {
             cx.blobs.hold(&mut blobs, used.file);
         }
-        let prepared = cx.pipeline.prepare_changes(xid, changes, &[])?;
+        let prepared = match cx.pipeline.prepare_recovered(xid, changes) {
+            Err(full) if *full.kind() == ErrorKind::NoSpace => {
+                // The old log keeps it, and what it says of the server's run.
+                cx.pipeline.adopt_prepared(replayed.first)
+            }
+            prepared => prepared?,
+        };
         let mut locks = Locks {
             cx,
             catalog,
@@ -71,10 +77,10 @@ pub(super) fn relog(
     if named.is_some() {
         cx.pipeline.set_server_run(None);
     }
-    match replayed.prepared.is_empty() {
-        true => Ok(()),
-        false => cx.pipeline.sync_all(),
+    if replayed.prepared.is_empty() || cx.pipeline.has_no_log() {
+        return Ok(());
     }
+    cx.pipeline.sync_all()
 }
 
 /// Takes the locks that one transaction had on what it changed: those of its keys, and those of values that are

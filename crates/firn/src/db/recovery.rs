@@ -23,6 +23,8 @@ pub struct Replayed {
     pub runs: BTreeMap<Vec<u8>, Arc<ServerRun>>,
     /// The log names a run for what would follow.
     pub names_run: bool,
+    /// The segment that the replay began with.
+    pub first: SegmentId,
     /// File ids below this one may stand in the log, whether or not anything is left of the files.
     pub next_file_id: u64,
     /// Last commit, of the files or of the log.
@@ -77,7 +79,10 @@ pub fn replay(
         None => wal::replay(env, dir, first, &mut apply)?,
         Some(point) => wal::replay_archived(env, dir, first, point.segment, &mut apply)?,
     };
-    Ok(state.end(end))
+    Ok(Replayed {
+        first,
+        ..state.end(end)
+    })
 }
 
 /// As [`replay`], for a damaged log. Where it is not known where the log begins, neither is what the
@@ -168,6 +173,7 @@ impl<'a> Replay<'a> {
         self.runs.retain(|xid, _| self.prepared.contains_key(xid));
         let prepared = self.prepared.into_iter();
         Replayed {
+            first: 0,
             queue: self.queue,
             prepared: prepared.map(|(xid, (_, changes))| (xid, changes)).collect(),
             runs: self.runs,

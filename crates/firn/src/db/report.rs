@@ -88,6 +88,37 @@ pub struct LevelReport {
     pub target_bytes: u64,
 }
 
+/// What a database can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Condition {
+    /// All.
+    Good = 0,
+    /// The disk was full when something was last to be written: reads, deletions of rows, `TRUNCATE` and `DROP`, while
+    /// the reserve lasts; the rest as far as log and memtables have room.
+    DiskFull = 1,
+    /// The disk was full when the database was opened, and the reserve used up: reads.
+    ReadOnly = 2,
+    /// A write has failed: reads, until it is opened again.
+    Stopped = 3,
+}
+
+impl Condition {
+    /// In words, for reports.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::DiskFull => {
+                "disk full: what needs room fails; reads, DELETE, TRUNCATE and DROP go on, and writes once there is room"
+            }
+            Self::ReadOnly => {
+                "read-only: the disk is full, and nothing can be written until there is room"
+            }
+            Self::Stopped => "writes stopped: they are refused until a restart",
+        }
+    }
+}
+
 impl Db {
     /// Counters since open.
     pub fn counters(&self) -> Counters {
@@ -189,6 +220,26 @@ impl Db {
         text
     }
 
+    /// Bytes set aside for a full disk, and bytes that are to be.
+    pub fn reserve_bytes(&self) -> (u64, u64) {
+        let reserve = self.work.versions.source().store().reserve();
+        reserve.map_or((0, 0), |reserve| reserve.bytes())
+    }
+
+    /// What the database can do at this moment.
+    pub fn condition(&self) -> Condition {
+        let health = &self.work.health;
+        if health.cause().is_some() {
+            Condition::Stopped
+        } else if self.cx.pipeline.has_no_log() {
+            Condition::ReadOnly
+        } else if health.is_full(None) || self.work.versions.is_read_only() {
+            Condition::DiskFull
+        } else {
+            Condition::Good
+        }
+    }
+
     fn write_stalls(&self, out: &mut String) -> std::fmt::Result {
         let s = self.work.stall.stats();
         writeln!(
@@ -234,8 +285,12 @@ impl Db {
         let c = self.counters();
         writeln!(out, "FIRN STATUS")?;
         match self.work.health.cause() {
-            None => writeln!(out, "health: good")?,
-            Some(cause) => writeln!(out, "health: writes are refused until a restart: {cause}")?,
+            None => writeln!(out, "health: {}", self.condition().words())?,
+            Some(cause) => writeln!(out, "health: {}: {cause}", self.condition().words())?,
+        }
+        if let Some(reserve) = self.work.versions.source().store().reserve() {
+            let (there, wanted) = reserve.bytes();
+            writeln!(out, "reserve for a full disk: {there} of {wanted} bytes")?;
         }
         writeln!(
             out,

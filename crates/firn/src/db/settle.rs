@@ -103,10 +103,20 @@ impl Db {
 
     fn settle(&self, xids: &BTreeMap<u64, Vec<u8>>, committed: &BTreeSet<u64>) -> Result<()> {
         for (xid, image) in xids {
-            match committed.contains(xid) {
-                true => self.commit_xid(image)?,
-                false => self.rollback_xid(image)?,
+            let ended = match committed.contains(xid) {
+                true => self.commit_xid(image),
+                false => self.rollback_xid(image),
             };
+            match ended {
+                // It counts as decided, and is decided again at the next open.
+                Err(full) if *full.kind() == ErrorKind::NoSpace => {
+                    self.work
+                        .options
+                        .listener
+                        .log(Severity::Warning, &full.to_string());
+                }
+                ended => drop(ended?),
+            }
         }
         let message = format!(
             "{} transactions that an earlier run of the server prepared: {} committed, {} rolled back, as its \

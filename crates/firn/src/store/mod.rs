@@ -4,6 +4,7 @@
 //! stays true as long as anything refers to it, on this machine or on another.
 
 mod name;
+mod reserve;
 
 use crate::base::{ErrorKind, Result};
 use crate::env::{AppendFile, Env, FileUsage, ReadFile, SpanFile};
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use name::{FileId, FileKind, file_name, parse_file_name};
+pub use reserve::{Part, Reserve};
 
 /// The data files of one directory.
 ///
@@ -26,6 +28,7 @@ pub struct FileStore {
     dir: PathBuf,
     direct_reads: bool,
     archived: bool,
+    reserve: Option<Arc<Reserve>>,
 }
 
 /// Directory in that of the database: second names of files on their way to the archive of the log.
@@ -39,7 +42,21 @@ impl FileStore {
             dir: dir.into(),
             direct_reads: false,
             archived: false,
+            reserve: None,
         }
+    }
+
+    /// Files may be made in the room of `reserve`.
+    pub fn with_reserve(self, reserve: Arc<Reserve>) -> Self {
+        Self {
+            reserve: Some(reserve),
+            ..self
+        }
+    }
+
+    /// Room that is kept for a full disk, if there is any.
+    pub fn reserve(&self) -> Option<&Reserve> {
+        self.reserve.as_deref()
     }
 
     /// Whether files are read past the page cache.
@@ -107,6 +124,18 @@ impl FileStore {
     /// Creates an SST. A leftover of a crash under the same name is emptied.
     pub fn create(&self, id: FileId) -> Result<Box<dyn AppendFile>> {
         self.env.create(&self.path(FileKind::Sst, id))
+    }
+
+    /// As [`Self::create`], in the room of the reserve, which must be there.
+    ///
+    /// # Errors
+    /// Of the file system.
+    pub fn create_in_reserve(&self, id: FileId) -> Result<Box<dyn AppendFile>> {
+        let path = self.path(FileKind::Sst, id);
+        match self.reserve() {
+            Some(reserve) => reserve.create(Part::Table, &path),
+            None => self.env.create(&path),
+        }
     }
 
     /// Opens an SST for reading.

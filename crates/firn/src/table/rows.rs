@@ -307,7 +307,7 @@ impl Table {
         scratch: &mut RowScratch,
     ) -> Result<()> {
         self.check_record(record)?;
-        txn.before_write()?;
+        txn.before_delete()?;
         let current = self.current();
         let mut row_key = Vec::with_capacity(32);
         // SAFETY: as the caller promises.

@@ -395,6 +395,19 @@ impl Transaction {
         Ok(())
     }
 
+    /// As [`Self::before_write`], of a deletion: that goes on where the disk is full.
+    pub fn before_delete(&mut self) -> Result<()> {
+        if !self.gate_passed {
+            let owner = Arc::clone(&self.owner);
+            self.cx
+                .pipeline
+                .pass_gate_deleting(&move || owner.is_interrupted())?;
+            // What else the statement writes passes by itself.
+            self.gate_passed = !self.cx.pipeline.is_disk_full();
+        }
+        Ok(())
+    }
+
     /// Counts a row changed, which makes the transaction a worse victim of a deadlock.
     pub fn count_changed_row(&mut self) {
         self.changed_rows += 1;

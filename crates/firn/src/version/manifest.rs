@@ -16,6 +16,7 @@ use crate::base::checksum::placed;
 use crate::base::varint::{take_exact, take_u32_le, take_u64_le};
 use crate::base::{Error, ErrorKind, Result};
 use crate::env::{AppendFile, Env, ReadFile};
+use crate::store::{Part, Reserve};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -25,6 +26,8 @@ const FORMAT_VERSION: u32 = 1;
 const HEADER_LEN: usize = 8 + 4 + 8 + 8;
 /// Checksum, length.
 const RECORD_HEADER_LEN: usize = 8 + 4;
+/// Bytes set aside behind the end of the manifest in force, so that it takes edits when the disk is full.
+pub(super) const ROOM: u64 = 64 << 10;
 
 /// The name of manifest `id`.
 pub fn manifest_name(id: u64) -> String {
@@ -73,19 +76,80 @@ fn unframe(id: u64, offset: u64, input: &[u8]) -> Option<&[u8]> {
 pub(super) struct ManifestWriter {
     file: Box<dyn AppendFile>,
     id: u64,
+    /// Up to here the file finds its room; `None` where nothing is set aside.
+    room_end: Option<u64>,
 }
 
 impl ManifestWriter {
     /// Creates manifest `id` in `dir` with `first` as its first record, synced. Its name is not
     /// durable yet.
     pub(super) fn create(env: &dyn Env, dir: &Path, id: u64, first: &Edit) -> Result<Self> {
-        let mut file = env.create(&dir.join(manifest_name(id)))?;
-        file.append(&header(id))?;
-        let mut writer = Self { file, id };
-        writer.append(&first.encode())?;
+        let file = env.create(&dir.join(manifest_name(id)))?;
+        Self::begin(file, id, None, &first.encode())
+    }
+
+    /// As [`Self::create`], in the room of the reserve, which has the file again if that is too small.
+    pub(super) fn create_in(
+        reserve: &Reserve,
+        env: &dyn Env,
+        dir: &Path,
+        id: u64,
+        first: &Edit,
+    ) -> Result<Self> {
+        let path = dir.join(manifest_name(id));
+        let mut file = reserve.create(Part::Manifest, &path)?;
+        let first = first.encode();
+        let bytes = (HEADER_LEN + 2 * RECORD_HEADER_LEN + first.len()) as u64;
+        let mut room = bytes + ROOM;
+        let mut found = file.set_aside(room);
+        if is_full(&found) {
+            room = bytes;
+            found = file.set_aside(room);
+        }
+        let room_end = match found {
+            Err(full) if *full.kind() == ErrorKind::NoSpace => {
+                env.rename(&path, &reserve.path(Part::Manifest))?;
+                return Err(full);
+            }
+            found => found?.then_some(room),
+        };
+        Self::begin(file, id, room_end, &first)
+    }
+
+    fn begin(
+        file: Box<dyn AppendFile>,
+        id: u64,
+        room_end: Option<u64>,
+        first: &[u8],
+    ) -> Result<Self> {
+        let mut writer = Self { file, id, room_end };
+        writer.file.append(&header(id))?;
+        writer.append(first)?;
         writer.append(&[])?;
         writer.file.sync()?;
         Ok(writer)
+    }
+
+    /// Sees to it that `edit` and its mark find their room, with `left` bytes behind them. It writes nothing.
+    ///
+    /// # Errors
+    /// `NoSpace`: the manifest is as it was.
+    pub(super) fn find_room(&mut self, edit: &Edit, left: u64) -> Result<()> {
+        let Some(room_end) = self.room_end else {
+            return Ok(());
+        };
+        let bytes = (2 * RECORD_HEADER_LEN + edit.encode().len()) as u64;
+        let end = self.file.len() + bytes;
+        if end + ROOM / 2 <= room_end {
+            return Ok(());
+        }
+        match self.file.set_aside(bytes + ROOM) {
+            Ok(true) => self.room_end = Some(end + ROOM),
+            Ok(false) => self.room_end = None,
+            Err(e) if *e.kind() == ErrorKind::NoSpace && end + left <= room_end => {}
+            Err(e) => return Err(e),
+        }
+        Ok(())
     }
 
     /// Appends an edit and syncs: on return it is durable, but damage to it would pass for a torn
@@ -115,6 +179,10 @@ impl ManifestWriter {
         let record = frame(self.id, self.file.len(), payload)?;
         self.file.append(&record)
     }
+}
+
+fn is_full<T>(tried: &Result<T>) -> bool {
+    matches!(tried, Err(e) if *e.kind() == ErrorKind::NoSpace)
 }
 
 /// Reads edits in order, also while the file is written.
@@ -286,10 +354,18 @@ pub fn read_current(env: &dyn Env, dir: &Path) -> Result<Option<u64>> {
 ///
 /// # Errors
 /// After an error either manifest may be the one in force after a restart.
-pub(super) fn switch_current(env: &dyn Env, dir: &Path, id: u64) -> Result<()> {
+pub(super) fn switch_current(
+    env: &dyn Env,
+    dir: &Path,
+    id: u64,
+    reserve: Option<&Reserve>,
+) -> Result<()> {
     env.sync_dir(dir)?;
     let temp = dir.join(CURRENT_TEMP);
-    let mut file = env.create(&temp)?;
+    let mut file = match reserve {
+        Some(reserve) => reserve.create(Part::Current, &temp)?,
+        None => env.create(&temp)?,
+    };
     file.append(current_text(id).as_bytes())?;
     file.sync()?;
     env.rename(&temp, &dir.join(CURRENT))?;
@@ -305,7 +381,7 @@ pub fn create_manifest(env: &dyn Env, dir: &Path, state: &State) -> Result<()> {
     let id = state.next_file_id;
     state.next_file_id += 1;
     ManifestWriter::create(env, dir, id, &state.snapshot())?;
-    switch_current(env, dir, id)
+    switch_current(env, dir, id, None)
 }
 
 #[cfg(test)]

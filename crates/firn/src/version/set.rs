@@ -1,7 +1,7 @@
 //! The version set: makes edits durable, then installs them.
 
 use super::load::{load, manifest_ids};
-use super::manifest::{ManifestWriter, manifest_name, read_current, switch_current};
+use super::manifest::{ManifestWriter, ROOM, manifest_name, read_current, switch_current};
 use super::pacer::DeletePacer;
 use super::run::End;
 use super::state::NUMBER_MAX;
@@ -10,6 +10,7 @@ use crate::base::events::{Listener, Severity};
 use crate::base::health::Health;
 use crate::base::{CounterValue, Error, ErrorKind, Result, Seqno};
 use crate::env::Env;
+use crate::store::Part;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashSet};
@@ -88,7 +89,10 @@ impl Drop for FilesHeld {
 
 struct Inner {
     state: State,
-    writer: ManifestWriter,
+    /// `None` as long as the disk had no room for a manifest since the directory was opened.
+    writer: Option<ManifestWriter>,
+    /// The manifest in force.
+    manifest_id: u64,
     /// Rewrite the manifest from this size on.
     roll_at: u64,
     /// The manifest must not be appended to.
@@ -121,6 +125,7 @@ impl VersionSet {
             return Err(Error::corruption("CURRENT", 0, what));
         }
         let mut state = State::default();
+        let in_force = loaded.as_ref().map(|loaded| loaded.manifest_id);
         if let Some(loaded) = loaded {
             if loaded.torn > 0 {
                 let what = format!("{}: dropped a torn edit", loaded.reader.name());
@@ -139,16 +144,33 @@ impl VersionSet {
         let seen = seen.map_or(0, |id| id + 1);
         state.next_file_id = state.next_file_id.max(seen);
         let next_file_id = AtomicU64::new(state.next_file_id);
-        let writer = roll(&ctx, &next_file_id, &mut state)?;
+        let (writer, manifest_id) = match (roll(&ctx, &next_file_id, &mut state), in_force) {
+            (Ok(writer), _) => {
+                let id = writer.id();
+                (Some(writer), id)
+            }
+            (Err(e), Some(in_force)) if *e.kind() == ErrorKind::NoSpace => {
+                let what = format!("{e}; the manifest is as it was, until there is room");
+                ctx.listener.log(Severity::Warning, &what);
+                (None, read_current(&*ctx.env, &ctx.dir)?.unwrap_or(in_force))
+            }
+            (Err(e), _) => return Err(e),
+        };
+        // Either one may be in force after a power cut.
+        let old_manifests = match writer {
+            Some(_) => old_manifests,
+            None => Vec::new(),
+        };
         let set = Self {
             current: ArcSwap::from_pointee(version),
             next_file_id,
             next_run_number: AtomicU64::new(state.next_run_number),
             inner: Mutex::new(Inner {
                 installed_run: state.next_run_number - 1,
-                roll_at: roll_at(&writer),
+                roll_at: writer.as_ref().map_or(0, roll_at),
+                broken: writer.is_none(),
                 writer,
-                broken: false,
+                manifest_id,
                 limbo: Vec::new(),
                 state,
             }),
@@ -273,7 +295,7 @@ impl VersionSet {
 
     /// Id of the manifest in force.
     pub fn manifest_id(&self) -> u64 {
-        self.inner.lock().writer.id()
+        self.inner.lock().manifest_id
     }
 
     /// Makes `edit` durable and installs it. The files it adds must be synced. They belong to the
@@ -331,16 +353,32 @@ impl VersionSet {
         edit.next_run_number = Some(self.next_run_number.load(Ordering::Relaxed));
         let synced = self.ctx.source.store().sync_dir();
         synced.map_err(|e| NoEffect(self.fail(e)))?;
-        if inner.broken || inner.writer.len() >= inner.roll_at {
-            self.roll(inner).map_err(NoEffect)?;
+        let is_long = |writer: &ManifestWriter| writer.len() >= inner.roll_at;
+        if inner.broken || inner.writer.as_ref().is_none_or(is_long) {
+            let rolled = self.roll(inner);
+            // A long manifest may go on where there is no room for the next one.
+            if inner.broken {
+                rolled.map_err(NoEffect)?;
+            }
         }
-        if let Err(e) = inner.writer.add(edit) {
+        let Some(writer) = inner.writer.as_mut() else {
+            return Err(NoEffect(Error::invalid("there is no manifest")));
+        };
+        // What only adds files leaves room to those that remove some.
+        let left = match edit.removed.is_empty() && !edit.added.is_empty() {
+            true => ROOM / 4,
+            false => 0,
+        };
+        writer
+            .find_room(edit, left)
+            .map_err(|e| NoEffect(self.fail(e)))?;
+        if let Err(e) = writer.add(edit) {
             inner.broken = true;
             return Err(Unknown(self.fail(e)));
         }
         // The record is durable. A missing mark leaves only its protection against rot to the next
         // manifest, so the edit counts all the same.
-        if let Err(e) = inner.writer.mark() {
+        if let Err(e) = writer.mark() {
             inner.broken = true;
             self.fail(e);
         }
@@ -400,11 +438,12 @@ impl VersionSet {
 
     /// Starts a new manifest. On `Ok` either it is in force, or the old one may be continued.
     fn roll(&self, inner: &mut Inner) -> Result<()> {
-        let old = inner.writer.id();
+        let old = inner.manifest_id;
         match roll(&self.ctx, &self.next_file_id, &mut inner.state) {
             Ok(writer) => {
                 inner.roll_at = roll_at(&writer);
-                inner.writer = writer;
+                inner.manifest_id = writer.id();
+                inner.writer = Some(writer);
                 inner.broken = false;
                 inner
                     .limbo
@@ -412,14 +451,34 @@ impl VersionSet {
                     .for_each(|id| self.ctx.source.put_obsolete(id, 0));
                 // A manifest that stays behind is removed by the next open.
                 let _ = self.ctx.env.remove(&self.ctx.dir.join(manifest_name(old)));
-                Ok(())
+                self.fill_reserve()
             }
             Err(e) => {
-                // CURRENT may name either one after a restart: the old one must not move on.
-                inner.broken = true;
+                let (env, dir) = (&*self.ctx.env, &self.ctx.dir);
+                let is_old = || read_current(env, dir).is_ok_and(|id| id == Some(old));
+                // CURRENT may name either one after a restart: the old one must not move on. Unless the disk was full
+                // before CURRENT was touched.
+                inner.broken |= *e.kind() != ErrorKind::NoSpace || !is_old();
                 Err(self.fail(e))
             }
         }
+    }
+
+    /// Whether the disk had no room for a manifest since the directory was opened: the tree cannot change.
+    pub fn is_read_only(&self) -> bool {
+        self.inner.lock().writer.is_none()
+    }
+
+    /// Sets aside again what was used of the reserve, as far as the disk has room.
+    ///
+    /// # Errors
+    /// Those of the file system, but for a full disk.
+    pub fn fill_reserve(&self) -> Result<()> {
+        self.ctx
+            .source
+            .store()
+            .reserve()
+            .map_or(Ok(()), |r| r.fill())
     }
 
     /// Poisons the engine, unless the disk is merely full.
@@ -541,8 +600,18 @@ fn roll(ctx: &Context, next_file_id: &AtomicU64, state: &mut State) -> Result<Ma
     let id = next_file_id.fetch_add(1, Ordering::Relaxed);
     state.next_file_id = state.next_file_id.max(id + 1);
     let env = &*ctx.env;
-    let written = ManifestWriter::create(env, &ctx.dir, id, &state.snapshot())
-        .and_then(|writer| switch_current(env, &ctx.dir, id).map(|()| writer));
+    let reserve = ctx.source.store().reserve();
+    let first = state.snapshot();
+    let written = match reserve {
+        Some(reserve) => ManifestWriter::create_in(reserve, env, &ctx.dir, id, &first),
+        None => ManifestWriter::create(env, &ctx.dir, id, &first),
+    };
+    let written =
+        written.and_then(|writer| switch_current(env, &ctx.dir, id, reserve).map(|()| writer));
+    if let (Ok(writer), Some(reserve)) = (&written, reserve) {
+        // The next one may be larger.
+        reserve.want(Part::Manifest, 2 * writer.len() + ROOM);
+    }
     written.inspect_err(|e| {
         // Tries with a full disk must not fill it further. After other errors, or once CURRENT may
         // name the file, it stays for the next open.

@@ -19,7 +19,9 @@ pub use reader::{
 };
 pub use record::{BinlogPosition, Record, RunName};
 pub use segment::{parse_segment_name, segment_name, sync_all};
-pub use writer::{Appended, ClosedSegment, Cut, Room, SegmentsHeld, Wal, WalOptions, WalStats};
+pub use writer::{
+    Access, Appended, ClosedSegment, Cut, Room, SegmentsHeld, Wal, WalOptions, WalStats,
+};
 
 /// Position in the log of one [`Wal`]: bytes of records appended since it was created. Not stored.
 pub type Lsn = u64;

@@ -1,11 +1,14 @@
 //! Segment files: names, preparation, recycling.
 
 use super::frame::{FIRST_GROUP, SegmentHeader};
+use super::writer::OldSegment;
 use super::{LogEnd, SegmentId};
-use crate::base::health::Health;
-use crate::base::{ErrorKind, Result};
-use crate::env::{Env, LogFile};
+use crate::base::health::{FullDisk, Health};
+use crate::base::{Error, ErrorKind, Result};
+use crate::env::{AlignedBuf, BLOCK, Env, LogFile};
+use crate::store::{Part, Reserve};
 use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,6 +51,54 @@ pub(super) struct Segment {
     /// Groups that are written durably fill units of so many bytes, others whole blocks.
     pub unit: usize,
     pub file: Arc<dyn LogFile>,
+    /// It takes only what helps out of a full disk.
+    pub reserve: bool,
+}
+
+impl Segment {
+    /// In place of a segment where there is no room for one: nothing fits.
+    pub(super) fn none(id: SegmentId) -> Arc<Self> {
+        Arc::new(Self {
+            id,
+            size: 0,
+            unit: BLOCK,
+            file: Arc::new(NoFile),
+            reserve: false,
+        })
+    }
+
+    /// Whether there is none.
+    pub(super) fn is_none(&self) -> bool {
+        self.size == 0
+    }
+}
+
+/// The file of a segment that is none. Nobody writes to it.
+struct NoFile;
+
+fn no_segment() -> Error {
+    Error::new(ErrorKind::NoSpace, "there is no log segment")
+}
+
+impl LogFile for NoFile {
+    fn unit(&self) -> usize {
+        BLOCK
+    }
+    fn preallocate(&self, _: u64) -> Result<()> {
+        Err(no_segment())
+    }
+    fn reserve(&self, _: u64) -> Result<()> {
+        Err(no_segment())
+    }
+    fn write_durable_at(&self, _: u64, _: &AlignedBuf) -> Result<()> {
+        Err(no_segment())
+    }
+    fn write_at(&self, _: u64, _: &AlignedBuf) -> Result<()> {
+        Err(no_segment())
+    }
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// Makes segments ready for use: recycled, filled with zeros or just set aside, with a header, synced,
@@ -71,6 +122,8 @@ pub(super) struct Segments {
     /// Released segments of the usual size, to be renamed and written anew.
     pub spare: Mutex<Vec<SegmentId>>,
     pub spare_max: usize,
+    /// Where a segment comes from when the disk is full.
+    pub kept: Option<Arc<Reserve>>,
     pub created: AtomicU64,
     pub recycled: AtomicU64,
 }
@@ -107,6 +160,59 @@ impl Segments {
                 file
             }
         };
+        self.begin(id, size, file, false)
+    }
+
+    /// As [`Self::prepare`], in the room that is kept for a full disk. `None` if that is used, or too small.
+    ///
+    /// # Errors
+    /// As of [`Self::prepare`].
+    pub(super) fn prepare_in_reserve(
+        &self,
+        id: SegmentId,
+        room: u64,
+    ) -> Result<Option<Arc<Segment>>> {
+        let Some(kept) = self.kept.as_ref().filter(|kept| kept.has(Part::Log)) else {
+            return Ok(None);
+        };
+        let (from, path) = (kept.path(Part::Log), self.path(id));
+        // What was a segment before has a length; what was only set aside has none.
+        let size = self.env.usage(&from)?.len.max(Part::Log.bytes());
+        if size < FIRST_GROUP + room {
+            return Ok(None);
+        }
+        self.env.rename(&from, &path)?;
+        kept.used(Part::Log);
+        let file = self.env.open_log(&path, false, self.direct)?;
+        if let Err(error) = file.reserve(size) {
+            if error.kind() != &ErrorKind::NoSpace {
+                self.health.poison(error.clone());
+                return Err(error);
+            }
+            drop(file);
+            self.give_back(id, size)?;
+            return Ok(None);
+        }
+        self.begin(id, size, file, true).map(Some)
+    }
+
+    /// Makes a segment that nothing was written to, or is needed of, the reserve again.
+    pub(super) fn give_back(&self, id: SegmentId, size: u64) -> Result<()> {
+        if let Some(kept) = &self.kept {
+            self.env.rename(&self.path(id), &kept.path(Part::Log))?;
+            kept.returned(Part::Log, size);
+        }
+        Ok(())
+    }
+
+    /// Writes the header, and makes it and the name durable.
+    fn begin(
+        &self,
+        id: SegmentId,
+        size: u64,
+        file: Arc<dyn LogFile>,
+        reserve: bool,
+    ) -> Result<Arc<Segment>> {
         let header = SegmentHeader {
             id,
             incarnation: self.incarnation,
@@ -126,7 +232,41 @@ impl Segments {
             size,
             unit: header.unit,
             file,
+            reserve,
         }))
+    }
+
+    /// The first segment of a run that continues behind `prev`. The disk may be full: then one that the last run had
+    /// prepared and not used, the reserve, or none.
+    pub(super) fn first(
+        &self,
+        id: SegmentId,
+        prev: LogEnd,
+        durable: bool,
+        old: &mut BTreeMap<SegmentId, OldSegment>,
+    ) -> Result<Arc<Segment>> {
+        let prepared = self.prepare(id, 0, durable);
+        self.health.note(FullDisk::Log, &prepared);
+        match prepared {
+            Err(error) if error.kind() == &ErrorKind::NoSpace => {}
+            prepared => return prepared,
+        }
+        // No group of the log lies behind its end, now or later.
+        let unused = old.split_off(&(prev.segment + 1));
+        if prev.segment > 0 {
+            self.release(unused.into_iter().map(|(id, old)| (id, old.size)))?;
+        } else {
+            old.extend(unused);
+        }
+        let prepared = self.prepare(id, 0, durable);
+        self.health.note(FullDisk::Log, &prepared);
+        match prepared {
+            Err(error) if error.kind() == &ErrorKind::NoSpace => {
+                let kept = self.prepare_in_reserve(id, 0)?;
+                Ok(kept.unwrap_or_else(|| Segment::none(id - 1)))
+            }
+            prepared => prepared,
+        }
     }
 
     fn take_spare(&self, size: u64, path: &Path) -> Result<Option<Arc<dyn LogFile>>> {
@@ -145,7 +285,13 @@ impl Segments {
     pub(super) fn release(&self, released: impl Iterator<Item = (SegmentId, u64)>) -> Result<()> {
         for (id, size) in released {
             // With a second name it belongs to a checkpoint, too: it must not be written again.
-            if size == self.size && self.env.links(&self.path(id)).is_ok_and(|n| n == 1) {
+            let is_own = || self.env.links(&self.path(id)).is_ok_and(|n| n == 1);
+            let lacks = |kept: &Arc<Reserve>| !kept.has(Part::Log) && size >= Part::Log.bytes();
+            if self.kept.as_ref().is_some_and(lacks) && is_own() {
+                self.give_back(id, size)?;
+                continue;
+            }
+            if size == self.size && is_own() {
                 let mut spare = self.spare.lock();
                 if spare.len() < self.spare_max {
                     spare.push(id);

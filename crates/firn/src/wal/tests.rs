@@ -3,6 +3,7 @@ mod crash;
 mod damage;
 mod faults;
 mod life;
+mod reserve;
 mod units;
 
 use super::frame::FIRST_GROUP;

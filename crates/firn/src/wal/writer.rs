@@ -10,13 +10,15 @@ use super::frame::{FIRST_GROUP, GROUP_HEADER};
 use super::segment::{self, Segment, Segments};
 use super::{LogEnd, Lsn, Record, SegmentId};
 use crate::base::events::{Listener, Severity};
-use crate::base::health::Health;
+use crate::base::health::{FullDisk, Health};
 use crate::base::{Error, ErrorKind, Result};
 use crate::env::{BLOCK, Env};
+use crate::store::Reserve;
 pub use archive::ClosedSegment;
 pub use cut::{Cut, SegmentsHeld};
 use parking_lot::{Condvar, Mutex};
-use state::{OldSegment, State};
+pub(super) use state::OldSegment;
+use state::State;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -24,7 +26,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 /// Options of a log.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct WalOptions {
     /// Size of a segment, bytes; a multiple of 4096, three blocks at least.
     pub segment_size: u64,
@@ -40,6 +42,8 @@ pub struct WalOptions {
     pub spare_segments_max: usize,
     /// Whether the first commits wait for the device; later the log sees what they do.
     pub durable_commits: bool,
+    /// Room that is kept for a full disk.
+    pub kept: Option<Arc<Reserve>>,
 }
 
 impl Default for WalOptions {
@@ -52,6 +56,7 @@ impl Default for WalOptions {
             buffer_max: 8 << 20,
             spare_segments_max: 8,
             durable_commits: true,
+            kept: None,
         }
     }
 }
@@ -65,6 +70,17 @@ pub enum Room {
     Keep,
     /// This is such an outcome.
     Use,
+}
+
+/// Which room records may take when the disk is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// None: the append fails.
+    Ordinary,
+    /// That of the reserve, but for a quarter: deletions of rows.
+    Deletions,
+    /// All of the reserve: what drops tables, and what ends prepared transactions.
+    Exits,
 }
 
 /// What `append` did.
@@ -186,10 +202,11 @@ impl Wal {
             base: prev,
             spare: Mutex::default(),
             spare_max: opts.spare_segments_max,
+            kept: opts.kept.clone(),
             created: AtomicU64::new(0),
             recycled: AtomicU64::new(0),
         };
-        let segment = segments.prepare(first, 0, opts.durable_commits)?;
+        let segment = segments.first(first, prev, opts.durable_commits, &mut old)?;
         let shared = Arc::new(Shared {
             state: Mutex::new(State::new(segment, prev, old, &opts)),
             turn: Mutex::new(()),
@@ -224,7 +241,43 @@ impl Wal {
     /// `NoSpace` if there is no room for another segment, `Unsupported` over 1 GiB: nothing was
     /// appended. `Poisoned`, `ShutDown`. With [`Room::Use`] there is always room.
     pub fn append(&self, records: &[Record<'_>], room: Room) -> Result<Appended> {
-        self.shared.append(records, room)
+        self.append_to(records, room, Access::Ordinary)
+    }
+
+    /// As [`Self::append`], also in room that is kept for a full disk.
+    ///
+    /// # Errors
+    /// As of [`Self::append`].
+    pub fn append_to(
+        &self,
+        records: &[Record<'_>],
+        room: Room,
+        access: Access,
+    ) -> Result<Appended> {
+        self.shared.append(records, room, access)
+    }
+
+    /// Another outcome will be appended, of a transaction that an earlier run of the log has prepared. Unlike with
+    /// [`Room::Keep`] there may be no room for it yet.
+    pub fn expect_outcome(&self) {
+        self.shared.state.lock().outcomes += 1;
+    }
+
+    /// Whether there is no segment: nothing can be made durable until there is room on the disk.
+    pub fn is_homeless(&self) -> bool {
+        self.shared.state.lock().segment.is_none()
+    }
+
+    /// Prepares the next segment if the disk had no room for it before.
+    ///
+    /// # Errors
+    /// `NoSpace` if it has none now; `Poisoned`.
+    pub fn look_for_room(&self) -> Result<()> {
+        self.shared.segments.health.check()?;
+        match self.shared.segments.health.is_full(Some(FullDisk::Log)) {
+            true => self.shared.prepare_next(0, Access::Ordinary).map(drop),
+            false => Ok(()),
+        }
     }
 
     /// Returns when everything up to `lsn` is durable.
@@ -325,7 +378,11 @@ impl Drop for Wal {
 }
 
 impl Shared {
-    fn append(&self, records: &[Record<'_>], room: Room) -> Result<Appended> {
+    fn append(&self, records: &[Record<'_>], room: Room, access: Access) -> Result<Appended> {
+        let access = match room {
+            Room::Use => Access::Exits,
+            _ => access,
+        };
         let bytes: usize = records.iter().map(Record::encoded_len).sum();
         debug_assert!(
             room != Room::Use || bytes <= OUTCOME_BYTES_MAX,
@@ -354,10 +411,20 @@ impl Shared {
                 Room::Keep => state.outcomes + 1,
                 Room::Use => state.outcomes.saturating_sub(1),
             };
-            if !state.make_room(group_len, outcomes) {
+            if !state.make_room(group_len, outcomes, access) {
                 drop(state);
-                self.prepare_next(group_len as u64 + outcome_room(outcomes))?;
-                continue;
+                let more = group_len as u64 + outcome_room(outcomes);
+                match self.prepare_next(more, access) {
+                    Ok(_) => continue,
+                    // What recovery decides is kept in memory until there is a segment.
+                    Err(full) if room == Room::Use && *full.kind() == ErrorKind::NoSpace => {
+                        state = self.state.lock();
+                        if !state.segment.is_none() {
+                            return Err(full);
+                        }
+                    }
+                    Err(error) => return Err(error),
+                }
             }
             state.outcomes = outcomes;
             if bytes > 0 {
@@ -379,23 +446,40 @@ impl Shared {
     }
 
     /// Prepares the segment after the current one, for a group of `room` bytes, unless it is there.
-    fn prepare_next(&self, room: u64) -> Result<Arc<Segment>> {
+    fn prepare_next(&self, room: u64, access: Access) -> Result<Arc<Segment>> {
         let _preparing = self.preparing.lock();
-        let (id, durable, room) = {
+        let (id, durable, room, given) = {
             let mut state = self.state.lock();
             let room = room.max(outcome_room(state.outcomes));
             if let Some(next) = &state.next
-                && next.size >= FIRST_GROUP + room
+                && has_room(next, room, access)
             {
                 return Ok(Arc::clone(next));
             }
             // One that is too small is written anew, larger: no group lies in it yet. Unless it has the room that is
             // kept for outcomes: then it comes next as it is, and the larger one behind it.
             state.use_kept_room();
-            state.next = None;
-            (state.segment.id + 1, state.wants_durable, room)
+            let given = state.next.take().filter(|next| next.reserve);
+            (state.segment.id + 1, state.wants_durable, room, given)
         };
-        let next = self.segments.prepare(id, room, durable)?;
+        if let Some(given) = given {
+            self.segments.give_back(given.id, given.size)?;
+        }
+        let prepared = self.segments.prepare(id, room, durable);
+        self.segments.health.note(FullDisk::Log, &prepared);
+        let next = match prepared {
+            Err(full) if access != Access::Ordinary && *full.kind() == ErrorKind::NoSpace => {
+                // A third more than asked for leaves a quarter.
+                let with_margin = match access {
+                    Access::Deletions => (FIRST_GROUP + room) / 3 + room + 1,
+                    _ => room,
+                };
+                self.segments
+                    .prepare_in_reserve(id, with_margin)?
+                    .ok_or(full)?
+            }
+            prepared => prepared?,
+        };
         self.state.lock().next = Some(Arc::clone(&next));
         Ok(next)
     }
@@ -411,7 +495,7 @@ impl Shared {
             }
             tried = state.next_wanted;
             drop(state);
-            if let Err(error) = self.prepare_next(0) {
+            if let Err(error) = self.prepare_next(0, Access::Ordinary) {
                 // The append that needs the segment tries again and reports to its caller.
                 let message = format!("the next log segment is not ready: {error}");
                 self.listener.log(Severity::Warning, &message);
@@ -430,6 +514,24 @@ fn outcome_room(outcomes: u64) -> u64 {
         0 => 0,
         _ => (outcomes + 1) * BLOCK as u64,
     }
+}
+
+/// Bytes of a segment that records of this kind leave to others.
+fn margin(segment: &Segment, access: Access) -> u64 {
+    match segment.reserve && access == Access::Deletions {
+        true => segment.size / 4,
+        false => 0,
+    }
+}
+
+/// Whether records of this kind may go into a segment at all.
+fn takes(segment: &Segment, access: Access) -> bool {
+    !segment.reserve || access != Access::Ordinary
+}
+
+/// Whether a segment without groups has room for groups of `room` bytes.
+fn has_room(segment: &Segment, room: u64, access: Access) -> bool {
+    takes(segment, access) && segment.size >= FIRST_GROUP + room + margin(segment, access)
 }
 
 /// Bytes one `append` may take; with the buffered ones a group's length fits its 32-bit field.

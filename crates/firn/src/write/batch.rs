@@ -73,6 +73,13 @@ impl Batch {
         self.count() == 0
     }
 
+    /// Whether it holds nothing but deletions.
+    pub fn only_deletes(&self) -> bool {
+        let mut only = true;
+        let whole = self.for_each(|entry| only &= entry.kind == Kind::Delete);
+        only && whole.is_ok()
+    }
+
     /// The encoded bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes

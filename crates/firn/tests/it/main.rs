@@ -11,6 +11,7 @@ mod fuzz;
 mod layers;
 mod loaded;
 mod memory;
+mod out_of_room;
 mod prepared;
 mod schema;
 mod table;

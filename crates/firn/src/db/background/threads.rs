@@ -137,6 +137,7 @@ impl Work {
         while !self.stopping.load(Ordering::Acquire) {
             self.wait(|_| false, Duration::from_secs(1));
             self.archiver.iter().for_each(Archiver::watch);
+            self.look_for_room();
             if self.health.check().is_ok()
                 && let Err(error) = self.pipeline.sync_all()
             {

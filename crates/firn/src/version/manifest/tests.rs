@@ -23,7 +23,7 @@ fn write(dir: &Path, edits: &[Edit]) {
         writer.add(edit).unwrap();
         writer.mark().unwrap();
     }
-    switch_current(&env, dir, 5).unwrap();
+    switch_current(&env, dir, 5, None).unwrap();
 }
 
 fn bytes_of(dir: &Path) -> Vec<u8> {
@@ -248,5 +248,5 @@ fn write_the_fixture() {
         writer.add(edit).unwrap();
         writer.mark().unwrap();
     }
-    switch_current(&env, &dir, 3).unwrap();
+    switch_current(&env, &dir, 3, None).unwrap();
 }

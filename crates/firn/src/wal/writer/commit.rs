@@ -2,8 +2,8 @@
 
 use super::super::Lsn;
 use super::super::waiter::{Parker, Signal, Waiter, Woken};
-use super::Shared;
 use super::state::{Group, State};
+use super::{Access, Shared};
 use crate::base::events::Severity;
 use crate::base::{Error, ErrorKind, Result};
 use parking_lot::MutexGuard;
@@ -45,7 +45,10 @@ impl Shared {
             if state.failed {
                 return Err(self.unknown_outcome());
             }
-            if lsn > state.sealed && state.may_lead(1) {
+            if lsn > state.sealed && state.segment.is_none() {
+                drop(state);
+                self.find_segment()?;
+            } else if lsn > state.sealed && state.may_lead(1) {
                 self.lead(state, lead_durable);
             } else if durable && state.progress.needs_sync() && !state.syncing {
                 state.syncing = true;
@@ -70,6 +73,18 @@ impl Shared {
             }
             state = self.state.lock();
         }
+    }
+
+    /// Gives the open group a place where there was none.
+    fn find_segment(&self) -> Result<()> {
+        let room = self.state.lock().group_len(0);
+        self.prepare_next(room as u64, Access::Exits)?;
+        let mut state = self.state.lock();
+        if state.segment.is_none() {
+            let open = state.group_len(0);
+            state.rotate(open);
+        }
+        Ok(())
     }
 
     fn sleep(&self, mut state: MutexGuard<'_, State>, lsn: Lsn, durable: bool) -> Signal {

@@ -7,7 +7,7 @@
 use super::super::frame::FIRST_GROUP;
 use super::super::{Lsn, SegmentId};
 use super::state::Group;
-use super::{Wal, outcome_room};
+use super::{Access, Wal, outcome_room};
 use crate::base::{Error, ErrorKind, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -44,7 +44,7 @@ impl Wal {
     /// # Errors
     /// As of [`Self::append`].
     pub fn prepare_cut(&self) -> Result<()> {
-        self.shared.prepare_next(0).map(drop)
+        self.shared.prepare_next(0, Access::Ordinary).map(drop)
     }
 
     /// Ends the current segment behind everything that was appended; what is appended from now on goes
@@ -63,6 +63,12 @@ impl Wal {
         }
         let room = FIRST_GROUP + outcome_room(state.outcomes);
         if state.next.as_ref().is_none_or(|next| next.size < room) {
+            return Ok(None);
+        }
+        if state.segment.is_none() {
+            // What was kept in memory goes first.
+            let open = state.group_len(0);
+            state.rotate(open);
             return Ok(None);
         }
         // The open group has its place for sure. A segment without any would pass for one that was

@@ -6,7 +6,7 @@ use super::super::segment::Segment;
 use super::super::waiter::{Signal, Waiter, Woken};
 use super::super::{GroupNumber, LogEnd, Lsn, SegmentId};
 use super::tail::Tail;
-use super::{WalOptions, WalStats, outcome_room};
+use super::{Access, WalOptions, WalStats, has_room, margin, outcome_room, takes};
 use crate::base::Result;
 use crate::env::{AlignedBuf, BLOCK};
 use std::collections::BTreeMap;
@@ -40,7 +40,7 @@ impl Group {
 
 /// A segment that no group goes into any more.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct OldSegment {
+pub(in crate::wal) struct OldSegment {
     pub size: u64,
     /// No group lies behind this offset.
     pub end: u64,
@@ -147,14 +147,17 @@ impl State {
 
     /// Sees to it that the open group may be `group_len` bytes long, with room for so many outcomes behind it or in the
     /// next segment. Returns whether that is so; otherwise a next segment of that size is needed.
-    pub(super) fn make_room(&mut self, group_len: usize, outcomes: u64) -> bool {
+    pub(super) fn make_room(&mut self, group_len: usize, outcomes: u64, access: Access) -> bool {
         let kept = outcome_room(outcomes);
-        if self.fits(group_len + kept as usize) {
+        let stays = takes(&self.segment, access);
+        let left = margin(&self.segment, access) as usize;
+        if stays && self.fits(group_len + kept as usize + left) {
             return true;
         }
-        let room = FIRST_GROUP + group_len as u64 + kept;
-        let ready = self.next.as_ref().is_some_and(|next| next.size >= room);
-        ready && (self.fits(group_len) || self.rotate(group_len))
+        let room = group_len as u64 + kept;
+        let next = self.next.as_ref();
+        let ready = next.is_some_and(|next| has_room(next, room, access));
+        ready && (stays && self.fits(group_len + left) || self.rotate(group_len))
     }
 
     /// Moves to the next segment if the room that is kept for outcomes is there.
@@ -191,7 +194,9 @@ impl State {
         if self.offset > FIRST_GROUP {
             self.previous_segment = self.segment.id;
         }
-        self.old.insert(self.segment.id, self.as_old());
+        if !self.segment.is_none() {
+            self.old.insert(self.segment.id, self.as_old());
+        }
         self.end_growth();
         self.segment = next;
         self.offset = FIRST_GROUP;

@@ -59,7 +59,7 @@ impl Shared {
     pub(super) fn write_inline(&self, lsn: Lsn) {
         let _turn = self.turn.lock();
         let mut state = self.state.lock();
-        let needed = lsn > state.sealed && !state.failed;
+        let needed = lsn > state.sealed && !state.failed && !state.segment.is_none();
         let alone = state.progress.writing() == 0 && !state.open_wanted_durable();
         if !needed || !alone {
             return;

@@ -56,7 +56,7 @@ impl Pipeline {
         let now = files.env().wall_micros();
         // Commits tell their own places.
         let told = match what {
-            What::SchemaChange(_) => state.told.clone(),
+            What::SchemaChange(_) | What::Retirement(_) => state.told.clone(),
             _ => None,
         };
         if told.is_none() && now / CLOCK_STEP_US == state.clock {

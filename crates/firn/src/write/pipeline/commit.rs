@@ -7,10 +7,10 @@ use super::{Pipeline, Prepared, State, counter_records, file_ids};
 use crate::base::key::SEQNO_COMMITTED_MAX;
 use crate::base::pause::{self, PausePoint};
 use crate::base::value::check_entry;
-use crate::base::{CounterValue, Error, InternalKey, Result, Seqno};
+use crate::base::{CounterValue, Error, ErrorKind, InternalKey, Result, Seqno};
 use crate::store::FileKind;
 use crate::version::{FileMeta, FileSource, Frozen, IngestedRun};
-use crate::wal::{BinlogPosition, Lsn, Record, Room};
+use crate::wal::{Access, Appended, BinlogPosition, Lsn, Record, Room};
 use crate::write::{Batch, Changes};
 use parking_lot::MutexGuard;
 use std::borrow::Cow;
@@ -24,6 +24,8 @@ pub enum What<'a> {
     Batch,
     /// The batch, as a change of the catalog described for those who follow the log.
     SchemaChange(&'a [u8]),
+    /// As `SchemaChange`, one after which less is stored: it may take the room that is kept for a full disk.
+    Retirement(&'a [u8]),
     /// The outcome of a prepared transaction, whose changes the log has already.
     Prepared {
         /// The id it was prepared with.
@@ -39,8 +41,17 @@ impl What<'_> {
     /// Room for the outcome was kept when the transaction was prepared.
     fn room(&self) -> Room {
         match self {
-            Self::Batch | Self::SchemaChange(_) => Room::Leave,
+            Self::Batch | Self::SchemaChange(_) | Self::Retirement(_) => Room::Leave,
             Self::Prepared { .. } => Room::Use,
+        }
+    }
+
+    /// What it may take of the log when the disk is full. `only_deletes` looks at the changes, which takes its time.
+    fn access(&self, only_deletes: impl FnOnce() -> bool) -> Access {
+        match self {
+            Self::Prepared { .. } | Self::Retirement(_) => Access::Exits,
+            Self::Batch if only_deletes() => Access::Deletions,
+            Self::Batch | Self::SchemaChange(_) => Access::Ordinary,
         }
     }
 }
@@ -84,14 +95,17 @@ impl Pipeline {
                 seqno,
                 batch: batch.as_bytes(),
             },
-            What::SchemaChange(description) => Record::SchemaChange {
-                seqno,
-                batch: batch.as_bytes(),
-                description,
-            },
+            What::SchemaChange(description) | What::Retirement(description) => {
+                Record::SchemaChange {
+                    seqno,
+                    batch: batch.as_bytes(),
+                    description,
+                }
+            }
             What::Prepared { xid, binlog, .. } => Record::Commit { xid, seqno, binlog },
         });
-        let appended = self.wal.append(&records, what.room())?;
+        let access = || what.access(|| batch.only_deletes());
+        let appended = self.append(&records, what.room(), access)?;
         unfinished.appended(appended.lsn);
         if let What::Prepared { prepared, .. } = what {
             // The pin moves to the memtable in the same step, so that the segment is never free.
@@ -189,11 +203,12 @@ impl Pipeline {
                 info: &info,
             },
             What::Prepared { xid, binlog, .. } => Record::Commit { xid, seqno, binlog },
-            What::SchemaChange(_) => {
+            What::SchemaChange(_) | What::Retirement(_) => {
                 return Err(Error::invalid("a change of the catalog in files"));
             }
         });
-        let appended = self.wal.append(&records, what.room())?;
+        let access = || what.access(|| files.iter().all(|file| file.deletes == file.entries));
+        let appended = self.append(&records, what.room(), access)?;
         unfinished.appended(appended.lsn);
         let mut min_segment = appended.segment;
         if let What::Prepared {
@@ -231,6 +246,22 @@ impl Pipeline {
             seqno,
             lsn: appended.lsn,
         })
+    }
+
+    /// Appends records to the log; `access` says what they may take of it when the disk is full.
+    pub(super) fn append(
+        &self,
+        records: &[Record<'_>],
+        room: Room,
+        access: impl FnOnce() -> Access,
+    ) -> Result<Appended> {
+        match self.wal.append(records, room) {
+            Err(full) if *full.kind() == ErrorKind::NoSpace => match access() {
+                Access::Ordinary => Err(full),
+                access => self.wal.append_to(records, room, access),
+            },
+            appended => appended,
+        }
     }
 
     /// Refuses a batch with an entry that no file can hold: the log would bring it back for ever. Whoever

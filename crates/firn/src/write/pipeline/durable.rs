@@ -12,6 +12,11 @@ impl Pipeline {
         self.health.cause().is_some()
     }
 
+    /// Whether work of the log or of the tree found no room on the disk at its last try.
+    pub fn is_disk_full(&self) -> bool {
+        self.health.is_full(None)
+    }
+
     /// Waits until the log up to `lsn`, the end of a commit's record, is as durable as the flush mode promises.
     ///
     /// # Errors

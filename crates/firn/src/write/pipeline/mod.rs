@@ -35,12 +35,12 @@ pub use durable::unknown_outcome;
 pub use prepare::Prepared;
 
 use super::stall::Stall;
-use crate::base::health::Health;
+use crate::base::health::{FullDisk, Health};
 use crate::base::options::LiveOptions;
 use crate::base::pause::{self, PausePoint};
-use crate::base::{CounterValue, Result, Seqno};
+use crate::base::{CounterValue, ErrorKind, Result, Seqno};
 use crate::memtable::Memtable;
-use crate::store::FileStore;
+use crate::store::{FileStore, Part};
 use crate::version::{FileMeta, Frozen};
 use crate::wal::{Lsn, Record, SegmentId, Wal};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -48,6 +48,9 @@ use run::RunNote;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Where a memtable is frozen while the disk is full.
+const FULL_DISK_FREEZE: u64 = Part::Table.bytes() / 2;
 
 /// Told when a memtable is replaced. Called under the pipeline's mutex: short, and no way back in.
 pub trait MemtableHost: Send + Sync {
@@ -142,6 +145,14 @@ impl Pipeline {
         self.stall.pass(interrupted)
     }
 
+    /// As [`Self::pass_gate`], for a deletion: a full disk does not stop it.
+    pub fn pass_gate_deleting(&self, interrupted: &dyn Fn() -> bool) -> Result<()> {
+        match self.stall.pass(interrupted) {
+            Err(full) if *full.kind() == ErrorKind::NoSpace => Ok(()),
+            passed => passed,
+        }
+    }
+
     /// Freezes the active memtable if it holds anything. Returns whether it did.
     pub fn freeze(&self) -> bool {
         let mut state = self.state.lock();
@@ -170,8 +181,13 @@ impl Pipeline {
     }
 
     fn freeze_if_full(&self, state: &mut MutexGuard<'_, State>) {
+        // A flush into the room that is kept for a full disk takes no more.
+        let full = self.health.is_full(Some(FullDisk::Flush))
+            && state.active.size_bytes() >= FULL_DISK_FREEZE;
         let blobs = self.live.blob_freeze_at.load(Ordering::Relaxed);
-        if state.active.size_bytes() >= self.live.freeze_at() || state.active.blob_bytes() >= blobs
+        if full
+            || state.active.size_bytes() >= self.live.freeze_at()
+            || state.active.blob_bytes() >= blobs
         {
             self.switch(state);
         }

@@ -5,7 +5,7 @@ use super::{Pipeline, counter_records, file_ids};
 use crate::base::{CounterValue, Result};
 use crate::store::FileKind;
 use crate::version::FileMeta;
-use crate::wal::{Lsn, Record, Room, SegmentId};
+use crate::wal::{Access, Lsn, Record, Room, SegmentId};
 use crate::write::{Batch, Changes};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -39,9 +39,47 @@ impl Pipeline {
                     files: Cow::Borrowed(&ids),
                     info: &info,
                 };
-                self.append_prepare(record, counters)
+                let deletes = || files.iter().all(|file| file.deletes == file.entries);
+                self.append_prepare(record, counters, deletes)
             }
         }
+    }
+
+    /// As [`Self::prepare_changes`], of a transaction that recovery has found prepared: it may take the room that is kept
+    /// for a full disk.
+    pub fn prepare_recovered(&self, xid: &[u8], changes: &Changes) -> Result<Prepared> {
+        match changes {
+            Changes::Batch(batch) => {
+                let record = Record::Prepare {
+                    xid,
+                    batch: batch.as_bytes(),
+                };
+                self.append_prepare(record, &[], || true)
+            }
+            Changes::Run(files) => {
+                let (ids, info) = (file_ids(files), FileMeta::encode_all(files));
+                let record = Record::PrepareRun {
+                    xid,
+                    files: Cow::Borrowed(&ids),
+                    info: &info,
+                };
+                self.append_prepare(record, &[], || true)
+            }
+        }
+    }
+
+    /// Whether the log has no segment: nothing becomes durable until there is room on the disk.
+    pub fn has_no_log(&self) -> bool {
+        self.wal.is_homeless()
+    }
+
+    /// A transaction that recovery has found prepared in the log from `segment` on, and that the disk has no room to write
+    /// again: these segments stay.
+    pub fn adopt_prepared(&self, segment: SegmentId) -> Prepared {
+        let mut state = self.state.lock();
+        self.wal.expect_outcome();
+        *state.pins.entry(segment).or_default() += 1;
+        Prepared { segment }
     }
 
     /// Writes a transaction's batch to the log under `xid`; durable on return.
@@ -55,13 +93,14 @@ impl Pipeline {
             xid,
             batch: batch.as_bytes(),
         };
-        self.append_prepare(record, counters)
+        self.append_prepare(record, counters, || batch.only_deletes())
     }
 
     fn append_prepare(
         &self,
         record: Record<'_>,
         counters: &[(u64, CounterValue)],
+        only_deletes: impl FnOnce() -> bool,
     ) -> Result<Prepared> {
         let mut state = self.state.lock();
         self.health.check()?;
@@ -72,7 +111,11 @@ impl Pipeline {
             records.push(Record::ServerRun { run });
         }
         records.push(record);
-        let appended = self.wal.append(&records, Room::Keep)?;
+        let access = || match only_deletes() {
+            true => Access::Deletions,
+            false => Access::Ordinary,
+        };
+        let appended = self.append(&records, Room::Keep, access)?;
         let segment = state.run.prepared(appended.segment, run.is_some());
         *state.pins.entry(segment).or_default() += 1;
         drop(state);

@@ -11,6 +11,7 @@ fn state(slots: usize) -> State {
         size: 1 << 20,
         unit: crate::env::BLOCK,
         file: file.unwrap(),
+        reserve: false,
     });
     let opts = WalOptions {
         syncs_in_flight: slots,

@@ -1,0 +1,34 @@
+//! What the background does about a full disk.
+
+use super::Work;
+use crate::base::events::Severity;
+use crate::base::{Error, ErrorKind};
+use crate::store::Part;
+
+impl Work {
+    /// Sets aside again what was used of the reserve. While the disk is full: asks for the room that writes wait for,
+    /// and brings deletions into the tree, which give some back.
+    pub(in crate::db) fn look_for_room(&self) {
+        if self.health.check().is_err() {
+            return;
+        }
+        let tell = |error: Error| {
+            if *error.kind() != ErrorKind::NoSpace {
+                let message = format!("room for a full disk: {error}");
+                self.options.listener.log(Severity::Warning, &message);
+            }
+        };
+        self.versions.fill_reserve().unwrap_or_else(tell);
+        if !self.health.is_full(None) {
+            return;
+        }
+        self.wal.look_for_room().unwrap_or_else(tell);
+        let view = self.views.pin();
+        // Where compactions cannot run, small runs would pile up.
+        let shallow = view.version.l0.len() < 2 * self.options.l0_compaction_runs;
+        let small = shallow && view.active.size_bytes() <= Part::Table.bytes();
+        if small && view.active.entries() > 0 && view.frozen.is_empty() {
+            self.flush_all().unwrap_or_else(tell);
+        }
+    }
+}

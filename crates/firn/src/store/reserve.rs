@@ -1,0 +1,154 @@
+//! Room on disk that is kept for getting out of a full one.
+//!
+//! Each part is an empty file with blocks set aside behind its end. Whoever needs one renames it to the file that he
+//! is about to write: no block is given back to the file system in between, where other programs would take it, and
+//! neither renaming nor writing needs a new one. The part is made anew as soon as there is room.
+//!
+//! Rejected: a file that is removed to make room (whatever fills the disk takes that, too); a part of a file that is
+//! used in place and stays where it is (a table, a manifest and a log segment each have a name of their own).
+
+use crate::base::{ErrorKind, Result};
+use crate::env::{AppendFile, Env};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A part of the reserve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Part {
+    /// A log segment for deletions, for `DROP` and `TRUNCATE`, and for outcomes of prepared transactions.
+    Log = 0,
+    /// The next manifest.
+    Manifest = 1,
+    /// The next `CURRENT`, which names it.
+    Current = 2,
+    /// A table file for a flush of deletions.
+    Table = 3,
+}
+
+/// All of them.
+const PARTS: [Part; 4] = [Part::Log, Part::Manifest, Part::Current, Part::Table];
+
+impl Part {
+    /// Name of the file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Log => "reserve.wal",
+            Self::Manifest => "reserve.manifest",
+            Self::Current => "reserve.current",
+            Self::Table => "reserve.table",
+        }
+    }
+
+    /// Bytes set aside, at least.
+    pub const fn bytes(self) -> u64 {
+        match self {
+            Self::Log => 1 << 20,
+            Self::Manifest => 256 << 10,
+            Self::Current => 4 << 10,
+            Self::Table => 2 << 20,
+        }
+    }
+}
+
+/// The reserve of a database.
+pub struct Reserve {
+    env: Arc<dyn Env>,
+    dir: PathBuf,
+    /// Bytes to be set aside for each part; 0 where the file system cannot.
+    wanted: [AtomicU64; PARTS.len()],
+    /// Bytes that are.
+    there: [AtomicU64; PARTS.len()],
+}
+
+impl Reserve {
+    /// The reserve in `dir`, of which nothing is known until it is [filled](Self::fill).
+    pub fn new(env: Arc<dyn Env>, dir: &Path) -> Self {
+        Self {
+            env,
+            dir: dir.to_owned(),
+            wanted: PARTS.map(|part| AtomicU64::new(part.bytes())),
+            there: PARTS.map(|_| AtomicU64::new(0)),
+        }
+    }
+
+    /// Where a part lies.
+    pub fn path(&self, part: Part) -> PathBuf {
+        self.dir.join(part.name())
+    }
+
+    /// From now on so many bytes are set aside for `part`, if that is more than before.
+    pub fn want(&self, part: Part, bytes: u64) {
+        self.wanted[part as usize].fetch_max(bytes, Ordering::Relaxed);
+    }
+
+    /// Sets aside what is missing. What finds no room is tried again by the next call.
+    ///
+    /// # Errors
+    /// Those of the file system, but for a full disk.
+    pub fn fill(&self) -> Result<()> {
+        for part in PARTS {
+            self.fill_part(part)?;
+        }
+        Ok(())
+    }
+
+    /// As [`Self::fill`], one part.
+    ///
+    /// # Errors
+    /// As of [`Self::fill`].
+    pub fn fill_part(&self, part: Part) -> Result<()> {
+        let (wanted, there) = (&self.wanted[part as usize], &self.there[part as usize]);
+        let bytes = wanted.load(Ordering::Relaxed);
+        if there.load(Ordering::Relaxed) >= bytes {
+            return Ok(());
+        }
+        match self.env.set_aside(&self.path(part), bytes) {
+            Ok(true) => there.store(bytes, Ordering::Relaxed),
+            Ok(false) => wanted.store(0, Ordering::Relaxed),
+            Err(error) if *error.kind() == ErrorKind::NoSpace => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Creates a file to be appended to in the room of `part`, or without where that is gone.
+    ///
+    /// # Errors
+    /// Of creating.
+    pub fn create(&self, part: Part, path: &Path) -> Result<Box<dyn AppendFile>> {
+        match self.env.create_from(&self.path(part), path) {
+            Err(error) if *error.kind() == ErrorKind::NotFound => self.env.create(path),
+            made => {
+                self.there[part as usize].store(0, Ordering::Relaxed);
+                made
+            }
+        }
+    }
+
+    /// Whether a part is there to be used: as whole as it is to be.
+    pub fn has(&self, part: Part) -> bool {
+        let there = self.there[part as usize].load(Ordering::Relaxed);
+        there > 0 && there >= part.bytes()
+    }
+
+    /// The file of a part was renamed to something else; it is made anew by [`Self::fill`].
+    pub fn used(&self, part: Part) {
+        self.there[part as usize].store(0, Ordering::Relaxed);
+    }
+
+    /// A file of `bytes` was renamed to that of a part.
+    pub fn returned(&self, part: Part, bytes: u64) {
+        self.there[part as usize].store(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes set aside, and bytes that are to be.
+    pub fn bytes(&self) -> (u64, u64) {
+        let sum = |all: &[AtomicU64]| all.iter().map(|n| n.load(Ordering::Relaxed)).sum();
+        (sum(&self.there), sum(&self.wanted))
+    }
+}
+
+#[cfg(test)]
+mod tests;

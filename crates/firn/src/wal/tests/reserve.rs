@@ -1,0 +1,181 @@
+//! A disk without room for another segment, and the room that is kept for that.
+
+use super::*;
+use crate::base::ErrorKind;
+use crate::store::{Part, Reserve};
+use crate::wal::Access;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+fn setup() -> (MemEnv, Arc<Reserve>, Arc<Wal>) {
+    let env = MemEnv::new();
+    env.create_dir_all(&dir()).unwrap();
+    let reserve = Arc::new(Reserve::new(Arc::new(env.clone()), &dir()));
+    reserve.fill().unwrap();
+    let wal = open(&env, with(&reserve), 1, LogEnd::default()).unwrap();
+    (env, reserve, wal)
+}
+
+fn with(reserve: &Arc<Reserve>) -> WalOptions {
+    WalOptions {
+        kept: Some(Arc::clone(reserve)),
+        ..options()
+    }
+}
+
+/// Appends records of 3000 bytes, each in a group of its own, until the disk is full. Returns how many.
+fn append_all(wal: &Wal, seqno: &mut u64, access: Access) -> u64 {
+    for done in 0.. {
+        let record = [batch(*seqno + 1, &[7; 3000])];
+        match wal.append_to(&record, Room::Leave, access) {
+            Ok(appended) => wal.sync_to(appended.lsn).unwrap(),
+            Err(error) => {
+                assert_eq!(error.kind(), &ErrorKind::NoSpace);
+                return done;
+            }
+        }
+        *seqno += 1;
+    }
+    unreachable!("the disk never became full");
+}
+
+#[test]
+fn deletions_go_into_the_reserve_and_leave_a_quarter_of_it() {
+    let (env, reserve, wal) = setup();
+    env.fill();
+    let mut seqno = 0;
+    append_all(&wal, &mut seqno, Access::Ordinary);
+    let blocks = Part::Log.bytes() / 4096;
+    let deletions = append_all(&wal, &mut seqno, Access::Deletions);
+    assert!(deletions.abs_diff(blocks * 3 / 4) <= 2, "{deletions}");
+    assert_eq!(append_all(&wal, &mut seqno, Access::Ordinary), 0);
+    let exits = append_all(&wal, &mut seqno, Access::Exits);
+    assert!(exits.abs_diff(blocks / 4) <= 2, "{exits}");
+    assert!(!reserve.has(Part::Log));
+    env.unfill();
+    seqno += 1;
+    commit(&wal, seqno, b"there is room").unwrap();
+    // Nothing of it is needed any more: it is the reserve again.
+    wal.release_before(wal.current_segment()).unwrap();
+    assert!(reserve.has(Part::Log));
+    env.fill();
+    append_all(&wal, &mut seqno, Access::Ordinary);
+    assert!(append_all(&wal, &mut seqno, Access::Deletions) > 100);
+}
+
+#[test]
+fn what_is_in_the_reserve_is_replayed_and_the_next_run_goes_on() {
+    let (env, _, wal) = setup();
+    env.fill();
+    let mut seqno = 0;
+    append_all(&wal, &mut seqno, Access::Ordinary);
+    append_all(&wal, &mut seqno, Access::Deletions);
+    let mut env = env;
+    let mut wal = Some(wal);
+    for _ in 0..3 {
+        drop(wal.take());
+        env = env.kill();
+        let (found, end) = replayed(&env, 1).unwrap();
+        assert_eq!(found, Vec::from_iter(1..=seqno));
+        let reserve = Arc::new(Reserve::new(Arc::new(env.clone()), &dir()));
+        reserve.fill().unwrap();
+        let first = end.max_segment_id_seen + 1;
+        let opened = open(&env, with(&reserve), first, end.log_end()).unwrap();
+        // The reserve holds what was deleted: there is no segment.
+        assert!(opened.is_homeless());
+        assert_eq!(append_all(&opened, &mut seqno, Access::Exits), 0);
+        // What recovery decides is taken, and durable later.
+        let decided = opened.append(&[batch(seqno + 1, b"")], Room::Use).unwrap();
+        let error = opened.sync_to(decided.lsn).unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::NoSpace);
+        wal = Some(opened);
+    }
+    env.unfill();
+    let wal = wal.unwrap();
+    wal.look_for_room().unwrap();
+    wal.sync_to(wal.appended_lsn()).unwrap();
+    assert!(!wal.is_homeless());
+    seqno += 2;
+    commit(&wal, seqno, b"").unwrap();
+    drop(wal);
+    assert_eq!(
+        replayed(&env.crash(0), 1).unwrap().0,
+        Vec::from_iter(1..=seqno)
+    );
+}
+
+/// Whatever is appended by whom: outcomes find their room, ordinary records are refused on a full disk alone, and all
+/// comes back in order.
+#[test]
+fn outcomes_find_room_beside_the_reserve() {
+    for seed in 0..60 {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let (env, _, wal) = setup();
+        let (mut seqno, mut open, mut refused, mut is_full) = (0, 0, 0, false);
+        for step in 0..400 {
+            let context = format!("seed {seed}, step {step}");
+            if rng.random_ratio(1, 25) {
+                is_full = !is_full;
+                match is_full {
+                    true => env.fill(),
+                    false => env.unfill(),
+                }
+            }
+            let room = match rng.random_range(0..10) {
+                0..3 => Room::Keep,
+                3..5 if open > 0 => Room::Use,
+                _ => Room::Leave,
+            };
+            let access =
+                [Access::Ordinary, Access::Deletions, Access::Exits][rng.random_range(0..3)];
+            let bytes = match room {
+                Room::Use => 600,
+                _ => {
+                    let most = [300, 6000, 60_000][rng.random_range(0..3)];
+                    rng.random_range(0..most)
+                }
+            };
+            match wal.append_to(&[batch(seqno + 1, &vec![7; bytes])], room, access) {
+                Ok(appended) => {
+                    seqno += 1;
+                    match room {
+                        Room::Leave => {}
+                        Room::Keep => open += 1,
+                        Room::Use => open -= 1,
+                    }
+                    match rng.random_range(0..3) {
+                        0 => wal.sync_to(appended.lsn).unwrap(),
+                        1 => wal.write_to(appended.lsn).unwrap(),
+                        _ => {}
+                    }
+                }
+                Err(error) => {
+                    assert_eq!(error.kind(), &ErrorKind::NoSpace, "{context}");
+                    assert!(is_full && room != Room::Use, "{context}: {room:?}");
+                    refused += 1;
+                }
+            }
+            if rng.random_ratio(1, 20)
+                && wal.prepare_cut().is_ok()
+                && let Some(cut) = wal.try_cut().unwrap()
+            {
+                wal.finish_cut(cut).unwrap();
+            }
+        }
+        env.fill();
+        while open > 0 {
+            seqno += 1;
+            let appended = wal.append(&[batch(seqno, &[7; 600])], Room::Use).unwrap();
+            wal.sync_to(appended.lsn).unwrap();
+            open -= 1;
+        }
+        assert!(refused > 0, "seed {seed}: the disk was never full");
+        env.unfill();
+        wal.close().unwrap();
+        assert_eq!(
+            replayed(&env.crash(0), 1).unwrap().0,
+            Vec::from_iter(1..=seqno),
+            "seed {seed}"
+        );
+    }
+}

@@ -1,0 +1,264 @@
+//! A disk that is full to its last block: rows are deleted, tables emptied and dropped all the same, which gives room
+//! back; the database opens, and reads; and once there is room it writes.
+
+use super::prepared::{begin, insert, record, schema};
+use super::schema::open_or_create;
+use firn::base::options::{LiveOptions, Options};
+use firn::base::{Error, ErrorKind, Result};
+use firn::db::{Condition, Db};
+use firn::env::{Env, MemEnv};
+use firn::store::Part;
+use firn::table::{RowScratch, Table, WriteFlags};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Rows that each table has at first.
+const ROWS: i32 = 600;
+/// Commits after which a disk that has not become full will not.
+const COMMITS_MAX: i32 = 150;
+
+fn options(segment_size: u64) -> Options {
+    let live = LiveOptions::default();
+    live.memtable_size
+        .store(8 << 10, std::sync::atomic::Ordering::Relaxed);
+    Options {
+        live: Arc::new(live),
+        wal_segment_size: segment_size,
+        background_jobs: 0,
+        frozen_memtables_max: 3,
+        target_file_size: 4 << 10,
+        base_level_size: 8 << 10,
+        ..Options::default()
+    }
+}
+
+fn open(env: &MemEnv, segment_size: u64) -> Result<Arc<Db>> {
+    let env: Arc<dyn Env> = Arc::new(env.clone());
+    Db::open(env, Path::new("/db"), options(segment_size), None)
+}
+
+fn table(db: &Db, name: &str) -> Arc<Table> {
+    open_or_create(db, name, schema())
+}
+
+fn put(db: &Db, table: &Table, id: i32) -> Result<()> {
+    let mut txn = begin(db);
+    insert(table, &mut txn, id, Some(id))?;
+    txn.commit()
+}
+
+fn delete(db: &Db, table: &Table, ids: std::ops::Range<i32>) -> Result<()> {
+    let mut txn = begin(db);
+    for id in ids {
+        let flags = WriteFlags::default();
+        let row = record(id, Some(id));
+        // SAFETY: there are no blob columns.
+        unsafe { table.delete(&mut txn, &row, None, flags, &mut RowScratch::default()) }?;
+    }
+    txn.commit()
+}
+
+fn rows(db: &Db, table: &Table) -> i32 {
+    let report = table.check(&db.context().views, true, &|| false).unwrap();
+    assert_eq!(report.problems, [""; 0]);
+    report.rows as i32
+}
+
+fn is_full(error: &Error) -> bool {
+    *error.kind() == ErrorKind::NoSpace
+}
+
+/// What background threads would do: what one of them frees, the others may take. Only a full disk may be in the way.
+fn work(db: &Db) {
+    let full = |done: Result<()>| done.unwrap_or_else(|error| assert!(is_full(&error), "{error}"));
+    for _ in 0..4 {
+        db.look_for_room();
+        full(db.flush());
+        full((|| {
+            while db.compact_once()? {}
+            Ok(())
+        })());
+    }
+}
+
+/// Tables with some rows each, on disk.
+fn filled(env: &MemEnv, segment_size: u64) -> Arc<Db> {
+    let db = open(env, segment_size).unwrap();
+    for name in ["d/kept", "d/deleted", "d/emptied", "d/dropped"] {
+        let table = table(&db, name);
+        let mut txn = begin(&db);
+        for id in 0..ROWS {
+            insert(&table, &mut txn, id, Some(id)).unwrap();
+        }
+        txn.commit().unwrap();
+        // In files of its own.
+        db.flush().unwrap();
+    }
+    db.flush().unwrap();
+    while db.compact_once().unwrap() {}
+    db
+}
+
+/// Checks what every state from the full disk on must show.
+fn check(db: &Db, kept: i32, context: &str) {
+    assert_eq!(rows(db, &table(db, "d/kept")), kept, "{context}");
+    assert_eq!(rows(db, &table(db, "d/deleted")), 0, "{context}");
+    assert_eq!(rows(db, &table(db, "d/emptied")), 0, "{context}");
+    assert!(db.catalog().get("d/dropped").is_err(), "{context}");
+}
+
+/// The disk becomes full when something is the `nth` to want room. Returns whether that was met.
+fn run(segment_size: u64, nth: u64) -> bool {
+    let context = format!("segments of {segment_size} bytes, full at {nth}");
+    let env = MemEnv::new();
+    let db = filled(&env, segment_size);
+    env.fill_at(nth);
+    let kept = table(&db, "d/kept");
+    let mut next = ROWS;
+    let refused = loop {
+        match put(&db, &kept, next) {
+            Ok(()) => next += 1,
+            Err(error) => break Some(error),
+        }
+        if next % 7 == 0 {
+            work(&db);
+        }
+        if next > ROWS + COMMITS_MAX {
+            break None;
+        }
+    };
+    let met = env.is_limited();
+    if let Some(error) = refused {
+        assert!(met && is_full(&error), "{context}: {error}");
+        assert_eq!(db.condition(), Condition::DiskFull, "{context}");
+    }
+    env.fill();
+    delete(&db, &table(&db, "d/deleted"), 0..ROWS / 2).expect(&context);
+    delete(&db, &table(&db, "d/deleted"), ROWS / 2..ROWS).expect(&context);
+    db.catalog().truncate("d/emptied").expect(&context);
+    db.catalog().drop_table("d/dropped").expect(&context);
+    check(&db, next, &context);
+    let full = env.used();
+    work(&db);
+    assert!(env.used() < full, "{context}: no room came back");
+    check(&db, next, &context);
+    // Others take what came back.
+    env.fill();
+    drop(db);
+
+    let mut env = env.kill();
+    for end in 0..3 {
+        let context = format!("{context}, start {end}");
+        env.fill();
+        let db = open(&env, segment_size).unwrap_or_else(|e| panic!("{context}: {e}"));
+        check(&db, next, &context);
+        // The reserve lasts for the first of them.
+        match delete(&db, &table(&db, "d/kept"), next - 1..next) {
+            Ok(()) => next -= 1,
+            Err(error) => assert!(end > 0 && is_full(&error), "{context}: {error}"),
+        }
+        check(&db, next, &context);
+        work(&db);
+        env.fill();
+        drop(db);
+        env = match end {
+            0 => env.kill(),
+            _ => env.crash(nth),
+        };
+    }
+    env.fill();
+    let db = open(&env, segment_size).unwrap();
+    env.make_room(64 << 20);
+    work(&db);
+    put(&db, &table(&db, "d/kept"), next).expect(&context);
+    work(&db);
+    check(&db, next + 1, &context);
+    assert_eq!(db.condition(), Condition::Good, "{context}");
+    db.compact_all().unwrap();
+    check(&db, next + 1, &context);
+    let view = db.context().views.pin();
+    let named = view.version.files().count();
+    drop(view);
+    let store = db.context().ingest.versions().source().store();
+    assert_eq!(store.list().unwrap().len(), named, "{context}");
+    let (there, wanted) = store.reserve().unwrap().bytes();
+    assert_eq!(there, wanted, "{context}: the reserve is not whole again");
+    met
+}
+
+#[test]
+fn a_full_disk_leaves_the_exits_open() {
+    for (segment_size, from) in [(16 << 10, 1), (64 << 10, 6)] {
+        // Each of them takes its time; those in between are no different.
+        let calls = (from..400).step_by(19);
+        let met = calls.take_while(|&nth| run(segment_size, nth)).count();
+        assert!((3..20).contains(&met), "{met} of the calls wanted room");
+    }
+}
+
+/// Removes all that is set aside, as an older version would have left the directory.
+fn without_reserve(env: &MemEnv) {
+    for part in [Part::Log, Part::Manifest, Part::Current, Part::Table] {
+        let path = Path::new("/db").join(part.name());
+        if env.exists(&path).unwrap() {
+            env.remove(&path).unwrap();
+        }
+    }
+    // Empty segments that could be taken, too.
+    env.sync_dir(Path::new("/db")).unwrap();
+}
+
+#[test]
+fn without_any_room_it_opens_read_only_and_writes_once_there_is_some() {
+    let env = MemEnv::new();
+    let db = filled(&env, 64 << 10);
+    let mut next = ROWS;
+    for _ in 0..3 {
+        put(&db, &table(&db, "d/kept"), next).unwrap();
+        next += 1;
+    }
+    let mut txn = begin(&db);
+    insert(&table(&db, "d/kept"), &mut txn, 9000, Some(9000)).unwrap();
+    txn.prepare(b"commits").unwrap();
+    txn.detach(db.new_owner(0));
+    let mut txn = begin(&db);
+    insert(&table(&db, "d/kept"), &mut txn, 9001, Some(9001)).unwrap();
+    txn.prepare(b"rolls back").unwrap();
+    txn.detach(db.new_owner(0));
+    drop((txn, db));
+    let mut env = env.kill();
+    for start in 0..3 {
+        without_reserve(&env);
+        env.fill();
+        let db = open(&env, 64 << 10).unwrap();
+        assert_eq!(db.condition(), Condition::ReadOnly, "start {start}");
+        let kept = table(&db, "d/kept");
+        assert_eq!(rows(&db, &kept), next);
+        assert!(is_full(&put(&db, &kept, 8000).unwrap_err()));
+        assert!(is_full(&delete(&db, &kept, 0..1).unwrap_err()));
+        assert_eq!(db.prepared_xids().len(), 2);
+        // What is decided is seen, though it cannot be kept yet.
+        assert!(is_full(&db.commit_xid(b"commits").unwrap_err()));
+        assert!(is_full(&db.rollback_xid(b"rolls back").unwrap_err()));
+        assert_eq!(rows(&db, &kept), next + 1);
+        assert!(db.prepared_xids().is_empty());
+        drop((kept, db));
+        // It is decided again.
+        env = env.kill();
+    }
+    env.fill();
+    let db = open(&env, 64 << 10).unwrap();
+    assert_eq!(db.prepared_xids().len(), 2);
+    assert!(is_full(&db.commit_xid(b"commits").unwrap_err()));
+    assert!(is_full(&db.rollback_xid(b"rolls back").unwrap_err()));
+    env.make_room(64 << 20);
+    work(&db);
+    db.sync_log().unwrap();
+    put(&db, &table(&db, "d/kept"), next).unwrap();
+    work(&db);
+    assert_eq!(db.condition(), Condition::Good);
+    drop(db);
+    let db = open(&env.crash(0), 64 << 10).unwrap();
+    assert!(db.prepared_xids().is_empty());
+    assert_eq!(rows(&db, &table(&db, "d/kept")), next + 2);
+}
