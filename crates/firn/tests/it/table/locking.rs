@@ -146,17 +146,26 @@ fn a_row_is_not_older_than_its_lock() {
         let mut world = World::new(1);
         let (flags, mut scratch) = (WriteFlags::default(), RowScratch::default());
         let table = Arc::clone(&world.table);
-        let (old, new) = (record((1, (1, 10))), record((1, (1, 11))));
+        let at = |id, v| record((id, (id, v)));
         let mut txn = world.session();
-        // SAFETY: there are no blob columns.
-        unsafe { table.insert(&mut txn, &old, flags, &mut scratch) }.unwrap();
+        for id in [1, 2] {
+            // SAFETY: there are no blob columns.
+            unsafe { table.insert(&mut txn, &at(id, 10), flags, &mut scratch) }.unwrap();
+        }
         txn.commit().unwrap();
 
         let live = Arc::clone(&world.db.context().live);
         live.txn_memory_limit.store(1, Ordering::Relaxed);
         let mut holder = world.session();
-        // SAFETY: there are no blob columns.
-        unsafe { table.update(&mut holder, &old, &new, None, flags, &mut scratch) }.unwrap();
+        for id in [1, 2] {
+            let (old, new) = (at(id, 10), at(id, 11));
+            // SAFETY: there are no blob columns.
+            unsafe { table.update(&mut holder, &old, &new, None, flags, &mut scratch) }.unwrap();
+        }
+        assert!(
+            !holder.spilled_files().is_empty(),
+            "its commit is one of files"
+        );
         let holder = Rc::new(RefCell::new(holder));
         let commits = Rc::new(RefCell::new(0));
 
@@ -177,6 +186,8 @@ fn a_row_is_not_older_than_its_lock() {
         assert!(found.unwrap(), "index {index}");
         assert_eq!(*commits.borrow(), 1, "index {index}");
         assert_eq!(row(&buffer), (1, (1, 11)), "index {index}");
+        assert!(cursor.next(&mut reader, &mut buffer).unwrap());
+        assert_eq!(row(&buffer), (2, (2, 11)), "index {index}");
         assert!(!cursor.next(&mut reader, &mut buffer).unwrap());
     }
 }
