@@ -68,9 +68,13 @@ pub fn get<R>(
     Ok(None)
 }
 
-/// Whether a commit after `since`, up to `seqno`, has written or deleted `user_key`. Both seqnos were
-/// visible while `view` was current, so that such a commit is in its memtables: files are not asked.
+/// Whether a commit after `since`, up to `seqno`, may have written or deleted `user_key`. Both seqnos were
+/// visible while `view` was current, so that such a commit is in its memtables, unless it was in a file before it
+/// was visible. Files are not asked: such a one counts as a change.
 pub fn changed_since(view: &View, user_key: &[u8], since: Seqno, seqno: Seqno) -> bool {
+    if view.has_files_after(since) {
+        return true;
+    }
     let mut grown = view.memtables().filter(|m| m.last_commit() > since);
     grown.any(|memtable| {
         let newest = memtable.get(user_key, seqno, |key, _| key.seqno);

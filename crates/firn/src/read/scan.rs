@@ -84,8 +84,12 @@ impl Source {
 }
 
 /// Whether `sources`, opened from `view` for one index, still have all that is there of the index: a
-/// memtable without entries of it was left out, and may have got some after `seqno`.
+/// memtable without entries of it was left out, and may have got some after `seqno`. What is in a
+/// file before it is visible may have been passed.
 pub fn still_complete(view: &View, index: IndexId, seqno: Seqno, sources: &[Source]) -> bool {
+    if view.has_files_after(seqno) {
+        return false;
+    }
     let mut grown = view.memtables().filter(|m| m.last_commit() > seqno);
     grown.all(|memtable| {
         sources.iter().any(|source| source.reads(memtable))

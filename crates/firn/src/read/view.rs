@@ -49,6 +49,13 @@ impl View {
         queued.chain(&self.version.l0).chain(&self.version.levels)
     }
 
+    /// Whether there may be commits after `seqno` below the memtables, in files or in runs on their way there. A
+    /// commit gets there, at the earliest, a moment before it is visible.
+    pub fn has_files_after(&self, seqno: Seqno) -> bool {
+        let newer = |frozen: &Frozen| frozen.run().is_some() && frozen.newest() > Some(seqno);
+        self.sealed.seqno > seqno || self.frozen.iter().any(newer)
+    }
+
     /// The files, queued ones included.
     pub fn files(&self) -> impl Iterator<Item = &Arc<FileHandle>> {
         self.runs().flat_map(|run| &run.files)

@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc;
 
 /// The place of a row in an index: its key there, and its id.
 fn place(index: usize, (id, (k, _)): (i32, (i32, i32))) -> (i32, i32) {
@@ -188,6 +189,60 @@ fn a_row_is_not_older_than_its_lock() {
         assert_eq!(row(&buffer), (1, (1, 11)), "index {index}");
         assert!(cursor.next(&mut reader, &mut buffer).unwrap());
         assert_eq!(row(&buffer), (2, (2, 11)), "index {index}");
+        assert!(!cursor.next(&mut reader, &mut buffer).unwrap());
+    }
+}
+
+/// The holder's commit is a file that the view has, and is visible only after the scan's point was taken. The row
+/// under the cursor is older than its lock, and must be read again.
+#[test]
+fn a_row_is_not_older_than_its_lock_if_the_commit_was_in_a_file_before_it_was_visible() {
+    for index in [0, 1] {
+        let mut world = World::new(1);
+        let (flags, mut scratch) = (WriteFlags::default(), RowScratch::default());
+        let table = Arc::clone(&world.table);
+        let (old, new) = (record((1, (1, 10))), record((1, (1, 11))));
+        let mut txn = world.session();
+        // SAFETY: there are no blob columns.
+        unsafe { table.insert(&mut txn, &old, flags, &mut scratch) }.unwrap();
+        txn.commit().unwrap();
+
+        let live = Arc::clone(&world.db.context().live);
+        live.txn_memory_limit.store(1, Ordering::Relaxed);
+        let mut holder = world.session();
+        // SAFETY: there are no blob columns.
+        unsafe { table.update(&mut holder, &old, &new, None, flags, &mut scratch) }.unwrap();
+        let (queued, is_queued) = mpsc::channel();
+        let (allow, is_allowed) = mpsc::channel::<()>();
+        let commit = std::thread::spawn(move || {
+            pause::on_this_thread(move |point| {
+                if point == PausePoint::Sequenced {
+                    queued.send(()).unwrap();
+                    is_allowed.recv().unwrap();
+                }
+            });
+            holder.commit().unwrap();
+        });
+        is_queued.recv().unwrap();
+
+        let mut reader = world.session();
+        let mut cursor = Cursor::new(Arc::clone(&world.table));
+        let mode = ReadMode::Locking(LockMode::Exclusive);
+        cursor.reset(Some(index), mode, LockWait::Fail).unwrap();
+        let mut buffer = [0; RECORD];
+        let mut commit = Some(commit);
+        pause::on_this_thread(move |point| {
+            if point == PausePoint::LockWanted
+                && let Some(commit) = commit.take()
+            {
+                allow.send(()).unwrap();
+                commit.join().unwrap();
+            }
+        });
+        let found = cursor.first(&mut reader, &mut buffer);
+        pause::clear();
+        assert!(found.unwrap(), "index {index}");
+        assert_eq!(row(&buffer), (1, (1, 11)), "index {index}");
         assert!(!cursor.next(&mut reader, &mut buffer).unwrap());
     }
 }
