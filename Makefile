@@ -36,7 +36,7 @@ CPPFLAGS += -DMYSQL_DYNAMIC_PLUGIN -DMYSQL_SERVER -DHAVE_CONFIG_H -DDBUG_OFF -MM
 LDFLAGS += -shared -Wl,--version-script=mariadb/ha_firn.map -Wl,--gc-sections -Wl,-z,relro -Wl,-z,now
 LDLIBS += -lmysqlservices -lpthread -ldl -lm
 
-.PHONY: all help prepare demo stop test bench bench-budgets bench-steady bench-sql bench-large lab lab-rocksdb lab-test lab-results lab-proofs lint format install uninstall deb clean FORCE
+.PHONY: all help prepare demo stop test soak bench bench-budgets bench-steady bench-sql bench-large lab lab-rocksdb lab-test lab-results lab-proofs lint format install uninstall deb clean FORCE
 
 all: $(PLUGIN) $(TOOL)
 
@@ -45,6 +45,7 @@ help:
 	@echo 'make demo     build, start a private server in ./run, compare InnoDB and FIRN, print a table'
 	@echo 'make stop     stop the private server'
 	@echo 'make test     run every test'
+	@echo 'make soak     what concurrent sessions see, judged, for MINUTES=30 at each isolation level'
 	@echo 'make lint     formatting and lints of Rust, C++ and Python'
 	@echo 'make bench    the core beside RocksDB and fjall, some ten minutes; FULL=1: more engines, YCSB, 20 million keys'
 	@echo 'make bench-budgets  what single calls of the C ABI cost'
@@ -140,6 +141,11 @@ lab-proofs: all lab
 
 test:
 	@scripts/test.sh
+
+soak:
+	@scripts/deps.sh test
+	@$(MAKE) --no-print-directory all
+	@MINUTES="$(MINUTES)" SEED="$(SEED)" scripts/soak.sh
 
 lint:
 	@scripts/lint.sh

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Long runs of what `make test` runs for a minute or two: make soak MINUTES=30
+#
+# Concurrent sessions of real servers, at READ COMMITTED and at REPEATABLE READ side by side, MINUTES each, with kills of
+# statements, sessions and servers; then threads through the C ABI with pauses and simulated crashes, a third of that.
+# What they see is judged (docs/internals/history.md). SEED repeats a run as far as threads repeat.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+cd "$FIRN_ROOT"
+
+MINUTES=${MINUTES:-30}
+export FIRN_TEST_SEED=${SEED:-$RANDOM}
+export FIRN_TEST_HISTORY_SECONDS=$((MINUTES * 60))
+
+scripts/venv.sh tests/requirements.txt
+say "sessions of two servers, $MINUTES minutes, seed $FIRN_TEST_SEED"
+PATH=$FIRN_ROOT/.venv/bin:$PATH tests/sql/run -n 2 --dist load -rP test_history.py -k "forbids and FIRN"
+say "threads through the C ABI, $((MINUTES * 20)) seconds, seed $FIRN_TEST_SEED"
+cargo run --quiet --release -p firn-sim -- concurrent --seconds $((MINUTES * 20)) --seed "$FIRN_TEST_SEED"

@@ -1,0 +1,579 @@
+"""Sessions that append to lists, move amounts and note what they see, for the judge `firn-history`.
+
+A list is a range of rows (list, pos) of one table. Each statement that writes has a number of its
+own, its *element*, and appends it to the column `log` of each row it changes: so a row tells which
+statements have changed it, in which order, and the judge can tell what each transaction must have
+seen (`crates/firn-history`). Three tables hold the lists: through the primary key, through a
+secondary index, through a unique one. One list is a bank: amounts move between its rows.
+
+    run = Run(server, "FIRN", "RR", random.Random(7))
+    verdict = run.round(seconds=5, kills=1)     # the server is killed once, and started again
+    assert not verdict["findings"]
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import json
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pymysql
+from server import REPOSITORY, Server, scratch_root
+
+CLIENTS = 8
+LISTS = 2
+ROWS = 6
+# Lists are numbered by round: none is used twice.
+ROUND = 100
+COLUMNS = (
+    "list INT NOT NULL, pos INT NOT NULL, amount BIGINT NOT NULL, "
+    "log VARCHAR(15000) CHARACTER SET ascii NOT NULL, pad MEDIUMTEXT CHARACTER SET ascii"
+)
+# Table: (definition, index that orders a list).
+TABLES = {
+    "p": (f"id BIGINT NOT NULL, {COLUMNS}, PRIMARY KEY (list, pos)", "PRIMARY"),
+    "s": (f"id BIGINT PRIMARY KEY, {COLUMNS}, KEY lp (list, pos)", "lp"),
+    "u": (f"id BIGINT PRIMARY KEY, {COLUMNS}, UNIQUE KEY lp (list, pos)", "lp"),
+}
+READ = "id, list, pos, amount, log"
+LEVELS = {"RC": "READ COMMITTED", "RR": "REPEATABLE READ"}
+POS_MAX = 2_000_000_000
+# With 16 of these a transaction is larger than the smallest memory limit, and spills.
+LARGE = 80_000
+# Errors after which the connection is of no use: lost, killed, the server is going down.
+GONE = (0, 2006, 2013, 2014, 1053, 1927, 1080)
+KILLED = (1317, 1969, 3024)
+TIMEOUT, DEADLOCK = 1205, 1213
+# No statement takes so long: it waits for a lock for two seconds at most.
+STATEMENT_SECONDS_MAX = 40
+EXPECTED = (*GONE, *KILLED, TIMEOUT, DEADLOCK, 1062, 1305, 1193)
+
+Row = tuple[int, int, int, int, str]
+
+
+def now() -> int:
+    """The clock of all histories, microseconds."""
+    return time.monotonic_ns() // 1000
+
+
+@functools.cache
+def judge_binary() -> Path:
+    """The judge, built from `crates/firn-history`."""
+    command = ["cargo", "build", "--quiet", "--release", "-p", "firn-history"]
+    subprocess.run(command, cwd=REPOSITORY, check=True)
+    target = Path(os.environ.get("CARGO_TARGET_DIR", "target"))
+    return REPOSITORY / target / "release" / "firn-history"
+
+
+class Gone(Exception):
+    """The connection ended."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A list: its number, the table that it is in, and the index that orders it."""
+
+    number: int
+    table: str
+    index: str
+    bank: bool = False
+
+
+@dataclass
+class Shared:
+    """What the clients of a round share."""
+
+    level: str
+    places: list[Place]
+    ids: Iterator[int]
+    elements: Iterator[int]
+    unexpected: list[str] = field(default_factory=list)
+    # Tables whose UPDATE … ORDER BY pos DESC reads the index backwards.
+    backwards: set[str] = field(default_factory=set)
+    connections: dict[int, int] = field(default_factory=dict)
+    life: int = 0
+
+
+def noted(rows: list[Row]) -> list[dict[str, Any]]:
+    """Rows as the judge wants them."""
+    return [
+        {"id": i, "list": k, "pos": pos, "amount": amount, "log": [int(e) for e in log.split(",")]}
+        for i, k, pos, amount, log in rows
+    ]
+
+
+class Client:
+    """One session after the other, and what they have done."""
+
+    def __init__(self, number: int, server: Server, shared: Shared, rng: Random) -> None:
+        self.number = number
+        self.server = server
+        self.shared = shared
+        self.rng = rng
+        self.connection: pymysql.Connection[Any] | None = None
+        self.history: list[dict[str, Any]] = []
+        self.txn: dict[str, Any] = {}
+        # Rows met last, by list: what statements on single rows choose from.
+        self.known: dict[int, list[Row]] = {}
+        self.pad = "''"
+        self.last_noted = 0
+
+    # Sessions and transactions.
+
+    def connect(self) -> None:
+        """Opens a session."""
+        self.connection = self.server.connect(
+            "history", autocommit=True, read_timeout=STATEMENT_SECONDS_MAX
+        )
+        self.shared.connections[self.number] = self.connection.thread_id()
+        with self.connection.cursor() as cursor:
+            level = LEVELS[self.shared.level]
+            cursor.execute(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
+
+    def begin(self) -> None:
+        """Begins to note a transaction."""
+        self.txn = {
+            "id": next(self.shared.ids),
+            "life": self.shared.life,
+            "level": self.shared.level,
+            "outcome": "failed",
+            "end": None,
+            "ops": [],
+        }
+
+    def finish(self, outcome: str, span: tuple[int, int | None] | None) -> None:
+        """Notes how the transaction ended; the first note counts."""
+        if self.txn["id"] == self.last_noted:
+            return
+        self.last_noted = self.txn["id"]
+        self.txn["outcome"] = outcome
+        self.txn["end"] = span and {"begin": span[0], "end": span[1]}
+        self.history.append(self.txn)
+
+    def execute(self, sql: str) -> tuple[list[Row], int]:
+        """Runs a statement. Raises Gone when the session has ended."""
+        assert self.connection is not None
+        try:
+            with self.connection.cursor() as cursor:
+                count = cursor.execute(sql)
+                return list(cursor.fetchall()), count
+        except pymysql.err.MySQLError as error:
+            code = error.args[0] if error.args else 0
+            if code not in EXPECTED or "timed out" in str(error):
+                self.shared.unexpected.append(f"{error}: {sql[:300]}")
+            if code in GONE or not isinstance(code, int):
+                raise Gone from error
+            raise
+        except (OSError, AttributeError, IndexError, ValueError) as error:
+            # What PyMySQL makes of a connection that is cut in the middle of a packet.
+            raise Gone from error
+
+    def statement(self, sql: str, note: dict[str, Any]) -> list[Row]:
+        """Runs a statement of the transaction and notes it, also when it fails."""
+        op = {"begin": now(), "end": None, "status": "failed", **note}
+        self.txn["ops"].append(op)
+        rows, count = self.execute(sql)
+        op["end"] = now()
+        op["status"] = "done"
+        if "rows" in op:
+            op["rows"] = noted(rows)
+        if "count" in op:
+            op["count"] = count
+        return rows
+
+    # Statements.
+
+    def range_of(self, place: Place) -> tuple[int, int]:
+        """A range of positions: all, or some between two rows."""
+        rows = self.known.get(place.number)
+        if place.bank or not rows or self.rng.random() < 0.6:
+            return (0, POS_MAX)
+        low, high = sorted(self.rng.choice(rows)[2] for _ in range(2))
+        return (low, high)
+
+    def scan(self, place: Place, bounds: tuple[int, int], order: int) -> tuple[str, dict[str, Any]]:
+        """The condition for a range, and its note."""
+        where = f"list = {place.number} AND pos BETWEEN {bounds[0]} AND {bounds[1]}"
+        return where, {"list": place.number, "from": bounds[0], "to": bounds[1], "order": order}
+
+    def point(self, place: Place, row: Row) -> tuple[str, dict[str, Any]]:
+        """The condition for one row, and its note."""
+        if place.table == "p":
+            return f"list = {row[1]} AND pos = {row[2]}", {"id": row[0]}
+        return f"id = {row[0]}", {"id": row[0]}
+
+    def read(self, place: Place, bounds: tuple[int, int] | None = None, lock: str = "") -> None:
+        """A plain or a locking SELECT of a range, in either direction."""
+        order = self.rng.choice((1, 1, -1))
+        where, scan = self.scan(place, bounds or self.range_of(place), order)
+        direction = "ASC" if order > 0 else "DESC"
+        note: dict[str, Any] = {"do": "lock" if lock else "read", "scan": scan, "rows": []}
+        if "SKIP" in lock:
+            note["partial"] = True
+        sql = (
+            f"SELECT {READ} FROM {place.table} FORCE INDEX ({place.index}) WHERE {where} "
+            f"ORDER BY list {direction}, pos {direction} {lock}"
+        )
+        self.known[place.number] = self.statement(sql, note)
+
+    def lock(self, place: Place) -> None:
+        """A locking SELECT."""
+        locks = ("FOR UPDATE", "FOR UPDATE", "LOCK IN SHARE MODE", "FOR UPDATE SKIP LOCKED")
+        self.read(place, lock=self.rng.choice(locks))
+
+    def update(
+        self,
+        place: Place,
+        where: str,
+        scan: dict[str, Any],
+        add: int = 0,
+        to: tuple[int, int] | None = None,
+        tail: str = "",
+    ) -> None:
+        """An UPDATE that appends its element."""
+        element = next(self.shared.elements)
+        moved = f", list = {to[0]}, pos = {to[1]}" if to else ""
+        added = f", amount = amount + {add}" if add else ""
+        index = f"FORCE INDEX ({place.index})" if "list" in scan else ""
+        sql = (
+            f"UPDATE {place.table} {index} SET log = CONCAT(log, ',{element}'), pad = {self.pad}"
+            f"{added}{moved} WHERE {where} {tail}"
+        )
+        note = {"do": "append", "scan": scan, "element": element, "add": add, "count": None}
+        self.statement(sql, note | ({"to": to} if to else {}))
+
+    def append(self, place: Place) -> None:
+        """An UPDATE of a range."""
+        descending = place.table in self.shared.backwards and self.rng.random() < 0.3
+        where, scan = self.scan(place, self.range_of(place), -1 if descending else 1)
+        tail = "ORDER BY list DESC, pos DESC" if descending else ""
+        self.update(place, where, scan, tail=tail)
+
+    def some_row(self, place: Place) -> Row | None:
+        """A row that was met in the list."""
+        rows = self.known.get(place.number)
+        return self.rng.choice(rows) if rows else None
+
+    def append_to_row(self, place: Place) -> None:
+        """An UPDATE of one row."""
+        if row := self.some_row(place):
+            self.update(place, *self.point(place, row))
+
+    def read_and_write(self, place: Place) -> None:
+        """Locks a range, and writes a row with what it has read, not with what is there."""
+        self.read(place, lock="FOR UPDATE")
+        row = self.some_row(place)
+        if row is None:
+            return
+        element = next(self.shared.elements)
+        where, scan = self.point(place, row)
+        sql = f"UPDATE {place.table} SET log = '{row[4]},{element}' WHERE {where}"
+        note = {"do": "append", "scan": scan, "element": element, "add": 0, "count": None}
+        self.statement(sql, note)
+
+    def insert(self, place: Place) -> None:
+        """A new row somewhere in the list."""
+        identity, element = next(self.shared.ids), next(self.shared.elements)
+        pos = self.position(identity)
+        sql = (
+            f"INSERT INTO {place.table} (id, list, pos, amount, log, pad) "
+            f"VALUES ({identity}, {place.number}, {pos}, 0, '{element}', {self.pad})"
+        )
+        row = noted([(identity, place.number, pos, 0, str(element))])[0]
+        self.statement(sql, {"do": "insert", "row": row})
+
+    def position(self, unique: int) -> int:
+        """A place that no other row ever has."""
+        return self.rng.randrange(1000) * 2_000_000 + unique % 2_000_000
+
+    def delete(self, place: Place) -> None:
+        """Deletes a row or two, and puts one in: so a deletion can be told from its absence."""
+        rows = self.known.get(place.number)
+        self.insert(place)
+        if rows and len(rows) > 2:
+            low = self.rng.choice(rows)[2]
+            high = low if self.rng.random() < 0.5 else low + 100_000_000
+            where, scan = self.scan(place, (low, high), 1)
+            sql = f"DELETE FROM {place.table} WHERE {where} RETURNING {READ}"
+            self.statement(sql, {"do": "delete", "scan": scan, "rows": []})
+
+    def move(self, place: Place) -> None:
+        """Moves a row to another place of another list of the table."""
+        row = self.some_row(place)
+        if place.table == "p" or row is None:
+            return self.append_to_row(place)
+        lists = [p.number for p in self.shared.places if p.table == place.table and not p.bank]
+        to = (self.rng.choice(lists), self.position(next(self.shared.ids)))
+        return self.update(place, *self.point(place, row), to=to)
+
+    def transfer(self, _: Place) -> None:
+        """Moves an amount between two rows of the bank."""
+        bank = next(place for place in self.shared.places if place.bank)
+        rows = self.known.get(bank.number)
+        if not rows:
+            return self.read(bank)
+        source, target = self.rng.sample(rows, 2)
+        amount = self.rng.randrange(1, 100)
+        self.update(bank, *self.point(bank, source), add=-amount)
+        return self.update(bank, *self.point(bank, target), add=amount)
+
+    def savepoint(self, place: Place) -> None:
+        """Writes, and takes it back."""
+        self.execute("SAVEPOINT a")
+        first = len(self.txn["ops"])
+        for act in self.rng.choices((self.append, self.insert, self.append_to_row), k=2):
+            act(place)
+        self.execute("ROLLBACK TO a")
+        for op in self.txn["ops"][first:]:
+            if op["status"] == "done" and op["do"] != "read":
+                op["status"] = "undone"
+
+    # Work.
+
+    def any_place(self) -> Place:
+        """A list that is not the bank."""
+        return self.rng.choice([place for place in self.shared.places if not place.bank])
+
+    def single(self) -> None:
+        """A statement that is a transaction by itself."""
+        acts: list[Callable[[Place], None]] = [self.read, self.read, self.append, self.insert]
+        place = self.rng.choice(self.shared.places)
+        act = self.read if place.bank else self.rng.choice(acts)
+        self.begin()
+        outcome = "failed"
+        try:
+            act(place)
+            outcome = "ok"
+        except Gone:
+            outcome = "unknown"
+            raise
+        except pymysql.err.MySQLError as error:
+            # A kill may come when all is done.
+            outcome = "unknown" if error.args[0] in KILLED else "failed"
+        finally:
+            op = self.txn["ops"][-1]
+            if outcome == "unknown" and op["do"] in ("append", "insert"):
+                op["status"] = "done"
+            self.finish(outcome, (op["begin"], op["end"]))
+
+    ACTS = (
+        ("read", 4), ("lock", 3), ("append", 4), ("append_to_row", 2), ("read_and_write", 2),
+        ("insert", 3), ("delete", 2), ("move", 2), ("transfer", 2), ("savepoint", 1),
+    )  # fmt: skip
+
+    def several(self) -> None:
+        """A transaction of several statements."""
+        self.begin()
+        self.pad = f"REPEAT('x', {LARGE})" if self.rng.random() < 0.05 else "''"
+        place = self.any_place()
+        try:
+            if self.shared.level == "RR" and self.rng.random() < 0.1:
+                self.statement("START TRANSACTION WITH CONSISTENT SNAPSHOT", {"do": "snapshot"})
+            else:
+                self.execute("BEGIN")
+            for _ in range(self.rng.randrange(1, 6)):
+                if self.rng.random() < 0.3:
+                    place = self.any_place()
+                names, weights = zip(*self.ACTS, strict=True)
+                name = self.rng.choices(names, weights)[0]
+                try:
+                    getattr(self, name)(place)
+                except pymysql.err.MySQLError as error:
+                    code = error.args[0]
+                    if code == DEADLOCK:
+                        # The server has rolled everything back meanwhile.
+                        return self.finish("failed", (self.txn["ops"][-1]["begin"], now()))
+                    # Half a transfer must not stay, nor what a savepoint did not take back.
+                    half = name in ("savepoint", "transfer")
+                    if code in KILLED or half or self.rng.random() < 0.5:
+                        return self.roll_back()
+            if self.rng.random() < 0.1:
+                return self.roll_back()
+        except Gone:
+            self.finish("failed", None)
+            raise
+        return self.commit()
+
+    def roll_back(self) -> None:
+        """Ends the transaction the other way."""
+        asked = now()
+        try:
+            while True:
+                with contextlib.suppress(pymysql.err.MySQLError):
+                    self.execute("ROLLBACK")
+                    break
+            self.finish("failed", (asked, now()))
+        except Gone:
+            self.finish("failed", None)
+            raise
+
+    def commit(self) -> None:
+        """Asks for the commit."""
+        asked = now()
+        try:
+            self.execute("COMMIT")
+            self.finish("ok", (asked, now()))
+        except Gone:
+            self.finish("unknown", (asked, None))
+            raise
+        except pymysql.err.MySQLError as error:
+            self.finish("failed" if error.args[0] == DEADLOCK else "unknown", (asked, None))
+            with contextlib.suppress(pymysql.err.MySQLError):
+                self.execute("ROLLBACK")
+
+    def work(self, stop: threading.Event) -> None:
+        """Transactions until `stop`, or until the server is gone."""
+        self.known.clear()
+        while not stop.is_set():
+            try:
+                if self.connection is None:
+                    self.connect()
+                (self.single if self.rng.random() < 0.25 else self.several)()
+            except (Gone, pymysql.err.MySQLError, OSError):
+                self.close()
+                if not self.server.running():
+                    return
+        self.close()
+
+    def close(self) -> None:
+        """Ends the session."""
+        with contextlib.suppress(Exception):
+            if self.connection is not None:
+                self.connection.close()
+        self.connection = None
+
+    def look(self) -> None:
+        """Reads all lists: what there is between two lives, and in the end."""
+        self.connect()
+        for engine in ("firn", "innodb"):
+            # A session that was killed may still be at its rollback.
+            with contextlib.suppress(pymysql.err.MySQLError):
+                self.execute(f"SET SESSION {engine}_lock_wait_timeout = 60")
+        for lock in ("", "FOR UPDATE"):
+            for place in self.shared.places:
+                self.begin()
+                self.read(place, (0, POS_MAX), lock)
+                self.finish("ok", (self.txn["ops"][0]["begin"], self.txn["ops"][0]["end"]))
+        self.close()
+
+    def found(self) -> None:
+        """Makes the first rows of all lists."""
+        self.connect()
+        self.begin()
+        self.execute("BEGIN")
+        for place in self.shared.places:
+            for _ in range(ROWS):
+                self.insert(place)
+        self.commit()
+        self.close()
+
+
+class Run:
+    """Rounds on one server."""
+
+    def __init__(self, server: Server, engine: str, level: str, rng: Random) -> None:
+        self.server, self.engine, self.level, self.rng = server, engine, level, rng
+        self.rounds = 0
+        self.ids = itertools.count(1)
+        self.totals: dict[str, int] = {}
+        server.query("CREATE DATABASE IF NOT EXISTS history")
+        for table, (definition, _) in TABLES.items():
+            server.query(f"DROP TABLE IF EXISTS history.{table}")
+            server.query(f"CREATE TABLE history.{table} ({definition}) ENGINE={engine}")
+
+    def places(self) -> list[Place]:
+        """The lists of the next round."""
+        numbers = itertools.count(self.rounds * ROUND)
+        lists = [
+            Place(next(numbers), table, index)
+            for table, (_, index) in TABLES.items()
+            for _ in range(LISTS)
+        ]
+        return [*lists, Place(next(numbers), "s", "lp", bank=True)]
+
+    def round(self, seconds: float, kills: int = 0, sessions_die: bool = True) -> dict[str, Any]:
+        """One round: the server is killed `kills` times. Returns the verdict."""
+        self.rounds += 1
+        shared = Shared(self.level, self.places(), self.ids, itertools.count(1))
+        seeds = [Random(self.rng.randrange(2**30)) for _ in range(CLIENTS + 1)]
+        clients = [Client(n, self.server, shared, rng) for n, rng in enumerate(seeds)]
+        observer = clients.pop()
+        observer.found()
+        self.find_backwards(shared)
+        for shared.life in range(kills + 1):
+            stop = threading.Event()
+            threads = [threading.Thread(target=c.work, args=(stop,)) for c in clients]
+            if sessions_die:
+                threads.append(threading.Thread(target=self.kill_sessions, args=(shared, stop)))
+            for thread in threads:
+                thread.start()
+            time.sleep(seconds / (kills + 1))
+            if shared.life < kills:
+                self.server.kill()
+            stop.set()
+            for thread in threads:
+                thread.join()
+            if shared.life < kills:
+                self.server.start()
+                shared.life += 1
+                observer.look()
+        assert not shared.unexpected, shared.unexpected[:3]
+        observer.look()
+        for table in TABLES:
+            self.server.query(f"DELETE FROM history.{table}")
+        return self.judge([txn for c in [*clients, observer] for txn in c.history], shared)
+
+    def find_backwards(self, shared: Shared) -> None:
+        """Which tables an UPDATE in descending order reads backwards, without sorting first."""
+        for place in shared.places:
+            asked = (
+                f"EXPLAIN UPDATE history.{place.table} FORCE INDEX ({place.index}) SET pad = '' "
+                f"WHERE list = {place.number} AND pos BETWEEN 0 AND {POS_MAX} "
+                "ORDER BY list DESC, pos DESC"
+            )
+            if "filesort" not in str(self.server.query(asked)):
+                shared.backwards.add(place.table)
+
+    def kill_sessions(self, shared: Shared, stop: threading.Event) -> None:
+        """Kills a statement or a session now and then."""
+        rng = Random(self.rng.randrange(2**30))
+        quiet = contextlib.suppress(pymysql.err.MySQLError, OSError)
+        with quiet, contextlib.closing(self.server.connect()) as connection:
+            while not stop.wait(rng.uniform(0.05, 0.3)):
+                number = rng.choice(list(shared.connections.values()) or [0])
+                what = rng.choice(("QUERY", "QUERY", "CONNECTION"))
+                with contextlib.suppress(pymysql.err.MySQLError), connection.cursor() as cursor:
+                    cursor.execute(f"KILL {what} {number}")
+
+    def judge(self, history: list[dict[str, Any]], shared: Shared) -> dict[str, Any]:
+        """Writes the history down and has it judged."""
+        setup = {
+            "engine": f"{self.engine} {self.level}",
+            "gap_locks": self.engine.upper() == "INNODB",
+            "balanced": [place.number for place in shared.places if place.bank],
+        }
+        path = scratch_root() / f"history-{self.engine}-{self.level}-{self.rounds}.jsonl"
+        with path.open("w") as out:
+            for line in [setup, *history]:
+                out.write(json.dumps(line, separators=(",", ":")) + "\n")
+        command = [str(judge_binary()), "--json", str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode in (0, 1), done.stderr
+        verdict = json.loads(done.stdout) | {"history": str(path)}
+        for kind in ("txns", "statements", "permitted"):
+            for name, count in verdict[kind].items():
+                self.totals[name] = self.totals.get(name, 0) + count
+        self.totals["gaps"] = self.totals.get("gaps", 0) + len(verdict["gaps"])
+        if not verdict["findings"]:
+            path.unlink()
+        return verdict

@@ -1,0 +1,88 @@
+"""Concurrent sessions see nothing that the isolation level forbids, also over kills.
+
+FIRN_TEST_HISTORY_SECONDS is the time of each level; `make soak` runs for half an hour or as long
+as wanted. A history with findings stays where the message says. InnoDB, which locks gaps as well,
+judges the judge: under the same sessions nothing may be found.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import history
+import pytest
+from server import IS_FIRN, Server
+
+SECONDS = float(os.environ.get("FIRN_TEST_HISTORY_SECONDS", "20"))
+ROUND_SECONDS = 4.0
+# So small that memtables switch and large transactions spill; the binary log makes two phases of
+# each commit.
+SMALL = [
+    "--loose-firn-memtable-size=1048576",
+    "--loose-firn-txn-memory-limit=1048576",
+    "--loose-firn-wal-segment-size=4194304",
+    "--loose-firn-lock-wait-timeout=2",
+    "--innodb-lock-wait-timeout=2",
+]
+BINLOG = ["--log-bin=bin", "--sync-binlog=1", "--binlog-format=ROW", "--server-id=1"]
+ENGINES = ["FIRN", "InnoDB"] if IS_FIRN else ["InnoDB"]
+
+
+@pytest.fixture
+def engine_server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    """A server with the engine of the test, and the binary log for one of the levels."""
+    engine, level = request.getfixturevalue("engine"), request.getfixturevalue("level")
+    binlog = BINLOG if level == "RR" and engine == "FIRN" else []
+    server = Server([*SMALL, *binlog], engine=engine)
+    server.start()
+    yield server
+    server.destroy()
+
+
+def told(verdict: dict[str, Any]) -> str:
+    """The findings of a verdict; its history is kept."""
+    kept = Path(tempfile.mkdtemp(prefix="firn-history-")) / "history.jsonl"
+    shutil.move(verdict["history"], kept)
+    lines = [f"{finding['name']}: {finding['story']}" for finding in verdict["findings"]]
+    return "\n".join([f"{len(lines)} findings in {kept}", *lines[:10]])
+
+
+@pytest.mark.parametrize("level", ["RC", "RR"])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_nothing_is_seen_that_the_level_forbids(
+    engine_server: Server, engine: str, level: str, seed: int
+) -> None:
+    run = history.Run(engine_server, engine, level, Random(f"{seed} {level}"))
+    # InnoDB judges the judge, which takes a moment. Its purge dies of kills now and then.
+    seconds = SECONDS if engine == "FIRN" else min(SECONDS, ROUND_SECONDS)
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        kills = run.rounds % 2 if engine == "FIRN" else 0
+        verdict = run.round(min(ROUND_SECONDS, seconds), kills)
+        assert not verdict["findings"], told(verdict)
+    print(f"{engine} {level}: {run.rounds} rounds: {run.totals}")
+    assert run.totals["ok"] > 20
+    assert run.totals["lock"] > 10
+
+
+def test_a_driver_that_forgets_a_statement_is_found_out(server: Server, seed: int) -> None:
+    """Driver and judge together find what is wrong: here a commit that the client takes back."""
+    run = history.Run(server, "InnoDB", "RC", Random(seed))
+    forgetful = run.judge
+
+    def forget(noted: list[dict[str, Any]], shared: history.Shared) -> dict[str, Any]:
+        writers = [txn for txn in noted if any(op["do"] == "append" for op in txn["ops"])]
+        acknowledged = [txn for txn in writers if txn["outcome"] == "ok"]
+        acknowledged[len(acknowledged) // 2]["outcome"] = "failed"
+        return forgetful(noted, shared)
+
+    run.judge = forget  # type: ignore[method-assign]
+    verdict = run.round(1)
+    assert "G1a" in {finding["name"] for finding in verdict["findings"]}
