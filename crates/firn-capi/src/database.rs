@@ -19,6 +19,12 @@ pub struct firn_db {
 }
 
 impl firn_db {
+    /// A handle on a database that was opened in Rust, as `firn_open` makes them: for tests that bring their
+    /// own environment. `firn_close` takes it back.
+    pub fn over(db: Arc<Db>) -> *mut Self {
+        boxed(Self { db })
+    }
+
     /// # Safety
     /// `db` is NULL or from `firn_open` and not closed.
     pub(crate) unsafe fn get<'a>(db: *const firn_db) -> Result<&'a Arc<Db>, Outcome> {

@@ -2,13 +2,14 @@
 //!
 //! `firn-sim crash --runs 1000 --seed 1` takes seeds 1 to 1000; `sync` cuts the power at every
 //! sync of each workload; `fault` injects failures; `rot` flips
-//! bits; `point` brings backups to points in the archive of the log; `load` and `load-point` load tables and changes indexes; `bank` runs threads and crashes; `compaction` prints what the picker's decisions cost and
+//! bits; `point` brings backups to points in the archive of the log; `load` and `load-point` load tables and changes indexes; `bank` runs threads and crashes; `concurrent` too, and judges what they have seen; `compaction` prints what the picker's decisions cost and
 //! what writers at full speed for `--seconds` (1200) of virtual time see; `model
 //! --seconds 60` takes seeds until the time is up. A failure prints its seed; the exit code is 1
 //! then.
 
 use firn::env::{Env, PosixEnv};
 use firn_sim::bank::{self, BankStats};
+use firn_sim::concurrent::{self, ConcurrentStats};
 use firn_sim::loads::{self, LoadStats};
 use firn_sim::rot::{self, RotStats};
 use firn_sim::world::Stats;
@@ -16,7 +17,7 @@ use firn_sim::{Failure, compaction, crash, faults, points};
 use std::fmt::Debug;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: firn-sim crash|sync|fault|rot|model|point|load|load-point|bank|compaction [--runs N | --seconds S] [--seed N] [--steps N]";
+const USAGE: &str = "usage: firn-sim crash|sync|fault|rot|model|point|load|load-point|bank|concurrent|compaction [--runs N | --seconds S] [--seed N] [--steps N]";
 
 struct Args {
     kind: String,
@@ -103,6 +104,7 @@ fn main() -> ExitCode {
         "load-point" => args.series(loads::load_point_run, LoadStats::add),
         "load" => args.series(loads::load_run, LoadStats::add),
         "bank" => args.series(bank::with_crashes, BankStats::add),
+        "concurrent" => args.series(concurrent::run, ConcurrentStats::add),
         "compaction" => {
             compaction::print_costs(args.seed);
             println!();

@@ -1,6 +1,7 @@
 //! Short runs of the simulation: one binary, since linking is the cost.
 
 mod bank;
+mod concurrent;
 mod crash;
 mod faults;
 mod loads;

@@ -1,0 +1,638 @@
+//! One session after the other: what it asks for and what it is told.
+
+use super::abi::{Cursor, Find, Outcome, Server, Session, key, list_index, record_of, row_of};
+use super::{Shared, pauses};
+use crate::options::{chance, one_of};
+use firn_capi::cursor::{firn_read_mode, firn_wait};
+use firn_capi::error::firn_status;
+use firn_history::history::Element;
+use firn_history::{Level, Op, Outcome as Ending, Row, Scan, Span, Statement, Status, Txn};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::collections::BTreeMap;
+
+const LISTS_A_TABLE: usize = 2;
+const ROWS: usize = 5;
+const POS_MAX: i64 = 1 << 40;
+
+/// The lists of a run: some in each table, and a bank.
+pub(super) struct Lists {
+    tables: usize,
+}
+
+impl Lists {
+    pub(super) fn new(tables: usize) -> Self {
+        Self { tables }
+    }
+
+    pub(super) fn bank(&self) -> u64 {
+        (self.tables * LISTS_A_TABLE) as u64
+    }
+
+    /// The table that a list is in.
+    fn table(&self, list: u64) -> usize {
+        match list == self.bank() {
+            true => 1,
+            false => list as usize / LISTS_A_TABLE,
+        }
+    }
+
+    fn all(&self) -> std::ops::RangeInclusive<u64> {
+        0..=self.bank()
+    }
+}
+
+/// A thread's memory over several lives of the database.
+pub(super) struct Client<'a> {
+    shared: &'a Shared,
+    rng: StdRng,
+    number: usize,
+    pub(super) life: u32,
+    pub(super) history: Vec<Txn>,
+    txn: Option<Txn>,
+    autocommit: bool,
+    /// A failure of the statement under way ends the transaction.
+    ends: bool,
+    /// Rows met last, by list.
+    known: BTreeMap<u64, Vec<Row>>,
+    /// Bytes that fill a row.
+    pad: usize,
+}
+
+/// The environment has died.
+fn is_end(status: firn_status) -> bool {
+    use firn_status::{FIRN_IO, FIRN_NO_SPACE, FIRN_POISONED, FIRN_SHUTDOWN};
+    matches!(
+        status,
+        FIRN_IO | FIRN_NO_SPACE | FIRN_POISONED | FIRN_SHUTDOWN
+    )
+}
+
+fn in_order(list: u64, (from, to): (i64, i64), forward: bool) -> Scan {
+    let order = if forward { 1 } else { -1 };
+    Scan::Range {
+        list,
+        from,
+        to,
+        order,
+    }
+}
+
+/// What a scan does with each row: the cursor has it.
+type Visit<'v> = dyn FnMut(&mut Cursor<'_, '_>, Row) -> Outcome<()> + 'v;
+
+impl<'a> Client<'a> {
+    pub(super) fn new(number: usize, shared: &'a Shared, seed: u64) -> Self {
+        Self {
+            shared,
+            rng: StdRng::seed_from_u64(seed),
+            number,
+            life: 0,
+            history: Vec::new(),
+            txn: None,
+            autocommit: false,
+            ends: false,
+            known: BTreeMap::new(),
+            pad: 0,
+        }
+    }
+
+    pub(super) fn level(&self) -> Level {
+        self.shared.level
+    }
+
+    fn now(&self) -> u64 {
+        Shared::next(&self.shared.clock)
+    }
+
+    fn element(&self) -> Element {
+        Shared::next(&self.shared.elements)
+    }
+
+    fn begin(&mut self) {
+        self.txn = Some(Txn {
+            id: Shared::next(&self.shared.ids),
+            life: self.life,
+            level: self.shared.level,
+            outcome: Ending::Failed,
+            end: None,
+            ops: Vec::new(),
+        });
+    }
+
+    fn finish(&mut self, outcome: Ending, end: Option<Span>) {
+        let mut txn = self.txn.take().expect("a transaction was begun");
+        txn.outcome = outcome;
+        txn.end = end;
+        self.history.push(txn);
+    }
+
+    /// Runs a statement and notes it.
+    fn statement(
+        &mut self,
+        session: &mut Session<'_>,
+        mut statement: Statement,
+        run: impl FnOnce(&mut Self, &mut Session<'_>, &mut Statement) -> Outcome<()>,
+    ) -> Outcome<()> {
+        let begin = self.now();
+        session.begin_statement(self.autocommit);
+        let done = run(self, session, &mut statement);
+        let status = match done {
+            Ok(()) => Status::Done,
+            Err(_) => Status::Failed,
+        };
+        match done {
+            Ok(()) => session.end_statement(),
+            Err(_) => session.rollback_statement(),
+        }
+        let end = Some(self.now());
+        let op = Op {
+            span: Span { begin, end },
+            status,
+            statement,
+        };
+        self.txn
+            .as_mut()
+            .expect("a transaction was begun")
+            .ops
+            .push(op);
+        done
+    }
+
+    /// Visits the rows of a scan.
+    fn scan(
+        &mut self,
+        session: &mut Session<'_>,
+        scan: Scan,
+        mode: firn_read_mode,
+        wait: firn_wait,
+        semi: bool,
+        visit: &mut Visit<'_>,
+    ) -> Outcome<()> {
+        let Scan::Range {
+            list,
+            from,
+            to,
+            order,
+        } = scan
+        else {
+            return Ok(());
+        };
+        let table = self.shared.lists.table(list);
+        let prefix = key(&[list as i64]);
+        let mut cursor = session.cursor(table, list_index(table), mode, wait)?;
+        if semi {
+            cursor.set_semi_consistent();
+        }
+        let whole = from == 0 && to == POS_MAX;
+        // A list as a whole is one value of the first column: the server looks it up by that alone.
+        let same = whole && order > 0 && self.rng.random();
+        let mut found = if same {
+            cursor.seek(&prefix, Find::Exact)?
+        } else if order > 0 {
+            cursor.end_range(&key(&[list as i64, to]))?;
+            cursor.seek(&key(&[list as i64, from]), Find::AtOrAfter)?
+        } else {
+            cursor.seek(&key(&[list as i64, to]), Find::LastAtOrBefore)?
+        };
+        while found {
+            let row = row_of(&cursor.record);
+            if row.list != list || !(from..=to).contains(&row.pos) {
+                // Beyond the end of a scan backward.
+                if mode != firn_read_mode::FIRN_READ_SNAPSHOT {
+                    cursor.unlock_row()?;
+                }
+                break;
+            }
+            // Shown without its lock, it comes again.
+            if !cursor.was_semi_consistent() {
+                visit(&mut cursor, row)?;
+            }
+            found = match (same, order > 0) {
+                (true, _) => cursor.next_same(&prefix)?,
+                (false, true) => cursor.next()?,
+                (false, false) => cursor.prev()?,
+            };
+        }
+        Ok(())
+    }
+
+    /// Visits one row by its unique key.
+    fn point(
+        &mut self,
+        session: &mut Session<'_>,
+        row: &Row,
+        mode: firn_read_mode,
+        visit: &mut Visit<'_>,
+    ) -> Outcome<()> {
+        let table = self.shared.lists.table(row.list);
+        let key = match table {
+            0 => key(&[row.list as i64, row.pos]),
+            _ => key(&[row.id as i64]),
+        };
+        let mut cursor = session.cursor(table, 0, mode, firn_wait::FIRN_WAIT)?;
+        if cursor.get(&key)? {
+            let row = row_of(&cursor.record);
+            visit(&mut cursor, row)?;
+        }
+        Ok(())
+    }
+
+    fn bounds(&mut self, list: u64) -> (i64, i64) {
+        let all = (0, POS_MAX);
+        match self.known.get(&list) {
+            Some(rows) if !rows.is_empty() && chance(&mut self.rng, 40) => {
+                let (a, b) = (rows[self.rng.random_range(0..rows.len())].pos, rows[0].pos);
+                (a.min(b), a.max(b))
+            }
+            _ => all,
+        }
+    }
+
+    fn read(
+        &mut self,
+        session: &mut Session<'_>,
+        list: u64,
+        bounds: (i64, i64),
+        mode: firn_read_mode,
+        wait: firn_wait,
+    ) -> Outcome<()> {
+        let scan = in_order(list, bounds, chance(&mut self.rng, 65));
+        let partial = wait == firn_wait::FIRN_SKIP_LOCKED;
+        let statement = match mode {
+            firn_read_mode::FIRN_READ_SNAPSHOT => Statement::Read {
+                scan,
+                rows: Vec::new(),
+            },
+            _ => Statement::Lock {
+                scan,
+                rows: Vec::new(),
+                partial,
+            },
+        };
+        let mut seen = Vec::new();
+        self.statement(session, statement, |client, session, statement| {
+            client.scan(session, scan, mode, wait, false, &mut |_, row| {
+                seen.push(row);
+                Ok(())
+            })?;
+            if let Statement::Read { rows, .. } | Statement::Lock { rows, .. } = statement {
+                rows.clone_from(&seen);
+            }
+            Ok(())
+        })?;
+        self.known.insert(list, seen);
+        Ok(())
+    }
+
+    fn snapshot_read(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
+        let bounds = self.bounds(list);
+        let mode = firn_read_mode::FIRN_READ_SNAPSHOT;
+        self.read(session, list, bounds, mode, firn_wait::FIRN_WAIT)
+    }
+
+    fn lock(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
+        use firn_read_mode::{FIRN_READ_LOCK_EXCLUSIVE, FIRN_READ_LOCK_SHARED};
+        use firn_wait::{FIRN_SKIP_LOCKED, FIRN_WAIT};
+        let bounds = self.bounds(list);
+        let mode = one_of(
+            &mut self.rng,
+            &[
+                FIRN_READ_LOCK_EXCLUSIVE,
+                FIRN_READ_LOCK_EXCLUSIVE,
+                FIRN_READ_LOCK_SHARED,
+            ],
+        );
+        let wait = one_of(
+            &mut self.rng,
+            &[FIRN_WAIT, FIRN_WAIT, FIRN_WAIT, FIRN_SKIP_LOCKED],
+        );
+        self.read(session, list, bounds, mode, wait)
+    }
+
+    fn append(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
+        let (bounds, forward) = (self.bounds(list), chance(&mut self.rng, 65));
+        let (scan, element, pad) = (in_order(list, bounds, forward), self.element(), self.pad);
+        let semi = self.shared.level == Level::ReadCommitted && self.rng.random();
+        let statement = Statement::Append {
+            scan,
+            element,
+            add: 0,
+            to: None,
+            count: None,
+        };
+        self.statement(session, statement, |client, session, statement| {
+            let mut changed = 0;
+            let (mode, wait) = (
+                firn_read_mode::FIRN_READ_LOCK_EXCLUSIVE,
+                firn_wait::FIRN_WAIT,
+            );
+            client.scan(session, scan, mode, wait, semi, &mut |cursor, mut row| {
+                row.log.push(element);
+                changed += 1;
+                cursor.update(&record_of(&row, pad))
+            })?;
+            if let Statement::Append { count, .. } = statement {
+                *count = Some(changed);
+            }
+            Ok(())
+        })
+    }
+
+    /// Appends to a row that was met before; `stale`: to what was read then, under a lock that is still held.
+    fn append_to(
+        &mut self,
+        session: &mut Session<'_>,
+        row: &Row,
+        amount: i64,
+        place: Option<(u64, i64)>,
+        stale: bool,
+    ) -> Outcome<()> {
+        let (element, pad) = (self.element(), self.pad);
+        let statement = Statement::Append {
+            scan: Scan::Point { id: row.id },
+            element,
+            add: amount,
+            to: place,
+            count: None,
+        };
+        self.statement(session, statement, |client, session, statement| {
+            let mut changed = 0;
+            let mode = firn_read_mode::FIRN_READ_LOCK_EXCLUSIVE;
+            client.point(session, row, mode, &mut |cursor, found| {
+                let mut new = if stale { row.clone() } else { found };
+                new.log.push(element);
+                new.amount += amount;
+                (new.list, new.pos) = place.unwrap_or((new.list, new.pos));
+                changed += 1;
+                cursor.update(&record_of(&new, pad))
+            })?;
+            if let Statement::Append { count, .. } = statement {
+                *count = Some(changed);
+            }
+            Ok(())
+        })
+    }
+
+    fn some_row(&mut self, list: u64) -> Option<Row> {
+        let rows = self.known.get(&list).filter(|rows| !rows.is_empty())?;
+        Some(rows[self.rng.random_range(0..rows.len())].clone())
+    }
+
+    fn append_to_one(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
+        match self.some_row(list) {
+            Some(row) => self.append_to(session, &row, 0, None, false),
+            None => Ok(()),
+        }
+    }
+
+    /// Locks a list, and writes a row with what it has read.
+    fn read_and_write(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
+        let mode = firn_read_mode::FIRN_READ_LOCK_EXCLUSIVE;
+        self.read(session, list, (0, POS_MAX), mode, firn_wait::FIRN_WAIT)?;
+        match self.some_row(list) {
+            Some(row) => self.append_to(session, &row, 0, None, true),
+            None => Ok(()),
+        }
+    }
+
+    fn position(&mut self) -> i64 {
+        let unique = Shared::next(&self.shared.ids) as i64;
+        (self.rng.random_range(0..1000) << 30) + unique
+    }
+
+    fn insert(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
+        let row = Row {
+            id: Shared::next(&self.shared.ids),
+            list,
+            pos: self.position(),
+            amount: 0,
+            log: vec![self.element()],
+        };
+        let record = record_of(&row, self.pad);
+        let table = self.shared.lists.table(list);
+        self.statement(session, Statement::Insert { row }, |_, session, _| {
+            session.insert(table, &record)
+        })
+    }
+
+    /// Deletes a few rows, and puts one in: so a deletion can be told from its absence.
+    fn delete(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
+        self.insert(session, list)?;
+        let Some(first) = self.some_row(list) else {
+            return Ok(());
+        };
+        let far = self.rng.random_range(0..2) << 36;
+        let scan = in_order(
+            list,
+            (first.pos, first.pos + far),
+            chance(&mut self.rng, 65),
+        );
+        let statement = Statement::Delete {
+            scan,
+            rows: Vec::new(),
+        };
+        self.statement(session, statement, |client, session, statement| {
+            let mut gone = Vec::new();
+            let (mode, wait) = (
+                firn_read_mode::FIRN_READ_LOCK_EXCLUSIVE,
+                firn_wait::FIRN_WAIT,
+            );
+            client.scan(session, scan, mode, wait, false, &mut |cursor, row| {
+                gone.push(row);
+                cursor.delete()
+            })?;
+            if let Statement::Delete { rows, .. } = statement {
+                *rows = gone;
+            }
+            Ok(())
+        })
+    }
+
+    /// Moves a row to another place of its table.
+    fn relocate(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
+        let table = self.shared.lists.table(list);
+        match self.some_row(list) {
+            Some(row) if table > 0 => {
+                let other =
+                    (table * LISTS_A_TABLE + self.rng.random_range(0..LISTS_A_TABLE)) as u64;
+                let place = (other, self.position());
+                self.append_to(session, &row, 0, Some(place), false)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn transfer(&mut self, session: &mut Session<'_>) -> Outcome<()> {
+        let bank = self.shared.lists.bank();
+        let (Some(from), Some(to)) = (self.some_row(bank), self.some_row(bank)) else {
+            return self.snapshot_read(session, bank);
+        };
+        if from.id == to.id {
+            return Ok(());
+        }
+        let amount = self.rng.random_range(1..100);
+        // Half a transfer must not stay.
+        self.ends = true;
+        self.append_to(session, &from, -amount, None, false)?;
+        self.append_to(session, &to, amount, None, false)?;
+        self.ends = false;
+        Ok(())
+    }
+
+    fn savepoint(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
+        let mark = session.savepoint()?;
+        let first = self.txn.as_ref().expect("begun").ops.len();
+        self.append(session, list)?;
+        self.insert(session, list)?;
+        session.rollback_to(mark)?;
+        for op in &mut self.txn.as_mut().expect("begun").ops[first..] {
+            if op.status == Status::Done {
+                op.status = Status::Undone;
+            }
+        }
+        Ok(())
+    }
+
+    fn any_list(&mut self) -> u64 {
+        self.rng.random_range(0..self.shared.lists.bank())
+    }
+
+    fn act(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
+        match self.rng.random_range(0..25) {
+            0..=3 => self.snapshot_read(session, list),
+            4..=6 => self.lock(session, list),
+            7..=10 => self.append(session, list),
+            11..=12 => self.append_to_one(session, list),
+            13..=15 => self.read_and_write(session, list),
+            16..=17 => self.insert(session, list),
+            18..=19 => self.delete(session, list),
+            20..=21 => self.relocate(session, list),
+            22..=23 => self.transfer(session),
+            _ => self.savepoint(session, list),
+        }
+    }
+
+    /// Transactions, until there were enough or the environment has died.
+    pub(super) fn work(&mut self, session: &mut Session<'_>, transactions: usize) {
+        pauses::begin(self.rng.random());
+        self.known.clear();
+        let mut done = 0;
+        while done < transactions && self.transaction(session).is_ok() {
+            done += 1;
+        }
+        pauses::end();
+    }
+
+    /// Fails when the environment has died.
+    fn transaction(&mut self, session: &mut Session<'_>) -> Outcome<()> {
+        self.begin();
+        self.pad = one_of(&mut self.rng, &[0, 0, 100, 2000]);
+        self.autocommit = chance(&mut self.rng, 20);
+        let statements = if self.autocommit {
+            1
+        } else {
+            self.rng.random_range(1..6)
+        };
+        let mut list = self.any_list();
+        let explicit = self.shared.level == Level::RepeatableRead && chance(&mut self.rng, 10);
+        if explicit && !self.autocommit {
+            let taken = self.statement(session, Statement::Snapshot, |_, session, _| {
+                session.consistent_snapshot()
+            });
+            taken.expect("a snapshot is taken");
+        }
+        for _ in 0..statements {
+            if chance(&mut self.rng, 30) {
+                list = self.any_list();
+            }
+            let done = match self.autocommit {
+                true => self.single(session, list),
+                false => self.act(session, list),
+            };
+            let Err(status) = done else {
+                continue;
+            };
+            // The statement is taken back; the transaction may go on, but not after a deadlock.
+            let ends = std::mem::take(&mut self.ends);
+            let goes_on = !ends && status != firn_status::FIRN_DEADLOCK && self.rng.random();
+            if is_end(status) || !goes_on {
+                return self.end(session, None, is_end(status).then_some(status));
+            }
+        }
+        let commits = self.autocommit || chance(&mut self.rng, 90);
+        let xid = Shared::next(&self.shared.ids);
+        let two_phases = !self.autocommit && chance(&mut self.rng, 25);
+        self.end(session, commits.then_some(two_phases.then_some(xid)), None)
+    }
+
+    fn single(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
+        match self.rng.random_range(0..4) {
+            0..=1 => self.snapshot_read(session, list),
+            2 => self.append(session, list),
+            _ => self.insert(session, list),
+        }
+    }
+
+    /// Commits, in one phase or two, or rolls back. Returns the status that tells of the end of all things.
+    fn end(
+        &mut self,
+        session: &mut Session<'_>,
+        commit: Option<Option<u64>>,
+        dead: Option<firn_status>,
+    ) -> Outcome<()> {
+        let ops = &self.txn.as_ref().expect("begun").ops;
+        let first = ops.first().map(|op| op.span.begin);
+        let alone = first.filter(|_| self.autocommit);
+        let begin = alone.unwrap_or_else(|| self.now());
+        let (outcome, status) = match commit {
+            Some(two_phases) => match session.commit(two_phases) {
+                Ok(()) => (Ending::Ok, None),
+                Err(status) => {
+                    // The outcome of a failed commit is known after the next start.
+                    let _ = session.rollback();
+                    (Ending::Unknown, is_end(status).then_some(status))
+                }
+            },
+            None => {
+                let rolled_back = session.rollback().err();
+                (Ending::Failed, dead.or(rolled_back))
+            }
+        };
+        let end = (outcome != Ending::Unknown).then(|| self.now());
+        // Locks of a failed transaction went when it was rolled back, which may have been earlier.
+        self.finish(outcome, Some(Span { begin, end }));
+        status.map_or(Ok(()), Err)
+    }
+
+    /// Makes the first rows.
+    pub(super) fn found(&mut self, server: &Server) {
+        let mut session = server.session(self.shared.level);
+        self.begin();
+        self.autocommit = false;
+        for list in self.shared.lists.all() {
+            for _ in 0..ROWS {
+                self.insert(&mut session, list)
+                    .expect("nobody else is there");
+            }
+        }
+        self.end(&mut session, Some(None), None)
+            .expect("nobody else is there");
+    }
+
+    /// Reads all lists.
+    pub(super) fn look(&mut self, server: &Server) {
+        use firn_read_mode::{FIRN_READ_LOCK_EXCLUSIVE, FIRN_READ_SNAPSHOT};
+        let mut session = server.session(self.shared.level);
+        self.autocommit = true;
+        for mode in [FIRN_READ_SNAPSHOT, FIRN_READ_LOCK_EXCLUSIVE] {
+            for list in self.shared.lists.all() {
+                self.begin();
+                let read = self.read(&mut session, list, (0, POS_MAX), mode, firn_wait::FIRN_WAIT);
+                read.unwrap_or_else(|status| panic!("client {} reads: {status:?}", self.number));
+                self.end(&mut session, Some(None), None)
+                    .expect("nothing was written");
+            }
+        }
+    }
+}

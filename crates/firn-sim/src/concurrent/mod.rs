@@ -1,0 +1,283 @@
+//! Threads that append to lists through the C ABI, and the judge of what they have seen.
+//!
+//! Each thread is a session of the server: scans in both directions, plain and locking, updates and
+//! deletes of ranges, single rows, moves, transfers, savepoints, commits in one and in two phases.
+//! Pauses are injected between pin, visible, lock and publish; memtables and limits of write sets are so
+//! small that they switch and spill all the time; sessions are killed, and the environment dies at
+//! some sync. What comes back after a crash continues the history. `firn-history` judges it.
+
+mod abi;
+mod client;
+mod pauses;
+
+use crate::failure::Failure;
+use crate::options::{one_of, tiny};
+use abi::{Server, TABLES};
+use client::{Client, Lists};
+use firn::base::options::{FlushMode, Options};
+use firn::db::Db;
+use firn::env::{Env, MemEnv};
+use firn_capi::error::firn_status;
+use firn_history::{History, Level, Setup, check};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::fs::OpenOptions;
+use std::io::BufWriter;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Threads at work.
+const CLIENTS: usize = 6;
+
+/// Transactions of each thread in one life of the database.
+const TRANSACTIONS: usize = 60;
+
+/// How long a row lock is waited for.
+const LEVEL_TIMEOUT_US: u64 = 2_000_000;
+
+/// Counts of a run.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ConcurrentStats {
+    /// Transactions acknowledged.
+    pub committed: u64,
+    /// Transactions with another end.
+    pub others: u64,
+    /// Instants that the judge has put in order.
+    pub instants: u64,
+    /// Cycles that the isolation level permits.
+    pub permitted: u64,
+    /// Phantoms that gap locks would have prevented.
+    pub gaps: u64,
+    /// Crashes.
+    pub crashes: u64,
+}
+
+impl ConcurrentStats {
+    /// Adds the counts of another run.
+    pub fn add(&mut self, other: &Self) {
+        self.committed += other.committed;
+        self.others += other.others;
+        self.instants += other.instants;
+        self.permitted += other.permitted;
+        self.gaps += other.gaps;
+        self.crashes += other.crashes;
+    }
+}
+
+/// A status that is no promise kept or broken, but a bug of the engine or of the driver, ends the run.
+///
+/// # Panics
+/// For such a status.
+fn bug(status: firn_status) -> Result<(), firn_status> {
+    use firn_status::{
+        FIRN_CORRUPTION, FIRN_INVALID, FIRN_NO_TABLE, FIRN_OK, FIRN_PANIC, FIRN_SAME_ROW,
+        FIRN_UNSUPPORTED,
+    };
+    match status {
+        FIRN_OK => Ok(()),
+        FIRN_CORRUPTION | FIRN_INVALID | FIRN_NO_TABLE | FIRN_PANIC | FIRN_SAME_ROW
+        | FIRN_UNSUPPORTED => {
+            // SAFETY: the message of the last failing call of this thread, which nothing has replaced.
+            let words = unsafe { std::ffi::CStr::from_ptr(firn_capi::error::firn_last_error()) };
+            panic!("{status:?}: {}", words.to_string_lossy())
+        }
+        other => Err(other),
+    }
+}
+
+/// What the threads of a run share.
+struct Shared {
+    level: Level,
+    lists: Lists,
+    /// Every look at it is a later moment.
+    clock: AtomicU64,
+    ids: AtomicU64,
+    elements: AtomicU64,
+}
+
+impl Shared {
+    fn next(counter: &AtomicU64) -> u64 {
+        counter.fetch_add(1, Ordering::SeqCst) + 1
+    }
+}
+
+fn options(rng: &mut StdRng) -> Options {
+    Options {
+        background_jobs: 1,
+        l0_stop_runs: 12,
+        ..tiny(rng, FlushMode::Sync)
+    }
+}
+
+/// Runs threads over some lives of a database in memory, and judges what they have seen.
+///
+/// # Errors
+/// What the judge has found, in words.
+///
+/// # Panics
+/// If a call reports damage or a bug.
+pub fn run(seed: u64) -> Result<ConcurrentStats, Failure> {
+    let (history, crashes) = history_of(seed)?;
+    let verdict = check(&history);
+    if !verdict.findings.is_empty() {
+        let kept = keep(&history, seed);
+        return Err(Failure::new(format!(
+            "concurrent seed {seed}, {}: {kept}: {verdict}",
+            history.setup.engine
+        )));
+    }
+    let committed = verdict.txns.get("ok").copied().unwrap_or(0);
+    Ok(ConcurrentStats {
+        committed,
+        others: verdict.txns.values().sum::<u64>() - committed,
+        instants: verdict.instants,
+        permitted: verdict.permitted.values().sum(),
+        gaps: verdict.gaps.len() as u64,
+        crashes,
+    })
+}
+
+/// Writes a history down for whoever looks into it: `firn-history` judges the file again.
+fn keep(history: &History, seed: u64) -> String {
+    let path =
+        std::env::temp_dir().join(format!("firn-history-{}-{seed}.jsonl", std::process::id()));
+    let opened = OpenOptions::new()
+        .create(true)
+        .write(true)
+        .truncate(true)
+        .open(&path);
+    let written = opened.and_then(|file| history.write(BufWriter::new(file)));
+    match written {
+        Ok(()) => format!("history in {}", path.display()),
+        Err(error) => format!("history not kept: {error}"),
+    }
+}
+
+fn history_of(seed: u64) -> Result<(History, u64), Failure> {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let options = options(&mut rng);
+    let shared = Shared {
+        level: one_of(&mut rng, &[Level::ReadCommitted, Level::RepeatableRead]),
+        lists: Lists::new(TABLES),
+        clock: AtomicU64::new(0),
+        ids: AtomicU64::new(0),
+        elements: AtomicU64::new(0),
+    };
+    let mut memory = MemEnv::new();
+    memory.set_log_sectors(rng.random());
+    let mut clients: Vec<Client> = (0..=CLIENTS)
+        .map(|number| Client::new(number, &shared, rng.random()))
+        .collect();
+    let mut observer = clients.pop().expect("one more");
+    let lives = rng.random_range(1..=3);
+    for life in 0..lives {
+        let env: Arc<dyn Env> = Arc::new(memory.clone());
+        let db = Db::open(env, Path::new("/lists"), options.clone(), None).map_err(failed)?;
+        decide_prepared(&db)?;
+        let server = Server::new(&db).map_err(|status| Failure::new(format!("{status:?}")))?;
+        observer.life = life;
+        if life == 0 {
+            observer.found(&server);
+        }
+        observer.look(&server);
+        let crashes = life + 1 < lives;
+        if crashes {
+            memory.crash_at_sync(memory.sync_points() + rng.random_range(1..300));
+        }
+        work(&server, &mut clients, life, rng.random(), crashes)?;
+        if !crashes {
+            observer.look(&server);
+        }
+        drop(server);
+        drop(db);
+        memory = match rng.random() {
+            true => memory.crash(rng.random_range(0..1 << 32)),
+            false => memory.kill(),
+        };
+    }
+    let live = &options.live;
+    let setup = Setup {
+        engine: format!(
+            "FIRN {:?}, memtable {}, write sets {}, row cache {}, locks merged from {}",
+            shared.level,
+            live.memtable_size.load(Ordering::Relaxed),
+            live.txn_memory_limit.load(Ordering::Relaxed),
+            options.row_cache_size,
+            options.lock_merge_rows
+        ),
+        gap_locks: false,
+        balanced: vec![shared.lists.bank()],
+    };
+    clients.push(observer);
+    let txns = clients
+        .into_iter()
+        .flat_map(|client| client.history)
+        .collect();
+    Ok((History { setup, txns }, u64::from(lives) - 1))
+}
+
+/// Lets the clients work, and kills some of what they do. Until they are done, or until the end of the
+/// environment.
+fn work(
+    server: &Server,
+    clients: &mut [Client],
+    life: u32,
+    seed: u64,
+    to_the_end: bool,
+) -> Result<(), Failure> {
+    let level = clients[0].level();
+    let mut sessions: Vec<_> = clients.iter().map(|_| server.session(level)).collect();
+    let killers: Vec<_> = sessions.iter().map(abi::Session::killer).collect();
+    let done = AtomicBool::new(false);
+    let transactions = if to_the_end { usize::MAX } else { TRANSACTIONS };
+    std::thread::scope(|scope| {
+        let done = &done;
+        let at_work: Vec<_> = clients
+            .iter_mut()
+            .zip(&mut sessions)
+            .map(|(client, session)| {
+                scope.spawn(move || {
+                    client.life = life;
+                    client.work(session, transactions);
+                })
+            })
+            .collect();
+        let killer = scope.spawn(move || {
+            let mut rng = StdRng::seed_from_u64(seed);
+            while !done.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_micros(rng.random_range(500..20_000)));
+                // SAFETY: the sessions outlive the scope.
+                unsafe { killers[rng.random_range(0..killers.len())].kill() };
+            }
+        });
+        let ended: Vec<_> = at_work.into_iter().map(|thread| thread.join()).collect();
+        done.store(true, Ordering::Relaxed);
+        let killed = killer.join();
+        match ended
+            .into_iter()
+            .chain([killed])
+            .all(|result| result.is_ok())
+        {
+            true => Ok(()),
+            false => Err(Failure::new("a thread panicked")),
+        }
+    })
+}
+
+/// Commits some of the prepared transactions that a crash left, and rolls the others back.
+fn decide_prepared(db: &Db) -> Result<(), Failure> {
+    for (i, xid) in db.prepared_xids().into_iter().enumerate() {
+        let known = match i % 2 {
+            0 => db.commit_xid(&xid),
+            _ => db.rollback_xid(&xid),
+        };
+        known.map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn failed(error: firn::base::Error) -> Failure {
+    Failure::new(format!("a call failed: {error}"))
+}
