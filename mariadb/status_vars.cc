@@ -8,6 +8,10 @@ namespace {
 /* Filled by show_counters() under the lock that the server holds around SHOW STATUS. */
 firn_counters counters;
 
+/* The words for firn_counters::condition. */
+const char* const kConditions[] = {"good", "disk full", "read-only", "writes stopped"};
+const char* condition = kConditions[0];
+
 #define COUNTER(name, member) \
   { name, reinterpret_cast<char*>(&counters.member), SHOW_ULONGLONG }
 
@@ -26,6 +30,7 @@ struct st_mysql_show_var counter_variables[] = {COUNTER("blob_bytes_live", blob_
                                                 COUNTER("commits", commits),
                                                 COUNTER("compacted_bytes_read", compacted_bytes_read),
                                                 COUNTER("compacted_bytes_written", compacted_bytes_written),
+                                                {"condition", reinterpret_cast<char*>(&condition), SHOW_CHAR_PTR},
                                                 COUNTER("deadlocks", deadlocks),
                                                 COUNTER("flushed_bytes", flushed_bytes),
                                                 COUNTER("lock_waits", lock_waits),
@@ -36,6 +41,7 @@ struct st_mysql_show_var counter_variables[] = {COUNTER("blob_bytes_live", blob_
                                                 COUNTER("memory_bytes", memory_bytes),
                                                 COUNTER("memtable_bytes", memtable_bytes),
                                                 COUNTER("pinned_bytes", pinned_bytes),
+                                                COUNTER("reserve_bytes", reserve_bytes),
                                                 COUNTER("reused_bytes", reused_bytes),
                                                 COUNTER("row_cache_bytes", row_cache_bytes),
                                                 COUNTER("row_cache_hits", row_cache_hits),
@@ -48,7 +54,10 @@ struct st_mysql_show_var counter_variables[] = {COUNTER("blob_bytes_live", blob_
                                                 {nullptr, nullptr, SHOW_UNDEF}};
 
 int show_counters(MYSQL_THD, struct st_mysql_show_var* variable, void*, struct system_status_var*, enum enum_var_type) {
-  if (database) firn_read_counters(database, &counters);
+  if (database) {
+    firn_read_counters(database, &counters);
+    condition = kConditions[counters.condition % array_elements(kConditions)];
+  }
   variable->type = SHOW_ARRAY;
   variable->value = reinterpret_cast<char*>(counter_variables);
   return 0;

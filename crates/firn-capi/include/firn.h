@@ -483,6 +483,11 @@ typedef struct firn_counters {
   uint64_t write_stalls;
   // Time spent in delays, microseconds.
   uint64_t write_stall_us;
+  // Bytes set aside for a full disk.
+  uint64_t reserve_bytes;
+  // What the database can do: 0 all, 1 the disk is full, 2 it is full and nothing can be written, 3 writes have
+  // stopped until a restart.
+  uint64_t condition;
 } firn_counters;
 
 // One index of a table, for `information_schema`.

@@ -202,6 +202,11 @@ pub struct firn_counters {
     pub write_stalls: u64,
     /// Time spent in delays, microseconds.
     pub write_stall_us: u64,
+    /// Bytes set aside for a full disk.
+    pub reserve_bytes: u64,
+    /// What the database can do: 0 all, 1 the disk is full, 2 it is full and nothing can be written, 3 writes have
+    /// stopped until a restart.
+    pub condition: u64,
 }
 
 /// Reads the counters.
@@ -254,6 +259,8 @@ pub unsafe extern "C" fn firn_read_counters(
             commits: c.commits,
             write_stalls: c.write_stalls,
             write_stall_us: c.write_stall_us,
+            reserve_bytes: db.reserve_bytes().0,
+            condition: db.condition() as u64,
         };
         // SAFETY: as the caller promises.
         unsafe { out.write(counters) };
