@@ -415,13 +415,16 @@ ALGORITHMS_DIFFER = {
             MODIFY gv INT AS (i + 2) VIRTUAL
             MAX_ROWS=10 AVG_ROW_LENGTH=100
             CHECKSUM=1
-            STATS_PERSISTENT=0""",
+            STATS_PERSISTENT=0
+            RENAME TO {db}.renamed, COMMENT 'also'""",
         "hidden": """
             ADD COLUMN z INT DEFAULT 9""",
         "parts": """
             MODIFY a VARCHAR(30) COLLATE latin1_general_ci NOT NULL
             RENAME COLUMN id TO i2
             ADD COLUMN z INT FIRST""",
+        "versioned": """
+            ADD COLUMN z INT""",
         "partitioned": """
             ADD COLUMN z INT NOT NULL DEFAULT 4
             DROP COLUMN w
