@@ -178,7 +178,10 @@ fn finish(
             Changes::Batch(batch) => Changes::Batch(with_own_blobs(&db, look, tree, batch, lost)?),
             Changes::Run(files) => copy_prepared(look, &db, tree, files, lost)?,
         };
-        db.context().pipeline.prepare_changes(xid, &changes, &[])?;
+        let pipeline = &db.context().pipeline;
+        // The next start of the server needs it to decide.
+        pipeline.set_server_run(log.runs.get(xid).cloned());
+        pipeline.prepare_changes(xid, &changes, &[])?;
         repaired.prepared += 1;
     }
     let tables = db.catalog().list("");

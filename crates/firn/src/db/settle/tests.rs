@@ -2,6 +2,7 @@ use super::*;
 use crate::base::Value;
 use crate::base::options::Options;
 use crate::binlog::testing::{Written, xid_image};
+use crate::db::{Look, repair};
 use crate::env::{Env, MemEnv};
 use crate::txn::Isolation;
 
@@ -251,6 +252,33 @@ fn a_binary_log_that_is_gone_is_no_answer() {
         db.settle_earlier_runs(&with_binlog()).unwrap();
         assert_eq!(committed(&db, 1, &[1, 2, 3]), [1, 3]);
     }
+}
+
+#[test]
+fn a_repaired_copy_knows_the_runs() {
+    let env = killed_and_started_without();
+    // Of another run, and of one that is not known.
+    let db = open(&env);
+    prepare(&db, 2, 7);
+    db.note_server_run(Some(THIRD)).unwrap();
+    prepare(&db, 3, 8);
+    drop(db);
+    Written::begin(30, true, true)
+        .transaction(2, 9)
+        .transaction(8, 9)
+        .save(&env, THIRD);
+    let look = Look::open(Arc::new(env.clone()), Path::new(DIR)).unwrap();
+    let target = Path::new("data/repaired");
+    let repaired = repair(&look, target, &mut |lost| panic!("{lost}")).unwrap();
+    assert_eq!(repaired.prepared, 6);
+    env.rename(Path::new(DIR), Path::new("data/damaged"))
+        .unwrap();
+    env.rename(target, Path::new(DIR)).unwrap();
+    let db = open(&env);
+    db.settle_earlier_runs(&ServerStart::default()).unwrap();
+    assert_eq!(committed(&db, 1, &[1, 2, 3]), [1, 3]);
+    assert_eq!(committed(&db, 3, &[8]), [8]);
+    assert_eq!(db.prepared_xids(), [xid_image(7), b"a client's".to_vec()]);
 }
 
 #[test]
