@@ -3,7 +3,7 @@
 //! The live snapshots cut the seqnos into stripes: stripe 0 ends at the oldest snapshot, the last
 //! one at the newest visible seqno. No read can stand inside a stripe, so of each user key only the
 //! newest version per stripe can be seen. Above the last stripe every version stays, since a
-//! snapshot may yet be taken there.
+//! snapshot may yet be taken there. Retention for reads in the past ends the last stripe earlier.
 //!
 //! Example: snapshots 10 and 20, visible 30. Of versions 35 33 28 24 18 9 5 the rule keeps
 //! 35 and 33 (above the stripes), 28 (in 21..=30), 18 (in 11..=20), 9 (in 0..=10).
@@ -16,10 +16,20 @@ use std::collections::BTreeMap;
 /// Indexes that were dropped, with the seqno of the drop.
 pub type Retired = BTreeMap<IndexId, Seqno>;
 
+/// Which versions stay beside those that live snapshots need: for reads in the past.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Retention {
+    /// None.
+    #[default]
+    Nothing,
+    /// All that a read at this seqno, or at any later one, sees.
+    Since(Seqno),
+}
+
 /// The seqnos at which a read may stand.
 #[derive(Debug, Clone)]
 pub struct Snapshots {
-    /// Ascending, not empty; the last one is the visible seqno.
+    /// Ascending, not empty; the last one is the visible seqno, or where retention begins.
     bounds: Vec<Seqno>,
 }
 
@@ -30,8 +40,23 @@ impl Snapshots {
     /// taken in between stands at or above `visible`, where every version stays. The other way
     /// round it would be missed.
     pub fn new(visible: Seqno, live: impl IntoIterator<Item = Seqno>) -> Self {
-        let mut bounds: Vec<Seqno> = live.into_iter().filter(|s| *s < visible).collect();
-        bounds.push(visible);
+        Self::retaining(visible, live, Retention::Nothing)
+    }
+
+    /// As [`Self::new`], with reads to come in the past: as if nothing were visible yet of what came after the
+    /// seqno where retention begins, so that every version from there on stays, and the one that was the newest
+    /// there.
+    pub fn retaining(
+        visible: Seqno,
+        live: impl IntoIterator<Item = Seqno>,
+        retention: Retention,
+    ) -> Self {
+        let end = match retention {
+            Retention::Nothing => visible,
+            Retention::Since(seqno) => seqno.min(visible),
+        };
+        let mut bounds: Vec<Seqno> = live.into_iter().filter(|s| *s < end).collect();
+        bounds.push(end);
         bounds.sort_unstable();
         bounds.dedup();
         Self { bounds }
@@ -42,7 +67,7 @@ impl Snapshots {
         self.bounds[0]
     }
 
-    /// The stripe of a seqno; `None` above the visible seqno.
+    /// The stripe of a seqno; `None` above the last one.
     fn stripe(&self, seqno: Seqno) -> Option<usize> {
         let stripe = self.bounds.partition_point(|&bound| bound < seqno);
         (stripe < self.bounds.len()).then_some(stripe)

@@ -20,7 +20,7 @@ mod splitter;
 
 pub use backlog::{Backlog, Extra};
 pub use cuts::Cuts;
-pub use drop_rule::{DropRule, Reason, Retired, Snapshots, Verdict};
+pub use drop_rule::{DropRule, Reason, Retention, Retired, Snapshots, Verdict};
 pub use flush::flush;
 pub use handover::Handover;
 pub use job::{JobStats, run};

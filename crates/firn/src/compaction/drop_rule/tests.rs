@@ -35,6 +35,36 @@ fn the_newest_of_each_stripe_stays() {
 }
 
 #[test]
+fn every_version_within_the_retention_stays() {
+    let of = |retention| Snapshots::retaining(30, [20, 10, 28], retention);
+    let seqnos = [35, 33, 28, 24, 18, 12, 9, 5];
+    let entries: Vec<_> = seqnos.iter().map(|&s| (KEY, s, Kind::Put)).collect();
+    let kept = |snapshots: &Snapshots| -> Vec<Seqno> {
+        let all = decide_all(snapshots, &Retired::new(), false, false, &entries);
+        let all = all.iter().zip(seqnos);
+        all.filter(|(v, s)| **v == Verdict::Keep(*s))
+            .map(|(_, s)| s)
+            .collect()
+    };
+    assert_eq!(kept(&of(Retention::Nothing)), [35, 33, 28, 18, 9]);
+    let since_15 = of(Retention::Since(15));
+    assert_eq!(kept(&since_15), [35, 33, 28, 24, 18, 12, 9]);
+    assert_eq!(since_15.oldest(), 10);
+    let since_7 = of(Retention::Since(7));
+    assert_eq!(kept(&since_7), seqnos);
+    assert_eq!(since_7.oldest(), 7);
+    // Nothing is retained that is yet to come.
+    assert_eq!(kept(&of(Retention::Since(99))), [35, 33, 28, 18, 9]);
+    // A dropped index stays for reads from before the drop.
+    let retired = Retired::from([(1, 16)]);
+    let of = |snapshots: &Snapshots| decide_all(snapshots, &retired, true, true, &entries)[3];
+    assert_eq!(of(&Snapshots::new(30, [])), Verdict::Drop(Reason::Retired));
+    let since = |seqno| Snapshots::retaining(30, [], Retention::Since(seqno));
+    assert_eq!(of(&since(16)), Verdict::Drop(Reason::Retired));
+    assert_eq!(of(&since(15)), Verdict::Keep(24));
+}
+
+#[test]
 fn a_deletion_goes_only_with_nothing_below_it() {
     let snapshots = Snapshots::new(30, [10]);
     let entries = [(KEY, 9, Kind::Delete), (KEY, 5, Kind::Put)];
@@ -136,8 +166,8 @@ fn read(versions: &[(Seqno, Kind, Seqno)], at: Seqno) -> Option<Seqno> {
     seen.1.is_put().then_some(seen.2)
 }
 
-/// Versions of one key, some in the inputs and the older ones below: no live snapshot, and no
-/// snapshot that may yet be taken, reads anything else after the compaction.
+/// Versions of one key, some in the inputs and the older ones below: no live snapshot, no snapshot that may
+/// yet be taken, and no read in the past that retention allows, reads anything else after the compaction.
 #[test]
 fn reads_are_unchanged() {
     for seed in 0..4000 {
@@ -156,7 +186,14 @@ fn reads_are_unchanged() {
         let live: Vec<Seqno> = (0..rng.random_range(0..5))
             .map(|_| rng.random_range(1..70))
             .collect();
-        let snapshots = Snapshots::new(visible, live.clone());
+        let (retention, since) = match seed % 3 {
+            0 => (Retention::Nothing, visible),
+            _ => {
+                let since = rng.random_range(0..70);
+                (Retention::Since(since), since.min(visible))
+            }
+        };
+        let snapshots = Snapshots::retaining(visible, live.clone(), retention);
         let last = below.is_empty() && rng.random();
         let retired = Retired::new();
         let mut rule = DropRule::new(&snapshots, &retired, last);
@@ -169,7 +206,7 @@ fn reads_are_unchanged() {
         }
         after.extend_from_slice(below);
         assert!(after.windows(2).all(|p| p[0].0 > p[1].0), "seed {seed}");
-        for at in live.into_iter().chain(visible..80) {
+        for at in live.into_iter().chain(since..80) {
             assert_eq!(
                 read(&after, at),
                 read(&versions, at),
@@ -177,7 +214,7 @@ fn reads_are_unchanged() {
             );
         }
         // Nothing superfluous stays: at most one version per stripe, and those above.
-        let stripes = snapshots.bounds.len() + versions.iter().filter(|v| v.0 > visible).count();
+        let stripes = snapshots.bounds.len() + versions.iter().filter(|v| v.0 > since).count();
         assert!(after.len() - below.len() <= stripes, "seed {seed}");
     }
 }
