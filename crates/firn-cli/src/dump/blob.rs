@@ -30,6 +30,7 @@ struct Blob {
     value_bytes: u64,
     stored_bytes: u64,
     codec: &'static str,
+    encrypted: bool,
 }
 
 pub(super) fn run(args: &DumpBlob, out: &Output) -> Result<Outcome> {
@@ -67,6 +68,7 @@ pub(super) fn run(args: &DumpBlob, out: &Output) -> Result<Outcome> {
                     BlobCodec::Zstd => "zstd",
                     BlobCodec::Chunks => "chunks",
                 },
+                encrypted: blob.encrypted,
             });
         }
         // What looks like a header and is none must not lead past the end of the numbers.
@@ -103,7 +105,10 @@ fn text(r: &Report) -> String {
             blob.offset.to_string(),
             blob.value_bytes.to_string(),
             blob.stored_bytes.to_string(),
-            blob.codec.to_owned(),
+            match blob.encrypted {
+                true => format!("{}, encrypted", blob.codec),
+                false => blob.codec.to_owned(),
+            },
         ]
     });
     let headings = ["offset", "value bytes", "stored bytes", "codec"];

@@ -2,6 +2,8 @@
 
 pub mod checksum;
 mod counter;
+pub mod envelope;
+pub mod epoch;
 pub mod error;
 pub mod events;
 pub mod gauge;

@@ -8,7 +8,7 @@ use super::format::{
 };
 use super::opened::{OpenFiles, Opened, Physical};
 use super::steps::{Place, reached};
-use crate::base::{Error, Result};
+use crate::base::{Error, Result, envelope};
 use crate::env::{Announcement, FileUsage, ReadFile, SpanFile};
 use crate::rowcode::{BLOB_HEADER_LEN, BlobBuf, BlobCodec, BlobRef};
 use crate::store::{FileKind, FileStore, file_name};
@@ -421,6 +421,10 @@ impl BlobFile {
         let mut bytes = vec![0; len as usize];
         opened.file.read_exact_at(at, &mut bytes)?;
         let header = BlobHeader::decode(&bytes).ok_or_else(|| damaged("no blob's header"))?;
+        if header.encrypted {
+            let (name, at) = (&opened.name, at);
+            return Err(envelope::refused(format_args!("{name} at offset {at}")));
+        }
         let stored = &bytes[BLOB_HEADER_LEN as usize..];
         if header.stored != stored.len() as u64 || !header.fits(stored, self.id, offset) {
             return Err(damaged("checksum of a blob"));

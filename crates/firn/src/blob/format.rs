@@ -2,7 +2,7 @@
 
 use super::chunks;
 use crate::base::checksum::{place_term, placed, xxh3};
-use crate::base::{Error, Result};
+use crate::base::{Error, Result, envelope};
 use crate::rowcode::{BLOB_HEADER_LEN, BlobCodec, chunk_table_len};
 
 const MAGIC: &[u8; 8] = b"FIRNBLOB";
@@ -75,6 +75,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BlobHeader {
     pub(super) codec: BlobCodec,
+    pub(super) encrypted: bool,
     pub(super) len: u64,
     pub(super) stored: u64,
     pub(super) checksum: u64,
@@ -85,6 +86,10 @@ impl BlobHeader {
         let mut bytes = [0; BLOB_HEADER_LEN as usize];
         bytes[..4].copy_from_slice(BLOB_MAGIC);
         bytes[4] = self.codec as u8;
+        bytes[5] = match self.encrypted {
+            false => envelope::NONE,
+            true => envelope::AES_256_GCM,
+        };
         bytes[8..16].copy_from_slice(&self.len.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.stored.to_le_bytes());
         bytes[24..].copy_from_slice(&self.checksum.to_le_bytes());
@@ -97,6 +102,7 @@ impl BlobHeader {
         }
         Some(Self {
             codec: BlobCodec::from_u8(bytes[4])?,
+            encrypted: bytes[5] != envelope::NONE,
             len: u64_at(bytes, 8),
             stored: u64_at(bytes, 16),
             checksum: u64_at(bytes, 24),
@@ -185,6 +191,8 @@ pub struct ScannedBlob {
     pub codec: BlobCodec,
     /// What the header says of the checksum.
     pub checksum: u64,
+    /// Nobody here can read it.
+    pub encrypted: bool,
 }
 
 /// Looks for the blob at or after `offset`, by its header; `None` at the end. `read` gives bytes from an
@@ -212,6 +220,7 @@ pub fn scan_blobs(
                 stored: header.stored,
                 codec: header.codec,
                 checksum: header.checksum,
+                encrypted: header.encrypted,
             }));
         }
         // On to the next place that looks like one.
@@ -251,11 +260,18 @@ mod tests {
         }
         let blob = BlobHeader {
             codec: BlobCodec::Zstd,
+            encrypted: false,
             len: 9_000,
             stored: 77,
             checksum: 5,
         };
         assert_eq!(BlobHeader::decode(&blob.encode()), Some(blob));
+        assert_eq!(blob.encode()[5], 0);
+        let encrypted = BlobHeader {
+            encrypted: true,
+            ..blob
+        };
+        assert_eq!(BlobHeader::decode(&encrypted.encode()), Some(encrypted));
     }
 
     #[test]
@@ -284,6 +300,7 @@ mod tests {
     fn blobs_are_found_behind_holes_and_noise() {
         let header = BlobHeader {
             codec: BlobCodec::None,
+            encrypted: false,
             len: 100,
             stored: 100,
             checksum: 1,

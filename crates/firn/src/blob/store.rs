@@ -178,6 +178,7 @@ impl BlobStore {
             checksum: packed.checksum(file.id(), offset),
         };
         let header = BlobHeader {
+            encrypted: false,
             codec: blob.codec,
             len: blob.len,
             stored: blob.stored,

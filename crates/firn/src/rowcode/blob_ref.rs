@@ -4,7 +4,7 @@
 //! cannot decode.
 
 use super::damaged;
-use crate::base::{Result, varint};
+use crate::base::{Error, Result, envelope, varint};
 use std::collections::BTreeMap;
 
 /// Bytes of the header before each blob in its file.
@@ -44,6 +44,9 @@ impl BlobCodec {
         }
     }
 }
+
+/// Set in the codec of a value that is encrypted.
+const ENCRYPTED: u8 = 0x80;
 
 /// Where one column's bytes lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,11 +134,27 @@ impl Iterator for Refs<'_> {
         if self.0.is_empty() {
             return None;
         }
+        let before = self.0;
         let taken = take(&mut self.0);
         if taken.is_none() {
             self.0 = &[];
         }
-        Some(taken.ok_or_else(|| damaged("blob reference")))
+        Some(taken.ok_or_else(|| refusal(before)))
+    }
+}
+
+/// Why the reference at the front of `input` cannot be taken.
+#[cold]
+fn refusal(mut input: &[u8]) -> Error {
+    let mut place = || {
+        for _ in 0..4 {
+            varint::take_u64(&mut input)?;
+        }
+        varint::take_u8(&mut input)
+    };
+    match place() {
+        Some(codec) if codec & ENCRYPTED != 0 => envelope::refused("a value out of line"),
+        _ => damaged("blob reference"),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a decoder finds wrong, before file and offset are known.
 
-use crate::base::Error;
+use crate::base::{Error, envelope};
 
 /// Why bytes could not be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,6 +9,8 @@ pub(super) enum Damage {
     Corrupt(&'static str),
     /// They are well-formed, but this version does not know what they mean.
     Unsupported(&'static str),
+    /// They are encrypted.
+    Encrypted,
 }
 
 pub(super) type Decoded<T> = Result<T, Damage>;
@@ -19,6 +21,7 @@ impl Damage {
     pub(super) fn at(self, file: &str, offset: u64) -> Error {
         match self {
             Self::Corrupt(what) => Error::corruption(file, offset, what),
+            Self::Encrypted => envelope::refused(format_args!("{file} at offset {offset}")),
             Self::Unsupported(what) => {
                 Error::unsupported(format!("{what} in {file} at offset {offset}"))
             }

@@ -13,6 +13,9 @@ pub(super) const MAGIC: [u8; 8] = *b"FIRN.SST";
 /// Size of the footer, in all versions.
 pub(super) const FOOTER_LEN: usize = 72;
 
+/// Feature flag of a file with encrypted blocks.
+const FEATURE_ENCRYPTED: u32 = 1;
+
 /// Largest raw block, and so roughly the largest entry.
 pub(super) const RAW_BLOCK_MAX: usize = 1 << 30;
 
@@ -46,6 +49,8 @@ impl BlockKind {
             5 => Self::Filter,
             6 => Self::Properties,
             7 => Self::Dictionary,
+            // Reserved: columns of rows, and the directory of a group of them.
+            8 | 9 => return Err(Damage::Unsupported("columnar block")),
             _ => return Err(Damage::Unsupported("block kind")),
         })
     }
@@ -125,6 +130,9 @@ impl Footer {
         let footer = Self::take(&mut input).ok_or(Damage::Corrupt("footer fields"))?;
         let flags = varint::take_u32_le(&mut input);
         let version = varint::take_u32_le(&mut input);
+        if version == Some(FORMAT_VERSION) && flags == Some(FEATURE_ENCRYPTED) {
+            return Err(Damage::Encrypted);
+        }
         if version != Some(FORMAT_VERSION) || flags != Some(0) {
             return Err(Damage::Unsupported("SST format version or feature flag"));
         }

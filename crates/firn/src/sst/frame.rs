@@ -4,8 +4,8 @@ use super::codec::{Payload, StoredCodec, decompress};
 use super::damage::{Damage, Decoded};
 use super::dictionary::Dictionary;
 use super::format::{BlockKind, Handle};
-use crate::base::checksum;
 use crate::base::varint;
+use crate::base::{checksum, envelope};
 use std::sync::Arc;
 
 const HEADER_LEN: usize = 8;
@@ -20,8 +20,8 @@ pub(super) fn put(
     (file_id, offset): (u64, u64),
 ) -> Handle {
     let start = out.len();
-    // Third byte: the encryption envelope, none so far. Fourth: spare.
-    out.extend_from_slice(&[codec as u8, kind as u8, 0, 0]);
+    // The fourth byte is spare.
+    out.extend_from_slice(&[codec as u8, kind as u8, envelope::NONE, 0]);
     out.extend_from_slice(&(raw_len as u32).to_le_bytes());
     if codec == StoredCodec::ZstdDictionary {
         out.extend_from_slice(&dictionary.to_le_bytes());
@@ -57,8 +57,11 @@ pub(super) fn check(stored: &[u8], (file_id, offset): (u64, u64)) -> Decoded<(He
     let (header, mut payload) = covered.split_at_checked(HEADER_LEN).ok_or(SHORT)?;
     let codec = StoredCodec::from_u8(header[0])?;
     let kind = BlockKind::from_u8(header[1])?;
-    if header[2] != 0 || header[3] != 0 {
-        return Err(Damage::Unsupported("block envelope"));
+    if header[2] != envelope::NONE {
+        return Err(Damage::Encrypted);
+    }
+    if header[3] != 0 {
+        return Err(Damage::Unsupported("block flags"));
     }
     let raw_len = u32::from_le_bytes([header[4], header[5], header[6], header[7]]) as usize;
     let dictionary = match codec {

@@ -14,7 +14,7 @@
 use super::{Edit, State};
 use crate::base::checksum::placed;
 use crate::base::varint::{take_exact, take_u32_le, take_u64_le};
-use crate::base::{Error, ErrorKind, Result};
+use crate::base::{Error, ErrorKind, Result, envelope};
 use crate::env::{AppendFile, Env, ReadFile};
 use crate::store::{Part, Reserve};
 use std::path::Path;
@@ -22,6 +22,8 @@ use std::sync::Arc;
 
 const MAGIC: &[u8; 8] = b"FIRNMANI";
 const FORMAT_VERSION: u32 = 1;
+/// Version of manifests whose edits are encrypted.
+const ENCRYPTED_VERSION: u32 = 2;
 /// Magic, format version, file id, checksum.
 const HEADER_LEN: usize = 8 + 4 + 8 + 8;
 /// Checksum, length.
@@ -48,6 +50,25 @@ fn header(id: u64) -> Vec<u8> {
     let sum = placed(&out, id, 0);
     out.extend_from_slice(&sum.to_le_bytes());
     out
+}
+
+/// Checks the header of manifest `id`, called `name`.
+fn check_header(bytes: &[u8], id: u64, name: &str) -> Result<()> {
+    let Some(header) = bytes.first_chunk::<HEADER_LEN>() else {
+        return Err(Error::corruption(name, 0, "cut header"));
+    };
+    let version = u32::from_le_bytes(header[8..12].try_into().expect("four bytes"));
+    let sum = u64::from_le_bytes(header[20..].try_into().expect("eight bytes"));
+    if &header[..8] != MAGIC || placed(&header[..20], id, 0) != sum {
+        return Err(Error::corruption(name, 0, "damaged header"));
+    }
+    match version {
+        FORMAT_VERSION => Ok(()),
+        ENCRYPTED_VERSION => Err(envelope::refused(name)),
+        newer => Err(Error::unsupported(format!(
+            "{name}: format version {newer}"
+        ))),
+    }
 }
 
 /// A record of `payload` at `offset` of manifest `id`.
@@ -202,21 +223,9 @@ impl ManifestReader {
     pub fn open(env: &dyn Env, dir: &Path, id: u64) -> Result<Self> {
         let name = manifest_name(id);
         let file = env.open(&dir.join(&name))?;
-        let mut bytes = [0; HEADER_LEN];
-        if file.size()? < HEADER_LEN as u64 {
-            return Err(Error::corruption(name, 0, "cut header"));
-        }
+        let mut bytes = vec![0; file.size()?.min(HEADER_LEN as u64) as usize];
         file.read_exact_at(0, &mut bytes)?;
-        let version = u32::from_le_bytes(bytes[8..12].try_into().expect("four bytes"));
-        let sum = u64::from_le_bytes(bytes[20..].try_into().expect("eight bytes"));
-        if &bytes[..8] != MAGIC || placed(&bytes[..20], id, 0) != sum {
-            return Err(Error::corruption(name, 0, "damaged header"));
-        }
-        if version != FORMAT_VERSION {
-            return Err(Error::unsupported(format!(
-                "{name}: format version {version}"
-            )));
-        }
+        check_header(&bytes, id, &name)?;
         let offset = HEADER_LEN as u64;
         Ok(Self {
             file,
@@ -288,8 +297,9 @@ impl ManifestReader {
             lost(Error::corruption(&name, 0, error));
             return Ok((Vec::new(), false));
         }
-        if !bytes.starts_with(&header(id)) {
-            lost(Error::corruption(&name, 0, "damaged header"));
+        match check_header(&bytes, id, &name) {
+            Err(error) if error.is_corruption() => lost(error),
+            checked => checked?,
         }
         let mut edits = Vec::new();
         let mut at = HEADER_LEN;

@@ -6,11 +6,14 @@
 
 use super::{GroupNumber, LogEnd, SegmentId};
 use crate::base::checksum::placed;
-use crate::base::{Error, Result, varint};
+use crate::base::{Error, Result, envelope, varint};
 use crate::env::{AlignedBuf, BLOCK, SECTOR};
 
 /// Version of the format of groups and records, and of segments whose groups fill blocks.
 pub const FORMAT_VERSION: u16 = 1;
+
+/// Version of the format of groups whose records are encrypted.
+const ENCRYPTED_VERSION: u16 = 2;
 
 /// Version of the format of segments whose groups fill smaller units.
 const UNITS_VERSION: u16 = 2;
@@ -168,8 +171,13 @@ impl GroupHeader {
         if group.len() < GROUP_HEADER || !is_sealed(group, GROUP_MAGIC, id, offset) {
             return Ok(None);
         }
-        if version(group) != FORMAT_VERSION {
-            return Err(unsupported(version(group), file));
+        match version(group) {
+            FORMAT_VERSION => {}
+            ENCRYPTED_VERSION => {
+                let place = format_args!("the log group at offset {offset} of {file}");
+                return Err(envelope::refused(place));
+            }
+            newer => return Err(unsupported(newer, file)),
         }
         let mut fields = &group[2 * CHECKSUM..GROUP_HEADER];
         let mut next = || varint::take_u64_le(&mut fields).unwrap_or_default();

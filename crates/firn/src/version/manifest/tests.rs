@@ -185,12 +185,17 @@ fn a_later_format_version_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), &edits());
     let mut bytes = bytes_of(dir.path());
-    bytes[8] = 2;
-    let sum = placed(&bytes[..20], 5, 0);
-    bytes[20..28].copy_from_slice(&sum.to_le_bytes());
-    put_bytes_of(dir.path(), &bytes);
-    let error = read(dir.path()).unwrap_err();
-    assert_eq!(*error.kind(), ErrorKind::Unsupported);
+    for (version, said) in [(2, "is encrypted"), (3, "format version 3")] {
+        bytes[8] = version;
+        let sum = placed(&bytes[..20], 5, 0);
+        bytes[20..28].copy_from_slice(&sum.to_le_bytes());
+        put_bytes_of(dir.path(), &bytes);
+        let salvaged = ManifestReader::salvage(&PosixEnv::new(), dir.path(), 5, &mut |_| {});
+        for error in [read(dir.path()).unwrap_err(), salvaged.unwrap_err()] {
+            assert_eq!(*error.kind(), ErrorKind::Unsupported);
+            assert!(error.to_string().contains(said), "{error}");
+        }
+    }
 }
 
 /// The manifest of the first format, as it was written then. It stays readable for ever.

@@ -106,3 +106,33 @@ fn a_newer_version_is_refused() {
     let error = SegmentHeader::decode(&bytes, 9, "f").unwrap_err();
     assert_eq!(error.kind(), &crate::base::ErrorKind::Unsupported);
 }
+
+#[test]
+fn an_encrypted_group_is_refused_as_such_wherever_it_ends() {
+    use crate::base::envelope::{Envelope, Sealed};
+    for len in [0, 1, 400, BLOCK] {
+        let records = vec![7; len];
+        let sealed = Sealed {
+            envelope: Envelope {
+                key: 1,
+                version: 2,
+                nonce: [3; 12],
+            },
+            ciphertext: &records,
+            tag: &[4; 16],
+        };
+        let mut payload = Vec::new();
+        sealed.put(&mut payload);
+        for unit in [SECTOR, BLOCK] {
+            let (_, bytes) = group(&payload, unit);
+            let mut bytes = bytes.as_slice().to_vec();
+            bytes[12] = ENCRYPTED_VERSION as u8;
+            seal(&mut bytes, 9, 8192);
+            let peeked = GroupHeader::peek_len(&bytes, 9, unit);
+            assert_eq!(peeked, Some(bytes.len() as u64), "no torn tail");
+            let error = GroupHeader::decode(&bytes, 9, 8192, unit, "f").unwrap_err();
+            assert_eq!(error.kind(), &crate::base::ErrorKind::Unsupported);
+            assert!(error.to_string().contains("is encrypted"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Epochs: which numbers belong to which writer of a database, one after the other.
+//!
+//! A database has one writer at a time. A successor that cannot ask its predecessor for the last
+//! numbers begins a new epoch: the ids of its files and log segments and its seqnos begin behind all
+//! that the predecessor can have given out, so that nothing of the one is ever taken for something
+//! of the other. A database that was never taken over is in epoch 0.
+//!
+//! ```text
+//! ids      epoch · 2^40 + counter     2^62 ids are 2^22 epochs
+//! seqnos   a jump of 2^32             2^55 seqnos are 2^23 such jumps
+//! ```
+
+use super::key::SEQNO_COMMITTED_MAX;
+use super::{Error, Result, Seqno};
+use std::fmt;
+
+/// Ids of one epoch.
+pub const IDS_PER_EPOCH: u64 = 1 << 40;
+
+/// Seqnos between the last one known of an epoch and the first one of the next.
+pub const SEQNO_JUMP: u64 = 1 << 32;
+
+/// The last epoch: ids stay below 2^62.
+pub const EPOCH_MAX: u64 = (1 << 22) - 1;
+
+/// The first id of an epoch.
+pub fn first_id(epoch: u64) -> u64 {
+    debug_assert!(epoch <= EPOCH_MAX);
+    epoch.saturating_mul(IDS_PER_EPOCH)
+}
+
+/// The first id that an epoch does not have.
+pub fn end_of_ids(epoch: u64) -> u64 {
+    first_id(epoch).saturating_add(IDS_PER_EPOCH)
+}
+
+/// The epoch of an id.
+pub fn epoch_of(id: u64) -> u64 {
+    id / IDS_PER_EPOCH
+}
+
+/// The seqno above which the commits of a new epoch lie, if `last` is the last one known.
+///
+/// # Errors
+/// `Unsupported` if the seqnos are used up.
+pub fn seqnos_after(last: Seqno) -> Result<Seqno> {
+    last.checked_add(SEQNO_JUMP)
+        .filter(|seqno| *seqno < SEQNO_COMMITTED_MAX)
+        .ok_or_else(|| Error::unsupported("seqnos are used up: no further epoch can begin"))
+}
+
+/// Tells databases apart. It is drawn at random when a database is made; copies keep it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DatabaseId(pub [u8; 16]);
+
+impl fmt::Display for DatabaseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for DatabaseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DatabaseId({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests;
