@@ -3,8 +3,9 @@
 //!
 //! The first byte chooses the decoder.
 
-use firn::base::{Kind, Value};
-use firn::catalog::{TableEntry, TableSchema};
+use firn::base::envelope::Sealed;
+use firn::base::{ErrorKind, Kind, Value};
+use firn::catalog::{Known, TableEntry, TableSchema};
 use firn::rowcode::{BlobBuf, Column, ColumnKind, Missing, NullBit, RowFormat, RowLayout};
 use firn::write::Batch;
 
@@ -13,7 +14,7 @@ pub fn run(data: &[u8]) {
     let Some((mode, rest)) = data.split_first() else {
         return;
     };
-    match mode % 4 {
+    match mode % 6 {
         0 => run_batch(rest),
         1 => {
             if let Ok(entry) = TableEntry::decode("d/t", 9, rest) {
@@ -31,7 +32,36 @@ pub fn run(data: &[u8]) {
                 assert_eq!(schema.difference(&again), None);
             }
         }
-        _ => run_row(rest),
+        3 => run_row(rest),
+        4 => run_catalog(rest),
+        _ => run_envelope(rest),
+    }
+}
+
+/// A key of the catalog, behind the index id, and the value of its entry.
+fn run_catalog(bytes: &[u8]) {
+    let Some((&split, bytes)) = bytes.split_first() else {
+        return;
+    };
+    let (key, value) = bytes.split_at(bytes.len().min(usize::from(split)));
+    let mut known = Known::default();
+    match known.add(key, 9, value) {
+        Ok(()) => {
+            let entries = known.tables.len() + known.retired.len();
+            assert_eq!(entries + known.objects.len() + known.partitionings.len(), 1);
+        }
+        Err(error) => {
+            let refused = error.is_corruption() || error.kind() == &ErrorKind::Unsupported;
+            assert!(refused, "{error}");
+        }
+    }
+}
+
+fn run_envelope(bytes: &[u8]) {
+    if let Some(sealed) = Sealed::take(bytes) {
+        let mut again = Vec::new();
+        sealed.put(&mut again);
+        assert_eq!(again, bytes);
     }
 }
 
@@ -120,5 +150,9 @@ pub fn seeds() -> Vec<Vec<u8>> {
         of(1, &entry.encode(&[])),
         of(2, &schema.to_bytes()),
         of(3, &row),
+        of(4, b"\x05\x03\x04d/v\x01image"),
+        of(4, b"\x04\x04d/t\x01par"),
+        of(4, b"\x05\x02\0\0\0\x07"),
+        of(5, &[7; 40]),
     ]
 }

@@ -4,6 +4,7 @@ mod counters;
 mod entry;
 mod entry_text;
 mod indexes;
+mod objects;
 pub mod schema;
 mod shapes;
 mod tables;
@@ -11,6 +12,7 @@ mod tables;
 pub use counters::{Counter, Counters, INDEX_IDS, autoincrement_counter, hidden_row_counter};
 pub use entry::{IndexEntry, TableEntry};
 pub use indexes::{IndexChange, IndexOrigin};
+pub use objects::{Image, ObjectKind};
 pub use schema::{
     CollationSchema, ColumnSchema, Difference, IndexPart, IndexSchema, PartSchema, TableSchema,
 };

@@ -1,11 +1,13 @@
 //! The tables of a database and their changes, each one atomic batch, durable on return.
 //!
 //! Keys under the catalog's index: `1` + name → table entry; `2` + index id (big-endian) → nothing:
-//! the index was dropped, its entries are garbage until the last file that holds any is gone.
+//! the index was dropped, its entries are garbage until the last file that holds any is gone; `3` and `4`
+//! are what `objects.rs` keeps for the server.
 
 use super::CATALOG_INDEX;
 use super::counters::{Counters, INDEX_IDS};
 use super::entry::{IndexEntry, TableEntry};
+use super::objects::{Image, OBJECT, ObjectKind, PARTITIONING};
 use super::schema::TableSchema;
 use super::shapes::Owners;
 use crate::base::key::{INDEX_ID_LEN, index_prefix};
@@ -43,6 +45,10 @@ pub struct Known {
     pub tables: BTreeMap<String, Arc<TableEntry>>,
     /// Dropped indexes that files may still hold entries of, with the seqnos of their end.
     pub retired: BTreeMap<IndexId, Seqno>,
+    /// Objects of the server, by kind and name.
+    pub objects: BTreeMap<(ObjectKind, String), Image>,
+    /// The server's `.par` images, by table.
+    pub partitionings: BTreeMap<String, Image>,
 }
 
 impl Known {
@@ -90,6 +96,8 @@ impl Known {
                     .map_err(|_| damaged("retired index id is damaged"))?;
                 self.retired.insert(IndexId::from_be_bytes(id), seqno);
             }
+            OBJECT => self.add_object(rest, value)?,
+            PARTITIONING => self.add_partitioning(rest, value)?,
             other => return Err(Error::unsupported(format!("catalog entry kind {other}"))),
         }
         Ok(())
@@ -242,6 +250,10 @@ impl Catalog {
     /// Refuses a table that a prepared transaction has changed.
     pub(super) fn refuse_unsettled(&self, entry: &TableEntry) -> Result<()> {
         self.prepared.refuse_if_changed(&entry.index_ids())
+    }
+
+    pub(super) fn known(&self) -> &RwLock<Known> {
+        &self.known
     }
 
     pub(super) fn changing(&self) -> &Mutex<()> {

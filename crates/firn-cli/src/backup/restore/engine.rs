@@ -86,6 +86,15 @@ fn drop_others(
             db.catalog().drop_table(&table.name)?;
         }
     }
+    for ((kind, name), _) in db.catalog().objects() {
+        db.catalog().set_object(kind, &name, None)?;
+    }
+    for name in db.catalog().partitioned() {
+        let partition = format!("{name}#");
+        if !tables.iter().any(|table| table.starts_with(&partition)) {
+            db.catalog().set_partitioning(&name, None)?;
+        }
+    }
     db.close()
 }
 

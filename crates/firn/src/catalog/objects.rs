@@ -1,0 +1,188 @@
+//! What the catalog keeps for the server beside tables: objects that are not in the engine, and how tables are
+//! partitioned. Images, as state: whoever reads the store without the writer's files makes them anew.
+
+use super::CATALOG_INDEX;
+use super::tables::{Catalog, Known};
+use crate::base::key::index_prefix;
+use crate::base::{Error, Kind, Result, Value};
+use crate::write::Batch;
+use std::sync::Arc;
+
+pub(super) const OBJECT: u8 = 3;
+pub(super) const PARTITIONING: u8 = 4;
+
+/// Format of the values.
+const FORMAT: u8 = 1;
+
+/// What an object of the server is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum ObjectKind {
+    /// Rows of a table of users and privileges.
+    Privileges = 1,
+    /// A stored routine.
+    Routine = 2,
+    /// A scheduled event.
+    Event = 3,
+    /// A view.
+    View = 4,
+    /// The triggers of a table.
+    Triggers = 5,
+    /// The options of a database.
+    Database = 6,
+}
+
+impl ObjectKind {
+    fn from_u8(byte: u8) -> Result<Self> {
+        Ok(match byte {
+            1 => Self::Privileges,
+            2 => Self::Routine,
+            3 => Self::Event,
+            4 => Self::View,
+            5 => Self::Triggers,
+            6 => Self::Database,
+            other => return Err(Error::unsupported(format!("server object kind {other}"))),
+        })
+    }
+}
+
+/// An image as the server gave it.
+pub type Image = Arc<[u8]>;
+
+fn key(tag: u8, rest: &[&[u8]]) -> Vec<u8> {
+    let mut key = index_prefix(CATALOG_INDEX).to_vec();
+    key.push(tag);
+    rest.iter().for_each(|part| key.extend_from_slice(part));
+    key
+}
+
+fn object_key(kind: ObjectKind, name: &str) -> Vec<u8> {
+    key(OBJECT, &[&[kind as u8], name.as_bytes()])
+}
+
+fn partitioning_key(table: &str) -> Vec<u8> {
+    key(PARTITIONING, &[table.as_bytes()])
+}
+
+fn put(batch: &mut Batch, key: &[u8], image: &[u8]) {
+    let value = [&[FORMAT][..], image].concat();
+    batch.add(key, Kind::Put, Value::whole(&value));
+}
+
+fn image(value: &[u8]) -> Result<Image> {
+    match value.split_first() {
+        Some((&FORMAT, image)) => Ok(image.into()),
+        Some((other, _)) => Err(Error::unsupported(format!("catalog entry format {other}"))),
+        None => Err(Error::corruption("", 0, "catalog entry without a value")),
+    }
+}
+
+fn name(bytes: &[u8]) -> Result<String> {
+    let name = std::str::from_utf8(bytes);
+    let name = name.map_err(|_| Error::corruption("", 0, "catalog name is not UTF-8"))?;
+    Ok(name.to_owned())
+}
+
+impl Known {
+    /// Adds the entry of an object; `rest` is the key behind the tag.
+    pub(super) fn add_object(&mut self, rest: &[u8], value: &[u8]) -> Result<()> {
+        let (kind, rest) = rest
+            .split_first()
+            .ok_or_else(|| Error::corruption("", 0, "server object without a kind"))?;
+        let kind = ObjectKind::from_u8(*kind)?;
+        self.objects.insert((kind, name(rest)?), image(value)?);
+        Ok(())
+    }
+
+    /// Adds the entry of a table's partitions; `rest` is the key behind the tag.
+    pub(super) fn add_partitioning(&mut self, rest: &[u8], value: &[u8]) -> Result<()> {
+        self.partitionings.insert(name(rest)?, image(value)?);
+        Ok(())
+    }
+}
+
+impl Catalog {
+    /// All objects of the server, by kind and name, with their images.
+    pub fn objects(&self) -> Vec<((ObjectKind, String), Image)> {
+        let known = self.known().read();
+        let all = known.objects.iter();
+        all.map(|(object, image)| (object.clone(), Arc::clone(image)))
+            .collect()
+    }
+
+    /// Keeps the image of an object of the server, or forgets the object; durable on return.
+    ///
+    /// # Errors
+    /// Those of a commit.
+    pub fn set_object(&self, kind: ObjectKind, name: &str, image: Option<&[u8]>) -> Result<()> {
+        let _one = self.changing().lock();
+        let (mut batch, key) = (Batch::new(), object_key(kind, name));
+        match image {
+            Some(image) => put(&mut batch, &key, image),
+            None => batch.add(&key, Kind::Delete, Value::EMPTY),
+        }
+        self.write(&batch, &format!("server object {name}"))?;
+        let (mut known, object) = (self.known().write(), (kind, name.to_owned()));
+        match image {
+            Some(image) => known.objects.insert(object, image.into()),
+            None => known.objects.remove(&object),
+        };
+        Ok(())
+    }
+
+    /// How the server splits `table` into partitions: the content of its `.par` file.
+    pub fn partitioning(&self, table: &str) -> Option<Image> {
+        self.known().read().partitionings.get(table).cloned()
+    }
+
+    /// Names of the tables whose partitioning is kept.
+    pub fn partitioned(&self) -> Vec<String> {
+        self.known().read().partitionings.keys().cloned().collect()
+    }
+
+    /// Keeps the content of a table's `.par` file, or forgets it; durable on return.
+    ///
+    /// # Errors
+    /// Those of a commit.
+    pub fn set_partitioning(&self, table: &str, par: Option<&[u8]>) -> Result<()> {
+        let _one = self.changing().lock();
+        let (mut batch, key) = (Batch::new(), partitioning_key(table));
+        match par {
+            Some(par) => put(&mut batch, &key, par),
+            None => batch.add(&key, Kind::Delete, Value::EMPTY),
+        }
+        self.write(&batch, &format!("partition table {table}"))?;
+        let mut known = self.known().write();
+        match par {
+            Some(par) => known.partitionings.insert(table.to_owned(), par.into()),
+            None => known.partitionings.remove(table),
+        };
+        Ok(())
+    }
+
+    /// Moves what is kept of the partitions of `from` to `to`, in one commit; durable on return.
+    ///
+    /// # Errors
+    /// `NotFound`; those of a commit.
+    pub fn rename_partitioning(&self, from: &str, to: &str) -> Result<()> {
+        let _one = self.changing().lock();
+        let par = self.partitioning(from).ok_or_else(|| {
+            let message = format!("no partitions are known of table {from}");
+            Error::new(crate::base::ErrorKind::NotFound, message)
+        })?;
+        let mut batch = Batch::new();
+        let (old, new) = (partitioning_key(from), partitioning_key(to));
+        if old != new {
+            batch.add(&old, Kind::Delete, Value::EMPTY);
+        }
+        put(&mut batch, &new, &par);
+        self.write(&batch, &format!("rename the partitions of {from} to {to}"))?;
+        let mut known = self.known().write();
+        known.partitionings.remove(from);
+        known.partitionings.insert(to.to_owned(), par);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
