@@ -6,12 +6,17 @@
 
 use firn::base::ErrorKind;
 use firn::base::checksum::placed;
+use firn::base::epoch::DatabaseId;
 use firn::base::events::Silent;
 use firn::base::health::Health;
 use firn::env::{Env, MemEnv};
 use firn::sst::{IndexStats, SstBlockCache};
+use firn::store::FileKind;
 use firn::store::FileStore;
-use firn::version::{Context, Edit, FileMeta, FileSource, State, VersionSet, manifest_name};
+use firn::version::{
+    Context, DeferredDeletion, Edit, FileLocation, FileMeta, FileSource, Identity, State,
+    VersionSet, manifest_name,
+};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -92,6 +97,8 @@ fn edits() -> Vec<Edit> {
             stored_bytes: 1000,
         }],
         blobs: Vec::new(),
+        location: FileLocation::Local,
+        tail_len: 100 * (file_id % 2),
     };
     let a = file(9, b"\0\0\0\x01a", b"\0\0\0\x01f");
     let flush = Edit {
@@ -112,7 +119,37 @@ fn edits() -> Vec<Edit> {
         removed: vec![(0, 9), (0, 10)],
         ..Edit::default()
     };
-    vec![State::default().snapshot(), flush, merge]
+    let mut begun = State::default().snapshot();
+    begun.identity = Some(identity(0));
+    let mut epoch = Edit {
+        identity: Some(identity(1)),
+        ..Edit::default()
+    };
+    epoch.deferred = [(FileKind::Sst, 3), (FileKind::Blob, 4)]
+        .map(|(kind, slot)| DeferredDeletion {
+            kind,
+            file: 9 + slot,
+            epoch: 0,
+            slot,
+        })
+        .to_vec();
+    let done = epoch.deferred.iter().map(|deferred| DeferredDeletion {
+        slot: 0,
+        ..*deferred
+    });
+    let done = Edit {
+        deferred: done.collect(),
+        ..Edit::default()
+    };
+    vec![begun, flush, merge, epoch, done]
+}
+
+fn identity(epoch: u64) -> Identity {
+    Identity {
+        epoch,
+        after: epoch << 33,
+        database: DatabaseId([7; 16]),
+    }
 }
 
 /// A manifest with these edits in valid records, each followed by its mark.

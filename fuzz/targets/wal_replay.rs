@@ -9,7 +9,7 @@ use firn::base::health::Health;
 use firn::base::{ErrorKind, Result};
 use firn::env::{AlignedBuf, BLOCK, Env, MemEnv, SECTOR};
 use firn::wal::frame::{FIRST_GROUP, GROUP_HEADER, GroupHeader, SegmentHeader};
-use firn::wal::{LogEnd, Record, ReplayEnd, Room, Wal, WalOptions, replay, segment_name};
+use firn::wal::{Gtid, LogEnd, Record, ReplayEnd, Room, Wal, WalOptions, replay, segment_name};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -100,6 +100,23 @@ pub fn seeds() -> Vec<Vec<u8>> {
             seqno: 2,
             description: b"CREATE",
             batch: b"b",
+        },
+        Record::Gtid {
+            seqno: 300,
+            gtid: Gtid {
+                domain: 1,
+                server: 1 << 31,
+                sequence: 1 << 40,
+            },
+        },
+        Record::BlobSpan {
+            file: 9,
+            offset: 64,
+            bytes: b"BLB1",
+        },
+        Record::Epoch {
+            epoch: 1,
+            after: 1 << 33,
         },
     ] {
         record.encode(&mut payload);

@@ -1,7 +1,7 @@
 //! `firn dump`: what one file holds.
 
 mod blob;
-mod manifest;
+pub(crate) mod manifest;
 mod sst;
 mod wal;
 

@@ -3,6 +3,7 @@
 use crate::Outcome;
 use crate::args::Inspect;
 use crate::directory;
+use crate::dump::manifest::location_name;
 use crate::output::{Output, bytes, table};
 use crate::picture;
 use firn::base::{IndexId, Result};
@@ -12,6 +13,7 @@ use firn::rowcode::BlobUse;
 use firn::store::{FileKind, file_name};
 use firn::table::{estimated_rows, out_of_line_bytes};
 use firn::version::LEVELS;
+use firn::wal::Gtid;
 use serde::Serialize;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -20,6 +22,9 @@ use std::sync::Arc;
 struct Report {
     directory: String,
     manifest: u64,
+    /// None: no version that draws one has opened the database yet.
+    database: Option<String>,
+    epoch: u64,
     last_commit: u64,
     stored_bytes: u64,
     raw_bytes: u64,
@@ -30,6 +35,12 @@ struct Report {
     tables: Vec<TableReport>,
     /// Of indexes without a table: dropped ones, until compaction has passed.
     other_stored_bytes: u64,
+    /// Objects of the server that the catalog keeps.
+    server_objects: usize,
+    /// Tables of which the catalog knows the partitions.
+    partitioned_tables: usize,
+    /// Files in an object store that are to be deleted.
+    files_to_be_deleted: usize,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     files: Vec<File>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -69,6 +80,8 @@ struct LogReport {
     bytes_to_replay: u64,
     torn_tail: bool,
     prepared_transactions: usize,
+    /// The last global transaction id of each domain.
+    gtids: Vec<String>,
     /// Files of large transactions that are not in the tree yet.
     files: usize,
     /// Of these files.
@@ -123,6 +136,8 @@ struct File {
     min_seqno: u64,
     max_seqno: u64,
     at_rest: bool,
+    tail_bytes: Option<u64>,
+    location: &'static str,
     indexes: Vec<IndexId>,
 }
 
@@ -186,6 +201,8 @@ fn report(
     Report {
         directory: look.dir().display().to_string(),
         manifest: tree.manifest_id,
+        database: tree.state.identity.map(|i| i.database.to_string()),
+        epoch: tree.state.epoch(),
         last_commit: log.point.seqno,
         stored_bytes,
         raw_bytes,
@@ -197,6 +214,7 @@ fn report(
             bytes_to_replay: log.end.bytes,
             torn_tail: log.end.torn_tail,
             prepared_transactions: log.prepared.len(),
+            gtids: log.gtids.values().map(Gtid::to_string).collect(),
             files: log.files.len(),
             stored_bytes: log.files.iter().map(|file| file.size).sum(),
         },
@@ -204,6 +222,9 @@ fn report(
         levels,
         other_stored_bytes: of_all.saturating_sub(of_tables + catalog),
         tables,
+        server_objects: known.objects.len(),
+        partitioned_tables: known.partitionings.len(),
+        files_to_be_deleted: tree.state.deferred.len(),
         files: match with_files {
             true => files_of(tree, log),
             false => Vec::new(),
@@ -295,6 +316,8 @@ fn files_of(tree: &Tree, log: &Log) -> Vec<File> {
         min_seqno: file.min_seqno,
         max_seqno: file.max_seqno,
         at_rest: file.at_rest,
+        tail_bytes: (file.tail_len > 0).then_some(file.tail_len),
+        location: location_name(file.location),
         indexes: file.per_index.iter().map(|s| s.index).collect(),
     })
     .collect()
@@ -312,6 +335,9 @@ fn text(report: &Report) -> String {
     let mut out = String::new();
     let r = report;
     let _ = writeln!(out, "{}", r.directory);
+    if let Some(database) = &r.database {
+        let _ = writeln!(out, "database {database}, epoch {}", r.epoch);
+    }
     let (stored, raw) = (bytes(r.stored_bytes), bytes(r.raw_bytes));
     let ratio = ratio_text(r.ratio);
     let _ = writeln!(

@@ -81,4 +81,7 @@ impl Env for SplitEnv {
     fn monotonic_micros(&self) -> u64 {
         self.rest.monotonic_micros()
     }
+    fn random(&self, bytes: &mut [u8]) -> Result<()> {
+        self.rest.random(bytes)
+    }
 }

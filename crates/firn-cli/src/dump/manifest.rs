@@ -6,7 +6,8 @@ use crate::args::DumpManifest;
 use crate::output::{Output, bytes};
 use firn::base::{CounterValue, Error, Result};
 use firn::env::PosixEnv;
-use firn::version::{Edit, ManifestReader, parse_manifest_name};
+use firn::store::file_name;
+use firn::version::{Edit, FileLocation, ManifestReader, parse_manifest_name};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -35,6 +36,27 @@ struct EditReport {
     next_run_number: Option<u64>,
     counters: Vec<Counter>,
     times: Vec<(u64, u64)>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    identity: Option<IdentityReport>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    to_be_deleted: Vec<Deferred>,
+}
+
+#[derive(Serialize)]
+struct IdentityReport {
+    database: String,
+    epoch: u64,
+    /// The commits of the epoch have larger numbers.
+    after: u64,
+}
+
+#[derive(Serialize)]
+struct Deferred {
+    file: String,
+    /// Of the slot in which it was removed.
+    epoch: u64,
+    /// None: the file is deleted.
+    slot: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -43,6 +65,9 @@ struct Added {
     level: u8,
     run: u64,
     stored_bytes: u64,
+    /// Bytes behind the data blocks; none in a file from before the manifest kept it.
+    tail_bytes: Option<u64>,
+    location: &'static str,
     entries: u64,
 }
 
@@ -77,6 +102,8 @@ fn edit(edit: &Edit) -> EditReport {
                 level: *level,
                 run: *run,
                 stored_bytes: meta.size,
+                tail_bytes: (meta.tail_len > 0).then_some(meta.tail_len),
+                location: location_name(meta.location),
                 entries: meta.entries,
             })
             .collect(),
@@ -91,6 +118,28 @@ fn edit(edit: &Edit) -> EditReport {
         next_run_number: edit.next_run_number,
         counters: edit.counters.iter().map(counter).collect(),
         times: edit.time_pairs.clone(),
+        identity: edit.identity.map(|identity| IdentityReport {
+            database: identity.database.to_string(),
+            epoch: identity.epoch,
+            after: identity.after,
+        }),
+        to_be_deleted: edit
+            .deferred
+            .iter()
+            .map(|deferred| Deferred {
+                file: file_name(deferred.kind, deferred.file),
+                epoch: deferred.epoch,
+                slot: (deferred.slot > 0).then_some(deferred.slot),
+            })
+            .collect(),
+    }
+}
+
+/// Where a file lives, in a word.
+pub(crate) fn location_name(location: FileLocation) -> &'static str {
+    match location {
+        FileLocation::Local => "local",
+        FileLocation::ObjectStore => "object store",
     }
 }
 
@@ -117,6 +166,17 @@ fn text(report: &Report) -> String {
             }
         }
         let _ = writeln!(out);
+        if let Some(IdentityReport {
+            database,
+            epoch,
+            after,
+        }) = &edit.identity
+        {
+            let _ = writeln!(
+                out,
+                "  database {database}, epoch {epoch} after commit {after}"
+            );
+        }
         for removed in &edit.removed {
             let _ = writeln!(out, "  - L{} file {}", removed.level, removed.file);
         }
@@ -133,6 +193,16 @@ fn text(report: &Report) -> String {
                 added.entries,
                 bytes(added.stored_bytes)
             );
+        }
+        for deferred in &edit.to_be_deleted {
+            let _ = match deferred.slot {
+                Some(slot) => writeln!(
+                    out,
+                    "  {} is to be deleted, removed in slot {slot} of epoch {}",
+                    deferred.file, deferred.epoch
+                ),
+                None => writeln!(out, "  {} is deleted", deferred.file),
+            };
         }
         for Counter {
             counter,

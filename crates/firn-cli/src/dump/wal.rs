@@ -202,6 +202,22 @@ fn record_report(record: &Record<'_>, with_entries: bool) -> RecordReport {
             });
             report.note = Some(format!("{wall_ms} ms{}", at.unwrap_or_default()));
         }
+        Record::Gtid { seqno, gtid } => {
+            (report.kind, report.seqno) = ("gtid", Some(*seqno));
+            report.note = Some(gtid.to_string());
+        }
+        Record::BlobSpan {
+            file,
+            offset,
+            bytes,
+        } => {
+            report.kind = "blob span";
+            report.note = Some(format!("{} bytes at {offset} of file {file}", bytes.len()));
+        }
+        Record::Epoch { epoch, after } => {
+            report.kind = "epoch";
+            report.note = Some(format!("{epoch}, its commits come after {after}"));
+        }
         Record::SchemaChange {
             seqno,
             description,

@@ -11,7 +11,7 @@ use firn::compaction::{
 use firn::env::MemEnv;
 use firn::sst::IndexStats;
 use firn::store::FileStore;
-use firn::version::{Edit, FileMeta, FileSource, LAST_LEVEL, State, Version};
+use firn::version::{Edit, FileLocation, FileMeta, FileSource, LAST_LEVEL, State, Version};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -370,5 +370,7 @@ fn meta_of(file_id: u64, entries: &[Entry], bytes: u64, at_rest: bool) -> FileMe
         external_seqno: None,
         per_index,
         blobs: Vec::new(),
+        location: FileLocation::Local,
+        tail_len: 0,
     }
 }

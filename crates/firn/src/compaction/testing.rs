@@ -10,7 +10,9 @@ use crate::base::{InternalIterator, InternalKey, Kind, Result, Seqno, Value};
 use crate::env::{AlignedBuf, BLOCK, Env, PosixEnv};
 use crate::sst::{IndexStats, SstBlockCache};
 use crate::store::{FileKind, FileStore, file_name};
-use crate::version::{Context, Edit, FileMeta, FileSource, State, Version, VersionSet};
+use crate::version::{
+    Context, Edit, FileLocation, FileMeta, FileSource, State, Version, VersionSet,
+};
 use std::sync::Arc;
 
 /// The user key `n` of an index.
@@ -67,6 +69,8 @@ pub(super) fn meta_of(file_id: u64, entries: &[Entry], size: u64, at_rest: bool)
         external_seqno: None,
         per_index,
         blobs: Vec::new(),
+        location: FileLocation::Local,
+        tail_len: 0,
     }
 }
 

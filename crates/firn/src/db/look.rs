@@ -21,7 +21,7 @@ use crate::store::FileStore;
 use crate::version::{
     self, FileHandle, FileSource, Frozen, Loaded, State, Version, parse_manifest_name,
 };
-use crate::wal::{self, LogStart, ReplayEnd};
+use crate::wal::{self, Gtid, LogStart, ReplayEnd};
 use crate::write::Changes;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -64,6 +64,8 @@ pub struct Log {
     pub blob_uses: BlobUses,
     /// Files that it names and the manifest does not: of commits, and of prepared transactions.
     pub files: Vec<Arc<FileHandle>>,
+    /// The last global transaction id of each replication domain, as far as the log tells.
+    pub gtids: BTreeMap<u32, Gtid>,
     /// Commits that are not in the files yet.
     pub commits: u64,
     /// Where the log ends.
@@ -173,6 +175,7 @@ impl Look {
             files,
             blob_uses: super::blobs::uses_recovered(&tree.version, &replayed)?,
             prepared: replayed.prepared,
+            gtids: replayed.gtids,
             commits: replayed.commits,
             end: replayed.end,
         })
@@ -220,6 +223,8 @@ impl Look {
             next_file_id: 0,
             loads: Vec::new(),
             last_seqno: tree.state.last_seqno,
+            epoch: None,
+            gtids: BTreeMap::new(),
             commits: 0,
             end: ReplayEnd::default(),
         };

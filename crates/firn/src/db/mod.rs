@@ -35,7 +35,7 @@ use crate::read::Views;
 use crate::store::{FileStore, Reserve};
 use crate::txn::{Context, LockOwner, LockTable, SnapshotList, Transaction, WaitObserver};
 use crate::version::{self, Edit, FileSource, Frozen, VersionSet};
-use crate::wal::{self, SegmentId, Wal, WalOptions};
+use crate::wal::{self, Wal, WalOptions};
 use crate::write::{MemtableHost, Pipeline, Stall};
 use background::{Background, Loads, Work, install_found};
 use memory::Arbiter;
@@ -157,6 +157,7 @@ impl Db {
             &counters,
             point,
         )?;
+        recovery::take_epoch(&versions, &mut replayed)?;
         versions.reserve_file_ids(replayed.next_file_id);
         install_found(&versions, &mut replayed.loads)?;
         // What goes is named by nothing in the log as it was read: that may be in the page cache only, after a kill.
@@ -169,7 +170,7 @@ impl Db {
         }
         versions.source().store().remove_left_sorts()?;
         let blobs = open_blobs(&versions, &options, &replayed)?;
-        let first_segment = new_segment(&versions, &replayed);
+        let first_segment = recovery::new_segment(&versions, &replayed);
         let archive = options.log_archive_dir.clone();
         let archiving = begin_archiving(&*env, dir, archive.as_deref(), first_segment)?;
         let wal = Wal::create(
@@ -434,11 +435,6 @@ fn wal_options(options: &Options) -> WalOptions {
         background: options.background_jobs > 0,
         ..WalOptions::default()
     }
-}
-
-/// A segment id above all that were ever used.
-fn new_segment(versions: &VersionSet, replayed: &Replayed) -> SegmentId {
-    versions.log_number().max(replayed.end.max_segment_id_seen) + 1
 }
 
 /// The blob files that tree, log and prepared transactions name. The others are removed.

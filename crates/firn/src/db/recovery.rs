@@ -1,13 +1,15 @@
 //! Recovery: the log from where the files end, back into memtables.
 
 use crate::backup::Point;
+use crate::base::epoch::{EPOCH_MAX, end_of_ids, first_id};
+use crate::base::key::SEQNO_COMMITTED_MAX;
 use crate::base::{CounterValue, Error, InternalKey, Result, Seqno};
 use crate::binlog::{BinlogFile, ServerRun};
 use crate::catalog::Counters;
 use crate::env::Env;
 use crate::memtable::Memtable;
-use crate::version::{FileMeta, FileSource, Frozen, IngestedRun};
-use crate::wal::{self, LogStart, Record, ReplayEnd, RunName, SegmentId};
+use crate::version::{FileMeta, FileSource, Frozen, IngestedRun, VersionSet};
+use crate::wal::{self, Gtid, LogStart, Record, ReplayEnd, RunName, SegmentId};
 use crate::write::{Batch, Changes};
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -31,6 +33,10 @@ pub struct Replayed {
     pub last_seqno: Seqno,
     /// Files of loads that the manifest lacks, by load: of a recovery to a point only.
     pub loads: Vec<Vec<FileMeta>>,
+    /// The epoch that began last in the log, and the seqno above which its commits lie.
+    pub epoch: Option<(u64, Seqno)>,
+    /// The last global transaction id of each replication domain.
+    pub gtids: BTreeMap<u32, Gtid>,
     /// Commits replayed.
     pub commits: u64,
     /// Where the log ended.
@@ -50,6 +56,8 @@ struct Replay<'a> {
     loads: Vec<Vec<FileMeta>>,
     flushed_seqno: Seqno,
     last_seqno: Seqno,
+    epoch: Option<(u64, Seqno)>,
+    gtids: BTreeMap<u32, Gtid>,
     commits: u64,
     memtable_size: u64,
     counters: &'a Counters,
@@ -121,6 +129,28 @@ pub fn salvage(
     Ok(state.end(ReplayEnd::default()))
 }
 
+/// A segment id above all that were ever used, of the epoch in force.
+pub fn new_segment(versions: &VersionSet, replayed: &Replayed) -> SegmentId {
+    let used = versions.log_number().max(replayed.end.max_segment_id_seen);
+    (used + 1).max(first_id(versions.identity().epoch))
+}
+
+/// The log may have begun an epoch that the manifest does not know yet; what comes from now on is of that one.
+pub fn take_epoch(versions: &VersionSet, replayed: &mut Replayed) -> Result<()> {
+    if let Some((epoch, after)) = replayed.epoch
+        && epoch > versions.identity().epoch
+    {
+        versions.begin_epoch(epoch, after)?;
+    }
+    let identity = versions.identity();
+    replayed.last_seqno = replayed.last_seqno.max(identity.after);
+    if replayed.next_file_id > end_of_ids(identity.epoch) {
+        let what = format!("it names files beyond epoch {}", identity.epoch);
+        return Err(Error::corruption("the log", 0, what));
+    }
+    Ok(())
+}
+
 impl Replayed {
     /// Ids of the files that the log still needs.
     pub fn named_files(&self) -> HashSet<u64> {
@@ -151,6 +181,8 @@ impl<'a> Replay<'a> {
             loads: Vec::new(),
             flushed_seqno,
             last_seqno: flushed_seqno,
+            epoch: None,
+            gtids: BTreeMap::new(),
             commits: 0,
             memtable_size,
             counters,
@@ -181,6 +213,8 @@ impl<'a> Replay<'a> {
             next_file_id: self.next_file_id,
             loads: self.loads,
             last_seqno: self.last_seqno,
+            epoch: self.epoch,
+            gtids: self.gtids,
             commits: self.commits,
             end,
         }
@@ -262,6 +296,15 @@ impl<'a> Replay<'a> {
                 self.run = server_run(run, segment)?.map(|run| (segment, Arc::new(run)));
                 Ok(())
             }
+            Record::Gtid { gtid, .. } => {
+                self.gtids.insert(gtid.domain, gtid);
+                Ok(())
+            }
+            Record::BlobSpan { file, .. } => Err(Error::unsupported(format_args!(
+                "{} holds bytes of blob file {file}, as the log of a shared store does: it cannot be replayed here",
+                wal::segment_name(segment)
+            ))),
+            Record::Epoch { epoch, after } => self.begin_epoch(segment, epoch, after),
         }
     }
 
@@ -278,6 +321,20 @@ impl<'a> Replay<'a> {
         self.prepared.insert(xid.to_vec(), (needed, changes));
     }
 
+    /// Nothing that a commit of the epoch writes may be taken for something of an earlier one, also if there is no
+    /// such commit yet.
+    fn begin_epoch(&mut self, segment: SegmentId, epoch: u64, after: Seqno) -> Result<()> {
+        let (last, _) = self.epoch.unwrap_or_default();
+        if epoch > EPOCH_MAX || epoch < last || after > SEQNO_COMMITTED_MAX {
+            let name = wal::segment_name(segment);
+            let what = format_args!("epoch {epoch} begins behind epoch {last}");
+            return Err(Error::corruption(name, 0, what));
+        }
+        self.epoch = Some((epoch, after));
+        self.last_seqno = self.last_seqno.max(after);
+        Ok(())
+    }
+
     /// The files of a record.
     fn files(&mut self, segment: SegmentId, ids: &[u64], info: &[u8]) -> Result<Vec<FileMeta>> {
         let files = FileMeta::decode_all(info)?;
@@ -286,6 +343,7 @@ impl<'a> Replay<'a> {
             let name = wal::segment_name(segment);
             return Err(Error::corruption(name, 0, "files that a record names"));
         };
+        files.iter().try_for_each(FileMeta::check_local)?;
         let next = ids.iter().map(|id| id.saturating_add(1)).max();
         self.next_file_id = self.next_file_id.max(next.unwrap_or(0));
         Ok(files)

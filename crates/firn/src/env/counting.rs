@@ -148,6 +148,9 @@ impl Env for CountingEnv {
     fn monotonic_micros(&self) -> u64 {
         self.inner.monotonic_micros()
     }
+    fn random(&self, bytes: &mut [u8]) -> Result<()> {
+        self.inner.random(bytes)
+    }
 }
 
 struct CountingAppend {

@@ -288,6 +288,10 @@ impl Env for FaultEnv {
     fn monotonic_micros(&self) -> u64 {
         self.inner.monotonic_micros()
     }
+
+    fn random(&self, bytes: &mut [u8]) -> Result<()> {
+        self.inner.random(bytes)
+    }
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ mod disk;
 mod files;
 
 use super::{AppendFile, BLOCK, Env, FileUsage, LogFile, ReadFile, SECTOR, SpanFile};
+use crate::base::checksum::xxh3;
 use crate::base::{Error, ErrorKind, Result};
 use disk::{Disk, Inode, Rng};
 use files::{MemAppend, MemLog, MemRead, MemSpans};
@@ -48,6 +49,8 @@ pub struct MemEnv {
 struct Shared {
     state: Mutex<State>,
     clock: AtomicU64,
+    /// Random numbers handed out.
+    drawn: AtomicU64,
     /// Logs opened for direct I/O are written in sectors.
     sectors: AtomicBool,
     /// Files cannot have holes.
@@ -228,6 +231,8 @@ impl MemEnv {
         copy.state().capacity = self.state().capacity;
         let now = self.shared.clock.load(Ordering::Relaxed);
         copy.shared.clock.store(now, Ordering::Relaxed);
+        let drawn = self.shared.drawn.load(Ordering::Relaxed);
+        copy.shared.drawn.store(drawn, Ordering::Relaxed);
         copy.set_log_sectors(self.shared.sectors.load(Ordering::Relaxed));
         copy.shared
             .apart
@@ -244,6 +249,8 @@ impl MemEnv {
         survivor.state().capacity = state.capacity;
         let now = self.shared.clock.load(Ordering::Relaxed);
         survivor.shared.clock.store(now, Ordering::Relaxed);
+        let drawn = self.shared.drawn.load(Ordering::Relaxed);
+        survivor.shared.drawn.store(drawn, Ordering::Relaxed);
         drop(state);
         survivor.set_log_sectors(self.shared.sectors.load(Ordering::Relaxed));
         survivor.set_punches(!self.shared.no_punch.load(Ordering::Relaxed));
@@ -473,6 +480,15 @@ impl Env for MemEnv {
 
     fn monotonic_micros(&self) -> u64 {
         self.shared.clock.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn random(&self, bytes: &mut [u8]) -> Result<()> {
+        for chunk in bytes.chunks_mut(8) {
+            let drawn = self.shared.drawn.fetch_add(1, Ordering::Relaxed);
+            let hash = xxh3(&drawn.to_le_bytes()).to_le_bytes();
+            chunk.copy_from_slice(&hash[..chunk.len()]);
+        }
+        Ok(())
     }
 }
 

@@ -84,6 +84,8 @@ pub trait Env: Send + Sync + 'static {
     fn wall_micros(&self) -> u64;
     /// Monotonic clock, microseconds.
     fn monotonic_micros(&self) -> u64;
+    /// Random bytes that nobody can foresee, but for a simulation.
+    fn random(&self, bytes: &mut [u8]) -> Result<()>;
 }
 
 /// A file written once from start to end.

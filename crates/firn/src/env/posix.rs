@@ -11,7 +11,7 @@ use super::{
 use crate::base::{Error, ErrorKind, Result};
 use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, StatxFlags, statx};
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -276,7 +276,15 @@ impl Env for PosixEnv {
     fn monotonic_micros(&self) -> u64 {
         self.start.elapsed().as_micros() as u64
     }
+
+    fn random(&self, bytes: &mut [u8]) -> Result<()> {
+        let drawn = File::open(RANDOM).and_then(|mut source| source.read_exact(bytes));
+        drawn.map_err(|e| Error::io(&e, format_args!("read {RANDOM}")))
+    }
 }
+
+/// Where the kernel gives random bytes.
+const RANDOM: &str = "/dev/urandom";
 
 const APPEND_BUFFER: usize = 256 << 10;
 

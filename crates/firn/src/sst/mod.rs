@@ -38,7 +38,7 @@ pub use format::FORMAT_VERSION;
 pub use index::Partition;
 pub use iter::SstIter;
 pub use properties::{IndexStats, Properties};
-pub use reader::{BlockInfo, Blocks, SstReader};
+pub use reader::{BlockInfo, Blocks, OpenHints, SstReader};
 pub use salvage::{LostRange, Salvage, SalvageIter};
 pub use verify::VerifyReport;
 pub use writer::{Layout, SstOptions, SstSummary, SstWriter};

@@ -16,6 +16,7 @@ use crate::base::key::SEQNO_MAX;
 use crate::base::{Error, InternalKey, Result, Seqno, Value, checksum};
 use crate::cache::{BlockKey, KeyHash, Pin};
 use crate::env::{Announcement, ReadFile};
+pub use open::OpenHints;
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ops::{Deref, Range};

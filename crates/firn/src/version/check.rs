@@ -86,6 +86,8 @@ fn bounds_hold(file: &FileMeta) -> Option<String> {
         "its seqnos contradict its external one"
     } else if file.entries == 0 || file.deletes > file.entries || file.superseded > file.entries {
         "its counts contradict each other"
+    } else if file.tail_len > file.size {
+        "its tail is longer than the file"
     } else if numbers.iter().any(|&n| n > COUNT_MAX) {
         "its size or counts are impossible"
     } else {

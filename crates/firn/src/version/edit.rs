@@ -4,8 +4,10 @@
 //! later format may only add what an older engine must not ignore.
 
 use super::FileMeta;
-use crate::base::varint::{put_bytes, put_u64, take_bytes, take_u8, take_u64};
+use crate::base::epoch::DatabaseId;
+use crate::base::varint::{put_bytes, put_u64, take_bytes, take_exact, take_u8, take_u64};
 use crate::base::{CounterValue, Error, Result, Seqno};
+use crate::store::FileKind;
 
 const TAG_ADDED: u64 = 1;
 const TAG_REMOVED: u64 = 2;
@@ -16,7 +18,59 @@ const TAG_LAST_SEQNO: u64 = 6;
 const TAG_COUNTER: u64 = 7;
 const TAG_TIME_PAIR: u64 = 8;
 const TAG_BLOBS_MOVED: u64 = 10;
+const TAG_IDENTITY: u64 = 11;
+const TAG_DEFERRED: u64 = 12;
 const TAG_COUNTER_SET: u64 = 13;
+
+/// Which database this is, and who writes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    /// The writer's epoch.
+    pub epoch: u64,
+    /// All commits of the epoch have larger seqnos, all of earlier ones smaller or equal ones.
+    pub after: Seqno,
+    /// The database.
+    pub database: DatabaseId,
+}
+
+/// A file in an object store that the tree has let go of, and that others may still read: it is deleted once
+/// nobody does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeferredDeletion {
+    /// SST or blob file.
+    pub kind: FileKind,
+    /// The file.
+    pub file: u64,
+    /// The slot of the shared log in which it was removed: the epoch.
+    pub epoch: u64,
+    /// And the number in it, from 1 on; 0 when the file is deleted and the deletion forgotten.
+    pub slot: u64,
+}
+
+impl DeferredDeletion {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(match self.kind {
+            FileKind::Blob => 1,
+            FileKind::Sst | FileKind::Sort => 0,
+        });
+        for number in [self.file, self.epoch, self.slot] {
+            put_u64(out, number);
+        }
+    }
+
+    fn take(field: &mut &[u8]) -> Option<Self> {
+        Some(Self {
+            kind: match take_u8(field)? {
+                0 => FileKind::Sst,
+                1 => FileKind::Blob,
+                _ => return None,
+            },
+            file: take_u64(field)?,
+            epoch: take_u64(field)?,
+            slot: take_u64(field)?,
+        })
+    }
+}
 
 /// A change of the tree and of the numbers that live beside it. All of it takes effect, or nothing.
 ///
@@ -42,6 +96,10 @@ pub struct Edit {
     /// Blob files whose blobs lie in another file from now on: id that references name, id of the file
     /// that holds them; 0 if nothing refers to them any more.
     pub blobs_moved: Vec<(u64, u64)>,
+    /// The database and the epoch that begins. Never another database, and never an earlier epoch.
+    pub identity: Option<Identity>,
+    /// Deletions that wait, or are done.
+    pub deferred: Vec<DeferredDeletion>,
 }
 
 impl Edit {
@@ -107,6 +165,16 @@ impl Edit {
                 });
             }
         }
+        if let Some(identity) = &self.identity {
+            put(TAG_IDENTITY, &|f| {
+                put_u64(f, identity.epoch);
+                put_u64(f, identity.after);
+                f.extend_from_slice(&identity.database.0);
+            });
+        }
+        for deferred in &self.deferred {
+            put(TAG_DEFERRED, &|f| deferred.encode(f));
+        }
         out
     }
 
@@ -168,6 +236,14 @@ impl Edit {
                 }
                 return Ok(Some(()));
             }
+            TAG_IDENTITY => {
+                self.identity = take_identity(field);
+                return Ok(self.identity.map(|_| ()));
+            }
+            TAG_DEFERRED => {
+                let deferred = DeferredDeletion::take(field);
+                return Ok(deferred.map(|deferred| self.deferred.push(deferred)));
+            }
             _ => {}
         }
         let slot = match tag {
@@ -184,6 +260,14 @@ impl Edit {
         *slot = take_u64(field);
         Ok(slot.map(|_| ()))
     }
+}
+
+fn take_identity(field: &mut &[u8]) -> Option<Identity> {
+    Some(Identity {
+        epoch: take_u64(field)?,
+        after: take_u64(field)?,
+        database: DatabaseId(take_exact(field, 16)?.try_into().ok()?),
+    })
 }
 
 fn take_field<'a>(input: &mut &'a [u8]) -> Option<(u64, &'a [u8])> {

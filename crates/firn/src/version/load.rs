@@ -94,6 +94,7 @@ fn refuse_orphans(env: &dyn Env, dir: &Path) -> Result<()> {
                 State {
                     next_file_id: State::default().next_file_id,
                     next_run_number: State::default().next_run_number,
+                    identity: None,
                     ..state
                 } == State::default()
             }

@@ -1,7 +1,9 @@
 //! What the tree knows about one SST without opening it.
 
 use crate::base::range::KeyRange;
-use crate::base::varint::{put_bytes, put_u64, take_bytes, take_u32, take_u64, take_u64_le};
+use crate::base::varint::{
+    put_bytes, put_u64, take_bytes, take_u8, take_u32, take_u64, take_u64_le,
+};
 use crate::base::{Error, IndexId, Result, Seqno};
 use crate::rowcode::BlobUse;
 use crate::sst::{IndexStats, SstSummary};
@@ -14,6 +16,20 @@ const FLAG_DENSE: u64 = 2;
 const FLAG_EXTERNAL_SEQNO: u64 = 4;
 /// The list of referenced blob files follows.
 const FLAG_BLOBS: u64 = 8;
+/// Where the file lives and the length of its tail follow.
+const FLAG_LOCATION: u64 = 16;
+
+const FLAGS: u64 = FLAG_AT_REST | FLAG_DENSE | FLAG_EXTERNAL_SEQNO | FLAG_BLOBS | FLAG_LOCATION;
+
+/// Where a file lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FileLocation {
+    /// In the data directory.
+    #[default]
+    Local,
+    /// In an object store.
+    ObjectStore,
+}
 
 /// An SST as the manifest records it. Immutable: a file that moves to another level keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +69,11 @@ pub struct FileMeta {
     pub per_index: Vec<IndexStats>,
     /// What its entries refer to in blob files, ascending by file.
     pub blobs: Vec<BlobUse>,
+    /// Where it lives.
+    pub location: FileLocation,
+    /// Bytes behind its data blocks, by which one read opens it: index, filters, properties, footer. 0: the
+    /// file was written before the manifest kept this.
+    pub tail_len: u64,
 }
 
 impl FileMeta {
@@ -75,6 +96,8 @@ impl FileMeta {
             external_seqno: None,
             per_index: summary.per_index,
             blobs: summary.blobs,
+            location: FileLocation::Local,
+            tail_len: summary.tail_len,
         }
     }
 
@@ -85,6 +108,20 @@ impl FileMeta {
             max_seqno: seqno,
             external_seqno: Some(seqno),
             ..self
+        }
+    }
+
+    /// Whether the file can be read here.
+    ///
+    /// # Errors
+    /// `Unsupported` if it lies elsewhere than in the data directory.
+    pub fn check_local(&self) -> Result<()> {
+        match self.location {
+            FileLocation::Local => Ok(()),
+            FileLocation::ObjectStore => Err(Error::unsupported(format!(
+                "SST {} lies in an object store, and only files of the data directory can be read",
+                self.file_id
+            ))),
         }
     }
 
@@ -130,7 +167,11 @@ impl FileMeta {
         };
 
         let blobs = if self.blobs.is_empty() { 0 } else { FLAG_BLOBS };
-        put_u64(out, at_rest | dense | external | blobs);
+        let location = match (self.location, self.tail_len) {
+            (FileLocation::Local, 0) => 0,
+            _ => FLAG_LOCATION,
+        };
+        put_u64(out, at_rest | dense | external | blobs | location);
         put_bytes(out, &self.smallest);
         put_bytes(out, &self.largest);
         for number in [
@@ -164,6 +205,13 @@ impl FileMeta {
                 }
             }
         }
+        if location != 0 {
+            out.push(match self.location {
+                FileLocation::Local => 0,
+                FileLocation::ObjectStore => 1,
+            });
+            put_u64(out, self.tail_len);
+        }
     }
 
     /// The encodings of `files`, one after another.
@@ -196,7 +244,7 @@ impl FileMeta {
         let Some((meta, flags)) = Self::take(input) else {
             return Ok(None);
         };
-        if flags & !(FLAG_AT_REST | FLAG_DENSE | FLAG_EXTERNAL_SEQNO | FLAG_BLOBS) != 0 {
+        if flags & !FLAGS != 0 {
             let id = meta.file_id;
             return Err(Error::unsupported(format!(
                 "flags {flags:#x} of SST {id} in the manifest"
@@ -227,6 +275,8 @@ impl FileMeta {
             external_seqno: None,
             per_index: Vec::new(),
             blobs: Vec::new(),
+            location: FileLocation::Local,
+            tail_len: 0,
         };
         for _ in 0..take_u64(input)? {
             meta.per_index.push(IndexStats {
@@ -251,6 +301,14 @@ impl FileMeta {
                     bytes: take_u64(input)?,
                 });
             }
+        }
+        if flags & FLAG_LOCATION != 0 {
+            meta.location = match take_u8(input)? {
+                0 => FileLocation::Local,
+                1 => FileLocation::ObjectStore,
+                _ => return None,
+            };
+            meta.tail_len = take_u64(input)?;
         }
         Some((meta, flags))
     }

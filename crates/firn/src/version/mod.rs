@@ -17,12 +17,12 @@ mod set;
 mod state;
 mod tree;
 
-pub use edit::Edit;
+pub use edit::{DeferredDeletion, Edit, Identity};
 pub use load::{Loaded, load, load_newest};
 pub use manifest::{
     ManifestReader, create_manifest, manifest_name, parse_manifest_name, read_current,
 };
-pub use meta::FileMeta;
+pub use meta::{FileLocation, FileMeta};
 pub use queue::{Frozen, IngestedRun};
 pub use run::{FileHandle, FileSource, Run};
 pub use salvage::{Salvaged, salvage};

@@ -5,7 +5,7 @@ use crate::base::key::UNCOMMITTED_BIT;
 use crate::base::sketch::Sketch;
 use crate::base::{Error, ErrorKind, IndexId, Result};
 use crate::env::ReadFile;
-use crate::sst::{SstBlockCache, SstReader};
+use crate::sst::{OpenHints, SstBlockCache, SstReader};
 use crate::store::{FileKind, FileStore, file_name};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -213,8 +213,12 @@ impl FileHandle {
         let cache = self.source.cache.clone();
         let meta = &self.meta;
         let external = meta.external_seqno;
-        let upper = !meta.at_rest;
-        let reader = SstReader::open_at(file, meta.file_id, name.clone(), cache, upper, external)?;
+        let hints = OpenHints {
+            external,
+            upper_level: !meta.at_rest,
+            tail_len: meta.tail_len,
+        };
+        let reader = SstReader::open_at(file, meta.file_id, name.clone(), cache, hints)?;
         let private = meta.min_seqno & UNCOMMITTED_BIT != 0;
         if reader.properties().external_seqno != (external.is_some() || private) {
             let what = "it does not agree with the manifest on whose its seqnos are";
@@ -225,6 +229,7 @@ impl FileHandle {
 
     /// The file and its name.
     fn file(&self) -> Result<(Arc<dyn ReadFile>, String)> {
+        self.meta.check_local()?;
         let id = self.meta.file_id;
         let name = file_name(FileKind::Sst, id);
         let file = match self.source.store.open(id) {

@@ -1,11 +1,13 @@
 //! The version set: makes edits durable, then installs them.
 
+mod epoch;
+
 use super::load::{load, manifest_ids};
 use super::manifest::{ManifestWriter, ROOM, manifest_name, read_current, switch_current};
 use super::pacer::DeletePacer;
 use super::run::End;
-use super::state::NUMBER_MAX;
 use super::{Edit, FileHandle, FileSource, State, Version};
+use crate::base::epoch::end_of_ids;
 use crate::base::events::{Listener, Severity};
 use crate::base::health::Health;
 use crate::base::{CounterValue, Error, ErrorKind, Result, Seqno};
@@ -133,6 +135,9 @@ impl VersionSet {
             }
             state = loaded.state;
         }
+        for placed in state.files.values() {
+            placed.meta.check_local()?;
+        }
         let version = Version::of_state(&state, &ctx.source);
         if let Some(what) = version.check_all() {
             return Err(Error::corruption("MANIFEST", 0, what));
@@ -140,10 +145,12 @@ impl VersionSet {
         // A name with an impossible id is not ours.
         let blobs = ctx.source.store().list_blobs()?;
         let ids = on_disk.iter().chain(&old_manifests).chain(&blobs);
-        let seen = ids.filter(|id| **id < NUMBER_MAX).max();
+        let end = end_of_ids(state.epoch());
+        let seen = ids.filter(|id| **id < end).max();
         let seen = seen.map_or(0, |id| id + 1);
         state.next_file_id = state.next_file_id.max(seen);
         let next_file_id = AtomicU64::new(state.next_file_id);
+        epoch::identify(&mut state, &*ctx.env)?;
         let (writer, manifest_id) = match (roll(&ctx, &next_file_id, &mut state), in_force) {
             (Ok(writer), _) => {
                 let id = writer.id();
@@ -203,12 +210,6 @@ impl VersionSet {
     /// A file id never used before.
     pub fn new_file_id(&self) -> u64 {
         self.next_file_id.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Ids below `next` are taken: the log names files with such ids, of which nothing may be left.
-    pub fn reserve_file_ids(&self, next: u64) {
-        self.next_file_id
-            .fetch_max(next.min(NUMBER_MAX - 1), Ordering::Relaxed);
     }
 
     /// Gives up data files with their sizes, which no edit has named: a few bytes at once, many as obsolete files

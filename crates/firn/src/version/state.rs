@@ -1,6 +1,8 @@
 //! The logical content of a manifest: what all its edits add up to.
 
-use super::{Edit, FileMeta, LEVELS};
+use super::{DeferredDeletion, Edit, FileMeta, Identity, LEVELS};
+use crate::base::epoch::{EPOCH_MAX, end_of_ids, first_id};
+use crate::base::key::SEQNO_COMMITTED_MAX;
 use crate::base::{CounterValue, Seqno};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -8,7 +10,7 @@ use std::sync::Arc;
 /// Pairs of seqno and wall clock that are kept.
 const TIME_PAIRS_MAX: usize = 4096;
 
-/// Ids, run numbers and log numbers stay below this: room to count on for ever, without overflow.
+/// Run numbers stay below this, and so do the ids of all epochs: room to count on for ever, without overflow.
 pub(super) const NUMBER_MAX: u64 = 1 << 62;
 
 /// A file and its place.
@@ -41,6 +43,10 @@ pub struct State {
     pub time_pairs: VecDeque<(Seqno, u64)>,
     /// Blob files whose blobs lie in a file of another id.
     pub blobs_moved: BTreeMap<u64, u64>,
+    /// The database and its epoch; `None` before the first open by a version that knows of them, which is epoch 0.
+    pub identity: Option<Identity>,
+    /// Files that are to be deleted, by id.
+    pub deferred: BTreeMap<u64, DeferredDeletion>,
 }
 
 impl Default for State {
@@ -54,27 +60,26 @@ impl Default for State {
             counters: BTreeMap::new(),
             time_pairs: VecDeque::new(),
             blobs_moved: BTreeMap::new(),
+            identity: None,
+            deferred: BTreeMap::new(),
         }
     }
 }
 
 impl State {
+    /// The epoch of whoever writes.
+    pub fn epoch(&self) -> u64 {
+        self.identity.map_or(0, |identity| identity.epoch)
+    }
+
     /// What is wrong with `edit` as a change of this state, if anything.
     pub fn objection(&self, edit: &Edit) -> Option<String> {
-        let numbers = [edit.log_number, edit.next_file_id, edit.next_run_number];
-        let ids = edit.added.iter().flat_map(|(_, run, meta)| {
-            let blobs = meta.blobs.iter().map(|blobs| blobs.file);
-            blobs.chain([*run, meta.file_id])
+        let trouble = self.identity_trouble(edit).or_else(|| {
+            let identity = edit.identity.or(self.identity);
+            number_trouble(edit, identity.map_or(0, |identity| identity.epoch))
         });
-        let moved = edit.blobs_moved.iter().flat_map(|&(a, b)| [a, b]);
-        let ids = ids.chain(moved);
-        if numbers
-            .into_iter()
-            .flatten()
-            .chain(ids)
-            .any(|n| n >= NUMBER_MAX)
-        {
-            return Some("has an impossible number".to_owned());
+        if trouble.is_some() {
+            return trouble;
         }
         let mut removed = BTreeMap::new();
         for &(level, id) in &edit.removed {
@@ -105,7 +110,31 @@ impl State {
                 (Some(_), false) => return Some(format!("adds file {id} again")),
             }
         }
-        None
+        let live = |id| {
+            let stays = self.files.contains_key(id) && !removed.contains_key(id);
+            stays || added.contains_key(id)
+        };
+        edit.deferred.iter().find_map(|d| match d.slot {
+            0 if !self.deferred.contains_key(&d.file) => {
+                Some(format!("has deleted file {}, which was not to be", d.file))
+            }
+            0 => None,
+            _ => live(&d.file).then(|| format!("is to delete file {}, which is live", d.file)),
+        })
+    }
+
+    fn identity_trouble(&self, edit: &Edit) -> Option<String> {
+        let new = edit.identity?;
+        if new.epoch > EPOCH_MAX || new.after > SEQNO_COMMITTED_MAX {
+            return Some(format!("begins the impossible epoch {}", new.epoch));
+        }
+        let old = self.identity?;
+        if old.database != new.database {
+            let (old, new) = (old.database, new.database);
+            return Some(format!("is of database {new}, not of {old}"));
+        }
+        let back = (new.epoch, new.after) < (old.epoch, old.after) || new.after < old.after;
+        back.then(|| format!("goes from epoch {} back to {}", old.epoch, new.epoch))
     }
 
     /// Applies an edit to which there is no objection.
@@ -126,6 +155,17 @@ impl State {
             self.files.insert(meta.file_id, placed);
         }
         let raise = |slot: &mut u64, to: Option<u64>| *slot = (*slot).max(to.unwrap_or(0));
+        if let Some(identity) = edit.identity {
+            self.identity = Some(identity);
+            raise(&mut self.next_file_id, Some(first_id(identity.epoch)));
+        }
+        for deferred in &edit.deferred {
+            raise(&mut self.next_file_id, Some(deferred.file + 1));
+            match deferred.slot {
+                0 => self.deferred.remove(&deferred.file),
+                _ => self.deferred.insert(deferred.file, *deferred),
+            };
+        }
         raise(&mut self.log_number, edit.log_number);
         raise(&mut self.next_file_id, edit.next_file_id);
         raise(&mut self.next_run_number, edit.next_run_number);
@@ -168,6 +208,28 @@ impl State {
             counters: self.counters.iter().map(|(&k, &v)| (k, v)).collect(),
             time_pairs: self.time_pairs.iter().copied().collect(),
             blobs_moved: self.blobs_moved.iter().map(|(&k, &v)| (k, v)).collect(),
+            identity: self.identity,
+            deferred: self.deferred.values().copied().collect(),
         }
     }
+}
+
+/// Ids and log numbers are of the epoch or of an earlier one.
+fn number_trouble(edit: &Edit, epoch: u64) -> Option<String> {
+    let end = end_of_ids(epoch);
+    let added = edit.added.iter().flat_map(|(.., meta)| {
+        let blobs = meta.blobs.iter().map(|blobs| blobs.file);
+        blobs.chain([meta.file_id])
+    });
+    let moved = edit.blobs_moved.iter().flat_map(|&(a, b)| [a, b]);
+    let deferred = edit.deferred.iter().map(|deferred| deferred.file);
+    let numbers = [edit.log_number, edit.next_file_id];
+    let ids = numbers.into_iter().flatten().chain(added).chain(moved);
+    if let Some(id) = ids.chain(deferred).find(|id| *id >= end) {
+        return Some(format!("has number {id}, which is beyond epoch {epoch}"));
+    }
+    let runs = edit.added.iter().map(|(_, run, _)| *run);
+    let mut runs = runs.chain(edit.next_run_number);
+    let slots = edit.deferred.iter().any(|d| d.epoch > epoch);
+    (runs.any(|run| run >= NUMBER_MAX) || slots).then(|| "has an impossible number".to_owned())
 }

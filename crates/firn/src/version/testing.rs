@@ -1,6 +1,6 @@
 //! Files and trees made up for tests.
 
-use super::FileMeta;
+use super::{FileLocation, FileMeta};
 use crate::sst::IndexStats;
 
 /// A file of index 1 from `smallest` to `largest`, without bytes behind it.
@@ -28,5 +28,7 @@ pub(crate) fn file(file_id: u64, smallest: &[u8], largest: &[u8]) -> FileMeta {
             stored_bytes: 1000,
         }],
         blobs: Vec::new(),
+        location: FileLocation::Local,
+        tail_len: 0,
     }
 }

@@ -17,7 +17,7 @@ pub use reader::{
     LogStart, Piece, ReplayEnd, fingerprint, missing_segment, replay, replay_archived, salvage,
     survey,
 };
-pub use record::{BinlogPosition, Record, RunName};
+pub use record::{BinlogPosition, Gtid, Record, RunName};
 pub use segment::{parse_segment_name, segment_name, sync_all};
 pub use writer::{
     Access, Appended, ClosedSegment, Cut, Room, SegmentsHeld, Wal, WalOptions, WalStats,

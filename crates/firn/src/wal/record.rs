@@ -5,6 +5,7 @@
 use crate::base::{Error, Result, Seqno, varint};
 use crate::env::AlignedBuf;
 use std::borrow::Cow;
+use std::fmt;
 
 /// Position in the server's binary log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,11 +126,52 @@ pub enum Record<'a> {
         /// Where the binary log ended, if the host told.
         binlog: Option<BinlogPosition<'a>>,
     },
+    /// The global transaction id that the server has given a commit. It stands behind that in the same append.
+    Gtid {
+        /// The commit.
+        seqno: Seqno,
+        /// The id.
+        gtid: Gtid,
+    },
+    /// Bytes of a blob file that is not sealed, for those who do not have the file. A log that lies beside its blob
+    /// files has none: those are synced before the log names them.
+    BlobSpan {
+        /// The logical blob file.
+        file: u64,
+        /// Where the bytes lie in it.
+        offset: u64,
+        /// The bytes.
+        bytes: &'a [u8],
+    },
+    /// An epoch begins. The records that follow are its.
+    Epoch {
+        /// The epoch.
+        epoch: u64,
+        /// Its commits have larger seqnos.
+        after: Seqno,
+    },
     /// Transactions prepared behind this record belong to `run`.
     ServerRun {
         /// The run.
         run: RunName<'a>,
     },
+}
+
+/// A global transaction id of the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Gtid {
+    /// The replication domain.
+    pub domain: u32,
+    /// The server where the transaction was first committed.
+    pub server: u32,
+    /// Its number in the domain.
+    pub sequence: u64,
+}
+
+impl fmt::Display for Gtid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}-{}", self.domain, self.server, self.sequence)
+    }
 }
 
 const BATCH: u8 = 1;
@@ -142,6 +184,9 @@ const SCHEMA_CHANGE: u8 = 7;
 const PREPARE_RUN: u8 = 8;
 const LOAD: u8 = 9;
 const CLOCK: u8 = 10;
+const GTID: u8 = 11;
+const BLOB_SPAN: u8 = 12;
+const EPOCH: u8 = 13;
 const COUNTER_SET: u8 = 14;
 const SERVER_RUN: u8 = 15;
 
@@ -204,7 +249,7 @@ impl<'a> Record<'a> {
         let head = varint::take_u8(input).zip(varint::take_bytes(input));
         let (kind, mut body) =
             head.ok_or_else(|| Error::corruption(file, offset, "a record is cut off"))?;
-        if !matches!(kind, BATCH..=CLOCK | COUNTER_SET..=SERVER_RUN) {
+        if !matches!(kind, BATCH..=SERVER_RUN) {
             return Err(Error::unsupported(format!(
                 "log record kind {kind} in {file} at offset {offset}"
             )));
@@ -229,6 +274,9 @@ impl<'a> Record<'a> {
             Self::SchemaChange { .. } => SCHEMA_CHANGE,
             Self::Load { .. } => LOAD,
             Self::Clock { .. } => CLOCK,
+            Self::Gtid { .. } => GTID,
+            Self::BlobSpan { .. } => BLOB_SPAN,
+            Self::Epoch { .. } => EPOCH,
             Self::ServerRun { .. } => SERVER_RUN,
         }
     }
@@ -290,6 +338,25 @@ impl<'a> Record<'a> {
                 out.number(*wall_ms);
                 put_binlog(out, binlog.as_ref());
             }
+            Self::Gtid { seqno, gtid } => {
+                out.number(*seqno);
+                out.number(u64::from(gtid.domain));
+                out.number(u64::from(gtid.server));
+                out.number(gtid.sequence);
+            }
+            Self::BlobSpan {
+                file,
+                offset,
+                bytes,
+            } => {
+                out.number(*file);
+                out.number(*offset);
+                out.put(bytes);
+            }
+            Self::Epoch { epoch, after } => {
+                out.number(*epoch);
+                out.number(*after);
+            }
             Self::ServerRun { run } => put_run(out, run),
         }
     }
@@ -343,6 +410,23 @@ impl<'a> Record<'a> {
             CLOCK => Self::Clock {
                 wall_ms: varint::take_u64(body)?,
                 binlog: take_binlog(body)?,
+            },
+            GTID => Self::Gtid {
+                seqno: varint::take_u64(body)?,
+                gtid: Gtid {
+                    domain: varint::take_u32(body)?,
+                    server: varint::take_u32(body)?,
+                    sequence: varint::take_u64(body)?,
+                },
+            },
+            BLOB_SPAN => Self::BlobSpan {
+                file: varint::take_u64(body)?,
+                offset: varint::take_u64(body)?,
+                bytes: std::mem::take(body),
+            },
+            EPOCH => Self::Epoch {
+                epoch: varint::take_u64(body)?,
+                after: varint::take_u64(body)?,
             },
             SERVER_RUN => Self::ServerRun {
                 run: take_run(body)?,

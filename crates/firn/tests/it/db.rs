@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 
 mod caches;
 mod counters;
+mod later;
 mod recovery;
 
 fn options() -> Options {

@@ -44,7 +44,18 @@ impl Remains {
         });
         match tree {
             Ok(tree) => match doubt(look, &tree)? {
-                None => return Self::known(look, tree),
+                None => {
+                    let mut files = tree.state.files.values();
+                    files.try_for_each(|placed| placed.meta.check_local())?;
+                    let waiting = tree.state.deferred.len();
+                    if waiting > 0 {
+                        let note = format!(
+                            "{waiting} files in an object store were to be deleted: the saved database does not know them"
+                        );
+                        repaired.notes.push(note);
+                    }
+                    return Self::known(look, tree);
+                }
                 Some(doubt) => lost(doubt),
             },
             Err(error) if error.is_corruption() => {}

@@ -16,6 +16,28 @@ use std::sync::Arc;
 /// Decoded indexes take about this much more than the stored bytes they were read with.
 const DECODED_FACTOR: u64 = 2;
 
+/// What is known of a file before it is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenHints {
+    /// See [`SstReader::external_seqno`]; a file that has stored no commits and is opened without shows what
+    /// is stored.
+    pub external: Option<Seqno>,
+    /// Files of upper levels may take more of the cache's budget for pins.
+    pub upper_level: bool,
+    /// Bytes behind the data blocks: one read takes them all, if the budget has room. 0: not known.
+    pub tail_len: u64,
+}
+
+impl Default for OpenHints {
+    fn default() -> Self {
+        Self {
+            external: None,
+            upper_level: true,
+            tail_len: 0,
+        }
+    }
+}
+
 /// What lies between the data blocks and the footer.
 struct Meta<'a> {
     file: &'a dyn ReadFile,
@@ -42,6 +64,33 @@ impl<'a> Meta<'a> {
             file,
             bytes: Vec::new(),
             start: footer.meta_offset,
+            end,
+            file_id,
+            name,
+        };
+        Ok((meta, footer))
+    }
+
+    /// Reads footer and all before it at once: the last `tail_len` bytes.
+    fn with_tail(
+        file: &'a dyn ReadFile,
+        file_id: u64,
+        name: &'a str,
+        tail_len: u64,
+    ) -> Result<(Self, Footer)> {
+        let size = file.size()?;
+        let start = size.saturating_sub(tail_len);
+        let mut bytes = vec![0; (size - start) as usize];
+        file.read_exact_at(start, &mut bytes)?;
+        let end = size - FOOTER_LEN as u64;
+        let footer = bytes.last_chunk().expect("the caller has compared lengths");
+        let footer =
+            Footer::decode(footer, file_id, size).map_err(|damage| damage.at(name, end))?;
+        bytes.truncate(bytes.len() - FOOTER_LEN);
+        let meta = Self {
+            file,
+            bytes,
+            start,
             end,
             file_id,
             name,
@@ -138,7 +187,7 @@ impl SstReader {
         name: String,
         cache: Arc<SstBlockCache>,
     ) -> Result<Arc<Self>> {
-        Self::open_at(file, file_id, name, cache, true, None)
+        Self::open_at(file, file_id, name, cache, OpenHints::default())
     }
 
     /// The properties of `file`, which must have id `file_id`, without opening it: reads the footer
@@ -151,10 +200,7 @@ impl SstReader {
         meta.properties(footer.properties)
     }
 
-    /// Opens `file`, which must have id `file_id`. `name` is what errors call the file. Files of
-    /// upper levels may take more of the cache's budget for pins. `external`: see
-    /// [`Self::external_seqno`]; a file that has stored no commits and is opened without shows what is
-    /// stored.
+    /// Opens `file`, which must have id `file_id`. `name` is what errors call the file.
     ///
     /// # Errors
     /// Corruption if a byte after the data blocks is damaged; if the budget has no room for them,
@@ -165,15 +211,30 @@ impl SstReader {
         file_id: u64,
         name: String,
         cache: Arc<SstBlockCache>,
-        upper_level: bool,
-        external: Option<Seqno>,
+        hints: OpenHints,
     ) -> Result<Arc<Self>> {
-        let (mut meta, footer) = Meta::of(&*file, file_id, &name)?;
-        let size = footer.file_size;
-        let expected = (meta.end - meta.start) * DECODED_FACTOR;
-        let pinned = cache.pins().has_room(expected, upper_level);
-        if pinned {
-            meta.read_all()?;
+        let OpenHints {
+            external,
+            upper_level,
+            tail_len,
+        } = hints;
+        let size = file.size()?;
+        let possible = FOOTER_LEN as u64..=size;
+        let room = |len: u64| cache.pins().has_room(len * DECODED_FACTOR, upper_level);
+        let (meta, footer, pinned) = if possible.contains(&tail_len) && room(tail_len) {
+            let (meta, footer) = Meta::with_tail(&*file, file_id, &name, tail_len)?;
+            (meta, footer, true)
+        } else {
+            let (mut meta, footer) = Meta::of(&*file, file_id, &name)?;
+            let pinned = room(meta.end - meta.start);
+            if pinned {
+                meta.read_all()?;
+            }
+            (meta, footer, pinned)
+        };
+        if tail_len > 0 && footer.meta_offset != size.saturating_sub(tail_len) {
+            let damage = Damage::Corrupt("the tail is not as long as the manifest says");
+            return Err(damage.at(&name, footer.meta_offset));
         }
         let properties = meta.properties(footer.properties)?;
         let dictionaries = meta.dictionaries(&properties)?;

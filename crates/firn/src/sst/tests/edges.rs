@@ -1,7 +1,13 @@
 use super::*;
-use crate::base::ErrorKind;
 use crate::base::key::{SEQNO_COMMITTED_MAX, SEQNO_MAX, UNCOMMITTED_BIT};
+use crate::base::{ErrorKind, checksum};
+use crate::env::{CountingEnv, Env, MemEnv};
+use crate::sst::format::FOOTER_LEN;
 use std::cmp::Reverse;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+const PATH: &str = "/77.sst";
 
 fn key(index: u32, n: u64) -> Vec<u8> {
     [&index.to_be_bytes()[..], &n.to_be_bytes()].concat()
@@ -250,4 +256,108 @@ fn compaction_reads_leave_the_cache_alone() {
     );
     assert_eq!(scan(&reader, true).unwrap(), model);
     assert_eq!(cache.stats().hits, stats.entries);
+}
+
+/// The bytes of a file of which the block at `offset`, of `len` bytes, was changed, with its checksum.
+fn resealed(bytes: &[u8], offset: usize, len: usize, change: impl Fn(&mut [u8])) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    let (covered, sum) = bytes[offset..offset + len].split_at_mut(len - 8);
+    change(covered);
+    let placed = checksum::placed(covered, FILE_ID, offset as u64);
+    sum.copy_from_slice(&placed.to_le_bytes());
+    bytes
+}
+
+#[test]
+fn what_is_encrypted_or_columnar_is_refused_by_name() {
+    let mut model = Model::new();
+    for n in 0..500 {
+        let value = (Kind::Put, vec![n as u8; 9], vec![3; 20]);
+        model.insert((key(1, n), Reverse(7)), value);
+    }
+    for options in option_sets(512) {
+        let bytes = write(&model, options).0;
+        let reader = open(bytes.clone()).unwrap();
+        let blocks = reader.blocks().unwrap();
+        let len = blocks.iter().next().unwrap().bytes as usize;
+        let refused = |bytes: Vec<u8>, said: &str| {
+            let error = open(bytes).and_then(|reader| {
+                let mut iter = reader.iter(true);
+                iter.seek_to_first()
+            });
+            let error = error.unwrap_err();
+            assert_eq!(*error.kind(), ErrorKind::Unsupported, "{error}");
+            assert!(error.to_string().contains(said), "{error}");
+        };
+        for envelope in [1, 200] {
+            let changed = resealed(&bytes, 0, len, |block| block[2] = envelope);
+            refused(changed, "is encrypted");
+        }
+        for kind in [8, 9] {
+            let changed = resealed(&bytes, 0, len, |block| block[1] = kind);
+            refused(changed, "columnar");
+        }
+        refused(
+            resealed(&bytes, 0, len, |block| block[1] = 10),
+            "block kind",
+        );
+        refused(resealed(&bytes, 0, len, |block| block[3] = 1), "flags");
+        // The footer says so of the whole file.
+        let footer = bytes.len() - FOOTER_LEN;
+        let changed = resealed(&bytes, footer, FOOTER_LEN - 8, |footer| footer[48] = 1);
+        refused(changed, "is encrypted");
+        let changed = resealed(&bytes, footer, FOOTER_LEN - 8, |footer| footer[48] = 2);
+        refused(changed, "feature flag");
+    }
+}
+
+#[test]
+fn a_file_is_opened_by_its_tail_if_that_is_as_long_as_known() {
+    let mut model = Model::new();
+    for n in 0..2000 {
+        let value = (Kind::Put, vec![n as u8; 9], vec![3; 20]);
+        model.insert((key(1, n), Reverse(7)), value);
+    }
+    for options in option_sets(512) {
+        let (bytes, summary) = write(&model, options);
+        assert!(summary.tail_len > FOOTER_LEN as u64 && summary.tail_len < summary.size);
+        // With room for the index in memory, and without.
+        for room in [1 << 20, 0] {
+            let open = |tail_len| {
+                let cache = Arc::new(SstBlockCache::new(1 << 20));
+                cache.set_room(1 << 20, room);
+                let env = MemEnv::new();
+                env.place(Path::new(PATH), bytes.clone());
+                let counting = CountingEnv::new(Arc::new(env));
+                let file = counting.open(Path::new(PATH)).unwrap();
+                let hints = OpenHints {
+                    tail_len,
+                    ..OpenHints::default()
+                };
+                let opened = SstReader::open_at(file, FILE_ID, "f".into(), cache, hints);
+                let reads = counting.counters().reads.load(Ordering::Relaxed);
+                (opened, reads)
+            };
+            let (reader, reads) = open(summary.tail_len);
+            assert_eq!(scan(&reader.unwrap(), true).unwrap(), model);
+            let (reader, without) = open(0);
+            assert_eq!(scan(&reader.unwrap(), true).unwrap(), model);
+            match room {
+                0 => assert_eq!(reads, without),
+                _ => assert_eq!((reads, without), (1, 2)),
+            }
+            for wrong in [
+                1,
+                FOOTER_LEN as u64,
+                summary.tail_len - 1,
+                summary.tail_len + 1,
+                summary.size,
+                summary.size + 1,
+                u64::MAX,
+            ] {
+                let error = open(wrong).0.err().unwrap();
+                assert!(error.is_corruption(), "{wrong}: {error}");
+            }
+        }
+    }
 }

@@ -87,6 +87,8 @@ pub struct SstSummary {
     pub file_id: u64,
     /// Size in bytes.
     pub size: u64,
+    /// Of them, those behind the data blocks.
+    pub tail_len: u64,
     /// XXH3-64 of the whole file.
     pub checksum: u64,
     /// Smallest user key.
@@ -478,6 +480,7 @@ impl SstWriter {
         Ok(SstSummary {
             file_id: p.file_id,
             size,
+            tail_len: size - meta_offset,
             checksum,
             smallest: p.smallest,
             largest: p.largest,

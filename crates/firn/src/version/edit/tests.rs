@@ -1,9 +1,19 @@
 use super::*;
 use crate::base::ErrorKind;
 use crate::rowcode::BlobUse;
+use crate::version::FileLocation;
 use crate::version::testing::file;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+
+fn deferred(kind: FileKind, slot: u64) -> DeferredDeletion {
+    DeferredDeletion {
+        kind,
+        file: 1 << 41,
+        epoch: 4,
+        slot,
+    }
+}
 
 pub(crate) fn full() -> Edit {
     let mut resting = file(8, b"\0\0\0\x01m", b"\0\0\0\x01z");
@@ -15,6 +25,7 @@ pub(crate) fn full() -> Edit {
         bytes: 9000,
     };
     resting.blobs = vec![blobs(3), blobs(1 << 40)];
+    (resting.location, resting.tail_len) = (FileLocation::ObjectStore, 300);
     Edit {
         added: vec![
             (0, 5, file(7, b"\0\0\0\x01a", b"\0\0\0\x01f")),
@@ -38,6 +49,12 @@ pub(crate) fn full() -> Edit {
         ],
         time_pairs: vec![(5, 1_700_000_000_000_000)],
         blobs_moved: vec![(7, 90), (8, 0)],
+        identity: Some(Identity {
+            epoch: 5,
+            after: 1 << 39,
+            database: DatabaseId(*b"sixteen of bytes"),
+        }),
+        deferred: vec![deferred(FileKind::Sst, 77), deferred(FileKind::Blob, 0)],
     }
 }
 
@@ -69,6 +86,39 @@ fn unknown_fields_and_flags_are_refused() {
 }
 
 #[test]
+fn an_impossible_location_kind_or_identity_is_corruption() {
+    let bytes_of = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut edit = Edit::default();
+        let mut meta = file(2, b"\0\0\0\x01a", b"\0\0\0\x01a");
+        meta.tail_len = 9;
+        edit.added = vec![(1, 0, meta)];
+        let mut bytes = edit.encode();
+        change(&mut bytes);
+        Edit::decode(&bytes, "m", 0)
+    };
+    assert_eq!(bytes_of(&|_| {}).unwrap().added[0].2.tail_len, 9);
+    // The location and the length of the tail are the last two bytes.
+    let wrong = bytes_of(&|bytes| {
+        let at = bytes.len() - 2;
+        bytes[at] = 2;
+    });
+    assert!(wrong.unwrap_err().is_corruption());
+    for (tag, field) in [
+        (TAG_DEFERRED, &[2, 1, 1, 1][..]),
+        (TAG_DEFERRED, &[0, 1, 1]),
+        (TAG_DEFERRED, &[0, 1, 1, 1, 1]),
+        (TAG_IDENTITY, &[0; 17]),
+        (TAG_IDENTITY, &[0; 19]),
+    ] {
+        let mut bytes = Vec::new();
+        put_u64(&mut bytes, tag);
+        put_bytes(&mut bytes, field);
+        let error = Edit::decode(&bytes, "m", 0).unwrap_err();
+        assert!(error.is_corruption(), "{tag} {field:?}");
+    }
+}
+
+#[test]
 fn cut_bytes_are_corruption_and_name_the_place() {
     let bytes = full().encode();
     let mut whole = 0;
@@ -88,7 +138,7 @@ fn cut_bytes_are_corruption_and_name_the_place() {
             }
         }
     }
-    assert!(whole < 15);
+    assert!(whole < 18);
 }
 
 #[test]

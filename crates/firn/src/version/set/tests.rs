@@ -7,6 +7,7 @@ use crate::version::FileMeta;
 use crate::version::testing::file;
 use std::path::Path;
 
+mod epoch;
 mod faults;
 
 fn context(env: Arc<dyn Env>, dir: &Path) -> Context {

@@ -99,6 +99,7 @@ fn impossible_trees_are_named() {
     broken(|e| e.added[0].2.smallest = b"z".to_vec(), "smallest key");
     broken(|e| e.added[0].2.deletes = 11, "counts");
     broken(|e| e.added[0].2.size = u64::MAX, "impossible");
+    broken(|e| e.added[0].2.tail_len = 1001, "tail");
     broken(|e| e.added[0].2.per_index[0].entries = u64::MAX, "add up");
 }
 

@@ -68,6 +68,23 @@ fn samples() -> Vec<Record<'static>> {
                 pos: 4,
             }),
         },
+        Record::Gtid {
+            seqno: 300,
+            gtid: Gtid {
+                domain: u32::MAX,
+                server: 1,
+                sequence: u64::MAX,
+            },
+        },
+        Record::BlobSpan {
+            file: 1 << 40,
+            offset: 64,
+            bytes: b"BLB1",
+        },
+        Record::Epoch {
+            epoch: 3,
+            after: 1 << 40,
+        },
         Record::ServerRun {
             run: RunName::Unknown,
         },
@@ -110,7 +127,7 @@ fn every_kind_comes_back() {
 
 #[test]
 fn an_unknown_kind_is_unsupported() {
-    for kind in [0, 11, 255] {
+    for kind in [0, 200, 255] {
         let error = decode(&mut &[kind, 0][..]).unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::Unsupported);
     }
@@ -131,7 +148,8 @@ fn a_cut_record_is_corruption() {
 fn a_body_with_too_much_or_a_wild_count_is_corruption() {
     let rollback_with_rest = [ROLLBACK, 3, 1, b'x', b'y'];
     let wild_count = [RUN_INGEST, 6, 1, 0xff, 0xff, 0xff, 0xff, 0x7f];
-    for bytes in [&rollback_with_rest[..], &wild_count[..]] {
+    let wild_domain = [GTID, 8, 1, 0x80, 0x80, 0x80, 0x80, 0x10, 1, 1];
+    for bytes in [&rollback_with_rest[..], &wild_count[..], &wild_domain[..]] {
         assert!(decode(&mut &bytes[..]).unwrap_err().is_corruption());
     }
 }
