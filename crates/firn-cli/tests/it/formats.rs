@@ -3,6 +3,7 @@
 
 use super::support::{Rows, Stopped, World, firn, json, open, options, read};
 use firn::base::options::Options;
+use firn::catalog::ObjectKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
@@ -15,7 +16,7 @@ struct Kept {
 }
 
 /// From the oldest to the newest.
-const FORMATS: [&str; 1] = ["db-before-epochs"];
+const FORMATS: [&str; 2] = ["db-before-epochs", "db-with-epochs"];
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../firn/tests/fixtures")
@@ -63,6 +64,10 @@ fn write_fixture() {
     std::fs::create_dir_all(&dir).unwrap();
     let mut world = World::create_with(&dir, 1, small());
     world.more_tables(&["d/empty", "d/dropped"]);
+    let catalog = world.db.catalog();
+    let view = Some(&b"select 1"[..]);
+    catalog.set_object(ObjectKind::View, "d/v", view).unwrap();
+    catalog.set_partitioning("d/t", Some(b"par")).unwrap();
     world.write(500);
     world.db.compact_all().unwrap();
     world.write(300);
@@ -128,6 +133,14 @@ fn looked_at(dir: &Path, rows: &Rows, format: &str) -> serde_json::Value {
     shown
 }
 
+/// Files of which the manifest knows the tail, and others.
+fn tails(shown: &serde_json::Value) -> (usize, usize) {
+    let files = shown["files"].as_array().unwrap();
+    let known = files.iter().filter(|file| file["tail_bytes"].is_u64());
+    let known = known.count();
+    (known, files.len() - known)
+}
+
 #[test]
 fn every_format_is_understood_by_all_commands() {
     for format in FORMATS {
@@ -142,6 +155,13 @@ fn every_format_is_understood_by_all_commands() {
         assert!(used > 2, "{format}: {levels:?}");
         assert!(shown["blobs"]["references"].as_u64().unwrap() > 100);
         assert_eq!(shown["blobs"]["missing_files"], 0, "{format}");
+        let with_epochs = usize::from(format != FORMATS[0]);
+        assert_eq!(shown["database"].is_string(), with_epochs == 1, "{format}");
+        assert_eq!(shown["epoch"], 0, "{format}");
+        assert_eq!(shown["server_objects"], with_epochs, "{format}");
+        assert_eq!(shown["partitioned_tables"], with_epochs, "{format}");
+        let (with, without) = tails(&shown);
+        assert_eq!([without, with][1 - with_epochs], 0, "{format}");
         assert!(shown["other_stored_bytes"].as_u64().is_some(), "{format}");
     }
 }
@@ -170,7 +190,12 @@ fn every_format_is_read_and_written_on() {
         world.write(100);
         let rows = world.rows.clone();
         drop(world);
-        looked_at(dir.path(), &rows, format);
+        let mixed = looked_at(dir.path(), &rows, format);
+        let (with, without) = tails(&mixed);
+        assert!(
+            with > 0 && (without > 0) == (format == FORMATS[0]),
+            "{format}"
+        );
 
         let mut world = Stopped::with(rows, 8).started(dir.path());
         world.write(100);
@@ -181,7 +206,14 @@ fn every_format_is_read_and_written_on() {
         world.db.close().unwrap();
         let rows = world.rows.clone();
         drop(world);
-        looked_at(dir.path(), &rows, format);
+        let newest = looked_at(dir.path(), &rows, format);
+        assert_eq!(newest["database"], mixed["database"], "{format}");
+        assert!(newest["database"].is_string(), "{format}");
+        assert_eq!(
+            tails(&newest).1,
+            0,
+            "{format}: every file is of the newest format"
+        );
         let db = open(dir.path()).unwrap();
         assert_eq!(read(&db).unwrap(), rows, "{format}");
         assert_eq!(db.catalog().get("d/empty").unwrap().frm, b"image");
