@@ -104,7 +104,7 @@ impl Known {
 impl Catalog {
     /// All objects of the server, by kind and name, with their images.
     pub fn objects(&self) -> Vec<((ObjectKind, String), Image)> {
-        let known = self.known().read();
+        let known = self.entries().read();
         let all = known.objects.iter();
         all.map(|(object, image)| (object.clone(), Arc::clone(image)))
             .collect()
@@ -122,7 +122,7 @@ impl Catalog {
             None => batch.add(&key, Kind::Delete, Value::EMPTY),
         }
         self.write(&batch, &format!("server object {name}"))?;
-        let (mut known, object) = (self.known().write(), (kind, name.to_owned()));
+        let (mut known, object) = (self.entries().write(), (kind, name.to_owned()));
         match image {
             Some(image) => known.objects.insert(object, image.into()),
             None => known.objects.remove(&object),
@@ -132,12 +132,17 @@ impl Catalog {
 
     /// How the server splits `table` into partitions: the content of its `.par` file.
     pub fn partitioning(&self, table: &str) -> Option<Image> {
-        self.known().read().partitionings.get(table).cloned()
+        self.entries().read().partitionings.get(table).cloned()
     }
 
     /// Names of the tables whose partitioning is kept.
     pub fn partitioned(&self) -> Vec<String> {
-        self.known().read().partitionings.keys().cloned().collect()
+        self.entries()
+            .read()
+            .partitionings
+            .keys()
+            .cloned()
+            .collect()
     }
 
     /// Keeps the content of a table's `.par` file, or forgets it; durable on return.
@@ -152,7 +157,7 @@ impl Catalog {
             None => batch.add(&key, Kind::Delete, Value::EMPTY),
         }
         self.write(&batch, &format!("partition table {table}"))?;
-        let mut known = self.known().write();
+        let mut known = self.entries().write();
         match par {
             Some(par) => known.partitionings.insert(table.to_owned(), par.into()),
             None => known.partitionings.remove(table),
@@ -177,7 +182,7 @@ impl Catalog {
         }
         put(&mut batch, &new, &par);
         self.write(&batch, &format!("rename the partitions of {from} to {to}"))?;
-        let mut known = self.known().write();
+        let mut known = self.entries().write();
         known.partitionings.remove(from);
         known.partitionings.insert(to.to_owned(), par);
         Ok(())

@@ -252,7 +252,7 @@ impl Catalog {
         self.prepared.refuse_if_changed(&entry.index_ids())
     }
 
-    pub(super) fn known(&self) -> &RwLock<Known> {
+    pub(super) fn entries(&self) -> &RwLock<Known> {
         &self.known
     }
 

@@ -83,6 +83,7 @@ fn known() -> Known {
     Known {
         tables: tables.into(),
         retired: [(10, 5)].into(),
+        ..Known::default()
     }
 }
 
