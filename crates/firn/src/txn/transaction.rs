@@ -628,7 +628,8 @@ impl Transaction {
             return Ok(());
         };
         let binlog = binlog.map(|(name, pos)| BinlogPosition { name, pos });
-        let in_binlog = binlog.is_some();
+        // It repeats transactions by the server's numbers, and none that a client has named.
+        let in_binlog = binlog.is_some() && self.noted.is_none();
         let what = What::Prepared {
             xid,
             prepared: *prepared,

@@ -271,6 +271,7 @@ fn a_repaired_copy_knows_the_runs() {
     let target = Path::new("data/repaired");
     let repaired = repair(&look, target, &mut |lost| panic!("{lost}")).unwrap();
     assert_eq!(repaired.prepared, 6);
+    drop(look);
     env.rename(Path::new(DIR), Path::new("data/damaged"))
         .unwrap();
     env.rename(target, Path::new(DIR)).unwrap();
@@ -328,4 +329,29 @@ fn each_segment_names_the_run() {
     drop(db);
     let db = open(&env);
     assert_eq!(db.context().prepared.runs().len(), left);
+}
+
+/// `XA COMMIT … ONE PHASE`: the binary log has a number of the server's, the engine's log the client's name.
+#[test]
+fn the_binary_log_repeats_no_commit_under_a_clients_name() {
+    let env = env();
+    let db = open(&env);
+    let mut transaction = db.new_transaction(db.new_owner(0));
+    transaction.begin_statement(1, Isolation::ReadCommitted, 0, false);
+    let value = Value {
+        head: b"v",
+        tail: b"",
+    };
+    transaction.put(&key(1, 1), value).unwrap();
+    transaction.prepare_to_stay(b"a client's").unwrap();
+    transaction
+        .commit_prepared(Some((b"bin.000001", 4)))
+        .unwrap();
+    transaction.commit().unwrap();
+    let after = env.crash(1);
+    drop(transaction);
+    drop(db);
+    let db = open(&after);
+    assert_eq!(committed(&db, 1, &[1]), [1]);
+    assert!(db.prepared_xids().is_empty());
 }
