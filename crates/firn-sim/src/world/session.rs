@@ -199,7 +199,8 @@ impl World {
         session.autocommit = autocommit;
         if consistent {
             session.txn.fix_snapshot();
-            session.snapshot = Some(now);
+            // At READ COMMITTED there is none to fix.
+            session.snapshot = (isolation == Isolation::RepeatableRead).then_some(now);
         }
     }
 

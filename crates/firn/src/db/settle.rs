@@ -108,8 +108,12 @@ impl Db {
                 false => self.rollback_xid(image),
             };
             match ended {
-                // It counts as decided, and is decided again at the next open.
-                Err(full) if *full.kind() == ErrorKind::NoSpace => {
+                // It counts as decided, and is decided again at the next open. One that is still prepared would be
+                // left to the server, which knows nothing of it: then the engine does not open.
+                Err(full)
+                    if *full.kind() == ErrorKind::NoSpace
+                        && !self.prepared_xids().contains(image) =>
+                {
                     self.work
                         .options
                         .listener

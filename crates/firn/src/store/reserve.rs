@@ -34,10 +34,10 @@ impl Part {
     /// Name of the file.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Log => "reserve.wal",
-            Self::Manifest => "reserve.manifest",
-            Self::Current => "reserve.current",
-            Self::Table => "reserve.table",
+            Self::Log => "wal.reserve",
+            Self::Manifest => "manifest.reserve",
+            Self::Current => "current.reserve",
+            Self::Table => "table.reserve",
         }
     }
 

@@ -119,7 +119,7 @@ impl Copy {
             }
         }
         if index == CATALOG_INDEX {
-            let tables = self.known.tables.len();
+            let retired = self.known.retired.len();
             if let Err(error) = self
                 .known
                 .add(&key.user_key[INDEX_ID_LEN..], key.seqno, value.head)
@@ -128,7 +128,7 @@ impl Copy {
                 return Ok(());
             }
             // The ids of dropped indexes are forgotten together with their entries.
-            if self.known.tables.len() == tables {
+            if self.known.retired.len() > retired {
                 return Ok(());
             }
         } else if self.known.retired.contains_key(&index) {
