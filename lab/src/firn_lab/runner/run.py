@@ -20,6 +20,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from firn_lab import __version__
@@ -103,6 +104,7 @@ class Runner:
         self._warned: set[tuple[str, str]] = set(self.before.warnings)
         self._began = clock.monotonic()
         self._slice_seconds = slice_seconds
+        self._interrupted = False
 
     def tell(self, kind: str, data: Mapping[str, Any]) -> None:
         """An event, for the terminal and for `watch`. A terminal that is gone ends nothing."""
@@ -138,6 +140,8 @@ class Runner:
     def require_time(self, seconds: float) -> None:
         """Raises Paused where a slice has not so many left. One that has finished no case goes on:
         the next one would come no further."""
+        if self._interrupted:
+            raise KeyboardInterrupt
         limit = self._slice_seconds
         if limit is not None and self.finished and self._elapsed + seconds > limit:
             raise Paused(f"{self.progress.cases_left} cases are left: go on with --resume")
@@ -181,7 +185,7 @@ class Runner:
         busy = busy_breaches(found["busy_cores"], found["cores"])
         # A kill and the end of the terminal are a Ctrl-C from elsewhere.
         previous = {
-            number: signal.signal(number, signal.default_int_handler)
+            number: signal.signal(number, self._interrupt)
             for number in ENDING
             if signal.getsignal(number) is not signal.SIG_IGN  # As nohup has it.
         }
@@ -200,6 +204,11 @@ class Runner:
             for number, handler in previous.items():
                 signal.signal(number, handler)
         return status, message
+
+    def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
+        """Python drops what is raised inside a finalizer or a callback: the next block asks, too."""
+        self._interrupted = True
+        raise KeyboardInterrupt
 
     def _guarded(self, work: Callable[[], None]) -> tuple[str, str]:
         """How it ended, in the words of the store."""
