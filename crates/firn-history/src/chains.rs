@@ -9,7 +9,7 @@ mod checks;
 /// Position of a transaction in the history.
 pub(crate) type TxnIndex = usize;
 
-/// What became of a transaction.
+/// The outcome of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// It is in every later state.
@@ -55,7 +55,7 @@ impl Chain {
         self.versions.len()
     }
 
-    /// Who made version `i`; nobody the first absence, the deleter what follows the last version.
+    /// The transaction that made version `i`: none for the first absence, the deleter for the one after the last version.
     pub(crate) fn writer(&self, i: usize) -> Option<TxnIndex> {
         match i {
             0 => None,
