@@ -28,12 +28,23 @@ firn_status note_current() {
   return firn_note_server_run(database, current.info.log_file_name);
 }
 
+/*
+  The file that the server opens as its index. `log_bin_index`, which it shows, is another one if the option names a file
+  with an extension: the server shows its own in place of that, but opens what was named.
+*/
+const char* index_file() {
+  static char path[FN_REFLEN];
+  if (!opt_bin_log) return nullptr;
+  if (!opt_binlog_index_name) return log_bin_index;
+  return fn_format(path, opt_binlog_index_name, mysql_data_home, ".index", MYF(MY_UNPACK_FILENAME));
+}
+
 }  // namespace
 
 void describe_start(firn_config* config) {
   config->server_asks = tc_log == nullptr;
   config->server_decides_as_told = tc_heuristic_recover != 0;
-  config->binlog_index = opt_bin_log ? log_bin_index : nullptr;
+  config->binlog_index = index_file();
 }
 
 void file_changed() { changes.fetch_add(1, std::memory_order_release); }

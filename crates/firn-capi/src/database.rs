@@ -2,7 +2,7 @@
 
 use crate::error::{Outcome, firn_status, guard, guard_value};
 use crate::host::{HostLog, HostWaits, firn_host};
-use crate::memory::{borrow_bytes, boxed, c_str, name, unbox};
+use crate::memory::{borrow_bytes, boxed, name, path, unbox};
 use firn::base::Error;
 use firn::base::options::{FlushMode, LiveOptions, Options};
 use firn::db::{Db, ServerStart};
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn firn_open(
         let archive = (!archive.is_empty()).then(|| PathBuf::from(archive));
         let options = options(config, archive, host)?;
         // SAFETY: as the caller promises.
-        let binlog_index = unsafe { c_str(config.binlog_index) }?;
+        let binlog_index = unsafe { path(config.binlog_index) };
         let start = ServerStart {
             asks: config.server_asks,
             as_told: config.server_decides_as_told,
@@ -253,7 +253,7 @@ pub unsafe extern "C" fn firn_note_server_run(
 ) -> firn_status {
     guard(|| {
         // SAFETY: as the caller promises.
-        let (db, file) = unsafe { (firn_db::get(db)?, c_str(file)?) };
+        let (db, file) = unsafe { (firn_db::get(db)?, path(file)) };
         Ok(db.note_server_run(file)?)
     })
 }

@@ -2,7 +2,9 @@
 
 use crate::error::Outcome;
 use firn::base::Error;
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, OsStr, c_char};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// Hands a value to the caller.
 pub(crate) fn boxed<T>(value: T) -> *mut T {
@@ -44,6 +46,16 @@ pub(crate) unsafe fn c_str<'a>(pointer: *const c_char) -> Result<Option<&'a str>
         .to_str()
         .map_err(|_| Error::invalid("a name is not UTF-8"))?;
     Ok(Some(string))
+}
+
+/// The path at `pointer`, of any bytes; `None` for NULL.
+///
+/// # Safety
+/// As for [`c_str`].
+pub(crate) unsafe fn path<'a>(pointer: *const c_char) -> Option<&'a Path> {
+    // SAFETY: as the caller promises.
+    let string = (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) })?;
+    Some(Path::new(OsStr::from_bytes(string.to_bytes())))
 }
 
 /// The C string at `pointer`, which must be there.

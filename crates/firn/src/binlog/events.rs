@@ -1,6 +1,5 @@
 //! The events of one file, in order.
 
-use super::crc32::Crc32;
 use crate::base::{Error, Result};
 use crate::env::{Env, ReadFile};
 use std::path::Path;
@@ -45,8 +44,10 @@ pub(super) enum Next<'a> {
     },
     /// The file ends behind its last event.
     End,
-    /// No whole event follows, or its checksum is wrong.
+    /// No whole event follows.
     Torn,
+    /// An event whose checksum is wrong.
+    Damaged,
 }
 
 /// A file, read once from its start to its end.
@@ -117,7 +118,7 @@ impl Events {
             .input
             .body(&header, self.has_checksums, &mut self.kept)?
         {
-            return Ok(Next::Torn);
+            return Ok(Next::Damaged);
         }
         if header.kind == START_ENCRYPTION {
             return Err(Error::unsupported(format!(
@@ -225,25 +226,25 @@ impl Input {
         let Some(mut left) = u64::from(header.len).checked_sub(HEADER as u64 + checksum) else {
             return Ok(false);
         };
-        let mut crc = Crc32::new();
+        let mut crc = crc32fast::Hasher::new();
         let mut head = header.bytes;
         if header.kind == FORMAT_DESCRIPTION {
             head[17..].copy_from_slice(&(header.flags() & !IN_USE).to_le_bytes());
         }
-        crc.add(&head);
+        crc.update(&head);
         while left > 0 {
             let bytes = self.next(left)?;
             left -= bytes.len() as u64;
             kept.extend(bytes.iter().take(KEPT - kept.len()));
             if has_checksum {
-                crc.add(bytes);
+                crc.update(bytes);
             }
         }
         let mut stored = [0; CHECKSUM as usize];
         if has_checksum {
             self.fill(&mut stored)?;
         }
-        Ok(!has_checksum || u32::from_le_bytes(stored) == crc.value())
+        Ok(!has_checksum || u32::from_le_bytes(stored) == crc.finalize())
     }
 }
 

@@ -7,7 +7,6 @@
 //! Format: version 4 of the replication protocol, as MariaDB writes it. Nothing is decoded but what is needed: the
 //! description at the start of a file, the numbers of committed transactions, and how a file ends.
 
-mod crc32;
 mod events;
 mod run;
 mod xid;
@@ -18,13 +17,13 @@ pub use xid::server_xid;
 use crate::base::Result;
 use crate::env::Env;
 use events::Events;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A file of the server's binary log, and what tells it from another one of the same name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BinlogFile {
     /// As the server names it: a relative path starts at the server's working directory.
-    pub path: String,
+    pub path: PathBuf,
     /// When it was begun, seconds since 1970.
     pub created: u32,
     /// The server that began it.
@@ -36,8 +35,8 @@ impl BinlogFile {
     ///
     /// # Errors
     /// Those of reading it; corruption if it is no binary log.
-    pub fn read(env: &dyn Env, path: &str) -> Result<Self> {
-        let description = Events::open(env, Path::new(path))?.description;
+    pub fn read(env: &dyn Env, path: &Path) -> Result<Self> {
+        let description = Events::open(env, path)?.description;
         Ok(Self {
             path: path.to_owned(),
             created: description.created,

@@ -1,17 +1,20 @@
 //! The files of one run of the server.
 
 use super::BinlogFile;
-use super::events::{Events, FORMAT_DESCRIPTION, Next, ROTATE, XID};
+use super::events::{Description, Events, FORMAT_DESCRIPTION, Next, ROTATE, XID};
 use crate::base::{Error, ErrorKind, Result};
 use crate::env::Env;
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// The files of a run, from the one that is known to its last.
 ///
 /// The server numbers files in order, one more than the highest there is. The run goes on while the next number is there
 /// and that file does not say that the server began with it. A file that the run has left ends with the
-/// name of the next one; where that one is gone, or the end of the file is, nobody can say what stood there.
+/// name of the next one, which tells where numbers were left out; where that one is gone, or the end of the file is,
+/// nobody can say what stood there.
 #[derive(Debug)]
 pub struct Run {
     files: Vec<PathBuf>,
@@ -20,28 +23,14 @@ pub struct Run {
 }
 
 impl Run {
-    /// Finds the run of `known`.
+    /// Finds the run of `known`, where it was or, if the binary log has been moved, in the directory `moved_to`.
     ///
     /// # Errors
     /// `NotFound` if a file of it is gone; corruption, `Unsupported` and others if a file cannot be read.
-    pub fn find(env: &dyn Env, known: &BinlogFile) -> Result<Self> {
-        let first = PathBuf::from(&known.path);
-        let gone = |path: &Path, what: &str| {
-            let message = format!("binary log {} {what}", path.display());
-            Err(Error::new(ErrorKind::NotFound, message))
-        };
-        if !env.exists(&first)? {
-            return gone(&first, "is missing");
-        }
-        let mut description = Events::open(env, &first)?.description;
-        if (description.created, description.server_id) != (known.created, known.server_id) {
-            return gone(&first, "is another file of that name");
-        }
+    pub fn find(env: &dyn Env, known: &BinlogFile, moved_to: Option<&Path>) -> Result<Self> {
+        let (first, mut description) = locate(env, known, moved_to)?;
         let mut files = vec![first];
-        while let Some(next) = successor(&files[files.len() - 1]) {
-            if !env.exists(&next)? {
-                break;
-            }
+        while let Some(next) = next_of(env, &files[files.len() - 1])? {
             let found = Events::open(env, &next)?.description;
             if found.is_first {
                 break;
@@ -72,7 +61,7 @@ impl Run {
     pub fn committed(&self, env: &dyn Env, xids: &BTreeSet<u64>) -> Result<BTreeSet<u64>> {
         let mut committed = BTreeSet::new();
         for (at, path) in self.files.iter().enumerate() {
-            let end = read(env, path, |xid| {
+            let (end, in_use) = read(env, path, |xid| {
                 if xids.contains(&xid) {
                     committed.insert(xid);
                 }
@@ -82,11 +71,16 @@ impl Run {
             }
             let is_last = at + 1 == self.files.len();
             match end {
-                End::Rotated if is_last => missing_behind(env, path)?,
-                End::Rotated => {}
+                End::Rotated(_) if is_last => missing_behind(env, path)?,
+                End::Rotated(_) => {}
                 // What was under way when the server was killed is torn.
-                End::Closed | End::Torn if is_last => {}
-                End::Closed | End::Torn => {
+                End::Closed if is_last => {}
+                End::Torn if is_last && in_use => {}
+                End::Damaged | End::Torn if is_last => {
+                    let name = path.display().to_string();
+                    return Err(Error::corruption(name, 0, "an event of the binary log is damaged"));
+                }
+                End::Closed | End::Torn | End::Damaged => {
                     let name = path.display().to_string();
                     let what = "the end of the binary log is lost: another file of its run follows";
                     return Err(Error::corruption(name, 0, what));
@@ -101,34 +95,86 @@ impl Run {
 #[derive(Debug, PartialEq, Eq)]
 enum End {
     /// With the name of the next one.
-    Rotated,
+    Rotated(PathBuf),
     /// With another event.
     Closed,
+    /// Within an event.
     Torn,
+    /// With whole events behind one that is damaged.
+    Damaged,
 }
 
-/// Reads a file and tells the numbers of the transactions that it committed.
-fn read(env: &dyn Env, path: &Path, mut tell: impl FnMut(u64)) -> Result<End> {
+/// Reads a file and tells the numbers of the transactions that it committed. Returns how it ends, and whether the server
+/// left it open.
+fn read(env: &dyn Env, path: &Path, mut tell: impl FnMut(u64)) -> Result<(End, bool)> {
     let mut events = Events::open(env, path)?;
+    let in_use = events.description.in_use;
     let mut end = End::Closed;
-    loop {
+    let end = loop {
         match events.next()? {
-            Next::End => return Ok(end),
-            Next::Torn => return Ok(End::Torn),
+            Next::End => break end,
+            Next::Torn => break End::Torn,
+            Next::Damaged => {
+                break match events.next()? {
+                    Next::Event { .. } => End::Damaged,
+                    _ => End::Torn,
+                };
+            }
             Next::Event { kind: XID, body } => {
                 let Ok(xid) = body.try_into().map(u64::from_ne_bytes) else {
-                    return Ok(End::Torn);
+                    break End::Damaged;
                 };
                 tell(xid);
                 end = End::Closed;
             }
-            Next::Event { kind: ROTATE, .. } => end = End::Rotated,
+            // The position in the next file, and its name.
+            Next::Event { kind: ROTATE, body } => {
+                let name = OsStr::from_bytes(body.get(8..).unwrap_or_default());
+                end = End::Rotated(path.with_file_name(name));
+            }
             Next::Event {
                 kind: FORMAT_DESCRIPTION,
                 ..
-            } => return Ok(End::Torn),
+            } => break End::Damaged,
             Next::Event { .. } => end = End::Closed,
         }
+    };
+    Ok((end, in_use))
+}
+
+/// The file that is known, and what it says of itself.
+fn locate(
+    env: &dyn Env,
+    known: &BinlogFile,
+    moved_to: Option<&Path>,
+) -> Result<(PathBuf, Description)> {
+    let moved = moved_to.zip(known.path.file_name());
+    let moved = moved.map(|(directory, name)| directory.join(name));
+    let mut what = "is missing";
+    for path in [Some(known.path.clone()), moved].into_iter().flatten() {
+        if !env.exists(&path)? {
+            continue;
+        }
+        let description = Events::open(env, &path)?.description;
+        if (description.created, description.server_id) == (known.created, known.server_id) {
+            return Ok((path, description));
+        }
+        what = "is another file of that name";
+    }
+    let message = format!("binary log {} {what}", known.path.display());
+    Err(Error::new(ErrorKind::NotFound, message))
+}
+
+/// The file behind `path`, if it is there: the one with the next number, else the one that `path` names at its end.
+fn next_of(env: &dyn Env, path: &Path) -> Result<Option<PathBuf>> {
+    if let Some(next) = successor(path)
+        && env.exists(&next)?
+    {
+        return Ok(Some(next));
+    }
+    match read(env, path, |_| {})?.0 {
+        End::Rotated(next) if next != path && env.exists(&next)? => Ok(Some(next)),
+        _ => Ok(None),
     }
 }
 

@@ -1,6 +1,5 @@
 //! Binary logs made for tests, as a server writes them.
 
-use super::crc32::Crc32;
 use super::events::{FORMAT_DESCRIPTION, ROTATE, START_ENCRYPTION, XID};
 use crate::env::Env;
 use std::path::Path;
@@ -50,9 +49,8 @@ impl Written {
         self.bytes.extend_from_slice(&[0; 2]);
         self.bytes.extend_from_slice(body);
         if self.checksums {
-            let mut crc = Crc32::new();
-            crc.add(&self.bytes[from..]);
-            self.bytes.extend_from_slice(&crc.value().to_le_bytes());
+            let crc = crc32fast::hash(&self.bytes[from..]);
+            self.bytes.extend_from_slice(&crc.to_le_bytes());
         }
     }
 
@@ -63,9 +61,9 @@ impl Written {
         self
     }
 
-    /// The server goes on with another file.
-    pub fn rotate(&mut self) -> &mut Self {
-        self.event(ROTATE, b"\x04\0\0\0\0\0\0\0bin.000002");
+    /// The server goes on with the file `next`, named without its directory.
+    pub fn rotate(&mut self, next: &str) -> &mut Self {
+        self.event(ROTATE, &[&4u64.to_le_bytes(), next.as_bytes()].concat());
         self.bytes[4 + 17] = 0;
         self
     }

@@ -178,6 +178,7 @@ impl Db {
             dir,
             WalOptions {
                 kept: Some(reserve),
+                replayed_from: versions.log_number(),
                 ..wal_options(&options)
             },
             Arc::clone(&health),

@@ -11,8 +11,11 @@ use crate::memtable::Memtable;
 use crate::version::{FileMeta, FileSource, Frozen, IngestedRun, VersionSet};
 use crate::wal::{self, Gtid, LogStart, Record, ReplayEnd, RunName, SegmentId};
 use crate::write::{Batch, Changes};
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashSet};
-use std::path::Path;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What the log held beyond the files.
@@ -112,18 +115,29 @@ pub fn salvage(
     };
     let mut state = Replay::new(source, flushed_seqno, memtable_size, counters);
     let mut damaged = Vec::new();
+    // What is lost may have named another run of the server: those named before do not hold behind it.
+    let run_is_unknown = Cell::new(false);
     wal::salvage(
         env,
         dir,
         start,
-        &mut |segment, record| match state.apply(segment, record) {
-            Err(error) if error.is_corruption() => {
-                damaged.push(error);
-                Ok(())
+        &mut |segment, record| {
+            if run_is_unknown.take() {
+                state.run = None;
             }
-            applied => applied,
+            match state.apply(segment, record) {
+                Err(error) if error.is_corruption() => {
+                    damaged.push(error);
+                    state.run = None;
+                    Ok(())
+                }
+                applied => applied,
+            }
         },
-        lost,
+        &mut |error| {
+            run_is_unknown.set(true);
+            lost(error);
+        },
     )?;
     damaged.into_iter().for_each(lost);
     Ok(state.end(ReplayEnd::default()))
@@ -293,7 +307,7 @@ impl<'a> Replay<'a> {
             }
             Record::Clock { .. } => Ok(()),
             Record::ServerRun { run } => {
-                self.run = server_run(run, segment)?.map(|run| (segment, Arc::new(run)));
+                self.run = server_run(run).map(|run| (segment, Arc::new(run)));
                 Ok(())
             }
             Record::Gtid { gtid, .. } => {
@@ -390,23 +404,18 @@ impl<'a> Replay<'a> {
     }
 }
 
-fn server_run(run: RunName<'_>, segment: SegmentId) -> Result<Option<ServerRun>> {
-    Ok(match run {
+fn server_run(run: RunName<'_>) -> Option<ServerRun> {
+    match run {
         RunName::Unknown => None,
         RunName::NoBinlog => Some(ServerRun::NoBinlog),
         RunName::Binlog {
             path,
             created,
             server_id,
-        } => {
-            let path = String::from_utf8(path.to_vec()).map_err(|_| {
-                Error::corruption(wal::segment_name(segment), 0, "the name of a binary log")
-            })?;
-            Some(ServerRun::Binlog(BinlogFile {
-                path,
-                created,
-                server_id,
-            }))
-        }
-    })
+        } => Some(ServerRun::Binlog(BinlogFile {
+            path: PathBuf::from(OsStr::from_bytes(path)),
+            created,
+            server_id,
+        })),
+    }
 }

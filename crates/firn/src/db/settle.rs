@@ -10,6 +10,8 @@ use crate::base::events::Severity;
 use crate::base::{Error, ErrorKind, Result};
 use crate::binlog::{Run, ServerRun, same_file, server_xid};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -75,11 +77,14 @@ impl Db {
             }
             ServerRun::Binlog(file) => file,
         };
-        let run = Run::find(env, file)?;
+        let last = match &start.binlog_index {
+            Some(index) => self.last_of(index)?,
+            None => None,
+        };
+        let run = Run::find(env, file, last.as_deref().and_then(Path::parent))?;
         if start.asks
             && run.was_killed()
-            && let Some(index) = &start.binlog_index
-            && let Some(last) = self.last_of(index)?
+            && let Some(last) = last
             && same_file(env, run.last(), &last)?
         {
             return Ok(None);
@@ -96,9 +101,8 @@ impl Db {
         let file = self.env.open(index)?;
         let mut bytes = vec![0; file.size()? as usize];
         file.read_exact_at(0, &mut bytes)?;
-        let names = String::from_utf8_lossy(&bytes);
-        let last = names.lines().rfind(|name| !name.is_empty());
-        Ok(last.map(PathBuf::from))
+        let last = bytes.rsplit(|b| *b == b'\n').find(|name| !name.is_empty());
+        Ok(last.map(|name| PathBuf::from(OsStr::from_bytes(name))))
     }
 
     fn settle(&self, xids: &BTreeMap<u64, Vec<u8>>, committed: &BTreeSet<u64>) -> Result<()> {
@@ -172,7 +176,7 @@ impl Db {
     ///
     /// # Errors
     /// Those of reading the file: the log goes on to name the run as before.
-    pub fn note_server_run(&self, binlog: Option<&str>) -> Result<()> {
+    pub fn note_server_run(&self, binlog: Option<&Path>) -> Result<()> {
         let run = match binlog {
             None => ServerRun::NoBinlog,
             Some(path) => ServerRun::Binlog(crate::binlog::BinlogFile::read(&*self.env, path)?),

@@ -236,12 +236,12 @@ impl Segments {
         }))
     }
 
-    /// The first segment of a run that continues behind `prev`. The disk may be full: then one that the last run had
-    /// prepared and not used, the reserve, or none.
+    /// The first segment of a run. The disk may be full: then one behind `used_to`, which the last run had prepared and
+    /// not used, the reserve, or none.
     pub(super) fn first(
         &self,
         id: SegmentId,
-        prev: LogEnd,
+        used_to: SegmentId,
         durable: bool,
         old: &mut BTreeMap<SegmentId, OldSegment>,
     ) -> Result<Arc<Segment>> {
@@ -251,9 +251,8 @@ impl Segments {
             Err(error) if error.kind() == &ErrorKind::NoSpace => {}
             prepared => return prepared,
         }
-        // No group of the log lies behind its end, now or later.
-        let unused = old.split_off(&(prev.segment + 1));
-        if prev.segment > 0 {
+        let unused = old.split_off(&(used_to + 1));
+        if used_to > 0 {
             self.release(unused.into_iter().map(|(id, old)| (id, old.size)))?;
         } else {
             old.extend(unused);

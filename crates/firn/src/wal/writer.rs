@@ -44,6 +44,8 @@ pub struct WalOptions {
     pub durable_commits: bool,
     /// Room that is kept for a full disk.
     pub kept: Option<Arc<Reserve>>,
+    /// The next replay begins with this segment, as far as is known: it must stay, also if it holds no group.
+    pub replayed_from: SegmentId,
 }
 
 impl Default for WalOptions {
@@ -57,6 +59,7 @@ impl Default for WalOptions {
             spare_segments_max: 8,
             durable_commits: true,
             kept: None,
+            replayed_from: 0,
         }
     }
 }
@@ -206,7 +209,12 @@ impl Wal {
             created: AtomicU64::new(0),
             recycled: AtomicU64::new(0),
         };
-        let segment = segments.first(first, prev, opts.durable_commits, &mut old)?;
+        let segment = {
+            // No group of the log lies behind its end, now or later. The next replay may begin there, though: behind a
+            // replay that found no group, the end is that before an earlier run.
+            let used_to = prev.segment.max(opts.replayed_from);
+            segments.first(first, used_to, opts.durable_commits, &mut old)?
+        };
         let shared = Arc::new(Shared {
             state: Mutex::new(State::new(segment, prev, old, &opts)),
             turn: Mutex::new(()),

@@ -196,6 +196,28 @@ fn a_full_disk_leaves_the_exits_open() {
     }
 }
 
+#[test]
+fn the_segment_that_the_next_replay_begins_with_stays() {
+    let env = MemEnv::new();
+    let db = filled(&env, 64 << 10);
+    let next = ROWS + 1;
+    put(&db, &table(&db, "d/kept"), ROWS).unwrap();
+    drop(db);
+    let env = env.kill();
+    // It flushes the log's commits and begins a segment, from which on the log is needed; nothing is written to it.
+    drop(open(&env, 64 << 10).unwrap());
+    let env = env.kill();
+    env.fill();
+    let db = open(&env, 64 << 10).unwrap();
+    delete(&db, &table(&db, "d/deleted"), 0..ROWS).unwrap();
+    drop(db);
+    let env = env.kill();
+    env.make_room(64 << 20);
+    let db = open(&env, 64 << 10).unwrap();
+    assert_eq!(rows(&db, &table(&db, "d/kept")), next);
+    assert_eq!(rows(&db, &table(&db, "d/deleted")), 0);
+}
+
 /// Removes all that is set aside, as an older version would have left the directory.
 fn without_reserve(env: &MemEnv) {
     for part in [Part::Log, Part::Manifest, Part::Current, Part::Table] {

@@ -11,7 +11,7 @@ const FILES: [&str; 4] = [
 
 fn known(path: &str, created: u32) -> BinlogFile {
     BinlogFile {
-        path: path.to_owned(),
+        path: PathBuf::from(path),
         created,
         server_id: 5,
     }
@@ -24,7 +24,7 @@ fn two_runs() -> MemEnv {
     Written::begin(10, true, true)
         .transaction(1, 5)
         .transaction(2, 5)
-        .rotate()
+        .rotate("bin.000002")
         .save(&env, FILES[0]);
     Written::begin(20, false, true)
         .transaction(3, 5)
@@ -32,7 +32,7 @@ fn two_runs() -> MemEnv {
     Written::begin(30, true, true)
         .transaction(1, 5)
         .transaction(4, 5)
-        .rotate()
+        .rotate("bin.000004")
         .save(&env, FILES[2]);
     Written::begin(40, false, true)
         .transaction(5, 5)
@@ -44,7 +44,7 @@ fn two_runs() -> MemEnv {
 fn committed(env: &dyn Env, from: usize, xids: &[u64]) -> Result<Vec<u64>> {
     let known = known(FILES[from], 10 * (from as u32 + 1));
     let xids = xids.iter().copied().collect();
-    let run = Run::find(env, &known)?;
+    let run = Run::find(env, &known, None)?;
     Ok(run.committed(env, &xids)?.into_iter().collect())
 }
 
@@ -54,9 +54,9 @@ fn a_run_has_its_own_numbers() {
     assert_eq!(committed(&env, 0, &[1, 2, 3, 4, 5]).unwrap(), [1, 2, 3]);
     assert_eq!(committed(&env, 1, &[1, 2, 3]).unwrap(), [3]);
     assert_eq!(committed(&env, 2, &[1, 2, 3, 4, 5]).unwrap(), [1, 4, 5]);
-    let run = Run::find(&env, &known(FILES[0], 10)).unwrap();
+    let run = Run::find(&env, &known(FILES[0], 10), None).unwrap();
     assert_eq!((run.last(), run.was_killed()), (Path::new(FILES[1]), true));
-    let run = Run::find(&env, &known(FILES[2], 30)).unwrap();
+    let run = Run::find(&env, &known(FILES[2], 30), None).unwrap();
     assert_eq!((run.last(), run.was_killed()), (Path::new(FILES[3]), false));
 }
 
@@ -65,7 +65,7 @@ fn a_file_that_is_gone_decides_nothing() {
     let env = two_runs();
     let kind = |from, xids: &[u64]| committed(&env, from, xids).unwrap_err().kind().clone();
     // Another file has taken the name.
-    let other = Run::find(&env, &known(FILES[0], 11)).unwrap_err();
+    let other = Run::find(&env, &known(FILES[0], 11), None).unwrap_err();
     assert_eq!(other.kind(), &ErrorKind::NotFound);
     env.remove(Path::new(FILES[1])).unwrap();
     assert_eq!(kind(0, &[1, 3]), ErrorKind::NotFound);
@@ -119,6 +119,76 @@ fn a_torn_end_is_that_of_a_kill_only_in_the_last_file() {
 }
 
 #[test]
+fn damage_before_the_end_is_no_torn_end() {
+    let env = two_runs();
+    let mut file = Written::begin(20, false, true);
+    file.transaction(3, 5);
+    let len = file.bytes().len();
+    file.transaction(6, 5).transaction(7, 5);
+    let whole = file.bytes().clone();
+    // The two events of transaction 6, without their headers.
+    let first = len + 19..len + 19 + 5 + 4;
+    let second = first.end + 19..first.end + 19 + 8 + 4;
+    for at in first.chain(second) {
+        *file.bytes() = whole.clone();
+        file.bytes()[at] ^= 1;
+        file.save(&env, FILES[1]);
+        let error = committed(&env, 1, &[3, 6, 7]).unwrap_err();
+        assert!(error.is_corruption(), "{error}");
+        assert_eq!(committed(&env, 1, &[3]).unwrap(), [3]);
+    }
+    // A file that was closed has no torn end.
+    let mut closed = Written::begin(20, false, true);
+    closed.transaction(3, 5).stop();
+    let len = closed.bytes().len();
+    closed.bytes().truncate(len - 1);
+    closed.save(&env, FILES[1]);
+    assert!(committed(&env, 1, &[3, 6]).unwrap_err().is_corruption());
+}
+
+#[test]
+fn numbers_may_be_left_out() {
+    let env = two_runs();
+    Written::begin(10, true, true)
+        .transaction(1, 5)
+        .rotate("bin.000100")
+        .save(&env, FILES[0]);
+    Written::begin(20, false, true)
+        .transaction(3, 5)
+        .save(&env, "d/bin.000100");
+    env.remove(Path::new(FILES[1])).unwrap();
+    assert_eq!(committed(&env, 0, &[1, 2, 3]).unwrap(), [1, 3]);
+    env.remove(Path::new("d/bin.000100")).unwrap();
+    // Those of the other run have higher numbers.
+    let gone = committed(&env, 0, &[1, 3]).unwrap_err();
+    assert_eq!(gone.kind(), &ErrorKind::NotFound);
+}
+
+#[test]
+fn a_log_that_was_moved_is_found_by_what_it_says_of_itself() {
+    let env = two_runs();
+    env.create_dir_all(Path::new("e")).unwrap();
+    for path in FILES {
+        env.rename(Path::new(path), Path::new(&path.replace('d', "e")))
+            .unwrap();
+    }
+    let known = known(FILES[0], 10);
+    let find = |moved_to| Run::find(&env, &known, moved_to);
+    assert_eq!(find(None).unwrap_err().kind(), &ErrorKind::NotFound);
+    let elsewhere = Some(Path::new("d"));
+    assert_eq!(find(elsewhere).unwrap_err().kind(), &ErrorKind::NotFound);
+    let run = find(Some(Path::new("e"))).unwrap();
+    assert_eq!(run.last(), Path::new("e/bin.000002"));
+    // Another server's file has taken the old name.
+    Written::begin(11, true, true).save(&env, FILES[0]);
+    let run = find(Some(Path::new("e"))).unwrap();
+    assert_eq!(run.last(), Path::new("e/bin.000002"));
+    Written::begin(11, true, true).save(&env, "e/bin.000001");
+    let other = find(Some(Path::new("e"))).unwrap_err();
+    assert!(other.to_string().contains("another file"), "{other}");
+}
+
+#[test]
 fn numbers_go_on_behind_six_digits() {
     assert_eq!(
         successor(Path::new("d/bin.999999")).unwrap(),
@@ -145,7 +215,7 @@ fn one_file_has_several_names() {
     Written::begin(10, true, true).save(&env, "e/bin.000001");
     assert!(!same(FILES[0], "e/bin.000001"), "one of them is in use");
     Written::begin(10, true, true)
-        .rotate()
+        .rotate("bin.000002")
         .save(&env, "e/bin.000001");
     assert!(same(FILES[0], "e/bin.000001"));
 }

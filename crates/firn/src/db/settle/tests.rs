@@ -69,6 +69,25 @@ fn index(env: &MemEnv, names: &[&str]) {
     file.sync().unwrap();
 }
 
+fn read_all(env: &MemEnv, path: &Path) -> Vec<u8> {
+    let file = env.open(path).unwrap();
+    let mut bytes = vec![0; file.size().unwrap() as usize];
+    file.read_exact_at(0, &mut bytes).unwrap();
+    bytes
+}
+
+fn position(bytes: &[u8], wanted: &[u8]) -> usize {
+    let mut windows = bytes.windows(wanted.len());
+    windows.rposition(|window| window == wanted).unwrap()
+}
+
+/// The segment of the log with the highest number.
+fn newest_log(env: &MemEnv) -> PathBuf {
+    let names = env.list_dir(Path::new(DIR)).unwrap().into_iter();
+    let newest = names.filter(|name| name.ends_with(".wal")).max().unwrap();
+    Path::new(DIR).join(newest)
+}
+
 /// A server that starts with its binary log.
 fn with_binlog() -> ServerStart {
     ServerStart {
@@ -83,10 +102,10 @@ fn killed() -> MemEnv {
     let env = env();
     Written::begin(10, true, true)
         .transaction(1, 9)
-        .rotate()
+        .rotate("bin.000002")
         .save(&env, FIRST);
     let db = open(&env);
-    db.note_server_run(Some(FIRST)).unwrap();
+    db.note_server_run(Some(Path::new(FIRST))).unwrap();
     (1..=3).for_each(|xid| prepare(&db, 1, xid));
     prepare_as(&db, 1, 100, b"a client's");
     drop(db);
@@ -156,7 +175,7 @@ fn runs_stay_apart_over_any_number_of_starts() {
     Written::begin(30, true, true).save(&env, THIRD);
     // The server was killed before it asked for anything, and the same numbers are given out again.
     let db = open(&env);
-    db.note_server_run(Some(THIRD)).unwrap();
+    db.note_server_run(Some(Path::new(THIRD))).unwrap();
     (4..=6).for_each(|xid| prepare(&db, 2, xid));
     drop(db);
     drop(open(&env));
@@ -180,7 +199,7 @@ fn what_is_not_known_stays_prepared() {
     // Of another run than the one that is named later.
     Written::begin(10, true, true).save(&env, FIRST);
     let db = open(&env);
-    db.note_server_run(Some(FIRST)).unwrap();
+    db.note_server_run(Some(Path::new(FIRST))).unwrap();
     prepare(&db, 2, 2);
     drop(db);
     let db = open(&env);
@@ -246,7 +265,7 @@ fn a_binary_log_that_is_gone_is_no_answer() {
         // It is put back.
         Written::begin(10, true, true)
             .transaction(1, 9)
-            .rotate()
+            .rotate("bin.000002")
             .save(&env, FIRST);
         let db = open(&env);
         db.settle_earlier_runs(&with_binlog()).unwrap();
@@ -260,7 +279,7 @@ fn a_repaired_copy_knows_the_runs() {
     // Of another run, and of one that is not known.
     let db = open(&env);
     prepare(&db, 2, 7);
-    db.note_server_run(Some(THIRD)).unwrap();
+    db.note_server_run(Some(Path::new(THIRD))).unwrap();
     prepare(&db, 3, 8);
     drop(db);
     Written::begin(30, true, true)
@@ -280,6 +299,62 @@ fn a_repaired_copy_knows_the_runs() {
     assert_eq!(committed(&db, 1, &[1, 2, 3]), [1, 3]);
     assert_eq!(committed(&db, 3, &[8]), [8]);
     assert_eq!(db.prepared_xids(), [xid_image(7), b"a client's".to_vec()]);
+}
+
+#[test]
+fn a_binary_log_that_was_moved_is_asked() {
+    let env = killed_and_started_without();
+    env.create_dir_all(Path::new("moved")).unwrap();
+    for path in [FIRST, SECOND, THIRD] {
+        env.rename(Path::new(path), Path::new(&path.replace("data", "moved")))
+            .unwrap();
+    }
+    index(&env, &["moved/bin.000003"]);
+    let db = open(&env);
+    db.settle_earlier_runs(&with_binlog()).unwrap();
+    assert_eq!(committed(&db, 1, &[1, 2, 3]), [1, 3]);
+}
+
+#[test]
+fn a_repaired_copy_trusts_no_run_named_before_a_loss() {
+    let env = killed();
+    let db = open(&env);
+    db.note_server_run(Some(Path::new(FIRST))).unwrap();
+    prepare(&db, 2, 7);
+    // What is damaged below: another run is named, and prepares.
+    Written::begin(30, true, true).save(&env, THIRD);
+    db.note_server_run(Some(Path::new(THIRD))).unwrap();
+    prepare(&db, 3, 8);
+    prepare(&db, 3, 9);
+    drop(db);
+    let log = newest_log(&env);
+    let mut bytes = read_all(&env, &log);
+    let at = position(&bytes, THIRD.as_bytes());
+    bytes[at] ^= 1;
+    let mut file = env.create(&log).unwrap();
+    file.append(&bytes).unwrap();
+    file.sync().unwrap();
+    let look = Look::open(Arc::new(env.clone()), Path::new(DIR)).unwrap();
+    let target = Path::new("data/repaired");
+    let mut lost = Vec::new();
+    repair(&look, target, &mut |loss| lost.push(loss)).unwrap();
+    assert!(!lost.is_empty());
+    drop(look);
+    let db = Db::open(
+        Arc::new(env.clone()),
+        target,
+        Options {
+            background_jobs: 0,
+            ..Options::default()
+        },
+        None,
+    )
+    .unwrap();
+    let left = db.cx.prepared.runs();
+    let of = |xid| left.iter().any(|(image, _)| *image == xid_image(xid));
+    assert!(of(1) && of(7), "named before the loss");
+    assert!(db.prepared_xids().contains(&xid_image(9)));
+    assert!(!of(9), "the record that named its run is lost");
 }
 
 #[test]
@@ -307,7 +382,7 @@ fn each_segment_names_the_run() {
         ..Options::default()
     };
     let db = Db::open(Arc::new(env.clone()), Path::new(DIR), options, None).unwrap();
-    db.note_server_run(Some(FIRST)).unwrap();
+    db.note_server_run(Some(Path::new(FIRST))).unwrap();
     // Segments come and go, and with each the record that named the run in it.
     for round in 0..40 {
         for xid in round * 100 + 1..round * 100 + 60 {

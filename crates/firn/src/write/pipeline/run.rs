@@ -3,6 +3,7 @@
 use super::Pipeline;
 use crate::binlog::ServerRun;
 use crate::wal::{RunName, SegmentId};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 /// What the log says of the run, and where.
@@ -54,7 +55,7 @@ pub(super) fn run_name(run: Option<&ServerRun>) -> RunName<'_> {
         None => RunName::Unknown,
         Some(ServerRun::NoBinlog) => RunName::NoBinlog,
         Some(ServerRun::Binlog(file)) => RunName::Binlog {
-            path: file.path.as_bytes(),
+            path: file.path.as_os_str().as_bytes(),
             created: file.created,
             server_id: file.server_id,
         },
