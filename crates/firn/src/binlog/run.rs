@@ -78,7 +78,11 @@ impl Run {
                 End::Torn if is_last && in_use => {}
                 End::Damaged | End::Torn if is_last => {
                     let name = path.display().to_string();
-                    return Err(Error::corruption(name, 0, "an event of the binary log is damaged"));
+                    return Err(Error::corruption(
+                        name,
+                        0,
+                        "an event of the binary log is damaged",
+                    ));
                 }
                 End::Closed | End::Torn | End::Damaged => {
                     let name = path.display().to_string();

@@ -103,7 +103,9 @@ fn the_description_says_whose_file_it_is() {
 fn whatever_the_bytes_reading_ends() {
     let env = env();
     let mut file = Written::begin(1, true, false);
-    file.transaction(1, 30).transaction(2, 0).rotate("bin.000002");
+    file.transaction(1, 30)
+        .transaction(2, 0)
+        .rotate("bin.000002");
     let whole = file.bytes().clone();
     let mut read = 0;
     for at in 4..whole.len() {
