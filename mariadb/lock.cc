@@ -30,6 +30,16 @@ bool reads_without_row_locks(int command) {
   }
 }
 
+/*
+  Statements that may copy the table into another one, or change which one it is. Metadata locks keep sessions away, but a
+  prepared transaction without a session has none: its commit would go into the table that is left behind. So these
+  statements are refused before they copy anything. A partition is dropped, and the other ones renamed, only after the
+  server has put the new definition in place: a refusal then would leave both halves.
+*/
+bool changes_tables(int command) {
+  return command == SQLCOM_ALTER_TABLE || command == SQLCOM_CREATE_INDEX || command == SQLCOM_DROP_INDEX;
+}
+
 /* Statements whose plain SELECT part reads a snapshot at READ COMMITTED and below. */
 bool selects_from_snapshot_at_read_committed(int command) {
   return command == SQLCOM_INSERT_SELECT || command == SQLCOM_REPLACE_SELECT || command == SQLCOM_UPDATE ||
@@ -92,6 +102,8 @@ int ha_firn::begin(THD* thd, thr_lock_type lock_type, bool write) {
   m_session = firn::Session::get(thd);
   if (!m_session) return HA_ERR_OUT_OF_MEM;
   if (int error = m_session->begin_statement()) return error;
+  if (changes_tables(thd_sql_command(thd)))
+    if (int error = firn::to_server_error(firn_refuse_unsettled(m_share->core()))) return error;
   if (!m_is_clone) m_intent = read_intent(thd, lock_type, write);
   if (m_intent.whole_row) m_share->written(time(nullptr));
   return 0;

@@ -236,6 +236,47 @@ def test_a_prepared_transaction_is_waited_for(own_server: Callable[..., Server])
         check(connection, "x")
 
 
+def test_nothing_is_copied_beside_a_prepared_transaction(own_server: Callable[..., Server]) -> None:
+    """The copy would lack its rows; of partitions, some would be old ones and some new."""
+    server = own_server()
+    server.query("CREATE DATABASE bulk")
+    parts = "PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (10), PARTITION p1 VALUES LESS THAN (20))"
+    split = "REORGANIZE PARTITION p0 INTO (PARTITION a VALUES LESS THAN (5), PARTITION b VALUES LESS THAN (10))"
+    with contextlib.closing(server.connect("bulk")) as connection:
+        run(connection, "CREATE TABLE x (id INT PRIMARY KEY, a INT) ENGINE=FIRN")
+        run(connection, f"CREATE TABLE p (id INT PRIMARY KEY, a INT) ENGINE=FIRN {parts}")
+        for table in ("x", "p"):
+            run(connection, f"INSERT INTO {table} VALUES (1, 1)")
+        run(connection, "XA START 'x'")
+        for table in ("x", "p"):
+            run(connection, f"INSERT INTO {table} VALUES (2, 2)")
+            run(connection, f"UPDATE {table} SET a = 9 WHERE id = 1")
+        run(connection, "XA END 'x'")
+        run(connection, "XA PREPARE 'x'")
+    server.crash_and_recover()
+    with contextlib.closing(server.connect("bulk")) as connection:
+        before = [run(connection, f"SHOW CREATE TABLE {table}") for table in ("x", "p")]
+        changes = [
+            ("x", "FORCE, ALGORITHM=COPY"),
+            ("x", "ENGINE=InnoDB"),
+            ("x", "MODIFY a BIGINT"),
+            ("p", split),
+            ("p", "ADD PARTITION (PARTITION p2 VALUES LESS THAN (30))"),
+            ("p", "DROP PARTITION p0"),
+            ("p", "TRUNCATE PARTITION p0"),
+            ("p", "REMOVE PARTITIONING"),
+        ]
+        for table, change in changes:
+            assert error_of(connection, f"ALTER TABLE {table} {change}")[0] == 1205, change
+            after = [run(connection, f"SHOW CREATE TABLE {table}") for table in ("x", "p")]
+            assert after == before, change
+        run(connection, "XA COMMIT 'x'")
+        for table, change in changes[:4]:
+            run(connection, f"ALTER TABLE {table} {change}")
+            assert run(connection, f"SELECT * FROM {table} ORDER BY id") == [(1, 9), (2, 2)]
+        check(connection, "p")
+
+
 def test_kill_leaves_the_old_table(
     bulk_server: Server,
     session: pymysql.Connection[Any],

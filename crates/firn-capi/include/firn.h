@@ -1194,6 +1194,13 @@ enum firn_status firn_autoinc_set(const struct firn_table *table,
                                   uint64_t next,
                                   uint64_t largest);
 
+// Refuses a table that a prepared transaction has changed: what its outcome brings would miss a copy of the table that
+// is made meanwhile. `FIRN_LOCK_TIMEOUT` if one has.
+//
+// # Safety
+// The table is live.
+enum firn_status firn_refuse_unsettled(const struct firn_table *table);
+
 // Checks a table: checksums of its files; extended: that each row has its entries and each entry
 // its row. `problem` is called for each problem; then the status is `FIRN_CORRUPTION`.
 //

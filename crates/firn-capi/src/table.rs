@@ -179,6 +179,20 @@ pub unsafe extern "C" fn firn_autoinc_set(
     })
 }
 
+/// Refuses a table that a prepared transaction has changed: what its outcome brings would miss a copy of the table that
+/// is made meanwhile. `FIRN_LOCK_TIMEOUT` if one has.
+///
+/// # Safety
+/// The table is live.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_refuse_unsettled(table: *const firn_table) -> firn_status {
+    guard(|| {
+        // SAFETY: the caller keeps the handle open for the call.
+        let whole = unsafe { firn_table::whole(table) }?;
+        Ok(whole.table.refuse_unsettled(whole.db().context())?)
+    })
+}
+
 /// Checks a table: checksums of its files; extended: that each row has its entries and each entry
 /// its row. `problem` is called for each problem; then the status is `FIRN_CORRUPTION`.
 ///

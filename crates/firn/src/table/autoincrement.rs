@@ -39,6 +39,15 @@ impl Table {
         used.saturating_add(1)
     }
 
+    /// Refuses a table that a prepared transaction has changed.
+    ///
+    /// # Errors
+    /// `LockTimeout` if one has; corruption of a transaction's changes.
+    pub fn refuse_unsettled(&self, cx: &Context) -> Result<()> {
+        cx.prepared
+            .refuse_if_changed(&self.current().entry.index_ids())
+    }
+
     /// Makes `next` the next value, unless rows have larger ones; durable on return. `largest` is the largest value of a
     /// row that anybody sees; nobody writes to the table meanwhile. A prepared transaction may bring larger ones: if one
     /// has changed the table, its next value does not go back.
@@ -50,12 +59,7 @@ impl Table {
         let counter = autoincrement_counter(current.entry.clustered.id);
         let value = next.saturating_sub(1).max(largest);
         let back = value < current.autoincrement.read().value;
-        let settled = || {
-            cx.prepared
-                .refuse_if_changed(&current.entry.index_ids())
-                .is_ok()
-        };
-        match back && settled() {
+        match back && self.refuse_unsettled(cx).is_ok() {
             true => self.catalog.set_counter(counter, value),
             false => self.catalog.persist_counter(counter, value),
         }

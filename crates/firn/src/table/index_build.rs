@@ -91,9 +91,8 @@ impl IndexBuild {
         blobs: &mut BlobBuf,
     ) -> Result<Written> {
         let numbers = self.new_numbers();
-        let ids = self.table.current().entry.index_ids();
         // The commit asks again; here it saves the work.
-        self.cx.prepared.refuse_if_changed(&ids)?;
+        self.table.refuse_unsettled(&self.cx)?;
         self.ids = self.table.catalog.reserve_indexes(&self.schema, &numbers)?;
         let indexes = self.new_indexes(&numbers)?;
         let uniqueness = indexes.iter().map(|index| match index.unique {

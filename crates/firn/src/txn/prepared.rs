@@ -33,13 +33,20 @@ pub struct Recovered {
 ///
 /// Tables that they have changed must stay as they are: a commit would write under ids that nothing reads any
 /// more. Against a transaction in its session the server's own locks stand, but it releases them before it tells the
-/// engine that the session ends. So a transaction that outlives its session is noted from its prepare on, and at
-/// every moment is in one of the maps at least.
+/// engine that the session ends. So a transaction that outlives its session is noted from its prepare on, and is in one
+/// of the maps at least until its changes are visible.
 #[derive(Default)]
 pub struct PreparedTransactions {
     by_xid: Mutex<BTreeMap<Vec<u8>, Recovered>>,
-    /// Of those still in their sessions: the indexes they changed.
-    in_sessions: Mutex<BTreeMap<Vec<u8>, BTreeSet<IndexId>>>,
+    /// Taken before `by_xid`.
+    noted: Mutex<Noted>,
+}
+
+/// The indexes that transactions changed which are not in the map of those that wait.
+#[derive(Default)]
+struct Noted {
+    in_sessions: BTreeMap<Vec<u8>, BTreeSet<IndexId>>,
+    committing: BTreeMap<Vec<u8>, BTreeSet<IndexId>>,
 }
 
 impl PreparedTransactions {
@@ -50,12 +57,12 @@ impl PreparedTransactions {
 
     /// Notes one that is still in its session and has changed `indexes`.
     pub(super) fn note(&self, xid: Vec<u8>, indexes: BTreeSet<IndexId>) {
-        self.in_sessions.lock().insert(xid, indexes);
+        self.noted.lock().in_sessions.insert(xid, indexes);
     }
 
     /// It has its outcome, or was [inserted](Self::insert).
     pub(super) fn forget(&self, xid: &[u8]) {
-        self.in_sessions.lock().remove(xid);
+        self.noted.lock().in_sessions.remove(xid);
     }
 
     /// Refuses to go on if one of them has changed an entry of one of `indexes`.
@@ -64,8 +71,9 @@ impl PreparedTransactions {
     /// `LockTimeout` if so, where other engines would wait for a lock; damage of a batch.
     pub fn refuse_if_changed(&self, indexes: &[IndexId]) -> Result<()> {
         let hit = |changed: &BTreeSet<IndexId>| indexes.iter().any(|id| changed.contains(id));
-        // In this order: a transaction is in the second map before it leaves the first.
-        let mut found = self.in_sessions.lock().values().any(hit);
+        // All at once: a transaction goes from one map to the next.
+        let noted = self.noted.lock();
+        let mut found = noted.in_sessions.values().any(hit) || noted.committing.values().any(hit);
         for transaction in self.by_xid.lock().values() {
             found = found || hit(&transaction.changes.indexes()?);
         }
@@ -103,7 +111,7 @@ impl PreparedTransactions {
 
     /// Commits the transaction. Returns whether `xid` was known.
     pub fn commit(&self, xid: &[u8], cx: &Context) -> Result<bool> {
-        let Some(transaction) = self.by_xid.lock().remove(xid) else {
+        let Some(transaction) = self.take_to_commit(xid)? else {
             return Ok(false);
         };
         let what = What::Prepared {
@@ -115,6 +123,7 @@ impl PreparedTransactions {
         let changes = &transaction.changes;
         match cx.pipeline.commit_changes(what, changes, source, &[]) {
             Ok(committed) => {
+                self.noted.lock().committing.remove(xid);
                 for (rows, net) in &transaction.rows {
                     match net {
                         Some(net) => rows.count(*net),
@@ -127,9 +136,21 @@ impl PreparedTransactions {
             }
             Err(error) => {
                 self.insert(xid.to_vec(), transaction);
+                self.noted.lock().committing.remove(xid);
                 Err(error)
             }
         }
+    }
+
+    /// Takes the transaction out, to be committed. The indexes that it changed stay noted meanwhile.
+    fn take_to_commit(&self, xid: &[u8]) -> Result<Option<Recovered>> {
+        let mut noted = self.noted.lock();
+        let mut by_xid = self.by_xid.lock();
+        if let Some(transaction) = by_xid.get(xid) {
+            let indexes = transaction.changes.indexes()?;
+            noted.committing.insert(xid.to_vec(), indexes);
+        }
+        Ok(by_xid.remove(xid))
     }
 
     /// Rolls the transaction back. Returns whether `xid` was known.
