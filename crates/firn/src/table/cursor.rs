@@ -4,7 +4,9 @@
 //! returns the latest committed row: it finds an entry, locks the row, and when the row or the entry
 //! that led to it was changed meanwhile it looks again at both. It goes on at the newest point. Where it
 //! had to wait for a lock, it goes back to the entry that it passed last, since the one for whom it waited
-//! may have committed rows in between.
+//! may have committed rows in between. So it does where the entry was gone once it had the lock: whoever
+//! deleted the entry may have put the row behind the scan, under the same key with a smaller primary key.
+//! It goes back only to see what was committed meanwhile, so each time somebody else has got on.
 //!
 //! An example: T2 locks the row (7,100) and inserts (7,99) and (7,101). T1 deletes the rows with 7: it
 //! sees (7,100) alone and waits for it. T2 commits. T1 has the lock, seeks 7 again, meets (7,99), then
@@ -408,8 +410,8 @@ impl Cursor {
         self.fetch.lock().has_shown() && self.scan.is_open()
     }
 
-    /// Stands on the entry that was shown without its lock once more, or on the one that follows if it
-    /// is gone.
+    /// Stands on the entry that was shown without its lock once more. If it is gone, on the first entry
+    /// after the one that was passed before it.
     fn again(&mut self, txn: &Transaction, forward: bool) -> Result<bool> {
         self.fetch.read_in_place();
         if self.scan.entries().valid() && !self.is_outdated(txn) {
@@ -420,10 +422,11 @@ impl Cursor {
             true => self.scan.resume(txn, Resume::From(last))?,
             false => self.scan.resume(txn, Resume::UpTo(last))?,
         };
-        if !found || self.scan.entries().user_key() != last {
-            self.fetch.lock_mut().forget_shown();
+        if found && self.scan.entries().user_key() == last {
+            return Ok(true);
         }
-        Ok(found)
+        self.fetch.lock_mut().forget_shown();
+        self.go_back(txn, forward)
     }
 
     /// Whether something was committed that the open scan does not see.
@@ -465,7 +468,9 @@ impl Cursor {
             let behind = self.scan.is_behind(txn);
             let read = self.fetch.entry(txn, point, entries, behind, record)?;
             let has_row = matches!(read, Found::Row);
-            if self.fetch.lock().has_waited() && !shown && self.is_outdated(txn) {
+            let gone = matches!(read, Found::Gone);
+            let waited = self.fetch.lock().has_waited() && !shown;
+            if (waited || gone) && self.is_outdated(txn) {
                 found = self.go_back(txn, forward)?;
                 if has_row && found && self.scan.entries().user_key() == self.fetch.last_entry() {
                     // Nothing has come before it.

@@ -20,6 +20,9 @@ pub(super) enum Found {
     Row,
     /// It has no row for this reader.
     Nothing,
+    /// It was there when the scan came to it, and was gone once the row was locked. The row may be elsewhere
+    /// in the index since, also behind the scan.
+    Gone,
 }
 
 /// Reads rows for a cursor.
@@ -251,11 +254,13 @@ impl Fetch {
             self.row_key = row_key;
             pushed?;
         }
-        let found = match self.is_locking() {
-            true => self.locked_entry(txn, point, entries, stale, record)?,
-            false => self.snapshot_entry(txn, point, entries, record)?,
-        };
-        Ok(if found { Found::Row } else { Found::Nothing })
+        if self.is_locking() {
+            return self.locked_entry(txn, point, entries, stale, record);
+        }
+        Ok(match self.snapshot_entry(txn, point, entries, record)? {
+            true => Found::Row,
+            false => Found::Nothing,
+        })
     }
 
     fn snapshot_entry(
@@ -290,9 +295,9 @@ impl Fetch {
         entries: &Entries,
         stale: bool,
         record: &mut [u8],
-    ) -> Result<bool> {
+    ) -> Result<Found> {
         let unlocked = match self.lock.take(txn, &self.row_key, self.clustered)? {
-            Locked::Skip => return Ok(false),
+            Locked::Skip => return Ok(Found::Nothing),
             Locked::Yes => false,
             Locked::Shown => true,
         };
@@ -316,10 +321,11 @@ impl Fetch {
                 false => return Err(self.dangling()),
             }
         };
-        if !found {
-            self.unlock_row(txn);
+        if found {
+            return Ok(Found::Row);
         }
-        Ok(found)
+        self.unlock_row(txn);
+        Ok(Found::Gone)
     }
 
     /// Whether others may have changed the row or the entry since `point`. Asked once the row is

@@ -246,3 +246,78 @@ fn a_row_is_not_older_than_its_lock_if_the_commit_was_in_a_file_before_it_was_vi
         assert!(!cursor.next(&mut reader, &mut buffer).unwrap());
     }
 }
+
+/// Between the look at an entry and the lock of its row another transaction moves the row behind the scan, which waits
+/// for nobody: the row is there all the time, and must be found.
+#[test]
+fn a_row_that_moves_behind_the_scan_is_found() {
+    for (unique, index, forward, renames) in [false, true]
+        .into_iter()
+        .flat_map(|unique| [0, 1].map(|index| (unique, index)))
+        .flat_map(|(unique, index)| [true, false].map(|forward| (unique, index, forward)))
+        .flat_map(|(unique, index, forward)| [true, false].map(|r| (unique, index, forward, r)))
+    {
+        let context = format!("unique {unique}, index {index}, forward {forward}, {renames}");
+        let mut world = World::new(1);
+        if unique {
+            let mut schema = schema();
+            schema.indexes[1] = int_index("k", true, 1);
+            world.table = open_or_create(&world.db, "d/u", schema);
+        }
+        let (flags, mut scratch) = (WriteFlags::default(), RowScratch::default());
+        let table = Arc::clone(&world.table);
+        let (old, new) = (
+            record((10, (5, 1))),
+            record((if forward { 3 } else { 20 }, (5, 2))),
+        );
+        let mut txn = world.session();
+        // SAFETY: there are no blob columns.
+        unsafe { table.insert(&mut txn, &old, flags, &mut scratch) }.unwrap();
+        txn.commit().unwrap();
+
+        let mut mover = Some(world.session());
+        let mut reader = world.session();
+        let mut cursor = Cursor::new(Arc::clone(&world.table));
+        let mode = ReadMode::Locking(LockMode::Exclusive);
+        cursor.reset(Some(index), mode, LockWait::Fail).unwrap();
+        pause::on_this_thread(move |point| {
+            if point == PausePoint::LockWanted
+                && let Some(mut txn) = mover.take()
+            {
+                // SAFETY: there are no blob columns.
+                unsafe {
+                    if renames {
+                        table
+                            .update(&mut txn, &old, &new, None, flags, &mut scratch)
+                            .unwrap();
+                    } else {
+                        table
+                            .delete(&mut txn, &old, None, flags, &mut scratch)
+                            .unwrap();
+                        table.insert(&mut txn, &new, flags, &mut scratch).unwrap();
+                    }
+                }
+                txn.commit().unwrap();
+            }
+        });
+        let mut buffer = [0; RECORD];
+        let key = 5i32.to_le_bytes();
+        let found = match (index, forward) {
+            (0, true) => cursor.first(&mut reader, &mut buffer),
+            (0, false) => cursor.last(&mut reader, &mut buffer),
+            (_, true) => cursor.seek(&mut reader, Key::image(&key), SeekMode::Exact, &mut buffer),
+            (_, false) => {
+                let mode = SeekMode::LastWithPrefix;
+                cursor.seek(&mut reader, Key::image(&key), mode, &mut buffer)
+            }
+        };
+        pause::clear();
+        assert!(found.unwrap(), "{context}");
+        assert_eq!(record(row(&buffer)), new, "{context}");
+        let more = match forward {
+            true => cursor.next(&mut reader, &mut buffer),
+            false => cursor.prev(&mut reader, &mut buffer),
+        };
+        assert!(!more.unwrap(), "{context}");
+    }
+}
