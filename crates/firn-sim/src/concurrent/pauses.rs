@@ -14,7 +14,7 @@ pub(super) fn begin(seed: u64) {
             // The widest race: everything may happen between the two loads.
             PausePoint::Pinned => (20, 1500),
             PausePoint::SnapshotTaken | PausePoint::LockGranted => (10, 1000),
-            PausePoint::LockWanted | PausePoint::Published => (5, 500),
+            PausePoint::LockWanted | PausePoint::LockRefused | PausePoint::Published => (5, 500),
             PausePoint::Sequenced | PausePoint::BeforePublish => (10, 500),
             // The mutex of the pipeline is held.
             PausePoint::Switched => (5, 100),

@@ -19,6 +19,8 @@ pub enum PausePoint {
     Pinned,
     /// A row lock is about to be asked for.
     LockWanted,
+    /// A row lock was not to be had at once; its wait has not begun yet.
+    LockRefused,
     /// A row lock was granted; the row is not read again yet.
     LockGranted,
     /// A commit has its seqno and its place in the log's buffer; its entries are in no memtable yet.

@@ -13,6 +13,7 @@ pub use report::{LockInfo, LockMemory, LockStats, WaitInfo};
 
 use super::deadlock;
 use crate::base::checksum::xxh3;
+use crate::base::pause::{self, PausePoint};
 use crate::base::{Error, ErrorKind, Result};
 use key_set::same_index;
 use merged::Registry;
@@ -72,7 +73,7 @@ pub struct Granted {
     /// The owner did not hold the key at all before. What was held, even if shared, must not be
     /// released because a row turned out not to match.
     pub newly: bool,
-    /// It slept; what was read before may be stale.
+    /// It could not be had at once; what was read before may be stale.
     pub waited: bool,
 }
 
@@ -280,13 +281,15 @@ impl LockTable {
         if owner.is_interrupted() {
             return Err(interrupted());
         }
+        pause::at(PausePoint::LockRefused);
         let shard = self.shard(key);
         let graph = self.graph.lock();
         let waiter = match shard.attempt_or_enqueue(&self.registry, owner, key, mode) {
+            // Whoever held it gave it up since the first attempt, and may have committed.
             Ok(locked) => {
                 return Ok(Granted {
                     newly: locked.newly,
-                    waited: false,
+                    waited: true,
                 });
             }
             Err(waiter) => waiter,

@@ -1,4 +1,5 @@
 use super::*;
+use crate::base::pause::{self, PausePoint};
 use LockMode::{Exclusive, Shared};
 
 const BRIEF: WaitPolicy = WaitPolicy::Wait { timeout_micros: 1 };
@@ -157,5 +158,24 @@ fn the_observer_is_told_of_every_blocker_before_the_sleep() {
         let mut told = told.0.lock().clone();
         told.sort_unstable();
         assert_eq!(told, [(104, 101), (104, 102)]);
+    }
+}
+
+#[test]
+fn a_lock_that_is_free_at_the_second_attempt_was_waited_for() {
+    for table in tables() {
+        let (one, two) = (LockOwner::new(1, 0), LockOwner::new(2, 0));
+        table.acquire(&one, b"a", Exclusive, LONG).unwrap();
+        let table = Arc::new(table);
+        let holds = Arc::clone(&table);
+        pause::on_this_thread(move |point| {
+            if point == PausePoint::LockRefused {
+                holds.release_all(&one);
+            }
+        });
+        let granted = table.acquire(&two, b"a", Exclusive, LONG).unwrap();
+        pause::clear();
+        assert!(granted.newly && granted.waited);
+        assert_eq!(table.stats().waits, 0);
     }
 }
