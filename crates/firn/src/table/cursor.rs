@@ -476,6 +476,9 @@ impl Cursor {
                     // Nothing has come before it.
                     return Ok(true);
                 }
+                if has_row {
+                    self.fetch.meet_again();
+                }
                 self.fetch.read_in_place();
                 continue;
             }

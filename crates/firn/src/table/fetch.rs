@@ -407,6 +407,11 @@ impl Fetch {
         }
     }
 
+    /// The scan goes back, and meets the row last read again.
+    pub(super) fn meet_again(&mut self) {
+        self.lock.meet_again(&self.row_key);
+    }
+
     pub(super) fn unlock_row(&mut self, txn: &Transaction) {
         self.lock.give_back(txn, &self.row_key);
     }

@@ -35,6 +35,8 @@ pub(super) struct RowLock {
     semi: SemiConsistent,
     /// The last lock was not held before.
     newly: bool,
+    /// Rows that the scan has locked newly and will meet again, because it went back.
+    ahead: Vec<Vec<u8>>,
     /// The last lock was waited for: others may have committed in front of the scan meanwhile.
     waited: bool,
 }
@@ -46,6 +48,7 @@ impl RowLock {
             wait: LockWait::Wait,
             semi: SemiConsistent::Off,
             newly: false,
+            ahead: Vec::new(),
             waited: false,
         }
     }
@@ -55,6 +58,24 @@ impl RowLock {
         self.wait = wait;
         self.semi = SemiConsistent::Off;
         self.forget();
+    }
+
+    /// The scan goes back with the last lock, and meets its row again: if that does not match then, the lock
+    /// is given back as if it had been taken there.
+    pub(super) fn meet_again(&mut self, row_key: &[u8]) {
+        if self.newly {
+            self.ahead.push(row_key.to_vec());
+        }
+    }
+
+    /// Whether the row was locked newly when the scan met it before. What the statement has written meanwhile,
+    /// by a trigger or a cascade, stays locked.
+    fn was_ahead(&mut self, txn: &Transaction, row_key: &[u8]) -> Result<bool> {
+        let Some(at) = self.ahead.iter().position(|key| key == row_key) else {
+            return Ok(false);
+        };
+        self.ahead.swap_remove(at);
+        Ok(!txn.has_written(row_key)?)
     }
 
     pub(super) fn is_on(&self) -> bool {
@@ -86,6 +107,11 @@ impl RowLock {
 
     /// The statement is over: its locks are the transaction's.
     pub(super) fn forget(&mut self) {
+        self.forget_last();
+        self.ahead.clear();
+    }
+
+    fn forget_last(&mut self) {
         self.newly = false;
         self.waited = false;
     }
@@ -99,7 +125,7 @@ impl RowLock {
         row_key: &[u8],
         may_show: bool,
     ) -> Result<Locked> {
-        self.forget();
+        self.forget_last();
         let ReadMode::Locking(mode) = self.mode else {
             return Ok(Locked::Yes);
         };
@@ -113,7 +139,7 @@ impl RowLock {
         };
         match txn.lock(row_key, mode, policy) {
             Ok(granted) => {
-                self.newly = granted.newly;
+                self.newly = self.was_ahead(txn, row_key)? || granted.newly;
                 self.waited = granted.waited;
                 Ok(Locked::Yes)
             }

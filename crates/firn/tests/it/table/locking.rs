@@ -321,3 +321,55 @@ fn a_row_that_moves_behind_the_scan_is_found() {
         assert!(!more.unwrap(), "{context}");
     }
 }
+
+/// A scan waits for a row, goes back to one that was committed in front of it, and meets the first one again under its
+/// lock: if it does not match, the lock is given back. Unless the statement has written it meanwhile.
+#[test]
+fn a_row_that_is_met_again_is_unlocked_if_it_does_not_match() {
+    for writes in [false, true] {
+        let mut world = World::new(1);
+        let (flags, mut scratch) = (WriteFlags::default(), RowScratch::default());
+        let table = Arc::clone(&world.table);
+        let (front, old, new) = (
+            record((5, (5, 0))),
+            record((10, (10, 0))),
+            record((10, (10, 1))),
+        );
+        let mut txn = world.session();
+        // SAFETY: there are no blob columns.
+        unsafe { table.insert(&mut txn, &old, flags, &mut scratch) }.unwrap();
+        txn.commit().unwrap();
+
+        let mode = ReadMode::Locking(LockMode::Exclusive);
+        let mut buffer = [0; RECORD];
+        let mut holder = world.session();
+        let mut other = Cursor::new(Arc::clone(&world.table));
+        other.reset(Some(0), mode, LockWait::Fail).unwrap();
+        assert!(other.first(&mut holder, &mut buffer).unwrap());
+        // SAFETY: there are no blob columns.
+        unsafe { table.insert(&mut holder, &front, flags, &mut scratch) }.unwrap();
+
+        let mut reader = world.db.new_transaction(world.db.new_owner(0));
+        reader.begin_statement(1, Isolation::ReadCommitted, 60_000_000, false);
+        let mut cursor = Cursor::new(Arc::clone(&world.table));
+        cursor.reset(Some(0), mode, LockWait::Wait).unwrap();
+        pause::on_this_thread(move |point| {
+            if point == PausePoint::LockRefused {
+                holder.commit().unwrap();
+            }
+        });
+        let found = cursor.first(&mut reader, &mut buffer);
+        pause::clear();
+        assert!(found.unwrap());
+        assert_eq!(row(&buffer), (5, (5, 0)));
+        cursor.unlock_row(&reader);
+        if writes {
+            // SAFETY: there are no blob columns.
+            unsafe { table.update(&mut reader, &old, &new, None, flags, &mut scratch) }.unwrap();
+        }
+        assert!(cursor.next(&mut reader, &mut buffer).unwrap());
+        assert_eq!(row(&buffer), (10, (10, i32::from(writes))));
+        cursor.unlock_row(&reader);
+        assert_eq!(reader.owner().locks_held(), usize::from(writes));
+    }
+}
