@@ -28,6 +28,9 @@ use crate::read::{Freshness, ReadPoint};
 use crate::txn::Transaction;
 use std::sync::Arc;
 
+/// Entries that a move passes over, locked by others or deleted, before it asks whether it was killed.
+const PASSED_UNASKED: u32 = 1024;
+
 /// Which entry a seek looks for; `prefix` stands for the encoded key given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SeekMode {
@@ -454,7 +457,15 @@ impl Cursor {
         within_prefix: bool,
         record: &mut [u8],
     ) -> Result<bool> {
+        let mut passed = 0_u32;
         while found {
+            passed = passed.wrapping_add(1);
+            if passed.is_multiple_of(PASSED_UNASKED) && txn.owner().is_interrupted() {
+                return Err(Error::new(
+                    ErrorKind::Interrupted,
+                    "while passing rows over",
+                ));
+            }
             let entries = self.scan.entries();
             if within_prefix && !entries.user_key().starts_with(&self.prefix) {
                 return Ok(false);

@@ -1,6 +1,7 @@
 //! Locking scans beside others who commit.
 
 use super::*;
+use firn::base::ErrorKind;
 use firn::base::pause::{self, PausePoint};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -371,5 +372,37 @@ fn a_row_that_is_met_again_is_unlocked_if_it_does_not_match() {
         assert_eq!(row(&buffer), (10, (10, i32::from(writes))));
         cursor.unlock_row(&reader);
         assert_eq!(reader.owner().locks_held(), usize::from(writes));
+    }
+}
+
+#[test]
+fn a_scan_that_skips_many_locked_rows_hears_a_kill() {
+    let mut world = World::new(1);
+    let table = Arc::clone(&world.table);
+    world.change(&|txn| {
+        let mut scratch = RowScratch::default();
+        for id in 0..3000 {
+            let new = record((id, (id, 0)));
+            // SAFETY: there are no blob columns.
+            unsafe { table.insert(txn, &new, WriteFlags::default(), &mut scratch) }.unwrap();
+        }
+    });
+    let mode = ReadMode::Locking(LockMode::Exclusive);
+    let mut buffer = [0; RECORD];
+    let mut holder = world.session();
+    let mut cursor = Cursor::new(Arc::clone(&world.table));
+    cursor.reset(Some(0), mode, LockWait::Fail).unwrap();
+    let mut locked = cursor.first(&mut holder, &mut buffer).unwrap();
+    while locked {
+        locked = cursor.next(&mut holder, &mut buffer).unwrap();
+    }
+    for index in [0, 1] {
+        let mut reader = world.session();
+        cursor.reset(Some(index), mode, LockWait::Skip).unwrap();
+        assert!(!cursor.first(&mut reader, &mut buffer).unwrap());
+        reader.owner().interrupt();
+        let error = cursor.first(&mut reader, &mut buffer).unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::Interrupted);
+        reader.owner().clear_interrupt();
     }
 }
