@@ -166,6 +166,9 @@ class Client:
         try:
             with self.connection.cursor() as cursor:
                 count = cursor.execute(sql)
+                if "RETURNING" in sql and cursor.description is None:
+                    # What the server answers to a DELETE that was killed while it was planned.
+                    raise pymysql.err.OperationalError(KILLED[0], "killed, and answered OK")
                 return list(cursor.fetchall()), count
         except pymysql.err.MySQLError as error:
             code = error.args[0] if error.args else 0
