@@ -5,6 +5,7 @@ use crate::verdict::Verdict;
 use std::collections::{BTreeMap, HashMap};
 
 mod checks;
+mod own;
 
 /// Position of a transaction in the history.
 pub(crate) type TxnIndex = usize;
@@ -126,6 +127,7 @@ impl<'a> Chains<'a> {
         chains.index();
         chains.check_counts(verdict);
         chains.check_reads(verdict);
+        chains.check_own(verdict);
         chains
     }
 

@@ -1,6 +1,7 @@
 //! Planted anomalies: each is found by its name, and what the levels permit is not.
 
 mod crashes;
+mod own;
 mod scans;
 
 use crate::history::{
@@ -426,17 +427,6 @@ fn amounts_follow_from_elements_and_keep_their_sum() {
     s.op(t, Statement::Read { scan: all(), rows });
     s.commit(t);
     assert_eq!(s.names(), ["torn row", "sum"]);
-}
-
-#[test]
-fn own_writes_are_seen() {
-    let mut s = script(Level::RepeatableRead);
-    let t = s.begin();
-    s.append(t, all(), 10);
-    s.read(t, &[(100, &[1, 10]), (102, &[2])]);
-    s.commit(t);
-    s.look(&[(100, &[1, 10]), (102, &[2, 10])]);
-    assert_eq!(s.names(), ["own write not seen"]);
 }
 
 #[test]

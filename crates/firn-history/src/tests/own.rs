@@ -1,0 +1,117 @@
+//! What a transaction must see of its own writes.
+
+use super::*;
+
+#[test]
+fn own_writes_are_seen() {
+    let mut s = script(Level::RepeatableRead);
+    let t = s.begin();
+    s.append(t, all(), 10);
+    s.read(t, &[(100, &[1, 10]), (102, &[2])]);
+    s.commit(t);
+    s.look(&[(100, &[1, 10]), (102, &[2, 10])]);
+    assert_eq!(s.names(), ["own write not seen"]);
+}
+
+/// A transaction that may have any end writes, and looks at a range.
+fn looks(
+    outcome: Outcome,
+    write: impl Fn(&mut Script, usize),
+    scan: Scan,
+    rows: &[(u64, &[Element])],
+) -> Vec<String> {
+    let mut s = script(Level::ReadCommitted);
+    let t = s.begin();
+    write(&mut s, t);
+    s.lock(t, scan, rows);
+    s.end(t, outcome);
+    s.names()
+}
+
+#[test]
+fn rows_that_a_transaction_inserted_are_met() {
+    for outcome in [Outcome::Ok, Outcome::Failed] {
+        let looks = |rows: &[(u64, &[Element])]| {
+            let write = |s: &mut Script, t: usize| drop(s.insert(t, 101, 10));
+            looks(outcome, write, range(101, 1000, 1), rows)
+        };
+        assert_eq!(looks(&[(101, &[10]), (102, &[2])]), [""; 0]);
+        assert_eq!(looks(&[(102, &[2])]), ["own write not seen"]);
+        let twice: &[(u64, &[Element])] = &[(101, &[10]), (101, &[10]), (102, &[2])];
+        assert_eq!(looks(twice), ["row twice"]);
+    }
+}
+
+#[test]
+fn rows_that_a_transaction_changed_are_met() {
+    let mut s = script(Level::RepeatableRead);
+    let t = s.begin();
+    s.append(t, all(), 10);
+    s.read(t, &[(100, &[1, 10])]);
+    s.append(t, range(100, 100, 1), 11);
+    s.commit(t);
+    s.look(&[(100, &[1, 10, 11]), (102, &[2, 10])]);
+    assert_eq!(s.names(), ["own write not seen"]);
+}
+
+#[test]
+fn an_update_meets_rows_of_its_own_transaction() {
+    let updated = |element: &[Element]| {
+        let mut s = script(Level::ReadCommitted);
+        let t = s.begin();
+        s.insert(t, 101, 10);
+        s.append(t, range(101, 1000, 1), 11);
+        s.commit(t);
+        s.look(&[(100, &[1]), (101, element), (102, &[2, 11])]);
+        s.names()
+    };
+    assert_eq!(updated(&[10, 11]), [""; 0]);
+    assert_eq!(updated(&[10]), ["own write not seen"]);
+}
+
+#[test]
+fn rows_that_a_transaction_deleted_or_moved_are_not_met() {
+    for outcome in [Outcome::Ok, Outcome::Failed] {
+        let delete =
+            |s: &mut Script, t: usize| drop(s.delete(t, range(100, 100, 1), &[(100, &[1])]));
+        let looks = |rows: &[(u64, &[Element])]| looks(outcome, delete, all(), rows);
+        assert_eq!(looks(&[(102, &[2])]), [""; 0]);
+        let back = looks(&[(100, &[1]), (102, &[2])]);
+        assert_eq!(back, ["own write not seen"]);
+    }
+    let away = |s: &mut Script, t: usize| {
+        let statement = Statement::Append {
+            scan: Scan::Point { id: 100 },
+            element: 10,
+            add: 0,
+            to: Some((8, 5)),
+            count: Some(1),
+        };
+        s.op(t, statement);
+    };
+    assert_eq!(looks(Outcome::Failed, away, all(), &[(102, &[2])]), [""; 0]);
+    let back = looks(
+        Outcome::Failed,
+        away,
+        all(),
+        &[(100, &[1, 10]), (102, &[2])],
+    );
+    assert_eq!(back, ["torn row", "own write not seen"]);
+}
+
+/// Another one may not have to wait for the lock of a row, but this one holds it: SKIP LOCKED may leave rows out
+/// all the same, since InnoDB counts requests that wait.
+#[test]
+fn skip_locked_may_leave_own_rows_out() {
+    let mut s = script(Level::ReadCommitted);
+    let t = s.begin();
+    s.insert(t, 101, 10);
+    let statement = Statement::Lock {
+        scan: all(),
+        rows: Vec::new(),
+        partial: true,
+    };
+    s.op(t, statement);
+    s.commit(t);
+    assert_eq!(s.names(), [""; 0]);
+}
