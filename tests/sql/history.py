@@ -300,15 +300,22 @@ class Client:
         return self.rng.randrange(1000) * 2_000_000 + unique % 2_000_000
 
     def delete(self, place: Place) -> None:
-        """Deletes a row or two, and puts one in: so a deletion can be told from its absence."""
+        """Deletes a row or two, and puts one in: so a deletion can be told from its absence.
+
+        In this order, so that what was put in outlives the deletion.
+        """
         rows = self.known.get(place.number)
-        self.insert(place)
         if rows and len(rows) > 2:
             low = self.rng.choice(rows)[2]
             high = low if self.rng.random() < 0.5 else low + 100_000_000
-            where, scan = self.scan(place, (low, high), 1)
-            sql = f"DELETE FROM {place.table} WHERE {where} RETURNING {READ}"
-            self.statement(sql, {"do": "delete", "scan": scan, "rows": []})
+            self.delete_range(place, (low, high))
+        self.insert(place)
+
+    def delete_range(self, place: Place, bounds: tuple[int, int]) -> list[Row]:
+        """A DELETE of the rows in a range."""
+        where, scan = self.scan(place, bounds, 1)
+        sql = f"DELETE FROM {place.table} WHERE {where} RETURNING {READ}"
+        return self.statement(sql, {"do": "delete", "scan": scan, "rows": []})
 
     def move(self, place: Place) -> None:
         """Moves a row to another place of another list of the table."""
@@ -396,8 +403,9 @@ class Client:
                     if code == DEADLOCK:
                         # The server has rolled everything back meanwhile.
                         return self.finish("failed", (self.txn["ops"][-1]["begin"], now()))
-                    # Half a transfer must not stay, nor what a savepoint did not take back.
-                    half = name in ("savepoint", "transfer")
+                    # Half a transfer must not stay, nor what a savepoint did not take back, nor a
+                    # deletion alone.
+                    half = name in ("savepoint", "transfer", "delete")
                     if code in KILLED or half or self.rng.random() < 0.5:
                         return self.roll_back()
             if self.rng.random() < 0.1:

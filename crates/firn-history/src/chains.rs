@@ -46,9 +46,9 @@ pub(crate) struct Version {
 pub(crate) struct Chain {
     pub(crate) versions: Vec<Version>,
     pub(crate) deleted: Option<TxnIndex>,
-    /// Lives in which it was deleted or moved by a transaction that a crash took: who missed the row then
-    /// tells nothing.
-    pub(crate) lost_exits: Vec<u32>,
+    /// Lives in which it was deleted or moved by a transaction that a crash took, and when that statement was
+    /// asked for: who missed the row afterwards tells nothing.
+    pub(crate) lost_exits: Vec<(u32, u64)>,
 }
 
 impl Chain {
@@ -347,7 +347,7 @@ impl<'a> Chains<'a> {
             };
             for row in gone {
                 if let Some(chain) = self.rows.get_mut(&row) {
-                    chain.lost_exits.push(txn.life);
+                    chain.lost_exits.push((txn.life, op.span.begin));
                 }
             }
         }

@@ -311,10 +311,12 @@ impl Builder<'_> {
     fn miss(&mut self, t: TxnIndex, meeting: Meeting, scan: &Scan, row: u64) {
         let chains = self.chains;
         let chain = &chains.rows[&row];
-        if chain.lost_exits.contains(&self.history.txns[t].life) {
+        let Bounds { lo, hi } = meeting.bounds;
+        let life = self.history.txns[t].life;
+        let mut exits = chain.lost_exits.iter();
+        if exits.any(|&(of, begin)| of == life && begin <= hi) {
             return;
         }
-        let Bounds { lo, hi } = meeting.bounds;
         let end_of = |writer: TxnIndex| self.bounds[self.ends[writer]];
         let last = chain.len() + usize::from(chain.deleted.is_some());
         let could_be = |&i: &usize| {

@@ -58,6 +58,19 @@ fn a_row_may_be_missed_because_of_a_commit_that_a_crash_took() {
     }
 }
 
+/// Who missed the row before it was deleted has no excuse.
+#[test]
+fn a_row_is_not_missed_before_the_commit_that_a_crash_took() {
+    let mut s = script(Level::ReadCommitted);
+    s.look(&[(102, &[2])]);
+    let a = s.begin();
+    s.delete(a, range(100, 100, 1), &[(100, &[1])]);
+    s.end(a, Outcome::Unknown);
+    s.life = 1;
+    s.look(&[(100, &[1]), (102, &[2])]);
+    assert_eq!(s.names(), ["lost row"]);
+}
+
 #[test]
 fn a_commit_stays_if_a_later_one_that_read_it_does() {
     let mut s = script(Level::ReadCommitted);

@@ -416,12 +416,21 @@ impl<'a> Client<'a> {
         })
     }
 
-    /// Deletes a few rows, and puts one in: so a deletion can be told from its absence.
+    /// Deletes a few rows, and puts one in: so a deletion can be told from its absence. In this order, so
+    /// that what was put in outlives the deletion.
     fn delete(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
+        // A deletion alone must not stay.
+        self.ends = true;
+        if let Some(first) = self.some_row(list) {
+            self.delete_from(session, list, &first)?;
+        }
         self.insert(session, list)?;
-        let Some(first) = self.some_row(list) else {
-            return Ok(());
-        };
+        self.ends = false;
+        Ok(())
+    }
+
+    /// Deletes a row, or some from there on.
+    fn delete_from(&mut self, session: &mut Session<'_>, list: u64, first: &Row) -> Outcome<()> {
         let far = self.rng.random_range(0..2) << 36;
         let scan = in_order(
             list,
