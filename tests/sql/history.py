@@ -312,8 +312,8 @@ class Client:
         self.insert(place)
 
     def delete_range(self, place: Place, bounds: tuple[int, int]) -> list[Row]:
-        """A DELETE of the rows in a range."""
-        where, scan = self.scan(place, bounds, 1)
+        """A DELETE. It takes no hint, so it may read the index of the list or the rows themselves."""
+        where, scan = self.scan(place, bounds, 1 if place.table == "p" else 0)
         sql = f"DELETE FROM {place.table} WHERE {where} RETURNING {READ}"
         return self.statement(sql, {"do": "delete", "scan": scan, "rows": []})
 
