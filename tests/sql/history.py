@@ -43,9 +43,13 @@ COLUMNS = (
 TABLES = {
     "p": (f"id BIGINT NOT NULL, {COLUMNS}, PRIMARY KEY (list, pos)", "PRIMARY"),
     "s": (f"id BIGINT PRIMARY KEY, {COLUMNS}, KEY lp (list, pos)", "lp"),
-    "u": (f"id BIGINT PRIMARY KEY, {COLUMNS}, UNIQUE KEY lp (list, pos)", "lp"),
+    "u": (
+        f"id BIGINT PRIMARY KEY, name BIGINT NOT NULL UNIQUE, {COLUMNS}, UNIQUE KEY lp (list, pos)",
+        "lp",
+    ),
 }
-READ = "id, list, pos, amount, log"
+# The column that tells which row it is: in u the primary key changes.
+NAME = {"p": "id", "s": "id", "u": "name"}
 LEVELS = {"RC": "READ COMMITTED", "RR": "REPEATABLE READ"}
 POS_MAX = 2_000_000_000
 # With 16 of these a transaction is larger than the smallest memory limit, and spills.
@@ -97,6 +101,8 @@ class Shared:
     places: list[Place]
     ids: Iterator[int]
     elements: Iterator[int]
+    # The engine does not go back to what came behind a scan that waited (InnoDB).
+    onward: bool = False
     unexpected: list[str] = field(default_factory=list)
     # Tables whose UPDATE … ORDER BY pos DESC reads the index backwards.
     backwards: set[str] = field(default_factory=set)
@@ -209,22 +215,35 @@ class Client:
         where = f"list = {place.number} AND pos BETWEEN {bounds[0]} AND {bounds[1]}"
         return where, {"list": place.number, "from": bounds[0], "to": bounds[1], "order": order}
 
+    def columns(self, place: Place) -> str:
+        """What is read of a row."""
+        return f"{NAME[place.table]}, list, pos, amount, log"
+
     def point(self, place: Place, row: Row) -> tuple[str, dict[str, Any]]:
         """The condition for one row, and its note."""
         if place.table == "p":
-            return f"list = {row[1]} AND pos = {row[2]}", {"id": row[0]}
-        return f"id = {row[0]}", {"id": row[0]}
+            # Another row may have taken its place.
+            return self.scan(place, (row[2], row[2]), 1)
+        return f"{NAME[place.table]} = {row[0]}", {"id": row[0]}
+
+    def direction(self, place: Place, lock: bool) -> int:
+        """1 or -1. A row with a new primary key comes above the old one in a secondary index.
+
+        A scan downwards that waits for the old one misses it in InnoDB.
+        """
+        up = lock and self.shared.onward and place.table != "p"
+        return 1 if up else self.rng.choice((1, 1, -1))
 
     def read(self, place: Place, bounds: tuple[int, int] | None = None, lock: str = "") -> None:
         """A plain or a locking SELECT of a range, in either direction."""
-        order = self.rng.choice((1, 1, -1))
+        order = self.direction(place, bool(lock))
         where, scan = self.scan(place, bounds or self.range_of(place), order)
         direction = "ASC" if order > 0 else "DESC"
         note: dict[str, Any] = {"do": "lock" if lock else "read", "scan": scan, "rows": []}
         if "SKIP" in lock:
             note["partial"] = True
         sql = (
-            f"SELECT {READ} FROM {place.table} FORCE INDEX ({place.index}) WHERE {where} "
+            f"SELECT {self.columns(place)} FROM {place.table} FORCE INDEX ({place.index}) WHERE {where} "
             f"ORDER BY list {direction}, pos {direction} {lock}"
         )
         self.known[place.number] = self.statement(sql, note)
@@ -242,23 +261,35 @@ class Client:
         add: int = 0,
         to: tuple[int, int] | None = None,
         tail: str = "",
+        new_id: int | None = None,
     ) -> None:
         """An UPDATE that appends its element."""
         element = next(self.shared.elements)
         moved = f", list = {to[0]}, pos = {to[1]}" if to else ""
         added = f", amount = amount + {add}" if add else ""
+        if new_id is not None:
+            added += f", id = {new_id}"
         index = f"FORCE INDEX ({place.index})" if "list" in scan else ""
         sql = (
             f"UPDATE {place.table} {index} SET log = CONCAT(log, ',{element}'), pad = {self.pad}"
             f"{added}{moved} WHERE {where} {tail}"
         )
-        note = {"do": "append", "scan": scan, "element": element, "add": add, "count": None}
+        note: dict[str, Any] = {
+            "do": "append", "scan": scan, "element": element, "add": add, "count": None
+        }  # fmt: skip
+        if new_id is not None:
+            note["renames"] = True
         self.statement(sql, note | ({"to": to} if to else {}))
 
     def append(self, place: Place) -> None:
         """An UPDATE of a range."""
-        descending = place.table in self.shared.backwards and self.rng.random() < 0.3
-        where, scan = self.scan(place, self.range_of(place), -1 if descending else 1)
+        order = self.direction(place, True) if place.table in self.shared.backwards else 1
+        descending = order < 0
+        where, scan = self.scan(place, self.range_of(place), order)
+        if self.rng.random() < 0.25:
+            # The other rows of the range are read, locked, and given back at READ COMMITTED.
+            where += f" AND {NAME[place.table]} % 2 = 0"
+            scan["even"] = True
         tail = "ORDER BY list DESC, pos DESC" if descending else ""
         self.update(place, where, scan, tail=tail)
 
@@ -284,19 +315,37 @@ class Client:
         note = {"do": "append", "scan": scan, "element": element, "add": 0, "count": None}
         self.statement(sql, note)
 
-    def insert(self, place: Place) -> None:
+    def rename(self, place: Place) -> None:
+        """Gives a row another primary key: its entries move within their places in the indexes."""
+        row = self.some_row(place)
+        if place.table != "u" or row is None:
+            return self.append_to_row(place)
+        where, scan = self.scan(place, (row[2], row[2]), 1)
+        new = next(self.shared.ids)
+        # Above all that there are, or below.
+        new_id = new if self.shared.onward or self.rng.random() < 0.5 else -new
+        return self.update(place, where, scan, new_id=new_id)
+
+    def replace(self, place: Place) -> None:
+        """Deletes a row, and puts another one into its place."""
+        if row := self.some_row(place):
+            self.delete_range(place, (row[2], row[2]))
+        self.insert(place, row[2] if row else None)
+
+    def insert(self, place: Place, pos: int | None = None) -> None:
         """A new row somewhere in the list."""
         identity, element = next(self.shared.ids), next(self.shared.elements)
-        pos = self.position(identity)
+        pos = self.position(identity) if pos is None else pos
+        name = f", name = {identity}" if place.table == "u" else ""
         sql = (
-            f"INSERT INTO {place.table} (id, list, pos, amount, log, pad) "
-            f"VALUES ({identity}, {place.number}, {pos}, 0, '{element}', {self.pad})"
+            f"INSERT INTO {place.table} SET id = {identity}{name}, list = {place.number}, "
+            f"pos = {pos}, amount = 0, log = '{element}', pad = {self.pad}"
         )
         row = noted([(identity, place.number, pos, 0, str(element))])[0]
         self.statement(sql, {"do": "insert", "row": row})
 
     def position(self, unique: int) -> int:
-        """A place that no other row ever has."""
+        """A place that no other row has, but for one that takes its place."""
         return self.rng.randrange(1000) * 2_000_000 + unique % 2_000_000
 
     def delete(self, place: Place) -> None:
@@ -314,7 +363,7 @@ class Client:
     def delete_range(self, place: Place, bounds: tuple[int, int]) -> list[Row]:
         """A DELETE. It takes no hint, so it may read the index of the list or the rows themselves."""
         where, scan = self.scan(place, bounds, 1 if place.table == "p" else 0)
-        sql = f"DELETE FROM {place.table} WHERE {where} RETURNING {READ}"
+        sql = f"DELETE FROM {place.table} WHERE {where} RETURNING {self.columns(place)}"
         return self.statement(sql, {"do": "delete", "scan": scan, "rows": []})
 
     def move(self, place: Place) -> None:
@@ -379,6 +428,7 @@ class Client:
     ACTS = (
         ("read", 4), ("lock", 3), ("append", 4), ("append_to_row", 2), ("read_and_write", 2),
         ("insert", 3), ("delete", 2), ("move", 2), ("transfer", 2), ("savepoint", 1),
+        ("rename", 2), ("replace", 2),
     )  # fmt: skip
 
     def several(self) -> None:
@@ -405,7 +455,7 @@ class Client:
                         return self.finish("failed", (self.txn["ops"][-1]["begin"], now()))
                     # Half a transfer must not stay, nor what a savepoint did not take back, nor a
                     # deletion alone.
-                    half = name in ("savepoint", "transfer", "delete")
+                    half = name in ("savepoint", "transfer", "delete", "replace")
                     if code in KILLED or half or self.rng.random() < 0.5:
                         return self.roll_back()
             if self.rng.random() < 0.1:
@@ -516,6 +566,7 @@ class Run:
         """One round: the server is killed `kills` times. Returns the verdict."""
         self.rounds += 1
         shared = Shared(self.level, self.places(), self.ids, itertools.count(1))
+        shared.onward = self.engine.upper() == "INNODB"
         seeds = [Random(self.rng.randrange(2**30)) for _ in range(CLIENTS + 1)]
         clients = [Client(n, self.server, shared, rng) for n, rng in enumerate(seeds)]
         observer = clients.pop()

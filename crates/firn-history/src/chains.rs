@@ -29,6 +29,7 @@ struct Origin {
     add: i64,
     /// The row is here from then on.
     place: Option<(u64, i64)>,
+    renames: bool,
     /// Its statement failed, or was taken back.
     undone: bool,
 }
@@ -146,13 +147,17 @@ impl<'a> Chains<'a> {
 
     fn find_origins(&mut self, verdict: &mut Verdict) {
         for (txn, op, noted) in self.ops() {
-            let (element, add, place) = match &noted.statement {
+            let (element, add, place, renames) = match &noted.statement {
                 Statement::Append {
-                    element, add, to, ..
-                } => (*element, *add, *to),
+                    element,
+                    add,
+                    to,
+                    renames,
+                    ..
+                } => (*element, *add, *to, *renames),
                 Statement::Insert { row } => {
                     self.touch(txn, row.id, op);
-                    (row.log[0], row.amount, Some((row.list, row.pos)))
+                    (row.log[0], row.amount, Some((row.list, row.pos)), false)
                 }
                 _ => continue,
             };
@@ -162,6 +167,7 @@ impl<'a> Chains<'a> {
                 op,
                 add,
                 place,
+                renames,
                 undone,
             };
             if let Some(other) = self.origins.insert(element, origin) {
@@ -241,6 +247,22 @@ impl<'a> Chains<'a> {
         self.touched.get(&(t, row)).is_some_and(|&first| first < o)
     }
 
+    /// Whether this is how a snapshot has a row that the transaction has written since, and another one gave a
+    /// new primary key before: the old key is none that the transaction has written, and is seen beside the new one.
+    fn is_under_old_key(&self, t: TxnIndex, o: usize, row: &Row) -> bool {
+        let is_own = |element: &Element| self.origins.get(element).is_some_and(|at| at.txn == t);
+        let renamed = |element: &Element| self.origins.get(element).is_some_and(|at| at.renames);
+        matches!(self.txn(t).ops[o].statement, Statement::Read { .. })
+            && self.has_touched(t, row.id, o)
+            && !row.log.iter().any(is_own)
+            && self.rows.get(&row.id).is_some_and(|chain| {
+                chain
+                    .versions
+                    .iter()
+                    .any(|version| version.writer != t && renamed(&version.element))
+            })
+    }
+
     fn touch(&mut self, t: TxnIndex, row: u64, o: usize) {
         let first = self.touched.entry((t, row)).or_insert(o);
         *first = o.min(*first);
@@ -275,7 +297,10 @@ impl<'a> Chains<'a> {
             Scan::Range { from, to, .. } if from > to => Vec::new(),
             Scan::Range { list, from, to, .. } => {
                 let places = self.places.range((list, from)..=(list, to));
-                let mut rows: Vec<u64> = places.flat_map(|(_, rows)| rows).copied().collect();
+                let rows =
+                    places.flat_map(|(&place, rows)| rows.iter().map(move |&row| (row, place)));
+                let asked = rows.filter(|&(row, place)| scan.covers(row, place));
+                let mut rows: Vec<u64> = asked.map(|(row, _)| row).collect();
                 rows.sort_unstable();
                 rows.dedup();
                 rows

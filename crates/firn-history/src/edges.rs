@@ -170,8 +170,13 @@ impl Builder<'_> {
                 self.meet(t, meeting, row.id, version);
             }
         }
+        let covered = self.chains.own_places(t, o);
         for row in self.chains.rows_in(scan) {
-            if !seen.contains(&row) && !self.chains.has_touched(t, row, o) {
+            let mut places = self.chains.rows[&row].versions.iter().map(|v| v.place);
+            if !seen.contains(&row)
+                && !self.chains.has_touched(t, row, o)
+                && !places.any(|place| covered.contains(&place))
+            {
                 self.miss(t, meeting, scan, row);
             }
         }
@@ -238,7 +243,9 @@ impl Builder<'_> {
             Scan::Range { order, .. } => *order,
             Scan::Point { .. } => 1,
         };
-        passed.sort_unstable_by_key(|&(pos, row, _)| (pos * i64::from(order), row));
+        // Rows in one place lie in the order of their ids, where more than one can be there at a time.
+        let direction = i64::from(order);
+        passed.sort_unstable_by_key(|&(pos, row, _)| (pos * direction, row as i64 * direction));
         let mut last = first;
         let mut between = Vec::new();
         for (_, row, version) in passed {

@@ -140,6 +140,9 @@ pub enum Statement {
         /// Where it moves the row to: list and position.
         #[serde(default)]
         to: Option<(u64, i64)>,
+        /// It gives the row another primary key, which an index of lists is not about.
+        #[serde(default)]
+        renames: bool,
         /// How many rows it has changed, as the engine tells.
         #[serde(default)]
         count: Option<u64>,
@@ -188,6 +191,9 @@ pub enum Scan {
         to: i64,
         /// 1: in ascending order, -1: in descending order, 0: in an order that is not known.
         order: i8,
+        /// Only rows whose id is even: the statement reads the others as well, and leaves them.
+        #[serde(default)]
+        even: bool,
     },
     /// The row with this id, wherever it is.
     Point {
@@ -200,7 +206,13 @@ impl Scan {
     /// Whether a row at this place is asked for.
     pub fn covers(&self, id: u64, (at_list, pos): (u64, i64)) -> bool {
         match *self {
-            Self::Range { list, from, to, .. } => list == at_list && (from..=to).contains(&pos),
+            Self::Range {
+                list,
+                from,
+                to,
+                even,
+                ..
+            } => list == at_list && (from..=to).contains(&pos) && !(even && id % 2 == 1),
             Self::Point { id: wanted } => id == wanted,
         }
     }

@@ -51,6 +51,7 @@ fn range(from: i64, to: i64, order: i8) -> Scan {
         from,
         to,
         order,
+        even: false,
     }
 }
 
@@ -113,6 +114,7 @@ impl Script {
             element,
             add: 0,
             to: None,
+            renames: false,
             count: None,
         };
         self.op(t, statement)
@@ -405,6 +407,7 @@ fn amounts_follow_from_elements_and_keep_their_sum() {
             element,
             add,
             to: None,
+            renames: false,
             count: Some(1),
         };
         s.op(t, statement);

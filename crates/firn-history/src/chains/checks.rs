@@ -100,6 +100,9 @@ impl Chains<'_> {
                 let Some(chain) = self.rows.get(&row.id) else {
                     continue;
                 };
+                if self.is_under_old_key(t, o, row) {
+                    continue;
+                }
                 let own = chain.versions.iter().filter(|version| version.writer == t);
                 let mut earlier = own.filter(|version| self.origins[&version.element].op < o);
                 if let Some(missing) = earlier.find(|version| !row.log.contains(&version.element)) {

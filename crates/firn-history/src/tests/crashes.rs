@@ -41,6 +41,7 @@ fn a_row_may_be_missed_because_of_a_commit_that_a_crash_took() {
                 element: 10,
                 add: 0,
                 to: Some((8, 5)),
+                renames: false,
                 count: Some(1),
             };
             s.op(a, statement);

@@ -32,7 +32,9 @@ fn looks(
 fn rows_that_a_transaction_inserted_are_met() {
     for outcome in [Outcome::Ok, Outcome::Failed] {
         let looks = |rows: &[(u64, &[Element])]| {
-            let write = |s: &mut Script, t: usize| drop(s.insert(t, 101, 10));
+            let write = |s: &mut Script, t: usize| {
+                s.insert(t, 101, 10);
+            };
             looks(outcome, write, range(101, 1000, 1), rows)
         };
         assert_eq!(looks(&[(101, &[10]), (102, &[2])]), [""; 0]);
@@ -72,8 +74,9 @@ fn an_update_meets_rows_of_its_own_transaction() {
 #[test]
 fn rows_that_a_transaction_deleted_or_moved_are_not_met() {
     for outcome in [Outcome::Ok, Outcome::Failed] {
-        let delete =
-            |s: &mut Script, t: usize| drop(s.delete(t, range(100, 100, 1), &[(100, &[1])]));
+        let delete = |s: &mut Script, t: usize| {
+            s.delete(t, range(100, 100, 1), &[(100, &[1])]);
+        };
         let looks = |rows: &[(u64, &[Element])]| looks(outcome, delete, all(), rows);
         assert_eq!(looks(&[(102, &[2])]), [""; 0]);
         let back = looks(&[(100, &[1]), (102, &[2])]);
@@ -85,6 +88,7 @@ fn rows_that_a_transaction_deleted_or_moved_are_not_met() {
             element: 10,
             add: 0,
             to: Some((8, 5)),
+            renames: false,
             count: Some(1),
         };
         s.op(t, statement);
@@ -114,4 +118,59 @@ fn skip_locked_may_leave_own_rows_out() {
     s.op(t, statement);
     s.commit(t);
     assert_eq!(s.names(), [""; 0]);
+}
+
+/// Another transaction puts a new row in the place of one that the snapshot has, and this one changes the new row: under
+/// the same primary key that is all there is to see.
+#[test]
+fn an_own_row_covers_the_one_that_the_snapshot_has_there() {
+    for changes in [true, false] {
+        let mut s = script(Level::RepeatableRead);
+        let t = s.begin();
+        s.op(t, Statement::Snapshot);
+        let other = s.begin();
+        s.delete(other, range(100, 100, 1), &[(100, &[1])]);
+        let new = |log: &[Element]| Row {
+            id: 200,
+            pos: 100,
+            ..row(200, log)
+        };
+        s.op(other, Statement::Insert { row: new(&[20]) });
+        s.commit(other);
+        if changes {
+            s.append(t, range(100, 100, 1), 10);
+        }
+        let rows = vec![new(if changes { &[20, 10] } else { &[20] }), row(102, &[2])];
+        s.op(t, Statement::Read { scan: all(), rows });
+        s.end(t, Outcome::Failed);
+        assert_eq!(s.names().is_empty(), changes, "{:?}", s.names());
+    }
+}
+
+/// Another transaction gives a row a new primary key, and this one changes it there: its snapshot has the row under the
+/// old key still, which this one has not written.
+#[test]
+fn a_snapshot_has_a_row_under_its_old_key_too() {
+    for renames in [true, false] {
+        let mut s = script(Level::RepeatableRead);
+        let t = s.begin();
+        s.op(t, Statement::Snapshot);
+        let other = s.begin();
+        let statement = Statement::Append {
+            scan: range(100, 100, 1),
+            element: 20,
+            add: 0,
+            to: None,
+            renames,
+            count: Some(1),
+        };
+        s.op(other, statement);
+        s.commit(other);
+        s.append(t, range(100, 100, 1), 10);
+        s.read(t, &[(100, &[1]), (100, &[1, 20, 10]), (102, &[2])]);
+        s.delete(t, range(100, 100, 1), &[(100, &[1, 20, 10])]);
+        s.read(t, &[(100, &[1]), (102, &[2])]);
+        s.commit(t);
+        assert_eq!(s.names().is_empty(), renames, "{:?}", s.names());
+    }
 }

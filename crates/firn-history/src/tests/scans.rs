@@ -94,6 +94,7 @@ fn a_row_that_moves_is_in_one_place() {
         element: 10,
         add: 0,
         to: Some((8, 5)),
+        renames: false,
         count: Some(1),
     };
     s.op(a, statement);
@@ -105,6 +106,7 @@ fn a_row_that_moves_is_in_one_place() {
         from: 0,
         to: 9,
         order: 1,
+        even: false,
     };
     let rows = vec![moved(&[1, 10])];
     s.op(
@@ -122,4 +124,28 @@ fn a_row_that_moves_is_in_one_place() {
     s.read(t, &[(100, &[1, 10]), (102, &[2])]);
     s.commit(t);
     assert_eq!(s.names(), ["torn row"]);
+}
+
+#[test]
+fn a_condition_beyond_the_range_leaves_rows_out() {
+    for level in BOTH {
+        let updated = |log: &[Element]| {
+            let mut s = script(level);
+            let t = s.begin();
+            s.insert(t, 101, 10);
+            let even = Scan::Range {
+                list: LIST,
+                from: 0,
+                to: 1000,
+                order: 1,
+                even: true,
+            };
+            s.append(t, even, 11);
+            s.commit(t);
+            s.look(&[(100, &[1, 11]), (101, &[10]), (102, log)]);
+            s.names()
+        };
+        assert_eq!(updated(&[2, 11]), [""; 0]);
+        assert_eq!(updated(&[2]), ["lost row"]);
+    }
 }

@@ -1,6 +1,8 @@
 //! The C ABI as a client in Rust sees it: tables of lists, sessions, cursors.
 //!
-//! A record is a byte of NULL bits, four numbers of eight bytes, the elements and a filling.
+//! A record is a byte of NULL bits, five numbers of eight bytes, the elements and a filling. The first number
+//! is the primary key but of the table of lists in the primary key; it may change in the table with a unique
+//! index of lists. The last one tells which row it is.
 
 use super::{LEVEL_TIMEOUT_US, bug};
 use firn::db::Db;
@@ -37,7 +39,8 @@ pub(super) type Outcome<T> = Result<T, firn_status>;
 
 const LOG_MAX: usize = 8000;
 const PAD_MAX: usize = 4000;
-const LOG_AT: usize = 33;
+const NAME_AT: usize = 33;
+const LOG_AT: usize = NAME_AT + 8;
 const PAD_AT: usize = LOG_AT + 2 + LOG_MAX;
 const RECORD_LEN: usize = PAD_AT + 2 + PAD_MAX;
 
@@ -79,7 +82,7 @@ pub(super) fn row_of(record: &[u8]) -> Row {
     let log = record[LOG_AT + 2..LOG_AT + 2 + len].chunks_exact(4);
     let element = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("four bytes"));
     Row {
-        id: number(record, 1) as u64,
+        id: number(record, NAME_AT) as u64,
         list: number(record, 9) as u64,
         pos: number(record, 17),
         amount: number(record, 25),
@@ -87,13 +90,19 @@ pub(super) fn row_of(record: &[u8]) -> Row {
     }
 }
 
-/// The record of a row, with a filling.
+/// The primary key of a row that was read, where lists are in another index.
+pub(super) fn primary_of(record: &[u8]) -> i64 {
+    number(record, 1)
+}
+
+/// The record of a row with this primary key, and with a filling.
 ///
 /// # Panics
 /// If the row has too many elements.
-pub(super) fn record_of(row: &Row, pad: usize) -> Vec<u8> {
+pub(super) fn record_of(row: &Row, primary: i64, pad: usize) -> Vec<u8> {
     let mut record = vec![0; RECORD_LEN];
-    let numbers = [row.id as i64, row.list as i64, row.pos, row.amount];
+    let name = row.id as i64;
+    let numbers = [primary, row.list as i64, row.pos, row.amount, name];
     record[1..LOG_AT].copy_from_slice(&key(&numbers));
     let log: Vec<u8> = row
         .log
@@ -157,10 +166,11 @@ fn with_definition<T>(table: usize, f: impl FnOnce(&firn_table_def) -> T) -> T {
         column(c"list", 9, 0),
         column(c"pos", 17, 0),
         column(c"amount", 25, 0),
+        column(c"name", NAME_AT, 0),
         column(c"log", LOG_AT, LOG_MAX),
         column(c"pad", PAD_AT, PAD_MAX),
     ];
-    let (id, place) = ([part(0)], [part(1), part(2)]);
+    let (id, place, name) = ([part(0)], [part(1), part(2)], [part(4)]);
     let index = |name: &'static CStr, parts: &[firn_key_part], unique| firn_index {
         name: name.as_ptr(),
         parts: parts.as_ptr(),
@@ -170,7 +180,11 @@ fn with_definition<T>(table: usize, f: impl FnOnce(&firn_table_def) -> T) -> T {
     let indexes = match table {
         0 => vec![index(c"PRIMARY", &place, true)],
         1 => vec![index(c"PRIMARY", &id, true), index(c"lp", &place, false)],
-        _ => vec![index(c"PRIMARY", &id, true), index(c"lp", &place, true)],
+        _ => vec![
+            index(c"PRIMARY", &id, true),
+            index(c"lp", &place, true),
+            index(c"name", &name, true),
+        ],
     };
     let definition = firn_table_def {
         record_len: RECORD_LEN as u32,

@@ -1,6 +1,8 @@
 //! One session after the other: what it asks for and what it is told.
 
-use super::abi::{Cursor, Find, Outcome, Server, Session, key, list_index, record_of, row_of};
+use super::abi::{
+    Cursor, Find, Outcome, Server, Session, key, list_index, primary_of, record_of, row_of,
+};
 use super::{Shared, pauses};
 use crate::options::{chance, one_of};
 use firn_capi::cursor::{firn_read_mode, firn_wait};
@@ -75,6 +77,7 @@ fn in_order(list: u64, (from, to): (i64, i64), forward: bool) -> Scan {
         from,
         to,
         order,
+        even: false,
     }
 }
 
@@ -174,6 +177,7 @@ impl<'a> Client<'a> {
             from,
             to,
             order,
+            ..
         } = scan
         else {
             return Ok(());
@@ -226,11 +230,12 @@ impl<'a> Client<'a> {
         visit: &mut Visit<'_>,
     ) -> Outcome<()> {
         let table = self.shared.lists.table(row.list);
-        let key = match table {
-            0 => key(&[row.list as i64, row.pos]),
-            _ => key(&[row.id as i64]),
+        let (index, key) = match table {
+            0 => (0, key(&[row.list as i64, row.pos])),
+            1 => (0, key(&[row.id as i64])),
+            _ => (2, key(&[row.id as i64])),
         };
-        let mut cursor = session.cursor(table, 0, mode, firn_wait::FIRN_WAIT)?;
+        let mut cursor = session.cursor(table, index, mode, firn_wait::FIRN_WAIT)?;
         if cursor.get(&key)? {
             let row = row_of(&cursor.record);
             visit(&mut cursor, row)?;
@@ -312,13 +317,17 @@ impl<'a> Client<'a> {
 
     fn append(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
         let (bounds, forward) = (self.bounds(list), chance(&mut self.rng, 65));
-        let (scan, element, pad) = (in_order(list, bounds, forward), self.element(), self.pad);
+        let (mut scan, element, pad) = (in_order(list, bounds, forward), self.element(), self.pad);
+        if let Scan::Range { even, .. } = &mut scan {
+            *even = chance(&mut self.rng, 25);
+        }
         let semi = self.shared.level == Level::ReadCommitted && self.rng.random();
         let statement = Statement::Append {
             scan,
             element,
             add: 0,
             to: None,
+            renames: false,
             count: None,
         };
         self.statement(session, statement, |client, session, statement| {
@@ -327,10 +336,19 @@ impl<'a> Client<'a> {
                 firn_read_mode::FIRN_READ_LOCK_EXCLUSIVE,
                 firn_wait::FIRN_WAIT,
             );
+            let gives_back = client.shared.level == Level::ReadCommitted;
             client.scan(session, scan, mode, wait, semi, &mut |cursor, mut row| {
+                if !scan.covers(row.id, (row.list, row.pos)) {
+                    return if gives_back {
+                        cursor.unlock_row()
+                    } else {
+                        Ok(())
+                    };
+                }
                 row.log.push(element);
                 changed += 1;
-                cursor.update(&record_of(&row, pad))
+                let primary = primary_of(&cursor.record);
+                cursor.update(&record_of(&row, primary, pad))
             })?;
             if let Statement::Append { count, .. } = statement {
                 *count = Some(changed);
@@ -349,11 +367,17 @@ impl<'a> Client<'a> {
         stale: bool,
     ) -> Outcome<()> {
         let (element, pad) = (self.element(), self.pad);
+        // In the table of lists in the primary key another row may have taken its place.
+        let scan = match self.shared.lists.table(row.list) {
+            0 => in_order(row.list, (row.pos, row.pos), true),
+            _ => Scan::Point { id: row.id },
+        };
         let statement = Statement::Append {
-            scan: Scan::Point { id: row.id },
+            scan,
             element,
             add: amount,
             to: place,
+            renames: false,
             count: None,
         };
         self.statement(session, statement, |client, session, statement| {
@@ -365,7 +389,8 @@ impl<'a> Client<'a> {
                 new.amount += amount;
                 (new.list, new.pos) = place.unwrap_or((new.list, new.pos));
                 changed += 1;
-                cursor.update(&record_of(&new, pad))
+                let primary = primary_of(&cursor.record);
+                cursor.update(&record_of(&new, primary, pad))
             })?;
             if let Statement::Append { count, .. } = statement {
                 *count = Some(changed);
@@ -402,15 +427,25 @@ impl<'a> Client<'a> {
     }
 
     fn insert(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
+        let pos = self.position();
+        self.insert_at(session, list, pos)
+    }
+
+    fn insert_at(&mut self, session: &mut Session<'_>, list: u64, pos: i64) -> Outcome<()> {
         let row = Row {
             id: Shared::next(&self.shared.ids),
             list,
-            pos: self.position(),
+            pos,
             amount: 0,
             log: vec![self.element()],
         };
-        let record = record_of(&row, self.pad);
         let table = self.shared.lists.table(list);
+        // Elsewhere lookups go by it.
+        let primary = match table {
+            2 => self.new_primary(row.id),
+            _ => row.id as i64,
+        };
+        let record = record_of(&row, primary, self.pad);
         self.statement(session, Statement::Insert { row }, |_, session, _| {
             session.insert(table, &record)
         })
@@ -432,11 +467,16 @@ impl<'a> Client<'a> {
     /// Deletes a row, or some from there on.
     fn delete_from(&mut self, session: &mut Session<'_>, list: u64, first: &Row) -> Outcome<()> {
         let far = self.rng.random_range(0..2) << 36;
-        let scan = in_order(
-            list,
-            (first.pos, first.pos + far),
-            chance(&mut self.rng, 65),
-        );
+        self.delete_range(session, list, (first.pos, first.pos + far))
+    }
+
+    fn delete_range(
+        &mut self,
+        session: &mut Session<'_>,
+        list: u64,
+        bounds: (i64, i64),
+    ) -> Outcome<()> {
+        let scan = in_order(list, bounds, chance(&mut self.rng, 65));
         let statement = Statement::Delete {
             scan,
             rows: Vec::new(),
@@ -453,6 +493,59 @@ impl<'a> Client<'a> {
             })?;
             if let Statement::Delete { rows, .. } = statement {
                 *rows = gone;
+            }
+            Ok(())
+        })
+    }
+
+    /// Deletes a row, and puts another one in its place.
+    fn replace(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
+        let Some(old) = self.some_row(list) else {
+            return Ok(());
+        };
+        self.ends = true;
+        self.delete_range(session, list, (old.pos, old.pos))?;
+        self.insert_at(session, list, old.pos)?;
+        self.ends = false;
+        Ok(())
+    }
+
+    /// A primary key that no row has had: above all others, or below them.
+    fn new_primary(&mut self, unique: u64) -> i64 {
+        let unique = unique as i64;
+        if self.rng.random() { unique } else { -unique }
+    }
+
+    /// Gives a row of the table with a unique index of lists another primary key.
+    fn rename(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
+        let Some(row) = self.some_row(list) else {
+            return Ok(());
+        };
+        if self.shared.lists.table(list) != 2 {
+            return self.append_to(session, &row, 0, None, false);
+        }
+        let scan = in_order(list, (row.pos, row.pos), true);
+        let unique = Shared::next(&self.shared.ids);
+        let (element, pad, primary) = (self.element(), self.pad, self.new_primary(unique));
+        let statement = Statement::Append {
+            scan,
+            element,
+            add: 0,
+            to: None,
+            renames: true,
+            count: None,
+        };
+        self.statement(session, statement, |_, session, statement| {
+            let mode = firn_read_mode::FIRN_READ_LOCK_EXCLUSIVE;
+            let mut cursor = session.cursor(2, list_index(2), mode, firn_wait::FIRN_WAIT)?;
+            let found = cursor.get(&key(&[list as i64, row.pos]))?;
+            if found {
+                let mut new = row_of(&cursor.record);
+                new.log.push(element);
+                cursor.update(&record_of(&new, primary, pad))?;
+            }
+            if let Statement::Append { count, .. } = statement {
+                *count = Some(u64::from(found));
             }
             Ok(())
         })
@@ -508,7 +601,7 @@ impl<'a> Client<'a> {
     }
 
     fn act(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
-        match self.rng.random_range(0..25) {
+        match self.rng.random_range(0..30) {
             0..=3 => self.snapshot_read(session, list),
             4..=6 => self.lock(session, list),
             7..=10 => self.append(session, list),
@@ -518,6 +611,8 @@ impl<'a> Client<'a> {
             18..=19 => self.delete(session, list),
             20..=21 => self.relocate(session, list),
             22..=23 => self.transfer(session),
+            24..=26 => self.rename(session, list),
+            27..=28 => self.replace(session, list),
             _ => self.savepoint(session, list),
         }
     }
