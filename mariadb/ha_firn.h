@@ -108,6 +108,8 @@ class ha_firn final : public handler {
 
   /* statistics and costs */
   int info(uint flag) override;
+  ha_rows multi_range_read_info_const(uint index, RANGE_SEQ_IF* ranges, void* init, uint count, uint* buffer_size,
+                                      uint* mode, Cost_estimate* cost) override;
   ha_rows records_in_range(uint index, const key_range* min, const key_range* max, page_range*) override;
   double scan_time() override;
   double read_time(uint index, uint ranges, ha_rows rows) override;

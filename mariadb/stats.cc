@@ -59,10 +59,18 @@ ha_rows ha_firn::records_in_range(uint index, const key_range* min, const key_ra
   const uint64_t rows = firn_records_in_range(m_share->core(), index, min ? min->key : nullptr, min ? min->length : 0,
                                               min ? uint32_t(min->flag) : 0, max ? max->key : nullptr,
                                               max ? max->length : 0, max ? uint32_t(max->flag) : 0);
-  /* The range optimizer ends for a kill without an error, and mysql_delete takes that for an impossible condition: it
-     answers OK with no rows. With the error set here it fails. */
-  if (thd_kill_level(ha_thd()) != THD_IS_NOT_KILLED) print_error(HA_ERR_ABORTED_BY_USER, MYF(0));
   return ha_rows(MY_MAX(rows, uint64_t(1)));
+}
+
+/*
+  The range optimizer ends for a kill without an error, and mysql_delete takes that for an impossible condition: it answers
+  OK with no rows. With the error set here it fails.
+*/
+ha_rows ha_firn::multi_range_read_info_const(uint index, RANGE_SEQ_IF* ranges, void* init, uint count, uint* buffer_size,
+                                             uint* mode, Cost_estimate* cost) {
+  const ha_rows rows = handler::multi_range_read_info_const(index, ranges, init, count, buffer_size, mode, cost);
+  if (thd_kill_level(ha_thd()) != THD_IS_NOT_KILLED) print_error(HA_ERR_ABORTED_BY_USER, MYF(0));
+  return rows;
 }
 
 /* Decompressed bytes: what a scan works through, whatever the files take on disk. */
