@@ -9,6 +9,7 @@
 
 use crate::base::{ErrorKind, Result};
 use crate::env::{AppendFile, Env};
+use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -60,6 +61,8 @@ pub struct Reserve {
     wanted: [AtomicU64; PARTS.len()],
     /// Bytes that are.
     there: [AtomicU64; PARTS.len()],
+    /// Held while the file of a part gets or loses its name, so that `there` says how it ended.
+    naming: [Mutex<()>; PARTS.len()],
 }
 
 impl Reserve {
@@ -70,6 +73,7 @@ impl Reserve {
             dir: dir.to_owned(),
             wanted: PARTS.map(|part| AtomicU64::new(part.bytes())),
             there: PARTS.map(|_| AtomicU64::new(0)),
+            naming: PARTS.map(|_| Mutex::new(())),
         }
     }
 
@@ -99,6 +103,7 @@ impl Reserve {
     /// # Errors
     /// As of [`Self::fill`].
     pub fn fill_part(&self, part: Part) -> Result<()> {
+        let _naming = self.naming[part as usize].lock();
         let (wanted, there) = (&self.wanted[part as usize], &self.there[part as usize]);
         let bytes = wanted.load(Ordering::Relaxed);
         if there.load(Ordering::Relaxed) >= bytes {
@@ -118,13 +123,47 @@ impl Reserve {
     /// # Errors
     /// Of creating.
     pub fn create(&self, part: Part, path: &Path) -> Result<Box<dyn AppendFile>> {
-        match self.env.create_from(&self.path(part), path) {
+        let made = {
+            let _naming = self.naming[part as usize].lock();
+            let made = self.env.create_from(&self.path(part), path);
+            self.set_there(part, 0);
+            made
+        };
+        match made {
             Err(error) if *error.kind() == ErrorKind::NotFound => self.env.create(path),
-            made => {
-                self.there[part as usize].store(0, Ordering::Relaxed);
-                made
-            }
+            made => made,
         }
+    }
+
+    /// Renames the file of a part to `path`. Returns whether there was one: somebody may have removed it.
+    ///
+    /// # Errors
+    /// Of renaming.
+    pub fn take(&self, part: Part, path: &Path) -> Result<bool> {
+        let _naming = self.naming[part as usize].lock();
+        let renamed = self.env.rename(&self.path(part), path);
+        match &renamed {
+            Err(error) if *error.kind() == ErrorKind::NotFound => {}
+            Err(_) => return renamed.map(|()| false),
+            Ok(()) => {}
+        }
+        self.set_there(part, 0);
+        Ok(renamed.is_ok())
+    }
+
+    /// Renames the file at `path`, which has `bytes` of the disk, to that of a part.
+    ///
+    /// # Errors
+    /// Of renaming.
+    pub fn give_back(&self, part: Part, path: &Path, bytes: u64) -> Result<()> {
+        let _naming = self.naming[part as usize].lock();
+        self.env.rename(path, &self.path(part))?;
+        self.set_there(part, bytes);
+        Ok(())
+    }
+
+    fn set_there(&self, part: Part, bytes: u64) {
+        self.there[part as usize].store(bytes, Ordering::Relaxed);
     }
 
     /// Whether a part is there to be used: as whole as it is to be.
@@ -133,14 +172,19 @@ impl Reserve {
         there > 0 && there >= part.bytes()
     }
 
-    /// The file of a part was renamed to something else; it is made anew by [`Self::fill`].
-    pub fn used(&self, part: Part) {
-        self.there[part as usize].store(0, Ordering::Relaxed);
-    }
-
-    /// A file of `bytes` was renamed to that of a part.
-    pub fn returned(&self, part: Part, bytes: u64) {
-        self.there[part as usize].store(bytes, Ordering::Relaxed);
+    /// The length of the file of a part, if it is there.
+    ///
+    /// # Errors
+    /// Of asking.
+    pub fn len_of(&self, part: Part) -> Result<Option<u64>> {
+        match self.env.usage(&self.path(part)) {
+            Ok(usage) => Ok(Some(usage.len)),
+            Err(error) if *error.kind() == ErrorKind::NotFound => {
+                self.set_there(part, 0);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Bytes set aside, and bytes that are to be.

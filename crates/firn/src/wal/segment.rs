@@ -175,15 +175,26 @@ impl Segments {
         let Some(kept) = self.kept.as_ref().filter(|kept| kept.has(Part::Log)) else {
             return Ok(None);
         };
-        let (from, path) = (kept.path(Part::Log), self.path(id));
+        let path = self.path(id);
         // What was a segment before has a length; what was only set aside has none.
-        let size = self.env.usage(&from)?.len.max(Part::Log.bytes());
+        let Some(len) = kept.len_of(Part::Log)? else {
+            return Ok(None);
+        };
+        let size = len.max(Part::Log.bytes());
         if size < FIRST_GROUP + room {
             return Ok(None);
         }
-        self.env.rename(&from, &path)?;
-        kept.used(Part::Log);
-        let file = self.env.open_log(&path, false, self.direct)?;
+        if !kept.take(Part::Log, &path)? {
+            return Ok(None);
+        }
+        let file = match self.env.open_log(&path, false, self.direct) {
+            Ok(file) => file,
+            Err(error) => {
+                // Under this name the next try would write over it, and remove it.
+                self.give_back(id, size)?;
+                return Err(error);
+            }
+        };
         if let Err(error) = file.reserve(size) {
             if error.kind() != &ErrorKind::NoSpace {
                 self.health.poison(error.clone());
@@ -199,8 +210,7 @@ impl Segments {
     /// Makes a segment that nothing was written to, or is needed of, the reserve again.
     pub(super) fn give_back(&self, id: SegmentId, size: u64) -> Result<()> {
         if let Some(kept) = &self.kept {
-            self.env.rename(&self.path(id), &kept.path(Part::Log))?;
-            kept.returned(Part::Log, size);
+            kept.give_back(Part::Log, &self.path(id), size)?;
         }
         Ok(())
     }
@@ -285,10 +295,14 @@ impl Segments {
         for (id, size) in released {
             // With a second name it belongs to a checkpoint, too: it must not be written again.
             let is_own = || self.env.links(&self.path(id)).is_ok_and(|n| n == 1);
-            let lacks = |kept: &Arc<Reserve>| !kept.has(Part::Log) && size >= Part::Log.bytes();
-            if self.kept.as_ref().is_some_and(lacks) && is_own() {
-                self.give_back(id, size)?;
-                continue;
+            if self.kept.as_ref().is_some_and(|k| !k.has(Part::Log)) {
+                // One that was made of the reserve and never written has no length.
+                let usage = self.env.usage(&self.path(id));
+                let bytes = usage.map_or(size, |usage| usage.allocated.max(size));
+                if bytes >= Part::Log.bytes() && is_own() {
+                    self.give_back(id, bytes)?;
+                    continue;
+                }
             }
             if size == self.size && is_own() {
                 let mut spare = self.spare.lock();

@@ -276,14 +276,14 @@ impl Wal {
         self.shared.state.lock().segment.is_none()
     }
 
-    /// Prepares the next segment if the disk had no room for it before.
+    /// Prepares the next segment if the disk had no room for it before, and begins it if there is none.
     ///
     /// # Errors
     /// `NoSpace` if it has none now; `Poisoned`.
     pub fn look_for_room(&self) -> Result<()> {
         self.shared.segments.health.check()?;
         match self.shared.segments.health.is_full(Some(FullDisk::Log)) {
-            true => self.shared.prepare_next(0, Access::Ordinary).map(drop),
+            true => self.shared.find_segment(Access::Ordinary),
             false => Ok(()),
         }
     }
@@ -400,6 +400,8 @@ impl Shared {
             let message = format!("{bytes} bytes in one log append");
             return Err(Error::unsupported(message));
         }
+        // Whether the room for the outcomes behind this one is left out of account.
+        let mut alone = false;
         loop {
             self.segments.health.check()?;
             let mut state = self.state.lock();
@@ -419,11 +421,20 @@ impl Shared {
                 Room::Keep => state.outcomes + 1,
                 Room::Use => state.outcomes.saturating_sub(1),
             };
-            if !state.make_room(group_len, outcomes, access) {
+            let behind = if alone { 0 } else { outcomes };
+            if !state.make_room(group_len, behind, access) {
                 drop(state);
-                let more = group_len as u64 + outcome_room(outcomes);
-                match self.prepare_next(more, access) {
+                let more = group_len as u64 + outcome_room(behind);
+                match self.prepare(more, access, !alone) {
                     Ok(_) => continue,
+                    // After a restart more outcomes may be expected than the reserve has room for. Those that find
+                    // room are no worse for the others.
+                    Err(full)
+                        if room == Room::Use && !alone && *full.kind() == ErrorKind::NoSpace =>
+                    {
+                        alone = true;
+                        continue;
+                    }
                     // What recovery decides is kept in memory until there is a segment.
                     Err(full) if room == Room::Use && *full.kind() == ErrorKind::NoSpace => {
                         state = self.state.lock();
@@ -455,10 +466,18 @@ impl Shared {
 
     /// Prepares the segment after the current one, for a group of `room` bytes, unless it is there.
     fn prepare_next(&self, room: u64, access: Access) -> Result<Arc<Segment>> {
+        self.prepare(room, access, true)
+    }
+
+    /// As [`Self::prepare_next`]; without room for all outcomes that are expected unless `for_outcomes`.
+    fn prepare(&self, room: u64, access: Access, for_outcomes: bool) -> Result<Arc<Segment>> {
         let _preparing = self.preparing.lock();
         let (id, durable, room, given) = {
             let mut state = self.state.lock();
-            let room = room.max(outcome_room(state.outcomes));
+            let room = match for_outcomes {
+                true => room.max(outcome_room(state.outcomes)),
+                false => room,
+            };
             if let Some(next) = &state.next
                 && has_room(next, room, access)
             {
@@ -473,20 +492,32 @@ impl Shared {
         if let Some(given) = given {
             self.segments.give_back(given.id, given.size)?;
         }
-        let prepared = self.segments.prepare(id, room, durable);
-        self.segments.health.note(FullDisk::Log, &prepared);
-        let next = match prepared {
-            Err(full) if access != Access::Ordinary && *full.kind() == ErrorKind::NoSpace => {
-                // A third more than asked for leaves a quarter.
-                let with_margin = match access {
-                    Access::Deletions => (FIRST_GROUP + room) / 3 + room + 1,
-                    _ => room,
-                };
-                self.segments
-                    .prepare_in_reserve(id, with_margin)?
-                    .ok_or(full)?
+        let in_reserve = || {
+            // A third more than asked for leaves a quarter.
+            let with_margin = match access {
+                Access::Deletions => (FIRST_GROUP + room) / 3 + room + 1,
+                _ => room,
+            };
+            self.segments.prepare_in_reserve(id, with_margin)
+        };
+        let exits = access != Access::Ordinary;
+        // Whether the disk is still full, `look_for_room` asks.
+        let kept = match exits && self.segments.health.is_full(Some(FullDisk::Log)) {
+            true => in_reserve()?,
+            false => None,
+        };
+        let next = match kept {
+            Some(kept) => kept,
+            None => {
+                let prepared = self.segments.prepare(id, room, durable);
+                self.segments.health.note(FullDisk::Log, &prepared);
+                match prepared {
+                    Err(full) if exits && *full.kind() == ErrorKind::NoSpace => {
+                        in_reserve()?.ok_or(full)?
+                    }
+                    prepared => prepared?,
+                }
             }
-            prepared => prepared?,
         };
         self.state.lock().next = Some(Arc::clone(&next));
         Ok(next)

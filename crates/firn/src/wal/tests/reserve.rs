@@ -179,3 +179,41 @@ fn outcomes_find_room_beside_the_reserve() {
         );
     }
 }
+
+#[test]
+fn outcomes_of_many_transactions_of_earlier_runs_take_what_room_there_is() {
+    let (env, _, wal) = setup();
+    env.fill();
+    for _ in 0..600 {
+        wal.expect_outcome();
+    }
+    let mut seqno = 0;
+    for _ in 0..200 {
+        seqno += 1;
+        let appended = wal.append(&[batch(seqno, &[7; 600])], Room::Use).unwrap();
+        wal.sync_to(appended.lsn).unwrap();
+    }
+    assert_eq!(
+        replayed(&env.crash(0), 1).unwrap().0,
+        Vec::from_iter(1..=seqno)
+    );
+}
+
+/// Killed between the rename of the reserve and its first byte.
+#[test]
+fn a_segment_made_of_the_reserve_without_a_length_is_the_reserve_again() {
+    let (env, reserve, wal) = setup();
+    commit(&wal, 1, b"").unwrap();
+    drop(wal);
+    let from = reserve.path(Part::Log);
+    env.rename(&from, &dir().join("000009.wal")).unwrap();
+    let env = env.kill();
+    env.fill();
+    let (_, end) = replayed(&env, 1).unwrap();
+    let reserve = Arc::new(Reserve::new(Arc::new(env.clone()), &dir()));
+    let wal = open(&env, with(&reserve), 10, end.log_end()).unwrap();
+    assert!(!wal.is_homeless());
+    let mut seqno = 1;
+    assert_eq!(append_all(&wal, &mut seqno, Access::Ordinary), 0);
+    assert!(append_all(&wal, &mut seqno, Access::Deletions) > 100);
+}

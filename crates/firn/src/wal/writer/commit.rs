@@ -47,7 +47,7 @@ impl Shared {
             }
             if lsn > state.sealed && state.segment.is_none() {
                 drop(state);
-                self.find_segment()?;
+                self.find_segment(Access::Exits)?;
             } else if lsn > state.sealed && state.may_lead(1) {
                 self.lead(state, lead_durable);
             } else if durable && state.progress.needs_sync() && !state.syncing {
@@ -75,10 +75,16 @@ impl Shared {
         }
     }
 
-    /// Gives the open group a place where there was none.
-    fn find_segment(&self) -> Result<()> {
-        let room = self.state.lock().group_len(0);
-        self.prepare_next(room as u64, Access::Exits)?;
+    /// Prepares the next segment. Gives the open group a place there if there was none.
+    pub(super) fn find_segment(&self, access: Access) -> Result<()> {
+        let room = self.state.lock().group_len(0) as u64;
+        match self.prepare_next(room, access) {
+            // What is appended already comes before what is expected.
+            Err(full) if access == Access::Exits && *full.kind() == ErrorKind::NoSpace => {
+                self.prepare(room, access, false)?
+            }
+            prepared => prepared?,
+        };
         let mut state = self.state.lock();
         if state.segment.is_none() {
             let open = state.group_len(0);
