@@ -263,7 +263,16 @@ impl Work {
         let reserve = self.versions.source().store().reserve()?;
         // Stored, entries take less than in memory.
         let fits = memtable.size_bytes() <= Part::Table.bytes() && reserve.has(Part::Table);
-        fits.then(|| self.flush_memtable(view, memtable, true))
+        if !fits {
+            return None;
+        }
+        // A table that no manifest can name would be removed, and others take its room.
+        let edit = self.edit_of(memtable.id(), Some(memtable.last_commit()));
+        Some(
+            self.versions
+                .find_room_for_file(&edit)
+                .and_then(|()| self.flush_memtable(view, memtable, true)),
+        )
     }
 
     fn flush_memtable(
@@ -329,7 +338,10 @@ impl Work {
         self.health.check()?;
         let retired = self.retired();
         let Some((version, job, ticket)) = self.pick(&retired, rest) else {
-            self.health.set_full(FullDisk::Compaction, false);
+            // A job of another thread may be failing for want of room.
+            if !self.running.lock().is_busy() {
+                self.health.set_full(FullDisk::Compaction, false);
+            }
             self.forget_retired(&retired)?;
             return Ok(false);
         };

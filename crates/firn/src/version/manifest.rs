@@ -110,13 +110,7 @@ impl ManifestWriter {
     }
 
     /// As [`Self::create`], in the room of the reserve, which has the file again if that is too small.
-    pub(super) fn create_in(
-        reserve: &Reserve,
-        env: &dyn Env,
-        dir: &Path,
-        id: u64,
-        first: &Edit,
-    ) -> Result<Self> {
+    pub(super) fn create_in(reserve: &Reserve, dir: &Path, id: u64, first: &Edit) -> Result<Self> {
         let path = dir.join(manifest_name(id));
         let mut file = reserve.create(Part::Manifest, &path)?;
         let first = first.encode();
@@ -129,7 +123,8 @@ impl ManifestWriter {
         }
         let room_end = match found {
             Err(full) if *full.kind() == ErrorKind::NoSpace => {
-                env.rename(&path, &reserve.path(Part::Manifest))?;
+                // How many bytes it has, the next fill finds out.
+                reserve.give_back(Part::Manifest, &path, 0)?;
                 return Err(full);
             }
             found => found?.then_some(room),
@@ -360,26 +355,95 @@ pub fn read_current(env: &dyn Env, dir: &Path) -> Result<Option<u64>> {
     }
 }
 
-/// Makes manifest `id` the one in force. Its file is synced; its name becomes durable here.
+/// The file that is to be `CURRENT`, empty, with room for the name of manifest `id`.
+pub(super) struct NextCurrent {
+    file: Box<dyn AppendFile>,
+    id: u64,
+}
+
+impl NextCurrent {
+    /// Creates it, in the room of the reserve if there is one, which has the file again if that is too small.
+    ///
+    /// # Errors
+    /// Those of the file system: `CURRENT` is as it was.
+    pub(super) fn create(
+        env: &dyn Env,
+        dir: &Path,
+        id: u64,
+        reserve: Option<&Reserve>,
+    ) -> Result<Self> {
+        let temp = dir.join(CURRENT_TEMP);
+        let Some(reserve) = reserve else {
+            let file = env.create(&temp)?;
+            return Ok(Self { file, id });
+        };
+        let file = reserve.create(Part::Current, &temp)?;
+        let mut next = Self { file, id };
+        let found = next.file.set_aside(current_text(id).len() as u64);
+        if is_full(&found) {
+            next.give_back(env, dir, Some(reserve))?;
+        }
+        found.map(|_| next)
+    }
+
+    /// Gives the file to the reserve, whose room it has.
+    pub(super) fn give_back(
+        &self,
+        env: &dyn Env,
+        dir: &Path,
+        reserve: Option<&Reserve>,
+    ) -> Result<()> {
+        let temp = dir.join(CURRENT_TEMP);
+        match reserve {
+            Some(reserve) => reserve.give_back(Part::Current, &temp, 0),
+            None => env.remove(&temp),
+        }
+    }
+
+    /// Makes the manifest the one in force. Its file is synced; its name becomes durable here.
+    ///
+    /// # Errors
+    /// After an error either manifest may be the one in force after a restart.
+    pub(super) fn switch(mut self, env: &dyn Env, dir: &Path) -> Result<()> {
+        env.sync_dir(dir)?;
+        self.file.append(current_text(self.id).as_bytes())?;
+        self.file.sync()?;
+        env.rename(&dir.join(CURRENT_TEMP), &dir.join(CURRENT))?;
+        env.sync_dir(dir)
+    }
+}
+
+/// Gives the reserve what a start that was killed has made of it: manifests, of `ids`, that are not in force, and the
+/// file that was to name one. What it does not lack is removed.
 ///
 /// # Errors
-/// After an error either manifest may be the one in force after a restart.
-pub(super) fn switch_current(
+/// Those of the file system.
+pub(super) fn clear_unfinished(
     env: &dyn Env,
     dir: &Path,
-    id: u64,
+    ids: &[u64],
     reserve: Option<&Reserve>,
 ) -> Result<()> {
+    // CURRENT may have been renamed and not be durable: then either manifest may be in force after a power cut.
     env.sync_dir(dir)?;
-    let temp = dir.join(CURRENT_TEMP);
-    let mut file = match reserve {
-        Some(reserve) => reserve.create(Part::Current, &temp)?,
-        None => env.create(&temp)?,
-    };
-    file.append(current_text(id).as_bytes())?;
-    file.sync()?;
-    env.rename(&temp, &dir.join(CURRENT))?;
-    env.sync_dir(dir)
+    let in_force = read_current(env, dir)?;
+    let strays = ids.iter().filter(|&&id| Some(id) != in_force);
+    let strays = strays.map(|&id| (Part::Manifest, dir.join(manifest_name(id))));
+    for (part, path) in strays.chain([(Part::Current, dir.join(CURRENT_TEMP))]) {
+        // With a second name it belongs to a checkpoint, too.
+        let aside = reserve
+            .map(|reserve| reserve.path(part))
+            .filter(|_| env.links(&path).is_ok_and(|n| n == 1));
+        let cleared = match aside {
+            Some(aside) if !env.exists(&aside)? => env.rename(&path, &aside),
+            _ => env.remove(&path),
+        };
+        match cleared {
+            Err(error) if *error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Writes `state` as the manifest of the new database in `dir`, and puts it in force; durable on return.
@@ -391,7 +455,7 @@ pub fn create_manifest(env: &dyn Env, dir: &Path, state: &State) -> Result<()> {
     let id = state.next_file_id;
     state.next_file_id += 1;
     ManifestWriter::create(env, dir, id, &state.snapshot())?;
-    switch_current(env, dir, id, None)
+    NextCurrent::create(env, dir, id, None)?.switch(env, dir)
 }
 
 #[cfg(test)]

@@ -3,7 +3,9 @@
 mod epoch;
 
 use super::load::{load, manifest_ids};
-use super::manifest::{ManifestWriter, ROOM, manifest_name, read_current, switch_current};
+use super::manifest::{
+    ManifestWriter, NextCurrent, ROOM, clear_unfinished, manifest_name, read_current,
+};
 use super::pacer::DeletePacer;
 use super::run::End;
 use super::{Edit, FileHandle, FileSource, State, Version};
@@ -27,6 +29,12 @@ const ROLL_FACTOR: u64 = 3;
 
 /// Files of so many bytes together are removed at once when they are given up.
 const DISCARD_MAX: u64 = 4 << 20;
+
+/// Bytes of the manifest's room that edits leave which only add files.
+const LEFT_BY_ADDITIONS: u64 = ROOM / 4;
+
+/// Bytes that a file takes in an edit: two keys and some numbers.
+const FILE_BYTES: u64 = ROOM / 4;
 
 /// What a version set works with.
 #[derive(Clone)]
@@ -151,7 +159,13 @@ impl VersionSet {
         state.next_file_id = state.next_file_id.max(seen);
         let next_file_id = AtomicU64::new(state.next_file_id);
         epoch::identify(&mut state, &*ctx.env)?;
-        let (writer, manifest_id) = match (roll(&ctx, &next_file_id, &mut state), in_force) {
+        let mut rolled = roll(&ctx, &next_file_id, &mut state);
+        if is_full(&rolled) && in_force.is_some() {
+            let reserve = ctx.source.store().reserve();
+            clear_unfinished(&*ctx.env, &ctx.dir, &old_manifests, reserve)?;
+            rolled = roll(&ctx, &next_file_id, &mut state);
+        }
+        let (writer, manifest_id) = match (rolled, in_force) {
             (Ok(writer), _) => {
                 let id = writer.id();
                 (Some(writer), id)
@@ -362,17 +376,15 @@ impl VersionSet {
                 rolled.map_err(NoEffect)?;
             }
         }
+        // What only adds files leaves room to those that remove some.
+        let left = match edit.removed.is_empty() && !edit.added.is_empty() {
+            true => LEFT_BY_ADDITIONS,
+            false => 0,
+        };
+        self.find_room(inner, edit, left).map_err(NoEffect)?;
         let Some(writer) = inner.writer.as_mut() else {
             return Err(NoEffect(Error::invalid("there is no manifest")));
         };
-        // What only adds files leaves room to those that remove some.
-        let left = match edit.removed.is_empty() && !edit.added.is_empty() {
-            true => ROOM / 4,
-            false => 0,
-        };
-        writer
-            .find_room(edit, left)
-            .map_err(|e| NoEffect(self.fail(e)))?;
         if let Err(e) = writer.add(edit) {
             inner.broken = true;
             return Err(Unknown(self.fail(e)));
@@ -435,6 +447,47 @@ impl VersionSet {
             })
             .for_each(|(_, file)| file.mark_obsolete(end));
         self.current()
+    }
+
+    /// Sees to it that `edit` finds room in the manifest, with `left` bytes behind it; the next manifest has room of its
+    /// own in the reserve.
+    fn find_room(&self, inner: &mut Inner, edit: &Edit, left: u64) -> Result<()> {
+        let find = |inner: &mut Inner| match inner.writer.as_mut() {
+            Some(writer) => writer.find_room(edit, left),
+            None => Err(Error::new(ErrorKind::NoSpace, "there is no manifest")),
+        };
+        let mut found = find(inner);
+        if is_full(&found) {
+            self.roll(inner)?;
+            found = find(inner);
+        }
+        found.map_err(|e| self.fail(e))
+    }
+
+    /// Sees to it that an edit which adds a file to what `edit` has finds room in the manifest, also on a full disk.
+    ///
+    /// # Errors
+    /// `NoSpace` if it does not; those of [`Self::apply`].
+    pub fn find_room_for_file(&self, edit: &Edit) -> Result<()> {
+        let mut inner = self.inner.lock();
+        self.ctx.health.check()?;
+        if inner.broken {
+            self.roll(&mut inner)?;
+        }
+        self.find_room(&mut inner, edit, LEFT_BY_ADDITIONS + FILE_BYTES)
+    }
+
+    /// Writes a manifest if the disk had no room for one since the directory was opened.
+    ///
+    /// # Errors
+    /// `NoSpace` if it has none now; those of [`Self::apply`].
+    pub fn look_for_room(&self) -> Result<()> {
+        let mut inner = self.inner.lock();
+        self.ctx.health.check()?;
+        match inner.writer {
+            Some(_) => Ok(()),
+            None => self.roll(&mut inner),
+        }
     }
 
     /// Starts a new manifest. On `Ok` either it is in force, or the old one may be continued.
@@ -592,6 +645,10 @@ impl VersionSet {
     }
 }
 
+fn is_full<T>(tried: &Result<T>) -> bool {
+    matches!(tried, Err(e) if *e.kind() == ErrorKind::NoSpace)
+}
+
 fn roll_at(writer: &ManifestWriter) -> u64 {
     ROLL_SIZE_MIN.max(ROLL_FACTOR * writer.len())
 }
@@ -603,12 +660,16 @@ fn roll(ctx: &Context, next_file_id: &AtomicU64, state: &mut State) -> Result<Ma
     let env = &*ctx.env;
     let reserve = ctx.source.store().reserve();
     let first = state.snapshot();
+    // Both have their room before either is written: only an empty file can be the reserve's again.
+    let current = NextCurrent::create(env, &ctx.dir, id, reserve)?;
     let written = match reserve {
-        Some(reserve) => ManifestWriter::create_in(reserve, env, &ctx.dir, id, &first),
+        Some(reserve) => ManifestWriter::create_in(reserve, &ctx.dir, id, &first),
         None => ManifestWriter::create(env, &ctx.dir, id, &first),
     };
-    let written =
-        written.and_then(|writer| switch_current(env, &ctx.dir, id, reserve).map(|()| writer));
+    if is_full(&written) {
+        current.give_back(env, &ctx.dir, reserve)?;
+    }
+    let written = written.and_then(|writer| current.switch(env, &ctx.dir).map(|()| writer));
     if let (Ok(writer), Some(reserve)) = (&written, reserve) {
         // The next one may be larger.
         reserve.want(Part::Manifest, 2 * writer.len() + ROOM);

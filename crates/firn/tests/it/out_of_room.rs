@@ -284,3 +284,113 @@ fn without_any_room_it_opens_read_only_and_writes_once_there_is_some() {
     assert!(db.prepared_xids().is_empty());
     assert_eq!(rows(&db, &table(&db, "d/kept")), next + 2);
 }
+
+#[test]
+fn a_start_on_a_full_disk_may_be_killed_at_any_point() {
+    let mut killed = 0;
+    for at in 1.. {
+        let context = format!("killed at sync {at}");
+        let env = MemEnv::new();
+        drop(filled(&env, 64 << 10));
+        let env = env.kill();
+        env.fill();
+        env.crash_at_sync(env.sync_points() + at);
+        let opened = open(&env, 64 << 10);
+        let died = env.is_dead();
+        drop(opened);
+        if !died {
+            break;
+        }
+        killed += 1;
+        let env = env.kill();
+        env.fill();
+        let db = open(&env, 64 << 10).expect(&context);
+        db.catalog().truncate("d/emptied").expect(&context);
+        db.catalog().drop_table("d/dropped").expect(&context);
+        let files = files(&db);
+        work(&db);
+        // The reserve may take what they leave.
+        assert!(self::files(&db) < files, "{context}: no room came back");
+        assert_eq!(rows(&db, &table(&db, "d/emptied")), 0, "{context}");
+        assert_eq!(rows(&db, &table(&db, "d/kept")), ROWS, "{context}");
+    }
+    assert!(killed > 3, "{killed} syncs");
+}
+
+/// Tables' files on disk.
+fn files(db: &Db) -> usize {
+    let store = db.context().ingest.versions().source().store();
+    store.list().unwrap().len()
+}
+
+fn has(db: &Db, part: Part) -> bool {
+    let store = db.context().ingest.versions().source().store();
+    store.reserve().unwrap().has(part)
+}
+
+#[test]
+fn the_room_for_a_table_stays_where_no_manifest_can_name_it() {
+    let env = MemEnv::new();
+    drop(filled(&env, 64 << 10));
+    let env = env.kill();
+    for part in [Part::Manifest, Part::Current] {
+        env.remove(&Path::new("/db").join(part.name())).unwrap();
+    }
+    env.fill();
+    let db = open(&env, 64 << 10).unwrap();
+    delete(&db, &table(&db, "d/deleted"), 0..1).unwrap();
+    work(&db);
+    assert!(has(&db, Part::Table));
+    assert_eq!(rows(&db, &table(&db, "d/deleted")), ROWS - 1);
+}
+
+#[test]
+fn a_part_that_somebody_removes_counts_as_not_there() {
+    let env = MemEnv::new();
+    let db = filled(&env, 64 << 10);
+    env.fill();
+    without_reserve(&env);
+    env.fill();
+    let kept = table(&db, "d/kept");
+    let next = (ROWS..).find(|&id| put(&db, &kept, id).is_err()).unwrap();
+    let refused = put(&db, &kept, next).unwrap_err();
+    assert!(is_full(&refused), "{refused}");
+    let refused = (0..next).find_map(|id| delete(&db, &kept, id..id + 1).err());
+    assert!(refused.as_ref().is_some_and(is_full), "{refused:?}");
+    assert!(!has(&db, Part::Log));
+    env.make_room(64 << 20);
+    work(&db);
+    assert!(has(&db, Part::Log) && has(&db, Part::Table));
+}
+
+#[test]
+fn the_condition_is_good_once_there_is_room_though_nobody_writes() {
+    for replayed in [false, true] {
+        let env = MemEnv::new();
+        let db = filled(&env, 64 << 10);
+        drop(db);
+        let env = env.kill();
+        // It flushes what the log holds.
+        let db = open(&env, 64 << 10).unwrap();
+        let before = match replayed {
+            true => {
+                put(&db, &table(&db, "d/kept"), ROWS).unwrap();
+                Condition::ReadOnly
+            }
+            false => Condition::DiskFull,
+        };
+        drop(db);
+        let env = env.kill();
+        without_reserve(&env);
+        env.fill();
+        let db = open(&env, 64 << 10).unwrap();
+        assert_eq!(db.condition(), before);
+        env.make_room(64 << 20);
+        db.look_for_room();
+        assert_ne!(db.condition(), Condition::ReadOnly);
+        // What the background does: there may be something to flush.
+        db.flush().unwrap();
+        while db.compact_once().unwrap() {}
+        assert_eq!(db.condition(), Condition::Good);
+    }
+}

@@ -19,6 +19,7 @@ impl Work {
             }
         };
         self.versions.fill_reserve().unwrap_or_else(tell);
+        self.versions.look_for_room().unwrap_or_else(tell);
         if !self.health.is_full(None) {
             return;
         }

@@ -23,7 +23,10 @@ fn write(dir: &Path, edits: &[Edit]) {
         writer.add(edit).unwrap();
         writer.mark().unwrap();
     }
-    switch_current(&env, dir, 5, None).unwrap();
+    NextCurrent::create(&env, dir, 5, None)
+        .unwrap()
+        .switch(&env, dir)
+        .unwrap();
 }
 
 fn bytes_of(dir: &Path) -> Vec<u8> {
@@ -253,5 +256,8 @@ fn write_the_fixture() {
         writer.add(edit).unwrap();
         writer.mark().unwrap();
     }
-    switch_current(&env, &dir, 3, None).unwrap();
+    NextCurrent::create(&env, &dir, 3, None)
+        .unwrap()
+        .switch(&env, &dir)
+        .unwrap();
 }

@@ -1,8 +1,8 @@
 use super::*;
 use crate::base::events::Silent;
-use crate::env::PosixEnv;
+use crate::env::{MemEnv, PosixEnv};
 use crate::sst::SstBlockCache;
-use crate::store::FileStore;
+use crate::store::{FileStore, Reserve};
 use crate::version::FileMeta;
 use crate::version::testing::file;
 use std::path::Path;
@@ -239,6 +239,41 @@ fn the_manifest_is_rewritten_when_it_has_grown() {
     assert!(size(manifest_name(set.manifest_id())) < ROLL_SIZE_MIN + 8192);
     drop(set);
     assert_eq!(open(dir.path()).counters(), last);
+}
+
+/// How many edits of `bytes` find room on a disk that is full.
+fn edits_on_a_full_disk(set: &VersionSet, bytes: usize) -> usize {
+    let counters: Vec<_> = (0..bytes as u64 / 8)
+        .map(|n| (n, (1 << 40).into()))
+        .collect();
+    let edit = || Edit {
+        counters: counters.clone(),
+        ..Edit::default()
+    };
+    (0..100)
+        .find(|_| match set.apply(edit()) {
+            Ok(_) => false,
+            Err(full) => {
+                assert_eq!(*full.kind(), ErrorKind::NoSpace, "{full}");
+                true
+            }
+        })
+        .unwrap_or(100)
+}
+
+#[test]
+fn on_a_full_disk_the_next_manifest_takes_its_room() {
+    let env = MemEnv::new();
+    let dir = Path::new("/db");
+    env.create_dir_all(dir).unwrap();
+    let mut context = context(Arc::new(env.clone()), dir);
+    let reserve = Arc::new(Reserve::new(Arc::new(env.clone()), dir));
+    let store = FileStore::new(Arc::new(env.clone()), dir).with_reserve(Arc::clone(&reserve));
+    context.source = FileSource::new(store, Arc::new(SstBlockCache::new(1 << 20)));
+    let set = VersionSet::open(context).unwrap();
+    set.fill_reserve().unwrap();
+    env.fill();
+    assert_eq!(edits_on_a_full_disk(&set, 4000), 100);
 }
 
 #[test]
