@@ -443,6 +443,9 @@ impl LogFile for PosixLog {
 
     fn preallocate(&self, len: u64) -> Result<()> {
         const CHUNK: usize = 1 << 20;
+        // A full disk refuses this at once; the zeros would fill what is left of it first.
+        let path = Path::new(&self.name);
+        allocate(&self.file, FallocateFlags::KEEP_SIZE, 0, len, path)?;
         let mut zeros = AlignedBuf::new();
         let mut offset = 0;
         while offset < len {

@@ -4,6 +4,7 @@ use super::archive::clock_records;
 use super::prepare::unpin;
 use super::unfinished::{PoisonOnPanic, Unfinished};
 use super::{Pipeline, Prepared, State, counter_records, file_ids};
+use crate::base::health::FullDisk;
 use crate::base::key::SEQNO_COMMITTED_MAX;
 use crate::base::pause::{self, PausePoint};
 use crate::base::value::check_entry;
@@ -83,9 +84,9 @@ impl Pipeline {
         let mut unfinished = Unfinished::new(self);
         let mut state = self.state.lock();
         self.health.check()?;
+        let appending = PoisonOnPanic(&self.health);
         self.freeze_if_full(&mut state);
         let seqno = self.next_seqno(&state)?;
-        let appending = PoisonOnPanic(&self.health);
         unfinished.takes(seqno);
         let tick = self.clock_tick(&mut state, &what);
         let mut records = clock_records(&tick);
@@ -255,6 +256,10 @@ impl Pipeline {
         room: Room,
         access: impl FnOnce() -> Access,
     ) -> Result<Appended> {
+        // Where there was no room at the last try, whoever may take the reserve does not try again first.
+        if self.health.is_full(Some(FullDisk::Log)) {
+            return self.wal.append_to(records, room, access());
+        }
         match self.wal.append(records, room) {
             Err(full) if *full.kind() == ErrorKind::NoSpace => match access() {
                 Access::Ordinary => Err(full),

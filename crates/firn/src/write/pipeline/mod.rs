@@ -48,6 +48,7 @@ use run::RunNote;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use unfinished::PoisonOnPanic;
 
 /// Where a memtable is frozen while the disk is full.
 const FULL_DISK_FREEZE: u64 = Part::Table.bytes() / 2;
@@ -156,6 +157,7 @@ impl Pipeline {
     /// Freezes the active memtable if it holds anything. Returns whether it did.
     pub fn freeze(&self) -> bool {
         let mut state = self.state.lock();
+        let _switching = PoisonOnPanic(&self.health);
         let empty = state.active.entries() == 0 && state.queue.is_empty();
         if !empty {
             self.switch(&mut state);

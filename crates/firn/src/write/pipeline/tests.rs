@@ -167,6 +167,25 @@ fn a_commit_that_panics_lets_those_behind_it_fail() {
 }
 
 #[test]
+fn a_panic_at_the_switch_of_memtables_poisons() {
+    for by_commit in [false, true] {
+        let Fixture { pipeline, .. } = fixture();
+        commit(&pipeline, b"first").unwrap();
+        at(PausePoint::Switched, || panic!("injected"));
+        if by_commit {
+            pipeline.live.memtable_size.store(1, Ordering::Relaxed);
+        }
+        let switch = || match by_commit {
+            true => drop(commit(&pipeline, b"panics")),
+            false => drop(pipeline.freeze()),
+        };
+        assert!(catch_unwind(AssertUnwindSafe(switch)).is_err());
+        let refused = commit(&pipeline, b"refused").unwrap_err();
+        assert_eq!(*refused.kind(), ErrorKind::Poisoned);
+    }
+}
+
+#[test]
 fn a_panic_in_the_log_lets_no_other_commit_take_the_seqno() {
     let Fixture { env, pipeline, .. } = fixture();
     commit(&pipeline, b"first").unwrap();
