@@ -351,7 +351,8 @@ def test_a_crash_leaves_the_old_table_or_the_new_one(own_server: Callable[..., S
             thread.join()
         server.start()
         assert not files(server)
-        assert not list((server.data / "bulk").glob("#sql*"))
+        # The server may leave its list of partitions behind a definition that it has removed.
+        assert not [path for path in (server.data / "bulk").glob("#sql*") if path.suffix != ".par"]
         with contextlib.closing(server.connect("bulk")) as connection:
             for name in "kp":
                 check(connection, name)
