@@ -243,8 +243,8 @@ class Client:
         if "SKIP" in lock:
             note["partial"] = True
         sql = (
-            f"SELECT {self.columns(place)} FROM {place.table} FORCE INDEX ({place.index}) WHERE {where} "
-            f"ORDER BY list {direction}, pos {direction} {lock}"
+            f"SELECT {self.columns(place)} FROM {place.table} FORCE INDEX ({place.index}) "
+            f"WHERE {where} ORDER BY list {direction}, pos {direction} {lock}"
         )
         self.known[place.number] = self.statement(sql, note)
 
@@ -361,7 +361,7 @@ class Client:
         self.insert(place)
 
     def delete_range(self, place: Place, bounds: tuple[int, int]) -> list[Row]:
-        """A DELETE. It takes no hint, so it may read the index of the list or the rows themselves."""
+        """A DELETE. It has no hint, so it may read the index of the list or the rows themselves."""
         where, scan = self.scan(place, bounds, 1 if place.table == "p" else 0)
         sql = f"DELETE FROM {place.table} WHERE {where} RETURNING {self.columns(place)}"
         return self.statement(sql, {"do": "delete", "scan": scan, "rows": []})

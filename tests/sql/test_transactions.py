@@ -329,3 +329,36 @@ def test_a_prepared_transaction_blocks_others_after_its_session(
         waiter.join()
     assert server.query("SELECT COUNT(*), MIN(v), MAX(v) FROM d.t") == ((8, 11, 11),)
     assert server.running()
+
+
+@pytest.mark.skipif(not IS_FIRN, reason="other engines answer OK, 0 rows")
+def test_a_delete_killed_while_it_is_planned_fails(server: Server) -> None:
+    """The server may notice the kill outside the engine, too: then it still answers OK."""
+    server.query("CREATE OR REPLACE DATABASE planned")
+    server.query("CREATE TABLE planned.t (id INT PRIMARY KEY, k INT, KEY (k))")
+    server.query("INSERT INTO planned.t SELECT seq, seq FROM seq_1_to_20000")
+    session = server.connect("planned", autocommit=True)
+    delete = f"DELETE FROM t WHERE k IN ({','.join(str(k) for k in range(1, 20001))})"
+    ends: list[int] = []
+    with session.cursor() as cursor, server.connect(autocommit=True).cursor() as killer:
+        cursor.execute("SET eq_range_index_dive_limit = 0")
+        for attempt in range(40):
+            cursor.execute("BEGIN")
+            kill = f"KILL QUERY {session.thread_id()}"
+            timer = threading.Timer(0.005 * attempt, killer.execute, (kill,))
+            timer.start()
+            try:
+                ends.append(cursor.execute(delete))
+            except pymysql.err.MySQLError as error:
+                assert error.args[0] == 1317, error
+                ends.append(-1)
+            timer.join()
+            # A kill that comes late may hit the rollback.
+            while True:
+                try:
+                    cursor.execute("ROLLBACK")
+                    break
+                except pymysql.err.MySQLError:
+                    pass
+    assert set(ends) <= {-1, 0, 20000}
+    assert ends.count(0) * 4 <= ends.count(-1), ends

@@ -47,8 +47,8 @@ pub(crate) struct Version {
 pub(crate) struct Chain {
     pub(crate) versions: Vec<Version>,
     pub(crate) deleted: Option<TxnIndex>,
-    /// Lives in which it was deleted or moved by a transaction that a crash took, and when that statement was
-    /// asked for: who missed the row afterwards tells nothing.
+    /// Lives in which it was deleted or moved by a transaction that a crash took, and when that
+    /// statement was asked for: who missed the row afterwards tells nothing.
     pub(crate) lost_exits: Vec<(u32, u64)>,
 }
 
@@ -247,8 +247,9 @@ impl<'a> Chains<'a> {
         self.touched.get(&(t, row)).is_some_and(|&first| first < o)
     }
 
-    /// Whether this is how a snapshot has a row that the transaction has written since, and another one gave a
-    /// new primary key before: the old key is none that the transaction has written, and is seen beside the new one.
+    /// Whether this is how a snapshot has a row that the transaction has written since, and another
+    /// one gave a new primary key before: the old key is none that the transaction has written, and
+    /// is seen beside the new one.
     fn is_under_old_key(&self, t: TxnIndex, o: usize, row: &Row) -> bool {
         let is_own = |element: &Element| self.origins.get(element).is_some_and(|at| at.txn == t);
         let renamed = |element: &Element| self.origins.get(element).is_some_and(|at| at.renames);

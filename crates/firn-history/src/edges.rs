@@ -243,7 +243,8 @@ impl Builder<'_> {
             Scan::Range { order, .. } => *order,
             Scan::Point { .. } => 1,
         };
-        // Rows in one place lie in the order of their ids, where more than one can be there at a time.
+        // Rows in one place lie in the order of their ids, where more than one can be there at a
+        // time.
         let direction = i64::from(order);
         passed.sort_unstable_by_key(|&(pos, row, _)| (pos * direction, row as i64 * direction));
         let mut last = first;

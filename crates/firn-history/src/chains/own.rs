@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, HashSet};
 type Own = BTreeMap<u64, Option<(u64, i64)>>;
 
 impl Chains<'_> {
-    /// A row that a transaction wrote stays as it is until its end, because nobody else may change it. So each
-    /// later range of the transaction meets the row exactly if it was put there, and no result has a row twice.
+    /// A row that a transaction wrote stays as it is until its end, because nobody else may change
+    /// it. So each later range of the transaction meets the row exactly if it was put there, and no
+    /// result has a row twice.
     pub(super) fn check_own(&self, verdict: &mut Verdict) {
         for (t, txn) in self.history.txns.iter().enumerate() {
             let mut own = Own::new();
@@ -32,9 +33,9 @@ impl Chains<'_> {
         }
     }
 
-    /// Where the transaction has written rows up to statement `o`. What its snapshot has there may be under the
-    /// same primary key, and is covered then: another one has put a new row in the place of the old one, and
-    /// this one has changed the new row.
+    /// Where the transaction has written rows up to statement `o`. What its snapshot has there may
+    /// be under the same primary key, and is covered then: another one has put a new row in the
+    /// place of the old one, and this one has changed the new row.
     pub(crate) fn own_places(&self, t: TxnIndex, o: usize) -> HashSet<(u64, i64)> {
         let mut places = HashSet::new();
         for op in &self.txn(t).ops[..=o] {

@@ -103,8 +103,8 @@ fn rows_that_a_transaction_deleted_or_moved_are_not_met() {
     assert_eq!(back, ["torn row", "own write not seen"]);
 }
 
-/// Another one may not have to wait for the lock of a row, but this one holds it: SKIP LOCKED may leave rows out
-/// all the same, since InnoDB counts requests that wait.
+/// Another one may not have to wait for the lock of a row, but this one holds it: SKIP LOCKED may
+/// leave rows out all the same, since InnoDB counts requests that wait.
 #[test]
 fn skip_locked_may_leave_own_rows_out() {
     let mut s = script(Level::ReadCommitted);
@@ -120,8 +120,8 @@ fn skip_locked_may_leave_own_rows_out() {
     assert_eq!(s.names(), [""; 0]);
 }
 
-/// Another transaction puts a new row in the place of one that the snapshot has, and this one changes the new row: under
-/// the same primary key that is all there is to see.
+/// Another transaction puts a new row in the place of one that the snapshot has, and this one
+/// changes the new row: under the same primary key that is all there is to see.
 #[test]
 fn an_own_row_covers_the_one_that_the_snapshot_has_there() {
     for changes in [true, false] {
@@ -147,8 +147,8 @@ fn an_own_row_covers_the_one_that_the_snapshot_has_there() {
     }
 }
 
-/// Another transaction gives a row a new primary key, and this one changes it there: its snapshot has the row under the
-/// old key still, which this one has not written.
+/// Another transaction gives a row a new primary key, and this one changes it there: its snapshot
+/// has the row under the old key still, which this one has not written.
 #[test]
 fn a_snapshot_has_a_row_under_its_old_key_too() {
     for renames in [true, false] {

@@ -1,8 +1,8 @@
 //! The C ABI as a client in Rust sees it: tables of lists, sessions, cursors.
 //!
-//! A record is a byte of NULL bits, five numbers of eight bytes, the elements and a filling. The first number
-//! is the primary key but of the table of lists in the primary key; it may change in the table with a unique
-//! index of lists. The last one tells which row it is.
+//! A record is a byte of NULL bits, five numbers of eight bytes, the elements and a filling. The
+//! first number is the primary key but of the table of lists in the primary key; it may change in
+//! the table with a unique index of lists. The last one tells which row it is.
 
 use super::{LEVEL_TIMEOUT_US, bug};
 use firn::db::Db;

@@ -451,8 +451,8 @@ impl<'a> Client<'a> {
         })
     }
 
-    /// Deletes a few rows, and puts one in: so a deletion can be told from its absence. In this order, so
-    /// that what was put in outlives the deletion.
+    /// Deletes a few rows, and puts one in: so a deletion can be told from its absence. In this
+    /// order, so that what was put in outlives the deletion.
     fn delete(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
         // A deletion alone must not stay.
         self.ends = true;

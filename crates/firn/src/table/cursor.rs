@@ -4,9 +4,10 @@
 //! returns the latest committed row: it finds an entry, locks the row, and when the row or the entry
 //! that led to it was changed meanwhile it looks again at both. It goes on at the newest point. Where it
 //! had to wait for a lock, it goes back to the entry that it passed last, since the one for whom it waited
-//! may have committed rows in between. So it does where the entry was gone once it had the lock: whoever
-//! deleted the entry may have put the row behind the scan, under the same key with a smaller primary key.
-//! It goes back only to see what was committed meanwhile, so each time somebody else has got on.
+//! may have committed rows in between. So it does where the entry was gone once it had the lock:
+//! whoever deleted the entry may have put the row behind the scan, under the same key with a
+//! smaller primary key. It goes back only to see what was committed meanwhile, so each time
+//! somebody else has got on.
 //!
 //! An example: T2 locks the row (7,100) and inserts (7,99) and (7,101). T1 deletes the rows with 7: it
 //! sees (7,100) alone and waits for it. T2 commits. T1 has the lock, seeks 7 again, meets (7,99), then
@@ -28,7 +29,8 @@ use crate::read::{Freshness, ReadPoint};
 use crate::txn::Transaction;
 use std::sync::Arc;
 
-/// Entries that a move passes over, locked by others or deleted, before it asks whether it was killed.
+/// Entries that a move passes over, locked by others or deleted, before it asks whether it was
+/// killed.
 const PASSED_UNASKED: u32 = 1024;
 
 /// Which entry a seek looks for; `prefix` stands for the encoded key given.
@@ -413,8 +415,8 @@ impl Cursor {
         self.fetch.lock().has_shown() && self.scan.is_open()
     }
 
-    /// Stands on the entry that was shown without its lock once more. If it is gone, on the first entry
-    /// after the one that was passed before it.
+    /// Stands on the entry that was shown without its lock once more. If it is gone, on the first
+    /// entry after the one that was passed before it.
     fn again(&mut self, txn: &Transaction, forward: bool) -> Result<bool> {
         self.fetch.read_in_place();
         if self.scan.entries().valid() && !self.is_outdated(txn) {

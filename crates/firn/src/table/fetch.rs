@@ -20,8 +20,8 @@ pub(super) enum Found {
     Row,
     /// It has no row for this reader.
     Nothing,
-    /// It was there when the scan came to it, and was gone once the row was locked. The row may be elsewhere
-    /// in the index since, also behind the scan.
+    /// It was there when the scan came to it, and was gone once the row was locked. The row may be
+    /// elsewhere in the index since, also behind the scan.
     Gone,
 }
 

@@ -60,16 +60,16 @@ impl RowLock {
         self.forget();
     }
 
-    /// The scan goes back with the last lock, and meets its row again: if that does not match then, the lock
-    /// is given back as if it had been taken there.
+    /// The scan goes back with the last lock, and meets its row again: if that does not match then,
+    /// the lock is given back as if it had been taken there.
     pub(super) fn meet_again(&mut self, row_key: &[u8]) {
         if self.newly {
             self.ahead.push(row_key.to_vec());
         }
     }
 
-    /// Whether the row was locked newly when the scan met it before. What the statement has written meanwhile,
-    /// by a trigger or a cascade, stays locked.
+    /// Whether the row was locked newly when the scan met it before. What the statement has written
+    /// meanwhile, by a trigger or a cascade, stays locked.
     fn was_ahead(&mut self, txn: &Transaction, row_key: &[u8]) -> Result<bool> {
         let Some(at) = self.ahead.iter().position(|key| key == row_key) else {
             return Ok(false);

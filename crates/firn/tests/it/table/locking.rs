@@ -248,8 +248,8 @@ fn a_row_is_not_older_than_its_lock_if_the_commit_was_in_a_file_before_it_was_vi
     }
 }
 
-/// Between the look at an entry and the lock of its row another transaction moves the row behind the scan, which waits
-/// for nobody: the row is there all the time, and must be found.
+/// Between the look at an entry and the lock of its row another transaction moves the row behind
+/// the scan, which waits for nobody: the row is there all the time, and must be found.
 #[test]
 fn a_row_that_moves_behind_the_scan_is_found() {
     for (unique, index, forward, renames) in [false, true]
@@ -323,8 +323,9 @@ fn a_row_that_moves_behind_the_scan_is_found() {
     }
 }
 
-/// A scan waits for a row, goes back to one that was committed in front of it, and meets the first one again under its
-/// lock: if it does not match, the lock is given back. Unless the statement has written it meanwhile.
+/// A scan waits for a row, goes back to one that was committed in front of it, and meets the first
+/// one again under its lock: if it does not match, the lock is given back. Unless the statement has
+/// written it meanwhile.
 #[test]
 fn a_row_that_is_met_again_is_unlocked_if_it_does_not_match() {
     for writes in [false, true] {
