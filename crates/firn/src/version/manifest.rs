@@ -413,32 +413,19 @@ impl NextCurrent {
     }
 }
 
-/// Gives the reserve what a start that was killed has made of it: manifests, of `ids`, that are not in force, and the
-/// file that was to name one. What it does not lack is removed.
+/// Removes what a start that was killed has made of the reserve: manifests, of `ids`, that are not in force, and the
+/// file that was to name one.
 ///
 /// # Errors
 /// Those of the file system.
-pub(super) fn clear_unfinished(
-    env: &dyn Env,
-    dir: &Path,
-    ids: &[u64],
-    reserve: Option<&Reserve>,
-) -> Result<()> {
+pub(super) fn clear_unfinished(env: &dyn Env, dir: &Path, ids: &[u64]) -> Result<()> {
     // CURRENT may have been renamed and not be durable: then either manifest may be in force after a power cut.
     env.sync_dir(dir)?;
     let in_force = read_current(env, dir)?;
     let strays = ids.iter().filter(|&&id| Some(id) != in_force);
-    let strays = strays.map(|&id| (Part::Manifest, dir.join(manifest_name(id))));
-    for (part, path) in strays.chain([(Part::Current, dir.join(CURRENT_TEMP))]) {
-        // With a second name it belongs to a checkpoint, too.
-        let aside = reserve
-            .map(|reserve| reserve.path(part))
-            .filter(|_| env.links(&path).is_ok_and(|n| n == 1));
-        let cleared = match aside {
-            Some(aside) if !env.exists(&aside)? => env.rename(&path, &aside),
-            _ => env.remove(&path),
-        };
-        match cleared {
+    let strays = strays.map(|&id| dir.join(manifest_name(id)));
+    for path in strays.chain([dir.join(CURRENT_TEMP)]) {
+        match env.remove(&path) {
             Err(error) if *error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
         }

@@ -161,8 +161,7 @@ impl VersionSet {
         epoch::identify(&mut state, &*ctx.env)?;
         let mut rolled = roll(&ctx, &next_file_id, &mut state);
         if is_full(&rolled) && in_force.is_some() {
-            let reserve = ctx.source.store().reserve();
-            clear_unfinished(&*ctx.env, &ctx.dir, &old_manifests, reserve)?;
+            clear_unfinished(&*ctx.env, &ctx.dir, &old_manifests)?;
             rolled = roll(&ctx, &next_file_id, &mut state);
         }
         let (writer, manifest_id) = match (rolled, in_force) {
