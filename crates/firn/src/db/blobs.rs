@@ -274,7 +274,7 @@ impl Work {
                 .reader()
                 .and_then(|reader| add_spans(&mut reader.iter(false), spans));
             let Err(error) = read else { continue };
-            if !error.is_corruption() {
+            if !stays_so(&error) {
                 return Err(error);
             }
             // What it refers to stays as it is: nobody can tell which that is.
@@ -285,7 +285,7 @@ impl Work {
                 }
             }
             let message =
-                format!("blob files that a damaged table names keep their garbage: {error}");
+                format!("blob files that an unreadable table names keep their garbage: {error}");
             self.options.listener.log(Severity::Error, &message);
         }
         Ok(())
@@ -302,7 +302,7 @@ impl Work {
             };
             match done {
                 Ok(held) => file.settle(held),
-                Err(error) if error.is_corruption() => {
+                Err(error) if stays_so(&error) => {
                     self.collector.set_aside.lock().insert(file.id());
                     let message = format!("a blob file keeps its garbage: {error}");
                     self.options.listener.log(Severity::Error, &message);
@@ -351,6 +351,11 @@ impl Work {
     }
 }
 
+/// Whether the next try would end as this one did.
+fn stays_so(error: &Error) -> bool {
+    error.is_corruption() || error.is_unsupported()
+}
+
 fn add_spans(
     source: &mut dyn InternalIterator,
     spans: &mut BTreeMap<u64, Vec<Span>>,
@@ -373,8 +378,7 @@ pub(super) fn for_each_blob(
     let mut more = source.seek_to_first()?;
     while more {
         if source.key().kind == Kind::PutBlobs {
-            blob_ref::for_each(source.value().tail, &mut f)
-                .map_err(|error| Error::corruption("", 0, error.message()))?;
+            blob_ref::for_each(source.value().tail, &mut f)?;
         }
         more = source.next()?;
     }

@@ -305,3 +305,25 @@ fn what_nothing_needs_goes_at_recovery_unless_a_file_is_missing() {
     );
     assert_eq!(store.files().list_blobs().unwrap(), [ids[1]]);
 }
+
+/// No checksum covers that byte.
+#[test]
+fn a_header_that_claims_encryption_against_its_reference_is_damage() {
+    let env = MemEnv::new();
+    let store = store_in(Arc::new(env.clone()), 1 << 20);
+    let mut session = BlobSession::new();
+    let blob = store.write(&mut session, 0, &[7; 9000]).unwrap();
+    session.sync().unwrap();
+    store.seal_active();
+    let change = |bytes: &mut Vec<u8>| bytes[blob.offset as usize + 5] ^= 1;
+    env.damage(&path(blob.file), change).unwrap();
+    let file = store.all().pop().unwrap();
+    let error = store.rewrite(&file, &[span(&blob)]).err().unwrap();
+    let ErrorKind::Corruption { file, offset } = error.kind() else {
+        panic!("{error}");
+    };
+    assert_eq!(*file, file_name(FileKind::Blob, blob.file));
+    assert_eq!(*offset, blob.offset);
+    // Who reads the value asks the reference.
+    assert_eq!(store.read(&blob, &mut BlobBuf::new()).unwrap(), [7; 9000]);
+}
