@@ -10,7 +10,7 @@ use crate::Outcome;
 use crate::args::Check;
 use crate::directory;
 use crate::output::{Output, bytes};
-use findings::Findings;
+use findings::{Findings, Verdict};
 use firn::base::Result;
 use firn::db::Look;
 use serde::Serialize;
@@ -19,8 +19,10 @@ use std::fmt::Write;
 #[derive(Serialize)]
 struct Report {
     directory: String,
-    /// No damage; there may be warnings.
+    /// All could be read, and there is no damage; there may be warnings.
     sound: bool,
+    /// There is no damage in what this version can read, and something that it cannot.
+    unsupported: bool,
     files: u64,
     file_bytes: u64,
     log_segments: u64,
@@ -34,17 +36,18 @@ struct Report {
 /// Checks the database.
 pub fn run(args: &Check, out: &Output) -> Result<Outcome> {
     let look = directory::look(&args.directory)?;
-    let report = check(&look, args.files_only, out)?;
-    let outcome = match report.sound {
-        true => Outcome::Well,
-        false => Outcome::Damage,
+    let (report, verdict) = check(&look, args.files_only, out)?;
+    let outcome = match verdict {
+        Verdict::Sound => Outcome::Well,
+        Verdict::Unsupported => Outcome::Unsupported,
+        Verdict::Damaged => Outcome::Damage,
     };
     out.print(&report, text);
     Ok(outcome)
 }
 
 /// One part after the other; damage in one does not keep the others from being checked.
-fn check(look: &Look, files_only: bool, out: &Output) -> Result<Report> {
+fn check(look: &Look, files_only: bool, out: &Output) -> Result<(Report, Verdict)> {
     let mut findings = Findings::default();
     let tree = match look.tree() {
         Ok(tree) => Some(tree),
@@ -69,10 +72,12 @@ fn check(look: &Look, files_only: bool, out: &Output) -> Result<Report> {
         };
         tables = tables::check(look, tree, &point, out, &mut findings)?;
     }
-    let (findings, more, damaged) = findings.finish();
-    Ok(Report {
+    let verdict = findings.verdict();
+    let (findings, more) = findings.finish();
+    let report = Report {
         directory: look.dir().display().to_string(),
-        sound: !damaged,
+        sound: verdict == Verdict::Sound,
+        unsupported: verdict == Verdict::Unsupported,
         files: files.count,
         file_bytes: files.bytes,
         log_segments,
@@ -80,7 +85,8 @@ fn check(look: &Look, files_only: bool, out: &Output) -> Result<Report> {
         rows: tables.rows,
         findings,
         more,
-    })
+    };
+    Ok((report, verdict))
 }
 
 fn text(report: &Report) -> String {
@@ -102,6 +108,9 @@ fn text(report: &Report) -> String {
     let verdict = match (report.sound, report.findings.is_empty()) {
         (true, true) => "all is well",
         (true, false) => "no damage",
+        (false, _) if report.unsupported => {
+            "NOT CHECKED: part of it is encrypted, or of a newer version of Firn"
+        }
         (false, _) => "DAMAGED",
     };
     let _ = writeln!(out, "{verdict}");

@@ -1,7 +1,8 @@
 //! `firn`: look into, check, repair, back up and restore a data directory of the Firn storage engine.
 //!
 //! Exit codes: 0 all is well; 1 damage was found, or something was lost; 2 the command line is
-//! wrong; 3 a server holds the directory; 4 anything else, such as no database there.
+//! wrong; 3 a server holds the directory; 4 anything else, such as no database there, or one that a newer
+//! version wrote.
 
 mod args;
 mod backup;
@@ -25,6 +26,7 @@ use std::process::ExitCode;
 enum Outcome {
     Well,
     Damage,
+    Unsupported,
 }
 
 fn main() -> ExitCode {
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
     match done {
         Ok(Outcome::Well) => ExitCode::SUCCESS,
         Ok(Outcome::Damage) => ExitCode::from(1),
+        Ok(Outcome::Unsupported) => ExitCode::from(4),
         Err(error) => {
             out.error(&error);
             ExitCode::from(code_of(&error))

@@ -6,7 +6,8 @@ use firn::backup::{Names, archive_owner, archived_segments, coverage, names_in};
 use firn::base::{Error, Result};
 use firn::env::{Env, PosixEnv};
 use firn::store::{FileKind, file_name, parse_file_name};
-use firn::wal::{Piece, Record, segment_name, survey};
+use firn::wal::frame::GroupHeader;
+use firn::wal::{Piece, Record, missing_between, segment_name, survey};
 use serde::Serialize;
 use std::collections::HashSet;
 use std::path::Path;
@@ -77,9 +78,12 @@ pub fn ranges(archive: &Path) -> Result<Vec<Range>> {
     let env = PosixEnv::new();
     archive_owner(&env, archive)?;
     let mut ranges: Vec<Range> = Vec::new();
-    for id in archived_segments(&env, archive)? {
-        match ranges.last_mut() {
-            Some(range) if range.last_segment + 1 == id => range.last_segment = id,
+    let segments = archived_segments(&env, archive)?;
+    for &id in &segments {
+        let before = ranges.last().map(|range| range.last_segment);
+        let gap = before.map(|before| missing_between(&env, archive, before, id));
+        match (ranges.last_mut(), gap.transpose()?.flatten()) {
+            (Some(range), None) => range.last_segment = id,
             _ => ranges.push(Range {
                 first_segment: id,
                 last_segment: id,
@@ -89,7 +93,14 @@ pub fn ranges(archive: &Path) -> Result<Vec<Range>> {
     }
     for range in &mut ranges {
         // The first and the last segments may be empty.
-        for id in range.first_segment..=range.last_segment {
+        // Not all numbers between them: an epoch begins with numbers far behind those of the one before.
+        let within = range.first_segment..=range.last_segment;
+        let within: Vec<u64> = segments
+            .iter()
+            .copied()
+            .filter(|id| within.contains(id))
+            .collect();
+        for &id in &within {
             let ends = ends_of(&env, archive, id)?;
             range.first_seqno = ends.seqnos.map(|(first, _)| first);
             range.first_time = ends.times.map(|(first, _)| local_time(first));
@@ -97,7 +108,7 @@ pub fn ranges(archive: &Path) -> Result<Vec<Range>> {
                 break;
             }
         }
-        for id in (range.first_segment..=range.last_segment).rev() {
+        for &id in within.iter().rev() {
             let ends = ends_of(&env, archive, id)?;
             range.last_seqno = ends.seqnos.map(|(_, last)| last);
             range.last_time = ends.times.map(|(_, last)| local_time(last));
@@ -179,20 +190,48 @@ pub fn prune(archive: &Path, kept: &[Backup]) -> Result<Removed> {
     Ok(removed)
 }
 
+/// What the records of `segments` name.
+///
+/// # Errors
+/// `Unsupported` if a group has records that this version does not know: files that they name would pass for files that
+/// nobody needs. `Corruption`; those of the file system.
 fn named_in(env: &dyn Env, archive: &Path, segments: &[u64]) -> Result<Names> {
     let mut names = Names::default();
     for id in segments {
-        let mut damaged = Ok(());
+        let mut failed = Ok(());
         survey(env, archive, *id, &mut |piece| {
-            if let Piece::Group { records, .. } = piece {
-                let mut named = records.iter().map(|record| names_in(record, &mut names));
-                damaged = std::mem::replace(&mut damaged, Ok(()))
-                    .and(named.find(Result::is_err).unwrap_or(Ok(())));
+            if let Piece::Group {
+                offset,
+                header,
+                records,
+                ..
+            } = piece
+                && failed.is_ok()
+            {
+                failed = names_in_group(*id, offset, &header, &records, &mut names);
             }
         })?;
-        damaged?;
+        failed?;
     }
     Ok(names)
+}
+
+fn names_in_group(
+    segment: u64,
+    offset: u64,
+    header: &GroupHeader,
+    records: &[Record<'_>],
+    names: &mut Names,
+) -> Result<()> {
+    if records.len() as u64 != u64::from(header.records) {
+        return Err(Error::unsupported(format!(
+            "{} at offset {offset}: this version cannot read all records of the group, so nothing is removed",
+            segment_name(segment)
+        )));
+    }
+    records
+        .iter()
+        .try_for_each(|record| names_in(record, names))
 }
 
 /// The name of a file of entries, or of values, in an archive.

@@ -49,7 +49,15 @@ pub fn check_tree(
     // Damage of the log is found elsewhere.
     let (named, whole) = match look.log(tree) {
         Ok(log) => (log.files, true),
-        Err(_) => (look.files_left(tree)?, false),
+        Err(_) => match look.files_left(tree) {
+            Ok(files) => (files, false),
+            // Nobody here knows which files it names.
+            Err(error) if error.is_unsupported() => {
+                findings.error(&error);
+                return Ok(checked);
+            }
+            Err(error) => return Err(error),
+        },
     };
     for file in &named {
         checked.count += 1;
@@ -109,7 +117,8 @@ fn check_file(reader: &SstReader, meta: &FileMeta, findings: &mut Findings) {
 /// A file that cannot be read is named, too.
 fn named(reader: &SstReader, error: Error) -> Error {
     match error.kind() {
-        ErrorKind::Corruption { .. } => error,
+        // It names the file itself.
+        ErrorKind::Corruption { .. } | ErrorKind::Unsupported => error,
         _ => Error::corruption(reader.name(), 0, error),
     }
 }

@@ -14,8 +14,21 @@ const LISTED_MAX: usize = 1000;
 pub enum Severity {
     /// Stored bytes are not what they were, or contradict each other.
     Damage,
+    /// This version cannot read it: it is of a newer one, or encrypted. Nobody knows whether it is sound.
+    Unsupported,
     /// Nothing is lost by it, as far as can be told.
     Warning,
+}
+
+/// The worst of what was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing but warnings.
+    Sound,
+    /// This version cannot read something.
+    Unsupported,
+    /// Something is damaged.
+    Damaged,
 }
 
 /// One thing found.
@@ -35,6 +48,7 @@ impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let severity = match self.severity {
             Severity::Damage => "damage",
+            Severity::Unsupported => "unsupported",
             Severity::Warning => "warning",
         };
         write!(f, "{severity}: ")?;
@@ -57,11 +71,16 @@ pub struct Findings {
     places: HashSet<(String, u64)>,
     more: u64,
     damaged: bool,
+    unsupported: bool,
 }
 
 impl Findings {
     /// Damage, or whatever kept something from being read.
     pub fn error(&mut self, error: &Error) {
+        if error.is_unsupported() {
+            let what = error.message().to_owned();
+            return self.add(Severity::Unsupported, None, None, what);
+        }
         let (place, offset) = match error.kind() {
             ErrorKind::Corruption { file, offset } if !file.is_empty() => {
                 // The same place is met again by whoever reads it next.
@@ -107,6 +126,7 @@ impl Findings {
         what: String,
     ) {
         self.damaged |= severity == Severity::Damage;
+        self.unsupported |= severity == Severity::Unsupported;
         if !self
             .seen
             .insert((place.clone(), offset, severity, what.clone()))
@@ -125,8 +145,17 @@ impl Findings {
         });
     }
 
-    /// The findings, how many more there are, and whether any is damage.
-    pub fn finish(self) -> (Vec<Finding>, u64, bool) {
-        (self.listed, self.more, self.damaged)
+    /// Whether everything could be read, and is as it should be.
+    pub fn verdict(&self) -> Verdict {
+        match (self.damaged, self.unsupported) {
+            (true, _) => Verdict::Damaged,
+            (false, true) => Verdict::Unsupported,
+            (false, false) => Verdict::Sound,
+        }
+    }
+
+    /// The findings, and how many more there are.
+    pub fn finish(self) -> (Vec<Finding>, u64) {
+        (self.listed, self.more)
     }
 }

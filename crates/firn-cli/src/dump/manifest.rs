@@ -40,6 +40,9 @@ struct EditReport {
     identity: Option<IdentityReport>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     to_be_deleted: Vec<Deferred>,
+    /// The last global transaction ids of their domains.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    gtids: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -132,6 +135,7 @@ fn edit(edit: &Edit) -> EditReport {
                 slot: (deferred.slot > 0).then_some(deferred.slot),
             })
             .collect(),
+        gtids: edit.gtids.iter().map(ToString::to_string).collect(),
     }
 }
 
@@ -203,6 +207,9 @@ fn text(report: &Report) -> String {
                 ),
                 None => writeln!(out, "  {} is deleted", deferred.file),
             };
+        }
+        for gtid in &edit.gtids {
+            let _ = writeln!(out, "  the last commit of its domain is {gtid}");
         }
         for Counter {
             counter,

@@ -320,3 +320,52 @@ fn build_once(dir: &Path, seed: u64) -> Rows {
     db.close().unwrap();
     rows
 }
+
+#[test]
+fn what_a_newer_version_wrote_is_not_called_damage() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("db");
+    build(&dir, 3, true);
+    let text = |path: &Path| path.to_str().unwrap().to_owned();
+    let (code, _) = json(&["check", &text(&dir)]);
+    assert_eq!(code, 0);
+    let names = fs::read_dir(&dir).unwrap();
+    let mut names: Vec<String> = names
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.ends_with(".sst"))
+        .collect();
+    names.sort();
+    let whole = fs::read(dir.join(&names[0])).unwrap();
+    let (_, id) = parse_file_name(&names[0]).unwrap();
+    let reader = {
+        let file = PosixEnv::new().open(&dir.join(&names[0])).unwrap();
+        let cache = Arc::new(BlockCache::new(1 << 20));
+        SstReader::open(file, id, names[0].clone(), cache).unwrap()
+    };
+    let block = reader.blocks().unwrap().iter().next().unwrap().bytes as usize;
+    // A feature of the file, and a block that is encrypted.
+    let footer = whole.len() - 72;
+    for (at, len, byte, value) in [(footer, 64, 48, 2), (0, block, 2, 1)] {
+        let mut bytes = whole.clone();
+        bytes[at + byte] = value;
+        let sum = firn::base::checksum::placed(&bytes[at..at + len - 8], id, at as u64);
+        bytes[at + len - 8..at + len].copy_from_slice(&sum.to_le_bytes());
+        fs::write(dir.join(&names[0]), bytes).unwrap();
+        let (code, found) = json(&["check", "--files-only", &text(&dir)]);
+        let findings = found["findings"].as_array().unwrap();
+        let kinds = |kind: &str| findings.iter().filter(|f| f["severity"] == kind).count();
+        assert!(kinds("unsupported") > 0, "{found}");
+        if at > 0 {
+            // Of a block the checksum of the whole file tells, too.
+            assert_eq!((code, kinds("damage")), (4, 0), "{found}");
+            assert_eq!(
+                (&found["sound"], &found["unsupported"]),
+                (&false.into(), &true.into())
+            );
+        }
+        let new = root.path().join("new");
+        let (code, said) = json(&["repair", &text(&dir), &text(&new)]);
+        assert_eq!(code, 4, "{said}");
+        let _ = fs::remove_dir_all(&new);
+    }
+}

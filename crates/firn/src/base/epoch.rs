@@ -34,6 +34,15 @@ pub fn end_of_ids(epoch: u64) -> u64 {
     first_id(epoch).saturating_add(IDS_PER_EPOCH)
 }
 
+/// Of the ids of an epoch, so many at its end are given out to nobody.
+const IDS_LEFT: u64 = 1 << 32;
+
+/// Files and segments whose names have this id or a larger one are not of the epoch, nor of an earlier one. Numbers that
+/// come behind those of a stray file must not run out of the epoch.
+pub fn end_of_names(epoch: u64) -> u64 {
+    end_of_ids(epoch) - IDS_LEFT
+}
+
 /// The epoch of an id.
 pub fn epoch_of(id: u64) -> u64 {
     id / IDS_PER_EPOCH

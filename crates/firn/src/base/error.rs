@@ -117,6 +117,11 @@ impl Error {
     pub fn is_corruption(&self) -> bool {
         matches!(self.kind, ErrorKind::Corruption { .. })
     }
+
+    /// Whether this version does not know what it found: a newer one does, so nothing of it is lost.
+    pub fn is_unsupported(&self) -> bool {
+        self.kind == ErrorKind::Unsupported
+    }
 }
 
 impl fmt::Display for Error {

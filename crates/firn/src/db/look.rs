@@ -64,7 +64,7 @@ pub struct Log {
     pub blob_uses: BlobUses,
     /// Files that it names and the manifest does not: of commits, and of prepared transactions.
     pub files: Vec<Arc<FileHandle>>,
-    /// The last global transaction id of each replication domain, as far as the log tells.
+    /// The last global transaction id of each replication domain, as far as manifest and log tell.
     pub gtids: BTreeMap<u32, Gtid>,
     /// Commits that are not in the files yet.
     pub commits: u64,
@@ -175,7 +175,11 @@ impl Look {
             files,
             blob_uses: super::blobs::uses_recovered(&tree.version, &replayed)?,
             prepared: replayed.prepared,
-            gtids: replayed.gtids,
+            gtids: {
+                let mut gtids = tree.state.gtids.clone();
+                gtids.extend(replayed.gtids);
+                gtids
+            },
             commits: replayed.commits,
             end: replayed.end,
         })
@@ -244,10 +248,12 @@ fn point_over(source: &FileSource, tree: &Tree, replayed: &Replayed) -> ReadPoin
     let blobs = BlobStore::read_only(source.store().clone(), 0);
     blobs.set_moved(tree.state.blobs_moved.clone());
     let active = Memtable::with_capacity(replayed.queue.len() as u64 + 1, 0, 0);
+    // As an open does: an epoch may have begun behind the last commit.
+    let after = tree.state.identity.map_or(0, |identity| identity.after);
     let views = Views::new(
         Arc::new(active),
         Arc::clone(&tree.version),
-        Arc::new(AtomicU64::new(replayed.last_seqno)),
+        Arc::new(AtomicU64::new(replayed.last_seqno.max(after))),
         Arc::new(RowCache::new(0)),
         Arc::new(blobs),
     );

@@ -162,6 +162,7 @@ impl Db {
         install_found(&versions, &mut replayed.loads)?;
         // What goes is named by nothing in the log as it was read: that may be in the page cache only, after a kill.
         wal::sync_all(&*env, dir)?;
+        versions.note_gtids(&replayed.gtids);
         versions.remove_strays(&replayed.named_files());
         // After the strays, whose room it may need, and before all that takes more.
         if let Err(error) = versions.fill_reserve() {
@@ -170,7 +171,7 @@ impl Db {
         }
         versions.source().store().remove_left_sorts()?;
         let blobs = open_blobs(&versions, &options, &replayed)?;
-        let first_segment = recovery::new_segment(&versions, &replayed);
+        let first_segment = recovery::new_segment(&*env, dir, &versions, &replayed)?;
         let archive = options.log_archive_dir.clone();
         let archiving = begin_archiving(&*env, dir, archive.as_deref(), first_segment)?;
         let wal = Wal::create(

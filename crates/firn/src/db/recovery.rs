@@ -1,7 +1,7 @@
 //! Recovery: the log from where the files end, back into memtables.
 
 use crate::backup::Point;
-use crate::base::epoch::{EPOCH_MAX, end_of_ids, first_id};
+use crate::base::epoch::{EPOCH_MAX, end_of_ids, end_of_names, first_id};
 use crate::base::key::SEQNO_COMMITTED_MAX;
 use crate::base::{CounterValue, Error, InternalKey, Result, Seqno};
 use crate::binlog::{BinlogFile, ServerRun};
@@ -143,10 +143,30 @@ pub fn salvage(
     Ok(state.end(ReplayEnd::default()))
 }
 
-/// A segment id above all that were ever used, of the epoch in force.
-pub fn new_segment(versions: &VersionSet, replayed: &Replayed) -> SegmentId {
-    let used = versions.log_number().max(replayed.end.max_segment_id_seen);
-    (used + 1).max(first_id(versions.identity().epoch))
+/// A segment id above all that were ever used, of the epoch in force. What has the name of a later segment and was never
+/// used is none.
+///
+/// # Errors
+/// `Corruption` if a later epoch has used a segment; those of the file system.
+pub fn new_segment(
+    env: &dyn Env,
+    dir: &Path,
+    versions: &VersionSet,
+    replayed: &Replayed,
+) -> Result<SegmentId> {
+    let epoch = versions.identity().epoch;
+    let (end, found) = (end_of_names(epoch), &replayed.end);
+    if found.max_segment_id_used >= end {
+        let name = wal::segment_name(found.max_segment_id_used);
+        let what = format!("the segment is of no epoch up to {epoch}, and that is the last one");
+        return Err(Error::corruption(name, 0, what));
+    }
+    let seen = match found.max_segment_id_seen {
+        seen if seen < end => seen,
+        _ => wal::largest_below(env, dir, end)?,
+    };
+    let used = versions.log_number().max(seen);
+    Ok((used + 1).max(first_id(epoch)))
 }
 
 /// The log may have begun an epoch that the manifest does not know yet; what comes from now on is of that one.
@@ -158,7 +178,7 @@ pub fn take_epoch(versions: &VersionSet, replayed: &mut Replayed) -> Result<()> 
     }
     let identity = versions.identity();
     replayed.last_seqno = replayed.last_seqno.max(identity.after);
-    if replayed.next_file_id > end_of_ids(identity.epoch) {
+    if replayed.next_file_id >= end_of_ids(identity.epoch) {
         let what = format!("it names files beyond epoch {}", identity.epoch);
         return Err(Error::corruption("the log", 0, what));
     }

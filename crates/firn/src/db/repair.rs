@@ -100,7 +100,9 @@ pub fn repair(look: &Look, target: &Path, lost: &mut dyn FnMut(Error)) -> Result
     let last_seqno = copy.last_seqno.max(log.last_seqno).max(tree.last_seqno);
     repaired.entries = copy.entries;
     repaired.bytes = copy.files.iter().map(|file| file.size).sum();
-    copy.install(last_seqno, counters.snapshot())?;
+    let mut gtids = tree.gtids.clone();
+    gtids.extend(&log.gtids);
+    copy.install(last_seqno, counters.snapshot(), &gtids)?;
     finish(look, &tree, target, &log, &mut repaired, lost)?;
     Ok(repaired)
 }

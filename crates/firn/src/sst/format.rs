@@ -3,6 +3,7 @@
 use super::damage::{Damage, Decoded};
 use crate::base::checksum;
 use crate::base::varint;
+use std::ops::RangeInclusive;
 
 /// Version the writer writes and the newest the reader reads.
 pub const FORMAT_VERSION: u32 = 1;
@@ -38,6 +39,9 @@ pub(super) enum BlockKind {
     /// A compression dictionary.
     Dictionary = 7,
 }
+
+/// The kinds that have a meaning, reserved ones included.
+pub(super) const KINDS: RangeInclusive<u8> = 1..=9;
 
 impl BlockKind {
     pub(super) fn from_u8(byte: u8) -> Decoded<Self> {

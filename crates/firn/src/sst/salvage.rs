@@ -8,12 +8,14 @@ use super::SstBlockCache;
 use super::block::{Block, BlockCursor};
 use super::damage::Damage;
 use super::dictionary::Dictionary;
-use super::format::{BlockKind, FOOTER_LEN, Handle, RAW_BLOCK_MAX};
+use super::format::{BlockKind, FOOTER_LEN, Handle, KINDS, RAW_BLOCK_MAX};
 use super::frame;
+use super::properties::Properties;
 use super::reader::SstReader;
-use crate::base::checksum;
 use crate::base::key::UNCOMMITTED_BIT;
-use crate::base::{Error, ErrorKind, InternalIterator, InternalKey, Result, Seqno, Value};
+use crate::base::{
+    Error, ErrorKind, InternalIterator, InternalKey, Result, Seqno, Value, checksum, envelope,
+};
 use crate::env::ReadFile;
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
@@ -78,7 +80,8 @@ impl Salvage {
     /// [`Self::lost`].
     ///
     /// # Errors
-    /// Those of the file system that concern the whole file.
+    /// Those of the file system that concern the whole file; `Unsupported` if a newer version wrote it or blocks are
+    /// encrypted: that is no damage, and whoever leaves it out loses it.
     pub fn open(
         file: Arc<dyn ReadFile>,
         file_id: u64,
@@ -94,18 +97,19 @@ impl Salvage {
             blocks: Vec::new(),
             lost: Vec::new(),
         };
-        match SstReader::open(file, file_id, name, cache) {
-            Ok(reader) if salvage.take_indexed(&reader).is_ok() => {}
-            opened => {
-                let cause = opened.and_then(|reader| reader.blocks().map(|_| ()));
-                cause.err().into_iter().for_each(&mut *lost);
+        let opened = SstReader::open(file, file_id, name, cache);
+        match opened.and_then(|reader| salvage.take_indexed(&reader)) {
+            Ok(()) => {}
+            Err(error) if error.is_unsupported() => return Err(error),
+            Err(error) => {
+                lost(error);
                 salvage.carve(lost)?;
             }
         }
         Ok(Arc::new(salvage))
     }
 
-    /// The blocks that the index names. An error if the index cannot be read.
+    /// The blocks that the index names. An error if the index cannot be read, or this version cannot read a block.
     fn take_indexed(&mut self, reader: &SstReader) -> Result<()> {
         let index = reader.whole_index()?;
         self.dictionaries = reader.dictionaries().to_vec();
@@ -114,6 +118,7 @@ impl Salvage {
             let entry = index.block(spot);
             match self.block(entry.handle) {
                 Ok(_) => self.blocks.push(entry.handle),
+                Err(error) if error.is_unsupported() => return Err(error),
                 Err(error) => self.lost.push(LostRange {
                     error: Error::corruption(&self.name, entry.handle.offset, error.message()),
                     entries: Some(entry.stats.entries),
@@ -126,22 +131,37 @@ impl Salvage {
         Ok(())
     }
 
-    /// Finds blocks without the index.
+    /// Finds blocks without the index. A block whose checksum is right, and that this version cannot read, is an error.
     fn carve(&mut self, lost: &mut dyn FnMut(Error)) -> Result<()> {
         let bytes = self.read_all(lost)?;
         let mut found = Vec::new();
         let mut at = 0;
         while at < bytes.len() {
             match frame_at(&bytes, at, self.file_id) {
-                Some((kind, len)) => {
+                Some(len) => {
                     let handle = Handle {
                         offset: at as u64,
                         len: len as u32,
                     };
-                    found.push((kind, handle));
+                    let place = (self.file_id, handle.offset);
+                    let checked = frame::check(&bytes[at..at + len], place);
+                    let (header, _) = checked.map_err(|damage| damage.at(&self.name, place.1))?;
+                    found.push((header.kind, handle));
                     at += len;
                 }
                 None => at += 1,
+            }
+        }
+        for &(_, handle) in found.iter().filter(|(k, _)| *k == BlockKind::Properties) {
+            let stored = &bytes[handle.offset as usize..handle.end() as usize];
+            let place = (self.file_id, handle.offset);
+            let decoded = frame::open_as(BlockKind::Properties, stored, &[], place)
+                .and_then(|raw| Properties::decode(&raw));
+            let decoded = decoded.map_err(|damage| damage.at(&self.name, handle.offset));
+            if let Err(error) = decoded
+                && error.is_unsupported()
+            {
+                return Err(error);
             }
         }
         for &(_, handle) in found.iter().filter(|(k, _)| *k == BlockKind::Dictionary) {
@@ -158,6 +178,7 @@ impl Salvage {
         for (_, handle) in found.into_iter().filter(|(kind, _)| kind.is_data()) {
             match self.block(handle) {
                 Ok(_) => self.blocks.push(handle),
+                Err(error) if error.is_unsupported() => return Err(error),
                 Err(error) => damaged.push((handle.offset, error.message().to_owned())),
             }
         }
@@ -248,15 +269,20 @@ fn gaps(found: &[(BlockKind, Handle)], size: u64) -> Vec<(u64, String)> {
     gaps
 }
 
-/// The kind and length of the stored block at `at`, if one is there.
-fn frame_at(bytes: &[u8], at: usize, file_id: u64) -> Option<(BlockKind, usize)> {
+/// The length of the stored block at `at`, if one is there: also of one that is encrypted, or of a reserved kind.
+fn frame_at(bytes: &[u8], at: usize, file_id: u64) -> Option<usize> {
     const HEADER: usize = 8;
     const CHECKSUM: usize = 8;
     let header = bytes.get(at..at + HEADER)?;
-    if header[0] > 3 || header[2] != 0 || header[3] != 0 {
+    // A header of other bytes would have a block tried at every place of the file.
+    if header[0] > 3 || !KINDS.contains(&header[1]) || header[3] != 0 {
         return None;
     }
-    let kind = BlockKind::from_u8(header[1]).ok()?;
+    let sealed = match header[2] {
+        envelope::NONE => 0,
+        envelope::AES_256_GCM => envelope::HEAD_LEN + envelope::TAG_LEN,
+        _ => return None,
+    };
     let raw_len = u32::from_le_bytes(header[4..].try_into().expect("four bytes")) as usize;
     if raw_len > RAW_BLOCK_MAX {
         return None;
@@ -264,10 +290,10 @@ fn frame_at(bytes: &[u8], at: usize, file_id: u64) -> Option<(BlockKind, usize)>
     // Whatever would not shrink is stored as it is, so no payload is longer than that; a dictionary's
     // id may stand before it.
     let (shortest, longest) = match header[0] {
-        0 => (HEADER + raw_len, HEADER + raw_len),
+        0 => (HEADER + raw_len + sealed, HEADER + raw_len + sealed),
         _ => (
-            HEADER,
-            HEADER + size_of::<u32>() + raw_len.min(COMPRESSED_MAX),
+            HEADER + sealed,
+            HEADER + size_of::<u32>() + raw_len.min(COMPRESSED_MAX) + sealed,
         ),
     };
     if bytes.len() - at < shortest + CHECKSUM {
@@ -281,7 +307,7 @@ fn frame_at(bytes: &[u8], at: usize, file_id: u64) -> Option<(BlockKind, usize)>
         let stored = bytes.get(end..end + CHECKSUM)?;
         let stored = u64::from_le_bytes(stored.try_into().expect("eight bytes"));
         if sum.digest().wrapping_add(term) == stored {
-            return Some((kind, covered + CHECKSUM));
+            return Some(covered + CHECKSUM);
         }
         sum.update(&bytes[end..end + 1]);
     }

@@ -5,9 +5,12 @@
 
 use super::FileMeta;
 use crate::base::epoch::DatabaseId;
-use crate::base::varint::{put_bytes, put_u64, take_bytes, take_exact, take_u8, take_u64};
+use crate::base::varint::{
+    put_bytes, put_u64, take_bytes, take_exact, take_u8, take_u32, take_u64,
+};
 use crate::base::{CounterValue, Error, Result, Seqno};
 use crate::store::FileKind;
+use crate::wal::Gtid;
 
 const TAG_ADDED: u64 = 1;
 const TAG_REMOVED: u64 = 2;
@@ -21,6 +24,7 @@ const TAG_BLOBS_MOVED: u64 = 10;
 const TAG_IDENTITY: u64 = 11;
 const TAG_DEFERRED: u64 = 12;
 const TAG_COUNTER_SET: u64 = 13;
+const TAG_GTID: u64 = 14;
 
 /// Which database this is, and who writes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,17 +62,31 @@ impl DeferredDeletion {
         }
     }
 
-    fn take(field: &mut &[u8]) -> Option<Self> {
-        Some(Self {
-            kind: match take_u8(field)? {
-                0 => FileKind::Sst,
-                1 => FileKind::Blob,
-                _ => return None,
-            },
-            file: take_u64(field)?,
-            epoch: take_u64(field)?,
-            slot: take_u64(field)?,
-        })
+    /// `Ok(None)` if it is malformed.
+    fn take(field: &mut &[u8]) -> Result<Option<Self>> {
+        let (Some(kind), Some(file), Some(epoch), Some(slot)) = (
+            take_u8(field),
+            take_u64(field),
+            take_u64(field),
+            take_u64(field),
+        ) else {
+            return Ok(None);
+        };
+        let kind = match kind {
+            0 => FileKind::Sst,
+            1 => FileKind::Blob,
+            other => {
+                return Err(Error::unsupported(format!(
+                    "deletion of file {file} of kind {other} in the manifest"
+                )));
+            }
+        };
+        Ok(Some(Self {
+            kind,
+            file,
+            epoch,
+            slot,
+        }))
     }
 }
 
@@ -100,6 +118,9 @@ pub struct Edit {
     pub identity: Option<Identity>,
     /// Deletions that wait, or are done.
     pub deferred: Vec<DeferredDeletion>,
+    /// The last global transaction ids of replication domains, as far as the log told: it may be let go of with the
+    /// edit. Filled in by the version set.
+    pub gtids: Vec<Gtid>,
 }
 
 impl Edit {
@@ -175,6 +196,13 @@ impl Edit {
         for deferred in &self.deferred {
             put(TAG_DEFERRED, &|f| deferred.encode(f));
         }
+        for gtid in &self.gtids {
+            put(TAG_GTID, &|f| {
+                put_u64(f, u64::from(gtid.domain));
+                put_u64(f, u64::from(gtid.server));
+                put_u64(f, gtid.sequence);
+            });
+        }
         out
     }
 
@@ -241,8 +269,21 @@ impl Edit {
                 return Ok(self.identity.map(|_| ()));
             }
             TAG_DEFERRED => {
-                let deferred = DeferredDeletion::take(field);
+                let deferred = DeferredDeletion::take(field)?;
                 return Ok(deferred.map(|deferred| self.deferred.push(deferred)));
+            }
+            TAG_GTID => {
+                let (Some(domain), Some(server), Some(sequence)) =
+                    (take_u32(field), take_u32(field), take_u64(field))
+                else {
+                    return Ok(None);
+                };
+                self.gtids.push(Gtid {
+                    domain,
+                    server,
+                    sequence,
+                });
+                return Ok(Some(()));
             }
             _ => {}
         }

@@ -125,6 +125,16 @@ impl FileMeta {
         }
     }
 
+    /// Whether `moved` is this file, perhaps at another place.
+    pub fn is_same_file(&self, moved: &Self) -> bool {
+        let back = Self {
+            location: self.location,
+            tail_len: self.tail_len,
+            ..moved.clone()
+        };
+        *self == back
+    }
+
     /// The closed range of user keys.
     pub fn range(&self) -> KeyRange {
         KeyRange {
@@ -224,7 +234,7 @@ impl FileMeta {
     /// What [`Self::encode_all`] has encoded; `None` if it is malformed.
     ///
     /// # Errors
-    /// `Unsupported` for a flag of a later format.
+    /// `Unsupported` for a flag or a place of a later format.
     pub fn decode_all(mut input: &[u8]) -> Result<Option<Vec<FileMeta>>> {
         let mut files = Vec::new();
         while !input.is_empty() {
@@ -239,25 +249,32 @@ impl FileMeta {
     /// Takes an encoding from the front of `input`; `Ok(None)` if it is malformed.
     ///
     /// # Errors
-    /// `Unsupported` for a flag of a later format.
+    /// `Unsupported` for a flag or a place of a later format.
     pub(super) fn decode(input: &mut &[u8]) -> Result<Option<Self>> {
-        let Some((meta, flags)) = Self::take(input) else {
+        let Some((meta, flags, place)) = Self::take(input) else {
             return Ok(None);
         };
+        let id = meta.file_id;
         if flags & !FLAGS != 0 {
-            let id = meta.file_id;
             return Err(Error::unsupported(format!(
                 "flags {flags:#x} of SST {id} in the manifest"
+            )));
+        }
+        if place > 1 {
+            return Err(Error::unsupported(format!(
+                "place {place} of SST {id} in the manifest"
             )));
         }
         Ok(Some(meta))
     }
 
-    fn take(input: &mut &[u8]) -> Option<(Self, u64)> {
+    /// The file, its flags, and the number of its place.
+    fn take(input: &mut &[u8]) -> Option<(Self, u64, u8)> {
         let file_id = take_u64(input)?;
         let size = take_u64(input)?;
         let checksum = take_u64_le(input)?;
         let flags = take_u64(input)?;
+        let mut place = 0;
         let mut meta = Self {
             file_id,
             size,
@@ -303,13 +320,12 @@ impl FileMeta {
             }
         }
         if flags & FLAG_LOCATION != 0 {
-            meta.location = match take_u8(input)? {
-                0 => FileLocation::Local,
-                1 => FileLocation::ObjectStore,
-                _ => return None,
-            };
+            place = take_u8(input)?;
+            if place == 1 {
+                meta.location = FileLocation::ObjectStore;
+            }
             meta.tail_len = take_u64(input)?;
         }
-        Some((meta, flags))
+        Some((meta, flags, place))
     }
 }

@@ -5,6 +5,7 @@ use super::load::manifest_ids;
 use super::manifest::ManifestReader;
 use crate::base::{CounterValue, Error, Result, Seqno};
 use crate::env::Env;
+use crate::wal::Gtid;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -27,12 +28,14 @@ pub struct Salvaged {
     pub last_seqno: Seqno,
     /// Counters.
     pub counters: BTreeMap<u64, CounterValue>,
+    /// The last global transaction ids.
+    pub gtids: BTreeMap<u32, Gtid>,
 }
 
 /// Reads what is left of the newest manifest. Each loss goes to `lost`.
 ///
 /// # Errors
-/// Those of the file system; `Unsupported` for a newer format.
+/// Those of the file system; `Unsupported` for a newer format, and for files that do not lie in `dir`.
 pub fn salvage(env: &dyn Env, dir: &Path, lost: &mut dyn FnMut(Error)) -> Result<Salvaged> {
     let mut salvaged = Salvaged::default();
     let Some(id) = manifest_ids(env, dir)?.into_iter().max() else {
@@ -42,17 +45,19 @@ pub fn salvage(env: &dyn Env, dir: &Path, lost: &mut dyn FnMut(Error)) -> Result
     salvaged.manifest_id = id;
     let (edits, begins) = ManifestReader::salvage(env, dir, id, lost)?;
     salvaged.begins = begins;
-    edits.iter().for_each(|edit| salvaged.apply(edit));
+    edits.iter().try_for_each(|edit| salvaged.apply(edit))?;
     Ok(salvaged)
 }
 
 impl Salvaged {
-    fn apply(&mut self, edit: &Edit) {
+    fn apply(&mut self, edit: &Edit) -> Result<()> {
         for (_, id) in &edit.removed {
             self.added.remove(id);
             self.removed.insert(*id);
         }
         for (.., meta) in &edit.added {
+            // The directory would be taken for all there is.
+            meta.check_local()?;
             // Perhaps only moved to another level.
             self.removed.remove(&meta.file_id);
             self.added.insert(meta.file_id);
@@ -66,6 +71,9 @@ impl Salvaged {
             let slot = self.counters.entry(counter).or_insert(value);
             *slot = value.max(*slot);
         }
+        let gtids = edit.gtids.iter().map(|gtid| (gtid.domain, *gtid));
+        self.gtids.extend(gtids);
+        Ok(())
     }
 
     /// Whether a file that is there may be live. One that no edit names was made after the manifest

@@ -9,12 +9,13 @@ use super::manifest::{
 use super::pacer::DeletePacer;
 use super::run::End;
 use super::{Edit, FileHandle, FileSource, State, Version};
-use crate::base::epoch::end_of_ids;
+use crate::base::epoch::{end_of_ids, end_of_names};
 use crate::base::events::{Listener, Severity};
 use crate::base::health::Health;
 use crate::base::{CounterValue, Error, ErrorKind, Result, Seqno};
 use crate::env::Env;
 use crate::store::Part;
+use crate::wal::Gtid;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashSet};
@@ -74,6 +75,8 @@ pub struct VersionSet {
     next_file_id: AtomicU64,
     next_run_number: AtomicU64,
     inner: Mutex<Inner>,
+    /// The last global transaction id of each replication domain.
+    gtids: Mutex<BTreeMap<u32, Gtid>>,
     pacer: Mutex<DeletePacer>,
     /// What was there when the directory was opened; empty once the strays are removed.
     found: Mutex<Found>,
@@ -153,7 +156,7 @@ impl VersionSet {
         // A name with an impossible id is not ours.
         let blobs = ctx.source.store().list_blobs()?;
         let ids = on_disk.iter().chain(&old_manifests).chain(&blobs);
-        let end = end_of_ids(state.epoch());
+        let end = end_of_names(state.epoch());
         let seen = ids.filter(|id| **id < end).max();
         let seen = seen.map_or(0, |id| id + 1);
         state.next_file_id = state.next_file_id.max(seen);
@@ -181,6 +184,7 @@ impl VersionSet {
             Some(_) => old_manifests,
             None => Vec::new(),
         };
+        let state_gtids = state.gtids.clone();
         let set = Self {
             current: ArcSwap::from_pointee(version),
             next_file_id,
@@ -194,6 +198,7 @@ impl VersionSet {
                 limbo: Vec::new(),
                 state,
             }),
+            gtids: Mutex::new(state_gtids),
             pacer: Mutex::default(),
             found: Mutex::new(Found {
                 files: on_disk,
@@ -280,6 +285,17 @@ impl VersionSet {
         self.inner.lock().state.blobs_moved.clone()
     }
 
+    /// The last global transaction id of each replication domain.
+    pub fn gtids(&self) -> BTreeMap<u32, Gtid> {
+        self.gtids.lock().clone()
+    }
+
+    /// Notes global transaction ids that the log has, durably, behind those noted before. The next edit that lets go of
+    /// log segments keeps them.
+    pub fn note_gtids(&self, gtids: &BTreeMap<u32, Gtid>) {
+        self.gtids.lock().extend(gtids);
+    }
+
     /// Pairs of seqno and wall clock (microseconds since 1970), oldest first.
     pub fn time_pairs(&self) -> Vec<(Seqno, u64)> {
         self.inner.lock().state.time_pairs.iter().copied().collect()
@@ -362,9 +378,16 @@ impl VersionSet {
     ) -> Result<Arc<Version>, Failure> {
         use Failure::{NoEffect, Unknown};
         self.ctx.health.check().map_err(NoEffect)?;
-        let next = self.check(inner, edit, open).map_err(NoEffect)?;
+        // Before the check, which judges them.
         edit.next_file_id = Some(self.next_file_id.load(Ordering::Relaxed));
         edit.next_run_number = Some(self.next_run_number.load(Ordering::Relaxed));
+        if edit.log_number.is_some() {
+            let known = &inner.state.gtids;
+            let gtids = self.gtids.lock();
+            let new = gtids.values().filter(|g| known.get(&g.domain) != Some(g));
+            edit.gtids = new.copied().collect();
+        }
+        let next = self.check(inner, edit, open).map_err(NoEffect)?;
         let synced = self.ctx.source.store().sync_dir();
         synced.map_err(|e| NoEffect(self.fail(e)))?;
         let is_long = |writer: &ManifestWriter| writer.len() >= inner.roll_at;
@@ -655,6 +678,13 @@ fn roll_at(writer: &ManifestWriter) -> u64 {
 /// Writes `state` as a new manifest and puts it in force.
 fn roll(ctx: &Context, next_file_id: &AtomicU64, state: &mut State) -> Result<ManifestWriter> {
     let id = next_file_id.fetch_add(1, Ordering::Relaxed);
+    // The next open would take larger numbers for damage.
+    if id + 1 >= end_of_ids(state.epoch()) {
+        return Err(Error::unsupported(format!(
+            "the ids of epoch {} are used up",
+            state.epoch()
+        )));
+    }
     state.next_file_id = state.next_file_id.max(id + 1);
     let env = &*ctx.env;
     let reserve = ctx.source.store().reserve();

@@ -4,7 +4,8 @@ use super::{DeferredDeletion, Edit, FileMeta, Identity, LEVELS};
 use crate::base::epoch::{EPOCH_MAX, end_of_ids, first_id};
 use crate::base::key::SEQNO_COMMITTED_MAX;
 use crate::base::{CounterValue, Seqno};
-use std::collections::{BTreeMap, VecDeque};
+use crate::wal::Gtid;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// Pairs of seqno and wall clock that are kept.
@@ -47,6 +48,8 @@ pub struct State {
     pub identity: Option<Identity>,
     /// Files that are to be deleted, by id.
     pub deferred: BTreeMap<u64, DeferredDeletion>,
+    /// The last global transaction id of each replication domain, as far as the log below the log number told.
+    pub gtids: BTreeMap<u32, Gtid>,
 }
 
 impl Default for State {
@@ -62,6 +65,7 @@ impl Default for State {
             blobs_moved: BTreeMap::new(),
             identity: None,
             deferred: BTreeMap::new(),
+            gtids: BTreeMap::new(),
         }
     }
 }
@@ -105,7 +109,7 @@ impl State {
             }
             match (self.files.get(&id), removed.contains_key(&id)) {
                 (None, _) => {}
-                (Some(old), true) if *old.meta == *meta => {}
+                (Some(old), true) if old.meta.is_same_file(meta) => {}
                 (Some(_), true) => return Some(format!("moves file {id} and changes it")),
                 (Some(_), false) => return Some(format!("adds file {id} again")),
             }
@@ -114,13 +118,57 @@ impl State {
             let stays = self.files.contains_key(id) && !removed.contains_key(id);
             stays || added.contains_key(id)
         };
-        edit.deferred.iter().find_map(|d| match d.slot {
+        let deferred = edit.deferred.iter().find_map(|d| match d.slot {
             0 if !self.deferred.contains_key(&d.file) => {
                 Some(format!("has deleted file {}, which was not to be", d.file))
             }
             0 => None,
             _ => live(&d.file).then(|| format!("is to delete file {}, which is live", d.file)),
-        })
+        });
+        deferred.or_else(|| self.needed_trouble(edit, &removed))
+    }
+
+    /// A file that waits for its deletion must not be needed: an SST that is live, a blob file that one refers to, by its
+    /// own id or as the file that its blobs were moved to.
+    fn needed_trouble(&self, edit: &Edit, removed: &BTreeMap<u64, u8>) -> Option<String> {
+        let mut waiting: BTreeSet<u64> = self.deferred.keys().copied().collect();
+        for deferred in &edit.deferred {
+            match deferred.slot {
+                0 => waiting.remove(&deferred.file),
+                _ => waiting.insert(deferred.file),
+            };
+        }
+        if waiting.is_empty() {
+            return None;
+        }
+        let mut added = edit.added.iter().map(|(.., meta)| meta);
+        if let Some(meta) = added.find(|meta| waiting.contains(&meta.file_id)) {
+            return Some(format!(
+                "adds file {}, which is to be deleted",
+                meta.file_id
+            ));
+        }
+        let moved: BTreeMap<u64, u64> = edit.blobs_moved.iter().copied().collect();
+        let lies_in = |logical: u64| {
+            let moved = moved.get(&logical).or(self.blobs_moved.get(&logical));
+            moved.copied().filter(|file| *file != 0).unwrap_or(logical)
+        };
+        let stays = self
+            .files
+            .iter()
+            .filter(|(id, _)| !removed.contains_key(id));
+        let live = stays.map(|(_, placed)| &*placed.meta);
+        let live = live.chain(edit.added.iter().map(|(.., meta)| meta));
+        for meta in live {
+            let mut files = meta.blobs.iter().map(|used| lies_in(used.file));
+            if let Some(file) = files.find(|file| waiting.contains(file)) {
+                let id = meta.file_id;
+                return Some(format!(
+                    "is to delete blob file {file}, which file {id} needs"
+                ));
+            }
+        }
+        None
     }
 
     fn identity_trouble(&self, edit: &Edit) -> Option<String> {
@@ -181,6 +229,8 @@ impl State {
                 _ => self.blobs_moved.insert(logical, physical),
             };
         }
+        let gtids = edit.gtids.iter().map(|gtid| (gtid.domain, *gtid));
+        self.gtids.extend(gtids);
         for &pair in &edit.time_pairs {
             if self
                 .time_pairs
@@ -210,6 +260,7 @@ impl State {
             blobs_moved: self.blobs_moved.iter().map(|(&k, &v)| (k, v)).collect(),
             identity: self.identity,
             deferred: self.deferred.values().copied().collect(),
+            gtids: self.gtids.values().copied().collect(),
         }
     }
 }

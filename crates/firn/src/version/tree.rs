@@ -43,7 +43,8 @@ impl Version {
     }
 
     /// This version with `edit` applied, to which the state had no objection. Untouched runs are
-    /// shared; a moved file keeps its handle.
+    /// shared; a moved file keeps its handle, unless it lies
+    /// elsewhere now.
     pub fn with(&self, edit: &Edit, source: &Arc<FileSource>) -> Self {
         self.with_open(edit, source, &[])
     }
@@ -74,8 +75,12 @@ impl Version {
             }
         }
         for (level, run, meta) in &edit.added {
+            let in_place = |file: &&Arc<FileHandle>| {
+                (file.location, file.tail_len) == (meta.location, meta.tail_len)
+            };
             let handle = taken
                 .get(&meta.file_id)
+                .filter(in_place)
                 .cloned()
                 .unwrap_or_else(|| FileHandle::new(Arc::new(meta.clone()), source.clone()));
             parts.add(*level, *run, handle);

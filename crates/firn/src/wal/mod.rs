@@ -14,11 +14,11 @@ mod waiter;
 mod writer;
 
 pub use reader::{
-    LogStart, Piece, ReplayEnd, fingerprint, missing_segment, replay, replay_archived, salvage,
-    survey,
+    LogStart, Piece, ReplayEnd, fingerprint, missing_between, missing_segment, replay,
+    replay_archived, salvage, survey,
 };
 pub use record::{BinlogPosition, Gtid, Record, RunName};
-pub use segment::{parse_segment_name, segment_name, sync_all};
+pub use segment::{largest_below, parse_segment_name, segment_name, sync_all};
 pub use writer::{
     Access, Appended, ClosedSegment, Cut, Room, SegmentsHeld, Wal, WalOptions, WalStats,
 };

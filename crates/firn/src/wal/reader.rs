@@ -4,7 +4,7 @@ mod salvage;
 mod segments;
 mod survey;
 
-pub use salvage::{LogStart, missing_segment, salvage};
+pub use salvage::{LogStart, missing_between, missing_segment, salvage};
 pub use survey::{Piece, fingerprint, survey};
 
 use super::frame::{FIRST_GROUP, GROUP_HEADER, GroupHeader};
@@ -25,6 +25,8 @@ pub struct ReplayEnd {
     pub end_offset: u64,
     /// Largest segment id found; the next log begins above it.
     pub max_segment_id_seen: SegmentId,
+    /// Largest id of a segment with a header: others were never used.
+    pub max_segment_id_used: SegmentId,
     /// The log ended in a group that was not written completely, as a crash leaves it.
     pub torn_tail: bool,
     /// Bytes of the groups replayed, padding included.
@@ -78,8 +80,10 @@ fn replay_runs(
     (runs, max_segment_id_seen): (Vec<Run<'_>>, SegmentId),
     f: &mut Visit<'_>,
 ) -> Result<ReplayEnd> {
+    let last = runs.last().and_then(|run| run.segments.last());
     let mut end = ReplayEnd {
         max_segment_id_seen,
+        max_segment_id_used: last.map_or(0, |segment| segment.id),
         ..ReplayEnd::default()
     };
     for run in runs {

@@ -32,6 +32,15 @@ pub(super) fn list(env: &dyn Env, dir: &Path) -> Result<Vec<SegmentId>> {
     Ok(ids)
 }
 
+/// The largest id below `end` of a segment in `dir`; 0 if there is none.
+///
+/// # Errors
+/// Of the file system.
+pub fn largest_below(env: &dyn Env, dir: &Path, end: SegmentId) -> Result<SegmentId> {
+    let ids = list(env, dir)?;
+    Ok(ids.into_iter().filter(|id| *id < end).max().unwrap_or(0))
+}
+
 /// Makes all segments in `dir` durable as they read: after a kill what replay has read may be in the page cache only.
 ///
 /// # Errors

@@ -9,6 +9,7 @@ mod tail;
 use super::frame::{FIRST_GROUP, GROUP_HEADER};
 use super::segment::{self, Segment, Segments};
 use super::{LogEnd, Lsn, Record, SegmentId};
+use crate::base::epoch::{end_of_names, epoch_of};
 use crate::base::events::{Listener, Severity};
 use crate::base::health::{FullDisk, Health};
 use crate::base::{Error, ErrorKind, Result};
@@ -184,7 +185,12 @@ impl Wal {
         health.check()?;
         env.create_dir_all(dir)?;
         let mut old = BTreeMap::new();
+        let end = end_of_names(epoch_of(first));
         for id in segment::list(env.as_ref(), dir)? {
+            if id >= end {
+                // Of no epoch yet. Whoever opens the log has seen that nobody has used it.
+                continue;
+            }
             if id >= first {
                 return Err(Error::new(
                     ErrorKind::AlreadyExists,

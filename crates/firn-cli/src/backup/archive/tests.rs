@@ -191,3 +191,85 @@ fn a_copy_of_some_tables_has_no_prepared_transactions() {
         assert_eq!(copy.catalog().list("").len(), tables, "{to}");
     }
 }
+
+/// Changes the kind of the first record of a segment, as a newer version might have written it.
+fn newer_record(path: &std::path::Path, id: u64) {
+    use firn::wal::frame::{FIRST_GROUP, GROUP_HEADER, GroupHeader, SegmentHeader};
+    let mut bytes = std::fs::read(path).unwrap();
+    let header = SegmentHeader::decode(&bytes[..4096], id, "f").unwrap();
+    let unit = header.unwrap().unit;
+    let at = FIRST_GROUP as usize;
+    let len = GroupHeader::peek_len(&bytes[at..at + unit], id, unit).unwrap();
+    let group = &mut bytes[at..at + len as usize];
+    group[GROUP_HEADER] = 200;
+    let sum = firn::base::checksum::placed(&group[8..], id, FIRST_GROUP);
+    group[..8].copy_from_slice(&sum.to_le_bytes());
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn a_prune_removes_nothing_if_it_cannot_read_what_is_needed() {
+    let place = Place::new();
+    place.write();
+    let first = place.back_up().pop().unwrap();
+    place.write();
+    let mut early = first.clone();
+    early.files.push(StoredFile {
+        name: file_name(FileKind::Sst, 1_000_000),
+        size: 0,
+        pieces: Vec::new(),
+    });
+    let (segments, blobs) = (place.segments(), place.blobs());
+    let later = segments.iter().filter(|id| **id > first.last_segment());
+    for id in later {
+        newer_record(&place.at("archive").join(segment_name(*id)), *id);
+    }
+    let error = prune(&place.at("archive"), &[early]).unwrap_err();
+    assert!(error.is_unsupported(), "{error}");
+    assert_eq!((place.segments(), place.blobs()), (segments, blobs));
+}
+
+#[test]
+fn an_epoch_that_begins_does_not_end_a_range() {
+    use firn::base::events::Silent;
+    use firn::base::health::Health;
+    use firn::wal::{Room, Wal, WalOptions, replay};
+    let place = tempfile::tempdir().unwrap();
+    let dir = place.path();
+    let firsts = [1, 1 << 40, (1 << 40) + 9];
+    for (n, first) in firsts.into_iter().enumerate() {
+        let env: Arc<dyn Env> = Arc::new(PosixEnv::new());
+        let end = replay(&*env, dir, u64::from(n > 0), &mut |_, _| Ok(())).unwrap();
+        let options = WalOptions {
+            segment_size: 1 << 16,
+            background: false,
+            ..WalOptions::default()
+        };
+        let (health, silent) = (Arc::new(Health::new()), Arc::new(Silent));
+        let log_end = end.log_end();
+        let wal = Wal::create(env, dir, options, health, silent, first, log_end).unwrap();
+        let record = Record::Batch {
+            seqno: n as u64 + 1,
+            batch: b"",
+        };
+        wal.append(&[record], Room::Leave).unwrap();
+        wal.close().unwrap();
+    }
+    let shown = |ranges: Vec<Range>| -> Vec<_> {
+        let each = ranges.iter();
+        each.map(|r| {
+            (
+                r.first_segment,
+                r.last_segment >= firsts[2],
+                r.first_seqno,
+                r.last_seqno,
+            )
+        })
+        .collect()
+    };
+    assert_eq!(shown(ranges(dir).unwrap()), [(1, true, Some(1), Some(3))]);
+    std::fs::remove_file(dir.join(segment_name(firsts[1]))).unwrap();
+    let found = shown(ranges(dir).unwrap());
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert_eq!(found[1], (firsts[2], true, Some(3), Some(3)));
+}

@@ -5,7 +5,7 @@ use crate::base::{Error, ErrorKind, Kind, Result, Seqno};
 use crate::env::Env;
 use crate::rowcode::BlobUses;
 use crate::version::FileMeta;
-use crate::wal::{self, BinlogPosition, Record, SegmentId, segment_name};
+use crate::wal::{self, BinlogPosition, Record, SegmentId, missing_between, segment_name};
 use crate::write::Batch;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -185,6 +185,8 @@ impl Search<'_> {
                 let when = self.here.wall_ms.unwrap_or(0);
                 self.changes.push((when, *seqno, what));
             }
+            // Reads of what comes next are at this seqno at least.
+            Record::Epoch { after, .. } => self.here.seqno = self.here.seqno.max(*after),
             _ => {}
         }
         self.here.point.records += 1;
@@ -257,12 +259,16 @@ pub fn find_point(
     seqno: Seqno,
     wanted: &Destination,
 ) -> Result<Reached> {
-    let first = backup_segment + 1;
-    let segments = archived_segments(env, archive)?;
-    let later: BTreeSet<_> = segments.into_iter().filter(|id| *id >= first).collect();
+    let mut later = archived_segments(env, archive)?;
+    later.retain(|id| *id > backup_segment);
     let mut last = backup_segment;
-    while later.contains(&(last + 1)) {
-        last += 1;
+    let mut lost = None;
+    for &id in &later {
+        lost = missing_between(env, archive, last, id)?;
+        if lost.is_some() {
+            break;
+        }
+        last = id;
     }
     let mut search = Search {
         wanted,
@@ -285,9 +291,11 @@ pub fn find_point(
         changes: Vec::new(),
     };
     let mut visit = |segment: SegmentId, record: Record<'_>| search.visit(segment, &record);
-    let replayed = match last >= first {
-        true => wal::replay_archived(env, archive, first, last, &mut visit).map(drop),
-        false => Ok(()),
+    let replayed = match later.first() {
+        Some(&first) if last >= first => {
+            wal::replay_archived(env, archive, first, last, &mut visit).map(drop)
+        }
+        _ => Ok(()),
     };
     if !search.found {
         replayed?;
@@ -313,7 +321,7 @@ pub fn find_point(
         },
         ..here.clone()
     };
-    let gap = later.last().is_some_and(|largest| *largest > last);
+    let gap = lost.is_some();
     let reached = match wanted {
         _ if found => return Ok(here),
         Destination::End => !gap,
@@ -332,7 +340,7 @@ pub fn find_point(
     if reached {
         return Ok(to_the_end());
     }
-    let missing = segment_name(last + 1);
+    let missing = segment_name(lost.unwrap_or(last + 1));
     let why = match gap {
         true => format!("the archive lacks {missing}, but has later ones"),
         false => format!("the archive ends before {missing}"),

@@ -17,6 +17,8 @@ use crate::rowcode::{BlobBuf, blob_ref};
 use crate::sst::{SstOptions, SstWriter};
 use crate::store::FileStore;
 use crate::version::{self, Edit, FileMeta, FileSource, LAST_LEVEL, VersionSet};
+use crate::wal::Gtid;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -124,6 +126,9 @@ impl Copy {
                 .known
                 .add(&key.user_key[INDEX_ID_LEN..], key.seqno, value.head)
             {
+                if error.is_unsupported() {
+                    return Err(error);
+                }
                 lost(error);
                 return Ok(());
             }
@@ -199,14 +204,18 @@ impl Copy {
         self,
         last_seqno: Seqno,
         counters: Vec<(u64, CounterValue)>,
+        gtids: &BTreeMap<u32, Gtid>,
     ) -> Result<()> {
         self.session.sync()?;
+        self.versions.note_gtids(gtids);
         self.versions.apply(Edit {
             added: self
                 .files
                 .into_iter()
                 .map(|meta| (LAST_LEVEL as u8, 0, meta))
                 .collect(),
+            // No segment is needed: what the log told goes along.
+            log_number: Some(0),
             last_seqno: Some(last_seqno),
             counters,
             ..Edit::default()

@@ -7,7 +7,7 @@ use crate::db::look::{Look, Tree};
 use crate::sst::IndexStats;
 use crate::store::{FileKind, file_name};
 use crate::version;
-use crate::wal::{self, LogStart};
+use crate::wal::{self, Gtid, LogStart};
 use std::collections::BTreeMap;
 
 /// What is known of the tree.
@@ -19,6 +19,8 @@ pub(super) struct Remains {
     /// Commits up to this seqno are in the files.
     pub(super) last_seqno: Seqno,
     pub(super) counters: BTreeMap<u64, CounterValue>,
+    /// The last global transaction ids that the manifest has.
+    pub(super) gtids: BTreeMap<u32, Gtid>,
     /// Blob files whose blobs lie in a file of another id.
     pub(super) blobs_moved: BTreeMap<u64, u64>,
     /// What files hold, as far as the manifest says it.
@@ -43,21 +45,24 @@ impl Remains {
             false => Err(error),
         });
         match tree {
-            Ok(tree) => match doubt(look, &tree)? {
-                None => {
-                    let mut files = tree.state.files.values();
-                    files.try_for_each(|placed| placed.meta.check_local())?;
-                    let waiting = tree.state.deferred.len();
-                    if waiting > 0 {
-                        let note = format!(
-                            "{waiting} files in an object store were to be deleted: the saved database does not know them"
-                        );
-                        repaired.notes.push(note);
+            Ok(tree) => {
+                // First: files that lie elsewhere would pass for missing ones.
+                let mut files = tree.state.files.values();
+                files.try_for_each(|placed| placed.meta.check_local())?;
+                match doubt(look, &tree)? {
+                    None => {
+                        let waiting = tree.state.deferred.len();
+                        if waiting > 0 {
+                            let note = format!(
+                                "{waiting} files in an object store were to be deleted: the saved database does not know them"
+                            );
+                            repaired.notes.push(note);
+                        }
+                        return Self::known(look, tree);
                     }
-                    return Self::known(look, tree);
+                    Some(doubt) => lost(doubt),
                 }
-                Some(doubt) => lost(doubt),
-            },
+            }
             Err(error) if error.is_corruption() => {}
             Err(error) => return Err(error),
         }
@@ -75,6 +80,7 @@ impl Remains {
             },
             last_seqno: salvaged.last_seqno,
             counters: salvaged.counters,
+            gtids: salvaged.gtids,
             blobs_moved: BlobStore::moved_on_disk(look.source().store())?,
             held: BTreeMap::new(),
         })
@@ -101,6 +107,7 @@ impl Remains {
             log: LogStart::At(tree.state.log_number),
             last_seqno: tree.state.last_seqno,
             counters: tree.state.counters,
+            gtids: tree.state.gtids,
             blobs_moved: blobs_moved(look, tree.state.blobs_moved)?,
         })
     }

@@ -110,6 +110,7 @@ pub(super) fn salvaged(
                 lost(Error::corruption(name, 0, what));
                 return Ok(None);
             }
+            Err(error) if error.is_unsupported() => return Err(error),
             _ => None,
         },
         known => known,

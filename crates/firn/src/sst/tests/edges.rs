@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 const PATH: &str = "/77.sst";
 
-fn key(index: u32, n: u64) -> Vec<u8> {
+pub(super) fn key(index: u32, n: u64) -> Vec<u8> {
     [&index.to_be_bytes()[..], &n.to_be_bytes()].concat()
 }
 
@@ -259,7 +259,12 @@ fn compaction_reads_leave_the_cache_alone() {
 }
 
 /// The bytes of a file of which the block at `offset`, of `len` bytes, was changed, with its checksum.
-fn resealed(bytes: &[u8], offset: usize, len: usize, change: impl Fn(&mut [u8])) -> Vec<u8> {
+pub(super) fn resealed(
+    bytes: &[u8],
+    offset: usize,
+    len: usize,
+    change: impl Fn(&mut [u8]),
+) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     let (covered, sum) = bytes[offset..offset + len].split_at_mut(len - 8);
     change(covered);

@@ -5,6 +5,7 @@ mod damage;
 mod edges;
 mod fixtures;
 mod model;
+mod salvage;
 
 use super::*;
 use crate::base::{InternalIterator, InternalKey, Kind, Result, Seqno, Value};

@@ -55,6 +55,11 @@ pub(crate) fn full() -> Edit {
             database: DatabaseId(*b"sixteen of bytes"),
         }),
         deferred: vec![deferred(FileKind::Sst, 77), deferred(FileKind::Blob, 0)],
+        gtids: vec![Gtid {
+            domain: 1,
+            server: u32::MAX,
+            sequence: 1 << 50,
+        }],
     }
 }
 
@@ -86,7 +91,7 @@ fn unknown_fields_and_flags_are_refused() {
 }
 
 #[test]
-fn an_impossible_location_kind_or_identity_is_corruption() {
+fn impossible_fields_are_corruption_and_unknown_places_and_kinds_of_a_newer_version() {
     let bytes_of = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut edit = Edit::default();
         let mut meta = file(2, b"\0\0\0\x01a", b"\0\0\0\x01a");
@@ -102,9 +107,14 @@ fn an_impossible_location_kind_or_identity_is_corruption() {
         let at = bytes.len() - 2;
         bytes[at] = 2;
     });
-    assert!(wrong.unwrap_err().is_corruption());
+    let error = wrong.unwrap_err();
+    assert!(error.is_unsupported(), "{error}");
+    let mut unknown_kind = vec![TAG_DEFERRED as u8];
+    put_bytes(&mut unknown_kind, &[2, 1, 1, 1]);
+    let error = Edit::decode(&unknown_kind, "m", 0).unwrap_err();
+    assert!(error.is_unsupported(), "{error}");
     for (tag, field) in [
-        (TAG_DEFERRED, &[2, 1, 1, 1][..]),
+        (TAG_DEFERRED, &[2, 1, 1][..]),
         (TAG_DEFERRED, &[0, 1, 1]),
         (TAG_DEFERRED, &[0, 1, 1, 1, 1]),
         (TAG_IDENTITY, &[0; 17]),
@@ -138,7 +148,7 @@ fn cut_bytes_are_corruption_and_name_the_place() {
             }
         }
     }
-    assert!(whole < 18);
+    assert!(whole < 19);
 }
 
 #[test]
@@ -159,4 +169,85 @@ fn mutated_bytes_never_panic() {
             assert_eq!(again, edit, "seed {seed}");
         }
     }
+}
+
+#[test]
+fn fields_have_the_bytes_of_the_page() {
+    #[track_caller]
+    fn is(edit: &Edit, bytes: &[u8]) {
+        assert_eq!(edit.encode(), bytes);
+        assert_eq!(Edit::decode(bytes, "m", 0).unwrap(), *edit);
+    }
+    is(
+        &Edit {
+            identity: Some(Identity {
+                epoch: 2,
+                after: 300,
+                database: DatabaseId(*b"sixteen of bytes"),
+            }),
+            ..Edit::default()
+        },
+        b"\x0b\x13\x02\xac\x02sixteen of bytes",
+    );
+    let waits = |kind, slot| DeferredDeletion {
+        kind,
+        file: 7,
+        epoch: 1,
+        slot,
+    };
+    is(
+        &Edit {
+            deferred: vec![waits(FileKind::Sst, 0), waits(FileKind::Blob, 300)],
+            ..Edit::default()
+        },
+        &[12, 4, 0, 7, 1, 0, 12, 5, 1, 7, 1, 0xac, 2],
+    );
+    let set = CounterValue {
+        generation: 1,
+        value: 300,
+    };
+    is(
+        &Edit {
+            counters: vec![(5, 6.into()), (5, set)],
+            ..Edit::default()
+        },
+        &[7, 2, 5, 6, 13, 4, 5, 1, 0xac, 2],
+    );
+    let gtid = Gtid {
+        domain: 1,
+        server: 2,
+        sequence: 300,
+    };
+    is(
+        &Edit {
+            gtids: vec![gtid],
+            ..Edit::default()
+        },
+        &[14, 4, 1, 2, 0xac, 2],
+    );
+    // A file with a place and a tail: flag 16.
+    let meta = FileMeta {
+        size: 300,
+        checksum: 0x0102_0304_0506_0708,
+        dense_deletes: 0,
+        per_index: Vec::new(),
+        min_seqno: 1,
+        max_seqno: 2,
+        entries: 3,
+        deletes: 1,
+        superseded: 0,
+        raw_bytes: 5,
+        location: FileLocation::ObjectStore,
+        tail_len: 300,
+        ..file(3, b"a", b"b")
+    };
+    let head = [1, 28, 1, 0, 3, 0xac, 2, 8, 7, 6, 5, 4, 3, 2, 1, 16];
+    let rest = [1, b'a', 1, b'b', 1, 2, 3, 1, 0, 5, 0, 1, 0xac, 2];
+    is(
+        &Edit {
+            added: vec![(1, 0, meta)],
+            ..Edit::default()
+        },
+        &[&head[..], &rest].concat(),
+    );
 }

@@ -40,7 +40,7 @@ pub enum LogStart {
 /// and what is missing to `lost`.
 ///
 /// # Errors
-/// Those of the file system, and what `f` returns.
+/// Those of the file system, and what `f` returns; `Unsupported` for a record of a newer format.
 pub fn salvage(
     env: &dyn Env,
     dir: &Path,
@@ -127,6 +127,25 @@ pub fn missing_segment(env: &dyn Env, dir: &Path, first: SegmentId) -> Result<Op
     }
     let mut gone = gone(&headers, first, true).into_iter();
     Ok(gone.find(|id| !ids.contains(id)))
+}
+
+/// A segment that the log had between `before` and `id`, of which no file lies between them in `dir`; `None` if it went
+/// on from the one to the other, as it does when an epoch begins.
+///
+/// # Errors
+/// Those of the file system; `Unsupported` for a newer format.
+pub fn missing_between(
+    env: &dyn Env,
+    dir: &Path,
+    before: SegmentId,
+    id: SegmentId,
+) -> Result<Option<SegmentId>> {
+    let expected = before.saturating_add(1);
+    if expected >= id {
+        return Ok(None);
+    }
+    let header = SegmentReader::open(env, dir, id)?.header()?;
+    Ok(header.map_or(Some(expected), |header| lost_between(expected, &header, 0)))
 }
 
 /// The segments that were part of the log and are not there, or without a header; as recovery sees it.
@@ -224,6 +243,7 @@ fn deliver(
     while !payload.is_empty() {
         match Record::decode(&mut payload, &name, found.offset) {
             Ok(record) => f(id, record)?,
+            Err(error) if error.is_unsupported() => return Err(error),
             Err(error) => {
                 lost(error);
                 break;

@@ -153,3 +153,88 @@ fn a_body_with_too_much_or_a_wild_count_is_corruption() {
         assert!(decode(&mut &bytes[..]).unwrap_err().is_corruption());
     }
 }
+
+#[test]
+fn records_have_the_bytes_of_the_page() {
+    let gtid = Gtid {
+        domain: 1,
+        server: 2,
+        sequence: 300,
+    };
+    let binlog = Some(BinlogPosition {
+        name: b"b.1",
+        pos: 5,
+    });
+    let run = |run| Record::ServerRun { run };
+    let records: [(Record<'_>, &[u8]); 11] = [
+        (
+            Record::Load {
+                files: Cow::Borrowed(&[3, 900]),
+                info: b"ab",
+            },
+            b"\x09\x06\x02\x03\x84\x07ab",
+        ),
+        (
+            Record::Clock {
+                wall_ms: 300,
+                binlog: None,
+            },
+            &[10, 2, 0xac, 2],
+        ),
+        (
+            Record::Clock {
+                wall_ms: 300,
+                binlog,
+            },
+            b"\x0a\x07\xac\x02\x03b.1\x05",
+        ),
+        (Record::Gtid { seqno: 7, gtid }, &[11, 5, 7, 1, 2, 0xac, 2]),
+        (
+            Record::BlobSpan {
+                file: 7,
+                offset: 64,
+                bytes: b"xy",
+            },
+            b"\x0c\x04\x07\x40xy",
+        ),
+        (
+            Record::Epoch {
+                epoch: 2,
+                after: 300,
+            },
+            &[13, 3, 2, 0xac, 2],
+        ),
+        (
+            Record::CounterSet {
+                counter: 5,
+                generation: 1,
+                value: 300,
+            },
+            &[14, 4, 5, 1, 0xac, 2],
+        ),
+        (run(RunName::Unknown), &[15, 0]),
+        (run(RunName::NoBinlog), &[15, 1, 0]),
+        (
+            run(RunName::Binlog {
+                path: b"p",
+                created: 1,
+                server_id: 300,
+            }),
+            &[15, 5, 1, b'p', 1, 0xac, 2],
+        ),
+        (
+            Record::CounterMax {
+                counter: 5,
+                value: 300,
+            },
+            &[6, 3, 5, 0xac, 2],
+        ),
+    ];
+    for (record, bytes) in records {
+        let mut out = AlignedBuf::new();
+        record.encode(&mut out);
+        assert_eq!(out.as_slice(), bytes, "{record:?}");
+        let read = Record::decode(&mut &bytes[..], "f", 0).unwrap();
+        assert_eq!(read, record);
+    }
+}

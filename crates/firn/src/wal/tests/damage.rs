@@ -148,3 +148,27 @@ fn a_read_error_is_no_end() {
         assert_eq!(error.kind(), &ErrorKind::Io { os_errno: 5 }, "read {nth}");
     }
 }
+
+#[test]
+fn a_record_of_a_newer_version_is_no_damage() {
+    use super::super::frame::GROUP_HEADER;
+    let env = MemEnv::new();
+    let wal = new_wal(&env);
+    commit(&wal, 1, b"one").unwrap();
+    commit(&wal, 2, b"two").unwrap();
+    wal.close().unwrap();
+    let change = |bytes: &mut Vec<u8>| {
+        let group = &mut bytes[FIRST_GROUP as usize..][..4096];
+        group[GROUP_HEADER] = 200;
+        let sum = crate::base::checksum::placed(&group[8..], 1, FIRST_GROUP);
+        group[..8].copy_from_slice(&sum.to_le_bytes());
+    };
+    env.damage(&segment_path(1), change).unwrap();
+    let mut see = |_, _: Record<'_>| Ok(());
+    let mut say = |error| panic!("{error}");
+    for start in [LogStart::At(1), LogStart::Unknown { at_least: 0 }] {
+        let error = salvage(&env, &dir(), start, &mut see, &mut say).unwrap_err();
+        assert!(error.is_unsupported(), "{error}");
+        assert!(error.to_string().contains("kind 200"), "{error}");
+    }
+}

@@ -42,6 +42,7 @@ fn records_come_back_in_order_with_their_segment() {
         last_group: 1,
         end_offset: 2 * 4096,
         max_segment_id_seen: 1,
+        max_segment_id_used: 1,
         torn_tail: false,
         bytes: 4096,
         records: 3,

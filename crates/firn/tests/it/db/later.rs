@@ -3,17 +3,24 @@
 
 use super::*;
 use firn::base::Result;
+use firn::base::checksum::placed;
 use firn::base::events::Silent;
 use firn::base::health::Health;
 use firn::catalog::ObjectKind;
 use firn::db::{Look, repair};
-use firn::wal::{Gtid, Record, Room, Wal, WalOptions, replay};
+use firn::version::{FileLocation, FileMeta, create_manifest, manifest_name};
+use firn::wal::{Gtid, Record, Room, Wal, WalOptions, replay, segment_name};
 
 const DIR: &str = "/db";
 const IDS_PER_EPOCH: u64 = 1 << 40;
 
 /// Appends records to the log of a closed database.
 fn append(env: &MemEnv, records: &[Record<'_>]) {
+    append_from(env, 0, records);
+}
+
+/// As [`append`], in a segment with this id or a larger one.
+fn append_from(env: &MemEnv, first_segment: u64, records: &[Record<'_>]) {
     let dir = Path::new(DIR);
     let look = Look::open(Arc::new(env.clone()), dir).unwrap();
     let first = look.tree().unwrap().state.log_number;
@@ -30,7 +37,7 @@ fn append(env: &MemEnv, records: &[Record<'_>]) {
         options,
         Arc::new(Health::new()),
         Arc::new(Silent),
-        end.max_segment_id_seen + 1,
+        first_segment.max(end.max_segment_id_seen + 1),
         end.log_end(),
     )
     .unwrap();
@@ -225,4 +232,184 @@ fn objects_of_the_server_and_partitions_are_state() {
     let db = Db::open(Arc::new(env), Path::new("/new"), options(), None).unwrap();
     assert_eq!(db.catalog().objects().len(), 2);
     assert_eq!(db.catalog().partitioned(), ["d/u"]);
+}
+
+/// Repair leaves such a database alone: it would drop what it cannot read.
+#[track_caller]
+fn repair_refuses(env: &MemEnv, said: &str) {
+    let repaired = repair(&look(env), Path::new("/new"), &mut |_| {});
+    let error = repaired.err().expect("it is refused");
+    assert!(error.is_unsupported(), "{error}");
+    assert!(error.to_string().contains(said), "{error}");
+}
+
+fn flushed() -> (MemEnv, String) {
+    let env = written();
+    let db = open(&env);
+    db.flush().unwrap();
+    db.close().unwrap();
+    let names = env.list_dir(Path::new(DIR)).unwrap();
+    let name = names.into_iter().find(|name| name.ends_with(".sst"));
+    (env, name.unwrap())
+}
+
+#[test]
+fn a_table_of_a_newer_version_is_not_repaired_away() {
+    for (flags, said) in [(1, "is encrypted"), (2, "feature flag")] {
+        let (env, name) = flushed();
+        let (_, id) = firn::store::parse_file_name(&name).unwrap();
+        let change = |bytes: &mut Vec<u8>| {
+            let at = bytes.len() - 72;
+            bytes[at + 48] = flags;
+            let sum = placed(&bytes[at..at + 56], id, at as u64);
+            bytes[at + 56..at + 64].copy_from_slice(&sum.to_le_bytes());
+        };
+        env.damage(&Path::new(DIR).join(&name), change).unwrap();
+        repair_refuses(&env, said);
+    }
+}
+
+#[test]
+fn an_entry_of_a_newer_catalog_is_not_repaired_away() {
+    let env = written();
+    let db = open(&env);
+    let mut txn = begin(&db);
+    txn.put(b"\0\0\0\0\xc8name", Value::whole(b"value"))
+        .unwrap();
+    txn.commit().unwrap();
+    drop(txn);
+    db.close().unwrap();
+    drop(db);
+    repair_refuses(&env, "catalog entry kind 200");
+}
+
+/// A manifest in which the file lies elsewhere, and how much of it is left.
+#[test]
+fn files_that_lie_elsewhere_are_not_repaired_away() {
+    for damage in 0..3 {
+        let (env, name) = flushed();
+        let dir = Path::new(DIR);
+        let mut state = look(&env).tree().unwrap().state;
+        let (id, placed) = state.files.pop_last().unwrap();
+        let mut placed = placed;
+        placed.meta = Arc::new(FileMeta {
+            location: FileLocation::ObjectStore,
+            ..FileMeta::clone(&placed.meta)
+        });
+        state.files.insert(id, placed);
+        create_manifest(&env, dir, &state).unwrap();
+        let path = dir.join(manifest_name(state.next_file_id));
+        match damage {
+            0 => {}
+            // The file is missing, as it does where it lies elsewhere, and a newer one is there.
+            1 => {
+                let content = env.read(&dir.join(&name)).unwrap();
+                env.remove(&dir.join(&name)).unwrap();
+                let newer = firn::store::file_name(firn::store::FileKind::Sst, 900);
+                env.place(&dir.join(newer), content);
+            }
+            // Its header: edits are looked for.
+            _ => env.damage(&path, |bytes| bytes[13] ^= 1).unwrap(),
+        }
+        repair_refuses(&env, "lies in an object store");
+    }
+}
+
+#[test]
+fn a_segment_of_a_later_epoch_counts_if_it_was_used() {
+    let env = written();
+    let dir = Path::new(DIR);
+    let stray = 3 * IDS_PER_EPOCH + 4;
+    for stray in [stray, IDS_PER_EPOCH - 1] {
+        env.place(&dir.join(segment_name(stray)), vec![0; 1 << 16]);
+    }
+    for _ in 0..3 {
+        let db = open(&env);
+        let mut txn = begin(&db);
+        put(&mut txn, "b", "2");
+        txn.commit().unwrap();
+        drop(txn);
+        db.flush().unwrap();
+        db.close().unwrap();
+        drop(db);
+        let state = look(&env).tree().unwrap().state;
+        assert!(state.log_number < 100, "{}", state.log_number);
+    }
+    env.remove(&dir.join(segment_name(stray))).unwrap();
+    env.remove(&dir.join(segment_name(IDS_PER_EPOCH - 1)))
+        .unwrap();
+    append_from(
+        &env,
+        stray,
+        &[Record::Clock {
+            wall_ms: 1,
+            binlog: None,
+        }],
+    );
+    let error = try_open(&env).err().unwrap();
+    assert!(error.is_corruption(), "{error}");
+    assert!(error.to_string().contains(&segment_name(stray)), "{error}");
+}
+
+#[test]
+fn a_look_sees_the_seqno_of_an_epoch_without_commits() {
+    let env = written();
+    let after = 1 << 33;
+    append(&env, &[Record::Epoch { epoch: 2, after }]);
+    for _ in 0..2 {
+        let looked = look(&env);
+        let log = looked.log(&looked.tree().unwrap()).unwrap();
+        assert!(log.point.seqno >= after);
+        drop((log, looked));
+        let db = open(&env);
+        assert!(firn::db::visible(&db) >= after);
+        db.flush().unwrap();
+        db.close().unwrap();
+        drop(db);
+    }
+}
+
+#[test]
+fn global_transaction_ids_outlive_the_log() {
+    let env = written();
+    let record = |domain, sequence| Record::Gtid {
+        seqno: 1,
+        gtid: Gtid {
+            domain,
+            server: 9,
+            sequence,
+        },
+    };
+    let shown = |env: &MemEnv| -> Vec<String> {
+        let looked = look(env);
+        let log = looked.log(&looked.tree().unwrap()).unwrap();
+        log.gtids.values().map(Gtid::to_string).collect()
+    };
+    append(&env, &[record(0, 5), record(3, 77)]);
+    let flush = || {
+        let db = open(&env);
+        let mut txn = begin(&db);
+        put(&mut txn, "b", "2");
+        txn.commit().unwrap();
+        drop(txn);
+        db.flush().unwrap();
+        db.close().unwrap();
+    };
+    flush();
+    assert!(!look(&env).tree().unwrap().state.gtids.is_empty());
+    assert_eq!(shown(&env), ["0-9-5", "3-9-77"]);
+    // Of two domains one goes on; the other comes from the manifest, which is another one at each open.
+    append(&env, &[record(3, 78)]);
+    assert_eq!(shown(&env), ["0-9-5", "3-9-78"]);
+    for _ in 0..2 {
+        flush();
+        assert_eq!(shown(&env), ["0-9-5", "3-9-78"]);
+    }
+    let looked = look(&env);
+    repair(&looked, Path::new("/new"), &mut |lost| panic!("{lost}")).unwrap();
+    drop(looked);
+    let saved = Look::open(Arc::new(env), Path::new("/new")).unwrap();
+    let state = saved.tree().unwrap().state;
+    let gtids: Vec<_> = state.gtids.values().map(Gtid::to_string).collect();
+    assert_eq!(gtids, ["0-9-5", "3-9-78"]);
 }

@@ -61,6 +61,35 @@ fn log(records: &[Record<'_>]) -> Arc<dyn Env> {
     env
 }
 
+/// Goes on with a log in another segment.
+fn log_goes_on(env: &Arc<dyn Env>, first: SegmentId, records: &[Record<'_>]) {
+    let dir = Path::new(DIR);
+    let end = wal::replay(&**env, dir, 1, &mut |_, _| Ok(())).unwrap();
+    let opts = WalOptions {
+        segment_size: 3 * 4096,
+        background: false,
+        ..WalOptions::default()
+    };
+    let (health, listener) = (Arc::new(Health::new()), Arc::new(Silent));
+    let wal = Wal::create(
+        Arc::clone(env),
+        dir,
+        opts,
+        health,
+        listener,
+        first,
+        end.log_end(),
+    );
+    let wal = wal.unwrap();
+    for record in records {
+        let appended = wal
+            .append(std::slice::from_ref(record), crate::wal::Room::Leave)
+            .unwrap();
+        wal.sync_to(appended.lsn).unwrap();
+    }
+    wal.close().unwrap();
+}
+
 fn find(env: &Arc<dyn Env>, wanted: &Destination) -> Result<Reached> {
     find_point(&**env, Path::new(DIR), 0, 0, wanted)
 }
@@ -233,4 +262,38 @@ fn a_gap_is_named_and_what_lies_before_it_is_found() {
     let point = reached.point;
     // Two groups fill a segment.
     assert_eq!((point.segment, point.records), (2, 0));
+}
+
+#[test]
+fn an_epoch_that_begins_is_no_gap() {
+    use crate::base::epoch::IDS_PER_EPOCH;
+    let records: Vec<_> = (1..10).map(|seqno| commit(seqno, None)).collect();
+    let after = 1 << 33;
+    for first in [IDS_PER_EPOCH, 5 * IDS_PER_EPOCH + 7] {
+        let env = log(&records);
+        let old = archived_segments(&*env, Path::new(DIR)).unwrap();
+        let epoch = Record::Epoch {
+            epoch: first / IDS_PER_EPOCH,
+            after,
+        };
+        log_goes_on(&env, first, std::slice::from_ref(&epoch));
+        // The state behind it is one of the new epoch, also without a commit.
+        assert_eq!(find(&env, &Destination::End).unwrap().seqno, after);
+        assert_eq!(find(&env, &Destination::Seqno(9)).unwrap().seqno, after);
+        assert_eq!(find(&env, &Destination::Seqno(8)).unwrap().seqno, 8);
+        log_goes_on(&env, first + 50, &[commit(after + 1, None)]);
+        let reached = find(&env, &Destination::End).unwrap();
+        assert_eq!(reached.seqno, after + 1);
+        assert!(reached.point.segment >= first + 50);
+        // From a backup that ends in the last segment before the epoch.
+        let last = *old.last().unwrap();
+        let wanted = Destination::Seqno(after + 1);
+        let reached = find_point(&*env, Path::new(DIR), last, 9, &wanted).unwrap();
+        assert_eq!(reached.seqno, after + 1);
+        // The last segment of the old epoch had groups: that one is a gap.
+        env.remove(&Path::new(DIR).join(segment_name(last)))
+            .unwrap();
+        let error = find(&env, &Destination::End).unwrap_err().to_string();
+        assert!(error.contains(&segment_name(last)), "{error}");
+    }
 }

@@ -202,3 +202,145 @@ fn a_file_in_an_object_store_is_refused_by_name() {
     let error = handle.reader().err().unwrap();
     assert_eq!(*error.kind(), ErrorKind::Unsupported);
 }
+
+#[test]
+fn what_waits_for_its_deletion_does_not_come_back() {
+    let env = env();
+    let set = open(&env);
+    let meta = put_file(&set);
+    let deletion = |slot| DeferredDeletion {
+        kind: FileKind::Sst,
+        file: meta.file_id,
+        epoch: 0,
+        slot,
+    };
+    let of = |deferred, added| Edit {
+        deferred,
+        added,
+        ..Edit::default()
+    };
+    set.apply(of(vec![deletion(3)], Vec::new())).unwrap();
+    let add = || vec![(1, 0, meta.clone())];
+    let error = set.apply(of(Vec::new(), add())).unwrap_err();
+    assert!(error.to_string().contains("is to be deleted"), "{error}");
+    // Once it is done, the id is as good as any.
+    set.apply(of(vec![deletion(0)], add())).unwrap();
+}
+
+#[test]
+fn a_blob_file_that_a_table_needs_is_not_to_be_deleted() {
+    let used = |file| crate::rowcode::BlobUse {
+        file,
+        refs: 1,
+        bytes: 9,
+    };
+    let deletion = |file| DeferredDeletion {
+        kind: FileKind::Blob,
+        file,
+        epoch: 0,
+        slot: 7,
+    };
+    let of = |file| Edit {
+        deferred: vec![deletion(file)],
+        ..Edit::default()
+    };
+    let mut state = State::default();
+    let mut meta = file(3, b"\0\0\0\x01a", b"\0\0\0\x01f");
+    meta.blobs = vec![used(10), used(11)];
+    state.apply(&Edit {
+        added: vec![(1, 0, meta.clone())],
+        blobs_moved: vec![(11, 12)],
+        ..Edit::default()
+    });
+    for (file, needed) in [(10, true), (12, true), (11, false), (13, false)] {
+        let said = state.objection(&of(file));
+        assert_eq!(said.is_some(), needed, "{file}: {said:?}");
+        assert!(said.is_none_or(|what| what.contains("which file 3 needs")));
+    }
+    // Together with the last table that needs it, or with the place that its blobs move to.
+    let mut edit = of(10);
+    edit.removed = vec![(1, 3)];
+    assert_eq!(state.objection(&edit), None);
+    let mut edit = of(12);
+    edit.blobs_moved = vec![(11, 14)];
+    assert_eq!(state.objection(&edit), None);
+    // One that waits is not needed anew.
+    state.apply(&of(11));
+    let mut edit = Edit {
+        blobs_moved: vec![(11, 0)],
+        ..Edit::default()
+    };
+    assert!(state.objection(&edit).is_some());
+    edit.removed = vec![(1, 3)];
+    assert_eq!(state.objection(&edit), None);
+    let mut newer = file(4, b"\0\0\0\x01g", b"\0\0\0\x01h");
+    newer.blobs = vec![used(13)];
+    state.apply(&of(13));
+    let edit = Edit {
+        added: vec![(1, 0, newer)],
+        ..Edit::default()
+    };
+    assert!(state.objection(&edit).is_some());
+}
+
+#[test]
+fn a_file_may_change_its_place_and_nothing_else() {
+    let mut state = State::default();
+    let meta = file(3, b"\0\0\0\x01a", b"\0\0\0\x01f");
+    let edit = |meta| Edit {
+        added: vec![(1, 0, meta)],
+        ..Edit::default()
+    };
+    state.apply(&edit(meta.clone()));
+    let moved = |change: &dyn Fn(&mut FileMeta)| {
+        let mut meta = meta.clone();
+        change(&mut meta);
+        let mut edit = edit(meta);
+        edit.removed = vec![(1, 3)];
+        state.objection(&edit)
+    };
+    assert_eq!(
+        moved(&|meta| meta.location = FileLocation::ObjectStore),
+        None
+    );
+    assert_eq!(moved(&|meta| meta.tail_len = 77), None);
+    let changed = moved(&|meta| meta.entries += 1);
+    assert_eq!(changed.as_deref(), Some("moves file 3 and changes it"));
+}
+
+#[test]
+fn a_stray_with_the_last_id_of_an_epoch_does_not_use_the_epoch_up() {
+    let env = env();
+    let set = open(&env);
+    let stray = IDS_PER_EPOCH - 1;
+    let store = set.source().store().clone();
+    drop(set);
+    for _ in 0..3 {
+        store.create(stray).unwrap().sync().unwrap();
+        let set = open(&env);
+        set.apply(flush(&set)).unwrap();
+        assert!(set.new_file_id() < 1000);
+    }
+}
+
+#[test]
+fn ids_that_are_used_up_are_refused_before_the_manifest_has_them() {
+    let env = env();
+    let set = open(&env);
+    set.reserve_file_ids(u64::MAX);
+    set.apply(Edit::default()).unwrap();
+    assert_eq!(set.new_file_id(), IDS_PER_EPOCH - 1);
+    let counters = Edit {
+        counters: vec![(1, 2.into())],
+        ..Edit::default()
+    };
+    let error = set.apply(counters).unwrap_err();
+    assert!(error.to_string().contains("beyond epoch 0"), "{error}");
+    drop(set);
+    for _ in 0..2 {
+        // Its own manifest would have the last id, and the one behind it for the next.
+        let error = try_open(&env).err().unwrap();
+        assert!(error.is_unsupported(), "{error}");
+        assert!(error.to_string().contains("used up"), "{error}");
+    }
+}
