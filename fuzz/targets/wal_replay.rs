@@ -9,7 +9,9 @@ use firn::base::health::Health;
 use firn::base::{ErrorKind, Result};
 use firn::env::{AlignedBuf, BLOCK, Env, MemEnv, SECTOR};
 use firn::wal::frame::{FIRST_GROUP, GROUP_HEADER, GroupHeader, SegmentHeader};
-use firn::wal::{Gtid, LogEnd, Record, ReplayEnd, Room, Wal, WalOptions, replay, segment_name};
+use firn::wal::{
+    Gtid, LogEnd, Record, ReplayEnd, Room, RunName, Wal, WalOptions, replay, segment_name,
+};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -117,6 +119,24 @@ pub fn seeds() -> Vec<Vec<u8>> {
         Record::Epoch {
             epoch: 1,
             after: 1 << 33,
+        },
+        Record::CounterSet {
+            counter: 9,
+            generation: 2,
+            value: 1 << 20,
+        },
+        Record::ServerRun {
+            run: RunName::Unknown,
+        },
+        Record::ServerRun {
+            run: RunName::NoBinlog,
+        },
+        Record::ServerRun {
+            run: RunName::Binlog {
+                path: b"/var/log/bin.000001",
+                created: 1 << 31,
+                server_id: 7,
+            },
         },
     ] {
         record.encode(&mut payload);

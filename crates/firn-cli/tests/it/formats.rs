@@ -2,9 +2,15 @@
 //! them, and they are written on, which brings them to the newest format file by file.
 
 use super::support::{Rows, Stopped, World, firn, json, open, options, read};
+use firn::base::events::Silent;
+use firn::base::health::Health;
 use firn::base::options::Options;
 use firn::catalog::ObjectKind;
+use firn::db::Look;
+use firn::env::{Env, PosixEnv};
+use firn::wal::{Gtid, Record, Room, Wal, WalOptions, replay};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// A database with everything that a directory may hold, and what it should say.
@@ -16,7 +22,17 @@ struct Kept {
 }
 
 /// From the oldest to the newest.
-const FORMATS: [&str; 2] = ["db-before-epochs", "db-with-epochs"];
+const FORMATS: [&str; 3] = ["db-before-epochs", "db-with-epochs", "db-in-an-epoch"];
+
+/// A counter that nothing else uses: it was set in the files, and again in the log.
+const COUNTER: u64 = 1 << 50;
+
+/// The last global transaction id that the log tells.
+const GTID: Gtid = Gtid {
+    domain: 3,
+    server: 9,
+    sequence: 77,
+};
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../firn/tests/fixtures")
@@ -54,6 +70,33 @@ fn small() -> Options {
     }
 }
 
+/// What another writer's log would say: a commit's id, and that an epoch begins.
+fn begin_epoch(dir: &Path) {
+    let env: Arc<dyn Env> = Arc::new(PosixEnv::new());
+    let look = Look::open(Arc::clone(&env), dir).unwrap();
+    let first = look.tree().unwrap().state.log_number;
+    drop(look);
+    let end = replay(&*env, dir, first, &mut |_, _| Ok(())).unwrap();
+    let options = WalOptions {
+        segment_size: 32 << 10,
+        background: false,
+        ..WalOptions::default()
+    };
+    let (health, silent) = (Arc::new(Health::new()), Arc::new(Silent));
+    let (next, log_end) = (end.max_segment_id_seen + 1, end.log_end());
+    let wal = Wal::create(env, dir, options, health, silent, next, log_end).unwrap();
+    let gtid = Record::Gtid {
+        seqno: 1,
+        gtid: GTID,
+    };
+    let epoch = Record::Epoch {
+        epoch: 2,
+        after: 1 << 33,
+    };
+    wal.append(&[gtid, epoch], Room::Leave).unwrap();
+    wal.close().unwrap();
+}
+
 /// Writes the fixture of the format that the code writes: give it a new name first.
 #[test]
 #[ignore = "writes a fixture that the other tests read"]
@@ -82,10 +125,16 @@ fn write_fixture() {
         world.write(60);
         world.db.flush().unwrap();
     }
+    world.db.catalog().set_counter(COUNTER, 50).unwrap();
+    world.db.flush().unwrap();
     world.db.close().unwrap();
+    let stopped = world.stopped();
+    begin_epoch(&dir);
     // The directory is left as a kill leaves it: with a tail of the log, and files that only the log names.
-    let mut world = world.stopped().started_with(&dir, small());
+    let mut world = stopped.started_with(&dir, small());
     world.write(50);
+    world.db.catalog().set_counter(COUNTER, 7).unwrap();
+    world.db.note_server_run(None).unwrap();
     let limit = &world.db.options().live.txn_memory_limit;
     let usual = limit.swap(4 << 10, Ordering::Relaxed);
     world.write(20);
@@ -157,7 +206,12 @@ fn every_format_is_understood_by_all_commands() {
         assert_eq!(shown["blobs"]["missing_files"], 0, "{format}");
         let with_epochs = usize::from(format != FORMATS[0]);
         assert_eq!(shown["database"].is_string(), with_epochs == 1, "{format}");
-        assert_eq!(shown["epoch"], 0, "{format}");
+        let epoch = if format == FORMATS[2] { 2 } else { 0 };
+        assert_eq!(shown["epoch"], epoch, "{format}");
+        assert_eq!(
+            shown["log"]["gtids"].as_array().map_or(0, Vec::len),
+            usize::from(epoch > 0)
+        );
         assert_eq!(shown["server_objects"], with_epochs, "{format}");
         assert_eq!(shown["partitioned_tables"], with_epochs, "{format}");
         let (with, without) = tails(&shown);
@@ -174,6 +228,11 @@ fn every_format_is_read_and_written_on() {
         let Kept { mut rows, prepared } = kept(format);
         let db = open(dir.path()).unwrap();
         assert_eq!(read(&db).unwrap(), rows, "{format}");
+        if format == FORMATS[2] {
+            let counters = db.catalog().counters().snapshot();
+            let (_, found) = counters.iter().find(|(id, _)| *id == COUNTER).unwrap();
+            assert_eq!((found.generation, found.value), (2, 7));
+        }
         let xids = prepared.iter().map(|(xid, _)| xid.clone().into_bytes());
         assert_eq!(db.prepared_xids(), xids.collect::<Vec<_>>(), "{format}");
         let (first, second) = (&prepared[0], &prepared[1]);
