@@ -238,7 +238,7 @@ fn objects_of_the_server_and_partitions_are_state() {
 #[track_caller]
 fn repair_refuses(env: &MemEnv, said: &str) {
     let repaired = repair(&look(env), Path::new("/new"), &mut |_| {});
-    let error = repaired.err().expect("it is refused");
+    let error = repaired.expect_err("it is refused");
     assert!(error.is_unsupported(), "{error}");
     assert!(error.to_string().contains(said), "{error}");
 }
