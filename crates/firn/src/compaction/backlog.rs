@@ -1,4 +1,5 @@
-//! How far compactions are behind, as shares of what may be. Pure.
+//! How far compactions lag behind, relative to what is allowed. Pure, but for the counters of
+//! [`Extra`].
 
 use super::picker::l0_depth;
 use super::plan::Job;
@@ -7,33 +8,34 @@ use crate::base::options::Options;
 use crate::version::{LAST_LEVEL, Version};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Garbage may be this share of the last level, and what fits in the memtables besides.
+/// Garbage may take this share of the last level, plus the size of the memtables.
 const SPACE_SHARE: f64 = 0.2;
 
-/// At this share of it the pressure is 1, so that space settles below what is allowed.
+/// At this share of the allowed garbage the pressure is 1, so that space settles below the limit.
 const SPACE_AIM: f64 = 0.7;
 
-/// Bytes to rewrite that are nothing to worry about; with a sixteenfold the pressure is 2.
+/// Debt in bytes up to which there is no pressure, and the multiple of it at which the pressure is
+/// 2.
 const DEBT_MIN: f64 = (2u64 << 30) as f64;
 const DEBT_RANGE: f64 = 16.0;
 
-/// Bytes rewritten below for each byte that a level gives away.
+/// Bytes that a compaction rewrites in the next level for each byte that it moves down.
 const REWRITTEN: f64 = 10.0;
 
-/// How far compactions are behind: 1 where no more should come than they take, 2 where reads or
-/// space would suffer.
+/// How far compactions lag behind. At 1, writers should not write faster than compactions work; at
+/// 2, reads or disk space would suffer.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Backlog {
-    /// Depth of L0; at 2 writers stop.
+    /// From the depth of L0. At 2 writers stop.
     pub l0: f64,
-    /// Bytes that levels are over their targets.
+    /// From the bytes by which levels exceed their targets.
     pub debt: f64,
-    /// Bytes that a full compaction would free.
+    /// From the bytes that a full compaction would free.
     pub space: f64,
 }
 
 impl Backlog {
-    /// The backlog of a tree. `memory`: what fits in the memtables, bytes.
+    /// The backlog of a tree. `memory`: capacity of the memtables, bytes.
     pub fn of(version: &Version, options: &Options, memory: u64, extra: &Extra) -> Self {
         Self {
             l0: 2.0 * l0_depth(version) as f64 / options.l0_stop_runs as f64,
@@ -55,8 +57,9 @@ fn debt(version: &Version, options: &Options) -> f64 {
     2.0 * (bytes.max(1.0) / soft).ln().max(0.0) / DEBT_RANGE.ln()
 }
 
-/// What lies above the last level replaces something in it, in as many cases as it lately did; and
-/// jobs hold inputs and outputs at once.
+/// Garbage is the part of the upper levels that replaces rows of the last level (the share is
+/// measured, see [`Extra::replacing`]), plus the space of running jobs, which hold inputs and
+/// outputs at once.
 fn space(version: &Version, memory: f64, extra: &Extra) -> f64 {
     let upper: u64 = (0..LAST_LEVEL as u8).map(|l| version.level_size(l)).sum();
     let last = version.level_size(LAST_LEVEL as u8) as f64;
@@ -64,38 +67,42 @@ fn space(version: &Version, memory: f64, extra: &Extra) -> f64 {
     over / (SPACE_AIM * (SPACE_SHARE * last + memory)).max(1.0)
 }
 
-/// What takes space besides the tree, and how much of what is above the last level is garbage, or
-/// makes garbage there: all of it under updates, nothing while new rows are loaded. That is not in
-/// the version: it is seen when rows arrive in the last level.
+/// Space that the version does not show: the output of running jobs, and the share of the upper
+/// levels that replaces rows of the last level. The share is 1 under updates and 0 while new rows
+/// are loaded. No metadata tells it, so [`Self::dropped`] measures it when rows arrive in the last
+/// level.
+///
+/// The share is a moving average: each job counts with the part of the upper levels that it moved.
 #[derive(Debug, Default)]
 pub struct Extra {
     held: AtomicU64,
-    /// Parts in a million.
+    /// The share, in millionths.
     replacing: AtomicU64,
 }
 
 const WHOLE: f64 = 1e6;
 
-/// A job has this weight in the share for each part it moves of what lies above the last level.
+/// Weight of a job in the moving average, per share of the upper levels' bytes that it moves.
 const WEIGHT: f64 = 4.0;
 
 impl Extra {
-    /// A job begins that writes about as much as it reads.
+    /// Notes that `job` begins. It is assumed to write as much as it reads.
     pub fn begins(&self, job: &Job) {
         self.held.fetch_add(job.rewrites(), Ordering::Relaxed);
     }
 
-    /// It has ended.
+    /// Notes that `job` has ended.
     pub fn ends(&self, job: &Job) {
         self.held.fetch_sub(job.rewrites(), Ordering::Relaxed);
     }
 
-    /// Bytes that jobs under way write.
+    /// Bytes that running jobs are expected to write.
     pub fn held(&self) -> u64 {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// A job, picked from `version`, dropped so many entries because newer ones hide them.
+    /// Updates the share: `job`, picked from `version`, dropped `shadowed` entries that newer ones
+    /// hide. Counts only jobs that bring entries into the last level.
     pub fn dropped(&self, version: &Version, job: &Job, shadowed: u64) {
         let last = LAST_LEVEL as u8;
         let above: u64 = (0..last).map(|level| version.level_size(level)).sum();
@@ -113,7 +120,7 @@ impl Extra {
             .store((next * WHOLE) as u64, Ordering::Relaxed);
     }
 
-    /// The share of what is above the last level that replaces something in it.
+    /// Share of the upper levels' entries that replaces entries of the last level, 0 to 1.
     pub fn replacing(&self) -> f64 {
         self.replacing.load(Ordering::Relaxed) as f64 / WHOLE
     }

@@ -1,25 +1,30 @@
-//! Where a flush cuts its run. Pure.
+//! Chooses the keys at which a flush cuts its run. Pure.
 
 use super::splitter::Splitter;
 use crate::version::{LAST_LEVEL, Run, Version};
 
-/// A flush aims at so many pieces: a job on L0 then takes about as large a share of L0 and of the
-/// level below.
+/// Number of pieces that a flush aims at. A job on the pieces of one range then reads about a
+/// sixteenth of L0 and of the level below.
 const PIECES: u64 = 16;
 
-/// A run has about this share of its memtable's bytes.
+/// A run is about this many times smaller than its memtable.
 const PRESSED: u64 = 3;
 
-/// They are no smaller than this, stored bytes: a file has its price.
+/// Smallest piece, stored bytes: each file has a fixed cost.
 const PIECE_MIN: u64 = 64 << 10;
 
-/// Where a flush cuts, and the size of its pieces.
+/// The keys at which a flush may cut, and the size of its pieces.
 ///
-/// The pieces of several runs form groups that share no key with others only if all runs are cut at
-/// the same keys. So a run is cut where the newest one was, as long as its pieces are neither too
-/// large nor too small, and always at the first keys of files of the last level, which outlive most
-/// rewrites. (Boundaries of the base come and go with each job: runs cut at them hang together, and
-/// a job on any part of L0 took most of it.)
+/// The pieces of several runs form groups that share no key with other groups only if all runs are
+/// cut at the same keys. So a flush cuts where the newest run is cut, as long as the pieces are
+/// neither too large nor too small. All cuts are first keys of files of the last level, which
+/// outlive most rewrites.
+///
+/// Rejected: cuts at the boundaries of the base level. Each job changes them, so the runs
+/// overlapped in chains, and a job on any part of L0 took most of it.
+///
+/// Example: files of the last level begin at 0, 10, 20, …; the newest run has files 3–18 and 41–55.
+/// The next run may be cut at 20 and 40, the ends of the gap, and at 60.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cuts {
     /// User keys at which a piece ends if it is large enough, ascending.
@@ -29,8 +34,8 @@ pub struct Cuts {
 }
 
 impl Cuts {
-    /// The cuts of a flush of a memtable of `memtable` bytes. `file_size`: what a piece is to have at
-    /// most.
+    /// The cuts for a memtable of `memtable` bytes. `file_size`: largest size of a file, stored
+    /// bytes.
     pub fn of(version: &Version, memtable: u64, file_size: u64) -> Self {
         let piece = memtable / (PRESSED * PIECES);
         let piece = piece.max(PIECE_MIN).min(file_size / 2).max(1);
@@ -50,22 +55,23 @@ impl Cuts {
         }
     }
 
-    /// What cuts a flush so.
+    /// A splitter that cuts at these keys.
     pub fn splitter(self, file_size: u64) -> Splitter {
-        // It cuts at each key once an eighth of the target is reached.
+        // The splitter cuts at a key once the piece has an eighth of its target, so half of
+        // `piece`.
         Splitter::for_flush((4 * self.piece).min(file_size), self.keys)
     }
 }
 
-/// At most `count` of `keys`, as far apart as they go.
+/// At most `count` of `keys`, evenly spread.
 fn spread(keys: &[&[u8]], count: usize) -> Vec<Vec<u8>> {
     let count = count.min(keys.len());
     let at = |i: usize| keys[(2 * i + 1) * keys.len() / (2 * count)].to_vec();
     (0..count).map(at).collect()
 }
 
-/// The places between the files of `newest`, both ends of each gap; files of more than two pieces
-/// are cut anew.
+/// Keys of `below` that lie between the files of `newest`, at both ends of each gap. A file larger
+/// than two pieces is cut inside as well.
 fn as_before(newest: &Run, below: &[&[u8]], piece: u64) -> Vec<Vec<u8>> {
     let mut keys = Vec::new();
     let mut left = below;
@@ -73,7 +79,8 @@ fn as_before(newest: &Run, below: &[&[u8]], piece: u64) -> Vec<Vec<u8>> {
         let upto = |keys: &[&[u8]], key: &[u8]| keys.partition_point(|b| *b <= key);
         let (gap, rest) = left.split_at(upto(left, &file.smallest));
         let (inside, rest) = rest.split_at(upto(rest, &file.largest));
-        // What lay in a gap may have gone down since; what comes there is not to hang on this file.
+        // Data in a gap may have sunk since, and new data in it must not overlap either neighbour's
+        // piece: cut at both ends.
         match gap {
             [] => {}
             [only] => keys.push(only.to_vec()),

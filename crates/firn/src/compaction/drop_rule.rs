@@ -1,9 +1,10 @@
 //! Which versions of a key a compaction keeps. Pure.
 //!
-//! The live snapshots cut the seqnos into stripes: stripe 0 ends at the oldest snapshot, the last
-//! one at the newest visible seqno. No read can stand inside a stripe, so of each user key only the
-//! newest version per stripe can be seen. Above the last stripe every version stays, since a
-//! snapshot may yet be taken there. Retention for reads in the past ends the last stripe earlier.
+//! The live snapshots divide the seqnos into stripes: stripe 0 ends at the oldest snapshot, the
+//! last stripe ends at the newest visible seqno. No read stands inside a stripe, so reads see at
+//! most the newest version of a user key in each stripe. Above the last stripe every version stays,
+//! because a snapshot may yet be taken there. Retention for reads in the past ends the last stripe
+//! earlier.
 //!
 //! Example: snapshots 10 and 20, visible 30. Of versions 35 33 28 24 18 9 5 the rule keeps
 //! 35 and 33 (above the stripes), 28 (in 21..=30), 18 (in 11..=20), 9 (in 0..=10).
@@ -13,39 +14,38 @@ use crate::base::{Error, ErrorKind, IndexId, InternalKey, Kind, Result, Seqno};
 use crate::sst::BlockInfo;
 use std::collections::BTreeMap;
 
-/// Indexes that were dropped, with the seqno of the drop.
+/// The dropped indexes, each with the seqno of the drop.
 pub type Retired = BTreeMap<IndexId, Seqno>;
 
-/// Which versions stay beside those that live snapshots need: for reads in the past.
+/// Versions to keep, besides those that live snapshots need, for reads in the past.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Retention {
     /// None.
     #[default]
     Nothing,
-    /// All that a read at this seqno, or at any later one, sees.
+    /// All versions that a read at this seqno or a later one sees.
     Since(Seqno),
 }
 
 /// The seqnos at which a read may stand.
 #[derive(Debug, Clone)]
 pub struct Snapshots {
-    /// Ascending, not empty; the last one is the visible seqno, or where retention begins.
+    /// Ascending, not empty. The last one is the newest visible seqno, or where retention begins.
     bounds: Vec<Seqno>,
 }
 
 impl Snapshots {
-    /// The newest visible seqno and the live snapshots, in any order.
+    /// Snapshots from the newest visible seqno and the live snapshots, in any order.
     ///
-    /// After the inputs of the job are fixed, read `visible` first, then copy the list: a snapshot
-    /// taken in between stands at or above `visible`, where every version stays. The other way
-    /// round it would be missed.
+    /// Fix the inputs of the job first, then read `visible`, then copy the list of snapshots. A
+    /// snapshot taken in between stands at or above `visible`, where every version stays. In the
+    /// reverse order the rule would miss it.
     pub fn new(visible: Seqno, live: impl IntoIterator<Item = Seqno>) -> Self {
         Self::retaining(visible, live, Retention::Nothing)
     }
 
-    /// As [`Self::new`], with reads to come in the past: as if nothing were visible yet of what came after the
-    /// seqno where retention begins, so that every version from there on stays, and the one that was the newest
-    /// there.
+    /// As [`Self::new`], with retention. The last stripe ends where retention begins, so the rule
+    /// keeps every later version, and the one that was the newest at that seqno.
     pub fn retaining(
         visible: Seqno,
         live: impl IntoIterator<Item = Seqno>,
@@ -77,39 +77,41 @@ impl Snapshots {
 /// Why an entry was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
-    /// A newer version hides it from every read.
+    /// A newer version hides the entry from every read.
     Shadowed,
-    /// A deletion with nothing left to delete.
+    /// A deletion that hides no older version any more.
     Tombstone,
-    /// Its index was dropped.
+    /// The index of the entry was dropped.
     Retired,
 }
 
-/// What becomes of an entry.
+/// The decision on an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It stays, with this seqno.
+    /// The entry stays, with this seqno.
     Keep(Seqno),
-    /// It goes.
+    /// The entry is dropped.
     Drop(Reason),
 }
 
-/// Decides entry by entry, in internal order.
+/// Decides which entries to keep, one by one, in internal order.
 ///
-/// A version goes if a newer one of the same stripe, or the same entry again, came before it. A
-/// deletion of stripe 0 goes if nothing lies below: whatever it hides in the inputs is of its own
-/// stripe and goes too. A put of stripe 0 in the last level gets seqno 0, if nothing lies below:
-/// every read sees it, and equal numbers compress.
+/// The rule drops a version if a newer one of the same stripe, or the same entry again, came before
+/// it. It drops a deletion of stripe 0 if no level under the output may hold the key: the versions
+/// that it hides in the inputs are in stripe 0 too and are dropped as well. A put of stripe 0 that
+/// goes into the last level gets seqno 0, if nothing lies below: every read sees it, and equal
+/// numbers compress.
 ///
-/// Rejected: dropping a deletion above stripe 0 when no older version follows in the inputs. It
-/// needs a look ahead, and the deletion goes anyway once the snapshot is gone.
+/// Rejected: dropping a deletion above stripe 0 when no older version follows in the inputs. That
+/// needs lookahead, and a later compaction drops the deletion once the snapshot is gone.
 pub struct DropRule<'a> {
     snapshots: &'a Snapshots,
     retired: &'a Retired,
     into_last_level: bool,
     user_key: Vec<u8>,
-    /// The version of `user_key` seen last.
+    /// Seqno and stripe of the version of `user_key` seen last.
     newer: Option<(Seqno, Option<usize>)>,
+    /// The index of the last entry, and whether it is droppable.
     index: Option<(IndexId, bool)>,
 }
 
@@ -126,12 +128,12 @@ impl<'a> DropRule<'a> {
         }
     }
 
-    /// Decides on the next entry. `nothing_below` tells whether no level under the output may hold
-    /// the user key; it is asked only where that matters.
+    /// Decides on the next entry. `nothing_below` says whether no level under the output may hold
+    /// the user key; the rule calls it only where the answer matters.
     ///
     /// # Errors
-    /// `ShutDown` for an entry that a bug let through: an uncommitted seqno, or out of order.
-    /// `Unsupported` for range deletions.
+    /// `ShutDown` for an entry that only a bug can produce: an uncommitted seqno, or an entry out
+    /// of order. `Unsupported` for a range deletion.
     pub fn decide(
         &mut self,
         key: InternalKey<'_>,
@@ -178,18 +180,20 @@ impl<'a> DropRule<'a> {
         })
     }
 
-    /// Whether puts of this seqno get seqno 0: into the last level, under which nothing lies.
+    /// Whether puts of this seqno get seqno 0, provided that nothing lies below: the output is the
+    /// last level and the seqno is in stripe 0.
     pub fn zeroes(&self, seqno: Seqno) -> bool {
         self.into_last_level && self.snapshots.stripe(seqno) == Some(0)
     }
 
-    /// Whether it would keep each entry of a stored block as it is, seqno included, if no other input
-    /// has a key in the block's range. `first` is the block's first user key; `superseded`: entries of
-    /// the file with a newer version in it.
+    /// Whether the rule keeps each entry of a stored block unchanged, seqno included, provided that
+    /// no other input has a key in the block's range. `first` is the block's first user key;
+    /// `superseded` counts the entries of the file that have a newer version in it.
     ///
-    /// It errs on the side of rewriting: a deletion is never copied, and the block must hold one index
-    /// alone. In a file without superseded entries, and among entries of seqno 0, no user key comes
-    /// twice.
+    /// It errs on the side of rewriting: it refuses a block with a deletion or with several
+    /// indexes. It accepts two kinds of blocks, in which no user key comes twice: blocks whose
+    /// seqnos are all 0, and blocks of a file without superseded entries whose seqnos would not
+    /// become 0.
     pub fn keeps_all(&mut self, first: &[u8], block: &BlockInfo<'_>, superseded: u64) -> bool {
         let one_index =
             index_id_of(first).is_some_and(|id| index_id_of(block.separator) == Some(id));
@@ -203,8 +207,7 @@ impl<'a> DropRule<'a> {
             && !self.is_retired(first)
     }
 
-    /// A block of which it keeps all went by; `last` is its last user key, of which no older version
-    /// follows.
+    /// Notes that a block was copied. `last` is its last user key; no older version of it follows.
     pub fn passed(&mut self, last: &[u8]) {
         self.user_key.clear();
         self.user_key.extend_from_slice(last);
@@ -226,7 +229,7 @@ impl<'a> DropRule<'a> {
     }
 }
 
-/// Whether `index` was dropped, and no read stands before the drop.
+/// Whether `index` was dropped and every read stands at or after the drop.
 pub(super) fn droppable(retired: &Retired, index: IndexId, oldest: Seqno) -> bool {
     retired
         .get(&index)

@@ -1,4 +1,4 @@
-//! From memtables to a new L0 run.
+//! Writes memtables as a new L0 run.
 
 use super::cuts::Cuts;
 use super::drop_rule::{DropRule, Retired, Snapshots};
@@ -9,15 +9,17 @@ use super::splitter::Splitter;
 use crate::base::{InternalIterator, InternalKey, Result, Value};
 use crate::version::FileMeta;
 
-/// Writes everything that `source` (one frozen memtable, or several merged) gives, save what no
-/// read can see any more, into synced files of L0: sorted, not overlapping, cut where earlier runs
-/// are and at index boundaries, so that disjoint ranges go their own way from here on.
+/// Writes the entries of `source` (one frozen memtable, or several merged) that a read can still
+/// see into synced files of L0. The files are sorted and do not overlap. They are cut where earlier
+/// runs are cut and at index boundaries, so that disjoint ranges can sink independently ([`Cuts`]).
 ///
-/// The caller adds the files to L0 as one run, with a number taken in the order of the memtables.
-/// There may be no file at all. Deletions stay: older data may be anywhere below.
+/// The caller adds the files to L0 as one run, with a run number taken in the order of the
+/// memtables. The result may hold no file. Deletions stay, since older versions may lie anywhere
+/// below.
 ///
 /// # Errors
-/// Those of `source` and of the files. Nothing is left behind then.
+/// Those of reading `source`; `Io` and `NoSpace` from writing the files; those of
+/// [`DropRule::decide`]. A failed flush removes its files.
 pub fn flush(
     ctx: JobContext<'_>,
     source: &mut dyn InternalIterator,

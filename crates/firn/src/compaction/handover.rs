@@ -1,4 +1,4 @@
-//! What a compaction leaves in the block cache.
+//! Hands the block cache over from the inputs of a compaction to its outputs.
 
 use super::plan::Job;
 use crate::cache::BlockKey;
@@ -7,12 +7,13 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Entries of an output file, by number, that came from cached blocks.
+/// The entries of an output file, by ordinal, that came from cached blocks.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct FromCache {
     entries: u64,
     ranges: Vec<Range<u64>>,
-    /// The first entry of each block that was copied from a cached one, and the name of that.
+    /// Ordinal of the first entry of each block copied from a cached block, with that block's cache
+    /// key.
     copies: Vec<(u64, BlockKey)>,
 }
 
@@ -23,7 +24,7 @@ impl FromCache {
         self.note_many(1, cached);
     }
 
-    /// Notes the next entries of the file: a block copied, from this one in the cache.
+    /// Notes the next entries of the file: a copied block, with its cache key if it was cached.
     pub(super) fn note_copy(&mut self, entries: u64, from: Option<BlockKey>) {
         self.copies.extend(from.map(|from| (self.entries, from)));
         self.note_many(entries, from.is_some());
@@ -42,48 +43,48 @@ impl FromCache {
     }
 }
 
-/// The successors of cached blocks, by output file.
+/// Remembers which entries of each output file came from cached blocks.
 ///
-/// A compaction fills no cache: most of what it reads nobody asked for. But the blocks that readers
-/// had in the cache are named after the input files, and nobody will ask for them any more. So the
-/// job notes which entries came from cached blocks, and once its outputs are installed it drops the
-/// blocks of the inputs and loads, in their place, the output blocks that took at least half of
-/// their entries from them.
+/// A compaction does not fill the cache: readers have not asked for most of what it reads. But the
+/// blocks that readers did cache are keyed by the input files, and no read asks for those files any
+/// more. So the job notes which entries came from cached blocks. Once its outputs are installed, it
+/// drops the cached blocks of the inputs and loads in their stead the output blocks that got at
+/// least half of their entries from cached blocks.
 ///
-/// A block that was copied as stored looks as before, decoded: it gets its new name.
+/// A copied block decodes to the same bytes, so its decoded form is reused under its new key.
 ///
-/// Readers that come before a successor is loaded load it themselves; each block is decoded once
-/// either way. Loading costs a read of what was just written and a decompression, on the job's
-/// thread.
+/// A reader that needs a successor before it is loaded loads it itself; either way each block is
+/// decoded once. The cost is one read of freshly written blocks and their decompression, on the
+/// job's thread.
 ///
-/// The blocks of the inputs go first: a full cache gives newcomers a thirtieth of its room, where
-/// successors would push each other out before anybody asks for them. A statement that still reads
-/// an older version loads anew what it needs.
+/// The blocks of the inputs are dropped first. A full cache gives newcomers a small part of its
+/// room, where the successors would evict each other before a read needs them. A statement that
+/// still reads an older version reloads its blocks.
 ///
-/// Rejected: keeping the decoded outputs until the install (up to the whole cache a second time);
-/// inserting them while the job runs (into a cache still full of inputs, see above); waiting with the
-/// inputs until no view pins them (some statement always does, for microseconds).
+/// Rejected: keeping the decoded outputs until the install (as much memory as the cache once more);
+/// inserting them while the job runs (the cache is still full of inputs); keeping the inputs until
+/// no view pins them (some statement always does, for microseconds).
 #[derive(Debug, Default)]
 pub struct Handover {
     outputs: Mutex<HashMap<u64, FromCache>>,
 }
 
 impl Handover {
-    /// An output file is complete.
+    /// Records a complete output file.
     pub(super) fn output(&self, file_id: u64, from_cache: FromCache) {
         if !from_cache.ranges.is_empty() {
             self.outputs.lock().insert(file_id, from_cache);
         }
     }
 
-    /// `job` is installed, and `version` or a newer one has its outputs. Errors stay unmentioned:
-    /// whoever needs the block meets them.
+    /// Moves the cache to the outputs. Call it once `job` is installed; `version` has its outputs.
+    /// Errors are ignored: the next reader of the block hits them.
     pub fn complete(self, job: &Job, version: &Version) {
         let outputs = self.outputs.into_inner();
         let live: HashMap<u64, _> = version.files().map(|(_, f)| (f.file_id, f)).collect();
         let gone: HashMap<u64, _> = job
             .files()
-            // Files that were merely moved are live.
+            // A moved file is still live and keeps its blocks.
             .filter(|(_, file)| !live.contains_key(&file.file_id))
             .filter_map(|(_, file)| Some((file.file_id, file.opened()?)))
             .collect();

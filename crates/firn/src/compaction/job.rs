@@ -1,4 +1,4 @@
-//! Runs a compaction.
+//! Executes a compaction.
 
 use super::drop_rule::{DropRule, Reason, Retired, Snapshots, Verdict};
 use super::output::{JobContext, Outputs};
@@ -13,7 +13,7 @@ use crate::version::{Edit, FileHandle, FileMeta, LAST_LEVEL, Run, Version};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Entries between two looks at the cancel flag and the limit on I/O.
+/// Entries between two checks of the cancel flag and of the I/O limit.
 const PACE: u64 = 1024;
 
 /// What a flush or compaction did.
@@ -23,7 +23,7 @@ pub struct JobStats {
     pub read_bytes: u64,
     /// Stored bytes written.
     pub written_bytes: u64,
-    /// Stored bytes of them that were copied in whole blocks.
+    /// The part of `written_bytes` that was copied as whole blocks.
     pub reused_bytes: u64,
     /// Files written.
     pub files_written: u64,
@@ -33,9 +33,9 @@ pub struct JobStats {
     pub entries_out: u64,
     /// Entries dropped because a newer version hides them.
     pub shadowed: u64,
-    /// Deletions dropped because nothing was left to delete.
+    /// Deletions dropped because no older version is left for them to hide.
     pub tombstones: u64,
-    /// Entries dropped with their index.
+    /// Entries dropped because their index was dropped.
     pub retired: u64,
 }
 
@@ -57,7 +57,7 @@ impl JobStats {
         }
     }
 
-    /// Completes the numbers and checks that every entry is accounted for.
+    /// Fills in the totals and checks that each entry read is either written or counted as dropped.
     pub(super) fn finish(&mut self, written: u64, files: &[FileMeta]) -> Result<()> {
         self.written_bytes = written;
         self.files_written = files.len() as u64;
@@ -70,16 +70,17 @@ impl JobStats {
     }
 }
 
-/// Runs `job`, picked from `version`: reads its inputs, writes what stays into synced files of the
-/// output level, and returns the edit that swaps them. The caller applies it. Moves and drops read
-/// nothing.
+/// Executes `job`, picked from `version`: merges its inputs, writes the entries that stay into
+/// synced files of the output level, and returns the edit that replaces the inputs. The caller
+/// applies it. Moves and drops do no I/O.
 ///
-/// `snapshots` and `retired` must have been copied after the job was picked. `cancel` ends the job
-/// early.
+/// The caller copies `snapshots` and `retired` after it has picked the job. Setting `cancel` ends
+/// the job early.
 ///
 /// # Errors
-/// `Corruption` that names the damaged file; I/O errors; `Interrupted` if canceled; `ShutDown` if
-/// entries do not add up (a bug). Nothing is left behind then, and nothing is changed.
+/// `Corruption`, which names the damaged file; `Io`, `NoSpace`; `Interrupted` if canceled;
+/// `ShutDown` if the entries do not add up (a bug); those of [`DropRule::decide`]. A failed job
+/// removes its outputs and changes nothing.
 pub fn run(
     ctx: JobContext<'_>,
     version: &Version,
@@ -108,7 +109,8 @@ pub fn run(
     let mut source = MergeIter::new(job.inputs.iter().map(source_of).collect());
     let mut below = |user_key: &[u8]| below.is_empty(user_key);
     let expected: u64 = job.files().map(|(_, f)| f.entries).sum();
-    // What is read, and about as much written for each entry that stays; put right at the end.
+    // Bytes charged so far. While the job runs, an entry costs its share of `read_bytes` when read,
+    // and as much again when written. The end charges the exact difference.
     let mut taken = 0;
     let pace = |stats: &JobStats| {
         if cancel.load(Ordering::Relaxed) {
@@ -148,8 +150,9 @@ pub fn run(
     Ok((job.edit(files), stats))
 }
 
-/// Passes what `rule` keeps of `source` on to `keep`, with whether it lay in the cache, and counts.
-/// `pace` is called every 1024 entries, and may sleep or end it.
+/// Passes the entries of `source` that `rule` keeps to `keep`, and counts all of them. The last
+/// argument of `keep` says whether the entry came from a cached block. Calls `pace` every [`PACE`]
+/// entries; it may sleep, and its error ends the loop.
 pub(super) fn filter(
     source: &mut dyn InternalIterator,
     rule: &mut DropRule<'_>,
@@ -167,7 +170,7 @@ pub(super) fn filter(
     Ok(())
 }
 
-/// Decides on the entry under `source`, and moves on.
+/// Decides on the entry under `source` and moves forward; returns whether there is another entry.
 fn step<S: InternalIterator + ?Sized>(
     source: &mut S,
     rule: &mut DropRule<'_>,
@@ -211,8 +214,8 @@ fn lost(what: &str) -> Error {
     Error::new(ErrorKind::ShutDown, what)
 }
 
-/// Opens the files of an input one after the other. What a compaction reads once is not worth a
-/// place in the cache.
+/// Opens the files of one input, one after the other. Their blocks do not enter the cache, since a
+/// compaction reads each of them once.
 pub(super) struct Files(pub(super) Vec<Arc<FileHandle>>);
 
 impl ChildOpener for Files {
@@ -239,9 +242,10 @@ fn source_of(input: &Input) -> ConcatIter<Files> {
     ConcatIter::new(Files(input.files.clone()))
 }
 
-/// Tells for ascending user keys whether a file under the output level may hold them.
+/// Tells whether a file under the output level may hold a user key. The keys must ascend.
 pub(super) struct Below<'a> {
-    /// Each level under the output, and its first file that does not end before the key.
+    /// Each level under the output, with the position of its first file that ends at or after the
+    /// key.
     levels: Vec<(&'a Run, usize)>,
 }
 

@@ -1,4 +1,4 @@
-//! One limit for all that flushes and compactions read and write.
+//! One rate limit for all reads and writes of flushes and compactions.
 
 use crate::base::options::LiveOptions;
 use crate::base::{Error, ErrorKind, Result};
@@ -8,31 +8,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Longest sleep between two looks, microseconds: a changed rate and a stop take effect soon.
+/// Longest sleep, microseconds. A waiting compaction then notices a changed rate or a cancel soon.
 const STEP_US: u64 = 10_000;
 
-/// Never further ahead than this, microseconds: what was owed at a low rate is forgotten soon after
-/// the rate is raised.
+/// Largest debt, microseconds (one larger charge may exceed it). It bounds how long a debt from a
+/// low rate holds up compactions after the rate is raised.
 const AHEAD_US_MAX: u64 = 5_000_000;
 
-/// Deals out bytes of background I/O at a rate.
+/// Limits background I/O to a rate in bytes per second.
 ///
-/// Who takes bytes is charged; a compaction then sleeps until all that was taken is paid for. A
-/// flush is charged but never sleeps: it makes room for writers, and compactions give way to it. So
-/// flushes alone may exceed the rate.
+/// Flushes and compactions are both charged for their bytes. A compaction then sleeps until the
+/// clock has reached the time at which all charged bytes are paid for. A flush never sleeps: it
+/// makes room for writers, so compactions yield to it. Flushes alone may therefore exceed the rate.
 ///
-/// Rejected: a bucket that fills while nothing is done. The device would see it emptied at once,
-/// which is what a limit is there to prevent.
+/// Rejected: a token bucket, which fills while the device is idle. Its content would reach the
+/// device in one burst, which is what the limit is there to prevent.
 pub struct IoLimiter {
     env: Arc<dyn Env>,
     live: Arc<LiveOptions>,
-    /// When all that was taken is paid for, microseconds of the monotonic clock.
+    /// Time at which all charged bytes are paid for, microseconds of the monotonic clock.
     paid_at_us: Mutex<u64>,
     slept_us: AtomicU64,
 }
 
 impl IoLimiter {
-    /// A limiter at the rate of `live`; `env` has the clock.
+    /// A limiter with the rate in `live` and the clock of `env`.
     pub fn new(env: Arc<dyn Env>, live: Arc<LiveOptions>) -> Self {
         Self {
             env,
@@ -42,12 +42,12 @@ impl IoLimiter {
         }
     }
 
-    /// Time that compactions were held up, microseconds.
+    /// Total time that compactions slept here, microseconds.
     pub fn slept_us(&self) -> u64 {
         self.slept_us.load(Ordering::Relaxed)
     }
 
-    /// Charges `bytes`. Returns how long it takes until they are paid for, microseconds.
+    /// Charges `bytes`. Returns the time until all charged bytes are paid for, microseconds.
     fn charge(&self, bytes: u64) -> u64 {
         let rate = self.live.background_io_rate.load(Ordering::Relaxed);
         if rate == 0 {
@@ -61,15 +61,12 @@ impl IoLimiter {
         *paid_at - now
     }
 
-    /// Takes bytes without waiting: whoever waits next pays for them.
+    /// Charges `bytes` without waiting. The next compaction that waits also waits for them.
     pub fn owe(&self, bytes: u64) {
         self.charge(bytes);
     }
 
-    /// Takes bytes for a compaction, and waits until they are paid for.
-    ///
-    /// # Errors
-    /// `Interrupted` once `cancel` is set.
+    /// Charges `bytes` to a compaction and waits until all charged bytes are paid for.
     pub fn take(&self, bytes: u64, cancel: &AtomicBool) -> Result<()> {
         let mut left = self.charge(bytes);
         while left > 0 && self.live.background_io_rate.load(Ordering::Relaxed) > 0 {

@@ -1,8 +1,8 @@
 //! Flush and compaction: picker, jobs, drop rule, splitter.
 //!
-//! [`pick`] looks at a version and decides what to do next, [`run`] does it and returns an edit.
-//! Neither knows of threads or transactions: the caller lends a list of snapshots as numbers, keeps
-//! the [`Running`] jobs, and applies the edits.
+//! [`pick`] looks at a version and chooses the next [`Job`], [`run`] executes it and returns an
+//! edit. Neither knows threads or transactions. The caller passes the live snapshots as numbers,
+//! keeps the list of [`Running`] jobs, and applies the edits.
 
 mod backlog;
 mod cuts;

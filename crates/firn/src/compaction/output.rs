@@ -10,27 +10,27 @@ use crate::sst::{SstOptions, SstWriter, StoredBlock};
 use crate::version::{FileMeta, LAST_LEVEL, VersionSet};
 use std::sync::Arc;
 
-/// What flushes and jobs work with.
+/// The engine parts that flushes and compactions use.
 #[derive(Clone, Copy)]
 pub struct JobContext<'a> {
-    /// Hands out file ids, and knows where files are.
+    /// Allocates file ids and gives access to the file store.
     pub versions: &'a VersionSet,
-    /// Sizes.
+    /// Block and file sizes.
     pub options: &'a Options,
-    /// Learns what came from cached blocks.
+    /// Records which output entries came from cached blocks.
     pub handover: &'a Handover,
-    /// Holds up what reads and writes.
+    /// Limits the rate of background reads and writes.
     pub limiter: &'a IoLimiter,
-    /// Knows where the parts of keys end, for the sketches of files.
+    /// Tells where the parts of a key end, for the sketches in the files.
     pub shapes: &'a Arc<dyn KeyShapes>,
-    /// The disk is full: there is one file at most, in the room that is kept for that.
+    /// The disk is full: the flush writes a single file, into the space reserved for that case.
     pub in_reserve: bool,
 }
 
-/// The files of one job, in the making.
+/// The output files that one job is writing.
 ///
-/// Invariant: what it has created and not handed out in [`Self::finish`] it removes when dropped, so
-/// that a job that fails leaves nothing behind. (What a crash leaves is removed by the next open.)
+/// Invariant: dropping it removes every file that it created and [`Self::finish`] did not hand out,
+/// so a failed job leaves nothing behind. The next open removes the leftovers of a crash.
 pub(super) struct Outputs<'a> {
     ctx: JobContext<'a>,
     splitter: Splitter,
@@ -39,7 +39,7 @@ pub(super) struct Outputs<'a> {
     last_key: Vec<u8>,
     superseded: u64,
     from_cache: FromCache,
-    /// Every id created and not handed out.
+    /// Ids of all files created and not yet handed out.
     created: Vec<u64>,
     done: Vec<FileMeta>,
     written: u64,
@@ -61,7 +61,7 @@ impl<'a> Outputs<'a> {
         }
     }
 
-    /// Adds the next entry in internal order. `cached`: it comes from a cached block.
+    /// Adds the next entry in internal order. `cached`: the entry was read from a cached block.
     pub(super) fn add(
         &mut self,
         key: InternalKey<'_>,
@@ -89,7 +89,7 @@ impl<'a> Outputs<'a> {
         self.writer.as_mut().expect("just created").add(key, value)
     }
 
-    /// Whether blocks of a file of this kind may be copied.
+    /// Whether `file` has the layout of the output files, so that its blocks can be copied.
     pub(super) fn is_like(&self, file: &FileMeta) -> bool {
         file.at_rest == self.at_rest
     }
@@ -99,9 +99,9 @@ impl<'a> Outputs<'a> {
         self.splitter.parts(first, last)
     }
 
-    /// Copies a block that begins with user key `first`, above all added before, and of which no user
-    /// key comes twice; `ahead` as in [`SstWriter::takes`]. Returns its last user key; `None` if its entries must be
-    /// added one by one.
+    /// Copies a block whose first user key is `first`. The block lies above all entries added so
+    /// far and holds each user key once. `ahead` is the argument of [`SstWriter::takes`]. Returns
+    /// the block's last user key, or `None` if its entries must be added one by one.
     pub(super) fn copy(
         &mut self,
         first: &[u8],
@@ -122,7 +122,7 @@ impl<'a> Outputs<'a> {
             self.writer = Some(self.create()?);
         }
         let writer = self.writer.as_mut().expect("just created");
-        // A new file has no dictionary yet.
+        // Ask again: a new file carries no dictionary yet, so its answer may differ.
         if !writer.takes(block, ahead) {
             return Ok(None);
         }
@@ -132,7 +132,8 @@ impl<'a> Outputs<'a> {
         Ok(Some(&self.last_key))
     }
 
-    /// Ends the last file and hands out all of them, synced; also their stored bytes.
+    /// Finishes the last file. Returns the metadata of all files, which are synced, and the sum of
+    /// their stored bytes.
     pub(super) fn finish(mut self) -> Result<(Vec<FileMeta>, u64)> {
         self.close()?;
         self.created.clear();
@@ -176,7 +177,7 @@ impl Drop for Outputs<'_> {
     fn drop(&mut self) {
         self.writer = None;
         for id in self.created.drain(..) {
-            // What cannot be removed now is removed by the next open.
+            // The next open removes a file whose removal fails here.
             let _ = self.ctx.versions.source().store().remove(id);
         }
     }

@@ -1,11 +1,12 @@
-//! Which compaction comes next. Pure: it looks at a version and decides.
+//! Chooses the next compaction. Pure: it does no I/O and depends on its input alone.
 //!
-//! In this order: files of dropped indexes go; L0 and levels over their target are compacted, the
-//! fullest relative to the level below first; then garbage (deletions, old versions, remains of
-//! dropped indexes); when idle, everything sinks into the last level and rests there.
+//! The order of precedence: remove files of dropped indexes; compact L0 or a level over its target,
+//! the fullest relative to the level below first; compact ranges that scans have reported; compact
+//! files whose blobs are mostly garbage; rewrite garbage (deletions, old versions, remains of
+//! dropped indexes); when idle, move everything into the last level.
 //!
-//! It comes to an end: each job moves data strictly down, or rewrites a file of the last level that
-//! [`changes_at_rest`] says will come out different, and then no longer is of that kind.
+//! The sequence of jobs ends if no data arrives: each job moves data strictly down, or rewrites a
+//! file of the last level for which [`changes_at_rest`] is true, and for its output it is false.
 
 mod group;
 mod l0;
@@ -24,71 +25,75 @@ pub use group::l0_depth;
 
 const LAST: u8 = LAST_LEVEL as u8;
 
-/// A moved file may overlap this many target sizes in the level below its new one, or the next job
-/// on it would be out of proportion.
+/// A moved file may overlap at most this many target file sizes in the level below its new one.
+/// With more, the next job on it would read out of proportion to its size.
 const MOVE_OVERLAP_MAX: u64 = 20;
 
-/// A rewrite of neighbours in the last level takes up to this many target sizes.
+/// A rewrite of neighbouring files in the last level takes up to this many target file sizes.
 const JOB_SIZE_MAX: u64 = 16;
 
-/// Beside a base that is as full as it should be, L0 goes first once it is this many times as deep
-/// as is due. A deep L0 and a base that is not overfull cost the least writes for their space.
+/// If the base level is exactly at its target, L0 goes first once it is this many times deeper than
+/// `l0_compaction_runs`. A deep L0 and a base that is not overfull cost the fewest writes for their
+/// space.
 const L0_DEPTH: f64 = 3.0;
 
-/// In the last level garbage of this share of the entries (in percent) is worth a rewrite.
+/// A file of the last level is rewritten if more than this share of its entries (percent) is
+/// garbage.
 const GARBAGE_SHARE: u64 = 10;
 
-/// In upper levels deletions of more than this share (in percent) speed a file down. An update of a
-/// secondary key is a deletion and a put, so half is ordinary.
+/// A file of an upper level is compacted early if more than this share of its entries (percent) is
+/// deletions. An update of a secondary key is a deletion and a put, so half is ordinary.
 const TOMBSTONE_SHARE: u64 = 50;
 
-/// In upper levels deletions in blocks that hold little else speed a file down if they are more than
-/// this share of its entries (in percent), however few there are elsewhere in it …
+/// A file of an upper level is also compacted early if its deletions in blocks of little else are
+/// more than this share of its entries (percent), however few deletions its other blocks have …
 const DENSE_SHARE: u64 = 10;
 
-/// … and at least so many. A scan that skips as many in one move reports the place as well; this
-/// comes before it.
+/// … and at least this many. A scan that skips as many in one move reports the range as well; this
+/// rule comes before the report.
 const DENSE_MIN: u64 = 1000;
 
-/// Files above the last level sink when they refer to more than this share (in percent) of all blobs.
+/// Files above the last level sink when they refer to more than this share (percent) of all blob
+/// bytes.
 const BLOB_SHARE: u64 = 8;
 
-/// What the picker decides on.
+/// The picker's input.
 pub struct Picking<'a> {
     /// The tree.
     pub version: &'a Version,
     /// Sizes and thresholds.
     pub options: &'a Options,
-    /// Jobs under way.
+    /// The running jobs.
     pub running: &'a Running,
     /// Dropped indexes.
     pub retired: &'a Retired,
     /// The oldest seqno at which a read may stand ([`super::Snapshots::oldest`]).
     pub oldest_read: Seqno,
-    /// Ranges in which scans skipped too much. The caller forgets a range once a job for it has
-    /// run, and takes it up again only after the oldest snapshot has moved.
+    /// Ranges in which scans skipped too much. The caller removes a range once a job for it has
+    /// run, and adds it again only after the oldest snapshot has moved.
     pub reported: &'a [KeyRange],
     /// How far to go towards the resting state.
     pub rest: Rest,
 }
 
-/// How far the picker goes towards the resting state, in which all is in the last level.
+/// How far the picker goes towards the resting state, in which the last level holds everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rest {
-    /// Not at all: writers are at work.
+    /// Not at all: writers are active.
     No,
-    /// Where a job moves or frees a share of what it rewrites: nothing was written for a while.
+    /// Only with jobs that move or free a minimum share of their inputs: nothing was written for a
+    /// while.
     WhereItPays,
     /// To the end.
     Complete,
 }
 
-/// What a job towards the resting state has to move or free at least, in percent of its inputs. So
-/// the tree comes within about as much of its smallest size, and a few entries written now and then
-/// never rewrite the last level.
+/// Smallest share of its inputs, in percent, that a job towards the resting state must move or free
+/// under [`Rest::WhereItPays`]. The tree comes within about this share of its smallest size, and a
+/// few entries written now and then never rewrite the last level.
 const REST_SHARE: u64 = 2;
 
-/// The next job, if there is one that need not wait for a running one.
+/// The next job, if one is due and no running job conflicts with it.
 pub fn pick(p: &Picking<'_>) -> Option<Job> {
     let shape = Shape::of(p.version, p.options.base_level_size);
     p.drop_files()
@@ -102,15 +107,16 @@ pub fn pick(p: &Picking<'_>) -> Option<Job> {
         })
 }
 
-/// Whether rewriting a file of the last level by itself would change it for the better. After the
-/// rewrite the answer is no.
+/// Whether rewriting a file of the last level alone would improve it. For the rewritten file the
+/// answer is false.
 pub fn changes_at_rest(file: &FileMeta, retired: &Retired, oldest_read: Seqno) -> bool {
     !file.at_rest || garbage(file, retired, oldest_read) > 0
 }
 
-/// Entries of a file of the last level that a rewrite is sure to drop.
+/// Entries of a file of the last level that a rewrite certainly drops.
 fn garbage(file: &FileMeta, retired: &Retired, oldest_read: Seqno) -> u64 {
-    // With a version above the oldest read it is not sure which ones must stay.
+    // If some version is newer than the oldest read, the metadata do not tell which versions must
+    // stay.
     let dead = file.deletes.max(file.superseded);
     let dead = if file.max_seqno <= oldest_read {
         dead
@@ -129,9 +135,9 @@ fn retired_entries(file: &FileMeta, retired: &Retired, oldest_read: Seqno) -> u6
     of.map(|s| s.entries).sum()
 }
 
-/// What deletions will free in the last level when they arrive there.
+/// Estimates the bytes of the last level that deletions free when they arrive there.
 struct Reclaimable {
-    /// Stored bytes of an entry of each index in the last level, ascending by index.
+    /// Average stored bytes of an entry in the last level, for each index, ascending by index.
     entry_bytes: Vec<(IndexId, u64)>,
 }
 
@@ -150,7 +156,7 @@ impl Reclaimable {
         }
     }
 
-    /// Bytes that the deletions of a file will free.
+    /// Bytes of the last level that the deletions in `file` will free.
     fn by(&self, file: &FileMeta) -> u64 {
         let one = |index| {
             let at = self.entry_bytes.binary_search_by_key(&index, |e| e.0);
@@ -181,7 +187,8 @@ impl Picking<'_> {
         (pays && !self.running.conflicts(&job)).then_some(job)
     }
 
-    /// Whether a job moves or frees enough of what it rewrites.
+    /// Whether a job moves or frees at least [`REST_SHARE`] percent of its inputs. Jobs that
+    /// rewrite nothing always pay.
     fn pays(&self, job: &Job) -> bool {
         let reclaimable = Reclaimable::of(self.version);
         let gain = |(level, file): (u8, &Arc<FileHandle>)| {
@@ -196,7 +203,7 @@ impl Picking<'_> {
         job.kind != JobKind::Compact || share_over(gain, job.size(), REST_SHARE)
     }
 
-    /// One job for all files that hold nothing but dropped indexes.
+    /// One job for all files that hold only entries of dropped indexes.
     fn drop_files(&self) -> Option<Job> {
         if self.retired.is_empty() {
             return None;
@@ -211,7 +218,7 @@ impl Picking<'_> {
                 });
             }
         }
-        // Removing dead data disturbs no other job, so zones do not matter.
+        // Removing dead files disturbs no other job, so key ranges of running jobs do not matter.
         (!inputs.is_empty()).then_some(Job {
             inputs,
             output_level: LAST,
@@ -220,7 +227,8 @@ impl Picking<'_> {
         })
     }
 
-    /// L0 or the level that is most over its target, compared with the level below.
+    /// A job on L0 or on a level over its target: the one that is fullest relative to the level
+    /// below.
     fn by_size(&self, shape: &Shape) -> Option<Job> {
         let reclaimable = Reclaimable::of(self.version);
         let size = |level: u8| -> u64 {
@@ -234,7 +242,8 @@ impl Picking<'_> {
         };
         let runs = self.version.l0.len();
         let l0_fill = runs as f64 / self.options.l0_compaction_runs.max(1) as f64;
-        // In bytes: what few files of many runs leave over is no reason to take L0 before others.
+        // Measured in bytes, not in runs: many runs with few files left in each do not make L0
+        // urgent.
         let run = self.version.l0.iter().map(|run| run.size()).max();
         let depth = self.version.level_size(0) as f64 / run.unwrap_or(0).max(1) as f64;
         let score = depth / (L0_DEPTH * self.options.l0_compaction_runs.max(1) as f64);
@@ -272,8 +281,9 @@ impl Picking<'_> {
         })
     }
 
-    /// The blobs that old versions refer to are garbage once the new ones have met them in the last
-    /// level. The tree is small beside its blobs: this costs little, and space waits for it.
+    /// A blob of an old version becomes garbage only when the new version meets the old one in the
+    /// last level. Bringing upper files down is cheap, since the tree is small beside its blobs,
+    /// and it frees the space of the blobs.
     fn by_blobs(&self, shape: &Shape) -> Option<Job> {
         let uses = self.version.blob_uses();
         if uses.is_empty() {
@@ -305,13 +315,14 @@ impl Picking<'_> {
             .or_else(|| self.in_place(JobReason::Idle, 0, |_| true))
     }
 
-    /// Where data of `level` goes. No level above the base holds data, so L0 jumps over none.
+    /// The level that data of `level` is compacted into. No level above the base holds data, so
+    /// data of L0 never passes older data.
     fn below(&self, shape: &Shape, level: u8) -> u8 {
         shape.base.max(level + 1)
     }
 
-    /// A job that takes a file of `level` (not L0, not the last) one level down: the one with the
-    /// least to rewrite per byte that it moves or frees.
+    /// A job that moves a file of `level` (neither L0 nor the last) one level down: the one that
+    /// rewrites the fewest bytes per byte that it moves or frees.
     fn sink(
         &self,
         shape: &Shape,
@@ -337,8 +348,8 @@ impl Picking<'_> {
         })
     }
 
-    /// The job that takes `files[seed]` to `output`, with neighbours that fit within the files it
-    /// overlaps there.
+    /// The job that moves `files[seed]` to `output`, together with neighbours that lie within the
+    /// files it overlaps there and fit into the job's size.
     fn down(
         &self,
         shape: &Shape,
@@ -379,7 +390,7 @@ impl Picking<'_> {
         compact_job(vec![upper], output, lower, reason)
     }
 
-    /// Whether files that overlap nothing in `output` may go there as they are.
+    /// Whether files that overlap nothing in `output` may move there unchanged.
     fn movable(&self, files: &[Arc<FileHandle>], output: u8) -> bool {
         files.iter().all(|file| {
             if retired_entries(file, self.retired, self.oldest_read) > 0 {
@@ -394,8 +405,8 @@ impl Picking<'_> {
         })
     }
 
-    /// A rewrite of neighbouring files of the last level of which each would change, the first by
-    /// more than `percent` of its entries.
+    /// A rewrite of neighbouring files of the last level. Each of them would change, and garbage
+    /// takes more than `percent` of the entries of the first; with 0 any change is enough.
     fn in_place(
         &self,
         reason: JobReason,

@@ -1,4 +1,4 @@
-//! What a compaction is to do, and which ones are under way.
+//! Describes compactions, and keeps the list of running ones.
 
 use crate::base::range::KeyRange;
 use crate::version::{Edit, FileHandle, FileMeta};
@@ -19,9 +19,9 @@ pub struct Input {
 pub enum JobKind {
     /// Merge the inputs into new files of the output level.
     Compact,
-    /// Put the files into the output level as they are.
+    /// Assign the files to the output level unchanged.
     Move,
-    /// Remove the files: all they hold belongs to dropped indexes.
+    /// Remove the files: all their entries belong to dropped indexes.
     DropFiles,
 }
 
@@ -34,27 +34,27 @@ pub enum JobReason {
     Garbage,
     /// A scan reported that it skipped too much.
     Reported,
-    /// Nothing else to do: towards the resting state.
+    /// The engine is idle: the job brings the tree towards the resting state.
     Idle,
-    /// Dropped indexes.
+    /// Files hold only dropped indexes.
     Drop,
 }
 
 /// One compaction.
 #[derive(Debug, Clone)]
 pub struct Job {
-    /// The inputs, newest data first for any one key.
+    /// The inputs: for any one key, the newer version is in the earlier input.
     pub inputs: Vec<Input>,
-    /// Where the output goes.
+    /// Level of the output.
     pub output_level: u8,
-    /// How.
+    /// How the job is done.
     pub kind: JobKind,
-    /// Why.
+    /// Why the job was picked.
     pub reason: JobReason,
 }
 
 impl Job {
-    /// All input files with their level.
+    /// All input files with their levels.
     pub fn files(&self) -> impl Iterator<Item = (u8, &Arc<FileHandle>)> {
         let inputs = self.inputs.iter();
         inputs.flat_map(|input| input.files.iter().map(move |f| (input.level, f)))
@@ -65,7 +65,7 @@ impl Job {
         self.files().map(|(_, file)| file.size).sum()
     }
 
-    /// Stored bytes that it reads to write them anew.
+    /// Stored bytes that the job reads and writes anew.
     pub fn rewrites(&self) -> u64 {
         match self.kind {
             JobKind::Compact => self.size(),
@@ -83,7 +83,7 @@ impl Job {
         }
     }
 
-    /// The edit of a job that writes nothing.
+    /// The edit of a job that writes no file; `None` for [`JobKind::Compact`].
     pub fn edit_without_output(&self) -> Option<Edit> {
         match self.kind {
             JobKind::Compact => None,
@@ -112,7 +112,7 @@ impl Job {
     }
 }
 
-/// The part of the tree that a job works on: a key range of some adjacent levels.
+/// The part of the tree that a job touches: a key range in a range of levels.
 #[derive(Debug, Clone)]
 struct Zone {
     range: KeyRange,
@@ -120,11 +120,12 @@ struct Zone {
     bottom: u8,
 }
 
-/// The jobs under way.
+/// The running jobs.
 ///
-/// Two jobs may run at once if they share no input and their zones are apart: in keys, or in
-/// levels. So the outputs of the two never meet in a level, nothing is moved past data that is on
-/// its way down, and what a job knows to lie below its output stays true.
+/// Two jobs may run at once if they share no input and their zones are disjoint, in keys or in
+/// levels. So the outputs of the two never overlap in a level, no data passes older data that is on
+/// its way down, and a key that has nothing below the output when the job starts has nothing there
+/// until it ends.
 #[derive(Debug, Default)]
 pub struct Running {
     jobs: Vec<(u64, Zone)>,
@@ -132,11 +133,11 @@ pub struct Running {
     next: u64,
 }
 
-/// Begins no job, so nothing ends it.
+/// Ticket of a zone that is set aside. [`Running::begin`] never returns it, so no job ends it.
 const SET_ASIDE: u64 = 0;
 
 impl Running {
-    /// Notes that `job` begins; the ticket ends it.
+    /// Notes that `job` begins. [`Self::end`] takes the ticket.
     pub fn begin(&mut self, job: &Job) -> u64 {
         self.next += 1;
         self.jobs.extend(job.zone().map(|zone| (self.next, zone)));
@@ -144,7 +145,7 @@ impl Running {
         self.next
     }
 
-    /// Notes that `job` has ended, after its edit was installed or given up.
+    /// Notes that `job` has ended. Call it after its edit was installed or given up.
     pub fn end(&mut self, ticket: u64, job: &Job) {
         self.jobs.retain(|(running, _)| *running != ticket);
         job.files().for_each(|(_, f)| {
@@ -152,9 +153,9 @@ impl Running {
         });
     }
 
-    /// Keeps all further jobs off an input of `job` that turned out to be damaged, and nothing is
-    /// moved past it: other files go on. Call it after [`Self::end`]. Returns whether `job` has the
-    /// file.
+    /// Sets aside an input of `job` that turned out to be damaged: no further job reads it, nor
+    /// moves data past it. Jobs on other ranges go on. Call it after [`Self::end`]. Returns whether
+    /// `job` has the file among its inputs.
     pub fn set_aside(&mut self, job: &Job, file_id: u64) -> bool {
         let Some((level, file)) = job.files().find(|(_, f)| f.file_id == file_id) else {
             return false;
@@ -169,24 +170,25 @@ impl Running {
         true
     }
 
-    /// Whether a job has the file among its inputs, or it is set aside.
+    /// Whether a running job has the file among its inputs, or the file is set aside.
     pub fn holds(&self, file_id: u64) -> bool {
         self.files.contains(&file_id)
     }
 
-    /// Whether a job is under way.
+    /// Whether a job is running.
     pub fn is_busy(&self) -> bool {
         self.jobs.iter().any(|(ticket, _)| *ticket != SET_ASIDE)
     }
 
-    /// Whether a job under way reads or writes `range` of `level`, or something damaged lies there.
+    /// Whether a running job reads or writes `range` of `level`, or a damaged file there is set
+    /// aside.
     pub fn works_on(&self, level: u8, range: &KeyRange) -> bool {
         let levels = |zone: &Zone| zone.top <= level && level <= zone.bottom;
         let mut jobs = self.jobs.iter();
         jobs.any(|(_, zone)| levels(zone) && zone.range.overlaps(range))
     }
 
-    /// Whether `job` must wait for one under way.
+    /// Whether `job` must wait for a running one.
     pub fn conflicts(&self, job: &Job) -> bool {
         let Some(zone) = job.zone() else { return false };
         job.files().any(|(_, f)| self.holds(f.file_id))

@@ -1,10 +1,10 @@
-//! Blocks that a job copies as stored.
+//! Block reuse: copies stored blocks instead of merging their entries.
 //!
-//! The inputs are merged entry by entry. Whenever the source in front stands at the start of a block
-//! and all of the block lies below the next key of every other source, merging can do nothing to it;
-//! and if the drop rule keeps each of its entries as it is, the block goes into the output as it is
-//! stored. An example: of a file with blocks a–f, g–m, n–z and one with the key h, the first and the
-//! third block are copied, the second is merged.
+//! A job merges its inputs entry by entry. A block need not be merged if the front source stands at
+//! its first entry and all of it lies below the next key of every other source. If the drop rule
+//! also keeps each of its entries unchanged, the job copies the stored block into the output,
+//! without compressing it again. Example: one input has the blocks a–f, g–m and n–z, another one
+//! has the key h. The first and the third block are copied, the second is merged.
 
 use super::drop_rule::DropRule;
 use super::job::{Files, JobStats};
@@ -12,8 +12,8 @@ use super::output::Outputs;
 use crate::base::{InternalIterator, Result};
 use crate::iter::{ConcatIter, MergeIter};
 
-/// Copies the block that begins under `source`, and moves on behind it; whether there is an entry.
-/// `None`, without a move, if no block begins there, or it must be merged.
+/// Copies the block that begins under `source` and moves behind it; returns whether there is
+/// another entry. Returns `None`, without a move, if no block begins there or if it must be merged.
 pub(super) fn copy_block(
     source: &mut MergeIter<ConcatIter<Files>>,
     rule: &mut DropRule<'_>,
@@ -27,14 +27,15 @@ pub(super) fn copy_block(
     };
     let meta = &input.opener().0[number];
     if let Some(seqno) = meta.external_seqno {
-        // A copy shows what is stored: only the 0 that the output is to hold.
+        // A copy keeps the stored seqnos, not the external one, so the output must want 0 and 0
+        // must be stored.
         if !(block.zeroed && rule.zeroes(seqno)) {
             return Ok(None);
         }
         (block.min_seqno, block.max_seqno) = (0, 0);
     }
     let first = file.key().user_key;
-    // The separator is at or above all keys of the block.
+    // The separator is at or above all keys of the block, so a rival above it is above the block.
     let apart = source.rival().is_none_or(|rival| block.separator < rival);
     if !apart
         || !outputs.is_like(meta)

@@ -1,52 +1,61 @@
-//! The sizes the levels should have. Pure.
+//! Target sizes of the levels. Pure.
 
 use crate::version::{LAST_LEVEL, LEVELS, Version};
 
-/// Each level aims at ten times the level above, but for the last one.
+/// Ratio of the targets of two neighbouring levels, except for the last level.
 const FACTOR: u64 = 10;
 
-/// The last level aims at eight times the level above: it is rewritten a fifth less often than with
-/// ten, and garbage still stays near an eighth.
+/// Ratio of the target of the last level to the level above. With eight instead of ten, data is
+/// rewritten into it a fifth less often, and garbage still stays near an eighth.
 const FACTOR_LAST: u64 = 8;
 
-/// Files of an upper level are about this share of its target, so that what a job takes out leaves
-/// the level nearly full: a fuller level gives denser jobs, which rewrite less of the next.
+/// Number of files that an upper level at its target has. A job on one file then leaves the level
+/// nearly full, and a fuller level gives denser jobs, which rewrite less of the next level.
 const FILES_PER_LEVEL: u64 = 48;
 
-/// They are no smaller than this share of the file size aimed at.
+/// Files of an upper level are at least the target file size divided by this.
 const FILE_SHARE_MIN: u64 = 32;
 
-/// The last level has about so many files, or more: what a job rewrites of it is a small part.
+/// Least number of files of the last level at its target, so that a job rewrites a small part of
+/// it.
 const FILES_LAST: u64 = 64;
 
-/// Its files are no smaller than this share of the size aimed at, for the sake of compression.
+/// Files of the last level are at least the target file size divided by this: smaller ones compress
+/// worse.
 const LAST_FILE_SHARE_MIN: u64 = 16;
 
-/// A job that can be cut smaller reads no more than this share of the last level.
+/// A divisible job reads at most the last level's target divided by this.
 const JOBS_PER_LEVEL: u64 = 32;
 
-/// Target sizes, derived from the data: the last level holds eight ninths, the level above an eighth
-/// of it, each one above that a tenth of the next. So at most about an eighth of what is stored can
-/// be garbage that the last level hides, whatever the size of the database. (Fixed sizes would leave
-/// the last level half empty, and the garbage half of the data.)
+/// Target sizes of the levels, derived from the size of the tree. The last level holds eight
+/// ninths, the level above an eighth of that, and each higher level a tenth of the next. So at most
+/// about an eighth of the stored bytes is garbage that upper levels hide in the last one, whatever
+/// the size of the tree.
+///
+/// Rejected: fixed sizes. They would leave the last level half empty, and half of the data could be
+/// garbage.
+///
+/// Example: 9 GiB of data and `base_level_size` 256 MiB give the last level (6) a target of 8 GiB
+/// and level 5 one of 1 GiB; that is more than three times 256 MiB, so level 4 with about 102 MiB
+/// is the base.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shape {
-    /// The level that L0 is compacted into.
+    /// The level that L0 compacts into.
     pub base: u8,
-    /// Target of each level, stored bytes; of levels above the base 0, of L0 unused.
+    /// Target of each level, stored bytes. It is 0 for levels above the base; L0's is unused.
     pub targets: [u64; LEVELS],
 }
 
 impl Shape {
-    /// The shape for a version. The base is the deepest level whose target is no more than about
-    /// three times `base_level_size`, so that its target is near it on a logarithmic scale; it is
-    /// never below a level that holds data, over which L0 must not jump.
+    /// The shape of a version. The base is the deepest level whose target is at most three times
+    /// `base_level_size`: on a logarithmic scale that centres the base on it. The base is never
+    /// below a level that holds data, because data of L0 must not pass older data.
     pub fn of(version: &Version, base_level_size: u64) -> Self {
         let highest = (1..LAST_LEVEL).find(|&l| !version.levels[l - 1].files.is_empty());
         Self::with(version.size(), highest, base_level_size)
     }
 
-    /// The shape of so many bytes, all in the last level.
+    /// The shape of a tree with `total` stored bytes, all in the last level.
     pub fn of_size(total: u64, base_level_size: u64) -> Self {
         Self::with(total, None, base_level_size)
     }
@@ -72,13 +81,13 @@ impl Shape {
         }
     }
 
-    /// How full a level of `size` bytes is: 1 at its target.
+    /// Size of a level relative to its target: 1 means full.
     pub fn fill(&self, level: u8, size: u64) -> f64 {
         size as f64 / self.targets[usize::from(level)].max(1) as f64
     }
 
-    /// The size of files written to a level, where those of the last one are to have at most `target`
-    /// bytes. L0 is cut like the base.
+    /// Size of the files of `level`, stored bytes; `target` is the upper limit. Files of L0 are as
+    /// large as those of the base.
     pub fn file_size(&self, level: u8, target: u64) -> u64 {
         let (level, files, least) = match usize::from(level) {
             LAST_LEVEL => (LAST_LEVEL, FILES_LAST, target / LAST_FILE_SHARE_MIN),
@@ -92,8 +101,8 @@ impl Shape {
         share.clamp(least.max(1), target.max(1))
     }
 
-    /// What a job that can be cut smaller should read at most: while it runs, inputs and outputs
-    /// both take space, and nothing else makes room.
+    /// Most bytes that a divisible job should read. While a job runs, its inputs and outputs both
+    /// take space.
     pub fn job_size(&self, target: u64) -> u64 {
         let share = self.targets[LAST_LEVEL] / JOBS_PER_LEVEL;
         share.clamp(target / LAST_FILE_SHARE_MIN, target * 4)

@@ -1,4 +1,4 @@
-//! Versions without files behind them, and sorted sources, for tests.
+//! Test helpers: versions without files, sorted sources, and a version set with real files.
 
 use super::{Handover, IoLimiter, JobContext};
 use crate::base::events::Silent;
@@ -15,7 +15,7 @@ use crate::version::{
 };
 use std::sync::Arc;
 
-/// The user key `n` of an index.
+/// User key number `n` of an index.
 pub(super) fn user_key(index: u32, n: u64) -> Vec<u8> {
     let mut key = index.to_be_bytes().to_vec();
     key.extend_from_slice(&n.to_be_bytes());
@@ -28,8 +28,8 @@ pub(super) fn no_files() -> Arc<FileSource> {
     FileSource::new(store, Arc::new(SstBlockCache::new(1 << 20)))
 }
 
-/// An entry in a test: user key, seqno, kind, and as its value the seqno that wrote it, which
-/// outlives the zeroing of the seqno.
+/// A test entry: user key, seqno, kind, value. The value is the seqno of the write, which survives
+/// the zeroing of the entry's seqno.
 pub(super) type Entry = (Vec<u8>, Seqno, Kind, [u8; 8]);
 
 /// The entry that a commit writes.
@@ -37,7 +37,7 @@ pub(super) fn entry(key: Vec<u8>, seqno: Seqno, kind: Kind) -> Entry {
     (key, seqno, kind, seqno.to_le_bytes())
 }
 
-/// The metadata of a file with these entries.
+/// Metadata of a file with these entries.
 pub(super) fn meta_of(file_id: u64, entries: &[Entry], size: u64, at_rest: bool) -> FileMeta {
     let mut per_index: Vec<IndexStats> = Vec::new();
     for (key, _, kind, _) in entries {
@@ -74,7 +74,8 @@ pub(super) fn meta_of(file_id: u64, entries: &[Entry], size: u64, at_rest: bool)
     }
 }
 
-/// A version of files given as level, run, id, smallest and largest key of index 1, size.
+/// A version whose files are given as (level, run, id, smallest key, largest key, size), all of
+/// index 1.
 pub(super) fn version_of(files: &[(u8, u64, u64, u64, u64, u64)]) -> Version {
     let mut edit = Edit::default();
     for &(level, run, id, from, to, size) in files {
@@ -147,7 +148,7 @@ impl InternalIterator for VecIter {
     }
 }
 
-/// A version set with real files in a directory of its own.
+/// A version set with real files in a temporary directory.
 pub(super) struct Db {
     dir: tempfile::TempDir,
     pub(super) versions: VersionSet,

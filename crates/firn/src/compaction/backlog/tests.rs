@@ -24,11 +24,11 @@ fn what_replaces_nothing_takes_no_space() {
     let extra = Extra::default();
     let space = |extra: &Extra| Backlog::of(&version, &options, 20 * MIB, extra).space;
     assert_eq!(space(&extra), 0.0);
-    // Each of the two entries above hides one.
+    // Each of the two upper entries hides one.
     let job = job(&version, 6);
     (0..50).for_each(|_| extra.dropped(&version, &job, 2));
     assert!((0.999..=1.0).contains(&extra.replacing()));
-    // 28 of 0.2 x 100 + 20, of which seven tenths are the aim.
+    // 0.2 × 100 + 20 bytes are allowed; seven tenths of that, 28, give a pressure of 1.
     assert!((0.99..1.01).contains(&space(&extra)));
     extra.begins(&job);
     assert_eq!(extra.held(), 128 * MIB);

@@ -4,7 +4,7 @@ use crate::compaction::testing::{user_key, version_of};
 const MEMTABLE: u64 = 48 << 20;
 const FILE: u64 = 32 << 20;
 
-/// A hundred files of the last level with ten keys each, under some files of L0.
+/// A version with a hundred files of ten keys each in the last level, and the given files of L0.
 fn version(l0: &[(u8, u64, u64, u64, u64, u64)]) -> Version {
     let last = (0..100).map(|n| (6, 0, 1000 + n, n * 10, n * 10 + 9, 1 << 20));
     let files: Vec<_> = l0.iter().copied().chain(last).collect();
@@ -25,7 +25,7 @@ fn the_first_run_is_cut_evenly() {
     assert_eq!(cuts.piece, 1 << 20);
     assert_eq!(cuts.keys.len(), 15);
     assert!(cuts.keys.is_sorted());
-    // Where files of the last level begin.
+    // All cuts are first keys of files of the last level.
     let begins: Vec<_> = (1..100).map(|n| user_key(1, n * 10)).collect();
     assert!(cuts.keys.iter().all(|key| begins.contains(key)));
 }
@@ -39,7 +39,7 @@ fn a_run_is_cut_where_the_newest_one_is() {
         (0, 7, 3, 403, 990, piece),
         (0, 6, 4, 0, 990, piece),
     ];
-    // Not where its files happen to begin, but where those of the last level do.
+    // The cuts are first keys of files of the last level, not of the newest run's files.
     assert_eq!(cuts(&newest).keys, keys(&[200, 400]));
 }
 

@@ -53,9 +53,9 @@ fn every_version_within_the_retention_stays() {
     let since_7 = of(Retention::Since(7));
     assert_eq!(kept(&since_7), seqnos);
     assert_eq!(since_7.oldest(), 7);
-    // Nothing is retained that is yet to come.
+    // Retention from a seqno in the future has no effect.
     assert_eq!(kept(&of(Retention::Since(99))), [35, 33, 28, 18, 9]);
-    // A dropped index stays for reads from before the drop.
+    // A dropped index stays while a read may stand before the drop.
     let retired = Retired::from([(1, 16)]);
     let of = |snapshots: &Snapshots| decide_all(snapshots, &retired, true, true, &entries)[3];
     assert_eq!(of(&Snapshots::new(30, [])), Verdict::Drop(Reason::Retired));
@@ -80,7 +80,7 @@ fn a_deletion_goes_only_with_nothing_below_it() {
         decide_all(&snapshots, &none, false, false, &entries),
         [Verdict::Keep(9), Verdict::Drop(Reason::Shadowed)]
     );
-    // Above the oldest snapshot it hides a version that the snapshot needs.
+    // A deletion above the oldest snapshot stays: it hides a version that the snapshot needs.
     let entries = [(KEY, 11, Kind::Delete), (KEY, 5, Kind::Put)];
     assert_eq!(
         decide_all(&snapshots, &none, true, true, &entries),
@@ -160,14 +160,15 @@ fn what_a_bug_let_through_is_refused() {
     );
 }
 
-/// What a read at `at` sees of versions sorted newest first: the seqno that wrote the value.
+/// The result of a read at `at` over versions sorted newest first: the seqno that wrote the value.
 fn read(versions: &[(Seqno, Kind, Seqno)], at: Seqno) -> Option<Seqno> {
     let seen = versions.iter().find(|(seqno, ..)| *seqno <= at)?;
     seen.1.is_put().then_some(seen.2)
 }
 
-/// Versions of one key, some in the inputs and the older ones below: no live snapshot, no snapshot that may
-/// yet be taken, and no read in the past that retention allows, reads anything else after the compaction.
+/// Random versions of one key, the newer ones in the inputs and the older ones below. The
+/// compaction must not change the result of any live snapshot, any snapshot yet to be taken, or any
+/// read in the past that retention allows.
 #[test]
 fn reads_are_unchanged() {
     for seed in 0..4000 {
@@ -213,7 +214,7 @@ fn reads_are_unchanged() {
                 "seed {seed}, read at {at}"
             );
         }
-        // Nothing superfluous stays: at most one version per stripe, and those above.
+        // At most one version per stripe stays, besides those above the last stripe.
         let stripes = snapshots.bounds.len() + versions.iter().filter(|v| v.0 > since).count();
         assert!(after.len() - below.len() <= stripes, "seed {seed}");
     }
@@ -257,7 +258,7 @@ fn a_block_is_kept_whole_only_if_each_entry_is() {
         ..zeros
     };
     assert!(!keeps(true, &first, deleting, 0) && !keeps(false, &first, deleting, 0));
-    // Dropped indexes, and blocks that may hold entries of several.
+    // Blocks of dropped indexes, and blocks that may hold several indexes.
     let (seventh, eighth) = (key(7, 9), key(8, 9));
     let of = |separator| BlockInfo { separator, ..zeros };
     assert!(!keeps(true, &key(7, 1), of(&seventh), 0));
@@ -267,7 +268,7 @@ fn a_block_is_kept_whole_only_if_each_entry_is() {
     );
     assert!(!keeps(true, &first, of(&eighth), 0));
     assert!(!keeps(true, &first, of(&[0, 0]), 0));
-    // An entry of the first key went by already: what follows may be hidden by it.
+    // An entry of the first key has passed already: it may hide the block's first entry.
     let mut rule = DropRule::new(&reads, &retired, true);
     let newer = InternalKey::new(&first, 90, Kind::Put);
     assert_eq!(rule.decide(newer, |_| true).unwrap(), Verdict::Keep(90));
@@ -275,7 +276,7 @@ fn a_block_is_kept_whole_only_if_each_entry_is() {
     let mut rule = DropRule::new(&reads, &retired, true);
     rule.passed(&key(5, 9));
     assert!(rule.keeps_all(&first, &zeros, 0));
-    // Behind a block, an entry of its last key was never to come.
+    // An older version of a copied block's last key is a bug.
     rule.passed(&last);
     assert!(
         rule.decide(InternalKey::new(&last, 3, Kind::Put), |_| true)

@@ -38,7 +38,7 @@ impl Db {
         )
     }
 
-    /// Compacts to the resting state; returns the sum of the jobs' numbers.
+    /// Compacts to the resting state and returns the summed statistics of the jobs.
     fn settle(&self, reads: &Snapshots) -> JobStats {
         let mut sum = JobStats::default();
         while let Some(job) = self.pick(reads) {
@@ -139,7 +139,7 @@ fn a_failed_job_leaves_nothing_behind() {
     assert_eq!(*error.kind(), ErrorKind::Interrupted);
     assert_eq!(db.versions.source().store().list().unwrap(), before);
 
-    // A damaged input: the error names the file, nothing is written.
+    // With a damaged input the error names the file, and the job leaves no output.
     let (_, damaged) = job.files().last().unwrap();
     let id = damaged.file_id;
     db.damage(id);
@@ -174,7 +174,7 @@ fn a_lost_entry_is_noticed() {
     assert!(lost.clone().finish(100, &[file(3)]).is_err());
 }
 
-/// A file of an upper level that deletes `deleted` and changes other keys, over a last level.
+/// A file of an upper level, over a full last level, that deletes `deleted` and changes other keys.
 fn with_deletions(deleted: impl Iterator<Item = u64>) -> (Db, Snapshots) {
     let mut db = Db::new();
     db.options.target_file_size = 8 << 20;
@@ -212,14 +212,14 @@ fn deletions_in_one_place_sink_though_they_are_few_in_the_file() {
             rest: Rest::No,
         })
     };
-    // A quarter of all, here and there: no scan is held up.
+    // Deletions of every fourth key, scattered: they hold up no scan.
     let (db, reads) = with_deletions((0..5000).step_by(4));
     let version = db.versions.current();
     let upper = &version.levels[4].files;
     assert!(upper.iter().map(|f| f.deletes).sum::<u64>() > 1200);
     assert!(upper.iter().all(|f| f.dense_deletes == 0));
     assert!(picked(&db, &reads).is_none());
-    // As many side by side: a scan passes them all before it finds a row.
+    // As many deletions side by side: a scan skips them all before it finds a row.
     let (db, reads) = with_deletions(2000..3250);
     let version = db.versions.current();
     let file = version.levels[4].find(&user_key(1, 2500)).unwrap();

@@ -20,13 +20,13 @@ fn without_a_rate_nobody_waits() {
 #[test]
 fn a_compaction_pays_for_what_it_takes_and_for_flushes() {
     let limiter = limiter(10_000_000);
-    // 20 ms worth of bytes, and 30 ms of a flush, which itself does not sleep.
+    // Bytes for 20 ms of the compaction and for 30 ms of a flush, which does not sleep itself.
     limiter.owe(300_000);
     assert_eq!(limiter.slept_us(), 0);
     limiter.take(200_000, &GO).unwrap();
     let slept = limiter.slept_us();
     assert!((1..=50_000).contains(&slept), "{slept}");
-    // What is owed is in proportion to the bytes; the clock has moved by less than a second.
+    // The debt is proportional to the bytes; the clock has moved by less than a second.
     let owed = limiter.charge(20_000_000);
     assert!((1_000_000..=2_000_000).contains(&owed), "{owed}");
 }

@@ -1,4 +1,4 @@
-//! Files of L0 that hang together by overlaps.
+//! Groups of L0 files that overlap in chains.
 
 use super::{TOMBSTONE_SHARE, share_over};
 use crate::base::range::KeyRange;
@@ -10,12 +10,12 @@ use std::sync::Arc;
 /// A file and the position of its run in the version; 0 is the newest.
 pub(super) type Placed<'a> = (usize, &'a Arc<FileHandle>);
 
-/// What a group has of one run: neighbours there, ascending.
+/// The files that a group has of one run: neighbours there, ascending.
 struct Slice<'a> {
     /// Position of the run in the version; 0 is the newest.
     run: usize,
     files: Vec<&'a Arc<FileHandle>>,
-    /// Stored bytes of the files before each one, and of all.
+    /// Prefix sums of stored bytes: of the files before each one, and at the end of all.
     sums: Vec<u64>,
 }
 
@@ -30,7 +30,7 @@ impl<'a> Slice<'a> {
         Self { run, files, sums }
     }
 
-    /// The files that share a key with what lies from `smallest` to `largest`.
+    /// The files that overlap the keys from `smallest` to `largest`, both included.
     fn over(&self, smallest: &[u8], largest: &[u8]) -> Range<usize> {
         count_step();
         let from = self
@@ -43,20 +43,25 @@ impl<'a> Slice<'a> {
     }
 }
 
-/// L0 files that hang together by overlaps.
+/// A group of L0 files: each overlaps another one of the group, directly or through a chain, and
+/// none overlaps a file outside.
 ///
-/// The files of a run share no key, so what of it overlaps a range is found by bisection. A part
-/// costs a bisection in each run for each step of one over the runs, and there are no more parts
-/// than files that lie at the bottom: with *n* files about n²/4 bisections at worst. (To compare
-/// each file with each other one was cubic: seconds with two thousand files.)
+/// A job may take a part of a group, as long as no file older than an output stays above it. A part
+/// begins with one file at the bottom and takes, run by run, everything that overlaps.
+///
+/// The files of a run share no key, so bisection finds those that overlap a range. Computing a part
+/// bisects each of *r* runs once per step of a search over the runs, and there is one part for each
+/// of *b* bottom files. With *n* files *b* + *r* is at most *n* + 1, so the worst case is about
+/// n²/4 bisections times log *r*. (Comparing each file with each other one was cubic: seconds with
+/// two thousand files.)
 pub(super) struct Group<'a> {
-    /// From the first to the last key.
+    /// From the smallest to the largest key of the group.
     pub(super) range: KeyRange,
     /// Newest run first.
     slices: Vec<Slice<'a>>,
 }
 
-/// A part of a group: files of each slice.
+/// A part of a group: some neighbouring files of each slice.
 pub(super) struct Part {
     files: Vec<(usize, Range<usize>)>,
     /// Stored bytes.
@@ -64,14 +69,14 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Runs that have files in it.
+    /// Number of runs that have files in the part.
     pub(super) fn runs(&self) -> usize {
         self.files.len()
     }
 }
 
 impl<'a> Group<'a> {
-    /// The group of these files with the positions of their runs: not none, and ascending within
+    /// A group of `files`, with the positions of their runs: at least one file, ascending within
     /// each run.
     pub(super) fn of(mut files: Vec<Placed<'a>>) -> Self {
         let mut range = files[0].1.range();
@@ -99,17 +104,17 @@ impl<'a> Group<'a> {
         files.next().is_none().then_some(first.1)
     }
 
-    /// Whether it has files of the run at this position.
+    /// Whether the group has files of the run at position `run`.
     pub(super) fn reaches(&self, run: usize) -> bool {
         self.slices.iter().any(|slice| slice.run == run)
     }
 
-    /// Most runs that a read of one key has to ask.
+    /// The largest number of runs that a read of one key must search.
     pub(super) fn depth(&self) -> usize {
         depth(self.files().map(|(_, f)| &**f.meta()))
     }
 
-    /// Whether it is mostly deletions.
+    /// Whether most of its entries are deletions.
     pub(super) fn is_dense(&self) -> bool {
         let sum = |of: fn(&FileMeta) -> u64| self.files().map(|(_, f)| of(f)).sum();
         share_over(sum(|f| f.deletes), sum(|f| f.entries), TOMBSTONE_SHARE)
@@ -129,7 +134,7 @@ impl<'a> Group<'a> {
         self.slices.iter().map(input).collect()
     }
 
-    /// The files under which the group has nothing older.
+    /// The files that overlap no older file of the group.
     pub(super) fn bottoms(&self) -> impl Iterator<Item = &'a Arc<FileHandle>> {
         let slices = self.slices.iter().enumerate();
         slices.flat_map(move |(at, slice)| {
@@ -142,11 +147,11 @@ impl<'a> Group<'a> {
         })
     }
 
-    /// The files over `range`, and for each of them everything older that it overlaps: nothing older
-    /// than an output may stay above it. What is newer may stay, and the newest runs are left out as
-    /// long as the rest has more than `room` bytes and more than `due` runs.
+    /// The files of the group that overlap `range`, and for each of them everything older that it
+    /// overlaps: no file older than an output may stay above it. Newer files may stay. So the
+    /// newest runs are left out while the rest has more than `room` bytes and more than `due` runs.
     pub(super) fn part_over(&self, range: &KeyRange, room: u64, due: usize) -> Part {
-        // Without its newest runs a part only becomes smaller.
+        // A part without its newest runs is never larger, so bisection is valid.
         let fits = |part: &Part| part.size <= room || part.runs() <= due;
         let (mut low, mut high) = (0, self.slices.len() - 1);
         while low < high {
@@ -160,8 +165,8 @@ impl<'a> Group<'a> {
         self.part_from(low, range)
     }
 
-    /// As [`Self::part_over`], without the newest `skip` slices. What is taken of a run overlaps
-    /// what is taken of newer ones or `range`, so all of it together has no gap.
+    /// The part over `range` without the newest `skip` slices. The files taken of each run overlap
+    /// `range` or a file taken of a newer run, so the part covers one key range without gaps.
     fn part_from(&self, skip: usize, range: &KeyRange) -> Part {
         let (mut smallest, mut largest) = (range.smallest.as_slice(), range.largest.as_slice());
         let mut part = Part {
@@ -192,7 +197,7 @@ impl<'a> Group<'a> {
 
 /// The largest number of files that share a key.
 fn depth<'a>(files: impl Iterator<Item = &'a FileMeta>) -> usize {
-    // A file that ends where another begins overlaps it: starts come first.
+    // A file that ends where another begins overlaps it, so starts sort before ends.
     let mut edges: Vec<(&[u8], bool)> = files
         .flat_map(|f| [(f.smallest.as_slice(), false), (f.largest.as_slice(), true)])
         .collect();
@@ -205,7 +210,7 @@ fn depth<'a>(files: impl Iterator<Item = &'a FileMeta>) -> usize {
     deepest
 }
 
-/// Most runs of L0 that a read of one key has to ask.
+/// The largest number of L0 runs that a read of one key must search.
 pub fn l0_depth(version: &Version) -> usize {
     let files = version.l0.iter().flat_map(|run| &run.files);
     depth(files.map(|f| &**f.meta()))

@@ -9,17 +9,18 @@ use crate::version::{FileHandle, FileMeta};
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-/// L0 may have so many times more runs than are due by depth.
+/// L0 is crowded when it has this many times the runs of `l0_compaction_runs`.
 const RUNS_PER_DEPTH: f64 = 4.0;
 
 impl Picking<'_> {
-    /// A job that takes files of L0 down: where they lie at least `depth_min` deep, where they
-    /// overlap nothing, and the oldest ones if there are far too many runs.
+    /// A job that moves files of L0 down: those at least `depth_min` deep, those that overlap
+    /// nothing, and, if L0 is crowded, those in a group with the oldest run.
     ///
-    /// Files fall into groups that share no key. Groups of one file that overlap nothing below move
-    /// as they are, all in one job (append-only tables sink without being rewritten); otherwise the
-    /// deepest group that need not wait is merged into the level below. Of a group too large for one
-    /// job, the part goes that is most runs tall: see [`Group::part_over`].
+    /// The files fall into groups that share no key. All groups of a single file that overlaps
+    /// nothing below move unchanged, in one job, so append-only tables sink without being
+    /// rewritten. Otherwise the deepest group without a conflicting job is merged into the level
+    /// below. Of a group too large for one job, the part that spans the most runs is merged: see
+    /// [`Group::part_over`].
     pub(super) fn sink_l0(
         &self,
         shape: &Shape,
@@ -56,8 +57,9 @@ impl Picking<'_> {
                 let alone = || self.overlap(output, &group.range).is_empty();
                 let due = match group.depth() {
                     _ if old => usize::MAX,
-                    // Nothing is gained by waiting; or what is deleted in order, and so never deep,
-                    // would stay in the levels below.
+                    // Two kinds of groups do not wait for more runs: one with nothing to merge into
+                    // gains nothing by waiting, and one of mostly deletions never gets deep if rows
+                    // are deleted in key order, while the deleted rows stay in the levels below.
                     depth if (depth == 1 && alone()) || group.is_dense() => depth.max(depth_min),
                     depth => depth,
                 };
@@ -94,7 +96,7 @@ impl Picking<'_> {
         })
     }
 
-    /// The groups of files that hang together, ascending.
+    /// The files of L0 in groups: chains of overlapping files, ascending by key.
     fn groups(&self) -> Vec<Group<'_>> {
         let runs = self.version.l0.iter().enumerate();
         let mut files: Vec<Placed<'_>> = runs

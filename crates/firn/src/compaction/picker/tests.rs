@@ -19,7 +19,7 @@ struct Case {
     rest: Rest,
 }
 
-/// Files as level, run, id, smallest and largest key, size.
+/// A case whose files are given as (level, run, id, smallest key, largest key, size).
 fn case(files: &[(u8, u64, u64, u64, u64, u64)]) -> Case {
     Case {
         version: version_of(files),
@@ -100,7 +100,7 @@ fn a_level_over_its_target_gives_the_file_with_the_least_overlap() {
     ]);
     let (kind, level, ids) = c.picked();
     assert_eq!((kind, level), (JobKind::Compact, 6));
-    // 1 overlaps 4, 3 overlaps 6, 2 overlaps 4 and 5.
+    // File 1 overlaps 4, file 3 overlaps 6, file 2 overlaps 4 and 5.
     assert!(ids == [1, 4] || ids == [3, 6], "{ids:?}");
 }
 
@@ -115,7 +115,7 @@ fn running_jobs_are_kept_clear_of() {
     let first = c.pick().unwrap();
     let ticket = c.running.begin(&first);
     assert!(c.running.holds(3) && c.running.conflicts(&first));
-    // The other group overlaps the same file of the last level.
+    // The other group must wait: it overlaps the same file of the last level.
     assert!(c.pick().is_none());
     c.running.end(ticket, &first);
     assert!(!c.running.holds(3));
@@ -167,7 +167,7 @@ fn a_reported_range_is_compacted() {
         smallest: user_key(1, 15),
         largest: user_key(1, 16),
     }];
-    // The neighbour comes along, since it overlaps the same file.
+    // The job includes the neighbour, which overlaps the same lower file.
     assert_eq!(c.picked(), (JobKind::Compact, 6, vec![11, 12, 13]));
 }
 
@@ -183,8 +183,8 @@ fn a_job_on_l0_takes_the_oldest_runs_that_fit() {
 
 #[test]
 fn of_a_large_group_a_rectangle_goes_with_all_that_is_older() {
-    // The newest run has one file over everything. Seen from the first file of the oldest run, the
-    // job is runs 1 and 2 over one file of the last level.
+    // The newest run has one file over all keys. Starting from the first file of the oldest run,
+    // the job is runs 1 and 2 over one file of the last level.
     let mut c = case(&[
         (0, 4, 41, 0, 99, 100),
         (0, 3, 31, 0, 45, 100),
@@ -201,7 +201,7 @@ fn of_a_large_group_a_rectangle_goes_with_all_that_is_older() {
     c.options.target_file_size = 75;
     let first = c.picked();
     assert_eq!(first, (JobKind::Compact, 6, vec![31, 21, 11, 1]));
-    // The other half may go at the same time, and then nothing is left to do.
+    // The other half may run at the same time. After that nothing is left to do.
     let job = c.pick().unwrap();
     c.running.begin(&job);
     assert_eq!(c.picked(), (JobKind::Compact, 6, vec![32, 22, 12, 2]));
@@ -264,7 +264,7 @@ fn idle_jobs_must_be_worth_what_they_rewrite() {
     let mut many = case(&[(0, 1, 1, 0, 9, 25), (6, 0, 2, 0, 9, 975)]);
     many.rest = Rest::WhereItPays;
     assert_eq!(many.picked(), (JobKind::Compact, 6, vec![1, 2]));
-    // Nothing to rewrite: it goes down whatever it holds.
+    // A job that rewrites nothing always pays.
     let mut alone = case(&[(0, 1, 1, 0, 9, 1), (6, 0, 2, 20, 29, 999)]);
     alone.rest = Rest::WhereItPays;
     assert_eq!(alone.picked(), (JobKind::Compact, 6, vec![1]));

@@ -1,7 +1,7 @@
 use super::*;
 use crate::compaction::testing::version_of;
 
-/// A job on files given as level, id, smallest and largest key.
+/// A job on files given as (level, id, smallest key, largest key).
 fn job(output_level: u8, files: &[(u8, u64, u64, u64)]) -> Job {
     let place = |&(level, id, from, to)| (level, u64::from(level == 0) * id, id, from, to, 10);
     let files: Vec<_> = files.iter().map(place).collect();
@@ -23,18 +23,18 @@ fn zones_part_jobs_that_share_no_file() {
     let mut running = Running::default();
     let first = job(5, &[(4, 1, 0, 9), (4, 2, 20, 29), (5, 3, 5, 25)]);
     let ticket = running.begin(&first);
-    // Between the inputs, in a level of the job.
+    // Conflict: keys between the inputs, in a level of the job.
     assert!(running.conflicts(&job(5, &[(4, 10, 11, 15)])));
     assert!(running.conflicts(&job(4, &[(3, 10, 29, 40)])));
     assert!(
         running.conflicts(&job(6, &[(0, 10, 29, 40)])),
         "spans its levels"
     );
-    // Beside it, above it, below it.
+    // No conflict: other keys, levels above, levels below.
     assert!(!running.conflicts(&job(5, &[(4, 10, 30, 40)])));
     assert!(!running.conflicts(&job(3, &[(0, 10, 0, 40)])));
     assert!(!running.conflicts(&job(6, &[(6, 10, 0, 40)])));
-    // The same file, wherever it is thought to be.
+    // Conflict: the same file, whatever level and keys are given for it.
     assert!(running.conflicts(&job(6, &[(6, 1, 50, 60)])));
     running.end(ticket, &first);
     assert!(!running.conflicts(&first));
@@ -68,9 +68,9 @@ fn a_file_set_aside_keeps_jobs_off_itself_and_what_lies_around_it() {
     assert!(!running.set_aside(&first, 7), "no file of the job");
     assert!(running.holds(2) && !running.holds(1));
     assert!(running.conflicts(&first));
-    // Down past it.
+    // Conflict: a job that moves data past the damaged file.
     assert!(running.conflicts(&job(6, &[(4, 3, 20, 30)])));
-    // Beside it, and above it.
+    // No conflict: other keys, and levels above.
     assert!(!running.conflicts(&job(5, &[(4, 3, 26, 30)])));
     assert!(!running.conflicts(&job(4, &[(3, 3, 5, 25)])));
 }

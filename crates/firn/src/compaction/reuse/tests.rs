@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// A database whose jobs the test runs one by one.
+/// A tree whose jobs the test runs one by one.
 struct Tree {
     db: Db,
     retired: Retired,
@@ -44,8 +44,8 @@ impl Tree {
         self.db.install_run(files);
     }
 
-    /// As a commit of `seqno` puts files into L0 that were written before it; `stored` tells what they
-    /// hold as seqnos.
+    /// Adds files to L0 with the external seqno `seqno`, as a commit ingests files written before
+    /// it. `stored` gives the seqnos stored in them.
     fn ingest(&self, entries: &[Entry], seqno: Seqno, stored: impl Fn(u64) -> Seqno) {
         let versions = &self.db.versions;
         let (id, block_size) = (versions.new_file_id(), self.db.options.block_size);
@@ -85,7 +85,7 @@ impl Tree {
         stats
     }
 
-    /// Runs what is due; to the resting state with [`Rest::Complete`].
+    /// Runs all due jobs; with [`Rest::Complete`] down to the resting state.
     fn compact(&mut self, reads: &Snapshots, rest: Rest) {
         while let Some(job) = self.pick(reads, rest) {
             self.run(&job, reads);
@@ -96,7 +96,7 @@ impl Tree {
         }
     }
 
-    /// What a read at `seqno` sees: key and the seqno that wrote it.
+    /// The result of a read at `seqno`: each key with the seqno that wrote it.
     fn visible(&self, entries: &[Entry], seqno: Seqno) -> Vec<(Vec<u8>, [u8; 8])> {
         let mut seen: Vec<(Vec<u8>, Kind, [u8; 8])> = Vec::new();
         for (key, at, kind, wrote) in entries {
@@ -115,7 +115,7 @@ impl Tree {
             .collect()
     }
 
-    /// Every file is sound, its filters know its keys, and its metadata what it holds.
+    /// Checks every file: its blocks are intact, its filters contain its keys, its metadata match.
     fn check(&self, context: &str) {
         for (_, file) in self.db.versions.current().files() {
             let reader = file.reader().unwrap();
@@ -159,7 +159,7 @@ impl Tree {
     }
 }
 
-/// Keys that a batch writes: neighbours, so that whole blocks stay untouched between them.
+/// The keys of a batch: neighbours, so that whole blocks between batches stay untouched.
 fn batch(rng: &mut StdRng, keys: u64) -> BTreeSet<(u32, u64)> {
     let index = rng.random_range(1..4);
     match rng.random_range(0..4) {
@@ -256,16 +256,16 @@ fn reads_see_the_same_with_and_without() {
     assert!(reused > 1 << 20, "only {reused} bytes were copied");
 }
 
-/// A key in the order of `n` that hardly compresses.
+/// A key that sorts by `n` and hardly compresses.
 fn long_key(n: u64) -> Vec<u8> {
     let noise = crate::base::checksum::xxh3(&n.to_le_bytes());
     [user_key(1, n), noise.to_le_bytes().to_vec()].concat()
 }
 
-/// A tree at rest of the keys 0, 2, 4 …, and a job that merges `entries` into it.
+/// A tree at rest with the keys 0, 2, 4, …, and a job that merges `entries` into it.
 fn at_rest(entries: Vec<Entry>) -> (Tree, Job, Snapshots) {
     let mut tree = Tree::new(true);
-    // All in one file.
+    // All keys in one file.
     tree.db.options.target_file_size = 1 << 30;
     tree.db.options.base_level_size = 64 << 20;
     let reads = Snapshots::new(400_000, []);
@@ -281,7 +281,7 @@ fn at_rest(entries: Vec<Entry>) -> (Tree, Job, Snapshots) {
 
 #[test]
 fn only_blocks_that_overlap_nothing_are_copied() {
-    // A new key in the middle, and one that is already there at another place.
+    // A new key in the middle, and a new version of an existing key elsewhere.
     let new = vec![
         entry(long_key(20_001), 380_000, Kind::Put),
         entry(long_key(40_000), 380_001, Kind::Put),
@@ -345,7 +345,7 @@ fn cached_blocks_that_are_copied_get_their_new_name() {
     assert_ne!(output.file_id, input_id);
     for (offset, before) in before {
         assert!(reader.cached_at(offset).is_none(), "nobody will ask for it");
-        // No key came before them, so they lie where they lay.
+        // No key was inserted before these blocks, so their offsets are unchanged.
         let after = output.reader().unwrap().cached_at(offset);
         match (before, after) {
             (Cached::Block(before), Some(Cached::Block(after))) => {

@@ -4,7 +4,7 @@ fn key(index: u32, n: u32) -> Vec<u8> {
     [index.to_be_bytes(), n.to_be_bytes()].concat()
 }
 
-/// Sizes of the files of a stream of entries of ten bytes.
+/// Sizes of the files that a stream of ten-byte entries is split into.
 fn files(target: u64, boundaries: &[(u32, u32)], keys: &[Vec<u8>]) -> Vec<u64> {
     let boundaries = boundaries.iter().map(|&(i, n)| key(i, n)).collect();
     cuts(Splitter::new(target, boundaries), keys)
@@ -32,12 +32,12 @@ fn without_boundaries_files_have_the_target_size() {
 
 #[test]
 fn files_end_at_boundaries_of_the_next_level() {
-    // The boundary at 7 is worth a cut at 70 of 100; the one at 9 comes too early for the next.
+    // The boundary at 7 causes a cut at 70 of 100; the one at 9 comes too early for the next file.
     assert_eq!(
         files(100, &[(1, 7), (1, 9), (1, 20)], &one_index(30)),
         [70, 130, 100]
     );
-    // With none ahead of it a file that waits for a far boundary still ends at twice the target.
+    // A file that waits for a far boundary still ends at twice the target.
     assert_eq!(files(100, &[(9, 0)], &one_index(45)), [200, 200, 50]);
 }
 
@@ -45,7 +45,7 @@ fn files_end_at_boundaries_of_the_next_level() {
 fn a_flush_ends_files_at_every_boundary_worth_a_piece() {
     let boundaries = [5, 13, 30, 31, 60].map(|n| key(1, n)).to_vec();
     let splitter = Splitter::for_flush(800, boundaries);
-    // 50 bytes are too little for a file of their own, and so are the 10 from 30 to 31.
+    // 50 bytes are too few for a piece, and so are the 10 bytes from 30 to 31.
     assert_eq!(cuts(splitter, &one_index(70)), [130, 170, 300, 100]);
 }
 
@@ -53,18 +53,20 @@ fn a_flush_ends_files_at_every_boundary_worth_a_piece() {
 fn boundaries_passed_make_the_next_one_less_welcome() {
     let many: Vec<(u32, u32)> = (1..30).map(|n| (1, n)).collect();
     let one = files(1000, &many, &one_index(100));
-    // At one boundary per entry the share asked for rises to its maximum of 90 percent, which
-    // these come too late for; behind the last one the target holds.
+    // With one boundary per entry the required share rises to its maximum of 90 percent before the
+    // file has that size, and by then all boundaries are passed. Behind the last one the target
+    // holds.
     assert_eq!(one, [1000]);
     let every_ten: Vec<(u32, u32)> = (1..30).map(|n| (1, n * 10)).collect();
-    // 50 percent and 5 more for each boundary passed: the eighth meets 80 with 85 asked for.
+    // The required share is 50 percent and 5 more for each boundary passed: the eighth boundary
+    // comes at 80 percent with 85 required, the ninth at 90 with 90.
     assert_eq!(files(1000, &every_ten, &one_index(200)), [900, 900, 200]);
 }
 
 #[test]
 fn indexes_part_once_a_piece_is_worth_a_file() {
     let keys: Vec<Vec<u8>> = (0..1000).map(|i| key(i, 0)).collect();
-    // A thousand tables of one entry: one file for 25 of them.
+    // A thousand tables of one ten-byte entry: 25 of them share a file.
     let all = files(1000, &[], &keys);
     assert!(all.iter().all(|&s| s == 250), "{all:?}");
     let mut two = one_index(30);

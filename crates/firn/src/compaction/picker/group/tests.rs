@@ -13,7 +13,8 @@ pub(super) fn count_step() {
     STEPS.with(|steps| steps.set(steps.get() + 1));
 }
 
-/// Bisections for the next job on `runs` runs of `pieces` files, that hang together like bricks.
+/// Bisections that picking the next job takes with `runs` runs of `pieces` files, which overlap
+/// like bricks.
 fn steps(runs: u64, pieces: u64) -> u64 {
     let mut files = Vec::new();
     for run in 0..runs {
@@ -53,7 +54,7 @@ fn a_wide_l0_is_picked_from_in_few_steps() {
             "{runs} of {pieces}: {steps}"
         );
     }
-    // Twice the files in each run: twice the steps, not eight times as many.
+    // Twice the files in each run cost about twice the steps, not eight times as many.
     let (narrow, wide) = (steps(40, 25), steps(40, 50));
     assert!(wide < 3 * narrow, "{narrow} {wide}");
 }
