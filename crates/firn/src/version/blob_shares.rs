@@ -1,4 +1,4 @@
-//! Which indexes the values out of line of a file belong to.
+//! Attributes the blob bytes of a file to its indexes.
 
 use super::FileHandle;
 use crate::base::key::{SEQNO_MAX, index_prefix};
@@ -7,13 +7,15 @@ use crate::rowcode::blob_ref;
 use crate::sst::IndexStats;
 use std::collections::HashSet;
 
-/// Entries of an index that stand for the others.
+/// Number of entries sampled for each index.
 const SAMPLE: u64 = 64;
 
 impl FileHandle {
-    /// [`FileMeta::blob_bytes`](super::FileMeta::blob_bytes) by the indexes of its entries, of which none but `holders`
-    /// may refer to blobs. A file does not say which of them do, and how much. Where several are in it, the first entries
-    /// of each are looked at, once: a block or a few of each.
+    /// [`FileMeta::blob_bytes`](super::FileMeta::blob_bytes), split by index. Only indexes in
+    /// `holders` may refer to blobs. The metadata do not say how much each index refers to. If the
+    /// file holds several holders, the first entries of each are read, once per handle: one or a
+    /// few blocks per index. The split is in proportion to that sample, or to raw bytes if the
+    /// sample fails or finds no blob.
     pub(super) fn blob_shares(&self, holders: &HashSet<IndexId>) -> &[(IndexId, u64)] {
         self.blob_shares_once().get_or_init(|| {
             let bytes = u128::from(self.blob_bytes());
@@ -38,7 +40,7 @@ impl FileHandle {
         })
     }
 
-    /// About the bytes that the entries of one index refer to.
+    /// Estimates the blob bytes that the entries of one index refer to, from its first entries.
     fn sampled(&self, one: &IndexStats) -> Result<u128> {
         let prefix = index_prefix(one.index);
         let mut entries = self.reader()?.iter(true);

@@ -7,8 +7,8 @@ use crate::sst::IndexStats;
 use std::collections::HashSet;
 
 impl Version {
-    /// The first broken invariant, in words; `None` if all hold. The checks of single files run
-    /// only where costly checks are on.
+    /// The first violated invariant, in words; `None` if all hold. Checks single files only if
+    /// costly checks are enabled.
     pub fn check(&self) -> Option<String> {
         if invariant::enabled() {
             return self.check_all();
@@ -17,7 +17,7 @@ impl Version {
             .or_else(|| self.runs_sorted_and_disjoint())
     }
 
-    /// As [`Self::check`], with the checks of single files.
+    /// As [`Self::check`], always with the checks of single files.
     pub fn check_all(&self) -> Option<String> {
         self.runs_ordered_by_number()
             .or_else(|| self.runs_sorted_and_disjoint())
@@ -58,7 +58,7 @@ impl Version {
     }
 }
 
-/// More than any file can hold; keeps sums over files within 64 bits.
+/// Larger than any number of a real file. It keeps sums over files within 64 bits.
 const COUNT_MAX: u64 = 1 << 44;
 
 fn bounds_hold(file: &FileMeta) -> Option<String> {

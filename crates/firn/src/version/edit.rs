@@ -1,7 +1,7 @@
 //! One atomic change of the tree, and its encoding.
 //!
-//! An edit is a list of fields, each `tag, length, bytes`. A tag that is not known is an error: a
-//! later format may only add what an older engine must not ignore.
+//! An edit is a list of fields, each `tag, length, bytes`. An unknown tag is an error, so a later
+//! format uses a new tag only for a field that an older engine must not ignore.
 
 use super::FileMeta;
 use crate::base::epoch::DatabaseId;
@@ -26,28 +26,30 @@ const TAG_DEFERRED: u64 = 12;
 const TAG_COUNTER_SET: u64 = 13;
 const TAG_GTID: u64 = 14;
 
-/// Which database this is, and who writes it.
+/// Identifies the database and the epoch of its writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
     /// The writer's epoch.
     pub epoch: u64,
-    /// All commits of the epoch have larger seqnos, all of earlier ones smaller or equal ones.
+    /// Commits of this epoch have larger seqnos; commits of earlier epochs have this seqno or
+    /// smaller ones.
     pub after: Seqno,
     /// The database.
     pub database: DatabaseId,
 }
 
-/// A file in an object store that the tree has let go of, and that others may still read: it is deleted once
-/// nobody does.
+/// A file in an object store that an edit has removed from the tree while other readers may still
+/// use it. It is deleted once no reader does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeferredDeletion {
-    /// SST or blob file.
+    /// Kind: SST or blob file.
     pub kind: FileKind,
-    /// The file.
+    /// File id.
     pub file: u64,
-    /// The slot of the shared log in which it was removed: the epoch.
+    /// Position in the shared log at which the file was removed: the epoch.
     pub epoch: u64,
-    /// And the number in it, from 1 on; 0 when the file is deleted and the deletion forgotten.
+    /// The slot in that epoch, from 1 on. 0 in an edit means that the file is deleted and the entry
+    /// goes.
     pub slot: u64,
 }
 
@@ -90,33 +92,36 @@ impl DeferredDeletion {
     }
 }
 
-/// A change of the tree and of the numbers that live beside it. All of it takes effect, or nothing.
+/// A change of the tree and of the numbers stored with it. It takes effect as a whole or not at
+/// all.
 ///
-/// A file that moves to another level is removed and added with the same file id.
+/// An edit moves a file to another level by removing it and adding it with the same file id.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Edit {
-    /// Files added: level, run number (0 except in L0), file.
+    /// Added files: level, run number (0 except in L0), metadata.
     pub added: Vec<(u8, u64, FileMeta)>,
-    /// Files removed: level, file id.
+    /// Removed files: level, file id.
     pub removed: Vec<(u8, u64)>,
-    /// Log segments below this number are not needed. Never goes back.
+    /// Log segments below this number are not needed. It never decreases.
     pub log_number: Option<u64>,
     /// File ids below this one are taken. Filled in by the version set.
     pub next_file_id: Option<u64>,
     /// Run numbers below this one are taken. Filled in by the version set.
     pub next_run_number: Option<u64>,
-    /// Every commit up to this seqno is in the files. Never goes back.
+    /// Every commit up to this seqno is in the files. It never decreases.
     pub last_seqno: Option<Seqno>,
-    /// Counters (auto-increment values, row ids): the larger of old and new stays.
+    /// Counters (auto-increment values, row ids). The larger of the old and the new value wins.
     pub counters: Vec<(u64, CounterValue)>,
-    /// When a seqno was the newest: seqno, wall clock in microseconds since 1970.
+    /// Pairs of a seqno and the wall clock time at which it was the newest, microseconds since
+    /// 1970.
     pub time_pairs: Vec<(Seqno, u64)>,
-    /// Blob files whose blobs lie in another file from now on: id that references name, id of the file
-    /// that holds them; 0 if nothing refers to them any more.
+    /// Blob files whose blobs were moved: the id that references use, then the id of the file that
+    /// now holds the blobs, or 0 if no reference is left.
     pub blobs_moved: Vec<(u64, u64)>,
-    /// The database and the epoch that begins. Never another database, and never an earlier epoch.
+    /// The database, and the epoch that begins. Neither another database nor an earlier epoch is
+    /// accepted.
     pub identity: Option<Identity>,
-    /// Deletions that wait, or are done.
+    /// Deferred deletions that are added, or done.
     pub deferred: Vec<DeferredDeletion>,
     /// The last global transaction ids of replication domains, as far as the log told: it may be let go of with the
     /// edit. Filled in by the version set.
@@ -129,7 +134,7 @@ impl Edit {
         *self == Self::default()
     }
 
-    /// The encoding of `docs/formats/manifest.md`.
+    /// Encodes the edit as described in `docs/formats/manifest.md`.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let mut field = Vec::new();
@@ -226,7 +231,7 @@ impl Edit {
         Ok(edit)
     }
 
-    /// Takes one field; `Ok(None)` if it is malformed.
+    /// Decodes one field into the edit; `Ok(None)` if it is malformed.
     fn take(&mut self, tag: u64, field: &mut &[u8]) -> Result<Option<()>> {
         match tag {
             TAG_ADDED => {

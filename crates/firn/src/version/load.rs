@@ -1,4 +1,4 @@
-//! Reading the manifest in force, without changing anything.
+//! Reads the manifest in force. Changes nothing.
 
 use super::manifest::{ManifestReader, manifest_name, parse_manifest_name, read_current};
 use super::{Edit, State};
@@ -6,7 +6,7 @@ use crate::base::{Error, ErrorKind, Result};
 use crate::env::Env;
 use std::path::Path;
 
-/// What the manifest in force says.
+/// The content of a manifest.
 pub struct Loaded {
     /// The sum of its edits.
     pub state: State,
@@ -14,16 +14,16 @@ pub struct Loaded {
     pub manifest_id: u64,
     /// Bytes of a torn write at its end.
     pub torn: u64,
-    /// Positioned behind the last edit, for following the writer.
+    /// Reader positioned behind the last edit, to follow the writer.
     pub reader: ManifestReader,
 }
 
-/// Reads the manifest in force; `None` if the directory has none: a new database, or a creation
-/// that was cut short.
+/// Reads the manifest in force. `None` if the directory has none: it is a new database, or its
+/// creation was interrupted.
 ///
 /// # Errors
-/// `Corruption` if the manifest, or `CURRENT`, is damaged, or if `CURRENT` is missing and a
-/// manifest with content is there.
+/// `Corruption` if the manifest or `CURRENT` is damaged, or if `CURRENT` is missing although a
+/// manifest has content. `Unsupported` for a later format. `Io`.
 pub fn load(env: &dyn Env, dir: &Path) -> Result<Option<Loaded>> {
     let Some(manifest_id) = read_current(env, dir)? else {
         return refuse_orphans(env, dir).map(|()| None);
@@ -37,11 +37,12 @@ pub fn load(env: &dyn Env, dir: &Path) -> Result<Option<Loaded>> {
     }))
 }
 
-/// As [`load`], from the newest manifest, whatever `CURRENT` says: it is the one in force, or was about
-/// to be and says the same.
+/// As [`load`], but reads the newest manifest and ignores `CURRENT`. The newest manifest is either
+/// in force, or was about to be and has the same content.
 ///
 /// # Errors
-/// `Corruption` if it is damaged, or if there is none.
+/// `Corruption` if the manifest is damaged or there is none. `Unsupported` for a later format.
+/// `Io`.
 pub fn load_newest(env: &dyn Env, dir: &Path) -> Result<Loaded> {
     let Some(manifest_id) = manifest_ids(env, dir)?.into_iter().max() else {
         return Err(Error::corruption("MANIFEST", 0, "the file is missing"));
@@ -63,7 +64,7 @@ fn read(env: &dyn Env, dir: &Path, id: u64) -> Result<(State, ManifestReader)> {
     let edits = reader.poll(false)?;
     let mut state = State::default();
     if edits.is_empty() {
-        // The first record was durable before CURRENT named the file.
+        // The first record was durable before CURRENT named the file, so this is no torn write.
         return Err(Error::corruption(
             reader.name(),
             0,
@@ -84,7 +85,8 @@ fn apply(state: &mut State, edit: &Edit, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Without `CURRENT`, a manifest may only be what a creation cut short left behind.
+/// Without `CURRENT`, only an interrupted creation may have left a manifest: an unreadable one, or
+/// one without content.
 fn refuse_orphans(env: &dyn Env, dir: &Path) -> Result<()> {
     for id in manifest_ids(env, dir)? {
         let blank = match read(env, dir, id) {

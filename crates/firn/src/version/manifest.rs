@@ -1,15 +1,20 @@
 //! The manifest file: a log of edits.
 //!
-//! Each record carries a checksum that includes its place, so that a record read at the wrong
-//! offset or from a file with another id fails.
+//! Each record carries a checksum that covers its offset and the manifest's id, so a record read at
+//! a wrong offset or from another manifest fails the check.
 //!
-//! **Torn tail or rot.** An edit must not vanish because a bit of the last record flipped: the
-//! inputs of a compaction and the log segments of a flush are gone once their edit is durable. So
-//! each record is synced, then followed by a *mark* (an empty record), which is synced before the
-//! edit counts. Damage with a valid record or mark somewhere behind it was durable once:
-//! corruption. Damage with nothing valid behind it is an edit that nobody was told about: the end.
-//! Rejected: a synced length in the header (rewrites in place what must not be torn), and trusting
-//! zeros or a short file to tell a torn write (file systems differ).
+//! **Torn tail or rot.** An edit must not vanish because a bit of the last record flipped: once the
+//! edit is durable, the inputs of its compaction, or the log segments of its flush, are gone. So
+//! the writer syncs each record and then appends a *mark* (an empty record), which it syncs before
+//! the edit counts. A damaged record with a valid record or mark behind it was durable once: that
+//! is corruption. A damaged record with nothing valid behind it is an edit that was never
+//! acknowledged: the manifest ends there.
+//!
+//! Example: `header, edit 1, mark, edit 2, mark, edit 3` with a flipped bit in edit 2 is
+//! corruption; with a flipped bit in edit 3 it ends after edit 2.
+//!
+//! Rejected: a synced length in the header (it rewrites in place bytes that must not be torn), and
+//! recognizing a torn write by zeros or a short file (file systems differ).
 
 use super::{Edit, State};
 use crate::base::checksum::placed;
@@ -28,7 +33,8 @@ const ENCRYPTED_VERSION: u32 = 2;
 const HEADER_LEN: usize = 8 + 4 + 8 + 8;
 /// Checksum, length.
 const RECORD_HEADER_LEN: usize = 8 + 4;
-/// Bytes set aside behind the end of the manifest in force, so that it takes edits when the disk is full.
+/// Bytes set aside behind the end of the manifest in force, so that it can take edits on a full
+/// disk.
 pub(super) const ROOM: u64 = 64 << 10;
 
 /// The name of manifest `id`.
@@ -71,7 +77,7 @@ fn check_header(bytes: &[u8], id: u64, name: &str) -> Result<()> {
     }
 }
 
-/// A record of `payload` at `offset` of manifest `id`.
+/// Frames `payload` as a record at `offset` of manifest `id`.
 fn frame(id: u64, offset: u64, payload: &[u8]) -> Result<Vec<u8>> {
     let len =
         u32::try_from(payload.len()).map_err(|_| Error::invalid("an edit of more than 4 GiB"))?;
@@ -83,7 +89,7 @@ fn frame(id: u64, offset: u64, payload: &[u8]) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// The payload of the record at the start of `input`, if it is whole and valid.
+/// The payload of the record at the start of `input`, if it is complete and valid.
 fn unframe(id: u64, offset: u64, input: &[u8]) -> Option<&[u8]> {
     let mut rest = input;
     let sum = take_u64_le(&mut rest)?;
@@ -93,17 +99,17 @@ fn unframe(id: u64, offset: u64, input: &[u8]) -> Option<&[u8]> {
     (placed(covered, id, offset) == sum).then_some(payload)
 }
 
-/// Appends edits. After an error the file must not be appended to again.
+/// Appends edits to a manifest. After an error the caller must not append again.
 pub(super) struct ManifestWriter {
     file: Box<dyn AppendFile>,
     id: u64,
-    /// Up to here the file finds its room; `None` where nothing is set aside.
+    /// Offset up to which space is set aside; `None` if the file system sets none aside.
     room_end: Option<u64>,
 }
 
 impl ManifestWriter {
-    /// Creates manifest `id` in `dir` with `first` as its first record, synced. Its name is not
-    /// durable yet.
+    /// Creates manifest `id` in `dir` with `first` as its first record, synced. The directory entry
+    /// is not durable yet.
     pub(super) fn create(env: &dyn Env, dir: &Path, id: u64, first: &Edit) -> Result<Self> {
         let file = env.create(&dir.join(manifest_name(id)))?;
         Self::begin(file, id, None, &first.encode())
@@ -146,10 +152,11 @@ impl ManifestWriter {
         Ok(writer)
     }
 
-    /// Sees to it that `edit` and its mark find their room, with `left` bytes behind them. It writes nothing.
+    /// Makes sure that there is space for `edit` and its mark, and `left` bytes behind them. Writes
+    /// nothing.
     ///
     /// # Errors
-    /// `NoSpace`: the manifest is as it was.
+    /// `NoSpace`: the manifest is unchanged.
     pub(super) fn find_room(&mut self, edit: &Edit, left: u64) -> Result<()> {
         let Some(room_end) = self.room_end else {
             return Ok(());
@@ -168,14 +175,14 @@ impl ManifestWriter {
         Ok(())
     }
 
-    /// Appends an edit and syncs: on return it is durable, but damage to it would pass for a torn
-    /// write until [`Self::mark`].
+    /// Appends an edit and syncs. On return it is durable, but until [`Self::mark`] damage to it
+    /// passes for a torn write.
     pub(super) fn add(&mut self, edit: &Edit) -> Result<()> {
         self.append(&edit.encode())?;
         self.file.sync()
     }
 
-    /// Appends the mark that all records before it were durable, and syncs.
+    /// Appends a mark, which proves that all records before it are durable, and syncs.
     pub(super) fn mark(&mut self) -> Result<()> {
         self.append(&[])?;
         self.file.sync()
@@ -186,7 +193,7 @@ impl ManifestWriter {
         self.id
     }
 
-    /// Bytes written.
+    /// Length of the manifest, bytes.
     pub(super) fn len(&self) -> u64 {
         self.file.len()
     }
@@ -201,7 +208,7 @@ fn is_full<T>(tried: &Result<T>) -> bool {
     matches!(tried, Err(e) if *e.kind() == ErrorKind::NoSpace)
 }
 
-/// Reads edits in order, also while the file is written.
+/// Reads edits in order, even while the manifest is being written.
 pub struct ManifestReader {
     file: Arc<dyn ReadFile>,
     name: String,
@@ -211,7 +218,7 @@ pub struct ManifestReader {
 }
 
 impl ManifestReader {
-    /// Opens manifest `id` in `dir`.
+    /// Opens manifest `id` in `dir` and checks its header.
     ///
     /// # Errors
     /// `Corruption` if the header is damaged, `Unsupported` for a later format version.
@@ -231,11 +238,13 @@ impl ManifestReader {
         })
     }
 
-    /// The edits written since the last call. With `marked_only`, an edit is held back until the
-    /// mark behind it is there: for followers, who must not run ahead of the writer's recovery.
+    /// The edits written since the last call. With `marked_only`, an edit is returned only once the
+    /// mark behind it is there. Followers need that: without a mark, the writer's recovery may
+    /// still drop the edit.
     ///
     /// # Errors
-    /// `Corruption` if a record is damaged that was durable once.
+    /// `Corruption` if a record that was durable once is damaged. `Unsupported` for an edit of a
+    /// later format. `Io`.
     pub fn poll(&mut self, marked_only: bool) -> Result<Vec<Edit>> {
         self.end = self.file.size()?;
         let len = self.end.saturating_sub(self.offset);
@@ -271,11 +280,12 @@ impl ManifestReader {
         Ok(edits.into_iter().map(|(_, edit)| edit).collect())
     }
 
-    /// Every edit of manifest `id` that is left, and whether the first one is; damaged ones go to
-    /// `lost`.
+    /// All intact edits of manifest `id`, and whether the first record is among them. Each damaged
+    /// part, or a file that cannot be read, goes to `lost`.
     ///
     /// # Errors
-    /// Those of the file system; `Unsupported` for an edit of a later format.
+    /// `Unsupported` for a later format. `Corruption` if a record is malformed though its checksum
+    /// is right.
     pub(super) fn salvage(
         env: &dyn Env,
         dir: &Path,
@@ -315,7 +325,7 @@ impl ManifestReader {
         Ok((edits, begins))
     }
 
-    /// Bytes behind the last valid record: those of a torn write, or of one under way.
+    /// Bytes behind the last valid record: a torn write, or one in progress.
     pub fn unread(&self) -> u64 {
         self.end - self.offset
     }
@@ -433,10 +443,11 @@ pub(super) fn clear_unfinished(env: &dyn Env, dir: &Path, ids: &[u64]) -> Result
     Ok(())
 }
 
-/// Writes `state` as the manifest of the new database in `dir`, and puts it in force; durable on return.
+/// Writes `state` as the manifest of a new database in `dir` and puts it in force. Durable on
+/// return.
 ///
 /// # Errors
-/// Those of the file system: there may be a manifest then, in force or not.
+/// `NoSpace`, `Io`. After an error a manifest may be left, in force or not.
 pub fn create_manifest(env: &dyn Env, dir: &Path, state: &State) -> Result<()> {
     let mut state = state.clone();
     let id = state.next_file_id;

@@ -1,4 +1,4 @@
-//! What the tree knows about one SST without opening it.
+//! The metadata of an SST that the manifest keeps.
 
 use crate::base::range::KeyRange;
 use crate::base::varint::{
@@ -8,7 +8,7 @@ use crate::base::{Error, IndexId, Result, Seqno};
 use crate::rowcode::BlobUse;
 use crate::sst::{IndexStats, SstSummary};
 
-/// The last-level codec was used.
+/// The file has the last level's layout and codec.
 const FLAG_AT_REST: u64 = 1;
 /// The number of dense deletions follows.
 const FLAG_DENSE: u64 = 2;
@@ -16,12 +16,12 @@ const FLAG_DENSE: u64 = 2;
 const FLAG_EXTERNAL_SEQNO: u64 = 4;
 /// The list of referenced blob files follows.
 const FLAG_BLOBS: u64 = 8;
-/// Where the file lives and the length of its tail follow.
+/// The location of the file and the length of its tail follow.
 const FLAG_LOCATION: u64 = 16;
 
 const FLAGS: u64 = FLAG_AT_REST | FLAG_DENSE | FLAG_EXTERNAL_SEQNO | FLAG_BLOBS | FLAG_LOCATION;
 
-/// Where a file lives.
+/// Location of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FileLocation {
     /// In the data directory.
@@ -31,10 +31,10 @@ pub enum FileLocation {
     ObjectStore,
 }
 
-/// An SST as the manifest records it. Immutable: a file that moves to another level keeps it.
+/// The metadata of an SST in the manifest. Immutable: a file that moves to another level keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileMeta {
-    /// Unique for ever; the file's name derives from it.
+    /// Id, never reused. The file name derives from it.
     pub file_id: u64,
     /// Stored bytes.
     pub size: u64,
@@ -52,27 +52,27 @@ pub struct FileMeta {
     pub entries: u64,
     /// Deletions.
     pub deletes: u64,
-    /// Of them, those in blocks that hold little else: what a scan passes for nothing.
+    /// Deletions in blocks that hold little else: a scan skips them without finding rows.
     pub dense_deletes: u64,
-    /// Entries with a newer version of the same user key in this file: kept for a snapshot, garbage
-    /// once it is gone.
+    /// Entries that have a newer version of the same user key in this file. They are kept for a
+    /// snapshot and become garbage once it is gone.
     pub superseded: u64,
     /// Bytes of keys and values before compression.
     pub raw_bytes: u64,
     /// Written with the last level's layout and codec.
     pub at_rest: bool,
-    /// The seqno of all entries, whatever is stored in the file: it was written before the commit that
-    /// made it visible. `min_seqno` and `max_seqno` are the same then, and of each user key there is one
-    /// version.
+    /// The seqno of all entries, which overrides the stored ones: the file was written before the
+    /// commit that made it visible. Then `min_seqno` and `max_seqno` equal it, and each user key
+    /// has one version.
     pub external_seqno: Option<Seqno>,
     /// Statistics by index, ascending by index.
     pub per_index: Vec<IndexStats>,
-    /// What its entries refer to in blob files, ascending by file.
+    /// The blobs that its entries refer to, ascending by blob file.
     pub blobs: Vec<BlobUse>,
-    /// Where it lives.
+    /// Location of the file.
     pub location: FileLocation,
-    /// Bytes behind its data blocks, by which one read opens it: index, filters, properties, footer. 0: the
-    /// file was written before the manifest kept this.
+    /// Bytes behind the data blocks: index, filters, properties, footer. With them one read opens
+    /// the file. 0 if the file was written before the manifest recorded this.
     pub tail_len: u64,
 }
 
@@ -101,7 +101,7 @@ impl FileMeta {
         }
     }
 
-    /// The same file, made visible by the commit with this seqno.
+    /// The metadata of the same file, made visible by the commit at `seqno`.
     pub fn with_external_seqno(self, seqno: Seqno) -> Self {
         Self {
             min_seqno: seqno,
@@ -111,10 +111,10 @@ impl FileMeta {
         }
     }
 
-    /// Whether the file can be read here.
+    /// Checks that the file is in the data directory.
     ///
     /// # Errors
-    /// `Unsupported` if it lies elsewhere than in the data directory.
+    /// `Unsupported` if it is elsewhere.
     pub fn check_local(&self) -> Result<()> {
         match self.location {
             FileLocation::Local => Ok(()),
@@ -160,7 +160,7 @@ impl FileMeta {
         at.ok().map(|i| &self.per_index[i])
     }
 
-    /// Appends the encoding of `docs/formats/manifest.md`.
+    /// Appends the encoding described in `docs/formats/manifest.md`.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         put_u64(out, self.file_id);
         put_u64(out, self.size);

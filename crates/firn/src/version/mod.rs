@@ -1,7 +1,8 @@
-//! Which files make up the tree: edits, versions, manifest.
+//! The files that make up the tree: edits, versions, manifest.
 //!
 //! A [`Version`] is the tree at one moment: immutable, pinned by readers. An [`Edit`] leads from
-//! one to the next. The [`VersionSet`] makes edits durable in the manifest, then installs them.
+//! one version to the next. The [`VersionSet`] makes edits durable in the manifest, then installs
+//! them.
 
 mod blob_shares;
 mod check;

@@ -1,42 +1,42 @@
-//! How fast obsolete files are deleted. Pure.
+//! Paces the deletion of obsolete files. Pure.
 
 use std::collections::VecDeque;
 
-/// Bytes a second that may always be deleted: two files of the usual size.
+/// Bytes per second that may always be deleted: two files of the usual size.
 const BASE_RATE: u64 = 64 << 20;
 
-/// A backlog is spread over this long, microseconds.
+/// Time over which a backlog is spread, microseconds.
 const HORIZON_US: u64 = 60_000_000;
 
-/// How long is remembered what became obsolete, microseconds.
+/// Time over which the rate of new obsolete bytes is averaged, microseconds.
 const MEMORY_US: u64 = 300_000_000;
 
-/// Longest time since the last look that earns anything, microseconds.
+/// Longest time since the last call that adds credit, microseconds.
 const STEP_US_MAX: u64 = 1_000_000;
 
-/// Deals out bytes that may be deleted.
+/// Limits the bytes of files deleted per second.
 ///
-/// A file system frees the blocks of a large file under its own locks, and tells the device, which
-/// has to work them off: a gigabyte at once delays the syncs of the log by hundreds of milliseconds.
-/// So a dropped table is deleted bit by bit: at a rate that is never small,
-/// follows what became obsolete in the last minutes, so that the disk does not fill, and grows with
-/// the backlog, so that it is gone after minutes in any case.
+/// A file system frees the blocks of a large file under its own locks and passes the discard to the
+/// device. A gigabyte at once delays log syncs by hundreds of milliseconds. So a dropped table is
+/// deleted in steps. The rate has three terms: a constant one, the average rate of new obsolete
+/// bytes (so that the disk does not fill), and one in proportion to the backlog (so that any
+/// backlog is gone after minutes).
 ///
-/// Invariant: over any time no more is dealt out than the rate allows, but for one file, since files
-/// are deleted whole: a file may be deleted as long as nothing is owed.
+/// Invariant: in any period the deleted bytes exceed the rate by at most one second's credit and
+/// one file. Files are deleted whole, so one may be deleted as soon as the credit is positive.
 ///
-/// What a compaction replaces is not dealt out, it goes at once: in small jobs anyway, and whoever
-/// updates all the time would pay for the pace with gigabytes of files that nobody needs.
+/// Files that a compaction has replaced bypass the pacer. They come from small jobs, and under
+/// constant updates the pace would keep gigabytes of unused files.
 ///
-/// Rejected: truncating a file in steps before it is removed (each step is a journal commit, and a
-/// crash leaves files of a wrong size).
+/// Rejected: truncating a file in steps before it is removed. Each step is a journal commit, and a
+/// crash leaves files of a wrong size.
 #[derive(Debug, Default)]
 pub(super) struct DeletePacer {
-    /// When bytes were dealt out last, microseconds; `None` before.
+    /// Time of the last [`Self::look`], microseconds; `None` before the first.
     last_us: Option<u64>,
-    /// Bytes that may be deleted; negative if they are owed.
+    /// Credit in bytes; negative after a large file.
     credit: i64,
-    /// What became obsolete: when, bytes.
+    /// Bytes that became obsolete, with the time in microseconds.
     recent: VecDeque<(u64, u64)>,
 }
 
@@ -46,7 +46,7 @@ impl DeletePacer {
         self.recent.push_back((now_us, bytes));
     }
 
-    /// Bytes a second at which `backlog` bytes are deleted.
+    /// The rate for a backlog of `backlog` bytes, bytes per second.
     fn rate(&mut self, now_us: u64, backlog: u64) -> u64 {
         while let Some((at, _)) = self.recent.front()
             && at + MEMORY_US < now_us
@@ -57,7 +57,7 @@ impl DeletePacer {
         BASE_RATE + recent / (MEMORY_US / 1_000_000) + backlog / (HORIZON_US / 1_000_000)
     }
 
-    /// Earns what the time since the last call allows. What is not used up within a second is lost.
+    /// Adds the credit for the time since the last call, up to one second's worth in total.
     pub(super) fn look(&mut self, now_us: u64, backlog: u64) {
         let rate = self.rate(now_us, backlog) as i64;
         let since = now_us.saturating_sub(self.last_us.unwrap_or(now_us));
@@ -66,7 +66,7 @@ impl DeletePacer {
         self.last_us = Some(now_us);
     }
 
-    /// Whether a file of `bytes` may be deleted now; then it is paid for.
+    /// Whether a file of `bytes` may be deleted now. If so, it is charged.
     pub(super) fn take(&mut self, bytes: u64) -> bool {
         let may = self.credit > 0 || bytes == 0;
         if may {

@@ -1,4 +1,4 @@
-//! What is committed and not in the tree yet.
+//! The queue of committed data that is not in the tree yet: frozen memtables and ingested runs.
 
 use super::{FileHandle, FileMeta, FileSource, Run};
 use crate::base::{IndexId, Seqno};
@@ -7,10 +7,11 @@ use crate::rowcode::BlobUses;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Files that a commit has made visible above the memtables before it, on their way into the tree.
+/// Files that one commit has made visible, above all earlier memtables, and that are not in the
+/// tree yet.
 ///
-/// It has a number and a place in the queue as a frozen memtable has, and no writers: it is complete
-/// from birth. Its data is not in memory.
+/// An ingested run has an id and a position in the queue, as a frozen memtable has. It is complete
+/// from the start, and its data is on disk.
 pub struct IngestedRun {
     id: u64,
     seqno: Seqno,
@@ -20,8 +21,9 @@ pub struct IngestedRun {
 }
 
 impl IngestedRun {
-    /// Run number `id` of the files of commit `seqno`. The log needs its segments from `min_segment` on
-    /// until the files are in the tree; its record ends at `last_lsn`.
+    /// The run with queue id `id` of the files of the commit at `seqno`. The log keeps its segments
+    /// from `min_segment` on until the files are in the tree. The commit's record ends at
+    /// `last_lsn`.
     pub fn new(
         id: u64,
         seqno: Seqno,
@@ -43,12 +45,12 @@ impl IngestedRun {
         }
     }
 
-    /// Its place among the memtables.
+    /// Position in the queue, counted together with the memtables: higher is newer.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// The commit.
+    /// Seqno of the commit.
     pub fn seqno(&self) -> Seqno {
         self.seqno
     }
@@ -69,12 +71,12 @@ impl IngestedRun {
 pub enum Frozen {
     /// A memtable that takes no more commits.
     Memtable(Arc<Memtable>),
-    /// Files of one commit.
+    /// The files of one commit.
     Run(Arc<IngestedRun>),
 }
 
 impl Frozen {
-    /// Its place in the queue: higher is newer.
+    /// Position in the queue: higher is newer.
     pub fn id(&self) -> u64 {
         match self {
             Self::Memtable(memtable) => memtable.id(),
@@ -82,7 +84,7 @@ impl Frozen {
         }
     }
 
-    /// The oldest log segment that it needs until it is in the tree.
+    /// The oldest log segment that must be kept until this element is in the tree.
     pub fn min_segment(&self) -> u64 {
         match self {
             Self::Memtable(memtable) => memtable.min_segment(),
@@ -106,7 +108,7 @@ impl Frozen {
         }
     }
 
-    /// The newest commit in it.
+    /// Seqno of the newest commit in it; `None` if it is empty.
     pub fn newest(&self) -> Option<Seqno> {
         match self {
             Self::Memtable(memtable) => memtable.seqno_range().map(|(_, newest)| newest),
@@ -114,7 +116,7 @@ impl Frozen {
         }
     }
 
-    /// What it holds of one index.
+    /// Number and size of its entries of one index.
     pub fn index_counts(&self, index: IndexId) -> IndexCounts {
         match self {
             Self::Memtable(memtable) => memtable.index_counts(index),
@@ -131,7 +133,8 @@ impl Frozen {
         }
     }
 
-    /// What its entries of `index` refer to in blob files, see [`Version::out_of_line_bytes`](super::Version::out_of_line_bytes).
+    /// Bytes in blob files that its entries of `index` refer to; see
+    /// [`Version::out_of_line_bytes`](super::Version::out_of_line_bytes).
     pub fn out_of_line_bytes(
         &self,
         index: IndexId,
@@ -153,7 +156,7 @@ impl Frozen {
         }
     }
 
-    /// What its entries refer to in blob files.
+    /// The blobs that its entries refer to, by blob file.
     pub fn blob_uses(&self) -> BlobUses {
         match self {
             Self::Memtable(memtable) => memtable.blob_uses(),
@@ -166,7 +169,7 @@ impl Frozen {
         }
     }
 
-    /// Bytes of memory that go with it.
+    /// Bytes of memory that are freed with it.
     pub fn memory_bytes(&self) -> u64 {
         self.memtable()
             .map_or(0, |memtable| memtable.memory_bytes())

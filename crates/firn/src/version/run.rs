@@ -1,4 +1,4 @@
-//! Files and runs: the sorted, non-overlapping pieces of a version.
+//! File handles and runs: the sorted, non-overlapping parts of a version.
 
 use super::FileMeta;
 use crate::base::key::UNCOMMITTED_BIT;
@@ -13,14 +13,14 @@ use std::ops::{Bound, Deref};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Where handles open their files, and where they leave the ids of files that nobody needs.
+/// Opens the files of handles and collects the ids of obsolete files.
 pub struct FileSource {
     store: FileStore,
     cache: Arc<SstBlockCache>,
     obsolete: Mutex<Obsolete>,
 }
 
-/// Files that nobody needs, with their sizes, and those of them that the pacer has not heard of.
+/// Obsolete files (id, size), their total size, and the part of it not yet reported to the pacer.
 #[derive(Default)]
 struct Obsolete {
     files: VecDeque<(u64, u64)>,
@@ -48,7 +48,7 @@ impl FileSource {
         &self.cache
     }
 
-    /// `size`: stored bytes, 0 if nobody knows.
+    /// Adds an obsolete file. `size`: stored bytes, 0 if unknown.
     pub(super) fn put_obsolete(&self, file_id: u64, size: u64) {
         let mut obsolete = self.obsolete.lock();
         obsolete.files.push_back((file_id, size));
@@ -56,13 +56,13 @@ impl FileSource {
         obsolete.bytes += size;
     }
 
-    /// A file that others have taken the place of. It costs no more room than they took, so it goes at
-    /// once: with nothing to pay, before those that wait for their turn.
+    /// Adds a file that a compaction has replaced. It goes to the front of the list with size 0, so
+    /// the pacer does not delay it: its space is already taken by its successors.
     fn put_replaced(&self, file_id: u64) {
         self.obsolete.lock().files.push_front((file_id, 0));
     }
 
-    /// The next obsolete file and its size, if `may` says so of its size.
+    /// Takes the next obsolete file, as id and size, if `may` accepts its size.
     pub(super) fn take_obsolete(&self, may: impl FnOnce(u64) -> bool) -> Option<(u64, u64)> {
         let mut obsolete = self.obsolete.lock();
         let (_, size) = *obsolete.files.front()?;
@@ -73,7 +73,7 @@ impl FileSource {
         obsolete.files.pop_front()
     }
 
-    /// Obsolete files and their bytes.
+    /// Number of obsolete files and the sum of their sizes.
     pub(super) fn obsolete(&self) -> (u64, u64) {
         let obsolete = self.obsolete.lock();
         (obsolete.files.len() as u64, obsolete.bytes)
@@ -85,10 +85,10 @@ impl FileSource {
     }
 }
 
-/// A live SST, shared by the versions that hold it.
+/// A handle of a live SST, shared by the versions that contain the file.
 ///
-/// The file is opened by the first read. Once an edit has removed it and the last version with it
-/// is gone, its id goes to the list of obsolete files: the last reader never pays for an unlink.
+/// The first read opens the file. Once an edit has removed the file and the last version with it is
+/// dropped, its id goes to the list of obsolete files, so no reader pays for an unlink.
 pub struct FileHandle {
     meta: Arc<FileMeta>,
     source: Arc<FileSource>,
@@ -98,7 +98,7 @@ pub struct FileHandle {
     life: Arc<Life>,
 }
 
-/// The file on disk, shared by all its handles.
+/// Lifetime of the file on disk, shared by all its handles.
 struct Life {
     file_id: u64,
     size: u64,
@@ -106,15 +106,15 @@ struct Life {
     end: AtomicU8,
 }
 
-/// What becomes of a file when its last version is gone.
+/// Fate of a file when the last version that contains it is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum End {
-    /// It is live: the next start finds it.
+    /// The file is live: it stays for the next start.
     None = 0,
-    /// An edit has put others in its place.
+    /// An edit has replaced the file by others.
     Replaced = 1,
-    /// An edit has dropped it.
+    /// An edit has removed the file without replacement.
     Dropped = 2,
 }
 
@@ -156,8 +156,8 @@ impl FileHandle {
         &self.blob_shares
     }
 
-    /// A handle of the same file that has not opened it: what this one keeps in memory is given back
-    /// when its last version is gone. The file stays until both are.
+    /// A second handle of the same file, not opened. The memory of this handle is freed with the
+    /// last version that has it; the file lives until both handles are gone.
     pub(super) fn fresh(&self) -> Arc<Self> {
         let (meta, source) = (Arc::clone(&self.meta), Arc::clone(&self.source));
         Self::with_life(meta, source, Arc::clone(&self.life))
@@ -168,11 +168,12 @@ impl FileHandle {
         &self.meta
     }
 
-    /// The reader, opened by the first call.
+    /// The reader; the first call opens the file.
     ///
     /// # Errors
-    /// I/O errors and `Corruption`, which name the file; a missing file is `Corruption`, since the
-    /// manifest says that it is there.
+    /// `Corruption`, which names the file, if it is damaged, missing (the manifest names it) or of
+    /// another size than the manifest says. `Unsupported` if it lies outside the data directory.
+    /// `Io`.
     pub fn reader(&self) -> Result<&Arc<SstReader>> {
         if let Some(reader) = self.reader.get() {
             return Ok(reader);
@@ -185,16 +186,13 @@ impl FileHandle {
         Ok(self.reader.get_or_init(|| reader))
     }
 
-    /// The reader, if anything has opened it.
+    /// The reader, if the file is open.
     pub fn opened(&self) -> Option<&Arc<SstReader>> {
         self.reader.get()
     }
 
-    /// Sketches of the keys of an index in the file, as [`crate::sst::Properties::sketches`] has them. A file that
-    /// is not open stays closed: its properties alone are read.
-    ///
-    /// # Errors
-    /// As [`Self::reader`].
+    /// Sketches of the keys of an index in the file; see [`crate::sst::Properties::sketches`]. If
+    /// the file is not open, only its properties are read and it stays closed.
     pub fn sketches(&self, index: IndexId) -> Result<Option<Vec<Sketch>>> {
         if let Some(reader) = self.opened() {
             return Ok(reader.properties().sketches(index));
@@ -204,10 +202,8 @@ impl FileHandle {
         Ok(properties.sketches(index))
     }
 
-    /// A reader of its own, which goes with the caller: for those who look at a file once.
-    ///
-    /// # Errors
-    /// As [`Self::reader`].
+    /// A separate reader for a caller that reads the file once; it does not stay open with the
+    /// handle.
     pub fn open(&self) -> Result<Arc<SstReader>> {
         let (file, name) = self.file()?;
         let cache = self.source.cache.clone();
@@ -265,10 +261,10 @@ impl std::fmt::Debug for FileHandle {
     }
 }
 
-/// Sorted files of which no two share a user key. Immutable.
+/// Sorted files that do not share a user key. Immutable.
 #[derive(Debug, Default)]
 pub struct Run {
-    /// In L0 the install number: higher is newer, never reused. 0 elsewhere.
+    /// In L0 the run number: higher is newer, never reused. 0 in other levels.
     pub number: u64,
     /// The files, ascending.
     pub files: Vec<Arc<FileHandle>>,

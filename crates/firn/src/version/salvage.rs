@@ -1,4 +1,4 @@
-//! What a damaged manifest still says.
+//! Reads the intact edits of a damaged manifest, for repair.
 
 use super::Edit;
 use super::load::manifest_ids;
@@ -9,16 +9,16 @@ use crate::wal::Gtid;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// What is known of the tree, from the edits that are left.
+/// The content of the intact edits of a damaged manifest.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Salvaged {
-    /// The manifest.
+    /// Id of the manifest.
     pub manifest_id: u64,
-    /// Its first edit is there, which names every file that was live when it began.
+    /// Whether its first edit is intact; it names every file that was live when the manifest began.
     pub begins: bool,
-    /// Files that an edit has added and none has removed.
+    /// Files that an edit has added and no later one has removed.
     pub added: BTreeSet<u64>,
-    /// The external seqnos of files, as far as an edit names them.
+    /// External seqnos of the files whose edits are intact.
     pub external: BTreeMap<u64, Seqno>,
     /// Files that an edit has removed for good.
     pub removed: BTreeSet<u64>,
@@ -32,7 +32,7 @@ pub struct Salvaged {
     pub gtids: BTreeMap<u32, Gtid>,
 }
 
-/// Reads what is left of the newest manifest. Each loss goes to `lost`.
+/// Reads the intact edits of the newest manifest. Reports each loss to `lost`.
 ///
 /// # Errors
 /// Those of the file system; `Unsupported` for a newer format, and for files that do not lie in `dir`.
@@ -76,8 +76,9 @@ impl Salvaged {
         Ok(())
     }
 
-    /// Whether a file that is there may be live. One that no edit names was made after the manifest
-    /// began, and the edit that added it is lost; or it is a leftover from before.
+    /// Whether an existing file may be live. A file that no intact edit names either was created
+    /// after the manifest began, and the edit that added it is lost, or it is older than the
+    /// manifest and a leftover.
     pub fn may_be_live(&self, id: u64) -> bool {
         let named = self.added.contains(&id);
         let leftover = self.begins && id < self.manifest_id;

@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 const ROLL_SIZE_MIN: u64 = 1 << 20;
 const ROLL_FACTOR: u64 = 3;
 
-/// Files of so many bytes together are removed at once when they are given up.
+/// Files given up together are removed at once if their sizes sum up to at most this many bytes.
 const DISCARD_MAX: u64 = 4 << 20;
 
 /// Bytes of the manifest's room that edits leave which only add files.
@@ -40,35 +40,40 @@ const FILE_BYTES: u64 = ROOM / 4;
 /// What a version set works with.
 #[derive(Clone)]
 pub struct Context {
-    /// Files of the data directory itself.
+    /// Accesses `CURRENT` and the manifests.
     pub env: Arc<dyn Env>,
     /// The data directory: `CURRENT` and the manifests.
     pub dir: PathBuf,
-    /// The SSTs.
+    /// Opens the SSTs and collects obsolete ones.
     pub source: Arc<FileSource>,
-    /// Poisoned when the fate of an edit is unknown.
+    /// Poisoned when the outcome of an edit is unknown.
     pub health: Arc<Health>,
-    /// Hears of files removed and manifests mended.
+    /// Receives the log messages.
     pub listener: Listener,
 }
 
-/// The current version, and the manifest behind it.
+/// Holds the current version and writes the manifest that makes it durable.
 ///
-/// Invariants: the current version is what the manifest says, and every file it names is durable.
-/// File ids and run numbers are never handed out twice, by no incarnation. An L0 run is installed
-/// with a higher number than every run before it. A file is deleted only after the edit that
-/// removed it is durable, and never once writes are poisoned.
+/// Invariants: the current version equals the content of the manifest, and every file it names is
+/// durable. A file id or run number is never allocated twice, across restarts too. An L0 run is
+/// installed with a higher number than every run before it. A file is deleted only after the edit
+/// that removed it is durable, and never once writes are poisoned.
 ///
 /// Steps of an edit: check it against the current state → sync the directory of the SSTs (their
 /// writers have synced the files) → append the record, sync → append the mark, sync → install.
 ///
-/// When a step fails: before the record the edit has no effect and its new files become obsolete.
-/// At the record its fate is unknown. With the disk full, the next edit first writes a new manifest
-/// without it, which decides its fate; until then its files stay. Any other failure poisons the
-/// engine: a second sync after a failed one proves nothing.
+/// Failures: if a step before the record fails, the edit has no effect and its new files become
+/// obsolete. If the record itself fails, the outcome is unknown. With a full disk, the next edit
+/// first writes a new manifest without the failed edit, which settles the outcome; until then the
+/// edit's files stay. Any other failure poisons the engine: a second sync after a failed one proves
+/// nothing.
 ///
-/// Rejected: going on in the same manifest after a failed append (a half record in the middle), and
-/// a lock-free list of edits (an edit costs two syncs; a mutex around them costs nothing more).
+/// Locks: `inner` is held over a whole edit, syncs included. The pacer's mutex and `inner` are
+/// never held together; both may be held while the list of obsolete files is locked. Readers of the
+/// current version take no lock.
+///
+/// Rejected: continuing a manifest after a failed append (a half record in the middle), and a
+/// lock-free list of edits (an edit costs two syncs, so the mutex around them is free).
 pub struct VersionSet {
     ctx: Context,
     current: ArcSwap<Version>,
@@ -78,20 +83,20 @@ pub struct VersionSet {
     /// The last global transaction id of each replication domain.
     gtids: Mutex<BTreeMap<u32, Gtid>>,
     pacer: Mutex<DeletePacer>,
-    /// What was there when the directory was opened; empty once the strays are removed.
+    /// Files found when the directory was opened; empty once the strays are removed.
     found: Mutex<Found>,
-    /// Whoever needs that no file is deleted.
+    /// Number of live [`FilesHeld`].
     held: Arc<AtomicUsize>,
 }
 
-/// Ids of what a directory holds.
+/// Ids of files in the directory.
 #[derive(Default)]
 struct Found {
     files: Vec<u64>,
     manifests: Vec<u64>,
 }
 
-/// As long as it lives no file is deleted.
+/// Guard: while one exists, no file is deleted.
 pub struct FilesHeld(Arc<AtomicUsize>);
 
 impl Drop for FilesHeld {
@@ -102,33 +107,36 @@ impl Drop for FilesHeld {
 
 struct Inner {
     state: State,
-    /// `None` as long as the disk had no room for a manifest since the directory was opened.
+    /// `None` if the disk has had no room for a manifest since the directory was opened.
     writer: Option<ManifestWriter>,
     /// The manifest in force.
     manifest_id: u64,
-    /// Rewrite the manifest from this size on.
+    /// Size from which the manifest is rewritten, bytes.
     roll_at: u64,
     /// The manifest must not be appended to.
     broken: bool,
-    /// Files of edits whose fate is unknown until a new manifest is written.
+    /// Added files of edits whose outcome is unknown until a new manifest is written.
     limbo: Vec<u64>,
     /// The highest run number ever installed.
     installed_run: u64,
 }
 
-/// Why an edit did not take effect, and whether it still may after a restart.
+/// Why an edit failed, and whether it may still take effect at a restart.
 enum Failure {
     NoEffect(Error),
     Unknown(Error),
 }
 
 impl VersionSet {
-    /// Opens the tree of a data directory, or creates an empty one. Starts a new manifest, so that no
-    /// torn tail is ever appended to. SSTs and manifests that nothing names stay until
-    /// [`Self::remove_strays`].
+    /// Opens the tree of a data directory, or creates an empty one. It starts a new manifest, so
+    /// nothing is ever appended behind a torn tail. If the disk is full, the old manifest stays in
+    /// force and the tree is read-only until there is room. SSTs and manifests that are named
+    /// nowhere stay until [`Self::remove_strays`].
     ///
     /// # Errors
-    /// `Corruption` if the manifest is damaged or describes an impossible tree.
+    /// `Corruption` if the manifest is damaged, or describes an impossible tree, or is missing
+    /// while SSTs exist. `Unsupported` for a later format, or a file outside the data directory.
+    /// `NoSpace` if a new database finds no room. `Io`.
     pub fn open(ctx: Context) -> Result<Self> {
         let loaded = load(&*ctx.env, &ctx.dir)?;
         let old_manifests = manifest_ids(&*ctx.env, &ctx.dir)?;
@@ -153,7 +161,7 @@ impl VersionSet {
         if let Some(what) = version.check_all() {
             return Err(Error::corruption("MANIFEST", 0, what));
         }
-        // A name with an impossible id is not ours.
+        // Ids beyond the epoch are not allocated by this writer: do not count on from them.
         let blobs = ctx.source.store().list_blobs()?;
         let ids = on_disk.iter().chain(&old_manifests).chain(&blobs);
         let end = end_of_names(state.epoch());
@@ -179,7 +187,8 @@ impl VersionSet {
             }
             (Err(e), _) => return Err(e),
         };
-        // Either one may be in force after a power cut.
+        // Without a new manifest, the old ones must stay: after a power cut any of them may be in
+        // force.
         let old_manifests = match writer {
             Some(_) => old_manifests,
             None => Vec::new(),
@@ -210,28 +219,30 @@ impl VersionSet {
         Ok(set)
     }
 
-    /// The version in force.
+    /// The current version.
     pub fn current(&self) -> Arc<Version> {
         self.current.load_full()
     }
 
-    /// Puts a version in force that has the files with these ids not open yet, and is the same
-    /// otherwise: readers close them with the last version before it.
+    /// Installs a version that differs from the current one only in that the files with these ids
+    /// have fresh, unopened handles. The memory of the old handles is freed with the last older
+    /// version.
     pub fn close_files(&self, ids: &HashSet<u64>) -> Arc<Version> {
-        // Under the mutex of all changes of the version.
+        // This mutex serializes all changes of the version.
         let _inner = self.inner.lock();
         let next = Arc::new(self.current.load().with_fresh(ids));
         self.current.store(Arc::clone(&next));
         next
     }
 
-    /// A file id never used before.
+    /// Allocates a file id that was never used before.
     pub fn new_file_id(&self) -> u64 {
         self.next_file_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Gives up data files with their sizes, which no edit has named: a few bytes at once, many as obsolete files
-    /// go, since whoever gives them up has a client that waits.
+    /// Gives up data files that no edit has named, given as id and size in bytes. Small ones are
+    /// removed at once. More than a few MiB go through the paced deletion, because the caller's
+    /// client waits.
     pub fn give_up(&self, files: &[(u64, u64)]) {
         let ids: Vec<u64> = files.iter().map(|(id, _)| *id).collect();
         if files.iter().map(|(_, size)| size).sum::<u64>() <= DISCARD_MAX {
@@ -242,8 +253,8 @@ impl VersionSet {
         }
     }
 
-    /// Removes the data files with these ids, which no edit has named, at once: whoever made them gives
-    /// them up. What cannot be removed now, or is held, is obsolete, and tried again.
+    /// Removes at once the data files with these ids, which no edit has named. A file that cannot
+    /// be removed now, or that is held, becomes obsolete, and its removal is tried again.
     pub fn discard(&self, ids: &[u64]) {
         let source = &self.ctx.source;
         for &id in ids {
@@ -259,8 +270,8 @@ impl VersionSet {
         }
     }
 
-    /// A run number higher than all before. Flushes take theirs in the order of their memtables and
-    /// install in that order; an install out of order is refused.
+    /// Allocates a run number, higher than all before. Flushes allocate theirs in the order of
+    /// their memtables and install in that order. An install out of order is refused.
     pub fn new_run_number(&self) -> u64 {
         self.next_run_number.fetch_add(1, Ordering::Relaxed)
     }
@@ -280,7 +291,8 @@ impl VersionSet {
         self.inner.lock().state.counters.clone()
     }
 
-    /// Blob files whose blobs lie in a file of another id.
+    /// Moved blobs: the blob file id that references use, and the id of the file that holds the
+    /// blobs.
     pub fn blobs_moved(&self) -> BTreeMap<u64, u64> {
         self.inner.lock().state.blobs_moved.clone()
     }
@@ -301,14 +313,14 @@ impl VersionSet {
         self.inner.lock().state.time_pairs.iter().copied().collect()
     }
 
-    /// Keeps every file of the states read from now on, and of the log that follows them, until what it
-    /// returns is dropped.
+    /// Keeps every file of the states read from now on, and every file that the log after them
+    /// names, until the guard is dropped.
     pub fn hold_files(&self) -> FilesHeld {
         self.held.fetch_add(1, Ordering::SeqCst);
         FilesHeld(Arc::clone(&self.held))
     }
 
-    /// What the manifest says, with the numbers that were handed out since.
+    /// The state of the manifest, with the next file id and run number as allocated so far.
     pub fn state(&self) -> State {
         let inner = self.inner.lock();
         State {
@@ -328,22 +340,21 @@ impl VersionSet {
         self.inner.lock().manifest_id
     }
 
-    /// Makes `edit` durable and installs it. The files it adds must be synced. They belong to the
-    /// version set from here on, also when it fails: it deletes them once that is safe.
+    /// Makes `edit` durable and installs it. The added files must be synced. From here on the
+    /// version set owns them, also if the edit fails: it deletes them once that is safe.
     ///
     /// # Errors
-    /// `InvalidArgument` if the edit does not fit the current version. `NoSpace`: no effect so far,
-    /// a later edit may succeed. `Poisoned` and I/O errors: nothing is installed until a restart.
+    /// `InvalidArgument` if the edit does not fit the current version. `NoSpace`: the edit has no
+    /// effect so far, and a later edit may succeed. `Poisoned`, `Io`: nothing is installed until a
+    /// restart.
     pub fn apply(&self, edit: Edit) -> Result<Arc<Version>> {
         self.apply_open(edit, &[])
     }
 
-    /// As [`Self::apply`]; `open` are handles that readers have of files that the edit adds. The version
-    /// shares them, so that these files stay as long as any of their readers needs them. When it fails,
-    /// they stay, too: whoever holds the handles tries again, and the log names them.
-    ///
-    /// # Errors
-    /// As [`Self::apply`].
+    /// As [`Self::apply`]. `open`: handles that readers already have of files that the edit adds.
+    /// The new version shares these handles, so the files live until the last reader is done. If
+    /// the edit fails they live too: the owner of the handles tries again, and the log names the
+    /// files.
     pub fn apply_open(&self, mut edit: Edit, open: &[Arc<FileHandle>]) -> Result<Arc<Version>> {
         let mut inner = self.inner.lock();
         match self.commit(&mut inner, &mut edit, open) {
@@ -393,7 +404,8 @@ impl VersionSet {
         let is_long = |writer: &ManifestWriter| writer.len() >= inner.roll_at;
         if inner.broken || inner.writer.as_ref().is_none_or(is_long) {
             let rolled = self.roll(inner);
-            // A long manifest may go on where there is no room for the next one.
+            // If there is no room for the next manifest, the current one may grow further, unless
+            // it is broken.
             if inner.broken {
                 rolled.map_err(NoEffect)?;
             }
@@ -411,8 +423,8 @@ impl VersionSet {
             inner.broken = true;
             return Err(Unknown(self.fail(e)));
         }
-        // The record is durable. A missing mark leaves only its protection against rot to the next
-        // manifest, so the edit counts all the same.
+        // The record is durable, so the edit counts. Without its mark, rot in the record passes for
+        // a torn write until the next manifest is written.
         if let Err(e) = writer.mark() {
             inner.broken = true;
             self.fail(e);
@@ -420,7 +432,7 @@ impl VersionSet {
         Ok(self.install(inner, edit, next))
     }
 
-    /// The version that `edit` leads to, if all checks pass.
+    /// Checks `edit`. Returns the version it leads to, or `None` if it changes no file.
     fn check(
         &self,
         inner: &Inner,
@@ -525,30 +537,30 @@ impl VersionSet {
                     .limbo
                     .drain(..)
                     .for_each(|id| self.ctx.source.put_obsolete(id, 0));
-                // A manifest that stays behind is removed by the next open.
+                // The next open removes the old manifest if this fails.
                 let _ = self.ctx.env.remove(&self.ctx.dir.join(manifest_name(old)));
                 self.fill_reserve()
             }
             Err(e) => {
                 let (env, dir) = (&*self.ctx.env, &self.ctx.dir);
                 let is_old = || read_current(env, dir).is_ok_and(|id| id == Some(old));
-                // CURRENT may name either one after a restart: the old one must not move on. Unless the disk was full
-                // before CURRENT was touched.
+                // After a restart CURRENT may name either manifest, so the old one must not be
+                // continued: unless the disk was full and CURRENT still names the old one.
                 inner.broken |= *e.kind() != ErrorKind::NoSpace || !is_old();
                 Err(self.fail(e))
             }
         }
     }
 
-    /// Whether the disk had no room for a manifest since the directory was opened: the tree cannot change.
+    /// Whether the tree cannot change: the disk has had no room for a manifest since the open.
     pub fn is_read_only(&self) -> bool {
         self.inner.lock().writer.is_none()
     }
 
-    /// Sets aside again what was used of the reserve, as far as the disk has room.
+    /// Sets aside the used parts of the reserve again, as far as the disk has room.
     ///
     /// # Errors
-    /// Those of the file system, but for a full disk.
+    /// `Io`. A full disk is no error here.
     pub fn fill_reserve(&self) -> Result<()> {
         self.ctx
             .source
@@ -557,7 +569,7 @@ impl VersionSet {
             .map_or(Ok(()), |r| r.fill())
     }
 
-    /// Poisons the engine, unless the disk is merely full.
+    /// Poisons the engine, unless the disk is full, and returns the error.
     fn fail(&self, error: Error) -> Error {
         if *error.kind() != ErrorKind::NoSpace && self.ctx.health.poison(error.clone()) {
             let what = format!("the manifest cannot be written: {error}; writes stop");
@@ -566,21 +578,18 @@ impl VersionSet {
         error
     }
 
-    /// Deletes all obsolete files: those that no version holds and no manifest names. None once writes
-    /// are poisoned. A file that cannot be deleted is tried again by the next call. Returns how many
-    /// were deleted.
+    /// Deletes all obsolete files: those that no version holds and no manifest names. Deletes none
+    /// once writes are poisoned. The next call retries a failed deletion. Returns the number of
+    /// deleted files.
     ///
     /// # Errors
-    /// The first error; the other files are deleted all the same.
+    /// `Io`: the first error; the other files are deleted nevertheless.
     pub fn delete_obsolete(&self) -> Result<usize> {
         self.delete_while(|_| true)
     }
 
-    /// As [`Self::delete_obsolete`], but no faster than the pace allows at `now_us`, microseconds of
-    /// the monotonic clock: to be called again and again as long as there are obsolete files.
-    ///
-    /// # Errors
-    /// As [`Self::delete_obsolete`].
+    /// As [`Self::delete_obsolete`], but no faster than the pacer allows at `now_us`, microseconds
+    /// of the monotonic clock. The caller repeats it as long as there are obsolete files.
     pub fn delete_paced(&self, now_us: u64) -> Result<usize> {
         let mut pacer = self.pacer.lock();
         match self.ctx.source.newly_obsolete() {
@@ -591,7 +600,7 @@ impl VersionSet {
         self.delete_while(|size| pacer.take(size))
     }
 
-    /// Obsolete files that wait for their deletion, and their stored bytes.
+    /// Number of obsolete files that wait for deletion, and the sum of their stored bytes.
     pub fn obsolete(&self) -> (u64, u64) {
         self.ctx.source.obsolete()
     }
@@ -604,7 +613,8 @@ impl VersionSet {
         let mut deleted = 0;
         let mut failed = Vec::new();
         let mut first = None;
-        // Asked before each file: one that was obsolete before it was held is in no state read since.
+        // Check for holds before each file. A file that became obsolete before a hold began is in
+        // no state read under the hold.
         while self.held.load(Ordering::SeqCst) == 0
             && let Some((id, size)) = source.take_obsolete(&mut may)
         {
@@ -623,9 +633,9 @@ impl VersionSet {
         first.map_or(Ok(deleted), Err)
     }
 
-    /// Removes the data files and manifests that the directory had when it was opened and that
-    /// nothing names: neither the manifest nor `keep`, ids that the log names. To be called once the log
-    /// is replayed. Removes nothing a second time.
+    /// Removes the data files and manifests that were in the directory at the open and that neither
+    /// the manifest nor `keep` (ids that the log names) mentions. Call it once the log is replayed.
+    /// A second call has no effect.
     pub fn remove_strays(&self, keep: &HashSet<u64>) {
         let Found {
             files: on_disk,
@@ -636,7 +646,7 @@ impl VersionSet {
         let present: HashSet<u64> = on_disk.iter().copied().collect();
         let missing: Vec<_> = live.keys().filter(|id| !present.contains(id)).collect();
         if !missing.is_empty() {
-            // Reads of them fail. Whatever removed them, do not add to it.
+            // Reads of these files fail. An unknown cause removed files: do not remove more.
             let what = format!("SSTs {missing:?} are missing; no stray file is removed");
             self.ctx.listener.log(Severity::Error, &what);
             return;
@@ -700,11 +710,11 @@ fn roll(ctx: &Context, next_file_id: &AtomicU64, state: &mut State) -> Result<Ma
     }
     let written = written.and_then(|writer| current.switch(env, &ctx.dir).map(|()| writer));
     if let (Ok(writer), Some(reserve)) = (&written, reserve) {
-        // The next one may be larger.
+        // The next manifest may be larger.
         reserve.want(Part::Manifest, 2 * writer.len() + ROOM);
     }
     written.inspect_err(|e| {
-        // Tries with a full disk must not fill it further. After other errors, or once CURRENT may
+        // Retries on a full disk must not fill it further. After other errors, or if CURRENT may
         // name the file, it stays for the next open.
         let full = *e.kind() == ErrorKind::NoSpace;
         if full && read_current(env, &ctx.dir).is_ok_and(|current| current != Some(id)) {

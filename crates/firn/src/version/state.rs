@@ -1,4 +1,4 @@
-//! The logical content of a manifest: what all its edits add up to.
+//! The logical content of a manifest: the sum of its edits.
 
 use super::{DeferredDeletion, Edit, FileMeta, Identity, LEVELS};
 use crate::base::epoch::{EPOCH_MAX, end_of_ids, first_id};
@@ -8,20 +8,21 @@ use crate::wal::Gtid;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// Pairs of seqno and wall clock that are kept.
+/// Number of pairs of seqno and wall clock time that are kept; older ones are dropped.
 const TIME_PAIRS_MAX: usize = 4096;
 
-/// Run numbers stay below this, and so do the ids of all epochs: room to count on for ever, without overflow.
+/// Upper limit of run numbers; the ids of all epochs are below it too. It leaves room to count on
+/// without overflow.
 pub(super) const NUMBER_MAX: u64 = 1 << 62;
 
-/// A file and its place.
+/// A file and its position in the tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placed {
-    /// 0 for L0.
+    /// Level, 0 for L0.
     pub level: u8,
-    /// The L0 run it belongs to; 0 in other levels.
+    /// Number of its L0 run; 0 in other levels.
     pub run: u64,
-    /// The file.
+    /// Metadata.
     pub meta: Arc<FileMeta>,
 }
 
@@ -40,13 +41,15 @@ pub struct State {
     pub last_seqno: Seqno,
     /// Counters.
     pub counters: BTreeMap<u64, CounterValue>,
-    /// Seqno and wall clock in microseconds, oldest first.
+    /// Pairs of seqno and wall clock time, microseconds since 1970, oldest first.
     pub time_pairs: VecDeque<(Seqno, u64)>,
-    /// Blob files whose blobs lie in a file of another id.
+    /// Moved blobs: the blob file id that references use, and the id of the file that holds the
+    /// blobs.
     pub blobs_moved: BTreeMap<u64, u64>,
-    /// The database and its epoch; `None` before the first open by a version that knows of them, which is epoch 0.
+    /// The database and its epoch. `None`, which means epoch 0, until an engine that knows
+    /// identities has opened the database.
     pub identity: Option<Identity>,
-    /// Files that are to be deleted, by id.
+    /// Deferred deletions, by file id.
     pub deferred: BTreeMap<u64, DeferredDeletion>,
     /// The last global transaction id of each replication domain, as far as the log below the log number told.
     pub gtids: BTreeMap<u32, Gtid>,
@@ -71,12 +74,13 @@ impl Default for State {
 }
 
 impl State {
-    /// The epoch of whoever writes.
+    /// The writer's epoch.
     pub fn epoch(&self) -> u64 {
         self.identity.map_or(0, |identity| identity.epoch)
     }
 
-    /// What is wrong with `edit` as a change of this state, if anything.
+    /// Why `edit` must not be applied to this state, in words that complete "the edit …"; `None` if
+    /// it may.
     pub fn objection(&self, edit: &Edit) -> Option<String> {
         let trouble = self.identity_trouble(edit).or_else(|| {
             let identity = edit.identity.or(self.identity);
@@ -185,7 +189,7 @@ impl State {
         back.then(|| format!("goes from epoch {} back to {}", old.epoch, new.epoch))
     }
 
-    /// Applies an edit to which there is no objection.
+    /// Applies an edit to which [`Self::objection`] found none.
     pub fn apply(&mut self, edit: &Edit) {
         for (_, id) in &edit.removed {
             self.files.remove(id);
@@ -245,7 +249,7 @@ impl State {
         }
     }
 
-    /// One edit that makes this state out of an empty one.
+    /// The edit that turns an empty state into this one.
     pub fn snapshot(&self) -> Edit {
         let place = |p: &Placed| (p.level, p.run, FileMeta::clone(&p.meta));
         Edit {
@@ -265,7 +269,8 @@ impl State {
     }
 }
 
-/// Ids and log numbers are of the epoch or of an earlier one.
+/// Checks that file ids, log numbers and slots belong to `epoch` or an earlier one, and that run
+/// numbers are possible. Returns the violation in words.
 fn number_trouble(edit: &Edit, epoch: u64) -> Option<String> {
     let end = end_of_ids(epoch);
     let added = edit.added.iter().flat_map(|(.., meta)| {

@@ -1,9 +1,9 @@
-//! Files and trees made up for tests.
+//! Invented file metadata for tests.
 
 use super::{FileLocation, FileMeta};
 use crate::sst::IndexStats;
 
-/// A file of index 1 from `smallest` to `largest`, without bytes behind it.
+/// Metadata of a file of index 1 with keys from `smallest` to `largest`. No such file exists.
 pub(crate) fn file(file_id: u64, smallest: &[u8], largest: &[u8]) -> FileMeta {
     FileMeta {
         file_id,

@@ -8,23 +8,24 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
 use std::sync::{Arc, OnceLock};
 
-/// Levels, L0 included.
+/// Number of levels, L0 included.
 pub const LEVELS: usize = 7;
-/// The last level.
+/// Number of the last level.
 pub const LAST_LEVEL: usize = LEVELS - 1;
 
-/// The files of the tree at one moment. Immutable; readers hold it while they read.
+/// The files of the tree at one moment. Immutable; readers pin it while they read.
 ///
-/// For any user key, data in a newer L0 run is newer than in an older one, which is newer than in
-/// L1, and so on down. Named checks of a version stand in [`Version::check`].
+/// For any user key, versions in a newer L0 run are newer than those in an older run, those are
+/// newer than the ones in L1, and so on down. [`Version::check`] checks the invariants of a
+/// version.
 #[derive(Debug, Default)]
 pub struct Version {
-    /// L0 runs, newest first, by install number: the seqnos of two runs may interleave.
+    /// L0 runs, newest first by run number. The seqno ranges of two runs may interleave.
     pub l0: Vec<Arc<Run>>,
     /// L1 to L6, each one run.
     pub levels: [Arc<Run>; LAST_LEVEL],
     stats: OnceLock<HashMap<IndexId, IndexStats>>,
-    /// Indexes each of whose entries is a row.
+    /// Indexes in which each entry is a row; see [`Version::is_plain`].
     plain: OnceLock<HashSet<IndexId>>,
     blobs: OnceLock<BlobUses>,
     /// See [`Version::out_of_line_bytes`].
@@ -32,7 +33,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// The version of `state`, whose files are read from `source`.
+    /// The version of `state`. `source` opens its files.
     pub fn of_state(state: &State, source: &Arc<FileSource>) -> Self {
         let mut parts = Parts::default();
         for placed in state.files.values() {
@@ -49,7 +50,7 @@ impl Version {
         self.with_open(edit, source, &[])
     }
 
-    /// As [`Self::with`]; a file that one of `open` reads gets this handle.
+    /// As [`Self::with`]; an added file that has a handle in `open` keeps that handle.
     pub fn with_open(
         &self,
         edit: &Edit,
@@ -88,7 +89,7 @@ impl Version {
         parts.build(Some(self))
     }
 
-    /// This version with new handles, not open yet, for the files with these ids.
+    /// This version with fresh, unopened handles for the files with these ids.
     pub(super) fn with_fresh(&self, ids: &HashSet<u64>) -> Self {
         let fresh = |run: &Arc<Run>| {
             if !run.files.iter().any(|f| ids.contains(&f.file_id)) {
@@ -124,7 +125,7 @@ impl Version {
         }
     }
 
-    /// All files with their level, newest data first for any one key.
+    /// All files with their levels. For any one key the file with the newer version comes first.
     pub fn files(&self) -> impl Iterator<Item = (u8, &Arc<FileHandle>)> {
         (0..LEVELS as u8).flat_map(move |level| {
             let runs = self.runs(level).iter();
@@ -154,7 +155,7 @@ impl Version {
         (0..LEVELS as u8).map(|level| self.level_size(level)).sum()
     }
 
-    /// What the entries of all files refer to in blob files.
+    /// The blobs that the entries of all files refer to, by blob file.
     pub fn blob_uses(&self) -> &BlobUses {
         self.blobs.get_or_init(|| {
             let mut all = BlobUses::default();
@@ -164,8 +165,8 @@ impl Version {
         })
     }
 
-    /// Statistics of an index over all files; all zero if no file holds it. Versions and deletions
-    /// in upper levels count, so live rows are at most `entries - deletes`.
+    /// Statistics of an index over all files; zero if no file holds it. Old versions and deletions
+    /// in upper levels count, so at most `entries - deletes` rows are live.
     pub fn index_stats(&self, index: IndexId) -> IndexStats {
         let none = IndexStats {
             index,
@@ -174,8 +175,8 @@ impl Version {
         self.all_index_stats().get(&index).copied().unwrap_or(none)
     }
 
-    /// Whether each entry of the index is a row: one run holds them all, and none of them deletes or supersedes
-    /// another. Found out for all indexes on first use.
+    /// Whether each entry of the index is a live row: one run holds all of them, and none deletes
+    /// or supersedes another. The first call computes it for all indexes.
     pub fn is_plain(&self, index: IndexId) -> bool {
         let found = self.plain.get_or_init(|| {
             let mut run_of: HashMap<IndexId, Option<usize>> = HashMap::new();
@@ -194,9 +195,10 @@ impl Version {
         found.contains(&index)
     }
 
-    /// What the entries of `index` refer to in blob files: exact but for files that hold entries of several of the
-    /// indexes that `holders` returns, which share what the file refers to, about as they refer to it
-    /// (`blob_shares.rs`). Summed for all on first use: an index that is younger has no entries in this version.
+    /// Bytes in blob files that the entries of `index` refer to. `holders` returns the indexes that
+    /// may refer to blobs. The number is exact except for files with entries of several holders,
+    /// whose bytes are split by a sample (`blob_shares.rs`). The first call computes it for all
+    /// indexes; an index created later has no entries in this version.
     pub fn out_of_line_bytes(
         &self,
         index: IndexId,
@@ -235,7 +237,7 @@ impl Version {
     }
 }
 
-/// Files sorted into levels and runs, to become a version.
+/// Files grouped by level and run: a version under construction.
 #[derive(Default)]
 struct Parts {
     l0: BTreeMap<u64, Vec<Arc<FileHandle>>>,
@@ -251,7 +253,7 @@ impl Parts {
         }
     }
 
-    /// The version of the parts, and of the levels of `old` that were not touched.
+    /// Builds the version, with the levels of `old` that were not touched.
     fn build(self, old: Option<&Version>) -> Version {
         let l0 = match old {
             Some(old) if !self.touched[0] => old.l0.clone(),

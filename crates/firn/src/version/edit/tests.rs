@@ -81,7 +81,7 @@ fn unknown_fields_and_flags_are_refused() {
     let meta = file(1, b"\0\0\0\x01a", b"\0\0\0\x01a");
     let mut field = vec![0, 1];
     meta.encode(&mut field);
-    // Level, run, file id, size (two bytes), checksum, then the flags.
+    // The offset of the flags: behind level, run, file id, size (two bytes) and checksum.
     field[2 + 1 + 2 + 8] = 0x40;
     let mut bytes = Vec::new();
     put_u64(&mut bytes, TAG_ADDED);
@@ -134,7 +134,8 @@ fn cut_bytes_are_corruption_and_name_the_place() {
     let mut whole = 0;
     for cut in 1..bytes.len() {
         match Edit::decode(&bytes[..cut], "MANIFEST-000004", 77) {
-            // Cut between two fields: a shorter edit. The record's checksum tells.
+            // A cut between two fields gives a valid shorter edit; the record's checksum detects
+            // it.
             Ok(edit) => {
                 assert_eq!(edit.encode(), &bytes[..cut]);
                 whole += 1;

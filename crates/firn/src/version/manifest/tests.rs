@@ -132,7 +132,7 @@ fn a_record_counts_only_at_its_place() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), &edits());
     let bytes = bytes_of(dir.path());
-    // The same bytes under another id, and the first record once more at the end.
+    // A copy under another id, and a copy of the first record at the end, are refused.
     let copy = dir.path().join(manifest_name(6));
     PosixEnv::new()
         .rename(&dir.path().join(manifest_name(5)), &copy)
@@ -201,7 +201,7 @@ fn a_later_format_version_is_refused() {
     }
 }
 
-/// The manifest of the first format, as it was written then. It stays readable for ever.
+/// A manifest in the first format, written by the code of that time. It must stay readable.
 #[test]
 fn the_first_format_stays_readable() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/manifest-v1");
@@ -243,7 +243,7 @@ fn fixture_edits() -> Vec<Edit> {
     ]
 }
 
-/// Wrote the fixture: `cargo test -p firn write_the_fixture -- --ignored`.
+/// Writes the fixture: `cargo test -p firn write_the_fixture -- --ignored`.
 #[test]
 #[ignore = "rewrites a fixture"]
 fn write_the_fixture() {

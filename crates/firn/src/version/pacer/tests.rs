@@ -3,7 +3,8 @@ use super::*;
 const FILE: u64 = 32 << 20;
 const STEP_US: u64 = 50_000;
 
-/// Deletes `files` of [`FILE`] bytes, all obsolete at once, in steps: how many in each.
+/// Deletes `files` files of [`FILE`] bytes, which all become obsolete at once. Returns the number
+/// of deletions in each step.
 fn steps(pacer: &mut DeletePacer, mut files: u64, from_us: u64) -> Vec<u64> {
     pacer.obsolete(from_us, files * FILE);
     let mut now = from_us;
@@ -26,14 +27,14 @@ fn steps(pacer: &mut DeletePacer, mut files: u64, from_us: u64) -> Vec<u64> {
 fn many_files_go_in_many_steps() {
     let steps = steps(&mut DeletePacer::default(), 300, 7);
     assert!(steps.iter().all(|&n| n <= 2), "{steps:?}");
-    // 9.4 GiB: 64 MiB/s, 32 for what is recent, and 160 at first for the backlog.
+    // 9.4 GiB at 64 MiB/s, plus 32 for recently obsolete bytes, plus at first 160 for the backlog.
     let seconds = steps.len() as u64 * STEP_US / 1_000_000;
     assert!((50..90).contains(&seconds), "{seconds} s");
 }
 
 #[test]
 fn a_large_backlog_is_gone_in_minutes() {
-    // A terabyte: most of it goes with the horizon, the rest at what is recent.
+    // A terabyte: the term for the backlog deletes most of it, the term for recent bytes the rest.
     let steps = steps(&mut DeletePacer::default(), 32 << 10, 0);
     let seconds = steps.len() as u64 * STEP_US / 1_000_000;
     assert!((60..300).contains(&seconds), "{seconds} s");
@@ -49,7 +50,7 @@ fn a_pause_earns_little() {
         taken += 1;
     }
     assert_eq!(taken, BASE_RATE >> 20);
-    // What is owed is paid first, and files without bytes cost nothing.
+    // Debt is paid first. Files of size 0 cost nothing.
     pacer.look(3_600_500_000, 0);
     assert!(pacer.take(1 << 30) && !pacer.take(1) && pacer.take(0));
     pacer.look(3_601_000_000, 0);

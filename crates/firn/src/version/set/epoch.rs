@@ -1,4 +1,4 @@
-//! Which database this is, and which numbers its writer may give out.
+//! Identity and epochs: which database this is, and which ids its writer may allocate.
 
 use super::VersionSet;
 use crate::base::epoch::{DatabaseId, end_of_ids, first_id};
@@ -7,8 +7,8 @@ use crate::env::Env;
 use crate::version::{Edit, Identity, State};
 use std::sync::atomic::Ordering;
 
-/// Draws the identity of a database that has none: a new one, or one of a version that knew of none. The first
-/// record of the manifest that is about to begin makes it durable.
+/// Draws a random identity for a database that has none: a new one, or one written before
+/// identities existed. The first record of the next manifest makes it durable.
 pub(super) fn identify(state: &mut State, env: &dyn Env) -> Result<()> {
     if state.identity.is_none() {
         let mut database = [0; 16];
@@ -23,17 +23,15 @@ pub(super) fn identify(state: &mut State, env: &dyn Env) -> Result<()> {
 }
 
 impl VersionSet {
-    /// The database and the epoch of its writer.
+    /// The identity of the database and the epoch of its writer.
     pub fn identity(&self) -> Identity {
         let identity = self.inner.lock().state.identity;
         identity.expect("drawn when the database was opened, at the latest")
     }
 
-    /// Begins an epoch, whose commits lie above `after`: ids of files and log segments are its own from now on.
-    /// Durable on return. Does nothing if that epoch is in force.
-    ///
-    /// # Errors
-    /// `InvalidArgument` for an earlier epoch, or one beyond the last; those of [`Self::apply`].
+    /// Begins an epoch: its commits get seqnos above `after`, and ids of files and log segments
+    /// come from its own range from now on. Durable on return. No effect if the epoch is already in
+    /// force.
     pub fn begin_epoch(&self, epoch: u64, after: Seqno) -> Result<()> {
         let identity = self.identity();
         if epoch == identity.epoch {
@@ -53,7 +51,8 @@ impl VersionSet {
         Ok(())
     }
 
-    /// Ids below `next` are taken: the log names files with such ids, of which nothing may be left.
+    /// Takes all file ids below `next`: the log names files with such ids, even if none of them
+    /// exists.
     pub fn reserve_file_ids(&self, next: u64) {
         let end = end_of_ids(self.identity().epoch);
         self.next_file_id

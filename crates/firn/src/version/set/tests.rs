@@ -27,7 +27,7 @@ fn open(dir: &Path) -> VersionSet {
     set
 }
 
-/// A file that exists, without content: versions do not read it.
+/// Creates an empty file and returns metadata for it; versions do not read it.
 fn put_file(set: &VersionSet) -> FileMeta {
     let id = set.new_file_id();
     set.source().store().create(id).unwrap().sync().unwrap();
@@ -106,7 +106,7 @@ fn what_the_log_names_is_no_stray() {
     assert_eq!(on_disk(&set), [named, stray]);
     set.remove_strays(&HashSet::from([named]));
     assert_eq!(on_disk(&set), [named]);
-    // What came later is not looked for.
+    // A second call removes nothing, so later files stay.
     let new = put_file(&set).file_id;
     set.remove_strays(&HashSet::new());
     assert_eq!(on_disk(&set), [named, new]);
@@ -284,7 +284,7 @@ fn a_lost_current_is_not_an_empty_database() {
     let env = PosixEnv::new();
     let set = open(dir.path());
     drop(set);
-    // What a creation leaves that was cut short.
+    // The state that an interrupted creation leaves behind.
     env.remove(&dir.path().join("CURRENT")).unwrap();
     let set = open(dir.path());
     let edit = Edit {
@@ -305,7 +305,7 @@ fn many_files_are_deleted_in_many_steps() {
     let live = set.apply(flush(&set)).unwrap();
     let kept = live.files().next().unwrap().1.file_id;
     const FILES: usize = 40;
-    // As large as they come, though these are not.
+    // Metadata of files with the usual largest size; the files themselves are empty.
     let drop_files = || {
         for _ in 0..FILES {
             let id = put_file(&set).file_id;
@@ -326,7 +326,7 @@ fn many_files_are_deleted_in_many_steps() {
     }
     assert_eq!((deleted, on_disk(&set)), (FILES, vec![kept]));
     assert!(steps > FILES / 3, "{steps} steps");
-    // Where room is short, all of it goes at once; and so it does at the next open.
+    // Without the pace all of them are deleted at once, and so they are at the next open.
     drop_files();
     set.delete_paced(now).unwrap();
     assert!(on_disk(&set).len() > FILES / 2);
@@ -351,7 +351,7 @@ fn what_others_replace_goes_at_once_past_what_was_dropped() {
         added,
         ..Edit::default()
     };
-    // So much waits that nothing more may go for an hour.
+    // The pacer is so far in debt that it allows nothing for an hour.
     set.pacer.lock().take(u64::MAX / 4);
     set.apply(remove(dropped, Vec::new())).unwrap();
     let next = flush(&set);

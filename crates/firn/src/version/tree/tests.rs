@@ -151,7 +151,7 @@ fn maxima_never_go_back() {
         BTreeMap::from([(1, 10.into()), (2, 21.into())])
     );
     assert_eq!(state.time_pairs, [(50, 1000), (60, 1100)]);
-    // A counter that was set outdoes all that it was before, whichever edit comes first.
+    // A counter that was set wins over all values of earlier generations, in any order of edits.
     let set = |generation, value| (1, CounterValue { generation, value });
     for counters in [vec![set(1, 3), set(1, 2)], vec![(1, 99.into())]] {
         state.apply(&Edit {

@@ -1,4 +1,4 @@
-//! Identity and epochs of a database, and what stands in the manifest for object stores.
+//! Identity and epochs of a database, and the manifest's fields for object stores.
 
 use super::*;
 use crate::base::epoch::{DatabaseId, EPOCH_MAX, IDS_PER_EPOCH};
@@ -27,7 +27,7 @@ fn open(env: &MemEnv) -> VersionSet {
 #[test]
 fn a_database_keeps_the_identity_that_its_first_open_draws() {
     let (one, other) = (env(), env());
-    // Drawn from one source, as on one machine.
+    // Both draw from the same random source, as on one machine.
     other.random(&mut [0]).unwrap();
     let first = open(&one).identity();
     assert_eq!((first.epoch, first.after), (0, 0));
@@ -35,7 +35,7 @@ fn a_database_keeps_the_identity_that_its_first_open_draws() {
     assert_eq!(open(&one.crash(1)).identity(), first);
     assert_ne!(open(&other).identity().database, first.database);
 
-    // One that was written before there were identities.
+    // A database written before identities existed.
     let older = env();
     let mut state = State::default();
     let meta = file(3, b"\0\0\0\x01a", b"\0\0\0\x01f");
@@ -73,7 +73,7 @@ fn an_epoch_has_ids_of_its_own_and_never_goes_back() {
     assert_eq!(set.identity(), begun);
     drop(set);
 
-    // What a later epoch has left does not move the numbers of this one.
+    // Files of a later epoch do not raise the ids of this one.
     let stray = format!("{}.sst", 5 * IDS_PER_EPOCH + 9);
     env.place(&Path::new(DIR).join(stray), Vec::new());
     let set = open(&env);
@@ -90,7 +90,7 @@ fn an_epoch_has_ids_of_its_own_and_never_goes_back() {
 fn no_id_beyond_the_epoch_gets_into_the_tree() {
     let env = env();
     let set = open(&env);
-    // The last ids of the epoch, but for one.
+    // All ids of the epoch are taken, except the last one.
     set.reserve_file_ids(u64::MAX);
     let last = IDS_PER_EPOCH - 1;
     assert_eq!(set.new_file_id(), last);
@@ -104,7 +104,7 @@ fn no_id_beyond_the_epoch_gets_into_the_tree() {
     assert!(of_next(&|edit| edit.log_number = Some(IDS_PER_EPOCH)));
     assert!(of_next(&|edit| edit.blobs_moved = vec![(1, IDS_PER_EPOCH)]));
     assert!(!of_next(&|edit| edit.blobs_moved = vec![(1, last)]));
-    // With the epoch that they are of they are in order.
+    // In an edit that begins their epoch the numbers are valid.
     assert!(!of_next(&|edit| {
         edit.log_number = Some(IDS_PER_EPOCH);
         edit.identity = Some(Identity {
@@ -193,7 +193,7 @@ fn a_file_in_an_object_store_is_refused_by_name() {
     assert_eq!(*error.kind(), ErrorKind::Unsupported);
     let said = error.to_string();
     assert!(said.contains("SST 3 lies in an object store"), "{said}");
-    // For those who only look, the manifest says where it is.
+    // Loading alone succeeds and gives the file's location.
     let loaded = load(&env, Path::new(DIR)).unwrap().unwrap();
     let file = &loaded.state.files[&3].meta;
     assert_eq!(file.location, FileLocation::ObjectStore);

@@ -1,5 +1,5 @@
-//! Power cuts at every sync, failures of every call: after a reopen the tree is the last one
-//! acknowledged, or the one whose edit was under way, and every file it names is whole.
+//! Power cuts at every sync, failures of every call: after a reopen the tree is the last
+//! acknowledged one, or the one of the edit in progress, and every file it names is intact.
 
 use super::*;
 use crate::env::fault::{Class, Errno, Fault, FaultEnv};
@@ -7,7 +7,7 @@ use crate::env::mem::MemEnv;
 
 const DIR: &str = "/db";
 
-/// What a tree is, apart from ids in reserve.
+/// The comparable content of a tree, without allocated ids.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Tree {
     files: Vec<(u8, u64, u64)>,
@@ -28,10 +28,10 @@ fn content(id: u64) -> Vec<u8> {
     format!("content of file {id}").repeat(20).into_bytes()
 }
 
-/// A run of edits, and what may be found after it was cut short.
+/// A sequence of edits, and the trees that a reopen may find after it was interrupted.
 struct Script {
     acknowledged: Tree,
-    /// The tree of an edit whose outcome is not known.
+    /// The tree of an edit whose outcome is unknown.
     under_way: Option<Tree>,
     error: Option<Error>,
 }
@@ -58,7 +58,7 @@ impl Script {
                 self.acknowledged = next;
                 self.under_way = None;
                 assert_eq!(tree(&set.inner.lock().state), self.acknowledged);
-                // Failures here are retried by the next call or the next open.
+                // The next call or the next open retries a failed deletion.
                 let _ = set.delete_obsolete();
                 true
             }
@@ -79,7 +79,7 @@ fn new_file(set: &VersionSet, from: u8) -> Result<FileMeta> {
     Ok(file(id, &[0, 0, 0, 1, from], &[0, 0, 0, 1, from + 9]))
 }
 
-/// Flushes, a merge, a move and edits of numbers alone, until one fails.
+/// Applies flushes, a merge, a move and edits of numbers, until one fails.
 fn play(set: &VersionSet, script: &mut Script) -> Result<()> {
     for round in 1..4u64 {
         for part in [10, 20] {
@@ -127,7 +127,7 @@ fn try_open(env: Arc<dyn Env>) -> Result<VersionSet> {
     Ok(set)
 }
 
-/// Opens what is left, checks it and returns its tree.
+/// Reopens the database, checks it and returns its tree.
 fn reopened(env: &MemEnv, what: &str) -> (VersionSet, Tree) {
     let set = try_open(Arc::new(env.clone())).unwrap_or_else(|e| panic!("{what}: {e}"));
     for (_, file) in set.current().files() {
@@ -162,7 +162,7 @@ fn a_power_cut_at_any_sync_keeps_what_was_acknowledged() {
                 Ok(script) => assert!(script.allows(&found), "{what}: {found:?}"),
                 Err(_) => assert!(found.files.is_empty(), "{what}: {found:?}"),
             }
-            // It goes on from there, and what it says then holds over the next power cut.
+            // The reopened set takes further edits, and these survive the next power cut.
             let mut script = Script::new(&set);
             play(&set, &mut script).unwrap();
             assert!(script.error.is_none(), "{what}");
@@ -172,7 +172,7 @@ fn a_power_cut_at_any_sync_keeps_what_was_acknowledged() {
     }
 }
 
-/// Calls `test` for each call of each class, with an environment in which that one fails.
+/// Calls `test` once for each call of each class, with an environment in which that call fails.
 fn each_fault(errno: Errno, sticky: bool, test: impl Fn(&MemEnv, &FaultEnv, &VersionSet, &str)) {
     for class in [
         Class::Read,
@@ -186,7 +186,7 @@ fn each_fault(errno: Errno, sticky: bool, test: impl Fn(&MemEnv, &FaultEnv, &Ver
             let mem = MemEnv::new();
             let env = FaultEnv::new(Arc::new(mem.clone()));
             let set = try_open(Arc::new(env.clone())).unwrap();
-            // Small enough that the manifest is rewritten on the way.
+            // Small enough that the edits rewrite the manifest.
             set.inner.lock().roll_at = 1500;
             let before = env.count(class);
             env.inject(Fault {
@@ -219,7 +219,7 @@ fn after_a_failed_write_or_sync_nothing_is_installed_until_a_restart() {
             let again = set.apply(edit).unwrap_err();
             assert_eq!(*again.kind(), ErrorKind::Poisoned, "{what}");
         } else if written.is_ok() {
-            // The fault was never met, or it hit a mark, a removal or the old manifest.
+            // The fault did not occur, or it hit a mark, a removal or the old manifest.
             assert_eq!(installed.numbers, (3, 30), "{what}");
         }
         let (_, found) = reopened(&mem.crash(1), what);
@@ -233,7 +233,8 @@ fn after_a_kill_the_tree_is_one_that_was_asked_for() {
         each_fault(errno, true, |mem, _, set, what| {
             let mut script = Script::new(set);
             let _ = play(set, &mut script);
-            // The edit may be in the file: what it added must stay, and what it removed.
+            // The edit may be in the manifest, so the files it added and the files it removed must
+            // stay.
             let _ = set.delete_obsolete();
             let (_, found) = reopened(&mem.kill(), what);
             assert!(script.allows(&found), "{what}: {found:?}");
@@ -250,7 +251,7 @@ fn with_room_again_a_full_disk_is_forgotten() {
         if let Some(error) = &script.error {
             assert_eq!(*error.kind(), ErrorKind::NoSpace, "{what}");
         }
-        // More tries while the disk is full leave no more files behind.
+        // Retries on a full disk leave no further files behind.
         let manifests = || {
             let names = mem.list_dir(Path::new(DIR)).unwrap();
             names.iter().filter(|n| n.starts_with("MANIFEST")).count()
@@ -269,7 +270,7 @@ fn with_room_again_a_full_disk_is_forgotten() {
             assert_eq!(manifests(), before, "{what}");
         }
         env.clear();
-        // The edit that failed is not in effect, and its files go.
+        // The failed edit has no effect, and its files are removed.
         if script.error.is_some() || written.is_err() {
             let mut again = Script::new(set);
             play(set, &mut again).unwrap();
