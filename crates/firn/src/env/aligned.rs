@@ -1,9 +1,9 @@
 //! Buffers whose address and length fit direct I/O.
 
-/// Alignment and unit of direct I/O.
+/// Alignment and unit of direct I/O, bytes.
 pub const BLOCK: usize = 4096;
 
-/// The smallest sector that devices write: a power cut leaves each old or new.
+/// The smallest unit that devices write, bytes: a power cut leaves each sector either old or new.
 pub const SECTOR: usize = 512;
 
 #[derive(Clone, Copy, bytemuck::Zeroable, bytemuck::Pod)]
@@ -48,7 +48,7 @@ impl AlignedBuf {
         self.len = end;
     }
 
-    /// Makes the buffer this long, to be read into: what it holds then is anything.
+    /// Sets the length, for a read into the buffer. The content and the padding are unspecified.
     pub fn set_len(&mut self, len: usize) {
         if self.blocks.len() * BLOCK < len {
             self.blocks.resize(len.div_ceil(BLOCK), Block([0; BLOCK]));
@@ -56,7 +56,7 @@ impl AlignedBuf {
         self.len = len;
     }
 
-    /// Forgets all bytes after the first `len`.
+    /// Removes all bytes after the first `len`.
     pub fn truncate(&mut self, len: usize) {
         if len < self.len {
             self.as_mut_slice()[len..].fill(0);
@@ -75,18 +75,18 @@ impl AlignedBuf {
         &self.padded()[..self.len]
     }
 
-    /// The bytes appended, to be changed in place.
+    /// The bytes appended, mutable.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         let len = self.len;
         &mut bytemuck::cast_slice_mut(&mut self.blocks)[..len]
     }
 
-    /// The bytes and the zeros up to the end of the last block.
+    /// The bytes, zero-padded to the end of the last block.
     pub fn padded(&self) -> &[u8] {
         bytemuck::cast_slice(&self.blocks)
     }
 
-    /// The bytes and the zeros up to a multiple of `unit`, which divides [`BLOCK`].
+    /// The bytes, zero-padded to a multiple of `unit`, which divides [`BLOCK`].
     pub fn padded_to(&self, unit: usize) -> &[u8] {
         &self.padded()[..self.len.next_multiple_of(unit)]
     }

@@ -9,16 +9,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes and calls so far.
+/// Totals of bytes and calls.
 #[derive(Debug, Default)]
 pub struct IoCounters {
     /// Bytes read from files.
     pub bytes_read: AtomicU64,
     /// Bytes written to files, the log's padding included.
     pub bytes_written: AtomicU64,
-    /// Reads.
+    /// Number of reads.
     pub reads: AtomicU64,
-    /// Syncs of files and directories, durable log writes included.
+    /// Number of syncs of files and directories, durable log writes included.
     pub syncs: AtomicU64,
 }
 
@@ -38,7 +38,7 @@ impl IoCounters {
     }
 }
 
-/// An environment that counts what passes.
+/// Wraps an environment and counts its bytes, reads and syncs.
 pub struct CountingEnv {
     inner: Arc<dyn Env>,
     counters: Arc<IoCounters>,

@@ -1,9 +1,9 @@
-//! Reads past the page cache.
+//! Reads that bypass the page cache.
 //!
-//! The caches above hold decoded blocks; the page cache would hold their stored form once more, in
-//! memory that no limit of ours counts. Direct I/O wants aligned memory, places and lengths, so a
-//! read goes through a buffer of the thread and is copied out: little beside the read itself. Reads
-//! that were announced are under way already (`announced`).
+//! The caches above hold decoded blocks. The page cache would hold their stored form as well, in
+//! memory that the engine's limits do not count. Direct I/O needs aligned memory, offsets and
+//! lengths, so a read goes into a buffer of the thread and is copied out, which costs little beside
+//! the read. Announced reads are in progress already (`announced`).
 
 use super::announced::{Announced, Announcement, fill};
 use super::{AlignedBuf, BLOCK, ReadFile};
@@ -13,7 +13,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A buffer over this size is given back after the read.
+/// A buffer larger than this is freed after the read, bytes.
 const KEPT_BUFFER: usize = 1 << 20;
 
 thread_local! {

@@ -1,4 +1,4 @@
-//! An environment that fails chosen calls, and flips bits in what is read.
+//! An environment that fails chosen calls and flips bits in bytes read.
 
 mod files;
 
@@ -16,11 +16,11 @@ use std::time::Duration;
 pub enum Class {
     /// Opening for reading, and reading.
     Read = 0,
-    /// Writing, durably or not; preallocating.
+    /// Writing, durably or not; preallocating; punching and truncating.
     Write = 1,
     /// Syncing a file or a directory; the sync in a durable write and in preallocating.
     Sync = 2,
-    /// Creating or linking a file, creating a directory, setting room aside.
+    /// Creating or linking a file, creating a directory, reserving space.
     Create = 3,
     /// Renaming.
     Rename = 4,
@@ -30,7 +30,7 @@ pub enum Class {
 
 const CLASSES: usize = 6;
 
-/// A call that hangs for so long was forgotten by the test.
+/// A call that hangs this long panics: the test forgot to release it.
 const HANG_MAX: Duration = Duration::from_secs(120);
 
 /// How a call fails.
@@ -45,7 +45,7 @@ pub enum Errno {
     Panic = 0,
 }
 
-/// Which calls fail.
+/// Selects the calls that fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
     /// Calls of this class…
@@ -54,14 +54,14 @@ pub struct Fault {
     pub nth: u64,
     /// …only that one, or all that follow, too…
     pub sticky: bool,
-    /// …fail so.
+    /// …fail with this error.
     pub errno: Errno,
 }
 
 /// Wraps an environment and fails chosen calls. Clones share counters and faults.
 ///
-/// A failed write leaves nothing behind. A failed sync of a durable write leaves the bytes written
-/// but not durable.
+/// A failed write changes nothing. A durable write that fails at its sync leaves whole blocks
+/// written but not durable; a smaller write survives.
 #[derive(Clone)]
 pub struct FaultEnv {
     inner: Arc<dyn Env>,
@@ -99,7 +99,8 @@ impl FaultEnv {
         plan.faults.push((at, fault));
     }
 
-    /// Reads of files with this name (without directory) find bit `bit` (of the file) flipped.
+    /// From now on reads of files named `name` (without directory) find bit number `bit` of the
+    /// file flipped.
     pub fn flip_bit(&self, name: &str, bit: u64) {
         self.plan.lock().flips.push(Flip {
             name: name.to_owned(),
@@ -107,12 +108,12 @@ impl FaultEnv {
         });
     }
 
-    /// Calls for what lies in `dir` do not return until [`Self::clear`], as those to a server that does not answer.
+    /// Calls on paths in `dir` hang until [`Self::clear`], as with a server that does not answer.
     pub fn hang(&self, dir: &Path) {
         self.plan.lock().hung.push(dir.to_owned());
     }
 
-    /// Removes all faults and flips; what hangs goes on.
+    /// Removes all faults and flips; hanging calls continue.
     pub fn clear(&self) {
         let mut plan = self.plan.lock();
         plan.faults.clear();
@@ -121,7 +122,7 @@ impl FaultEnv {
         self.answers.notify_all();
     }
 
-    /// Calls of a class so far, failed ones included.
+    /// Number of calls of a class so far, failed ones included.
     pub fn count(&self, class: Class) -> u64 {
         self.plan.lock().counts[class as usize]
     }
@@ -175,7 +176,7 @@ impl FaultEnv {
     }
 }
 
-/// What a file needs to consult the plan.
+/// A path and its environment: consults the plan for the calls of one open file.
 struct Handle {
     env: FaultEnv,
     path: PathBuf,

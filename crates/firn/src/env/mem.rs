@@ -1,9 +1,9 @@
 //! An environment in memory that can lose power.
 //!
-//! Files and names exist twice: as running programs see them, and as the device has them. A sync
-//! moves the first to the second. [`MemEnv::crash`] makes a new environment of what the device has,
-//! plus whatever part of the rest the seed lets survive: some writes and not others, late ones
-//! without early ones, single sectors of a write; some names and not others.
+//! Files and names exist twice: as running programs see them, and as the device holds them. A sync
+//! copies the first to the second. [`MemEnv::crash`] returns a new environment with the device's
+//! state, plus a part of the unsynced changes chosen by a seed: some writes and not others, later
+//! ones without earlier ones, single sectors of a write; some names and not others.
 //!
 //! ```
 //! # use firn::env::{Env, MemEnv};
@@ -33,13 +33,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
-/// 2026-01-01.
+/// Start of the wall clock, 2026-01-01, microseconds since 1970.
 const WALL_START: u64 = 1_767_225_600_000_000;
 
-/// Files in memory, of which a crash keeps what was synced. Clones share them.
+/// Files in memory, of which a crash keeps only what was synced. Clones share the files.
 ///
-/// Directories themselves are durable at once; names in them are not. The clock moves by one
-/// microsecond per look, and by [`MemEnv::advance_clock`].
+/// Directories are durable at once; the names in them are not. The clock advances by one
+/// microsecond per reading, and by [`MemEnv::advance_clock`].
 #[derive(Clone, Default)]
 pub struct MemEnv {
     shared: Arc<Shared>,
@@ -49,13 +49,13 @@ pub struct MemEnv {
 struct Shared {
     state: Mutex<State>,
     clock: AtomicU64,
-    /// Random numbers handed out.
+    /// Number of random numbers drawn.
     drawn: AtomicU64,
-    /// Logs opened for direct I/O are written in sectors.
+    /// Logs opened for direct I/O have sectors as their unit.
     sectors: AtomicBool,
-    /// Files cannot have holes.
+    /// Span files cannot punch holes.
     no_punch: AtomicBool,
-    /// This directory is a file system of its own.
+    /// This directory counts as a separate file system.
     apart: Mutex<Option<PathBuf>>,
 }
 
@@ -66,16 +66,16 @@ struct State {
     sync_points: u64,
     crash_at: Option<u64>,
     dead: bool,
-    /// Blocks that all files together may take, if there is a limit.
+    /// Limit on the blocks of all files together.
     capacity: Option<usize>,
-    /// Calls so far that wanted more room.
+    /// Number of calls that needed more space.
     growths: u64,
-    /// The disk is full from this one on.
+    /// The disk is full from this call on.
     full_at: Option<u64>,
 }
 
 impl State {
-    /// Before each call that changes something.
+    /// Fails if the environment is dead. Each call that changes something begins with this.
     fn alive(&self, what: &str, path: &Path) -> Result<()> {
         if self.dead {
             return Err(died(what, path));
@@ -83,7 +83,7 @@ impl State {
         Ok(())
     }
 
-    /// Before a call that needs `blocks` more of the disk.
+    /// Checks that the disk has room for `blocks` more blocks.
     fn take(&mut self, blocks: usize, what: &str, path: &Path) -> Result<()> {
         if blocks == 0 {
             return Ok(());
@@ -101,13 +101,14 @@ impl State {
         }
     }
 
-    /// Before a file's bytes, or what is set aside for them, reach up to `end`.
+    /// Checks that the disk has room for the file to reach up to `end`, by bytes or by reserved
+    /// space.
     fn grow(&mut self, inode: &Mutex<Inode>, end: usize, what: &str, path: &Path) -> Result<()> {
         let blocks = inode.lock().blocks_to_reach(end);
         self.take(blocks, what, path)
     }
 
-    /// A new file, which takes a block itself.
+    /// Creates a file. A new one takes one block for itself.
     fn create(&mut self, path: &Path) -> Result<Arc<Mutex<Inode>>> {
         if self.disk.find(path).is_none() {
             self.take(1, "create", path)?;
@@ -116,7 +117,8 @@ impl State {
         inode.ok_or_else(|| missing("create", path))
     }
 
-    /// Counts a call after which something is durable; dies if it is the chosen one.
+    /// Counts a sync point and dies if it is the chosen one. Returns whether the environment is
+    /// alive.
     fn sync_point(&mut self) -> bool {
         self.sync_points += 1;
         self.dead |= self.crash_at == Some(self.sync_points);
@@ -143,65 +145,67 @@ impl MemEnv {
         Self::default()
     }
 
-    /// Calls so far after which something is durable: `sync`, `write_durable_at`, `preallocate`,
-    /// `sync_dir`.
+    /// Number of sync points so far: calls that make something durable (`sync`, `write_durable_at`,
+    /// `preallocate`, `reserve`, `sync_dir`).
     pub fn sync_points(&self) -> u64 {
         self.state().sync_points
     }
 
-    /// Dies when the `n`-th such call begins, counted from the start: it and all later calls that
-    /// change something fail with an I/O error. What it would have made durable may survive.
+    /// Dies when the `n`-th sync point begins, counted from the start of the environment. That call
+    /// and all later calls that change something fail with an `Io` error. Its changes may survive
+    /// the crash.
     pub fn crash_at_sync(&self, n: u64) {
         self.state().crash_at = Some(n);
     }
 
-    /// Has logs that are opened for direct I/O from now on written in sectors, and not in blocks.
+    /// Sets whether logs opened for direct I/O from now on are written in sectors instead of
+    /// blocks.
     pub fn set_log_sectors(&self, sectors: bool) {
         self.shared.sectors.store(sectors, Ordering::Relaxed);
     }
 
-    /// Whether files of spans that are opened from now on can give room back.
+    /// Sets whether span files opened from now on can punch holes.
     pub fn set_punches(&self, punches: bool) {
         self.shared.no_punch.store(!punches, Ordering::Relaxed);
     }
 
-    /// Has the directory on a file system of its own: no file in it gets a name elsewhere, or the other way round.
+    /// Makes `dir` a separate file system: links between it and the rest are refused.
     pub fn set_apart(&self, dir: &Path) {
         *self.shared.apart.lock() = Some(dir.to_owned());
     }
 
-    /// Has no more room for files than they take now: the disk is full to the last block. Each file takes a block
-    /// beside its bytes; names and directories take none, so that renaming needs no room.
+    /// Fills the disk: files may take no more blocks than now. Each file takes one block besides
+    /// its bytes; names and directories take none, so a rename needs no space.
     pub fn fill(&self) {
         let mut state = self.state();
         state.capacity = Some(state.disk.used_blocks());
     }
 
-    /// The disk is full from the `n`-th call from now on that needs room, the next being 1.
+    /// Fills the disk at the `n`-th call from now on that needs space; the next one is 1.
     pub fn fill_at(&self, n: u64) {
         let mut state = self.state();
         state.full_at = Some(state.growths + n);
     }
 
-    /// Adds so many bytes to a disk that is full, or will be: other programs remove theirs.
+    /// Adds `bytes` of free space to a full disk, and cancels [`Self::fill_at`].
     pub fn make_room(&self, bytes: u64) {
         let mut state = self.state();
         state.full_at = None;
         state.capacity = state.capacity.map(|had| had + bytes as usize / BLOCK);
     }
 
-    /// The disk is as large as ever needed.
+    /// Removes the limit on the disk.
     pub fn unfill(&self) {
         let mut state = self.state();
         (state.full_at, state.capacity) = (None, None);
     }
 
-    /// Whether the disk was found full, or filled.
+    /// Whether the disk has a limit.
     pub fn is_limited(&self) -> bool {
         self.state().capacity.is_some()
     }
 
-    /// Bytes that all files take.
+    /// Disk space of all files, bytes.
     pub fn used(&self) -> u64 {
         (self.state().disk.used_blocks() * BLOCK) as u64
     }
@@ -211,20 +215,20 @@ impl MemEnv {
         self.state().dead
     }
 
-    /// The environment after a power cut now. Seed 0 keeps nothing that was not synced; other
-    /// seeds choose what else survives. This one dies.
+    /// The environment after a power cut now. Seed 0 keeps only synced changes; other seeds choose
+    /// which unsynced changes survive too. This environment dies.
     pub fn crash(&self, seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         self.reboot(|disk| disk.after_power_cut(seed, &mut rng))
     }
 
-    /// The environment after the process was killed: everything written is there, and survives the
-    /// next power cut only once synced. This one dies.
+    /// The environment after the process was killed now: all writes are there, and survive a power
+    /// cut only once synced. This environment dies.
     pub fn kill(&self) -> Self {
         self.reboot(|disk| disk.deep_copy())
     }
 
-    /// A second environment with the same files, as a copy of the whole disk would be. This one lives on.
+    /// A second, independent environment with a copy of the whole disk. This one lives on.
     pub fn copy(&self) -> Self {
         let copy = Self::new();
         copy.state().disk = self.state().disk.deep_copy();
@@ -262,7 +266,7 @@ impl MemEnv {
         survivor
     }
 
-    /// Moves the clock.
+    /// Advances the clock.
     pub fn advance_clock(&self, micros: u64) {
         self.shared.clock.fetch_add(micros, Ordering::Relaxed);
     }
@@ -272,7 +276,7 @@ impl MemEnv {
         Ok(self.inode("read", path)?.lock().live.clone())
     }
 
-    /// Changes a stored file behind everybody's back, durably: bit rot, a lost tail.
+    /// Changes a stored file durably, without a write by the engine: bit rot, a lost tail.
     pub fn damage(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
         let inode = self.inode("damage", path)?;
         let mut inode = inode.lock();
@@ -281,7 +285,7 @@ impl MemEnv {
         Ok(())
     }
 
-    /// Puts a file in place, durably.
+    /// Creates or replaces a file, durably.
     pub fn place(&self, path: &Path, content: Vec<u8>) {
         self.state().disk.place(path, Inode::durable(content));
     }

@@ -1,5 +1,5 @@
-//! The outside world behind traits: files, clock, locks. `posix` is the real one, `mem` keeps only
-//! synced bytes over a crash, `fault` fails chosen calls.
+//! Files, clock, randomness and file locks behind traits. `posix` is the real environment, `mem`
+//! keeps only synced bytes over a crash, `fault` fails chosen calls.
 
 mod aligned;
 mod announced;
@@ -21,83 +21,94 @@ pub use fault::FaultEnv;
 pub use mem::MemEnv;
 pub use posix::PosixEnv;
 
-/// Files, directories and the clock.
+/// Files, directories, clock and randomness.
 ///
-/// Durability rules that all implementations share: bytes of a file survive a power cut once its
-/// `sync` has returned; the name of a new, renamed or removed file once `sync_dir` of its directory
-/// has returned.
+/// Durability rules of all implementations: bytes of a file survive a power cut once its `sync` has
+/// returned; the name of a created, renamed or removed file survives once `sync_dir` of its
+/// directory has returned.
+///
+/// # Errors
+/// Unless a method says otherwise: `NotFound` for a missing path, `NoSpace` if a call that takes
+/// space finds none, `Io` for everything else.
 pub trait Env: Send + Sync + 'static {
     /// Creates a directory and its parents.
     fn create_dir_all(&self, path: &Path) -> Result<()>;
-    /// Names of the entries of a directory, unordered.
+    /// The names of the entries of a directory, in no order.
     fn list_dir(&self, path: &Path) -> Result<Vec<String>>;
     /// Makes creations, renames and removals in a directory durable.
     fn sync_dir(&self, path: &Path) -> Result<()>;
-    /// Creates (or empties) a file for appending.
+    /// Creates a file for appending, or empties an existing one.
     fn create(&self, path: &Path) -> Result<Box<dyn AppendFile>>;
-    /// Sets `bytes` of the disk aside for the file at `path`, from its beginning and beyond its end: its length stays,
-    /// and what is written there later finds its room. An empty file is created if there is none; its name is not
-    /// durable. Returns whether the file system can; where it cannot, no file is created.
+    /// Reserves disk space for the first `bytes` bytes of the file at `path`, beyond its end too.
+    /// The length stays; later writes in this range need no free space. A missing file is created
+    /// empty, and its name is not durable. Returns whether the file system supports this; if it
+    /// does not, no file is created.
     ///
     /// # Errors
     /// [`crate::base::ErrorKind::NoSpace`]: no file is created.
     fn set_aside(&self, path: &Path, bytes: u64) -> Result<bool>;
-    /// As [`Self::create`] of `path`, in the room of the file at `aside`, which [`Self::set_aside`] has made: that
-    /// file is renamed, replacing the target. A power cut may have taken an earlier such name and left the bytes: they go.
+    /// As [`Self::create`] of `path`, in the space of the file at `aside`, made by
+    /// [`Self::set_aside`]: that file is renamed and replaces the target. If it has content,
+    /// because a power cut undid an earlier rename but kept the bytes, it is emptied.
     fn create_from(&self, aside: &Path, path: &Path) -> Result<Box<dyn AppendFile>>;
     /// Opens a file for positional reads.
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>>;
-    /// Opens for reading past the page cache, where the file system can; as [`Self::open`] elsewhere.
+    /// Opens a file for reads that bypass the page cache. As [`Self::open`] where the file system
+    /// cannot.
     fn open_direct(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
         self.open(path)
     }
-    /// How announced reads of files from [`Self::open_direct`] are read, and what became of them.
+    /// How announced reads of files from [`Self::open_direct`] are executed, and their counters.
     fn batched_reads(&self) -> (BatchedReads, AnnouncedStats) {
         (BatchedReads::OneByOne, AnnouncedStats::default())
     }
     /// Opens a log segment for positional writes; creates it if `create`. `direct` asks for I/O
-    /// past the page cache where the file system has it.
+    /// that bypasses the page cache, where the file system supports it.
     fn open_log(&self, path: &Path, create: bool, direct: bool) -> Result<Arc<dyn LogFile>>;
-    /// Gives a file a second name in another directory, or the same. From then on neither name's holder
-    /// may change the bytes: whoever would write to a file in place asks [`Self::links`] first.
-    /// [`crate::base::ErrorKind::Unsupported`] where the file system cannot, as between devices;
-    /// [`crate::base::ErrorKind::AlreadyExists`] if the new name is taken.
+    /// Gives a file a second name in the same or another directory. From then on the bytes must not
+    /// change under either name: a caller that wants to write in place checks [`Self::links`]
+    /// first.
+    ///
+    /// # Errors
+    /// [`crate::base::ErrorKind::Unsupported`] where the file system cannot link, as between
+    /// devices; [`crate::base::ErrorKind::AlreadyExists`] if the new name is taken.
     fn link(&self, from: &Path, to: &Path) -> Result<()>;
-    /// Names that a file has.
+    /// The number of names of a file.
     fn links(&self, path: &Path) -> Result<u64>;
     /// Removes an empty directory.
     fn remove_dir(&self, path: &Path) -> Result<()>;
-    /// Opens a file whose spans are written once each, in any order; creates it if `create`.
+    /// Opens a file of spans, each written once, in any order; creates it (or empties an existing
+    /// one) if `create`.
     fn open_spans(&self, path: &Path, create: bool) -> Result<Arc<dyn SpanFile>>;
-    /// What a file takes. A missing file is [`crate::base::ErrorKind::NotFound`].
+    /// The length and disk space of a file. A missing file is [`crate::base::ErrorKind::NotFound`].
     fn usage(&self, path: &Path) -> Result<FileUsage>;
-    /// Renames a file, replacing the target; or a directory, whose new name must not be taken.
+    /// Renames a file and replaces the target; or renames a directory, whose new name must be free.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
     /// Removes a file. A missing file is [`crate::base::ErrorKind::NotFound`].
     fn remove(&self, path: &Path) -> Result<()>;
     /// Whether the path exists.
     fn exists(&self, path: &Path) -> Result<bool>;
-    /// Takes the exclusive lock file at `path`; [`crate::base::ErrorKind::Busy`] if another process
-    /// has it. Held until dropped.
+    /// Takes the exclusive lock of the file at `path` until the result is dropped. If another
+    /// process has it, the error is [`crate::base::ErrorKind::Busy`].
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>>;
     /// Wall clock, microseconds since 1970.
     fn wall_micros(&self) -> u64;
-    /// Monotonic clock, microseconds.
+    /// Monotonic clock, microseconds since an arbitrary start.
     fn monotonic_micros(&self) -> u64;
-    /// Random bytes that nobody can foresee, but for a simulation.
+    /// Fills `bytes` with unpredictable random bytes; a simulation may return predictable ones.
     fn random(&self, bytes: &mut [u8]) -> Result<()>;
 }
 
-/// A file written once from start to end.
+/// A file that is written once, from start to end.
 pub trait AppendFile: Send {
-    /// Appends bytes; they may stay in a buffer until `sync`.
+    /// Appends bytes. They may stay in a buffer until `flush` or `sync`.
     fn append(&mut self, bytes: &[u8]) -> Result<()>;
-    /// Shows all bytes to those who read the file; a power cut may still take them.
+    /// Makes all appended bytes visible to readers of the file. A power cut may still lose them.
     fn flush(&mut self) -> Result<()>;
-    /// Hands all bytes to the device.
+    /// Makes all appended bytes durable.
     fn sync(&mut self) -> Result<()>;
-    /// Sees to it that the next `bytes` to be appended find their room, also when the disk is full by then. Returns
-    /// whether the file system can.
+    /// Reserves disk space for the next `bytes` bytes to be appended, so that they do not fail on a
+    /// full disk. Returns whether the file system supports this.
     fn set_aside(&mut self, bytes: u64) -> Result<bool> {
         let _ = bytes;
         Ok(false)
@@ -110,59 +121,64 @@ pub trait AppendFile: Send {
     }
 }
 
-/// A file read at positions.
+/// A file that is read at offsets.
 pub trait ReadFile: Send + Sync {
-    /// Fills `buf` from `offset`. A file that ends before is an I/O error.
+    /// Fills `buf` with the bytes from `offset` on. A file that ends earlier is an `Io` error.
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> Result<()>;
     /// Size in bytes.
     fn size(&self) -> Result<u64>;
-    /// Says that `len` bytes from `offset` on are about to be read. Where the system reads ahead, it
-    /// begins to read them; files read directly are put on `reads`, which the caller starts when all
-    /// is said. Nobody waits. A hint: it never fails and changes no result.
+    /// Announces a read of `len` bytes from `offset` on. For cached files the system starts to read
+    /// ahead. Reads of files opened for direct I/O are added to `reads`, which the caller starts
+    /// once it has announced all. Does not wait. This is a hint: it never fails and changes no
+    /// result.
     fn will_read(&self, offset: u64, len: u64, reads: &mut Announcement) {
         let _ = (offset, len, reads);
     }
 }
 
-/// What a file takes of the file system.
+/// Length and disk space of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FileUsage {
-    /// Its length, bytes.
+    /// Length, bytes.
     pub len: u64,
-    /// What it really takes, holes left out, bytes.
+    /// Allocated disk space without holes, bytes.
     pub allocated: u64,
 }
 
-/// A file of spans: each is written once, by whoever it was given to, several at the same time.
+/// A file of spans. Each span is written once, by the one caller it was given to; several callers
+/// may write at the same time.
 pub trait SpanFile: Send + Sync {
-    /// Writes at a position; durable after the next `sync` that begins when this has returned.
+    /// Writes at an offset. The bytes are durable after a `sync` that begins after this call has
+    /// returned.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()>;
-    /// Makes all finished writes durable, and the length that reading them needs.
+    /// Makes all finished writes and the length durable.
     fn sync(&self) -> Result<()>;
-    /// Gives the room of these bytes back, whole [`BLOCK`]s: they read as zeros from now on, and after
-    /// a power cut perhaps. Whether the file system can.
+    /// Frees the disk space of a range of whole [`BLOCK`]s. It reads as zeros from now on; after a
+    /// power cut it may still have the old bytes. Returns whether the file system supports this.
     fn punch(&self, offset: u64, len: u64) -> Result<bool>;
-    /// Makes the file `len` bytes long, behind which no span was given out. A power cut before the next
-    /// sync may bring the old length back.
+    /// Sets the length to `len` bytes; no span was given out beyond. A power cut before the next
+    /// sync may restore the old length.
     fn set_len(&self, len: u64) -> Result<()>;
 }
 
-/// A log segment: written at positions in whole units, several writes in flight.
+/// A log segment, written at offsets in whole units, with several writes in flight.
 pub trait LogFile: Send + Sync {
-    /// Bytes in multiples of which it is written: [`SECTOR`] where writes go past the page cache and
-    /// the device has such sectors, else [`BLOCK`].
+    /// Size of a write unit, bytes: [`SECTOR`] if writes bypass the page cache and the device
+    /// writes such sectors, up to [`BLOCK`] otherwise.
     fn unit(&self) -> usize;
-    /// Writes zeros over the first `len` bytes and syncs, so that later writes change no metadata.
+    /// Writes zeros over the first `len` bytes and syncs, so that later writes change no file
+    /// metadata.
     fn preallocate(&self, len: u64) -> Result<()>;
-    /// Sets the first `len` bytes aside and syncs the size: they read as zeros, and later writes find
-    /// the room, but the first write of each block changes metadata, which makes a durable one slow.
+    /// Reserves disk space for the first `len` bytes and syncs the size. They read as zeros and
+    /// later writes need no free space, but the first write of each block changes file metadata, so
+    /// a durable one is slow.
     fn reserve(&self, len: u64) -> Result<()>;
-    /// Writes whole units, padded with zeros, at a multiple of the unit; durable on return. The
-    /// [`BLOCK`] around it must hold nothing that `write_at` wrote.
+    /// Writes whole units, padded with zeros, at a multiple of the unit. Durable on return. No byte
+    /// of the touched [`BLOCK`]s may have been written by `write_at`.
     fn write_durable_at(&self, offset: u64, blocks: &AlignedBuf) -> Result<()>;
-    /// Writes whole units as above; durable after the next `sync`. What is not synced may be written
-    /// again. It may go through the page cache, which writes whole [`BLOCK`]s: they must hold nothing
-    /// that `write_durable_at` wrote.
+    /// Writes whole units, durable after the next `sync`. Unsynced units may be written again. The
+    /// write may go through the page cache, which writes whole [`BLOCK`]s: no byte of them may have
+    /// been written by `write_durable_at`.
     fn write_at(&self, offset: u64, blocks: &AlignedBuf) -> Result<()>;
     /// Makes all finished `write_at` calls durable.
     fn sync(&self) -> Result<()>;

@@ -1,4 +1,4 @@
-//! The real environment.
+//! The environment of the operating system.
 #![allow(clippy::disallowed_methods)] // The one place that may call them.
 
 use super::announced::{Announced, Announcement};
@@ -21,7 +21,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 pub struct PosixEnv {
     start: Instant,
     ring: bool,
-    /// Made when the first file is opened for direct reads.
+    /// Created with the first file opened for direct reads.
     announced: OnceLock<Arc<Announced>>,
 }
 
@@ -35,7 +35,8 @@ impl PosixEnv {
         }
     }
 
-    /// The same, that uses no `io_uring`: as it is where the kernel has none.
+    /// The environment of this process, without `io_uring`: it behaves as on a kernel that has
+    /// none.
     pub fn without_ring() -> Self {
         Self {
             ring: false,
@@ -103,7 +104,7 @@ impl Env for PosixEnv {
         let before = taken(&file);
         let can = allocate(&file, FallocateFlags::KEEP_SIZE, 0, bytes, path);
         if is_new && !matches!(can, Ok(true)) {
-            // It may be gone already; it is empty in any case.
+            // The file is empty, so an error of the removal does no harm.
             let _ = fs::remove_file(path);
         } else if taken(&file) != before {
             at(path, "sync", file.sync_all())?;
@@ -113,7 +114,7 @@ impl Env for PosixEnv {
 
     fn create_from(&self, aside: &Path, path: &Path) -> Result<Box<dyn AppendFile>> {
         let file = at(aside, "open", File::options().write(true).open(aside))?;
-        // A power cut has taken an earlier name, and left the bytes.
+        // A power cut may have undone an earlier rename but kept the bytes.
         if at(aside, "stat", file.metadata())?.len() > 0 {
             at(aside, "truncate", file.set_len(0))?;
         }
@@ -283,7 +284,7 @@ impl Env for PosixEnv {
     }
 }
 
-/// Where the kernel gives random bytes.
+/// The kernel's source of random bytes.
 const RANDOM: &str = "/dev/urandom";
 
 const APPEND_BUFFER: usize = 256 << 10;
@@ -295,7 +296,7 @@ struct PosixAppend {
     len: u64,
 }
 
-/// Sets blocks aside; whether the file system can.
+/// Allocates disk space; returns whether the file system supports it.
 fn allocate(
     file: &File,
     flags: FallocateFlags,
@@ -385,17 +386,18 @@ impl ReadFile for PosixRead {
     }
 }
 
-/// In which units direct writes of this file may be made so that a power cut takes nothing beside
-/// them: no smaller than what the device writes as one. A disk that takes 512 bytes may keep 4096
-/// together, and write the neighbours anew. Whole blocks where the system does not tell.
+/// The unit of direct writes to this file, bytes. It is no smaller than the device's atomic write
+/// size, so a power cut damages nothing beside a write: a disk that accepts 512 bytes may store
+/// 4096 as a whole and rewrite the neighbours. [`BLOCK`] if the system does not report the
+/// alignment.
 fn direct_unit(file: &File) -> usize {
     let told = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
     let align = told.map_or(0, |known| known.stx_dio_offset_align as usize);
     unit_of(align, physical_block(file))
 }
 
-/// The unit where direct writes must be aligned to `align` bytes (0: not known) and the device
-/// writes `physical` bytes as one.
+/// The unit of direct writes that must be aligned to `align` bytes (0: unknown) on a device that
+/// writes `physical` bytes at once.
 fn unit_of(align: usize, physical: Option<usize>) -> usize {
     match physical {
         Some(physical) if align > 0 && SECTOR.is_multiple_of(align) => {
@@ -405,12 +407,12 @@ fn unit_of(align: usize, physical: Option<usize>) -> usize {
     }
 }
 
-/// What the device below a file writes as one, bytes; a power of two.
+/// Physical block size of the device below a file, bytes; a power of two.
 fn physical_block(file: &File) -> Option<usize> {
     let device = rustix::fs::fstat(file).ok()?.st_dev;
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let sys = format!("/sys/dev/block/{major}:{minor}");
-    // A partition has none of its own; the disk is its parent.
+    // A partition has no queue of its own; its parent is the disk.
     let queue = [format!("{sys}/queue"), format!("{sys}/../queue")];
     let told = queue
         .iter()
@@ -423,8 +425,8 @@ struct PosixLog {
     file: File,
     unit: usize,
     durable: File,
-    /// Where the other two go past the page cache: what waits for a sync goes through it, so that
-    /// the device sees a block once however often it is written until then.
+    /// Set if the other two bypass the page cache: unsynced writes go through the cache, so the
+    /// device sees a block once, however often it is rewritten before the sync.
     cached: Option<File>,
     name: String,
 }
@@ -464,7 +466,7 @@ impl LogFile for PosixLog {
 
     fn reserve(&self, len: u64) -> Result<()> {
         let path = Path::new(&self.name);
-        // Not every file system sets blocks aside.
+        // Not every file system supports allocation.
         if !allocate(&self.file, FallocateFlags::empty(), 0, len, path)? {
             return self.preallocate(len);
         }
@@ -494,10 +496,10 @@ mod tests {
     fn a_log_unit_is_never_less_than_the_device_writes_as_one() {
         assert_eq!(unit_of(512, Some(512)), 512);
         assert_eq!(unit_of(4, Some(1024)), 1024);
-        // A disk that takes sectors and keeps blocks, or pages of flash.
+        // A disk that accepts sectors but stores whole blocks or flash pages.
         assert_eq!(unit_of(512, Some(4096)), BLOCK);
         assert_eq!(unit_of(512, Some(16384)), BLOCK);
-        // What the system does not tell.
+        // Unknown values.
         assert_eq!(unit_of(512, None), BLOCK);
         assert_eq!(unit_of(0, Some(512)), BLOCK);
         assert_eq!(unit_of(4096, Some(512)), BLOCK);

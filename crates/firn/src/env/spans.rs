@@ -1,4 +1,4 @@
-//! Files of spans, of the operating system.
+//! Span files of the operating system.
 #![allow(clippy::disallowed_methods)] // As in `posix`.
 
 use super::{FileUsage, SpanFile};
@@ -8,7 +8,7 @@ use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-/// Bytes in the unit of `st_blocks`.
+/// Unit of `st_blocks`, bytes.
 const STAT_BLOCK: u64 = 512;
 
 pub(super) struct PosixSpans {

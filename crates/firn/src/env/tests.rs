@@ -27,7 +27,7 @@ fn log_blocks_are_read_back() {
     assert!(all[2 * BLOCK + 1..].iter().all(|&b| b == 0));
 }
 
-/// Room set aside reads as zeros, is as large as asked for, and takes blocks of the disk at once.
+/// Reserved space reads as zeros, has the requested size, and takes blocks of the disk at once.
 #[test]
 fn reserved_room_is_there() {
     use std::os::unix::fs::MetadataExt;

@@ -1,14 +1,16 @@
-//! Direct reads that were announced: under way before anyone waits for them.
+//! Announced direct reads: in progress before a caller waits for them.
 //!
-//! Past the page cache nobody reads ahead. So a caller that knows what it is about to read says so
-//! ([`super::ReadFile::will_read`]), and the reads of one [`Announcement`] go to the device at once:
-//! through a ring of `io_uring` where the kernel has it and lets us, by a few threads otherwise. The
-//! reads that follow find their bytes here, or wait for them; whatever is wrong with an announced
-//! read, they read again by themselves and tell. So an announcement changes no result and no error.
+//! Without the page cache there is no read-ahead. So a caller announces the reads it is about to
+//! make ([`super::ReadFile::will_read`]), and the reads of one [`Announcement`] go to the device at
+//! once: through an `io_uring` if the kernel offers one, by a few threads otherwise. The reads that
+//! follow take their bytes from here, or wait for them. If an announced read fails, the later read
+//! goes to the file itself and reports its own error. So an announcement changes no result and no
+//! error.
 //!
-//! Worked example: a batch of sorted keys announces blocks `[0, 5000)` and `[90000, 95000)` of a file.
-//! Two reads, of `[0, 8192)` and `[86016, 98304)`, are submitted in one call. `read_exact_at(90000, ..)`
-//! waits until the second is complete, and copies; then the second is forgotten.
+//! Worked example: a batch of sorted keys announces the ranges `[0, 5000)` and `[90000, 95000)` of
+//! a file. Two reads, of `[0, 8192)` and `[86016, 98304)`, are submitted in one call.
+//! `read_exact_at` of the second range waits until its read is complete and copies the bytes; then
+//! that read leaves the table.
 
 mod ring;
 mod table;
@@ -27,14 +29,14 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use table::{Piece, Table};
 use threads::{ThreadReads, Threads};
 
-/// How reads that were announced are read at the same time.
+/// How announced reads are executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BatchedReads {
     /// Through `io_uring`.
     Ring,
-    /// By threads: the kernel has no `io_uring`, or forbids it.
+    /// By threads: the kernel has no `io_uring` or forbids it.
     Threads,
-    /// Not at all: one after the other, as simulations do it.
+    /// Announcements are ignored and reads come one after the other, as in simulations.
     OneByOne,
 }
 
@@ -48,49 +50,49 @@ impl std::fmt::Display for BatchedReads {
     }
 }
 
-/// What became of announced reads.
+/// Counters of announced reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AnnouncedStats {
     /// Reads submitted.
     pub submitted: u64,
-    /// Reads that found their bytes here.
+    /// Reads that took their bytes from an announced read.
     pub taken: u64,
-    /// Reads dropped before all their bytes were asked for.
+    /// Announced reads dropped before all their bytes were taken.
     pub unused: u64,
 }
 
-/// Reads of one submission at most; more are cut.
+/// Most reads of one submission. A longer list becomes several submissions.
 const READS_MAX: usize = 32;
-/// Longer pieces are left to the read itself, bytes.
+/// Longest announced read, bytes. Longer ones are not announced, and joins stop at this length.
 const PIECE_MAX: u64 = 1 << 20;
 
-/// So many bytes between two announced places are read rather than skipped.
+/// Two announced ranges with at most this many bytes between them become one read.
 const GAP: u64 = 16 << 10;
 
-/// What is read in one piece.
+/// A range of a file that is read at once.
 #[derive(Clone)]
 struct Place {
     file: Arc<File>,
     bytes: Range<u64>,
-    /// Bytes that were announced: those between them were not.
+    /// Announced bytes in the range, without the gaps between them.
     wanted: u64,
 }
 
-/// Tells a file from all others that are open.
+/// An id that is unique among open files.
 fn id_of(file: &Arc<File>) -> u64 {
     Arc::as_ptr(file) as usize as u64
 }
 
 impl Place {
-    /// Whole blocks around the bytes.
+    /// The range extended to whole blocks.
     fn blocks(&self) -> Range<u64> {
         let block = BLOCK as u64;
         self.bytes.start / block * block..self.bytes.end.next_multiple_of(block)
     }
 }
 
-/// Makes one place of those that overlap or lie close together. Reads longer than [`PIECE_MAX`] are
-/// cut off, unless one place is.
+/// Joins ranges of one file that overlap or lie close together, as long as the result has at most
+/// [`PIECE_MAX`] bytes.
 fn merge(places: &mut Vec<Place>) {
     places.sort_by_key(|place| (id_of(&place.file), place.bytes.start));
     places.dedup_by(|next, place| {
@@ -106,8 +108,8 @@ fn merge(places: &mut Vec<Place>) {
     });
 }
 
-/// Reads of one environment that are about to be made. Nothing happens until it is started; dropped
-/// before, it was never said.
+/// A list of reads that a caller is about to make. Nothing happens until [`Self::start`]; dropping
+/// it discards the list.
 #[derive(Default)]
 pub struct Announcement {
     cached: Vec<Place>,
@@ -116,18 +118,18 @@ pub struct Announcement {
 }
 
 impl Announcement {
-    /// No reads so far.
+    /// An empty list.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Begins to read: each byte once, neighbours in one piece, all at the same time. Waits for
-    /// nothing.
+    /// Starts all reads at the same time: each byte once, neighbouring ranges joined. Does not
+    /// wait.
     pub fn start(mut self) {
         merge(&mut self.cached);
         for place in &self.cached {
             let len = NonZeroU64::new(place.bytes.end - place.bytes.start);
-            // The read that follows tells what is wrong, if anything is.
+            // The read that follows reports an error, if there is one.
             let _ = rustix::fs::fadvise(&place.file, place.bytes.start, len, Advice::WillNeed);
         }
         if let Some(announced) = &self.announced {
@@ -136,12 +138,12 @@ impl Announcement {
         }
     }
 
-    /// Adds a read through the page cache, which the system begins by itself.
+    /// Adds a read through the page cache; [`Self::start`] asks the system to read it ahead.
     pub(super) fn push_cached(&mut self, file: &Arc<File>, offset: u64, len: u64) {
         self.cached.extend(place(file, offset, len));
     }
 
-    /// Adds a read past it, whose bytes `announced` will have.
+    /// Adds a direct read; `announced` will hold its bytes.
     pub(super) fn push_direct(
         &mut self,
         announced: &Arc<Announced>,
@@ -160,7 +162,7 @@ impl Announcement {
     }
 }
 
-/// None if nothing is wanted, or what no file has.
+/// `None` if the range is empty, or too far out for any file.
 fn place(file: &Arc<File>, offset: u64, len: u64) -> Option<Place> {
     let end = offset.checked_add(len)?;
     (len > 0 && end <= i64::MAX as u64 - BLOCK as u64).then(|| Place {
@@ -170,7 +172,7 @@ fn place(file: &Arc<File>, offset: u64, len: u64) -> Option<Place> {
     })
 }
 
-/// Reads under way or complete, of one submission.
+/// The reads of one submission, in progress or complete.
 #[allow(clippy::large_enum_variant)] // Shared by the pieces, each in one allocation.
 enum Reads {
     Ring(RingReads),
@@ -178,8 +180,8 @@ enum Reads {
 }
 
 impl Reads {
-    /// Waits for read `number` and copies what it found from `skip` on. `false` if there is less, or
-    /// if the read failed or has not begun.
+    /// Waits for read `number` and copies its bytes from `skip` on. `false` if it found fewer
+    /// bytes, failed, or has not begun.
     fn copy(&self, number: usize, skip: usize, out: &mut [u8]) -> bool {
         match self {
             Self::Ring(reads) => reads.copy(number, skip, out),
@@ -198,7 +200,8 @@ fn copy_from(buf: &AlignedBuf, found: usize, skip: usize, out: &mut [u8]) -> boo
     }
 }
 
-/// Fills `buf` from `start` on as far as the file goes; both are whole blocks.
+/// Fills `buf` with the bytes from `start` on, up to the end of the file; returns their number.
+/// `start` and the length of `buf` are multiples of [`BLOCK`].
 pub(super) fn fill(file: &File, start: u64, buf: &mut [u8]) -> std::io::Result<usize> {
     let mut done = 0;
     while done < buf.len() {
@@ -206,7 +209,7 @@ pub(super) fn fill(file: &File, start: u64, buf: &mut [u8]) -> std::io::Result<u
             Ok(0) => break,
             Ok(n) => {
                 done += n;
-                // What follows a read that ends within a block is the end of the file.
+                // A read that ends within a block has reached the end of the file.
                 if n % BLOCK != 0 {
                     break;
                 }
@@ -218,21 +221,24 @@ pub(super) fn fill(file: &File, start: u64, buf: &mut [u8]) -> std::io::Result<u
     Ok(done)
 }
 
-/// Reads announced and not yet taken, of all files of an environment.
+/// The announced reads of all files of an environment that are not yet taken.
 ///
-/// Invariants: a read is submitted for files that never change; its buffer lives until the read is
-/// complete, whoever drops what; buffers held together stay below [`table::BYTES_MAX`] and a few more.
-/// A read that nobody asks for is dropped when others need its room, or with its file.
+/// Invariants: only files that never change are announced; the buffer of a read lives until the
+/// read is complete, even if all its owners drop it; all buffers together stay near
+/// [`table::BYTES_MAX`]. An unused read is dropped when newer ones need its memory, or with its
+/// file.
 ///
-/// Rejected: handing the bytes to the block cache (a block that is then read would count as asked for
-/// twice, and scans would empty the cache); batches that the caller holds (every reader on the way
-/// down to the block would have to pass them on); one ring for all (submitters and waiters would
-/// stand in line); a ring for each session (thousands of them, nearly all idle); a thread that takes
-/// completions (two switches for each read).
+/// The lock of the table is never held while a read is awaited.
+///
+/// Rejected: putting the bytes into the block cache (a block would count as used twice, and scans
+/// would flush the cache); batches owned by the caller (each layer down to the block would have to
+/// pass them on); one ring for all (submitters and waiters would queue for it); a ring per session
+/// (thousands, nearly all idle); a thread that collects completions (two context switches per
+/// read).
 pub(super) struct Announced {
     way: Way,
     table: Mutex<Table>,
-    /// Pieces in the table, so that reads pass by while there are none.
+    /// Number of pieces in the table. While it is 0, reads skip the lock.
     pieces: AtomicUsize,
     submitted: AtomicU64,
     taken: AtomicU64,
@@ -245,7 +251,7 @@ enum Way {
 }
 
 impl Announced {
-    /// Reads through a ring if one can be had and `ring` is set.
+    /// Uses rings if `ring` is set and the kernel offers them, threads otherwise.
     pub(super) fn new(ring: bool) -> Arc<Self> {
         let way = match ring.then(Rings::probe).flatten() {
             Some(rings) => Way::Ring(rings, Threads::new()),
@@ -298,14 +304,14 @@ impl Announced {
             Way::Threads(threads) => threads,
             Way::Ring(rings, threads) => match rings.start(places) {
                 Some(reads) => return Reads::Ring(reads),
-                // No memory or no descriptors for a further ring.
+                // There is no free ring, or no memory or descriptor for a further one.
                 None => threads,
             },
         };
         Reads::Threads(threads.start(places))
     }
 
-    /// Fills `out` with what an announced read finds at `offset`. `false`: the caller reads.
+    /// Fills `out` from an announced read that covers it. `false`: the caller must read by itself.
     pub(super) fn take(&self, file: &Arc<File>, offset: u64, out: &mut [u8]) -> bool {
         if self.pieces.load(Ordering::Relaxed) == 0 || out.is_empty() {
             return false;
@@ -324,7 +330,7 @@ impl Announced {
         taken
     }
 
-    /// The file is closed.
+    /// Drops the announced reads of a file that is being closed.
     pub(super) fn forget(&self, file: &Arc<File>) {
         if self.pieces.load(Ordering::Relaxed) != 0 {
             let mut table = self.table.lock();
@@ -339,7 +345,8 @@ impl Announced {
         self.pieces.store(table.len(), Ordering::Relaxed);
     }
 
-    /// Outside the table's lock: reads that are still under way are waited for.
+    /// Counts and drops unused reads. The caller must not hold the table's lock, because the drop
+    /// waits for reads in progress.
     fn drop_unused(&self, dropped: Vec<Piece>) {
         let unused = dropped.len() as u64;
         self.unused.fetch_add(unused, Ordering::Relaxed);

@@ -1,8 +1,9 @@
-//! Announced reads through `io_uring`: the only place that hands memory to the kernel and goes on.
+//! Announced reads through `io_uring`. This is the only module in which the kernel writes to our
+//! memory after a call has returned.
 //!
-//! A submission has a ring of its own, taken from a few that are kept and given back when all its
-//! reads are complete. It submits at most as many reads as the ring has entries, and a ring has twice
-//! as many completions as entries: so neither queue can run over.
+//! Each submission takes a ring from a small pool and gives it back when all its reads are
+//! complete. It submits at most as many reads as the ring has entries, and a ring has twice as many
+//! completions as entries, so neither queue can overflow.
 
 use super::{AlignedBuf, BLOCK, Place, READS_MAX, copy_from};
 use io_uring::{IoUring, Probe, opcode, types};
@@ -14,25 +15,26 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Rings kept while nobody reads: about 16 KiB each.
+/// Most idle rings in the pool, about 16 KiB each.
 const IDLE_MAX: usize = 16;
-/// Rings in use at once: each is a descriptor and some memory. Who gets none reads with threads.
+/// Most rings in use at once; each takes a descriptor and some memory. Further submissions use
+/// threads.
 const LENT_MAX: usize = 64;
-/// A read that the kernel sends back is tried this often in all.
+/// Most attempts for a read that the kernel interrupts or completes in part.
 const TRIES_MAX: u32 = 16;
-/// So often the kernel may say that it cannot take entries now.
+/// Most refusals by the kernel in one call of [`State::enter`] before the ring counts as broken.
 const REFUSALS_MAX: u32 = 10_000;
 
-/// Rings that are not in use.
+/// The pool of idle rings.
 pub(super) struct Rings {
     idle: Mutex<Vec<IoUring>>,
-    /// Rings of submissions that are not complete.
+    /// Number of rings in use by incomplete submissions.
     lent: AtomicUsize,
 }
 
 impl Rings {
-    /// Whether a ring can be had that knows how to read: `None` without `io_uring` (before Linux
-    /// 5.6), or where it is forbidden (containers, `kernel.io_uring_disabled`).
+    /// A pool with one ring, if the kernel supports reads through rings. `None` without `io_uring`
+    /// (before Linux 5.6), or where it is forbidden (containers, `kernel.io_uring_disabled`).
     pub(super) fn probe() -> Option<Arc<Self>> {
         let ring = new_ring()?;
         let mut probe = Probe::new();
@@ -45,7 +47,7 @@ impl Rings {
         })
     }
 
-    /// Submits reads of `places`, at most [`READS_MAX`]. `None` if no ring can be had now.
+    /// Submits reads of `places`, at most [`READS_MAX`]. `None` if no ring is available.
     pub(super) fn start(self: &Arc<Self>, places: &[Place]) -> Option<RingReads> {
         assert!(places.len() <= READS_MAX);
         if self.lent.fetch_add(1, Ordering::Relaxed) >= LENT_MAX {
@@ -89,7 +91,8 @@ impl RingReads {
     pub(super) fn copy(&self, number: usize, skip: usize, out: &mut [u8]) -> bool {
         let mut state = self.state.lock();
         state.wait_for(number);
-        // Others of the submission may never be asked for: the ring must not wait for that.
+        // Other reads of the submission may never be taken; their completions must still free the
+        // ring.
         state.take_completions();
         if let Some(ring) = state.finished_ring() {
             self.rings.give_back(ring);
@@ -114,29 +117,31 @@ impl Drop for RingReads {
     }
 }
 
-/// The read failed; the reason is found by whoever reads again.
+/// The read failed. The reason is not kept: the caller's own read meets it again.
 struct Failed;
 
 struct Read {
     file: Arc<File>,
     offset: u64,
     buf: AlignedBuf,
-    /// Bytes found.
+    /// Bytes read so far.
     done: usize,
     tries: u32,
-    /// `None` after it was queued: the kernel may write to the buffer.
+    /// `None` while the read is queued: the kernel may write to the buffer.
     outcome: Option<Result<(), Failed>>,
 }
 
-/// Invariant: from the moment a read is queued until its completion is taken (`open` counts those),
-/// its buffer and its descriptor stay where they are, and nobody looks at the buffer. `Drop` waits
-/// for all that are open, on a panic too; if the kernel does not let it, it leaks them.
+/// The reads of one submission and their ring.
+///
+/// Invariant: from the moment a read is queued until its completion is taken (`open` counts such
+/// reads), its buffer and its descriptor stay in place and no code accesses the buffer. `Drop`
+/// waits for all open reads, also on a panic. If the kernel prevents that, it leaks them.
 struct State {
-    /// There until all reads are complete.
+    /// `Some` until all reads are complete.
     ring: Option<IoUring>,
     reads: ManuallyDrop<Vec<Read>>,
     open: usize,
-    /// The kernel refuses to talk about the ring any more.
+    /// The kernel rejects calls on the ring for good.
     broken: bool,
 }
 
@@ -170,7 +175,7 @@ impl State {
         self.enter(0);
     }
 
-    /// Queues what is left of a read that the kernel does not have. It hears of it at the next
+    /// Queues the missing rest of a read that is not in progress. The kernel sees it at the next
     /// [`Self::enter`].
     fn queue(&mut self, number: usize) {
         let Some(ring) = &mut self.ring else { return };
@@ -182,19 +187,20 @@ impl State {
             .offset(read.offset + read.done as u64)
             .build()
             .user_data(number as u64);
-        // SAFETY: the kernel may write to `rest`, which is of this length, until the completion is
-        // taken. Buffer and descriptor belong to `self.reads`: never given away, grown or shrunk, and
-        // freed by `Drop` of `State` only, after the last completion or not at all. The buffer's memory
-        // is on the heap and stays when `self` moves. Nothing reads or writes it while `outcome` is
-        // `None` and the read is counted in `open`.
+        // SAFETY: the kernel may write to `rest`, whose pointer and length the entry has, until the
+        // completion is taken. `self.reads` owns the buffer and the descriptor: it is never moved
+        // out of, grown or shrunk, and only `Drop` of `State` frees it, after the last completion
+        // or never. The buffer is on the heap, so it stays in place when `self` moves. No code
+        // reads or writes it while `outcome` is `None` and `open` counts the read.
         match unsafe { ring.submission().push(&entry) } {
             Ok(()) => self.open += 1,
-            // The queue has an entry for each read, and a read is queued once at a time.
+            // The queue has an entry for each read and a read is queued once at a time, so this
+            // never happens.
             Err(_) => read.outcome = Some(Err(Failed)),
         }
     }
 
-    /// Submits what is queued, and waits until at least `want` completions are there to be taken.
+    /// Submits the queued reads, and waits until at least `want` completions can be taken.
     fn enter(&mut self, want: usize) {
         for _ in 0..REFUSALS_MAX {
             let Some(ring) = &self.ring else { return };
@@ -203,7 +209,8 @@ impl State {
             };
             match Errno::from_io_error(&error) {
                 Some(Errno::INTR) => {}
-                // Short of memory, or completions must be taken first. Who does not wait comes back.
+                // The kernel lacks memory, or completions must be taken first. A caller that does
+                // not wait enters again later.
                 Some(Errno::AGAIN | Errno::BUSY) => {
                     if want == 0 || self.take_completions() {
                         return;
@@ -216,7 +223,7 @@ impl State {
         self.broken = true;
     }
 
-    /// Whether there were any.
+    /// Takes all completions; returns whether there were any.
     fn take_completions(&mut self) -> bool {
         let mut any = false;
         while let Some(done) = self.ring.as_mut().and_then(|ring| ring.completion().next()) {
@@ -227,7 +234,8 @@ impl State {
         any
     }
 
-    /// The kernel has given the buffer back.
+    /// Handles a completion: the kernel no longer writes to the buffer. Queues the rest of a
+    /// partial read.
     fn complete(&mut self, number: usize, result: i32) {
         let read = &mut self.reads[number];
         let again = match usize::try_from(result) {
@@ -249,7 +257,7 @@ impl State {
         }
     }
 
-    /// Waits for read `number`; its outcome stays open only if the ring is broken.
+    /// Waits for read `number`. Its outcome stays `None` only if the ring is broken.
     fn wait_for(&mut self, number: usize) {
         while self.reads[number].outcome.is_none() && self.may_wait() {
             if !self.take_completions() {
@@ -270,7 +278,7 @@ impl State {
         self.open > 0 && !self.broken
     }
 
-    /// The ring, when nothing is open on it.
+    /// Takes the ring if no read is open on it.
     fn finished_ring(&mut self) -> Option<IoUring> {
         match self.open == 0 && !self.broken {
             true => self.ring.take(),
@@ -283,11 +291,13 @@ impl Drop for State {
     fn drop(&mut self) {
         self.wait_for_all();
         if self.open > 0 {
-            // The kernel may still write to the buffers: nobody may get their memory, ever.
+            // The kernel may still write to the buffers, so their memory must never be reused: leak
+            // them.
             std::mem::forget(self.ring.take());
             return;
         }
-        // SAFETY: the kernel has none of the buffers (`open` is 0), and `self` is used no more.
+        // SAFETY: `open` is 0, so the kernel writes to none of the buffers. `drop` runs once and
+        // nothing uses `self.reads` after it, so the reads are dropped once.
         unsafe { ManuallyDrop::drop(&mut self.reads) }
     }
 }
@@ -298,7 +308,7 @@ impl Rings {
         self.idle.lock().len()
     }
 
-    /// Reads `place` through a kernel whose results pass through `change`.
+    /// Reads `place` and passes each result of the kernel through `change`.
     pub(super) fn with_results(
         &self,
         place: &Place,
@@ -341,7 +351,7 @@ mod tests {
         let start = || rings.start(&places);
         let mut lent: Vec<RingReads> = (0..LENT_MAX).map(|_| start().unwrap()).collect();
         assert!(start().is_none(), "no more than {LENT_MAX}");
-        // One read of two is asked for; the other one is complete a moment later.
+        // One read of two is taken; the other one completes a moment later.
         let mut out = [0; BLOCK];
         assert!(lent[0].copy(0, 0, &mut out) && out == [7; BLOCK]);
         lent[0].state.lock().wait_for_all();

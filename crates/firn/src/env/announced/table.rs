@@ -1,4 +1,4 @@
-//! Which announced read has which bytes.
+//! Maps ranges of files to announced reads.
 
 use super::{Place, Reads, id_of};
 use std::collections::{BTreeMap, VecDeque};
@@ -6,27 +6,27 @@ use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Memory of the reads that nobody has asked for yet: the oldest go first.
+/// Most memory of reads that are not taken yet, bytes. The oldest are dropped first.
 pub(super) const BYTES_MAX: u64 = 16 << 20;
 const PIECES_MAX: usize = 1024;
 
-/// File and offset. The reads hold the file, so no other gets its place in memory.
+/// File id and offset. The reads own the file, so its address, which is the id, is not reused.
 type Key = (u64, u64);
 
 /// One read.
 pub(super) struct Piece {
     reads: Arc<Reads>,
     number: usize,
-    /// Where the read begins: before the first byte announced.
+    /// Offset at which the read begins: the start of the block with the first announced byte.
     start: u64,
     bytes: Range<u64>,
-    /// Bytes announced and not yet taken.
+    /// Announced bytes not yet taken.
     left: u64,
     memory: u64,
     serial: u64,
 }
 
-/// Pieces by place, and in the order they came.
+/// Pieces by file and offset, and in order of arrival.
 #[derive(Default)]
 pub(super) struct Table {
     pieces: BTreeMap<Key, Piece>,
@@ -47,8 +47,8 @@ impl Table {
         (key.0 == file && bytes.end <= piece.bytes.end).then_some(*key)
     }
 
-    /// The read that has `bytes`, its number and where it begins. A piece that was taken as a whole
-    /// leaves the table.
+    /// The read that covers `bytes`: its submission, its number and its start offset. A piece
+    /// leaves the table once all its announced bytes are taken.
     pub(super) fn take(
         &mut self,
         file: &Arc<File>,
@@ -64,7 +64,7 @@ impl Table {
         Some(found)
     }
 
-    /// Adds the reads of `places`; returns what had to go.
+    /// Adds the reads of `places`. Returns the pieces that were dropped to make room.
     pub(super) fn insert(&mut self, reads: &Arc<Reads>, places: &[Place]) -> Vec<Piece> {
         let mut dropped = Vec::new();
         for (number, place) in places.iter().enumerate() {
@@ -89,7 +89,7 @@ impl Table {
             let Some((serial, key)) = self.order.pop_front() else {
                 break;
             };
-            // Else it was taken, and the entry stayed behind.
+            // Otherwise the piece was taken before, and only its entry in `order` was left.
             if self
                 .pieces
                 .get(&key)
@@ -130,7 +130,7 @@ impl Table {
         self.bytes
     }
 
-    /// Whether no read is still to begin.
+    /// Whether all reads have begun.
     pub(super) fn is_complete(&self) -> bool {
         let begun = |piece: &Piece| match &*piece.reads {
             Reads::Ring(_) => true,

@@ -19,7 +19,7 @@ fn content(len: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// Both ways, if the kernel has both.
+/// Both implementations, if the kernel supports rings.
 fn ways() -> Vec<Arc<Announced>> {
     let ways = vec![Announced::new(true), Announced::new(false)];
     assert_eq!(
@@ -35,13 +35,14 @@ fn open(path: &Path, announced: &Arc<Announced>) -> DirectRead {
     DirectRead::new(file, path, announced)
 }
 
-/// A read of the file at `path`, which exists, that always fails.
+/// A reader of the existing file at `path` whose reads always fail.
 fn unreadable(path: &Path, announced: &Arc<Announced>) -> DirectRead {
     let file = std::fs::OpenOptions::new().append(true).open(path).unwrap();
     DirectRead::new(file, path, announced)
 }
 
-/// Random announcements and reads of several files, one of which cannot be read, beside their bytes.
+/// Random announcements and reads of several files, one of which cannot be read. The reads must
+/// return the bytes of the files.
 #[test]
 fn announced_reads_give_what_plain_ones_do() {
     let dir = tempfile::tempdir().unwrap();
@@ -84,7 +85,8 @@ fn announced_reads_give_what_plain_ones_do() {
                 }
                 places.push((file, offset, len));
             }
-            // Some are never said, some are never asked for, others were not announced.
+            // Some announcements are dropped, some announced reads are never made, some reads are
+            // not announced.
             if rng.random_ratio(9, 10) {
                 reads.start();
             }
@@ -110,7 +112,7 @@ fn announced_reads_give_what_plain_ones_do() {
         }
         let stats = announced.stats();
         assert!(stats.submitted > 100, "{way}, seed {seed}: {stats:?}");
-        // Whether threads have begun a read when it is asked for is theirs to say.
+        // With threads it is a matter of timing whether a read has begun when it is taken.
         let all_begun = way == BatchedReads::Ring;
         assert!(
             stats.taken > 100 || !all_begun,
@@ -142,7 +144,7 @@ fn a_taken_read_is_made_once_and_forgotten() {
             (150_000, 7000),
         ];
         let mut reads = Announcement::new();
-        // In any order, and said twice.
+        // In reverse order, and each range twice.
         for (offset, len) in blocks.into_iter().rev().chain(blocks) {
             file.will_read(offset, len, &mut reads);
         }
@@ -153,7 +155,7 @@ fn a_taken_read_is_made_once_and_forgotten() {
         again.start();
         assert_eq!(announced.stats().submitted, 2, "under way already");
         if let Way::Threads(_) = announced.way {
-            // A read that has not begun would be made by the one who asks.
+            // A read that has not begun would be made by the caller itself.
             while !announced.table.lock().is_complete() {
                 std::thread::yield_now();
             }
@@ -191,7 +193,7 @@ fn what_nobody_asks_for_makes_room() {
     }
 }
 
-/// Threads announce and read the same places, while others close what they have announced.
+/// Threads announce and read the same ranges, while others close files with announced reads.
 #[test]
 fn threads_share_announced_reads() {
     let dir = tempfile::tempdir().unwrap();
@@ -230,7 +232,7 @@ fn threads_share_announced_reads() {
     }
 }
 
-/// What a panic between announcement and read leaves behind is waited for, not lost.
+/// After a panic between announcement and read, the reads in progress are awaited, not leaked.
 #[test]
 fn a_panic_leaves_no_read_behind() {
     let dir = tempfile::tempdir().unwrap();
@@ -257,7 +259,7 @@ fn a_panic_leaves_no_read_behind() {
     }
 }
 
-/// A kernel that gives back half of what was asked for, or sends a read back, or fails it.
+/// A kernel that returns half of the requested bytes, interrupts a read, or fails it.
 #[test]
 fn short_and_returned_reads_go_on() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Announced reads by threads: where there is no ring.
+//! Announced reads by threads, where no ring is available.
 
 use super::{AlignedBuf, Place, copy_from, fill};
 use parking_lot::{Condvar, Mutex};
@@ -6,17 +6,17 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
-/// Reads at the same time.
+/// Most reads at the same time.
 const THREADS: usize = 8;
 
 enum State {
-    /// No thread has come to it.
+    /// No thread has begun the read.
     Waiting,
     Running,
-    /// So many bytes were found.
+    /// The buffer and the number of bytes read.
     Done(AlignedBuf, usize),
     Failed,
-    /// The one who wanted it reads by himself.
+    /// The caller reads by itself; no thread begins the read.
     Left,
 }
 
@@ -26,12 +26,13 @@ struct Slot {
     done: Condvar,
 }
 
-/// The reads of one submission. Those that have not begun when the last one lets go never do.
+/// The reads of one submission. The queue holds weak references, so reads that have not begun are
+/// canceled when the last owner drops this.
 pub(super) struct ThreadReads {
     slots: Vec<Slot>,
 }
 
-/// Sets the outcome on every way out, so that nobody waits for a thread that is gone.
+/// Sets the outcome on every exit, a panic included, so no caller waits for a thread that is gone.
 struct Running<'a> {
     slot: &'a Slot,
     outcome: State,
@@ -67,7 +68,7 @@ impl Slot {
 }
 
 impl ThreadReads {
-    /// See [`super::Reads::copy`]. Nobody waits for a read that has not begun.
+    /// See [`super::Reads::copy`]. It does not wait for a read that no thread has begun.
     pub(super) fn copy(&self, number: usize, skip: usize, out: &mut [u8]) -> bool {
         let slot = &self.slots[number];
         let mut state = slot.state.lock();
@@ -97,7 +98,7 @@ struct Shared {
     came: Condvar,
 }
 
-/// Threads that come when there is something to read, and stay.
+/// A pool of threads, started on demand and kept.
 pub(super) struct Threads {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -132,7 +133,7 @@ impl Threads {
         for _ in 0..missing.min(THREADS - threads.len()) {
             let shared = Arc::clone(&self.shared);
             let builder = std::thread::Builder::new().name("firn-read".to_owned());
-            // Without a thread the reads are made by those who want them.
+            // If no thread can be started, the callers read by themselves.
             threads.extend(builder.spawn(move || work(&shared)));
         }
         reads

@@ -7,7 +7,7 @@ fn write(path: &Path, bytes: &[u8]) {
     file.sync().unwrap();
 }
 
-/// Every place and length around the blocks of a file that ends within one.
+/// Every offset and length around the blocks of a file that ends within a block.
 #[test]
 fn direct_reads_give_what_the_file_has() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What a `MemEnv` stores: files and names, each as seen and as on the device.
+//! The storage of a `MemEnv`: files and names, each as programs see it and as the device holds it.
 
 use crate::env::{BLOCK, SECTOR};
 use parking_lot::Mutex;
@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// SplitMix64: enough for choosing what survives.
+/// SplitMix64, to choose the changes that survive a crash.
 pub(super) struct Rng(u64);
 
 impl Rng {
@@ -32,7 +32,7 @@ impl Rng {
     }
 }
 
-/// How much of what was not synced survives.
+/// How much of the unsynced changes survives.
 #[derive(Clone, Copy)]
 enum Survival {
     Nothing,
@@ -53,7 +53,7 @@ impl Survival {
         }
     }
 
-    /// Whether a change of a length survives.
+    /// Whether an unsynced change of length survives.
     fn keeps_cut(self, rng: &mut Rng) -> bool {
         match self {
             Self::Nothing => false,
@@ -62,7 +62,7 @@ impl Survival {
         }
     }
 
-    /// Which of `count` things in a row survive at least in part.
+    /// Which of `count` ordered changes survive, at least in part.
     fn pick(self, count: usize, rng: &mut Rng) -> Vec<bool> {
         let prefix = rng.below(count as u64 + 1) as usize;
         (0..count)
@@ -84,15 +84,15 @@ struct Write {
 /// A file.
 #[derive(Default)]
 pub(super) struct Inode {
-    /// As programs see it.
+    /// Content as programs see it.
     pub live: Vec<u8>,
-    /// As the device has it, but for `pending`.
+    /// Content as the device holds it, without `cut` and `pending`.
     stored: Vec<u8>,
-    /// Not synced, in order.
+    /// Unsynced writes, in order.
     pending: Vec<Write>,
-    /// Where it was cut since the last sync, before all that is pending.
+    /// Shortest length set since the last sync. It applies before all pending writes.
     cut: Option<usize>,
-    /// Up to this offset the disk has room for it, whatever its length.
+    /// Offset up to which disk space is reserved, whatever the length.
     aside: usize,
 }
 
@@ -113,12 +113,12 @@ impl Inode {
         }
     }
 
-    /// Blocks that it takes of the disk, beside its own.
+    /// Blocks of its bytes and its reserved space, without the one for the file itself.
     fn blocks(&self) -> usize {
         self.live.len().max(self.aside).div_ceil(BLOCK)
     }
 
-    /// Blocks that it needs more to reach up to `end`.
+    /// Additional blocks that it needs to reach up to `end`.
     pub(super) fn blocks_to_reach(&self, end: usize) -> usize {
         end.div_ceil(BLOCK).saturating_sub(self.blocks())
     }
@@ -127,12 +127,12 @@ impl Inode {
         self.aside = self.aside.max(end);
     }
 
-    /// Blocks set aside behind its end.
+    /// Blocks reserved behind its end.
     pub(super) fn blocks_aside(&self) -> usize {
         self.blocks() - self.live.len().div_ceil(BLOCK)
     }
 
-    /// Writes without making durable.
+    /// Writes, not durably.
     pub(super) fn write(&mut self, offset: usize, bytes: &[u8]) {
         write_at(&mut self.live, offset, bytes);
         self.pending.push(Write {
@@ -141,13 +141,13 @@ impl Inode {
         });
     }
 
-    /// Whether a write to any of these bytes is not synced.
+    /// Whether an unsynced write overlaps `range`.
     pub(super) fn is_pending(&self, range: Range<usize>) -> bool {
         let overlaps = |w: &Write| w.offset < range.end && range.start < w.offset + w.bytes.len();
         self.pending.iter().any(overlaps)
     }
 
-    /// Cuts or grows the file without making that durable.
+    /// Changes the length, not durably.
     pub(super) fn set_len(&mut self, len: usize) {
         self.live.resize(len, 0);
         self.aside = self.aside.min(len);
@@ -169,11 +169,11 @@ impl Inode {
         self.stored.resize(self.live.len(), 0);
     }
 
-    /// Writes durably these bytes and no others.
+    /// Writes these bytes durably; other unsynced writes stay unsynced.
     pub(super) fn write_durable(&mut self, offset: usize, bytes: &[u8]) {
         write_at(&mut self.live, offset, bytes);
         write_at(&mut self.stored, offset, bytes);
-        // An older write to the same place must not come back over this one.
+        // An older unsynced write to the same bytes must not overwrite this one later.
         for older in &mut self.pending {
             let from = offset.max(older.offset);
             let to = (offset + bytes.len()).min(older.offset + older.bytes.len());
@@ -237,7 +237,7 @@ impl Inode {
 pub(super) type File = Arc<Mutex<Inode>>;
 type Names = BTreeMap<PathBuf, File>;
 
-/// A change of a directory that was not synced.
+/// An unsynced change of a directory.
 #[derive(Clone)]
 enum Change {
     Link(PathBuf, File),
@@ -283,7 +283,7 @@ impl Change {
     }
 }
 
-/// Where `path`, which lies in `from`, is once that is called `to`.
+/// The path of `path` after its ancestor `from` is renamed to `to`.
 fn moved_path(path: &Path, from: &Path, to: &Path) -> PathBuf {
     match path.strip_prefix(from) {
         Ok(rest) if rest.as_os_str().is_empty() => to.to_owned(),
@@ -331,7 +331,7 @@ impl Disk {
             .then(|| entries.filter_map(|path| name(path)).collect())
     }
 
-    /// Blocks that all files take; each has one beside its bytes.
+    /// Blocks of all files; each file takes one besides its bytes.
     pub(super) fn used_blocks(&self) -> usize {
         let files: BTreeMap<usize, &File> = self
             .live
@@ -350,7 +350,7 @@ impl Disk {
         self.pending.push(change);
     }
 
-    /// A new, empty file; `None` without its directory.
+    /// Creates an empty file; `None` if its directory is missing.
     pub(super) fn create(&mut self, path: &Path) -> Option<File> {
         let file = File::default();
         self.is_dir(dir_of(path)).then(|| {
@@ -359,27 +359,27 @@ impl Disk {
         })
     }
 
-    /// A second name for a file.
+    /// Adds a name to a file; `None` if the file or the new directory is missing.
     pub(super) fn link(&mut self, from: &Path, to: &Path) -> Option<()> {
         let file = self.find(from).filter(|_| self.is_dir(dir_of(to)))?;
         self.change(Change::Link(to.to_owned(), file));
         Some(())
     }
 
-    /// Names of a file.
+    /// The number of names of a file.
     pub(super) fn links(&self, path: &Path) -> Option<u64> {
         let file = self.find(path)?;
         let same = self.live.values().filter(|other| Arc::ptr_eq(other, &file));
         Some(same.count() as u64)
     }
 
-    /// Removes a directory without entries.
+    /// Removes an empty directory.
     pub(super) fn remove_dir(&mut self, path: &Path) -> Option<()> {
         let empty = self.list(path)?.is_empty();
         (empty && self.dirs.remove(path)).then_some(())
     }
 
-    /// As of a directory: the names in it that are not durable yet move along.
+    /// Renames a directory. Unsynced changes inside it move with it.
     fn rename_dir(&mut self, from: &Path, to: &Path) -> Option<()> {
         if self.is_dir(to) || self.find(to).is_some() || !self.is_dir(dir_of(to)) {
             return None;
@@ -441,7 +441,7 @@ impl Disk {
         let survival = Survival::choose(seed, rng);
         let names = copy_names([&names], |inode| inode.after_power_cut(survival, rng));
         let [live] = names;
-        // A directory whose new name was lost has the old one.
+        // A directory whose rename did not survive gets its old name back.
         let mut dirs = self.dirs.clone();
         let lost = self.pending.iter().zip(picked).filter(|(_, kept)| !*kept);
         let lost: Vec<&Change> = lost.map(|(change, _)| change).collect();
@@ -484,7 +484,7 @@ impl Disk {
     }
 }
 
-/// Copies the files behind several maps of names; a file with several names stays one file.
+/// Copies the files in several maps of names. A file with several names stays one file.
 fn copy_names<const N: usize>(
     maps: [&Names; N],
     mut copy: impl FnMut(&Inode) -> Inode,

@@ -28,7 +28,7 @@ impl MemAppend {
 
 impl AppendFile for MemAppend {
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        // Held over the change, so that a crash on another thread comes before or after it.
+        // The lock is held over the change, so a crash on another thread comes before or after it.
         let mut state = self.env.state();
         state.alive("write", &self.path)?;
         let end = self.len as usize + bytes.len();
@@ -112,8 +112,8 @@ impl MemLog {
         }
     }
 
-    /// Panics if `offset` is no place for direct I/O, or if the page cache might write the block around
-    /// it with older bytes.
+    /// Panics if `offset` is not aligned for direct I/O, or if the page cache may later overwrite
+    /// the block around it with older bytes.
     fn check_direct(&self, inode: &Inode, offset: u64) {
         assert!(
             offset.is_multiple_of(self.unit as u64),
@@ -124,7 +124,7 @@ impl MemLog {
         assert!(!shared, "direct I/O at offset {offset} in a cached block");
     }
 
-    /// Panics unless whole blocks are written, as the page cache does.
+    /// Panics unless the write is in whole blocks, as the page cache writes.
     fn check_cached(offset: u64, bytes: &[u8]) {
         assert!(
             offset.is_multiple_of(BLOCK as u64) && bytes.len().is_multiple_of(BLOCK),
@@ -133,8 +133,8 @@ impl MemLog {
         );
     }
 
-    /// Durable if the environment survives; otherwise the write was under way at the crash, and
-    /// any part of it may be found afterwards.
+    /// Writes durably. If the environment dies at this sync point, any part of the write may
+    /// survive.
     fn write_durable(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let mut state = self.env.state();
         state.alive("write", &self.path)?;
@@ -195,7 +195,7 @@ fn write_cached(
     Ok(())
 }
 
-/// Makes what was written durable, unless this is where the environment dies.
+/// Makes all writes to the file durable, unless the environment dies at this sync point.
 fn sync(env: &MemEnv, path: &Path, inode: &Mutex<Inode>) -> Result<()> {
     let mut state = env.state();
     state.alive("sync", path)?;
@@ -233,7 +233,7 @@ impl SpanFile for MemSpans {
         sync(&self.env, &self.path, &self.inode)
     }
 
-    /// Zeros, which a power cut may take back until the next sync.
+    /// Writes zeros; until the next sync a power cut may undo them.
     fn punch(&self, offset: u64, len: u64) -> Result<bool> {
         let state = self.env.state();
         state.alive("punch", &self.path)?;
