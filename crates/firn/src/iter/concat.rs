@@ -1,11 +1,11 @@
-//! One sorted source after the other, such as the files of a level.
+//! Concatenates sorted sources, such as the files of a level.
 
 use crate::base::{InternalIterator, InternalKey, Result, Seqno, Value};
 use std::ops::Range;
 
-/// An ordered list of sources that share no user key, opened when they are needed.
+/// An ordered list of sources that share no user key. They are opened when needed.
 pub trait ChildOpener {
-    /// What a source is read with.
+    /// Iterator over one source.
     type Iter: InternalIterator;
 
     /// Number of sources.
@@ -16,42 +16,45 @@ pub trait ChildOpener {
         self.len() == 0
     }
 
-    /// A user key at or below all of source `i`, and above all of source `i - 1`.
+    /// A user key at or below all keys of source `i`, and above all keys of source `i - 1`.
     fn smallest(&self, i: usize) -> &[u8];
 
-    /// A user key at or above all of source `i`, and below all of source `i + 1`.
+    /// A user key at or above all keys of source `i`, and below all keys of source `i + 1`.
     fn largest(&self, i: usize) -> &[u8];
 
     /// Opens source `i`; the result is not positioned.
+    ///
+    /// # Errors
+    /// Those of opening the source, for files `Corruption`, `Unsupported` and `Io`.
     fn open(&self, i: usize) -> Result<Self::Iter>;
 
-    /// See [`InternalIterator::will_seek`], for source `i`.
+    /// [`InternalIterator::will_seek`] for source `i`.
     fn will_seek(&self, i: usize, user_key: &[u8], begin: bool) -> bool {
         let _ = (i, user_key, begin);
         false
     }
 }
 
-/// The concatenation of the sources of a [`ChildOpener`].
+/// Concatenates the sources of a [`ChildOpener`].
 ///
-/// At most one source is open. It stays open until a move needs another one, so that seeks near
-/// each other open nothing.
+/// At most one source is open. It stays open until a move needs another one, so seeks close to each
+/// other open nothing.
 pub struct ConcatIter<O: ChildOpener> {
     opener: O,
-    /// The sources that may hold keys within the bounds; no other one is opened.
+    /// The sources that may hold keys within the bounds. Others are never opened.
     range: Range<usize>,
     open: Option<(usize, O::Iter)>,
     positioned: bool,
 }
 
 impl<O: ChildOpener> ConcatIter<O> {
-    /// Iterates over all sources; not positioned.
+    /// An iterator over all sources; not positioned.
     pub fn new(opener: O) -> Self {
         Self::bounded(opener, None, None)
     }
 
-    /// Iterates over the sources that may hold a user key `k` with `lower ≤ k < upper`. Keys
-    /// outside the bounds may appear, but sources that lie outside are never opened.
+    /// An iterator over the sources that may hold a user key `k` with `lower ≤ k < upper`. It may
+    /// return keys outside the bounds, but never opens a source that lies outside.
     pub fn bounded(opener: O, lower: Option<&[u8]>, upper: Option<&[u8]>) -> Self {
         let len = opener.len();
         let start = lower.map_or(0, |lower| partition(0..len, |i| opener.largest(i) < lower));
@@ -68,36 +71,33 @@ impl<O: ChildOpener> ConcatIter<O> {
 
     fn child(&mut self, i: usize) -> Result<&mut O::Iter> {
         if self.open.as_ref().is_none_or(|(open, _)| *open != i) {
-            // Frees what the old source pins before the new one takes more.
+            // Close the old source first, so that its pins are freed before the new one takes some.
             self.open = None;
             self.open = Some((i, self.opener.open(i)?));
         }
         Ok(&mut self.open.as_mut().expect("just opened").1)
     }
 
-    /// What opens the sources.
+    /// The opener of the sources.
     pub fn opener(&self) -> &O {
         &self.opener
     }
 
-    /// The source under the cursor and its number. Only when positioned.
+    /// The open source and its number. Only when positioned.
     pub fn source(&self) -> (usize, &O::Iter) {
         debug_assert!(self.positioned);
         let (i, iter) = self.open.as_ref().expect("positioned");
         (*i, iter)
     }
 
-    /// The source under the cursor, which the caller must not move. Only when positioned.
+    /// The open source. The caller must not move it. Only when positioned.
     pub fn source_mut(&mut self) -> &mut O::Iter {
         debug_assert!(self.positioned);
         &mut self.open.as_mut().expect("positioned").1
     }
 
-    /// Moves the source under the cursor forward by `f`, which returns whether it stands on an entry
-    /// then; returns whether the whole does. Only when positioned.
-    ///
-    /// # Errors
-    /// Those of `f`.
+    /// Moves the open source forward with `f`, which returns whether that source stands on an entry
+    /// then. Returns whether the concatenation does. Only when positioned.
     pub fn advance(&mut self, f: impl FnOnce(&mut O::Iter) -> Result<bool>) -> Result<bool> {
         debug_assert!(self.positioned);
         self.positioned = false;
@@ -115,7 +115,8 @@ impl<O: ChildOpener> ConcatIter<O> {
         &self.open.as_ref().expect("positioned").1
     }
 
-    /// If the move in source `i` ended nowhere, goes to the first entry of those after it.
+    /// If source `i` is exhausted (`on` is false), moves to the first entry of the sources after
+    /// it.
     fn settle_forward(&mut self, mut i: usize, mut on: bool) -> Result<bool> {
         while !on && i + 1 < self.range.end {
             i += 1;
@@ -125,7 +126,8 @@ impl<O: ChildOpener> ConcatIter<O> {
         Ok(on)
     }
 
-    /// If the move in source `i` ended nowhere, goes to the last entry of those before it.
+    /// If source `i` is exhausted (`on` is false), moves to the last entry of the sources before
+    /// it.
     fn settle_backward(&mut self, mut i: usize, mut on: bool) -> Result<bool> {
         while !on && i > self.range.start {
             i -= 1;

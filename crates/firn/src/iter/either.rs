@@ -1,7 +1,7 @@
-//! Iterators that are one of several kinds.
+//! Iterators that are one of several types.
 
-/// Implements [`InternalIterator`](crate::base::InternalIterator) for an enum whose variants each hold an iterator: no
-/// call goes through a table of functions, as it would with a trait object.
+/// Implements [`InternalIterator`](crate::base::InternalIterator) for an enum whose variants each
+/// hold an iterator. Its calls need no function table, as those of a trait object would.
 macro_rules! iterator_of_variants {
     ($type:ident: $($variant:ident),+) => {
         impl $crate::base::InternalIterator for $type {

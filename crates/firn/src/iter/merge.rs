@@ -1,33 +1,35 @@
-//! Several sorted sources as one.
+//! Merges several sorted sources into one.
 
 use crate::base::{InternalIterator, InternalKey, Kind, Result, Seqno, Value};
 use std::cmp::Ordering;
 
 /// Merges sorted sources, forwards and backwards.
 ///
-/// The source that holds the smallest key (the largest, when moving backwards) is kept apart from
-/// a heap of the others. So while one source stays in front, a step costs one comparison: its new
-/// key with the top of the heap. The heap keeps the first 16 bytes of each key as a number beside
-/// it, so that most comparisons look at no key. Whoever asks for the rows ahead moves through them
-/// without any comparison: they lie in the source in front, below the next key of the others.
+/// The source with the smallest key (moving backwards: the largest) is kept apart from a heap of
+/// the others. While it stays in front, a step costs one comparison: its new key against the top of
+/// the heap. The heap stores the first 16 bytes of each key as a number, so most comparisons do not
+/// touch the keys. A caller that uses [`InternalIterator::rows_ahead`] moves without any
+/// comparison: these rows lie in the front source, below the next key of the others.
 ///
 /// Invariant, moving forwards: each other source stands on its first entry after the current one,
-/// or is exhausted because it has none. Backwards: on its last entry before it. A change of
+/// or has none and is exhausted. Moving backwards: on its last entry before it. A change of
 /// direction moves each other source to the other side of the current entry.
 ///
-/// Sources are given newest first. That decides between equal (user key, seqno) pairs only, which
-/// committed sources do not share, except that replay may repeat what a file already holds.
+/// The sources are given newest first. The order decides only between equal (user key, seqno)
+/// pairs. Committed sources share none, except that replay may repeat an entry that a file already
+/// holds.
 ///
-/// A source may gain entries while it is read (a memtable, the own write set). They may be missed
-/// or seen, but the order holds: a change of direction checks where each source lands.
+/// A source may gain entries while it is read (a memtable, the transaction's own write set). The
+/// merge may miss or return them, but in order: a change of direction checks the new position of
+/// each source.
 ///
-/// Rejected: a loser tree; it saves comparisons when the front changes at each step, and costs
-/// log n of them where this costs one.
+/// Rejected: a loser tree. It saves comparisons if the front changes at each step, but costs log n
+/// comparisons where this costs one.
 pub struct MergeIter<I> {
     children: Vec<I>,
     /// The source in front; `None` when not positioned.
     current: Option<usize>,
-    /// The other positioned sources, as a binary heap in the order of the direction.
+    /// The other positioned sources: a binary heap, ordered by the current direction.
     rest: Vec<Waiting>,
     backward: bool,
     /// Scratch: the user key around which the direction changes.
@@ -41,15 +43,15 @@ struct Waiting {
     child: usize,
 }
 
-/// The first 16 bytes of a key as a number, zeros behind a shorter one. Of two keys with different
-/// heads the one with the smaller head is the smaller.
+/// The first 16 bytes of a key as a big-endian number; shorter keys are padded with zeros. If the
+/// heads of two keys differ, the key with the smaller head is the smaller one.
 #[inline]
 fn head_of(key: &[u8]) -> u128 {
     if let Some(first) = key.first_chunk::<16>() {
         return u128::from_be_bytes(*first);
     }
     if let (Some(first), Some(last)) = (key.first_chunk::<8>(), key.last_chunk::<8>()) {
-        // The last eight bytes overlap the first ones; what is new moves up behind them.
+        // The last eight bytes overlap the first eight: shift the new ones into place behind these.
         let new = 8 * (key.len() as u32 - 8);
         let last = u128::from(u64::from_be_bytes(*last)) << 64 >> new;
         return u128::from(u64::from_be_bytes(*first)) << 64 | last & u128::from(u64::MAX);
@@ -60,7 +62,7 @@ fn head_of(key: &[u8]) -> u128 {
 }
 
 impl<I: InternalIterator> MergeIter<I> {
-    /// Merges `children`, newest first; not positioned.
+    /// A merge of `children`, newest first; not positioned.
     pub fn new(children: Vec<I>) -> Self {
         Self {
             rest: Vec::with_capacity(children.len()),
@@ -76,37 +78,34 @@ impl<I: InternalIterator> MergeIter<I> {
         &self.children
     }
 
-    /// Exchanges the sources: `f` finds them in the vector and leaves others, newest first. Keeps
-    /// its memory; not positioned afterwards.
+    /// Exchanges the sources: `f` gets the vector of the old ones and leaves the new ones in it,
+    /// newest first. The vectors keep their memory. Not positioned afterwards.
     pub fn exchange(&mut self, f: impl FnOnce(&mut Vec<I>)) {
         self.current = None;
         self.rest.clear();
         f(&mut self.children);
     }
 
-    /// The index of the source under the cursor. Only when positioned.
+    /// The index of the source in front. Only when positioned.
     pub fn current_child(&self) -> usize {
         self.current.expect("positioned")
     }
 
-    /// The next user key of the sources that are not under the cursor; `None` if they have none. Only
-    /// when positioned, moving forwards.
+    /// The smallest user key of the other sources; `None` if they are exhausted. Only when
+    /// positioned, moving forwards.
     pub fn rival(&self) -> Option<&[u8]> {
         debug_assert!(!self.backward);
         let top = self.rest.first()?;
         Some(self.children[top.child].key().user_key)
     }
 
-    /// The source under the cursor, which the caller must not move. Only when positioned.
+    /// The source in front. The caller must not move it. Only when positioned.
     pub fn front_mut(&mut self) -> &mut I {
         &mut self.children[self.current.expect("positioned")]
     }
 
-    /// Moves the source under the cursor forward by `f`, which returns whether it stands on an entry
-    /// then; returns whether the whole does. Only when positioned, moving forwards.
-    ///
-    /// # Errors
-    /// Those of `f`.
+    /// Moves the source in front forward with `f`, which returns whether that source stands on an
+    /// entry then. Returns whether the merge does. Only when positioned, moving forwards.
     pub fn advance(&mut self, f: impl FnOnce(&mut I) -> Result<bool>) -> Result<bool> {
         debug_assert!(!self.backward);
         let current = self.current.take().expect("positioned");
@@ -123,7 +122,7 @@ impl<I: InternalIterator> MergeIter<I> {
         Waiting { head, child }
     }
 
-    /// Whether source `a` comes before source `b` in the order of the direction.
+    /// Whether source `a` comes before source `b` in the current direction.
     #[inline]
     fn ahead(&self, a: Waiting, b: Waiting) -> bool {
         let order = a
@@ -182,7 +181,8 @@ impl<I: InternalIterator> MergeIter<I> {
         self.current.is_some()
     }
 
-    /// Puts the current source, which moved in the direction, where it belongs.
+    /// Restores the order after source `current` moved in the current direction; `on` says whether
+    /// it stands on an entry.
     fn settle(&mut self, current: usize, on: bool) -> bool {
         if !on {
             self.current = self.pop();
@@ -212,12 +212,9 @@ impl<I: InternalIterator> MergeIter<I> {
         Ok(self.rebuild(backward))
     }
 
-    /// Moves on where only some sources may have got entries since they were placed: `replace` seeks
-    /// these to their places beside a position in the direction `backward`, which must be the one of
-    /// the last move, and leaves the others where they are.
-    ///
-    /// # Errors
-    /// Those of `replace`.
+    /// Continues a scan after some sources may have gained entries. `replace` seeks these next to a
+    /// position, in direction `backward`, and leaves the other sources in place. `backward` must be
+    /// the direction of the last move.
     pub fn catch_up(
         &mut self,
         backward: bool,
@@ -231,8 +228,9 @@ impl<I: InternalIterator> MergeIter<I> {
         Ok(self.rebuild(backward))
     }
 
-    /// Has all sources begin to read what a seek needs, before the first is waited for. Nothing is
-    /// asked where the last source, the largest, has all in memory: then the place is in use.
+    /// Starts the reads that a seek needs in all sources, before it waits for the first. If the
+    /// last source, which is the largest, has its part in memory, the range is in use and nothing
+    /// is announced.
     fn announce(&self, user_key: &[u8]) {
         let Some((last, others)) = self.children.split_last() else {
             return;
@@ -244,7 +242,7 @@ impl<I: InternalIterator> MergeIter<I> {
         for child in others {
             alone &= !child.will_seek(user_key, true);
         }
-        // A single read is not worth the detour.
+        // A single read gains nothing from being announced.
         if !alone {
             last.will_seek(user_key, true);
         }
@@ -279,7 +277,7 @@ impl<I: InternalIterator> MergeIter<I> {
                 (false, true) => child.seek_to_last()?,
                 (false, false) => child.seek_to_first()?,
             };
-            // Turns at most for entries that appeared meanwhile.
+            // This loop repeats only for entries that were added meanwhile.
             while on {
                 let order = child.key().cmp(&pivot).then(i.cmp(&current));
                 match (backward, order) {
@@ -314,7 +312,7 @@ impl<I: InternalIterator> InternalIterator for MergeIter<I> {
 
     #[inline]
     fn next(&mut self) -> Result<bool> {
-        // An error leaves it unpositioned.
+        // An error leaves the merge unpositioned.
         let current = self.current.take().expect("positioned");
         if self.backward {
             return self.turn(current, false);

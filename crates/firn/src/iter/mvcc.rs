@@ -1,4 +1,4 @@
-//! What a reader sees: the newest visible version of each user key.
+//! Visibility: the newest visible version of each user key.
 
 mod saved;
 
@@ -10,20 +10,20 @@ use crate::base::{Error, ErrorKind, InternalIterator, Kind, Result, Seqno, Value
 use saved::SavedEntry;
 use std::sync::Arc;
 
-/// Entries skipped one by one within a user key before a seek takes over.
+/// Entries of one user key that are skipped one by one before a seek skips the rest.
 const SKIPS_BEFORE_SEEK: u32 = 8;
 
-/// Skipped entries between two questions whether to go on.
+/// Skipped entries between two calls of the interrupt.
 const SKIPS_BETWEEN_CHECKS: u64 = 1024;
 
-/// Fewer rows ahead than this cost more to find than they save.
+/// With fewer rows ahead than this, finding them costs more than it saves.
 const AHEAD_MIN: u32 = 4;
 
-/// Keys that pass before it is tried again after fewer; doubled each time.
+/// Keys that pass before the next attempt after too few rows ahead. Doubled at each failure.
 const PAUSE_MIN: u32 = 4;
 const PAUSE_MAX: u32 = 64;
 
-/// Asked now and then while entries are skipped; true ends the move with
+/// Called now and then while entries are skipped. `true` ends the move with
 /// [`ErrorKind::Interrupted`].
 pub type Interrupt = Arc<dyn Fn() -> bool + Send + Sync>;
 
@@ -37,7 +37,7 @@ pub struct ReadAt {
 }
 
 impl ReadAt {
-    /// Everything committed up to `snapshot`, and all own writes.
+    /// Sees everything committed up to `snapshot`, and all own writes.
     pub fn snapshot(snapshot: Seqno) -> Self {
         Self {
             snapshot,
@@ -45,7 +45,7 @@ impl ReadAt {
         }
     }
 
-    /// The newest committed version of everything, and all own writes.
+    /// Sees the newest committed version of every key, and all own writes.
     pub fn latest() -> Self {
         Self::snapshot(SEQNO_COMMITTED_MAX)
     }
@@ -59,13 +59,13 @@ impl ReadAt {
         }
     }
 
-    /// A seek to this seqno finds the newest visible version, or a committed one.
+    /// A seek to this seqno finds the newest visible own write, or the newest committed version.
     fn newest_own(&self) -> Seqno {
         self.own_bound.max(SEQNO_COMMITTED_MAX)
     }
 
-    /// A seek to this seqno passes the invisible versions on the side (own or committed) of
-    /// `seqno`, and nothing else.
+    /// A seek to this seqno skips the invisible versions of the class of `seqno` (own or
+    /// committed), and no other version.
     fn past_invisible(&self, seqno: Seqno) -> Seqno {
         if seqno & UNCOMMITTED_BIT != 0 {
             self.newest_own()
@@ -78,31 +78,34 @@ impl ReadAt {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Position {
     Nowhere,
-    /// On the entry under the inner cursor.
+    /// On the entry of the inner cursor.
     Inner,
-    /// On `saved`; the inner cursor stands before all versions of that user key.
+    /// On `saved`; the inner cursor stands in front of all versions of that user key.
     Saved,
 }
 
 /// A cursor over the visible puts of an [`InternalIterator`], one per user key.
 ///
-/// Forwards the versions of a user key come newest first: the first visible one decides, the rest
-/// is skipped, and the entry is read where it lies. Backwards they come oldest first: each visible
-/// one is copied and the last copy counts. Own writes sort above everything committed, so what is
-/// visible need not be one stretch: a committed version newer than the snapshot may lie between
-/// two visible ones, and all versions are looked at.
+/// Forwards, the versions of a user key come newest first: the first visible one decides, the rest
+/// is skipped, and the entry is read in place. Backwards, they come oldest first: each visible one
+/// is copied, and the last copy wins. Own writes sort above everything committed, so the visible
+/// versions need not be adjacent: a committed version newer than the snapshot may lie between two
+/// visible ones. So all versions are examined.
 ///
-/// Runs of versions of one user key are left by a seek after a few steps.
+/// After a few steps within one user key, a seek skips its remaining versions.
 ///
-/// Going forwards it asks for the rows ahead: entries that one source has below the keys of all
-/// others and below the upper bound, all of them visible puts of different keys. It moves through
-/// these without looking at anything.
+/// Forwards, the cursor asks the inner iterator for rows ahead: entries of one source, below the
+/// keys of all other sources and below the upper bound, each a visible put of another key. It moves
+/// through them without a check.
 ///
-/// Every move returns whether the cursor stands on an entry. After `false` or an error it stands
-/// nowhere and only a seek may follow.
+/// Example: with snapshot 10 and the versions a@12, a@9, a@3, b@7 (delete), c@10, a forward scan
+/// returns a@9 and c@10.
 ///
-/// Rejected: stopping at the first invisible version on the way back (wrong with own writes), and
-/// merging own writes above this iterator instead of below it (two merges, twice the code).
+/// Every move returns whether the cursor stands on an entry. After `false` or an error it is
+/// unpositioned and only a seek may follow.
+///
+/// Rejected: stopping at the first invisible version when moving backwards (wrong with own writes),
+/// and merging own writes above this iterator instead of below it (two merges, twice the code).
 pub struct MvccIter<I> {
     inner: I,
     read_at: ReadAt,
@@ -113,12 +116,12 @@ pub struct MvccIter<I> {
     interrupt: Option<Interrupt>,
     reports: Option<Arc<Reports>>,
     position: Position,
-    /// Rows that follow the current one in the source in front.
+    /// Rows ahead that are left behind the current one.
     ahead: u32,
-    /// Keys that pass before rows ahead are asked for.
+    /// Keys that pass before the cursor asks for rows ahead again.
     pause: u32,
     pause_next: u32,
-    /// Forwards: the user key whose older versions are skipped. Scratch.
+    /// Scratch. Forwards: the user key whose older versions are skipped.
     skip: Vec<u8>,
     saved: SavedEntry,
     tombstones: u64,
@@ -128,7 +131,8 @@ pub struct MvccIter<I> {
 }
 
 impl<I: InternalIterator> MvccIter<I> {
-    /// Reads `inner` as `read_at` says; not positioned, without bounds.
+    /// A cursor over the entries of `inner` that are visible at `read_at`; unpositioned, without
+    /// bounds.
     pub fn new(inner: I, read_at: ReadAt) -> Self {
         Self {
             inner,
@@ -149,8 +153,8 @@ impl<I: InternalIterator> MvccIter<I> {
         }
     }
 
-    /// Sets the bounds on user keys, `lower` inclusive and `upper` exclusive. Moves end there
-    /// without reading on. Unpositions.
+    /// Sets the bounds on user keys, `lower` inclusive and `upper` exclusive. Moves end there and
+    /// read no further. Unpositions.
     pub fn set_bounds(&mut self, lower: Option<&[u8]>, upper: Option<&[u8]>) {
         self.position = Position::Nowhere;
         self.ahead = 0;
@@ -158,46 +162,46 @@ impl<I: InternalIterator> MvccIter<I> {
         copy_bound(&mut self.upper, upper);
     }
 
-    /// Sets what is asked every 1024 skipped entries.
+    /// Sets the interrupt, called every 1024 skipped entries.
     pub fn set_interrupt(&mut self, interrupt: Option<Interrupt>) {
         self.interrupt = interrupt;
     }
 
-    /// Sets who hears of stretches in which a single move skips a thousand entries.
+    /// Sets the collector of ranges in which a single move skips a thousand entries.
     pub fn set_reports(&mut self, reports: Option<Arc<Reports>>) {
         self.reports = reports;
     }
 
-    /// Changes what is visible. Unpositions.
+    /// Changes the visible versions. Unpositions.
     pub fn set_read_at(&mut self, read_at: ReadAt) {
         self.position = Position::Nowhere;
         self.ahead = 0;
         self.read_at = read_at;
     }
 
-    /// What is visible.
+    /// The visible versions.
     pub fn read_at(&self) -> ReadAt {
         self.read_at
     }
 
-    /// The iterator below.
+    /// The inner iterator.
     pub fn inner(&self) -> &I {
         &self.inner
     }
 
-    /// The iterator below, to be moved or exchanged. Unpositions.
+    /// The inner iterator, for a move or an exchange. Unpositions.
     pub fn inner_mut(&mut self) -> &mut I {
         self.position = Position::Nowhere;
         self.ahead = 0;
         &mut self.inner
     }
 
-    /// Deletes that hid a key from this cursor so far.
+    /// Number of deletions that hid a key from this cursor so far.
     pub fn skipped_tombstones(&self) -> u64 {
         self.tombstones
     }
 
-    /// Entries passed over so far, tombstones included.
+    /// Number of entries skipped so far, tombstones included.
     pub fn skipped_entries(&self) -> u64 {
         self.skipped
     }
@@ -215,7 +219,7 @@ impl<I: InternalIterator> MvccIter<I> {
         }
     }
 
-    /// The seqno under the cursor, of a commit or of an own write. Only when positioned.
+    /// The seqno under the cursor, committed or of an own write. Only when positioned.
     pub fn seqno(&self) -> Seqno {
         match self.position {
             Position::Saved => self.saved.seqno(),
@@ -223,7 +227,7 @@ impl<I: InternalIterator> MvccIter<I> {
         }
     }
 
-    /// The kind under the cursor, one of the puts. Only when positioned.
+    /// The kind under the cursor, one of the put kinds. Only when positioned.
     pub fn kind(&self) -> Kind {
         match self.position {
             Position::Saved => self.saved.kind(),
@@ -240,6 +244,10 @@ impl<I: InternalIterator> MvccIter<I> {
     }
 
     /// Moves to the first key.
+    ///
+    /// # Errors
+    /// Those of the inner iterator (`Corruption`, `Io`); `Interrupted` if the interrupt returns
+    /// `true`; `Unsupported` for a range deletion.
     pub fn first(&mut self) -> Result<bool> {
         self.position = Position::Nowhere;
         self.ahead = 0;
@@ -251,6 +259,9 @@ impl<I: InternalIterator> MvccIter<I> {
     }
 
     /// Moves to the last key.
+    ///
+    /// # Errors
+    /// As [`Self::first`].
     pub fn last(&mut self) -> Result<bool> {
         self.position = Position::Nowhere;
         self.ahead = 0;
@@ -262,6 +273,9 @@ impl<I: InternalIterator> MvccIter<I> {
     }
 
     /// Moves to the first key at or above `user_key`.
+    ///
+    /// # Errors
+    /// As [`Self::first`].
     pub fn seek_ge(&mut self, user_key: &[u8]) -> Result<bool> {
         self.position = Position::Nowhere;
         self.ahead = 0;
@@ -276,6 +290,9 @@ impl<I: InternalIterator> MvccIter<I> {
     }
 
     /// Moves to the last key below `user_key`.
+    ///
+    /// # Errors
+    /// As [`Self::first`].
     pub fn seek_lt(&mut self, user_key: &[u8]) -> Result<bool> {
         self.position = Position::Nowhere;
         self.ahead = 0;
@@ -291,9 +308,12 @@ impl<I: InternalIterator> MvccIter<I> {
 
     /// Moves to the next key. Only when positioned.
     ///
+    /// # Errors
+    /// As [`Self::first`].
+    ///
     /// # Panics
     /// If not positioned.
-    // A cursor moves both ways and lends what it stands on, which `Iterator` cannot.
+    // A cursor moves both ways and lends its entry, which `Iterator` cannot express.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<bool> {
         if self.rows_ahead() {
@@ -320,6 +340,9 @@ impl<I: InternalIterator> MvccIter<I> {
 
     /// Moves to the previous key. Only when positioned.
     ///
+    /// # Errors
+    /// As [`Self::first`].
+    ///
     /// # Panics
     /// If not positioned.
     pub fn prev(&mut self) -> Result<bool> {
@@ -343,14 +366,14 @@ impl<I: InternalIterator> MvccIter<I> {
         self.ahead > 0 || (self.position == Position::Inner && self.look_ahead())
     }
 
-    /// Moves to the next key. Only after [`Self::rows_ahead`] said so.
+    /// Moves to the next key. Only after [`Self::rows_ahead`] returned `true`.
     #[inline]
     pub fn glide(&mut self) {
         self.ahead -= 1;
         self.inner.glide();
     }
 
-    /// See [`InternalIterator::peek`]; stays below the upper bound.
+    /// [`InternalIterator::peek`], limited by the upper bound.
     pub fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {
         if self.position == Position::Inner {
             self.inner.peek(count, &mut |user_key| {
@@ -395,7 +418,7 @@ impl<I: InternalIterator> MvccIter<I> {
         on
     }
 
-    /// Counts an entry that is passed over: the one under the inner cursor, if there is one.
+    /// Counts a skipped entry: the one under the inner cursor, if there is one.
     fn count_skip(&mut self) -> Result<()> {
         self.skipped += 1;
         if self.skipped.is_multiple_of(SKIPS_BETWEEN_CHECKS) {
@@ -422,8 +445,8 @@ impl<I: InternalIterator> MvccIter<I> {
         Ok(())
     }
 
-    /// From the inner cursor's entry (if `on`) forwards to a visible put; entries of the user key
-    /// in `skip` are passed over if `skipping`.
+    /// Moves forwards from the inner cursor's entry (if `on`) to a visible put. If `skipping`,
+    /// skips the entries of the user key in `skip`.
     fn forward(&mut self, mut on: bool, mut skipping: bool) -> Result<bool> {
         self.skipped_before = self.skipped;
         // Steps since `skip` was set.
@@ -470,8 +493,8 @@ impl<I: InternalIterator> MvccIter<I> {
         Ok(false)
     }
 
-    /// From the inner cursor's entry (if `on`), the oldest of its user key, backwards to a key
-    /// whose newest visible version is a put.
+    /// Moves backwards from the inner cursor's entry (if `on`), which is the oldest of its user
+    /// key, to a key whose newest visible version is a put.
     fn backward(&mut self, mut on: bool) -> Result<bool> {
         self.skipped_before = self.skipped;
         while on {
@@ -515,7 +538,7 @@ impl<I: InternalIterator> MvccIter<I> {
         Ok(false)
     }
 
-    /// Finds the newest visible version of the user key in `saved` by seeking, and saves it.
+    /// Seeks the newest visible version of the user key in `saved`, and saves it.
     fn save_newest(&mut self) -> Result<()> {
         let mut seek_at = self.read_at.newest_own();
         loop {
@@ -532,16 +555,20 @@ impl<I: InternalIterator> MvccIter<I> {
                 self.saved.set(key, self.inner.value());
                 return Ok(());
             }
-            // Past the own writes: a committed version newer than the snapshot.
+            // Continue behind the invisible own writes, or behind the committed versions above the
+            // snapshot.
             seek_at = self.read_at.past_invisible(key.seqno);
         }
     }
 }
 
 impl<I: InternalIterator> MvccIter<MergeIter<I>> {
-    /// As [`Self::next`] or, `backward`, as [`Self::prev`], but what is visible grows to `snapshot`
-    /// with the move. `grown` names the sources that may have got entries since the last move; only
+    /// As [`Self::next`] or, if `backward`, [`Self::prev`], and raises the snapshot to `snapshot`
+    /// with the move. `grown` tells which sources may have gained entries since the last move; only
     /// these are sought again, unless the direction changes.
+    ///
+    /// # Errors
+    /// As [`Self::first`].
     ///
     /// # Panics
     /// If not positioned.
@@ -587,12 +614,12 @@ impl<I: InternalIterator> MvccIter<MergeIter<I>> {
             Ok(())
         });
         self.skip.pop();
-        // The source that was in front still stands on a version of the last key.
+        // The source that was in front still stands on a version of the last key: skip it.
         self.forward(on?, true)
     }
 }
 
-/// Copies into the memory that is there.
+/// Copies a bound and reuses the memory of the old one.
 fn copy_bound(to: &mut Option<Vec<u8>>, from: Option<&[u8]>) {
     match (to.as_mut(), from) {
         (Some(to), Some(from)) => {

@@ -1,22 +1,21 @@
-//! Ranges in which scans skipped too much.
+//! Collects the key ranges in which scans skipped too many entries.
 
 use crate::base::Seqno;
 use crate::base::range::KeyRange;
 use parking_lot::Mutex;
 
-/// Ranges kept; the oldest go first.
+/// Most ranges kept; the oldest are dropped first.
 const RANGES_MAX: usize = 16;
 
-/// Collects what scans report, for the picker of compactions.
+/// Collects the ranges that scans report, for the compaction picker.
 ///
-/// A cursor reports when a single move skips a thousand entries: then there is a stretch of
-/// deletions without a row between them. (Old versions between rows are what updates leave
-/// everywhere, and no reason to hurry.)
+/// A cursor reports when a single move skips a thousand entries, which means a stretch of deletions
+/// without a row in between. (Old versions between rows are ordinary under updates and not urgent.)
 ///
-/// A range is open until the picker finds nothing more to do for it. Then it is closed, and reports
-/// of it are passed over as long as the oldest read stands where it stood: whatever is still skipped
-/// there must stay for that read. That keeps a long snapshot from having the same range rewritten
-/// again and again.
+/// A range is open until the picker finds no more work for it; then it is closed. Reports of a
+/// closed range are ignored while the oldest read stays at the same seqno: the entries still
+/// skipped there must stay for that read. So a long snapshot does not cause rewrites of the same
+/// range again and again.
 #[derive(Debug, Default)]
 pub struct Reports {
     state: Mutex<State>,
@@ -25,12 +24,12 @@ pub struct Reports {
 #[derive(Debug, Default)]
 struct State {
     open: Vec<KeyRange>,
-    /// With the oldest read when they were closed.
+    /// Each with the seqno of the oldest read when it was closed.
     closed: Vec<(KeyRange, Seqno)>,
 }
 
 impl Reports {
-    /// A scan skipped too much in `range`. Returns whether the range was not known.
+    /// Records that a scan skipped too much in `range`. Returns whether the range was not known.
     pub fn report(&self, range: KeyRange) -> bool {
         let mut state = self.state.lock();
         if let Some(open) = state.open.iter_mut().find(|open| open.overlaps(&range)) {
@@ -45,7 +44,7 @@ impl Reports {
         true
     }
 
-    /// The ranges to work on when the oldest read stands at `oldest`.
+    /// The open ranges. `oldest` is the seqno of the oldest read now.
     pub fn open(&self, oldest: Seqno) -> Vec<KeyRange> {
         let mut state = self.state.lock();
         let State { open, closed } = &mut *state;
@@ -54,7 +53,8 @@ impl Reports {
         open.clone()
     }
 
-    /// The picker found nothing more to do for `ranges`.
+    /// Closes `ranges`: the picker found no more work for them while the oldest read was at
+    /// `oldest`.
     pub fn close(&self, ranges: &[KeyRange], oldest: Seqno) {
         let mut state = self.state.lock();
         state.open.retain(|open| !ranges.contains(open));

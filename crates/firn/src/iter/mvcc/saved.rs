@@ -1,4 +1,4 @@
-//! A copy of an entry whose source moved on.
+//! A copy of an entry that outlives the next move of its source.
 
 use crate::base::{InternalKey, Kind, Seqno, Value};
 

@@ -16,7 +16,7 @@ fn a_range_is_open_until_closed_and_again_when_the_oldest_read_has_moved() {
     assert_eq!(reports.open(5), [range(10, 30)]);
     reports.close(&[range(10, 30)], 5);
     assert!(reports.open(5).is_empty());
-    // The read at 5 is still there: another job would change nothing.
+    // The read at 5 is still open, so another job would change nothing.
     reports.report(range(10, 20));
     assert!(reports.open(5).is_empty());
     reports.report(range(10, 20));

@@ -5,7 +5,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::cell::RefCell;
 
-/// Files of entries with bounds; remembers what was opened.
+/// Files with entries and bounds; records which files were opened.
 struct Files {
     files: Vec<(Vec<u8>, Vec<u8>, Vec<Entry>)>,
     opened: RefCell<Vec<usize>>,
@@ -66,7 +66,7 @@ fn moves_like_one_sorted_source() {
             .collect();
         sort(&mut all);
         all.dedup_by(|a, b| (&a.0, a.1) == (&b.0, b.1));
-        // Cuts between user keys only.
+        // Files are cut only where the user key changes.
         let mut files: Vec<Vec<Entry>> = Vec::new();
         for entry in &all {
             let cut = rng.random_bool(0.3);

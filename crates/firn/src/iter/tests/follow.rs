@@ -44,7 +44,7 @@ fn moves_at_newer_snapshots_see_what_was_added_in_front() {
             (random_key(rng, space), seqno, kind, Vec::new())
         };
         let mut all: Vec<Entry> = (0..60).map(|_| random_entry(&mut rng)).collect();
-        // What the still sources have is partly not visible yet.
+        // Some entries of the fixed sources are not visible yet.
         let mut snapshot = rng.random_range(20..=60);
         let memtable = Arc::new(Memtable::new(1, 0));
         let halves: [Vec<Entry>; 2] = std::array::from_fn(|half| {

@@ -18,7 +18,7 @@ fn random_sources(rng: &mut StdRng, max: usize) -> (Vec<Vec<Entry>>, Vec<Entry>)
     sort(&mut all);
     all.dedup_by(|a, b| (&a.0, a.1) == (&b.0, b.1));
     let mut sources = vec![Vec::new(); rng.random_range(1..=max)];
-    // Long stretches from one source, so that it stays in front for a while.
+    // Long stretches come from one source, so that it stays in front for a while.
     let mut source = 0;
     for entry in &all {
         if rng.random_bool(0.4) {
@@ -48,7 +48,7 @@ fn no_source_is_empty() {
     assert!(!iter.valid());
 }
 
-/// Replay repeats what a file already holds: both copies come, the newer source's first.
+/// Replay may repeat an entry of a file: both copies appear, the newer source's first.
 #[test]
 fn a_repeated_entry_comes_from_the_newer_source_first() {
     let newer = VecIter::new(vec![entry("a", 1, "same"), entry("b", 2, "same")]);
@@ -111,7 +111,7 @@ fn an_error_leaves_it_unpositioned_and_a_seek_mends_it() {
     }
 }
 
-/// A memtable that grows while it is merged: the order holds, and what was there is seen.
+/// A memtable that grows while it is merged: the order holds, and no earlier entry is missed.
 #[test]
 fn a_growing_source_keeps_the_order() {
     for seed in 0..60u64 {

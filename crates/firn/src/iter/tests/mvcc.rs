@@ -45,7 +45,7 @@ fn random_entries(rng: &mut StdRng) -> (Vec<Entry>, u32) {
 
 fn merged(rng: &mut StdRng, all: &[Entry]) -> MergeIter<VecIter> {
     let mut sources = vec![Vec::new(); 4];
-    // With most entries in one source there are rows ahead in it.
+    // If most entries are in one source, it has rows ahead.
     let in_one = rng.random_bool(0.5);
     for entry in all {
         let source = match entry.1 & UNCOMMITTED_BIT {
@@ -96,7 +96,7 @@ fn check_moves(
     seed: u64,
 ) {
     let mut at: Option<usize> = None;
-    // Many moves forward, or as many backward.
+    // Many moves forwards, or many backwards.
     let moves = [12, 60][rng.random_range(0..2)];
     for step in 0..150 {
         let key = random_key(rng, space + 2);
@@ -185,7 +185,7 @@ fn an_interrupt_ends_a_long_skip() {
             Ok(on) => assert!(!on),
         }
     }
-    // Three questions up to the interrupt, then the rest of the way back.
+    // Three calls up to the interrupt, then the rest on the way back.
     assert!((4..=8).contains(&asked.load(Ordering::Relaxed)));
     assert!(!iter.valid());
 }
@@ -248,7 +248,7 @@ fn a_long_stretch_of_deletions_is_reported() {
         assert!(!open.is_empty());
         assert!(open.iter().all(|range| range.smallest.starts_with(b"d")));
     }
-    // As many old versions, each beside its row: no reason to hurry.
+    // As many old versions, each beside its row, are not reported.
     let row = |n: u32| [entry(&deleted(n), 5, "new"), entry(&deleted(n), 4, "old")];
     let mut all: Vec<Entry> = (0..5000).flat_map(row).collect();
     sort(&mut all);

@@ -7,7 +7,7 @@ use rand::rngs::StdRng;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// user key, seqno, kind, value
+/// User key, seqno, kind, value.
 pub type Entry = (Vec<u8>, Seqno, Kind, Vec<u8>);
 
 pub fn sort(entries: &mut [Entry]) {
@@ -22,12 +22,12 @@ pub fn delete(key: &str, seqno: Seqno) -> Entry {
     (key.into(), seqno, Kind::Delete, Vec::new())
 }
 
-/// A key out of a small space, so that keys repeat.
+/// A random key from a small space, so that keys repeat.
 pub fn random_key(rng: &mut StdRng, space: u32) -> Vec<u8> {
     format!("k{:03}", rng.random_range(0..space)).into_bytes()
 }
 
-/// A sorted vector; fails the move after `fail_in` moves, if set.
+/// An iterator over a sorted vector. If `fail_in` is set, the move after that many moves fails.
 pub struct VecIter {
     entries: Vec<Entry>,
     at: Option<usize>,
@@ -96,7 +96,7 @@ impl InternalIterator for VecIter {
             let below = limit.is_none_or(|limit| key.as_slice() < limit);
             below && *key != pair[0].0 && *seqno <= snapshot && kind.is_put()
         });
-        // May know of fewer.
+        // A source may report fewer rows than it has.
         rows.count() as u32 / (1 + at as u32 % 3)
     }
     fn valid(&self) -> bool {
