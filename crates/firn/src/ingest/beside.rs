@@ -1,4 +1,4 @@
-//! A thread that works beside a statement.
+//! A background thread for work beside a statement.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use std::thread::JoinHandle;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// One thread for all who want something done beside them, started by the first one. It takes one thing at a time: who
-/// comes meanwhile does it alone.
+/// One background thread for all callers, started by the first one. It does one piece of work at a
+/// time; a caller that finds it busy does its work itself.
 ///
-/// Rejected: a thread for each piece of work. The allocator gives each a heap of its own and keeps what they leave, a
-/// quarter of a gigabyte of an INSERT of a million rows.
+/// Rejected: a thread for each piece of work. The allocator gives each thread its own heap and
+/// keeps the memory that it leaves: a quarter of a gigabyte for an INSERT of a million rows.
 #[derive(Default)]
 pub(super) struct Beside {
     busy: Arc<AtomicBool>,
@@ -20,10 +20,11 @@ pub(super) struct Beside {
 }
 
 impl Beside {
-    /// Begins `work`, which must not panic. What it holds is dropped before the result can be received.
+    /// Starts `work`, which must not panic. The values that `work` owns are dropped before its
+    /// result can be received.
     ///
     /// # Errors
-    /// `work`, if the thread is busy or cannot be started.
+    /// Returns `work` if the thread is busy or cannot be started.
     pub(super) fn begin<T, F>(&self, work: F) -> Result<Receiver<T>, F>
     where
         T: Send + 'static,
@@ -45,7 +46,7 @@ impl Beside {
         let job = move || {
             let outcome = work();
             busy.store(false, Ordering::Release);
-            // Nobody waits any more: the result goes.
+            // If the receiver is gone, the result is dropped.
             let _ = done.send(outcome);
         };
         jobs.send(Box::new(job))
@@ -62,7 +63,7 @@ fn start() -> Option<(SyncSender<Job>, JoinHandle<()>)> {
 }
 
 impl Drop for Beside {
-    /// The code of the thread may be unloaded next.
+    /// Waits for the thread: the plugin's code may be unloaded next.
     fn drop(&mut self) {
         if let Some((jobs, thread)) = self.thread.get_mut().take() {
             drop(jobs);

@@ -1,22 +1,23 @@
-//! Entries gathered in memory, to be sorted.
+//! Entries collected in memory for sorting.
 
 use crate::base::key::INDEX_ID_LEN;
 use crate::base::varint::{put_u64, take_exact, take_u8, take_u64};
 use crate::base::{Kind, Value};
 
-/// Entries are packed into chunks of this many bytes; the first ones of a list are smaller.
+/// Size of the chunks that entries are packed into, bytes; the first chunks of a list are smaller.
 const CHUNK: usize = 256 << 10;
 const FIRST_CHUNK: usize = 4 << 10;
 
 /// Longest head of a packed entry: four numbers and the kind.
 const HEAD_MAX: usize = 4 * 10 + 1;
 
-/// An entry on its way into a file.
+/// An entry to be written into a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry<'a> {
     /// Index id and memcomparable key.
     pub user_key: &'a [u8],
-    /// So many bytes at the start of the key no other entry may have; 0 if any may.
+    /// Length of the start of the key that no other entry may share, bytes; 0 if there is no such
+    /// limit.
     pub unique_len: usize,
     /// Its kind.
     pub kind: Kind,
@@ -37,7 +38,7 @@ impl<'a> Entry<'a> {
         out.extend_from_slice(self.value.tail);
     }
 
-    /// Takes a packed entry from the front of `input`; `None` if it is malformed.
+    /// Decodes a packed entry from the front of `input`; `None` if it is malformed.
     pub(super) fn take(input: &mut &'a [u8]) -> Option<Self> {
         let kind = Kind::from_u8(take_u8(input)?).ok()?;
         let mut len = || usize::try_from(take_u64(input)?).ok();
@@ -57,7 +58,8 @@ impl<'a> Entry<'a> {
         HEAD_MAX + self.user_key.len() + self.value.len()
     }
 
-    /// Eight bytes of the key behind the index id, as a number that sorts as they do.
+    /// The first eight bytes of the key behind the index id, as a big-endian number padded with
+    /// zeros.
     pub(super) fn prefix(&self) -> u64 {
         prefix(self.user_key)
     }
@@ -75,7 +77,7 @@ fn prefix(user_key: &[u8]) -> u64 {
     }
 }
 
-/// Where an entry lies, and the start of its key: most comparisons touch nothing else.
+/// Position of an entry and the prefix of its key. Most comparisons need only the prefix.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     prefix: u64,
@@ -85,20 +87,21 @@ struct Slot {
 
 /// A list of entries of one index in packed form.
 ///
-/// Nothing is allocated for a single entry: they lie one after the other in chunks that never move, and
-/// sorting moves slots of 16 bytes. Whether they came in order is known as they come.
+/// A single entry needs no allocation: entries are packed one after the other into chunks that
+/// never move, and sorting moves slots of 16 bytes. The list notices while it grows whether entries
+/// come in order.
 #[derive(Debug, Default)]
 pub struct Entries {
     chunks: Vec<Vec<u8>>,
     slots: Vec<Slot>,
     chunk_bytes: usize,
     packed_bytes: u64,
-    /// They came out of order.
+    /// Some entry came out of order.
     mixed: bool,
 }
 
 impl Entries {
-    /// Adds an entry. Returns whether all so far came in order, equal keys included.
+    /// Adds an entry. Returns whether all entries so far came in order, equal keys included.
     pub fn push(&mut self, entry: Entry<'_>) -> bool {
         let prefix = entry.prefix();
         if let (false, Some(last)) = (self.mixed, self.slots.last()) {
@@ -127,32 +130,32 @@ impl Entries {
         !self.mixed
     }
 
-    /// Memory it holds, bytes.
+    /// Memory of the list, bytes.
     pub fn memory(&self) -> u64 {
         (self.chunk_bytes + self.slots.capacity() * size_of::<Slot>()) as u64
     }
 
-    /// Bytes of its entries, packed.
+    /// Bytes of its packed entries.
     pub fn packed_bytes(&self) -> u64 {
         self.packed_bytes
     }
 
-    /// How many entries there are.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// Whether they came in order, or were sorted since.
+    /// Whether the entries are in order.
     pub fn is_sorted(&self) -> bool {
         !self.mixed
     }
 
-    /// Sorts them by user key.
+    /// Sorts the entries by user key.
     pub fn sort(&mut self) {
         if self.mixed {
             let mut slots = std::mem::take(&mut self.slots);
@@ -165,10 +168,7 @@ impl Entries {
         }
     }
 
-    /// Entry number `i`.
-    ///
-    /// # Panics
-    /// If there are not so many.
+    /// If there are fewer entries.
     pub fn get(&self, i: usize) -> Entry<'_> {
         self.at(self.slots[i])
     }

@@ -1,12 +1,12 @@
-//! Files that somebody has made and nobody has named.
+//! New files that nothing names yet.
 
 use super::Ingest;
 use crate::base::Result;
 use crate::version::{FileMeta, FileSource};
 use std::sync::Arc;
 
-/// Complete files that neither log nor manifest names. They are removed when this is dropped, many bytes of
-/// them a little at a time, as the pace of deletions allows; [`Self::keep`] hands them over.
+/// Complete files that neither the log nor the manifest names. Dropping this removes them; many
+/// bytes are removed at the pace of paced deletion. [`Self::keep`] hands them over.
 pub struct NewFiles {
     ingest: Arc<Ingest>,
     files: Vec<FileMeta>,
@@ -24,22 +24,26 @@ impl NewFiles {
         self.files.push(file);
     }
 
-    /// The files, ascending by key, without a common user key. Their seqnos are those stored.
+    /// The files, ascending by key, without a common user key. Their metadata have the stored
+    /// seqnos.
     pub fn files(&self) -> &[FileMeta] {
         &self.files
     }
 
-    /// Where they are read.
+    /// The source that opens the files.
     pub(super) fn source(&self) -> &Arc<FileSource> {
         self.ingest.versions.source()
     }
 
-    /// Makes their names durable. To be called before a record names them.
+    /// Makes the names of the files durable. Call it before a log record names them.
+    ///
+    /// # Errors
+    /// `Io` from syncing the directory.
     pub fn sync(&self) -> Result<()> {
         self.ingest.versions.source().store().sync_dir()
     }
 
-    /// Takes some of the files out, to be owned by themselves.
+    /// Moves the files that `take` accepts into a set of their own.
     pub fn split_off(&mut self, take: impl Fn(&FileMeta) -> bool) -> NewFiles {
         let (taken, left) = std::mem::take(&mut self.files).into_iter().partition(take);
         self.files = left;
@@ -49,13 +53,13 @@ impl NewFiles {
         }
     }
 
-    /// Adds files, which have no user key in common with those here.
+    /// Adds files that share no user key with those here.
     pub fn append(&mut self, mut other: NewFiles) {
         self.files.append(&mut other.files);
         self.files.sort_by(|a, b| a.smallest.cmp(&b.smallest));
     }
 
-    /// Hands the files over to the caller, who has had them named.
+    /// Hands the files over. Call it once a log record or an edit names them.
     pub fn keep(mut self) -> Vec<FileMeta> {
         std::mem::take(&mut self.files)
     }

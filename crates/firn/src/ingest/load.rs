@@ -1,4 +1,4 @@
-//! A load: entries of several indexes in any order become files of the last level.
+//! A load: turns entries of several indexes, in any order, into files of the last level.
 
 use super::entries::{Entries, Entry};
 use super::output::Failure;
@@ -14,56 +14,59 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What came in order so far is handed on in pieces of this many bytes, or a quarter of the memory.
+/// A list that came in order is handed over once it has this many bytes, or a quarter of the
+/// memory.
 const STREAM_BYTES: u64 = 2 << 20;
 
-/// Sorters that merge at the same time at the end.
+/// Number of sorters that merge at the same time at the end.
 const MERGES: usize = 2;
 
-/// Between two looks at the caller's wishes while threads work.
+/// Interval at which a waiting caller checks for interrupts and reports progress.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Holds up a load that moves so many bytes; an error ends it.
+/// Paces a load that moves this many bytes; ends a wait once the flag is set. An error ends the
+/// load.
 pub type Pacer = Arc<dyn Fn(u64, &AtomicBool) -> Result<()> + Send + Sync>;
 
-/// What a load may use.
+/// The resources that a load may use.
 pub struct LoadLimits {
-    /// Bytes for entries that wait to be sorted or written.
+    /// Memory for entries that wait to be sorted or written, bytes.
     pub memory: u64,
-    /// Whether to write in a thread of its own, beside the one that brings the entries.
+    /// Whether the load sorts and writes in a thread of its own.
     pub threads: bool,
-    /// Keeps to the rate of background I/O.
+    /// Keeps the load within the rate of background I/O.
     pub pacer: Pacer,
-    /// Set once the session is killed: whoever brings entries waits no longer.
+    /// Set once the session is killed: callers that add entries stop waiting.
     pub interrupted: Arc<AtomicBool>,
-    /// Where the memory is counted.
+    /// Gauge that counts the memory.
     pub gauge: Arc<Gauge>,
 }
 
-/// How far the end of a load is: entries merged, and how many there are to merge. An error ends it.
+/// Reports the progress of [`Load::finish`]: entries merged, entries to merge. An error ends the
+/// load.
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64) -> Result<()>;
 
-/// Entries of several indexes, one sorter each, on their way into files of the last level.
+/// Turns entries of several indexes, one sorter each, into files of the last level.
 ///
-/// Steps: [`Self::add`] entries in any order; [`Self::finish`]. The files that come out share no user key,
-/// and nobody knows of them yet.
+/// Steps: [`Self::add`] entries in any order; [`Self::finish`]. The resulting files share no user
+/// key, and neither log nor manifest names them.
 ///
-/// The caller's thread packs entries into lists. A list goes to the load's own thread when the lists
-/// hold half of the memory (the largest one goes), or earlier if all of it came in order: there it is
-/// sorted, compressed and written, while the caller goes on reading. The other half of the memory is for
-/// lists on their way. Without threads all is done by the caller, at the same places.
+/// The caller's thread packs entries into lists. When the lists take half of the memory, the
+/// largest one goes to the load's own thread, which sorts, compresses and writes it while the
+/// caller continues. A list that came in order so far goes earlier. The other half of the memory is
+/// for lists handed over. Without threads the caller does the same work at the same points.
 ///
-/// At the end the sorters merge what they put aside, two at a time, in the order of their numbers: of
-/// several duplicates the one of the smallest number is reported.
+/// At the end the sorters merge their runs, two sorters at a time, in the order of their numbers.
+/// Of several duplicates the one of the sorter with the smallest number is reported.
 ///
-/// Invariant: dropped unfinished, it leaves no file.
+/// Invariant: a load that is dropped unfinished leaves no file.
 ///
-/// Rejected: one sorter for all indexes (ids order entries as well as numbers of sorters do, but then what
-/// comes in order in one index would not stream); lists of owned keys and values (an allocation an entry
-/// cost more than sorting it).
+/// Rejected: one sorter for all indexes (the keys would sort just as well by index id, but an index
+/// whose entries come in order could not stream); lists of owned keys and values (an allocation per
+/// entry cost more than sorting it).
 pub struct Load {
     lists: Vec<Entries>,
-    /// Memory of all lists, which is what is charged here.
+    /// Memory of all lists, bytes; `charge` has the same amount.
     held: u64,
     streams: Vec<bool>,
     memory: u64,
@@ -85,7 +88,7 @@ struct Sorters {
     interrupted: Arc<AtomicBool>,
 }
 
-/// What the caller's thread and the load's own have in common.
+/// State shared by the caller's thread and the load's own.
 struct Shared {
     queue: Mutex<Queue>,
     changed: Condvar,
@@ -95,19 +98,19 @@ struct Shared {
     to_merge: AtomicU64,
 }
 
-/// A list for a sorter, charged until its entries are in a file.
+/// A list handed over to a sorter. Its memory stays charged until its entries are in a file.
 struct Handed {
     sorter: usize,
     list: Entries,
     charge: Charge,
-    /// No other one follows for this sorter.
+    /// It is the last list for this sorter.
     last: bool,
 }
 
 #[derive(Default)]
 struct Queue {
     lists: VecDeque<Handed>,
-    /// Memory of lists that were handed over and not yet worked off.
+    /// Memory of the lists handed over and not yet written, bytes.
     in_flight: u64,
     closed: bool,
     outcome: Option<Result<NewFiles, Failure>>,
@@ -118,10 +121,7 @@ fn canceled() -> Error {
 }
 
 impl Load {
-    /// A load with a sorter for each of `sorters`.
-    ///
-    /// # Errors
-    /// If the system has no thread left.
+    /// `Io` if the system cannot start a thread.
     pub fn new(ingest: &Arc<Ingest>, sorters: &[Uniqueness], limits: LoadLimits) -> Result<Self> {
         let made = sorters.iter().enumerate();
         let made = made.map(|(i, uniqueness)| Sorter::new(ingest, i, *uniqueness));
@@ -144,15 +144,14 @@ impl Load {
         })
     }
 
-    /// Changes what it may use for entries that wait.
+    /// Changes the memory for waiting entries, bytes.
     pub fn set_memory(&mut self, memory: u64) {
         self.memory = memory.max(1);
     }
 
-    /// Adds an entry to sorter number `sorter`.
-    ///
-    /// # Errors
-    /// Whatever has failed since the call before, duplicates included.
+    /// [`Failure::Duplicate`], or an error: `Interrupted`, `Corruption`, `NoSpace`, `Io`;
+    /// `ShutDown` if the load's thread panicked. With threads, an error may stem from an earlier
+    /// entry.
     pub fn add(&mut self, sorter: usize, entry: Entry<'_>) -> Result<(), Failure> {
         let list = &mut self.lists[sorter];
         let before = list.memory();
@@ -187,10 +186,12 @@ impl Load {
         self.worker.take(handed, self.memory / 2)
     }
 
-    /// Merges what is left to merge. The files are complete and synced, their names are not.
+    /// Merges the remaining runs. The files are complete and synced; their names are not durable
+    /// yet.
     ///
     /// # Errors
-    /// As [`Self::add`], and the one that `progress` gives.
+    /// As [`Self::add`]; `InvalidArgument` if an entry came twice that need not be unique; the
+    /// error that `progress` returns.
     pub fn finish(mut self, progress: Progress<'_>) -> Result<NewFiles, Failure> {
         for sorter in 0..self.lists.len() {
             self.hand_over(sorter, true)?;
@@ -262,7 +263,7 @@ impl Sorters {
         for sorter in self.sorters {
             let waiting = sorter.waiting();
             let mut here = before;
-            // What was merged is known after the pace of a step: one step late.
+            // Progress lags one step behind: `merged` is called after `pace`.
             let seen = AtomicU64::new(before);
             let mut pace = |bytes| {
                 progress(seen.load(Ordering::Relaxed), total)?;
@@ -279,14 +280,14 @@ impl Sorters {
         all.finish()
     }
 
-    /// Two sorters at a time.
+    /// Merges two sorters at a time.
     fn finish_in_threads(self, shared: &Shared) -> Result<NewFiles, Failure> {
         let total: u64 = self.sorters.iter().map(Sorter::waiting).sum();
         shared.to_merge.store(total, Ordering::Relaxed);
         let count = self.sorters.len();
         let waiting: Mutex<VecDeque<(usize, Sorter)>> =
             Mutex::new(self.sorters.into_iter().enumerate().collect());
-        // The smallest number whose sorter failed: no later one begins, or goes on.
+        // Smallest number of a failed sorter. Sorters with larger numbers do not start, and stop.
         let failed = AtomicU64::new(u64::MAX);
         let done: Mutex<Vec<(usize, Finished)>> = Mutex::default();
         let pacer = &self.pacer;
@@ -320,7 +321,7 @@ impl Sorters {
         std::thread::scope(|scope| {
             for _ in 1..MERGES.min(count) {
                 let builder = std::thread::Builder::new().name("firn-load".to_owned());
-                // One thread does as well, only later.
+                // If the second thread cannot be started, this one does all the work.
                 let _ = builder.spawn_scoped(scope, work);
             }
             work();
@@ -335,19 +336,19 @@ impl Sorters {
     }
 }
 
-/// What became of a sorter: its files, and whether a key without a right to be alone came twice.
+/// Result of a sorter: its files, and whether an entry came twice that need not be unique.
 type Finished = Result<(NewFiles, bool), Failure>;
 
 #[derive(Default)]
 struct Files {
-    /// Of the first sorter.
+    /// Files of the first sorter.
     files: Option<NewFiles>,
     others: Vec<NewFiles>,
     twice: bool,
 }
 
 impl Files {
-    /// Adds the files of the next sorter. A duplicate gets those of the first one.
+    /// Adds the result of the next sorter. A duplicate receives the files of the first sorter.
     fn add(&mut self, finished: Finished) -> Result<(), Failure> {
         match finished {
             Ok((files, twice)) => {
@@ -383,7 +384,7 @@ impl Files {
     }
 }
 
-/// A panic of a load's thread is an error of the load.
+/// Runs `f` and turns a panic into a `ShutDown` error.
 fn guard<T>(f: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| {
         let words = panic.downcast_ref::<String>().map(String::as_str);
@@ -395,7 +396,7 @@ fn guard<T>(f: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
 }
 
 impl Shared {
-    /// The load's thread.
+    /// Main function of the load's thread.
     fn run(&self, mut work: Sorters) {
         let outcome = guard(|| {
             while let Some(handed) = self.next() {
@@ -423,7 +424,7 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// The next list; `None` when no more will come.
+    /// The next list; `None` once no more follows.
     fn next(&self) -> Option<Handed> {
         let mut queue = self.queue.lock();
         loop {
@@ -440,7 +441,8 @@ impl Shared {
         }
     }
 
-    /// Hands a list over once there is room for it, or nothing on its way.
+    /// Hands a list over as soon as `room` bytes hold it and the lists before it, or no list is in
+    /// flight.
     fn push(&self, handed: Handed, room: u64) -> Result<(), Failure> {
         let memory = handed.list.memory();
         let mut queue = self.queue.lock();
@@ -485,7 +487,7 @@ impl Drop for Worker {
             drop(shared.queue.lock());
             shared.changed.notify_all();
             if let Some(thread) = thread.take() {
-                // Its panics are caught inside.
+                // The thread catches its own panics.
                 let _ = thread.join();
             }
         }

@@ -1,4 +1,4 @@
-//! Merging sorted lists of entries.
+//! Merges sorted lists of entries.
 
 use super::NewFiles;
 use super::entries::{Entries, Entry};
@@ -11,11 +11,11 @@ use std::sync::Arc;
 
 /// A sorted list of entries.
 pub(super) enum Input {
-    /// In memory, and the position.
+    /// A list in memory, and the position in it.
     Memory(Entries, usize),
-    /// In a temporary file.
+    /// A temporary file.
     Run(RunReader),
-    /// In SSTs that were taken for the result.
+    /// SSTs that were written for the result before a list came out of order.
     Files(Box<FilesReader>),
 }
 
@@ -40,12 +40,12 @@ impl Input {
     }
 }
 
-/// A cursor over SSTs that this process has just written; they are removed with it.
+/// A cursor over SSTs that nothing names yet. Dropping it removes them.
 pub(super) struct FilesReader {
     iter: Option<SstIter>,
     next: usize,
     source: Arc<FileSource>,
-    /// Whether no two entries may have the same key.
+    /// Whether each key must be unique.
     unique: bool,
     files: NewFiles,
 }
@@ -98,10 +98,11 @@ impl FilesReader {
     }
 }
 
-/// Sorted lists merged into one: a heap of their cursors.
+/// Merges sorted lists: a heap of their cursors.
 pub(super) struct Merge {
     inputs: Vec<Input>,
-    /// Numbers of inputs that are not at their end, the one with the smallest entry first.
+    /// Key prefix and number of each input that is not exhausted; the one with the smallest entry
+    /// is first.
     heap: Vec<(u64, usize)>,
 }
 

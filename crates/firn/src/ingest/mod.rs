@@ -1,7 +1,7 @@
 //! Files written outside of flush and compaction: spilled write sets, rows loaded in bulk.
 //!
-//! [`RunWriter`] turns a sorted stream into SSTs that no manifest names yet. They belong to whoever
-//! made them until a record of the log, or an edit, names them.
+//! [`RunWriter`] turns a sorted stream into SSTs that no manifest names yet. They belong to their
+//! creator until a log record or an edit names them.
 
 mod beside;
 mod entries;
@@ -28,30 +28,31 @@ use beside::Beside;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-/// Says whether a file of so many stored bytes that ends with the first user key ends before the second.
+/// Decides on file boundaries: (last user key of the file, next user key, stored bytes of the file)
+/// → whether the file ends between the two keys.
 pub type Cutter = Box<dyn FnMut(&[u8], &[u8], u64) -> bool + Send>;
 
-/// Makes the [`Cutter`] of a run of about so many stored bytes.
+/// Makes the [`Cutter`] of a run from its density and its expected stored bytes.
 pub type Cutters = Box<dyn Fn(Density, u64) -> Cutter + Send + Sync>;
 
-/// What loads need of the database around them.
+/// The services of the database that loads need.
 pub trait LoadHost: Send + Sync {
-    /// What a load may use.
+    /// The resources that a load may use.
     fn limits(&self) -> LoadLimits;
 
-    /// Puts files into the tree, in one step with `counters` raised; durable on return. Nothing else in the tree
-    /// may have a key between the smallest and the largest one of a file, now or until the end of the call. Their
-    /// entries are visible to every snapshot.
+    /// Adds files to the tree and raises `counters`, as one atomic edit; durable on return. Nothing
+    /// else in the tree may have a key between the smallest and the largest key of a file, until
+    /// the call returns. Every snapshot sees the entries.
     ///
     /// # Errors
-    /// Those of an edit. The files are gone then, or go with the next open.
+    /// Those of an edit: `NoSpace`, `Poisoned`, `Io`. The files are removed then, at the latest by
+    /// the next open.
     fn install(&self, files: NewFiles, counters: Vec<(u64, CounterValue)>) -> Result<()>;
 }
 
-/// Where new files come from: what their writers share.
+/// The factory of new files; holds what their writers share.
 ///
-/// How a run is cut is decided by the layers that know how the tree wants its files; they hand in
-/// [`Cutters`].
+/// The layers that know the shape of the tree decide how a run is cut: they pass in [`Cutters`].
 pub struct Ingest {
     versions: Arc<VersionSet>,
     options: Options,
@@ -61,8 +62,8 @@ pub struct Ingest {
 }
 
 impl Ingest {
-    /// Files of the tree of `versions`, with block sizes from `options`, and sketches for keys that
-    /// `shapes` knows.
+    /// A factory of files for the tree of `versions`, with block sizes from `options`, and with
+    /// sketches of the keys that `shapes` knows.
     pub fn new(
         versions: Arc<VersionSet>,
         options: Options,
@@ -78,21 +79,22 @@ impl Ingest {
         })
     }
 
-    /// The tree, which hands out ids and knows where files lie.
+    /// The version set, which allocates file ids and has the file store.
     pub fn versions(&self) -> &Arc<VersionSet> {
         &self.versions
     }
 
-    /// Whether to write in threads beside the one that brings the entries.
+    /// Whether runs may be written by other threads than the caller's.
     pub fn has_threads(&self) -> bool {
         self.options.background_jobs > 0
     }
 
-    /// Begins `work`, which must not panic, in a thread beside the caller's. What it holds is dropped before the result
-    /// can be received.
+    /// Starts `work`, which must not panic, in a background thread. The values that `work` owns are
+    /// dropped before its result can be received.
     ///
     /// # Errors
-    /// `work`, where the caller is to do it itself: there are no threads, or they are at other work.
+    /// Returns `work`, for the caller to run it itself, if there is no background thread or it is
+    /// busy.
     pub fn beside<T, F>(&self, work: F) -> std::result::Result<Receiver<T>, F>
     where
         T: Send + 'static,
@@ -104,20 +106,20 @@ impl Ingest {
         }
     }
 
-    /// Makes a file durable that was written unsynced.
+    /// Syncs a file that was written unsynced.
     ///
     /// # Errors
-    /// Those of the file.
+    /// `NotFound`, `NoSpace`, `Io`.
     pub fn sync_file(&self, file_id: u64) -> Result<()> {
         self.versions.source().store().sync(file_id)
     }
 
-    /// No files.
+    /// An empty set of files.
     pub fn no_files(self: &Arc<Self>) -> NewFiles {
         NewFiles::new(Arc::clone(self))
     }
 
-    /// A writer of one run. `expected`: stored bytes to come, as far as anybody knows; 0 if nobody does.
+    /// A writer of one run. `expected`: estimated stored bytes, 0 if unknown.
     pub fn writer(self: &Arc<Self>, density: Density, expected: u64) -> RunWriter {
         let cutter = (self.cutters)(density, expected);
         RunWriter::new(Arc::clone(self), density, cutter)

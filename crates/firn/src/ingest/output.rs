@@ -1,4 +1,4 @@
-//! The last step of a load: sorted entries into SSTs, duplicates found on the way.
+//! The last step of a load: writes sorted entries into SSTs and finds duplicates.
 
 use super::entries::Entry;
 use super::{Density, Ingest, NewFiles, RunWriter};
@@ -9,27 +9,28 @@ use crate::version::FileHandle;
 use std::fmt;
 use std::sync::Arc;
 
-/// Two entries that may not be there both. This is the second one.
+/// The second one of two entries that violate uniqueness.
 pub struct Duplicate {
     /// Number of the sorter.
     pub sorter: usize,
     /// Its user key.
     pub user_key: Vec<u8>,
-    /// So many bytes of which another entry has, too.
+    /// Length of the part of the key that equals another entry's, bytes.
     pub unique_len: usize,
     /// Its kind.
     pub kind: Kind,
     /// Its value.
     pub value: OwnedValue,
-    /// The files of the first sorter, where they are complete.
+    /// The files of the first sorter, if they are complete.
     pub(super) first: Option<NewFiles>,
 }
 
 impl Duplicate {
-    /// Kind and value of `user_key` in the first sorter, if that was complete when this was found.
+    /// Kind and value of `user_key` in the first sorter; `None` if its files were not complete when
+    /// the duplicate was found.
     ///
     /// # Errors
-    /// Those of reading its files.
+    /// Those of reading the files: `Corruption`, `Io`.
     pub fn in_first(&self, user_key: &[u8]) -> Result<Option<(Kind, OwnedValue)>> {
         let Some(files) = &self.first else {
             return Ok(None);
@@ -59,9 +60,9 @@ impl fmt::Debug for Duplicate {
 /// Why a load ended early.
 #[derive(Debug)]
 pub enum Failure {
-    /// Of entries that must differ, two agree.
+    /// Two entries violate uniqueness.
     Duplicate(Box<Duplicate>),
-    /// Everything else.
+    /// Any other error.
     Error(Error),
 }
 
@@ -80,15 +81,16 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The files of one sorter in the making.
+/// The output files that one sorter is writing.
 ///
-/// How large files should be follows from how much there will be. Nobody knows that of a stream, so a
-/// new run begins, with larger files, whenever as much has come as was expected.
+/// The best file size depends on the total size, which is unknown while entries stream in. So
+/// whenever the output reaches the expected size, a new run begins, with four times the expectation
+/// and larger files.
 pub(super) struct Output {
     sorter: usize,
     ingest: Arc<Ingest>,
     writer: RunWriter,
-    /// Stored bytes expected, those in `done` included.
+    /// Expected stored bytes, those in `done` included.
     expected: u64,
     done: NewFiles,
     done_bytes: u64,
@@ -98,11 +100,11 @@ pub(super) struct Output {
     twice: bool,
 }
 
-/// A stream grows by so much from one run to the next.
+/// Factor by which the expected size grows from one run to the next.
 const GROWTH: u64 = 4;
 
 impl Output {
-    /// `expected`: stored bytes to come, as far as anybody knows.
+    /// `expected`: estimated stored bytes, 0 if unknown.
     pub(super) fn new(ingest: &Arc<Ingest>, sorter: usize, expected: u64) -> Self {
         let expected = expected.max(ingest.options.target_file_size);
         Self {
@@ -119,12 +121,12 @@ impl Output {
         }
     }
 
-    /// The key added last; empty at first.
+    /// The last key added; empty at first.
     pub(super) fn last_key(&self) -> &[u8] {
         &self.last_key
     }
 
-    /// Stored bytes so far, about.
+    /// Stored bytes so far, an estimate.
     pub(super) fn bytes(&self) -> u64 {
         self.done_bytes + self.writer.bytes()
     }
@@ -150,7 +152,8 @@ impl Output {
             })));
         }
         if self.entries > 0 && entry.user_key == self.last_key {
-            // The same row twice: the sorter of the rows has more to say of it.
+            // A whole entry came twice, so its row did. The sorter of the clustered index reports
+            // that better.
             self.twice = true;
             return Ok(());
         }
@@ -162,7 +165,8 @@ impl Output {
         Ok(())
     }
 
-    /// To be called now and then: begins a run of larger files if that is due.
+    /// Begins a run of larger files if the expected size is reached. The caller calls it
+    /// periodically.
     pub(super) fn grow(&mut self) -> Result<()> {
         if self.bytes() < self.expected {
             return Ok(());
@@ -175,7 +179,7 @@ impl Output {
         Ok(())
     }
 
-    /// The files, synced, and whether a key without a right to be alone came twice.
+    /// The synced files, and whether an entry came twice that need not be unique.
     pub(super) fn finish(mut self) -> Result<(NewFiles, bool)> {
         self.done.append(self.writer.finish()?);
         Ok((self.done, self.twice))

@@ -1,8 +1,9 @@
-//! Sorted runs in temporary files: what a sorter puts aside when its memory is full.
+//! Sorted runs in temporary files: a sorter writes them when its memory is full.
 //!
-//! Such a file is read once, from start to end, by the process that wrote it; it is removed when the run
-//! is dropped, and by the next open after a crash. It needs no index, no filter and no sync: blocks of
-//! packed entries, each compressed and with a checksum that covers its place.
+//! The process that wrote such a file reads it once, from start to end. It is removed when the run
+//! is dropped, or by the next open after a crash. So it needs no index, no filter and no sync. It
+//! is a sequence of blocks of packed entries, each block compressed and with a checksum that covers
+//! its offset.
 
 use super::entries::Entry;
 use crate::base::checksum::placed;
@@ -11,15 +12,15 @@ use crate::env::{Announcement, AppendFile, ReadFile};
 use crate::store::{FileId, FileKind, FileStore, file_name};
 use std::sync::Arc;
 
-/// Packed bytes of a block; a larger entry has one of its own.
+/// Packed bytes from which a block ends. A larger entry makes a larger block.
 pub(super) const BLOCK: usize = 64 << 10;
-/// The reader announces so many blocks ahead.
+/// Number of blocks that the reader announces ahead.
 const AHEAD: usize = 4;
 const CHECKSUM: usize = 8;
 
 struct BlockAt {
     offset: u64,
-    /// Checksum included.
+    /// Stored bytes, checksum included.
     stored: usize,
     packed: usize,
     compressed: bool,
@@ -39,7 +40,7 @@ impl TempFile {
 
 impl Drop for TempFile {
     fn drop(&mut self) {
-        // What cannot be removed now is removed by the next open.
+        // If the removal fails, the next open repeats it.
         let _ = self.store.remove_sort(self.id);
     }
 }
@@ -117,14 +118,14 @@ impl RunFileWriter {
     }
 }
 
-/// A sorted run, not open.
+/// A complete sorted run, not open.
 pub(super) struct SortedRun {
     file: TempFile,
     blocks: Vec<BlockAt>,
 }
 
 impl SortedRun {
-    /// Opens it at its first entry.
+    /// Opens the run at its first entry.
     pub(super) fn read(self) -> Result<RunReader> {
         let input = self.file.store.open_sort(self.file.id)?;
         let mut reader = RunReader {
@@ -143,13 +144,13 @@ impl SortedRun {
 
 /// A cursor over a sorted run.
 pub(super) struct RunReader {
-    // Closed before the file goes.
+    // Declared first, so that it is closed before the file is removed.
     input: Arc<dyn ReadFile>,
     run: SortedRun,
     next_block: usize,
     packed: Vec<u8>,
     stored: Vec<u8>,
-    /// Where the entry under the cursor lies, and the next one.
+    /// Offsets in `packed` of the entry under the cursor and of the next one.
     at: usize,
     next: usize,
 }
@@ -174,7 +175,7 @@ impl RunReader {
         })
     }
 
-    /// Loads the next block; false if there is none.
+    /// Loads the next block; `false` if there is none.
     fn load(&mut self) -> Result<bool> {
         (self.at, self.next) = (0, 0);
         self.packed.clear();

@@ -1,4 +1,4 @@
-//! Sorting the entries of one index, outside of memory if need be.
+//! Sorts the entries of one index, with temporary files if memory is short.
 
 use super::entries::Entries;
 use super::merge::{FilesReader, Input, Merge};
@@ -9,55 +9,56 @@ use crate::base::Result;
 use crate::base::gauge::Charge;
 use std::sync::Arc;
 
-/// At most so many temporary files are merged at once; more are first merged among themselves.
+/// Most temporary files merged at once. More are first merged among themselves.
 const FAN_IN: usize = 128;
 
-/// Entries between two looks at the caller's wishes.
+/// Entries between two calls of the caller's [`Pace`].
 const PACE: u64 = 1024;
 
-/// What must differ between any two entries of a sorter.
+/// The part of the key that must be unique in a sorter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Uniqueness {
-    /// Nothing: their keys differ where the rows do.
+    /// None: keys of different rows differ anyway.
     None,
-    /// Their keys: a clustered index.
+    /// The whole key: a clustered index.
     Key,
-    /// The start of their keys, whose length comes with each entry: a unique index beside it.
+    /// The start of the key, whose length comes with each entry: a unique secondary index.
     Start,
 }
 
-/// Called now and then with stored bytes moved since the last call. May sleep; an error ends the load.
+/// Called periodically with the stored bytes moved since the last call. May sleep; an error ends
+/// the load.
 pub(super) type Pace<'a> = &'a mut dyn FnMut(u64) -> Result<()>;
 
 enum State {
-    /// All came in order, and go straight into files of the last level.
+    /// All entries came in order and go directly into files of the last level.
     Streaming(Box<Output>),
-    /// At least once they did not.
+    /// Some entry came out of order.
     Sorting,
 }
 
 /// Sorts the entries of one index.
 ///
-/// Steps: [`Self::take`] lists of entries, each sorted or not; at most once [`Self::take_last`];
+/// Steps: [`Self::take`] lists of entries, each sorted or not; [`Self::take_last`] at most once;
 /// [`Self::finish`].
 ///
-/// As long as each list goes on where the one before ended, nothing is sorted: entries stream into the
-/// files that stay, so that they are written once. At the first list that does not, the files so far
-/// become one sorted run among others, which are written to temporary files, and all are merged at the end.
-/// (Of a unique index beside the clustered one, a file does not say where the unique part of a key ends: its
-/// entries never stream.)
+/// As long as each list continues where the previous one ended, nothing is sorted: entries stream
+/// into the final files and are written once. The first list that does not continue ends that: the
+/// files so far become one sorted run. From then on each list is sorted and written to a temporary
+/// file, and all runs are merged at the end. (A unique secondary index never streams: its files do
+/// not record where the unique part of a key ends.)
 ///
-/// Invariant: files that it has made and not handed out are removed when it is dropped.
+/// Invariant: dropping it removes all files that it made and did not hand out.
 pub(super) struct Sorter {
     number: usize,
     ingest: Arc<Ingest>,
     uniqueness: Uniqueness,
     state: State,
-    /// Temporary files with their tier: files of one tier have about the same size, and those of a
-    /// higher one come first.
+    /// Temporary files with their tiers. Files of one tier have about the same size; higher tiers
+    /// come first.
     runs: Vec<(u32, SortedRun)>,
     others: Vec<Input>,
-    /// For the list that stays in memory.
+    /// Memory charge of the list that stays in memory.
     charge: Charge,
     entries: u64,
     packed_bytes: u64,
@@ -82,7 +83,7 @@ impl Sorter {
         }
     }
 
-    /// Entries that are still to be merged at the end.
+    /// Number of entries that the end must merge.
     pub(super) fn waiting(&self) -> u64 {
         match self.state {
             State::Streaming(_) => 0,
@@ -90,7 +91,7 @@ impl Sorter {
         }
     }
 
-    /// Takes a list, and leaves none of it in memory.
+    /// Takes a list and writes all of it to files.
     pub(super) fn take(&mut self, mut list: Entries, pace: Pace<'_>) -> Result<(), Failure> {
         self.count(&list);
         if self.stream(&list, pace)? {
@@ -107,7 +108,7 @@ impl Sorter {
         self.push_run(0, writer.finish()?, pace)
     }
 
-    /// Takes the last list; what must be sorted may stay in memory until the end, and stays charged as long.
+    /// Takes the last list. If it must be sorted, it stays in memory, and charged, until the end.
     pub(super) fn take_last(
         &mut self,
         mut list: Entries,
@@ -124,8 +125,9 @@ impl Sorter {
         Ok(())
     }
 
-    /// The files with all entries, synced, and whether one without a right to be alone came twice.
-    /// `pace` gets stored bytes, `merged` the number of entries merged so far.
+    /// Merges the runs. Returns the synced files with all entries, and whether an entry came twice
+    /// that need not be unique. `pace` gets stored bytes, `merged` gets the number of entries
+    /// merged so far.
     pub(super) fn finish(
         mut self,
         pace: Pace<'_>,
@@ -149,7 +151,7 @@ impl Sorter {
             }
         }
         merged(output.entries());
-        // Temporary files go before the last sync: the disk may be nearly full.
+        // Remove the temporary files before the last sync: the disk may be nearly full.
         drop(merge);
         self.charge.set(0);
         Ok(output.finish()?)
@@ -160,7 +162,7 @@ impl Sorter {
         self.packed_bytes += list.packed_bytes();
     }
 
-    /// Streams the list if it goes on where the one before ended. Whether it did.
+    /// Streams the list if it continues where the previous one ended; returns whether it did.
     fn stream(&mut self, list: &Entries, pace: Pace<'_>) -> Result<bool, Failure> {
         let State::Streaming(output) = &mut self.state else {
             return Ok(false);
@@ -197,7 +199,8 @@ impl Sorter {
         RunFileWriter::create(versions.source().store(), versions.new_file_id())
     }
 
-    /// Adds a run; the newest [`FAN_IN`] ones become one of the next tier when they are of one tier.
+    /// Adds a run. If the newest [`FAN_IN`] runs are of one tier, merges them into one of the next
+    /// tier.
     fn push_run(&mut self, mut tier: u32, run: SortedRun, pace: Pace<'_>) -> Result<(), Failure> {
         self.runs.push((tier, run));
         while self
@@ -222,17 +225,17 @@ impl Sorter {
         Ok(())
     }
 
-    /// Takes out the runs from number `from` on, each at its first entry.
+    /// Removes the runs from number `from` on from the list and opens each at its first entry.
     fn open_runs(&mut self, from: usize) -> Result<Vec<Input>> {
         let runs = self.runs.drain(from..);
         runs.map(|(_, run)| Ok(Input::Run(run.read()?))).collect()
     }
 }
 
-/// Calls on the caller every so many entries.
+/// Calls `pace` every [`PACE`] entries.
 struct Paced<'a, 'b> {
     pace: &'a mut (dyn FnMut(u64) -> Result<()> + 'b),
-    /// What is written was read before, too.
+    /// The bytes written were also read from files, so they count twice.
     reads: bool,
     seen: u64,
     last_bytes: u64,
@@ -248,7 +251,7 @@ impl<'a, 'b> Paced<'a, 'b> {
         }
     }
 
-    /// To be called for each entry; `bytes`: stored so far. Whether the caller was called.
+    /// Counts an entry; `bytes` returns the stored bytes so far. Returns whether it called `pace`.
     fn look(&mut self, bytes: impl FnOnce() -> u64) -> Result<bool> {
         self.seen += 1;
         if !self.seen.is_multiple_of(PACE) {

@@ -22,7 +22,7 @@ fn ingest(dir: &Path, piece: u64) -> Arc<Ingest> {
     ingest_with(Arc::new(PosixEnv::new()), dir, piece, options)
 }
 
-/// In `dir`, with files that end from `piece` bytes on.
+/// A factory of files in `dir` that end once they have `piece` bytes.
 pub(super) fn ingest_with(
     env: Arc<dyn Env>,
     dir: &Path,
@@ -50,7 +50,7 @@ fn on_disk(ingest: &Ingest) -> Vec<u64> {
     ingest.versions().source().store().list().unwrap()
 }
 
-/// Keys of which one is often the start of another.
+/// A random key that is often a prefix of another key.
 fn key(rng: &mut StdRng) -> Vec<u8> {
     let mut key = vec![0, 0, 0, 1];
     let len = rng.random_range(0..6);
@@ -65,7 +65,7 @@ fn handle(ingest: &Ingest, meta: &FileMeta) -> Arc<FileHandle> {
 
 type Model = BTreeMap<Vec<u8>, (Kind, Vec<u8>)>;
 
-/// Compares every kind of read of one file with the model's part in its range.
+/// Compares every kind of read of one file with the model's entries in its range.
 fn compare(file: &FileHandle, seqno: Seqno, model: &Model, rng: &mut StdRng) {
     let reader = file.reader().unwrap();
     reader.verify().unwrap();
@@ -114,7 +114,8 @@ fn compare(file: &FileHandle, seqno: Seqno, model: &Model, rng: &mut StdRng) {
     }
 }
 
-/// RocksDB once gave wrong rows from files with an external seqno where one key began with another.
+/// RocksDB once returned wrong rows from files with an external seqno if one key was a prefix of
+/// another.
 #[test]
 fn all_entries_of_a_run_show_the_seqno_of_its_commit() {
     for seed in 0..60 {
@@ -132,7 +133,7 @@ fn all_entries_of_a_run_show_the_seqno_of_its_commit() {
         }
         let density = [Density::Light, Density::Dense][rng.random_range(0..2)];
         let mut writer = ingest.writer(density, 0);
-        // Stored positions, as a spilled set has them, or none.
+        // Stored positions as seqnos, as in a spilled write set, or none.
         let positions = rng.random();
         for (position, (user_key, (kind, value))) in model.iter().enumerate() {
             let value = Value::split(value, &[]);

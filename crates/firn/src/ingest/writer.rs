@@ -1,4 +1,4 @@
-//! Writing one run.
+//! Writes one run.
 
 use super::{Cutter, Ingest, NewFiles};
 use crate::base::{Error, InternalKey, Kind, Result, Value};
@@ -9,25 +9,25 @@ use std::sync::Arc;
 /// How a run is compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Density {
-    /// As in upper levels: for what is rewritten soon.
+    /// As in upper levels, for data that is rewritten soon.
     Light,
-    /// As in the last level: for what is to stay as it is.
+    /// As in the last level, for data that stays.
     Dense,
 }
 
-/// Writes sorted entries into SSTs that have no user key in common.
+/// Writes sorted entries into SSTs that share no user key.
 ///
-/// Steps: [`Self::add`] every entry, ascending by user key, each once; [`Self::finish`]. The files are
-/// named by whoever gets them, with the seqno of the commit ([`FileMeta::with_external_seqno`]); what is
-/// stored as the seqno is 0. Files end where the tree wants them to.
+/// Steps: [`Self::add`] every entry, ascending by user key, each key once; [`Self::finish`]. The
+/// stored seqno is 0. The commit that names the files gives them its seqno
+/// ([`FileMeta::with_external_seqno`]). The [`Cutter`] decides where files end.
 ///
-/// Invariant: what it has created and not handed out it removes when it is dropped. After an error it
-/// is of no further use.
+/// Invariant: dropping it removes the files that it created and did not hand out. After an error
+/// the writer must not be used again.
 pub struct RunWriter {
     ingest: Arc<Ingest>,
     density: Density,
     cutter: Cutter,
-    /// The file being written, and its id.
+    /// Id and writer of the current file.
     open: Option<(u64, SstWriter)>,
     last_key: Vec<u8>,
     superseded: u64,
@@ -53,24 +53,26 @@ impl RunWriter {
         }
     }
 
-    /// Leaves it to whoever names the files, if anybody does, to sync them: [`Ingest::sync_file`].
+    /// Leaves the files unsynced. Before a record names them, the caller must sync each
+    /// ([`Ingest::sync_file`]).
     #[must_use]
     pub fn unsynced(mut self) -> Self {
         self.synced = false;
         self
     }
 
-    /// Marks the files as those of a load ([`Properties::loaded`](crate::sst::Properties)).
+    /// Marks the files as loaded ([`Properties::loaded`](crate::sst::Properties)).
     #[must_use]
     pub(super) fn for_load(mut self) -> Self {
         self.loaded = true;
         self
     }
 
-    /// Adds an entry, above all added before.
+    /// Adds an entry above all entries added so far.
     ///
     /// # Errors
-    /// Those of the files; invalid argument if the key is not above the one before.
+    /// `InvalidArgument` if the key is not above the last one; `NoSpace`, `Io` from writing the
+    /// files.
     pub fn add(&mut self, user_key: &[u8], kind: Kind, value: Value<'_>) -> Result<()> {
         if self.open.is_some() && self.last_key == user_key {
             return Err(Error::invalid("a user key twice in a run"));
@@ -102,16 +104,17 @@ impl RunWriter {
         writer.add(key, value)
     }
 
-    /// Stored bytes so far, about.
+    /// Stored bytes so far, an estimate.
     pub fn bytes(&self) -> u64 {
         let open = self.open.as_ref();
         self.bytes + open.map_or(0, |(_, writer)| writer.estimated_size())
     }
 
-    /// Ends the run. Its files are synced, unless told otherwise; their names are not ([`NewFiles::sync`]).
+    /// Ends the run. Its files are synced, unless [`Self::unsynced`] was called; their names are
+    /// not durable yet ([`NewFiles::sync`]).
     ///
     /// # Errors
-    /// Those of the files.
+    /// `NoSpace`, `Io` from writing the files.
     pub fn finish(mut self) -> Result<NewFiles> {
         self.close()?;
         let none = NewFiles::new(Arc::clone(&self.ingest));

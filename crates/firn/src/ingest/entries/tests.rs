@@ -5,7 +5,8 @@ use rand::{Rng, SeedableRng};
 /// Key, length of its unique part, kind, head, tail.
 type Packed = (Vec<u8>, usize, Kind, Vec<u8>, Vec<u8>);
 
-/// Keys with common starts, some shorter than a prefix, some with large values.
+/// Random entries: keys with common prefixes, some shorter than a slot's prefix, some with large
+/// values.
 fn random(rng: &mut StdRng) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     let mut key = vec![0, 0, 0, 7];
     let len = rng.random_range(0..14);

@@ -31,7 +31,7 @@ fn limits(memory: u64, threads: bool) -> LoadLimits {
     }
 }
 
-/// Files of loads in the directory.
+/// Number of files of loads in the directory.
 fn left(ingest: &Ingest) -> usize {
     let store = ingest.versions().source().store();
     let names = store.env().list_dir(store.dir()).unwrap();
@@ -44,7 +44,7 @@ enum Order {
     Ascending,
     Descending,
     Shuffled,
-    /// In order, but for a few.
+    /// In order, except for a few.
     Nearly,
 }
 
@@ -55,7 +55,7 @@ const ORDERS: [Order; 4] = [
     Order::Nearly,
 ];
 
-/// The rows' numbers in an order.
+/// The numbers of the rows in the given order.
 fn numbers(count: u32, order: Order, rng: &mut StdRng) -> Vec<u32> {
     let mut numbers: Vec<u32> = (0..count).collect();
     match order {
@@ -72,7 +72,8 @@ fn numbers(count: u32, order: Order, rng: &mut StdRng) -> Vec<u32> {
     numbers
 }
 
-/// Key of row `n` in the clustered index, in a unique one and in one of many equal values.
+/// Keys of row `n` in the clustered index, in a unique index, and in one with many equal values;
+/// each with the length of its unique part.
 fn keys(n: u32) -> [(Vec<u8>, usize); 3] {
     let id = n.to_be_bytes();
     let unique = [
@@ -90,7 +91,7 @@ fn keys(n: u32) -> [(Vec<u8>, usize); 3] {
 
 const SORTERS: [Uniqueness; 3] = [Uniqueness::Key, Uniqueness::Start, Uniqueness::None];
 
-/// Every third row has a value out of line.
+/// Every third row has a blob.
 fn kind_of(sorter: usize, n: u32) -> Kind {
     match sorter == 0 && n.is_multiple_of(3) {
         true => Kind::PutBlobs,
@@ -144,7 +145,7 @@ fn load(ingest: &Arc<Ingest>, numbers: &[u32], limits: LoadLimits) -> Result<New
     })
 }
 
-/// All keys of the files, in their order, with the length of the value's head and the kind.
+/// All keys of the files in order, with the length of the value's head and the kind.
 fn stored(ingest: &Arc<Ingest>, files: &NewFiles) -> Vec<(Vec<u8>, usize, Kind)> {
     let mut all = Vec::new();
     for meta in files.files() {
@@ -203,7 +204,8 @@ fn all_rows_come_out_in_order_whatever_the_order_they_came_in() {
     }
 }
 
-/// What the gauge shows each time that a load of `sorters` indexes moves bytes at its end, and before that.
+/// The gauge's values at each call of the pacer at the end of a load with `sorters` indexes, and
+/// its value before the end.
 fn charged_at_the_end(sorters: usize, threads: bool) -> (Vec<u64>, u64) {
     let ingest = setup();
     let mut limits = limits(64 << 20, threads);
@@ -243,7 +245,7 @@ fn a_list_that_waits_for_the_end_stays_charged_until_it_is_merged() {
         assert!(seen.len() > 2, "{seen:?}");
         assert!(seen.iter().all(|sum| *sum == before), "{before}: {seen:?}");
     }
-    // One after the other.
+    // Without threads the sorters merge one after the other.
     let (seen, before) = charged_at_the_end(3, false);
     assert_eq!(seen.first(), Some(&before));
     let last = *seen.last().unwrap();
@@ -258,7 +260,7 @@ fn more_runs_than_are_merged_at_once() {
     let ingest = setup();
     let mut rng = StdRng::seed_from_u64(5);
     let numbers = numbers(20_000, Order::Shuffled, &mut rng);
-    // Runs of some dozens of rows: two tiers.
+    // Runs of a few dozen rows give two tiers.
     let files = load(&ingest, &numbers, limits(10 << 10, true)).unwrap();
     assert!(stored(&ingest, &files) == expected(&numbers));
 }
@@ -300,7 +302,7 @@ fn who_waits_for_a_slow_disk_hears_of_a_kill() {
     let mut limits = limits(32 << 10, true);
     let (interrupted, reached) = (Arc::clone(&limits.interrupted), Arc::default());
     let at_the_disk: Arc<AtomicBool> = Arc::clone(&reached);
-    // The disk is held up until the load is given up.
+    // The pacer blocks the writes until the load is canceled.
     limits.pacer = Arc::new(move |_, cancel| {
         at_the_disk.store(true, Ordering::SeqCst);
         while !cancel.load(Ordering::SeqCst) {
@@ -337,7 +339,7 @@ fn duplicates_are_found_wherever_they_hide() {
         let mut load = Load::new(&ingest, &SORTERS, limits(memory, rng.random())).unwrap();
         let again = rows[rng.random_range(0..rows.len() - 1)];
         let at = rng.random_range(1..rows.len());
-        // The whole row again, or another row with its unique value.
+        // Either the whole row again, or another row with the same unique value.
         let whole: bool = rng.random();
         let outcome = rows.iter().enumerate().try_for_each(|(i, n)| {
             add_row(&mut load, *n)?;
@@ -360,7 +362,7 @@ fn duplicates_are_found_wherever_they_hide() {
                 },
             )
         });
-        // Rows from `at` on may hold the first of the two.
+        // The first of the two rows may be among the rows from `at` on.
         let outcome = outcome.and_then(|()| load.finish(&mut |_, _| Ok(())).map(|_| ()));
         let Err(Failure::Duplicate(duplicate)) = outcome else {
             panic!("seed {seed}: {outcome:?}");
@@ -369,7 +371,7 @@ fn duplicates_are_found_wherever_they_hide() {
         assert_eq!(duplicate.sorter, sorter, "seed {seed}");
         let (wanted, len) = &keys(again)[key];
         assert_eq!(duplicate.user_key[..*len], wanted[..*len], "seed {seed}");
-        // The rows are at hand for the message, and then gone.
+        // The files live as long as the duplicate, which needs them for the message.
         drop(duplicate);
         assert_eq!(left(&ingest), 0, "seed {seed}");
     }

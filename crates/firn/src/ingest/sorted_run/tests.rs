@@ -11,7 +11,7 @@ fn write(store: &FileStore, count: u32) -> SortedRun {
     let mut writer = RunFileWriter::create(store, 9).unwrap();
     for i in 0..count {
         let key = [&[0, 0, 0, 1][..], &i.to_be_bytes()].concat();
-        // Some compress, some are larger than a block.
+        // Some values compress, some are larger than a block.
         let head = vec![
             i as u8;
             if i % 500 == 0 {
