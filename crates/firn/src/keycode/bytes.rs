@@ -1,8 +1,12 @@
-//! Binary strings: escaped, closed by one zero byte.
+//! Binary strings: escaped, terminated by one zero byte.
 //!
-//! `00` becomes `01 01`, `01` becomes `01 02`; the end is `00`. So the end sorts below every byte,
-//! is found by a search for one byte, and costs one byte. Rejected: groups of eight with a count
-//! (a short string costs nine bytes), and `00 ff` with an end of two bytes.
+//! `00` becomes `01 01`, `01` becomes `01 02`; the terminator is `00`. So the terminator sorts
+//! below every encoded byte, a search for one byte finds it, and it costs one byte.
+//!
+//! Example: `41 00 42` becomes `41 01 01 42 00`.
+//!
+//! Rejected: groups of eight bytes with a count (a short string costs nine bytes), and `00 ff` with
+//! a terminator of two bytes.
 
 use super::damaged;
 use super::reader::Reader;
@@ -11,7 +15,7 @@ use crate::base::Result;
 pub(super) const END: u8 = 0;
 pub(super) const ESCAPE: u8 = 1;
 
-/// Appends `bytes` without the end.
+/// Appends the escaped `bytes` without the terminator.
 pub(super) fn put_escaped(out: &mut Vec<u8>, bytes: &[u8]) {
     let mut rest = bytes;
     while let Some(at) = rest.iter().position(|&byte| byte <= ESCAPE) {
@@ -31,7 +35,7 @@ pub(super) fn skip(reader: &mut Reader<'_>) -> Result<()> {
     reader.until(END).map(|_| ())
 }
 
-/// Writes the string to the front of `room` and returns its length.
+/// Decodes the string into the front of `room` and returns its length, bytes.
 pub(super) fn decode(reader: &mut Reader<'_>, room: &mut [u8]) -> Result<usize> {
     let (raw, mask) = reader.until(END)?;
     let mut bytes = raw.iter().map(|byte| byte ^ mask);

@@ -1,10 +1,10 @@
-//! The key of a list of parts.
+//! Encodes the key of a list of parts.
 
 use super::part::KeyPart;
 use super::reader::Reader;
 use crate::base::{Error, Result};
 
-/// What a key image held.
+/// The content of a key image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyImageInfo {
     /// Number of parts.
@@ -15,18 +15,20 @@ pub struct KeyImageInfo {
 
 /// Encodes the parts of one key, in order.
 ///
-/// Invariant: the encoding of each part is prefix-free and ordered, so keys of whole parts are, and
-/// the key of the first parts is a prefix of exactly the keys with these values.
+/// Invariant: the encoding of each part keeps the order of the values, and none is a prefix of
+/// another. Therefore the same holds for keys of whole parts, and the key of the first parts is a
+/// prefix of exactly the keys with these values.
 #[derive(Debug, Clone)]
 pub struct KeyCodec {
     parts: Vec<KeyPart>,
 }
 
 impl KeyCodec {
-    /// The codec of `parts` for record buffers of `record_len` bytes.
+    /// A codec of `parts` for record buffers of `record_len` bytes.
     ///
     /// # Errors
-    /// `InvalidArgument` if a part contradicts itself or lies outside the buffer.
+    /// `InvalidArgument` if `parts` is empty, or a part contradicts itself or lies outside the
+    /// buffer.
     pub fn new(record_len: u32, parts: Vec<KeyPart>) -> Result<Self> {
         if parts.is_empty() {
             return Err(Error::invalid("a key without parts"));
@@ -42,25 +44,27 @@ impl KeyCodec {
         &self.parts
     }
 
-    /// Appends the key of the row in `record`. True if a part is NULL.
+    /// Appends the key of the row in `record`. Returns whether a part is NULL.
     ///
     /// # Safety
-    /// `record` is as long as promised at creation, and each blob column among the parts that is
-    /// not NULL and not empty points to as many readable bytes as its length says.
+    /// For each blob column among the parts that is neither NULL nor empty, the pointer in `record`
+    /// must point to at least as many bytes as the column's length says, readable and unchanged
+    /// during the call. Panics if `record` is shorter than the `record_len` of [`Self::new`].
     ///
     /// # Errors
-    /// `InvalidArgument` if a length in the record is over its maximum.
+    /// `InvalidArgument` if a length in the record exceeds its maximum.
     pub unsafe fn encode_record(&self, record: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         let mut has_null = false;
         for part in &self.parts {
-            // SAFETY: promised by the caller.
+            // SAFETY: this function requires valid blob pointers of all its parts, which is what
+            // `value` requires, and the value is not used after this call.
             let value = unsafe { part.value(record) }?;
             has_null |= part.encode(value, out);
         }
         Ok(has_null)
     }
 
-    /// Appends the key of the server's key image, which holds the first parts, or all.
+    /// Appends the key of the server's key image, which holds the first parts or all of them.
     ///
     /// # Errors
     /// `InvalidArgument` if the image ends within a part or has more parts than the key.
@@ -74,7 +78,8 @@ impl KeyCodec {
         }
     }
 
-    /// Encodes parts until the image or the key ends; tells where each part starts in `out`.
+    /// Encodes parts until the image or the key ends; passes the start of each part in `out` to
+    /// `starts`.
     pub(super) fn encode_image_parts(
         &self,
         image: &mut &[u8],
@@ -97,10 +102,10 @@ impl KeyCodec {
         Ok(info)
     }
 
-    /// Length of the first `parts` parts at the start of `key`.
+    /// Length of the first `parts` parts at the start of `key`, bytes.
     ///
     /// # Errors
-    /// `Corruption`, without file name, if the bytes are no such key.
+    /// `Corruption`, without file name, if the bytes are no key of this codec.
     pub fn skip(&self, key: &[u8], parts: usize) -> Result<usize> {
         let mut reader = Reader::new(key);
         for part in self.parts.iter().take(parts) {
@@ -112,7 +117,7 @@ impl KeyCodec {
     /// Whether one of the first `parts` parts of `key` is NULL.
     ///
     /// # Errors
-    /// `Corruption`, without file name, if the bytes are no such key.
+    /// `Corruption`, without file name, if the bytes are no key of this codec.
     pub fn has_null(&self, key: &[u8], parts: usize) -> Result<bool> {
         let mut reader = Reader::new(key);
         let mut has_null = false;
@@ -122,13 +127,13 @@ impl KeyCodec {
         Ok(has_null)
     }
 
-    /// Most bytes of a key, if there is a bound: there is none for text whose characters may have
+    /// Largest length of a key, bytes; `None` if unbounded, as for text whose characters may have
     /// many weights.
     pub fn max_len(&self) -> Option<usize> {
         self.parts.iter().map(KeyPart::max_len).sum()
     }
 
-    /// Bytes of a key image of all parts.
+    /// Length of a key image of all parts, bytes.
     pub fn image_len(&self) -> usize {
         self.parts.iter().map(KeyPart::stored_image_len).sum()
     }
@@ -143,7 +148,8 @@ impl KeyCodec {
     /// As for [`KeyCodec::encode_record`].
     pub unsafe fn image_from_record(&self, record: &[u8], out: &mut Vec<u8>) -> Result<()> {
         for part in &self.parts {
-            // SAFETY: promised by the caller.
+            // SAFETY: as in `encode_record`, whose requirement on blob pointers this function
+            // shares.
             let value = unsafe { part.value(record) }?;
             part.put_image(value, out);
         }

@@ -1,44 +1,45 @@
-//! Collations: what the codec must know of them; the weights come from outside.
+//! Descriptions of collations, as far as the codec needs them. The weights come from a
+//! [`Collator`].
 
 use super::Pad;
 use crate::base::{Error, Result};
 use std::fmt;
 use std::sync::Arc;
 
-/// Computes the weights of text. Called from any thread.
+/// Computes the weights of text. It is called from any thread.
 pub trait Collator: Send + Sync + fmt::Debug {
     /// Appends the weights of `text` on `level`, each in [`CollationSpec::weight_len`] bytes,
-    /// big-endian, without padding. Returns how many bytes of `text` were weighed: fewer than all
-    /// if the byte after them begins no character.
+    /// big-endian, without padding. Returns the number of bytes of `text` that it weighed: less
+    /// than all if the next byte begins no character.
     fn sort_key(&self, level: u32, text: &[u8], weights: &mut Vec<u8>) -> usize;
 
-    /// Bytes of the first `chars` characters of `text`, or all if it has fewer.
+    /// The number of bytes of the first `chars` characters of `text`, or of all if it has fewer.
     fn prefix_len(&self, text: &[u8], chars: usize) -> usize;
 
-    /// Characters of `text`.
+    /// The number of characters of `text`.
     fn chars(&self, text: &[u8]) -> usize;
 }
 
-/// One level of a collation: its weights are compared before those of the next.
+/// One level of a collation. Its weights are compared before those of the next level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Level {
-    /// What [`Collator::sort_key`] calls the level.
+    /// The number of the level for [`Collator::sort_key`].
     pub number: u32,
     /// The weight of a space.
     pub space: u32,
-    /// Whether a shorter string is smaller (NO PAD); otherwise it is compared as if spaces
-    /// followed (PAD SPACE).
+    /// Whether a shorter string is smaller (NO PAD). Otherwise it compares as if spaces followed
+    /// (PAD SPACE).
     pub no_pad: bool,
 }
 
 /// Whether the weights of a collation give the text back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextForm {
-    /// They do not.
+    /// They do not give it back.
     Lost,
-    /// Weights are the bytes of the text.
+    /// The weights are the bytes of the text.
     Bytes,
-    /// Weights are the code points of UTF-8 text.
+    /// The weights are the code points of UTF-8 text.
     Utf8,
 }
 
@@ -49,23 +50,24 @@ pub struct CollationSpec {
     pub id: u32,
     /// The server's name for it.
     pub name: Box<str>,
-    /// A space of the character set.
+    /// The encoded space of the character set.
     pub pad: Pad,
     /// Levels in the order of comparison.
     pub levels: Vec<Level>,
     /// Bytes of one weight: 1, 2 or 3.
     pub weight_len: u8,
-    /// Weights of single bytes: text whose bytes are all below the length of this table weighs,
-    /// on its only level, what the table says for each byte. Empty if there is no such shortcut.
+    /// A table of weights of single bytes: text whose bytes are all below the length of the table
+    /// has, on its only level, the table's weight for each byte. Empty if there is no such
+    /// shortcut.
     pub simple: Vec<u8>,
     /// Whether weights give the text back.
     pub form: TextForm,
-    /// Whether CHAR is compared with its padding, as NO PAD collations that ignore characters do;
-    /// CHAR of other collations compares as PAD SPACE.
+    /// Whether CHAR compares with its padding, as in NO PAD collations that ignore characters. CHAR
+    /// of other collations compares as PAD SPACE.
     pub char_filled: bool,
 }
 
-/// A collation: its description and where its weights come from.
+/// A collation: its description and its collator.
 #[derive(Debug, Clone)]
 pub struct Collation {
     spec: CollationSpec,
@@ -73,10 +75,7 @@ pub struct Collation {
 }
 
 impl Collation {
-    /// Checks the description.
-    ///
-    /// # Errors
-    /// `InvalidArgument` if it contradicts itself.
+    /// Creates a collation and checks its description.
     pub fn new(spec: CollationSpec, collator: Arc<dyn Collator>) -> Result<Self> {
         let limit = match spec.weight_len {
             1 => 1 << 8,
@@ -116,7 +115,7 @@ impl Collation {
         &*self.collator
     }
 
-    /// `text` up to its first `chars` characters.
+    /// The first `chars` characters of `text`.
     pub(super) fn prefix<'a>(&self, text: &'a [u8], chars: usize) -> &'a [u8] {
         if text.len() <= chars.saturating_mul(self.spec.pad.as_bytes().len()) {
             return text;

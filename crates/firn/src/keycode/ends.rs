@@ -1,4 +1,4 @@
-//! Where parts of keys end, for those who do not know what the keys mean.
+//! Finds the ends of key parts, for code that does not know the meaning of the keys.
 
 use super::codec::KeyCodec;
 use super::collation::Collator;
@@ -7,7 +7,7 @@ use crate::base::Result;
 use crate::base::key::INDEX_ID_LEN;
 use crate::base::shape::KeyShape;
 
-/// A collator for codecs that never see text: what ends a part of text does not depend on weights.
+/// A collator for codecs that never encode text: the end of a text part does not depend on weights.
 #[derive(Debug, Clone, Copy)]
 pub struct Weightless;
 
@@ -25,8 +25,8 @@ impl Collator for Weightless {
     }
 }
 
-/// Knows where the declared parts of the keys of one index end. Encodes nothing, and so does without
-/// collators.
+/// Finds the ends of the declared parts in the keys of one index. It encodes nothing, so it needs
+/// no collators.
 #[derive(Debug, Clone)]
 pub struct KeyEnds {
     codec: KeyCodec,
@@ -34,8 +34,8 @@ pub struct KeyEnds {
 }
 
 impl KeyEnds {
-    /// The ends of keys of `codec`, whose collators may be [`Weightless`]. `unique`: no two keys agree
-    /// in all parts.
+    /// Finds the ends in keys of `codec`, whose collators may be [`Weightless`]. `unique`: no two
+    /// keys agree in all parts.
     pub fn new(codec: KeyCodec, unique: bool) -> Self {
         let parts = codec.parts().len();
         Self {
@@ -44,10 +44,11 @@ impl KeyEnds {
         }
     }
 
-    /// Bytes of index id and declared parts at the start of `user_key`, and whether a part is NULL.
+    /// Length of the index id and the declared parts at the start of `user_key`, bytes, and whether
+    /// a part is NULL.
     ///
     /// # Errors
-    /// `Corruption`, without file name, if the bytes are no such key.
+    /// `Corruption`, without file name, if the bytes are no key of this index.
     pub fn declared(&self, user_key: &[u8]) -> Result<(usize, bool)> {
         let parts = self.codec.parts().len();
         let rest = user_key.get(INDEX_ID_LEN..).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The entries of one index: declared parts, the primary key behind them, and the value.
+//! Encodes the entries of one index: declared parts, the primary key behind them, and the value.
 
 use super::codec::{KeyCodec, KeyImageInfo};
 use super::part::KeyPart;
@@ -8,27 +8,32 @@ use crate::base::{Error, Result};
 
 /// Encodes and decodes the entries of one index.
 ///
-/// The key of a secondary entry is the declared parts and then the whole primary key, even where
-/// both share columns: the primary key is cut off, not put together. Its value is what the two keys
-/// cannot give back of the columns they hold whole, so that the index covers these columns.
+/// The key of a secondary entry is the declared parts followed by the whole primary key, even if
+/// both share columns, so that the primary key can be cut off instead of reassembled. The value
+/// holds the bytes that the two keys cannot give back of the columns that they hold whole, so the
+/// index covers these columns.
+///
+/// Example: an index on `name VARCHAR(9) COLLATE latin1_swedish_ci` of a table with primary key
+/// `id`. The row (5, 'Ab') has the key `'AB'`, `5`, and the value `Ab`, from which a covering scan
+/// takes `name`.
 #[derive(Debug, Clone)]
 pub struct IndexCodec {
     record_len: u32,
     declared: KeyCodec,
     primary: Option<KeyCodec>,
-    /// For each part, declared ones first: what the value holds of it, and whether the column is
-    /// taken from this part.
+    /// For each part, declared ones first: the item it has in the value, and whether a plan takes
+    /// the column from this part.
     items: Vec<(Unpack, bool)>,
 }
 
 impl IndexCodec {
-    /// The primary index: entries hold the row, nothing is decoded from their keys.
+    /// The codec of the primary index. Entries hold the row, so nothing is decoded from their keys.
     pub fn primary(record_len: u32, key: KeyCodec) -> Self {
         Self::new(record_len, key, None)
     }
 
-    /// A secondary index. `primary` is the key of the primary index; None if that is hidden, and
-    /// then whatever follows the declared parts is left alone.
+    /// The codec of a secondary index. `primary` is the key of the primary index, or `None` if that
+    /// is hidden; then the bytes behind the declared parts are ignored.
     pub fn secondary(record_len: u32, declared: KeyCodec, primary: Option<KeyCodec>) -> Self {
         Self::new(record_len, declared, primary)
     }
@@ -45,7 +50,8 @@ impl IndexCodec {
         let items = (0..parts.len())
             .map(|at| {
                 let same = || (0..parts.len()).filter(|&i| parts[i].column == parts[at].column);
-                // The first part that gives the value back by itself, else the first whole one.
+                // Take the column from the first part that gives it back without an item, otherwise
+                // from the first whole part.
                 let source = same()
                     .find(|&i| gives(i))
                     .or_else(|| same().find(|&i| parts[i].is_whole()));
@@ -70,8 +76,8 @@ impl IndexCodec {
         &self.declared
     }
 
-    /// Appends the declared parts of the row in `record`. True if one is NULL. For a secondary
-    /// entry, the primary key comes behind.
+    /// Appends the declared parts of the row in `record`. Returns whether one is NULL. For a
+    /// secondary entry, the caller appends the primary key.
     ///
     /// # Safety
     /// As for [`KeyCodec::encode_record`].
@@ -79,7 +85,8 @@ impl IndexCodec {
     /// # Errors
     /// As for [`KeyCodec::encode_record`].
     pub unsafe fn encode_record(&self, record: &[u8], out: &mut Vec<u8>) -> Result<bool> {
-        // SAFETY: promised by the caller.
+        // SAFETY: this function shares the requirement on blob pointers with
+        // `KeyCodec::encode_record`.
         unsafe { self.declared.encode_record(record, out) }
     }
 
@@ -96,7 +103,8 @@ impl IndexCodec {
             if *unpack == Unpack::Nothing {
                 continue;
             }
-            // SAFETY: promised by the caller.
+            // SAFETY: this function shares the requirement on blob pointers with
+            // `KeyCodec::encode_record`, for the parts of both keys; `value` requires no more.
             if let Some(value) = unsafe { part.value(record) }? {
                 unpack.put(part, value, out);
             }

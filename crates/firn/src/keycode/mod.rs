@@ -1,16 +1,16 @@
-//! Order-preserving encoding of SQL key parts; collation weights arrive as bytes.
+//! Order-preserving encoding of SQL key parts. The caller supplies collation weights as bytes.
 //!
 //! The bytes of two keys compare as the values compare in the server: equal values have equal
-//! bytes, and no encoded part is the prefix of another one, so parts are simply put one behind the
-//! other. `(5, 'ab')` of `(INT, VARCHAR(9) COLLATE latin1_swedish_ci)`:
+//! bytes, and no encoded part is a prefix of another one. So parts are simply concatenated. `(5,
+//! 'ab')` of `(INT, VARCHAR(9) COLLATE latin1_swedish_ci)`:
 //!
 //! ```text
 //! 80 00 00 05 | 41 42 20 02         sign flipped | weights, the space after them, "nothing follows"
 //! ```
 //!
-//! [`KeyCodec`] knows one list of parts. [`IndexCodec`] joins the declared parts of an index with
-//! the primary key behind them, and with the value of the entry, which holds what the key cannot
-//! give back.
+//! [`KeyCodec`] encodes one list of parts. [`IndexCodec`] adds the primary key behind the declared
+//! parts of an index, and the value of the entry, which holds the bytes that the key cannot give
+//! back.
 
 mod bytes;
 mod codec;
@@ -35,7 +35,7 @@ pub use plan::IndexPlan;
 
 use crate::base::Error;
 
-/// A damaged key or entry value. The reader that knows them adds file and offset.
+/// An error for a damaged key or entry value. The reader of the file adds its name and the offset.
 fn damaged(what: &str) -> Error {
     Error::corruption("", 0, format_args!("key: {what}"))
 }

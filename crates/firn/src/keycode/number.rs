@@ -1,10 +1,10 @@
-//! Numbers: from the little-endian form of the record buffer to bytes that sort, and back.
+//! Encodes numbers from the little-endian form of the record buffer to sortable bytes, and back.
 
 use super::damaged;
 use super::reader::Reader;
 use crate::base::Result;
 
-/// Appends an integer: big-endian, sign flipped.
+/// Appends an integer: big-endian, with the sign bit flipped if signed.
 pub(super) fn encode_int(out: &mut Vec<u8>, little: &[u8], signed: bool) {
     let start = out.len();
     out.extend(little.iter().rev());
@@ -22,8 +22,8 @@ pub(super) fn decode_int(reader: &mut Reader<'_>, room: &mut [u8], signed: bool)
     Ok(())
 }
 
-/// Appends a FLOAT (4 bytes) or DOUBLE (8): negative numbers inverted, others with the sign set.
-/// -0.0 equals 0.0 and is encoded as it.
+/// Appends a FLOAT (4 bytes) or DOUBLE (8), big-endian: negative numbers with all bits inverted,
+/// others with the sign bit set. -0.0 equals 0.0 and is encoded as 0.0.
 pub(super) fn encode_float(out: &mut Vec<u8>, little: &[u8]) {
     let start = out.len();
     if is_negative_zero(little) {
@@ -40,7 +40,7 @@ pub(super) fn encode_float(out: &mut Vec<u8>, little: &[u8]) {
     }
 }
 
-/// Decodes a float; `negative_zero` tells -0.0 from 0.0.
+/// Decodes a float; with `negative_zero` the result is -0.0 instead of 0.0.
 pub(super) fn decode_float(
     reader: &mut Reader<'_>,
     room: &mut [u8],

@@ -1,4 +1,4 @@
-//! One part of a key: where its value lies and how it is encoded.
+//! One part of a key: the position of its value in the record and its encoding.
 
 use super::collation::{Collation, TextForm};
 use super::reader::Reader;
@@ -8,13 +8,13 @@ use crate::base::record::{blob_bytes, take_len};
 use crate::base::{Error, Result};
 use std::sync::Arc;
 
-/// Bytes of the length before a VARCHAR or BLOB in a key image.
+/// Size of the length in front of a VARCHAR or BLOB in a key image, bytes.
 pub(super) const IMAGE_LEN_BYTES: usize = 2;
 
 const NULL: u8 = 0;
 const NOT_NULL: u8 = 1;
 
-/// How values of a part compare.
+/// The comparison of the values of a part.
 #[derive(Debug, Clone)]
 pub enum PartKind {
     /// A little-endian integer of 1, 2, 3, 4 or 8 bytes.
@@ -24,8 +24,8 @@ pub enum PartKind {
     },
     /// A little-endian FLOAT (4 bytes) or DOUBLE (8 bytes).
     Float,
-    /// Bytes that sort as they are, all of one length: DECIMAL, temporal types with fractions, BIT,
-    /// BINARY, UUID, INET6.
+    /// Bytes that sort as they are, all of the same length: DECIMAL, temporal types with fractions,
+    /// BIT, BINARY, UUID, INET6.
     Fixed,
     /// Binary strings of any length.
     VarBytes,
@@ -33,14 +33,14 @@ pub enum PartKind {
     Text(Arc<Collation>),
 }
 
-/// How the record buffer holds the column of a part.
+/// The form of the column in the record buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// As many bytes as the column has.
+    /// Bytes of a fixed length.
     Fixed,
     /// Padded text.
     Char {
-        /// Characters of the column.
+        /// Length of the column in characters.
         chars: u32,
     },
     /// A length of 1 or 2 bytes, then the bytes.
@@ -60,22 +60,22 @@ pub enum Source {
 pub struct KeyPart {
     /// Position of the column in the table.
     pub column: u32,
-    /// How values compare.
+    /// The comparison of values.
     pub kind: PartKind,
-    /// How the record buffer holds the column.
+    /// The form of the column in the record buffer.
     pub source: Source,
-    /// Where the column starts in the record buffer.
+    /// Offset of the column in the record buffer, bytes.
     pub offset: u32,
-    /// Bytes of the column's data in the record buffer: without the length of a VARCHAR; 0 for a
-    /// blob.
+    /// Length of the column's data in the record buffer, bytes: without the length of a VARCHAR; 0
+    /// for a blob.
     pub len: u32,
     /// The column's NULL bit, if it may be NULL.
     pub null: Option<NullBit>,
     /// Whether larger values come first.
     pub desc: bool,
-    /// For a prefix part: characters (text) or bytes (others) that count.
+    /// For a prefix part: the number of characters (text) or bytes (others) in the key.
     pub prefix: Option<u32>,
-    /// Bytes of the value in the server's key image, without NULL byte and length.
+    /// Length of the value in the server's key image, bytes, without NULL byte and length.
     pub image_len: u32,
 }
 
@@ -113,7 +113,7 @@ impl KeyPart {
         }
     }
 
-    /// Bytes of the whole field in the record buffer.
+    /// Length of the whole field in the record buffer, bytes.
     fn field_len(&self) -> usize {
         let around = match self.source {
             Source::Fixed | Source::Char { .. } => 0,
@@ -123,7 +123,7 @@ impl KeyPart {
         around + self.len as usize
     }
 
-    /// Bytes of the part in a key image.
+    /// Length of the part in a key image, bytes.
     pub(super) fn stored_image_len(&self) -> usize {
         let length = match self.source {
             Source::Fixed | Source::Char { .. } => 0,
@@ -132,10 +132,11 @@ impl KeyPart {
         usize::from(self.null.is_some()) + length + self.image_len as usize
     }
 
-    /// The value in `record`, None if NULL. CHAR comes without padding.
+    /// The value in `record`, `None` if NULL. CHAR comes without padding.
     ///
     /// # Safety
-    /// A blob that is not NULL points to as many readable bytes as its length says.
+    /// If the column is a blob that is neither NULL nor empty, its pointer must point to at least
+    /// as many bytes as its length says, readable and unchanged while `record` is borrowed.
     pub(super) unsafe fn value<'a>(&self, record: &'a [u8]) -> Result<Option<&'a [u8]>> {
         if self.null.is_some_and(|null| null.is_set(record)) {
             return Ok(None);
@@ -150,13 +151,15 @@ impl KeyPart {
                     .get(..len)
                     .ok_or_else(|| Error::invalid("VARCHAR longer than its maximum"))?
             }
-            // SAFETY: promised by the caller.
+            // SAFETY: this function requires that the pointer of a blob that is neither NULL nor
+            // empty covers its length, readable and unchanged while the result lives. `blob_bytes`
+            // checks for a null pointer itself.
             Source::Blob { len_bytes } => unsafe { blob_bytes(field, len_bytes) }?,
         };
         Ok(Some(value))
     }
 
-    /// Takes the value from a key image; None if NULL.
+    /// Takes the value from the front of a key image; `None` if NULL.
     pub(super) fn take_image<'a>(&self, image: &mut &'a [u8]) -> Result<Option<&'a [u8]>> {
         let short = || Error::invalid("key image ends within a part");
         let (part, rest) = image
@@ -189,7 +192,7 @@ impl KeyPart {
         }
     }
 
-    /// The part of `value` that counts.
+    /// The prefix of `value` that belongs to the key.
     pub(super) fn counting<'a>(&self, value: &'a [u8]) -> &'a [u8] {
         match (&self.kind, self.prefix) {
             (_, None) => value,
@@ -198,7 +201,7 @@ impl KeyPart {
         }
     }
 
-    /// Appends the key of a value. True if it is NULL.
+    /// Appends the encoded value. Returns whether it is NULL.
     pub(super) fn encode(&self, value: Option<&[u8]>, out: &mut Vec<u8>) -> bool {
         let start = out.len();
         if self.null.is_some() {
@@ -234,7 +237,7 @@ impl KeyPart {
         }
     }
 
-    /// Reads the NULL marker; true if NULL.
+    /// Reads the NULL marker; returns whether the part is NULL.
     fn take_null(&self, reader: &mut Reader<'_>) -> Result<bool> {
         reader.set_descending(self.desc);
         if self.null.is_none() {
@@ -247,7 +250,7 @@ impl KeyPart {
         }
     }
 
-    /// Reads over the part; true if it is NULL.
+    /// Skips the part; returns whether it is NULL.
     pub(super) fn skip(&self, reader: &mut Reader<'_>) -> Result<bool> {
         if self.take_null(reader)? {
             return Ok(true);
@@ -262,7 +265,7 @@ impl KeyPart {
         Ok(false)
     }
 
-    /// Bytes of the encoded part, if that does not depend on the value.
+    /// Length of the encoded part, bytes, if it does not depend on the value.
     pub(super) fn fixed_len(&self) -> Option<usize> {
         match self.kind {
             PartKind::Int { .. } | PartKind::Float | PartKind::Fixed if self.null.is_none() => {
@@ -272,7 +275,7 @@ impl KeyPart {
         }
     }
 
-    /// Most bytes of the encoded part, if there is a bound.
+    /// Largest length of the encoded part, bytes, if there is a bound.
     pub(super) fn max_len(&self) -> Option<usize> {
         let limit = |unit: usize| match self.source {
             Source::Blob { .. } => self.prefix.unwrap_or(0) as usize * unit,
@@ -285,8 +288,8 @@ impl KeyPart {
             PartKind::VarBytes => 2 * limit(1) + 1,
             PartKind::Text(collation) => {
                 let spec = collation.spec();
-                // Only where one character has one weight: a unit has at most four bytes, and an
-                // escape or a mark comes on top.
+                // There is a bound only if a character has one weight. A unit has at most four
+                // bytes; an escape or a mark is added.
                 if spec.simple.is_empty() && spec.form == TextForm::Lost {
                     return None;
                 }
@@ -300,13 +303,14 @@ impl KeyPart {
         Some(usize::from(self.null.is_some()) + value)
     }
 
-    /// Whether the key holds the whole value, in some form.
+    /// Whether the key holds the whole value, possibly as weights.
     pub(super) fn is_whole(&self) -> bool {
         self.prefix.is_none()
     }
 
-    /// Reads the part and writes its value to the record, if it is not NULL. Returns whether it is.
-    /// The part is whole, and text gives itself back; `spaces` are added to VARCHAR text.
+    /// Decodes the part behind its NULL marker and writes the value to the record. The part must be
+    /// whole, and text must be of a form that gives it back. Appends `spaces` spaces to VARCHAR
+    /// text.
     pub(super) fn decode(
         &self,
         reader: &mut Reader<'_>,
@@ -348,7 +352,8 @@ impl KeyPart {
         }
     }
 
-    /// Reads the NULL marker and sets the column's NULL bit by it; returns it.
+    /// Reads the NULL marker and sets the column's NULL bit accordingly. Returns whether the part
+    /// is NULL.
     pub(super) fn decode_null(&self, reader: &mut Reader<'_>, record: &mut [u8]) -> Result<bool> {
         let is_null = self.take_null(reader)?;
         if let Some(null) = self.null {
@@ -377,7 +382,7 @@ impl KeyPart {
         Ok(())
     }
 
-    /// The length and the room for the bytes; a fixed field has an empty length.
+    /// Splits a field into its length and its data. The length of a fixed field is empty.
     fn split_field<'a>(&self, field: &'a mut [u8]) -> Result<(&'a mut [u8], &'a mut [u8])> {
         match self.source {
             Source::Fixed | Source::Char { .. } => Ok(field.split_at_mut(0)),
@@ -386,7 +391,7 @@ impl KeyPart {
         }
     }
 
-    /// Appends the part as the server's key image has it.
+    /// Appends the part in the form of the server's key image.
     pub(super) fn put_image(&self, value: Option<&[u8]>, out: &mut Vec<u8>) {
         let start = out.len();
         let end = start + self.stored_image_len();

@@ -1,4 +1,4 @@
-//! Decoding index entries into the record.
+//! Decodes index entries into the record buffer.
 
 use super::part::KeyPart;
 use super::reader::Reader;
@@ -9,12 +9,12 @@ use crate::base::{Error, Result};
 pub(super) struct Step {
     pub(super) part: KeyPart,
     pub(super) unpack: Unpack,
-    /// Whether the value goes to the record; otherwise it is read over.
+    /// Whether the value is written to the record; otherwise it is skipped.
     pub(super) wanted: bool,
 }
 
-/// Decodes the entries of an index into a chosen set of the columns it covers. Made once by
-/// [`super::IndexCodec::plan`], used for many entries; decoding allocates nothing.
+/// Decodes the entries of an index into a chosen set of the columns it covers.
+/// [`super::IndexCodec::plan`] creates it once for many entries. Decoding allocates nothing.
 #[derive(Debug, Clone)]
 pub struct IndexPlan {
     record_len: usize,
@@ -31,11 +31,11 @@ impl IndexPlan {
         Self { record_len, steps }
     }
 
-    /// Decodes an entry, `key` without the index id, into `record`.
+    /// Decodes an entry into `record`. `key` comes without the index id.
     ///
     /// # Errors
-    /// `Corruption`, without file name, if the bytes are no entry of this index; `record` then
-    /// holds a part of it. `InvalidArgument` if `record` is too short.
+    /// `Corruption`, without file name, if the bytes are no entry of this index; `record` is then
+    /// partly written. `InvalidArgument` if `record` is too short.
     pub fn decode(&self, key: &[u8], value: &[u8], record: &mut [u8]) -> Result<()> {
         if record.len() < self.record_len {
             return Err(Error::invalid("record buffer too short"));

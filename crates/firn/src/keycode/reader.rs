@@ -1,9 +1,9 @@
-//! Reading encoded parts; those of descending parts are inverted.
+//! Reads encoded parts. The bytes of descending parts are inverted.
 
 use super::damaged;
 use crate::base::Result;
 
-/// Bytes of a key from some part on. `mask` is 0xff while a descending part is read.
+/// The rest of a key, from some part on. `mask` is 0xff while it reads a descending part.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reader<'a> {
     rest: &'a [u8],
@@ -19,7 +19,7 @@ impl<'a> Reader<'a> {
         self.mask = if desc { 0xff } else { 0 };
     }
 
-    /// Bytes not yet read, as stored.
+    /// The bytes not read yet, as stored.
     pub(super) fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -52,8 +52,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The bytes before the next `stop`, as stored, with the mask that makes them plain; `stop` is
-    /// read too.
+    /// The stored bytes before the next `stop`, and the mask that decodes them. `stop` is consumed.
     pub(super) fn until(&mut self, stop: u8) -> Result<(&'a [u8], u8)> {
         let stop = stop ^ self.mask;
         let at = self

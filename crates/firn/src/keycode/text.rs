@@ -1,8 +1,8 @@
-//! Text: the weights of each level, one level behind the other.
+//! Text: the weights of each level, one level after the other.
 //!
-//! PAD SPACE compares as if spaces followed without end. So the weights stand in segments that end
-//! at each space, and at the end of the string, with the weight of a space and a mark that
-//! compares what follows with spaces:
+//! PAD SPACE compares as if infinitely many spaces followed. So the weights are written in
+//! segments. A segment ends at each space, and at the end of the string, with the weight of a space
+//! and a mark, which compares the rest of the string with spaces:
 //!
 //! | mark | what follows |
 //! |---|---|
@@ -10,12 +10,17 @@
 //! | 2 | nothing but spaces: the end |
 //! | 3 | is above spaces, and comes next |
 //!
-//! Two strings that first differ in a weight that is no space differ there in their bytes; where
-//! one has a space, or ended, and the other something else, the end's own space is compared with
-//! it; where both have a space, the marks decide or are equal. Rejected: segments of a fixed
-//! length, as other engines have; they round every short string up.
+//! Compare two strings at their first difference. If neither weight there is a space, the weights
+//! differ in the keys. If one string has a space or ends there and the other has another weight,
+//! the weight of the space is compared with that weight. If both have a space or end there, the
+//! marks decide, or are equal.
 //!
-//! NO PAD: weights, 0 and 1 escaped as in `bytes`, closed by a zero byte.
+//! Example, with weights equal to ASCII: `a` is `61 20 02`, `a\t` is `61 09 20 02`, and `a b` is
+//! `61 20 03 62 20 02`. So `a\t` < `a` = `a ` < `a b`.
+//!
+//! Rejected: segments of a fixed length, which round every short string up.
+//!
+//! NO PAD: the weights, with 0 and 1 escaped as in `bytes`, terminated by a zero byte.
 
 use super::bytes::{self, END, ESCAPE};
 use super::collation::{Collation, Level, TextForm};
@@ -28,15 +33,15 @@ const BELOW: u8 = 1;
 const LAST: u8 = 2;
 const ABOVE: u8 = 3;
 
-/// How the end of the text is compared.
+/// How the end of a text compares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// A variable-length value: each level as the collation says.
+    /// A variable-length value: PAD SPACE or NO PAD on each level, as the collation says.
     Value,
-    /// CHAR as most collations compare it: PAD SPACE on every level.
+    /// CHAR in most collations: PAD SPACE on every level.
     Padded,
-    /// CHAR as a collation with `char_filled` compares it: with spaces up to so many characters,
-    /// then NO PAD on every level.
+    /// CHAR in a collation with `char_filled`: filled with spaces up to this many characters, then
+    /// NO PAD on every level.
     Filled(usize),
 }
 
@@ -110,7 +115,7 @@ fn encode_shaped(
     }
 }
 
-/// Whether all bytes are below `limit`; false for a limit of 0.
+/// Whether all bytes are below `limit`; `false` if the limit is 0.
 fn is_simple(text: &[u8], limit: usize) -> bool {
     match limit {
         0 => false,
@@ -119,7 +124,7 @@ fn is_simple(text: &[u8], limit: usize) -> bool {
     }
 }
 
-/// Collects the weights of `text`, malformed bytes included.
+/// Collects the weights of `text`. Malformed bytes get weights above all others.
 fn weigh(collation: &Collation, level: &Level, text: &[u8], scratch: &mut Scratch) {
     let weight_len = usize::from(collation.spec().weight_len);
     scratch.weights.clear();
@@ -184,7 +189,7 @@ fn put_padded<W: Copy + PartialOrd>(
     while let Some(at) = rest.iter().position(is_space) {
         let spaces = rest[at..].iter().take_while(|w| is_space(w)).count();
         put(&rest[..at], out);
-        // There is something behind the spaces: those at the end were cut off.
+        // A weight follows the spaces, since trailing ones were cut off.
         let mark = if rest[at + spaces] < space {
             BELOW
         } else {
@@ -201,7 +206,7 @@ fn put_padded<W: Copy + PartialOrd>(
     out.push(LAST);
 }
 
-/// Reads over the key of a text.
+/// Skips the key of a text.
 pub(super) fn skip(collation: &Collation, shape: Shape, reader: &mut Reader<'_>) -> Result<()> {
     let raw = collation.spec().weight_len == 1;
     for level in &collation.spec().levels {
@@ -220,7 +225,7 @@ pub(super) fn skip(collation: &Collation, shape: Shape, reader: &mut Reader<'_>)
     Ok(())
 }
 
-/// Reads a mark; true if it ends the text.
+/// Reads a mark; returns whether it ends the text.
 fn take_mark(reader: &mut Reader<'_>) -> Result<bool> {
     match reader.byte()? {
         BELOW | ABOVE => Ok(false),
@@ -229,7 +234,7 @@ fn take_mark(reader: &mut Reader<'_>) -> Result<bool> {
     }
 }
 
-/// The weights of one level, read back from units.
+/// Decodes the weights of one level from units.
 struct Units {
     space: Option<u32>,
 }
@@ -255,8 +260,8 @@ impl Units {
     }
 }
 
-/// Writes the text of a key that gives it back (see [`TextForm`]) to the front of `room`, spaces at
-/// the end of PAD SPACE text left out, and returns its length.
+/// Decodes the text of a key that gives it back (see [`TextForm`]) into the front of `room` and
+/// returns its length, bytes. PAD SPACE text comes without trailing spaces.
 pub(super) fn decode(
     collation: &Collation,
     shape: Shape,
@@ -305,7 +310,8 @@ impl Sink<'_> {
         Ok(())
     }
 
-    /// UTF-8 of any number up to 0x10ffff, surrogates included: the server lets them through.
+    /// Appends UTF-8 of any number up to 0x10ffff. Surrogates are included, since the server
+    /// accepts them.
     fn push_code_point(&mut self, code: u32) -> Result<()> {
         let tail = |shift: u32| 0x80 | (code >> shift & 0x3f) as u8;
         match code {

@@ -1,7 +1,7 @@
 //! Weights of two or three bytes as units of one to four bytes.
 //!
-//! Units sort as the weights do and none is the prefix of another. Text in ASCII letters costs one
-//! byte a letter under `general_ci` and `bin`, other letters two, Han three at most; with the plain
+//! Units sort as the weights do, and none is a prefix of another. An ASCII letter costs one byte
+//! under `general_ci` and `bin`, other letters two, Han characters at most three. With plain
 //! two-byte weights every key would be twice as long as its text.
 //!
 //! | weight | unit |
@@ -21,7 +21,7 @@ const FOUR: u32 = 0x12_6d80;
 const LEAD_THREE: u8 = 0xed;
 const LEAD_FOUR: u8 = 0xff;
 
-/// Above all weights: a byte that begins no character weighs this plus itself.
+/// Above all weights: a byte that begins no character has this weight plus its value.
 pub(super) const MALFORMED: u32 = 0xff_0000;
 
 pub(super) fn put(out: &mut Vec<u8>, weight: u32) {

@@ -1,7 +1,8 @@
-//! What the key of an entry cannot give back, kept as the entry's value.
+//! The bytes that the key of an entry cannot give back; they are the entry's value.
 //!
-//! One item for each part that needs one and is not NULL, in the order of the parts. A value of
-//! zeros only is left out as a whole: nearly all entries whose text has no spaces at the end.
+//! The value has one item for each part that needs one and is not NULL, in the order of the parts.
+//! A value of zeros only is omitted, which is the case for nearly all entries whose text has no
+//! trailing spaces.
 
 use super::collation::TextForm;
 use super::damaged;
@@ -9,21 +10,21 @@ use super::number::is_negative_zero;
 use super::part::{KeyPart, PartKind, Source};
 use crate::base::{Result, varint};
 
-/// The item of a part.
+/// The kind of item that a part has in the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unpack {
-    /// None: the key gives the value back, or need not.
+    /// None: the key gives the value back, or need not give it back.
     Nothing,
     /// The text: length, bytes.
     Text,
-    /// Number of spaces at the end of the text.
+    /// The number of trailing spaces.
     Spaces,
     /// One byte: 1 for -0.0, otherwise 0.
     NegativeZero,
 }
 
 impl Unpack {
-    /// What a whole part needs so that an entry gives its value back.
+    /// The item that a whole part needs so that the entry gives its value back.
     pub(super) fn of(part: &KeyPart) -> Self {
         match &part.kind {
             PartKind::Float => Self::NegativeZero,
@@ -59,7 +60,7 @@ impl Unpack {
     }
 }
 
-/// Takes items from the value of an entry.
+/// Decodes the items in the value of an entry.
 #[derive(Debug)]
 pub(super) struct Items<'a> {
     rest: &'a [u8],

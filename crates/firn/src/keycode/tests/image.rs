@@ -3,7 +3,7 @@ use crate::base::shape::KeyShape;
 use crate::keycode::*;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
-/// What the server would hand over for some parts of the key.
+/// The key image that the server would pass for some parts of the key.
 fn image_of(parts: &[&KeyPart], record: &[u8]) -> Vec<u8> {
     let mut image = Vec::new();
     for part in parts {
@@ -39,7 +39,7 @@ fn images_give_the_key_of_the_record() {
         let mut key = Vec::new();
         let info = codec.encode_image(&image, &mut key).unwrap();
         assert_eq!((info.parts, &key), (parts.len(), &whole), "seed {seed}");
-        // The image of the first parts gives the first parts of the key.
+        // The image of the first parts encodes to the first parts of the key.
         let some = rng.random_range(0..=parts.len());
         let mut key = Vec::new();
         let image = image_of(&parts[..some], &record);

@@ -1,12 +1,12 @@
-//! Collators and parts to test with.
+//! Collators and parts for tests.
 
 use crate::keycode::*;
 use rand::{Rng, rngs::StdRng};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// ASCII case folding; other bytes weigh themselves, in `weight_len` bytes. `0xff` begins no
-/// character, and `~` weighs nothing, as characters that a collation ignores do.
+/// A collator that folds ASCII case; other bytes weigh their own value, in `weight_len` bytes.
+/// `0xff` begins no character. `~` has no weight, like characters that a collation ignores.
 #[derive(Debug)]
 pub struct Folding {
     pub weight_len: usize,
@@ -16,7 +16,7 @@ impl Folding {
     pub fn weight(&self, byte: u8) -> Option<u32> {
         match byte {
             b'~' if self.weight_len > 1 => None,
-            // Weights of every length of unit.
+            // Weights that need units of every length.
             0x80..0xa0 if self.weight_len > 1 => Some(u32::from(byte) << 7),
             0xa0.. if self.weight_len > 1 => Some(u32::from(byte) << 8),
             _ => Some(u32::from(byte.to_ascii_uppercase())),
@@ -31,7 +31,7 @@ impl Collator for Folding {
                 return i;
             }
             let weight = match level {
-                // The second level tells the cases apart, as weights of case do.
+                // The second level distinguishes upper and lower case.
                 1 => self
                     .weight(byte)
                     .map(|_| 2 + u32::from(byte.is_ascii_uppercase())),
@@ -74,7 +74,7 @@ pub fn collation(rules: &Rules) -> Arc<Collation> {
     let simple_len = match (rules.simple, rules.weight_len) {
         (false, _) => 0,
         (true, 1) => 256u32,
-        // Up to the byte that weighs nothing.
+        // The table ends before `~`, which has no weight.
         (true, _) => 0x7e,
     };
     let spec = CollationSpec {
@@ -110,8 +110,8 @@ pub fn random_rules(rng: &mut StdRng) -> Rules {
     }
 }
 
-/// Compares as the collation of `rules` does, by definition: level by level, PAD SPACE as if
-/// spaces followed.
+/// Compares as the collation of `rules` does, straight from the definition: level by level, and PAD
+/// SPACE as if spaces followed.
 pub fn compare_text(rules: &Rules, is_char: Option<usize>, a: &[u8], b: &[u8]) -> Ordering {
     let filled = |text: &[u8]| {
         let mut text = text.to_vec();
@@ -172,7 +172,7 @@ pub fn encode(part: &KeyPart, value: Option<&[u8]>) -> Vec<u8> {
     out
 }
 
-/// A part on the first column, behind one byte of NULL bits.
+/// A part on the first column, which follows one byte of NULL bits.
 pub fn part(kind: PartKind, source: Source, len: u32) -> KeyPart {
     KeyPart {
         column: 0,
@@ -187,8 +187,8 @@ pub fn part(kind: PartKind, source: Source, len: u32) -> KeyPart {
     }
 }
 
-/// Asserts that the keys of two values compare as `expected`, and that none is the prefix of
-/// another one.
+/// Asserts that the keys of two values compare as `expected`, and that neither is a prefix of the
+/// other.
 #[track_caller]
 pub fn assert_order(part: &KeyPart, a: Option<&[u8]>, b: Option<&[u8]>, expected: Ordering) {
     let (a_key, b_key) = (encode(part, a), encode(part, b));
@@ -210,7 +210,7 @@ pub fn assert_order(part: &KeyPart, a: Option<&[u8]>, b: Option<&[u8]>, expected
     }
 }
 
-/// Weights that are the bytes themselves.
+/// A collator whose weights are the bytes themselves.
 #[derive(Debug)]
 struct Identity;
 
@@ -235,7 +235,7 @@ pub fn identity(rules: &Rules) -> Arc<Collation> {
     Arc::new(Collation::new(spec, Arc::new(Identity)).unwrap())
 }
 
-/// UTF-8 by code point.
+/// A collator whose weights are the code points of UTF-8 text.
 #[derive(Debug)]
 struct CodePoints;
 

@@ -2,7 +2,7 @@ use super::kit::*;
 use crate::keycode::*;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
-/// Interesting numbers: small ones, powers of two and their neighbours, any.
+/// Small numbers, powers of two and their neighbours, or any number.
 fn some_number(rng: &mut StdRng) -> i64 {
     match rng.random_range(0..3) {
         0 => rng.random_range(-3..4),
@@ -21,7 +21,7 @@ fn integers_sort() {
         part.desc = rng.random_bool(0.3);
         let bits = 8 * len;
         let mut value = || {
-            // Sign-extended or zero-extended from the column's length.
+            // The number is sign-extended or zero-extended from the column's length.
             let number = some_number(&mut rng) << (64 - bits);
             if signed {
                 i128::from(number >> (64 - bits))

@@ -5,7 +5,7 @@ use crate::keycode::*;
 use rand::{Rng, rngs::StdRng, seq::SliceRandom};
 
 pub struct Table {
-    /// One part per column, whole and ascending.
+    /// One whole, ascending part for each column.
     pub columns: Vec<KeyPart>,
     pub record_len: u32,
 }
@@ -62,7 +62,7 @@ pub fn random_table(rng: &mut StdRng) -> Table {
         column.column = i;
         column.offset = offset;
         offset += column.len + 4;
-        // The first two are for the primary key.
+        // The first two columns are the primary key, so they are NOT NULL.
         if i >= 2 && rng.random_bool(0.4) {
             bit += 1;
             column.null = Some(NullBit {
@@ -113,7 +113,7 @@ impl Table {
         record
     }
 
-    /// A key on some columns in some order, perhaps descending, perhaps prefixes.
+    /// A key on some columns in random order, some parts descending, some prefixes if `prefixes`.
     pub fn random_key(&self, rng: &mut StdRng, columns: &[usize], prefixes: bool) -> KeyCodec {
         let mut columns = columns.to_vec();
         columns.shuffle(rng);
@@ -139,7 +139,7 @@ impl Table {
     }
 }
 
-/// The value of a column, as far as SQL sees it.
+/// The value of a column as SQL sees it.
 pub fn value_of(column: &KeyPart, record: &[u8]) -> Option<Vec<u8>> {
     // SAFETY: there are no blobs.
     unsafe { column.value(record) }.unwrap().map(<[u8]>::to_vec)

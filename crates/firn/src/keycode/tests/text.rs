@@ -37,7 +37,7 @@ fn the_bytes_are_as_documented() {
         simple: false,
         ..latin()
     };
-    // 0x80 weighs 0x4000, 0xe9 weighs 0xe900, 0xff begins no character.
+    // 0x80 has the weight 0x4000, 0xe9 the weight 0xe900, and 0xff begins no character.
     assert_eq!(key_of(&wide, b"a"), b"A \x02");
     assert_eq!(key_of(&wide, b"\x80"), b"\xbf\x80 \x02");
     assert_eq!(key_of(&wide, b"\xe9"), b"\xed\x7b\x80 \x02");
