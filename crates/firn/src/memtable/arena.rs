@@ -1,44 +1,45 @@
-//! Memory that is only ever added to, and given back as a whole.
+//! An arena: it allocates pieces of memory and frees them all at once.
 
 use parking_lot::Mutex;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
-/// All places are aligned to this many bytes, and all sizes are multiples of it.
+/// Alignment of all pieces, bytes. All sizes are multiples of it.
 pub(super) const ALIGN: usize = 8;
 
 const FIRST_CHUNK: usize = 64 << 10;
 const CHUNK_MAX: usize = 1 << 20;
 
-/// Larger pieces get a chunk of their own, so that they neither waste the rest of a chunk nor need
-/// to fit into one.
+/// Larger pieces get their own chunk, so they neither waste the rest of a chunk nor have to fit
+/// into one.
 const PIECE_MAX: usize = 16 << 10;
 
 struct Chunk {
     base: NonNull<u8>,
     len: usize,
-    /// Bytes handed out. Goes past `len` when a piece does not fit.
+    /// Bytes handed out. It exceeds `len` after a piece did not fit.
     used: AtomicUsize,
 }
 
-/// An arena that grows by chunks. Any number of threads allocate, without locks until a chunk is
-/// full: a piece is one atomic add.
+/// An arena that grows by chunks. Any number of threads allocate at the same time: a piece costs
+/// one atomic add, and a lock only when the chunk is full.
 ///
-/// Invariant: a piece is handed out once and stays where it is until the arena is dropped.
+/// Invariant: a piece is handed out once and stays in place until the arena is dropped.
 ///
-/// Rejected: a chunk for each writing thread. Commits are short and threads many, so most memory
-/// would lie in chunks begun and never filled; and the add costs nothing beside the search.
+/// Rejected: a chunk per writing thread. Commits are short and threads many, so most memory would
+/// be in partly filled chunks, and the add costs nothing beside the search for the position.
 pub(super) struct Arena {
     current: AtomicPtr<Chunk>,
-    /// All chunks, the current one included; made by `Box::into_raw`.
+    /// All chunks, the current one included. `Box::into_raw` made the pointers.
     chunks: Mutex<Vec<*mut Chunk>>,
     allocated: AtomicU64,
 }
 
-// SAFETY: the pointers lead to chunks that the arena owns; their fields are immutable or atomic.
+// SAFETY: the pointers lead to chunks that only this arena owns and frees. Their fields are
+// immutable or atomic, so any thread may use them.
 unsafe impl Send for Arena {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Arena {}
 
 impl Chunk {
@@ -48,7 +49,7 @@ impl Chunk {
 
     fn new(len: usize) -> Self {
         let layout = Self::layout(len);
-        // SAFETY: the size is not zero.
+        // SAFETY: `len` is not zero: it is a chunk size, or the size of a large piece.
         let base = unsafe { alloc(layout) };
         let Some(base) = NonNull::new(base) else {
             handle_alloc_error(layout)
@@ -61,10 +62,10 @@ impl Chunk {
     }
 
     fn take(&self, size: usize) -> Option<NonNull<u8>> {
-        // Failed adds push the counter on, each by at most `PIECE_MAX`, and after each one the chunk
-        // is replaced: it cannot come round to zero.
+        // Failed adds increase the counter by at most `PIECE_MAX` each, and the chunk is replaced
+        // after each of them, so the counter cannot overflow.
         let at = self.used.fetch_add(size, Ordering::Relaxed);
-        // SAFETY: the piece lies inside the chunk.
+        // SAFETY: `at + size <= len`, so the piece lies inside the chunk's allocation.
         (at + size <= self.len).then(|| unsafe { self.base.add(at) })
     }
 }
@@ -86,7 +87,8 @@ impl Arena {
         self.allocated.load(Ordering::Relaxed)
     }
 
-    /// A fresh piece of `size` bytes, not initialized, valid while the arena lives.
+    /// A new, uninitialized piece of `size` bytes (a positive multiple of [`ALIGN`]), valid while
+    /// the arena lives.
     pub(super) fn alloc(&self, size: usize) -> NonNull<u8> {
         debug_assert!(size > 0 && size.is_multiple_of(ALIGN));
         if size > PIECE_MAX {
@@ -97,7 +99,8 @@ impl Arena {
         }
         loop {
             let current = self.current.load(Ordering::Acquire);
-            // SAFETY: chunks live as long as the arena.
+            // SAFETY: `own` made the pointer from a box, and only `Drop` frees chunks, so the chunk
+            // outlives `&self`.
             let chunk = unsafe { &*current };
             if let Some(piece) = chunk.take(size) {
                 return piece;
@@ -106,7 +109,7 @@ impl Arena {
         }
     }
 
-    /// Makes another chunk the current one, unless another thread did.
+    /// Replaces the full current chunk, unless another thread has done so.
     #[cold]
     fn replace(&self, full: *mut Chunk, len: usize) {
         let mut chunks = self.chunks.lock();
@@ -128,9 +131,12 @@ impl Arena {
 impl Drop for Arena {
     fn drop(&mut self) {
         for chunk in self.chunks.get_mut().drain(..) {
-            // SAFETY: made by `Box::into_raw` in `own`, and taken back once.
+            // SAFETY: `own` made the pointer with `Box::into_raw`; draining the list takes each one
+            // back once.
             let chunk = unsafe { Box::from_raw(chunk) };
-            // SAFETY: allocated in `Chunk::new` with this layout, and nobody else frees it.
+            // SAFETY: `Chunk::new` allocated the memory with this layout. Chunks have no `Drop` of
+            // their own, so this is the only place that frees it; `&mut self` proves that no reader
+            // of a piece is left.
             unsafe { dealloc(chunk.base.as_ptr(), Chunk::layout(chunk.len)) };
         }
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const SLOTS: usize = 128;
 const PROBES: usize = 8;
 
-/// What a memtable holds of one index.
+/// Number and size of a memtable's entries of one index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct IndexCounts {
     /// Entries of any kind.
@@ -30,7 +30,7 @@ impl IndexCounts {
     }
 }
 
-/// `owner` is 0 while free, else index id + 1; it never changes again.
+/// The counters of one index. `owner` is 0 while the slot is free, then the index id + 1 for good.
 struct Slot {
     owner: AtomicU64,
     entries: AtomicU64,
@@ -39,8 +39,9 @@ struct Slot {
     blob_bytes: AtomicU64,
 }
 
-/// A small open-addressed table that needs no lock for the indexes that find a slot; the rest
-/// shares a map. A memtable with entries of more than a hundred indexes is rare.
+/// The counters of all indexes: a small open-addressed hash table without locks. Indexes that find
+/// no slot share a map under a mutex; a memtable with entries of more than a hundred indexes is
+/// rare.
 pub(super) struct Counters {
     slots: Box<[Slot]>,
     overflow: Mutex<HashMap<IndexId, IndexCounts>>,
@@ -80,7 +81,7 @@ impl Counters {
         }
     }
 
-    /// The slot of an index, claimed if need be; `None` if all its places are taken by others.
+    /// The slot of an index, claimed if necessary; `None` if other indexes own all its candidates.
     fn slot(&self, index: IndexId) -> Option<&Slot> {
         let owner = u64::from(index) + 1;
         for slot in Self::places(index).map(|place| &self.slots[place]) {

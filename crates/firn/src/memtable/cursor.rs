@@ -5,13 +5,13 @@ use super::list::{Cursor, List};
 use crate::base::{InternalIterator, InternalKey, Result, Seqno, Value};
 use std::sync::Arc;
 
-/// Iterates over a memtable, and keeps it alive.
+/// Iterates over a memtable and keeps it alive.
 ///
-/// Entries inserted while it exists may or may not appear; a reader that filters by a seqno that
-/// was visible before it made the iterator sees a fixed state. `next` is one pointer step, `prev`
-/// a walk from a hint that lies behind.
+/// Entries inserted while the iterator exists may or may not appear. A reader that filters by a
+/// seqno that was visible before it created the iterator sees a fixed state. `next` follows one
+/// pointer; `prev` walks forward from a hint.
 pub struct MemtableIter {
-    // Before the memtable: fields are dropped in this order.
+    // Declared before the memtable, because fields are dropped in order.
     cursor: Option<Cursor<'static>>,
     memtable: Arc<Memtable>,
 }
@@ -24,16 +24,17 @@ impl MemtableIter {
         }
     }
 
-    /// What it reads.
+    /// The memtable.
     pub fn memtable(&self) -> &Arc<Memtable> {
         &self.memtable
     }
 
     fn list(&self) -> &'static List {
         let list: *const List = &self.memtable.list;
-        // SAFETY: the list lives inside the `Arc`'s allocation, which does not move and stays as
-        // long as `self.memtable`. The extended reference ends up only in `self.cursor`, which is
-        // private, is dropped before `memtable`, and hands out references bound to `&self`.
+        // SAFETY: the list is inside the `Arc`'s allocation, which does not move and lives as long
+        // as `self.memtable`, which is never replaced. The extended reference ends up only in
+        // `self.cursor`: the field is private, is dropped before `memtable`, and lends references
+        // bound to `&self`.
         unsafe { &*list }
     }
 

@@ -1,8 +1,8 @@
-//! A whole-key filter that grows with nothing and forgets nothing.
+//! A whole-key filter of fixed size, without removal.
 //!
-//! Each key sets a few bits inside one cache line with relaxed ORs, so a probe costs one cache
-//! miss. No ordering is needed between bits and entry: a reader that must see an entry read the
-//! visible seqno, which was published after the insert, before it came here.
+//! Each key sets a few bits in one cache line with relaxed ORs, so a probe costs one cache miss.
+//! Bits and entry need no mutual ordering: a reader that must see an entry has read the visible
+//! seqno, which was published after the insert, before it probes the filter.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -44,14 +44,15 @@ impl Filter {
         }
     }
 
-    /// False means that no key with this hash was ever inserted.
+    /// `false` means that no key with this hash was ever inserted.
     pub(super) fn may_contain(&self, hash: u64) -> bool {
         let (line, mut bits) = self.place(hash);
         bits.all(|bit| line.0[(bit >> 6) as usize].load(Ordering::Relaxed) >> (bit & 63) & 1 == 1)
     }
 
     fn place(&self, hash: u64) -> (&Line, impl Iterator<Item = u32> + use<>) {
-        // The high half picks the line by multiplication, nine bits each of the remixed hash a bit.
+        // The product's high half selects the line; nine bits each of a remixed hash select the
+        // bits.
         let line = ((u128::from(hash) * self.lines.len() as u128) >> 64) as usize;
         let remixed = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let bits = (0..PROBES).map(move |i| (remixed >> (i * 9 + 10)) as u32 & 511);

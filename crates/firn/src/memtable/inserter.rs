@@ -1,4 +1,4 @@
-//! A writer of several entries.
+//! Inserts several entries.
 
 use super::list::Splice;
 use super::{IndexCounts, Memtable};
@@ -10,16 +10,17 @@ use std::sync::atomic::Ordering;
 
 /// Inserts the entries of one batch into a memtable.
 ///
-/// It remembers its place in the list, so that an entry which sorts behind the one before costs a
-/// comparison or two, and it adds up what it inserted: the memtable's counters are shared by all
-/// writers, and change once for each index of the batch instead of five times an entry. They are
-/// right once it is dropped, which must come before the batch becomes visible.
+/// It remembers its position in the list, so an entry that sorts right behind the previous one
+/// costs a comparison or two. It also sums up its inserts: all writers share the memtable's
+/// counters, so they change once per index of the batch instead of five times per entry. The
+/// counters are correct once the inserter is dropped, which must happen before the batch becomes
+/// visible.
 pub struct Inserter<'a> {
     memtable: &'a Memtable,
     splice: Splice<'a>,
     size: u64,
     entries: u64,
-    /// Smallest and largest; the smallest is the larger one while there is none.
+    /// Smallest and largest seqno. While there is none, the first is larger than the second.
     seqnos: (Seqno, Seqno),
     index: Option<IndexId>,
     counts: IndexCounts,
@@ -40,10 +41,10 @@ impl<'a> Inserter<'a> {
         }
     }
 
-    /// Adds a version. A (user key, seqno) that is already there stays as it is.
+    /// Adds a version. An existing entry with this (user key, seqno) stays unchanged.
     ///
     /// # Panics
-    /// If the seqno is not one a commit may have.
+    /// If the seqno is not a committed one.
     pub fn insert(&mut self, key: InternalKey<'_>, value: Value<'_>) {
         assert!(
             key.seqno <= SEQNO_COMMITTED_MAX,
@@ -68,7 +69,7 @@ impl<'a> Inserter<'a> {
         }
         let mut blob_bytes = 0;
         if key.kind == Kind::PutBlobs {
-            // One without a trailer is refused by whoever reads or flushes it.
+            // A malformed trailer is not reported here; reads and flushes of the entry report it.
             let _ = self.blobs.add_tail(value.tail);
             let _ = blob_ref::for_each(value.tail, |blob| blob_bytes += blob.span());
         }
@@ -80,7 +81,7 @@ impl<'a> Inserter<'a> {
         });
     }
 
-    /// Passes on what was counted of the index at hand.
+    /// Adds the counts of the current index to the memtable's counters.
     fn flush_index(&mut self) {
         let counts = std::mem::take(&mut self.counts);
         if let Some(index) = self.index {

@@ -1,4 +1,4 @@
-//! The ordered list under a memtable: a skiplist in an arena.
+//! The ordered list of a memtable: a skiplist in an arena.
 
 mod estimate;
 
@@ -11,44 +11,46 @@ use crate::base::{InternalKey, Kind, Seqno, Value};
 use std::cmp::Ordering;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// One entry in this many has a link more than the others.
+/// One entry in this many reaches the next level.
 const BRANCHING: u64 = 4;
 
 /// The concurrent ordered list.
 ///
 /// Invariants:
-/// - A node, once linked at level 0, is in the list for good, and its fields never change.
-/// - A node is linked from the bottom up, so whoever meets it at a level finds it at all levels
-///   below; a node missing at an upper level only makes a search longer.
-/// - The hint of a node leads to some node before it. It is stored once the node's new neighbour is
-///   linked, without regard for others that do the same: the last one stored may not be the
+///
+/// - A node that is linked at level 0 stays in the list, and its fields never change.
+/// - A node is linked from the bottom up, so a node found at one level is at all levels below. A
+///   node that is missing at an upper level only makes a search longer.
+/// - The hint of a node leads to some node before it. A writer stores it after it has linked the
+///   node's new neighbour, without regard for other writers: the last hint stored may not be the
 ///   nearest, and [`NodeRef::prev`] walks forward from it.
 ///
-/// Heights come from the hash of the key and the seqno, not from a random number: the same inserts
-/// make the same list, of the same size, in whatever order they come.
+/// Heights derive from the hash of the key and the seqno, not from random numbers: the same inserts
+/// make the same list, of the same size, in any order.
 ///
 /// Rejected:
-/// - Going back by a search for the node before: `O(log n)` cache misses a step, where the hint
-///   costs eight bytes and one store into a line that the insert has just compared.
-/// - Links of 32 bits, offsets into one fixed arena: they save five bytes an entry, and take either
-///   a size fixed beforehand, or a table of chunks to look through at each step.
-/// - Links in both directions at level 0, as one atomic step or with helping: nobody needs the way
-///   back to be exact at each instant.
+///
+/// - Searching for the previous node when moving back: `O(log n)` cache misses per step, while the
+///   hint costs eight bytes and one store into a line that the insert has just compared.
+/// - Links of 32 bits, as offsets into one fixed arena: they save five bytes per entry, but need a
+///   size fixed in advance, or a table of chunks to consult at each step.
+/// - Links in both directions at level 0, updated in one atomic step or with helping: no reader
+///   needs the backward links to be exact at each instant.
 pub(super) struct List {
-    /// Owned: all nodes live here.
+    /// Owns all nodes.
     arena: Arena,
-    /// Before all entries; its key is never compared.
+    /// Sorts before all entries; its key is never compared.
     head: NodeRef<'static>,
-    /// Levels in use, about: the list is right whatever it says.
+    /// Approximate number of levels in use. Any value is correct; it only affects speed.
     height: AtomicUsize,
 }
 
-/// Places of a writer in the list: at each level the last node before the entry it last linked, and
-/// one that came after it. The next entry is looked for from the lowest level at which it lies
-/// between the two, which for sorted entries is level 0.
+/// The position of a writer in the list: for each level, the last node before the entry that it
+/// linked last, and a node after that entry. The search for the next entry starts at the lowest
+/// level whose pair encloses it, which is level 0 for sorted entries.
 ///
-/// Invariants: at all levels below `height`, `before < after`; a higher level's pair encloses
-/// that of a lower one. Other writers may have linked nodes between the two.
+/// Invariants: at all levels below `height`, `before < after`, and a higher level's pair encloses
+/// that of a lower level. Other writers may have linked nodes between the two.
 pub(super) struct Splice<'a> {
     height: usize,
     before: [NodeRef<'a>; HEIGHT_MAX],
@@ -56,10 +58,10 @@ pub(super) struct Splice<'a> {
 }
 
 impl<'a> Splice<'a> {
-    /// The lowest level whose pair encloses `probe`, and nothing else: another writer may have
-    /// linked any number of nodes between the two by now. `height` if there is none.
+    /// The lowest level whose pair encloses `probe` without any node in between (other writers may
+    /// have linked some meanwhile). `height` if there is none.
     fn lowest_around(&self, head: NodeRef<'a>, probe: &Probe<'_>) -> usize {
-        // Neighbouring levels often share a node, and compare it once.
+        // Neighbouring levels often share a node: compare it once.
         let (mut too_high, mut too_low) = (None, None);
         (0..self.height)
             .find(|&level| {
@@ -81,7 +83,7 @@ impl<'a> Splice<'a> {
     }
 }
 
-/// Links of the tower for an entry whose key has this hash.
+/// Height of the tower of an entry whose key has this hash.
 fn height_of(hash: u64, trailer: u64) -> usize {
     let mixed =
         (hash ^ trailer.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -95,8 +97,9 @@ impl List {
         let arena = Arena::new();
         let before_all = InternalKey::new(&[], 0, Kind::Delete);
         let (head, _) = NodeRef::new(&arena, HEIGHT_MAX, before_all, Value::EMPTY);
-        // SAFETY: the node lives as long as the arena, which the list owns and never replaces; all
-        // that leads to it leaves the list with the list's lifetime.
+        // SAFETY: the arena keeps the node, the list owns the arena and never replaces it, and
+        // every `NodeRef` that leaves the list has the lifetime of a borrow of the list. So the
+        // head is not used after the arena is dropped.
         let head = unsafe { head.detached() };
         Self {
             arena,
@@ -110,7 +113,7 @@ impl List {
         self.arena.allocated()
     }
 
-    /// A splice that knows nothing yet.
+    /// A splice without a position.
     pub(super) fn splice(&self) -> Splice<'_> {
         Splice {
             height: 0,
@@ -119,8 +122,8 @@ impl List {
         }
     }
 
-    /// Links a copy of the entry, whose user key has the given hash. Returns its bytes of memory;
-    /// `None`, changing nothing, if this (user key, seqno, kind) is already there.
+    /// Links a copy of the entry; `hash` is the hash of its user key. Returns its memory, bytes;
+    /// `None` if this (user key, seqno, kind) is already there, and then the list is unchanged.
     pub(super) fn insert<'a>(
         &'a self,
         splice: &mut Splice<'a>,
@@ -155,10 +158,11 @@ impl List {
                 if before.try_link(level, after, node) {
                     break;
                 }
-                // Another writer linked something between the two.
+                // Another writer linked a node between the two.
                 let found = walk(before, level, &probe);
                 (splice.before[level], splice.after[level]) = found;
-                // Who came between may stand before what follows at the level below.
+                // That node may lie before the `after` of the level below, so the pairs may no
+                // longer nest.
                 nested &= level == 0;
                 if level == 0 && found.1.is_some_and(|after| after.is(&probe)) {
                     return None;
@@ -177,7 +181,7 @@ impl List {
         Some(size)
     }
 
-    /// Makes the list at least `height` levels high. Returns how high it is.
+    /// Raises the list to at least `height` levels. Returns its height.
     fn raise(&self, height: usize) -> usize {
         let now = self.height.load(Relaxed);
         if height > now {
@@ -186,8 +190,8 @@ impl List {
         height.max(now)
     }
 
-    /// Moves the splice around `probe`: exactly at the levels below the one it starts from, since
-    /// it has just looked, and at the others as far as it knows.
+    /// Moves the splice around `probe`: to its exact neighbours at the level it starts from and all
+    /// levels below, which it searches, and to enclosing nodes at the levels above.
     fn find<'a>(&'a self, splice: &mut Splice<'a>, height: usize, probe: &Probe<'_>) {
         let mut from = splice.lowest_around(self.head, probe);
         if from == splice.height {
@@ -209,8 +213,8 @@ impl List {
         }
     }
 
-    /// The neighbours of `probe` at level 0: the last node before it, perhaps the head, and the
-    /// first that is not.
+    /// The neighbours of `probe` at level 0: the last node before it, possibly the head, and the
+    /// first one that is not before it.
     #[inline]
     fn around(&self, probe: &Probe<'_>) -> (NodeRef<'_>, Option<NodeRef<'_>>) {
         let mut before = self.head;
@@ -221,7 +225,7 @@ impl List {
                 if level > 0 {
                     before.prefetch_next(level - 1);
                 }
-                // The node that ended the level above is not compared again.
+                // Do not compare the node again that ended the level above.
                 match next {
                     Some(node) if next != after && node.compare(probe) == Ordering::Less => {
                         before = node;
@@ -268,7 +272,8 @@ impl List {
     }
 }
 
-/// From `before`, which sorts before `probe`, at one level to the last such node and what follows.
+/// Walks at one level from `before`, which sorts before `probe`. Returns the last node before
+/// `probe` and the one after it.
 #[inline]
 fn walk<'a>(
     mut before: NodeRef<'a>,
@@ -287,7 +292,7 @@ fn walk<'a>(
     }
 }
 
-/// A place in the list. Later inserts may appear to it.
+/// A position in the list. It may see later inserts.
 #[derive(Clone, Copy)]
 pub(super) struct Cursor<'a> {
     node: NodeRef<'a>,
@@ -298,7 +303,8 @@ impl<'a> Cursor<'a> {
     #[inline]
     pub(super) fn next(&self) -> Option<Self> {
         let (node, head) = (self.node.next(0)?, self.head);
-        // A merge reads rows of other sources before it comes to the next one.
+        // A merge reads rows of other sources before it needs the next one, so the prefetch has
+        // time.
         node.prefetch_following();
         Some(Self { node, head })
     }

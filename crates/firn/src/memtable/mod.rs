@@ -1,4 +1,4 @@
-//! Concurrent ordered map of the newest writes.
+//! The memtable: a concurrent ordered map of the newest writes.
 
 mod arena;
 mod counters;
@@ -29,27 +29,27 @@ use writers::Writers;
 /// The newest writes, sorted, in memory.
 ///
 /// Invariants:
-/// - An entry is never changed, replaced or removed; a key that is written again gets another
-///   entry with a larger seqno. So readers need neither locks nor reference counts.
-/// - Only committed seqnos enter: a position of a private write set here would survive a flush.
-/// - All entries of one commit go into one memtable: commits choose it where they get their seqno.
 ///
-/// Life: active (commits insert in parallel) → frozen (no commit chooses it any more, those which
-/// did may still insert: [`Memtable::wait_quiescent`]) → flushed → dropped with its last reader.
+/// - An entry is never changed, replaced or removed. A key that is written again gets another entry
+///   with a larger seqno. So readers need neither locks nor reference counts.
+/// - Only committed seqnos enter. The seqno of a private write set would survive a flush.
+/// - All entries of one commit go into one memtable: a commit chooses it when it gets its seqno.
 ///
-/// A read calls with a seqno that was *visible*: that was published after the inserts, so they
-/// happen before the read, and neither list nor filter need any order of their own.
+/// Life: active (commits insert in parallel) → frozen (no further commit chooses it; earlier ones
+/// may still insert: [`Memtable::wait_quiescent`]) → flushed → dropped with its last reader.
 ///
-/// Rejected: a map that replaces values in place, with one entry per user key and a chain of
-/// versions: chains need reclamation while readers walk them, and the skiplist used here may hide
-/// a key for a moment while it is replaced.
+/// A read uses a seqno that is *visible*. That seqno was published after the inserts, so they
+/// happen before the read, and neither list nor filter needs memory ordering of its own.
+///
+/// Rejected: a map with one entry per user key and a chain of versions. Chains need reclamation
+/// while readers walk them, and a skiplist that replaces entries may hide a key for a moment.
 pub struct Memtable {
     id: u64,
     list: List,
     filter: Filter,
     counters: Counters,
     blobs: Mutex<BlobUses>,
-    /// Their sum, to be looked at without the mutex.
+    /// Sum of the bytes in `blobs`, readable without the mutex.
     blob_bytes: AtomicU64,
     size: AtomicU64,
     entries: AtomicU64,
@@ -62,14 +62,14 @@ pub struct Memtable {
 }
 
 impl Memtable {
-    /// An empty memtable with the default capacity of 64 MiB. `id` names it among the memtables of
+    /// An empty memtable with the default capacity of 64 MiB. `id` is unique among the memtables of
     /// the database; `min_segment` is the oldest log segment that may hold its entries.
     pub fn new(id: u64, min_segment: u64) -> Self {
         Self::with_capacity(id, min_segment, 64 << 20)
     }
 
-    /// An empty memtable that is meant to take about `capacity` bytes; the filter's size follows
-    /// it. More fits, at a rising rate of false positives.
+    /// An empty memtable for about `capacity` bytes, which determines the size of the filter. It
+    /// takes more, at a rising rate of false positives.
     pub fn with_capacity(id: u64, min_segment: u64, capacity: u64) -> Self {
         let filter_bytes = (capacity / 64).clamp(16 << 10, 16 << 20) as usize;
         Self {
@@ -90,27 +90,27 @@ impl Memtable {
         }
     }
 
-    /// The name given at creation.
+    /// The id given at creation.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Adds a version. Concurrent. A (user key, seqno) that is already there stays as it is.
-    /// For several, [`Memtable::inserter`] is faster.
+    /// Adds a version. Concurrent. An existing entry with this (user key, seqno) stays unchanged.
+    /// For several entries, [`Memtable::inserter`] is faster.
     ///
     /// # Panics
-    /// If the seqno is not one a commit may have.
+    /// If the seqno is not a committed one.
     pub fn insert(&self, key: InternalKey<'_>, value: Value<'_>) {
         self.inserter().insert(key, value);
     }
 
-    /// Adds versions, sorted ones nearly for free.
+    /// An inserter of several versions. Sorted ones cost little.
     pub fn inserter(&self) -> Inserter<'_> {
         Inserter::new(self)
     }
 
-    /// Gives `f` the newest version of `user_key` with a seqno at most `seqno`, a delete too.
-    /// `None` if there is no such version here.
+    /// Passes `f` the newest version of `user_key` with a seqno of at most `seqno`, which may be a
+    /// deletion. `None` if there is no such version here.
     pub fn get<R>(
         &self,
         user_key: &[u8],
@@ -125,7 +125,7 @@ impl Memtable {
         (key.user_key == user_key).then(|| f(key, cursor.value()))
     }
 
-    /// Whether a version of `user_key` may be here. False is certain.
+    /// Whether a version of `user_key` may be here. `false` is certain.
     pub fn may_contain(&self, user_key: &[u8]) -> bool {
         self.filter.may_contain(xxh3(user_key))
     }
@@ -135,25 +135,26 @@ impl Memtable {
         MemtableIter::new(Arc::clone(self))
     }
 
-    /// Entries with `lo ≤ user key < hi` (no upper bound: `None`): counted where they are few, else
-    /// estimated such that the standard error is an eighth of the sum of this and `others`.
+    /// The number of entries with `lo ≤ user key < hi` (no upper bound: `None`). Small numbers are
+    /// counted; others are estimated with a standard error of an eighth of the sum of the number
+    /// and `others`.
     pub fn estimate_range(&self, lo: &[u8], hi: Option<&[u8]>, others: u64) -> RangeEntries {
         self.list.estimate(lo, hi, others)
     }
 
-    /// At least `count` user keys with `lo ≤ key < hi`, if there are as many, ascending, with about as
-    /// many entries between any two neighbours.
+    /// At least `count` user keys with `lo ≤ key < hi`, if there are that many, ascending, with
+    /// about equally many entries between neighbours.
     pub fn split_keys(&self, lo: &[u8], hi: Option<&[u8]>, count: usize) -> Vec<Vec<u8>> {
         self.list.split_keys(lo, hi, count)
     }
 
-    /// Bytes of memory taken by the entries: keys, values, links, and what rounding adds. Grows
-    /// only. The same entries take the same bytes in whatever order they come.
+    /// Memory of the entries, bytes: keys, values, links and padding. It only grows. The same
+    /// entries take the same memory in any order of insertion.
     pub fn size_bytes(&self) -> u64 {
         self.size.load(Ordering::Relaxed)
     }
 
-    /// All memory taken from the allocator: chunks that are not full yet and the filter included.
+    /// All memory taken from the allocator, bytes, unfilled chunks and the filter included.
     pub fn memory_bytes(&self) -> u64 {
         self.list.allocated() + (self.filter.size_bytes() + size_of::<Self>()) as u64
     }
@@ -168,17 +169,17 @@ impl Memtable {
         self.entries() == 0
     }
 
-    /// What is here of one index.
+    /// Number and size of the entries of one index.
     pub fn index_counts(&self, index: IndexId) -> IndexCounts {
         self.counters.of(index)
     }
 
-    /// What is here of each index, by index id.
+    /// Number and size of the entries of each index, ascending by index id.
     pub fn all_index_counts(&self) -> Vec<(IndexId, IndexCounts)> {
         self.counters.all()
     }
 
-    /// What is here of each blob file, by references.
+    /// The blobs that the entries refer to, by blob file.
     pub fn blob_uses(&self) -> BlobUses {
         self.blobs.lock().clone()
     }
@@ -188,7 +189,7 @@ impl Memtable {
         self.blob_bytes.load(Ordering::Relaxed)
     }
 
-    /// Smallest and largest seqno; `None` while empty. Exact once the writers are gone.
+    /// Smallest and largest seqno; `None` while empty. Exact once no commit inserts any more.
     pub fn seqno_range(&self) -> Option<(Seqno, Seqno)> {
         let min = self.seqno_min.load(Ordering::Relaxed);
         let max = self.seqno_max.load(Ordering::Relaxed);
@@ -200,13 +201,13 @@ impl Memtable {
         self.min_segment.load(Ordering::Acquire)
     }
 
-    /// Entries come from `segment` too: a transaction prepared there was committed into this
-    /// memtable. Call it before the commit's writer is counted out.
+    /// Lowers [`Memtable::min_segment`] to `segment`: a transaction prepared there was committed
+    /// into this memtable. Call it before the commit's [`Memtable::writers_end`].
     pub fn lower_min_segment(&self, segment: u64) {
         self.min_segment.fetch_min(segment, Ordering::AcqRel);
     }
 
-    /// End of the last log record whose entries are here; 0 before the first.
+    /// End of the last log record whose entries are here, as an LSN; 0 before the first.
     pub fn last_lsn(&self) -> u64 {
         self.last_lsn.load(Ordering::Acquire)
     }
@@ -216,8 +217,9 @@ impl Memtable {
         self.last_lsn.fetch_max(lsn, Ordering::AcqRel);
     }
 
-    /// The last commit that chose this memtable, entries or not (counters alone have none); 0 before the first. The
-    /// manifest must not fall behind it when the log is let go of: the seqno would be given out again.
+    /// Seqno of the last commit that chose this memtable, with or without entries (a commit of
+    /// counters has none); 0 before the first. When the log is released, the manifest's last seqno
+    /// must not be lower: otherwise the seqno would be assigned again.
     pub fn last_commit(&self) -> Seqno {
         self.last_commit.load(Ordering::Acquire)
     }
@@ -227,27 +229,24 @@ impl Memtable {
         self.last_commit.fetch_max(seqno, Ordering::AcqRel);
     }
 
-    /// A commit chose this memtable. Call it under the mutex that guards the choice, so that a
-    /// freeze comes before or after.
+    /// Notes that a commit chose this memtable. Call it under the mutex that guards the choice, so
+    /// that a freeze comes before or after.
     pub fn writers_begin(&self) {
         self.writers.begin();
     }
 
-    /// The commit's inserts are done.
-    ///
-    /// # Panics
-    /// Without a matching [`Memtable::writers_begin`].
+    /// Notes that the commit's inserts are done.
     pub fn writers_end(&self) {
         self.writers.end();
     }
 
-    /// Whether no commit inserts.
+    /// Whether no commit is inserting.
     pub fn is_quiescent(&self) -> bool {
         self.writers.is_zero()
     }
 
-    /// Waits until no commit inserts. Call it after the freeze: writers that begin later are not
-    /// waited for. Their inserts happen before the return.
+    /// Waits until no commit is inserting. Call it after the freeze; it does not wait for later
+    /// writers. The inserts happen before the return.
     pub fn wait_quiescent(&self) {
         self.writers.wait_zero();
     }

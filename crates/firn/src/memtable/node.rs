@@ -6,8 +6,9 @@
 //! next[h-1] … next[1] next[0] | prefix, trailer, prev, lengths | key | head | tail
 //! ```
 //!
-//! The tower lies before the node and is cut to its height `h`, so link `i` of a node is found
-//! without knowing `h`, and link 0 shares the cache line of what a search compares.
+//! The tower of links lies in front of the node and has exactly `h` links, the height of the node.
+//! So link `i` is found without knowing `h`, and link 0 shares a cache line with the fields that a
+//! search compares.
 
 use super::arena::{ALIGN, Arena};
 use super::sync::{AtomicPtr, Witness};
@@ -18,11 +19,10 @@ use std::mem::offset_of;
 use std::ptr::{NonNull, addr_of, null_mut};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// Links of a tower at most.
+/// Most links of a tower.
 pub(super) const HEIGHT_MAX: usize = 12;
 
-/// What a search compares: a user key and a trailer (`seqno << 8 | kind`), of which larger ones
-/// come first.
+/// The search target: a user key and a trailer (`seqno << 8 | kind`). Larger trailers sort first.
 pub(super) struct Probe<'a> {
     prefix: [u64; 2],
     user_key: &'a [u8],
@@ -40,9 +40,9 @@ impl<'a> Probe<'a> {
     }
 }
 
-/// The first 16 bytes of a key (its index id and twelve more), padded with zeros, such that
-/// comparing the words orders keys which differ there. (Where the pad meets a byte above zero the
-/// shorter key is a prefix of the longer.)
+/// The first 16 bytes of a key (its index id and twelve more), padded with zeros, as big-endian
+/// words. If the words of two keys differ, they order the keys. (If the padding of one key meets a
+/// nonzero byte of the other, the shorter key is a prefix of the longer one, so it is smaller.)
 #[inline]
 fn prefix_words(key: &[u8]) -> [u64; 2] {
     let bytes = match key.first_chunk::<16>() {
@@ -59,11 +59,11 @@ fn prefix_words(key: &[u8]) -> [u64; 2] {
 
 #[repr(C)]
 struct Node {
-    /// Link 0; the others lie before it.
+    /// Link 0; the other links lie in front of it.
     next: AtomicPtr<Node>,
     prefix: [u64; 2],
     trailer: u64,
-    /// A hint: some node before this one, mostly the very one before.
+    /// A hint: some node before this one, usually the previous one.
     prev: AtomicPtr<Node>,
     witness: Witness,
     key_len: u32,
@@ -72,20 +72,25 @@ struct Node {
     height: u32,
 }
 
-/// Where the bytes of key and value begin.
+/// Offset of the bytes of key and value in a node.
 const BYTES: usize = offset_of!(Node, height) + size_of::<u32>();
 
-/// Cache lines of a node that a walk in order fetches ahead: a row of 200 bytes with its key.
+/// Cache lines of the next node that a walk in order prefetches: enough for a row of 200 bytes with
+/// its key.
 #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
 const PREFETCHED_LINES: usize = 4;
 
 /// A reference to a linked node, or to one about to be linked, in an arena that lives for `'a`.
 ///
-/// Only this file has raw pointers. It rests on: a `NodeRef` is made from a node that
-/// [`NodeRef::new`] filled, whose plain fields never change afterwards; nodes are found through
-/// links, which are stored with Release and loaded with Acquire, so their fields are seen; and a
-/// node is reached at a level only through a link of that level, so its tower goes up to it. No
-/// Rust reference to a whole node is ever made, since a tower is not part of the type.
+/// Only this file dereferences nodes by raw pointers. Its safety rests on these invariants:
+///
+/// - A `NodeRef` points to a node that [`NodeRef::new`] initialized. The node's plain fields never
+///   change afterwards, and the arena, which lives for `'a`, keeps it in place.
+/// - Nodes are found through links, which are stored with Release and loaded with Acquire, so a
+///   reader sees the fields.
+/// - A node is reached at a level only through a link of that level, so its tower includes the
+///   level.
+/// - No Rust reference to a whole node is ever made, since the tower is not part of the type.
 pub(super) struct NodeRef<'a> {
     node: NonNull<Node>,
     arena: PhantomData<&'a Arena>,
@@ -107,13 +112,15 @@ impl PartialEq for NodeRef<'_> {
     }
 }
 
-// SAFETY: what it leads to is immutable or atomic, and lives for `'a`.
+// SAFETY: the fields of a node are immutable after `NodeRef::new` or atomic, and the arena, which
+// is `Sync`, keeps the node for `'a`. So any thread may read through the reference.
 unsafe impl Send for NodeRef<'_> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for NodeRef<'_> {}
 
 impl<'a> NodeRef<'a> {
-    /// A node of `height` links, not linked yet. Returns its bytes in the arena, too.
+    /// Creates a node with `height` links, not linked yet. Also returns its size in the arena,
+    /// bytes.
     pub(super) fn new(
         arena: &'a Arena,
         height: usize,
@@ -128,9 +135,9 @@ impl<'a> NodeRef<'a> {
         let size = (tower + BYTES + bytes).max(tower + size_of::<Node>());
         let size = size.next_multiple_of(ALIGN);
         let piece = arena.alloc(size);
-        // SAFETY: `piece` has `size` bytes at the alignment of a node, of which this thread alone
-        // knows. The tower's length is a multiple of that alignment; fields, links and bytes all
-        // lie inside, side by side.
+        // SAFETY: `piece` has `size` bytes, aligned to `ALIGN`, which is a node's alignment, and no
+        // other thread knows it. The tower's length is a multiple of that alignment. Tower, fields
+        // and bytes lie inside the piece, one after the other, and do not overlap the sources.
         let node = unsafe {
             let node = piece.add(tower).cast::<Node>();
             for level in 1..height {
@@ -163,10 +170,10 @@ impl<'a> NodeRef<'a> {
         (node, size)
     }
 
-    /// The node without the lifetime of its arena.
+    /// The same reference without the lifetime of the arena.
     ///
     /// # Safety
-    /// It is not used when the arena is gone.
+    /// The result must not be used after the arena is dropped.
     pub(super) unsafe fn detached(self) -> NodeRef<'static> {
         NodeRef {
             node: self.node,
@@ -188,7 +195,9 @@ impl<'a> NodeRef<'a> {
     #[inline]
     fn link(self, level: usize) -> &'a AtomicPtr<Node> {
         debug_assert!(level < self.height());
-        // SAFETY: the tower has `height` links, which lie before the node, and lives for `'a`.
+        // SAFETY: callers keep `level` below the height: they made the node with that height, or
+        // reached it through a link of this level. So the link lies in the tower in front of the
+        // node, where `NodeRef::new` initialized it, and the arena keeps it for `'a`.
         unsafe {
             &*self
                 .node
@@ -201,28 +210,30 @@ impl<'a> NodeRef<'a> {
 
     #[inline]
     fn witness(self) -> &'a Witness {
-        // SAFETY: see the type.
+        // SAFETY: `NodeRef::new` initialized the node, which lives for `'a`; `addr_of!` makes no
+        // reference to the whole node.
         unsafe { &*addr_of!((*self.node.as_ptr()).witness) }
     }
 
     #[inline]
     fn prev_hint(self) -> &'a AtomicPtr<Node> {
-        // SAFETY: see the type.
+        // SAFETY: as for `witness`; the field is atomic, so a shared reference allows the stores.
         unsafe { &*addr_of!((*self.node.as_ptr()).prev) }
     }
 
     pub(super) fn height(self) -> usize {
-        // SAFETY: see the type.
+        // SAFETY: `NodeRef::new` initialized the node, which lives for `'a`, and `height` never
+        // changes.
         unsafe { (*self.node.as_ptr()).height as usize }
     }
 
-    /// The node that follows at `level`, which is below the height.
+    /// The next node at `level`, which must be below the height.
     #[inline]
     pub(super) fn next(self, level: usize) -> Option<Self> {
         Self::from_ptr(self.link(level).load(Acquire))
     }
 
-    /// Has the processor fetch the node that follows at `level`, which is below the height.
+    /// Prefetches the next node at `level`, which must be below the height.
     #[inline]
     pub(super) fn prefetch_next(self, level: usize) {
         #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
@@ -235,7 +246,7 @@ impl<'a> NodeRef<'a> {
         let _ = level;
     }
 
-    /// Has the processor fetch all of the entry that follows, if it is not large.
+    /// Prefetches the next entry, or its first lines if it is large.
     #[inline]
     pub(super) fn prefetch_following(self) {
         #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
@@ -249,13 +260,14 @@ impl<'a> NodeRef<'a> {
         }
     }
 
-    /// Sets a link of a node that no other thread reaches at this level yet.
+    /// Sets a link of a node that no other thread can reach at this level yet.
     #[inline]
     pub(super) fn prepare_next(self, level: usize, next: Option<Self>) {
         self.link(level).store(Self::to_ptr(next), Relaxed);
     }
 
-    /// Links `node` between this one and `after` at `level`. False if `after` does not follow.
+    /// Links `node` between this node and `after` at `level`. Returns `false` if `after` does not
+    /// follow this node any more.
     #[inline]
     pub(super) fn try_link(self, level: usize, after: Option<Self>, node: Self) -> bool {
         self.link(level)
@@ -263,19 +275,20 @@ impl<'a> NodeRef<'a> {
                 Self::to_ptr(after),
                 node.node.as_ptr(),
                 Release,
-                // Who fails looks again, with loads of its own.
+                // After a failure the caller walks again, with Acquire loads.
                 Relaxed,
             )
             .is_ok()
     }
 
-    /// Notes a node that lies before this one: once and for all, since no node is ever removed.
+    /// Stores `before`, which precedes this node, as the hint. The hint stays valid, since no node
+    /// is removed.
     #[inline]
     pub(super) fn set_prev_hint(self, before: Self) {
         self.prev_hint().store(before.node.as_ptr(), Release);
     }
 
-    /// The node before this linked one, perhaps the head.
+    /// The node before this linked node, possibly the head.
     #[inline]
     pub(super) fn prev(self) -> Self {
         let hint = Self::from_ptr(self.prev_hint().load(Acquire));
@@ -288,11 +301,12 @@ impl<'a> NodeRef<'a> {
         }
     }
 
-    /// How this entry sorts beside `probe`.
+    /// Compares this entry with `probe`.
     #[inline]
     pub(super) fn compare(self, probe: &Probe<'_>) -> Ordering {
         self.witness().read();
-        // SAFETY: see the type.
+        // SAFETY: `NodeRef::new` initialized the node, which lives for `'a`, and these fields never
+        // change.
         let (prefix, trailer) =
             unsafe { ((*self.node.as_ptr()).prefix, (*self.node.as_ptr()).trailer) };
         if prefix[0] != probe.prefix[0] {
@@ -309,28 +323,32 @@ impl<'a> NodeRef<'a> {
         keys.then_with(|| probe.trailer.cmp(&trailer))
     }
 
-    /// Whether this is the very entry that `probe` describes.
+    /// Whether this entry has the user key and the trailer of `probe`.
     #[inline]
     pub(super) fn is(self, probe: &Probe<'_>) -> bool {
         self.witness().read();
-        // SAFETY: see the type.
+        // SAFETY: `NodeRef::new` initialized the node, which lives for `'a`, and `trailer` never
+        // changes.
         let trailer = unsafe { (*self.node.as_ptr()).trailer };
         trailer == probe.trailer && self.user_key() == probe.user_key
     }
 
     #[inline]
     fn key_len(self) -> usize {
-        // SAFETY: see the type.
+        // SAFETY: `NodeRef::new` initialized the node, which lives for `'a`, and `key_len` never
+        // changes.
         unsafe { (*self.node.as_ptr()).key_len as usize }
     }
 
-    /// The bytes from `from` after the start of the key.
+    /// `len` bytes of the node, beginning `from` bytes after the start of the key.
     ///
     /// # Safety
-    /// They lie inside key and value.
+    /// `from + len` must not exceed the length of key, head and tail together.
     #[inline]
     unsafe fn bytes(self, from: usize, len: usize) -> &'a [u8] {
-        // SAFETY: the bytes belong to the node, as the caller promises, and live for `'a`.
+        // SAFETY: this function requires the range to lie inside key and value, which
+        // `NodeRef::new` wrote behind the fields. They never change, and the arena keeps them for
+        // `'a`.
         unsafe {
             let start = self.node.as_ptr().cast_const().cast::<u8>().add(BYTES);
             std::slice::from_raw_parts(start.add(from), len)
@@ -339,14 +357,15 @@ impl<'a> NodeRef<'a> {
 
     #[inline]
     pub(super) fn user_key(self) -> &'a [u8] {
-        // SAFETY: the key has this length.
+        // SAFETY: the key comes first and has `key_len` bytes.
         unsafe { self.bytes(0, self.key_len()) }
     }
 
     #[inline]
     pub(super) fn key(self) -> InternalKey<'a> {
         self.witness().read();
-        // SAFETY: see the type.
+        // SAFETY: `NodeRef::new` initialized the node, which lives for `'a`, and `trailer` never
+        // changes.
         let trailer = unsafe { (*self.node.as_ptr()).trailer };
         InternalKey {
             user_key: self.user_key(),
@@ -357,7 +376,8 @@ impl<'a> NodeRef<'a> {
 
     #[inline]
     pub(super) fn value(self) -> Value<'a> {
-        // SAFETY: see the type.
+        // SAFETY: `NodeRef::new` initialized the node, which lives for `'a`, and the lengths never
+        // change.
         let (head_len, tail_len) = unsafe {
             (
                 (*self.node.as_ptr()).head_len as usize,
@@ -365,7 +385,8 @@ impl<'a> NodeRef<'a> {
             )
         };
         let key_len = self.key_len();
-        // SAFETY: head and tail follow the key, with these lengths.
+        // SAFETY: head and tail follow the key with these lengths, so both ranges lie inside the
+        // node.
         unsafe {
             Value {
                 head: self.bytes(key_len, head_len),

@@ -1,12 +1,12 @@
-//! Atomics of the list: those of the standard library, or loom's, which a model checks.
+//! The atomics of the list: from the standard library, or from loom when a model checks the list.
 
 #[cfg(loom)]
 pub(super) use loom::sync::atomic::{AtomicPtr, AtomicUsize};
 #[cfg(not(loom))]
 pub(super) use std::sync::atomic::{AtomicPtr, AtomicUsize};
 
-/// Stands for the plain bytes of a node: a model fails when one thread reads them and nothing
-/// orders that after another thread's writing. Nothing at all outside a model.
+/// Stands for the plain bytes of a node in a model, which fails if a thread reads them and nothing
+/// orders the read after another thread's write. Empty outside a model.
 #[derive(Default)]
 pub(super) struct Witness {
     #[cfg(loom)]

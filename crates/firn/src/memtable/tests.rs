@@ -24,7 +24,7 @@ fn get(memtable: &Memtable, key: &[u8], seqno: Seqno) -> Option<(Seqno, Kind, Ve
     memtable.get(key, seqno, |k, v| (k.seqno, k.kind, joined(v)))
 }
 
-/// Keys around the 16 bytes that a node keeps inline, with zeros where the pad could deceive.
+/// Random keys around 16 bytes, the length of a node's prefix, with zeros that look like padding.
 fn random_key(rng: &mut StdRng) -> Vec<u8> {
     let len = [1, 4, 8, 15, 16, 17, 20, 40][rng.random_range(0..8)];
     (0..len)
@@ -159,7 +159,7 @@ fn list_orders_like_the_model() {
     }
 }
 
-/// Small enough for an interpreter that checks the unsafe parts.
+/// Small enough for an interpreter that checks the unsafe code.
 #[test]
 fn an_iterator_outlives_the_last_handle() {
     let memtable = Arc::new(Memtable::with_capacity(1, 7, 0));
@@ -213,7 +213,7 @@ fn concurrent_writers_and_readers() {
                 scope.spawn(move || {
                     for i in 0..PER_THREAD {
                         let seqno = i * THREADS + thread + 1;
-                        // Scattered over the key space, each key once.
+                        // Keys are scattered over the key space; each occurs once.
                         let key = (seqno.wrapping_mul(0x9e37_79b9_7f4a_7c15)).to_be_bytes();
                         put(memtable, &key, seqno, &seqno.to_be_bytes());
                         assert_eq!(get(memtable, &key, SEQNO_MAX).unwrap().0, seqno);
@@ -299,7 +299,7 @@ fn more_indexes_than_slots() {
 fn filter_has_no_false_negative_and_few_false_positives() {
     let filter = Filter::new(16 << 10);
     let key = |i: u64| [&[0, 0, 0, 1][..], &i.to_be_bytes()].concat();
-    // 16 KiB at ten bits a key.
+    // Fills 16 KiB of filter with ten bits per key.
     let inserted = 13_000;
     for i in 0..inserted {
         filter.insert(xxh3(&key(i)));

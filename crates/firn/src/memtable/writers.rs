@@ -1,10 +1,11 @@
-//! Counts the writers that may still insert.
+//! Counts the commits that may still insert.
 
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Freezing a memtable does not end the inserts of commits which chose it before. Each such commit
-/// is counted where it gets its seqno; a flush waits for zero.
+/// Counts the commits that may still insert into a memtable. A freeze does not end the inserts of
+/// commits that chose the memtable before. Each commit is counted when it gets its seqno; a flush
+/// waits for zero.
 #[derive(Default)]
 pub(super) struct Writers {
     active: AtomicU64,
@@ -19,8 +20,8 @@ impl Writers {
     }
 
     pub(super) fn end(&self) {
-        // Sequentially consistent with `wait_zero`: either the last writer sees the sleeper, or
-        // the sleeper sees zero. Release is part of it: the inserts happen before the flush.
+        // SeqCst here and in `wait_zero`: either the last writer sees the sleeper, or the sleeper
+        // sees zero. It includes Release, so the inserts happen before the flush.
         let before = self.active.fetch_sub(1, Ordering::SeqCst);
         assert!(before > 0, "writers_end without writers_begin");
         if before == 1 && self.sleepers.load(Ordering::SeqCst) > 0 {

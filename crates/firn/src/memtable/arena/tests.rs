@@ -9,15 +9,15 @@ fn pieces_of_any_size_do_not_overlap() {
     for (round, size) in (0..rounds).flat_map(|round| sizes.map(|size| (round, size))) {
         let piece = arena.alloc(size);
         assert!(piece.as_ptr().addr().is_multiple_of(ALIGN));
-        // SAFETY: the piece has this size.
+        // SAFETY: the arena has just handed out the piece with this size.
         unsafe { piece.write_bytes(round as u8, size) };
         pieces.push((piece, size, round as u8));
     }
     let mut sum = 0;
     for (piece, size, fill) in pieces {
-        // SAFETY: filled above.
+        // SAFETY: the piece was filled above, has this size, and lives as long as the arena.
         let bytes = unsafe { std::slice::from_raw_parts(piece.as_ptr(), size) };
-        // Miri looks at a few of them: it takes a microsecond for each.
+        // Under Miri, check only some bytes: each takes a microsecond.
         let step = if cfg!(miri) { size.div_ceil(64) } else { 1 };
         assert!(bytes.iter().step_by(step).all(|&b| b == fill));
         sum += size as u64;

@@ -1,34 +1,35 @@
-//! How many entries lie in a range, without counting them all.
+//! Estimates the number of entries in a range, and splits ranges, without counting all entries.
 
 use super::{BRANCHING, List, walk};
 use crate::memtable::node::Probe;
 use std::cmp::Ordering;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Entries in a range.
+/// The number of entries in a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RangeEntries {
-    /// Their number.
+    /// Number of entries.
     pub entries: u64,
-    /// Whether it was counted, not estimated.
+    /// Whether the number was counted, not estimated.
     pub exact: bool,
 }
 
-/// One part in this many of the result may be the standard error.
+/// The standard error may be the result divided by this.
 const PRECISION: u64 = 8;
 
-/// Nodes of one level that are visited for each key wanted, about, before the level counts as enough.
+/// Once a level had about this many visited nodes per requested key, the search does not go further
+/// down.
 const VISITS_A_KEY: usize = 16;
 
 impl List {
-    /// Entries with `lo ≤ user key < hi` (no upper bound: `None`).
+    /// The number of entries with `lo ≤ user key < hi` (no upper bound: `None`).
     ///
-    /// Each level holds a quarter of the nodes of the one below. So: count at the highest level,
-    /// then one below, until the count is large enough to stand for the others, or the bottom is
-    /// reached and the count exact. A count n at level l stands for n · 4^l entries with a standard
-    /// error of √n · 4^l; it is enough if that is an eighth of the result and `others` (what the
-    /// caller will add to it) together. Alone, the highest sufficient level has 66 nodes in the
-    /// range; beside a larger number fewer do.
+    /// Each level holds about a quarter of the nodes of the level below. So count at the highest
+    /// level, then one level down, until the count is precise enough, or the bottom is reached and
+    /// the count is exact. A count n at level l stands for n · 4^l entries with a standard error of
+    /// √n · 4^l. That is precise enough if it is an eighth of the sum of the result and `others`
+    /// (which the caller adds). Alone, this takes about 66 nodes in the range; beside a larger
+    /// `others`, fewer.
     pub(in crate::memtable) fn estimate(
         &self,
         lo: &[u8],
@@ -68,9 +69,10 @@ impl List {
         }
     }
 
-    /// At least `count` user keys between `lo` and `hi`, if there are as many, ascending, with about as
-    /// many entries between any two neighbours: the nodes of the highest level that has as many. Fewer
-    /// where keys have very many versions: the cost is bounded by `count`.
+    /// At least `count` user keys with `lo ≤ key < hi`, if there are that many, ascending, with
+    /// about equally many entries between neighbours: the nodes of the highest level that has
+    /// enough of them. Returns fewer if keys have very many versions, since `count` bounds the
+    /// cost.
     pub(in crate::memtable) fn split_keys(
         &self,
         lo: &[u8],
@@ -105,7 +107,7 @@ impl List {
                 at = node.next(level);
             }
             all += visited;
-            // Many versions of few keys: further down are more of the same.
+            // Few keys with many versions: the levels below only have more versions of them.
             if keys.len() >= count || visited >= VISITS_A_KEY * count {
                 break;
             }
@@ -136,7 +138,7 @@ mod tests {
         drop(inserter);
         let (keys, visited) = memtable.list.split_keys_visiting(b"0001", None, 64);
         assert!(!keys.is_empty() && keys.len() <= 10, "{}", keys.len());
-        // The last level visited has four times as many as the one above, about.
+        // The last level visited has about four times the nodes of the one above.
         assert!(visited < 8 * VISITS_A_KEY * 64, "{visited} nodes");
     }
 }

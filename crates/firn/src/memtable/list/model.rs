@@ -1,4 +1,4 @@
-//! The insert protocol under loom, which tries the interleavings of a few threads:
+//! The insert protocol under loom, which tries all interleavings of a few threads:
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test -p firn --lib --release memtable::list
@@ -15,7 +15,7 @@ fn insert<'a>(list: &'a List, splice: &mut Splice<'a>, key: u8, height: usize) -
     inserted.is_some()
 }
 
-/// Every level is sorted and lacks no node, and the way back leads over all nodes.
+/// Checks that every level is sorted and complete, and that the backward walk visits all nodes.
 fn check(list: &List, expected: &[u8]) {
     let forth = |level: usize| std::iter::successors(list.head.next(level), move |n| n.next(level));
     let bottom: Vec<u8> = forth(0).map(|node| node.user_key()[0]).collect();
@@ -30,7 +30,7 @@ fn check(list: &List, expected: &[u8]) {
     assert_eq!(back, expected);
 }
 
-/// Two writers link neighbours, both with two links, between the same two nodes.
+/// Two writers link neighbouring nodes, each with two links, between the same two nodes.
 #[test]
 fn two_writers_between_the_same_nodes() {
     loom::model(|| {
@@ -46,7 +46,7 @@ fn two_writers_between_the_same_nodes() {
     });
 }
 
-/// A writer goes on with its splice while another links a tall node inside it.
+/// A writer continues with its splice while another writer links a tall node inside it.
 #[test]
 fn a_splice_that_another_writer_enters() {
     loom::model(|| {
@@ -63,7 +63,7 @@ fn a_splice_that_another_writer_enters() {
     });
 }
 
-/// Of two writers of the same entry one links it.
+/// Of two writers of the same entry, exactly one links it.
 #[test]
 fn two_writers_of_one_entry() {
     loom::model(|| {
@@ -78,8 +78,8 @@ fn two_writers_of_one_entry() {
     });
 }
 
-/// A reader goes both ways through a list that grows: it meets each node complete, in order, and
-/// always those that were there before.
+/// A reader moves both ways through a growing list: each node it meets is complete and in order,
+/// and it misses none of the earlier nodes.
 #[test]
 fn a_reader_of_a_growing_list() {
     loom::model(|| {

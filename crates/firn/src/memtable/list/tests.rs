@@ -11,7 +11,7 @@ fn insert<'a>(list: &'a List, splice: &mut Splice<'a>, user_key: &[u8], seqno: S
     list.insert(splice, xxh3(user_key), key, value).is_some()
 }
 
-/// All nodes of a level, which must be sorted, and each on all levels below its height.
+/// Checks that each level is sorted, and that each node is at all levels below its height.
 fn check_levels(list: &List, seed: u64) {
     let nodes = |level: usize| {
         std::iter::successors(list.head.next(level), move |node: &NodeRef<'_>| {
@@ -49,8 +49,8 @@ fn a_repeated_entry_is_told() {
     );
 }
 
-/// A splice that was left anywhere leads to the right place, also when another writer's entries
-/// came between.
+/// A splice finds the right position from any earlier one, even if another writer's entries came
+/// between.
 #[test]
 fn splices_find_their_way_from_anywhere() {
     for seed in 0..if cfg!(miri) { 2 } else { 40 } {
@@ -88,8 +88,8 @@ fn splices_find_their_way_from_anywhere() {
     }
 }
 
-/// Two writers insert the same dense range, each with a splice of its own, many nodes being tall:
-/// they meet at all levels.
+/// Two writers insert the same dense range, each with its own splice. Many nodes are tall, so the
+/// writers meet at all levels.
 #[test]
 fn writers_that_meet_leave_all_levels_in_order() {
     for seed in 0..if cfg!(miri) { 2 } else { 60 } {
@@ -148,7 +148,7 @@ fn the_same_entry_enters_once_whoever_wins() {
 fn a_quarter_of_the_nodes_reaches_each_next_level() {
     let mut counts = [0u64; HEIGHT_MAX];
     for n in 0..200_000u64 {
-        // One key in many versions, and many keys of one commit.
+        // One key with many versions, and many keys of one commit.
         let height = match n % 2 {
             0 => height_of(xxh3(b"the key"), n << 8 | 1),
             _ => height_of(xxh3(&n.to_be_bytes()), 77 << 8 | 1),
@@ -176,7 +176,7 @@ fn memory_is_counted() {
         let value = vec![7; n as usize % 300];
         let key = InternalKey::new(&key, 1, Kind::Put);
         let size = list.insert_with_height(&mut splice, 2, key, Value::whole(&value));
-        // 56 bytes of fields, a second link, key and value, in whole words.
+        // 56 bytes of fields, a second link, key and value, rounded up to whole words.
         assert_eq!(size, Some((56 + 8 + 4 + value.len()).next_multiple_of(8)));
         sum += size.unwrap() as u64;
     }
@@ -209,7 +209,7 @@ fn estimates_are_exact_below_a_few_dozen_and_near_above() {
             (0.6..1.6).contains(&ratio),
             "seed {seed}, round {round}: {found:?} for {exact}"
         );
-        // Beside a larger number less precision will do.
+        // Beside a larger number, less precision is enough.
         let rough = list.estimate(&lo, Some(&hi), 1_000_000);
         assert!(
             rough.entries.abs_diff(exact) < 400_000,
