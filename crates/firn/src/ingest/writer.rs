@@ -80,11 +80,11 @@ impl RunWriter {
         self.add_version(InternalKey::new(user_key, 0, kind), value)
     }
 
-    /// Adds an entry of a private run, in internal order: its seqno is stored, and a user key may have
-    /// several versions.
+    /// Adds an entry of a private run, in internal order. Its seqno is stored, and a user key may
+    /// have several versions.
     ///
     /// # Errors
-    /// As [`Self::add`].
+    /// `NoSpace`, `Io` from writing the files.
     pub fn add_version(&mut self, key: InternalKey<'_>, value: Value<'_>) -> Result<()> {
         if let Some((_, writer)) = &self.open {
             if self.last_key == key.user_key {

@@ -1,11 +1,11 @@
 //! Order-preserving encoding of SQL key parts. The caller supplies collation weights as bytes.
 //!
 //! The bytes of two keys compare as the values compare in the server: equal values have equal
-//! bytes, and no encoded part is a prefix of another one. So parts are simply concatenated. `(5,
-//! 'ab')` of `(INT, VARCHAR(9) COLLATE latin1_swedish_ci)`:
+//! bytes, and no encoded part is a prefix of another one. So parts are simply concatenated.
+//! Example: `(5, 'ab')` of `(INT, VARCHAR(9) COLLATE latin1_swedish_ci)`:
 //!
 //! ```text
-//! 80 00 00 05 | 41 42 20 02         sign flipped | weights, the space after them, "nothing follows"
+//! 80 00 00 05 | 41 42 20 02      sign flipped | weights, the space after them, the mark of the end
 //! ```
 //!
 //! [`KeyCodec`] encodes one list of parts. [`IndexCodec`] adds the primary key behind the declared

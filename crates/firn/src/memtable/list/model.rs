@@ -1,7 +1,8 @@
 //! The insert protocol under loom, which tries all interleavings of a few threads:
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test -p firn --lib --release memtable::list
+//! RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom \
+//!     cargo test -p firn --lib --release memtable::list
 //! ```
 
 use super::*;
