@@ -1,21 +1,21 @@
-//! Point reads of several keys, whose blocks are read at the same time.
+//! Point reads of several keys, which read their blocks at the same time.
 
 use super::view::View;
 use crate::base::{InternalKey, Result, Seqno, Value};
 use crate::cache::KeyHash;
 use crate::env::Announcement;
 
-/// Keys whose blocks are announced together.
+/// Most keys whose blocks are announced together.
 pub const BATCH: usize = 32;
 
-/// Tells the files what gets of `keys` at `seqno` are about to read from them: each block once,
-/// nothing for keys that are found in memory; all begin to be read at the same time. The keys are ascending, at
-/// most [`BATCH`]. Returns the number of blocks.
+/// Announces the blocks that gets of `keys` at `seqno` are about to read, and starts all reads at
+/// the same time. Each block is announced once; keys found in memory need none. The keys must be
+/// ascending, at most [`BATCH`]. Returns the number of blocks.
 ///
-/// Errors are left to the gets: this is a hint, and wrong only in that it may be too much.
+/// This is a hint: it may announce too much, and errors are left to the gets.
 ///
 /// # Panics
-/// With more keys.
+/// With more than [`BATCH`] keys.
 pub fn announce(view: &View, keys: &[&[u8]], seqno: Seqno) -> usize {
     assert!(keys.len() <= BATCH);
     let mut hashes = [None; BATCH];
@@ -46,7 +46,7 @@ pub fn announce(view: &View, keys: &[&[u8]], seqno: Seqno) -> usize {
     blocks
 }
 
-/// The key's hash; none if a memtable (as its filter says) or the row cache has the key.
+/// The key's hash; `None` if a memtable (by its filter) or the row cache has the key.
 fn hash_unless_in_memory(view: &View, key: &[u8], seqno: Seqno) -> Option<KeyHash> {
     if view
         .memtables()
@@ -63,8 +63,8 @@ fn hash_unless_in_memory(view: &View, key: &[u8], seqno: Seqno) -> Option<KeyHas
     (!cached).then_some(hash)
 }
 
-/// Calls `get` with the number of each key, in the order of the keys and in batches whose blocks
-/// have been announced.
+/// Calls `get` with the number of each key, in key order, in batches whose blocks have been
+/// announced.
 pub fn in_batches(view: &View, keys: &[&[u8]], seqno: Seqno, mut get: impl FnMut(usize)) {
     let mut order: Vec<usize> = (0..keys.len()).collect();
     order.sort_by_key(|&i| keys[i]);
@@ -78,8 +78,8 @@ pub fn in_batches(view: &View, keys: &[&[u8]], seqno: Seqno, mut get: impl FnMut
     }
 }
 
-/// As [`super::get`] for each of `keys`, in any order and with any repeated; the results are in the
-/// order of the keys. `f` gets the number of the key too. An error is that of its key alone.
+/// Runs [`super::get`] for each of `keys`, which may be in any order and repeated. The results are
+/// in the order of `keys`. `f` also gets the number of the key. An error concerns its key alone.
 pub fn multi_get<R>(
     view: &View,
     keys: &[&[u8]],

@@ -1,4 +1,4 @@
-//! How many rows a range holds, for the optimizer.
+//! Estimates the number of rows in a range, for the optimizer.
 
 mod sample;
 mod sources;
@@ -9,48 +9,50 @@ use crate::base::Result;
 use sample::{Read, Reading, sampled_rows};
 use sources::Sources;
 
-/// Rows up to which an estimate is exact.
+/// Number of rows up to which an estimate is exact.
 pub const EXACT_ROWS: u64 = 100;
 
-/// From this many rows on nothing is read, where the indexes of the files are precise enough.
+/// From this many rows on, no block is read if the file indexes are precise enough.
 const READ_ROWS: u64 = 4 * EXACT_ROWS;
 
-/// Bounds are good enough if they differ by this factor: their mean is wrong by its root at most.
+/// Bounds are close enough if they differ by at most this factor: their geometric mean is wrong by
+/// at most its square root.
 const FACTOR_UNREAD: f64 = 1.5;
 const FACTOR_READ: f64 = 2.0;
 
-/// Entries that a first dive passes over, about: versions that are hidden, and deletions.
+/// Hidden versions and deletions that the first dive skips before it gives up, an estimate.
 const DIVE_SKIPS: u64 = 8 * EXACT_ROWS;
 
-/// So much is read rather than sampled, which would not cost less.
+/// Ranges up to these sizes are read, since samples would not cost less.
 const READ_ENTRIES: u64 = 4096;
 const READ_BYTES: u64 = 2 << 20;
-/// Entries of memtables that cost what one of a file does: many are versions of one row, which a cursor
-/// leaves by a seek.
+/// This many entries of a memtable cost as much as one entry of a file: many are versions of one
+/// row, which the cursor skips with a seek.
 const MEMTABLE_ENTRIES: u64 = 4;
 
-/// Entries that a second dive passes over, where there seem to be few rows among them.
+/// Hidden versions and deletions that a second dive skips, when there seem to be few rows among
+/// them.
 const DEEP_DIVE_SKIPS: u64 = 32 << 10;
 
-/// Estimates the rows of a range, which lies in one index: exact up to [`EXACT_ROWS`], within a factor
-/// of 1.5 above.
+/// Estimates the rows of a range of one index: exact up to [`EXACT_ROWS`], within a factor of 1.5
+/// above.
 ///
-/// First what costs nothing: the indexes of the files say between which numbers the entries of the
-/// range lie in each run, and its deletions; that bounds the rows (see `Sources::rows`). If the bounds
-/// are close and the rows are many, nothing is read. Else the blocks that the ends of the range cut
-/// are, two in each run. Where one run without old versions holds all, its entries are the rows.
-/// The bounds are asked again.
+/// The first step is free: the file indexes bound the number of entries and deletions of the range
+/// in each run, and these bound the rows (see `Sources::rows`). If the bounds are close and the
+/// rows many, no block is read. Otherwise the second step reads the blocks in which the range
+/// begins and ends, two per run. If one run without old versions holds the whole range, its entries
+/// are the rows. Otherwise the bounds are checked again.
 ///
-/// Otherwise the range is read from its start, as a scan would see it, to the end if it is short. If it
-/// is not, samples at some dozen places stand for the rest (`sampled_rows`). Few rows according to
-/// these, behind many deletions, are counted after all.
+/// The third step reads the range from its start, as a scan would: to the end if the range is
+/// short. Otherwise samples at some dozen positions stand for the rest (`sampled_rows`). If these
+/// indicate few rows behind many deletions, the rows are counted after all.
 ///
-/// What is not promised: few rows behind more than 32,768 deletions and hidden versions are estimated
-/// like many; samples have an error, which the factor covers in all but odd cases (measured: see
+/// Limits: few rows behind more than 32,768 deletions and hidden versions are estimated as many.
+/// Samples have an error, which the factor covers except in odd cases (measured: see
 /// `docs/internals/read.md`).
 ///
 /// # Errors
-/// Those of reading.
+/// Those of reading the files: `Corruption`, `Unsupported`, `Io`.
 pub fn estimate_rows(point: &ReadPoint, range: &ScanRange) -> Result<u64> {
     let mut sources = Sources::of(&point.view, range)?;
     if let Some(rows) = sources.rows().settled(FACTOR_UNREAD, READ_ROWS) {
@@ -82,12 +84,13 @@ pub fn estimate_rows(point: &ReadPoint, range: &ScanRange) -> Result<u64> {
             return Ok(rows);
         }
     }
-    // None at all would be a promise, and a hundred were met where the first dive ended.
+    // The optimizer takes 0 as a certainty, so return at least 1; and if the first dive found
+    // [`EXACT_ROWS`] rows, return more than these.
     let least = if few { 1 } else { EXACT_ROWS + 1 };
     Ok(rows.max(bounds.least).max(least))
 }
 
-/// Whether it costs little to read all.
+/// Whether reading the whole range is cheap.
 fn is_short(sources: &Sources<'_>) -> bool {
     let (in_files, in_memtables) = sources.entries();
     let entries = in_files + in_memtables / MEMTABLE_ENTRIES;

@@ -5,15 +5,16 @@ use crate::base::{InternalKey, Result, Seqno, Value};
 use crate::cache::KeyHash;
 use crate::version::Frozen;
 
-/// Calls `f` with the newest version of `user_key` whose seqno is at most `seqno`, a deletion
-/// included. Sources are asked newest first and the first hit ends the search, which is right
-/// because a newer version never lies below an older one.
+/// Calls `f` with the newest version of `user_key` whose seqno is at most `seqno`, which may be a
+/// deletion. It searches the sources newest first and stops at the first hit: a newer version never
+/// lies below an older one.
 ///
-/// Between memtables (and runs in the queue) and files stands the row cache, which knows the newest flushed version of rows
-/// that are asked for often. What is found in the files is offered to it.
+/// Between the memtables (with the queued runs) and the files it searches the row cache, which
+/// holds the newest flushed version of frequently read rows. A version found in the files is
+/// offered to it.
 ///
 /// # Errors
-/// Whatever reading a block meets: I/O, corruption.
+/// Those of reading the files: `Corruption`, `Unsupported`, `Io`.
 pub fn get<R>(
     view: &View,
     user_key: &[u8],
@@ -68,9 +69,10 @@ pub fn get<R>(
     Ok(None)
 }
 
-/// Whether a commit after `since`, up to `seqno`, may have written or deleted `user_key`. Both seqnos were
-/// visible while `view` was current, so that such a commit is in its memtables, unless it was in a file before it
-/// was visible. Files are not asked: such a one counts as a change.
+/// Whether a commit after `since`, up to `seqno`, may have written or deleted `user_key`. Both
+/// seqnos must have been visible while `view` was current. Then such a commit is in the view's
+/// memtables, unless it was in a file before it became visible. Files are not searched: if they may
+/// hold a later commit, the answer is `true`.
 pub fn changed_since(view: &View, user_key: &[u8], since: Seqno, seqno: Seqno) -> bool {
     if view.has_files_after(since) {
         return true;

@@ -1,4 +1,4 @@
-//! Sources of a range read. What cannot contain the range is never opened.
+//! The sources of a range read. A source that cannot contain the range is never opened.
 
 use super::view::View;
 use crate::base::key::index_id_of;
@@ -10,23 +10,23 @@ use crate::version::{Frozen, Run};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// User keys to read: from `lower`, inclusive, to `upper`, exclusive.
+/// A range of user keys: from `lower`, inclusive, to `upper`, exclusive.
 #[derive(Debug, Clone, Default)]
 pub struct ScanRange {
     /// First key that may be returned.
     pub lower: Vec<u8>,
-    /// First key that may not; `None` for no bound.
+    /// First key beyond the range; `None` for no bound.
     pub upper: Option<Vec<u8>>,
 }
 
-/// The files of one run, opened as a scan reaches them.
+/// The files of one run, opened when a scan reaches them.
 pub struct RunFiles {
     run: Arc<Run>,
     fill_cache: bool,
 }
 
 impl RunFiles {
-    /// The files of `run`; with `fill_cache` what is read of them stays in the cache.
+    /// The files of `run`. With `fill_cache` the blocks read stay in the block cache.
     pub fn new(run: Arc<Run>, fill_cache: bool) -> Self {
         Self { run, fill_cache }
     }
@@ -52,7 +52,7 @@ impl ChildOpener for RunFiles {
     }
 
     fn will_seek(&self, child: usize, user_key: &[u8], begin: bool) -> bool {
-        // An error is left to the seek.
+        // The seek reports an error.
         let reader = self.run.files[child].reader();
         reader.is_ok_and(|reader| reader.will_seek(user_key, begin))
     }
@@ -70,7 +70,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// Whether it may have got entries of commits after `seqno` since it was opened.
+    /// Whether it may have gained entries of commits after `seqno` since it was opened.
     pub fn grew_after(&self, seqno: Seqno) -> bool {
         match self {
             Self::Memtable(memtable) => memtable.memtable().last_commit() > seqno,
@@ -83,9 +83,9 @@ impl Source {
     }
 }
 
-/// Whether `sources`, opened from `view` for one index, still have all that is there of the index: a
-/// memtable without entries of it was left out, and may have got some after `seqno`. What is in a
-/// file before it is visible may have been passed.
+/// Whether `sources`, opened from `view` for one index, still cover all entries of the index in the
+/// view. A memtable without entries of the index was left out and may have gained some after
+/// `seqno`. A later commit may also be in a file that was read before the commit was visible.
 pub fn still_complete(view: &View, index: IndexId, seqno: Seqno, sources: &[Source]) -> bool {
     if view.has_files_after(seqno) {
         return false;
@@ -97,7 +97,7 @@ pub fn still_complete(view: &View, index: IndexId, seqno: Seqno, sources: &[Sour
     })
 }
 
-/// The sources of `view` that may hold keys of `range`, newest first, under the own writes.
+/// The sources of `view` that may hold keys of `range`, newest first, with the own writes in front.
 pub fn scan_sources(
     view: &View,
     range: &ScanRange,
@@ -114,7 +114,7 @@ pub fn scan_sources(
     sources
 }
 
-/// As [`scan_sources`], for keys from `lower` to below `upper`, into a vector.
+/// As [`scan_sources`], for keys `lower ≤ key < upper`; appends the sources to a vector.
 pub fn push_sources(
     view: &View,
     lower: &[u8],
@@ -126,7 +126,8 @@ pub fn push_sources(
     let index = index_id_of(lower);
     let push_memtable = |memtable: &Arc<Memtable>, sources: &mut Vec<Source>| {
         // A bounded range lies in one index, and a memtable counts its entries by index. The active
-        // one may get its first entry of the index later: nothing a pinned read may see.
+        // memtable may gain its first entry of the index later, but a pinned read does not see that
+        // entry.
         let elsewhere = || index.is_some_and(|index| memtable.index_counts(index).entries == 0);
         if !(memtable.is_empty() || upper.is_some() && elsewhere()) {
             sources.push(Source::Memtable(memtable.iter()));

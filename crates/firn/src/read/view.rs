@@ -1,7 +1,7 @@
 //! Read views: one pointer load pins the memtables and the version a read sees.
 //!
-//! Order of a statement's read: pin the view, *then* read the visible seqno. The reverse loses keys:
-//! between the two a flush and a compaction could drop the versions the older number needs. A
+//! Order of a statement's read: pin the view, *then* read the visible seqno. In the reverse order,
+//! a flush and a compaction between the two could drop versions that the older seqno needs. A
 //! snapshot that outlives its statement is registered first (see `txn`), then the view is pinned: a
 //! view older than the snapshot would hide writes that the next statement shows.
 
@@ -17,21 +17,22 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-/// What a read looks into, immutable but for the active memtable's growth.
+/// The sources of a read. Immutable, except that the active memtable grows.
 pub struct View {
-    /// Takes new commits.
+    /// The memtable that takes new commits.
     pub active: Arc<Memtable>,
-    /// Full memtables on their way to disk, and runs of files on their way into the tree, newest first.
+    /// Frozen memtables that wait for their flush, and ingested runs that wait for their edit,
+    /// newest first.
     pub frozen: Vec<Frozen>,
     /// The files.
     pub version: Arc<Version>,
-    /// Up to which memtable all were frozen and complete when the view was made.
+    /// The newest queue element up to which all were frozen and complete when the view was created.
     pub sealed: Sealed,
-    /// Single rows of the files.
+    /// Cache of single rows of the files.
     pub rows: Arc<RowCache>,
-    /// Values out of line.
+    /// Store of the blobs.
     pub blobs: Arc<BlobStore>,
-    /// Counts the views of a database.
+    /// Number of the view, counted up from 0.
     pub generation: u64,
 }
 
@@ -49,8 +50,8 @@ impl View {
         queued.chain(&self.version.l0).chain(&self.version.levels)
     }
 
-    /// Whether there may be commits after `seqno` below the memtables, in files or in runs on their way there. A
-    /// commit gets there, at the earliest, a moment before it is visible.
+    /// Whether files, or runs in the queue, may hold commits after `seqno`. A commit gets there at
+    /// the earliest a moment before it becomes visible.
     pub fn has_files_after(&self, seqno: Seqno) -> bool {
         let newer = |frozen: &Frozen| frozen.run().is_some() && frozen.newest() > Some(seqno);
         self.sealed.seqno > seqno || self.frozen.iter().any(newer)
@@ -61,7 +62,7 @@ impl View {
         self.runs().flat_map(|run| &run.files)
     }
 
-    /// This view over other memtables.
+    /// A copy of this view with other memtables.
     fn over(&self, active: &Arc<Memtable>, frozen: Vec<Frozen>) -> Self {
         Self {
             active: Arc::clone(active),
@@ -75,7 +76,7 @@ impl View {
     }
 }
 
-/// A pinned view and the seqno to read it at.
+/// A pinned view and the seqno of reads in it.
 #[derive(Clone)]
 pub struct ReadPoint {
     /// The pinned view.
@@ -84,38 +85,41 @@ pub struct ReadPoint {
     pub seqno: Seqno,
 }
 
-/// What has happened to the database since a [`ReadPoint`] was taken.
+/// The change of the database since a [`ReadPoint`] was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Freshness {
-    /// Nothing that a reader sees.
+    /// No change is visible.
     Latest,
     /// Commits up to this seqno have become visible, and all of them are in the point's own view.
     Newer(Seqno),
-    /// Another view is current. The point's view may lack commits, those up to its own seqno among
-    /// them: a commit that replaces the memtable can come between the two loads of a point.
+    /// Another view is current. The point's view may lack commits, even some up to its own seqno: a
+    /// commit that replaces the memtable can come between the two loads of a point.
     Replaced,
 }
 
-/// The current view of a database.
+/// The current view of a database, and the views still held.
+///
+/// Readers take no lock. The mutex `held` serializes all changes of the view; a change stores the
+/// new view first and its generation after that.
 pub struct Views {
     current: ArcSwap<View>,
-    /// The generation of the current view; set after it.
+    /// Generation of the current view. It is stored after the view.
     generation: AtomicU64,
     visible: Arc<AtomicU64>,
-    /// All views that somebody may hold, oldest first.
+    /// All views that a reader may hold, oldest first.
     held: Mutex<VecDeque<Held>>,
 }
 
-/// A view that somebody may hold.
+/// A view that a reader may hold.
 struct Held {
     generation: u64,
     view: Weak<View>,
 }
 
 impl Views {
-    /// Starts with an empty active memtable over `version`; all commits so far are visible, and
-    /// lie in files or in memtables numbered before the active one. `rows` caches rows of the files,
-    /// `blobs` has the values out of line.
+    /// Starts with an empty active memtable over `version`. All commits so far must be visible, and
+    /// be in files or in memtables with smaller ids than the active one. `rows` caches rows of the
+    /// files; `blobs` stores the blobs.
     pub fn new(
         active: Arc<Memtable>,
         version: Arc<Version>,
@@ -151,7 +155,7 @@ impl Views {
         self.current.load_full()
     }
 
-    /// The last visible commit.
+    /// Seqno of the last visible commit.
     pub fn visible(&self) -> Seqno {
         self.visible.load(Ordering::Acquire)
     }
@@ -164,11 +168,11 @@ impl Views {
         ReadPoint { view, seqno }
     }
 
-    /// What has happened since `point` was taken. Whoever has been granted a lock learns here of all
-    /// that its holders have committed: a commit changes the view, if it does, before it is visible,
-    /// and is visible before its locks are given up.
+    /// The change of the database since `point` was taken. A caller that has been granted a lock
+    /// learns here of all commits of the lock's earlier holders: a commit changes the view, if at
+    /// all, before it becomes visible, and it becomes visible before its locks are released.
     ///
-    /// The seqno is read first here: if the point's view is current after that, the view has all
+    /// The seqno is loaded first: if the point's view is current after that, the view has all
     /// commits up to that seqno.
     pub fn freshness(&self, point: &ReadPoint) -> Freshness {
         let seqno = self.visible();
@@ -179,19 +183,19 @@ impl Views {
         } else if seqno > point.seqno {
             Freshness::Newer(seqno)
         } else {
-            // The log has failed, and what it may have lost is hidden.
+            // The log has failed, and commits that it may have lost are hidden again.
             Freshness::Replaced
         }
     }
 
-    /// Recovery has filled this queue, oldest first.
+    /// Installs the queue that recovery has filled, oldest first.
     pub fn recovered(&self, queue: &[Frozen]) {
         let frozen = queue.iter().rev().cloned().collect();
         self.change(|view| view.over(&view.active, frozen));
     }
 
-    /// The active memtable was replaced; `queued` comes on top of the queue, newest first: the old one
-    /// if anything is in it, and a run of files that was committed.
+    /// Replaces the active memtable. `queued` is put on top of the queue, newest first: the old
+    /// memtable unless it is empty, and a committed run of files.
     pub fn switched(&self, queued: &[Frozen], active: Arc<Memtable>) {
         self.change(|view| {
             let all = queued.iter().chain(&view.frozen).cloned();
@@ -199,8 +203,9 @@ impl Views {
         });
     }
 
-    /// The oldest element of the queue is complete: a memtable without writers, or a run. What views
-    /// made from now on find in the files may enter the row cache even after it is in the tree.
+    /// Notes that the oldest element of the queue is complete: a memtable without writers, or a
+    /// run. Rows that later views find in the files may then enter the row cache, even after the
+    /// element is in the tree.
     pub fn drained(&self, oldest: &Frozen) {
         self.change(|view| {
             let sealed = Sealed {
@@ -215,7 +220,8 @@ impl Views {
         });
     }
 
-    /// `version` was installed; the elements of the queue with these ids are in its files.
+    /// Replaces the version. Its files contain the queue elements with the ids in `flushed`, which
+    /// leave the queue.
     pub fn installed(&self, version: Arc<Version>, flushed: &[u64]) {
         self.change(|view| {
             let left = view
@@ -230,7 +236,7 @@ impl Views {
         });
     }
 
-    /// The generation of the oldest view that anybody holds, or that is current.
+    /// The generation of the oldest view that is held or current.
     pub fn oldest_generation(&self) -> u64 {
         let mut held = self.held.lock();
         while held.len() > 1 && held[0].view.strong_count() == 0 {
@@ -246,7 +252,7 @@ impl Views {
             generation: current.generation + 1,
             ..next(&current)
         });
-        // One that somebody holds for long must not make the list long.
+        // One view that is held for long must not make the list grow.
         held.retain(|held| held.view.strong_count() > 0);
         held.push_back(Held::of(&next));
         let generation = next.generation;

@@ -1,4 +1,5 @@
-//! Rows from samples: read a little at many places, and let each stand for what follows it.
+//! Estimates rows from samples: reads a little at many positions, each of which stands for the
+//! entries after it.
 
 use super::sources::Sources;
 use crate::base::{ErrorKind, Result};
@@ -9,29 +10,29 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Parts of a range, each of which is sampled.
+/// Number of parts of a range. Each part is sampled.
 const PARTS: usize = 32;
-/// Rows to read in each.
+/// Most rows read in each part.
 const PART_ROWS: u64 = 48;
-/// Entries to pass over in each, about.
+/// Most entries skipped in each part, an estimate.
 const PART_SKIPS: u64 = 256;
-/// A cursor is asked after so many skipped entries whether to go on.
+/// Skipped entries between two calls of a cursor's interrupt.
 const SKIPS_A_CHECK: u64 = 1024;
 
-/// Where a reading ended, and the rows before.
+/// The end of a reading, and the number of rows before it.
 pub(super) enum Read {
-    /// With the range.
+    /// The end of the range.
     All(u64),
-    /// At this row, which is not counted.
+    /// This row, which is not counted.
     Until { rows: u64, key: Vec<u8> },
-    /// Amid entries that are no rows; so many entries were passed.
+    /// A stretch of entries that are not rows, after `passed` entries.
     Amid { rows: u64, passed: u64 },
 }
 
 /// Reads rows of a range as a scan would see them.
 pub(super) struct Reading {
     entries: MvccIter<MergeIter<Source>>,
-    /// How often a move may be asked whether to go on, and does.
+    /// Interrupt calls left before a move ends.
     checks: Arc<AtomicU64>,
 }
 
@@ -51,8 +52,8 @@ impl Reading {
         Self { entries, checks }
     }
 
-    /// Reads from `from` to below `to` (`None`: to the end of the range), but no more than `rows_max`
-    /// rows and about `skips_max` other entries.
+    /// Reads from `from` to below `to` (`None`: to the end of the range), at most `rows_max` rows
+    /// and about `skips_max` other entries.
     pub(super) fn read(
         &mut self,
         from: &[u8],
@@ -84,7 +85,8 @@ impl Reading {
         }
     }
 
-    /// Goes on at a row of the range.
+    /// Decides on the result of a move: continue at a row below `to`, otherwise end the reading.
+    /// `Break(None)` means that the interrupt ended the move.
     fn met(
         &self,
         found: Result<bool>,
@@ -102,12 +104,13 @@ impl Reading {
     }
 }
 
-/// Estimates the rows of the range by reading at the start of each of some parts of like size.
+/// Estimates the rows of the range by reading at the start of each of several parts of similar
+/// size.
 ///
-/// The parts are cut where blocks of the files and links of the memtables cut their entries, so that
-/// many entries mean many parts, wherever they lie. Entries of each part are known from the files;
-/// the rows among those read there stand for the rest of the part. A part that is read to its end
-/// is known.
+/// The parts are cut at block boundaries of the files and at nodes of the memtables' upper levels,
+/// so many entries mean many parts, wherever they are. The files tell the number of entries in each
+/// part; the ratio of rows to entries in the sample is applied to the rest of the part. A part read
+/// to its end is exact.
 pub(super) fn sampled_rows(reading: &mut Reading, sources: &Sources<'_>) -> Result<u64> {
     let starts = part_starts(sources)?;
     let mut rows = 0.0;
@@ -130,10 +133,10 @@ pub(super) fn sampled_rows(reading: &mut Reading, sources: &Sources<'_>) -> Resu
     Ok(rows.round() as u64)
 }
 
-/// A key, and how many entries lie about it for which no other key stands.
+/// A key and its weight: the number of entries near it that no other candidate represents.
 type Weighted = (Vec<u8>, f64);
 
-/// Where the parts of the range begin, the first with the range.
+/// The start keys of the parts. The first is the start of the range.
 fn part_starts(sources: &Sources<'_>) -> Result<Vec<Vec<u8>>> {
     let range = sources.range;
     let mut keys = candidates(sources)?;
@@ -150,7 +153,7 @@ fn part_starts(sources: &Sources<'_>) -> Result<Vec<Vec<u8>>> {
         }
     }
     if starts.len() < PARTS / 2 {
-        // Few and large blocks.
+        // There are only a few, large blocks: add keys between them.
         let inside = (1..PARTS as u64).filter_map(|part| key_inside(range, part));
         starts.extend(inside);
         starts.sort();
@@ -179,7 +182,7 @@ fn candidates(sources: &Sources<'_>) -> Result<Vec<Weighted>> {
         );
     }
     for run in &sources.runs {
-        // Small files wait until there are enough for a key.
+        // Small files are collected until they are worth one key.
         let mut waiting = 0.0;
         for file in run.files {
             waiting += file.entries as f64;
@@ -197,8 +200,8 @@ fn candidates(sources: &Sources<'_>) -> Result<Vec<Weighted>> {
     Ok(keys)
 }
 
-/// The key at `part` of [`PARTS`] parts of the way through the range, as if the eight bytes after
-/// what its ends have in common were spread evenly.
+/// The key at `part` / [`PARTS`] of the way through the range, as if the eight bytes behind the
+/// common prefix of its ends were evenly distributed.
 fn key_inside(range: &ScanRange, part: u64) -> Option<Vec<u8>> {
     let (lower, upper) = (&range.lower, range.upper.as_ref()?);
     let common = lower.iter().zip(upper).take_while(|(a, b)| a == b).count();

@@ -1,4 +1,4 @@
-//! What files and memtables say about a range, and the bounds that follow for its rows.
+//! Counts of a range in files and memtables, and the bounds on its rows that follow from them.
 
 use crate::base::Result;
 use crate::base::key::index_id_of;
@@ -10,7 +10,7 @@ use crate::version::{FileHandle, Run};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Numbers between which another one lies.
+/// Bounds of a number, both inclusive.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Between {
     pub(super) least: u64,
@@ -23,8 +23,8 @@ impl Between {
         self.most += most;
     }
 
-    /// The number with the smallest error, if that is a factor of at most the root of `ratio`, and it
-    /// cannot be below `rows_min`.
+    /// The geometric mean of the bounds, if they differ by a factor of at most `ratio` and the
+    /// lower one is at least `rows_min`.
     pub(super) fn settled(self, ratio: f64, rows_min: u64) -> Option<u64> {
         let (least, most) = (self.least as f64, self.most as f64);
         let good = self.least >= rows_min.max(1) && most <= least * ratio;
@@ -32,19 +32,19 @@ impl Between {
     }
 }
 
-/// A file that an end of the range cuts.
+/// A file that contains an end of the range.
 struct Cut<'a> {
     file: &'a FileHandle,
     reader: &'a Arc<SstReader>,
     entries: Between,
 }
 
-/// The lower end of the range, if it lies above the start of the file.
+/// The lower end of the range, if it is above the file's smallest key.
 fn lower_in<'a>(file: &FileHandle, range: &'a ScanRange) -> Option<&'a [u8]> {
     (file.smallest < range.lower).then_some(&range.lower)
 }
 
-/// The upper end of the range, if it lies before the end of the file.
+/// The upper end of the range, if it is at or below the file's largest key.
 fn upper_in<'a>(file: &FileHandle, range: &'a ScanRange) -> Option<&'a [u8]> {
     let upper = range.upper.as_deref()?;
     (upper <= file.largest.as_slice()).then_some(upper)
@@ -53,13 +53,13 @@ fn upper_in<'a>(file: &FileHandle, range: &'a ScanRange) -> Option<&'a [u8]> {
 /// The files of a run that may hold keys of the range.
 pub(super) struct RunIn<'a> {
     pub(super) files: &'a [Arc<FileHandle>],
-    /// Entries of the files before each one.
+    /// Number of entries of the files before each one.
     before: Vec<u64>,
-    /// Entries in the range, but for those in cut files.
+    /// Number of entries of the files that lie wholly in the range.
     whole: u64,
     cuts: Vec<Cut<'a>>,
     deletes: Between,
-    /// At most.
+    /// Upper bound of the superseded entries in the range.
     superseded: u64,
 }
 
@@ -122,7 +122,8 @@ impl<'a> RunIn<'a> {
         sum
     }
 
-    /// Reads the blocks that the ends of the range cut, so that the entries are known.
+    /// Reads the blocks that contain the ends of the range, which makes the counts of entries
+    /// exact.
     fn count(&mut self, range: &ScanRange) -> Result<()> {
         for cut in &mut self.cuts {
             if cut.entries.least == cut.entries.most {
@@ -137,7 +138,7 @@ impl<'a> RunIn<'a> {
         Ok(())
     }
 
-    /// Entries before `key`, counted from the first file.
+    /// Number of entries before `key`, counted from the first file.
     fn rank(&self, key: &[u8]) -> Result<u64> {
         let at = self.files.partition_point(|f| f.largest.as_slice() < key);
         match self.files.get(at) {
@@ -154,7 +155,7 @@ impl<'a> RunIn<'a> {
         last.map_or(0, |(before, file)| before + file.entries)
     }
 
-    /// Whether each entry is a row.
+    /// Whether each entry is a row: no deletions, no superseded versions.
     fn is_clean(&self) -> bool {
         self.deletes.most == 0 && self.superseded == 0
     }
@@ -163,16 +164,16 @@ impl<'a> RunIn<'a> {
 /// A memtable that holds entries of the range.
 pub(super) struct MemtableIn<'a> {
     pub(super) memtable: &'a Memtable,
-    /// About.
+    /// Estimated number of entries in the range.
     pub(super) entries: u64,
-    /// At most.
+    /// Upper bound of the deletions in the range.
     deletes: u64,
     counts: Option<IndexCounts>,
     may_hold: bool,
 }
 
 impl<'a> MemtableIn<'a> {
-    /// `others`: entries elsewhere, beside which those here may be estimated.
+    /// `others`: number of entries elsewhere, which determines the precision needed here.
     fn of(
         memtable: &'a Memtable,
         counts: Option<IndexCounts>,
@@ -180,7 +181,7 @@ impl<'a> MemtableIn<'a> {
         others: u64,
     ) -> Self {
         let found = memtable.estimate_range(&range.lower, range.upper.as_deref(), others);
-        // The standard error of what was not counted is an eighth of the sum.
+        // The standard error of an estimate is an eighth of the sum; allow three of them.
         let most = match found.exact {
             true => found.entries,
             false => found.entries + 3 * (found.entries + others) / 8,
@@ -195,7 +196,7 @@ impl<'a> MemtableIn<'a> {
     }
 }
 
-/// Where the entries of a range are: memtables and runs, newest first.
+/// The memtables and runs that hold entries of a range, newest first.
 pub(super) struct Sources<'a> {
     pub(super) range: &'a ScanRange,
     pub(super) runs: Vec<RunIn<'a>>,
@@ -228,8 +229,8 @@ impl<'a> Sources<'a> {
         Ok(sources)
     }
 
-    /// Reads the blocks that the ends of the range cut, two in each run at most, and looks closer at
-    /// memtables.
+    /// Reads the blocks that contain the ends of the range, at most two per run, and recounts the
+    /// memtables more precisely.
     pub(super) fn count(&mut self) -> Result<()> {
         let range = self.range;
         for found in &mut self.memtables {
@@ -239,8 +240,8 @@ impl<'a> Sources<'a> {
         self.runs.iter_mut().try_for_each(|run| run.count(range))
     }
 
-    /// The rows, if one run without deletions and old versions holds all that is in the range. To be
-    /// called after [`Self::count`].
+    /// The number of rows, if a single run without deletions and old versions holds the range. Call
+    /// it after [`Self::count`].
     pub(super) fn plain_rows(&self) -> Option<u64> {
         if !self.memtables.is_empty() {
             return None;
@@ -253,12 +254,15 @@ impl<'a> Sources<'a> {
         }
     }
 
-    /// What the counts of entries and deletions prove about the rows, but for errors of memtables.
+    /// Bounds on the rows from the counts of entries and deletions, except for errors in the
+    /// estimates of memtables.
     ///
-    /// Each row has an entry that puts it: there are no more rows than these. And each run has as many
-    /// rows as it has such entries, less those with a newer version in the run, if no newer run
-    /// deletes them: there are no fewer rows than the best run proves. Memtables prove nothing, since
-    /// they do not know their old versions.
+    /// Upper bound: each row has a put entry. Lower bound: a run proves one row for each of its put
+    /// entries, minus those with a newer version in the run, minus all deletions of newer sources;
+    /// the best run counts. Memtables prove no row, since they do not know their old versions.
+    ///
+    /// Example: a newer run with 10 puts and 5 deletions over a run with 100 puts gives at most 110
+    /// rows and at least 95.
     pub(super) fn rows(&self) -> Between {
         let mut rows = Between::default();
         let mut deletes = 0;
@@ -276,7 +280,7 @@ impl<'a> Sources<'a> {
         rows
     }
 
-    /// Entries of all kinds in files, and in memtables, about.
+    /// Estimated number of entries of all kinds, in files and in memtables.
     pub(super) fn entries(&self) -> (u64, u64) {
         let files = self.runs.iter().map(|run| run.entries());
         let files = files.map(|e| e.least + (e.most - e.least) / 2);
@@ -284,7 +288,7 @@ impl<'a> Sources<'a> {
         (files.sum(), memtables.sum())
     }
 
-    /// Mean bytes of an entry in the files of the range, at least 1.
+    /// Mean size of an entry in the files of the range, bytes, at least 1.
     pub(super) fn entry_bytes(&self) -> u64 {
         let files = || self.runs.iter().flat_map(|run| run.files);
         let bytes: u64 = files().map(|file| file.raw_bytes).sum();
@@ -292,8 +296,8 @@ impl<'a> Sources<'a> {
         bytes.checked_div(entries).unwrap_or(1).max(1)
     }
 
-    /// Entries in `lower ≤ key < upper`: exactly in files, nearly in memtables. Reads a block for each
-    /// end in each run.
+    /// Number of entries with `lower ≤ key < upper`: exact in files, an estimate in memtables.
+    /// Reads a block for each end in each run.
     pub(super) fn between(&self, lower: &[u8], upper: Option<&[u8]>) -> Result<u64> {
         let mut entries = 0;
         for run in &self.runs {
