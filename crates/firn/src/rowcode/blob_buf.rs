@@ -1,27 +1,27 @@
-//! Where decoded blobs live while the record buffer points at them.
+//! Holds decoded blobs while the record buffer points to them.
 
-/// An arena for the blobs of the rows last decoded.
+/// An arena for the blobs of the last decoded rows.
 ///
-/// Bytes stay where they are until [`BlobBuf::clear`]: a chunk is never grown, a new one is added.
+/// Bytes stay in place until [`BlobBuf::clear`]: a chunk never grows, a new one is added.
 #[derive(Debug, Default)]
 pub struct BlobBuf {
     chunks: Vec<Vec<u8>>,
     beginnings: Vec<Beginning>,
-    /// So many of them are in use.
+    /// Number of `beginnings` in use.
     begun: usize,
 }
 
-/// The first bytes of a value, and zeros behind them, which take no memory: they are never written, and the system
-/// gives zeros in pages only to those who write there.
+/// The first bytes of a value, followed by zeros. The zeros take no memory: they come from the
+/// system as zeroed pages that are never written.
 #[derive(Debug, Default)]
 struct Beginning {
     bytes: Vec<u8>,
-    /// So many may be other than zero.
+    /// Number of bytes at the start that may not be zero.
     written: usize,
 }
 
 const FIRST_CHUNK: usize = 4096;
-/// A chunk is no larger than this for being twice as large as the one before.
+/// Doubling stops at this chunk size, bytes.
 const DOUBLED_MAX: usize = 1 << 20;
 
 impl BlobBuf {
@@ -30,7 +30,7 @@ impl BlobBuf {
         Self::default()
     }
 
-    /// Forgets all bytes; pointers into the arena become invalid. Keeps the largest chunk.
+    /// Removes all bytes and keeps the largest chunk. Pointers into the arena become invalid.
     pub fn clear(&mut self) {
         if self.chunks.len() > 1 {
             let largest = (0..self.chunks.len()).max_by_key(|&i| self.chunks[i].capacity());
@@ -43,7 +43,8 @@ impl BlobBuf {
         self.begun = 0;
     }
 
-    /// Copies `bytes` in; the address is good until [`BlobBuf::clear`]. Null for no bytes.
+    /// Copies `bytes` into the arena. The returned address is valid until [`BlobBuf::clear`]; null
+    /// if `bytes` is empty.
     pub fn put(&mut self, bytes: &[u8]) -> *const u8 {
         if bytes.is_empty() {
             return std::ptr::null();
@@ -54,7 +55,7 @@ impl BlobBuf {
         chunk[at..].as_ptr()
     }
 
-    /// Room for `len` bytes to be filled in; it stays where it is until [`BlobBuf::clear`].
+    /// `len` zeroed bytes for the caller to fill. They stay in place until [`BlobBuf::clear`].
     pub fn reserve(&mut self, len: usize) -> &mut [u8] {
         let chunk = self.chunk_for(len);
         let at = chunk.len();
@@ -62,8 +63,8 @@ impl BlobBuf {
         &mut chunk[at..]
     }
 
-    /// The value of `len` bytes that begins with `prefix`, with zeros behind it; it stays where it is until
-    /// [`BlobBuf::clear`]. Costs what the prefix costs, whatever the length.
+    /// A value of `len` bytes: `prefix`, then zeros. It stays in place until [`BlobBuf::clear`].
+    /// The cost depends on the prefix, not on `len`.
     pub fn put_beginning(&mut self, prefix: &[u8], len: usize) -> &[u8] {
         if self.begun == self.beginnings.len() {
             self.beginnings.push(Beginning::default());
@@ -72,7 +73,7 @@ impl BlobBuf {
         self.begun += 1;
         if bytes.len() < len {
             let size = len.max((2 * bytes.len()).min(DOUBLED_MAX));
-            // The old one goes first.
+            // Free the old buffer first.
             *bytes = Vec::new();
             *bytes = vec![0; size];
         } else if prefix.len() < *written {
@@ -83,11 +84,12 @@ impl BlobBuf {
         &bytes[..len]
     }
 
-    /// A chunk with room for `len` more bytes, which need not move it.
+    /// A chunk that has room for `len` more bytes without moving.
     fn chunk_for(&mut self, len: usize) -> &mut Vec<u8> {
         let fits = |chunk: &Vec<u8>| chunk.capacity() - chunk.len() >= len;
         if !self.chunks.last().is_some_and(fits) {
-            // Large blobs double no chunk: what is read once must not keep twice its size.
+            // Chunks for large blobs are not doubled: a blob read once must not keep twice its
+            // size.
             let last = self.chunks.last().map_or(0, Vec::capacity);
             let capacity = len.max((2 * last).min(DOUBLED_MAX)).max(FIRST_CHUNK);
             self.chunks.push(Vec::with_capacity(capacity));
@@ -95,7 +97,7 @@ impl BlobBuf {
         self.chunks.last_mut().expect("a chunk was just ensured")
     }
 
-    /// Bytes allocated.
+    /// Bytes allocated for chunks, without the values of [`BlobBuf::put_beginning`].
     pub fn capacity(&self) -> usize {
         self.chunks.iter().map(Vec::capacity).sum()
     }
@@ -125,7 +127,8 @@ mod tests {
                 put.push((at.as_ptr(), at.len()));
             }
             for ((at, len), value) in put.into_iter().zip(&wanted) {
-                // SAFETY: nothing was forgotten since it was put there.
+                // SAFETY: `put_beginning` returned this address and length, and `clear` has not
+                // been called since.
                 let bytes = unsafe { std::slice::from_raw_parts(at, len) };
                 assert_eq!(bytes, value, "round {round}");
             }

@@ -1,22 +1,22 @@
-//! The trailer of rows whose blobs lie out of line (entries of kind `PutBlobs`).
+//! The trailer of rows with blob references (entries of kind `PutBlobs`).
 //!
-//! Found from the end of the tail, without a schema: compaction counts the references of a row it
-//! cannot decode.
+//! It is found from the end of the tail, without a schema, because compaction counts the references
+//! of rows that it cannot decode.
 
 use super::damaged;
 use crate::base::{Error, Result, envelope, varint};
 use std::collections::BTreeMap;
 
-/// Bytes of the header before each blob in its file.
+/// Size of the header before each blob in its file, bytes.
 pub const BLOB_HEADER_LEN: u64 = 32;
 
-/// A longer value is stored in chunks of so many bytes, the last one of what is left.
+/// Size of the chunks of longer values, bytes; the last chunk holds the rest.
 pub const BLOB_CHUNK_LEN: u64 = 128 << 10;
 
-/// Bytes of an entry of their table.
+/// Size of an entry in the table of chunks, bytes.
 pub const CHUNK_ENTRY_LEN: u64 = 12;
 
-/// Bytes of the table of the chunks of a value.
+/// Size of the table of chunks of a value of `len` bytes, bytes.
 pub fn chunk_table_len(len: u64) -> u64 {
     len.div_ceil(BLOB_CHUNK_LEN) * CHUNK_ENTRY_LEN
 }
@@ -25,11 +25,11 @@ pub fn chunk_table_len(len: u64) -> u64 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum BlobCodec {
-    /// As it is.
+    /// Uncompressed.
     None = 0,
     /// ZSTD, one frame.
     Zstd = 1,
-    /// A table and chunks, each as it is or one ZSTD frame.
+    /// A table and chunks; each chunk is uncompressed or one ZSTD frame.
     Chunks = 2,
 }
 
@@ -45,30 +45,30 @@ impl BlobCodec {
     }
 }
 
-/// Set in the codec of a value that is encrypted.
+/// Flag in the codec byte of an encrypted value.
 const ENCRYPTED: u8 = 0x80;
 
-/// Where one column's bytes lie.
+/// The location of one column's bytes in a blob file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlobRef {
     /// Id of the column.
     pub column: u32,
     /// Id of the blob file.
     pub file: u64,
-    /// Offset of the blob, header included, in the file as it was first written.
+    /// Offset of the blob's header in the file as it was first written.
     pub offset: u64,
-    /// Bytes of the value.
+    /// Length of the value, bytes.
     pub len: u64,
-    /// How it is stored.
+    /// How the value is stored.
     pub codec: BlobCodec,
-    /// Bytes stored, without the header.
+    /// Stored bytes, without the header.
     pub stored: u64,
-    /// XXH3-64 of the stored bytes, of chunks of their table, plus the term of file and offset.
+    /// XXH3-64 of the stored bytes (for chunks, of their table), plus a term for file and offset.
     pub checksum: u64,
 }
 
 impl BlobRef {
-    /// Bytes that the blob takes in its file.
+    /// Bytes that the blob takes in its file, header included.
     pub fn span(&self) -> u64 {
         self.stored.saturating_add(BLOB_HEADER_LEN)
     }
@@ -94,7 +94,7 @@ pub fn append(tail: &mut Vec<u8>, refs: &[BlobRef]) {
     tail.extend_from_slice(&len.to_le_bytes());
 }
 
-/// Splits a tail that ends with a trailer into the tail proper and the references, still encoded.
+/// Splits a tail that ends with a trailer into the tail proper and the encoded references.
 fn cut(tail: &[u8]) -> Result<(&[u8], Refs<'_>)> {
     let (rest, footer) = tail
         .split_last_chunk::<FOOTER_LEN>()
@@ -109,6 +109,10 @@ fn cut(tail: &[u8]) -> Result<(&[u8], Refs<'_>)> {
 }
 
 /// Splits a tail that ends with a trailer into the tail proper and the references.
+///
+/// # Errors
+/// `Corruption`, without file name, if the trailer is malformed; `Unsupported` if a value is
+/// encrypted.
 pub fn split(tail: &[u8]) -> Result<(&[u8], Vec<BlobRef>)> {
     let (proper, refs) = cut(tail)?;
     let refs = refs.collect::<Result<_>>()?;
@@ -116,6 +120,9 @@ pub fn split(tail: &[u8]) -> Result<(&[u8], Vec<BlobRef>)> {
 }
 
 /// Calls `f` with each reference of a tail that ends with a trailer.
+///
+/// # Errors
+/// As [`split`]; `f` may have been called before.
 pub fn for_each(tail: &[u8], mut f: impl FnMut(BlobRef)) -> Result<()> {
     let (_, refs) = cut(tail)?;
     for blob in refs {
@@ -124,7 +131,7 @@ pub fn for_each(tail: &[u8], mut f: impl FnMut(BlobRef)) -> Result<()> {
     Ok(())
 }
 
-/// The references of a trailer.
+/// Decodes the references of a trailer.
 struct Refs<'a>(&'a [u8]);
 
 impl Iterator for Refs<'_> {
@@ -143,7 +150,7 @@ impl Iterator for Refs<'_> {
     }
 }
 
-/// Why the reference at the front of `input` cannot be taken.
+/// The error for a reference at the front of `input` that cannot be decoded.
 #[cold]
 fn refusal(mut input: &[u8]) -> Error {
     let mut place = || {
@@ -168,7 +175,7 @@ fn take(input: &mut &[u8]) -> Option<BlobRef> {
         BlobCodec::None => len,
         BlobCodec::Zstd | BlobCodec::Chunks => varint::take_u64(input)?,
     };
-    // A value is under 4 GiB, and is compressed only where that makes it smaller.
+    // A value is smaller than 4 GiB, and its stored form is no larger than the value and its table.
     let table = match codec {
         BlobCodec::Chunks => chunk_table_len(len),
         BlobCodec::None | BlobCodec::Zstd => 0,
@@ -186,12 +193,12 @@ fn take(input: &mut &[u8]) -> Option<BlobRef> {
     })
 }
 
-/// What refers to one blob file.
+/// The references to one blob file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BlobUse {
     /// Id of the blob file.
     pub file: u64,
-    /// References.
+    /// Number of references.
     pub refs: u64,
     /// Bytes that they refer to, headers included.
     pub bytes: u64,
@@ -202,10 +209,10 @@ pub struct BlobUse {
 pub struct BlobUses(BTreeMap<u64, (u64, u64)>);
 
 impl BlobUses {
-    /// Counts the references in the tail of an entry of kind `PutBlobs`.
+    /// Adds the references in the tail of an entry of kind `PutBlobs`.
     ///
     /// # Errors
-    /// `Corruption`, without file name, if it has no such trailer.
+    /// As [`split`]; some references may have been added before.
     pub fn add_tail(&mut self, tail: &[u8]) -> Result<()> {
         for_each(tail, |blob| {
             self.add(BlobUse {
@@ -216,7 +223,7 @@ impl BlobUses {
         })
     }
 
-    /// Counts what was summed elsewhere.
+    /// Adds a sum.
     pub fn add(&mut self, blobs: BlobUse) {
         let (refs, bytes) = self.0.entry(blobs.file).or_default();
         *refs += blobs.refs;
@@ -235,13 +242,13 @@ impl BlobUses {
         BlobUse { file, refs, bytes }
     }
 
-    /// Bytes referred to in all files.
+    /// Sum of the bytes over all files.
     pub fn bytes(&self) -> u64 {
         let all = self.0.values().map(|&(_, bytes)| bytes);
         all.fold(0, u64::saturating_add)
     }
 
-    /// Whether nothing was counted.
+    /// Whether there are no references.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,39 +1,39 @@
-//! Columns: what they are and where the record buffer has them.
+//! Columns of a table and their form in the record buffer.
 
 use crate::base::record::{NullBit, Pad};
 use crate::base::{Error, Result};
 
-/// How the record buffer holds a column, and so how the row does.
+/// The form of a column in the record buffer, which determines its form in the row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ColumnKind {
-    /// `len` bytes, stored as they are.
+    /// `len` bytes, stored unchanged.
     Fixed {
-        /// Bytes in the record buffer.
+        /// Length in the record buffer, bytes.
         len: u32,
     },
-    /// Text padded to `len` bytes; stored without the padding.
+    /// Text padded to `len` bytes. It is stored without the padding.
     Char {
-        /// Bytes in the record buffer.
+        /// Length in the record buffer, bytes.
         len: u32,
         /// The padding.
         pad: Pad,
     },
     /// A little-endian length of 1 or 2 bytes, then up to `max` bytes.
     VarChar {
-        /// Bytes of the length in the record buffer.
+        /// Size of the length in the record buffer, bytes.
         len_bytes: u8,
-        /// Most bytes of a value.
+        /// Largest length of a value, bytes.
         max: u32,
     },
     /// A little-endian length of 1 to 4 bytes, then a pointer to the bytes.
     Blob {
-        /// Bytes of the length in the record buffer.
+        /// Size of the length in the record buffer, bytes.
         len_bytes: u8,
     },
 }
 
 impl ColumnKind {
-    /// Bytes that the column takes in the record buffer.
+    /// Length of the column in the record buffer, bytes.
     pub fn record_len(&self) -> u32 {
         match *self {
             Self::Fixed { len } | Self::Char { len, .. } => len,
@@ -42,12 +42,12 @@ impl ColumnKind {
         }
     }
 
-    /// Whether the row keeps the column among the fixed ones.
+    /// Whether the row stores the column among the fixed ones.
     pub fn is_fixed(&self) -> bool {
         matches!(self, Self::Fixed { .. })
     }
 
-    /// Whether values have lengths of their own up to a limit of which neither row nor key tells.
+    /// Whether values vary in length up to a limit that neither row nor key records.
     pub fn is_open_ended(&self) -> bool {
         matches!(self, Self::VarChar { .. } | Self::Blob { .. })
     }
@@ -69,7 +69,7 @@ impl ColumnKind {
     }
 }
 
-/// What rows written before the column existed have in it.
+/// The value of a column in rows written before the column existed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Missing {
     /// The column is as old as the table: a row without it is damaged.
@@ -77,24 +77,24 @@ pub enum Missing {
     Impossible,
     /// NULL.
     Null,
-    /// These bytes, as the row would store them: the record form of a fixed column, otherwise the
-    /// bytes of the value without length or padding.
+    /// These bytes, in stored form: the record form of a fixed column, otherwise the bytes of the
+    /// value without length or padding.
     Bytes(Box<[u8]>),
 }
 
 /// One column of a layout.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
-    /// Identifies the column through all versions of the table; never reused within it.
+    /// Id of the column in all versions of the table; never reused within the table.
     pub id: u32,
     /// Its form.
     pub kind: ColumnKind,
-    /// Where it starts in the record buffer.
+    /// Offset in the record buffer, bytes.
     pub offset: u32,
     /// Its NULL bit, if it may be NULL.
     pub null: Option<NullBit>,
     /// Whether rows hold it; virtual columns are not stored.
     pub stored: bool,
-    /// What older rows have in it.
+    /// Its value in older rows.
     pub missing: Missing,
 }

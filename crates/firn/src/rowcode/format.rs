@@ -4,8 +4,8 @@ use super::program::Program;
 use super::{DecodePlan, RowLayout};
 use crate::base::{Error, Result};
 
-/// The row format of a table: rows are written by the newest layout and read by the one they were
-/// written with, columns matched by their ids.
+/// The row format of a table. Rows are written with the newest layout and read with the layout they
+/// were written with. Columns are matched by their ids.
 #[derive(Debug, Clone)]
 pub struct RowFormat {
     current: RowLayout,
@@ -21,7 +21,8 @@ impl RowFormat {
         }
     }
 
-    /// A format with older versions, in any order. Their record offsets do not matter.
+    /// A format with older versions, in any order. The record offsets of older versions are
+    /// ignored.
     ///
     /// # Errors
     /// `InvalidArgument` or `Unsupported` if two layouts share a version, or rows of an older one
@@ -59,12 +60,12 @@ impl RowFormat {
         head: &mut Vec<u8>,
         tail: &mut Vec<u8>,
     ) -> Result<()> {
-        // SAFETY: promised by the caller.
+        // SAFETY: this function shares the requirement on blob pointers with `RowLayout::encode`.
         unsafe { self.current.encode(record, head, tail) }
     }
 
     /// A plan for the columns whose bit is set in `wanted` (bit `i % 8` of byte `i / 8` for column
-    /// `i`; missing bytes count as zero), or for all columns.
+    /// `i`; missing bytes count as zero), or for all columns if `wanted` is `None`.
     pub fn plan(&self, wanted: Option<&[u8]>) -> DecodePlan {
         let is_wanted = |i: usize| {
             wanted.is_none_or(|bits| bits.get(i / 8).is_some_and(|byte| byte >> (i % 8) & 1 == 1))

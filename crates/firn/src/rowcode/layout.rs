@@ -1,10 +1,10 @@
-//! One version of a table's row format: where each column lies in the row, and encoding.
+//! One version of a table's row format: the position of each column in the row, and encoding.
 
 use super::{Column, ColumnKind, damaged};
 use crate::base::record::{blob_bytes, take_len};
 use crate::base::{Error, Result, varint};
 
-/// Where the row holds a stored column.
+/// The position of a stored column in the row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     /// Offset in the fixed area.
@@ -13,7 +13,7 @@ pub(super) enum Place {
     Var(u32),
 }
 
-/// Where the row holds a stored column and its NULL bit.
+/// The positions of a stored column and of its NULL bit in the row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Slot {
     pub(super) place: Place,
@@ -21,7 +21,8 @@ pub(super) struct Slot {
     pub(super) null: Option<u32>,
 }
 
-/// A piece of the record buffer that is copied as one, and its place in the fixed area.
+/// A piece of the record buffer that is copied at once, and its position in the fixed area of the
+/// row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) record: u32,
@@ -31,10 +32,11 @@ pub(super) struct Run {
 
 /// The layout of one schema version.
 ///
-/// Invariants: stored columns keep their order; a NULL column takes the same room as any other
-/// (zeros, or length 0), so the offset of a fixed column depends on the layout alone.
-/// Rejected: leaving out NULL columns. It saves bytes that compression saves anyway, and makes
-/// every offset depend on the row.
+/// Invariants: stored columns keep their order; a NULL column takes the same space as any other
+/// (zeros, or length 0), so the offset of a fixed column depends only on the layout.
+///
+/// Rejected: omitting NULL columns. It saves bytes that compression saves anyway, and makes every
+/// offset depend on the row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowLayout {
     version: u32,
@@ -48,10 +50,11 @@ pub struct RowLayout {
 }
 
 impl RowLayout {
-    /// The layout of `columns` for record buffers of `record_len` bytes.
+    /// A layout of `columns` for record buffers of `record_len` bytes.
     ///
     /// # Errors
-    /// `InvalidArgument` if a column lies outside the buffer, or two share an id.
+    /// `InvalidArgument` if a column contradicts itself or lies outside the buffer, or if two share
+    /// an id.
     pub fn new(version: u32, record_len: u32, columns: Vec<Column>) -> Result<Self> {
         let mut layout = Self {
             version,
@@ -102,7 +105,7 @@ impl RowLayout {
         self.version
     }
 
-    /// Length of the record buffer.
+    /// Length of the record buffer, bytes.
     pub fn record_len(&self) -> usize {
         self.record_len as usize
     }
@@ -138,26 +141,28 @@ impl RowLayout {
     /// Appends the row in `record` to `head` and `tail`.
     ///
     /// # Safety
-    /// Each stored blob column of `record` that is not NULL and not empty holds a pointer to as
-    /// many readable bytes as its length says.
+    /// For each stored blob column of `record` that is neither NULL nor empty, the pointer must
+    /// point to at least as many bytes as the length says, readable and unchanged while `record` is
+    /// borrowed.
     ///
     /// # Errors
-    /// `InvalidArgument` if `record` is too short or a length in it is over its maximum.
+    /// `InvalidArgument` if `record` is too short or a length in it exceeds its maximum.
     pub unsafe fn encode(
         &self,
         record: &[u8],
         head: &mut Vec<u8>,
         tail: &mut Vec<u8>,
     ) -> Result<()> {
-        // SAFETY: promised by the caller.
+        // SAFETY: both functions require the same: valid pointers and lengths in the stored blob
+        // columns.
         unsafe { self.encode_without(record, &[], head, tail) }
     }
 
-    /// As [`Self::encode`], with no bytes for the variable columns whose ids are in `left_out`: their
-    /// length is 0. The trailer with their references is the caller's to append.
+    /// As [`Self::encode`], but stores length 0 and no bytes for the variable columns whose ids are
+    /// in `left_out`. The caller appends the trailer with their references.
     ///
     /// # Safety
-    /// As for [`Self::encode`], the columns left out included.
+    /// As for [`Self::encode`].
     ///
     /// # Errors
     /// As for [`Self::encode`].
@@ -182,7 +187,8 @@ impl RowLayout {
                 tail.push(0);
                 continue;
             }
-            // SAFETY: promised by the caller.
+            // SAFETY: this function requires that the pointer of a stored blob column covers its
+            // length while `record` is borrowed, which is what `var_bytes` needs.
             let bytes = unsafe { var_bytes(column, record) }?;
             varint::put_u64(tail, bytes.len() as u64);
         }
@@ -198,20 +204,21 @@ impl RowLayout {
             if left_out.contains(&column.id) {
                 continue;
             }
-            // SAFETY: promised by the caller.
+            // SAFETY: as in the loop above, for the same column and record.
             let bytes = unsafe { var_bytes(column, record) }?;
             tail.extend_from_slice(bytes);
         }
         Ok(())
     }
 
-    /// Whether two records hold the same row. Of the variable columns whose ids are in `left_out` only NULL is compared.
+    /// Whether two records hold the same row. Of the variable columns whose ids are in `left_out`,
+    /// it compares only NULL.
     ///
     /// # Safety
-    /// As for [`Self::encode`], of both records.
+    /// As for [`Self::encode`], for both records.
     ///
     /// # Errors
-    /// As for [`Self::encode`], where the difference does not come first.
+    /// As for [`Self::encode`], unless an earlier column differs.
     pub unsafe fn is_same(&self, a: &[u8], b: &[u8], left_out: &[u32]) -> Result<bool> {
         if a.len().min(b.len()) < self.record_len() {
             return Err(Error::invalid("record buffer too short"));
@@ -226,11 +233,12 @@ impl RowLayout {
                 continue;
             }
             let same = match column.kind {
-                // Padded, so that the bytes are equal where the text is.
+                // CHAR is padded, so equal text has equal bytes.
                 ColumnKind::Fixed { .. } | ColumnKind::Char { .. } => {
                     field(column, a) == field(column, b)
                 }
-                // SAFETY: promised by the caller.
+                // SAFETY: this function requires valid blob pointers of both records, and the
+                // slices are used only for the comparison.
                 _ => unsafe { var_bytes(column, a)? == var_bytes(column, b)? },
             };
             if !same {
@@ -240,19 +248,20 @@ impl RowLayout {
         Ok(true)
     }
 
-    /// The bytes that the row stores for variable column number `column`; none if it is NULL.
+    /// The bytes that the row stores for variable column number `column`; empty if it is NULL.
     ///
     /// # Safety
     /// As for [`Self::encode`].
     ///
     /// # Errors
-    /// `InvalidArgument` if `record` is too short, a length in it is over its maximum, or the column is
-    /// not a stored variable one.
+    /// `InvalidArgument` if `record` is too short, a length in it exceeds its maximum, or the
+    /// column is not a stored variable one.
     pub unsafe fn variable<'a>(&self, column: usize, record: &'a [u8]) -> Result<&'a [u8]> {
         let column = self.columns.get(column);
         match column.filter(|c| c.stored && !c.kind.is_fixed()) {
             Some(column) if record.len() >= self.record_len() => {
-                // SAFETY: promised by the caller.
+                // SAFETY: this function requires a valid blob pointer while `record` is borrowed,
+                // and the result has the lifetime of that borrow.
                 unsafe { var_bytes(column, record) }
             }
             _ => Err(Error::invalid("no variable column of this record")),
@@ -296,6 +305,9 @@ impl RowLayout {
 }
 
 /// Splits the tail of a row (without blob trailer) into the lengths and the bytes.
+///
+/// # Errors
+/// `Corruption`, without file name, if the tail is malformed.
 pub fn split_tail(tail: &[u8]) -> Result<(&[u8], &[u8])> {
     if tail.is_empty() {
         return Ok((tail, tail));
@@ -330,13 +342,13 @@ fn check(column: &Column, record_len: u32) -> Result<()> {
     Ok(())
 }
 
-/// The bytes of the record that are the column's.
+/// The column's field in the record.
 fn field<'a>(column: &Column, record: &'a [u8]) -> &'a [u8] {
     let at = column.offset as usize;
     &record[at..at + column.kind.record_len() as usize]
 }
 
-/// The bytes that the row stores for a variable column; none if it is NULL.
+/// The bytes that the row stores for a variable column; empty if it is NULL.
 ///
 /// # Safety
 /// As for [`RowLayout::encode`].
@@ -355,7 +367,9 @@ unsafe fn var_bytes<'a>(column: &Column, record: &'a [u8]) -> Result<&'a [u8]> {
                 .ok_or_else(|| Error::invalid("VARCHAR longer than its maximum"))
         }
         ColumnKind::Blob { len_bytes } => {
-            // SAFETY: promised by the caller.
+            // SAFETY: this function requires that the pointer of a blob that is neither NULL nor
+            // empty covers its length, readable and unchanged while `record` is borrowed.
+            // `blob_bytes` checks for a null pointer itself.
             unsafe { blob_bytes(field, len_bytes) }
         }
     }

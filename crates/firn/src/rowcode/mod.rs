@@ -1,17 +1,17 @@
 //! Packed row format, schema versions, decode plans.
 //!
 //! A row is a [`crate::base::Value`] of two parts. `head`: schema version, null bitmap, fixed
-//! columns as the record buffer has them. `tail`: lengths of the variable columns, then their
-//! bytes. All three parts are found without a schema ([`split_tail`]), so that a block may keep
-//! them apart. For `(7, NULL, 'ab')` of `(INT, INT NULL, VARCHAR(9))`, version 1:
+//! columns in the form of the record buffer. `tail`: lengths of the variable columns, then their
+//! bytes. All three parts are found without a schema ([`split_tail`]), so a block may store them
+//! separately. Example: `(7, NULL, 'ab')` of `(INT, INT NULL, VARCHAR(9))`, version 1:
 //!
 //! ```text
 //! head: 01 | 01 | 07 00 00 00  00 00 00 00      version, null bitmap, two integers
 //! tail: 01 | 02 | 61 62                         bytes of lengths, length, bytes
 //! ```
 //!
-//! [`RowFormat`] encodes by the newest [`RowLayout`] and decodes rows of every version by a
-//! [`DecodePlan`] made once per set of wanted columns.
+//! [`RowFormat`] encodes with the newest [`RowLayout`] and decodes rows of every version with a
+//! [`DecodePlan`], created once per set of wanted columns.
 
 mod blob_buf;
 pub mod blob_ref;
@@ -35,7 +35,7 @@ pub use program::OutOfLine;
 
 use crate::base::Error;
 
-/// A damaged row. The reader that knows them adds file and offset.
+/// An error for a damaged row. The reader of the file adds its name and the offset.
 fn damaged(what: &str) -> Error {
     Error::corruption("", 0, format_args!("row: {what}"))
 }

@@ -1,15 +1,15 @@
-//! A decode plan: the programs of all versions for one set of wanted columns.
+//! Decode plans: the programs of all versions for one set of wanted columns.
 
 use super::program::{OutOfLine, Program};
 use super::{BlobBuf, blob_ref, damaged};
 use crate::base::{Error, Kind, Result, Value, varint};
 
-/// Decodes rows of every version of a table into a chosen set of columns. Made once, used for many
-/// rows; decoding allocates nothing but room for blobs.
+/// Decodes rows of every version of a table into a chosen set of columns. It is created once and
+/// used for many rows. Decoding allocates memory only for blobs.
 #[derive(Debug, Clone)]
 pub struct DecodePlan {
     record_len: usize,
-    /// Version and program, newest first: nearly all rows are of the newest version.
+    /// Versions with their programs, newest first, since nearly all rows have the newest version.
     programs: Vec<(u32, Program)>,
 }
 
@@ -21,21 +21,22 @@ impl DecodePlan {
         }
     }
 
-    /// Decodes a row (without blob trailer) into `record`: the wanted columns and their NULL bits;
-    /// nothing else of `record` changes. Blob columns point into `blobs` afterwards.
+    /// Decodes a row (without blob trailer) into `record`: the wanted columns and their NULL bits.
+    /// The rest of `record` does not change. Blob columns then point into `blobs`.
     ///
     /// # Errors
-    /// `Corruption`, without file name, if the bytes are no row of this table; `record` then holds
-    /// a part of it. `InvalidArgument` if `record` is too short.
+    /// `Corruption`, without file name, if the bytes are no row of this table; `record` is then
+    /// partly written. `InvalidArgument` if `record` is too short.
     pub fn decode(&self, value: Value<'_>, record: &mut [u8], blobs: &mut BlobBuf) -> Result<()> {
         self.program(value, record)?.run(value, record, blobs)
     }
 
-    /// As [`Self::decode`], for an entry of any kind of put. Wanted columns whose bytes lie out of line
-    /// go to `wanted`, and are not complete in `record` until they are read and put in their places.
+    /// As [`Self::decode`], for an entry of any put kind. Wanted columns stored in blob files are
+    /// added to `wanted`; `record` is complete once the caller has read each and called
+    /// [`OutOfLine::finish`].
     ///
     /// # Errors
-    /// As [`Self::decode`].
+    /// As [`Self::decode`]; `Unsupported` if a blob is encrypted.
     #[inline]
     pub fn decode_entry(
         &self,
@@ -54,7 +55,7 @@ impl DecodePlan {
         program.run_with_refs(value, &refs, record, blobs, wanted)
     }
 
-    /// The program for the row's version, if `record` has room for what it decodes to.
+    /// The program for the row's version. Also checks the length of `record`.
     fn program(&self, value: Value<'_>, record: &[u8]) -> Result<&Program> {
         if record.len() < self.record_len {
             return Err(Error::invalid("record buffer too short"));

@@ -1,10 +1,10 @@
-//! Decoding rows of one version: a list of copies, made once, run per row.
+//! Decodes rows of one version: a list of copies, created once and run for each row.
 
 use super::layout::{Place, RowLayout, Run, push_run, split_tail};
 use super::{BlobBuf, BlobRef, Column, ColumnKind, Missing, NullBit, damaged};
 use crate::base::{Error, Result, Value, varint};
 
-/// Moves one variable column.
+/// Copies one variable column.
 #[derive(Debug, Clone)]
 struct VarOp {
     /// Position among the variable columns of the row.
@@ -14,26 +14,27 @@ struct VarOp {
     target: Target,
 }
 
-/// Where a variable column goes.
+/// The destination of a variable column in the record.
 #[derive(Debug, Clone, Copy)]
 struct Target {
     offset: u32,
     kind: ColumnKind,
 }
 
-/// A wanted column whose bytes lie out of line: to be read, then put in its place.
+/// A wanted column whose bytes are in a blob file. The caller reads them and calls
+/// [`Self::finish`].
 #[derive(Debug, Clone, Copy)]
 pub struct OutOfLine {
-    /// Where its bytes lie.
+    /// Location of its bytes.
     pub blob: BlobRef,
     target: Target,
 }
 
 impl OutOfLine {
-    /// Whether a value of this length fits the column: to be asked before it is read.
+    /// Checks that a value of this length fits the column. Call it before reading the value.
     ///
     /// # Errors
-    /// `Corruption`, without file name.
+    /// `Corruption`, without file name, if it does not fit.
     pub fn check(&self) -> Result<()> {
         let fits = match self.target.kind {
             ColumnKind::Char { len, .. } => self.blob.len <= u64::from(len),
@@ -47,22 +48,19 @@ impl OutOfLine {
         }
     }
 
-    /// Whether the record holds the bytes themselves, and not a pointer to them.
+    /// Whether the record holds the bytes themselves instead of a pointer to them.
     pub fn is_copied(&self) -> bool {
         !matches!(self.target.kind, ColumnKind::Blob { .. })
     }
 
-    /// Puts the value into `record`. A blob column points to `bytes` afterwards: they must stay where
-    /// they are as long as the record is used.
-    ///
-    /// # Errors
-    /// `Corruption`, without file name, if it does not fit.
+    /// Writes the value into `record`. A blob column then points to `bytes`, which must stay in
+    /// place as long as the record is used.
     pub fn finish(&self, bytes: &[u8], record: &mut [u8]) -> Result<()> {
         self.target.write(bytes, record, |bytes| bytes.as_ptr())
     }
 }
 
-/// Sets a NULL bit of the record if one of the row is set.
+/// Sets a NULL bit of the record if a bit of the row is set.
 #[derive(Debug, Clone, Copy)]
 struct NullOp {
     row_byte: u32,
@@ -70,7 +68,7 @@ struct NullOp {
     record: NullBit,
 }
 
-/// The same bytes for each row of the version: columns that are younger than it.
+/// The same value for each row of the version: that of a column younger than the version.
 #[derive(Debug, Clone)]
 enum Constant {
     Null(NullBit),
@@ -117,7 +115,7 @@ impl Program {
                 program.add(stored, column)?;
             }
         }
-        // Columns may have been reordered since; lengths and runs are walked in row order.
+        // Columns may have been reordered since. Lengths and runs are walked in row order.
         program.vars.sort_by_key(|op| op.index);
         program.runs.sort_by_key(|run| run.row);
         let mut merged = Vec::with_capacity(program.runs.len());
@@ -218,7 +216,7 @@ impl Program {
         Ok(())
     }
 
-    /// Decodes one row without references. `record` has the length of the current layout.
+    /// Decodes one row without references. `record` must have the length of the current layout.
     pub(super) fn run(
         &self,
         value: Value<'_>,
@@ -232,7 +230,8 @@ impl Program {
         self.run_constants(record, blobs)
     }
 
-    /// Decodes one row whose columns in `refs` lie out of line: those that are wanted go to `wanted`.
+    /// Decodes one row whose columns in `refs` are in blob files. The wanted ones of them go to
+    /// `wanted`.
     pub(super) fn run_with_refs(
         &self,
         value: Value<'_>,
@@ -295,7 +294,8 @@ impl Program {
         Ok(())
     }
 
-    /// `elsewhere` tells of a column and its bytes here whether the value is not among them.
+    /// Decodes the variable columns. `elsewhere` gets a column and its bytes in the row; it returns
+    /// `true` if the value is in a blob file instead.
     #[inline]
     fn run_vars(
         &self,
@@ -339,7 +339,8 @@ fn take_len(lengths: &mut &[u8]) -> Result<usize> {
 }
 
 impl Target {
-    /// `keep` says where the bytes of a blob stay.
+    /// Writes a value into its field of the record. `keep` returns a lasting address for the bytes
+    /// of a blob.
     fn write(
         &self,
         value: &[u8],

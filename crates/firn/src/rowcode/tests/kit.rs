@@ -32,7 +32,7 @@ pub fn random_kind(rng: &mut StdRng) -> ColumnKind {
     }
 }
 
-/// A layout of random columns, ids counting from `first_id`.
+/// Random columns with ids from 0. [`place`] sets their offsets and NULL bits.
 pub fn random_columns(rng: &mut StdRng, count: usize) -> Vec<Column> {
     (0..count)
         .map(|id| Column {
@@ -48,7 +48,8 @@ pub fn random_columns(rng: &mut StdRng, count: usize) -> Vec<Column> {
         .collect()
 }
 
-/// Gives the columns places in a record buffer, sometimes with gaps. Returns its length.
+/// Gives the columns offsets in a record buffer, sometimes with gaps. Returns the length of the
+/// buffer.
 pub fn place(rng: &mut StdRng, columns: &mut [Column]) -> u32 {
     let mut bit = 1;
     let null_bytes = (columns.len() as u32 + 1).div_ceil(8);
@@ -73,7 +74,7 @@ fn some_bytes(rng: &mut StdRng, max: usize) -> Vec<u8> {
         1 => max,
         _ => rng.random_range(0..=max),
     };
-    // Spaces and zeros are frequent: they are what padding could be confused with.
+    // Spaces and zeros are frequent, since they may be confused with padding.
     (0..len)
         .map(|_| [b' ', 0, b'x', rng.random()][rng.random_range(0..4)])
         .collect()
@@ -100,7 +101,7 @@ pub fn random_field(rng: &mut StdRng, column: &Column) -> Field {
     Some(bytes)
 }
 
-/// Puts `fields` into a record as the server would. `fields` must outlive the record.
+/// Writes `fields` into a record as the server would. `fields` must outlive the record.
 pub fn fill(columns: &[Column], fields: &[Field], record: &mut [u8]) {
     for (column, field) in columns.iter().zip(fields) {
         if let Some(null) = column.null {
@@ -134,7 +135,7 @@ pub fn fill(columns: &[Column], fields: &[Field], record: &mut [u8]) {
     }
 }
 
-/// Reads a column back out of a record.
+/// Reads a column from a record.
 pub fn read(column: &Column, record: &[u8]) -> Field {
     if let Some(null) = column.null
         && record[null.offset as usize] & null.mask != 0
@@ -162,8 +163,8 @@ pub fn read(column: &Column, record: &[u8]) -> Field {
             if len == 0 {
                 return Some(Vec::new());
             }
-            // SAFETY: the decoder put the address of `len` bytes there, and they live in the
-            // caller's BlobBuf.
+            // SAFETY: the decoder wrote the address of `len` bytes there. They are in the caller's
+            // `BlobBuf`, which has not been cleared.
             unsafe { std::slice::from_raw_parts(address as *const u8, len) }.to_vec()
         }
     })

@@ -10,7 +10,7 @@ fn default_of(rng: &mut StdRng, column: &Column) -> Missing {
     }
 }
 
-/// Drops, adds, reorders, renames nullability and widens, as instant ALTER does.
+/// Drops, adds and reorders columns, changes nullability and widens, as instant ALTER does.
 fn altered(rng: &mut StdRng, old: &[Column], next_id: &mut u32) -> Vec<Column> {
     let mut columns: Vec<Column> = old.to_vec();
     if columns.len() > 1 && rng.random_bool(0.5) {
@@ -69,7 +69,7 @@ fn old_rows_read_as_the_newest_version() {
             let mut record = vec![0xa5; layout.record_len()];
             fill(layout.columns(), &fields, &mut record);
             let (mut head, mut tail) = (Vec::new(), Vec::new());
-            // SAFETY: the record's blobs point into `fields`.
+            // SAFETY: the record's blobs point into `fields`, which outlives the call.
             unsafe { layout.encode(&record, &mut head, &mut tail) }.unwrap();
             let mut decoded = vec![0x5a; current.record_len()];
             let mut blobs = BlobBuf::new();
