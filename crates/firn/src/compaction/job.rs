@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Entries between two checks of the cancel flag and of the I/O limit.
 const PACE: u64 = 1024;
 
-/// What a flush or compaction did.
+/// Counters of one flush or compaction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct JobStats {
     /// Stored bytes read.

@@ -67,6 +67,9 @@ impl IoLimiter {
     }
 
     /// Charges `bytes` to a compaction and waits until all charged bytes are paid for.
+    ///
+    /// # Errors
+    /// `Interrupted` once `cancel` is set.
     pub fn take(&self, bytes: u64, cancel: &AtomicBool) -> Result<()> {
         let mut left = self.charge(bytes);
         while left > 0 && self.live.background_io_rate.load(Ordering::Relaxed) > 0 {

@@ -10,7 +10,8 @@ pub const SECTOR: usize = 512;
 #[repr(C, align(4096))]
 struct Block([u8; BLOCK]);
 
-/// A growable byte buffer, aligned to [`BLOCK`] and zero-padded to whole blocks.
+/// A growable byte buffer, aligned to [`BLOCK`] and zero-padded to whole blocks (unless
+/// [`AlignedBuf::set_len`] was called).
 #[derive(Default, Clone)]
 pub struct AlignedBuf {
     blocks: Vec<Block>,

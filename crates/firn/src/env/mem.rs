@@ -272,11 +272,17 @@ impl MemEnv {
     }
 
     /// The content of a file.
+    ///
+    /// # Errors
+    /// `NotFound`.
     pub fn read(&self, path: &Path) -> Result<Vec<u8>> {
         Ok(self.inode("read", path)?.lock().live.clone())
     }
 
     /// Changes a stored file durably, without a write by the engine: bit rot, a lost tail.
+    ///
+    /// # Errors
+    /// `NotFound`.
     pub fn damage(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
         let inode = self.inode("damage", path)?;
         let mut inode = inode.lock();

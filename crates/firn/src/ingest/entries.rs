@@ -168,7 +168,10 @@ impl Entries {
         }
     }
 
-    /// If there are fewer entries.
+    /// Entry number `i`.
+    ///
+    /// # Panics
+    /// If there are not that many entries.
     pub fn get(&self, i: usize) -> Entry<'_> {
         self.at(self.slots[i])
     }

@@ -121,6 +121,9 @@ fn canceled() -> Error {
 }
 
 impl Load {
+    /// A load with a sorter for each element of `sorters`.
+    ///
+    /// # Errors
     /// `Io` if the system cannot start a thread.
     pub fn new(ingest: &Arc<Ingest>, sorters: &[Uniqueness], limits: LoadLimits) -> Result<Self> {
         let made = sorters.iter().enumerate();
@@ -149,6 +152,9 @@ impl Load {
         self.memory = memory.max(1);
     }
 
+    /// Adds an entry to sorter number `sorter`.
+    ///
+    /// # Errors
     /// [`Failure::Duplicate`], or an error: `Interrupted`, `Corruption`, `NoSpace`, `Io`;
     /// `ShutDown` if the load's thread panicked. With threads, an error may stem from an earlier
     /// entry.

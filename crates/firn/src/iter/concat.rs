@@ -98,6 +98,9 @@ impl<O: ChildOpener> ConcatIter<O> {
 
     /// Moves the open source forward with `f`, which returns whether that source stands on an entry
     /// then. Returns whether the concatenation does. Only when positioned.
+    ///
+    /// # Errors
+    /// Those of `f`, and those of opening and reading the next source.
     pub fn advance(&mut self, f: impl FnOnce(&mut O::Iter) -> Result<bool>) -> Result<bool> {
         debug_assert!(self.positioned);
         self.positioned = false;

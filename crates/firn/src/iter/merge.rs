@@ -106,6 +106,9 @@ impl<I: InternalIterator> MergeIter<I> {
 
     /// Moves the source in front forward with `f`, which returns whether that source stands on an
     /// entry then. Returns whether the merge does. Only when positioned, moving forwards.
+    ///
+    /// # Errors
+    /// Those of `f`.
     pub fn advance(&mut self, f: impl FnOnce(&mut I) -> Result<bool>) -> Result<bool> {
         debug_assert!(!self.backward);
         let current = self.current.take().expect("positioned");
@@ -215,6 +218,9 @@ impl<I: InternalIterator> MergeIter<I> {
     /// Continues a scan after some sources may have gained entries. `replace` seeks these next to a
     /// position, in direction `backward`, and leaves the other sources in place. `backward` must be
     /// the direction of the last move.
+    ///
+    /// # Errors
+    /// Those of `replace`.
     pub fn catch_up(
         &mut self,
         backward: bool,

@@ -76,6 +76,9 @@ pub struct Collation {
 
 impl Collation {
     /// Creates a collation and checks its description.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the description contradicts itself.
     pub fn new(spec: CollationSpec, collator: Arc<dyn Collator>) -> Result<Self> {
         let limit = match spec.weight_len {
             1 => 1 << 8,

@@ -90,7 +90,7 @@ impl IndexCodec {
         unsafe { self.declared.encode_record(record, out) }
     }
 
-    /// Appends the value of the row's entry in a secondary index; nothing for most rows.
+    /// Appends the value of the row's entry in a secondary index. For most rows it is empty.
     ///
     /// # Safety
     /// As for [`KeyCodec::encode_record`].
@@ -115,12 +115,12 @@ impl IndexCodec {
         Ok(())
     }
 
-    /// Appends the key of a key image: the first declared parts, or all and then, as the server
-    /// has it with extended keys, the first of those parts of the primary key whose columns are
-    /// not declared.
+    /// Appends the key of a key image. The image holds the first declared parts, or all of them
+    /// followed, as in the server's extended keys, by the first of those parts of the primary key
+    /// whose columns are not declared.
     ///
     /// # Errors
-    /// `InvalidArgument` if the image ends within a part or has more parts.
+    /// `InvalidArgument` if the image ends within a part or has more parts than the key.
     pub fn encode_image(&self, image: &[u8], out: &mut Vec<u8>) -> Result<KeyImageInfo> {
         let start = out.len();
         let mut rest = image;
@@ -149,7 +149,7 @@ impl IndexCodec {
         parts.iter().position(|part| part.column == column)
     }
 
-    /// Repeats declared part `at` of the key that starts at `start`.
+    /// Appends a copy of declared part `at` of the key that starts at `start`.
     fn copy_part(&self, start: usize, at: usize, desc: bool, out: &mut Vec<u8>) -> Result<()> {
         let from = start + self.declared.skip(&out[start..], at)?;
         let to = start + self.declared.skip(&out[start..], at + 1)?;
@@ -163,10 +163,10 @@ impl IndexCodec {
         Ok(())
     }
 
-    /// Length of the declared parts at the start of `key`; the primary key follows.
+    /// Length of the declared parts at the start of `key`, bytes; the primary key follows.
     ///
     /// # Errors
-    /// `Corruption`, without file name, if the bytes are no such key.
+    /// `Corruption`, without file name, if the bytes are no key of this index.
     pub fn declared_len(&self, key: &[u8]) -> Result<usize> {
         self.declared.skip(key, self.declared.parts().len())
     }

@@ -236,6 +236,9 @@ impl Memtable {
     }
 
     /// Notes that the commit's inserts are done.
+    ///
+    /// # Panics
+    /// Without a matching [`Memtable::writers_begin`].
     pub fn writers_end(&self) {
         self.writers.end();
     }

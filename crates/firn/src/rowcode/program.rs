@@ -55,6 +55,9 @@ impl OutOfLine {
 
     /// Writes the value into `record`. A blob column then points to `bytes`, which must stay in
     /// place as long as the record is used.
+    ///
+    /// # Errors
+    /// `Corruption`, without file name, if the value does not fit.
     pub fn finish(&self, bytes: &[u8], record: &mut [u8]) -> Result<()> {
         self.target.write(bytes, record, |bytes| bytes.as_ptr())
     }

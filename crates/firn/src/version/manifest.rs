@@ -348,7 +348,7 @@ fn current_text(id: u64) -> String {
 /// The id of the manifest in force; `None` if there is no `CURRENT`.
 ///
 /// # Errors
-/// `Corruption` if the file is damaged.
+/// `Corruption` if the file is damaged; `Io`.
 pub fn read_current(env: &dyn Env, dir: &Path) -> Result<Option<u64>> {
     let file = match env.open(&dir.join(CURRENT)) {
         Ok(file) => file,

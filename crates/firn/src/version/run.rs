@@ -193,6 +193,9 @@ impl FileHandle {
 
     /// Sketches of the keys of an index in the file; see [`crate::sst::Properties::sketches`]. If
     /// the file is not open, only its properties are read and it stays closed.
+    ///
+    /// # Errors
+    /// As [`Self::reader`].
     pub fn sketches(&self, index: IndexId) -> Result<Option<Vec<Sketch>>> {
         if let Some(reader) = self.opened() {
             return Ok(reader.properties().sketches(index));
@@ -204,6 +207,9 @@ impl FileHandle {
 
     /// A separate reader for a caller that reads the file once; it does not stay open with the
     /// handle.
+    ///
+    /// # Errors
+    /// As [`Self::reader`].
     pub fn open(&self) -> Result<Arc<SstReader>> {
         let (file, name) = self.file()?;
         let cache = self.source.cache.clone();

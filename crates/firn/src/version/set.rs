@@ -355,6 +355,9 @@ impl VersionSet {
     /// The new version shares these handles, so the files live until the last reader is done. If
     /// the edit fails they live too: the owner of the handles tries again, and the log names the
     /// files.
+    ///
+    /// # Errors
+    /// As [`Self::apply`].
     pub fn apply_open(&self, mut edit: Edit, open: &[Arc<FileHandle>]) -> Result<Arc<Version>> {
         let mut inner = self.inner.lock();
         match self.commit(&mut inner, &mut edit, open) {
@@ -590,6 +593,9 @@ impl VersionSet {
 
     /// As [`Self::delete_obsolete`], but no faster than the pacer allows at `now_us`, microseconds
     /// of the monotonic clock. The caller repeats it as long as there are obsolete files.
+    ///
+    /// # Errors
+    /// As [`Self::delete_obsolete`].
     pub fn delete_paced(&self, now_us: u64) -> Result<usize> {
         let mut pacer = self.pacer.lock();
         match self.ctx.source.newly_obsolete() {

@@ -241,7 +241,7 @@ impl State {
         let again = match usize::try_from(result) {
             Ok(found) => {
                 read.done += found;
-                // What follows a read that ends within a block is the end of the file.
+                // A read that ends within a block has reached the end of the file.
                 found > 0 && found % BLOCK == 0 && read.done < read.buf.len()
             }
             Err(_) => matches!(

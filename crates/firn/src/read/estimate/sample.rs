@@ -108,7 +108,7 @@ impl Reading {
 /// size.
 ///
 /// The parts are cut at block boundaries of the files and at nodes of the memtables' upper levels,
-/// so many entries mean many parts, wherever they are. The files tell the number of entries in each
+/// so a stretch with many entries gets many parts. The files tell the number of entries in each
 /// part; the ratio of rows to entries in the sample is applied to the rest of the part. A part read
 /// to its end is exact.
 pub(super) fn sampled_rows(reading: &mut Reading, sources: &Sources<'_>) -> Result<u64> {

@@ -32,6 +32,9 @@ impl VersionSet {
     /// Begins an epoch: its commits get seqnos above `after`, and ids of files and log segments
     /// come from its own range from now on. Durable on return. No effect if the epoch is already in
     /// force.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an earlier epoch, or one beyond the last; those of [`Self::apply`].
     pub fn begin_epoch(&self, epoch: u64, after: Seqno) -> Result<()> {
         let identity = self.identity();
         if epoch == identity.epoch {
