@@ -9,7 +9,7 @@ use crate::Outcome;
 use crate::args::TakeBackup;
 use crate::output::{Output, bytes, hex};
 use firn::backup::CHECKPOINT_FILE;
-use firn::base::{Error, Result};
+use firn::base::{Error, ErrorKind, Result};
 use firn::env::{Env, PosixEnv};
 use firn::version::manifest_name;
 use serde::Serialize;
@@ -59,6 +59,26 @@ pub fn back_up(args: &TakeBackup, target: &Target, out: &Output) -> Result<Repor
     Ok(report)
 }
 
+/// Refuses a directory whose server was killed between the two renames of an `ALTER TABLE` that copies: the table has a name
+/// of the server's own then, and only the server's record of the statement, which no backup holds, says what it was.
+fn refuse_unfinished_ddl<'a>(mut tables: impl Iterator<Item = &'a str>) -> Result<()> {
+    let is_set_aside = |name: &&str| {
+        name.split('/')
+            .nth(1)
+            .is_some_and(|table| table.starts_with("#sql-backup"))
+    };
+    match tables.find(is_set_aside) {
+        None => Ok(()),
+        Some(name) => Err(Error::new(
+            ErrorKind::Unsupported,
+            format!(
+                "the server was killed while it altered a table, which is {name} now: start the server once, which ends \
+                 that, and take the backup then"
+            ),
+        )),
+    }
+}
+
 fn take(args: &TakeBackup, mark: &Mark<'_>, target: &Target, out: &Output) -> Result<Report> {
     let taken_ms = PosixEnv::new().wall_micros() / 1000;
     let id = mark.id.clone();
@@ -69,6 +89,9 @@ fn take(args: &TakeBackup, mark: &Mark<'_>, target: &Target, out: &Output) -> Re
     let tree = source.look.tree()?;
     let log = source.look.log(&tree)?;
     let known = source.look.tables(&log.point)?;
+    if args.from_dir.is_some() {
+        refuse_unfinished_ddl(known.tables.keys().map(String::as_str))?;
+    }
     let mut notes = source.notes.clone();
     let mut definitions = belonging(
         &source.definitions,

@@ -335,8 +335,9 @@ fn remove_others(target: &Target, keep: usize) -> Result<Pruned> {
     }
     let (old, kept) = good.split_at(good.len().saturating_sub(keep));
     let oldest = kept.first().map(|(entry, _)| &entry.id);
-    // With nothing newer that is sound, a damaged one is all there is of its time.
-    let is_old = |entry: &Entry| oldest.is_some_and(|oldest| entry.id < *oldest);
+    // A damaged backup goes with sound ones that are older than those to be kept. Where no sound one goes, nobody has asked
+    // for its removal, and it may be all there is of its time.
+    let is_old = |entry: &Entry| !old.is_empty() && oldest.is_some_and(|oldest| entry.id < *oldest);
     let (old_damaged, damaged): (Vec<_>, Vec<_>) = damaged.into_iter().partition(is_old);
     let mut named = HashSet::new();
     for (_, backup) in kept {

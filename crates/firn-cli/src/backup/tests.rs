@@ -470,6 +470,23 @@ fn a_damaged_backup_stops_no_other() {
 }
 
 #[test]
+fn a_damaged_backup_stays_where_no_sound_one_goes() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = backups(dir.path(), 4);
+    let id = damage(dir.path(), &target, 0);
+    let before = sizes(&target).len();
+    for keep in [3, 10] {
+        let pruned = keep::prune_in(&target, keep, false).unwrap();
+        assert_eq!(
+            (pruned.kept.len(), pruned.damaged),
+            (3, vec![id.clone()]),
+            "{keep}"
+        );
+        assert!(pruned.removed.is_empty() && sizes(&target).len() == before);
+    }
+}
+
+#[test]
 fn a_damaged_backup_that_stays_keeps_its_files() {
     let dir = tempfile::tempdir().unwrap();
     let target = backups(dir.path(), 2);
