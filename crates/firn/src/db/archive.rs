@@ -13,18 +13,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Work {
-    /// Archives the segments that are closed, then closes the current one if that is due and archives it, too. Lets go of
-    /// what is archived. Returns how many segments.
+    /// Archives the closed segments, then closes the current segment if its time is up and archives
+    /// that, too. Releases the archived segments. Returns the number of segments archived.
     ///
-    /// What waits goes first: closing a segment takes room for the next one, of which a full disk has none until the log
-    /// has let go of some. And while the archive is away no segment is closed early: each would take the room of a full one.
+    /// The waiting segments go first: closing a segment needs room for the next one, and a full
+    /// disk has none until the log releases archived segments. While the archive is unreachable no
+    /// segment is closed early, because each one takes the room of a full segment.
     pub(super) fn archive_log(&self) -> Result<u64> {
         let Some(archiver) = &self.archiver else {
             return Ok(0);
         };
         let live = &self.options.live;
         let timeout_us = live.log_archive_timeout_us.load(Ordering::Relaxed);
-        // Asked even if the archive is away: the time counts.
+        // Call this even if the archive is unreachable: it starts the clock of the current segment.
         let due = archiver.is_due(timeout_us);
         let mut archived = self.archive_closed(archiver)?;
         if due && self.health.check().is_ok() {
@@ -45,19 +46,19 @@ impl Work {
         {
             return archived;
         }
-        // Some may be archived although others could not be.
+        // Release even after an error: some segments may be archived.
         self.wal.release_before(self.versions.log_number())?;
         archived
     }
 
     fn note_coverage(&self, archiver: &Archiver, every_us: u64) -> Result<()> {
         let (now, unused) = self.pipeline.quiet_moment(&|| self.env.wall_micros());
-        // Its millisecond is not over.
+        // The current millisecond is not over; commits of it may follow.
         let until_ms = (now / 1000).saturating_sub(1);
         archiver.note_coverage(until_ms, unused, every_us)
     }
 
-    /// The log is closed: its last segment is archived, too, if that is possible now.
+    /// Archives the last segment of the closed log if that is possible now.
     pub(super) fn archive_rest(&self) {
         let Some(archiver) = &self.archiver else {
             return;
@@ -75,37 +76,40 @@ impl Work {
 }
 
 impl Db {
-    /// Archives the segments of the log that are closed, first the current one if it has been in use for so long as
-    /// [`crate::base::options::LiveOptions`] say. Returns how many. A thread does it where there are background jobs.
+    /// Archives the closed log segments, then closes and archives the current one if it has been in
+    /// use longer than [`crate::base::options::LiveOptions::log_archive_timeout_us`]. Returns the
+    /// number of segments archived. With background jobs, a thread calls this.
     ///
     /// # Errors
-    /// As of [`crate::backup::Archiver::archive`]; the log keeps what is not archived.
+    /// Those of [`crate::backup::Archiver::archive`], and `NoSpace` or `Poisoned` of closing the
+    /// segment; the log keeps the segments that are not archived.
     pub fn archive_log(&self) -> Result<u64> {
         self.work.archive_log()
     }
 
-    /// How the archive of the log stands; none if the log is not archived.
+    /// State of the log archive; `None` if the log is not archived.
     pub fn archive_stats(&self) -> Option<ArchiverStats> {
         self.work.archiver.as_ref().map(|archiver| archiver.stats())
     }
 
-    /// Whether closing has left a thread behind, since the archive did not answer.
+    /// Whether closing left a thread behind because the archive did not answer.
     pub fn archive_left(&self) -> bool {
         let archiver = self.work.archiver.as_ref();
         archiver.is_some_and(Archiver::is_left)
     }
 
-    /// The server's binary log ends at `place` before the change of the catalog that comes next.
+    /// Records that the server's binary log ends at `place` before the next change of the catalog.
     pub fn tell_binlog(&self, place: BinlogPlace) {
         self.cx.pipeline.tell_binlog(place);
     }
 
-    /// Opens a backup, behind whose log the segments of an archive lie, up to `point`, which
-    /// [`crate::backup::find_point`] has found. Files that the log names must be there. Whatever lies behind the point is
-    /// gone on return. Cut short, it leaves a directory that must not be used.
+    /// Opens a restored backup and replays the archived segments that follow its log, up to
+    /// `point`, as found by [`crate::backup::find_point`]. The files that the log names must be in
+    /// `dir`. On return nothing behind the point is left. If the recovery is interrupted, `dir`
+    /// must not be used.
     ///
     /// # Errors
-    /// As of [`Self::open`].
+    /// Those of [`Self::open`].
     pub fn recover_to(
         env: Arc<dyn Env>,
         dir: &Path,

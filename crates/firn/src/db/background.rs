@@ -1,8 +1,16 @@
-//! Flushes and compactions of a database, and what they report; `threads` runs them.
+//! Flushes and compactions of a database, and their reports; `threads` runs them.
 //!
-//! Every install goes through one mutex that covers the manifest edit and the switch of the views,
-//! so that views follow the manifest in order. A memtable is flushed only when its writers have
-//! left and the log is durable up to its end: files never hold a commit that the log may lose.
+//! - *Installs are ordered.* Every edit that adds or replaces tables holds `install` around the
+//!   manifest edit and the switch of the views, so that views follow the manifest in order. A
+//!   checkpoint holds it to keep the tree still.
+//! - *A flush follows the log.* A memtable is flushed only when its writers have left and the log
+//!   is durable up to its end: files never hold a commit that the log may lose.
+//! - *Flushes run one at a time*, oldest first, under `flushing`: run numbers are installed in
+//!   ascending order. Compactions run in parallel; `running` keeps their inputs and key ranges
+//!   apart.
+//!
+//! Lock order: `flushing` or `running` (never both), then `install`, then the mutex of the commit
+//! pipeline, then `telling`, then `signals`.
 
 mod cutters;
 mod full_disk;
@@ -45,7 +53,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// What flushes and compactions have done.
+/// Counters of flushes and compactions since the database was opened; sizes in bytes.
 #[derive(Debug, Default)]
 pub(super) struct WorkCounters {
     pub flushes: AtomicU64,
@@ -62,7 +70,7 @@ struct Signals {
     compact: bool,
 }
 
-/// Flushes and compactions of a database.
+/// Flushes and compactions of a database; see the module for its locks.
 pub(super) struct Work {
     pub env: Arc<dyn Env>,
     pub options: Options,
@@ -73,14 +81,15 @@ pub(super) struct Work {
     pub pipeline: Arc<Pipeline>,
     pub stall: Arc<Stall>,
     pub counters: WorkCounters,
-    /// Holds up compactions.
+    /// The rate limit on background I/O. Flushes are charged to it and never wait; compactions,
+    /// loads and blob collection wait.
     pub limiter: IoLimiter,
-    /// Where scans skipped too much.
+    /// Key ranges in which scans skipped too many tombstones.
     pub reports: Arc<Reports>,
     pub memory: Arbiter,
     pub blobs: Arc<BlobStore>,
     pub collector: Collector,
-    /// If the log is archived.
+    /// Present if the log is archived.
     pub archiver: Option<Archiver>,
     snapshots: Arc<SnapshotList>,
     catalog_counters: Arc<Counters>,
@@ -99,7 +108,7 @@ pub(super) struct Work {
 }
 
 impl Work {
-    #[allow(clippy::too_many_arguments)] // The composition root names each part once.
+    #[allow(clippy::too_many_arguments)] // The composition root passes each part once.
     pub(super) fn new(
         env: Arc<dyn Env>,
         options: Options,
@@ -153,16 +162,16 @@ impl Work {
         let _ = self.catalog.set(catalog);
     }
 
-    /// The pipeline has frozen a memtable. Called under its mutex.
+    /// The pipeline has frozen a memtable. The caller holds the pipeline's mutex.
     pub(super) fn memtable_frozen(&self) {
-        // The caches follow when the flush begins: evicting takes too long for this place.
+        // The caches are resized when the flush begins: evicting takes too long under that mutex.
         self.tell_gate();
         self.signals.lock().flush = true;
         self.signal.notify_all();
     }
 
-    /// Brings the oldest element of the queue into the tree: flushes a memtable, installs a run. Returns
-    /// whether there was one.
+    /// Brings the oldest element of the queue into the tree: flushes a memtable or installs a run.
+    /// Returns whether there was one.
     pub(super) fn flush_oldest(&self) -> Result<bool> {
         let _in_order = self.flushing.lock();
         let view = self.views.pin();
@@ -196,7 +205,8 @@ impl Work {
         Ok(true)
     }
 
-    /// Notes how a flush has ended: writers that wait for it hear of a full disk.
+    /// Records the outcome of a flush. After `NoSpace`, the writers that wait for the flush fail
+    /// with that error.
     fn flushed(&self, flushed: Result<()>) -> Result<()> {
         self.health.note(FullDisk::Flush, &flushed);
         if let Err(full) = &flushed
@@ -207,8 +217,8 @@ impl Work {
         flushed
     }
 
-    /// The oldest element of the queue is complete; the log must be durable up to its end before the
-    /// manifest names what is in it.
+    /// The oldest element of the queue is complete. Makes the log durable up to its end, before the
+    /// manifest names its contents.
     fn begin_install(&self, oldest: &Frozen, last_lsn: u64) -> Result<()> {
         self.views.drained(oldest);
         self.wal
@@ -216,7 +226,7 @@ impl Work {
             .inspect_err(|_| self.pipeline.contain_failure())
     }
 
-    /// The edit that brings an element of the queue into L0, without its files.
+    /// The edit that brings queue element `oldest` into L0, without its files.
     fn edit_of(&self, oldest: u64, newest: Option<Seqno>) -> Edit {
         let floor = self.pipeline.log_floor(|| {
             let mut left = self.views.pin().frozen.clone();
@@ -233,16 +243,17 @@ impl Work {
         }
     }
 
-    /// After a recovery to a point: nothing of the log from before is needed, and what lies behind the point must not
-    /// be seen again.
+    /// After a recovery to a point: releases the log from before it. The tree holds all commits up
+    /// to the point, and the commits behind the point must never be replayed.
     pub(super) fn forget_log(&self) -> Result<()> {
         let edit = self.edit_of(0, None);
         self.install(edit, &[], &[])?;
         self.wal.release_before(self.versions.log_number())
     }
 
-    /// Puts the files of a run into L0, as one run above all before. They are not written again: the
-    /// seqno of the commit stays beside them.
+    /// Installs the files of a queued run into L0, as one run above all earlier ones. The files are
+    /// not rewritten: their entries carry no seqno, and the manifest keeps the commit's seqno for
+    /// each file.
     fn install_run(&self, view: &View, queued: &IngestedRun) -> Result<()> {
         let run = self.versions.new_run_number();
         let files = &queued.run().files;
@@ -258,10 +269,11 @@ impl Work {
         self.install(edit, &[queued.id()], files)
     }
 
-    /// Flushes a small memtable into the room that is kept for a full disk, if that is there.
+    /// Flushes a small memtable into the reserve for a full disk. `None` if it does not fit or the
+    /// reserve is gone.
     fn flush_in_reserve(&self, view: &View, memtable: &Arc<Memtable>) -> Option<Result<()>> {
         let reserve = self.versions.source().store().reserve()?;
-        // Stored, entries take less than in memory.
+        // Entries take less room in a file than in memory.
         let fits = memtable.size_bytes() <= Part::Table.bytes() && reserve.has(Part::Table);
         if !fits {
             return None;
@@ -308,7 +320,8 @@ impl Work {
         Ok(())
     }
 
-    /// Flushes what recovery has put back, as far as the disk has room: the log keeps the rest.
+    /// Flushes the memtables that recovery filled, as long as the disk has room. The log keeps the
+    /// others.
     pub(super) fn flush_recovered(&self) -> Result<()> {
         loop {
             match self.flush_oldest() {
@@ -326,14 +339,14 @@ impl Work {
         }
     }
 
-    /// Freezes the active memtable and flushes all.
+    /// Freezes the active memtable and flushes all frozen ones.
     pub(super) fn flush_all(&self) -> Result<()> {
         self.pipeline.freeze();
         while self.flush_oldest()? {}
         Ok(())
     }
 
-    /// Runs the compaction that the picker sees first. Returns whether there was one.
+    /// Runs the compaction that the picker prefers. Returns whether there was one.
     pub(super) fn compact_once(&self, rest: Rest) -> Result<bool> {
         self.health.check()?;
         let retired = self.retired();
@@ -346,7 +359,7 @@ impl Work {
             return Ok(false);
         };
         let handover = Handover::default();
-        // Work that nobody waits for says nothing of how fast L0 can be emptied.
+        // Only jobs that writers may wait for measure how fast L0 can be emptied.
         let drains = job.reason == JobReason::Size;
         if drains {
             self.stall.job_begins();
@@ -379,8 +392,8 @@ impl Work {
         Ok(true)
     }
 
-    /// Ends a job. A damaged input is set aside until the next open: the same job would fail again
-    /// and again, and keep the others from their turn.
+    /// Ends a job. A damaged input is left out of all compactions until the next open: otherwise
+    /// the same job would fail again and again, and no other would get its turn.
     fn end(&self, ticket: u64, job: &Job, error: Option<&Error>) {
         let mut running = self.running.lock();
         running.end(ticket, job);
@@ -398,18 +411,19 @@ impl Work {
                 .lock()
                 .get_or_insert_with(|| error.clone())
                 .clone();
-            // Writers that wait for the room it keeps from being made must hear of it.
+            // The damage may keep compactions from making room: writers that wait for that room
+            // must fail with this error.
             self.stall.set_damage(first);
         }
     }
 
-    /// The first damage that a compaction met.
+    /// The first damage that a compaction found.
     pub(super) fn damage(&self) -> Option<Error> {
         self.damage.lock().clone()
     }
 
-    /// The next job, with the version it was picked from: read under the mutex, so that no job that
-    /// ended in between is missing from it.
+    /// The next job and the version it was picked from. Both are read under `running`, so that the
+    /// version contains the result of every job that has left `running`.
     fn pick(&self, retired: &Retired, rest: Rest) -> Option<(Arc<Version>, Job, u64)> {
         let mut running = self.running.lock();
         let version = self.versions.current();
@@ -430,7 +444,8 @@ impl Work {
                 JobReason::Drop | JobReason::Size | JobReason::Reported
             )
         };
-        // A job under way may be for one of them, and have others to follow.
+        // A job under way may belong to a reported range, and more jobs may follow for it: keep the
+        // report until none is left.
         if !reported.is_empty() && !running.is_busy() && !job.as_ref().is_some_and(urgent) {
             self.reports.close(&reported, oldest_read);
         }
@@ -439,7 +454,7 @@ impl Work {
         Some((version, job, ticket))
     }
 
-    /// Where files outside of flush and compaction come from.
+    /// The factory of files that neither flush nor compaction writes: spilled write sets and loads.
     pub(super) fn ingest(&self) -> Arc<Ingest> {
         let cutters = cutters::cutters(&self.versions, &self.options);
         let shapes = Arc::clone(&self.shapes);
@@ -473,12 +488,13 @@ impl Work {
         Ok(stats)
     }
 
-    /// `open`: handles that read files of the edit already.
+    /// `open`: handles through which readers already read files of the edit.
     fn install(&self, edit: Edit, flushed: &[u64], open: &[Arc<FileHandle>]) -> Result<()> {
         self.install_with(edit, flushed, open, || Ok(()))
     }
 
-    /// As [`Self::install`], and in one step with it `then`, for whoever holds up installs.
+    /// As [`Self::install`]; runs `then` in the same critical section, for callers whose step must
+    /// not be separated from the edit by a checkpoint.
     fn install_with(
         &self,
         edit: Edit,
@@ -495,12 +511,13 @@ impl Work {
         Ok(())
     }
 
-    /// Held around every edit of the manifest that adds or replaces tables.
+    /// The mutex held around every manifest edit that adds or replaces tables.
     pub(super) fn installs(&self) -> &Mutex<()> {
         &self.install
     }
 
-    /// Closes the files that `choose` names in the version in force.
+    /// Closes the files that `choose` selects from the current version. Their next read opens them
+    /// again.
     pub(super) fn close_files(&self, choose: impl FnOnce(&Version) -> HashSet<u64>) {
         let _in_order = self.install.lock();
         let ids = choose(&self.versions.current());
@@ -508,7 +525,8 @@ impl Work {
         self.views.installed(version, &[]);
     }
 
-    /// Where reads may stand: the visible seqno first, then the list, as [`Snapshots::new`] asks.
+    /// The seqnos at which reads may happen. Reads the visible seqno before the list of snapshots,
+    /// as [`Snapshots::new`] requires.
     fn live_snapshots(&self) -> Snapshots {
         let visible = self.views.visible();
         Snapshots::new(visible, self.snapshots.live())
@@ -520,7 +538,7 @@ impl Work {
             .map_or_else(BTreeMap::new, |catalog| catalog.retired())
     }
 
-    /// Ids whose last entry is gone from files and memtables need no note any more.
+    /// Forgets retired index ids whose last entry has left the files and the memtables.
     fn forget_retired(&self, retired: &Retired) -> Result<()> {
         if retired.is_empty() {
             return Ok(());
@@ -543,24 +561,25 @@ impl Work {
         }
     }
 
-    /// Deals the memory limit out anew, and tells the stall gate how things stand.
+    /// Divides the memory limit anew and updates the stall gate.
     pub(super) fn report_pressure(&self) {
         self.memory.balance(&self.views.pin());
         self.tell_gate();
     }
 
-    /// One after the other, each with the view of its turn: whoever tells last tells the newest.
+    /// Updates the stall gate. Callers take turns, and each reads the view in its turn: the last
+    /// update is from the newest view.
     fn tell_gate(&self) {
         let _in_order = self.telling.lock();
         let view = self.views.pin();
         let mut pressure = pressure(&view, &self.options, &self.extra);
-        // The gate stops writers at 2.
+        // The gate stops writers at pressure 2.
         let memory = 2.0 * self.memory.pressure(&view);
         pressure.memtables = pressure.memtables.max(memory);
         self.stall.set_pressure(pressure);
     }
 
-    /// Level targets, for reports.
+    /// The target sizes of the levels, for reports.
     pub(super) fn shape(&self) -> Shape {
         Shape::of(&self.versions.current(), self.options.base_level_size)
     }

@@ -1,23 +1,26 @@
-//! The garbage of blob files: which blobs live, and giving back the room of the others.
+//! Garbage collection of blob files: finds the live blobs and gives back the room of the others.
 //!
-//! A blob lives as long as an entry refers to it. One scan of the tables that name a file, and of the
-//! memtables, of one view finds all of them, for many files at once:
+//! A blob is live as long as an entry refers to it. One scan over one view (its memtables, and the
+//! tables that name a chosen file) finds the live blobs of many files at once:
 //!
-//! 1. Choose sealed files that no transaction holds and that have lost enough. *Then* pin a view. Whatever
-//!    refers to such a file from now on copies a reference of a row that it has locked, and that row is in
-//!    the view: new blobs go to other files.
+//! 1. Choose sealed files that no transaction holds and that have lost enough. *Then* pin a view.
+//!    From here on, a new reference to such a file can only be a copy of one in a row that its
+//!    writer has locked, and the view has that row. New blobs go to other files.
 //! 2. Collect the references of the view's tables and memtables, of every version of every key.
-//! 3. Wait until all views before it are gone: they may show versions that it has not.
-//! 4. Remove the files without a reference. Punch holes between the living blobs of the others; where
-//!    that is not possible, or would leave too much, move the living ones to a new file.
+//! 3. Wait until all older views are gone: they may show versions that this view lacks.
+//! 4. Remove the files without a reference. Punch holes between the live blobs of the others; where
+//!    that is impossible, or leaves too much garbage, move the live blobs to a new file.
 //!
-//! What the log says beyond the files is in the memtables. A prepared transaction that was rolled back
-//! holds its files until that is durable, since it may come back.
+//! The commits that only the log holds are in the memtables. A prepared transaction that was rolled
+//! back holds its files until the rollback is durable, since a crash before that brings the
+//! transaction back.
 //!
-//! Rejected: counting garbage as compactions drop it (a number that must survive crashes and be right for
-//! ever); moving blobs together with the tree (rewrites what does not change); rewriting as the only means
-//! (under updates all over the data it must write about 2.4 bytes a byte to stay at 1.3 times the space,
-//! where holes write none).
+//! Locks: `waiting` is held for a whole step, outside all others; `set_aside` only for moments.
+//!
+//! Rejected: counting garbage as compactions drop references (the count must survive crashes and
+//! stay exact for ever); moving blobs together with the tree (rewrites unchanged bytes); rewriting
+//! as the only means (under updates all over the data it writes about 2.4 bytes per byte to stay at
+//! 1.3 times the space, where holes write none).
 
 use super::background::Work;
 use super::recovery::Replayed;
@@ -33,55 +36,58 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A file that lost this share of what it held is worth a look, in percent …
+/// A file that lost this share of its bytes is a candidate, percent: if reading the tables that
+/// name it costs less than the room it gives back …
 const LOST_SHARE: u64 = 8;
-/// … and from this share on whatever the tables that name it cost to read.
+/// … and from this share on whatever that costs.
 const LOST_SHARE_AT_ANY_COST: u64 = 30;
 
-/// References collected at once, at most: they are kept in memory.
+/// Upper bound for the references collected at once; they are kept in memory.
 const REFS_MAX: u64 = 1 << 20;
 
-/// Where holes leave more garbage than this share of a file, it is rewritten, percent.
+/// A file is rewritten if holes would leave more garbage than this share of it, percent.
 const LEFT_SHARE: u64 = 30;
 
-/// A memtable that refers to this share of the living blobs is flushed, percent.
+/// The active memtable is frozen when it refers to this share of the live blob bytes, percent.
 const FREEZE_SHARE: u64 = 5;
 
-/// What is known of the garbage.
+/// State of the garbage collection.
 #[derive(Default)]
 pub(super) struct Collector {
     waiting: Mutex<Option<Plan>>,
-    /// Files that cannot be collected until the next open: something that names them is damaged.
+    /// Files that are not collected until the next open, because a table that names them is
+    /// damaged.
     set_aside: Mutex<HashSet<u64>>,
 }
 
-/// Files to be collected once no view before the one they were looked at in is held.
+/// Files to collect once all views older than the one that was scanned are gone.
 struct Plan {
     generation: u64,
-    /// With their living spans, ascending.
+    /// Each with its live spans, ascending.
     files: Vec<(Arc<BlobFile>, Vec<Span>)>,
 }
 
 /// A file with garbage.
 struct Candidate {
     file: Arc<BlobFile>,
-    /// Bytes that live, as far as anybody knows.
+    /// Live bytes, as the tables and memtables count them.
     live: u64,
     /// Bytes lost since the last collection.
     lost: u64,
     refs: u64,
 }
 
-/// All that a view's tables and memtables refer to.
+/// All blob references of a view's tables and memtables.
 ///
-/// Whatever a view finds entries in must be looked at here *and* in [`Work::collect`], also files that are not
-/// in the version yet: a blob that is overlooked is punched. At open the same holds for `open_blobs`.
+/// Every place in which a view finds entries must be counted here *and* scanned in
+/// [`Work::collect`], files that are not in the version yet included: a blob that is overlooked is
+/// punched. For the open of a database, [`uses_recovered`] must do the same.
 pub(super) fn uses_of(view: &View) -> BlobUses {
     let View {
         active: _,
         frozen: _,
         version: _,
-        // These hold no entries of their own: the row cache has what the files have.
+        // The fields below hold no entries of their own; the row cache copies rows of the files.
         sealed: _,
         rows: _,
         blobs: _,
@@ -95,7 +101,7 @@ pub(super) fn uses_of(view: &View) -> BlobUses {
     all
 }
 
-/// What the changes of a transaction refer to in blob files.
+/// The blob references of a transaction's changes.
 pub(super) fn uses_in(changes: &Changes) -> Result<BlobUses> {
     let mut uses = BlobUses::default();
     let batch = match changes {
@@ -115,8 +121,8 @@ pub(super) fn uses_in(changes: &Changes) -> Result<BlobUses> {
     counted.map(|()| uses)
 }
 
-/// What tree, log and prepared transactions refer to: whatever recovery brings back entries in must be looked
-/// at here.
+/// The blob references of tree, log and prepared transactions. Every place into which recovery
+/// brings entries must be counted here.
 pub(super) fn uses_recovered(version: &Version, replayed: &Replayed) -> Result<BlobUses> {
     let mut all = version.blob_uses().clone();
     for queued in &replayed.queue {
@@ -129,7 +135,7 @@ pub(super) fn uses_recovered(version: &Version, replayed: &Replayed) -> Result<B
 }
 
 impl Work {
-    /// Goes one step with the garbage of blob files. Returns whether it gave anything back.
+    /// Does one step of garbage collection. Returns whether it gave room back.
     pub(in crate::db) fn collect_blobs(&self) -> Result<bool> {
         self.health.check()?;
         let mut waiting = self.collector.waiting.lock();
@@ -141,7 +147,8 @@ impl Work {
         let Some(plan) = &*waiting else {
             return Ok(false);
         };
-        // Whoever links files is not waited for: the thread has others to serve.
+        // Try again later instead of waiting for the link holder: this thread also trims files and
+        // releases sessions.
         if self.views.oldest_generation() < plan.generation || self.blobs.links_held() {
             return Ok(false);
         }
@@ -149,7 +156,7 @@ impl Work {
         self.carry_out(plan).map(|()| true)
     }
 
-    /// Sets where memtables freeze for the sake of blobs.
+    /// Derives the memtables' freezing point for blobs from the live blob bytes.
     pub(in crate::db) fn tune_blobs(&self, live: u64) {
         let share = live / 100 * FREEZE_SHARE;
         let at = share.max(self.options.blob_garbage_min);
@@ -163,7 +170,8 @@ impl Work {
             return Ok(None);
         }
         let aside = self.collector.set_aside.lock().clone();
-        // Before the view is pinned: a transaction that lets go of a file has shown its references.
+        // Choose before pinning the view: a transaction that releases a file has made its
+        // references visible first.
         let idle = files
             .into_iter()
             .filter(|f| !f.grows() && !f.is_held() && !aside.contains(&f.id()));
@@ -213,15 +221,16 @@ impl Work {
                         file.settle(usage.allocated);
                         usage.allocated
                     }
-                    // It is missing, which readers report.
+                    // The file is missing; its readers report that.
                     Err(_) if live > 0 => continue,
                     Err(_) => 0,
                 },
             };
             let lost = held.saturating_sub(live);
             let enough = lost * 100 >= held * LOST_SHARE;
-            // Nothing can be given back of a file that a checkpoint has, too: its turn comes when that is gone. An
-            // archive of the log has every file, and lets go of those that are gone here.
+            // A file that a checkpoint links gives no room back; it is chosen after the checkpoint
+            // is gone. With an archive of the log a file may stay linked for good, so it is
+            // rewritten instead.
             let stays =
                 || !self.blobs.files().is_archived() && self.blobs.is_linked(&file).unwrap_or(true);
             if live == 0 || enough && !stays() {
@@ -233,7 +242,7 @@ impl Work {
                 });
             }
         }
-        // What is lost altogether goes first, and costs nothing to look at.
+        // Files without a live blob go first; they need no scan.
         let share = |c: &Candidate| c.lost as f64 / (c.lost + c.live).max(1) as f64;
         candidates.sort_by(|a, b| share(b).total_cmp(&share(a)));
         let (mut refs, mut lost) = (0, 0);
@@ -257,7 +266,7 @@ impl Work {
         Ok(candidates)
     }
 
-    /// Adds the spans that `view` refers to in the files that `spans` has.
+    /// Adds the spans that `view` refers to, for the files in `spans`.
     fn collect(&self, view: &View, spans: &mut BTreeMap<u64, Vec<Span>>) -> Result<()> {
         for memtable in view.memtables() {
             let named = memtable.blob_uses();
@@ -277,7 +286,7 @@ impl Work {
             if !stays_so(&error) {
                 return Err(error);
             }
-            // What it refers to stays as it is: nobody can tell which that is.
+            // The references of a damaged table are unknown: leave the files that it names alone.
             let mut aside = self.collector.set_aside.lock();
             for used in &file.blobs {
                 if spans.remove(&used.file).is_some() {
@@ -292,7 +301,8 @@ impl Work {
     }
 
     fn carry_out(&self, plan: Plan) -> Result<()> {
-        // A commit of unknown outcome has let go of its files, and may be in the log.
+        // After a failed log write, a commit of unknown outcome has released its files but may be
+        // in the log.
         self.health.check()?;
         let mut first = Ok(());
         for (file, live) in plan.files {
@@ -323,10 +333,12 @@ impl Work {
         self.blobs.remove(file)
     }
 
-    /// Returns what the file holds now, without what lies between living blobs of one block.
+    /// Returns the bytes the file counts as holding now. After punching these are the live bytes
+    /// only: garbage that shares a file system block with live blobs cannot be given back, and must
+    /// not make the file a candidate again.
     fn shrink(&self, file: &BlobFile, live: &[Span]) -> Result<u64> {
         let bytes: u64 = live.iter().map(|span| span.len).sum();
-        // `None`: all the garbage is left.
+        // `None`: the file could not be punched and keeps all its garbage.
         let punched = self.blobs.punch(file, live)?;
         let allocated = file.usage()?.allocated;
         let left = allocated.saturating_sub(bytes);
@@ -340,7 +352,8 @@ impl Work {
             ..Edit::default()
         };
         if let Err(error) = self.versions.apply(edit) {
-            // It may be recorded all the same: then a restart needs the new file.
+            // If the manifest may have recorded the move all the same, a restart needs the new
+            // file: keep it.
             if self.health.check().is_ok() && *error.kind() != crate::base::ErrorKind::NoSpace {
                 self.blobs.discard(&rewritten);
             }
@@ -370,7 +383,10 @@ fn add_spans(
     })
 }
 
-/// Calls `f` with each reference of each entry.
+/// Calls `f` with each blob reference of each entry.
+///
+/// # Errors
+/// `Corruption` of a trailer; those of reading `source`.
 pub(super) fn for_each_blob(
     source: &mut dyn InternalIterator,
     mut f: impl FnMut(BlobRef),
@@ -385,21 +401,21 @@ pub(super) fn for_each_blob(
     Ok(())
 }
 
-/// What blobs take, for reports.
+/// Room taken by blobs, for reports.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BlobReport {
-    /// Files.
+    /// Number of files.
     pub files: u64,
-    /// Bytes that they take of the file system.
+    /// Bytes allocated for them by the file system.
     pub allocated: u64,
     /// Bytes that tables and memtables refer to, old versions included.
     pub live: u64,
-    /// References.
+    /// Number of those references.
     pub refs: u64,
 }
 
 impl super::Db {
-    /// What blobs take. Asks the file system about each file.
+    /// The room taken by blobs. Asks the file system about each file.
     pub fn blobs(&self) -> BlobReport {
         let uses = uses_of(&self.cx.views.pin());
         let files = self.cx.blobs.all();
@@ -417,13 +433,17 @@ impl super::Db {
         uses_of(&self.cx.views.pin()).bytes()
     }
 
-    /// The store of values out of line.
+    /// The store of out-of-line values.
     pub fn blob_store(&self) -> &Arc<crate::blob::BlobStore> {
         &self.cx.blobs
     }
 
-    /// Goes one step with the garbage of blob files: finds it, or gives it back once no reader can need
-    /// it. Returns whether it gave anything back.
+    /// Does one step of garbage collection in blob files: finds garbage, or gives its room back
+    /// once no reader can need it. Returns whether it gave room back.
+    ///
+    /// # Errors
+    /// `Poisoned`; `NoSpace` or `Io` of rewriting a file; `Interrupted` if the database closes.
+    /// Damaged files are left out and reported to the listener.
     pub fn collect_blobs(&self) -> Result<bool> {
         self.work.collect_blobs()
     }

@@ -7,19 +7,19 @@ use crate::base::events::Severity;
 use std::path::Path;
 
 impl Db {
-    /// Makes a checkpoint of everything committed so far in `target`, a directory that does not exist yet: a
-    /// database that opens as this one would after a crash now. Commits go on meanwhile. With `flush` the
-    /// memtables are flushed first, so that it has little log to recover.
+    /// Makes a checkpoint of all commits so far in `target`, a directory that must not exist: a
+    /// database that opens as this one would after a crash now. Commits continue meanwhile. With
+    /// `flush`, memtables are flushed first, so that the copy has little log to replay.
     ///
     /// # Errors
-    /// As of [`backup::checkpoint`], and of [`Self::flush`].
+    /// Those of [`backup::checkpoint`] and of [`Self::flush`].
     pub fn checkpoint(&self, target: &Path, flush: bool) -> Result<Checkpoint> {
         let _one_at_a_time = self.checkpointing.lock();
         if flush {
             self.work.flush_all()?;
         }
-        // What lives in the state that is copied must be there when its file gets its second name, and
-        // a file that grows would grow in the checkpoint.
+        // Seal the active blob file: each blob of the copied state must be in its file when the
+        // file is linked, and a file that still grows would grow in the checkpoint, too.
         self.cx.blobs.seal_active();
         let held = self.cx.blobs.hold_links();
         let parts = Parts {

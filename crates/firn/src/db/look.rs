@@ -1,8 +1,8 @@
-//! A database seen from outside: read without being opened.
+//! Reads a data directory from outside, without opening the database.
 //!
-//! Opening recovers: it writes a new manifest, removes strays, flushes what the log holds. Whoever
-//! wants to know what is there, damage included, must leave all that alone. So nothing is written
-//! here, and each part is read by a call of its own: damage in one leaves the others readable.
+//! Opening recovers: it writes a new manifest, removes strays and flushes the log. An inspection
+//! must leave all that alone, damage included. So this module writes nothing, and reads each part
+//! by a call of its own: damage in one part leaves the others readable.
 
 mod blobs;
 
@@ -28,13 +28,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Blocks kept in memory while looking.
+/// Capacity of the block cache, bytes.
 const CACHE_SIZE: u64 = 64 << 20;
 
-/// Frozen memtables of a replay have at least this size.
+/// Size at which a replayed memtable is full, bytes.
 const MEMTABLE_SIZE: u64 = 64 << 20;
 
-/// A data directory that no server has open, and none can open meanwhile.
+/// A locked data directory: no server has it open, and none can open it meanwhile.
 pub struct Look {
     env: Arc<dyn Env>,
     dir: PathBuf,
@@ -46,29 +46,30 @@ pub struct Look {
 pub struct Tree {
     /// The sum of the manifest's edits.
     pub state: State,
-    /// The manifest in force.
+    /// Id of the current manifest.
     pub manifest_id: u64,
-    /// Bytes of a torn write at the manifest's end; recovery drops them.
+    /// Bytes of a torn write at the end of the manifest; recovery drops them.
     pub torn: u64,
-    /// The files.
+    /// The files of the tree.
     pub version: Arc<Version>,
 }
 
-/// What the log adds to the tree.
+/// The log, replayed on top of a tree.
 pub struct Log {
-    /// The commits it holds, as a view of tree and log reads them.
+    /// A view of tree and log that shows all their commits.
     pub point: ReadPoint,
     /// Prepared transactions without an outcome, by xid.
     pub prepared: BTreeMap<Vec<u8>, Changes>,
-    /// What it and the tree refer to in blob files, old versions of rows and prepared transactions included.
+    /// Blob references of tree, log and prepared transactions, old versions of rows included.
     pub blob_uses: BlobUses,
-    /// Files that it names and the manifest does not: of commits, and of prepared transactions.
+    /// Files that the log names and the manifest does not: of commits, and of prepared
+    /// transactions.
     pub files: Vec<Arc<FileHandle>>,
     /// The last global transaction id of each replication domain, as far as manifest and log tell.
     pub gtids: BTreeMap<u32, Gtid>,
-    /// Commits that are not in the files yet.
+    /// Number of commits that are only in the log.
     pub commits: u64,
-    /// Where the log ends.
+    /// End of the log.
     pub end: ReplayEnd,
 }
 
@@ -76,7 +77,7 @@ impl Look {
     /// Takes the lock of the database in `dir`.
     ///
     /// # Errors
-    /// `NotFound` if `dir` holds no database, `Busy` while a server has it open.
+    /// `NotFound` if `dir` holds no database, `Busy` while a server has it open; `Io`.
     pub fn open(env: Arc<dyn Env>, dir: &Path) -> Result<Self> {
         let names = env.list_dir(dir)?;
         let ours = |name: &String| {
@@ -100,26 +101,27 @@ impl Look {
         })
     }
 
-    /// The directory.
+    /// The data directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The environment it lies in.
+    /// The environment of the data directory.
     pub fn env(&self) -> &Arc<dyn Env> {
         &self.env
     }
 
-    /// Where files are read from.
+    /// The source of the directory's files and of their cached blocks.
     pub fn source(&self) -> &Arc<FileSource> {
         &self.source
     }
 
-    /// Reads the manifest. The files themselves are not touched. A database whose creation was cut
-    /// short is an empty one.
+    /// Reads the manifest, and no other file. A database whose creation was cut short is an empty
+    /// one.
     ///
     /// # Errors
-    /// `Corruption` if `CURRENT` or the manifest is damaged or missing, or describes an impossible tree.
+    /// `Corruption` if `CURRENT` or the manifest is damaged or missing, or describes an impossible
+    /// tree; `Unsupported` for a newer format; `Io`.
     pub fn tree(&self) -> Result<Tree> {
         match version::load(&*self.env, &self.dir)? {
             Some(loaded) => self.tree_of(loaded),
@@ -132,7 +134,8 @@ impl Look {
         }
     }
 
-    /// As [`Self::tree`], where `CURRENT` is damaged and the newest manifest is not.
+    /// As [`Self::tree`], from the newest manifest instead of the one that `CURRENT` names. For a
+    /// damaged `CURRENT`.
     ///
     /// # Errors
     /// As [`Self::tree`].
@@ -156,7 +159,7 @@ impl Look {
     /// Replays the log into memory, on top of `tree`.
     ///
     /// # Errors
-    /// `Corruption` of the log.
+    /// `Corruption` of the log; `Unsupported` for a newer format; `Io`.
     pub fn log(&self, tree: &Tree) -> Result<Log> {
         let counters = Counters::default();
         let replayed = recovery::replay(
@@ -185,10 +188,10 @@ impl Look {
         })
     }
 
-    /// Files of large transactions that the log names, as far as it can be read.
+    /// The files of large transactions that the log names, as far as a damaged log can be read.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// `Io`; `Unsupported` for a newer format. Damage of the log is passed over.
     pub fn files_left(&self, tree: &Tree) -> Result<Vec<Arc<FileHandle>>> {
         let left = recovery::salvage(
             &*self.env,
@@ -207,7 +210,7 @@ impl Look {
         let queued = replayed.queue.iter().filter_map(Frozen::run);
         let mut files: Vec<_> = queued.flat_map(|run| run.run().files.clone()).collect();
         for changes in replayed.prepared.values() {
-            // No commit yet: any seqno will do to read them.
+            // The transaction has no seqno yet, and any seqno serves to read its files.
             let metas = changes.files().iter();
             let metas = metas.map(|f| f.clone().with_external_seqno(0));
             let handle = |meta| FileHandle::new(Arc::new(meta), Arc::clone(&self.source));
@@ -216,7 +219,7 @@ impl Look {
         files
     }
 
-    /// A view of the files alone, at their last commit: where the log cannot be read.
+    /// A view of the files alone, at their last commit. For a log that cannot be read.
     pub fn files_only(&self, tree: &Tree) -> ReadPoint {
         let nothing = Replayed {
             first: 0,
@@ -238,7 +241,7 @@ impl Look {
     /// The tables at `point`.
     ///
     /// # Errors
-    /// As [`Known::read`].
+    /// Those of [`Known::read`].
     pub fn tables(&self, point: &ReadPoint) -> Result<Known> {
         Known::read(point)
     }

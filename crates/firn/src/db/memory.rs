@@ -13,74 +13,75 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Who holds how much memory, bytes as the engine counts them.
+/// Memory use by part, bytes as the engine counts them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MemoryReport {
     /// The limit; 0 for none.
     pub limit: u64,
-    /// Memtables, the active one and frozen ones.
+    /// Memtables, active and frozen.
     pub memtables: u64,
-    /// What transactions have written and not committed.
+    /// Uncommitted write sets of transactions, and the memory of loads.
     pub write_sets: u64,
-    /// What open files keep: tops of indexes, dictionaries, pinned partitions and filters.
+    /// Memory that open files keep: tops of indexes, dictionaries, pinned partitions and filters.
     pub pinned: u64,
     /// Cached blocks and partitions.
     pub block_cache: u64,
-    /// What they may take.
+    /// Capacity for them.
     pub block_cache_capacity: u64,
     /// Cached rows.
     pub row_cache: u64,
-    /// What they may take.
+    /// Capacity for them.
     pub row_cache_capacity: u64,
 }
 
 impl MemoryReport {
-    /// All that is held.
+    /// Sum of all parts.
     pub fn total(&self) -> u64 {
         self.memtables + self.write_sets + self.pinned + self.block_cache + self.row_cache
     }
 }
 
-/// What comes before the caches.
+/// The memory that takes precedence over the caches, bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Demand {
     /// All memtables.
     memtables: u64,
-    /// At what size a memtable freezes if nothing forbids it.
+    /// Configured size at which a memtable freezes.
     memtable_size: u64,
     write_sets: u64,
 }
 
-/// How a limit is dealt out.
+/// A division of the limit, bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Split {
-    /// Blocks, and what open files keep.
+    /// The block cache, and the memory that open files keep.
     blocks: u64,
-    /// The part of it that may be pinned by choice.
+    /// The part of `blocks` that may be pinned by choice.
     pins: u64,
     rows: u64,
-    /// At what size a memtable freezes.
+    /// Size at which a memtable freezes.
     memtable_size: u64,
 }
 
-/// Two memtables get their room in advance: the one that fills, and the one being flushed.
+/// Memtables whose room is reserved in advance: one that fills, and one being flushed.
 const MEMTABLES: u64 = 2;
-/// A memtable takes at most this share of what write sets leave.
+/// A memtable takes at most 1/8 of the memory that write sets leave.
 const MEMTABLE_SHARE: u64 = 8;
 const MEMTABLE_MIN: u64 = 64 << 10;
-/// The arena's largest chunk: the last one may be nearly empty.
+/// The largest chunk of a memtable's arena; the last chunk may be nearly empty.
 const MEMTABLE_CHUNK: u64 = 1 << 20;
-/// The filter's share of a memtable.
+/// A memtable's filter takes 1/64 of its size.
 const FILTER_SHARE: u64 = 64;
-/// The caches keep this share of the limit; memtables that leave less stop writers.
+/// The caches keep at least 1/8 of the limit; memtables that leave less stop writers.
 const CACHES_SHARE_MIN: u64 = 8;
-/// The row cache's share of the caches. Measured over ten times the caches (`cache.md`): with more of it
-/// skewed reads miss less, uniform ones as much as with none, and ranges have fewer blocks.
+/// The row cache takes 1/3 of the caches' room. Measured with data ten times the caches
+/// (`cache.md`): a larger share lowers the misses of skewed reads, leaves those of uniform reads
+/// unchanged, and takes blocks away from range reads.
 const ROWS_SHARE: u64 = 3;
-/// The caches follow in steps of this share of the limit.
+/// The caches' room changes in steps of 1/64 of the limit.
 const STEPS: u64 = 64;
 
-/// What a memtable that freezes at `size` takes from the allocator.
+/// Memory that a memtable frozen at `size` takes from the allocator, bytes.
 fn footprint(size: u64) -> u64 {
     size + size.min(MEMTABLE_CHUNK) + size / FILTER_SHARE
 }
@@ -92,7 +93,7 @@ fn split(limit: u64, demand: Demand) -> Split {
         .min(demand.memtable_size);
     let reserved = demand.memtables.max(MEMTABLES * footprint(memtable_size));
     let step = (limit / STEPS).max(1);
-    // Downwards, so that a step is taken back only once there is room for it.
+    // Round down: the caches grow by a step only when there is room for the whole step.
     let caches = left.saturating_sub(reserved) / step * step;
     let caches = caches.max(step);
     let rows = caches / ROWS_SHARE;
@@ -105,33 +106,37 @@ fn split(limit: u64, demand: Demand) -> Split {
     }
 }
 
-/// Deals the limit out.
+/// Divides the memory limit among the parts.
 ///
-/// Memtables and write sets take what they need: the rest is for the caches, and goes to them in
-/// steps. Inside the block cache's part, what open files keep takes its bytes first (see
-/// [`crate::cache::PinBudget`]); index partitions and filters stay in memory up to half of the part,
-/// and come and go as blocks do beyond it. When the limit is lowered, files that keep more are closed, and
-/// opened again by their next reads.
+/// Memtables and write sets take what they need. The caches get the rest, in steps. Within the
+/// block cache's part, open files come first (see [`crate::cache::PinBudget`]): their index
+/// partitions and filters are pinned up to half of the part, and beyond that they enter and leave
+/// the cache like blocks. When the limit is lowered, files that pin more are closed; their next
+/// reads open them again.
 ///
-/// When memtables leave less than an eighth of the limit, writers are slowed and at last stopped
-/// until a flush has made room: the stall gate hears of it as of too many memtables. Nothing is
-/// ever refused for the limit; write sets alone may exceed it, up to their own.
+/// When frozen memtables leave the caches less than an eighth of the limit, writers are slowed and
+/// at last stopped until a flush has made room; the stall gate treats it like too many memtables.
+/// Nothing is ever refused because of the limit. Write sets alone may exceed it, up to their own
+/// limit each.
 ///
-/// Bytes are those the engine counts, allocators' headers included by estimate. Not counted: stacks,
-/// log buffers (a few MiB), what running compactions hold (about 10 MiB each), decoded blocks that
-/// readers hold after their eviction.
+/// Lock: `current` is held while a division is computed and applied, outside the locks of the
+/// caches.
 ///
-/// Rejected: watching the process's memory (it belongs to the server, and lags); a ledger in which
+/// The bytes are those the engine counts, allocator headers estimated. Not counted: stacks, log
+/// buffers (a few MiB), running compactions (about 10 MiB each), decoded blocks that readers hold
+/// after their eviction.
+///
+/// Rejected: watching the process's memory (it belongs to the server, and lags); a ledger that
 /// every part asks for each allocation (a contended counter in the hot paths).
 pub(super) struct Arbiter {
     live: Arc<LiveOptions>,
     cache: Arc<SstBlockCache>,
     rows: Arc<RowCache>,
     write_sets: Arc<Gauge>,
-    /// What the caches may take without a limit.
+    /// Sizes of the caches while there is no limit.
     block_cache_size: AtomicU64,
     row_cache_size: AtomicU64,
-    /// The split in force.
+    /// The division in force.
     current: Mutex<Option<Split>>,
 }
 
@@ -153,8 +158,8 @@ impl Arbiter {
         }
     }
 
-    /// The sizes the caches start with: shards and tables are made for them. Also sets where the first
-    /// memtables freeze.
+    /// The initial sizes of block cache and row cache, which fix their shards and hash tables. Also
+    /// sets the size at which the first memtables freeze.
     pub(super) fn initial_sizes(options: &Options) -> (u64, u64) {
         match options.live.memory_limit.load(Ordering::Relaxed) {
             0 => (options.block_cache_size, options.row_cache_size),
@@ -173,9 +178,9 @@ impl Arbiter {
         }
     }
 
-    /// Deals out anew. Cheap when nothing has moved by a step.
+    /// Computes and applies a new division. Cheap while nothing has moved by a step.
     pub(super) fn balance(&self, view: &View) {
-        // First: whoever applies a split last has computed it last.
+        // Take the lock before computing; otherwise a stale division overwrites a newer one.
         let mut current = self.current.lock();
         let limit = self.live.memory_limit.load(Ordering::Relaxed);
         let wanted = match limit {
@@ -211,8 +216,9 @@ impl Arbiter {
         }
     }
 
-    /// How near frozen memtables bring the caches to their least share: from 1 on a flush must make
-    /// room first. 0 while a flush could make none.
+    /// Share of the memtables' room that frozen memtables fill. From 1 on the caches are at their
+    /// minimum, and a flush must make room first. 0 while no memtable is frozen, since a flush
+    /// could free nothing.
     pub(super) fn pressure(&self, view: &View) -> f64 {
         let limit = self.live.memory_limit.load(Ordering::Relaxed);
         if limit == 0 || view.frozen.is_empty() {
@@ -224,7 +230,7 @@ impl Arbiter {
         frozen as f64 / room as f64
     }
 
-    /// Where write sets, and the memory of loads, are counted.
+    /// The gauge of write sets and of the memory of loads.
     pub(super) fn write_sets(&self) -> &Arc<Gauge> {
         &self.write_sets
     }
@@ -244,8 +250,8 @@ impl Arbiter {
     }
 }
 
-/// Files to close, so that what they keep in memory by choice falls by `excess` bytes: those of the last
-/// levels first, which are asked least.
+/// Files to close, so that the memory pinned by choice falls by `excess` bytes. Files of the last
+/// levels come first, because point reads need them least.
 fn files_to_close(version: &Version, mut excess: u64) -> HashSet<u64> {
     let mut closed = HashSet::new();
     let files: Vec<_> = version.files().collect();
@@ -260,8 +266,8 @@ fn files_to_close(version: &Version, mut excess: u64) -> HashSet<u64> {
 }
 
 impl Work {
-    /// Brings what open files keep in memory by choice down to its limit. They are opened again by
-    /// their next reads, without; statements under way keep theirs to their end.
+    /// Brings the memory pinned by choice down to its limit by closing files. Their next reads open
+    /// them without pins; running statements keep their pins to the end.
     fn unpin(&self) {
         let excess = self.memory.cache.pins().excess();
         if excess > 0 {
@@ -275,12 +281,12 @@ fn memtable_bytes(view: &View) -> u64 {
 }
 
 impl Db {
-    /// Who holds how much memory.
+    /// Memory use by part.
     pub fn memory(&self) -> MemoryReport {
         self.work.memory.report(&self.cx.views.pin())
     }
 
-    /// Changes the memory limit, bytes; 0 for none.
+    /// Changes the memory limit, bytes; 0 for none. Takes effect at once.
     pub fn set_memory_limit(&self, bytes: u64) {
         let live = &self.work.options.live;
         live.memory_limit.store(bytes, Ordering::Relaxed);
@@ -288,16 +294,16 @@ impl Db {
         self.work.unpin();
     }
 
-    /// Changes the capacity of the block cache, bytes. Without effect under a memory limit, until
-    /// that goes.
+    /// Changes the capacity of the block cache, bytes. Takes effect only while there is no memory
+    /// limit.
     pub fn set_block_cache_size(&self, bytes: u64) {
         let memory = &self.work.memory;
         memory.block_cache_size.store(bytes, Ordering::Relaxed);
         memory.balance(&self.cx.views.pin());
     }
 
-    /// Changes the capacity of the row cache, bytes; 0 for none. Without effect under a memory limit,
-    /// until that goes.
+    /// Changes the capacity of the row cache, bytes; 0 for none. Takes effect only while there is
+    /// no memory limit.
     pub fn set_row_cache_size(&self, bytes: u64) {
         let memory = &self.work.memory;
         memory.row_cache_size.store(bytes, Ordering::Relaxed);

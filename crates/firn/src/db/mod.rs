@@ -1,4 +1,4 @@
-//! Composition root: open, recovery, background work, metrics.
+//! Composition root: opens and recovers a database, runs its background work, reports on it.
 
 mod archive;
 mod background;
@@ -47,17 +47,31 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-/// The caches follow the write sets in steps of this many bytes.
+/// The write sets' gauge reports to the memory arbiter each time it crosses a multiple of this many
+/// bytes.
 const WRITE_SETS_STEP: u64 = 256 << 10;
 
-/// How long closing waits for an archive of the log that does not answer, twice at most.
+/// Longest wait for an unresponsive log archive. Closing waits at most twice: for the archive
+/// thread, and for the last segment.
 const ARCHIVE_PATIENCE: Duration = Duration::from_secs(20);
 
 /// An open database.
 ///
-/// Owns every part and wires them: the pipeline reports frozen memtables to the views and to the
-/// background work; background work installs versions into the views. What runs in threads can be
-/// driven by hand instead, when `background_jobs` is 0.
+/// Owns every part and wires them. The commit pipeline reports each frozen memtable to the views
+/// and to the background work; the background work installs new versions into the views. With
+/// `background_jobs` 0 there are no threads, and the caller drives flushes, compactions and
+/// archiving through [`Self::flush`], [`Self::compact_once`], [`Self::collect_blobs`] and
+/// [`Self::archive_log`].
+///
+/// The order of opening matters; `open_at` keeps it:
+/// 1. Lock the directory, load the manifest, replay the log into a queue of frozen memtables and
+///    runs.
+/// 2. In a recovery to a point: install the files of loads that the manifest lacks.
+/// 3. Sync the log, then delete the data files that neither manifest nor log names.
+/// 4. Fill the reserve, delete unused blob files, open a new log segment behind all that were used.
+/// 5. Wire views, pipeline and background work; load the catalog; write prepared transactions to
+///    the new log and take their locks.
+/// 6. Flush the recovered queue, start the threads.
 pub struct Db {
     work: Arc<Work>,
     cx: Arc<Context>,
@@ -71,10 +85,11 @@ pub struct Db {
     _lock: Box<dyn Send + Sync>,
 }
 
-/// The pipeline's way to views and background work, which are made after it.
+/// Forwards the pipeline's switches of memtables to the views and to the background work, which is
+/// created after the pipeline.
 struct Switch {
     views: Arc<Views>,
-    /// Weak, since the work owns the pipeline, which owns this.
+    /// Weak, because the work owns the pipeline, which owns this switch.
     work: Arc<OnceLock<Weak<Work>>>,
 }
 
@@ -88,11 +103,14 @@ impl MemtableHost for Switch {
 }
 
 impl Db {
-    /// Opens the database in `dir`, creating it if it is missing, and recovers what the log holds
-    /// beyond the files. `waits` hears of lock waits.
+    /// Opens the database in `dir`, creates it if it is missing, and replays the log beyond what
+    /// the files hold. `waits` receives the lock waits.
     ///
     /// # Errors
-    /// `Busy` if another process has it; `Corruption`, `Io`, `Unsupported` from its files.
+    /// `Busy` if another process has the database open. `Corruption`, `Io` and `Unsupported` (a
+    /// newer format, an encrypted unit) of its files. `NoSpace` if opening must write a file and
+    /// the disk has no room. `Unsupported` also if the log is to be archived and the file system
+    /// cannot give files a second name.
     pub fn open(
         env: Arc<dyn Env>,
         dir: &Path,
@@ -160,11 +178,14 @@ impl Db {
         recovery::take_epoch(&versions, &mut replayed)?;
         versions.reserve_file_ids(replayed.next_file_id);
         install_found(&versions, &mut replayed.loads)?;
-        // What goes is named by nothing in the log as it was read: that may be in the page cache only, after a kill.
+        // Sync the log before deleting strays: after a kill, the records just read may exist only
+        // in the page cache. A power cut could otherwise lose the record that ended the use of a
+        // file (a rollback, say), and an earlier record would name the deleted file again.
         wal::sync_all(&*env, dir)?;
         versions.note_gtids(&replayed.gtids);
         versions.remove_strays(&replayed.named_files());
-        // After the strays, whose room it may need, and before all that takes more.
+        // After the strays are gone, since the reserve may need their room; before anything else
+        // takes room.
         if let Err(error) = versions.fill_reserve() {
             let message = format!("room for a full disk: {error}");
             listener.log(Severity::Warning, &message);
@@ -270,7 +291,7 @@ impl Db {
         )?);
         prepared::relog(&cx, &catalog, &replayed, &*work.options.listener)?;
         work.set_catalog(Arc::clone(&catalog));
-        // After the catalog is known, so that these files have sketches, too.
+        // After the catalog is loaded: the flushed files then get key sketches, too.
         work.flush_recovered()?;
         if point.is_some() {
             work.forget_log()?;
@@ -300,8 +321,13 @@ impl Db {
         }))
     }
 
-    /// Closes: the log is durable, background threads have ended. Memtables are left to the next
-    /// recovery, which makes closing fast. An archive of the log that does not answer is not waited for without end.
+    /// Closes the database: ends the background threads and makes the log durable. Memtables stay
+    /// unflushed, and the next open replays them; this keeps closing fast. The wait for an
+    /// unresponsive log archive is bounded.
+    ///
+    /// # Errors
+    /// `Poisoned` or `Io` if the log cannot be made durable; `NoSpace` if the counters cannot be
+    /// stored.
     pub fn close(&self) -> Result<()> {
         self.close_within(ARCHIVE_PATIENCE)
     }
@@ -312,14 +338,15 @@ impl Db {
         if let Some(background) = background {
             background.stop(patience);
         }
-        // What cannot be deleted now goes at the next open.
+        // The next open deletes the files that cannot be deleted now.
         let _ = self.work.versions.delete_obsolete();
         self.cx.blobs.seal_active();
         self.cx.blobs.trim_sealed();
         let synced = match self.work.health.check() {
-            // Values that were handed out and never committed stay used over a clean restart.
+            // After a clean restart, auto-increment values that were handed out but never committed
+            // stay used.
             Ok(()) => self.catalog.persist_counters(),
-            // Nothing more may be written; what was acknowledged is durable already.
+            // Nothing more may be written; acknowledged commits are durable already.
             Err(_) => Ok(()),
         };
         self.work.wal.close()?;
@@ -330,13 +357,14 @@ impl Db {
         synced
     }
 
-    /// An owner of locks; `host` comes back in the wait observer.
+    /// A new lock owner. `host` is the host's own number for it; the wait observer gets it back.
     pub fn new_owner(&self, host: u64) -> Arc<LockOwner> {
         let id = self.next_owner.fetch_add(1, Ordering::Relaxed);
         LockOwner::new(id, host)
     }
 
-    /// An owner for what the session of `owner` does beside its transaction, in an own one.
+    /// A lock owner for a second transaction in the session of `owner`: work that the session does
+    /// beside its transaction.
     pub fn helper_of(&self, owner: &LockOwner) -> Arc<LockOwner> {
         owner.helper(self.next_owner.fetch_add(1, Ordering::Relaxed))
     }
@@ -351,12 +379,12 @@ impl Db {
         &self.catalog
     }
 
-    /// What transactions run in.
+    /// The parts that transactions share: views, pipeline, locks, snapshots.
     pub fn context(&self) -> &Arc<Context> {
         &self.cx
     }
 
-    /// The options it was opened with.
+    /// The options of this open database.
     pub fn options(&self) -> &Options {
         &self.work.options
     }
@@ -372,50 +400,71 @@ impl Db {
     }
 
     /// Makes everything committed so far durable.
+    ///
+    /// # Errors
+    /// `Poisoned` if the log cannot be synced; the outcome of the last commits is unknown until
+    /// restart.
     pub fn sync_log(&self) -> Result<()> {
         self.cx.pipeline.sync_all()
     }
 
-    /// Xids of prepared transactions that no session owns.
+    /// Xids of the prepared transactions that no session owns.
     pub fn prepared_xids(&self) -> Vec<Vec<u8>> {
         self.cx.prepared.xids()
     }
 
-    /// Commits such a transaction. Returns whether the xid was known.
+    /// Commits a prepared transaction that no session owns. Returns whether the xid was known.
+    ///
+    /// # Errors
+    /// Those of a commit: `Poisoned`, `NoSpace`, `Io`. If the commit itself fails, the transaction
+    /// stays prepared. If only the sync after it fails, the transaction counts as committed.
     pub fn commit_xid(&self, xid: &[u8]) -> Result<bool> {
         self.cx.prepared.commit(xid, &self.cx)
     }
 
-    /// Rolls such a transaction back. Returns whether the xid was known.
+    /// Rolls back a prepared transaction that no session owns. Returns whether the xid was known.
+    ///
+    /// # Errors
+    /// `Poisoned`, `NoSpace` or `Io` of the log.
     pub fn rollback_xid(&self, xid: &[u8]) -> Result<bool> {
         self.cx.prepared.rollback(xid, &self.cx)
     }
 
     /// Freezes the active memtable and flushes all frozen ones.
+    ///
+    /// # Errors
+    /// `NoSpace` if the disk is full: memtables and log keep the data. `Poisoned`; `Io`.
     pub fn flush(&self) -> Result<()> {
         self.work.flush_all()
     }
 
-    /// What background threads do about a full disk every second: makes the reserve whole again, and looks for the room
-    /// that writes wait for.
+    /// Refills the reserve for a full disk. While the disk is full, also retries to get the room
+    /// that writers wait for. The log thread calls this once a second.
     pub fn look_for_room(&self) {
         self.work.look_for_room();
     }
 
-    /// Runs one compaction if the picker sees one worth while, and deletes the files that nothing
-    /// needs any more. Returns whether it compacted.
+    /// Runs one compaction if the picker finds one worthwhile, and deletes obsolete files. Returns
+    /// whether it compacted.
+    ///
+    /// # Errors
+    /// `Corruption` of an input file, which later picks leave out; `NoSpace`, `Poisoned`, `Io`.
     pub fn compact_once(&self) -> Result<bool> {
         let compacted = self.work.compact_once(Rest::No)?;
         self.work.versions.delete_obsolete()?;
         Ok(compacted)
     }
 
-    /// Flushes and compacts until the tree is at rest: all in the last level.
+    /// Flushes and compacts until the tree is at rest: all data in the last level.
+    ///
+    /// # Errors
+    /// Those of [`Self::flush`] and [`Self::compact_once`]; `Corruption` also if an earlier
+    /// compaction has left out a damaged file, since that file is not at rest.
     pub fn compact_all(&self) -> Result<()> {
         self.work.flush_all()?;
         while self.work.compact_once(Rest::Complete)? {}
         self.work.versions.delete_obsolete()?;
-        // What was set aside before is not at rest either.
+        // Files left out by earlier compactions are not at rest either.
         self.work.damage().map_or(Ok(()), Err)
     }
 }
@@ -439,7 +488,8 @@ fn wal_options(options: &Options) -> WalOptions {
     }
 }
 
-/// The blob files that tree, log and prepared transactions name. The others are removed.
+/// Opens the blob files that the tree, the log and prepared transactions name, and removes the
+/// others.
 fn open_blobs(
     versions: &Arc<VersionSet>,
     options: &Options,
@@ -451,7 +501,7 @@ fn open_blobs(
     files.set_moved(versions.blobs_moved());
     let uses = blobs::uses_recovered(&versions.current(), replayed)?;
     let needed: BTreeSet<u64> = uses.iter().map(|used| used.file).collect();
-    // Ids that the log names may be above all that are left on disk.
+    // The ids that the log names may be above those of all files left on disk.
     if let Some(last) = needed.last() {
         versions.reserve_file_ids(last + 1);
     }
@@ -467,13 +517,13 @@ fn open_blobs(
             ..Edit::default()
         };
         match versions.apply(edit) {
-            // The next open does it.
+            // The next open forgets them.
             Err(full) if *full.kind() == ErrorKind::NoSpace => {}
             applied => drop(applied?),
         }
     }
     if !missing.is_empty() {
-        // Reads of them fail. Whatever removed them, do not add to it.
+        // Reads of the missing files fail. Whatever removed them: do not remove more.
         let what = format!("blob files {missing:?} are missing; no stray file is removed");
         options.listener.log(Severity::Error, &what);
     }
@@ -497,7 +547,7 @@ fn report_recovery(work: &Work, replayed: &Replayed, took_ms: u64) {
     work.options.listener.log(Severity::Note, &message);
 }
 
-/// Seqno at which everything committed so far is visible.
+/// Seqno of the last visible commit.
 pub fn visible(db: &Db) -> Seqno {
     db.cx.views.visible()
 }

@@ -1,4 +1,4 @@
-//! Prepared transactions that recovery found: into the new log, and their locks back.
+//! Moves prepared transactions that recovery found into the new log, and takes their locks again.
 
 use super::blobs::uses_in;
 use super::recovery::Replayed;
@@ -16,20 +16,22 @@ use crate::write::Changes;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Prepared transactions move to the new log, durably in every flush mode, before the files let go
-/// of the old one, and get the locks of what they changed back.
+/// Writes the prepared transactions to the new log and takes the locks of their changes again.
+/// Durable on return in every flush mode, before a flush releases the old log. On a full disk the
+/// old segments stay pinned instead.
 pub(super) fn relog(
     cx: &Context,
     catalog: &Catalog,
     replayed: &Replayed,
     listener: &dyn EventListener,
 ) -> Result<()> {
-    // Those of one run together: the log names the run once before them.
+    // Group the transactions by server run: the log names a run once, before its transactions.
     let mut prepared: Vec<_> = replayed.prepared.iter().collect();
     prepared.sort_by_key(|(xid, _)| replayed.runs.get(*xid));
     let mut named = None;
     if replayed.names_run {
-        // The old log may be read again, before the new one.
+        // Replay may read the old log before the new one. Say that the run is unknown now;
+        // otherwise the last run of the old log would claim the transactions of the new one.
         cx.pipeline.set_server_run(None);
     }
     for (xid, changes) in prepared {
@@ -44,7 +46,8 @@ pub(super) fn relog(
         }
         let prepared = match cx.pipeline.prepare_recovered(xid, changes) {
             Err(full) if *full.kind() == ErrorKind::NoSpace => {
-                // The old log keeps it, and what it says of the server's run.
+                // No room: pin the old log from the first replayed segment on. It keeps the
+                // transaction and the name of its run.
                 cx.pipeline.adopt_prepared(replayed.first)
             }
             prepared => prepared?,
@@ -83,14 +86,15 @@ pub(super) fn relog(
     cx.pipeline.sync_all()
 }
 
-/// Takes the locks that one transaction had on what it changed: those of its keys, and those of values that are
-/// unique. Locks on what it has only read are gone.
+/// Takes again the locks that one prepared transaction had on its changes: on their keys, and on
+/// the declared columns of unique indexes. Its locks on rows that it only read are lost.
 struct Locks<'a> {
     cx: &'a Context,
     catalog: &'a Catalog,
     listener: &'a dyn EventListener,
     owner: Arc<LockOwner>,
-    /// By index: how entries of a unique secondary index begin.
+    /// By index: how to find the end of the declared columns; `None` for an index that is not a
+    /// unique secondary one.
     unique: HashMap<IndexId, Option<KeyEnds>>,
 }
 
@@ -114,7 +118,8 @@ impl Locks<'_> {
         self.lock(user_key);
     }
 
-    /// Bytes of an entry of a unique secondary index that no other entry may begin with.
+    /// Length of the prefix that is unique in a unique secondary index; `None` for other indexes,
+    /// or if a declared column is NULL.
     fn declared(&mut self, user_key: &[u8]) -> Result<Option<usize>> {
         let Some(index) = index_id_of(user_key) else {
             return Ok(None);
@@ -130,12 +135,12 @@ impl Locks<'_> {
         Ok((!has_null).then_some(len))
     }
 
-    /// Takes the locks of all keys in `files`, which are read once. They come in order, so that the lock table
-    /// keeps them in sorted sets of a few bytes a key.
+    /// Takes the locks of all keys in `files`, reading each file once. The keys come in order, so
+    /// that the lock table keeps them in sorted sets of a few bytes per key.
     ///
-    /// Keys in damaged blocks stay without a lock, and the rest of the database goes on. That is safe: if
-    /// the transaction is committed its files lie above whatever was written meanwhile, and a read of such a
-    /// key fails.
+    /// Keys in damaged blocks stay without a lock, so that the rest of the database stays usable.
+    /// That is safe: if the transaction commits, its files lie above anything written meanwhile,
+    /// and a read of such a key fails.
     fn take_all(&mut self, files: &[FileMeta]) -> Result<()> {
         let source = Arc::clone(self.cx.ingest.versions().source());
         for meta in files {
@@ -150,7 +155,7 @@ impl Locks<'_> {
             let cache = Arc::clone(source.cache());
             let mut damage = Vec::new();
             let salvage = Salvage::open(file, id, name, cache, &mut |error| damage.push(error))?;
-            // Any seqno will do to read it.
+            // The transaction has no seqno yet, and any seqno serves to read its files.
             let ranges = salvage.lost().iter();
             let name = |key: &[u8]| self.catalog.known().entry_text(key);
             damage.extend(ranges.map(|range| range.named(name)));

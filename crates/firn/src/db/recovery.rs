@@ -1,4 +1,11 @@
-//! Recovery: the log from where the files end, back into memtables.
+//! Recovery: replays the log from where the files end into memtables.
+//!
+//! The result is a queue, oldest first, as the pipeline's queue was before the crash: memtables,
+//! and runs of files that large commits named. The caller flushes it in order. A record counts only
+//! if its seqno is above the last flushed one. A transaction counts at its commit record, wherever
+//! its prepare record lies: so a memtable needs the log from the earliest prepare record of its
+//! commits on, and a prepared transaction from its own record and the one that names its server
+//! run.
 
 use crate::backup::Point;
 use crate::base::epoch::{EPOCH_MAX, end_of_ids, end_of_names, first_id};
@@ -18,42 +25,43 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What the log held beyond the files.
+/// The log's contents beyond the files.
 pub struct Replayed {
-    /// Its commits, oldest first: memtables, and runs of files that it names.
+    /// Its commits, oldest first: memtables, and runs of files.
     pub queue: Vec<Frozen>,
     /// Prepared transactions without an outcome, by xid.
     pub prepared: BTreeMap<Vec<u8>, Changes>,
-    /// The runs of the host's server that prepared them, as far as the log names them.
+    /// The server runs that prepared them, by xid, as far as the log names the runs.
     pub runs: BTreeMap<Vec<u8>, Arc<ServerRun>>,
-    /// The log names a run for what would follow.
+    /// The log ends with a known server run: its next prepare record would belong to that run.
     pub names_run: bool,
-    /// The segment that the replay began with.
+    /// The first segment of the replay.
     pub first: SegmentId,
-    /// File ids below this one may stand in the log, whether or not anything is left of the files.
+    /// Above every file id that the log names, whether or not the files exist.
     pub next_file_id: u64,
-    /// Last commit, of the files or of the log.
+    /// The last commit, in the files or in the log.
     pub last_seqno: Seqno,
-    /// Files of loads that the manifest lacks, by load: of a recovery to a point only.
+    /// Files of loads that the manifest lacks, by load. Only a recovery to a point finds any.
     pub loads: Vec<Vec<FileMeta>>,
-    /// The epoch that began last in the log, and the seqno above which its commits lie.
+    /// The last epoch that begins in the log, and the seqno above which its commits lie.
     pub epoch: Option<(u64, Seqno)>,
     /// The last global transaction id of each replication domain.
     pub gtids: BTreeMap<u32, Gtid>,
-    /// Commits replayed.
+    /// Number of commits replayed.
     pub commits: u64,
-    /// Where the log ended.
+    /// The end of the log.
     pub end: ReplayEnd,
 }
 
 struct Replay<'a> {
     source: &'a Arc<FileSource>,
     queue: Vec<Frozen>,
-    /// With the segment from which on the log is needed for them.
+    /// Each with the first segment that it needs: that of its prepare record, or an earlier one
+    /// that names its run.
     prepared: BTreeMap<Vec<u8>, (SegmentId, Changes)>,
-    /// The run that prepares, and the segment that names it.
+    /// The current server run, and the segment whose record names it.
     run: Option<(SegmentId, Arc<ServerRun>)>,
-    /// The runs that have prepared.
+    /// The run of each prepared transaction, by xid.
     runs: BTreeMap<Vec<u8>, Arc<ServerRun>>,
     next_file_id: u64,
     loads: Vec<Vec<FileMeta>>,
@@ -65,14 +73,21 @@ struct Replay<'a> {
     memtable_size: u64,
     counters: &'a Counters,
     point: Option<Point>,
-    /// Segment of the last record seen, and records of it seen.
+    /// The segment of the last record seen, and the number of its records seen.
     seen: (SegmentId, u64),
 }
 
-/// Replays the segments from `first` on. Commits up to `flushed_seqno` are in the files already. Files
-/// that the log names are read by way of `source`. With a `point` nothing behind it is replayed, segments may have been
-/// copied without the room at their end, and files of loads count that are behind the backup.
-#[allow(clippy::too_many_arguments)] // What is replayed, onto what, and how far.
+/// Replays the segments from `first` on. Commits up to `flushed_seqno` are in the files already.
+/// `source` reads the files that the log names.
+///
+/// With a `point`, replay ends there. Segments may then be copies without the room behind their
+/// last group, and the files of loads in segments after the backup are collected, since the
+/// backup's manifest lacks them.
+///
+/// # Errors
+/// `Corruption` of the log, or of a record's contents; `Unsupported` for a newer format or for
+/// bytes of a blob file; `Io`.
+#[allow(clippy::too_many_arguments)] // The log's place, the state of the files, and the end.
 pub fn replay(
     env: &dyn Env,
     dir: &Path,
@@ -96,9 +111,12 @@ pub fn replay(
     })
 }
 
-/// As [`replay`], for a damaged log. Where it is not known where the log begins, neither is what the
-/// files have of it: all of it is replayed. What is missing goes to `lost`.
-#[allow(clippy::too_many_arguments)] // As for a replay, and where losses go.
+/// As [`replay`], for a damaged log. If the start of the log is unknown, so is the last flushed
+/// seqno: then everything is replayed. Losses go to `lost`.
+///
+/// # Errors
+/// `Io`; `Unsupported` for a newer format. Damage is no error.
+#[allow(clippy::too_many_arguments)] // As for `replay`, and a sink for losses.
 pub fn salvage(
     env: &dyn Env,
     dir: &Path,
@@ -169,7 +187,12 @@ pub fn new_segment(
     Ok((used + 1).max(first_id(epoch)))
 }
 
-/// The log may have begun an epoch that the manifest does not know yet; what comes from now on is of that one.
+/// Takes over an epoch that began in the log and that the manifest does not know yet. Later
+/// commits, files and segments belong to it.
+///
+/// # Errors
+/// `Corruption` if the log names files beyond the epoch; those of writing the manifest (`NoSpace`,
+/// `Poisoned`, `Io`).
 pub fn take_epoch(versions: &VersionSet, replayed: &mut Replayed) -> Result<()> {
     if let Some((epoch, after)) = replayed.epoch
         && epoch > versions.identity().epoch
@@ -186,7 +209,7 @@ pub fn take_epoch(versions: &VersionSet, replayed: &mut Replayed) -> Result<()> 
 }
 
 impl Replayed {
-    /// Ids of the files that the log still needs.
+    /// Ids of the files that the log needs.
     pub fn named_files(&self) -> HashSet<u64> {
         let queued = self.queue.iter().filter_map(Frozen::run);
         let queued = queued.flat_map(|run| &run.run().files);
@@ -225,7 +248,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Counts a record, and says whether it comes before the point.
+    /// Counts a record. Returns whether it lies before the point.
     fn counts(&mut self, segment: SegmentId) -> bool {
         if self.seen.0 != segment {
             self.seen = (segment, 0);
@@ -280,8 +303,9 @@ impl<'a> Replay<'a> {
             Record::Commit { xid, seqno, .. } => match self.prepared.remove(xid) {
                 Some((prepared_in, Changes::Batch(batch))) => {
                     self.insert(segment, seqno, &batch)?;
-                    // Until this memtable is flushed, the prepare record is needed, too: recovery
-                    // flushes one memtable after the other, and may be cut off in between.
+                    // Until this memtable is flushed, a second recovery needs the prepare record,
+                    // too: recovery flushes one memtable after the other, and a crash may come in
+                    // between.
                     if let Some(Frozen::Memtable(memtable)) = self.queue.last() {
                         memtable.lower_min_segment(prepared_in);
                     }
@@ -346,7 +370,8 @@ impl<'a> Replay<'a> {
         let mut needed = segment;
         match &self.run {
             Some((named_in, run)) => {
-                // Without that record it would not be known any more whose it is.
+                // Without the record that names the run, nobody would know whose transaction this
+                // is.
                 needed = needed.min(*named_in);
                 self.runs.insert(xid.to_vec(), Arc::clone(run));
             }
@@ -355,8 +380,8 @@ impl<'a> Replay<'a> {
         self.prepared.insert(xid.to_vec(), (needed, changes));
     }
 
-    /// Nothing that a commit of the epoch writes may be taken for something of an earlier one, also if there is no
-    /// such commit yet.
+    /// Seqnos continue above `after` from here on, even if the epoch has no commit yet: nothing
+    /// that it writes may be taken for something of an earlier epoch.
     fn begin_epoch(&mut self, segment: SegmentId, epoch: u64, after: Seqno) -> Result<()> {
         let (last, _) = self.epoch.unwrap_or_default();
         if epoch > EPOCH_MAX || epoch < last || after > SEQNO_COMMITTED_MAX {
@@ -369,7 +394,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// The files of a record.
+    /// The files that a record names, checked against their ids.
     fn files(&mut self, segment: SegmentId, ids: &[u64], info: &[u8]) -> Result<Vec<FileMeta>> {
         let files = FileMeta::decode_all(info)?;
         let files = files.filter(|files| files.iter().map(|f| f.file_id).eq(ids.iter().copied()));
@@ -383,7 +408,7 @@ impl<'a> Replay<'a> {
         Ok(files)
     }
 
-    /// Files of a commit come on top of the queue, as they did when it was made.
+    /// Queues the files of a commit on top, as the commit did.
     fn queue_run(&mut self, seqno: Seqno, files: Vec<FileMeta>, min_segment: SegmentId) {
         if seqno <= self.flushed_seqno {
             return;
@@ -403,7 +428,7 @@ impl<'a> Replay<'a> {
         let memtable = match newest.filter(|m| m.size_bytes() < self.memtable_size) {
             Some(memtable) => Arc::clone(memtable),
             None => {
-                // Ids below all that the new pipeline hands out.
+                // Ids start at 1; the new pipeline's ids lie above them.
                 let id = self.queue.len() as u64 + 1;
                 let memtable = Memtable::with_capacity(id, segment, self.memtable_size);
                 let memtable = Arc::new(memtable);

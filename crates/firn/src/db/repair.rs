@@ -1,12 +1,12 @@
-//! What is left of a damaged database, as a new one.
+//! Saves the remains of a damaged database into a new one.
 //!
-//! Every entry that can still be read goes into a fresh directory: of all versions of a key the
-//! newest that is left. Then the indexes are made to fit the rows. The damaged directory is not
+//! Every entry that can still be read is merged into a fresh directory: of all versions of a key,
+//! the newest one left. Then the indexes are made to fit the rows. The damaged directory is not
 //! changed.
 //!
-//! Rejected: mending in place (a second failure would leave nothing), and moving intact files as
-//! they are (without the damaged ones beside them they may show what was deleted; all goes through
-//! one merge instead).
+//! Rejected: repair in place (a second failure would leave nothing), and moving intact files as
+//! they are (without the damaged files beside them they may show deleted rows; one merge of all
+//! files does not).
 
 mod copy;
 mod remains;
@@ -32,43 +32,43 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// The seqno of all entries of files that loads have made.
+/// The seqno of all entries in files of loads.
 const LOADED_SEQNO: Seqno = 0;
 
-/// Size of the memtables that the log goes into.
+/// Size at which a memtable of the replayed log is full, bytes.
 const MEMTABLE_SIZE: u64 = 64 << 20;
 
-/// Changes of indexes in one commit.
+/// Index changes per commit.
 const CHANGES_MAX: usize = 10_000;
 
-/// Such commits between two flushes.
+/// Commits of index changes between two flushes.
 const COMMITS_A_FLUSH: u64 = 20;
 
-/// What a repair has saved.
+/// Result of a repair.
 #[derive(Debug, Default)]
 pub struct Repaired {
-    /// Entries of all indexes.
+    /// Entries saved, of all indexes.
     pub entries: u64,
-    /// Bytes of the new files.
+    /// Size of the new files, bytes.
     pub bytes: u64,
-    /// Tables, with their rows.
+    /// The tables and their numbers of rows.
     pub tables: BTreeMap<String, u64>,
-    /// Index entries removed since their rows are lost, or older than they.
+    /// Index entries removed because their rows are lost or newer than they.
     pub entries_removed: u64,
-    /// Index entries made anew from the rows.
+    /// Index entries made anew from rows.
     pub entries_added: u64,
-    /// Prepared transactions that wait for their outcome.
+    /// Prepared transactions saved; they still wait for their outcome.
     pub prepared: usize,
-    /// What else there is to know or to do.
+    /// Remarks and remaining work for the administrator.
     pub notes: Vec<String>,
 }
 
-/// Saves what is left of the database under `look` into `target`, a directory that is empty or does
-/// not exist. Each loss goes to `lost`.
+/// Saves the remains of the database under `look` into `target`, a directory that is empty or
+/// missing. Reports each loss to `lost`.
 ///
 /// # Errors
-/// `AlreadyExists` if `target` holds anything; `Unsupported` for newer formats; those of the file
-/// system. What was written until then may be removed.
+/// `AlreadyExists` if `target` holds anything; `Unsupported` for newer formats; `Io` and `NoSpace`.
+/// After an error `target` is incomplete; the caller may remove it.
 pub fn repair(look: &Look, target: &Path, lost: &mut dyn FnMut(Error)) -> Result<Repaired> {
     let env = look.env();
     env.create_dir_all(target)?;
@@ -121,7 +121,7 @@ fn copy_prepared(
     let mut session = BlobSession::new();
     let mut unnamed = Unnamed::default();
     for file in files {
-        // Any seqno will do to read it.
+        // The transaction has no seqno yet, and any seqno serves to read its files.
         let id = file.file_id;
         let Some(mut source) = salvaged(look, tree, id, Some(0), &mut unnamed, lost)? else {
             continue;
@@ -157,7 +157,7 @@ fn copy_prepared(
     })
 }
 
-/// Opens the new database: prepared transactions move there, indexes are mended.
+/// Opens the new database, moves the prepared transactions there, and mends the indexes.
 fn finish(
     look: &Look,
     tree: &Remains,
@@ -181,7 +181,7 @@ fn finish(
             Changes::Run(files) => copy_prepared(look, &db, tree, files, lost)?,
         };
         let pipeline = &db.context().pipeline;
-        // The next start of the server needs it to decide.
+        // Keep the server run with the transaction: the server's next start needs it to decide.
         pipeline.set_server_run(log.runs.get(xid).cloned());
         pipeline.prepare_changes(xid, &changes, &[])?;
         repaired.prepared += 1;
@@ -215,7 +215,7 @@ fn finish(
     db.close()
 }
 
-/// The batch of a prepared transaction, with its blobs copied.
+/// The batch of a prepared transaction, its blobs copied into the new database.
 fn with_own_blobs(
     db: &Arc<Db>,
     look: &Look,
@@ -252,7 +252,8 @@ fn with_own_blobs(
     Ok(copied)
 }
 
-/// A rename of which one half is lost leaves two tables with the same rows.
+/// Notes about tables with one clustered index: a rename of which one half is lost leaves two names
+/// for the same rows.
 fn shared_ids(tables: &[Arc<TableEntry>]) -> Vec<String> {
     let mut owners: BTreeMap<IndexId, &str> = BTreeMap::new();
     let mut notes = Vec::new();
@@ -284,7 +285,7 @@ fn mend(db: &Arc<Db>, entry: &Arc<TableEntry>, repaired: &mut Repaired) -> Resul
     Ok(mended)
 }
 
-/// Changes of indexes on their way into the store.
+/// Writes index changes to the new database in commits of limited size.
 struct IndexChanges {
     db: Arc<Db>,
     txn: Transaction,
@@ -313,7 +314,7 @@ impl IndexChanges {
         self.commits += 1;
         self.pending = 0;
         self.txn.commit()?;
-        // There are no threads that would do it.
+        // Flush here: the database has no background threads.
         match self.commits % COMMITS_A_FLUSH {
             0 => self.db.flush(),
             _ => Ok(()),

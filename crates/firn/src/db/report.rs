@@ -1,4 +1,4 @@
-//! What the database tells of itself.
+//! Reports of the database on itself.
 
 use super::Db;
 use crate::table::{IndexSums, live_rows, out_of_line_bytes};
@@ -7,7 +7,7 @@ use crate::write::REASONS;
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
-/// Counters since the database was opened; sizes in bytes.
+/// Counters since the database was opened, sizes in bytes; [`Self::commits`] counts differently.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Counters {
     /// Written to files, the log included.
@@ -36,7 +36,7 @@ pub struct Counters {
     pub compacted_bytes_read: u64,
     /// Written by compactions.
     pub compacted_bytes_written: u64,
-    /// Of them, copied in whole blocks as they were stored.
+    /// The part of it that was copied in whole blocks, as stored.
     pub reused_bytes: u64,
     /// Memory of memtables, frozen ones included.
     pub memtable_bytes: u64,
@@ -44,7 +44,8 @@ pub struct Counters {
     pub lock_waits: u64,
     /// Deadlocks found.
     pub deadlocks: u64,
-    /// Transactions committed, those that only read left out.
+    /// The last seqno assigned. It grows by one with each transaction that writes, is not reset at
+    /// open, and jumps at a new epoch.
     pub commits: u64,
     /// Commits delayed or stopped by backpressure.
     pub write_stalls: u64,
@@ -59,52 +60,52 @@ pub struct IndexReport {
     pub table: String,
     /// Name of the index.
     pub index: String,
-    /// Rows, as commits count them.
+    /// Rows of the table, as commits count them.
     pub rows: u64,
-    /// Keys and values before compression.
+    /// Bytes of keys and values before compression.
     pub raw_bytes: u64,
     /// Bytes in files.
     pub stored_bytes: u64,
-    /// Of values out of line, bytes in blob files.
+    /// Bytes in blob files of its out-of-line values.
     pub blob_bytes: u64,
 }
 
 /// One level of the tree.
 #[derive(Debug, Clone, Copy)]
 pub struct LevelReport {
-    /// 0 is the newest.
+    /// 0 is the newest level.
     pub level: u32,
-    /// Sorted runs.
+    /// Number of sorted runs.
     pub runs: u64,
-    /// Files.
+    /// Number of files.
     pub files: u64,
     /// Bytes in files.
     pub stored_bytes: u64,
-    /// Entries, deletions and old versions included.
+    /// Number of entries, tombstones and old versions included.
     pub entries: u64,
-    /// Deletions.
+    /// Number of tombstones.
     pub deletes: u64,
-    /// Size the level should have.
+    /// Target size, bytes.
     pub target_bytes: u64,
 }
 
-/// What a database can do.
+/// The operations that a database can serve now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Condition {
-    /// All.
+    /// All operations.
     Good = 0,
-    /// The disk was full when something was last to be written: reads, deletions of rows, `TRUNCATE` and `DROP`, while
-    /// the reserve lasts; the rest as far as log and memtables have room.
+    /// The disk was full at the last attempt to write. Reads succeed; so do `DELETE`, `TRUNCATE`
+    /// and `DROP` while the reserve lasts, and other writes as long as log and memtables have room.
     DiskFull = 1,
-    /// The disk was full when the database was opened, and the reserve used up: reads.
+    /// The disk was full and the reserve used up when the database was opened: reads only.
     ReadOnly = 2,
-    /// A write has failed: reads, until it is opened again.
+    /// A write failed: reads only, until the database is reopened.
     Stopped = 3,
 }
 
 impl Condition {
-    /// In words, for reports.
+    /// The condition in words, for reports.
     pub fn words(self) -> &'static str {
         match self {
             Self::Good => "good",
@@ -120,7 +121,7 @@ impl Condition {
 }
 
 impl Db {
-    /// Counters since open.
+    /// Counters since the database was opened.
     pub fn counters(&self) -> Counters {
         let work = &self.work;
         let cache = work.versions.source().cache().stats();
@@ -156,7 +157,7 @@ impl Db {
         }
     }
 
-    /// Every index of every table.
+    /// Reports every index of every table.
     pub fn indexes(&self) -> Vec<IndexReport> {
         let mut all = Vec::new();
         let tables = self.catalog.list("");
@@ -192,7 +193,7 @@ impl Db {
         all
     }
 
-    /// Every level.
+    /// Reports every level.
     pub fn levels(&self) -> Vec<LevelReport> {
         let version = self.work.versions.current();
         let shape = self.work.shape();
@@ -212,7 +213,7 @@ impl Db {
         (0..LEVELS as u8).map(report).collect()
     }
 
-    /// The text of SHOW ENGINE FIRN STATUS.
+    /// The text of `SHOW ENGINE FIRN STATUS`.
     pub fn status_text(&self) -> String {
         let mut text = String::new();
         // Writing to a string cannot fail.
@@ -220,13 +221,13 @@ impl Db {
         text
     }
 
-    /// Bytes set aside for a full disk, and bytes that are to be.
+    /// Bytes set aside for a full disk, and the target for them.
     pub fn reserve_bytes(&self) -> (u64, u64) {
         let reserve = self.work.versions.source().store().reserve();
         reserve.map_or((0, 0), |reserve| reserve.bytes())
     }
 
-    /// What the database can do at this moment.
+    /// The operations that the database can serve now.
     pub fn condition(&self) -> Condition {
         let health = &self.work.health;
         if health.cause().is_some() {

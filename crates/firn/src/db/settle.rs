@@ -1,9 +1,15 @@
-//! Transactions that an earlier run of the host's server prepared.
+//! Settles transactions that an earlier run of the host's server prepared.
 //!
-//! The server names its transactions by numbers that begin anew with each start, and decides after a crash by the binary
-//! log of its last run. If it ran without the engine in between, that log belongs to a run that never knew the transactions:
-//! it would roll them back, or take one of its own numbers for theirs. So the engine asks the binary log of their own run
-//! before the server asks for anything.
+//! The server numbers its transactions anew at each start. After a crash it decides by the binary
+//! log of its last run. If that run was without the engine, its binary log never knew the engine's
+//! prepared transactions: the server would roll them back, or take one of its own numbers for
+//! theirs. So the engine reads the binary log of the run that prepared them, before the server asks
+//! for them.
+//!
+//! Example: run 1 prepares numbers 1 to 3, writes 1 and 3 to `bin.000001` and is killed. Run 2 goes
+//! without the engine, writes its own number 2 to `bin.000002` and is killed, too. At the next
+//! start with the engine, the server would commit 2 and roll back 1 and 3. `bin.000001` decides
+//! instead: 1 and 3 commit, 2 rolls back.
 
 use super::Db;
 use crate::base::events::Severity;
@@ -15,31 +21,34 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The host's server as it opens the engine.
+/// State of the host's server when it opens the engine.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ServerStart {
-    /// It starts, and asks the engine what is prepared when all is open. If not, it runs already, and asks no more.
+    /// The server is starting, and will ask the engine for prepared transactions. If false, it is
+    /// running and asks no more.
     pub asks: bool,
-    /// It was told to commit or to roll back whatever is prepared (`--tc-heuristic-recover`).
+    /// The administrator told it to commit or to roll back everything prepared
+    /// (`--tc-heuristic-recover`).
     pub as_told: bool,
-    /// The index of its binary log, if it keeps one. If it was killed while it wrote to the last file that is named
-    /// there, it decides by that file what is prepared.
+    /// The index file of its binary log, if it keeps one. If the server was killed while it wrote
+    /// the last file named there, that file decides what it commits.
     pub binlog_index: Option<PathBuf>,
 }
 
-/// A transaction that its run does not decide.
+/// A transaction that its run's binary log does not decide.
 struct Open {
     xid: u64,
     why: Error,
 }
 
 impl Db {
-    /// Commits or rolls back what earlier runs of the host's server prepared, as their binary logs have it, but for what the
-    /// server decides itself at this start. Names that clients gave stay prepared. Call before anything is prepared.
+    /// Commits or rolls back the transactions that earlier runs of the host's server prepared, as
+    /// the binary logs of those runs say. Leaves those to the server that it decides itself at this
+    /// start, and those with a client's xid. Call this before anything is prepared.
     ///
     /// # Errors
-    /// `NotFound` if a binary log that is needed is gone or cannot be read: nothing is decided then that it would decide.
-    /// Those of the engine's log.
+    /// `NotFound` if a needed binary log is missing or unreadable: the transactions that it would
+    /// decide stay prepared. `Poisoned`, `NoSpace` or `Io` of the engine's log.
     pub fn settle_earlier_runs(&self, start: &ServerStart) -> Result<()> {
         let mut by_run: BTreeMap<Arc<ServerRun>, BTreeMap<u64, Vec<u8>>> = BTreeMap::new();
         for (image, run) in self.cx.prepared.runs() {
@@ -61,7 +70,7 @@ impl Db {
         self.left_open(&open, start)
     }
 
-    /// Those of `xids` that their run committed; `None` if the server decides.
+    /// Those of `xids` that their run committed; `None` if the server decides them.
     fn committed(
         &self,
         run: &ServerRun,
@@ -72,7 +81,8 @@ impl Db {
         let file = match run {
             ServerRun::NoBinlog => {
                 let server_decides = start.asks && (start.as_told || start.binlog_index.is_none());
-                // Without a binary log nobody is told of a commit before the engine's own log has it.
+                // Without a binary log, the server acknowledges a commit only after the engine's
+                // log has it: whatever is still prepared was never acknowledged.
                 return Ok((!server_decides).then(BTreeSet::new));
             }
             ServerRun::Binlog(file) => file,
@@ -93,7 +103,7 @@ impl Db {
         run.committed(env, &numbers).map(Some)
     }
 
-    /// The last file that an index of the server's binary log names.
+    /// The last file named in an index file of the server's binary log.
     fn last_of(&self, index: &Path) -> Result<Option<PathBuf>> {
         if !self.env.exists(index)? {
             return Ok(None);
@@ -112,8 +122,9 @@ impl Db {
                 false => self.rollback_xid(image),
             };
             match ended {
-                // It counts as decided, and is decided again at the next open. One that is still prepared would be
-                // left to the server, which knows nothing of it: then the engine does not open.
+                // The outcome is decided but not in the log; the next open decides it again. If the
+                // transaction is still prepared instead, the server would get it and knows nothing
+                // of it: then the engine does not open.
                 Err(full)
                     if *full.kind() == ErrorKind::NoSpace
                         && !self.prepared_xids().contains(image) =>
@@ -172,7 +183,8 @@ impl Db {
         Err(Error::new(ErrorKind::NotFound, message))
     }
 
-    /// What is prepared from now on belongs to the run of the server that wrote `binlog`, or to one without a binary log.
+    /// Transactions prepared from now on belong to the server run that writes `binlog`, or to a run
+    /// without a binary log.
     ///
     /// # Errors
     /// Those of reading the file: the log goes on to name the run as before.

@@ -1,4 +1,4 @@
-//! When segments are closed and archived, and which log may go on with an archive.
+//! Tests when segments are closed and archived, and which log may continue an archive.
 
 use super::*;
 use crate::backup::{Destination, archived_segments, coverage, find_point};
@@ -46,7 +46,7 @@ fn close_after(options: &Options, timeout_us: u64) {
         .store(timeout_us, Ordering::Relaxed);
 }
 
-/// A commit of some hundred bytes.
+/// Commits a row of some 400 bytes.
 fn write(db: &Db, n: u64) {
     let mut txn = db.new_transaction(db.new_owner(0));
     txn.begin_statement(1, Isolation::RepeatableRead, 1000, false);
@@ -80,7 +80,7 @@ fn last_commit_archived(env: &dyn Env) -> u64 {
     found.unwrap().seqno
 }
 
-/// Moves or copies all files, with those in `pending`.
+/// Copies all files of a directory and of its `pending`.
 fn copy_dir(env: &MemEnv, from: &str, to: &str) {
     for sub in ["", "pending"] {
         let (from, to) = (Path::new(from).join(sub), Path::new(to).join(sub));
@@ -111,7 +111,7 @@ fn a_full_disk_does_not_keep_what_waits_from_the_archive() {
     mem.create_dir_all(Path::new(ARCHIVE)).unwrap();
     let env = FaultEnv::new(Arc::new(mem.clone()));
     let db = open(Arc::new(env.clone()), DB);
-    // Segments that are full are linked, and leave no file to be used again.
+    // Full segments are linked into the archive, so the log cannot recycle their files.
     (0..3).for_each(|n| write(&db, n));
     assert_eq!(archive(&db).unwrap(), 1);
     (3..100).for_each(|n| write(&db, n));
@@ -154,7 +154,7 @@ fn segments_are_not_closed_early_while_the_archive_is_away_and_at_once_when_it_i
     env.create_dir_all(Path::new(ARCHIVE)).unwrap();
     assert!(db.archive_log().unwrap() > 0);
     assert_eq!(last_commit_archived(&env), 10);
-    // And as before from then on.
+    // From then on the timeout applies again.
     write(&db, 10);
     assert_eq!(db.archive_log().unwrap(), 0);
     env.advance_clock(1_000_000);
@@ -179,7 +179,7 @@ fn an_archive_that_is_away_is_no_new_one() {
             drop(db);
             db = open(Arc::clone(&mem), DB);
         }
-        // Nor while nothing happens; and it is told once a minute.
+        // The error also comes while nothing is written; the log reports it once a minute.
         env.advance_clock(HOUR_US);
         let before = heard.0.lock().len();
         (0..5).for_each(|_| drop(db.archive_log()));
@@ -199,7 +199,7 @@ fn an_archive_that_is_away_is_no_new_one() {
     copy_dir(&env, "/mounted elsewhere", ARCHIVE);
     assert!(archive(&db).unwrap() > 0);
     assert_eq!(last_commit_archived(&env), last_commit(&db));
-    // A directory with a log in it is not a new archive either.
+    // A directory that contains log segments is no new archive either.
     let foreign = MemEnv::new();
     foreign.place(&Path::new(ARCHIVE).join("000001.wal"), vec![0; 4096]);
     let db = open(Arc::new(foreign.clone()), DB);
@@ -210,8 +210,8 @@ fn an_archive_that_is_away_is_no_new_one() {
 
 #[test]
 fn an_archive_is_continued_by_the_log_that_wrote_it_and_by_no_copy() {
-    // Whether the database has archived more since it was copied; and whether the segment that was the current one then is
-    // what it archived.
+    // `since`: the database has archived more since the copy. `same_segment`: the segment that it
+    // archived is the one that was current at the copy.
     for (since, same_segment) in [(false, false), (true, false), (true, true)] {
         let context = format!("archived since: {since}, {same_segment}");
         let env = MemEnv::new();
@@ -276,7 +276,7 @@ fn an_archive_goes_on_after_restarts_crashes_and_at_another_place() {
             _ => env = env.kill(),
         }
     }
-    // The archive has moved: it is known by what is in it.
+    // The archive has moved; its contents identify it.
     copy_dir(&env, ARCHIVE, "/moved");
     empty(&env, ARCHIVE);
     let at = |place: Option<&str>| {
@@ -296,7 +296,7 @@ fn an_archive_goes_on_after_restarts_crashes_and_at_another_place() {
     assert_eq!(found.seqno, last_commit(&db));
     db.close().unwrap();
     drop(db);
-    // Without one for a while, it does not go on: something is missing in between.
+    // After a time without an archive, the old one cannot continue: commits are missing in between.
     at(None).close().unwrap();
     let db = at(Some("/moved"));
     write(&db, 0);
@@ -320,12 +320,12 @@ fn what_is_covered_is_in_the_archive() {
     let noted = covered(&mem).unwrap();
     assert!(noted.until_ms >= now_ms - 1 && noted.until_ms < mem.wall_micros() / 1000);
     assert_eq!(noted.segment, *archived_in(&mem).last().unwrap());
-    // What is in a segment that is still written is not there, however long ago it was committed.
+    // A commit in the current segment is not covered, however long ago it was made.
     write(&db, 1);
     mem.advance_clock(HOUR_US / 2);
     db.archive_log().unwrap();
     assert_eq!(covered(&mem).unwrap(), noted);
-    // Nor is it if the log could not be closed.
+    // Nothing new is covered either if the log could not be closed.
     env.inject(Fault {
         class: Class::Write,
         nth: 1,
@@ -342,7 +342,7 @@ fn what_is_covered_is_in_the_archive() {
 fn closing_does_not_wait_without_end_for_an_archive_that_does_not_answer() {
     let mem = MemEnv::new();
     mem.create_dir_all(Path::new(ARCHIVE)).unwrap();
-    // Hung when the log has ended; hung before.
+    // The archive hangs only when the log ends, or from the start.
     for before in [false, true] {
         let env = FaultEnv::new(Arc::new(mem.clone()));
         let heard = Arc::new(Heard::default());
@@ -363,7 +363,7 @@ fn closing_does_not_wait_without_end_for_an_archive_that_does_not_answer() {
         let told = heard.0.lock().concat();
         assert!(told.contains("does not answer"), "{told}");
         assert_eq!(archived_in(&mem), [0; 0]);
-        // It answers when nobody waits any more: nothing is done, and nobody told.
+        // The archive answers when nobody waits any more: no step and no message may follow.
         let said = heard.0.lock().len();
         env.clear();
         let gone = (0..6000).any(|_| {

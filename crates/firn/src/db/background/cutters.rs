@@ -1,4 +1,5 @@
-//! Where runs that are written outside of flush and compaction are cut: as these would cut them.
+//! Cuts runs into files where neither flush nor compaction writes them, at the keys where those
+//! would cut.
 
 use crate::base::options::Options;
 use crate::compaction::{Cuts, Shape, Splitter};
@@ -15,8 +16,8 @@ pub(super) fn cutters(versions: &Arc<VersionSet>, options: &Options) -> Cutters 
     })
 }
 
-/// A light run goes to L0, and is cut as a flush is. A dense one is to sink to the last level as it is:
-/// it is cut at the bounds of the files there.
+/// A light run goes to L0 and is cut as a flush is. A dense run sinks to the last level unchanged,
+/// so it is cut at the file bounds there.
 fn splitter(version: &Version, options: &Options, density: Density, expected: u64) -> Splitter {
     let shape = Shape::of_size(version.size() + expected, options.base_level_size);
     let target = options.target_file_size;

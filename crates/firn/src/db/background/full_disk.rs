@@ -1,4 +1,4 @@
-//! What the background does about a full disk.
+//! Background work on a full disk.
 
 use super::Work;
 use crate::base::events::Severity;
@@ -6,8 +6,9 @@ use crate::base::{Error, ErrorKind};
 use crate::store::Part;
 
 impl Work {
-    /// Sets aside again what was used of the reserve. While the disk is full: asks for the room that writes wait for,
-    /// and brings deletions into the tree, which give some back.
+    /// Refills the used parts of the reserve. While the disk is full, also retries to get room for
+    /// the log, and flushes small memtables, so that deletions reach the tree and compactions can
+    /// free their room.
     pub(in crate::db) fn look_for_room(&self) {
         if self.health.check().is_err() {
             return;
@@ -25,7 +26,7 @@ impl Work {
         }
         self.wal.look_for_room().unwrap_or_else(tell);
         let view = self.views.pin();
-        // Where compactions cannot run, small runs would pile up.
+        // Where compactions cannot run, small L0 runs would pile up.
         let shallow = view.version.l0.len() < 2 * self.options.l0_compaction_runs;
         let small = shallow && view.active.size_bytes() <= Part::Table.bytes();
         if small && view.active.entries() > 0 && view.frozen.is_empty() {

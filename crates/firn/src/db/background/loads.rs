@@ -1,4 +1,4 @@
-//! What loads need of the database: limits, and the one edit that puts their files into the tree.
+//! The database's side of loads: limits, and the one edit that puts their files into the tree.
 
 use super::Work;
 use crate::base::{CounterValue, Result};
@@ -8,7 +8,8 @@ use crate::version::{Edit, FileMeta, LAST_LEVEL, Version, VersionSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// The way to the work, which is made before the transactions' context and lives as long.
+/// Gives loads access to the background work, which is created before the transactions' context and
+/// lives as long.
 pub(in crate::db) struct Loads(pub(in crate::db) Arc<Work>);
 
 impl LoadHost for Loads {
@@ -33,20 +34,22 @@ impl LoadHost for Loads {
 }
 
 impl Work {
-    /// Installs files with keys that nothing else in the tree has, into the last level if no file and no
-    /// job there is in the way: a file of small tables may span the range, without a key in it. Then into
-    /// the level above, from where a compaction takes them down, or into L0.
+    /// Installs files whose keys nothing else in the tree has. They go into the last level if no
+    /// file and no job there overlaps their ranges (a file of several small tables may span a range
+    /// without a key in it). Otherwise they go into the level above, from where a compaction moves
+    /// them down, or into L0.
     fn install_loaded(&self, files: NewFiles, counters: Vec<(u64, CounterValue)>) -> Result<()> {
         self.health.check()?;
         let ids: Vec<u64> = files.files().iter().map(|file| file.file_id).collect();
         self.versions.source().store().keep(FileKind::Sst, &ids)?;
-        // What an archive of the log has to know of it.
+        // The archive of the log needs a record of the load: its files and its counters.
         let (metas, maxima) = (files.files().to_vec(), counters.clone());
         let logged = || self.pipeline.note_load(&metas, &maxima);
         let edit =
             |files: NewFiles, level, run, counters| edit_of(files.keep(), level, run, counters);
         let placed = {
-            // No job begins meanwhile whose outputs could span the files.
+            // Hold `running` until the edit is installed: no job may begin whose outputs span the
+            // files.
             let running = self.running.lock();
             let version = self.versions.current();
             let busy = |level, file: &FileMeta| running.works_on(level, &file.range());
@@ -59,7 +62,8 @@ impl Work {
             }
         };
         if let Some((files, counters)) = placed {
-            // Numbers of runs are installed in order, and flushes take theirs under this mutex.
+            // Run numbers must be installed in ascending order; flushes take theirs under this
+            // mutex.
             let _in_order = self.flushing.lock();
             let run = self.versions.new_run_number();
             self.install_with(edit(files, 0, run, counters), &[], &[], logged)?;
@@ -70,8 +74,8 @@ impl Work {
     }
 }
 
-/// Installs files of loads that a recovery found in the log, oldest first: as [`Work::install_loaded`], where nobody works
-/// yet.
+/// Installs the files of loads that a recovery to a point found in the log, oldest first. Like
+/// [`Work::install_loaded`], but before any job runs.
 pub(in crate::db) fn install_found(
     versions: &VersionSet,
     loads: &mut Vec<Vec<FileMeta>>,
@@ -87,7 +91,9 @@ pub(in crate::db) fn install_found(
     Ok(())
 }
 
-/// Private until now, and visible from the seqno on that the catalog gives their indexes.
+/// The edit that adds the files at `level`. All their entries have seqno 0. That is safe: no
+/// catalog entry names their indexes yet, and the one to come carries the seqno from which they are
+/// visible.
 fn edit_of(files: Vec<FileMeta>, level: u8, run: u64, counters: Vec<(u64, CounterValue)>) -> Edit {
     let files = files.into_iter();
     let added = files.map(|meta| (level, run, meta.with_external_seqno(0)));
@@ -98,7 +104,7 @@ fn edit_of(files: Vec<FileMeta>, level: u8, run: u64, counters: Vec<(u64, Counte
     }
 }
 
-/// The deepest level below L0 that can take the files.
+/// The deepest level, of the last two, whose files and jobs leave room for all `files`.
 fn free_level(
     version: &Version,
     files: &[FileMeta],

@@ -1,4 +1,4 @@
-//! How far background work is behind, as the gate before the commit pipeline wants to know it.
+//! How far background work is behind, as input of the stall gate before the commit pipeline.
 
 use crate::base::options::Options;
 use crate::compaction::{Backlog, Extra};
@@ -6,11 +6,11 @@ use crate::read::View;
 use crate::version::Frozen;
 use crate::write::Pressure;
 
-/// The pressure of a view.
+/// The pressure in `view`.
 pub(super) fn pressure(view: &View, options: &Options, extra: &Extra) -> Pressure {
     let memory = options.live.freeze_at() * options.frozen_memtables_max as u64;
     let backlog = Backlog::of(&view.version, options, memory, extra);
-    // What waits in the queue is read as L0 is.
+    // A queued run costs reads as much as an L0 run, so it counts as one.
     let queued = view.frozen.iter().filter_map(Frozen::run).count();
     let memtables = view.frozen.len() - queued;
     Pressure {

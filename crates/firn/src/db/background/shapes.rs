@@ -1,11 +1,11 @@
-//! What jobs know of keys before and after the catalog is read.
+//! Key shapes for jobs, before and after the catalog is loaded.
 
 use crate::base::IndexId;
 use crate::base::shape::{KeyShape, KeyShapes};
 use crate::catalog::Catalog;
 use std::sync::{Arc, OnceLock};
 
-/// The shapes of the catalog, once there is one.
+/// The key shapes of the catalog; none until it is loaded.
 pub(super) struct LateShapes(pub(super) Arc<OnceLock<Arc<Catalog>>>);
 
 impl KeyShapes for LateShapes {

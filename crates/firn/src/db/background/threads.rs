@@ -1,4 +1,5 @@
-//! The threads that flush, compact, and sync the log once a second.
+//! The background threads: flush, compaction, log, deletion of files, blob collection, archive of
+//! the log.
 
 use super::{Signals, Work};
 use crate::backup::Archiver;
@@ -12,26 +13,26 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long nothing must have been written before the tree goes to its resting state.
+/// The tree moves to its resting state after this long without a commit.
 const IDLE_AFTER_MICROS: u64 = 2_000_000;
 
-/// Pause after background work failed for a passing reason, such as a full disk.
+/// Pause after background work failed for a transient reason, such as a full disk.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// Pause between two looks at the files to be deleted, as long as there are some.
+/// Pause between two deletions of obsolete files, while there are some.
 const DELETE_STEP: Duration = Duration::from_millis(50);
 
-/// Pause between two looks at the garbage of blobs.
+/// Pause between two searches for garbage in blob files.
 const BLOB_STEP: Duration = Duration::from_millis(200);
 
-/// Pause between two looks at the segments to be archived.
+/// Pause between two searches for log segments to archive.
 const ARCHIVE_STEP: Duration = Duration::from_millis(500);
 
-/// A memtable of less than this share of the tree, in percent, is no reason to write files.
+/// An idle database flushes its memtable only from this share of the tree on, in percent.
 const IDLE_FLUSH_SHARE: u64 = 1;
 
 impl Work {
-    /// Whether nothing was committed for a while.
+    /// Whether nothing has been committed for [`IDLE_AFTER_MICROS`].
     fn is_idle(&self) -> bool {
         let now = self.env.monotonic_micros();
         let visible = self.views.visible();
@@ -79,7 +80,8 @@ impl Work {
                     );
                 }
                 Err(error) if *error.kind() == ErrorKind::Interrupted => {}
-                // Told and set aside already; nobody has to wait for it.
+                // The damage was reported and the file left out already; writers do not wait for
+                // it.
                 Err(error) if error.is_corruption() && self.damage().is_some() => {
                     self.wait(|_| false, RETRY_PAUSE);
                 }
@@ -88,8 +90,8 @@ impl Work {
         }
     }
 
-    /// Files are deleted by a thread of their own: an unlink may take long, and holds up neither
-    /// flushes nor compactions.
+    /// A thread of its own deletes files: an unlink may take long, and must hold up neither flushes
+    /// nor compactions.
     fn delete_loop(&self) {
         while !self.stopping.load(Ordering::Acquire) {
             if let Err(error) = self.versions.delete_paced(self.env.monotonic_micros()) {
@@ -120,7 +122,7 @@ impl Work {
         }
     }
 
-    /// At rest the memtables hold next to nothing.
+    /// If `idle`, flushes the memtables unless they are tiny compared to the tree.
     fn when_idle_flush(&self, idle: bool) -> Result<()> {
         let view = self.views.pin();
         let held = view.active.entries() > 0
@@ -148,7 +150,7 @@ impl Work {
 
     fn archive_loop(&self) {
         while !self.stopping.load(Ordering::Acquire) {
-            // A failure is told by the archiver, and tried again.
+            // The archiver reports a failure; the next round retries.
             let _ = self.archive_log();
             self.wait(|_| false, ARCHIVE_STEP);
         }
@@ -160,7 +162,8 @@ impl Work {
             self.options.listener.log(Severity::Error, &message);
         }
         if *error.kind() == ErrorKind::NoSpace {
-            // Room is wanted at once. What fails here is tried again by the thread that deletes.
+            // Deletes at once, past the pace, because room is needed. The deletion thread retries a
+            // failure.
             let _ = self.versions.delete_obsolete();
         }
         self.pipeline.contain_failure();
@@ -176,10 +179,10 @@ pub(in crate::db) struct Background {
     archive: Option<Helper>,
 }
 
-/// A thread that is not waited for without end.
+/// A thread whose end the database awaits for a limited time only.
 struct Helper {
     thread: JoinHandle<()>,
-    /// Disconnected when it ends.
+    /// Disconnects when the thread ends.
     ended: Receiver<()>,
 }
 
@@ -193,11 +196,11 @@ impl Helper {
         Self { thread, ended }
     }
 
-    /// Waits until it ends. Returns whether it did.
+    /// Waits at most `patience` for the thread's end. Returns whether it ended.
     fn join_within(self, patience: Duration) -> bool {
         let ended = self.ended.recv_timeout(patience) == Err(RecvTimeoutError::Disconnected);
         if ended {
-            // A thread that panicked has reported it and poisoned the engine.
+            // A thread that panicked has reported the panic and poisoned the engine.
             let _ = self.thread.join();
         }
         ended
@@ -223,7 +226,8 @@ impl Background {
         }
     }
 
-    /// Ends the threads. That of the archive is left behind if it does not end in so long: it is told to do nothing more.
+    /// Ends the threads. Abandons the archive thread if it does not end within `patience`: it is
+    /// told to do nothing more.
     pub(in crate::db) fn stop(self, patience: Duration) {
         self.work.stopping.store(true, Ordering::Release);
         self.work.stall.release();
@@ -232,7 +236,7 @@ impl Background {
             self.work.signal.notify_all();
         }
         for thread in self.threads {
-            // A thread that panicked has reported it and poisoned the engine.
+            // A thread that panicked has reported the panic and poisoned the engine.
             let _ = thread.join();
         }
         if let Some(thread) = self.archive {
@@ -242,7 +246,7 @@ impl Background {
 }
 
 impl Work {
-    /// What the end of the log needs of the archive, for so long at most.
+    /// Archives the end of the closed log, in a thread that is abandoned after `patience`.
     pub(in crate::db) fn archive_rest_within(self: &Arc<Self>, patience: Duration) {
         let thread = Helper::start(self, "firn-archive", Self::archive_rest);
         self.await_archive(thread, patience);
@@ -258,7 +262,7 @@ impl Work {
     }
 }
 
-/// A thread that stops the engine's writes when a bug panics it.
+/// Spawns a thread. If a bug panics it, the engine refuses further writes.
 fn spawn(
     work: &Arc<Work>,
     name: &str,

@@ -1,4 +1,4 @@
-//! Blob files, as tree and log refer to them.
+//! The blob files of a directory, and the references to them in tree and log.
 
 use super::super::blobs::for_each_blob;
 use super::{Log, Look, Tree};
@@ -12,31 +12,31 @@ use std::collections::BTreeMap;
 /// One blob file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlobFileReport {
-    /// Its id.
+    /// Physical id: the one in the file's name.
     pub file: u64,
-    /// Its length, bytes.
+    /// Length, bytes.
     pub len: u64,
-    /// What it takes of the file system, bytes.
+    /// Bytes allocated by the file system.
     pub allocated: u64,
-    /// What refers to its blobs, by the id that references name; `None` if nothing does. A blob that several versions
-    /// of a row refer to counts as often.
+    /// References to its blobs; the file id in it is the logical one that references name. `None`
+    /// without any reference. A blob counts once for each version of a row that refers to it.
     pub used: Option<BlobUse>,
 }
 
 /// The blob files of a database.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BlobFiles {
-    /// Those that are there, ascending by id.
+    /// The existing files, ascending by id.
     pub files: Vec<BlobFileReport>,
-    /// Ids of those that something refers to and that are not there.
+    /// Physical ids of files that are referred to but missing.
     pub missing: Vec<u64>,
 }
 
 impl Look {
-    /// The blob files there are, and what refers to them.
+    /// The existing blob files and the references to them.
     ///
     /// # Errors
-    /// Of the file system.
+    /// `Io` of the file system.
     pub fn blobs(&self, tree: &Tree, log: &Log) -> Result<BlobFiles> {
         let store = self.source.store();
         let moved = &tree.state.blobs_moved;
@@ -58,11 +58,11 @@ impl Look {
         })
     }
 
-    /// Compares every reference at `point`, old versions included, with the length of its file, and calls
-    /// `found` with those that it cannot hold. Values are not read, and damage of tables is passed over.
+    /// Compares every reference at `point`, old versions included, with the length of its file, and
+    /// reports those that do not fit to `found`. Reads no values, and passes over damaged tables.
     ///
     /// # Errors
-    /// Of the file system.
+    /// `Io` of the file system.
     pub fn check_blob_places(&self, point: &ReadPoint, found: &mut dyn FnMut(Error)) -> Result<()> {
         let view = &point.view;
         let mut check = Places::new(&view.blobs, found);
@@ -79,22 +79,23 @@ impl Look {
         check.result
     }
 
-    /// The same of prepared transactions, whose rows nobody else reads: their values are.
+    /// As [`Self::check_blob_places`], for the prepared transactions. Also reads the values, since
+    /// no other check reads the rows of these transactions.
     ///
     /// # Errors
-    /// As [`Self::check_blob_places`].
+    /// Those of [`Self::check_blob_places`].
     pub fn check_prepared_blobs(&self, log: &Log, found: &mut dyn FnMut(Error)) -> Result<()> {
         let mut check = Places::new(&log.point.view.blobs, found);
         check.values = Some(BlobBuf::new());
         for changes in log.prepared.values() {
-            // Runs are files of the log.
+            // The files of a run are in `log.files`; the loop below checks them.
             let Changes::Batch(batch) = changes else {
                 continue;
             };
             let read = batch.for_each(|entry| {
                 if entry.kind == Kind::PutBlobs {
                     let each = blob_ref::for_each(entry.value.tail, |blob| check.look_at(&blob));
-                    // Replay has counted them: they decode.
+                    // The trailer decodes: replay has counted its references.
                     debug_assert!(each.is_ok());
                 }
             });
@@ -112,7 +113,7 @@ impl Look {
 
 struct Places<'a> {
     blobs: &'a BlobStore,
-    /// Room for a value, where values are read, too.
+    /// Buffer for values; `None` if values are not read.
     values: Option<BlobBuf>,
     found: &'a mut dyn FnMut(Error),
     result: Result<()>,
@@ -144,7 +145,7 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// Damage of what has the references is found by those who look for that.
+    /// Passes over the damage of a table or batch: other checks report it.
     fn pass(&self, read: Result<()>) -> Result<()> {
         read.or_else(|error| match error.is_corruption() {
             true => Ok(()),

@@ -32,7 +32,7 @@ fn small_limits_have_small_memtables() {
     assert_eq!(split(4 << 30, demand(0, 0)).memtable_size, 64 * MIB);
 }
 
-/// The caches do not follow a memtable that fills and is flushed in time.
+/// A memtable that fills and is flushed in time does not change the caches' sizes.
 #[test]
 fn ordinary_work_moves_nothing() {
     let limit = 512 * MIB;

@@ -1,4 +1,4 @@
-//! The newest version of every key, into files of the last level.
+//! Copies the newest version of every key into files of the last level.
 
 use crate::base::events::Silent;
 use crate::base::health::Health;
@@ -22,30 +22,31 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Blocks kept in memory.
+/// Capacity of the block cache, bytes.
 const CACHE_SIZE: u64 = 64 << 20;
 
-/// The copy under way.
+/// A copy in progress.
 pub(super) struct Copy {
     versions: Arc<VersionSet>,
-    /// Where blobs are read.
+    /// The damaged database's blobs.
     from: BlobStore,
     blobs: BlobStore,
     session: BlobSession,
     options: Options,
     writer: Option<SstWriter>,
-    /// What the catalog says, which comes first.
+    /// The catalog's contents. Complete when the first row comes: the catalog's index id sorts
+    /// first.
     pub(super) known: Known,
     pub(super) files: Vec<FileMeta>,
     pub(super) entries: u64,
-    /// Newest commit seen.
+    /// Newest seqno seen.
     pub(super) last_seqno: Seqno,
     /// Largest index id seen.
     pub(super) largest_index: IndexId,
 }
 
 impl Copy {
-    /// Into the empty directory `target`; `from` has the blobs.
+    /// A copy into the empty directory `target`; reads blobs from `from`.
     pub(super) fn new(env: &Arc<dyn Env>, target: &Path, from: BlobStore) -> Result<Self> {
         let store = FileStore::new(Arc::clone(env), target);
         let versions = VersionSet::open(version::Context {
@@ -75,7 +76,8 @@ impl Copy {
         })
     }
 
-    /// Copies everything in `sources`, in which each key may have many versions, one even twice.
+    /// Copies the entries of `sources`. A key may have many versions, and a version may occur
+    /// twice.
     pub(super) fn all(
         &mut self,
         sources: Vec<Box<dyn InternalIterator>>,
@@ -98,7 +100,7 @@ impl Copy {
         self.close()
     }
 
-    /// Copies the newest version of a key, unless it is a deletion.
+    /// Copies the newest version of a key, unless that is a deletion or its index is dropped.
     fn newest(
         &mut self,
         key: InternalKey<'_>,
@@ -132,7 +134,7 @@ impl Copy {
                 lost(error);
                 return Ok(());
             }
-            // The ids of dropped indexes are forgotten together with their entries.
+            // Drop the notes of retired indexes, too: none of their entries are copied.
             if self.known.retired.len() > retired {
                 return Ok(());
             }
@@ -145,7 +147,7 @@ impl Copy {
         self.add(key, value)
     }
 
-    /// Copies a row and its blobs. A blob that is lost leaves an empty value: the rest of the row stays.
+    /// Copies a row and its blobs. A lost blob leaves an empty value; the rest of the row stays.
     fn add_with_blobs(
         &mut self,
         key: InternalKey<'_>,
@@ -179,7 +181,7 @@ impl Copy {
         }
         self.entries += 1;
         let writer = self.writer.as_mut().expect("just created");
-        // As in any last level: older than every commit.
+        // Seqno 0, older than every commit: the new database has no older version of the key.
         writer.add(InternalKey::new(key.user_key, 0, key.kind), value)
     }
 
@@ -199,7 +201,7 @@ impl Copy {
         Ok(())
     }
 
-    /// Puts the files in force.
+    /// Writes the manifest edit that adds the files.
     pub(super) fn install(
         self,
         last_seqno: Seqno,
@@ -224,11 +226,11 @@ impl Copy {
     }
 }
 
-/// The tail of an entry with blobs, which are copied from one store to another; and the kind of the
-/// entry now. A blob that is lost leaves an empty value.
+/// Copies the blobs of an entry from one store to another. Returns the entry's new tail and kind. A
+/// lost blob leaves an empty value.
 ///
 /// # Errors
-/// `Corruption` if the tail itself is damaged.
+/// `Corruption` if the tail itself is damaged; those of writing (`NoSpace`, `Io`).
 pub(super) fn own_blobs(
     from: &BlobStore,
     to: &BlobStore,

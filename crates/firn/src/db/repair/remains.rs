@@ -1,4 +1,4 @@
-//! Which files and which part of the log count.
+//! Decides which files and which part of the log count.
 
 use super::Repaired;
 use crate::base::{CounterValue, Error, Result, Seqno};
@@ -10,11 +10,12 @@ use crate::version;
 use crate::wal::{self, Gtid, LogStart};
 use std::collections::BTreeMap;
 
-/// What is known of the tree.
+/// The remains of the manifest.
 pub(super) struct Remains {
-    /// Ids of the files that are live, or may be, with the seqno of all their entries if they have one.
+    /// Ids of the files that are or may be live, with the seqno of all their entries if they have
+    /// an external one.
     pub(super) files: Vec<(u64, Option<Seqno>)>,
-    /// Where the log begins.
+    /// Start of the log.
     pub(super) log: LogStart,
     /// Commits up to this seqno are in the files.
     pub(super) last_seqno: Seqno,
@@ -23,15 +24,16 @@ pub(super) struct Remains {
     pub(super) gtids: BTreeMap<u32, Gtid>,
     /// Blob files whose blobs lie in a file of another id.
     pub(super) blobs_moved: BTreeMap<u64, u64>,
-    /// What files hold, as far as the manifest says it.
+    /// The index statistics of files, as far as the manifest has them.
     pub(super) held: BTreeMap<u64, Vec<IndexStats>>,
 }
 
 impl Remains {
-    /// From the manifest in force, or the newest one, or what is left of it. Each loss goes to `lost`.
+    /// Reads the current manifest, or the newest one, or what is left of that. Reports each loss to
+    /// `lost`.
     ///
     /// # Errors
-    /// Those of the file system; `Unsupported` for newer formats.
+    /// `Io` of the file system; `Unsupported` for newer formats.
     pub(super) fn of(
         look: &Look,
         repaired: &mut Repaired,
@@ -113,8 +115,9 @@ impl Remains {
     }
 }
 
-/// Where blobs lie. A manifest that lost its end may not say where they were moved last: the files themselves do. Nothing
-/// else shows it, since the tables name no other file for it.
+/// The places of blobs. A manifest that lost its end may lack the last moves; the blob files
+/// themselves then say which logical file they hold. No table shows such a loss, since references
+/// keep the logical id.
 fn blobs_moved(look: &Look, mut moved: BTreeMap<u64, u64>) -> Result<BTreeMap<u64, u64>> {
     let store = look.source().store();
     let there = store.list_blobs()?;
@@ -127,9 +130,9 @@ fn blobs_moved(look: &Look, mut moved: BTreeMap<u64, u64>) -> Result<BTreeMap<u6
     Ok(moved)
 }
 
-/// A manifest that lost its end at the border of an edit looks whole. It needs files, or segments of the
-/// log, that were removed since, and does not name the files that came in their place. (Damage within a
-/// segment is no sign of that.)
+/// Reports a manifest that lost its end at the border of an edit, and so looks whole. Such a
+/// manifest needs files or log segments that were removed since, and does not name the files that
+/// replaced them. (Damage within a segment is no sign of that.)
 fn doubt(look: &Look, tree: &Tree) -> Result<Option<Error>> {
     let known = &tree.state.files;
     let there = look.source().store().list()?;
@@ -142,10 +145,11 @@ fn doubt(look: &Look, tree: &Tree) -> Result<Option<Error>> {
     let Some(missing) = missing else {
         return Ok(None);
     };
-    // What an earlier run left behind has a smaller id than the manifest, which each start begins.
+    // Leftovers of an earlier run have smaller ids than the manifest: each start begins a new
+    // manifest.
     let mut newer = there;
     newer.retain(|id| !known.contains_key(id) && *id > tree.manifest_id);
-    // Files of large transactions are the log's until they are flushed.
+    // Exclude the files of large transactions: until they are installed, only the log names them.
     let named = look.files_left(tree)?;
     newer.retain(|id| named.iter().all(|file| file.file_id != *id));
     if newer.is_empty() {

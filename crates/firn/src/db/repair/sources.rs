@@ -1,4 +1,4 @@
-//! What is read of a damaged database, and what of its entries is lost.
+//! The readable sources of a damaged database, and the losses among their entries.
 
 use super::LOADED_SEQNO;
 use super::remains::Remains;
@@ -12,16 +12,17 @@ use crate::version::Frozen;
 use crate::wal::LogStart;
 use std::sync::Arc;
 
-/// Losses that can be named when the catalog has been read, which lies in the same files.
+/// Losses reported later: naming their tables and keys needs the catalog, which lies in the same
+/// files.
 #[derive(Default)]
 pub(super) struct Unnamed {
     ranges: Vec<LostRange>,
-    /// With what the manifest says that they held.
+    /// Missing files, with the index statistics that the manifest has of them.
     files: Vec<(String, Vec<IndexStats>)>,
 }
 
 impl Unnamed {
-    /// Hands each to `lost`, with the table and the keys.
+    /// Reports each loss to `lost`, with table and keys.
     pub(super) fn tell(self, known: &Known, lost: &mut dyn FnMut(Error)) {
         for (name, held) in self.files {
             let held: Vec<String> = held
@@ -40,7 +41,8 @@ impl Unnamed {
     }
 }
 
-/// Everything that can be read, newest first where that matters.
+/// Everything that can be read: first the log, newest element first, then the files, newest file
+/// first. The merge prefers the earlier source where user key and seqno are equal.
 pub(super) fn sources(
     look: &Look,
     tree: &Remains,
@@ -57,7 +59,8 @@ pub(super) fn sources(
             Frozen::Memtable(memtable) => sources.push(Box::new(memtable.iter())),
             Frozen::Run(run) => {
                 for file in &run.run().files {
-                    // Where nobody knows how much of the log the files have, an old commit's have become others.
+                    // The start of the log is unknown: this may be an old commit whose files were
+                    // compacted and removed since.
                     if from_anywhere && !there.contains(&file.file_id) {
                         continue;
                     }
@@ -68,7 +71,8 @@ pub(super) fn sources(
             }
         }
     }
-    // The newest first: of versions without a seqno of their own the newer file has the right one.
+    // Newest file first: entries of the last level have lost their seqno, and of two such versions
+    // the one in the newer file is right.
     let files = tree.files.iter().rev();
     for (id, external) in files.filter(|(id, _)| !named.contains(id)) {
         sources.extend(salvaged(look, tree, *id, *external, unnamed, lost)?.map(boxed));
@@ -80,7 +84,7 @@ fn boxed(source: SalvageIter) -> Box<dyn InternalIterator> {
     Box::new(source)
 }
 
-/// What is left of a file; `None` if nothing is, or nothing that may be shown.
+/// The readable part of a file; `None` if nothing is left of it, or nothing that may be shown.
 pub(super) fn salvaged(
     look: &Look,
     tree: &Remains,
@@ -102,10 +106,11 @@ pub(super) fn salvaged(
     let properties = || SstReader::read_properties(&*file, id, &name);
     let external = match external {
         None => match properties() {
-            // Whoever drops the index drops them: the catalog decides, as it does at every open.
+            // A load made the file. Its rows count if the catalog names their index, as at every
+            // open.
             Ok(properties) if properties.loaded => Some(LOADED_SEQNO),
             Ok(properties) if properties.external_seqno => {
-                // Rows that may never have been committed are no rows.
+                // Do not show rows that may never have been committed.
                 let what = "neither manifest nor log say whether the transaction that wrote it was committed";
                 lost(Error::corruption(name, 0, what));
                 return Ok(None);

@@ -26,14 +26,14 @@ fn open(env: &MemEnv) -> Arc<Db> {
     Db::open(Arc::new(env.clone()), Path::new(DIR), options, None).unwrap()
 }
 
-/// The key that transaction `xid` of a run writes.
+/// The key that transaction `xid` of run `run` writes.
 fn key(run: u8, xid: u64) -> Vec<u8> {
     let mut key = vec![0, 0, 0, 9, run];
     key.extend_from_slice(&xid.to_be_bytes());
     key
 }
 
-/// Prepares under `name`, and leaves the outcome to whoever asks.
+/// Prepares a transaction under `name` and ends its session without an outcome.
 fn prepare_as(db: &Arc<Db>, run: u8, xid: u64, name: &[u8]) {
     let mut transaction = db.new_transaction(db.new_owner(0));
     transaction.begin_statement(1, Isolation::ReadCommitted, 0, false);
@@ -97,7 +97,8 @@ fn with_binlog() -> ServerStart {
     }
 }
 
-/// A run was killed with 1, 2 and 3 prepared, of which its binary log has 1 and 3; its own file is the last one.
+/// The engine after a kill: its run prepared 1, 2 and 3, and its binary log has 1 and 3. No other
+/// run followed.
 fn killed() -> MemEnv {
     let env = env();
     Written::begin(10, true, true)
@@ -116,7 +117,7 @@ fn killed() -> MemEnv {
     env
 }
 
-/// Another run came after it, whose transactions have the same numbers.
+/// The same, after another run without the engine, whose transactions have the same numbers.
 fn killed_and_started_without() -> MemEnv {
     let env = killed();
     Written::begin(30, true, true)
@@ -133,7 +134,7 @@ fn the_binary_log_of_their_run_decides() {
         let db = open(&env);
         db.settle_earlier_runs(&with_binlog()).unwrap();
         assert_eq!(committed(&db, 1, &[1, 2, 3, 100]), [1, 3]);
-        // A client's name stays prepared.
+        // A transaction with a client's xid stays prepared.
         assert_eq!(db.prepared_xids(), [b"a client's".to_vec()]);
     }
 }
@@ -145,7 +146,8 @@ fn the_server_decides_what_its_last_run_prepared() {
     db.settle_earlier_runs(&with_binlog()).unwrap();
     assert_eq!(db.prepared_xids().len(), 4);
     assert_eq!(committed(&db, 1, &[1, 2, 3]), []);
-    // Whoever runs already, has no binary log now, or shut down in good order, asks none.
+    // The engine decides if the server is running already, keeps no binary log now, or was shut
+    // down cleanly.
     let running = ServerStart {
         asks: false,
         ..with_binlog()
@@ -173,7 +175,8 @@ fn the_server_decides_what_its_last_run_prepared() {
 fn runs_stay_apart_over_any_number_of_starts() {
     let env = killed();
     Written::begin(30, true, true).save(&env, THIRD);
-    // The server was killed before it asked for anything, and the same numbers are given out again.
+    // The server was killed before it asked for prepared transactions; the next run gives out the
+    // same numbers.
     let db = open(&env);
     db.note_server_run(Some(Path::new(THIRD))).unwrap();
     (4..=6).for_each(|xid| prepare(&db, 2, xid));
@@ -196,7 +199,7 @@ fn what_is_not_known_stays_prepared() {
     let db = open(&env);
     prepare(&db, 1, 1);
     drop(db);
-    // Of another run than the one that is named later.
+    // The run named later is not the run of transaction 1.
     Written::begin(10, true, true).save(&env, FIRST);
     let db = open(&env);
     db.note_server_run(Some(Path::new(FIRST))).unwrap();
@@ -236,7 +239,7 @@ fn a_binary_log_that_is_gone_is_no_answer() {
         let env = killed_and_started_without();
         match gone {
             true => env.remove(Path::new(FIRST)).unwrap(),
-            // Another server's file of that name.
+            // A file of that name that another server began.
             false => Written::begin(11, true, true).save(&env, FIRST),
         }
         for _ in 0..2 {
@@ -253,7 +256,7 @@ fn a_binary_log_that_is_gone_is_no_answer() {
             }
             assert_eq!(db.prepared_xids().len(), 4);
         }
-        // As told, the server decides.
+        // With --tc-heuristic-recover the server decides.
         let db = open(&env);
         let told = ServerStart {
             as_told: true,
@@ -262,7 +265,7 @@ fn a_binary_log_that_is_gone_is_no_answer() {
         db.settle_earlier_runs(&told).unwrap();
         assert_eq!(db.prepared_xids().len(), 4);
         drop(db);
-        // It is put back.
+        // The administrator puts the file back.
         Written::begin(10, true, true)
             .transaction(1, 9)
             .rotate("bin.000002")
@@ -276,7 +279,7 @@ fn a_binary_log_that_is_gone_is_no_answer() {
 #[test]
 fn a_repaired_copy_knows_the_runs() {
     let env = killed_and_started_without();
-    // Of another run, and of one that is not known.
+    // One more transaction of an unknown run, and one of another run.
     let db = open(&env);
     prepare(&db, 2, 7);
     db.note_server_run(Some(Path::new(THIRD))).unwrap();
@@ -406,7 +409,8 @@ fn each_segment_names_the_run() {
     assert_eq!(db.context().prepared.runs().len(), left);
 }
 
-/// `XA COMMIT … ONE PHASE`: the binary log has a number of the server's, the engine's log the client's name.
+/// `XA COMMIT … ONE PHASE`: the binary log names the server's number, the engine's log the client's
+/// xid.
 #[test]
 fn the_binary_log_repeats_no_commit_under_a_clients_name() {
     let env = env();

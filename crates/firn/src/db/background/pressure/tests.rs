@@ -34,7 +34,7 @@ fn runs_in_the_queue_are_no_memtables() {
     assert_eq!((now().memtables, now().l0), (0.0, 0.0));
     commit(1);
     assert_eq!((now().memtables, now().l0), (0.0, run));
-    // The run comes on top of the memtable before, which freezes.
+    // The run lies above the memtable that was active before, which freezes.
     commit(u64::MAX);
     commit(1);
     assert_eq!(db.cx.views.pin().frozen.len(), 3);

@@ -16,7 +16,7 @@ fn open(dir: &Path) -> Arc<Db> {
     Db::open(env, dir, options, None).unwrap()
 }
 
-/// Flushes the same rows as so many runs.
+/// Writes and flushes the same rows `count` times: `count` runs.
 fn runs(db: &Arc<Db>, count: u64) {
     for run in 0..count {
         let mut txn = db.new_transaction(db.new_owner(0));
@@ -43,13 +43,13 @@ fn jobs_at_rest_do_not_look_like_a_slow_drain() {
         work.stall.stats().rate
     };
     runs(&db, 2);
-    // A job that was due, long enough to tell a rate.
+    // A job of reason `Size`, long enough to measure a rate.
     work.stall.job_begins();
     std::thread::sleep(Duration::from_millis(250));
     work.stall.job_ends(100 << 20);
     let before = rate();
     assert!(before > 0);
-    // What is in L0 sinks, and nobody waits for it.
+    // L0 sinks to the last level, and no writer waits for that.
     let mut jobs = 0;
     while work.compact_once(Rest::Complete).unwrap() {
         jobs += 1;
@@ -80,7 +80,7 @@ fn obsolete_files_go_at_once_when_room_is_short() {
     while work.compact_once(Rest::Complete).unwrap() {}
     let (files, bytes) = work.versions.obsolete();
     assert!(files >= 3, "{files} files");
-    // No pause after a failure, since the database is about to stop.
+    // `stopping` skips the pause after a failure.
     work.stopping.store(true, Ordering::Release);
     work.failed(
         "a test",
