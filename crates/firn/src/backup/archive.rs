@@ -1,19 +1,24 @@
-//! The archive of the log: closed segments, and the files that their records name, in a directory of their own.
+//! The archive of the log: a directory with closed segments and the files that their records name.
 //!
-//! With a backup it leads to any commit after that backup ([`find_point`], `Db::recover_to`).
+//! With a backup, the archive leads to any commit after that backup ([`find_point`],
+//! `Db::recover_to`).
 //!
 //! Steps:
-//! 1. Before a record names a file, the file gets a second name in the directory `pending` of the database
-//!    ([`crate::store::FileStore::keep`]): compactions may remove the first one long before the segment is closed. A blob file
-//!    gets it when it is created. It grows afterwards, under both names; files with two names get no holes.
-//! 2. A closed segment whose groups are durable is archived: first everything that is pending, then the segment. So
-//!    whatever a segment in the archive names is there, too.
-//! 3. Only then the log may release the segment ([`Wal::keep_from`]). While the archive cannot be written, segments stay.
+//! 1. Before a record names a file, the file is linked into the directory `pending` of the database
+//!    ([`crate::store::FileStore::keep`]), because compactions may remove its first name long
+//!    before the segment is closed. A blob file is linked when it is created; it grows afterwards
+//!    under both names. A file with two names gets no holes.
+//! 2. A closed segment whose groups are durable is archived: first everything pending, then the
+//!    segment. So every file that an archived segment names is in the archive.
+//! 3. Only then may the log release the segment ([`crate::wal::Wal::keep_from`]). While the archive
+//!    cannot be written, segments stay.
 //!
-//! Segments go in the order of their ids, and nothing is archived twice: the largest id in the archive says where to go on.
+//! Segments are archived in the order of their ids, and never twice: the largest id in the archive
+//! is the one to continue after.
 //!
-//! Which archive belongs to which database is written in both ([`identity`]): a database that was restored writes other
-//! segments under the same names, and must not continue the archive of the one it was restored from.
+//! Database and archive both record which belongs to which ([`identity`]). A restored database
+//! writes other segments under the same names, so it must not continue the archive that it was
+//! restored from.
 
 mod archiver;
 mod identity;
@@ -34,7 +39,7 @@ use std::path::Path;
 /// Ids of the segments in an archive, ascending.
 ///
 /// # Errors
-/// Of the file system.
+/// `NotFound` if there is no such directory; `Io`.
 pub fn archived_segments(env: &dyn Env, archive: &Path) -> Result<Vec<SegmentId>> {
     let names = env.list_dir(archive)?;
     let mut ids: Vec<_> = names.iter().filter_map(|n| parse_segment_name(n)).collect();

@@ -1,26 +1,30 @@
 //! A checkpoint: a directory that opens as the database would after a crash at one instant.
 //!
-//! Files are written once, so a second name is as good as a copy: a checkpoint takes no room and no time
-//! that grows with the data, until compactions replace the files in the database.
+//! SSTs are written once, so a second link is as good as a copy. A checkpoint takes neither room
+//! nor time in proportion to the data, until compactions replace the files in the database.
 //!
 //! Steps, in this order:
-//! 1. From here on no file is deleted and no log segment recycled (nobody is held up by that).
-//! 2. The state that the manifest describes is copied, and
-//! 3. the log is cut: commits so far end with its segment, later ones go into the next. Between the two no edit of the
-//!    manifest is installed: loads of rows write files that the log does not know, and then commit the table that
-//!    has them; a state from before with a log from after would have the table without its rows. Both take no I/O, and
-//!    only the cut holds up commits, for as long as it takes to swap two buffers.
-//! 4. Every file of the state, and every segment from where that state needs the log up to the cut, gets
-//!    a second name in `target.tmp`; where the file system cannot, it is copied. So does every other data
-//!    file there is: records of the log may name it, and what nothing names goes when the copy is opened.
-//! 5. The state becomes a manifest there, then the directory gets its name.
+//! 1. From here on no file is deleted and no log segment recycled. This delays nobody.
+//! 2. The log is cut: commits so far end with its segment, later ones go into the next.
+//! 3. The manifest's state is copied. Steps 2 and 3 share one critical section without an install,
+//!    because a load first installs files that the log does not know, and then commits the table
+//!    that has them: a state from before the install with a log from after the commit would have
+//!    the table without its rows. Neither step does I/O. Only the cut holds up commits, for as long
+//!    as it takes to swap two buffers.
+//! 4. Every SST of the state, and every segment from the state's log number to the cut, is linked
+//!    into `target.tmp`, or copied where the file system has no links. So is every other data file:
+//!    records of the log may name it. The open of the checkpoint removes those that nothing names.
+//! 5. The state is written there as a manifest, then the directory is renamed.
 //!
-//! Whoever shares a file with a checkpoint must not change what is there: log segments with a second name are not
-//! recycled ([`crate::wal`]), blob files get no holes ([`crate::blob`]); that one grows does no harm.
+//! Linked files must not change afterwards: linked segments are not recycled ([`crate::wal`]),
+//! linked blob files get no holes ([`crate::blob`]). A blob file may still grow.
 //!
-//! Rejected: holding up installs for the whole of it (flushes would wait for the links, writers for the
-//! flushes); copying the segments (their bytes are on no page of the cache, since they are written past it:
-//! reading and writing them takes longer than all the rest).
+//! Locks: `installs`, then the mutex of the commit pipeline. The caller holds the blob files' link
+//! lock.
+//!
+//! Rejected: holding up installs for the whole time (flushes would wait for the links, writers for
+//! the flushes); copying the segments (they are written past the page cache: reading and writing
+//! them takes longer than everything else).
 
 use super::files::link_or_copy;
 use crate::base::{Error, ErrorKind, Result, Seqno};
@@ -34,42 +38,42 @@ use parking_lot::Mutex;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// Tells what the checkpoint holds, in its directory. The database does not read it.
+/// Name of the file in a checkpoint that describes its contents. The database does not read it.
 pub const CHECKPOINT_FILE: &str = "CHECKPOINT";
 
 const FIRST_LINE: &str = "firn checkpoint 1";
 const LAST_LINE: &str = "end\n";
 
-/// Ending of a checkpoint under way.
+/// Extension of the directory of an unfinished checkpoint.
 const UNFINISHED: &str = "tmp";
 
-/// The parts of a database that a checkpoint is made of.
+/// The parts of a database that a checkpoint needs.
 #[derive(Clone, Copy)]
 pub struct Parts<'a> {
-    /// Where the database and the checkpoint lie.
+    /// Environment of the database and the checkpoint.
     pub env: &'a dyn Env,
-    /// The database's directory.
+    /// Directory of the database.
     pub dir: &'a Path,
-    /// Its files.
+    /// Its files and its manifest.
     pub versions: &'a VersionSet,
     /// Its log.
     pub wal: &'a Wal,
-    /// Its commits.
+    /// Its commit pipeline.
     pub pipeline: &'a Pipeline,
-    /// Its blob files stay as they are. Taken by the caller, once: whoever waits to change them keeps a second
-    /// reader out.
+    /// Keeps its blob files unchanged. The caller takes it, once: a second read lock in the same
+    /// thread would deadlock behind a waiting writer.
     pub blobs: &'a LinkHold<'a>,
-    /// Held around every edit of the manifest that adds or replaces tables.
+    /// The mutex held around every manifest edit that adds or replaces tables.
     pub installs: &'a Mutex<()>,
 }
 
-/// What a checkpoint holds.
+/// Contents of a checkpoint.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CheckpointInfo {
     /// The last commit in it.
     pub seqno: Seqno,
-    /// That commit's place in the server's binary log, or that of the last one before it that told; none if
-    /// none has since the database was opened.
+    /// The binary log position of that commit, or of the last one before it that reported a
+    /// position. Empty if none has since the database was opened.
     pub binlog: BinlogPlace,
 }
 
@@ -86,7 +90,8 @@ impl CheckpointInfo {
     /// Reads the file [`CHECKPOINT_FILE`] of the checkpoint in `dir`.
     ///
     /// # Errors
-    /// `NotFound` if `dir` is no checkpoint, `Corruption` if the file is not as it was written.
+    /// `NotFound` if `dir` is no checkpoint; `Corruption` if the file is damaged or incomplete;
+    /// `Io`.
     pub fn read(env: &dyn Env, dir: &Path) -> Result<Self> {
         let file = env.open(&dir.join(CHECKPOINT_FILE))?;
         let mut bytes = vec![0; file.size()?.min(64 << 10) as usize];
@@ -116,32 +121,33 @@ impl CheckpointInfo {
     }
 }
 
-/// A checkpoint that was made.
+/// A finished checkpoint.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// What it holds.
+    /// Its contents.
     pub info: CheckpointInfo,
-    /// Table files.
+    /// Number of SSTs.
     pub files: u64,
-    /// Their bytes.
+    /// Their size, bytes.
     pub file_bytes: u64,
-    /// Log segments.
+    /// Number of log segments.
     pub segments: u64,
-    /// Bytes that had to be copied, since the target lies in another file system.
+    /// Bytes copied because the target lies in another file system.
     pub copied_bytes: u64,
-    /// How long commits were held up, microseconds.
+    /// Time that commits were held up, microseconds.
     pub held_us: u64,
-    /// How long it took in all, microseconds.
+    /// Total time, microseconds.
     pub took_us: u64,
 }
 
-/// Makes a checkpoint in `target`, which must not exist; its parent must. Durable on return. Two at a time
-/// must have different targets.
+/// Makes a checkpoint in `target`, which must not exist; its parent must. Durable on return.
+/// Concurrent calls must have different targets.
 ///
 /// # Errors
-/// `AlreadyExists` if `target` exists, or something foreign under the name it has while it is made;
-/// `NotFound` without its parent; errors of the file system, and `Poisoned`. What was made until then is
-/// removed if that is possible; a later call for the same target removes it otherwise.
+/// `AlreadyExists` if `target` exists, or `target.tmp` with foreign files in it; `NotFound` without
+/// a parent; `InvalidArgument` for a name that ends in `.tmp` or is none; `NoSpace`, `Io` and
+/// `Poisoned`. An unfinished copy is removed if possible, otherwise by the next call for the same
+/// target.
 pub fn checkpoint(parts: Parts<'_>, target: &Path) -> Result<Checkpoint> {
     let env = parts.env;
     let began = env.monotonic_micros();
@@ -187,7 +193,7 @@ pub fn checkpoint(parts: Parts<'_>, target: &Path) -> Result<Checkpoint> {
             ..checkpoint
         }),
         Err(error) => {
-            // The error that counts is the first one.
+            // Keep the first error: it is the cause.
             let _ = remove_unfinished(env, &unfinished);
             Err(error)
         }
@@ -197,7 +203,7 @@ pub fn checkpoint(parts: Parts<'_>, target: &Path) -> Result<Checkpoint> {
 fn fill(parts: Parts<'_>, dir: &Path) -> Result<Checkpoint> {
     let _files = parts.versions.hold_files();
     let _segments = parts.wal.hold_segments();
-    // The slow part of a cut, before anybody waits.
+    // Prepare the slow part of a cut before anybody waits for it.
     parts.wal.prepare_cut()?;
     let (state, begun) = {
         let _no_install = parts.installs.lock();
@@ -226,8 +232,8 @@ fn fill(parts: Parts<'_>, dir: &Path) -> Result<Checkpoint> {
         } else if parse_file_name(&name)
             .is_some_and(|(kind, id)| kind != FileKind::Sort && !state.files.contains_key(&id))
         {
-            // Named by a record of the log, made by work under way, or about to be deleted: opening the
-            // checkpoint tells, and removes what nothing names.
+            // A record of the log names it, running work writes it, or it is about to be deleted.
+            // The open of the checkpoint removes those that nothing names.
             match take(parts, dir, &name) {
                 Err(error) if *error.kind() == ErrorKind::NotFound => {}
                 taken => made.copied_bytes += taken?,
@@ -241,13 +247,12 @@ fn fill(parts: Parts<'_>, dir: &Path) -> Result<Checkpoint> {
     Ok(made)
 }
 
-/// Gives a file of the database its name in `dir`, too, or copies it. Returns the bytes copied.
+/// Links or copies a file of the database into `dir`. Returns the bytes copied.
 fn take(parts: Parts<'_>, dir: &Path, name: &str) -> Result<u64> {
     link_or_copy(parts.env, &parts.dir.join(name), &dir.join(name))
 }
 
-/// Removes what an attempt left behind that was cut short, if it is that: a directory that holds nothing
-/// but files of a database.
+/// Removes an unfinished checkpoint, if the directory holds nothing but files of a database.
 fn remove_unfinished(env: &dyn Env, dir: &Path) -> Result<()> {
     let names = env.list_dir(dir)?;
     let ours = |name: &String| {

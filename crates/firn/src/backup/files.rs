@@ -1,4 +1,4 @@
-//! Copying files of a database.
+//! Links and copies files of a database.
 
 use crate::base::checksum::xxh3;
 use crate::base::{ErrorKind, Result};
@@ -6,10 +6,10 @@ use crate::env::{BLOCK, Env};
 use std::ops::Range;
 use std::path::Path;
 
-/// Bytes copied at once.
+/// Bytes per read while copying.
 const CHUNK: usize = 1 << 20;
 
-/// Gives a file the name `to`, too, or copies it where the file system cannot. Returns the bytes copied.
+/// Links `from` as `to`, or copies it where the file system has no links. Returns the bytes copied.
 pub(super) fn link_or_copy(env: &dyn Env, from: &Path, to: &Path) -> Result<u64> {
     match env.link(from, to) {
         Ok(()) => Ok(0),
@@ -18,14 +18,15 @@ pub(super) fn link_or_copy(env: &dyn Env, from: &Path, to: &Path) -> Result<u64>
     }
 }
 
-/// Copies the first `len` bytes, or all there are, without the blocks of zeros: holes stay holes. Synced on return.
-/// Returns the bytes copied.
+/// Copies the first `len` bytes of a file, or all if it has fewer. Skips blocks of zeros, so that
+/// holes stay holes. Durable on return, but for the name. Returns the bytes copied.
 pub(super) fn copy(env: &dyn Env, from: &Path, to: &Path, len: u64) -> Result<u64> {
     copy_changed(env, from, to, len, &mut Vec::new())
 }
 
-/// As [`copy`]; `known` has the checksums of the chunks that `to` has already, and those of all of them on return. Bytes
-/// that were zeros may have changed, and others may not. After an error `known` is worth nothing.
+/// As [`copy`], of the chunks whose checksum differs from the one in `known`: `to` has the others
+/// already. Updates `known`; after an error its contents are void. Requires that a byte of `from`
+/// changes at most once, from zero: a block that became zeros would not be copied.
 pub(super) fn copy_changed(
     env: &dyn Env,
     from: &Path,
@@ -44,7 +45,7 @@ pub(super) fn copy_changed(
         source.read_exact_at(at, chunk)?;
         let (number, checksum) = ((at / CHUNK as u64) as usize, xxh3(chunk));
         if known.get(number) != Some(&checksum) {
-            // The last block gives the copy its length.
+            // Always write the last block: it gives the copy its length.
             for run in blocks_in_use(chunk, at + len as u64 == size) {
                 copied += run.len() as u64;
                 copy.write_at(at + run.start as u64, &chunk[run])?;
@@ -60,7 +61,8 @@ pub(super) fn copy_changed(
     Ok(copied)
 }
 
-/// Runs of blocks that are not all zeros, and the last one if `last`.
+/// Maximal runs of blocks that are not all zeros. The last block belongs to one in any case if
+/// `last`.
 fn blocks_in_use(bytes: &[u8], last: bool) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = Vec::new();
     for from in (0..bytes.len()).step_by(BLOCK) {
@@ -76,7 +78,7 @@ fn blocks_in_use(bytes: &[u8], last: bool) -> Vec<Range<usize>> {
     runs
 }
 
-/// The content of a small text file.
+/// The content of a small text file, at most 64 KiB; `None` if it does not exist.
 pub(super) fn read_text(env: &dyn Env, path: &Path) -> Result<Option<String>> {
     let file = match env.open(path) {
         Err(error) if *error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -87,7 +89,7 @@ pub(super) fn read_text(env: &dyn Env, path: &Path) -> Result<Option<String>> {
     Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// Puts a small text file in place, as a whole and durably.
+/// Creates or replaces a small text file, atomically and durably.
 pub(super) fn write_text(env: &dyn Env, dir: &Path, name: &str, text: &str) -> Result<()> {
     let aside = dir.join(format!("{name}.tmp"));
     let mut file = env.create(&aside)?;

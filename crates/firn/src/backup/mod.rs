@@ -1,4 +1,4 @@
-//! Copies of a database that is in use: checkpoints, and the archive of its log.
+//! Copies of a database in use: checkpoints, and the archive of its log.
 
 mod archive;
 mod checkpoint;

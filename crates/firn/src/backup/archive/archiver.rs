@@ -1,4 +1,4 @@
-//! Puts closed segments, and what they name, into the archive.
+//! Moves closed segments, and the files that they name, into the archive.
 
 use super::super::files::{copy, copy_changed, link_or_copy};
 use super::archived_segments;
@@ -15,74 +15,83 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Failures are told that far apart, microseconds.
+/// Least time between two reports of a failure, and the time after which a step counts as slow,
+/// microseconds.
 const TELL_EVERY_US: u64 = 60_000_000;
 
-/// What an archiver works with.
+/// The parts of a database that an archiver needs.
 pub struct ArchiverParts {
-    /// Where database and archive lie.
+    /// Environment of database and archive.
     pub env: Arc<dyn Env>,
-    /// The database's directory.
+    /// Directory of the database.
     pub dir: PathBuf,
-    /// The archive.
+    /// Directory of the archive.
     pub archive: PathBuf,
-    /// What [`super::begin_archiving`] returned.
+    /// The result of [`super::begin_archiving`].
     pub archiving: Archiving,
     /// The log.
     pub wal: Arc<Wal>,
-    /// Values out of line.
+    /// The blob files.
     pub blobs: Arc<BlobStore>,
-    /// Hears of failures.
+    /// Receives failures.
     pub listener: Listener,
 }
 
-/// How the archive stands.
+/// State of the archive.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ArchiverStats {
     /// Segments archived since the database was opened.
     pub archived: u64,
-    /// Closed segments that wait.
+    /// Closed segments that are not archived yet.
     pub waiting: u64,
-    /// Bytes of them.
+    /// Their size, bytes.
     pub waiting_bytes: u64,
-    /// Attempts that failed.
+    /// Failed attempts.
     pub failures: u64,
 }
 
 #[derive(Default)]
 struct State {
-    /// The next segment to be archived, once the archive was looked at: its last one is that before.
+    /// The next segment to archive. Known once the archive was read: its last segment is the one
+    /// before.
     next: Option<SegmentId>,
     archived: u64,
     failures: u64,
-    /// When a failure was told, if the last attempt failed.
+    /// Time of the last report, monotonic microseconds, if the last attempt failed.
     told_us: Option<u64>,
-    /// The current segment, and since when it is known to be used.
+    /// The current segment, and the time at which it was first seen in use.
     used_since: Option<(SegmentId, u64)>,
     covered_us: Option<u64>,
-    /// When the step began that is under way, unless it was told that it takes long.
+    /// Start of the running step; `None` also once it was reported as slow.
     step_us: Option<u64>,
 }
 
-/// Copies of files that may still grow, and the checksums of what they have ([`copy_changed`]).
+/// Copies of files that may still grow, by name, with the checksums of their chunks
+/// ([`copy_changed`]).
 type Growing = BTreeMap<String, Vec<u64>>;
 
 /// Archives the log of an open database.
 ///
-/// An archive is continued by the log that wrote it, and by no copy of it: the last segment in the archive must be the one
-/// that the log has under this name, group by group. So the log keeps that one, too; and a segment never replaces another.
+/// Only the log that wrote an archive continues it, and no copy of that log: the last archived
+/// segment must equal the log's segment of that name, group by group. So the log keeps that
+/// segment, too. A segment never replaces another one in the archive.
+///
+/// Locks: `working` for a whole attempt, I/O included; then `state`, for moments.
+///
+/// An archive on a network file system may stop answering. Then the attempt hangs with `working`
+/// held, [`Self::stats`] still answers, and [`Self::leave`] lets the database close.
 pub struct Archiver {
     parts: ArchiverParts,
     /// Held while files are linked and copied. Taken before `state`.
     working: Mutex<(Archiving, Growing)>,
-    /// Held for moments only: people ask how it stands.
+    /// Held for moments only, since status queries read it.
     state: Mutex<State>,
-    /// The archive did not answer, and the database is closed without it.
+    /// The database was closed without waiting for the archive.
     left: AtomicBool,
 }
 
 impl Archiver {
-    /// An archiver; from here on the log keeps what is not archived.
+    /// A new archiver. From here on the log keeps the segments that are not archived.
     pub fn new(parts: ArchiverParts) -> Self {
         parts.wal.keep_from(parts.archiving.from);
         Self {
@@ -93,7 +102,8 @@ impl Archiver {
         }
     }
 
-    /// Nobody waits for the archive any more: whatever is under way ends before its next step, and says nothing.
+    /// Abandons the archive: a running attempt ends before its next step, silently, and later ones
+    /// fail.
     pub fn leave(&self) {
         self.left.store(true, Ordering::Release);
     }
@@ -113,7 +123,7 @@ impl Archiver {
         }
     }
 
-    /// Says so, once, if a step has taken long: a file system of others may never answer.
+    /// Reports, once, that a step takes long: a network file system may never answer.
     pub fn watch(&self) {
         let now = self.parts.env.monotonic_micros();
         let mut state = self.state.lock();
@@ -130,7 +140,7 @@ impl Archiver {
         }
     }
 
-    /// Does something with the archive, one at a time, and tells what it came to.
+    /// Runs `work` on the archive, one caller at a time, and reports its outcome.
     fn attempt(&self, work: impl FnOnce(&mut Archiving, &mut Growing) -> Result<()>) -> Result<()> {
         self.check_left()?;
         let mut working = self.working.lock();
@@ -147,7 +157,7 @@ impl Archiver {
         self.check_left()
     }
 
-    /// How it stands.
+    /// State of the archive.
     pub fn stats(&self) -> ArchiverStats {
         let state = self.state.lock();
         let next = state.next.unwrap_or(self.parts.archiving.from);
@@ -160,7 +170,7 @@ impl Archiver {
         }
     }
 
-    /// Whether the current segment has been in use for so long that it is to be closed.
+    /// Whether the current segment has been in use for `timeout_us`, so that it should be closed.
     pub fn is_due(&self, timeout_us: u64) -> bool {
         let (wal, now) = (&self.parts.wal, self.parts.env.monotonic_micros());
         let mut state = self.state.lock();
@@ -178,11 +188,12 @@ impl Archiver {
         }
     }
 
-    /// Archives all segments that are closed. Returns how many.
+    /// Archives all closed segments. Returns their number.
     ///
     /// # Errors
-    /// Of the file system; `AlreadyExists` if the archive is another log's; `NotFound` if it is not there. The log keeps
-    /// its segments, and the next call tries again.
+    /// `NotFound` if the archive's directory is missing; `AlreadyExists` if the archive is another
+    /// log's; `ShutDown` after [`Self::leave`]; `NoSpace`, `Io` and `Corruption` of reading and
+    /// writing. The log keeps its segments, and the next call retries.
     pub fn archive(&self) -> Result<u64> {
         let (next, before) = {
             let state = self.state.lock();
@@ -196,7 +207,8 @@ impl Archiver {
         Ok(self.state.lock().archived - before)
     }
 
-    /// What came of something: that the log is not archived is told once in a while, and that it is again.
+    /// Reports the outcome of an attempt: a failure at most once per [`TELL_EVERY_US`], and the
+    /// first success after it.
     fn tell(&self, done: &Result<()>) {
         let ArchiverParts {
             archive, listener, ..
@@ -222,7 +234,7 @@ impl Archiver {
         }
     }
 
-    /// The current segment was to be closed for the archive, and could not be.
+    /// Reports that the current segment could not be closed for the archive.
     pub fn close_failed(&self, error: &Error) {
         self.tell(&Err(error.clone()));
     }
@@ -246,7 +258,8 @@ impl Archiver {
         Ok(())
     }
 
-    /// Makes sure that the archive is there and that this log goes on with it. Returns the next segment.
+    /// Checks that the archive is present and that this log may continue it. Returns the next
+    /// segment to archive.
     fn look(&self, archiving: &mut Archiving) -> Result<SegmentId> {
         let ArchiverParts {
             env,
@@ -256,7 +269,7 @@ impl Archiver {
             ..
         } = &self.parts;
         if !env.exists(archive)? {
-            // Not made here: it may be on a file system that is not mounted.
+            // Do not create it: it may be the mount point of a file system that is not mounted.
             let message = format!("{}: no such directory", archive.display());
             return Err(Error::new(ErrorKind::NotFound, message));
         }
@@ -266,7 +279,7 @@ impl Archiver {
             Some(&last) if known == Some(last + 1) => return Ok(last + 1),
             Some(&last) => {
                 self.require_ours(last)?;
-                // It may be there since a moment ago, by an attempt that failed then.
+                // An attempt that failed may have just created its name; make it durable.
                 env.sync_dir(archive)?;
                 wal.keep_from(last);
                 last + 1
@@ -277,7 +290,7 @@ impl Archiver {
         Ok(next)
     }
 
-    /// The last segment of the archive is that of this log.
+    /// Fails unless the last segment in the archive is this log's.
     fn require_ours(&self, last: SegmentId) -> Result<()> {
         let ArchiverParts {
             env, archive, dir, ..
@@ -297,7 +310,8 @@ impl Archiver {
         Err(Error::new(ErrorKind::AlreadyExists, message))
     }
 
-    /// Files that the records of all closed segments name; and others, which later ones may.
+    /// Archives the pending files: those that closed segments name, and those that later segments
+    /// may.
     fn archive_pending(&self, growing: &mut Growing) -> Result<()> {
         let ArchiverParts {
             env, archive, dir, ..
@@ -308,7 +322,8 @@ impl Archiver {
             let Some((kind, id)) = parse_file_name(&name) else {
                 continue;
             };
-            // Asked first: what is written after the copy must not be missing from it.
+            // Ask before copying: bytes written after the copy must not be missing from it for
+            // good.
             let quiet = kind != FileKind::Blob || self.parts.blobs.is_quiet(id);
             let known = growing.remove(&name);
             let (linked, copied) = self.put_pending(&pending.join(&name), &name, known)?;
@@ -322,8 +337,9 @@ impl Archiver {
             .try_for_each(|name| env.remove(&pending.join(name)))
     }
 
-    /// A copy of a file that grows is brought up to date in its place: whatever was written to the file, and so to the copy,
-    /// never changes. Returns whether it is a second name, and what is known of a copy.
+    /// Links or copies a pending file. An earlier copy of a growing file is updated in place, since
+    /// bytes written once never change. Returns whether the archive now has a link, and the
+    /// checksums of a copy.
     fn put_pending(
         &self,
         from: &Path,
@@ -359,7 +375,7 @@ impl Archiver {
         } = &self.parts;
         let name = segment_name(segment.id);
         let from = dir.join(&name);
-        // A segment closed early is mostly room for nothing.
+        // A segment closed early is mostly empty: copy its used part instead of linking it all.
         let link = segment.end * 2 > segment.size;
         self.put(&name, false, &mut |aside| {
             let copied = match link {
@@ -371,8 +387,8 @@ impl Archiver {
         env.sync_dir(archive)
     }
 
-    /// Gives a file that `make` makes its place in the archive, whole or not at all; instead of what is there only if it
-    /// `replaces` that.
+    /// Makes a file under a temporary name with `make`, then gives it its name in the archive,
+    /// atomically. It replaces an existing file only if `replaces`.
     fn put(
         &self,
         name: &str,
@@ -383,10 +399,10 @@ impl Archiver {
         let to = archive.join(name);
         let aside = archive.join(format!("{name}.tmp"));
         self.begin_step()?;
-        // What an attempt left that was cut short.
+        // An interrupted attempt may have left one.
         self.remove(&aside)?;
         make(&aside).inspect_err(|_| {
-            // It takes room, which may be what is missing.
+            // It takes room, and a lack of room may be the failure.
             let _ = env.remove(&aside);
         })?;
         self.check_left()?;
@@ -394,11 +410,12 @@ impl Archiver {
             true => env.rename(&aside, &to)?,
             false => self.rename_new(&aside, &to)?,
         }
-        // Two names of one file: renaming one to the other does nothing.
+        // If both are names of one file, `rename` has done nothing: remove the temporary name.
         self.remove(&aside)
     }
 
-    /// A second name replaces none. Where there are no second names, a look before has to do.
+    /// Renames without replacing: a link never replaces a name. Where the file system has no links,
+    /// a check before the rename must do.
     fn rename_new(&self, from: &Path, to: &Path) -> Result<()> {
         let env = &self.parts.env;
         let Err(error) = env.link(from, to) else {
@@ -418,11 +435,12 @@ impl Archiver {
         }
     }
 
-    /// Notes in the archive that everything committed until `until_ms` is there, if that is so: nothing waits, and
-    /// `unused`: nothing was appended to the current segment at that time. At most once in so long.
+    /// Records in the archive that it holds all commits until `until_ms`, if it does: no segment
+    /// waits, and nothing was appended to the current one by then (`unused`). At most once per
+    /// `every_us`.
     ///
     /// # Errors
-    /// As of [`Self::archive`].
+    /// Those of [`Self::archive`].
     pub fn note_coverage(&self, until_ms: u64, unused: bool, every_us: u64) -> Result<()> {
         let ArchiverParts {
             env, archive, wal, ..
@@ -444,7 +462,7 @@ impl Archiver {
             return Ok(());
         }
         self.attempt(|archiving, _| {
-            // It may be away, and nobody have asked for it since.
+            // The archive may have gone away unnoticed while the log was quiet.
             self.look(archiving)?;
             let segment = next - 1;
             write_coverage(&**env, archive, Coverage { until_ms, segment })

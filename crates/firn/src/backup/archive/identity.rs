@@ -1,13 +1,17 @@
-//! Which archive belongs to which database, and how far it reaches.
+//! Records which archive belongs to which database, and how far the archive reaches.
 //!
-//! The database has a file `ARCHIVING`, the archive a file `ARCHIVE` with the same id. A third one, `COVERED`, says up to which
-//! time nothing was committed that is not in the archive: a quiet server writes no log that would tell.
+//! The file `ARCHIVING` of the database and the file `ARCHIVE` of the archive hold the same id. A
+//! third file, `COVERED` in the archive, holds a time up to which the archive has every commit: a
+//! quiet server writes no log from which that would follow.
 //!
-//! - *An archive has no gaps by design*: a database that was without one for a while, or had another, begins with a new id,
-//!   which what it archived before does not have. An archive that has only moved is known by its id.
-//! - *A directory without `ARCHIVE` is a new archive only once*: `ARCHIVING` says that the archive was there. Later such a
-//!   directory is the place at which a file system is not mounted.
-//! - The id alone does not tell a database from a copy of its directory: the segments do ([`super::archiver`]).
+//! - *An archive has no gaps.* A database that was without an archive for a while, or had another
+//!   one, begins with a new id, so it cannot continue its old archive. An archive that only moved
+//!   is recognized by its id.
+//! - *A directory without `ARCHIVE` becomes an archive only once.* `ARCHIVING` records that the
+//!   archive was present. A directory without `ARCHIVE` is then taken for a mount point whose file
+//!   system is not mounted.
+//! - *The id does not tell a database from a copy of its directory.* The segments do
+//!   ([`super::archiver`]).
 
 use super::super::files::{read_text, write_text};
 use super::archived_segments;
@@ -18,31 +22,31 @@ use crate::store::PENDING;
 use crate::wal::SegmentId;
 use std::path::Path;
 
-/// In an archive: whose it is.
+/// File in an archive that holds the database's id.
 pub const ARCHIVE_FILE: &str = "ARCHIVE";
-/// In a database: where its log is archived.
+/// File in a database that names its archive.
 const ARCHIVING_FILE: &str = "ARCHIVING";
 const COVERED_FILE: &str = "COVERED";
 
-/// How a database archives its log.
+/// The archiving state of a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Archiving {
-    /// The same in the database and in its archives.
+    /// The id that the database shares with its archives.
     pub id: String,
-    /// The archive holds whatever is named from this segment on.
+    /// The first segment whose files the archive holds.
     pub from: SegmentId,
-    /// Where it lies; empty while the log is not archived.
+    /// Directory of the archive; empty while the log is not archived.
     place: String,
-    /// The archive was there, and had the id.
+    /// The archive was present at least once, with this id.
     pub(super) claimed: bool,
 }
 
-/// Everything committed until some time is in the archive.
+/// A time up to which the archive has every commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Coverage {
     /// Milliseconds since 1970.
     pub until_ms: u64,
-    /// The last segment at that time.
+    /// The last archived segment at that time.
     pub segment: SegmentId,
 }
 
@@ -77,20 +81,22 @@ fn read_archiving(env: &dyn Env, dir: &Path) -> Result<Option<Archiving>> {
     Archiving::decode(&text).ok_or_else(damaged).map(Some)
 }
 
-/// The id that the database in `dir` and its archive have; none if its log is not archived.
+/// The id that the database in `dir` shares with its archive; `None` if its log is not archived.
 ///
 /// # Errors
-/// Of the file system; `Corruption`.
+/// `Corruption` of the file; `Io`.
 pub fn archive_of(env: &dyn Env, dir: &Path) -> Result<Option<String>> {
     let archiving = read_archiving(env, dir)?.filter(|archiving| !archiving.place.is_empty());
     Ok(archiving.map(|archiving| archiving.id))
 }
 
-/// Goes on archiving the log of the database in `dir` into `archive`, or begins to with segment `first`, to which nothing
-/// was appended yet; or, without an `archive`, ends it.
+/// Begins, continues or ends archiving the log of the database in `dir`. Without an `archive` it
+/// ends. With the same archive as before, or the same one at another place, it continues. Otherwise
+/// it begins with a new id at segment `first`, which must be empty.
 ///
 /// # Errors
-/// Of the file system; `Unsupported` if files in `dir` cannot have two names.
+/// `Unsupported` if files in `dir` cannot have two names; `InvalidArgument` for a path with a line
+/// break; `Corruption` of the database's file; `NoSpace` and `Io`.
 pub fn begin_archiving(
     env: &dyn Env,
     dir: &Path,
@@ -151,10 +157,10 @@ pub fn begin_archiving(
     Ok(Some(archiving))
 }
 
-/// The id of the database that the archive belongs to.
+/// The id of the database that owns the archive.
 ///
 /// # Errors
-/// `NotFound` if it is no archive; `Corruption`.
+/// `NotFound` if the directory is no archive; `Corruption` of its file; `Io`.
 pub fn owner(env: &dyn Env, archive: &Path) -> Result<String> {
     let Some(text) = read_text(env, &archive.join(ARCHIVE_FILE))? else {
         let message = format!("{} is no archive of a log", archive.display());
@@ -177,7 +183,8 @@ fn write_archiving(env: &dyn Env, dir: &Path, archiving: &Archiving) -> Result<(
     write_text(env, dir, ARCHIVING_FILE, &archiving.encode())
 }
 
-/// Makes sure that `archive` is that of the database in `dir`, or makes it that if it is nobody's yet.
+/// Makes sure that `archive` belongs to the database in `dir`; a new and empty directory is
+/// claimed.
 pub(super) fn claim(
     env: &dyn Env,
     dir: &Path,
@@ -221,10 +228,10 @@ pub(super) fn claim(
     Ok(())
 }
 
-/// How far the archive reaches, as far as it says so itself.
+/// The coverage that the archive records, if any.
 ///
 /// # Errors
-/// Of the file system; `Corruption`.
+/// `Corruption` of the file; `Io`.
 pub fn coverage(env: &dyn Env, archive: &Path) -> Result<Option<Coverage>> {
     let Some(text) = read_text(env, &archive.join(COVERED_FILE))? else {
         return Ok(None);

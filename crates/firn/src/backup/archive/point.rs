@@ -1,4 +1,17 @@
-//! Finding the place in an archive up to which a backup is to be brought.
+//! Finds the point in an archive to which a backup is to be recovered.
+//!
+//! A point lies between two records of one segment. By seqno and by time, recovery ends before the
+//! first record beyond the wish: a later commit, or a later clock record (see [`Destination`]).
+//!
+//! By binary log position it ends before the first commit with a later position. Changes of the
+//! catalog report no position of their own. A clock record before each says where the binary log
+//! ended then: if that is at or beyond the wish, so is the change. Such a clock record is a
+//! candidate for the point, until a commit up to the wish follows and discards it.
+//!
+//! ```text
+//! commit 1 at 100 · clock, binlog ends at 100 · change 2 · commit 3 at 200
+//!                 ^ wish 100                             ^ wish 101
+//! ```
 
 use super::{archived_segments, coverage};
 use crate::base::{Error, ErrorKind, Kind, Result, Seqno};
@@ -11,12 +24,12 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// A place in the server's binary log.
+/// A position in the server's binary log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// Name of the file.
+    /// Name of its file.
     pub name: String,
-    /// Position in it.
+    /// Offset in it, bytes.
     pub pos: u64,
 }
 
@@ -28,76 +41,79 @@ impl Place {
         }
     }
 
-    /// The names of all files of one binary log, without directory and number.
+    /// The base name that all files of one binary log share: without directory and number.
     pub fn base(&self) -> &str {
         let name = self.name.rsplit('/').next().unwrap_or_default();
         name.rsplit_once('.').map_or(name, |(base, _)| base)
     }
 
-    /// Comes later the greater it is, among places with one [`Self::base`]. Files are numbered, behind the last dot.
+    /// File number and offset: a sort key among positions of one [`Self::base`]. The number follows
+    /// the last dot.
     pub fn order(&self) -> (u64, u64) {
         let number = self.name.rsplit('.').next().unwrap_or_default();
         (number.parse().unwrap_or(0), self.pos)
     }
 
-    /// How the place lies to `other`; none if they are of two binary logs.
+    /// Compares with `other`; `None` if they belong to different binary logs.
     pub fn to(&self, other: &Place) -> Option<Ordering> {
         let one_log = self.base() == other.base();
         one_log.then(|| self.order().cmp(&other.order()))
     }
 }
 
-/// Up to where.
+/// Where recovery ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Destination {
-    /// Everything there is.
+    /// At the end of the archive.
     End,
-    /// This commit, included.
+    /// After this commit.
     Seqno(Seqno),
-    /// Milliseconds since 1970: what the clock said then, included.
+    /// Before the first clock record after this time, milliseconds since 1970.
     Time(u64),
-    /// Whatever the binary log has up to here.
+    /// After the last commit that the binary log has up to this position.
     Binlog(Place),
 }
 
-/// A place between two records of a log.
+/// A point between two records of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Point {
-    /// The last segment that the backup has: files of loads up to it are in its manifest, as far as they live.
+    /// The last segment of the backup. The backup's manifest has the files of loads up to it, if
+    /// they are still live.
     pub backup_segment: SegmentId,
-    /// The segment with the point.
+    /// The segment that contains the point.
     pub segment: SegmentId,
-    /// Records of that segment before it.
+    /// Number of its records before the point.
     pub records: u64,
 }
 
 /// Files that records name.
 #[derive(Debug, Clone, Default)]
 pub struct Names {
-    /// Of entries, by id.
+    /// SSTs, by id.
     pub files: BTreeMap<u64, FileMeta>,
-    /// Of values out of line.
+    /// Ids of blob files.
     pub blobs: BTreeSet<u64>,
 }
 
-/// A point, and what is known of it.
+/// A point that was found.
 #[derive(Debug, Clone)]
 pub struct Reached {
     /// The point.
     pub point: Point,
     /// The last commit before it.
     pub seqno: Seqno,
-    /// What the clock said last, milliseconds since 1970.
+    /// Time of the last clock record before it, milliseconds since 1970.
     pub wall_ms: Option<u64>,
-    /// The last place in the binary log that a commit told.
+    /// The last binary log position that a commit before it reported.
     pub binlog: Option<Place>,
-    /// What the log between backup and point names, at least.
+    /// The files that the log between backup and point names; maybe some more.
     pub names: Names,
-    /// Changes of the catalog that are in, and may come behind the wanted place in the binary log: commit and description.
+    /// Changes of the catalog before the point that the binary log may have after the wanted
+    /// position: seqno and description.
     pub doubtful: Vec<(Seqno, String)>,
 }
 
-/// Adds what `record` names.
+/// Adds the files that `record` names.
 ///
 /// # Errors
 /// `Corruption` of the record.
@@ -129,21 +145,22 @@ pub fn names_in(record: &Record<'_>, names: &mut Names) -> Result<()> {
     Ok(())
 }
 
-/// A statement that changes the catalog writes to the binary log when it is done with the engine, so long after at most,
-/// milliseconds.
+/// Upper bound for the time between a change of the catalog in the engine and its statement in the
+/// binary log, milliseconds.
 const DDL_MS_MAX: u64 = 60_000;
 
 struct Search<'a> {
     wanted: &'a Destination,
     here: Reached,
-    /// The binary log had reached the point here, perhaps before the last commit up to it was written to this log.
+    /// The first clock record at or beyond the wanted position, until a commit up to that position
+    /// follows.
     candidate: Option<Reached>,
     found: bool,
-    /// A place with the name of the one that is wanted was seen.
+    /// A position of the wanted binary log was seen.
     in_binlog: bool,
-    /// The segment with the last look at the clock.
+    /// The segment of the last clock record.
     clock_in: SegmentId,
-    /// Changes of the catalog not long ago: when, which.
+    /// Recent changes of the catalog: time in milliseconds, seqno, description.
     changes: Vec<(u64, Seqno, String)>,
 }
 
@@ -193,8 +210,10 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// The last commit up to the wanted place may be that which came before a change of the catalog, in the binary log,
-    /// and after it here: the change was made, and not written there yet.
+    /// Notes the recent changes of the catalog if the last commit is the one at the wanted
+    /// position. The binary log may have that commit before such a change, although this log has it
+    /// after: the server writes the change's statement to the binary log only after the engine has
+    /// made the change.
     fn doubt(&mut self) {
         let now = self.here.wall_ms.unwrap_or(0);
         let recent = |when: u64| now.saturating_sub(when) <= DDL_MS_MAX;
@@ -234,8 +253,9 @@ impl Search<'_> {
         }
     }
 
-    /// How a place that the log tells lies to the one that is wanted. The server's binary log may have got another name:
-    /// what has that comes before all of the wanted name, or behind it once that was seen.
+    /// Compares a position in the log with the wanted one. The server's binary log may have been
+    /// renamed: positions of another name count as earlier until one of the wanted name was seen,
+    /// and as later from then on.
     fn compare(&mut self, at: &BinlogPosition<'_>, wanted: &Place) -> Option<Ordering> {
         let found = Place::of(at).to(wanted);
         self.in_binlog |= found.is_some();
@@ -246,12 +266,14 @@ impl Search<'_> {
     }
 }
 
-/// Finds the place of `wanted` behind a backup whose last segment is `backup_segment`, and last commit `seqno`. A wish
-/// from before that backup ends at the backup.
+/// Finds the point for `wanted` in the archive, behind a backup that ends with segment
+/// `backup_segment` and commit `seqno`. A wish from before the backup leads to the end of the
+/// backup.
 ///
 /// # Errors
-/// `NotFound` if the archive lacks segments before the place, or does not reach it: the message says which, and how far
-/// it does. `Corruption`.
+/// `NotFound` if the archive lacks segments before the point or ends before it; the message names
+/// the missing segment and the last commit that can be reached. `Corruption`; `Unsupported` for a
+/// newer format; `Io`.
 pub fn find_point(
     env: &dyn Env,
     archive: &Path,
@@ -309,7 +331,7 @@ pub fn find_point(
         ..
     } = search;
     if let Some(mut place) = candidate {
-        // Names behind it do no harm.
+        // Names from behind the point do no harm.
         place.names = here.names;
         return Ok(place);
     }
@@ -326,8 +348,8 @@ pub fn find_point(
         _ if found => return Ok(here),
         Destination::End => !gap,
         Destination::Seqno(wanted) => here.seqno >= *wanted,
-        // What was written after that, and says that it is earlier, was written by a clock that was set back: of what came
-        // then, nothing is known.
+        // A coverage note counts only if no clock record lies in a later segment. Otherwise the
+        // clock was set back since, and the note says nothing about the commits that follow it.
         Destination::Time(wanted) => coverage(env, archive)?.is_some_and(|covered| {
             let segments = clock_in.max(backup_segment)..=last;
             covered.until_ms >= *wanted && segments.contains(&covered.segment) && !gap

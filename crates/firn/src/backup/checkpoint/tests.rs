@@ -95,7 +95,7 @@ fn of_a_file_that_grows_only_what_has_changed_is_copied_again() {
     bytes[..3 << 20].fill(7);
     let first = copy_now(&bytes[..4 << 20]);
     assert!((3 << 20..4 << 20).contains(&first), "{first}");
-    // It grows, and a span in the middle is written late.
+    // The file grows, and a span in the middle is written late.
     bytes[(4 << 20) + 9000..].fill(8);
     bytes[(3 << 20) + 50_000..][..10].fill(9);
     let second = copy_now(&bytes[..(4 << 20) + 30_000]);

@@ -30,7 +30,7 @@ fn commit(seqno: Seqno, pos: Option<u64>) -> Record<'static> {
     }
 }
 
-/// A log of these records, each durable in a group of its own, several segments long.
+/// A log of these records, several segments long; each record is durable in a group of its own.
 fn log(records: &[Record<'_>]) -> Arc<dyn Env> {
     let env: Arc<dyn Env> = Arc::new(MemEnv::new());
     let opts = WalOptions {
@@ -101,7 +101,7 @@ fn at(name: &str, pos: u64) -> Destination {
     })
 }
 
-/// A commit; a change of the catalog that went to the binary log behind it; and the same again.
+/// Twice: a commit with a position, then a change of the catalog that the binary log has after it.
 fn with_binlog() -> Arc<dyn Env> {
     log(&[
         clock(1000, None),
@@ -137,7 +137,7 @@ fn a_place_in_the_binary_log_ends_before_what_was_written_there_later() {
 #[test]
 fn a_place_is_one_of_a_binary_log_by_its_name() {
     let env = with_binlog();
-    // The names of a file, with and without a directory, are one.
+    // A directory in front of a file's name makes no difference.
     for name in ["bin.000009", "/var/log/bin.000009", "./bin.000009"] {
         assert_eq!(find(&env, &at(name, 100)).unwrap().seqno, 1);
     }
@@ -206,7 +206,7 @@ fn a_change_of_the_catalog_just_before_the_last_commit_is_told() {
     for (pos, seqno, doubtful) in [
         (100, 3, &dropped[..]),
         (200, 4, &dropped),
-        // Something else stands before that place: most likely the change.
+        // The binary log has something else before that position, most likely the change.
         (150, 3, &[]),
     ] {
         let reached = find(&env, &at("bin.000009", pos)).unwrap();
@@ -223,7 +223,7 @@ fn a_time_ends_before_the_first_later_look_at_the_clock() {
         let reached = find(&env, &Destination::Time(ms)).unwrap();
         assert_eq!(reached.seqno, seqno, "at {ms}");
     }
-    // Nothing says that the log was quiet after its end.
+    // No coverage note says that the log was quiet after its end.
     assert!(find(&env, &Destination::Time(2010)).is_err());
     assert_eq!(find(&env, &Destination::End).unwrap().seqno, 4);
 }
@@ -260,7 +260,7 @@ fn a_gap_is_named_and_what_lies_before_it_is_found() {
     let reached = find(&env, &Destination::Seqno(2)).unwrap();
     assert_eq!(reached.seqno, 2);
     let point = reached.point;
-    // Two groups fill a segment.
+    // Two groups fill a segment, so the third commit is in segment 2.
     assert_eq!((point.segment, point.records), (2, 0));
 }
 
