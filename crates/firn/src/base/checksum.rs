@@ -5,13 +5,13 @@ pub fn xxh3(bytes: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(bytes)
 }
 
-/// XXH3-64 of `bytes` plus a term for their place (file and offset), so that a block read from the
-/// wrong place fails, while a block copied elsewhere is corrected by exchanging the term alone.
+/// XXH3-64 of `bytes` plus a term for their position (file and offset). A block read from a wrong
+/// position fails the check; a block copied elsewhere only exchanges the term.
 pub fn placed(bytes: &[u8], file_id: u64, offset: u64) -> u64 {
     xxh3(bytes).wrapping_add(place_term(file_id, offset))
 }
 
-/// The additive term of a place.
+/// The additive term for a position.
 pub fn place_term(file_id: u64, offset: u64) -> u64 {
     let mut seed = [0u8; 16];
     seed[..8].copy_from_slice(&file_id.to_le_bytes());

@@ -1,19 +1,20 @@
-//! How far a counter has got.
+//! Values of persisted counters, such as auto-increment maxima.
 
-/// A counter's value. It only grows, but that it may be set: then a new generation begins, in which it grows again.
+/// The value of a counter. It only grows, unless it is set: setting begins a new generation, in
+/// which it grows again.
 ///
-/// The order is that of the generations, and within one that of the values. So whatever is known of a counter, from log
-/// and manifest, of any age and in any order, the largest is what holds.
+/// The order is by generation, then by value. So of all values known from log and manifest, in
+/// whatever order they are read, the largest one holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct CounterValue {
-    /// How often it was set.
+    /// Number of times the counter was set.
     pub generation: u64,
-    /// The largest value used since.
+    /// The largest value used in this generation.
     pub value: u64,
 }
 
 impl From<u64> for CounterValue {
-    /// Of a counter that was never set.
+    /// The value of a counter that was never set.
     fn from(value: u64) -> Self {
         Self {
             generation: 0,

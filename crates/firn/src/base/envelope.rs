@@ -1,14 +1,16 @@
-//! Where encryption has its place in a stored unit: block, value out of line, log group, edit of the manifest.
+//! The envelope of an encrypted unit: a block, an out-of-line value, a log group or a manifest
+//! edit.
 //!
 //! ```text
 //! key id 4 · key version 4 · nonce 12 · ciphertext · tag 16
 //! ```
 //!
-//! A unit without encryption has none of it. This version encrypts and decrypts nothing: what it finds in an
-//! envelope it refuses with an error that says so.
+//! A unit without encryption has none of these bytes. This version neither encrypts nor decrypts:
+//! it refuses every envelope with [`ErrorKind::Unsupported`](super::ErrorKind::Unsupported).
 //!
-//! The tag covers no file id and no offset, since block reuse copies stored blocks between files: that a unit
-//! lies where it belongs is what the placed checksum around the envelope says.
+//! The tag covers neither file id nor offset, because block reuse copies stored blocks between
+//! files. The checksum with a position term, outside of the envelope, proves that a unit lies where
+//! it belongs.
 
 use super::Error;
 use super::varint::{take_exact, take_u32_le};
@@ -21,41 +23,41 @@ pub const NONE: u8 = 0;
 /// The envelope byte of AES-256-GCM.
 pub const AES_256_GCM: u8 = 1;
 
-/// The key, in all versions, of units about several tables: index, filters, catalog, manifest.
+/// The id of the key for units about several tables: index, filters, catalog, manifest.
 pub const DATABASE_KEY: u32 = 1;
 
 /// Bytes before the ciphertext.
 pub const HEAD_LEN: usize = 4 + 4 + NONCE_LEN;
 
-/// Bytes behind it.
+/// Bytes after the ciphertext.
 pub const TAG_LEN: usize = 16;
 
 const NONCE_LEN: usize = 12;
 
-/// What stands before the ciphertext.
+/// The fields before the ciphertext.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Envelope {
-    /// The server's id of the key.
+    /// The server's key id.
     pub key: u32,
-    /// Its version.
+    /// Version of the key.
     pub version: u32,
-    /// Never the same twice under one version of a key: see [`Nonces`].
+    /// Nonce; unique under one version of a key, see [`Nonces`].
     pub nonce: [u8; NONCE_LEN],
 }
 
-/// An encrypted unit, taken apart.
+/// An encrypted unit, split into its parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sealed<'a> {
     /// How it is encrypted.
     pub envelope: Envelope,
-    /// The unit.
+    /// The encrypted bytes of the unit.
     pub ciphertext: &'a [u8],
-    /// Proves that key, nonce and ciphertext belong together.
+    /// Authenticates key, nonce and ciphertext together.
     pub tag: &'a [u8; TAG_LEN],
 }
 
 impl Envelope {
-    /// Appends it; ciphertext and tag follow.
+    /// Appends the encoded envelope; ciphertext and tag follow.
     pub fn put(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.key.to_le_bytes());
         out.extend_from_slice(&self.version.to_le_bytes());
@@ -64,14 +66,14 @@ impl Envelope {
 }
 
 impl<'a> Sealed<'a> {
-    /// Appends it.
+    /// Appends the encoded unit.
     pub fn put(&self, out: &mut Vec<u8>) {
         self.envelope.put(out);
         out.extend_from_slice(self.ciphertext);
         out.extend_from_slice(self.tag);
     }
 
-    /// Takes a unit apart; `None` if it is too short for an envelope.
+    /// Splits a unit; `None` if it is too short for an envelope.
     pub fn take(mut unit: &'a [u8]) -> Option<Self> {
         let (key, version) = (take_u32_le(&mut unit)?, take_u32_le(&mut unit)?);
         let nonce = take_exact(&mut unit, NONCE_LEN)?.try_into().ok()?;
@@ -88,7 +90,7 @@ impl<'a> Sealed<'a> {
     }
 }
 
-/// The error for an encrypted unit, which nobody here can read.
+/// The error for an encrypted unit: kind `Unsupported`.
 #[cold]
 pub fn refused(unit: impl Display) -> Error {
     Error::unsupported(format!(
@@ -96,19 +98,19 @@ pub fn refused(unit: impl Display) -> Error {
     ))
 }
 
-/// Nonces for the writes of one open database: a number drawn at random, and a counter of writes.
+/// Nonces for the writes of one open database: a random number, and a count of writes.
 ///
-/// The place of a write is no nonce: a log group is written again at its place with more records, segments
-/// are recycled, and after a restored backup or a power cut numbers come again.
+/// The position of a write cannot serve as its nonce: a log group is rewritten at its position with
+/// more records, segments are recycled, and file ids repeat after a restored backup or a power cut.
 #[derive(Debug)]
 pub struct Nonces {
     drawn: u64,
-    /// Writes so far; the last number stays unused and says that there are no more.
+    /// Number of writes so far; stays at `u32::MAX` when they are used up.
     writes: AtomicU32,
 }
 
 impl Nonces {
-    /// With a number that was just drawn.
+    /// `drawn` is a fresh random number.
     pub fn new(drawn: u64) -> Self {
         Self {
             drawn,
@@ -116,7 +118,8 @@ impl Nonces {
         }
     }
 
-    /// The nonce of the next write; `None` when the counter is used up and another number must be drawn.
+    /// The nonce of the next write; `None` once the count is used up and another number must be
+    /// drawn.
     pub fn next_write(&self) -> Option<[u8; NONCE_LEN]> {
         let next = |writes: u32| (writes < u32::MAX).then(|| writes + 1);
         let (to, from) = (Ordering::Relaxed, Ordering::Relaxed);

@@ -1,9 +1,9 @@
-//! Epochs: which numbers belong to which writer of a database, one after the other.
+//! Epochs: ranges of ids and seqnos, one for each successive writer of a database.
 //!
 //! A database has one writer at a time. A successor that cannot ask its predecessor for the last
-//! numbers begins a new epoch: the ids of its files and log segments and its seqnos begin behind all
-//! that the predecessor can have given out, so that nothing of the one is ever taken for something
-//! of the other. A database that was never taken over is in epoch 0.
+//! numbers begins a new epoch: its file ids, segment ids and seqnos begin above all that the
+//! predecessor may have given out. So no two writers ever use the same number. A database that was
+//! never taken over is in epoch 0.
 //!
 //! ```text
 //! ids      epoch · 2^40 + counter     2^62 ids are 2^22 epochs
@@ -14,13 +14,13 @@ use super::key::SEQNO_COMMITTED_MAX;
 use super::{Error, Result, Seqno};
 use std::fmt;
 
-/// Ids of one epoch.
+/// Number of ids in an epoch.
 pub const IDS_PER_EPOCH: u64 = 1 << 40;
 
-/// Seqnos between the last one known of an epoch and the first one of the next.
+/// Distance between the last known seqno of an epoch and the seqnos of the next one.
 pub const SEQNO_JUMP: u64 = 1 << 32;
 
-/// The last epoch: ids stay below 2^62.
+/// The last epoch: its ids stay below 2^62.
 pub const EPOCH_MAX: u64 = (1 << 22) - 1;
 
 /// The first id of an epoch.
@@ -29,7 +29,7 @@ pub fn first_id(epoch: u64) -> u64 {
     epoch.saturating_mul(IDS_PER_EPOCH)
 }
 
-/// The first id that an epoch does not have.
+/// The first id behind an epoch's.
 pub fn end_of_ids(epoch: u64) -> u64 {
     first_id(epoch).saturating_add(IDS_PER_EPOCH)
 }
@@ -48,17 +48,17 @@ pub fn epoch_of(id: u64) -> u64 {
     id / IDS_PER_EPOCH
 }
 
-/// The seqno above which the commits of a new epoch lie, if `last` is the last one known.
+/// The seqno above which the commits of a new epoch lie; `last` is the last known seqno.
 ///
 /// # Errors
-/// `Unsupported` if the seqnos are used up.
+/// `Unsupported` if too few seqnos are left for another epoch.
 pub fn seqnos_after(last: Seqno) -> Result<Seqno> {
     last.checked_add(SEQNO_JUMP)
         .filter(|seqno| *seqno < SEQNO_COMMITTED_MAX)
         .ok_or_else(|| Error::unsupported("seqnos are used up: no further epoch can begin"))
 }
 
-/// Tells databases apart. It is drawn at random when a database is made; copies keep it.
+/// Identifies a database. Drawn at random at its creation; copies keep it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DatabaseId(pub [u8; 16]);
 

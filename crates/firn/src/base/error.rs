@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// What went wrong, as far as it changes what the caller does next.
+/// The kind of an error, as far as it changes what the caller does next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ErrorKind {
     /// Stored bytes contradict their checksum or format. Other files stay usable.
@@ -18,39 +18,39 @@ pub enum ErrorKind {
         /// `errno` as the system gave it; 0 if it gave none.
         os_errno: i32,
     },
-    /// No room on the device; writes resume once there is some.
+    /// The device has no room; writes resume once it has.
     NoSpace,
-    /// A write or sync failed before: the engine refuses writes until it is reopened.
+    /// An earlier write or sync failed: the engine refuses writes until it is reopened.
     Poisoned,
     /// A lock was not granted in time.
     LockTimeout,
-    /// A lock is held by another transaction and the caller asked not to wait.
+    /// Another transaction holds the lock, and the caller asked not to wait.
     LockNotAvailable,
-    /// Waiting would close a cycle; this transaction was chosen as the victim and must roll back.
+    /// Waiting would close a cycle; this transaction is the victim and must roll back.
     Deadlock,
     /// The caller's session was killed.
     Interrupted,
     /// The table's definition is newer than the transaction's snapshot.
     TableDefChanged,
-    /// A table's rows or keys are stored by another definition than the one given.
+    /// A table's rows or keys are stored under another definition than the given one.
     DefinitionDiffers,
-    /// The named thing does not exist.
+    /// The named object does not exist.
     NotFound,
-    /// The named thing exists already.
+    /// The named object exists already.
     AlreadyExists,
     /// The caller broke the contract of the call.
     InvalidArgument,
-    /// A row or an entry of an index is longer than files can hold.
+    /// A row or an index entry is longer than files can hold.
     TooLarge,
     /// The feature or format version is not supported.
     Unsupported,
-    /// The directory is in use by another process.
+    /// Another process uses the directory.
     Busy,
-    /// The engine is closing or a bug stopped it.
+    /// The engine is closing, or a bug stopped it.
     ShutDown,
 }
 
-/// An error: its kind, and words for the log.
+/// An error: its kind, and a message for the log.
 #[derive(Debug, Clone)]
 pub struct Error {
     kind: ErrorKind,
@@ -61,7 +61,7 @@ pub struct Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// An error of `kind`, described by `message`.
+    /// An error of `kind` with `message`.
     pub fn new(kind: ErrorKind, message: impl Into<Arc<str>>) -> Self {
         Self {
             kind,
@@ -69,7 +69,7 @@ impl Error {
         }
     }
 
-    /// Stored bytes of `file` at `offset` are damaged.
+    /// `Corruption`: stored bytes of `file` at `offset` are damaged.
     pub fn corruption(file: impl Into<String>, offset: u64, message: impl fmt::Display) -> Self {
         Self::new(
             ErrorKind::Corruption {
@@ -80,7 +80,9 @@ impl Error {
         )
     }
 
-    /// An I/O error met while doing `what`. `ENOSPC` and `EDQUOT` become [`ErrorKind::NoSpace`].
+    /// The error of an I/O operation; `what` describes the operation. `ENOSPC` and `EDQUOT` become
+    /// [`ErrorKind::NoSpace`], a missing file [`ErrorKind::NotFound`], all others
+    /// [`ErrorKind::Io`].
     pub fn io(error: &std::io::Error, what: impl fmt::Display) -> Self {
         const ENOSPC: i32 = 28;
         const EDQUOT: i32 = 122;
@@ -93,12 +95,12 @@ impl Error {
         Self::new(kind, format!("{what}: {error}"))
     }
 
-    /// The caller broke the contract of the call.
+    /// `InvalidArgument`: the caller broke the contract of the call.
     pub fn invalid(message: impl fmt::Display) -> Self {
         Self::new(ErrorKind::InvalidArgument, message.to_string())
     }
 
-    /// The feature or format is not supported.
+    /// `Unsupported`: the feature or format is not supported.
     pub fn unsupported(message: impl fmt::Display) -> Self {
         Self::new(ErrorKind::Unsupported, message.to_string())
     }
@@ -108,12 +110,12 @@ impl Error {
         &self.kind
     }
 
-    /// The words, without the kind.
+    /// The message, without the kind.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// Whether stored bytes were found damaged.
+    /// Whether the kind is `Corruption`.
     pub fn is_corruption(&self) -> bool {
         matches!(self.kind, ErrorKind::Corruption { .. })
     }

@@ -1,26 +1,26 @@
-//! What the engine tells its host: lines for the error log.
+//! Messages of the engine to its host: lines for the error log.
 
 use std::sync::Arc;
 
-/// How much a message matters.
+/// The importance of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Severity {
     /// For the record.
     Note = 0,
-    /// Something a DBA should look at.
+    /// A DBA should look at it.
     Warning = 1,
-    /// Something that stops part of the engine.
+    /// Part of the engine has stopped.
     Error = 2,
 }
 
-/// Receives the engine's messages. Called from any thread; must not block for long.
+/// Receives the engine's messages, from any thread. An implementation must not block for long.
 pub trait EventListener: Send + Sync {
-    /// One message, a single line without a line end.
+    /// Receives one message: a single line without a line end.
     fn log(&self, severity: Severity, message: &str);
 }
 
-/// Discards everything.
+/// Discards all messages.
 #[derive(Debug, Default)]
 pub struct Silent;
 

@@ -1,16 +1,16 @@
-//! A sum of bytes that many hold parts of.
+//! A sum of bytes over many holders.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Parts are counted in steps of this size, upwards.
+/// Charges are rounded up to a multiple of this, bytes.
 const STEP: u64 = 4 << 10;
 
-/// The sum, and who hears of it.
+/// The sum, and an observer of its changes.
 #[derive(Default)]
 pub struct Gauge {
     sum: AtomicU64,
-    /// Called when the sum has crossed a multiple of the number.
+    /// A step in bytes, and the observer to call when the sum crosses a multiple of it.
     observer: OnceLock<(u64, Observer)>,
 }
 
@@ -22,8 +22,8 @@ impl Gauge {
         self.sum.load(Ordering::Relaxed)
     }
 
-    /// `observer` is called whenever the sum has crossed a multiple of `every` bytes, by the thread
-    /// that made it, which may hold locks of its own. The first observer stays.
+    /// Sets an observer. It is called whenever the sum crosses a multiple of `every` bytes, in the
+    /// thread that changes the sum; that thread may hold locks. Only the first observer counts.
     pub fn observe(&self, every: u64, observer: impl Fn() + Send + Sync + 'static) {
         let _ = self.observer.set((every.max(1), Box::new(observer)));
     }
@@ -37,7 +37,7 @@ impl Gauge {
     }
 }
 
-/// One part of a [`Gauge`]'s sum; given back when dropped.
+/// A share of a [`Gauge`]'s sum; given back when dropped.
 #[derive(Default)]
 pub struct Charge {
     gauge: Arc<Gauge>,
@@ -45,12 +45,12 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// A part of nothing yet.
+    /// An empty share.
     pub fn new(gauge: Arc<Gauge>) -> Self {
         Self { gauge, held: 0 }
     }
 
-    /// The part is `bytes` now. Costs nothing while it stays within its step.
+    /// Sets the share to `bytes`. Costs nothing while the rounded value stays the same.
     #[inline]
     pub fn set(&mut self, bytes: u64) {
         let bytes = bytes.next_multiple_of(STEP);
@@ -59,7 +59,7 @@ impl Charge {
         }
     }
 
-    /// Takes `bytes` of it out as a part of its own, or all there is. The sum stays.
+    /// Splits off `bytes` of the share, or all of it. The sum stays the same.
     pub fn split_off(&mut self, bytes: u64) -> Self {
         let held = bytes.next_multiple_of(STEP).min(self.held);
         self.held -= held;

@@ -1,24 +1,27 @@
-//! The poison latch: after a failed write or sync the engine refuses further writes. And where the disk was found
-//! full, which passes.
+//! The poison latch, and the state of a full disk.
 
 use super::{Error, ErrorKind, Result};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Work that finds no room on the disk.
+/// Work that may find the disk full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FullDisk {
-    /// The log has no room for another segment: commits fail.
+    /// The log: it has no room for another segment, and commits fail.
     Log = 1,
-    /// A flush fails: writers are stopped when memtables are used up.
+    /// A flush: writers are stopped once the memtables are used up.
     Flush = 2,
-    /// A compaction fails.
+    /// A compaction.
     Compaction = 4,
 }
 
-/// Latches the first failure that makes the outcome of writes unknown; that never resets. Knows where the disk was
-/// full at the last try.
+/// Latches the first failure that makes the outcome of writes unknown, for good: after a failed
+/// write or sync, nobody knows which bytes the device has, so the engine refuses further writes
+/// until it is reopened.
+///
+/// Also remembers, for each kind of work, whether its last attempt found the disk full. That
+/// passes.
 #[derive(Debug, Default)]
 pub struct Health {
     poison: OnceLock<Error>,
@@ -31,12 +34,15 @@ impl Health {
         Self::default()
     }
 
-    /// Records `cause`. The first one stays. Returns whether it was the first.
+    /// Records `cause`, unless a failure is recorded already. Returns whether it was the first.
     pub fn poison(&self, cause: Error) -> bool {
         self.poison.set(cause).is_ok()
     }
 
-    /// Fails with [`ErrorKind::Poisoned`] if a failure was recorded.
+    /// Checks that writes are allowed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Poisoned`] if a failure is recorded.
     pub fn check(&self) -> Result<()> {
         match self.poison.get() {
             None => Ok(()),
@@ -44,10 +50,10 @@ impl Health {
         }
     }
 
-    /// Whether `work` found the disk full at its last try.
+    /// Records whether the last attempt of `work` found the disk full.
     pub fn set_full(&self, work: FullDisk, full: bool) {
         let bit = work as u8;
-        // Nearly always it is as it was.
+        // Test first: the value rarely changes, and a plain load keeps the cache line shared.
         if (self.full.load(Ordering::Relaxed) & bit != 0) != full {
             match full {
                 true => self.full.fetch_or(bit, Ordering::Relaxed),
@@ -56,7 +62,8 @@ impl Health {
         }
     }
 
-    /// As [`Self::set_full`], for what a try of `work` came to.
+    /// As [`Self::set_full`], from the outcome of an attempt. Errors other than `NoSpace` change
+    /// nothing.
     pub fn note<T>(&self, work: FullDisk, tried: &Result<T>) {
         match tried {
             Ok(_) => self.set_full(work, false),
@@ -65,7 +72,7 @@ impl Health {
         }
     }
 
-    /// Whether any work, or that, found the disk full.
+    /// Whether the last attempt of `work`, or of any work, found the disk full.
     pub fn is_full(&self, work: Option<FullDisk>) -> bool {
         let bits = work.map_or(u8::MAX, |work| work as u8);
         self.full.load(Ordering::Relaxed) & bits != 0

@@ -4,53 +4,58 @@ use super::{InternalKey, Result, Seqno, Value};
 
 /// A cursor over internal keys in internal order (user key ascending, seqno descending).
 ///
-/// Every move returns whether the cursor stands on an entry afterwards; an error leaves it
-/// unpositioned. `key` and `value` may be called only while it stands on one, and what they return
-/// lives until the next move.
+/// Every move returns whether the cursor is on an entry afterwards; after an error it is
+/// unpositioned. `key` and `value` may be called only on an entry; their results live until the
+/// next move.
+///
+/// # Errors
+/// Every move that returns a `Result` fails with the errors of reading its source: `Corruption`,
+/// `Unsupported`, `NotFound` (a missing file) and `Io`.
 pub trait InternalIterator {
     /// Moves to the first entry.
     fn seek_to_first(&mut self) -> Result<bool>;
     /// Moves to the last entry.
     fn seek_to_last(&mut self) -> Result<bool>;
-    /// Moves to the first entry at or after (`user_key`, `seqno`): with `SEQNO_MAX`, the newest
-    /// version of the first user key ≥ `user_key`.
+    /// Moves to the first entry at or after (`user_key`, `seqno`). With `SEQNO_MAX` that is the
+    /// newest version of the first user key ≥ `user_key`.
     fn seek(&mut self, user_key: &[u8], seqno: Seqno) -> Result<bool>;
-    /// Moves to the last entry whose user key is below `user_key`: the oldest version of it.
+    /// Moves to the last entry whose user key is below `user_key`: the oldest version of that key.
     fn seek_before(&mut self, user_key: &[u8]) -> Result<bool>;
-    /// Moves forward. Only when positioned.
+    /// Moves forward. Requires a position.
     fn next(&mut self) -> Result<bool>;
-    /// Moves backward. Only when positioned.
+    /// Moves backward. Requires a position.
     fn prev(&mut self) -> Result<bool>;
-    /// A number of entries that `next` moves onto from here, there may be more, of which each is
-    /// a put committed at or before `snapshot`, has another user key than the one before it, and
-    /// lies below `limit`. Looks at what is at hand and reads nothing. Only when positioned.
+    /// A lower bound for the number of simple rows ahead: entries that the next calls of `next`
+    /// reach, each a put committed at or before `snapshot`, with a user key below `limit` that
+    /// differs from the previous entry's. Counts only loaded data and reads nothing. Requires a
+    /// position.
     fn rows_ahead(&mut self, limit: Option<&[u8]>, snapshot: Seqno) -> u32 {
         let _ = (limit, snapshot);
         0
     }
-    /// Moves forward onto an entry that [`Self::rows_ahead`] has counted.
+    /// Moves forward onto an entry counted by [`Self::rows_ahead`]; cannot fail.
     fn glide(&mut self) {
         let moved = self.next();
         debug_assert!(matches!(moved, Ok(true)));
     }
-    /// Shows the user keys of up to `count` puts that follow in the source at hand. A hint of what a
-    /// scan comes to next: some may be invisible or missing, and nothing is read.
+    /// Passes the user keys of up to `count` following puts to `show`, from loaded data only. A
+    /// hint of what a scan reaches next: some may be invisible, some missing.
     fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {
         let _ = (count, show);
     }
-    /// Whether a seek of `user_key` must read something that is not in memory. With `begin` that read
-    /// begins, and nobody waits for it. A hint: it moves nothing and never fails.
+    /// Whether a seek of `user_key` must read something that is not in memory. With `begin`, starts
+    /// that read without waiting. A hint: it moves nothing and never fails.
     fn will_seek(&self, user_key: &[u8], begin: bool) -> bool {
         let _ = (user_key, begin);
         false
     }
-    /// Whether the cursor stands on an entry.
+    /// Whether the cursor is on an entry.
     fn valid(&self) -> bool;
     /// The key under the cursor.
     fn key(&self) -> InternalKey<'_>;
     /// The value under the cursor.
     fn value(&self) -> Value<'_>;
-    /// Whether the entry under the cursor lies in a block that readers had put into the cache.
+    /// Whether the entry under the cursor lies in a block that readers brought into the cache.
     fn is_cached(&self) -> bool {
         false
     }

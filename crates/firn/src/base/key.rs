@@ -12,7 +12,8 @@ pub type Seqno = u64;
 /// Identifies an index for ever; ids are never reused.
 pub type IndexId = u32;
 
-/// Largest seqno; as a read bound it sees everything, uncommitted own writes included.
+/// Largest seqno. As a read bound it admits everything, a transaction's own uncommitted writes
+/// included.
 pub const SEQNO_MAX: Seqno = (1 << 56) - 1;
 
 /// Seqnos with this bit are positions in a private write set. They must never reach a memtable,
@@ -41,6 +42,9 @@ pub enum Kind {
 
 impl Kind {
     /// Decodes a stored kind.
+    ///
+    /// # Errors
+    /// `Unsupported` for an unknown kind: a later version of Firn may have written it.
     pub fn from_u8(byte: u8) -> Result<Self> {
         match byte {
             0 => Ok(Self::Delete),
@@ -69,7 +73,7 @@ pub struct InternalKey<'a> {
 }
 
 impl<'a> InternalKey<'a> {
-    /// The internal key of these parts.
+    /// The internal key of the given parts.
     pub fn new(user_key: &'a [u8], seqno: Seqno, kind: Kind) -> Self {
         Self {
             user_key,
@@ -102,13 +106,16 @@ pub fn compare(a_key: &[u8], a_seqno: Seqno, b_key: &[u8], b_seqno: Seqno) -> Or
     a_key.cmp(b_key).then_with(|| b_seqno.cmp(&a_seqno))
 }
 
-/// `seqno << 8 | kind`.
+/// Packs seqno and kind as stored: `seqno << 8 | kind`.
 pub fn pack_trailer(seqno: Seqno, kind: Kind) -> u64 {
     debug_assert!(seqno <= SEQNO_MAX);
     seqno << 8 | kind as u64
 }
 
-/// Splits a stored trailer.
+/// Splits a stored trailer into seqno and kind.
+///
+/// # Errors
+/// `Unsupported` for an unknown kind.
 pub fn unpack_trailer(trailer: u64) -> Result<(Seqno, Kind)> {
     Ok((trailer >> 8, Kind::from_u8(trailer as u8)?))
 }

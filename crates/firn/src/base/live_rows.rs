@@ -1,18 +1,18 @@
-//! How many rows a table has, as its commits count them.
+//! The number of rows of a table, maintained by its commits.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// Not known yet.
+/// The base value while the number is not known.
 const UNKNOWN: i64 = i64::MIN;
 
-/// The rows of one table.
+/// The number of rows of one table.
 ///
-/// Each commit adds by how many rows it changed the number, which costs one atomic addition and is exact. The number
-/// that these additions start from is not stored: it is zero for a new table, and estimated once for one that was there
-/// when the database was opened.
+/// Each commit adds the difference it makes, which costs one atomic addition and is exact. The
+/// starting number is not stored: it is zero for a new table, and estimated once for a table that
+/// exists when the database is opened.
 ///
-/// Rejected: entries less deletions, from what files and memtables count (each update adds an entry, so rows that are
-/// updated again and again seem to be thousands).
+/// Rejected: puts minus deletes, as files and memtables count them. Each update adds a put, so rows
+/// that are updated again and again would count thousands of times.
 #[derive(Debug)]
 pub struct LiveRows {
     base: AtomicI64,
@@ -29,17 +29,17 @@ impl Default for LiveRows {
 }
 
 impl LiveRows {
-    /// A commit has made the rows `net` more, or fewer.
+    /// A commit changed the number of rows by `net`.
     pub fn count(&self, net: i64) {
         self.counted.fetch_add(net, Ordering::Relaxed);
     }
 
-    /// The sum of all that was counted, for [`Self::set`].
+    /// The sum of all differences so far, for [`Self::set`].
     pub fn counted(&self) -> i64 {
         self.counted.load(Ordering::Relaxed)
     }
 
-    /// There were `rows` when `counted` was the sum.
+    /// Sets the number: there were `rows` rows when the sum of differences was `counted`.
     pub fn set(&self, rows: u64, counted: i64) {
         let rows = i64::try_from(rows).unwrap_or(i64::MAX);
         let base = rows.saturating_sub(counted).max(UNKNOWN + 1);
@@ -48,12 +48,12 @@ impl LiveRows {
         }
     }
 
-    /// Something was committed that nobody has counted.
+    /// Marks the number as unknown, after a commit that was not counted.
     pub fn forget(&self) {
         self.base.store(UNKNOWN, Ordering::Relaxed);
     }
 
-    /// The rows, if they are known.
+    /// The number of rows; `None` if it is not known.
     pub fn rows(&self) -> Option<u64> {
         let base = self.base.load(Ordering::Relaxed);
         let rows = base.saturating_add(self.counted());

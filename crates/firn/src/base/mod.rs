@@ -1,4 +1,4 @@
-//! Ground layer: the words every other module speaks.
+//! Ground layer: types and vocabulary that all other modules share.
 
 pub mod checksum;
 mod counter;

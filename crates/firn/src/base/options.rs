@@ -6,51 +6,53 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-/// What a commit waits for; the meanings of `innodb_flush_log_at_trx_commit`.
+/// How durable a commit is when it returns, with the values of `innodb_flush_log_at_trx_commit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FlushMode {
-    /// 0: nothing; log written and synced once a second.
+    /// 0: not durable; the log is written and synced once a second.
     Lazy = 0,
-    /// 1: the log is on the device.
+    /// 1: its log records are on the device.
     Sync = 1,
-    /// 2: the log is with the operating system; synced once a second.
+    /// 2: its log records are with the operating system; the log is synced once a second.
     Write = 2,
 }
 
-/// Options that may change while the database is open.
+/// Options that may change while the database is open. Sizes are in bytes.
 #[derive(Debug)]
 pub struct LiveOptions {
     flush_mode: AtomicU8,
-    /// Freeze the active memtable at this size.
+    /// The active memtable freezes at this size.
     pub memtable_size: AtomicU64,
-    /// Freeze it at this size already: the memory limit's word, not an option.
+    /// The active memtable freezes at this size if it is the smaller one. The memory arbiter sets
+    /// it; it is not an option.
     pub memtable_cap: AtomicU64,
-    /// Memory for caches, memtables, indexes and write sets together; 0 lets each part have its
-    /// own size. Under a limit the sizes of the caches follow from it.
+    /// Memory for caches, memtables, indexes and write sets together; 0 for none. Under a limit the
+    /// sizes of the caches follow from it; without one each part has its own size.
     pub memory_limit: AtomicU64,
-    /// A transaction's write set may take this much memory; what is more goes to files.
+    /// Memory that a transaction's write set may take; the rest spills to files.
     pub txn_memory_limit: AtomicU64,
-    /// Bytes a second that flushes and compactions may read and write together; 0 for no limit.
+    /// Bytes per second that flushes and compactions may read and write together; 0 for no limit.
     pub background_io_rate: AtomicU64,
-    /// Values of so many bytes and more go to blob files.
+    /// Values of at least this size go to blob files.
     pub blob_threshold: AtomicU64,
-    /// Longer entries are refused: [`ENTRY_BYTES_MAX`]. Smaller values serve tests.
+    /// Longer entries are refused; at most [`ENTRY_BYTES_MAX`]. Tests set smaller values.
     pub entry_bytes_max: AtomicU64,
-    /// Freeze the active memtable when its entries refer to so many bytes of blobs: what they replace is
-    /// seen to be garbage only after a flush and compactions. Follows the blobs that live; not an option.
+    /// The active memtable freezes when its entries refer to this many bytes of blobs: the blobs
+    /// that they replace can only be found to be garbage after a flush and compactions. Follows the
+    /// live blob bytes; it is not an option.
     pub blob_freeze_at: AtomicU64,
-    /// While the log is archived, a segment is closed when it has been in use for so many microseconds.
+    /// While the log is archived, a segment is closed after this time in use, microseconds.
     pub log_archive_timeout_us: AtomicU64,
 }
 
-/// More memory would make fewer sorted runs of a load, and nothing faster.
+/// Upper bound of a load's memory. More would make fewer sorted runs, but nothing faster.
 const LOAD_MEMORY_MAX: u64 = 64 << 20;
-/// Each index takes some KiB.
+/// Lower bound of a load's memory: each index takes some KiB.
 const LOAD_MEMORY_MIN: u64 = 64 << 10;
 
 impl LiveOptions {
-    /// The flush mode.
+    /// The current flush mode.
     pub fn flush_mode(&self) -> FlushMode {
         match self.flush_mode.load(Ordering::Relaxed) {
             0 => FlushMode::Lazy,
@@ -59,26 +61,26 @@ impl LiveOptions {
         }
     }
 
-    /// Where the active memtable freezes.
+    /// Size at which the active memtable freezes.
     pub fn freeze_at(&self) -> u64 {
         let cap = self.memtable_cap.load(Ordering::Relaxed);
         self.memtable_size.load(Ordering::Relaxed).min(cap)
     }
 
-    /// Memory that a load may take for entries on their way into files: what a transaction may, within
-    /// bounds.
+    /// Memory that a load may take for entries on their way into files: a transaction's limit,
+    /// within bounds.
     pub fn load_memory(&self) -> u64 {
         let limit = self.txn_memory_limit.load(Ordering::Relaxed);
         limit.clamp(LOAD_MEMORY_MIN, LOAD_MEMORY_MAX)
     }
 
-    /// Changes the flush mode for the commits that follow.
+    /// Changes the flush mode of later commits.
     pub fn set_flush_mode(&self, mode: FlushMode) {
         self.flush_mode.store(mode as u8, Ordering::Relaxed);
     }
 }
 
-/// Measured; see `docs/benchmarks.md`.
+/// The default was measured; see `docs/benchmarks.md`.
 const BLOB_THRESHOLD: u64 = 4 << 10;
 
 impl Default for LiveOptions {
@@ -98,49 +100,49 @@ impl Default for LiveOptions {
     }
 }
 
-/// Options of a database.
+/// Options of a database. Sizes are in bytes.
 #[derive(Clone)]
 pub struct Options {
     /// Options that may change while open.
     pub live: Arc<LiveOptions>,
-    /// Block cache capacity, decoded bytes. Without effect under a memory limit.
+    /// Capacity of the block cache, decoded bytes. Not used under a memory limit.
     pub block_cache_size: u64,
-    /// Row cache capacity, bytes; 0 for none. Without effect under a memory limit.
+    /// Capacity of the row cache; 0 for none. Not used under a memory limit.
     pub row_cache_size: u64,
-    /// WAL segment size; a multiple of 4096.
+    /// Size of a WAL segment; a multiple of 4096.
     pub wal_segment_size: u64,
     /// WAL syncs that may be in flight at once.
     pub wal_syncs_in_flight: usize,
-    /// Uncompressed block size the SST writer aims at.
+    /// Target size of an SST block before compression.
     pub block_size: usize,
-    /// SST size the flush and compaction splitters aim at.
+    /// Target size of an SST, for flushes and compactions.
     pub target_file_size: u64,
-    /// Size of a blob file at the most; smaller while there are few bytes in all.
+    /// Largest size of a blob file; files are smaller while few bytes have been written in all.
     pub blob_file_size: u64,
-    /// Bytes of blobs below which no memtable is flushed for their sake, and no file compacted.
+    /// Below this many bytes of blobs, no memtable is frozen for their sake, and no file compacted.
     pub blob_garbage_min: u64,
-    /// L0 runs over one key that start a compaction.
+    /// Number of L0 runs over one key that starts a compaction.
     pub l0_compaction_runs: usize,
-    /// L0 runs over one key that stop writers.
+    /// Number of L0 runs over one key that stops writers.
     pub l0_stop_runs: usize,
-    /// Frozen memtables that stop writers.
+    /// Number of frozen memtables that stops writers.
     pub frozen_memtables_max: usize,
-    /// Size of the first non-empty level under L0, at least.
+    /// Least target size of the first non-empty level below L0.
     pub base_level_size: u64,
-    /// Background threads for compaction; 0 leaves all background work to explicit calls.
+    /// Number of compaction threads; with 0 there are no background threads, and the caller drives
+    /// all background work.
     pub background_jobs: usize,
-    /// Whether compactions copy blocks that nothing changes as they are stored. `false` serves
-    /// comparisons only.
+    /// Whether compactions copy unchanged blocks as they are stored. `false` is for comparisons.
     pub block_reuse: bool,
-    /// Row locks of a transaction that have an entry each in the lock table; beyond them they merge
-    /// into sorted sets. Small values, 0 for each lock at once, serve tests.
+    /// Row locks per transaction that have an entry of their own in the lock table; further ones
+    /// merge into sorted sets. Tests set small values; 0 merges every lock.
     pub lock_merge_rows: usize,
-    /// Open the log with direct I/O where the file system has it.
+    /// Opens the log with direct I/O if the file system supports it.
     pub wal_direct_io: bool,
-    /// Read table files past the page cache where the file system can: the caches here are all the
-    /// memory there is then.
+    /// Reads SSTs past the page cache if the file system supports it. The engine's caches are then
+    /// the only ones.
     pub direct_reads: bool,
-    /// Archive the log in this directory, which must exist.
+    /// Directory in which the log is archived; it must exist.
     pub log_archive_dir: Option<PathBuf>,
     /// Receives messages.
     pub listener: Listener,

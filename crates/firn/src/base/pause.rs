@@ -1,8 +1,8 @@
-//! Named points at which a test may hold a thread up, or do something on its behalf.
+//! Named points at which a test may hold up a thread, or act in its place.
 //!
 //! Races live in windows of nanoseconds. A handler that sleeps, or runs the other half of the race
 //! itself, makes such a window as wide as a test needs. Without the feature `pauses` a point is an
-//! empty function, and the engine that users run has none.
+//! empty function, so the engine that users run has none.
 //!
 //! ```text
 //! pause::on_this_thread(move |point| {
@@ -17,13 +17,14 @@ pub enum PausePoint {
     SnapshotTaken,
     /// A view is pinned, the visible seqno is not read yet.
     Pinned,
-    /// A row lock is about to be asked for.
+    /// A thread is about to request a row lock.
     LockWanted,
     /// A row lock was not to be had at once; its wait has not begun yet.
     LockRefused,
     /// A row lock was granted; the row is not read again yet.
     LockGranted,
-    /// A commit has its seqno and its place in the log's buffer; its entries are in no memtable yet.
+    /// A commit has its seqno and its position in the log's buffer; its entries are in no memtable
+    /// yet.
     Sequenced,
     /// The active memtable was replaced; the mutex of the commit pipeline is held.
     Switched,
@@ -57,7 +58,7 @@ mod handler {
 
     /// The thread passes `point`.
     pub fn at(point: PausePoint) {
-        // A thread that ends may pass points after its storage is gone.
+        // A thread that ends may pass points after its thread-local storage is destroyed.
         let taken = HANDLER.try_with(RefCell::take).ok().flatten();
         if let Some(mut handler) = taken {
             handler(point);

@@ -8,8 +8,8 @@ pub fn prefix_successor(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(key)
 }
 
-/// Makes `key` the smallest key above all keys that start with it. If there is none, returns false
-/// and leaves it empty.
+/// Changes `key` to the smallest key above all keys that start with it. Returns false, and leaves
+/// `key` empty, if there is none.
 pub fn make_successor(key: &mut Vec<u8>) -> bool {
     while key.pop_if(|last| *last == 0xff).is_some() {}
     match key.last_mut() {

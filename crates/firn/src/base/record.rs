@@ -2,7 +2,7 @@
 
 use super::{Error, Result};
 
-/// The bit of the record buffer that says a column is NULL.
+/// The bit of the record buffer that marks a column as NULL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NullBit {
     /// Byte of the record buffer.
@@ -12,12 +12,12 @@ pub struct NullBit {
 }
 
 impl NullBit {
-    /// Whether the bit is set. The record reaches to the bit's byte.
+    /// Whether the bit is set. Panics if the record ends before the bit's byte.
     pub fn is_set(self, record: &[u8]) -> bool {
         record[self.offset as usize] & self.mask != 0
     }
 
-    /// Sets or clears the bit. The record reaches to the bit's byte.
+    /// Sets or clears the bit. Panics if the record ends before the bit's byte.
     pub fn set(self, record: &mut [u8], null: bool) {
         let byte = &mut record[self.offset as usize];
         *byte = if null {
@@ -28,10 +28,10 @@ impl NullBit {
     }
 }
 
-/// Splits a field that starts with a little-endian length of 1 to 4 bytes.
+/// Splits a field that starts with a little-endian length of 1 to 4 bytes into length and rest.
 ///
 /// # Panics
-/// If the field is shorter than its length: a bug of the caller.
+/// If the field is shorter than `len_bytes`: a bug of the caller.
 pub fn take_len(field: &[u8], len_bytes: u8) -> (usize, &[u8]) {
     let (len, rest) = field.split_at(usize::from(len_bytes));
     let mut wide = [0u8; 4];
@@ -39,11 +39,11 @@ pub fn take_len(field: &[u8], len_bytes: u8) -> (usize, &[u8]) {
     (u32::from_le_bytes(wide) as usize, rest)
 }
 
-/// Bytes of a blob field: a length, then a pointer.
+/// The bytes that a blob field refers to; the field is a length, then a pointer.
 ///
 /// # Safety
-/// If the length is not zero and the pointer not null, it points to as many readable bytes, which
-/// do not change while the result is used.
+/// If the length is not zero and the pointer not null, the pointer must refer to that many readable
+/// bytes, and they must not change while the result is used.
 ///
 /// # Errors
 /// `InvalidArgument` if a blob has a length and no pointer.
@@ -57,11 +57,12 @@ pub unsafe fn blob_bytes<'a>(field: &[u8], len_bytes: u8) -> Result<&'a [u8]> {
         .map(|bytes| usize::from_ne_bytes(*bytes))
         .filter(|&address| address != 0)
         .ok_or_else(|| Error::invalid("blob without bytes"))?;
-    // SAFETY: promised by the caller.
+    // SAFETY: `len` is not zero and `address` not null here, so the contract of this function
+    // applies: `address` refers to `len` readable bytes that stay unchanged for `'a`.
     Ok(unsafe { std::slice::from_raw_parts(address as *const u8, len) })
 }
 
-/// The padding of fixed-length text: one space of its character set, 1, 2 or 4 bytes.
+/// The padding of fixed-length text: one space in its character set, of 1, 2 or 4 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pad {
     bytes: [u8; 4],
@@ -69,13 +70,16 @@ pub struct Pad {
 }
 
 impl Pad {
-    /// The space of every character set with one-byte spaces.
+    /// The one-byte space that most character sets share.
     pub const SPACE: Pad = Pad {
         bytes: [b' ', 0, 0, 0],
         len: 1,
     };
 
     /// A space of 1, 2 or 4 bytes.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for any other length.
     pub fn new(bytes: &[u8]) -> Result<Self> {
         if !matches!(bytes.len(), 1 | 2 | 4) {
             return Err(Error::invalid("a pad has 1, 2 or 4 bytes"));
@@ -106,7 +110,8 @@ impl Pad {
             }
             return rest.iter().rposition(|b| *b != b' ').map_or(0, |at| at + 1);
         }
-        // A space starts at a multiple of its length: 'x' 0x2000 in UTF-16 is no padding.
+        // A space starts at a multiple of its length: in UTF-16 the bytes 0x20 0x00 0x20 0x00
+        // contain 0x00 0x20, but no space.
         if rest.len().is_multiple_of(self.as_bytes().len()) {
             while let Some(front) = rest.strip_suffix(self.as_bytes()) {
                 rest = front;

@@ -1,29 +1,30 @@
-//! Where the parts of keys end: known to the layer that makes keys, asked for by those that write files.
+//! Boundaries of key parts. The layer that encodes keys knows them; the layers that write files ask
+//! for them.
 
 use super::IndexId;
 use std::sync::Arc;
 
-/// The keys of one index. Called from any thread.
+/// The key layout of one index. Methods may be called from any thread.
 pub trait KeyShape: Send + Sync {
-    /// Prefixes worth counting the distinct values of: the first part alone, the first two, and so
-    /// on to this number. Less than all where the whole key is unique anyway.
+    /// Number of prefixes whose distinct values are worth counting: the first part alone, the first
+    /// two, and so on. Fewer than the parts where the whole key is unique anyway.
     fn prefixes(&self) -> usize;
 
-    /// Bytes of part `part` (from 0), if all keys have as many.
+    /// Length of part `part` (from 0) in bytes, if it is the same in all keys.
     fn fixed_len(&self, part: usize) -> Option<usize>;
 
-    /// Where part `part` (from 0) of `user_key` ends, counted from the start of the user key; it
-    /// begins at `from`. `None` if the bytes are no such key.
+    /// Offset at which part `part` (from 0) of `user_key` ends; the part begins at offset `from`.
+    /// `None` if the bytes are no key of this layout.
     fn part_end(&self, user_key: &[u8], part: usize, from: usize) -> Option<usize>;
 }
 
-/// The keys of all indexes.
+/// The key layouts of all indexes.
 pub trait KeyShapes: Send + Sync {
-    /// The shape of the keys of an index; `None` if it is not known or has nothing to count.
+    /// The layout of an index; `None` if it is unknown or has nothing to count.
     fn shape(&self, index: IndexId) -> Option<Arc<dyn KeyShape>>;
 }
 
-/// Knows no index.
+/// Knows the layout of no index.
 #[derive(Debug, Clone, Copy)]
 pub struct NoShapes;
 

@@ -1,4 +1,4 @@
-//! How many distinct values there are, from a few hundred bytes.
+//! Estimates the number of distinct values in a few hundred bytes.
 
 use super::checksum::xxh3;
 use super::key::INDEX_ID_LEN;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 const BITS: u32 = 8;
 const REGISTERS: usize = 1 << BITS;
-/// The highest rank: all bits of a hash after the register's number are zero.
+/// The highest rank: all hash bits behind the register number are zero.
 const RANK_MAX: u8 = (64 - BITS + 1) as u8;
 /// Bits of a rank in the dense form.
 const RANK_BITS: usize = 6;
@@ -15,13 +15,13 @@ const DENSE_LEN: usize = REGISTERS * RANK_BITS / 8;
 
 /// Counts distinct values: a HyperLogLog of 256 registers.
 ///
-/// The estimate has a standard error of 6.5 % and is nearly exact for a few values (of ten, it is
-/// right but for rounding). Adding a value twice changes nothing, and the union of two sketches is
-/// that of their values: so the sketches of files add up.
+/// The estimate has a standard error of 6.5 %; for few values it is nearly exact (for ten, but for
+/// rounding). Adding a value twice changes nothing, and merging two sketches gives the sketch of
+/// the union of their values. So the sketches of several files can be merged.
 ///
-/// The estimator is Ertl's (2017), which has no bias over the whole range. Rejected: HyperLogLog++ and
-/// its tables of measured biases (for the same error); the k smallest hashes (twice the error in the
-/// same space); 64 registers (an error of 13 %, to save 150 bytes in a file of megabytes).
+/// The estimator is Ertl's (2017), which has no bias over the whole range. Rejected: HyperLogLog++
+/// with its tables of measured biases (the same error); the k smallest hashes (twice the error in
+/// the same space); 64 registers (an error of 13 %, to save 150 bytes in a file of megabytes).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Sketch {
     registers: [u8; REGISTERS],
@@ -42,11 +42,11 @@ impl std::fmt::Debug for Sketch {
 }
 
 impl Sketch {
-    /// Adds the value with this hash, of which all 64 bits are good.
+    /// Adds a value by its hash, whose 64 bits must be evenly distributed.
     #[inline]
     pub fn add(&mut self, hash: u64) {
         let register = &mut self.registers[(hash >> (64 - BITS)) as usize];
-        // A bit set behind the hash ends the zeros.
+        // The bit set behind the hash bits limits the count of leading zeros.
         let rank = (hash << BITS | 1 << (BITS - 1)).leading_zeros() as u8 + 1;
         *register = (*register).max(rank);
     }
@@ -58,7 +58,7 @@ impl Sketch {
         }
     }
 
-    /// Distinct values added, about.
+    /// The estimated number of distinct values added.
     pub fn estimate(&self) -> f64 {
         let mut counts = [0u32; RANK_MAX as usize + 1];
         for rank in &self.registers {
@@ -74,7 +74,7 @@ impl Sketch {
         m * m / (2.0 * std::f64::consts::LN_2 * z)
     }
 
-    /// Appends the stored form: pairs of register and rank as long as they are shorter, else the ranks
+    /// Appends the stored form: pairs of register and rank while they are shorter, else the ranks
     /// of all registers in six bits each.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let set = self.registers.iter().filter(|rank| **rank > 0).count();
@@ -92,7 +92,7 @@ impl Sketch {
         }
     }
 
-    /// Reads the stored form; `None` if it is none.
+    /// Decodes the stored form; `None` if the bytes are no valid one.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut sketch = Self::default();
         if bytes.len() == DENSE_LEN {
@@ -125,7 +125,7 @@ impl Sketch {
     }
 }
 
-/// x + Σ x^(2^k) · 2^(k-1): what registers that are still zero say.
+/// x + Σ x^(2^k) · 2^(k-1): the estimator's term for registers that are still zero.
 fn sigma(mut x: f64) -> f64 {
     if x >= 1.0 {
         return f64::INFINITY;
@@ -142,7 +142,7 @@ fn sigma(mut x: f64) -> f64 {
     }
 }
 
-/// (1 - x - Σ (1 - x^(2^-k))² · 2^-k) / 3: what registers say that can rise no more.
+/// (1 - x - Σ (1 - x^(2^-k))² · 2^-k) / 3: the estimator's term for registers at the highest rank.
 fn tau(mut x: f64) -> f64 {
     if x <= 0.0 || x >= 1.0 {
         return 0.0;
@@ -159,7 +159,7 @@ fn tau(mut x: f64) -> f64 {
     }
 }
 
-/// Length of what two keys start with.
+/// Length of the common prefix of two keys.
 #[inline]
 fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     let (a_words, a_rest) = a.as_chunks::<8>();
@@ -179,24 +179,24 @@ fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     words * 8 + pairs.take_while(|(a, b)| a == b).count()
 }
 
-/// Sketches of the prefixes of the keys of one index, which come in ascending order.
+/// Sketches of the prefixes of an index's keys, which arrive in ascending order.
 ///
-/// What a key shares with the one before is not looked at again: a hash is computed only for prefixes
-/// that have changed.
+/// A prefix that a key shares with the previous key is counted already. So a hash is computed only
+/// for prefixes that change.
 pub struct PrefixSketcher {
     shape: Arc<dyn KeyShape>,
-    /// Lengths of the parts that have one; otherwise 0.
+    /// The fixed lengths of the parts; 0 for parts without one.
     fixed: Vec<usize>,
-    /// The last key, up to its last prefix.
+    /// The last key, up to the end of its last prefix.
     last: Vec<u8>,
-    /// Where its prefixes end.
+    /// The offsets at which its prefixes end.
     ends: Vec<usize>,
-    /// One for each prefix; `None` once a key did not fit the shape.
+    /// One sketch per prefix; `None` once a key did not fit the layout.
     sketches: Option<Vec<Sketch>>,
 }
 
 impl PrefixSketcher {
-    /// Sketches of an index with keys of this shape.
+    /// Sketches of an index with the key layout `shape`.
     pub fn new(shape: Arc<dyn KeyShape>) -> Self {
         let prefixes = shape.prefixes();
         let fixed = (0..prefixes).map(|part| shape.fixed_len(part).unwrap_or(0));
@@ -209,7 +209,7 @@ impl PrefixSketcher {
         }
     }
 
-    /// Adds a key; those before it are smaller, or equal.
+    /// Adds a key. Keys must arrive in ascending order; a key may repeat.
     #[inline]
     pub fn add(&mut self, user_key: &[u8]) {
         let common = common_prefix(&self.last, user_key);
@@ -222,7 +222,8 @@ impl PrefixSketcher {
         let Some(sketches) = &mut self.sketches else {
             return;
         };
-        // No encoded part is the prefix of another: what both keys have in common counts as a whole.
+        // No encoded part is the prefix of another, so a part that ends within the common prefix is
+        // the same in both keys.
         let same = self.ends.iter().take_while(|end| **end <= common).count();
         let before = same.checked_sub(1).and_then(|last| self.ends.get(last));
         let mut end = before.copied().unwrap_or(INDEX_ID_LEN);
@@ -244,7 +245,7 @@ impl PrefixSketcher {
         self.last.extend_from_slice(&user_key[..end]);
     }
 
-    /// One for each prefix; `None` if a key did not fit the shape.
+    /// One sketch per prefix; `None` if a key did not fit the layout.
     pub fn finish(self) -> Option<Vec<Sketch>> {
         self.sketches
     }

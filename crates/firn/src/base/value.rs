@@ -1,12 +1,12 @@
-//! Values in two parts.
+//! Values of entries, in two parts.
 
 use super::error::{Error, ErrorKind, Result};
 
-/// The longest entry, key and value together, in bytes. A block of a table file takes twice that, and
-/// a group of the log several of them.
+/// The longest entry, key and value together, in bytes. It must fit a block of an SST twice over,
+/// and a group of the log several times.
 pub const ENTRY_BYTES_MAX: u64 = 512 << 20;
 
-/// Refuses an entry of `bytes` bytes, key and value together, that is over `bytes_max`.
+/// Checks that an entry of `bytes` bytes, key and value together, is not longer than `bytes_max`.
 ///
 /// # Errors
 /// `TooLarge`.
@@ -18,11 +18,11 @@ pub fn check_entry(bytes: usize, bytes_max: u64) -> Result<()> {
     Err(Error::new(ErrorKind::TooLarge, message))
 }
 
-/// A borrowed value: `head` then `tail`.
+/// A borrowed value: `head`, then `tail`.
 ///
 /// Rows keep header and fixed columns in `head`, lengths and variable bytes in `tail`, so that a
-/// block may store the parts in sections of their own without knowing the schema. Other values
-/// have an empty tail. The split travels with the value through WAL, memtable and files.
+/// block can store the parts in separate sections without knowing the schema. Other values have an
+/// empty tail. The split travels with the value through WAL, memtable and files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Value<'a> {
     /// Row header and fixed columns, or the whole value.
@@ -78,10 +78,10 @@ pub struct OwnedValue {
 }
 
 impl OwnedValue {
-    /// The value of `bytes`, of which the first `head_len` are the head.
+    /// The value of `bytes`; the first `head_len` of them are the head.
     ///
     /// # Panics
-    /// If `head_len` is over the length: a bug of the caller.
+    /// If `head_len` exceeds the length: a bug of the caller.
     pub fn new(bytes: Box<[u8]>, head_len: usize) -> Self {
         assert!(head_len <= bytes.len());
         Self {

@@ -7,7 +7,7 @@ fn every_epoch_has_its_ids_and_all_fit() {
         assert_eq!(epoch_of(end_of_ids(epoch) - 1), epoch);
         assert_eq!(epoch_of(end_of_ids(epoch)), epoch + 1);
     }
-    // Ids stay below 2^62 and have no bit of that to spare.
+    // The last epoch ends exactly at 2^62.
     assert_eq!(end_of_ids(EPOCH_MAX), 1 << 62);
     assert_eq!(first_id(0), 0);
 }
@@ -16,7 +16,7 @@ fn every_epoch_has_its_ids_and_all_fit() {
 fn seqnos_last_for_more_epochs_than_ids() {
     let mut last = 0;
     for _ in 0..=EPOCH_MAX {
-        // As many commits as a jump skips.
+        // The epoch uses as many seqnos as a jump skips.
         last = seqnos_after(last).unwrap() + SEQNO_JUMP - 1;
     }
     assert!(last < SEQNO_COMMITTED_MAX);

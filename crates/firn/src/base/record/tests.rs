@@ -16,11 +16,11 @@ fn blobs_are_followed_unless_empty() {
     let bytes = b"hello";
     let mut field = vec![5u8, 0];
     field.extend_from_slice(&(bytes.as_ptr() as usize).to_ne_bytes());
-    // SAFETY: the pointer is that of `bytes`.
+    // SAFETY: the pointer refers to the five bytes of `bytes`, a static string.
     assert_eq!(unsafe { blob_bytes(&field, 2) }.unwrap(), bytes);
-    // SAFETY: no bytes are read.
+    // SAFETY: the length is zero, so no bytes are read.
     assert_eq!(unsafe { blob_bytes(&[0; 9], 1) }.unwrap(), b"");
-    // SAFETY: a null pointer is not followed.
+    // SAFETY: the pointer is null, so it is not followed.
     assert!(unsafe { blob_bytes(&[1, 0, 0, 0, 0, 0, 0, 0, 0], 1) }.is_err());
 }
 

@@ -86,7 +86,7 @@ fn damaged_forms_are_refused_or_decode_to_what_they_say() {
     }
 }
 
-/// Parts of a length byte and as many bytes: prefix-free.
+/// Keys whose parts are a length byte and that many bytes: prefix-free.
 struct Counted(usize);
 
 impl KeyShape for Counted {
