@@ -1,4 +1,4 @@
-//! The events of one file, in order.
+//! Reads the events of one file in order.
 
 use crate::base::{Error, Result};
 use crate::env::{Env, ReadFile};
@@ -8,11 +8,11 @@ use std::sync::Arc;
 const MAGIC: &[u8] = b"\xfebin";
 const HEADER: usize = 19;
 const CHECKSUM: u64 = 4;
-/// Bytes of a body that are kept. The others only count for the checksum.
+/// Bytes of a body that are kept; the rest only enters the checksum.
 const KEPT: usize = 1024;
 const BUFFER: u64 = 256 << 10;
 
-/// Set in the description while the file is written, outside of its checksum.
+/// Flag of the description while the server writes the file. It lies outside of the checksum.
 const IN_USE: u16 = 1;
 
 pub(super) const ROTATE: u8 = 4;
@@ -20,29 +20,29 @@ pub(super) const FORMAT_DESCRIPTION: u8 = 15;
 pub(super) const XID: u8 = 16;
 pub(super) const START_ENCRYPTION: u8 = 164;
 
-/// What the first event of a file says.
+/// The description: the first event of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Description {
-    /// When the file was begun, seconds since 1970.
+    /// Creation time of the file, seconds since 1970.
     pub(super) created: u32,
-    /// The server that began it.
+    /// Id of the server that created it.
     pub(super) server_id: u32,
-    /// The server began to log with this file: at its start, or after RESET MASTER.
+    /// A run of the server begins with this file: at its start, or after `RESET MASTER`.
     pub(super) is_first: bool,
     /// The server has not closed the file.
     pub(super) in_use: bool,
 }
 
-/// What comes next in a file.
+/// The next item of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next<'a> {
     /// An event.
     Event {
         kind: u8,
-        /// The beginning of its body.
+        /// The first bytes of its body, [`KEPT`] at most.
         body: &'a [u8],
     },
-    /// The file ends behind its last event.
+    /// The file ends with its last event.
     End,
     /// No whole event follows.
     Torn,
@@ -50,7 +50,7 @@ pub(super) enum Next<'a> {
     Damaged,
 }
 
-/// A file, read once from its start to its end.
+/// A reader that passes over a file once, from start to end.
 pub(super) struct Events {
     pub(super) description: Description,
     input: Input,
@@ -62,7 +62,8 @@ impl Events {
     /// Opens a file and reads its description.
     ///
     /// # Errors
-    /// Those of reading it; corruption if it does not begin as a binary log does; `Unsupported` for an unknown version.
+    /// `NotFound` if it is missing; `Corruption` if it does not begin as a binary log;
+    /// `Unsupported` for another version; `Io`.
     pub(super) fn open(env: &dyn Env, path: &Path) -> Result<Self> {
         let name = path.display().to_string();
         let damaged = |what| Err(Error::corruption(name.clone(), 0, what));
@@ -80,7 +81,8 @@ impl Events {
         let Some(header) = header.filter(|header| header.kind == FORMAT_DESCRIPTION) else {
             return damaged("it does not begin with a description of its format");
         };
-        // Version, server, time, length of headers, those of each kind; last, how checksums are made. It has one itself.
+        // The body: version, server version, time, length of headers, header length of each event
+        // kind, and last the checksum algorithm. The event itself always has a checksum.
         if !input.body(&header, true, &mut body)? || !(58..KEPT).contains(&body.len()) {
             return damaged("the description of its format is damaged");
         }
@@ -103,10 +105,10 @@ impl Events {
         })
     }
 
-    /// The next event.
+    /// Reads the next event.
     ///
     /// # Errors
-    /// Those of reading; `Unsupported` where encryption begins.
+    /// `Unsupported` where encryption begins; `Io`. Damage is [`Next::Torn`].
     pub(super) fn next(&mut self) -> Result<Next<'_>> {
         if self.input.rest() == 0 {
             return Ok(Next::End);
@@ -133,12 +135,12 @@ impl Events {
     }
 }
 
-/// What stands before an event's body.
+/// The header of an event.
 struct Header {
     when: u32,
     kind: u8,
     server_id: u32,
-    /// Of the event, this header included.
+    /// Length of the event, header included.
     len: u32,
     bytes: [u8; HEADER],
 }
@@ -149,14 +151,14 @@ impl Header {
     }
 }
 
-/// The bytes of a file.
+/// A buffered reader of a file's bytes.
 struct Input {
     file: Arc<dyn ReadFile>,
     name: String,
     size: u64,
     at: u64,
     buffer: Vec<u8>,
-    /// Where in the file the buffer begins.
+    /// Offset in the file of the buffer's first byte.
     buffer_at: u64,
 }
 
@@ -176,7 +178,7 @@ impl Input {
         self.size - self.at
     }
 
-    /// At most `wanted` of the next bytes, and one at least, which the file must have.
+    /// Takes between 1 and `wanted` of the next bytes; the file must have one.
     fn next(&mut self, wanted: u64) -> Result<&[u8]> {
         if self.at == self.buffer_at + self.buffer.len() as u64 {
             self.buffer.resize(self.rest().min(BUFFER) as usize, 0);
@@ -199,7 +201,7 @@ impl Input {
         Ok(())
     }
 
-    /// The next header; `None` if no whole event follows.
+    /// Reads the next header; `None` if no whole event follows.
     fn header(&mut self) -> Result<Option<Header>> {
         if self.rest() < HEADER as u64 {
             return Ok(None);
@@ -218,8 +220,8 @@ impl Input {
         Ok(body.is_some_and(|len| len <= self.rest()).then_some(header))
     }
 
-    /// Passes over the body behind `header` and leaves its beginning in `kept`. Returns whether it is what its checksum
-    /// says, if it has one.
+    /// Reads the body behind `header` and leaves its first bytes in `kept`. Returns false if the
+    /// body is too short for a checksum or contradicts it.
     fn body(&mut self, header: &Header, has_checksum: bool, kept: &mut Vec<u8>) -> Result<bool> {
         kept.clear();
         let checksum = if has_checksum { CHECKSUM } else { 0 };

@@ -1,11 +1,13 @@
-//! The host's binary log, read only: whether a run of the server committed what it had prepared.
+//! Reads the host's binary log to find out which prepared transactions a run of the server
+//! committed.
 //!
-//! The server numbers its transactions anew with each start, and after a crash it reads the files of its last run alone.
-//! So a transaction that an earlier run prepared belongs to the files of that run: the log of the engine names one of
-//! them ([`BinlogFile`]), and [`Run`] finds the others.
+//! The server numbers its transactions anew at each start, and after a crash it reads only the
+//! files of its last run. So the files of the run that prepared a transaction decide that
+//! transaction: the engine's log names one of them ([`BinlogFile`]), and [`Run`] finds the others.
 //!
-//! Format: version 4 of the replication protocol, as MariaDB writes it. Nothing is decoded but what is needed: the
-//! description at the start of a file, the numbers of committed transactions, and how a file ends.
+//! Format: version 4 of the replication protocol, as MariaDB writes it. The module decodes only the
+//! description at the start of a file, the numbers of committed transactions, and the end of a
+//! file.
 
 mod events;
 mod run;
@@ -19,19 +21,20 @@ use crate::env::Env;
 use events::Events;
 use std::path::{Path, PathBuf};
 
-/// A file of the server's binary log, and what tells it from another one of the same name.
+/// A file of the server's binary log, with the fields that tell it from another file of the same
+/// name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BinlogFile {
     /// As the server names it: a relative path starts at the server's working directory.
     pub path: PathBuf,
     /// When it was begun, seconds since 1970.
     pub created: u32,
-    /// The server that began it.
+    /// Id of the server that created it.
     pub server_id: u32,
 }
 
 impl BinlogFile {
-    /// The file at `path` as it is.
+    /// Reads the description of the file at `path`.
     ///
     /// # Errors
     /// Those of reading it; corruption if it is no binary log.
@@ -45,12 +48,13 @@ impl BinlogFile {
     }
 }
 
-/// Whose transactions are prepared.
+/// The server run that prepared a transaction.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ServerRun {
     /// A run of a server without a binary log.
     NoBinlog,
-    /// The run that wrote this file. What is prepared while the file is named is in this one or a later one of the run.
+    /// The run that wrote this file. A transaction prepared while the engine's log names this file
+    /// is in it or in a later file of the run.
     Binlog(BinlogFile),
 }
 

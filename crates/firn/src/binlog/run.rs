@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The files of a run, from the one that is known to its last.
+/// The files of one run of the server, from a known one to the last.
 ///
 /// The server numbers files in order, one more than the highest there is. The run goes on while the next number is there
 /// and that file does not say that the server began with it. A file that the run has left ends with the
@@ -44,12 +44,13 @@ impl Run {
         })
     }
 
-    /// Its last file.
+    /// The last file of the run.
     pub fn last(&self) -> &Path {
         self.files.last().expect("the one that is known")
     }
 
-    /// Whether the server was killed, and reads [`Self::last`] at its next start if no other file came after it.
+    /// Whether the server was killed. At its next start it then reads [`Self::last`], unless a
+    /// later run wrote another file.
     pub fn was_killed(&self) -> bool {
         self.in_use
     }
@@ -57,7 +58,8 @@ impl Run {
     /// Those of `xids` that the run committed.
     ///
     /// # Errors
-    /// As [`Self::find`], if that leaves one of them open.
+    /// Only if the error may hide one of `xids`: `NotFound` if a file of the run is missing;
+    /// `Corruption`, `Unsupported` and `Io` of reading one.
     pub fn committed(&self, env: &dyn Env, xids: &BTreeSet<u64>) -> Result<BTreeSet<u64>> {
         let mut committed = BTreeSet::new();
         for (at, path) in self.files.iter().enumerate() {
@@ -95,7 +97,7 @@ impl Run {
     }
 }
 
-/// How a file ends.
+/// The end of a file.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
     /// With the name of the next one.
@@ -182,8 +184,12 @@ fn next_of(env: &dyn Env, path: &Path) -> Result<Option<PathBuf>> {
     }
 }
 
-/// The last file of a run names a next one, which is not there, or is another run's. That is how it looks when the
-/// server was killed between the two; but not if files with higher numbers are there.
+/// Checks a run whose last file names a next one that is missing or belongs to another run. A
+/// server that was killed between the two files leaves this picture. But if files with higher
+/// numbers exist, the next file existed too, and was lost.
+///
+/// # Errors
+/// `NotFound` in the second case.
 fn missing_behind(env: &dyn Env, last: &Path) -> Result<()> {
     let (Some(next), Some((stem, number))) = (successor(last), numbered(last)) else {
         return Ok(());
@@ -210,7 +216,7 @@ fn directory(path: &Path) -> &Path {
     }
 }
 
-/// The name without its number, and the number.
+/// Splits a file name into stem and number.
 fn numbered(path: &Path) -> Option<(&str, u64)> {
     let (stem, number) = path.file_name()?.to_str()?.rsplit_once('.')?;
     let digits = number.len() >= 6 && number.bytes().all(|b| b.is_ascii_digit());
@@ -223,10 +229,11 @@ fn successor(path: &Path) -> Option<PathBuf> {
     Some(path.with_file_name(format!("{stem}.{:06}", number.checked_add(1)?)))
 }
 
-/// Whether two names are one file of the binary log: the server may have been told another way to it.
+/// Whether two paths name one file of the binary log. They may differ, if the server was given
+/// another path to it.
 ///
 /// # Errors
-/// Those of reading them.
+/// `Corruption`, `Unsupported` and `Io` of reading the files.
 pub fn same_file(env: &dyn Env, one: &Path, other: &Path) -> Result<bool> {
     if one == other {
         return Ok(true);

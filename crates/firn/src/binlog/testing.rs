@@ -1,4 +1,4 @@
-//! Binary logs made for tests, as a server writes them.
+//! Writes binary logs for tests, in the server's format.
 
 use super::events::{FORMAT_DESCRIPTION, ROTATE, START_ENCRYPTION, XID};
 use crate::env::Env;
@@ -8,7 +8,7 @@ const STOP: u8 = 3;
 const QUERY: u8 = 2;
 const SERVER_ID: u32 = 5;
 
-/// A file of a binary log that grows event by event.
+/// A file of a binary log that grows by events.
 pub struct Written {
     bytes: Vec<u8>,
     checksums: bool,
@@ -16,7 +16,7 @@ pub struct Written {
 }
 
 impl Written {
-    /// A file begun at `when`; `is_first` says that the server begins with it.
+    /// A file created at `when`; with `is_first`, a run of the server begins with it.
     pub fn begin(when: u32, is_first: bool, checksums: bool) -> Self {
         let mut written = Self {
             bytes: b"\xfebin".to_vec(),
@@ -31,7 +31,7 @@ impl Written {
         body.push(u8::from(checksums));
         written.event(FORMAT_DESCRIPTION, &body);
         written.checksums = checksums;
-        // Set behind the checksum, as the server does while it writes the file.
+        // The flag of a file in use is set outside of the checksum, as the server does.
         written.bytes[4 + 17] = 1;
         written
     }
@@ -54,7 +54,7 @@ impl Written {
         }
     }
 
-    /// A committed transaction with changes of so many bytes.
+    /// Adds a committed transaction whose changes take `changes` bytes.
     pub fn transaction(&mut self, xid: u64, changes: usize) -> &mut Self {
         self.event(QUERY, &vec![b'q'; changes]);
         self.event(XID, &xid.to_ne_bytes());
@@ -68,14 +68,14 @@ impl Written {
         self
     }
 
-    /// The server shuts down.
+    /// Closes the file with a stop event: the server shuts down.
     pub fn stop(&mut self) -> &mut Self {
         self.event(STOP, b"");
         self.bytes[4 + 17] = 0;
         self
     }
 
-    /// What follows is encrypted.
+    /// Adds the event after which a file is encrypted.
     pub fn encrypt(&mut self) -> &mut Self {
         self.event(START_ENCRYPTION, &[1; 17]);
         self
@@ -94,7 +94,7 @@ impl Written {
     }
 }
 
-/// The name that the server gives to its transaction `xid`.
+/// The xid image that the server gives to its transaction `xid`.
 pub fn xid_image(xid: u64) -> Vec<u8> {
     let mut image = 1u64.to_le_bytes().to_vec();
     image.extend_from_slice(&[24, 0]);

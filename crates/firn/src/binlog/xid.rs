@@ -1,11 +1,13 @@
-//! Names that the server gives to its own transactions.
+//! Recognizes the xids that the server gives to its own transactions.
 
-/// How the name begins.
+/// The first bytes of the server's own xids.
 const PREFIX: &[u8] = b"MySQLXid";
 
-/// The number of a transaction that the server named itself; `None` if a client named it. `image` is a name as the
-/// handler writes it (`mariadb/xid.h`): format, 8 bytes; lengths of its two parts, a byte each; the parts. The server's
-/// name is one part: the prefix, its id and the number, each as the machine stores them.
+/// The number of a transaction that the server named itself; `None` if a client named it.
+///
+/// `image` is an xid as the handler writes it (`mariadb/xid.h`): format id, 8 bytes; lengths of its
+/// two parts, a byte each; the parts. The server's own xid has one part: the prefix, the server id
+/// and the number, both in native byte order.
 pub fn server_xid(image: &[u8]) -> Option<u64> {
     let [first, second] = *image.get(8..10)?.first_chunk::<2>()?;
     let name = image.get(10..)?;

@@ -64,7 +64,7 @@ fn every_changed_byte_is_found() {
     file.transaction(1, 30);
     let whole = file.bytes().clone();
     for at in 0..whole.len() {
-        // The mark of a file in use is outside of the checksum.
+        // The flag of a file in use is outside of the checksum.
         if at == 4 + 17 {
             continue;
         }
@@ -119,7 +119,7 @@ fn whatever_the_bytes_reading_ends() {
             let mut events = Events::open(&env, Path::new("d/bin.000001")).unwrap();
             let mut left = whole.len();
             while let Ok(Next::Event { .. }) = events.next() {
-                // An event has a header of so many bytes at least.
+                // Each event takes at least the 19 bytes of its header.
                 left = left
                     .checked_sub(19)
                     .expect("more events than the file has room for");

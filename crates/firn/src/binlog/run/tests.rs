@@ -17,7 +17,8 @@ fn known(path: &str, created: u32) -> BinlogFile {
     }
 }
 
-/// A run of two files, which was killed, and another one whose numbers begin again.
+/// Two runs of two files each. The first run was killed; the second one uses the same numbers
+/// again.
 fn two_runs() -> MemEnv {
     let env = MemEnv::new();
     env.create_dir_all(Path::new("d")).unwrap();
@@ -70,7 +71,7 @@ fn a_file_that_is_gone_decides_nothing() {
     env.remove(Path::new(FILES[1])).unwrap();
     assert_eq!(kind(0, &[1, 3]), ErrorKind::NotFound);
     assert_eq!(kind(1, &[3]), ErrorKind::NotFound);
-    // What is found needs no more.
+    // All wanted transactions are in the first file, so the missing one does not matter.
     assert_eq!(committed(&env, 0, &[1, 2]).unwrap(), [1, 2]);
 }
 
@@ -81,7 +82,7 @@ fn a_kill_between_two_files_loses_nothing() {
         env.remove(Path::new(path)).unwrap();
     }
     assert_eq!(committed(&env, 0, &[1, 9]).unwrap(), [1]);
-    // A new run takes the number that was named.
+    // A new run creates the file that the old one named as its next.
     Written::begin(30, true, true)
         .transaction(9, 5)
         .save(&env, FILES[1]);
