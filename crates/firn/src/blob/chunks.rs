@@ -1,7 +1,7 @@
-//! The bytes of a value of several chunks: a table, then the chunks; `docs/formats/blob.md`.
+//! Stored form of a value with several chunks: a table, then the chunks; `docs/formats/blob.md`.
 //!
 //! ```text
-//! value of 300 KiB: table (3 entries, summed by the reference) | 128 KiB | 128 KiB | 44 KiB
+//! value of 300 KiB: table (3 entries, checked by the reference) | 128 KiB | 128 KiB | 44 KiB
 //! all of it:        one read
 //! its first byte:   one read of the table and the first chunk
 //! ```
@@ -14,12 +14,13 @@ use std::ops::Range;
 const CHUNK: usize = BLOB_CHUNK_LEN as usize;
 const ENTRY: usize = CHUNK_ENTRY_LEN as usize;
 
-/// Whether a value of so many bytes is stored in chunks.
+/// Whether a value of `len` bytes is stored in chunks.
 pub(super) fn in_chunks(len: usize) -> bool {
     len > CHUNK
 }
 
-/// Table and chunks of `value`, each chunk as `pack` makes it; no chunks if each is as it was.
+/// Splits `value` into chunks and returns their table. The second part has the stored chunks, as
+/// `pack` compresses them; `None` if it compresses none, so that the value itself can be stored.
 pub(super) fn split(
     value: &[u8],
     mut pack: impl FnMut(&[u8]) -> Option<Vec<u8>>,
@@ -41,16 +42,16 @@ pub(super) fn split(
     (table, packed)
 }
 
-/// A chunk that is read.
+/// A chunk as it was read.
 pub(super) struct Chunk<'a> {
-    /// Its place in the value.
+    /// Its range in the value.
     pub(super) place: Range<usize>,
-    /// What is stored of it: as long as its place, or compressed.
+    /// Its stored bytes: as long as its range, or compressed.
     pub(super) stored: &'a [u8],
 }
 
 impl Chunk<'_> {
-    /// Fills its place in `value`; whether that was possible.
+    /// Fills its range of `value`. Returns false if the bytes do not decompress to its length.
     pub(super) fn unpack_to(&self, value: &mut [u8]) -> bool {
         let place = &mut value[self.place.clone()];
         match self.is_plain() {
@@ -67,8 +68,9 @@ impl Chunk<'_> {
     }
 }
 
-/// Checks the chunks of the first `len` bytes of a value, of `body` as far as that was read, and calls `f`
-/// with each. Returns the bytes they store; the first that is damaged as an error, by its place in `body`.
+/// Checks the chunks of the first `len` bytes of a value against `table`, and calls `f` with each.
+/// `body` has the stored chunks, as far as they were read. Returns the stored bytes of these
+/// chunks; as an error, the offset in `body` of the first damaged one.
 pub(super) fn for_each(
     table: &[u8],
     body: &[u8],
@@ -96,21 +98,22 @@ pub(super) fn for_each(
     Ok(at)
 }
 
-/// What is read of a blob for the beginning of its value.
+/// The part of a blob that a read of a value's prefix needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Extent {
-    /// Bytes of the table of chunks.
+    /// Length of the table of chunks, bytes.
     pub(super) table: usize,
-    /// Bytes of the value, which are whole chunks or all of it.
+    /// Bytes of the value: whole chunks, or all of it.
     pub(super) len: usize,
-    /// Bytes read behind the header: enough for these, since a chunk never grows.
+    /// Bytes to read behind the header. Enough for these chunks, since a chunk never grows by
+    /// compression.
     pub(super) stored: u64,
-    /// The bytes read are table and value, nothing is compressed.
+    /// Nothing is compressed: the bytes are table and value.
     pub(super) plain: bool,
 }
 
 impl Extent {
-    /// For the first `wanted` bytes of the value of `blob`.
+    /// The extent for the first `wanted` bytes of the value of `blob`.
     pub(super) fn of(blob: &BlobRef, wanted: u64) -> Self {
         if blob.codec != BlobCodec::Chunks {
             return Self {

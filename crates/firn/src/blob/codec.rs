@@ -1,4 +1,4 @@
-//! Compression of single values, where it pays.
+//! Compresses single values where it pays.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -8,13 +8,14 @@ use super::chunks;
 use crate::base::checksum;
 use crate::rowcode::BlobCodec;
 
-/// The fastest level proper: values are compressed while a statement waits.
+/// The fastest regular level, because a statement waits while its values are compressed.
 const LEVEL: i32 = 1;
 
-/// A value is compressed if that saves one byte in so many.
+/// A value is stored compressed if that saves at least 1/8.
 const SAVES: usize = 8;
 
-/// Larger values are tried by pieces first: what does not compress costs no more than these.
+/// Larger values are tested by a sample first, so that incompressible ones cost no more than the
+/// sample.
 const TRIED_WHOLE: usize = 64 << 10;
 const PIECES: usize = 4;
 const PIECE: usize = 4 << 10;
@@ -28,13 +29,13 @@ thread_local! {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Packed<'a> {
     pub(super) codec: BlobCodec,
-    /// Of the chunks, if there are any.
+    /// The table of chunks; empty without chunks.
     pub(super) table: Vec<u8>,
     pub(super) body: Cow<'a, [u8]>,
 }
 
 impl Packed<'_> {
-    /// Bytes of both.
+    /// Length of table and body, bytes.
     pub(super) fn stored(&self) -> u64 {
         (self.table.len() + self.body.len()) as u64
     }
@@ -48,7 +49,7 @@ impl Packed<'_> {
     }
 }
 
-/// The bytes to store for `value`.
+/// Compresses `value` where it pays.
 pub(super) fn pack(value: &[u8]) -> Packed<'_> {
     let try_it = value.len() <= TRIED_WHOLE || compress(&sample(value)).is_some();
     let packed = |chunk: &[u8]| try_it.then(|| compress(chunk)).flatten();
@@ -75,9 +76,9 @@ fn sample(value: &[u8]) -> Vec<u8> {
     pieces.flatten().copied().collect()
 }
 
-/// `None` if it does not save enough.
+/// Compresses `bytes`; `None` if it saves too little.
 fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
-    // One byte at the least: a chunk as long as its value is taken for the value.
+    // Save at least one byte: stored bytes as long as the value are taken for the plain value.
     let room = bytes.len().saturating_sub((bytes.len() / SAVES).max(1));
     COMPRESSOR.with_borrow_mut(|slot| {
         if slot.is_none() {
@@ -92,7 +93,8 @@ fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// Fills `value` from what [`pack`] made of it; whether that was possible.
+/// Decompresses a body of [`pack`] into `value`. Returns false if it does not decompress to that
+/// length.
 pub(super) fn unpack(stored: &[u8], value: &mut [u8]) -> bool {
     DECOMPRESSOR.with_borrow_mut(|slot| {
         if slot.is_none() {

@@ -1,4 +1,4 @@
-//! One blob file: spans given out, written, synced, read.
+//! One blob file: reserves, writes, syncs and reads its spans.
 
 use super::ahead::Ahead;
 use super::chunks::{self, Extent};
@@ -19,37 +19,38 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// As long as it is held, no blob file changes or goes whose name may get a second link.
+/// While it lives, no blob file changes or is removed, so that its name can get a second link.
 pub struct LinkHold<'a>(#[allow(dead_code)] pub(super) RwLockReadGuard<'a, ()>);
 
-/// Headers and blobs up to this size are written by one call.
+/// Header and blob up to this size are written with one call, bytes.
 const WRITTEN_AS_ONE: usize = 64 << 10;
 
-/// Zeros are written by so many at once.
+/// The buffer from which zeros are written.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// A scratch buffer over this size is given back after the read.
+/// A scratch buffer over this size is freed after the read, bytes.
 const KEPT_BUFFER: usize = 1 << 20;
 
 thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A blob file, known by the id that references name.
+/// A blob file, known by its logical id, which references name.
 ///
-/// Life: it grows (spans are reserved under the store's mutex, written outside it, each by one
-/// transaction; zeros may lie behind them, see [`Ahead`]) → sealed, when it is full or the database is
-/// reopened, and cut where the last span ends → its garbage is given back, or
-/// its living blobs move to another file that takes its place under the same id → it goes once nothing
+/// Life: It grows: spans are reserved under the store's `active` mutex and written outside of it,
+/// each by one transaction; zeros may lie behind them, see [`Ahead`]. It is sealed when it is full
+/// or the database is reopened, and cut behind the last span. Then its garbage is punched, or its
+/// live blobs move to another physical file under the same logical id. It is removed once nothing
 /// refers to it.
 ///
-/// Invariants: a span is given out once and written once. A span is durable before the log names it.
-/// A sync that failed loses the spans that were not durable before, and the file takes no more: their
-/// transactions cannot commit, so nothing ever names them. Hence a failed sync need not stop the engine,
-/// as one of the log must.
+/// Invariants: A span is reserved once and written once. A span is durable before the log names it.
+/// After a failed sync the file takes no more spans, and those that were not durable before are
+/// lost: their transactions cannot commit, so nothing ever names them. So, other than in the log, a
+/// failed sync here need not stop the engine.
 ///
-/// Rejected: a file for each transaction or thread (thousands of small files, or one sync for each);
-/// writes past the page cache (blobs have any length and are read soon after they are written).
+/// Rejected: a file for each transaction or thread (thousands of small files, or one sync for
+/// each); writes past the page cache (blobs have any length and are read soon after they are
+/// written).
 pub struct BlobFile {
     id: u64,
     store: FileStore,
@@ -57,32 +58,32 @@ pub struct BlobFile {
     physical: ArcSwap<Physical>,
     spans: Mutex<Option<Arc<dyn SpanFile>>>,
     grows: AtomicBool,
-    /// The first offset not given out.
+    /// The first offset that is not reserved.
     end: AtomicU64,
     ahead: Ahead,
     pins: AtomicU64,
     syncs: Mutex<Syncs>,
     synced: Condvar,
-    /// Live bytes as of the last collection.
+    /// Bytes held after the last collection; 0 before the first, `u64::MAX` if unknown.
     settled: AtomicU64,
 }
 
 #[derive(Default)]
 struct Syncs {
-    /// Writes that have returned.
+    /// Number of writes that have returned.
     written: u64,
-    /// Of them, those that are durable.
+    /// Number of those that are durable.
     durable: u64,
-    /// Bytes written since a sync began.
+    /// Bytes written since the last sync began.
     bytes: u64,
     under_way: bool,
-    /// The name is durable.
+    /// The file's name is durable.
     named: bool,
     failed: Option<Error>,
 }
 
 impl BlobFile {
-    /// A file just created as `spans`, with its header written.
+    /// A file just created through `spans`, with its header written.
     pub(super) fn created(
         id: u64,
         store: FileStore,
@@ -99,7 +100,7 @@ impl BlobFile {
         file
     }
 
-    /// A file of an earlier run, whose blobs lie in file `physical`.
+    /// A file of an earlier run; its blobs lie in file `physical`.
     pub(super) fn known(
         id: u64,
         physical: u64,
@@ -125,32 +126,35 @@ impl BlobFile {
         }
     }
 
-    /// The id that references name.
+    /// The logical id, which references name.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Id of the file that holds the blobs: another one after a rewrite.
+    /// The id of the file that holds the blobs; it changes with a rewrite.
     pub fn physical_id(&self) -> u64 {
         self.physical.load().id
     }
 
-    /// What the file takes.
+    /// Length and allocated bytes of the file.
+    ///
+    /// # Errors
+    /// `NotFound` if it is missing; `Io`.
     pub fn usage(&self) -> Result<FileUsage> {
         self.store.blob_usage(self.physical_id())
     }
 
-    /// Bytes given out so far; 0 for a file of an earlier run.
+    /// The first offset that is not reserved; 0 for a file of an earlier run.
     pub fn written(&self) -> u64 {
         self.end.load(Ordering::Relaxed)
     }
 
-    /// Whether it takes more blobs.
+    /// Whether the file takes more blobs.
     pub fn grows(&self) -> bool {
         self.grows.load(Ordering::Acquire)
     }
 
-    /// Whether a transaction holds it.
+    /// Whether a session holds the file.
     pub fn is_held(&self) -> bool {
         self.pins.load(Ordering::Acquire) > 0
     }
@@ -165,24 +169,24 @@ impl BlobFile {
         }
     }
 
-    /// Live bytes as of the last collection, or what was written since there was none; `None` if the
-    /// file is of an earlier run.
+    /// The bytes that the file held after the last collection, or the bytes written if there was
+    /// none. `None` for a file of an earlier run that was not looked at yet.
     pub fn settled(&self) -> Option<u64> {
         match self.settled.load(Ordering::Relaxed) {
             u64::MAX => None,
-            // What grows is counted as it grows.
+            // A growing file is counted as it grows.
             0 => Some(self.written().saturating_sub(DATA_START)),
             bytes => Some(bytes),
         }
     }
 
-    /// A collection has left so many bytes.
+    /// Records the bytes that the file holds after a collection.
     pub fn settle(&self, live: u64) {
         self.settled.store(live.max(1), Ordering::Relaxed);
     }
 
-    /// Gives out a span for `stored` bytes, if it fits below `limit` or is the first. Under the mutex
-    /// that guards who may grow the file.
+    /// Reserves a span for `stored` bytes. `None` if it would end behind `limit`, unless it is the
+    /// first. The caller holds the store's `active` mutex.
     pub(super) fn reserve(&self, stored: u64, limit: u64) -> Option<u64> {
         let end = self.end.load(Ordering::Relaxed);
         let offset = place_after(end, stored);
@@ -197,8 +201,9 @@ impl BlobFile {
         Some(offset)
     }
 
-    /// Fills a range behind all spans, before anybody is given one there. Nothing is lost if that fails: it
-    /// fails where it counts, too, or it was the disk's last room, which is for values.
+    /// Fills a range behind all spans with zeros, before a span is reserved there. A failure loses
+    /// nothing: a failing device also fails the writes that count, and a full disk's last room is
+    /// for values.
     fn fill(&self, Range { start, end }: Range<u64>) {
         let filled = self.spans().and_then(|spans| {
             let mut at = start;
@@ -216,21 +221,25 @@ impl BlobFile {
         }
     }
 
-    /// It takes no more. Under the same mutex.
+    /// Seals the file. The caller holds the store's `active` mutex.
     pub(super) fn seal(&self) {
-        // From here on it is read as files at rest are. First: another file may take its place as soon as it
-        // does not grow.
+        // Read it as a file at rest from here on. Set this first: as soon as the file does not
+        // grow, another file may replace it, and the store below would undo that.
         self.physical.store(Arc::new(Physical::new(self.id, false)));
         reached(Place::Sealing);
         self.grows.store(false, Ordering::Release);
     }
 
-    /// Whether there are zeros behind the last span of a file that takes no more.
+    /// Whether zeros lie behind the last span of a sealed file.
     pub(super) fn has_tail(&self) -> bool {
         !self.grows() && self.ahead.zeroed() > self.written()
     }
 
-    /// Gives back the zeros behind the last span, if [`Self::has_tail`] says under the same guard that there are any.
+    /// Cuts off the zeros behind the last span. The caller holds the store's `linking` lock and has
+    /// checked [`Self::has_tail`] under it.
+    ///
+    /// # Errors
+    /// `Io`; the zeros stay.
     pub(super) fn trim(&self) -> Result<()> {
         self.cut_at(self.written())?;
         self.close_spans();
@@ -243,7 +252,10 @@ impl BlobFile {
         Ok(())
     }
 
-    /// Writes a blob into its span; returns the ticket for [`Self::sync_to`].
+    /// Writes a blob into its span. Returns the ticket for [`Self::sync_to`].
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`.
     pub(super) fn write(&self, offset: u64, header: &BlobHeader, packed: &Packed) -> Result<u64> {
         let spans = self.spans()?;
         let body = &*packed.body;
@@ -262,7 +274,10 @@ impl BlobFile {
         Ok(syncs.written)
     }
 
-    /// Makes the write that got `ticket` durable. One sync serves all that were written before it began.
+    /// Makes the write with `ticket` durable. One sync serves all writes before it.
+    ///
+    /// # Errors
+    /// `NoSpace` or `Io` of the sync, for good: a later call fails with the same error.
     pub(super) fn sync_to(&self, ticket: u64) -> Result<()> {
         let mut syncs = self.syncs.lock();
         while syncs.durable < ticket {
@@ -316,19 +331,19 @@ impl BlobFile {
         Ok(opened)
     }
 
-    /// Lets go of what writing takes.
+    /// Closes the handle for writing, if the file is sealed and not held.
     pub(super) fn close_spans(&self) {
         if !self.grows() && !self.is_held() {
             *self.spans.lock() = None;
         }
     }
 
-    /// File `id` holds the blobs from now on; returns the id of the one that did. Under the guard that
-    /// [`Self::trim`] is called under.
+    /// Makes physical file `id` the one that holds the blobs. Returns the id of the one before. The
+    /// caller write-locks the store's `linking`.
     pub(super) fn replace(&self, id: u64) -> u64 {
         let mut spans = self.spans.lock();
         *spans = None;
-        // The new file ends with its table; zeros lay behind the old one.
+        // The new file ends with its table; the zeros lay behind the old one.
         self.ahead.filled(0);
         self.physical.swap(Arc::new(Physical::new(id, false))).id
     }
@@ -341,7 +356,8 @@ impl BlobFile {
             if opened.is_ok() {
                 return opened;
             }
-            // The name is gone if another file has taken its place meanwhile.
+            // If another file has replaced this one meanwhile, the old name may be gone: try the
+            // new one.
             let now = self.physical.load_full();
             if Arc::ptr_eq(&physical, &now) {
                 return opened;
@@ -350,12 +366,16 @@ impl BlobFile {
         }
     }
 
-    /// Where the blob that was written at `offset` lies now.
+    /// The current offset of the blob that was written at `offset`; `None` if the file has no such
+    /// blob.
+    ///
+    /// # Errors
+    /// Those of opening the file: `Corruption` (a missing file included), `Unsupported`, `Io`.
     pub fn locate(&self, offset: u64) -> Result<Option<u64>> {
         Ok(self.open()?.locate(offset))
     }
 
-    /// Reads the value as far as `extent` says into `buf`.
+    /// Reads the part of a value that `extent` describes into `buf`.
     pub(super) fn read<'b>(
         &self,
         blob: &BlobRef,
@@ -399,7 +419,7 @@ impl BlobFile {
         })
     }
 
-    /// Begins to read a blob as far as `extent` says, if the file is open.
+    /// Starts reading the part of a blob that `extent` describes, if the file is open.
     pub(super) fn announce(&self, blob: &BlobRef, extent: &Extent, reads: &mut Announcement) {
         if let Some(opened) = self.physical.load().opened()
             && let Some(at) = opened.locate(blob.offset)
@@ -409,7 +429,8 @@ impl BlobFile {
         }
     }
 
-    /// Reads a stored blob for a rewrite, by its header; `span` with the header.
+    /// Reads a stored blob with its header, `len` bytes in all, and checks it against the header.
+    /// For rewrites.
     pub(super) fn read_span(&self, offset: u64, len: u64) -> Result<Vec<u8>> {
         let opened = self.open()?;
         let at = opened.locate(offset);
@@ -432,16 +453,19 @@ impl BlobFile {
         Ok(bytes)
     }
 
-    /// Whether the file can hold the blob. It is not read.
+    /// Checks that the file is long enough for the blob, without reading it.
     ///
     /// # Errors
-    /// `Corruption` if it cannot, or is missing.
+    /// `Corruption` if it is not, or is missing; `Unsupported`, `Io`.
     pub fn check_place(&self, blob: &BlobRef) -> Result<()> {
         let opened = self.open()?;
         opened.check_span(opened.find(blob)?, blob)
     }
 
-    /// Checks each of the file's headers, so far as reading needs them.
+    /// Checks the file's header, and the table of a rewritten file.
+    ///
+    /// # Errors
+    /// Those of opening the file: `Corruption` (a missing file included), `Unsupported`, `Io`.
     pub fn check(&self) -> Result<()> {
         self.open().map(|_| ())
     }
@@ -453,9 +477,9 @@ pub(super) const KEPT_FRONT: u64 = ALIGNMENT;
 /// The ids in the header of a blob file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlobFileIds {
-    /// Of the file itself.
+    /// The file's own id.
     pub physical: u64,
-    /// That references name.
+    /// The id that references name.
     pub logical: u64,
 }
 
@@ -463,7 +487,7 @@ impl BlobFileIds {
     /// Reads the header of file `id`, called `name`.
     ///
     /// # Errors
-    /// `Corruption`, I/O errors.
+    /// `Corruption`; `Unsupported` for a newer format; `Io`.
     pub fn read(file: &dyn ReadFile, id: u64, name: &str) -> Result<Self> {
         let mut header = [0; FILE_HEADER_LEN];
         if file.size()? < header.len() as u64 {
@@ -479,7 +503,7 @@ impl BlobFileIds {
     }
 }
 
-/// The logical id of the blobs in file `id`, by its header; a rewritten one must have its table.
+/// The logical id of file `id`, from its header. A rewritten file must have its table.
 pub(super) fn moved_from(store: &FileStore, id: u64) -> Result<u64> {
     let file = store.open_blob(id, true)?;
     let ids = BlobFileIds::read(&*file, id, &file_name(FileKind::Blob, id))?;

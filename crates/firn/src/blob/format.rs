@@ -1,4 +1,4 @@
-//! The bytes of a blob file; `docs/formats/blob.md`.
+//! Encodes and decodes blob files; `docs/formats/blob.md`.
 
 use super::chunks;
 use crate::base::checksum::{place_term, placed, xxh3};
@@ -13,20 +13,21 @@ const VERSION: u32 = 1;
 /// Bytes of the file header.
 pub(super) const FILE_HEADER_LEN: usize = 40;
 
-/// Where the first blob may lie.
+/// Offset of the first blob.
 pub const DATA_START: u64 = 64;
 
-/// Bytes of the footer of a rewritten file.
+/// Length of the footer of a rewritten file, bytes.
 pub(super) const FOOTER_LEN: usize = 32;
 
-/// Bytes of an entry of the table of places.
+/// Length of an entry in the table of places, bytes.
 pub(super) const PLACE_LEN: usize = 16;
 
-/// Blobs that store so many bytes begin at a block of the file system: their room can be given back,
-/// and reading them takes no block of a neighbour. What is smaller would waste more than an eighth.
+/// Blobs that store at least this many bytes begin at a block of the file system. So their room can
+/// be given back, and reading them touches no block of a neighbour. Smaller ones would waste more
+/// than an eighth.
 pub(super) const ALIGNED_FROM: u64 = 32 << 10;
 
-/// The unit of that.
+/// A block of the file system, bytes.
 pub(super) const ALIGNMENT: u64 = 4 << 10;
 
 /// The header of file `id`, which holds the blobs of logical file `logical`.
@@ -62,7 +63,7 @@ pub(super) fn check_file_header(bytes: &[u8], id: u64, logical: u64, name: &str)
     Ok(())
 }
 
-/// The logical id that a file header names, right or wrong.
+/// The logical id in a file header, unchecked.
 pub(super) fn logical_id(header: &[u8; FILE_HEADER_LEN]) -> u64 {
     u64_at(header, 24)
 }
@@ -71,7 +72,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
-/// What stands before a blob.
+/// The header of a blob.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BlobHeader {
     pub(super) codec: BlobCodec,
@@ -109,7 +110,8 @@ impl BlobHeader {
         })
     }
 
-    /// Whether `stored` is all that the blob at `offset` of logical file `file` stores, undamaged.
+    /// Whether `stored` is the undamaged and complete content of the blob at `offset` of logical
+    /// file `file`.
     pub(super) fn fits(&self, stored: &[u8], file: u64, offset: u64) -> bool {
         let summed = summed(self.codec, self.len, stored);
         if summed.map(|summed| placed(summed, file, offset)) != Some(self.checksum) {
@@ -124,7 +126,7 @@ impl BlobHeader {
     }
 }
 
-/// What the checksum of a blob covers of its stored bytes; `None` if they are too few.
+/// The part of the stored bytes that the blob's checksum covers; `None` if they are too short.
 pub(super) fn summed(codec: BlobCodec, len: u64, stored: &[u8]) -> Option<&[u8]> {
     match codec {
         BlobCodec::None | BlobCodec::Zstd => Some(stored),
@@ -132,7 +134,7 @@ pub(super) fn summed(codec: BlobCodec, len: u64, stored: &[u8]) -> Option<&[u8]>
     }
 }
 
-/// Where a span of `stored` bytes goes if `end` is the first free offset.
+/// Offset of a span for `stored` bytes, if `end` is the first free offset.
 pub(super) fn place_after(end: u64, stored: u64) -> u64 {
     match stored >= ALIGNED_FROM {
         true => end.next_multiple_of(ALIGNMENT),
@@ -140,8 +142,8 @@ pub(super) fn place_after(end: u64, stored: u64) -> u64 {
     }
 }
 
-/// The table of a rewritten file, with its footer: at `offset` of file `id`. `places`: offsets in the
-/// logical file with those in this one, ascending.
+/// Encodes the table of a rewritten file, with its footer, for `offset` of file `id`. `places` has
+/// pairs of the offset in the logical file and the one in this file, ascending.
 pub(super) fn places(places: &[(u64, u64)], id: u64, offset: u64) -> Vec<u8> {
     let mut out = Vec::with_capacity(places.len() * PLACE_LEN + FOOTER_LEN);
     for (logical, here) in places {
@@ -156,7 +158,7 @@ pub(super) fn places(places: &[(u64, u64)], id: u64, offset: u64) -> Vec<u8> {
     out
 }
 
-/// Where the table begins that the footer `bytes` at the end of a file of `size` bytes names.
+/// Offset of the table, from the footer of a file of `size` bytes; `None` if the footer is invalid.
 pub(super) fn places_begin(footer: &[u8], size: u64) -> Option<u64> {
     if footer.len() != FOOTER_LEN || &footer[..8] != PLACES_MAGIC {
         return None;
@@ -167,7 +169,7 @@ pub(super) fn places_begin(footer: &[u8], size: u64) -> Option<u64> {
     (end == size).then_some(offset)
 }
 
-/// Decodes table and footer, read from `offset` of file `id`.
+/// Decodes table and footer, read from `offset` of file `id`; `None` if they are damaged.
 pub(super) fn take_places(bytes: &[u8], id: u64, offset: u64) -> Option<Vec<(u64, u64)>> {
     let (summed, sum) = bytes.split_at_checked(bytes.len().checked_sub(8)?)?;
     if u64_at(sum, 0) != xxh3(summed).wrapping_add(place_term(id, offset)) {
@@ -178,25 +180,28 @@ pub(super) fn take_places(bytes: &[u8], id: u64, offset: u64) -> Option<Vec<(u64
     Some(entries.map(|e| (u64_at(e, 0), u64_at(e, 8))).collect())
 }
 
-/// A blob found in the bytes of a file.
+/// A blob found by scanning a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScannedBlob {
-    /// Where its header begins.
+    /// Offset of its header.
     pub offset: u64,
-    /// Bytes of the value.
+    /// Length of the value, bytes.
     pub len: u64,
-    /// Bytes stored.
+    /// Stored bytes.
     pub stored: u64,
-    /// How.
+    /// Codec of the stored bytes.
     pub codec: BlobCodec,
-    /// What the header says of the checksum.
+    /// Checksum in the header; not verified.
     pub checksum: u64,
-    /// Nobody here can read it.
+    /// The blob is encrypted, so this version cannot read it.
     pub encrypted: bool,
 }
 
-/// Looks for the blob at or after `offset`, by its header; `None` at the end. `read` gives bytes from an
-/// offset on, fewer at the end of the file. Holes and what a crash has torn are passed over.
+/// Finds the first blob header at or after `offset`; `None` at the end. `read` returns bytes from
+/// an offset on, fewer at the end of the file. Passes over holes and torn bytes.
+///
+/// # Errors
+/// Those of `read`.
 pub fn scan_blobs(
     mut offset: u64,
     read: &mut dyn FnMut(u64, usize) -> Result<Vec<u8>>,
@@ -223,7 +228,7 @@ pub fn scan_blobs(
                 encrypted: header.encrypted,
             }));
         }
-        // On to the next place that looks like one.
+        // Continue at the next magic number.
         let next = block[skip + 1..]
             .windows(BLOB_MAGIC.len())
             .position(|w| w == BLOB_MAGIC);

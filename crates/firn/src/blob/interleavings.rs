@@ -1,7 +1,8 @@
-//! Every interleaving of a thread that seals and cuts a file, the collector that puts another one in its place, and a
-//! reader, under `loom`.
+//! Model of three threads under `loom`, in every interleaving: one seals and cuts a file, the
+//! collector replaces it, and a reader reads it.
 //!
-//! The steps are those of the file and the store, in their order. The ways to break them must be found out.
+//! The steps are those of `file` and `store`, in their order. Each way to break them must make a
+//! test fail.
 
 use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use loom::sync::{Arc, Mutex};
@@ -9,13 +10,13 @@ use loom::sync::{Arc, Mutex};
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Broken {
     Not,
-    /// The file stops to grow before it is put to rest.
+    /// `grows` is cleared before the file is stored as one at rest.
     AtRestLate,
-    /// Whether there are zeros is not asked again under the guard.
+    /// The zeros are not checked again under the lock.
     AskedOnce,
-    /// The new file takes the place before the guard is held.
+    /// The new file replaces the old one before the lock is held.
     Unguarded,
-    /// A reader gives up at a name that is gone.
+    /// A reader gives up if the name is gone, and does not look for a newer one.
     NoSecondLook,
 }
 
@@ -33,7 +34,7 @@ enum OnDisk {
 struct World {
     broken: Broken,
     grows: AtomicBool,
-    /// The name under which the blobs lie.
+    /// The name of the file with the blobs.
     physical: AtomicUsize,
     /// Zeros lie behind the last span.
     zeros: AtomicBool,
@@ -73,7 +74,7 @@ impl World {
         }
         let at = self.physical.load(Ordering::Acquire);
         let mut disk = self.disk.lock().unwrap();
-        // Of the old file only zeros are cut off.
+        // In the old file the cut removes only zeros.
         if at == NEW {
             disk[at] = OnDisk::Cut;
         }
@@ -81,7 +82,7 @@ impl World {
         self.zeros.store(false, Ordering::Relaxed);
     }
 
-    /// Whether it took the file.
+    /// Returns whether it replaced the file.
     fn collect(&self) -> bool {
         if self.grows.load(Ordering::Acquire) {
             return false;
@@ -108,7 +109,7 @@ impl World {
         let mut at = self.physical.load(Ordering::Acquire);
         loop {
             match self.disk.lock().unwrap()[at] {
-                // Whoever has a file open reads on, whatever becomes of the name.
+                // A reader that has opened the file keeps it, even if its name goes.
                 OnDisk::Whole => return,
                 OnDisk::Cut => panic!("a value was cut off"),
                 OnDisk::Absent => {}

@@ -1,19 +1,19 @@
-//! What lies between the blobs that live.
+//! Finds the room between live blobs.
 
 use super::format::ALIGNMENT;
 use std::ops::Range;
 
-/// A blob in its file: offset of its header, bytes with the header.
+/// A blob in its file, header included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span {
-    /// Where it begins.
+    /// Offset of its header.
     pub offset: u64,
-    /// Bytes.
+    /// Length with the header, bytes.
     pub len: u64,
 }
 
-/// The whole blocks from `within.start` to `within.end` that hold no byte of `live`, which is ascending
-/// and may overlap.
+/// The maximal ranges of whole blocks in `within` that contain no byte of `live`. `live` is
+/// ascending; its spans may overlap.
 pub fn holes(live: &[Span], within: Range<u64>) -> Vec<Range<u64>> {
     let mut holes = Vec::new();
     let mut add = |from: u64, to: u64| {

@@ -1,16 +1,17 @@
-//! Values out of line: blob files, written by all, read with one I/O a value.
+//! Out-of-line values: blob files, shared by all transactions, read with one I/O per value.
 //!
 //! ```text
-//! statement: INSERT … 300 KiB → BlobStore::write: compress, reserve a span, write it; a BlobRef goes
-//!                               into the row's trailer, and so into write set, log, memtable, SSTs
-//! commit:    BlobSession::sync → the file is synced (one sync serves all that was written before it)
-//!            then the log record that names the blob
-//! read:      BlobStore::read   → one positional read, checked, decompressed into the reader's buffer;
-//!            read_prefix         → the same of the chunks that the beginning needs
+//! statement: INSERT … 300 KiB → BlobStore::write: compress, reserve a span, write it; a BlobRef
+//!                               goes into the row's trailer, so to write set, log, memtable, SSTs
+//! commit:    BlobSession::sync → sync the file (one sync serves all earlier writes),
+//!            then append the log record that names the blob
+//! read:      BlobStore::read   → one positional read, checked, decompressed into the reader's
+//!                               buffer
+//!            read_prefix         → the same, for the chunks that the prefix needs
 //! ```
 //!
-//! Which blobs live follows from what refers to them, and from nothing else (`db` collects). So
-//! compactions of the tree move references and never bytes.
+//! A blob is live as long as an entry refers to it; nothing else counts (`db` collects garbage). So
+//! compactions of the tree move references and never blob bytes.
 
 mod ahead;
 mod chunks;

@@ -1,4 +1,4 @@
-//! Blob files that are open for reading: so many at once and no more.
+//! Blob files open for reading, limited in number.
 
 use super::chunks::{self, Extent};
 use super::format::{
@@ -14,14 +14,14 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Larger reads ask for the size of the file before they take the memory.
+/// Reads over this size check the length of the file before they allocate memory, bytes.
 const TRUSTED_LEN: u64 = 1 << 20;
 
-/// The blob files open for reading, in the order in which they are closed again: one that was read since it
-/// came up last goes to the back once more.
+/// The blob files open for reading, in the order of eviction (a clock: a file that was read since
+/// its last turn gets another one).
 ///
-/// Table files have no such bound: there are few, and each is read all the time. A database of large values
-/// has a blob file for every 256 MiB of them, most of them cold.
+/// Open SSTs are not limited: they are few, and each is read all the time. A database of large
+/// values has a blob file for every 256 MiB of them, and most are cold.
 pub(super) struct OpenFiles {
     max: usize,
     queue: Mutex<VecDeque<Weak<Physical>>>,
@@ -38,13 +38,13 @@ impl OpenFiles {
     fn admit(&self, opened: &Arc<Physical>) {
         let mut queue = self.queue.lock();
         queue.push_back(Arc::downgrade(opened));
-        // Once around takes the marks away; whoever is at the front then goes, read meanwhile or not.
+        // One round clears the marks of use; then the front is closed, used meanwhile or not.
         let mut spared = queue.len();
         while queue.len() > self.max {
             let Some(oldest) = queue.pop_front() else {
                 return;
             };
-            // Those that another file has replaced are closed already.
+            // A file that was replaced is closed already.
             let Some(physical) = oldest.upgrade() else {
                 continue;
             };
@@ -66,14 +66,14 @@ impl OpenFiles {
     }
 }
 
-/// The file that holds the blobs.
+/// The physical file that holds the blobs of a logical one.
 pub(super) struct Physical {
     pub(super) id: u64,
-    /// Whether it is read as a file that grows.
+    /// Whether to read it as a growing file: through the page cache.
     grows: bool,
     opened: ArcSwapOption<Opened>,
     opening: Mutex<()>,
-    /// It was read again since it was opened, or since [`OpenFiles`] looked last.
+    /// The file was read since it was opened, or since the last turn of [`OpenFiles`].
     used: AtomicBool,
 }
 
@@ -88,17 +88,17 @@ impl Physical {
         }
     }
 
-    /// The file, if it is open.
+    /// The open file; `None` if it is closed.
     pub(super) fn opened(&self) -> Option<Arc<Opened>> {
         let opened = self.opened.load_full();
-        // Looked at first: a mark that is there already needs no write to memory that all share.
+        // Test before setting: a mark that is set already needs no write to a shared cache line.
         if opened.is_some() && !self.used.load(Ordering::Relaxed) {
             self.used.store(true, Ordering::Relaxed);
         }
         opened
     }
 
-    /// The file, opened if it is not; `logical`: the id that references name.
+    /// The open file; opens it if it is closed. `logical` is the id that references name.
     pub(super) fn open(
         self: &Arc<Self>,
         files: &OpenFiles,
@@ -123,7 +123,8 @@ impl Physical {
 pub(super) struct Opened {
     pub(super) file: Arc<dyn ReadFile>,
     pub(super) name: String,
-    /// Of a rewritten file: where its blobs were, and where they are; ascending.
+    /// The table of a rewritten file: pairs of the offset in the logical file and the one here,
+    /// ascending.
     places: Option<Vec<(u64, u64)>>,
 }
 
@@ -158,7 +159,7 @@ impl Opened {
         Some(places[at].1)
     }
 
-    /// Where the blob lies.
+    /// Offset of the blob's header.
     pub(super) fn find(&self, blob: &BlobRef) -> Result<u64> {
         self.locate(blob.offset).ok_or_else(|| {
             let what = "the file holds no blob that was written there";
@@ -166,7 +167,7 @@ impl Opened {
         })
     }
 
-    /// Whether the file can hold the blob at `at`.
+    /// Checks that the file is long enough for the blob at `at`.
     pub(super) fn check_span(&self, at: u64, blob: &BlobRef) -> Result<()> {
         match self.ends_before(at, blob.stored)? {
             true => Err(self.too_short(at)),
@@ -174,7 +175,7 @@ impl Opened {
         }
     }
 
-    /// Whether the file can hold what is read of a blob: before memory is taken for it.
+    /// Checks that the file is long enough for a large read, before memory is allocated for it.
     pub(super) fn check_len(&self, at: u64, extent: &Extent) -> Result<()> {
         if extent.len as u64 > TRUSTED_LEN && self.ends_before(at, extent.stored)? {
             return Err(self.too_short(at));
@@ -191,7 +192,8 @@ impl Opened {
         Error::corruption(&self.name, at, "the file ends before a blob")
     }
 
-    /// Reads stored bytes of the blob whose header is at `at`, and checks what its reference sums.
+    /// Reads the stored bytes of the blob whose header is at `at`, and checks those that its
+    /// reference's checksum covers.
     pub(super) fn read(&self, at: u64, blob: &BlobRef, stored: &mut [u8]) -> Result<()> {
         if let Err(error) = self.file.read_exact_at(at + BLOB_HEADER_LEN, stored) {
             let cut = self.ends_before(at, stored.len() as u64)?;
@@ -204,7 +206,7 @@ impl Opened {
         }
     }
 
-    /// Checks the chunks that were read of the blob whose header is at `at`, and calls `f` with each.
+    /// Checks the chunks read of the blob whose header is at `at`, and calls `f` with each.
     pub(super) fn for_each_chunk(
         &self,
         at: u64,

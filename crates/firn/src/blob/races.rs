@@ -1,5 +1,5 @@
-//! The collector puts another file in the place of one that is sealed, cut or opened at that moment. Each test has
-//! one such moment; `interleavings` has all of them.
+//! Tests in which the collector replaces a file at one critical point of another thread.
+//! `interleavings` covers all points.
 
 use super::steps::{Place, at};
 use super::{BlobSession, BlobStore, Span};
@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 
-/// A store whose file has zeros behind its last value.
+/// A store whose file has zeros behind its last span.
 struct World {
     env: MemEnv,
     store: Arc<BlobStore>,
@@ -36,7 +36,7 @@ impl World {
         let store = Arc::new(store_in(&env, 1));
         let mut rng = StdRng::seed_from_u64(7);
         let mut values = Vec::new();
-        // Zeros are written ahead from the second commit on.
+        // From the second commit on, zeros are written ahead.
         for _ in 0..3 {
             let value: Vec<u8> = (0..8000).map(|_| rng.random()).collect();
             let mut session = BlobSession::new();
@@ -62,7 +62,7 @@ impl World {
         spans.collect()
     }
 
-    /// What the collector does with the file: nothing while it may grow.
+    /// The collector's work on the file: replaces it unless it grows or is held.
     fn collection(&self) -> impl FnOnce() -> bool + Send + use<> {
         let (store, id, live) = (Arc::clone(&self.store), self.file, self.spans());
         move || {
@@ -76,7 +76,8 @@ impl World {
         }
     }
 
-    /// Collects at `place` of this thread; says whether that place was reached, and the file was taken then.
+    /// Runs the collector when this thread reaches `place`. The result is `None` until then, and
+    /// afterwards whether it replaced the file.
     fn collect_at(&self, place: Place) -> Rc<Cell<Option<bool>>> {
         let taken = Rc::new(Cell::new(None));
         let (seen, collect) = (Rc::clone(&taken), self.collection());
@@ -130,7 +131,7 @@ fn no_file_takes_the_place_of_one_that_is_being_cut() {
             at(Place::Installing, move || arrived.send(()).unwrap());
             ended.send(collect()).unwrap();
         });
-        // What comes behind that place waits until the file is cut.
+        // The collector stops behind this point until the file is cut.
         arrives.recv().unwrap();
     });
     world.store.seal_active();
@@ -142,7 +143,7 @@ fn no_file_takes_the_place_of_one_that_is_being_cut() {
 fn a_reader_that_comes_to_an_old_name_goes_on_to_the_new_one() {
     let world = World::new();
     world.store.seal_active();
-    // Another store reads for the rewrite, so that here the file is as one that was closed again.
+    // Another store does the rewrite, so that in this one the file is still closed.
     let other = store_in(&world.env, 50);
     let rewritten = other.rewrite(&other.file(world.file), &world.spans());
     let rewritten = rewritten.unwrap();
@@ -156,7 +157,7 @@ fn a_reader_that_comes_to_an_old_name_goes_on_to_the_new_one() {
     });
     world.check();
     assert!(done.get());
-    // A file that is gone is missed all the same.
+    // A file that does not exist is still reported.
     world.store.files().remove_blob(physical).unwrap();
     let fresh = store_in(&world.env, 90);
     fresh.set_moved([(logical, physical)]);

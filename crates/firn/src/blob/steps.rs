@@ -1,17 +1,18 @@
-//! Places where another thread may come between; a test lets it happen there.
+//! Points between two steps at which another thread may come in between; a test lets that happen
+//! there.
 
-/// A place between two steps that other threads see apart.
+/// A point between two steps whose order other threads can see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
-    /// A file is sealed in part.
+    /// A file is half sealed.
     Sealing,
-    /// A file has zeros behind its last span, and is not guarded yet.
+    /// A file was found to have zeros behind its last span; the `linking` lock is not held yet.
     Trimming,
-    /// It is about to be cut.
+    /// The zeros are about to be cut off, under the lock.
     Cutting,
-    /// A rewritten file is about to take the place of the old one.
+    /// A rewritten file is about to replace the old one.
     Installing,
-    /// A reader knows which file holds the blobs, and has not opened it.
+    /// A reader knows the physical file and has not opened it yet.
     Opening,
 }
 
@@ -33,7 +34,7 @@ mod of_tests {
         static PLANNED: RefCell<Option<Planned>> = const { RefCell::new(None) };
     }
 
-    /// When this thread is next at `place`, `then` happens.
+    /// Runs `then` when this thread reaches `place` for the next time.
     pub(in crate::blob) fn at(place: Place, then: impl FnOnce() + 'static) {
         let before = PLANNED.replace(Some((place, Box::new(then))));
         assert!(before.is_none(), "a place that was never reached");

@@ -1,4 +1,4 @@
-//! All blob files of a database.
+//! The blob files of a database.
 
 use super::chunks::Extent;
 use super::codec::pack;
@@ -18,49 +18,56 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A file is full at this share of all bytes written …
+/// A file is full at 1/32 of all bytes written since the open …
 const FILE_SHARE: u64 = 32;
-/// … and at this size at the latest, or at this share of it at the earliest.
+/// … but at its maximal size at the latest, and not before 1/8 of that.
 const FILE_MIN_SHARE: u64 = 8;
 
-/// Files open for reading at once.
+/// Upper bound for the files open for reading.
 const OPEN_FILES_MAX: usize = 256;
 
-/// What was done so far.
+/// Counters since the open.
 #[derive(Debug, Default)]
 pub struct BlobStats {
     /// Values written.
     pub written: AtomicU64,
-    /// Bytes of them, as stored.
+    /// Bytes of them as stored, headers included.
     pub written_bytes: AtomicU64,
     /// Values read, whole or in part.
     pub read: AtomicU64,
-    /// Bytes read of them, as stored.
+    /// Bytes read for them, as stored.
     pub read_bytes: AtomicU64,
     /// Bytes given back to the file system by holes.
     pub punched_bytes: AtomicU64,
     /// Bytes of blobs that were moved to another file.
     pub rewritten_bytes: AtomicU64,
-    /// Files that went.
+    /// Files removed.
     pub removed_files: AtomicU64,
 }
 
-/// Blobs moved to a new file, not in force yet.
+/// Blobs moved to a new file that does not replace the old one yet.
 pub struct Rewritten {
-    /// Id that references name.
+    /// Logical id: the one that references name.
     pub logical: u64,
-    /// Id of the new file.
+    /// Physical id: the new file's.
     pub physical: u64,
-    /// Bytes of the blobs.
+    /// Size of the blobs, headers included.
     pub bytes: u64,
 }
 
 type NewId = Box<dyn Fn() -> u64 + Send + Sync>;
 
-/// The blob files of a database: writing, reading, and what collecting their garbage takes.
+/// The blob files of a database: writing, reading, and the steps of garbage collection.
 ///
-/// One file at a time takes blobs. `release_after` keeps what rolled back transactions wrote until the
-/// log has forgotten them for good: a prepared one may come back otherwise.
+/// References name a *logical* file. Its blobs lie in a *physical* file, which has the same id
+/// until the blobs are moved to another one. One file at a time, the active one, takes new blobs. A
+/// session holds the files that it writes to, and a held file is not collected.
+///
+/// `release_after` holds the files of a rolled back prepared transaction until the rollback is
+/// durable in the log. Before that, a crash brings the transaction back.
+///
+/// Locks: `active`, then `linking`, then `known` or `moved`. `linking` is read-locked while files
+/// get second names, and write-locked while files are cut, punched, replaced or removed.
 pub struct BlobStore {
     files: FileStore,
     new_id: Option<NewId>,
@@ -68,7 +75,7 @@ pub struct BlobStore {
     open_files: Arc<OpenFiles>,
     known: RwLock<BTreeMap<u64, Arc<BlobFile>>>,
     active: Mutex<Option<Arc<BlobFile>>>,
-    /// Logical ids whose blobs lie in a file of another id.
+    /// Logical to physical ids, where they differ.
     moved: RwLock<BTreeMap<u64, u64>>,
     released: Mutex<Vec<(u64, BlobSession)>>,
     linking: RwLock<()>,
@@ -76,8 +83,8 @@ pub struct BlobStore {
 }
 
 impl BlobStore {
-    /// The blob files in the directory of `files`. `new_id` hands out file ids; `file_size`: bytes at
-    /// which a file is full at the latest.
+    /// The blob files in the directory of `files`. `new_id` hands out file ids; `file_size` is the
+    /// maximal size of a file, bytes.
     pub fn new(
         files: FileStore,
         file_size: u64,
@@ -89,7 +96,7 @@ impl BlobStore {
         }
     }
 
-    /// The same, that refuses to write.
+    /// As [`Self::new`], but refuses to write.
     pub fn read_only(files: FileStore, file_size: u64) -> Self {
         Self {
             files,
@@ -105,16 +112,16 @@ impl BlobStore {
         }
     }
 
-    /// Says which logical files lie in files of other ids, before anything is read.
+    /// Sets the physical ids of moved files, by logical id. Call it before anything is read.
     pub fn set_moved(&self, moved: impl IntoIterator<Item = (u64, u64)>) {
         *self.moved.write() = moved.into_iter().collect();
     }
 
-    /// Which logical files lie in files of other ids, as far as the files themselves tell: where the
-    /// manifest is lost. Of several the newest whole one.
+    /// The physical ids of moved files, by logical id, as the files' headers say. For a lost
+    /// manifest. Of several undamaged files for one id, the newest counts.
     ///
     /// # Errors
-    /// Of the file system.
+    /// `Io` of the file system; damaged files are passed over.
     pub fn moved_on_disk(files: &FileStore) -> Result<BTreeMap<u64, u64>> {
         let mut moved = BTreeMap::new();
         for id in files.list_blobs()? {
@@ -128,40 +135,41 @@ impl BlobStore {
         Ok(moved)
     }
 
-    /// Where the files lie.
+    /// The file store.
     pub fn files(&self) -> &FileStore {
         &self.files
     }
 
-    /// What was done so far.
+    /// The counters.
     pub fn stats(&self) -> &BlobStats {
         &self.stats
     }
 
-    /// Keeps blob files as they are until the result is dropped: nothing is punched and no name goes. For
-    /// those who give the files further links; a file with a second link is not punched afterwards either.
+    /// Keeps all blob files unchanged while the result lives: no file is cut, punched, replaced or
+    /// removed. For callers that link the files; a linked file is not punched afterwards either.
     pub fn hold_links(&self) -> LinkHold<'_> {
         LinkHold(self.linking.read())
     }
 
-    /// Whether somebody holds them.
+    /// Whether a caller holds links now.
     pub fn links_held(&self) -> bool {
         self.linking.try_write().is_none()
     }
 
-    /// Whether the file has a second link: it is not punched then.
+    /// Whether the file has a second link, so that it must not be punched.
     ///
     /// # Errors
-    /// Of the file system.
+    /// `NotFound`; `Io`.
     pub fn is_linked(&self, file: &BlobFile) -> Result<bool> {
         Ok(self.files.blob_links(file.physical_id())? > 1)
     }
 
-    /// Writes `value` of `column`. It is durable once `session` is synced, and lost if that is dropped
-    /// before anything refers to it.
+    /// Writes `value` of `column`. The blob becomes durable when `session` is synced. If `session`
+    /// is dropped before anything refers to the blob, it is garbage.
     ///
     /// # Errors
-    /// `NoSpace` and I/O errors: nothing is written then. `Unsupported` in a store that only reads.
+    /// `NoSpace` and `Io`: the value is not stored. `InvalidArgument` for a value of 4 GiB or more.
+    /// `Unsupported` in a read-only store.
     pub fn write(&self, session: &mut BlobSession, column: u32, value: &[u8]) -> Result<BlobRef> {
         if u32::try_from(value.len()).is_err() {
             return Err(Error::invalid("a value of 4 GiB or more"));
@@ -187,7 +195,7 @@ impl BlobStore {
         match file.write(offset, &header, &packed) {
             Ok(ticket) => session.wrote(&file, ticket),
             Err(error) => {
-                // With the disk full the same file goes on once there is room.
+                // After `NoSpace` the same file continues once there is room.
                 if *error.kind() != ErrorKind::NoSpace {
                     self.give_up(&file);
                 }
@@ -249,7 +257,7 @@ impl BlobStore {
         Ok(file)
     }
 
-    /// No more blobs go into `file`.
+    /// Seals `file` if it is active.
     fn give_up(&self, file: &Arc<BlobFile>) {
         let mut active = self.active.lock();
         if active.as_ref().is_some_and(|a| Arc::ptr_eq(a, file)) {
@@ -258,7 +266,7 @@ impl BlobStore {
         }
     }
 
-    /// No more blobs go into the file that takes them now.
+    /// Seals the active file.
     pub fn seal_active(&self) {
         let mut active = self.active.lock();
         if let Some(file) = active.take() {
@@ -266,20 +274,20 @@ impl BlobStore {
         }
     }
 
-    /// Under the mutex of the active file, which it is.
+    /// Seals the active file; the caller holds `active`.
     fn seal(&self, file: &BlobFile) {
         file.seal();
         self.trim(file);
     }
 
-    /// Gives back the zeros at the end of files that take no more, as far as that was not possible before.
+    /// Cuts off the zeros at the end of sealed files, where that was not possible before.
     pub fn trim_sealed(&self) {
         let files = self.all();
         files.iter().for_each(|file| self.trim(file));
     }
 
-    /// Leaves a file alone that has a second name or may be about to get one: whoever copies it relies
-    /// on its length.
+    /// Cuts off the zeros at the end of a sealed file. Leaves a file alone that has a second name
+    /// or may be about to get one: a copy of it relies on its length.
     fn trim(&self, file: &BlobFile) {
         if !file.has_tail() {
             return file.close_spans();
@@ -288,15 +296,15 @@ impl BlobStore {
         let Some(_alone) = self.linking.try_write() else {
             return;
         };
-        // Asked again: another file may have taken its place, whose end is its table.
+        // Check again under the lock: a file that has replaced this one ends with its table.
         if file.has_tail() && self.is_linked(file).is_ok_and(|linked| !linked) {
             reached(Place::Cutting);
-            // It is only room, and is asked for again.
+            // Only room is lost; a later call retries.
             let _ = file.trim();
         }
     }
 
-    /// Whether nobody writes to the file with this id, nor will.
+    /// Whether no session writes to the file with this id, or may in future.
     pub fn is_quiet(&self, id: u64) -> bool {
         let _active = self.active.lock();
         let known = self.known.read();
@@ -305,19 +313,20 @@ impl BlobStore {
             .is_none_or(|file| !file.grows() && !file.is_held())
     }
 
-    /// Reads the value that `blob` refers to into `buf`.
+    /// Reads the value of `blob` into `buf`.
     ///
     /// # Errors
-    /// `Corruption` that names file and offset; I/O errors.
+    /// `Corruption` of the blob, with file and offset, or of a missing file; `Unsupported` for an
+    /// encrypted blob or a newer format; `Io`.
     pub fn read<'b>(&self, blob: &BlobRef, buf: &'b mut BlobBuf) -> Result<&'b [u8]> {
         self.read_prefix(blob, u64::MAX, buf)
     }
 
-    /// Reads the first `wanted` bytes of the value, or all if it has fewer: no more chunks than these
-    /// need, and what others hold does not matter.
+    /// Reads the first `wanted` bytes of the value, or all if it has fewer. Reads and checks only
+    /// the chunks that contain them.
     ///
     /// # Errors
-    /// As [`Self::read`].
+    /// Those of [`Self::read`].
     pub fn read_prefix<'b>(
         &self,
         blob: &BlobRef,
@@ -334,8 +343,7 @@ impl BlobStore {
         Ok(&bytes[..bytes.len().min(wanted)])
     }
 
-    /// Says that so many first bytes of these values are about to be read: all begin to be read at the
-    /// same time. A hint.
+    /// Starts reading the given prefixes of these values, all at the same time. A hint.
     pub fn announce<'a>(&self, blobs: impl Iterator<Item = (&'a BlobRef, u64)> + Clone) {
         if blobs.clone().nth(1).is_none() {
             return;
@@ -348,7 +356,7 @@ impl BlobStore {
         reads.start();
     }
 
-    /// The file with this id, whether it is there or not.
+    /// The file with this logical id, whether or not it exists on disk.
     pub fn file(&self, id: u64) -> Arc<BlobFile> {
         if let Some(file) = self.known.read().get(&id) {
             return Arc::clone(file);
@@ -361,13 +369,16 @@ impl BlobStore {
         Arc::clone(self.known.write().entry(id).or_insert_with(known))
     }
 
-    /// All files known, ascending by id.
+    /// All known files, ascending by logical id.
     pub fn all(&self) -> Vec<Arc<BlobFile>> {
         self.known.read().values().cloned().collect()
     }
 
-    /// After recovery: `needed` are all files that anything refers to. The others go; the missing ones
-    /// are returned, and then no file goes.
+    /// Ends recovery. `needed` are the logical ids that anything refers to. Removes the other
+    /// files, unless a needed one is missing. Returns the physical ids of the missing files.
+    ///
+    /// # Errors
+    /// `Io` of listing and removing.
     pub fn recovered(&self, needed: &BTreeSet<u64>) -> Result<Vec<u64>> {
         let on_disk: BTreeSet<u64> = self.files.list_blobs()?.into_iter().collect();
         let physical: BTreeSet<u64> = needed
@@ -383,44 +394,45 @@ impl BlobStore {
         Ok(missing)
     }
 
-    /// Holds file `id` in `session`: a prepared transaction names it.
+    /// Holds file `id` in `session`, because a prepared transaction refers to it.
     pub fn hold(&self, session: &mut BlobSession, id: u64) {
         let file = self.file(id);
         let _active = self.active.lock();
         session.hold(&file);
     }
 
-    /// Keeps what `session` holds until the log is durable up to `lsn`.
+    /// Keeps the files that `session` holds until the log is durable up to `lsn`.
     pub fn release_after(&self, lsn: u64, session: BlobSession) {
         if !session.is_empty() {
             self.released.lock().push((lsn, session));
         }
     }
 
-    /// The log is durable up to `lsn`.
+    /// Drops the sessions that wait for the log to be durable up to `lsn`.
     pub fn log_durable(&self, lsn: u64) {
         self.released.lock().retain(|(until, _)| *until > lsn);
     }
 
-    /// Gives back the room between the blobs of `file` that live: `live` has their spans as they were
-    /// written, ascending. `None` if the file cannot have holes, or has a second link.
+    /// Punches holes between the live blobs of `file`. `live` has their spans in the logical file,
+    /// ascending. Returns the bytes given back; `None` if the file cannot have holes, or has a
+    /// second link.
     ///
     /// # Errors
-    /// Of the file system; part of the room may be given back then.
+    /// Those of the file system; part of the room may be given back already.
     pub fn punch(&self, file: &BlobFile, live: &[Span]) -> Result<Option<u64>> {
         let _alone = self.linking.write();
         let usage = file.usage()?;
         let mut here = Vec::with_capacity(live.len());
         for span in live {
             let offset = file.locate(span.offset)?;
-            // Without it nothing is known of what lies around it.
+            // A blob that cannot be located may lie anywhere: punch nothing.
             let Some(offset) = offset else {
                 return Ok(None);
             };
             here.push(Span { offset, ..*span });
         }
         here.sort_unstable();
-        // A rewritten file ends with its table.
+        // A rewritten file ends with its table; stop before it.
         let end = match file.physical_id() == file.id() {
             true => usage.len,
             false => here.last().map_or(KEPT_FRONT, |s| s.offset + s.len),
@@ -443,11 +455,12 @@ impl BlobStore {
         Ok(Some(given))
     }
 
-    /// Writes the blobs of `file` that live into a new file, synced. It takes the place of the old one
-    /// by [`Self::install`], once that is recorded durably.
+    /// Copies the live blobs of `file` to a new file, durably. The new file replaces the old one by
+    /// [`Self::install`], after the manifest has recorded the move.
     ///
     /// # Errors
-    /// `Corruption` of the blobs; I/O errors, `NoSpace`. Nothing is left behind then.
+    /// `Corruption` of a blob; `Unsupported` for an encrypted one, or in a read-only store;
+    /// `NoSpace`, `Io`. The new file is removed.
     pub fn rewrite(&self, file: &BlobFile, live: &[Span]) -> Result<Rewritten> {
         let Some(new_id) = &self.new_id else {
             return Err(Error::unsupported("blobs are not written here"));
@@ -489,19 +502,20 @@ impl BlobStore {
         Ok(bytes)
     }
 
-    /// Throws a rewritten file away whose place could not be recorded.
+    /// Removes a rewritten file whose move could not be recorded.
     pub fn discard(&self, rewritten: &Rewritten) {
         let _ = self.files.remove_blob(rewritten.physical);
     }
 
-    /// The rewritten file is recorded: it takes its place. The old one goes.
+    /// Lets a rewritten file replace the old one, which is removed. Call it after the manifest has
+    /// recorded the move.
     ///
     /// # Errors
-    /// If it cannot be removed; a restart does that then.
+    /// `Io` if the old file cannot be removed; the next open removes it.
     pub fn install(&self, rewritten: &Rewritten) -> Result<()> {
         let file = self.file(rewritten.logical);
         reached(Place::Installing);
-        // Nobody cuts the file meanwhile, or gives it a second name.
+        // The lock keeps others from cutting the file or giving it a second name meanwhile.
         let _alone = self.linking.write();
         self.moved
             .write()
@@ -513,7 +527,7 @@ impl BlobStore {
     /// Removes a file that nothing refers to.
     ///
     /// # Errors
-    /// Of the file system; it is tried again then.
+    /// `Io`; the file stays known, and the next collection retries.
     pub fn remove(&self, file: &BlobFile) -> Result<()> {
         let _alone = self.linking.write();
         match self.files.remove_blob(file.physical_id()) {

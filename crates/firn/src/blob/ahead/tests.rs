@@ -45,7 +45,7 @@ fn store(env: Arc<dyn Env>, dir: &Path) -> BlobStore {
     })
 }
 
-/// One value that does not compress, durable.
+/// Commits one incompressible value, durably.
 fn commit(store: &BlobStore, rng: &mut StdRng) -> (BlobRef, Vec<u8>) {
     let value: Vec<u8> = (0..VALUE).map(|_| rng.random()).collect();
     let mut session = BlobSession::new();
@@ -77,7 +77,8 @@ fn lone_commits_find_their_room_and_the_rest_goes_when_the_file_is_full() {
         grown += u64::from(now != before);
         before = now;
     }
-    // The first two sync alike: nothing is known before the first.
+    // The second sync waits for the journal as the first does: no average is known before the
+    // first.
     assert!((3..=4).contains(&grown), "it grew {grown} times");
     let file = store.file(all[0].0.file);
     assert!(before.len > file.written() + VALUE as u64, "{before:?}");
@@ -186,7 +187,8 @@ fn a_power_cut_takes_nothing_that_was_synced_among_zeros() {
 
 #[test]
 fn the_last_room_of_a_disk_is_for_values() {
-    // The first commit writes the file's header and a value; the second one zeros, in several calls.
+    // The first commit writes the file's header and a value; the second one writes zeros, in
+    // several calls.
     for nth in 1..6 {
         let env = FaultEnv::new(Arc::new(MemEnv::new()));
         let store = store(Arc::new(env.clone()), Path::new("/db"));
@@ -202,7 +204,7 @@ fn the_last_room_of_a_disk_is_for_values() {
             all.push(commit(&store, &mut rng));
             let file = store.file(all[0].0.file);
             let usage = file.usage().unwrap();
-            // What was filled until then is cut off again, and no more is.
+            // The zeros written before the failure are cut off, and no more are written.
             assert_eq!(usage.len, file.written(), "call {nth}");
         }
         assert_eq!(store.all().len(), 1);

@@ -21,7 +21,7 @@ fn path() -> PathBuf {
     Path::new(DIR).join(file_name(FileKind::Blob, 1))
 }
 
-/// Noise, text, or text with noise in its first or last chunk.
+/// A value of noise, of text, or of text with noise in its first or last chunk.
 fn value(rng: &mut StdRng, len: usize) -> Vec<u8> {
     let noise = [
         0..len,

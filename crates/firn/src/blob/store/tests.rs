@@ -111,7 +111,7 @@ fn damage_names_file_and_place() {
             }
         }
     }
-    // References that no file can hold.
+    // References that no file can satisfy.
     env.place(&path(blobs[0].file), stored);
     let fresh = store_in(Arc::new(env.clone()), 0);
     for bad in [
@@ -181,7 +181,7 @@ fn holes_and_rewrites_keep_what_lives() {
             store.install(&rewritten).unwrap();
             check(&store, &live);
             assert_eq!(store.punch(&file, &spans).unwrap(), Some(0));
-            // Once more, from the file that took its place.
+            // Rewrite once more, from the file that has replaced the first.
             let fewer = &spans[spans.len() / 2..];
             live.retain(|(blob, _)| blob.file != file.id() || fewer.contains(&span(blob)));
             let again = store.rewrite(&file, fewer).unwrap();
@@ -246,10 +246,10 @@ fn a_failed_sync_loses_what_was_not_durable_and_no_more() {
         errno: Errno::Io,
     });
     assert!(second.sync().is_err());
-    // Asking again does not make it durable.
+    // A second sync does not make it durable.
     assert!(second.sync().is_err());
     first.sync().unwrap();
-    // What follows goes to another file.
+    // The next value goes to another file.
     let mut third = BlobSession::new();
     let blob = store.write(&mut third, 0, &[3; 5000]).unwrap();
     third.sync().unwrap();
