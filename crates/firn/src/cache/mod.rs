@@ -15,7 +15,7 @@ pub use pins::{Pin, PinBudget};
 pub use rows::{KeyHash, RowCache, Sealed};
 pub use stats::CacheStats;
 
-/// Names a block for ever: files are never changed and their ids never reused.
+/// Identifies a block for ever: SSTs never change, and file ids are never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BlockKey {
     /// Id of the file.
@@ -25,13 +25,14 @@ pub struct BlockKey {
 }
 
 impl BlockKey {
-    /// Neighbouring blocks lie a few KiB apart, so the bits above that spread.
+    /// The stripe of the counters. Neighbouring blocks lie a few KiB apart, so the offset's bits
+    /// from 2 KiB on are used.
     fn stripe(&self) -> usize {
         ((self.offset >> 11) ^ self.file_id) as usize
     }
 }
 
-/// What a cache can hold; cloned for each reader, so cheap to clone.
+/// A value that a cache can hold. Each reader gets a clone, so it must be cheap to clone.
 pub trait Weighted {
     /// Bytes of memory the value takes.
     fn weight(&self) -> u64;
@@ -40,8 +41,8 @@ pub trait Weighted {
 #[derive(Clone)]
 struct ByWeight;
 
-/// Memory of an entry beside its value: slot, hash table, share of the ghosts, reference counts, the
-/// allocator's headers.
+/// Memory of an entry beside its value, bytes: slot, hash table, its share of the ghost entries,
+/// reference counts, allocator headers.
 const ENTRY_OVERHEAD: u64 = 160;
 
 impl<V: Weighted> Weighter<BlockKey, V> for ByWeight {
@@ -52,18 +53,18 @@ impl<V: Weighted> Weighter<BlockKey, V> for ByWeight {
 
 type Inner<V> = Cache<BlockKey, V, ByWeight, DefaultHashBuilder, DefaultLifecycle<BlockKey, V>>;
 
-/// A cache of immutable blocks, weighted by the memory they take.
+/// A cache of immutable blocks, weighted by their memory.
 ///
-/// Invariants: a value never changes while it is cached, so no coherence is needed; a block missing
-/// from the cache is read by one thread while the others wait for it; the sum of weights stays
-/// within the capacity, apart from what readers still hold after eviction. A block heavier than a
-/// quarter of a shard is handed out but not kept: it would empty its shard.
+/// Invariants: A cached value never changes, so no coherence is needed. A missing block is read by
+/// one thread while the others wait for it. The sum of weights stays within the capacity, apart
+/// from evicted blocks that readers still hold. A block heavier than a quarter of a shard is handed
+/// out but not kept, because it would empty its shard.
 ///
 /// The policy is that of `quick_cache`: a block enters a probationary queue and is promoted when it
-/// is asked for again, so a scan that touches blocks once does not displace those in use.
+/// is used again, so a scan that uses each block once does not displace the blocks in use.
 ///
-/// Rejected: a cache of stored (compressed) blocks beside it; the operating system's page cache is
-/// one already. LRU: one scan empties it.
+/// Rejected: a second cache of stored (compressed) blocks (the operating system's page cache is one
+/// already); LRU (one scan empties it).
 pub struct BlockCache<V> {
     inner: Arc<Inner<V>>,
     pins: Arc<PinBudget>,
@@ -77,7 +78,7 @@ const SHARDS_PER_CORE: u64 = 4;
 const SHARD_MIN: u64 = 1 << 20;
 
 impl<V: Weighted + Clone + Send + Sync + 'static> BlockCache<V> {
-    /// A cache that holds up to `capacity` bytes.
+    /// A cache with a capacity of `capacity` bytes.
     pub fn new(capacity: u64) -> Self {
         let cores = available_parallelism().map_or(1, |n| n.get() as u64);
         let shards = (cores * SHARDS_PER_CORE).min(capacity / SHARD_MIN).max(1);
@@ -102,11 +103,11 @@ impl<V: Weighted + Clone + Send + Sync + 'static> BlockCache<V> {
         }
     }
 
-    /// The block of `key`, loaded by `load` if it is missing. With `fill` the loaded block stays in
-    /// the cache; without (compaction) the cache is looked into and left as it is.
+    /// The block of `key`; `load` loads it if it is missing. With `fill` the loaded block stays in
+    /// the cache. Without `fill` (compaction) the cache is read but not changed.
     ///
     /// # Errors
-    /// Those of `load`; nothing is cached then, and a thread that waited tries to load by itself.
+    /// Those of `load`; nothing is cached then, and each waiting thread loads for itself.
     pub fn get_or_load(
         &self,
         key: BlockKey,
@@ -130,7 +131,8 @@ impl<V: Weighted + Clone + Send + Sync + 'static> BlockCache<V> {
                 self.stats.miss(key.stripe());
                 let block = load()?;
                 if self.fits(block.weight()) {
-                    // Refused only if the entry was removed meanwhile; the caller has its block.
+                    // Fails only if the entry was removed meanwhile; the caller has its block
+                    // anyway.
                     let _ = guard.insert(block.clone());
                 }
                 Ok(block)
@@ -139,36 +141,38 @@ impl<V: Weighted + Clone + Send + Sync + 'static> BlockCache<V> {
         }
     }
 
-    /// The block of `key` if it is cached; counts neither as use nor as a miss.
+    /// The block of `key` if it is cached. Counts neither as use nor as miss.
     pub fn peek(&self, key: BlockKey) -> Option<V> {
         self.inner.peek(&key)
     }
 
-    /// Puts a block into the cache: how the successors of compacted blocks take their place.
+    /// Inserts a block. Compactions call this so that the successors of cached blocks are cached,
+    /// too.
     pub fn insert(&self, key: BlockKey, block: V) {
         if self.fits(block.weight()) {
             self.inner.insert(key, block);
         }
     }
 
-    /// Drops a block nobody will ask for again.
+    /// Removes a block that nobody will request again.
     pub fn remove(&self, key: BlockKey) {
         self.inner.remove(&key);
     }
 
-    /// The budget of what the files behind the blocks keep in memory themselves.
+    /// The budget for the memory that the files of the blocks pin.
     pub fn pins(&self) -> &Arc<PinBudget> {
         &self.pins
     }
 
-    /// Changes the capacity, in bytes; a smaller one evicts. Pins stand beside it, without limit.
+    /// Changes the capacity, bytes; a smaller one evicts. Pins are not counted in it, and have no
+    /// limit.
     pub fn set_capacity(&self, capacity: u64) {
         self.pins.set_limit(u64::MAX);
         self.pins.set_room(None);
         self.inner.set_capacity(capacity);
     }
 
-    /// Blocks and pins share `room` bytes; what is pinned by choice gets at most `pins` of them.
+    /// Blocks and pins share `room` bytes; the memory pinned by choice gets at most `pins` of them.
     pub fn set_room(&self, room: u64, pins: u64) {
         self.pins.set_limit(pins);
         self.pins.set_room(Some(room));

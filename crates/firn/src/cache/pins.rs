@@ -1,42 +1,45 @@
-//! What stays in memory beside the cached blocks, and how much of it may.
+//! Accounts for memory that open files pin beside the block cache.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Sets the capacity of the cache beside the pins.
+/// Changes the capacity of the block cache.
 type Resize = Box<dyn Fn(u64) + Send + Sync>;
 
-/// A budget for what open files keep in memory as long as they are open.
+/// A budget for the memory that files pin while they are open.
 ///
-/// Two kinds draw on it. What a reader cannot do without is charged whatever the limit; what it
-/// could as well load when it is asked for is granted while the limit allows, the last quarter of it
-/// to files of the upper levels only: they are small, young, and asked by every read.
+/// Two kinds draw on it. Memory that a reader cannot do without is *charged*, whatever the limit.
+/// Memory that a reader could as well load on demand is *granted* within the limit; the last
+/// quarter of the limit is for files of the upper levels, which are small, young and consulted by
+/// every read.
 ///
-/// Pins stand beside the capacity of the cache, or inside a common room: then each pin makes the
-/// cache smaller before it is handed out, in steps, so that a file opened does not shift every shard.
+/// Pins stand beside the cache's capacity, or share a room with it. In a shared room, a pin shrinks
+/// the cache before it is handed out, in steps, so that an opened file does not resize every shard.
+///
+/// Lock: `room` is held while the cache is resized, so that resizes happen in order.
 pub struct PinBudget {
     limit: AtomicU64,
     used: AtomicU64,
-    /// What pins and cache share.
+    /// The room that pins and cache share; `None` without one.
     room: Mutex<Option<Room>>,
     resize: Resize,
 }
 
 struct Room {
     bytes: u64,
-    /// The capacity set last.
+    /// The capacity that the cache was given last, bytes.
     capacity: u64,
 }
 
-/// Capacity is taken back at once, and given in pieces of at least this share of it.
+/// The cache shrinks at once, but grows only by at least 1/8 of its capacity.
 const GROWTH_MIN: u64 = 8;
-/// Steps of the capacity in a room.
+/// The capacity in a shared room changes in steps of 1/128 of the room.
 const STEPS: u64 = 128;
-/// The share of its room that a cache keeps in any case.
+/// The cache keeps at least 1/16 of a shared room.
 const CACHE_SHARE_MIN: u64 = 16;
 
-/// Bytes taken from a budget, given back when dropped.
+/// Bytes taken from a budget; given back when dropped.
 pub struct Pin {
     budget: Arc<PinBudget>,
     bytes: u64,
@@ -57,7 +60,7 @@ impl PinBudget {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Bytes over the limit: it has been lowered, or what must be charged has grown.
+    /// Bytes over the limit, after the limit was lowered or charges have grown.
     pub fn excess(&self) -> u64 {
         self.used()
             .saturating_sub(self.limit.load(Ordering::Relaxed))
@@ -67,7 +70,7 @@ impl PinBudget {
         self.limit.store(bytes, Ordering::Relaxed);
     }
 
-    /// Pins and cache share `bytes`; `None`: they do not.
+    /// Lets pins and cache share `bytes`; `None` ends that.
     pub(super) fn set_room(&self, bytes: Option<u64>) {
         *self.room.lock() = bytes.map(|bytes| Room {
             bytes,
@@ -76,20 +79,20 @@ impl PinBudget {
         self.settle();
     }
 
-    /// Whether [`Self::grant`] would not refuse `bytes`, as things stand.
+    /// Whether [`Self::grant`] would grant `bytes` now.
     pub fn has_room(&self, bytes: u64, upper_level: bool) -> bool {
         let limit = self.limit.load(Ordering::Relaxed);
         let limit = if upper_level { limit } else { limit / 4 * 3 };
         self.used().saturating_add(bytes) <= limit
     }
 
-    /// Takes `bytes` if the limit allows. Two at once may exceed it by one of them.
+    /// Takes `bytes` if the limit allows. Two concurrent calls may exceed the limit by one of them.
     pub fn grant(self: &Arc<Self>, bytes: u64, upper_level: bool) -> Option<Pin> {
         self.has_room(bytes, upper_level)
             .then(|| self.charge(bytes))
     }
 
-    /// Takes `bytes` in any case.
+    /// Takes `bytes` whatever the limit.
     pub fn charge(self: &Arc<Self>, bytes: u64) -> Pin {
         self.used.fetch_add(bytes, Ordering::Relaxed);
         self.settle();
@@ -106,7 +109,7 @@ impl PinBudget {
             let pinned = self.used().next_multiple_of(step);
             let least = room.bytes / CACHE_SHARE_MIN;
             let capacity = room.bytes.saturating_sub(pinned).max(least);
-            // Each change makes the cache forget some of what it once had, so it grows seldom.
+            // Each resize makes the cache forget some of its history, so let it grow seldom.
             let worth_it = room.capacity.saturating_add(room.capacity / GROWTH_MIN);
             if capacity < room.capacity || capacity > worth_it {
                 room.capacity = capacity;
@@ -117,7 +120,7 @@ impl PinBudget {
 }
 
 impl Pin {
-    /// Bytes it stands for.
+    /// Bytes of the pin.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -1,4 +1,4 @@
-//! Row cache: single rows that point reads ask for again and again.
+//! Row cache: single rows that point reads request again and again.
 
 mod admission;
 mod row;
@@ -23,7 +23,7 @@ impl Guarded for RwLock<Shard> {
     }
 }
 
-/// The hash of a user key, computed once for all that a point read asks.
+/// The hash of a user key, computed once for all lookups of a point read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyHash(pub u64);
 
@@ -35,82 +35,84 @@ impl KeyHash {
     }
 }
 
-/// What a reader knows about the view through which it reached the files.
+/// The state of the memtables as a reader's view knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sealed {
     /// Memtables up to this number were frozen and complete when the view was made.
     pub number: u64,
-    /// No commit in them, or in the files under them, is newer.
+    /// The newest commit in them and in the files below them.
     pub seqno: Seqno,
 }
 
 /// A cache of the newest *flushed* version of single user keys, between memtables and files.
 ///
-/// Who reads has asked the memtables of its view before. Memtables are numbered in the order in
-/// which they freeze, and a view carries the number up to which they were complete when it was
-/// made ([`Sealed`]): a memtable that is frozen, and whose last writer has left, is published
-/// with a new view.
+/// A reader looks into the memtables of its view before it comes here. Memtables are numbered in
+/// the order in which they freeze. A view carries the number up to which all were complete when it
+/// was made ([`Sealed`]): when a memtable is frozen and its last writer has left, a new view
+/// publishes that.
 ///
-/// The flush of memtable f:
-/// 1. raises the floor of every shard to f, under the shard's lock;
-/// 2. erases the keys of the memtable;
-/// 3. and only then installs its files into the views.
+/// The flush of memtable f does three steps, in this order:
+/// 1. Raise the floor of every shard to f, under the shard's lock.
+/// 2. Erase the keys of the memtable.
+/// 3. Install its files into the views.
 ///
-/// A fill is refused, under the shard's lock, if the reader's view is sealed below the floor, and if
-/// the reader may have passed over a version it could not see: its snapshot must reach the newest
-/// commit of the sealed memtables.
+/// A fill is refused, under the shard's lock, if the reader's view is sealed below the floor. It is
+/// also refused if the reader may have passed over a version that it could not see: its snapshot
+/// must reach the newest commit of the sealed memtables.
 ///
-/// Why that is enough. A view sealed at f or later holds that memtable complete, or its files: its
-/// reader reached older files only because the key is not in it. One sealed before f may have looked
-/// into the memtable before the write; coming after step 1 it is refused, coming before, step 2
-/// erases its row. Views made after step 3 find nothing stale, and those made before look into the
-/// memtable first.
+/// Proof that no stale row stays. A view sealed at f or later contains that memtable complete, or
+/// its files: its reader reached older files only because the key is not in the memtable. The
+/// reader of a view sealed before f may have looked into the memtable before the write. If it fills
+/// after step 1, the fill is refused; if before, step 2 erases the row. Views made after step 3
+/// find nothing stale, and views made before look into the memtable first.
 ///
 /// A hit must also be visible to its reader, in three ways:
-/// - A row is given to reads at its own seqno or later.
+/// - A row is returned to reads at its own seqno or later.
 /// - The last level sets the seqno of versions that everybody sees to 0. A statement with an older
-///   view and an older seqno, which no list of snapshots knows, must not take such a row for old:
-///   it counts as being as new as the newest commit in the sealed memtables at its fill.
-/// - A statement pins its view and then reads the visible seqno. When a memtable froze in between,
-///   commits in the next one are visible by number and missing from the view; the statement sees
-///   the state before them. It must not find one of them here, and so a row is given to views only
-///   that know all memtables sealed at its fill.
+///   view and an older seqno, which no list of snapshots knows, must not take such a row for old.
+///   So the row counts as being as new as the newest commit in the memtables sealed at its fill.
+/// - A statement pins its view and then reads the visible seqno. If a memtable freezes in between,
+///   commits in the next one are visible by their seqno but missing from the view; the statement
+///   sees the state before them. It must not find one of them here. So a row is returned only to
+///   views that know all memtables sealed at its fill.
 ///
-/// Deletions and absence are not kept: filters answer both without a block. Dropped indexes need
-/// nothing, since their ids never come back.
+/// Deletions and missing keys are not cached: filters answer both without a block. Dropped indexes
+/// need no step, since their ids never come back.
 ///
-/// A row enters at once while there is room, and later when it is asked for a second time (see
-/// [`Admission`]), for the price of one allocation. A hit is a hash, a shared lock, a reference count; the caller reads the row after
-/// the lock is gone, so that it may come back from inside.
+/// A row enters at its first use while there is room, and at its second use afterwards (see
+/// [`Admission`]), for one allocation. A hit costs a hash, a shared lock and a reference count. The
+/// caller reads the row after the lock is released, so it may call the cache again from there.
 ///
-/// Rejected: rows keyed by file, as a compaction then empties the cache; comparing the snapshot's
+/// Lock: each shard's own; no two are held at once.
+///
+/// Rejected: rows keyed by file (a compaction would empty the cache); comparing the snapshot's
 /// seqno with the largest frozen one (snapshots are read after the view is pinned, so a freeze and
-/// a flush in between let a stale row in); entering at the first touch in a full cache (uniform
-/// reads over more than the cache then pay a copy and an eviction each, and gain nothing); entering
-/// at the second in an empty one (it took a skewed load a million reads to fill it).
+/// a flush in between let a stale row in); admission at the first use in a full cache (uniform
+/// reads over more than the cache would pay a copy and an eviction each, and gain nothing);
+/// admission at the second use in an empty one (it took a skewed load a million reads to fill it).
 pub struct RowCache {
     shards: Box<[RwLock<Shard>]>,
     admission: Admission,
     capacity: AtomicU64,
-    /// Bytes that enter at the first touch.
+    /// Bytes that may still enter at their first use.
     spare: AtomicI64,
     stats: Striped,
 }
 
 const SHARDS_PER_CORE: u64 = 16;
-/// See [`RowCache::set_room`].
+/// The capacity shrinks at once, but grows only by at least 1/8; see [`RowCache::set_room`].
 const GROWTH_MIN: u64 = 8;
-/// What a cache that begins with nothing is made for: it may be given room later.
+/// Size for which a cache with capacity 0 is laid out, bytes, since it may be given room later.
 const LATER_CAPACITY: u64 = 64 << 20;
 /// A shard smaller than this would refuse ordinary rows.
 const SHARD_MIN: u64 = 64 << 10;
-/// The share of its shard that a row may take.
+/// A row may take at most 1/16 of its shard.
 const HEAVIEST_SHARE: u64 = 16;
-/// A cache counts as full when this share of it is left.
+/// The cache counts as full when 1/16 of it is left.
 const FULL_SHARE: u64 = 16;
 
 impl RowCache {
-    /// A cache that holds up to `capacity` bytes; 0 for none.
+    /// A cache with a capacity of `capacity` bytes; 0 for none.
     pub fn new(capacity: u64) -> Self {
         let cores = available_parallelism().map_or(1, |n| n.get() as u64);
         let made_for = match capacity {
@@ -132,15 +134,15 @@ impl RowCache {
         }
     }
 
-    /// Whether it may hold anything.
+    /// Whether the cache may hold anything.
     #[inline]
     pub fn is_enabled(&self) -> bool {
         self.capacity.load(Ordering::Relaxed) > 0
     }
 
-    /// Calls `f` with the newest flushed version of `user_key` if that is here and may be seen by a
-    /// read at `seqno` with a view whose active memtable is number `active`. The memtables of the
-    /// view must not have the key.
+    /// Calls `f` with the newest flushed version of `user_key`, if it is cached and visible to a
+    /// read at `seqno` in a view whose active memtable has number `active`. The caller has not
+    /// found the key in the view's memtables.
     #[inline]
     pub fn get<R>(
         &self,
@@ -163,9 +165,9 @@ impl RowCache {
         }
     }
 
-    /// Offers what a reader found in the files: the newest version at or below `seqno`, where its
-    /// view was `sealed`. Kept if there is room or it is asked for often enough, and if it is surely
-    /// the newest flushed one.
+    /// Offers a version that a reader found in the files: the newest one at or below `seqno`, in a
+    /// view with `sealed`. The cache keeps it if it is certainly the newest flushed version, and if
+    /// there is room or the row was used before.
     #[inline]
     pub fn offer(
         &self,
@@ -189,13 +191,13 @@ impl RowCache {
             let row = Row::new(key, value, readers(key, sealed));
             let shard = shard_of(&self.shards, hash.0);
             if shard.with_mut(|shard| shard.fill(sealed.number, hash.0, row)) {
-                // Far below zero it stays below, until the next count.
+                // If this drops far below zero, it stays below until the next count.
                 self.spare.fetch_sub(weight as i64, Ordering::Relaxed);
             }
         }
     }
 
-    /// Counts anew what may enter at the first touch.
+    /// Recomputes the room for rows at their first use.
     fn count_spare(&self) {
         let held = self.shards.iter().map(|shard| shard.with(Shard::weight));
         let capacity = self.capacity.load(Ordering::Relaxed);
@@ -203,8 +205,8 @@ impl RowCache {
             .store(spare(capacity, held.sum()), Ordering::Relaxed);
     }
 
-    /// Memtable `number` with these entries is about to be installed as files. Views that hold it
-    /// complete must have been published before.
+    /// Steps 1 and 2 of the flush of memtable `number` with these entries. Call it before the files
+    /// are installed, and after views that contain the complete memtable were published.
     ///
     /// # Errors
     /// Those of the iterator.
@@ -223,8 +225,8 @@ impl RowCache {
         on.map(drop)
     }
 
-    /// As [`Self::retire`], for files that were written beforehand, whose keys are too many to be named
-    /// one by one: the rows of all keys that `named` says yes to go.
+    /// As [`Self::retire`], for a run of files that was written beforehand and has too many keys to
+    /// visit one by one: erases the rows of all keys for which `named` returns true.
     pub fn retire_where(&self, number: u64, named: impl Fn(&[u8]) -> bool) {
         shard::raise(&self.shards, number);
         for shard in &self.shards {
@@ -233,7 +235,7 @@ impl RowCache {
         self.count_spare();
     }
 
-    /// Changes the capacity, in bytes; a smaller one evicts.
+    /// Changes the capacity, bytes; a smaller one evicts.
     pub fn set_capacity(&self, capacity: u64) {
         self.capacity.store(capacity, Ordering::Relaxed);
         let each = capacity / self.shards.len() as u64;
@@ -243,17 +245,18 @@ impl RowCache {
         self.count_spare();
     }
 
-    /// Changes the capacity such that all the cache takes stays within `room`.
+    /// Changes the capacity such that the whole cache, admission table included, stays within
+    /// `room` bytes.
     pub fn set_room(&self, room: u64) {
         let capacity = room.saturating_sub(self.admission.bytes());
         let held = self.capacity.load(Ordering::Relaxed);
-        // As the block cache: shrink at once, grow seldom.
+        // As in the block cache: shrink at once, grow seldom.
         if capacity < held || capacity > held.saturating_add(held / GROWTH_MIN) {
             self.set_capacity(capacity);
         }
     }
 
-    /// Counters and sizes. Nobody asks a cache that is not enabled, so it counts nothing then.
+    /// Counters and sizes. Readers do not ask a disabled cache, so it counts no lookups.
     pub fn stats(&self) -> CacheStats {
         let (hits, misses) = self.stats.sums();
         let mut stats = CacheStats {
@@ -272,7 +275,8 @@ impl RowCache {
     }
 }
 
-/// Shards fill at different times: the last of the room is for rows that were asked for twice.
+/// Bytes that may still enter at their first use. Shards fill at different times, so the last part
+/// of the room is for rows used twice.
 fn spare(capacity: u64, held: u64) -> i64 {
     (capacity - capacity / FULL_SHARE) as i64 - held as i64
 }

@@ -1,19 +1,19 @@
-//! Counters of the cache, striped so that hits on two cores do not share a cache line.
+//! Counters of a cache, striped so that hits on two cores do not share a cache line.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a cache has done and holds.
+/// Counters and sizes of a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CacheStats {
-    /// Lookups that found their entry, those that waited for another reader included.
+    /// Lookups that found their entry, including those that waited for another reader to load it.
     pub hits: u64,
-    /// Lookups that did not.
+    /// Lookups that did not find it.
     pub misses: u64,
-    /// Memory of the entries, the cache's own included.
+    /// Memory of the entries and of the cache's own structures, bytes.
     pub bytes: u64,
     /// Number of entries.
     pub entries: u64,
-    /// Memory the entries may take.
+    /// Capacity for the entries, bytes.
     pub capacity: u64,
 }
 

@@ -109,7 +109,7 @@ fn one_thread_loads_and_the_others_wait() {
     assert_eq!(loads.into_inner(), 100);
 }
 
-/// What is counted beside the values is what is allocated: the tables around them.
+/// The overhead counted per entry covers the memory of the tables around the values.
 #[test]
 fn the_weight_covers_the_tables() {
     let cache = BlockCache::new(4 << 20);
@@ -118,7 +118,7 @@ fn the_weight_covers_the_tables() {
     }
     let stats = cache.stats();
     assert!(stats.bytes > 3 << 20, "{stats:?}");
-    // Reference counts and two headers of the allocator.
+    // 48 bytes: reference counts and two allocator headers.
     let around = stats.entries * 48 + cache.inner.memory_used().total() as u64;
     let each = around / stats.entries;
     assert!(each <= ENTRY_OVERHEAD, "{each} bytes an entry");

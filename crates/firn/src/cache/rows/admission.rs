@@ -1,13 +1,13 @@
-//! Who may enter a full cache: a row that is asked for a second time while its first time is remembered.
+//! Admission to a full cache: a row enters at its second use, while its first one is remembered.
 
 use super::shard::AVERAGE_ENTRY;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Fingerprints of rows that were asked for once, each in the only place it may have, until another
-/// takes it. About as many places as the cache has rows: under uniform reads of ten times the
-/// cache nine in ten are forgotten in time, and refusing them costs a load and a store.
+/// Fingerprints of rows used once. Each hash has one slot, and a later row overwrites it. There are
+/// about as many slots as the cache has rows: under uniform reads of ten times the cache, nine in
+/// ten rows are forgotten in time, and refusing one costs a load and a store.
 ///
-/// Nothing here is exact: a lost or a false memory costs one fill too few or too many.
+/// Exactness is not needed: a lost or a false fingerprint costs one fill too few or too many.
 pub(super) struct Admission(Box<[AtomicU16]>);
 
 impl Admission {
@@ -16,7 +16,7 @@ impl Admission {
         Self((0..places).map(|_| AtomicU16::new(0)).collect())
     }
 
-    /// Whether this is the second time.
+    /// Whether this is the second use of the row.
     #[inline]
     pub(super) fn admits(&self, hash: u64) -> bool {
         let place = &self.0[hash as usize & (self.0.len() - 1)];
@@ -28,7 +28,7 @@ impl Admission {
         false
     }
 
-    /// Bytes of memory.
+    /// Memory of the table, bytes.
     pub(super) fn bytes(&self) -> u64 {
         (self.0.len() * size_of::<AtomicU16>()) as u64
     }

@@ -1,9 +1,11 @@
-//! Every interleaving of a slow reader with a commit, a freeze and a flush, under `loom`.
+//! A model of a slow reader beside a commit, a freeze and a flush, in every interleaving under
+//! `loom`.
 //!
-//! One key, version 5 in the files. A writer commits version 10 into memtable 1, which freezes,
-//! drains and is flushed. A reader pins, looks, reads and fills meanwhile. Whoever reads afterwards
-//! must find version 10, and the reader itself never less than its view holds. The shard and the
-//! steps of the flush are those of the cache itself; the two ways to break them must be found out.
+//! There is one key, with version 5 in the files. A writer commits version 10 into memtable 1,
+//! which freezes, drains and is flushed. Meanwhile a reader pins a view, looks into the cache,
+//! reads the file and fills. A later read must find version 10, and the reader itself never less
+//! than its view contains. Shard and flush steps are the cache's own code. Each of the two ways to
+//! break them must make a test fail.
 
 use super::row::{Readers, Row};
 use super::shard::{Guarded, Shard, erase, raise, retire};
@@ -113,7 +115,8 @@ impl World {
             Broken::NoFloor => u64::MAX,
             _ => view.sealed,
         };
-        // The seal's seqno: nothing newer in the files or in sealed memtables was passed over.
+        // The rule of the seal's seqno: fill only if no version was passed over in files or sealed
+        // memtables.
         if view.sealed == 0 || seqno >= NEW {
             self.shards[0].with_mut(|shard| shard.fill(sealed, HASH, row));
         }

@@ -1,6 +1,6 @@
-//! A seeded model: commits, freezes, flushes, compactions and readers, cut into their steps and
-//! shuffled. Each reader must get what it would get without the cache. Every rule of the protocol
-//! is left out once, and the model must notice.
+//! A seeded model: the steps of commits, freezes, flushes, compactions and readers, shuffled. Each
+//! reader must get the result that it would get without the cache. Each rule of the protocol is
+//! broken once, and the model must detect that.
 
 use super::row::{Readers, Row};
 use super::shard::{Guarded, erase, raise, shard_of};
@@ -23,13 +23,13 @@ enum Rule {
     Erase,
     /// A reader that may have passed over newer versions does not fill.
     PassedOver,
-    /// Rows without a seqno count as new.
+    /// Rows with seqno 0 count as new as their seal.
     Zeroed,
-    /// Views that lack a memtable sealed at the fill get nothing.
+    /// Views that lack a memtable sealed at the fill get no hit.
     Memtable,
     /// Hits are visible to their readers.
     Visible,
-    /// Only drained memtables are sealed.
+    /// Only memtables without writers are sealed.
     Drained,
 }
 
@@ -39,7 +39,8 @@ type Versions = Vec<(Seqno, Option<u64>)>;
 #[derive(Default)]
 struct Memtable {
     number: u64,
-    /// Files of one commit in a memtable's place: complete from birth, and erased by their range.
+    /// Files of one commit in a memtable's position: complete from the start, and erased by their
+    /// key range.
     run: bool,
     writers: Cell<u32>,
     entries: RefCell<BTreeMap<u8, Versions>>,
@@ -68,12 +69,12 @@ impl View {
 
 enum Flush {
     Drained,
-    /// The second half, and the keys still to erase.
+    /// Step 2, with the keys that are still to be erased.
     Second(Vec<u8>),
     Install,
 }
 
-/// A commit on its way, with the memtable it goes into.
+/// A commit in progress, with the memtable it inserts into.
 struct Commit {
     seqno: Seqno,
     memtable: Rc<Memtable>,
@@ -83,7 +84,7 @@ struct Commit {
 
 struct Reader {
     key: u8,
-    /// Seldom gets on.
+    /// Makes progress only seldom.
     slow: bool,
     view: View,
     seqno: Option<Seqno>,
@@ -135,7 +136,7 @@ impl World {
         }
     }
 
-    /// One step of anybody. `false`: a reader got something else than without the cache.
+    /// One random step. Returns false if a reader got another result than without the cache.
     fn step(&mut self) -> bool {
         match self.rng.random_range(0..20) {
             0..4 => self.commit(),
@@ -213,7 +214,7 @@ impl World {
         }
     }
 
-    /// A commit of files goes above the active memtable, which is replaced also if it is empty.
+    /// Commits files above the active memtable, which is replaced even if it is empty.
     fn ingest(&mut self) {
         if self.view.memtables.len() >= 3 || self.commits.len() >= 2 {
             return;
@@ -312,7 +313,8 @@ impl World {
         }
     }
 
-    /// Into the last level: what everybody sees loses its seqno, what it hides goes.
+    /// Compacts into the last level: versions that everybody sees lose their seqno, and versions
+    /// that they hide are dropped.
     fn compact(&mut self) {
         let mut files = (*self.view.files).clone();
         for versions in files.values_mut() {
@@ -406,7 +408,7 @@ impl World {
                 },
             ),
             _ => {
-                // The second touch lets it in.
+                // The second offer is admitted even if the cache is full.
                 self.cache.offer(hash, sealed, seqno, key, value);
                 self.cache.offer(hash, sealed, seqno, key, value);
             }
@@ -417,7 +419,7 @@ impl World {
 const SEEDS: u64 = 600;
 const STEPS: u32 = 3000;
 
-/// The first seed that goes wrong, and all hits.
+/// Runs all seeds. Returns the first one with a wrong result, and the number of hits.
 fn run(broken: Rule) -> (Option<u64>, u64) {
     let mut hits = 0;
     for seed in 0..SEEDS {

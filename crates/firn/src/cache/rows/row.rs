@@ -1,18 +1,19 @@
-//! A cached row: everything in one allocation.
+//! A cached row, in one allocation.
 
 use crate::base::{InternalKey, Kind, Seqno, Value};
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// Seqno, the two bounds of its readers, length of key and of head, kind; then key, head, tail.
+/// Length of seqno, the two bounds for readers, key length, head length and kind. Key, head and
+/// tail follow.
 const HEADER_LEN: usize = 8 + 8 + 8 + 4 + 4 + 1;
 
-/// Who may have a row. [`super::RowCache`] tells why.
+/// The reads that may get a row; [`super::RowCache`] explains why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Readers {
-    /// Reads at this seqno or later.
+    /// Reads at this seqno or later …
     pub(super) seqno: Seqno,
-    /// Views that know this memtable, be it as their active one.
+    /// … in views that know the memtable with this number, be it as the active one.
     pub(super) memtable: u64,
 }
 
@@ -28,7 +29,7 @@ impl Readers {
 pub(super) struct Row(Arc<[u8]>);
 
 impl Row {
-    /// A copy of a version.
+    /// Copies a version.
     pub(super) fn new(key: InternalKey<'_>, value: Value<'_>, readers: Readers) -> Self {
         thread_local! {
             static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -68,7 +69,7 @@ impl Row {
         &self.0[HEADER_LEN..HEADER_LEN + self.length(24)]
     }
 
-    /// As it was read.
+    /// The key as it was read, with its original seqno.
     pub(super) fn key(&self) -> InternalKey<'_> {
         let kind = Kind::from_u8(self.0[32]).expect("written by `new`");
         InternalKey::new(self.user_key(), self.number(0), kind)
@@ -80,7 +81,7 @@ impl Row {
         Value::split(head, tail)
     }
 
-    /// Bytes a row with such a key and value takes.
+    /// Length of a row with this key and value, bytes.
     pub(super) fn len_of(user_key: &[u8], value: Value<'_>) -> usize {
         HEADER_LEN + user_key.len() + value.len()
     }

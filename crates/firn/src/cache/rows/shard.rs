@@ -1,7 +1,6 @@
 //! A shard of the row cache, and the steps of the protocol that keeps it fresh.
 //!
-//! The steps are written against a lock of any make, so that the model checker runs these very
-//! lines.
+//! The steps are generic over the lock, so that the model checker runs this very code.
 
 use super::row::Row;
 use crate::base::Seqno;
@@ -9,11 +8,11 @@ use quick_cache::unsync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Memory of an entry beside its row: slot, hash table, share of the ghosts, reference counts, the
-/// allocator's header.
+/// Memory of an entry beside its row, bytes: slot, hash table, its share of the ghost entries,
+/// reference counts, the allocator's header.
 pub(super) const ENTRY_OVERHEAD: u64 = 128;
 
-/// What rows of ordinary tables take, for the size of what is allocated per expected row.
+/// Memory of an ordinary row, bytes. Determines the expected number of rows.
 pub(super) const AVERAGE_ENTRY: u64 = 256;
 
 #[derive(Clone)]
@@ -25,7 +24,7 @@ impl Weighter<u64, Row> for ByWeight {
     }
 }
 
-/// The keys are hashes already.
+/// The identity: the keys are hashes already.
 #[derive(Default, Clone)]
 pub(super) struct AsIs(u64);
 
@@ -43,9 +42,10 @@ impl Hasher for AsIs {
 
 type Rows = Cache<u64, Row, ByWeight, BuildHasherDefault<AsIs>, DefaultLifecycle<u64, Row>>;
 
-/// Rows by the hash of their user key: of two keys with one hash one at a time is here.
+/// Rows by the hash of their user key. Of two keys with the same hash, the shard holds one at a
+/// time.
 pub(super) struct Shard {
-    /// Fills by views in which this memtable is not yet complete are refused.
+    /// Fills by views sealed below this memtable number are refused.
     floor: u64,
     rows: Rows,
 }
@@ -68,8 +68,8 @@ impl Shard {
         }
     }
 
-    /// The row of `user_key` if a read at `seqno`, whose view knows memtables up to
-    /// `newest_memtable`, may have it.
+    /// The row of `user_key`, if a read at `seqno` in a view that knows memtables up to
+    /// `newest_memtable` may get it.
     #[inline]
     pub(super) fn get(
         &self,
@@ -83,7 +83,8 @@ impl Shard {
         (admitted && row.user_key() == user_key).then(|| row.clone())
     }
 
-    /// Keeps `row`, which a view with this seal number found to be the newest flushed version.
+    /// Keeps `row`, unless the reader's view is sealed below the floor. Returns whether it was
+    /// kept.
     pub(super) fn fill(&mut self, sealed: u64, hash: u64, row: Row) -> bool {
         let fresh = sealed >= self.floor;
         if fresh {
@@ -100,7 +101,7 @@ impl Shard {
         self.rows.remove(&hash);
     }
 
-    /// Erases the rows whose user keys are `named`.
+    /// Erases the rows whose user keys satisfy `named`.
     pub(super) fn erase_where(&mut self, named: impl Fn(&[u8]) -> bool) {
         self.rows.retain(|_, row| !named(row.user_key()));
     }
@@ -117,7 +118,7 @@ impl Shard {
         self.rows.len()
     }
 
-    /// Bytes of the tables around the rows, as `quick_cache` counts them.
+    /// Memory of the tables around the rows, as `quick_cache` counts it, bytes.
     #[cfg(test)]
     pub(super) fn table_bytes(&self) -> usize {
         self.rows.memory_used().total()
@@ -126,20 +127,20 @@ impl Shard {
 
 /// A lock around a shard.
 pub(super) trait Guarded {
-    /// Runs `f` beside other readers.
+    /// Runs `f` with shared access.
     fn with<R>(&self, f: impl FnOnce(&Shard) -> R) -> R;
-    /// Runs `f` alone.
+    /// Runs `f` with exclusive access.
     fn with_mut<R>(&self, f: impl FnOnce(&mut Shard) -> R) -> R;
 }
 
-/// The shard of a hash: bits that neither the table's buckets nor its tags use.
+/// The shard of a hash. Uses bits that neither the table's buckets nor its tags use.
 pub(super) fn shard_of<L>(shards: &[L], hash: u64) -> &L {
     &shards[(((hash >> 24) & 0xffff_ffff) % shards.len() as u64) as usize]
 }
 
-/// Steps one and two of a flush: from now on no view without memtable `number` fills, then what
-/// the memtable has newer versions of goes. In this order: between the two a fill may be refused
-/// that would have been right; the other way round one could come in that nobody erases.
+/// Steps 1 and 2 of a flush: refuse fills by views sealed below memtable `number`, then erase the
+/// rows of its keys. The order matters: between the two steps a valid fill may be refused, which is
+/// harmless; in the other order a stale fill could come in after the erasure.
 pub(super) fn retire<L: Guarded>(shards: &[L], number: u64, hashes: impl Iterator<Item = u64>) {
     raise(shards, number);
     erase(shards, hashes);
@@ -154,7 +155,7 @@ pub(super) fn raise<L: Guarded>(shards: &[L], number: u64) {
 pub(super) fn erase<L: Guarded>(shards: &[L], hashes: impl Iterator<Item = u64>) {
     let mut last = None;
     for hash in hashes {
-        // Versions of one key follow one another.
+        // Versions of one key are adjacent: erase it once.
         if last != Some(hash) {
             shard_of(shards, hash).with_mut(|shard| shard.erase(hash));
             last = Some(hash);

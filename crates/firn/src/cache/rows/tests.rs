@@ -49,7 +49,7 @@ fn the_second_touch_lets_a_row_into_a_full_cache() {
     };
     assert!(!enters(b"k"));
     assert!(enters(b"k"));
-    // Room that an erased row has left is counted at the next flush, or when there is more of it.
+    // The room of an erased row counts after the next flush, or after a change of the capacity.
     cache.set_capacity(2 << 20);
     assert!(enters(b"l"));
     others(20_000);
@@ -107,7 +107,7 @@ fn a_row_may_be_read_from_inside_a_row() {
     assert_eq!(inner, Some(Some(1)));
 }
 
-/// An iterator over nothing.
+/// An iterator without entries.
 struct Nothing;
 
 impl InternalIterator for Nothing {
@@ -140,7 +140,7 @@ impl InternalIterator for Nothing {
     }
 }
 
-/// What is counted is what is allocated: rows, and the tables around them.
+/// The overhead counted per row covers the memory of the tables around the rows.
 #[test]
 fn the_weight_covers_the_tables() {
     let capacity = 4 << 20;
@@ -159,7 +159,7 @@ fn the_weight_covers_the_tables() {
         .iter()
         .map(|s| s.with(Shard::table_bytes))
         .sum();
-    // Reference counts and the allocator's header.
+    // 32 bytes: reference counts and the allocator's header.
     let around = 32 * stats.entries + tables as u64;
     assert!(
         around <= stats.entries * ENTRY_OVERHEAD,
