@@ -1,9 +1,10 @@
-//! Counters that grow: auto-increment values, hidden row ids, index ids.
+//! Persisted counters: auto-increment values, hidden row ids, index ids.
 //!
-//! A counter is persisted by its value: with a log record of the commit that used it, and with the manifest edit of
-//! each flush. The largest value holds, so no order of commits moves it back. One that was reserved but never committed
-//! may be given out again after a crash: nothing was ever stored under it. To set a counter to a smaller value is to
-//! begin a new generation, whose values are larger than all of those before ([`CounterValue`]).
+//! A counter is persisted by its value, in a log record of the commit that used it and in the
+//! manifest edit of each flush. The largest value holds, so no order of commits moves it back. A
+//! value that was reserved but never committed may be given out again after a crash; nothing was
+//! stored under it. Setting a counter to a smaller value begins a new generation, which is larger
+//! than all values of the generations before ([`CounterValue`]).
 
 use crate::base::live_rows::LiveRows;
 use crate::base::{CounterValue, IndexId};
@@ -12,7 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The counter from which index ids are taken.
+/// The counter of index ids.
 pub const INDEX_IDS: u64 = 0;
 
 /// The counter of a table's AUTO_INCREMENT column: the largest value used.
@@ -25,7 +26,7 @@ pub fn hidden_row_counter(clustered: IndexId) -> u64 {
     u64::from(clustered) << 1 | 1
 }
 
-/// One counter. Its value may be read and raised by itself.
+/// One counter. Its value may be read and raised directly.
 #[derive(Debug, Default)]
 pub struct Counter {
     generation: AtomicU64,
@@ -33,13 +34,14 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// The value, in the generation in force.
+    /// The value in the current generation.
     pub fn value(&self) -> &AtomicU64 {
         &self.value
     }
 
-    /// Generation and value. While the counter is set they are those before, those after, or the generation before with
-    /// the value after, which says less than either: never a value from before in a generation after it.
+    /// Generation and value. While another thread sets the counter, this may be the old generation
+    /// with the new value, which is below the new state. It is never the new generation with the
+    /// old value.
     pub fn read(&self) -> CounterValue {
         CounterValue {
             generation: self.generation.load(Ordering::Acquire),
@@ -47,7 +49,7 @@ impl Counter {
         }
     }
 
-    /// Raises the value to `value` at least. Returns the generation with `value`, to be persisted.
+    /// Raises the value to at least `value`. Returns the generation with `value`, to be persisted.
     pub fn raise(&self, value: u64) -> CounterValue {
         self.value.fetch_max(value, Ordering::Relaxed);
         CounterValue {
@@ -56,7 +58,8 @@ impl Counter {
         }
     }
 
-    /// Begins a new generation with `value`. One caller at a time, while nobody raises the counter.
+    /// Begins a new generation with `value`. Requires that no other thread sets or raises the
+    /// counter meanwhile.
     pub(super) fn set(&self, value: u64) -> CounterValue {
         let generation = self.generation.load(Ordering::Relaxed) + 1;
         self.value.store(value, Ordering::Relaxed);
@@ -69,12 +72,12 @@ impl Counter {
 #[derive(Debug, Default)]
 pub struct Counters {
     values: RwLock<BTreeMap<u64, Arc<Counter>>>,
-    /// Not persisted.
+    /// Rows per clustered index; not persisted.
     rows: RwLock<HashMap<IndexId, Arc<LiveRows>>>,
 }
 
 impl Counters {
-    /// The cell of one counter, zero if it is new.
+    /// One counter; zero if it is new.
     pub fn cell(&self, counter: u64) -> Arc<Counter> {
         if let Some(cell) = self.values.read().get(&counter) {
             return Arc::clone(cell);
@@ -82,12 +85,13 @@ impl Counters {
         Arc::clone(self.values.write().entry(counter).or_default())
     }
 
-    /// Raises a counter to `value` at least. Returns what is to be persisted.
+    /// Raises a counter to at least `value`. Returns the value to be persisted.
     pub fn raise(&self, counter: u64, value: u64) -> CounterValue {
         self.cell(counter).raise(value)
     }
 
-    /// Takes over what is known of a counter. Before anybody raises it.
+    /// Takes over a value read from log or manifest, if it is larger. Call this before any thread
+    /// raises the counter.
     pub fn learn(&self, counter: u64, known: CounterValue) {
         let cell = self.cell(counter);
         if known > cell.read() {
@@ -96,7 +100,7 @@ impl Counters {
         }
     }
 
-    /// The rows of the table whose rows are in `clustered`.
+    /// The row count of the table with clustered index `clustered`.
     pub fn rows(&self, clustered: IndexId) -> Arc<LiveRows> {
         if let Some(rows) = self.rows.read().get(&clustered) {
             return Arc::clone(rows);
@@ -104,7 +108,8 @@ impl Counters {
         Arc::clone(self.rows.write().entry(clustered).or_default())
     }
 
-    /// Index ids are never used again.
+    /// Removes the row count of a dropped table. Index ids are never reused, so nobody needs it
+    /// again.
     pub(super) fn forget_rows(&self, clustered: IndexId) {
         self.rows.write().remove(&clustered);
     }

@@ -1,4 +1,4 @@
-//! The stored form of a table. `docs/formats/catalog.md` has the layout.
+//! The stored form of a table; `docs/formats/catalog.md` has the layout.
 
 use super::schema::TableSchema;
 use crate::base::varint::{put_bytes, put_u64, take_bytes, take_u8, take_u32, take_u64};
@@ -11,20 +11,20 @@ const FORMAT: u8 = 1;
 pub struct IndexEntry {
     /// Its id, never reused.
     pub id: IndexId,
-    /// Snapshots older than this seqno do not see it.
+    /// Seqno of its creation; older snapshots do not see it.
     pub created: Seqno,
 }
 
-/// A table as the catalog keeps it.
+/// A table, as the catalog stores it.
 #[derive(Debug, Clone)]
 pub struct TableEntry {
     /// `database/table`, encoded as the server encodes file names.
     pub name: String,
     /// Columns and indexes.
     pub schema: TableSchema,
-    /// Ids, in the order of `schema.indexes`.
+    /// The indexes, in the order of `schema.indexes`.
     pub indexes: Vec<IndexEntry>,
-    /// The clustered index: one of `indexes`, or of its own when the primary key is hidden.
+    /// The clustered index: one of `indexes`, or a separate one if the primary key is hidden.
     pub clustered: IndexEntry,
     /// The server's table definition image.
     pub frm: Vec<u8>,
@@ -47,8 +47,9 @@ impl TableEntry {
         ids
     }
 
-    /// Encodes all but the name, which is the key. Indexes in `new` get the seqno of the entry
-    /// that is being written as their creation seqno.
+    /// Encodes the entry without its name, which is the key. Indexes in `new` are created by the
+    /// commit that writes this entry: they are stored with seqno 0, which decodes as the entry's
+    /// own.
     pub fn encode(&self, new: &[IndexId]) -> Vec<u8> {
         let mut out = vec![FORMAT];
         let put_index = |out: &mut Vec<u8>, index: &IndexEntry| {
@@ -75,6 +76,9 @@ impl TableEntry {
     }
 
     /// Decodes an entry found under `name` with `seqno`.
+    ///
+    /// # Errors
+    /// `Corruption`, without file name; `Unsupported` for a newer format.
     pub fn decode(name: &str, seqno: Seqno, bytes: &[u8]) -> Result<Self> {
         let mut input = bytes;
         Self::take(name, seqno, &mut input).and_then(|entry| {

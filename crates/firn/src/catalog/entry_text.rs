@@ -1,4 +1,4 @@
-//! Entries of the store in words: of which table and index, under which key.
+//! Describes entries of the store in words: table, index and key.
 
 use super::entry::TableEntry;
 use super::schema::{IndexSchema, PartSchema};
@@ -10,7 +10,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 impl Known {
-    /// The index with this id as people name it, `database/table.index`.
+    /// The index with this id in words, `database/table.index`.
     pub fn index_text(&self, index: IndexId) -> String {
         match self.owner_of(index) {
             Some((table, Some(number))) => {
@@ -23,8 +23,8 @@ impl Known {
         }
     }
 
-    /// The entry with this key, or with one that begins so: index, and the values of its leading integers; what
-    /// follows them as stored bytes, since text does not come back from a key.
+    /// An entry, or the entries with a key prefix, in words: index, and the values of the leading
+    /// integer parts. Later parts appear as stored bytes, since text cannot be decoded from a key.
     pub fn entry_text(&self, user_key: &[u8]) -> String {
         let Some(index) = index_id_of(user_key) else {
             return format!("0x{}", hex(user_key));
@@ -58,7 +58,7 @@ impl Known {
         text
     }
 
-    /// The name of a column of the table whose rows are in `clustered`, by its id.
+    /// The name of a column, by its id, of the table with clustered index `clustered`.
     pub fn column_text(&self, clustered: IndexId, column: u32) -> String {
         let name = self.owner_of(clustered).and_then(|(table, _)| {
             let mut all = table.schema.columns.iter();
@@ -68,7 +68,8 @@ impl Known {
         name.unwrap_or_else(|| format!("number {column}"))
     }
 
-    /// The table that has the index, and the number of the index; none of a hidden key.
+    /// The table that has the index, and the index's number; no number for a hidden clustered
+    /// index.
     fn owner_of(&self, index: IndexId) -> Option<(Arc<TableEntry>, Option<usize>)> {
         self.tables.values().find_map(|table| {
             let number = table.indexes.iter().position(|one| one.id == index);
@@ -78,7 +79,7 @@ impl Known {
     }
 }
 
-/// Takes the leading parts of a key that are integers.
+/// Takes the leading integer parts of a key.
 fn take_integers(
     table: &TableEntry,
     index: &IndexSchema,

@@ -1,7 +1,9 @@
-//! Changing the indexes of a table: new ones are filled first, and named with everything else in one commit.
+//! Changes the indexes of a table: fills new ones first, then names them in one commit with
+//! everything else.
 //!
-//! Ids of indexes that are being filled are noted on disk as retired from the beginning, and not in memory:
-//! should the engine die, the next start finds garbage. The commit that names the indexes deletes the notes.
+//! Ids of indexes that are being filled are recorded as retired from the beginning, on disk but not
+//! in memory. So if the engine dies, the next start treats their entries as garbage. The commit
+//! that names the indexes deletes these records.
 
 use super::entry::{IndexEntry, TableEntry};
 use super::schema::TableSchema;
@@ -12,12 +14,12 @@ use crate::keycode::KeyEnds;
 use crate::write::Batch;
 use std::sync::Arc;
 
-/// Where an index of a changed table comes from.
+/// Origin of an index of a changed table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IndexOrigin {
-    /// The index of this number, as it was.
+    /// The index with this number in the old definition, unchanged.
     Old(usize),
-    /// It was filled under this id, from [`Catalog::reserve_indexes`].
+    /// A new index, filled under this id from [`Catalog::reserve_indexes`].
     New(IndexId),
 }
 
@@ -25,18 +27,20 @@ pub enum IndexOrigin {
 pub struct IndexChange<'a> {
     /// The table's name.
     pub table: &'a str,
-    /// Its new definition: the same columns and primary key.
+    /// Its new definition, with the same columns and primary key.
     pub schema: TableSchema,
-    /// Origins of the new definition's indexes.
+    /// Origins of the new definition's indexes, in order.
     pub indexes: Vec<IndexOrigin>,
 }
 
 impl Catalog {
-    /// Takes ids for the indexes with these numbers of `schema`, which are to be filled; durable on return.
-    /// Either [`Self::change_indexes`] names them, or [`Self::give_up_indexes`] gives them up.
+    /// Takes ids for the indexes with these numbers of `schema`, which will be filled. Durable on
+    /// return. Then either [`Self::change_indexes`] names them, or [`Self::give_up_indexes`] gives
+    /// them up.
     ///
     /// # Errors
-    /// Those of a commit; `Unsupported` if the ids are used up.
+    /// `Unsupported` if the ids are used up; `InvalidArgument` if there is no such index; those of
+    /// a commit (`NoSpace`, `Poisoned`, `ShutDown`, `Io`).
     pub fn reserve_indexes(&self, schema: &TableSchema, numbers: &[usize]) -> Result<Vec<IndexId>> {
         let _one = self.changing().lock();
         let ends = numbers.iter().map(|number| schema.key_ends(*number));
@@ -52,12 +56,14 @@ impl Catalog {
         Ok(ids)
     }
 
-    /// Changes the indexes of tables, and what else of their definitions rows are not stored by, all in one commit; durable
-    /// on return. `frm` and `version` are the server's new ones. Indexes that are not among the origins retire.
+    /// Changes the indexes of tables, and those parts of their definitions on which no stored bytes
+    /// depend, in one commit. Durable on return. `frm` and `version` are the server's new ones.
+    /// Indexes of the old definition that are no origin are retired.
     ///
     /// # Errors
-    /// Those of a commit; `NotFound` and `InvalidArgument` if a change does not fit its table; `LockTimeout` if indexes
-    /// come or go and a prepared transaction has changed the table.
+    /// `NotFound` if there is no such table; `InvalidArgument` if a change does not fit its table;
+    /// `LockTimeout` if indexes come or go and a prepared transaction has changed the table; those
+    /// of a commit (`NoSpace`, `Poisoned`, `ShutDown`, `Io`).
     pub fn change_indexes(
         &self,
         changes: Vec<IndexChange<'_>>,
@@ -99,7 +105,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// What was filled under these ids is garbage from now on.
+    /// Gives up the indexes with these ids: their entries are garbage from now on.
     pub fn give_up_indexes(&self, ids: &[IndexId]) {
         let mut filling = self.filling().lock();
         let ids: Vec<_> = ids
@@ -107,18 +113,18 @@ impl Catalog {
             .copied()
             .filter(|id| filling.remove(id).is_some())
             .collect();
-        // Nothing ever read them: their notes on disk count for every snapshot.
+        // No snapshot ever read them, so they count as retired for all.
         self.retire_known(&ids, 0);
     }
 
-    /// The shape of keys of an index that is being filled.
+    /// The key shape of an index that is being filled.
     pub(super) fn filling_shape(&self, index: IndexId) -> Option<Arc<dyn KeyShape>> {
         let ends: KeyEnds = self.filling().lock().get(&index).cloned()?;
         (ends.prefixes() > 0).then(|| Arc::new(ends) as Arc<dyn KeyShape>)
     }
 }
 
-/// The entry of the changed table, and the ids that are new in it.
+/// The entry of the changed table, and the ids of its new indexes.
 fn changed(
     old: &TableEntry,
     change: IndexChange<'_>,
@@ -148,7 +154,7 @@ fn changed(
         IndexOrigin::New(id) => Some(*id),
     });
     let new = new.collect();
-    // What only the catalog knows of columns stays: the server's definition has nothing of it.
+    // Keep the column properties that only the catalog knows; the server's definition lacks them.
     let mut schema = change.schema;
     schema.version = old.schema.version;
     for (column, known) in schema.columns.iter_mut().zip(&old.schema.columns) {

@@ -1,4 +1,4 @@
-//! Tables and indexes as entries of the store itself.
+//! The catalog: tables and indexes, kept as entries of the store itself.
 
 mod counters;
 mod entry;

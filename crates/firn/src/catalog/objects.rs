@@ -1,5 +1,6 @@
-//! What the catalog keeps for the server beside tables: objects that are not in the engine, and how tables are
-//! partitioned. Images, as state: whoever reads the store without the writer's files makes them anew.
+//! Images that the catalog keeps for the server beside tables: objects that live outside of the
+//! engine, and how tables are partitioned. A server that reads the store without the writer's files
+//! recreates the objects from them.
 
 use super::CATALOG_INDEX;
 use super::tables::{Catalog, Known};
@@ -11,10 +12,10 @@ use std::sync::Arc;
 pub(super) const OBJECT: u8 = 3;
 pub(super) const PARTITIONING: u8 = 4;
 
-/// Format of the values.
+/// Format of the stored values.
 const FORMAT: u8 = 1;
 
-/// What an object of the server is.
+/// The kind of a server object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum ObjectKind {
@@ -46,7 +47,7 @@ impl ObjectKind {
     }
 }
 
-/// An image as the server gave it.
+/// An image, as the server gave it.
 pub type Image = Arc<[u8]>;
 
 fn key(tag: u8, rest: &[&[u8]]) -> Vec<u8> {
@@ -85,6 +86,9 @@ fn name(bytes: &[u8]) -> Result<String> {
 
 impl Known {
     /// Adds the entry of an object; `rest` is the key behind the tag.
+    ///
+    /// # Errors
+    /// `Corruption`; `Unsupported` for a newer format or kind.
     pub(super) fn add_object(&mut self, rest: &[u8], value: &[u8]) -> Result<()> {
         let (kind, rest) = rest
             .split_first()
@@ -94,7 +98,10 @@ impl Known {
         Ok(())
     }
 
-    /// Adds the entry of a table's partitions; `rest` is the key behind the tag.
+    /// Adds the entry of a table's partitioning; `rest` is the key behind the tag.
+    ///
+    /// # Errors
+    /// `Corruption`; `Unsupported` for a newer format.
     pub(super) fn add_partitioning(&mut self, rest: &[u8], value: &[u8]) -> Result<()> {
         self.partitionings.insert(name(rest)?, image(value)?);
         Ok(())
@@ -110,10 +117,10 @@ impl Catalog {
             .collect()
     }
 
-    /// Keeps the image of an object of the server, or forgets the object; durable on return.
+    /// Stores the image of a server object, or deletes it without an image. Durable on return.
     ///
     /// # Errors
-    /// Those of a commit.
+    /// Those of a commit: `NoSpace`, `Poisoned`, `ShutDown`, `Io`.
     pub fn set_object(&self, kind: ObjectKind, name: &str, image: Option<&[u8]>) -> Result<()> {
         let _one = self.changing().lock();
         let (mut batch, key) = (Batch::new(), object_key(kind, name));
@@ -130,12 +137,12 @@ impl Catalog {
         Ok(())
     }
 
-    /// How the server splits `table` into partitions: the content of its `.par` file.
+    /// The partitioning of `table`: the content of the server's `.par` file.
     pub fn partitioning(&self, table: &str) -> Option<Image> {
         self.entries().read().partitionings.get(table).cloned()
     }
 
-    /// Names of the tables whose partitioning is kept.
+    /// Names of the tables with a stored partitioning.
     pub fn partitioned(&self) -> Vec<String> {
         self.entries()
             .read()
@@ -145,10 +152,10 @@ impl Catalog {
             .collect()
     }
 
-    /// Keeps the content of a table's `.par` file, or forgets it; durable on return.
+    /// Stores the content of a table's `.par` file, or deletes it. Durable on return.
     ///
     /// # Errors
-    /// Those of a commit.
+    /// Those of a commit: `NoSpace`, `Poisoned`, `ShutDown`, `Io`.
     pub fn set_partitioning(&self, table: &str, par: Option<&[u8]>) -> Result<()> {
         let _one = self.changing().lock();
         let (mut batch, key) = (Batch::new(), partitioning_key(table));
@@ -165,10 +172,10 @@ impl Catalog {
         Ok(())
     }
 
-    /// Moves what is kept of the partitions of `from` to `to`, in one commit; durable on return.
+    /// Moves the partitioning of `from` to `to` in one commit. Durable on return.
     ///
     /// # Errors
-    /// `NotFound`; those of a commit.
+    /// `NotFound` if `from` has none; those of a commit (`NoSpace`, `Poisoned`, `ShutDown`, `Io`).
     pub fn rename_partitioning(&self, from: &str, to: &str) -> Result<()> {
         let _one = self.changing().lock();
         let par = self.partitioning(from).ok_or_else(|| {

@@ -1,8 +1,8 @@
-//! The definition of a table as far as the store needs it: how rows and keys look.
+//! The part of a table's definition that determines the bytes of rows and keys.
 //!
-//! A definition comes from the server with each open and is kept in the catalog from the creation
-//! on. Codecs are made from the one that came, since only it can compute collation weights, after
-//! [`TableSchema::difference`] found that rows and keys of both are the same bytes.
+//! The server passes a definition at each open, and the catalog keeps the one of the creation.
+//! Codecs are made from the server's definition, since only that can compute collation weights,
+//! after [`TableSchema::difference`] has found that both give the same bytes.
 
 mod compare;
 mod wire;
@@ -20,26 +20,26 @@ use std::sync::Arc;
 /// A column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ColumnSchema {
-    /// Its name, for messages: renaming a column changes nothing that is stored.
+    /// Name, for messages; no stored bytes depend on it.
     pub name: String,
-    /// The server's number of its type, for messages and comparison.
+    /// The server's type number, for messages and comparison.
     pub type_code: u32,
-    /// Characters, for CHAR; otherwise 0.
+    /// Number of characters of a CHAR column; otherwise 0.
     pub chars: u32,
-    /// Its place in row and record.
+    /// Position and encoding in row and record.
     pub column: Column,
 }
 
-/// The collation of a text part. The collator is missing in a definition read from the catalog.
+/// The collation of a text part. A definition from the catalog has no collator.
 #[derive(Debug, Clone)]
 pub struct CollationSchema {
     /// The description.
     pub spec: CollationSpec,
-    /// Where the weights come from.
+    /// Computes the weights.
     pub collator: Option<Arc<dyn Collator>>,
 }
 
-/// How values of a key part compare.
+/// How the values of a key part are encoded and compared.
 #[derive(Debug, Clone)]
 pub enum PartSchema {
     /// An integer.
@@ -49,9 +49,9 @@ pub enum PartSchema {
     },
     /// FLOAT or DOUBLE.
     Float,
-    /// Bytes of one length that sort as they are.
+    /// Byte strings of one length; their own order is the key order.
     Fixed,
-    /// Binary strings.
+    /// Binary strings of any length.
     VarBytes,
     /// Text.
     Text(CollationSchema),
@@ -66,9 +66,9 @@ pub struct IndexPart {
     pub kind: PartSchema,
     /// Whether larger values come first.
     pub desc: bool,
-    /// For a prefix part: characters (text) or bytes that count.
+    /// For a prefix part: its length in characters (text) or bytes.
     pub prefix: Option<u32>,
-    /// Bytes of the value in the server's key image, without NULL byte and length.
+    /// Length of the value in the server's key image, without NULL byte and length, bytes.
     pub image_len: u32,
 }
 
@@ -77,7 +77,7 @@ pub struct IndexPart {
 pub struct IndexSchema {
     /// Its name.
     pub name: String,
-    /// Whether two rows may not agree in all parts (unless one is NULL).
+    /// Whether no two rows may agree in all parts, unless one part is NULL.
     pub unique: bool,
     /// Its parts, at least one.
     pub parts: Vec<IndexPart>,
@@ -88,26 +88,26 @@ pub struct IndexSchema {
 pub struct TableSchema {
     /// Version of the row format; 1 at creation.
     pub version: u32,
-    /// Bytes of the record buffer.
+    /// Length of the record buffer, bytes.
     pub record_len: u32,
-    /// Bytes at the start of the record buffer that hold NULL bits.
+    /// Length of the NULL bits at the start of the record buffer, bytes.
     pub null_bytes: u32,
     /// The columns.
     pub columns: Vec<ColumnSchema>,
     /// The indexes, in the server's order.
     pub indexes: Vec<IndexSchema>,
-    /// Which index is the primary one; None if the primary key is hidden.
+    /// Number of the primary index; `None` if the primary key is hidden.
     pub primary: Option<u32>,
     /// Position of the AUTO_INCREMENT column.
     pub auto_increment: Option<u32>,
 }
 
 impl TableSchema {
-    /// Checks that the definition makes sense, by making the layout and, where there are collators,
-    /// the codecs.
+    /// Checks the definition by building the row layout, and the codecs of indexes whose collators
+    /// are present.
     ///
     /// # Errors
-    /// `InvalidArgument`, with words that name the column or index.
+    /// `InvalidArgument`; the message names the column or index.
     pub fn check(&self) -> Result<()> {
         self.row_layout()?;
         if let Some(primary) = self.primary {
@@ -139,8 +139,8 @@ impl TableSchema {
         Ok(())
     }
 
-    /// The same with a stand-in for each collator that is missing: what needs no weights, such as
-    /// finding where the parts of a stored key end, works with a definition read from the catalog.
+    /// A copy with a stand-in for each missing collator. With it, operations that need no weights
+    /// work on a definition from the catalog, such as finding the ends of parts in a stored key.
     pub fn with_any_collator(&self) -> Self {
         let mut schema = self.clone();
         let parts = schema.indexes.iter_mut().flat_map(|index| &mut index.parts);
@@ -160,7 +160,7 @@ impl TableSchema {
     /// The row format: this version and `older` ones.
     ///
     /// # Errors
-    /// As for [`RowFormat::new`].
+    /// Those of [`RowFormat::new`]: `InvalidArgument`, `Unsupported`.
     pub fn row_format(&self, older: &[TableSchema]) -> Result<RowFormat> {
         let older = older.iter().map(Self::row_layout).collect::<Result<_>>()?;
         RowFormat::new(self.row_layout()?, older)
@@ -187,7 +187,7 @@ impl TableSchema {
         Ok(codecs.collect())
     }
 
-    /// Where the parts of the keys of index number `index` end. Needs no collators.
+    /// The ends of the parts in keys of index number `index`. Needs no collators.
     ///
     /// # Errors
     /// `InvalidArgument` if there is no such index.
@@ -259,12 +259,12 @@ impl TableSchema {
         })
     }
 
-    /// The definition as the catalog keeps it.
+    /// Encodes the definition for the catalog.
     pub fn to_bytes(&self) -> Vec<u8> {
         wire::encode(self)
     }
 
-    /// Reads a definition as the catalog keeps it.
+    /// Decodes a definition from the catalog.
     ///
     /// # Errors
     /// `Corruption`, without file name; `Unsupported` for a newer format.
@@ -274,14 +274,14 @@ impl TableSchema {
 }
 
 impl ColumnSchema {
-    /// A column of a new table: no row lacks it.
+    /// Whether the column exists since the table's creation, so that no row lacks it.
     pub fn is_original(&self) -> bool {
         self.column.missing == Missing::Impossible
     }
 }
 
 impl IndexPart {
-    /// Gives a part of text without collator one that computes nothing.
+    /// Gives a text part without a collator a stand-in that computes nothing.
     fn stand_in(&mut self) {
         if let PartSchema::Text(collation) = &mut self.kind {
             collation

@@ -1,4 +1,4 @@
-//! What files are told about the keys of indexes.
+//! Key layouts of indexes, for the layers that write files and lock keys.
 
 use super::tables::Catalog;
 use crate::base::shape::{KeyShape, KeyShapes};
@@ -8,7 +8,7 @@ use crate::keycode::KeyEnds;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Which table has an index, and under which number, as of one generation of the catalog.
+/// The table of each index and the index's number in it, as of one generation of the catalog.
 #[derive(Default)]
 pub(super) struct Owners {
     /// `None` before the first use.
@@ -32,7 +32,7 @@ impl Owners {
 }
 
 impl Catalog {
-    /// The table that has `index`, and the number of the index in it; not for hidden keys.
+    /// The table that has `index`, and the index's number; `None` for a hidden clustered index.
     fn owner(&self, index: IndexId) -> Option<(Arc<TableEntry>, usize)> {
         let mut owners = self.owners().lock();
         let generation = self.generation();
@@ -42,11 +42,11 @@ impl Catalog {
         owners.tables.get(&index).cloned()
     }
 
-    /// Where the declared parts of entries of `index` end, if it is a unique secondary index: they are locked as
-    /// keys of their own.
+    /// Finds the end of the declared parts in entries of `index`, if it is a unique secondary
+    /// index: these prefixes are locked as keys of their own.
     ///
     /// # Errors
-    /// As of [`TableSchema::key_ends`](super::TableSchema::key_ends).
+    /// Those of [`TableSchema::key_ends`](super::TableSchema::key_ends).
     pub fn unique_ends(&self, index: IndexId) -> Result<Option<KeyEnds>> {
         let owner = self.owner(index).filter(|(table, number)| {
             index != table.clustered.id && table.schema.indexes[*number].unique

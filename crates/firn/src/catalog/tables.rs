@@ -1,8 +1,8 @@
-//! The tables of a database and their changes, each one atomic batch, durable on return.
+//! The tables of a database. Each change is one atomic batch, durable on return.
 //!
-//! Keys under the catalog's index: `1` + name → table entry; `2` + index id (big-endian) → nothing:
-//! the index was dropped, its entries are garbage until the last file that holds any is gone; `3` and `4`
-//! are what `objects.rs` keeps for the server.
+//! Keys under the catalog's index: `1` + name → table entry. `2` + index id (big-endian) → empty
+//! value: the index is retired, and its entries are garbage until no file holds any. `3` and `4`:
+//! see `objects.rs`.
 
 use super::CATALOG_INDEX;
 use super::counters::{Counters, INDEX_IDS};
@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const TABLE: u8 = 1;
 const RETIRED: u8 = 2;
 
-/// What a new table is made of.
+/// The definition of a new table.
 pub struct Definition<'a> {
     /// Columns and indexes.
     pub schema: TableSchema,
@@ -38,24 +38,25 @@ pub struct Definition<'a> {
     pub created_micros: u64,
 }
 
-/// What the catalog says at one point.
+/// The contents of the catalog at one read point.
 #[derive(Debug, Clone, Default)]
 pub struct Known {
-    /// By name.
+    /// Tables by name.
     pub tables: BTreeMap<String, Arc<TableEntry>>,
-    /// Dropped indexes that files may still hold entries of, with the seqnos of their end.
+    /// Retired indexes of which files may still hold entries, with the seqno of their retirement.
     pub retired: BTreeMap<IndexId, Seqno>,
-    /// Objects of the server, by kind and name.
+    /// Images of server objects, by kind and name.
     pub objects: BTreeMap<(ObjectKind, String), Image>,
     /// The server's `.par` images, by table.
     pub partitionings: BTreeMap<String, Image>,
 }
 
 impl Known {
-    /// Reads it.
+    /// Reads the catalog at `point`.
     ///
     /// # Errors
-    /// Corruption of an entry or of the files that hold it; `Unsupported` for newer formats.
+    /// `Corruption` of an entry, or of the files that hold it; `Unsupported` for newer formats;
+    /// `Io`.
     pub fn read(point: &ReadPoint) -> Result<Self> {
         let lower = index_prefix(CATALOG_INDEX).to_vec();
         let range = ScanRange {
@@ -74,10 +75,10 @@ impl Known {
         Ok(known)
     }
 
-    /// Adds the entry with `key`, without the index id.
+    /// Adds the entry with `key`, which is without the index id.
     ///
     /// # Errors
-    /// `Corruption` of the entry, `Unsupported` for newer formats.
+    /// `Corruption` of the entry; `Unsupported` for newer formats.
     pub fn add(&mut self, key: &[u8], seqno: Seqno, value: &[u8]) -> Result<()> {
         let damaged = |what: &str| Error::corruption("", 0, what);
         let (tag, rest) = key
@@ -103,7 +104,7 @@ impl Known {
         Ok(())
     }
 
-    /// The largest index id that was ever given out, as far as the catalog shows it.
+    /// The largest index id in the catalog.
     fn largest_index(&self) -> IndexId {
         let live = self.tables.values().flat_map(|entry| entry.index_ids());
         live.chain(self.retired.keys().copied()).max().unwrap_or(0)
@@ -111,6 +112,13 @@ impl Known {
 }
 
 /// The catalog of a database.
+///
+/// A change holds `changing` from its check to its install: it writes one batch, waits until that
+/// is durable, then updates `known` and the generation. Readers take `known` for moments only. The
+/// server's metadata locks keep users of a table away while it changes.
+///
+/// Lock order: `changing`, then `owners` or `filling`, then `known`. The commit pipeline runs under
+/// `changing` alone.
 pub struct Catalog {
     pipeline: Arc<Pipeline>,
     prepared: Arc<PreparedTransactions>,
@@ -118,11 +126,11 @@ pub struct Catalog {
     known: RwLock<Known>,
     /// Grows with every change.
     generation: AtomicU64,
-    /// One change at a time; the server's own locks keep users of a table away from its changes.
+    /// Serializes changes.
     changing: Mutex<()>,
-    /// For [`crate::base::shape::KeyShapes`].
+    /// Index owners, for [`crate::base::shape::KeyShapes`].
     owners: Mutex<Owners>,
-    /// Indexes that are being filled, and what their keys look like.
+    /// Indexes that are being filled, and the ends of their key parts.
     filling: Mutex<BTreeMap<IndexId, KeyEnds>>,
 }
 
@@ -145,10 +153,10 @@ fn no_table(name: &str) -> Error {
 }
 
 impl Catalog {
-    /// Reads the catalog at `point`.
+    /// Reads the catalog at `point`, and raises the counter of index ids above all that it names.
     ///
     /// # Errors
-    /// As [`Known::read`].
+    /// Those of [`Known::read`].
     pub fn load(
         pipeline: Arc<Pipeline>,
         prepared: Arc<PreparedTransactions>,
@@ -170,6 +178,9 @@ impl Catalog {
     }
 
     /// The table called `name`.
+    ///
+    /// # Errors
+    /// `NotFound`.
     pub fn get(&self, name: &str) -> Result<Arc<TableEntry>> {
         self.known
             .read()
@@ -179,7 +190,7 @@ impl Catalog {
             .ok_or_else(|| no_table(name))
     }
 
-    /// Tables whose names start with `prefix`, in order.
+    /// The tables whose names start with `prefix`, in order.
     pub fn list(&self, prefix: &str) -> Vec<Arc<TableEntry>> {
         let known = self.known.read();
         let from = known.tables.range(prefix.to_owned()..);
@@ -188,41 +199,49 @@ impl Catalog {
             .collect()
     }
 
-    /// All that it says now.
+    /// A copy of the current contents.
     pub fn known(&self) -> Known {
         self.known.read().clone()
     }
 
-    /// Dropped indexes that files may still hold entries of, with the seqnos of their end.
+    /// Retired indexes of which files may still hold entries, with the seqno of their retirement.
     pub fn retired(&self) -> BTreeMap<IndexId, Seqno> {
         self.known.read().retired.clone()
     }
 
-    /// Grows with every change; what was read at an older generation may be out of date.
+    /// A number that grows with every change of a table; data read at an older generation may be
+    /// outdated.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Raises `counter` to `value` at least; durable on return.
+    /// Raises `counter` to at least `value`. Durable on return.
+    ///
+    /// # Errors
+    /// Those of a commit: `NoSpace`, `Poisoned`, `ShutDown`, `Io`.
     pub fn persist_counter(&self, counter: u64, value: u64) -> Result<()> {
         let _one = self.changing.lock();
         let raised = self.counters.raise(counter, value);
         self.log_counters(&[(counter, raised)])
     }
 
-    /// Sets `counter` to `value`, which may be less than it is; durable on return. Nobody raises it meanwhile.
+    /// Sets `counter` to `value`, which may be smaller than the current value. Durable on return.
+    /// No other thread may raise the counter meanwhile.
     ///
     /// # Errors
-    /// Those of a commit: then the counter is as it was.
+    /// Those of a commit (`NoSpace`, `Poisoned`, `ShutDown`, `Io`): the counter then has its old
+    /// value.
     pub fn set_counter(&self, counter: u64, value: u64) -> Result<()> {
         let _one = self.changing.lock();
         let cell = self.counters.cell(counter);
         let before = cell.read();
-        // In memory first, so that a flush that lets go of the log record has the value in its edit.
+        // Set it in memory first: a flush that releases the log record then has the value in its
+        // edit.
         let set = cell.set(value);
         let logged = self.log_counters(&[(counter, set)]);
         if logged.is_err() {
-            // A flush may have persisted what was set: it must not outdo what follows.
+            // A flush may have persisted the failed value: begin another generation, which outdoes
+            // it.
             cell.set(before.value);
         }
         logged
@@ -233,14 +252,20 @@ impl Catalog {
         self.pipeline.sync_all()
     }
 
-    /// Persists the values of all counters; durable on return, with everything committed before.
+    /// Persists all counters. Durable on return, with everything committed before.
+    ///
+    /// # Errors
+    /// Those of a commit: `NoSpace`, `Poisoned`, `ShutDown`, `Io`.
     pub fn persist_counters(&self) -> Result<()> {
         let _one = self.changing.lock();
         self.log_counters(&self.counters.snapshot())
     }
 
-    /// The table called `name`, which no prepared transaction has changed: for a change that would leave the
-    /// transaction's rows behind, or in a table of another name.
+    /// The table called `name`, if no prepared transaction has changed it. For changes that would
+    /// leave the transaction's rows behind, or move them to another name.
+    ///
+    /// # Errors
+    /// `NotFound`; `LockTimeout` if a prepared transaction has changed the table.
     pub(super) fn get_settled(&self, name: &str) -> Result<Arc<TableEntry>> {
         let entry = self.get(name)?;
         self.refuse_unsettled(&entry)?;
@@ -248,6 +273,9 @@ impl Catalog {
     }
 
     /// Refuses a table that a prepared transaction has changed.
+    ///
+    /// # Errors
+    /// `LockTimeout`.
     pub(super) fn refuse_unsettled(&self, entry: &TableEntry) -> Result<()> {
         self.prepared.refuse_if_changed(&entry.index_ids())
     }
@@ -264,7 +292,7 @@ impl Catalog {
         &self.filling
     }
 
-    /// What readers of the catalog see as retired from `seqno` on.
+    /// Records index ids as retired from `seqno` on, in memory.
     pub(super) fn retire_known(&self, ids: &[IndexId], seqno: Seqno) {
         let retired = ids.iter().map(|id| (*id, seqno));
         self.known.write().retired.extend(retired);
@@ -280,6 +308,10 @@ impl Catalog {
     }
 
     /// Creates a table.
+    ///
+    /// # Errors
+    /// `AlreadyExists`; `Unsupported` if the index ids are used up; those of a commit (`NoSpace`,
+    /// `Poisoned`, `ShutDown`, `Io`).
     pub fn create(&self, name: &str, definition: Definition<'_>) -> Result<Arc<TableEntry>> {
         let _one = self.changing.lock();
         if self.known.read().tables.contains_key(name) {
@@ -303,10 +335,11 @@ impl Catalog {
         Ok(self.install(entry, &new, seqno))
     }
 
-    /// Drops a table: its entry goes, its index ids retire.
+    /// Drops a table: deletes its entry and retires its index ids.
     ///
     /// # Errors
-    /// `NotFound`; `LockTimeout` if a prepared transaction has changed the table; those of a commit.
+    /// `NotFound`; `LockTimeout` if a prepared transaction has changed the table; those of a commit
+    /// (`NoSpace`, `Poisoned`, `ShutDown`, `Io`).
     pub fn drop_table(&self, name: &str) -> Result<()> {
         let _one = self.changing.lock();
         let entry = self.get_settled(name)?;
@@ -327,7 +360,7 @@ impl Catalog {
     /// Renames a table.
     ///
     /// # Errors
-    /// As of [`Self::drop_table`]; `AlreadyExists`.
+    /// Those of [`Self::drop_table`]; `AlreadyExists` if there is a table `to`.
     pub fn rename(&self, from: &str, to: &str) -> Result<()> {
         let _one = self.changing.lock();
         let entry = self.get_settled(from)?;
@@ -350,10 +383,10 @@ impl Catalog {
         Ok(())
     }
 
-    /// Empties a table: new index ids, the old ones retire.
+    /// Empties a table: it gets new index ids, and the old ones retire.
     ///
     /// # Errors
-    /// As of [`Self::drop_table`].
+    /// Those of [`Self::drop_table`]; `Unsupported` if the index ids are used up.
     pub fn truncate(&self, name: &str) -> Result<Arc<TableEntry>> {
         let _one = self.changing.lock();
         let old = self.get_settled(name)?;
@@ -374,8 +407,11 @@ impl Catalog {
         Ok(self.install(entry, &new, seqno))
     }
 
-    /// Ends a bulk load, which committed its rows in pieces: only snapshots from now on see the
-    /// table, so nobody sees a part of it.
+    /// Ends a bulk load that committed its rows in pieces. Sets the creation seqno of the indexes
+    /// to this commit, so that no snapshot sees a part of the rows.
+    ///
+    /// # Errors
+    /// `NotFound`; those of a commit (`NoSpace`, `Poisoned`, `ShutDown`, `Io`).
     pub fn publish_loaded(&self, name: &str) -> Result<Arc<TableEntry>> {
         let _one = self.changing.lock();
         let entry = (*self.get(name)?).clone();
@@ -386,7 +422,10 @@ impl Catalog {
         Ok(self.install(entry, &new, seqno))
     }
 
-    /// Forgets retired indexes of which no file and no memtable holds an entry any more.
+    /// Forgets retired indexes of which no file and no memtable holds an entry.
+    ///
+    /// # Errors
+    /// Those of a commit: `NoSpace`, `Poisoned`, `ShutDown`, `Io`.
     pub fn forget_retired(&self, gone: &[IndexId]) -> Result<()> {
         let _one = self.changing.lock();
         if gone.is_empty() {
@@ -417,7 +456,7 @@ impl Catalog {
         Ok((indexes, clustered))
     }
 
-    /// Takes so many index ids, one after the other.
+    /// Takes `count` consecutive index ids.
     pub(super) fn take_ids(&self, count: usize) -> Result<Vec<IndexId>> {
         let ids = self.counters.cell(INDEX_IDS);
         let last = ids.value().fetch_add(count as u64, Ordering::Relaxed) + count as u64;
@@ -430,7 +469,8 @@ impl Catalog {
         self.write_change(What::SchemaChange(description.as_bytes()), batch)
     }
 
-    /// As [`Self::write`], of what retires indexes, or forgets them: a full disk does not keep it from that.
+    /// As [`Self::write`], for batches that retire or forget indexes: on a full disk they may use
+    /// the reserve.
     pub(super) fn write_retirement(&self, batch: &Batch, description: &str) -> Result<Seqno> {
         self.write_change(What::Retirement(description.as_bytes()), batch)
     }

@@ -37,7 +37,8 @@ fn index(name: &str, parts: &[(u32, PartSchema, bool)]) -> IndexSchema {
     }
 }
 
-/// d/t: id INT, k SMALLINT UNSIGNED NULL, c BINARY(2); PRIMARY (id), KEY k (k DESC, c). d/h has a hidden key.
+/// d/t: id INT, k SMALLINT UNSIGNED NULL, c BINARY(2); PRIMARY (id), KEY k (k DESC, c). d/h has a
+/// hidden clustered index.
 fn known() -> Known {
     let null = NullBit { offset: 0, mask: 1 };
     let signed = PartSchema::Int { signed: true };
@@ -98,13 +99,13 @@ fn entries_are_named_by_table_index_and_integers() {
         (&[0x7f, 0xff, 0xff, 0xff], "d/t.PRIMARY (id = -1)"),
         (&[0, 0, 0, 0], "d/t.PRIMARY (id = -2147483648)"),
         (&[0xff, 0xff, 0xff, 0xff], "d/t.PRIMARY (id = 2147483647)"),
-        // A separator ends anywhere.
+        // A separator key may end anywhere.
         (&[0x80, 0], "d/t.PRIMARY (0x8000)"),
         (&[], "d/t.PRIMARY"),
     ] {
         assert_eq!(text(7, rest), what);
     }
-    // Descending parts are inverted, the one behind it is not.
+    // The first part is descending, so inverted; the part behind it is not.
     let descending = [0xfe, 0xff, 0xfa, 0x61, 0x62];
     assert_eq!(text(8, &descending), "d/t.k (k = 5, 0x6162)");
     assert_eq!(text(8, &[0xff, 0x61]), "d/t.k (k = NULL, 0x61)");

@@ -1,26 +1,26 @@
-//! Whether rows and keys of two definitions are the same bytes.
+//! Compares two table definitions: do rows and keys have the same bytes in both?
 //!
-//! The server's definition of a table and the one that the store keeps must agree, or rows are decoded as something
-//! else. Where they agree in all that rows and keys are encoded by, the table can be used in spite of a difference: the
-//! codecs are made of the server's definition, and give and take the same bytes.
+//! The server's definition and the catalog's must agree in everything that rows and keys are
+//! encoded by; otherwise rows would be decoded wrongly. Other differences are harmless: codecs are
+//! made from the server's definition and still read and write the same bytes.
 
 use super::{ColumnSchema, IndexPart, IndexSchema, PartSchema, TableSchema};
 use crate::keycode::CollationSpec;
 use crate::rowcode::ColumnKind;
 
-/// How two definitions differ, in words.
+/// The difference of two definitions, in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Difference {
-    /// Rows and keys are the same bytes by both.
+    /// Rows and keys have the same bytes in both.
     Harmless(String),
-    /// Rows or keys of one are something else to the other.
+    /// Rows or keys of one decode wrongly in the other.
     Stored(String),
 }
 
 impl TableSchema {
-    /// How `given`, the server's definition, differs from this one, by which rows and keys are stored; None if it does
-    /// not. Column ids, versions, what old rows lack, and names do not count: the server does not know the former and
-    /// may rename.
+    /// How `given`, the server's definition, differs from this one, which the stored rows and keys
+    /// follow; `None` if it does not. Column ids, versions, values for old rows, and names are not
+    /// compared: the server does not know the first three, and may rename.
     pub fn difference(&self, given: &TableSchema) -> Option<Difference> {
         let stored = self
             .difference_of_rows(given)
@@ -31,7 +31,7 @@ impl TableSchema {
         self.difference_of_records(given).map(Difference::Harmless)
     }
 
-    /// The first difference that the bytes of rows depend on.
+    /// The first difference on which the bytes of rows depend.
     fn difference_of_rows(&self, given: &TableSchema) -> Option<String> {
         if self.columns.len() != given.columns.len() {
             let (own, others) = (self.columns.len(), given.columns.len());
@@ -49,7 +49,7 @@ impl TableSchema {
         })
     }
 
-    /// The first difference that the bytes of keys depend on.
+    /// The first difference on which the bytes of keys depend.
     fn difference_of_indexes(&self, given: &TableSchema) -> Option<String> {
         if self.indexes.len() != given.indexes.len() {
             let (own, others) = (self.indexes.len(), given.indexes.len());
@@ -70,7 +70,7 @@ impl TableSchema {
         })
     }
 
-    /// The first difference that neither rows nor keys depend on.
+    /// The first difference on which neither rows nor keys depend.
     fn difference_of_records(&self, given: &TableSchema) -> Option<String> {
         if self.auto_increment != given.auto_increment {
             let name = |schema: &TableSchema| {
@@ -99,8 +99,9 @@ impl TableSchema {
         })
     }
 
-    /// What keeps `new` from being made of this definition by changing secondary indexes alone, in words; `from`
-    /// says for each index of `new` which of these indexes it is, under whatever name, or that it is new.
+    /// The reason, in words, why `new` cannot be made from this definition by changing secondary
+    /// indexes alone; `None` if it can. `from` has for each index of `new` the number of the same
+    /// index here, under whatever name, or `None` for a new one.
     pub fn index_change_trouble(
         &self,
         new: &TableSchema,
@@ -136,7 +137,8 @@ impl TableSchema {
         (primary != own).then(|| "another primary key".into())
     }
 
-    /// Whether the entries of an index of this definition and of one of another with the same rows are the same bytes.
+    /// Whether two indexes over the same rows have entries with the same bytes. `own` belongs to
+    /// this definition.
     fn same_entries(&self, own: &IndexSchema, given: &IndexSchema) -> bool {
         own.unique == given.unique
             && own.parts.len() == given.parts.len()
@@ -166,7 +168,8 @@ impl TableSchema {
 }
 
 impl ColumnSchema {
-    /// Whether rows that hold this column have the same value by `given`, whatever place the record has for it.
+    /// Whether a stored value of this column decodes to the same value as a column `given`,
+    /// wherever the record has it.
     fn is_read_as(&self, given: &Self) -> bool {
         let (own, other) = (&self.column, &given.column);
         if !own.stored && !other.stored {
@@ -184,7 +187,7 @@ impl ColumnSchema {
             && (self.chars, self.type_code) == (given.chars, given.type_code)
     }
 
-    /// Whether records hold both in the same way, too.
+    /// Whether records hold both columns in the same way.
     fn is_same(&self, given: &Self) -> bool {
         let (own, other) = (&self.column, &given.column);
         (own.kind, own.offset, own.null, own.stored)
@@ -228,7 +231,8 @@ impl IndexPart {
     }
 }
 
-/// Whether two descriptions give the same bytes. The table of simple weights is only a shortcut.
+/// Whether two collations encode to the same bytes. The table of simple weights does not count,
+/// since it is only a shortcut.
 fn same_format(a: &CollationSpec, b: &CollationSpec) -> bool {
     (a.id, &a.name, a.pad, &a.levels) == (b.id, &b.name, b.pad, &b.levels)
         && (a.weight_len, a.form, a.char_filled) == (b.weight_len, b.form, b.char_filled)

@@ -198,7 +198,7 @@ fn what_rows_and_keys_do_not_depend_on_is_harmless() {
         let same: Vec<_> = (0..schema().indexes.len()).map(Some).collect();
         assert_eq!(schema().index_change_trouble(&changed, &same), None);
     }
-    // Values that the server has no room for may be there.
+    // The stored column may hold values that the server's shorter column cannot.
     let mut changed = schema();
     longer(&mut changed);
     assert!(matches!(
@@ -243,7 +243,7 @@ fn damaged_definitions_are_errors() {
         let at = rng.random_range(0..bytes.len());
         bytes[at] ^= 1 << rng.random_range(0..8);
         bytes.truncate(bytes.len() - rng.random_range(0..3));
-        // Some damage yields another sound definition; none may panic.
+        // Some damage yields another valid definition; none may panic.
         if let Ok(read) = TableSchema::from_bytes(&bytes) {
             read.check().unwrap();
         }

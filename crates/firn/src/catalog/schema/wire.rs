@@ -1,4 +1,4 @@
-//! The bytes of a table definition in the catalog: `docs/formats/schema.md`.
+//! Encodes and decodes table definitions in the catalog; `docs/formats/schema.md`.
 
 use super::{CollationSchema, ColumnSchema, IndexPart, IndexSchema, PartSchema, TableSchema};
 use crate::base::record::{NullBit, Pad};
@@ -263,7 +263,7 @@ fn put(out: &mut Vec<u8>, number: u32) {
     varint::put_u64(out, u64::from(number));
 }
 
-/// 0 for none, otherwise the number and 1.
+/// Encodes `None` as 0, a number as the number plus 1.
 fn put_option(out: &mut Vec<u8>, number: Option<u32>) {
     varint::put_u64(out, number.map_or(0, |n| u64::from(n) + 1));
 }
@@ -292,7 +292,7 @@ fn take_list<T>(
     mut take: impl FnMut(&mut &[u8]) -> Option<T>,
 ) -> Option<Vec<T>> {
     let count = varint::take_u32(input)?;
-    // Not reserved ahead: the count may be damaged.
+    // Do not reserve memory: the count may be damaged.
     let mut list = Vec::new();
     for _ in 0..count {
         list.push(take(input)?);
