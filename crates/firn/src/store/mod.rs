@@ -1,7 +1,7 @@
-//! Where a file lives: names, creation, opening, removal.
+//! Locates files: names, creation, opening, removal.
 //!
-//! Files are named after their id, and an id is used once for ever: whatever was read of a file
-//! stays true as long as anything refers to it, on this machine or on another.
+//! A file is named after its id, and an id is used only once: data read of a file stays valid as
+//! long as anything refers to that file, on this machine or on another.
 
 mod name;
 mod reserve;
@@ -16,12 +16,12 @@ pub use reserve::{Part, Reserve};
 
 /// The data files of one directory.
 ///
-/// Invariant: a file is written once, by the one who created it, and never changed afterwards.
-/// Creating does not make the name durable: the caller syncs the directory ([`Self::sync_dir`])
-/// before it records the file in the manifest.
+/// Invariants: An SST is written once, by its creator, and never changes. A blob file grows until
+/// it is sealed, and afterwards only loses garbage. Creating a file does not make its name durable:
+/// the caller syncs the directory ([`Self::sync_dir`]) before the manifest names the file.
 ///
-/// Rejected: a cache of open descriptors. A reader holds its file open as long as it lives, and the
-/// readers are what the layers above cache.
+/// Rejected: a cache of open descriptors. A reader keeps its file open while it lives, and the
+/// layers above cache readers.
 #[derive(Clone)]
 pub struct FileStore {
     env: Arc<dyn Env>,
@@ -31,7 +31,7 @@ pub struct FileStore {
     reserve: Option<Arc<Reserve>>,
 }
 
-/// Directory in that of the database: second names of files on their way to the archive of the log.
+/// Directory in the database's: links to files on their way to the archive of the log.
 pub const PENDING: &str = "pending";
 
 impl FileStore {
@@ -46,7 +46,7 @@ impl FileStore {
         }
     }
 
-    /// Files may be made in the room of `reserve`.
+    /// Lets files be created in the room of `reserve`.
     pub fn with_reserve(self, reserve: Arc<Reserve>) -> Self {
         Self {
             reserve: Some(reserve),
@@ -54,12 +54,12 @@ impl FileStore {
         }
     }
 
-    /// Room that is kept for a full disk, if there is any.
+    /// The room reserved for a full disk, if any.
     pub fn reserve(&self) -> Option<&Reserve> {
         self.reserve.as_deref()
     }
 
-    /// Whether files are read past the page cache.
+    /// Sets whether files are read past the page cache.
     pub fn with_direct_reads(self, direct_reads: bool) -> Self {
         Self {
             direct_reads,
@@ -67,7 +67,7 @@ impl FileStore {
         }
     }
 
-    /// Whether the log is archived: then [`Self::keep`] has an effect.
+    /// Sets whether the log is archived, so that [`Self::keep`] has an effect.
     pub fn with_archive(self, archived: bool) -> Self {
         Self { archived, ..self }
     }
@@ -77,11 +77,12 @@ impl FileStore {
         self.archived
     }
 
-    /// To be called before a record of the log names these files: they stay until the archive of the log has
-    /// them, whatever becomes of their names here. Without an archive it does nothing.
+    /// Links these files into the directory [`PENDING`], so that they stay until the archive of the
+    /// log has them, even if their names here are removed. Call it before a log record names them.
+    /// Without an archive it does nothing.
     ///
     /// # Errors
-    /// Of the file system: then no record may name them.
+    /// `NoSpace`, `Unsupported` (no links) and `Io`: no record may name the files then.
     pub fn keep(&self, kind: FileKind, ids: &[FileId]) -> Result<()> {
         if !self.archived || ids.is_empty() {
             return Ok(());
@@ -96,8 +97,10 @@ impl FileStore {
                 _ => {}
             }
             self.env.link(&self.path(kind, id), &aside)?;
-            // There may be one of that name: the same, of a prepare that a recovery writes again; or one that a crash
-            // has left before anything named it, so that its id was given out again.
+            // The name may be taken by the same file, if recovery writes a prepare record again; or
+            // by the file of an earlier run that crashed before anything named it, so that its id
+            // was given out again. `rename` replaces it; between two names of one file it does
+            // nothing.
             self.env.rename(&aside, &to)?;
             if self.env.exists(&aside)? {
                 self.env.remove(&aside)?;
@@ -106,7 +109,7 @@ impl FileStore {
         self.env.sync_dir(&pending)
     }
 
-    /// The environment the files live in.
+    /// The environment of the files.
     pub fn env(&self) -> &Arc<dyn Env> {
         &self.env
     }
@@ -116,20 +119,23 @@ impl FileStore {
         &self.dir
     }
 
-    /// Where a file of this kind and id lies.
+    /// The path of a file with this kind and id.
     pub fn path(&self, kind: FileKind, id: FileId) -> PathBuf {
         self.dir.join(file_name(kind, id))
     }
 
-    /// Creates an SST. A leftover of a crash under the same name is emptied.
+    /// Creates an SST. Empties a leftover of a crash with the same name.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`.
     pub fn create(&self, id: FileId) -> Result<Box<dyn AppendFile>> {
         self.env.create(&self.path(FileKind::Sst, id))
     }
 
-    /// As [`Self::create`], in the room of the reserve, which must be there.
+    /// As [`Self::create`], in the room of the reserve if there is one.
     ///
     /// # Errors
-    /// Of the file system.
+    /// `NoSpace`, `Io`.
     pub fn create_in_reserve(&self, id: FileId) -> Result<Box<dyn AppendFile>> {
         let path = self.path(FileKind::Sst, id);
         match self.reserve() {
@@ -139,6 +145,9 @@ impl FileStore {
     }
 
     /// Opens an SST for reading.
+    ///
+    /// # Errors
+    /// `NotFound`, `Io`.
     pub fn open(&self, id: FileId) -> Result<Arc<dyn ReadFile>> {
         let path = self.path(FileKind::Sst, id);
         match self.direct_reads {
@@ -147,7 +156,7 @@ impl FileStore {
         }
     }
 
-    /// How blocks of several places are read at the same time, in a few words.
+    /// Describes, for reports, how blocks of several offsets are read at the same time.
     pub fn batched_reads(&self) -> String {
         if !self.direct_reads {
             return "announced to the page cache".to_owned();
@@ -159,33 +168,52 @@ impl FileStore {
         )
     }
 
-    /// Makes an SST durable that was written before, under whatever handle.
+    /// Makes an SST durable that was written earlier, through any handle.
+    ///
+    /// # Errors
+    /// `NotFound`, `NoSpace`, `Io`.
     pub fn sync(&self, id: FileId) -> Result<()> {
         let path = self.path(FileKind::Sst, id);
         self.env.open_spans(&path, false)?.sync()
     }
 
-    /// Removes an SST. A missing file is [`crate::base::ErrorKind::NotFound`].
+    /// Removes an SST.
+    ///
+    /// # Errors
+    /// `NotFound`, `Io`.
     pub fn remove(&self, id: FileId) -> Result<()> {
         self.env.remove(&self.path(FileKind::Sst, id))
     }
 
     /// Creates a temporary file of a load.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`.
     pub fn create_sort(&self, id: FileId) -> Result<Box<dyn AppendFile>> {
         self.env.create(&self.path(FileKind::Sort, id))
     }
 
-    /// Opens such a file for reading, through the page cache: it was just written, and is read once.
+    /// Opens a temporary file of a load for reading, through the page cache: it was just written,
+    /// and is read once.
+    ///
+    /// # Errors
+    /// `NotFound`, `Io`.
     pub fn open_sort(&self, id: FileId) -> Result<Arc<dyn ReadFile>> {
         self.env.open(&self.path(FileKind::Sort, id))
     }
 
-    /// Removes such a file.
+    /// Removes a temporary file of a load.
+    ///
+    /// # Errors
+    /// `NotFound`, `Io`.
     pub fn remove_sort(&self, id: FileId) -> Result<()> {
         self.env.remove(&self.path(FileKind::Sort, id))
     }
 
-    /// Removes what loads left that a crash has ended.
+    /// Removes the temporary files of loads that a crash has ended.
+    ///
+    /// # Errors
+    /// `Io`.
     pub fn remove_left_sorts(&self) -> Result<()> {
         let names = self.env.list_dir(&self.dir)?;
         let parsed = names.iter().filter_map(|name| parse_file_name(name));
@@ -195,23 +223,35 @@ impl FileStore {
         Ok(())
     }
 
-    /// Ids of all SSTs in the directory, ascending. Other files are passed over.
+    /// Ids of all SSTs in the directory, ascending.
+    ///
+    /// # Errors
+    /// `NotFound` if the directory is missing; `Io`.
     pub fn list(&self) -> Result<Vec<FileId>> {
         self.list_of(FileKind::Sst)
     }
 
     /// Ids of all blob files in the directory, ascending.
+    ///
+    /// # Errors
+    /// `NotFound` if the directory is missing; `Io`.
     pub fn list_blobs(&self) -> Result<Vec<FileId>> {
         self.list_of(FileKind::Blob)
     }
 
-    /// Opens a blob file for writing, and creates it if `create`.
+    /// Opens a blob file for writing; creates it if `create`.
+    ///
+    /// # Errors
+    /// `NotFound`, `NoSpace`, `Io`.
     pub fn open_spans(&self, id: FileId, create: bool) -> Result<Arc<dyn SpanFile>> {
         self.env.open_spans(&self.path(FileKind::Blob, id), create)
     }
 
-    /// Opens a blob file for reading. One that still grows must not be read past the page cache, where
-    /// its newest bytes are.
+    /// Opens a blob file for reading. A growing file is always read through the page cache, which
+    /// has its newest bytes.
+    ///
+    /// # Errors
+    /// `NotFound`, `Io`.
     pub fn open_blob(&self, id: FileId, grows: bool) -> Result<Arc<dyn ReadFile>> {
         let path = self.path(FileKind::Blob, id);
         match self.direct_reads && !grows {
@@ -220,17 +260,26 @@ impl FileStore {
         }
     }
 
-    /// What a blob file takes.
+    /// Length and allocated bytes of a blob file.
+    ///
+    /// # Errors
+    /// `NotFound`, `Io`.
     pub fn blob_usage(&self, id: FileId) -> Result<FileUsage> {
         self.env.usage(&self.path(FileKind::Blob, id))
     }
 
-    /// Names that a blob file has.
+    /// Number of names of a blob file.
+    ///
+    /// # Errors
+    /// `NotFound`, `Io`.
     pub fn blob_links(&self, id: FileId) -> Result<u64> {
         self.env.links(&self.path(FileKind::Blob, id))
     }
 
-    /// Removes a blob file. A missing file is [`crate::base::ErrorKind::NotFound`].
+    /// Removes a blob file.
+    ///
+    /// # Errors
+    /// `NotFound`, `Io`.
     pub fn remove_blob(&self, id: FileId) -> Result<()> {
         self.env.remove(&self.path(FileKind::Blob, id))
     }
@@ -248,7 +297,10 @@ impl FileStore {
         Ok(ids)
     }
 
-    /// Makes created and removed names durable.
+    /// Makes created and removed names in the directory durable.
+    ///
+    /// # Errors
+    /// `Io`.
     pub fn sync_dir(&self) -> Result<()> {
         self.env.sync_dir(&self.dir)
     }

@@ -1,16 +1,17 @@
 //! File names: `{id:010}.{extension}`.
 
-/// Identifies a file for ever; ids are never reused, not even after removal.
+/// Identifies a file for ever; ids are never reused, not even after a removal. Only the id of a file
+/// that nothing durable ever named may be given out again after a crash.
 pub type FileId = u64;
 
-/// What a data file holds.
+/// The kind of a data file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileKind {
     /// A sorted string table.
     Sst,
-    /// A sorted run that a load put aside. No start needs what an earlier one left.
+    /// A temporary sorted run of a load. A start removes those that an earlier run left.
     Sort,
-    /// Values out of line.
+    /// Out-of-line values.
     Blob,
 }
 
@@ -24,12 +25,12 @@ impl FileKind {
     }
 }
 
-/// The name of a file, without directory.
+/// The name of a file, without its directory.
 pub fn file_name(kind: FileKind, id: FileId) -> String {
     format!("{id:010}.{}", kind.extension())
 }
 
-/// The kind and id behind a name; `None` for names that [`file_name`] does not make.
+/// Kind and id of a file name; `None` for names that [`file_name`] does not produce.
 pub fn parse_file_name(name: &str) -> Option<(FileKind, FileId)> {
     let (digits, extension) = name.split_once('.')?;
     let kind = [FileKind::Sst, FileKind::Sort, FileKind::Blob]

@@ -1,11 +1,13 @@
-//! Room on disk that is kept for getting out of a full one.
+//! Disk space reserved for recovering from a full disk.
 //!
-//! Each part is an empty file with blocks set aside behind its end. Whoever needs one renames it to the file that he
-//! is about to write: no block is given back to the file system in between, where other programs would take it, and
-//! neither renaming nor writing needs a new one. The part is made anew as soon as there is room.
+//! Each part is an empty file with allocated blocks. To use a part, a writer renames it to the file
+//! that it is about to write. So no block returns to the file system in between, where another
+//! program would take it, and neither the rename nor the write needs a new one. The part is set
+//! aside anew as soon as there is room.
 //!
-//! Rejected: a file that is removed to make room (whatever fills the disk takes that, too); a part of a file that is
-//! used in place and stays where it is (a table, a manifest and a log segment each have a name of their own).
+//! Rejected: a file that is removed to make room (the program that fills the disk takes that room,
+//! too); a part of a file that is used in place (a table, a manifest and a log segment each need a
+//! name of their own).
 
 use crate::base::{ErrorKind, Result};
 use crate::env::{AppendFile, Env};
@@ -14,25 +16,25 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A part of the reserve.
+/// A part of the reserve, by its use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Part {
-    /// A log segment for deletions, for `DROP` and `TRUNCATE`, and for outcomes of prepared transactions.
+    /// A log segment for deletions, `DROP` and `TRUNCATE`, and outcomes of prepared transactions.
     Log = 0,
     /// The next manifest.
     Manifest = 1,
-    /// The next `CURRENT`, which names it.
+    /// The next `CURRENT`, which names that manifest.
     Current = 2,
-    /// A table file for a flush of deletions.
+    /// An SST for a flush of deletions.
     Table = 3,
 }
 
-/// All of them.
+/// All parts.
 const PARTS: [Part; 4] = [Part::Log, Part::Manifest, Part::Current, Part::Table];
 
 impl Part {
-    /// Name of the file.
+    /// Name of its file.
     pub fn name(self) -> &'static str {
         match self {
             Self::Log => "wal.reserve",
@@ -42,7 +44,7 @@ impl Part {
         }
     }
 
-    /// Bytes set aside, at least.
+    /// Least size, bytes.
     pub const fn bytes(self) -> u64 {
         match self {
             Self::Log => 1 << 20,
@@ -57,16 +59,16 @@ impl Part {
 pub struct Reserve {
     env: Arc<dyn Env>,
     dir: PathBuf,
-    /// Bytes to be set aside for each part; 0 where the file system cannot.
+    /// Target size of each part, bytes; 0 if the file system cannot set blocks aside.
     wanted: [AtomicU64; PARTS.len()],
-    /// Bytes that are.
+    /// Current size of each part, bytes.
     there: [AtomicU64; PARTS.len()],
     /// Held while the file of a part gets or loses its name, so that `there` says how it ended.
     naming: [Mutex<()>; PARTS.len()],
 }
 
 impl Reserve {
-    /// The reserve in `dir`, of which nothing is known until it is [filled](Self::fill).
+    /// The reserve in `dir`. It counts as empty until it is [filled](Self::fill).
     pub fn new(env: Arc<dyn Env>, dir: &Path) -> Self {
         Self {
             env,
@@ -77,20 +79,21 @@ impl Reserve {
         }
     }
 
-    /// Where a part lies.
+    /// Path of a part.
     pub fn path(&self, part: Part) -> PathBuf {
         self.dir.join(part.name())
     }
 
-    /// From now on so many bytes are set aside for `part`, if that is more than before.
+    /// Raises the target size of `part` to at least `bytes`.
     pub fn want(&self, part: Part, bytes: u64) {
         self.wanted[part as usize].fetch_max(bytes, Ordering::Relaxed);
     }
 
-    /// Sets aside what is missing. What finds no room is tried again by the next call.
+    /// Sets aside the missing parts. Parts for which the disk has no room stay missing; the next
+    /// call retries.
     ///
     /// # Errors
-    /// Those of the file system, but for a full disk.
+    /// `Io`; a full disk is no error.
     pub fn fill(&self) -> Result<()> {
         for part in PARTS {
             self.fill_part(part)?;
@@ -98,10 +101,10 @@ impl Reserve {
         Ok(())
     }
 
-    /// As [`Self::fill`], one part.
+    /// As [`Self::fill`], for one part.
     ///
     /// # Errors
-    /// As of [`Self::fill`].
+    /// Those of [`Self::fill`].
     pub fn fill_part(&self, part: Part) -> Result<()> {
         let _naming = self.naming[part as usize].lock();
         let (wanted, there) = (&self.wanted[part as usize], &self.there[part as usize]);
@@ -118,10 +121,11 @@ impl Reserve {
         Ok(())
     }
 
-    /// Creates a file to be appended to in the room of `part`, or without where that is gone.
+    /// Creates a file for appending in the room of `part`, or an ordinary one if the part is
+    /// missing.
     ///
     /// # Errors
-    /// Of creating.
+    /// `NoSpace`, `Io`.
     pub fn create(&self, part: Part, path: &Path) -> Result<Box<dyn AppendFile>> {
         let made = {
             let _naming = self.naming[part as usize].lock();
@@ -187,7 +191,7 @@ impl Reserve {
         }
     }
 
-    /// Bytes set aside, and bytes that are to be.
+    /// Bytes set aside, and the target for them.
     pub fn bytes(&self) -> (u64, u64) {
         let sum = |all: &[AtomicU64]| all.iter().map(|n| n.load(Ordering::Relaxed)).sum();
         (sum(&self.there), sum(&self.wanted))

@@ -28,7 +28,7 @@ fn a_full_disk_has_room_for_what_is_made_of_the_reserve() {
     assert_eq!(*file.append(&[7]).unwrap_err().kind(), ErrorKind::NoSpace);
     assert_eq!(env.used(), used);
     assert_eq!(env.read(path).unwrap(), bytes);
-    // No room to set it aside again, which is no error; then there is.
+    // A lack of room to set it aside again is no error.
     reserve.fill().unwrap();
     assert!(!reserve.has(Part::Table));
     env.remove(path).unwrap();
@@ -54,7 +54,7 @@ fn the_system_sets_room_aside_without_a_length() {
     let reserve = Reserve::new(Arc::clone(&env), dir.path());
     reserve.fill().unwrap();
     let (there, wanted) = reserve.bytes();
-    // A file system that cannot is asked for nothing.
+    // Where the file system cannot set blocks aside, the target becomes 0.
     assert_eq!(there, wanted);
     if wanted == 0 {
         return;
