@@ -1,8 +1,8 @@
 //! Firn: a transactional, ordered key-value LSM store.
 //!
-//! Fresh writes fall on top (memtable), are pressed into the upper levels and end, densely
-//! compressed, in the last one. The modules form layers; each imports only lower ones, which
-//! `tests/it/layers.rs` enforces. See `ARCHITECTURE.md` for the map.
+//! New writes go to the memtable, sink through the upper levels, and end, densely compressed, in
+//! the last level. The modules form layers; each imports only lower ones, which
+//! `tests/it/layers.rs` enforces. `ARCHITECTURE.md` has the map.
 
 pub mod backup;
 pub mod base;
