@@ -523,7 +523,7 @@ fn open_blobs(
         }
     }
     if !missing.is_empty() {
-        // Reads of the missing files fail. Whatever removed them: do not remove more.
+        // Reads of the missing files fail. Their loss is unexplained, so remove nothing more.
         let what = format!("blob files {missing:?} are missing; no stray file is removed");
         options.listener.log(Severity::Error, &what);
     }

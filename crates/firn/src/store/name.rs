@@ -1,7 +1,7 @@
 //! File names: `{id:010}.{extension}`.
 
-/// Identifies a file for ever; ids are never reused, not even after a removal. Only the id of a file
-/// that nothing durable ever named may be given out again after a crash.
+/// Identifies a file for ever; ids are never reused, not even after a removal. Only the id of a
+/// file that nothing durable ever named may be given out again after a crash.
 pub type FileId = u64;
 
 /// The kind of a data file.
