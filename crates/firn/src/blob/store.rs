@@ -18,9 +18,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A file is full at 1/32 of all bytes written since the open …
+/// A file is full at 1/32 of all bytes written since the open, within the bounds of its size.
 const FILE_SHARE: u64 = 32;
-/// … but at its maximal size at the latest, and not before 1/8 of that.
+/// A file is not full before 1/8 of the maximal size, and always at the maximal size.
 const FILE_MIN_SHARE: u64 = 8;
 
 /// Upper bound for the files open for reading.

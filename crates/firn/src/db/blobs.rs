@@ -36,10 +36,10 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A file that lost this share of its bytes is a candidate, percent: if reading the tables that
-/// name it costs less than the room it gives back …
+/// A file that lost this share of its bytes is a candidate if reading the tables that name it costs
+/// less than the room it gives back, percent.
 const LOST_SHARE: u64 = 8;
-/// … and from this share on whatever that costs.
+/// A file that lost this share is a candidate at any cost, percent.
 const LOST_SHARE_AT_ANY_COST: u64 = 30;
 
 /// Upper bound for the references collected at once; they are kept in memory.
@@ -55,8 +55,8 @@ const FREEZE_SHARE: u64 = 5;
 #[derive(Default)]
 pub(super) struct Collector {
     waiting: Mutex<Option<Plan>>,
-    /// Files that are not collected until the next open, because a table that names them is
-    /// damaged.
+    /// Files that are not collected until the next open, because they or a table that names them
+    /// are damaged.
     set_aside: Mutex<HashSet<u64>>,
 }
 

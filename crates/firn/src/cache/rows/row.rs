@@ -11,9 +11,9 @@ const HEADER_LEN: usize = 8 + 8 + 8 + 4 + 4 + 1;
 /// The reads that may get a row; [`super::RowCache`] explains why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Readers {
-    /// Reads at this seqno or later …
+    /// The read's seqno is this one or a later one.
     pub(super) seqno: Seqno,
-    /// … in views that know the memtable with this number, be it as the active one.
+    /// The read's view knows the memtable with this number, be it as the active one.
     pub(super) memtable: u64,
 }
 
