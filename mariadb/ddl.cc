@@ -52,6 +52,17 @@ class DefinitionImage {
   bool owned_ = false;
 };
 
+/*
+  A partition that ALTER TABLE … PARTITION adds to a table. The server passes the table as it was, and puts the new
+  definition in place only later, without a call to the engine. So nobody here knows what it will be: the partition is
+  stored without one, until an ALTER in place stores it with all partitions. A copying ALTER makes a table of its own.
+*/
+bool joins_partitioned_table(THD* thd, const char* path) {
+  const char* slash = strrchr(path, FN_LIBCHAR);
+  const char* name = slash ? slash + 1 : path;
+  return thd_sql_command(thd) == SQLCOM_ALTER_TABLE && strstr(name, "#P#") && strncmp(name, "#sql", 4) != 0;
+}
+
 /* Foreign keys come parsed, those of an altered table included; the server leaves it to the engine to see them. */
 bool wants_foreign_key(const HA_CREATE_INFO* info) {
   if (!info->alter_info) return false;
@@ -93,9 +104,10 @@ int ha_firn::create(const char* name, TABLE* form, HA_CREATE_INFO* info) {
     DefinitionImage image(form->s);
     firn::tell_binlog();
     const LEX_CUSTRING& version = form->s->tabledef_version;
-    const firn_status status =
-        firn_create_table(firn::database, firn::TableName(name).c_str(), definition.get(), image.bytes(),
-                          image.length(), version.str, version.length, MY_MAX(info->auto_increment_value, 1ULL));
+    const bool known = !joins_partitioned_table(thd, name);
+    const firn_status status = firn_create_table(
+        firn::database, firn::TableName(name).c_str(), definition.get(), image.bytes(), known ? image.length() : 0,
+        version.str, known ? version.length : 0, MY_MAX(info->auto_increment_value, 1ULL));
     return firn::to_server_error(status);
   } catch (const std::bad_alloc&) {
     return HA_ERR_OUT_OF_MEM;

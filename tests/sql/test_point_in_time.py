@@ -216,6 +216,57 @@ def test_each_point_is_the_state_at_its_time(
          points[0].time, code=4)
 
 
+def test_partitions_that_were_changed_before_the_backup(
+    own_server: Callable[..., Server], tmp_path: Path
+) -> None:
+    """The engine hears nothing of the definition that such an ALTER leaves: the backup's own counts."""
+    archive, target = tmp_path / "archive", tmp_path / "backups"
+    archive.mkdir()
+    server = own_server(*BINLOG, f"--loose-firn-log-archive-dir={archive}")
+    server.query(f"CREATE DATABASE {DATABASE}")
+
+    def less(name: str, bound: int) -> str:
+        return f"PARTITION {name} VALUES LESS THAN ({bound})"
+
+    def run(*statements: str) -> None:
+        with server.connect(DATABASE) as session, session.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+
+    ranges = f"PARTITION BY RANGE (id) ({less('p0', 10)}, {less('p1', 50)}, {less('p2', 101)})"
+    hashes = "PARTITION BY HASH (id) PARTITIONS 3"
+    for table, parts in [("h", hashes), ("i", hashes), ("r", ranges), ("s", ranges), ("c", ranges)]:
+        run(f"CREATE TABLE {table} (id INT PRIMARY KEY, a INT) ENGINE=FIRN {parts}",
+            f"INSERT INTO {table} SELECT seq, seq FROM seq_1_to_100")
+    run("ALTER TABLE h ADD PARTITION PARTITIONS 1",
+        "ALTER TABLE h ADD PARTITION PARTITIONS 1",
+        "ALTER TABLE i ADD PARTITION PARTITIONS 2",
+        "ALTER TABLE r DROP PARTITION p0",
+        f"ALTER TABLE s REORGANIZE PARTITION p1, p2 INTO ({less('p1', 80)}, {less('p2', 101)})",
+        "ALTER TABLE c CONVERT PARTITION p0 TO TABLE t")
+    words = ["definition", server.data / "#firn", f"{DATABASE}.h", tmp_path / "h.frm"]
+    server.stop()
+    assert "partitions of" in firn(*words, code=4)["error"]
+    server.start()
+    back_up(server, target)
+    # After the backup: rows, an ALTER in place, which stores the definition anew, and partitions that are emptied.
+    run("INSERT INTO h VALUES (1000, 1)", "INSERT INTO t VALUES (0, 0)",
+        "ALTER TABLE i COMMENT 'in place'", "ALTER TABLE r TRUNCATE PARTITION p1",
+        "INSERT INTO r VALUES (20, 1)")
+    archived(server)
+    copy, _ = restore(own_server, target, archive, "--until-end")
+    expect_same(dump(copy, DATABASE), dump(server, DATABASE), "partitions")
+    assert frm_files(copy) == frm_files(server)
+    for table in "hirsct":
+        assert copy.query(f"CHECK TABLE {DATABASE}.{table} EXTENDED")[-1][3] == "OK"
+    copy.destroy()
+    # Partitions that were changed since, also where their names are the same.
+    run(f"ALTER TABLE s REORGANIZE PARTITION p1, p2 INTO ({less('p1', 60)}, {less('p2', 101)})")
+    archived(server)
+    words = ["restore", target, "--to", tmp_path / "never", "--archive", archive, "--until-end"]
+    assert f"{DATABASE}.s" in str(firn(*words, code=4)["error"])
+
+
 def test_what_cannot_be_reached_is_refused(
     own_server: Callable[..., Server], tmp_path: Path
 ) -> None:

@@ -47,7 +47,7 @@ pub fn run(args: &Definition, out: &Output) -> Result<Outcome> {
     Ok(Outcome::Well)
 }
 
-/// The table, or the first of its partitions: all have one definition.
+/// The table, or the first of its partitions: all have one definition, unless partitions were added since.
 fn find(known: &Known, name: &str) -> Result<Arc<TableEntry>> {
     let Some((database, table)) = name.split_once('.') else {
         return Err(Error::invalid(format_args!("{name}: not database.table")));
@@ -57,9 +57,26 @@ fn find(known: &Known, name: &str) -> Result<Arc<TableEntry>> {
     let mut of_partitions = known.tables.range(partition.clone()..);
     let first = of_partitions.next();
     let first = first.filter(|(name, _)| name.starts_with(&partition));
+    let is_one = |entry: &TableEntry| {
+        let others = of_partitions
+            .clone()
+            .map_while(|(name, other)| name.starts_with(&partition).then_some(other));
+        others.into_iter().all(|other| other.frm == entry.frm)
+    };
     let found = known.tables.get(&stored).or(first.map(|(_, entry)| entry));
     match found {
-        Some(entry) if !entry.frm.is_empty() => Ok(Arc::clone(entry)),
+        Some(entry)
+            if !entry.frm.is_empty() && (known.tables.contains_key(&stored) || is_one(entry)) =>
+        {
+            Ok(Arc::clone(entry))
+        }
+        Some(_) if !known.tables.contains_key(&stored) => Err(Error::new(
+            ErrorKind::NotFound,
+            format!(
+                "the partitions of {name} were changed: the engine keeps no definition of that until the next ALTER TABLE in \
+                 place, such as one of the comment"
+            ),
+        )),
         Some(_) => Err(Error::new(
             ErrorKind::NotFound,
             format!("no definition is kept with table {name}"),

@@ -148,6 +148,11 @@ pub(super) fn retired_key(index: IndexId) -> Vec<u8> {
     key
 }
 
+/// Whether a table is a partition of one, as the server names them.
+fn is_partition(name: &str) -> bool {
+    name.contains("#P#")
+}
+
 fn no_table(name: &str) -> Error {
     Error::new(ErrorKind::NotFound, format!("table {name} does not exist"))
 }
@@ -368,10 +373,16 @@ impl Catalog {
             let message = format!("table {to} exists already");
             return Err(Error::new(ErrorKind::AlreadyExists, message));
         }
-        let renamed = TableEntry {
+        let mut renamed = TableEntry {
             name: to.to_owned(),
             ..(*entry).clone()
         };
+        if is_partition(from) != is_partition(to) {
+            // A partition becomes a table, or the other way round: its definition is another one, which the server does
+            // not show.
+            renamed.frm.clear();
+            renamed.version.clear();
+        }
         let mut batch = Batch::new();
         batch.add(&table_key(from), Kind::Delete, Value::EMPTY);
         put_entry(&mut batch, &renamed, &[]);

@@ -17,8 +17,8 @@ use chrono::{DateTime, Local, NaiveDateTime, TimeZone};
 use firn::backup::{Destination, Place, Reached, archive_owner, archived_segments, find_point};
 use firn::base::options::Options;
 use firn::base::{Error, ErrorKind, Result};
-use firn::catalog::TableEntry;
-use firn::db::{Db, visible};
+use firn::catalog::{Known, TableEntry};
+use firn::db::{Db, Look, visible};
 use firn::env::{Env, PosixEnv};
 use firn::store::FileKind;
 use firn::wal::segment_name;
@@ -58,6 +58,7 @@ pub fn run(args: &Restore, archive: &Path, target: &Target, out: &Output) -> Res
     let stage = Stage::begin(&args.to, &Definitions::new(), &|_| Ok(()))?;
     let work = stage.engine();
     let mut restored = whole(target, &backup, &work, out)?;
+    let then = tables_of(&env, &work)?;
     restored += fetch_archived(&env, archive, &backup, &reached, &work)?;
 
     let options = Options {
@@ -82,7 +83,7 @@ pub fn run(args: &Restore, archive: &Path, target: &Target, out: &Output) -> Res
     }
     let rolled_back = settle_prepared(&db, args.table.is_empty(), &mut notes)?;
     let entries = settle_tables(&db, &args.table)?;
-    let definitions = definitions_of(&entries, &backup, &mut notes)?;
+    let definitions = definitions_of(&entries, &backup, &then, &mut notes)?;
     while db.compact_once()? {}
     db.close()?;
     drop(db);
@@ -355,11 +356,19 @@ fn settle_tables(db: &Db, wanted: &[String]) -> Result<Vec<Arc<TableEntry>>> {
     Ok(kept)
 }
 
+/// The tables of a directory that was restored, without what the archive adds.
+fn tables_of(env: &Arc<dyn Env>, dir: &Path) -> Result<Known> {
+    let look = Look::open(Arc::clone(env), dir)?;
+    let log = look.log(&look.tree()?)?;
+    look.tables(&log.point)
+}
+
 /// What the server has to know of the tables: the catalog has the definitions of the point; triggers, views and the like
-/// are those of the backup.
+/// are those of the backup, which had the tables `then`.
 fn definitions_of(
     entries: &[Arc<TableEntry>],
     backup: &Backup,
+    then: &Known,
     notes: &mut Vec<String>,
 ) -> Result<Definitions> {
     let mut stored = Definitions::new();
@@ -378,12 +387,17 @@ fn definitions_of(
     let mut unknown = Vec::new();
     for (base, entries) in parts {
         let first = entries[0];
-        let partitioned = first.name != base;
-        let found = match partitioned {
-            true => same_partitions(base, &entries, backup),
-            false => true,
-        };
-        if !found || first.frm.is_empty() {
+        let is_known = first.name == base || same_partitions(base, &entries, backup);
+        let is_as_then = is_known && is_unchanged(&entries, then);
+        if is_as_then && definitions.contains_key(&format!("{base}.frm")) {
+            // The server's file may be newer than what the catalog has: partitions may have been changed before the
+            // backup, of which the engine keeps no definition.
+            continue;
+        }
+        let is_one = entries
+            .iter()
+            .all(|entry| entry.version == first.version && entry.frm == first.frm);
+        if !is_known || !is_one || first.frm.is_empty() {
             unknown.push(base.replacen('/', ".", 1));
             continue;
         }
@@ -442,7 +456,19 @@ fn definitions_of(
     Ok(definitions)
 }
 
-/// Whether the table has the partitions that it had in the backup, all of one definition.
+/// Whether the definitions that the catalog has of a table or its partitions are those that it had `then`. Where it has
+/// none, the rows must still be the same ones: others may have come by another definition.
+fn is_unchanged(entries: &[&TableEntry], then: &Known) -> bool {
+    entries.iter().all(|entry| {
+        then.tables.get(&entry.name).is_some_and(|then| {
+            let same_definition = then.version == entry.version && then.frm == entry.frm;
+            let same_rows = then.clustered.id == entry.clustered.id;
+            same_definition && (same_rows || !entry.frm.is_empty())
+        })
+    })
+}
+
+/// Whether the table has the partitions that it had in the backup.
 fn same_partitions(base: &str, entries: &[&TableEntry], backup: &Backup) -> bool {
     let then: BTreeSet<&str> = backup
         .tables
@@ -451,11 +477,7 @@ fn same_partitions(base: &str, entries: &[&TableEntry], backup: &Backup) -> bool
         .filter(|name| base_table(name) == base)
         .collect();
     let now: BTreeSet<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
-    then == now
-        && backup.definitions.contains_key(&format!("{base}.par"))
-        && entries
-            .iter()
-            .all(|entry| entry.version == entries[0].version)
+    then == now && backup.definitions.contains_key(&format!("{base}.par"))
 }
 
 #[cfg(test)]
