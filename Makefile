@@ -80,9 +80,10 @@ $(PLUGIN): $(OBJECTS) $(CORE) mariadb/ha_firn.map
 	@$(CXX) $(LDFLAGS) -o $@ $(OBJECTS) $(CORE) $(LDLIBS)
 	@scripts/check-symbols.sh $@
 
-$(TOOL): $(CORE)
+# Built with the core, whose file does not change where the tool alone does.
+$(TOOL): $(CORE) FORCE
 	@mkdir -p $(@D)
-	@install -m 755 $(TARGET)/release/firn $@
+	@cmp -s $(TARGET)/release/firn $@ || install -m 755 $(TARGET)/release/firn $@
 
 # For tests/collations/run only.
 $(BUILD)/check/firn_collation_check.so: tests/collations/check.cc mariadb/collation.cc $(CORE)
