@@ -206,7 +206,7 @@ class Runner:
         return status, message
 
     def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
-        """Python drops what is raised inside a finalizer or a callback: the next block asks, too."""
+        """Python drops what a finalizer or a callback raises: the next block asks, too."""
         self._interrupted = True
         raise KeyboardInterrupt
 

@@ -34,6 +34,7 @@ class Child:
         self._pid = self._process.pid
         GUARD.watch(self._pid)
         there.close()
+        self.send(None)
 
     def send(self, message: Any) -> None:
         """To a child that has died, nothing: `receive` tells."""
@@ -72,6 +73,9 @@ def _run(pipe: Connection, parent: Connection, work: Callable[[Connection], None
     parent.close()
     GUARD.leave()
     try:
+        # The parent is about to name this child to the guard. A lab that is killed before that
+        # leaves a closed pipe.
+        pipe.recv()
         work(pipe)
     except (BrokenPipeError, EOFError):
         pass  # The parent has given up.
