@@ -105,9 +105,9 @@ int ha_firn::create(const char* name, TABLE* form, HA_CREATE_INFO* info) {
     firn::tell_binlog();
     const LEX_CUSTRING& version = form->s->tabledef_version;
     const bool known = !joins_partitioned_table(thd, name);
-    const firn_status status = firn_create_table(
-        firn::database, firn::TableName(name).c_str(), definition.get(), image.bytes(), known ? image.length() : 0,
-        version.str, known ? version.length : 0, MY_MAX(info->auto_increment_value, 1ULL));
+    const firn_status status = firn_create_table(firn::database, firn::TableName(name).c_str(), definition.get(),
+                                                 image.bytes(), known ? image.length() : 0, version.str,
+                                                 known ? version.length : 0, MY_MAX(info->auto_increment_value, 1ULL));
     return firn::to_server_error(status);
   } catch (const std::bad_alloc&) {
     return HA_ERR_OUT_OF_MEM;

@@ -31,8 +31,8 @@ bool reads_without_row_locks(int command) {
 }
 
 /*
-  Statements that may copy the table into another one, or change which one it is. Metadata locks keep sessions away, but a
-  prepared transaction without a session has none: its commit would go into the table that is left behind. So these
+  Statements that may copy the table into another one, or change which one it is. Metadata locks keep sessions away, but
+  a prepared transaction without a session has none: its commit would go into the table that is left behind. So these
   statements are refused before they copy anything. A partition is dropped, and the other ones renamed, only after the
   server has put the new definition in place: a refusal then would leave both halves.
 */

@@ -29,8 +29,8 @@ firn_status note_current() {
 }
 
 /*
-  The file that the server opens as its index. `log_bin_index`, which it shows, is another one if the option names a file
-  with an extension: the server shows its own in place of that, but opens what was named.
+  The file that the server opens as its index. `log_bin_index`, which it shows, is another one if the option names a
+  file with an extension: the server shows its own in place of that, but opens what was named.
 */
 const char* index_file() {
   static char path[FN_REFLEN];

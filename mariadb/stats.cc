@@ -63,11 +63,11 @@ ha_rows ha_firn::records_in_range(uint index, const key_range* min, const key_ra
 }
 
 /*
-  The range optimizer ends for a kill without an error, and mysql_delete takes that for an impossible condition: it answers
-  OK with no rows. With the error set here it fails.
+  The range optimizer ends for a kill without an error, and mysql_delete takes that for an impossible condition: it
+  answers OK with no rows. With the error set here it fails.
 */
-ha_rows ha_firn::multi_range_read_info_const(uint index, RANGE_SEQ_IF* ranges, void* init, uint count, uint* buffer_size,
-                                             uint* mode, Cost_estimate* cost) {
+ha_rows ha_firn::multi_range_read_info_const(uint index, RANGE_SEQ_IF* ranges, void* init, uint count,
+                                             uint* buffer_size, uint* mode, Cost_estimate* cost) {
   const ha_rows rows = handler::multi_range_read_info_const(index, ranges, init, count, buffer_size, mode, cost);
   if (thd_kill_level(ha_thd()) != THD_IS_NOT_KILLED) print_error(HA_ERR_ABORTED_BY_USER, MYF(0));
   return rows;

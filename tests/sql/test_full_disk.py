@@ -1,8 +1,8 @@
-"""A disk that is full to its last byte: the ways out of it are open, and nothing acknowledged is lost.
+"""A disk that is full to its last byte: its ways out are open, nothing acknowledged is lost.
 
-The data directory is a small tmpfs, which needs root. FIRN and InnoDB share it, so that what InnoDB can do on a full
-disk is known, too. FIRN_TEST_FULL_DISK_ROUNDS is the number of rounds; each fills the disk, gets out of it, is killed
-and started on a disk that is full again.
+The data directory is a small tmpfs, which needs root. FIRN and InnoDB share it, so that what InnoDB
+can do on a full disk is known, too. FIRN_TEST_FULL_DISK_ROUNDS is the number of rounds; each fills
+the disk, gets out of it, is killed and started on a disk that is full again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ RESUME_SECONDS_MAX = 60.0
 OPTIONS = [
     "--loose-firn-memtable-size=4194304",
     "--loose-firn-wal-segment-size=4194304",
-    # What the server itself writes at a start lies on another disk: a server that cannot start is no test of an engine.
+    # The server writes its own files of a start to another disk: a server that cannot start is no
+    # test of an engine.
     "--innodb-temp-data-file-path=../ibtmp1:12M:autoextend",
 ]
 FULL = {1021, 1030, 1114, 1296, 3019}
@@ -70,16 +71,18 @@ def tables(server: Server, number: int) -> None:
         for name in ("deleted", "emptied", "dropped"):
             table = f"full.{engine}_{name}_{number}"
             server.query(
-                f"CREATE TABLE {table} (id INT PRIMARY KEY, k INT NOT NULL, v VARBINARY(400) NOT NULL, KEY (k))"
-                f" ENGINE={engine}"
+                f"CREATE TABLE {table} (id INT PRIMARY KEY, k INT NOT NULL, "
+                "v VARBINARY(400) NOT NULL, KEY (k)) "
+                f"ENGINE={engine}"
             )
             server.query(
-                f"INSERT INTO {table} SELECT seq, seq % 97, RANDOM_BYTES(400) FROM seq_1_to_{ROWS[engine]}"
+                f"INSERT INTO {table} SELECT seq, seq % 97, RANDOM_BYTES(400) "
+                f"FROM seq_1_to_{ROWS[engine]}"
             )
 
 
 def write_until_refused(server: Server, disk: Path, last: int) -> int:
-    """Inserts one row after the other, each of its own commit, until the disk is full. The last one acknowledged."""
+    """Inserts rows, a commit each, until the disk is full. Returns the last one acknowledged."""
     with contextlib.closing(server.connect("full")) as connection, connection.cursor() as cursor:
         for _ in range(40_000):
             try:
@@ -125,8 +128,9 @@ def exits(server: Server, engine: str, number: int) -> dict[str, str]:
         "DROP": f"DROP TABLE {engine}_dropped_{number}",
     }
     if engine == "InnoDB":
-        # It fails for want of room for the new file, and InnoDB 10.11.19 does not start after the kill that follows
-        # ("Missing FILE_CREATE, FILE_DELETE or FILE_MODIFY before FILE_CHECKPOINT").
+        # It fails for want of room for the new file, and InnoDB 10.11.19 does not start after the
+        # kill that follows ("Missing FILE_CREATE, FILE_DELETE or FILE_MODIFY before
+        # FILE_CHECKPOINT").
         del statements["TRUNCATE"]
     done = {}
     with contextlib.closing(server.connect("full")) as connection, connection.cursor() as cursor:
@@ -175,7 +179,7 @@ def test_a_full_disk_leaves_the_exits_open() -> None:
 
 
 def one_round(server: Server, disk: Path, number: int, last: int) -> int:
-    """Fills the disk, leaves it by each exit, is killed and started on a full disk, and writes on."""
+    """Fills the disk, leaves it by each exit, is killed and started on a full one, writes on."""
     tables(server, number)
     # The server writes what it drops into a log of its own, which keeps its blocks.
     server.query("CREATE TABLE full.warm (id INT PRIMARY KEY) ENGINE=FIRN")

@@ -236,12 +236,18 @@ def test_a_prepared_transaction_is_waited_for(own_server: Callable[..., Server])
         check(connection, "x")
 
 
-def test_nothing_is_copied_beside_a_prepared_transaction(own_server: Callable[..., Server]) -> None:
+def test_nothing_is_copied_beside_a_prepared_transaction(
+    own_server: Callable[..., Server],
+) -> None:
     """The copy would lack its rows; of partitions, some would be old ones and some new."""
     server = own_server()
     server.query("CREATE DATABASE bulk")
-    parts = "PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (10), PARTITION p1 VALUES LESS THAN (20))"
-    split = "REORGANIZE PARTITION p0 INTO (PARTITION a VALUES LESS THAN (5), PARTITION b VALUES LESS THAN (10))"
+
+    def less(name: str, bound: int) -> str:
+        return f"PARTITION {name} VALUES LESS THAN ({bound})"
+
+    parts = f"PARTITION BY RANGE (id) ({less('p0', 10)}, {less('p1', 20)})"
+    split = f"REORGANIZE PARTITION p0 INTO ({less('a', 5)}, {less('b', 10)})"
     with contextlib.closing(server.connect("bulk")) as connection:
         run(connection, "CREATE TABLE x (id INT PRIMARY KEY, a INT) ENGINE=FIRN")
         run(connection, f"CREATE TABLE p (id INT PRIMARY KEY, a INT) ENGINE=FIRN {parts}")
@@ -261,7 +267,7 @@ def test_nothing_is_copied_beside_a_prepared_transaction(own_server: Callable[..
             ("x", "ENGINE=InnoDB"),
             ("x", "MODIFY a BIGINT"),
             ("p", split),
-            ("p", "ADD PARTITION (PARTITION p2 VALUES LESS THAN (30))"),
+            ("p", f"ADD PARTITION ({less('p2', 30)})"),
             ("p", "DROP PARTITION p0"),
             ("p", "TRUNCATE PARTITION p0"),
             ("p", "REMOVE PARTITIONING"),

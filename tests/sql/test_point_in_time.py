@@ -219,7 +219,7 @@ def test_each_point_is_the_state_at_its_time(
 def test_partitions_that_were_changed_before_the_backup(
     own_server: Callable[..., Server], tmp_path: Path
 ) -> None:
-    """The engine hears nothing of the definition that such an ALTER leaves: the backup's own counts."""
+    """The engine does not hear of the definition that such an ALTER leaves: the backup's counts."""
     archive, target = tmp_path / "archive", tmp_path / "backups"
     archive.mkdir()
     server = own_server(*BINLOG, f"--loose-firn-log-archive-dir={archive}")
@@ -249,7 +249,8 @@ def test_partitions_that_were_changed_before_the_backup(
     assert "partitions of" in firn(*words, code=4)["error"]
     server.start()
     back_up(server, target)
-    # After the backup: rows, an ALTER in place, which stores the definition anew, and partitions that are emptied.
+    # After the backup: rows, an ALTER in place, which stores the definition anew, and partitions
+    # that are emptied.
     run("INSERT INTO h VALUES (1000, 1)", "INSERT INTO t VALUES (0, 0)",
         "ALTER TABLE i COMMENT 'in place'", "ALTER TABLE r TRUNCATE PARTITION p1",
         "INSERT INTO r VALUES (20, 1)")
