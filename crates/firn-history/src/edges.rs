@@ -2,7 +2,7 @@
 
 use crate::chains::{Chain, Chains, Fate, TxnIndex, rows_read};
 use crate::graph::{Graph, Kind};
-use crate::history::{History, Level, Op, Scan, Span, Statement, Status};
+use crate::history::{History, Level, Op, Outcome, Scan, Span, Statement, Status};
 use crate::verdict::Verdict;
 use std::collections::{BTreeMap, HashSet};
 
@@ -103,10 +103,12 @@ impl Builder<'_> {
 
     fn add_ends(&mut self) {
         for (t, txn) in self.history.txns.iter().enumerate() {
-            // A session may be gone before its next statement tells it so.
+            // A session may be gone before its next statement tells it so: also before a commit that stays
+            // without an answer, which then released its locks when the session ended.
             let mut told = txn.ops.iter().filter(|op| op.status != Status::Failed);
             let last = told.next_back().map_or(0, |op| op.span.begin);
-            let asked = txn.end.unwrap_or(Span {
+            let asked = txn.end.filter(|_| txn.outcome != Outcome::Unknown);
+            let asked = asked.unwrap_or(Span {
                 begin: last,
                 end: None,
             });
