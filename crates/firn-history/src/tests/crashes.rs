@@ -86,3 +86,20 @@ fn a_commit_stays_if_a_later_one_that_read_it_does() {
     s.look(&[(100, &[1]), (102, &[2, 20])]);
     assert_eq!(s.names(), ["lost before a later commit"]);
 }
+
+/// A session that is killed while it is idle releases its locks before it asks for its commit, which then has no answer.
+#[test]
+fn a_commit_without_an_answer_holds_no_lock_until_it_is_asked_for() {
+    let outcomes = [Outcome::Unknown, Outcome::Ok];
+    let found = outcomes.map(|outcome| {
+        let mut s = script(Level::RepeatableRead);
+        let idle = s.begin();
+        s.lock(idle, range(100, 100, 1), &[(100, &[1])]);
+        let other = s.begin();
+        s.append(other, range(100, 100, 1), 10);
+        s.commit(other);
+        s.end(idle, outcome);
+        !s.names().is_empty()
+    });
+    assert_eq!(found, [false, true]);
+}
