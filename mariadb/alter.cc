@@ -191,13 +191,14 @@ bool ha_firn::commit_inplace_alter_table(TABLE*, Alter_inplace_info* info, bool 
   }
   firn_status status = FIRN_OK;
   /* A number that a row has stays taken: the counter goes to the next free one, forward or back. */
-  if (info->create_info->used_fields & HA_CREATE_USED_AUTO && table->found_next_number_field) {
+  if (change && info->create_info->used_fields & HA_CREATE_USED_AUTO && table->found_next_number_field) {
     ulonglong largest = 0;
     if (int error = largest_auto_increment(&largest)) {
       print_error(error, MYF(0));
       return true;
     }
-    status = firn_autoinc_set(m_share->core(), MY_MAX(info->create_info->auto_increment_value, 1ULL), largest);
+    const ulonglong next = MY_MAX(info->create_info->auto_increment_value, 1ULL);
+    status = firn_index_change_autoinc(change->core(), next, largest);
   }
   if (status == FIRN_OK && change) {
     try {

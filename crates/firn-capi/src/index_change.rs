@@ -102,6 +102,25 @@ pub unsafe extern "C" fn firn_index_change_fill(
     })
 }
 
+/// With the commit, makes `next` the table's next AUTO_INCREMENT value, or the one above `largest`, the largest that a row
+/// has, if that is larger.
+///
+/// # Safety
+/// The change is live.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_index_change_autoinc(
+    change: *mut firn_index_change,
+    next: u64,
+    largest: u64,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let change = unsafe { change.as_mut() }.ok_or_else(|| Error::invalid("no change"))?;
+        change.build.set_autoincrement(next, largest);
+        Ok(())
+    })
+}
+
 /// Commits changes of several tables (of the partitions of one) at once, with the server's new definition and version:
 /// atomic and durable. Open handles of the tables keep their old definition, and are to be closed.
 ///

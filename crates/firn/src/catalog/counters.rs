@@ -9,7 +9,7 @@
 use crate::base::live_rows::LiveRows;
 use crate::base::{CounterValue, IndexId};
 use parking_lot::RwLock;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -108,13 +108,26 @@ impl Counters {
         Arc::clone(self.rows.write().entry(clustered).or_default())
     }
 
-    /// Removes the row count of a dropped table. Index ids are never reused, so nobody needs it
-    /// again.
-    pub(super) fn forget_rows(&self, clustered: IndexId) {
+    /// Removes the counters and the row count of a dropped table. Index ids are never reused, so
+    /// nobody needs them again.
+    pub(super) fn forget(&self, clustered: IndexId) {
         self.rows.write().remove(&clustered);
+        let mut values = self.values.write();
+        values.remove(&autoincrement_counter(clustered));
+        values.remove(&hidden_row_counter(clustered));
     }
 
-    /// All values, for the manifest.
+    /// Removes the counters of all tables but those with these clustered indexes. The log and the
+    /// manifest name counters of tables that were dropped since.
+    pub(super) fn keep_only(&self, clustered: &HashSet<IndexId>) {
+        let mut values = self.values.write();
+        values.retain(|&counter, _| match IndexId::try_from(counter >> 1) {
+            Ok(index) => counter == INDEX_IDS || clustered.contains(&index),
+            Err(_) => false,
+        });
+    }
+
+    /// All values, in the order of the counters.
     pub fn snapshot(&self) -> Vec<(u64, CounterValue)> {
         let values = self.values.read();
         values.iter().map(|(&c, v)| (c, v.read())).collect()
@@ -134,6 +147,24 @@ mod tests {
             (0..known.len()).for_each(|i| counters.learn(9, known[(first + i) % known.len()]));
             assert_eq!(counters.snapshot(), [(9, known[4])]);
         }
+    }
+
+    #[test]
+    fn counters_of_dropped_tables_are_forgotten() {
+        let counters = Counters::default();
+        counters.raise(INDEX_IDS, 9);
+        for table in [3, 5, 7] {
+            counters.raise(autoincrement_counter(table), 10);
+            counters.raise(hidden_row_counter(table), 20);
+        }
+        counters.keep_only(&HashSet::from([3, 5]));
+        counters.forget(3);
+        let left = [
+            (INDEX_IDS, 9),
+            (autoincrement_counter(5), 10),
+            (hidden_row_counter(5), 20),
+        ];
+        assert_eq!(counters.snapshot(), left.map(|(c, v)| (c, v.into())));
     }
 
     #[test]

@@ -5,9 +5,10 @@
 //! in memory. So if the engine dies, the next start treats their entries as garbage. The commit
 //! that names the indexes deletes these records.
 
+use super::counters::autoincrement_counter;
 use super::entry::{IndexEntry, TableEntry};
 use super::schema::TableSchema;
-use super::tables::{Catalog, put_entry, retired_key};
+use super::tables::{Catalog, SetCounter, put_entry, retired_key};
 use crate::base::shape::KeyShape;
 use crate::base::{Error, IndexId, Kind, Result, Seqno, Value};
 use crate::keycode::KeyEnds;
@@ -31,6 +32,9 @@ pub struct IndexChange<'a> {
     pub schema: TableSchema,
     /// Origins of the new definition's indexes, in order.
     pub indexes: Vec<IndexOrigin>,
+    /// The value of the table's AUTO_INCREMENT counter, if that is to change. It goes back only
+    /// if no prepared transaction has changed the table.
+    pub autoincrement: Option<u64>,
 }
 
 impl Catalog {
@@ -56,8 +60,8 @@ impl Catalog {
         Ok(ids)
     }
 
-    /// Changes the indexes of tables, and those parts of their definitions on which no stored bytes
-    /// depend, in one commit. Durable on return. `frm` and `version` are the server's new ones.
+    /// Changes the indexes of tables, those parts of their definitions on which no stored bytes
+    /// depend, and their AUTO_INCREMENT counters, in one commit. Durable on return. `frm` and `version` are the server's new ones.
     /// Indexes of the old definition that are no origin are retired.
     ///
     /// # Errors
@@ -74,8 +78,11 @@ impl Catalog {
         let mut batch = Batch::new();
         let mut entries = Vec::new();
         let mut gone = Vec::new();
+        let mut counters = Vec::new();
         for change in changes {
             let old = self.get(change.table)?;
+            let value = change.autoincrement.map(|value| (Arc::clone(&old), value));
+            counters.extend(value);
             let (entry, new) = changed(&old, change, frm, version)?;
             if old.index_ids().len() != entry.index_ids().len() || !new.is_empty() {
                 self.refuse_unsettled(&old)?;
@@ -92,7 +99,7 @@ impl Catalog {
             put_entry(&mut batch, &entry, &new);
             entries.push((entry, new));
         }
-        let seqno = self.write(&batch, "change indexes")?;
+        let seqno = self.write_index_change(&batch, &counters)?;
         let mut filling = self.filling().lock();
         entries.iter().flat_map(|(_, new)| new).for_each(|id| {
             filling.remove(id);
@@ -103,6 +110,26 @@ impl Catalog {
             self.install(entry, &new, seqno);
         }
         Ok(())
+    }
+
+    fn write_index_change(
+        &self,
+        batch: &Batch,
+        autoincrements: &[(Arc<TableEntry>, u64)],
+    ) -> Result<Seqno> {
+        let (mut set, mut to_log) = (Vec::new(), Vec::new());
+        for (table, value) in autoincrements {
+            let counter = autoincrement_counter(table.clustered.id);
+            let back = *value < self.counters().cell(counter).read().value;
+            if back && self.refuse_unsettled(table).is_ok() {
+                set.push(SetCounter::new(self.counters(), counter, *value));
+            } else {
+                to_log.push((counter, self.counters().raise(counter, *value)));
+            }
+        }
+        to_log.extend(set.iter().map(SetCounter::to_log));
+        let written = self.write_with_counters(batch, "change indexes", &to_log);
+        written.inspect_err(|_| set.iter().for_each(SetCounter::undo))
     }
 
     /// Gives up the indexes with these ids: their entries are garbage from now on.

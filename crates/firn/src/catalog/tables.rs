@@ -5,7 +5,7 @@
 //! see `objects.rs`.
 
 use super::CATALOG_INDEX;
-use super::counters::{Counters, INDEX_IDS};
+use super::counters::{Counter, Counters, INDEX_IDS};
 use super::entry::{IndexEntry, TableEntry};
 use super::objects::{Image, OBJECT, ObjectKind, PARTITIONING};
 use super::schema::TableSchema;
@@ -134,6 +134,41 @@ pub struct Catalog {
     filling: Mutex<BTreeMap<IndexId, KeyEnds>>,
 }
 
+/// A counter that was set in memory and is about to be logged. It is set in memory first: a flush
+/// that releases the log record then has the value in its edit.
+pub(super) struct SetCounter {
+    counter: u64,
+    cell: Arc<Counter>,
+    before: CounterValue,
+    set: CounterValue,
+}
+
+impl SetCounter {
+    /// Sets `counter` to `value`, which may be smaller than the current value.
+    pub(super) fn new(counters: &Counters, counter: u64, value: u64) -> Self {
+        let cell = counters.cell(counter);
+        let before = cell.read();
+        let set = cell.set(value);
+        Self {
+            counter,
+            cell,
+            before,
+            set,
+        }
+    }
+
+    /// For the log record.
+    pub(super) fn to_log(&self) -> (u64, CounterValue) {
+        (self.counter, self.set)
+    }
+
+    /// Sets the old value again, since the log does not have the new one. A flush may have
+    /// persisted the new value: the old one begins another generation, which outdoes it.
+    pub(super) fn undo(&self) {
+        self.cell.set(self.before.value);
+    }
+}
+
 fn table_key(name: &str) -> Vec<u8> {
     let mut key = index_prefix(CATALOG_INDEX).to_vec();
     key.push(TABLE);
@@ -158,7 +193,8 @@ fn no_table(name: &str) -> Error {
 }
 
 impl Catalog {
-    /// Reads the catalog at `point`, and raises the counter of index ids above all that it names.
+    /// Reads the catalog at `point`, raises the counter of index ids above all that it names, and
+    /// forgets the counters of other tables.
     ///
     /// # Errors
     /// Those of [`Known::read`].
@@ -170,6 +206,8 @@ impl Catalog {
     ) -> Result<Self> {
         let known = Known::read(point)?;
         counters.raise(INDEX_IDS, known.largest_index().into());
+        let tables = known.tables.values();
+        counters.keep_only(&tables.map(|table| table.clustered.id).collect());
         Ok(Self {
             pipeline,
             prepared,
@@ -238,18 +276,9 @@ impl Catalog {
     /// value.
     pub fn set_counter(&self, counter: u64, value: u64) -> Result<()> {
         let _one = self.changing.lock();
-        let cell = self.counters.cell(counter);
-        let before = cell.read();
-        // Set it in memory first: a flush that releases the log record then has the value in its
-        // edit.
-        let set = cell.set(value);
-        let logged = self.log_counters(&[(counter, set)]);
-        if logged.is_err() {
-            // A flush may have persisted the failed value: begin another generation, which outdoes
-            // it.
-            cell.set(before.value);
-        }
-        logged
+        let set = SetCounter::new(&self.counters, counter, value);
+        self.log_counters(&[set.to_log()])
+            .inspect_err(|_| set.undo())
     }
 
     fn log_counters(&self, counters: &[(u64, CounterValue)]) -> Result<()> {
@@ -357,7 +386,7 @@ impl Catalog {
         known
             .retired
             .extend(entry.index_ids().into_iter().map(|id| (id, seqno)));
-        self.counters.forget_rows(entry.clustered.id);
+        self.counters.forget(entry.clustered.id);
         self.generation.fetch_add(1, Ordering::Release);
         Ok(())
     }
@@ -414,7 +443,7 @@ impl Catalog {
         let seqno = self.write_retirement(&batch, &format!("truncate table {name}"))?;
         let retired = old.index_ids().into_iter().map(|id| (id, seqno));
         self.known.write().retired.extend(retired);
-        self.counters.forget_rows(old.clustered.id);
+        self.counters.forget(old.clustered.id);
         Ok(self.install(entry, &new, seqno))
     }
 
@@ -477,18 +506,34 @@ impl Catalog {
     }
 
     pub(super) fn write(&self, batch: &Batch, description: &str) -> Result<Seqno> {
-        self.write_change(What::SchemaChange(description.as_bytes()), batch)
+        self.write_change(What::SchemaChange(description.as_bytes()), batch, &[])
+    }
+
+    /// As [`Self::write`], with values of counters.
+    pub(super) fn write_with_counters(
+        &self,
+        batch: &Batch,
+        description: &str,
+        counters: &[(u64, CounterValue)],
+    ) -> Result<Seqno> {
+        self.write_change(What::SchemaChange(description.as_bytes()), batch, counters)
     }
 
     /// As [`Self::write`], for batches that retire or forget indexes: on a full disk they may use
     /// the reserve.
     pub(super) fn write_retirement(&self, batch: &Batch, description: &str) -> Result<Seqno> {
-        self.write_change(What::Retirement(description.as_bytes()), batch)
+        self.write_change(What::Retirement(description.as_bytes()), batch, &[])
     }
 
-    fn write_change(&self, what: What<'_>, batch: &Batch) -> Result<Seqno> {
+    fn write_change(
+        &self,
+        what: What<'_>,
+        batch: &Batch,
+        counters: &[(u64, CounterValue)],
+    ) -> Result<Seqno> {
         let ids = self.counters.cell(INDEX_IDS).read();
-        let committed = self.pipeline.commit(what, batch, &[(INDEX_IDS, ids)])?;
+        let counters = [&[(INDEX_IDS, ids)], counters].concat();
+        let committed = self.pipeline.commit(what, batch, &counters)?;
         self.pipeline.sync_all()?;
         Ok(committed.seqno)
     }

@@ -237,7 +237,9 @@ impl Work {
         Edit {
             log_number: Some(floor),
             last_seqno: newest,
-            counters: self.catalog_counters.snapshot(),
+            counters: self
+                .versions
+                .changed_counters(|| self.catalog_counters.snapshot()),
             time_pairs: time.into_iter().collect(),
             ..Edit::default()
         }

@@ -57,13 +57,18 @@ impl Table {
     pub fn set_autoincrement(&self, next: u64, largest: u64, cx: &Context) -> Result<()> {
         let current = self.current();
         let counter = autoincrement_counter(current.entry.clustered.id);
-        let value = next.saturating_sub(1).max(largest);
+        let value = last_used(next, largest);
         let back = value < current.autoincrement.read().value;
         match back && self.refuse_unsettled(cx).is_ok() {
             true => self.catalog.set_counter(counter, value),
             false => self.catalog.persist_counter(counter, value),
         }
     }
+}
+
+/// The value of a counter whose next value is `next`, or the one above `largest` if that is larger.
+pub(super) fn last_used(next: u64, largest: u64) -> u64 {
+    next.saturating_sub(1).max(largest)
 }
 
 /// The smallest member of the series above `last`. As the server does it, an offset larger than

@@ -9,6 +9,7 @@ use super::out_of_line::RowReader;
 use super::rows::{RowScratch, WriteFlags, Written, index_entry};
 use super::statistics::live_rows;
 use super::{Table, corrupt};
+use super::autoincrement::last_used;
 use crate::base::key::index_prefix;
 use crate::base::range::prefix_successor;
 use crate::base::{Error, IndexId, Result};
@@ -40,6 +41,8 @@ pub struct IndexBuild {
     /// Ids of the new indexes, in the order of their numbers.
     ids: Vec<IndexId>,
     filled: bool,
+    /// The value of the AUTO_INCREMENT counter from the commit on, if that changes.
+    autoincrement: Option<u64>,
     committed: bool,
 }
 
@@ -65,8 +68,14 @@ impl IndexBuild {
             from,
             ids: Vec::new(),
             filled: false,
+            autoincrement: None,
             committed: false,
         })
+    }
+
+    /// Makes `next` the next AUTO_INCREMENT value with the commit, as [`Table::set_autoincrement`] does.
+    pub fn set_autoincrement(&mut self, next: u64, largest: u64) {
+        self.autoincrement = Some(last_used(next, largest));
     }
 
     fn new_numbers(&self) -> Vec<usize> {
@@ -238,6 +247,7 @@ impl IndexBuild {
             table: &self.table.name,
             indexes: origins.collect::<Result<_>>()?,
             schema: self.schema.clone(),
+            autoincrement: self.autoincrement,
         })
     }
 

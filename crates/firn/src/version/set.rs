@@ -291,6 +291,21 @@ impl VersionSet {
         self.inner.lock().state.counters.clone()
     }
 
+    /// The counters of `current` whose values the manifest does not have, for the next edit; zeros
+    /// are left out. Forgets those that are not in `current`: their tables are gone. `current` runs
+    /// under the lock, so that it has every counter of an installed edit.
+    pub fn changed_counters(
+        &self,
+        current: impl FnOnce() -> Vec<(u64, CounterValue)>,
+    ) -> Vec<(u64, CounterValue)> {
+        let known = &mut self.inner.lock().state.counters;
+        let mut current = current();
+        let names: HashSet<u64> = current.iter().map(|(counter, _)| *counter).collect();
+        known.retain(|counter, _| names.contains(counter));
+        current.retain(|(counter, value)| *value != known.get(counter).copied().unwrap_or_default());
+        current
+    }
+
     /// Moved blobs: the blob file id that references use, and the id of the file that holds the
     /// blobs.
     pub fn blobs_moved(&self) -> BTreeMap<u64, u64> {

@@ -216,6 +216,28 @@ fn nothing_is_installed_or_deleted_once_poisoned() {
 }
 
 #[test]
+fn an_edit_takes_the_counters_that_changed_and_forgets_those_that_are_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let set = open(dir.path());
+    let install = |current: &[(u64, u64)]| {
+        let current = || current.iter().map(|&(c, v)| (c, v.into())).collect();
+        let counters = set.changed_counters(current);
+        let edit = Edit {
+            counters: counters.clone(),
+            ..Edit::default()
+        };
+        set.apply(edit).unwrap();
+        let values = counters.into_iter().map(|(c, v)| (c, v.value));
+        values.collect::<Vec<_>>()
+    };
+    assert_eq!(install(&[(1, 5), (2, 0), (3, 7)]), [(1, 5), (3, 7)]);
+    assert_eq!(install(&[(1, 5), (2, 1), (3, 8)]), [(2, 1), (3, 8)]);
+    assert_eq!(install(&[(1, 5), (3, 8)]), []);
+    let left: Vec<u64> = set.counters().into_keys().collect();
+    assert_eq!(left, [1, 3]);
+}
+
+#[test]
 fn the_manifest_is_rewritten_when_it_has_grown() {
     let dir = tempfile::tempdir().unwrap();
     let set = open(dir.path());
