@@ -135,7 +135,10 @@ def run_round(
     clock = SystemClock()
     workload.warm(target, clock)
     workload.prepare(target, Heard())
-    outcome = workload.measure(target, clock, sink or Heard(), number)
+    try:
+        outcome = workload.measure(target, clock, sink or Heard(), number)
+    finally:
+        workload.leave(target)
     assert workload.check(target) == []
     assert outcome.transactions > 0
     assert outcome.queries >= outcome.transactions

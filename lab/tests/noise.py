@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 # Moments a second.
-STEPS = 4
+STEPS = 10
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ def blocks(
     count: int,
     rng: np.random.Generator,
     effect: float = 1.0,
-    measured: float = 2.0,
-    lead: float = 1.25,
+    measured: float = 0.5,
+    lead: float = 0.1,
 ) -> list[tuple[float, float]]:
     """Throughput of a server that does `effect` times as much, and of the other one, in blocks of
     two rounds in an order drawn at random. The lead goes with waking a server."""

@@ -80,6 +80,24 @@ def test_every_transaction_is_counted_once() -> None:
     assert 0 < sum(second.transactions for second in heard.seconds) <= outcome.transactions
 
 
+def test_sessions_stay_connected_from_round_to_round(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+
+    def session(number: int) -> Steady:
+        with made.open("a") as file:
+            file.write(f"{number}\n")
+        return Steady()
+
+    clients = driver.Clients(Params(threads=2), "round 0", session)
+    try:
+        outcomes = [clients.round(0.0, 0.2, Heard()) for _ in range(3)]
+    finally:
+        clients.end()
+    clients.end()
+    assert all(outcome.transactions > 0 and outcome.seconds >= 0.2 for outcome in outcomes)
+    assert sorted(made.read_text().split()) == ["0", "1"]
+
+
 def test_the_lead_counts_for_nothing_but_itself() -> None:
     class Leading(Heard):
         leads = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -138,7 +139,7 @@ def test_rows_are_drawn_by_zipf(exponent: float, tmp_path: Path) -> None:
     assert max(popular) - min(popular) > rows / 10
 
 
-def test_rounds_have_draws_of_their_own_the_same_on_every_target(
+def test_rounds_of_tables_made_anew_have_draws_of_their_own_the_same_on_every_target(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seeds: list[str] = []
@@ -148,13 +149,104 @@ def test_rounds_have_draws_of_their_own_the_same_on_every_target(
         return Outcome(1, 1, 1.0)
 
     monkeypatch.setattr(sysbench, "run_sysbench", run)
-    workload = make_workload("oltp_update_index", Params())
+    workload = make_workload("oltp_delete", Params())
     for number in (0, 1, 2):
-        for host in "ab":
-            target = make_target(f"dsn:mysql://{host}", Budget(), Path())
+        for target in theirs("a", "b"):
             workload.measure(target, SystemClock(), Heard(), number)
     assert seeds[::2] == seeds[1::2]
     assert len(set(seeds)) == 3
+
+
+def theirs(*hosts: str) -> list[Target]:
+    return [make_target(f"dsn:mysql://{host}", Budget(), Path()) for host in hosts]
+
+
+def test_clients_that_stay_have_the_same_draws_on_every_target(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seeds: list[tuple[str, str]] = []
+
+    class Fails(sysbench.Gated):
+        def __init__(self, target: Target, script: Path, options: list[str], *rest: object) -> None:
+            found = [option for option in options if option.startswith("--rand-seed=")]
+            seeds.append((target.name, *found))
+
+        def round(self, lead: float, seconds: float, sink: object) -> Outcome:
+            if len(seeds) <= 2:
+                return Outcome(1, 1, 1.0)
+            raise TargetError("it is over")
+
+        def end(self) -> None: ...
+
+    monkeypatch.setattr(sysbench, "Gated", Fails)
+    monkeypatch.setattr(sysbench, "run_sysbench", lambda *_: Outcome(1, 20, 1.0))
+    workload = make_workload("oltp_update_index", Params())
+    targets = theirs("a", "b")
+    for number in (0, 1):
+        for target in targets:
+            workload.measure(target, SystemClock(), Heard(), number)
+    assert len(seeds) == 2, "they stay"
+    assert seeds[0][1] == seeds[1][1]
+    # After an error they are gone, and others come with other draws.
+    workload.leave(targets[0])
+    for number in (2, 3):
+        with pytest.raises(TargetError):
+            workload.measure(targets[0], SystemClock(), Heard(), number)
+    assert len({seed for _, seed in seeds}) == 3
+
+
+def commits(target: Target) -> int:
+    return int(target.query("SHOW GLOBAL STATUS LIKE 'Com_commit'")[0][1])
+
+
+def clients_of(target: Target) -> int:
+    rows = target.query("SELECT COUNT(*) FROM information_schema.processlist WHERE db = 'lab'")
+    return int(rows[0][0])
+
+
+def test_clients_wait_between_rounds(innodb: Target) -> None:
+    """Every transaction is of a round, all are counted, and nobody connects anew."""
+    workload = made(innodb, "oltp_read_write", seconds=0.3, threads=3, tables=1, rows=1000)
+    workload.warm(innodb, SystemClock())
+    own = clients_of(innodb)
+    heard = Heard()
+    first = workload.measure(innodb, SystemClock(), heard, 0)
+    try:
+        before = commits(innodb)
+        time.sleep(0.1)
+        assert commits(innodb) == before
+        assert clients_of(innodb) == own + 3
+        second = workload.measure(innodb, SystemClock(), heard, 1)
+        assert commits(innodb) - before == second.all_transactions > 0
+        assert clients_of(innodb) == own + 3
+    finally:
+        workload.leave(innodb)
+    for outcome in (first, second):
+        assert outcome.transactions > 0
+        assert outcome.seconds == pytest.approx(0.3, abs=0.2)
+        assert outcome.queries == 20 * outcome.transactions
+        assert outcome.latency is not None
+        latency = outcome.latency
+        assert 0 < latency.p50_ms <= latency.p95_ms <= latency.p99_ms <= latency.max_ms < 5000
+        assert outcome.client_cpu_seconds is not None and outcome.client_cpu_seconds > 0
+    assert [second.second for second in heard.seconds] == [0, 0]
+    assert workload.check(innodb) == []
+    deadline = time.monotonic() + 10
+    while clients_of(innodb) != own and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert clients_of(innodb) == own
+
+
+def test_clients_whose_statement_fails_say_so(innodb: Target) -> None:
+    workload = made(innodb, "oltp_point_select", seconds=0.2, threads=2, tables=1, rows=100)
+    workload.warm(innodb, SystemClock())
+    workload.measure(innodb, SystemClock(), Heard(), 0)
+    innodb.query("DROP TABLE sbtest1")
+    with pytest.raises(TargetError, match="sbtest1"):
+        workload.measure(innodb, SystemClock(), Heard(), 1)
+    # They cannot connect again either.
+    with pytest.raises(TargetError, match="sbtest1"):
+        workload.measure(innodb, SystemClock(), Heard(), 2)
 
 
 def test_another_seed_is_another_dataset() -> None:

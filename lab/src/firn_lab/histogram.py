@@ -44,13 +44,19 @@ class Histogram:
         self.total_us += other.total_us
         self.max_us = max(self.max_us, other.max_us)
 
+    @staticmethod
+    def edge_us(bucket: int) -> float:
+        """The upper edge of a bucket."""
+        edge: float = GROWTH**bucket
+        return edge
+
     @property
     def count(self) -> int:
         return sum(self.counts.values())
 
     def percentile_us(self, percent: float) -> float:
         """The upper edge of the bucket below which `percent` of the latencies are; 0 if none."""
-        edges = {GROWTH**bucket: count for bucket, count in self.counts.items()}
+        edges = {self.edge_us(bucket): count for bucket, count in self.counts.items()}
         return min(percentile(edges, percent), self.max_us)
 
     def summary(self) -> Latency | None:

@@ -165,7 +165,7 @@ def _ends(drawn: Numbers) -> tuple[float, float]:
     return float(low), float(high)
 
 
-@functools.cache
-def _draws(count: int) -> NDArray[np.int64]:
+@functools.lru_cache(maxsize=8)
+def _draws(count: int) -> NDArray[np.int32]:
     """The same for the same number: what was concluded once is concluded again."""
-    return np.random.default_rng(count).integers(0, count, (RESAMPLES, count))
+    return np.random.default_rng(count).integers(0, count, (RESAMPLES, count), dtype=np.int32)

@@ -39,8 +39,8 @@ DEFAULTS = {
     "slower": (5, "oltp_point_select:tables=4,rows=100000"),
 }
 # To learn how long a transaction takes.
-CALIBRATION_BLOCKS = 15
-BASE = Params(threads=8, seconds=2, lead_seconds=1, warm_seconds=2)
+CALIBRATION_BLOCKS = 60
+BASE = Params(threads=8, seconds=0.5, lead_seconds=0.05, warm_seconds=5)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -137,7 +137,7 @@ def _report(chosen: argparse.Namespace, case: Case, done: list[ProofRun]) -> Non
     about = (
         f"Runs of {chosen.minutes:g} minutes with loads and warm-up, each with servers, rows and "
         f"draws of its own: {case.workload}, {case.params.threads} threads, rounds of "
-        f"{case.params.seconds:g} s after {case.params.lead_seconds:g} s of a lead. "
+        f"{case.params.seconds:g} s after a lead of {case.params.lead_seconds:g} s. "
         f"Raw data: [{chosen.what}.csv]({chosen.what}.csv)."
     )
     draw(title, done, chosen.out / picture)

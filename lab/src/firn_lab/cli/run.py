@@ -63,7 +63,7 @@ def add_measuring(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--within", type=above(0.0), metavar="PERCENT", help="a ratio known so well is enough (2.5)"
     )
-    parser.add_argument("--blocks", type=above(0), help="of a case, at most (60)")
+    parser.add_argument("--blocks", type=above(0), help="of a case, at most (400)")
     parser.add_argument(
         "--minutes", type=above(0.0), help="of the whole run, with loads; none: 4 for each case"
     )

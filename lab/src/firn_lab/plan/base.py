@@ -44,7 +44,7 @@ class Plan:
     cases: tuple[Case, ...]
     targets: tuple[str, ...] = ("engine:innodb", "engine:firn")
     within: float = 0.025
-    blocks: int = 60
+    blocks: int = 400
     minutes: float | None = None
     case_seconds: float = 240.0
     budget: Budget = field(default_factory=Budget)

@@ -19,7 +19,7 @@ SCRIPTS = (
     "oltp_update_index", "oltp_update_non_index", "select_random_points", "select_random_ranges",
     "oltp_insert", "oltp_delete", "bulk_insert",
 )  # fmt: skip
-_OWN = Params(threads=16, seconds=3, warm_seconds=5)
+_OWN = Params(threads=16, seconds=1, lead_seconds=0.1, warm_seconds=5)
 # Of a GiB of cache: TPC-C with ten warehouses fits it, with 102 it does not by far.
 OWN = (
     "tpcc:warehouses=10",

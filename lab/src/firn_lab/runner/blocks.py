@@ -31,6 +31,7 @@ class Blocks:
         self._reference = reference_of(names)
         self._better = better
         self._values = {name: dict(before.get(name, {})) for name in names}
+        self._known: tuple[int, dict[str, Interval]] = (0, {})
         # A round that failed in an earlier slice may have had the last number; then it has two.
         self._next = max((max(each, default=-1) for each in before.values()), default=-1) + 1
 
@@ -49,10 +50,20 @@ class Blocks:
     def leave_out(self, name: str) -> None:
         """A target that has failed holds nobody up."""
         self._values.pop(name, None)
+        self._known = (0, {})
         self._reference = reference_of(self._values)
 
     def ratios(self) -> dict[str, Interval]:
-        """Of each target beside the reference; more is better."""
+        """Of each target beside the reference; more is better. Where there are many blocks they are
+        computed anew with every twentieth part more: the bootstrap takes a while."""
+        at, known = self._known
+        now = sum(map(len, self._values.values()))
+        if not known or now >= at + max(1, at // 20):
+            known = self._computed()
+            self._known = (now, known)
+        return known
+
+    def _computed(self) -> dict[str, Interval]:
         base = self._values.get(self._reference or "", {})
         found = {}
         for name, values in self._values.items():

@@ -51,6 +51,18 @@ class DatasetRun:
         self._warm: set[tuple[int, int]] = set()
 
     def run(self) -> None:
+        try:
+            self._run()
+        finally:
+            for target in self._all:
+                self._leave(target)
+
+    def _leave(self, target: TargetRun) -> None:
+        """Ends the clients of all cases."""
+        for case in self._cases:
+            case.workload.leave(target.target)
+
+    def _run(self) -> None:
         runner = self._runner
         for case in self._cases:
             for target in self._all:
@@ -164,6 +176,7 @@ class DatasetRun:
             raise why(target.target, error, self._runner.require_space) from error
 
     def _leave_out(self, target: TargetRun, error: LabError) -> None:
+        self._leave(target)
         self._runner.fail(target.target, f"{self.dataset}: {error}")
         self._targets.remove(target)
         target.target.destroy()
@@ -173,6 +186,8 @@ class DatasetRun:
         target.target.start()
 
     def _park(self, target: TargetRun) -> None:
+        if not self._runner.freeze:
+            self._leave(target)
         self._runner.park(target.target)
         if not self._runner.freeze:
             self._warm = {warm for warm in self._warm if warm[1] != target.id}
@@ -318,6 +333,7 @@ class DatasetRun:
     def _end_case(self, case: CaseRun, target: TargetRun, number: int, settling: Settling) -> None:
         """After the last round: what is owed, and whether the data is right."""
         workload = case.workload
+        workload.leave(target.target)
         if workload.writes and not self._writes_later(case, target):
             self._state(target, "update", {})  # Before the server has tidied up.
         if workload.writes:

@@ -35,8 +35,8 @@ def parts_of(plan: Plan, scratch: Path) -> Parts:
     return Parts(workloads, targets)
 
 
-# What a round takes beside its lead and its seconds: waking the server, connections.
-ROUND_EXTRA_SECONDS = 0.4
+# What a round takes beside its lead and its seconds: waking the server, measures, the store.
+ROUND_EXTRA_SECONDS = 0.15
 # A round without a time limit, before one was seen.
 UNKNOWN_SECONDS = 20.0
 

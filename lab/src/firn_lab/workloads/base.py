@@ -1,7 +1,7 @@
 """A workload: data it loads, work it measures, and a check of what it left behind.
 
 The runner calls, for each target: `supports`; `load` once a dataset; `warm` before the first round;
-`prepare` and `measure` once a round; `check` after the last round, and after each one that had new
+`prepare` and `measure` once a round; `leave` after the last one; `check` after the last round, and after each one that had new
 tables or has no time limit. Workloads of one run with the same
 `dataset` share the loaded tables.
 
@@ -33,8 +33,8 @@ class Params:
     scale: float = 1.0
     threads: int = 8
     # Of a round that is measured; the load has run for `lead_seconds` by then.
-    seconds: float = 2.0
-    lead_seconds: float = 1.0
+    seconds: float = 0.5
+    lead_seconds: float = 0.05
     # Once, before the first round.
     warm_seconds: float = 5.0
     seed: int = 920967
@@ -191,6 +191,11 @@ class Workload(ABC):
         """The round of a number, from 0. Random draws depend on it and on the seed, so that no
         round repeats another, and on nothing else. Raises TargetDied, DiskFull or any error of the
         driver when it cannot."""
+
+    def leave(self, target: Target) -> None:
+        """Ends the clients that `measure` has kept for the next round: after the last one, and when the
+        server is to end."""
+        return None
 
     def check(self, target: Target) -> list[str]:
         """What is wrong with the data now, a line each; empty when nothing is."""

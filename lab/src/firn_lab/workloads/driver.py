@@ -1,14 +1,15 @@
 """A load driver for workloads that bring their own transactions (TPC-C, shop, users, blobs …).
 
-A workload gives a factory of sessions; `drive` runs `threads` of them for `seconds`, each in a
-process of its own, seeded by `seed`, the draw and its number, and returns the Outcome. Deadlocks,
+A workload gives a factory of sessions; `Clients` holds `threads` of them, each in a process of its
+own, seeded by `seed`, the draw and its number, which stay connected from round to round, and
+returns the Outcome of each round; `drive` is for one round alone. Deadlocks,
 lock timeouts and serialization failures are repeated with the same arguments and counted as
 retries; other database errors are counted as errors, and the session goes on; a lost connection and
 a full disk end the round.
 
     drive(self.params, "round 2", sink, lambda number: UserSession(target.connect()))
 
-The sessions work for `lead_seconds` first, which count for nothing but Outcome.lead.
+In a round the sessions work for `lead_seconds` first, which count for nothing but Outcome.lead.
 
 A transaction's latency includes its retries, not the drawing of its arguments. Those that are under
 way when time is up are finished and counted, and the time measured is that of the slowest session:
@@ -83,32 +84,58 @@ class _Report:
 
 
 @dataclass(frozen=True)
+class _Order:
+    """What a session gets for each round."""
+
+    lead: float
+    seconds: float
+
+
+@dataclass(frozen=True)
 class _Lead:
     """What a session sends when its lead is over."""
 
     transactions: int
 
 
-def drive(params: Params, draw: str, sink: Sink, session: Callable[[int], Session]) -> Outcome:
-    """One round: see the head of the file. Another `draw` has other transactions, the same on every
-    target."""
-    sessions: list[Child] = []
-    try:
-        for number in range(params.threads):
-            random = Random(f"{params.seed}/{draw}/{number}")
-            work = partial(
-                _work, partial(session, number), random, params.lead_seconds, params.seconds
-            )
-            sessions.append(Child("a session of the load driver", work))
-        for each in sessions:
-            each.receive()  # It is connected.
-        for each in sessions:
-            each.send("go")
-        lead = _lead(sessions, params.lead_seconds, sink) if params.lead_seconds else 0
-        return replace(_collect(sessions, params.seconds, sink), lead=lead)
-    finally:
-        for each in sessions:
+class Clients:
+    """Sessions between their first round and `end`: see the head of the file."""
+
+    def __init__(self, params: Params, draw: str, session: Callable[[int], Session]) -> None:
+        """Connects them. Another `draw` has other transactions, the same on every target."""
+        self._sessions: list[Child] = []
+        try:
+            for number in range(params.threads):
+                random = Random(f"{params.seed}/{draw}/{number}")
+                work = partial(_work, partial(session, number), random)
+                self._sessions.append(Child("a session of the load driver", work))
+            for each in self._sessions:
+                each.receive()  # It is connected.
+        except BaseException:
+            self.end()
+            raise
+
+    def round(self, lead: float, seconds: float, sink: Sink) -> Outcome:
+        """One round. After an error they are of no use any more."""
+        for each in self._sessions:
+            each.send(_Order(lead, seconds))
+        led = _lead(self._sessions, lead, sink) if lead else 0
+        return replace(_collect(self._sessions, seconds, sink), lead=led)
+
+    def end(self) -> None:
+        """Kills them; twice is once."""
+        for each in self._sessions:
             each.end()
+        self._sessions = []
+
+
+def drive(params: Params, draw: str, sink: Sink, session: Callable[[int], Session]) -> Outcome:
+    """One round of clients that end with it."""
+    clients = Clients(params, draw, session)
+    try:
+        return clients.round(params.lead_seconds, params.seconds, sink)
+    finally:
+        clients.end()
 
 
 def _lead(sessions: list[Child], seconds_max: float, sink: Sink) -> int:
@@ -198,20 +225,18 @@ def _second(number: int, reports: list[_Report]) -> Second:
     )
 
 
-def _work(
-    session: Callable[[], Session], random: Random, lead: float, seconds: float, pipe: Connection
-) -> None:
-    """A session's process."""
+def _work(session: Callable[[], Session], random: Random, pipe: Connection) -> None:
+    """A session's process, until it is killed."""
     made = session()
     pipe.send("ready")
-    pipe.recv()
-    if lead > 0:
-        told: list[_Report] = []
-        _loop(told.append, made, random, lead)
-        kinds = [kind for report in told for kind in report.kinds.values()]
-        pipe.send(_Lead(sum(kind.latencies.count for kind in kinds)))
-    _loop(pipe.send, made, random, seconds)
-    made.close()
+    while True:
+        order: _Order = pipe.recv()
+        if order.lead > 0:
+            told: list[_Report] = []
+            _loop(told.append, made, random, order.lead)
+            kinds = [kind for report in told for kind in report.kinds.values()]
+            pipe.send(_Lead(sum(kind.latencies.count for kind in kinds)))
+        _loop(pipe.send, made, random, order.seconds)
 
 
 def _loop(

@@ -122,7 +122,7 @@ class Insert(SessionWorkload):
         outcome = super().measure(target, clock, sink, number)
         inserted = outcome.transactions * self.batch
         if before is not None:
-            self._expected[target.name] = before + inserted
+            self._expected[target.name] = before + outcome.all_transactions * self.batch
         rate = inserted / max(outcome.seconds, 1e-9)
         return dataclasses.replace(outcome, figures={"rows_per_second": rate})
 

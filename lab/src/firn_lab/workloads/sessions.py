@@ -20,8 +20,8 @@ from typing import ClassVar
 
 from firn_lab.clock import Clock
 from firn_lab.targets.base import Target
-from firn_lab.workloads.base import Outcome, Second, Sink, Workload
-from firn_lab.workloads.driver import Session, drive
+from firn_lab.workloads.base import Outcome, Params, Second, Sink, Workload
+from firn_lab.workloads.driver import Clients, Session, drive
 from firn_lab.workloads.fill import Share, fill
 
 
@@ -34,6 +34,11 @@ class SessionWorkload(Workload):
     rate: ClassVar[tuple[str, str] | None] = None
     # Shares loaded at once; None: as many as there are cores.
     load_processes: ClassVar[int | None] = None
+
+    def __init__(self, name: str, params: Params) -> None:
+        super().__init__(name, params)
+        # By target: its clients between rounds.
+        self._clients: dict[str, Clients] = {}
 
     @abstractmethod
     def create(self, target: Target) -> None:
@@ -63,13 +68,27 @@ class SessionWorkload(Workload):
             drive(params, "warm", _Quiet(), self.session(target))
 
     def measure(self, target: Target, clock: Clock, sink: Sink, number: int) -> Outcome:
-        outcome = drive(self.params, f"round {number}", sink, self.session(target))
+        """The clients stay: their draws go on from round to round."""
+        if target.name not in self._clients:
+            draw = f"from round {number}"
+            self._clients[target.name] = Clients(self.params, draw, self.session(target))
+        clients, params = self._clients[target.name], self.params
+        try:
+            outcome = clients.round(params.lead_seconds, params.seconds, sink)
+        except BaseException:
+            self.leave(target)
+            raise
         if self.rate is None:
             return outcome
         figure, kind = self.rate
         count = sum(part.count for part in outcome.parts if part.name == kind)
         rate = count * 60 / max(outcome.seconds, 1e-9)
         return dataclasses.replace(outcome, figures={figure: rate})
+
+    def leave(self, target: Target) -> None:
+        clients = self._clients.pop(target.name, None)
+        if clients is not None:
+            clients.end()
 
 
 class _Quiet:

@@ -50,13 +50,10 @@ def run_sysbench(
 ) -> Outcome:
     """One run of a script, which ends by itself after so many seconds of a lead, and then so many
     that are measured. Latencies are those of both: sysbench has one histogram."""
-    require_program()
     report = ["--report-interval=1", "--percentile=95", "--histogram=on"]
     report.append(f"--forced-shutdown={GRACE_SECONDS:.0f}")
-    time = f"--time={lead + seconds}"
-    line = ["sysbench", str(script), *connection_options(target), time, *options, *report]
     process = processes.start(
-        [*line, "run"],
+        command(target, script, [f"--time={lead + seconds}", *options, *report]),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -112,6 +109,12 @@ def without_lead(outcome: Outcome, told: Sequence[Second], lead: int) -> Outcome
         seconds=outcome.seconds - lead,
         lead=transactions,
     )
+
+
+def command(target: Target, script: Path, options: Sequence[str]) -> list[str]:
+    """The line that runs a script."""
+    require_program()
+    return ["sysbench", str(script), *connection_options(target), *options, "run"]
 
 
 def require_program() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 from firn_lab.clock import Clock
@@ -16,6 +17,7 @@ from firn_lab.errors import UsageError
 from firn_lab.targets.base import Target
 from firn_lab.workloads.base import WORKLOADS, Outcome, Params, Sink, Workload
 from firn_lab.workloads.sql import drop_table
+from firn_lab.workloads.sysbench.gate import Gated
 from firn_lab.workloads.sysbench.load import load_tables
 from firn_lab.workloads.sysbench.program import LUA, SCRIPT_DIR, run_sysbench, seed_of
 
@@ -77,6 +79,9 @@ class Sysbench(Workload):
         super().__init__(name, params)
         # Targets whose tables are as they were loaded.
         self._whole: set[str] = set()
+        # By target: its clients between rounds.
+        self._clients: dict[str, Gated] = {}
+        self._queries_per_transaction = 0.0
         if name == "bulk_insert":
             self.tables, self.rows, self.zipf = params.threads, 0, 0.0
             return
@@ -123,7 +128,7 @@ class Sysbench(Workload):
         for number in range(1, self.tables + 1):
             target.query(f"SELECT SUM(LENGTH(c)), SUM(k) FROM sbtest{number}")
         if self.params.warm_seconds > 0 and not self.script.consumes:
-            self._run(target, self.params.warm_seconds, 0, "warm", None)
+            self._learn(self._run(target, self.params.warm_seconds, 0, "warm", None))
 
     def prepare(self, target: Target, sink: Sink) -> bool:
         if self.name == "bulk_insert":
@@ -137,10 +142,37 @@ class Sysbench(Workload):
         return True
 
     def measure(self, target: Target, clock: Clock, sink: Sink, number: int) -> Outcome:
+        """Tables that are made anew for each round have clients of each round, and no rows to spare
+        for a lead. The clients of all others stay: their draws go on from round to round."""
         self._whole.discard(target.name)
-        # Tables that are used up have no rows to spare for a lead.
-        lead = 0 if self.script.consumes else self.params.lead_seconds
-        return self._run(target, self.params.seconds, lead, f"round {number}", sink)
+        if self.script.consumes or self.name == "bulk_insert":
+            return self._run(target, self.params.seconds, 0, f"round {number}", sink)
+        if target.name not in self._clients:
+            self._clients[target.name] = self._connect(target, number)
+        try:
+            clients = self._clients[target.name]
+            return clients.round(self.params.lead_seconds, self.params.seconds, sink)
+        except BaseException:
+            self.leave(target)
+            raise
+
+    def leave(self, target: Target) -> None:
+        clients = self._clients.pop(target.name, None)
+        if clients is not None:
+            clients.end()
+
+    def _connect(self, target: Target, number: int) -> Gated:
+        """Clients whose first round has this number."""
+        if not self._queries_per_transaction:
+            self._learn(self._run(target, 1, 0, "warm", None))
+        script, environment, options = self._program(f"from round {number}")
+        queries = self._queries_per_transaction
+        return Gated(target, script, options, environment, self.params.threads, queries)
+
+    def _learn(self, outcome: Outcome) -> None:
+        """The clients that stay do not count their queries: each transaction has as many."""
+        if outcome.transactions:
+            self._queries_per_transaction = outcome.queries / outcome.transactions
 
     def check(self, target: Target) -> list[str]:
         """Rows can be found by both indexes, and neither script changes how many there are."""
@@ -162,7 +194,14 @@ class Sysbench(Workload):
     def _run(
         self, target: Target, seconds: float, lead: float, use: str, sink: Sink | None
     ) -> Outcome:
-        """sysbench knows whole seconds only."""
+        """Clients of their own; sysbench knows whole seconds only."""
+        script, environment, options = self._program(use)
+        whole, lead = max(1, round(seconds)), round(lead)
+        return run_sysbench(target, script, options, environment, whole, sink, lead)
+
+    def _program(self, use: str) -> tuple[Path, dict[str, str], list[str]]:
+        """The script with its environment and options. Each use has draws of its own, the same on
+        every target."""
         script = SCRIPT_DIR / f"{self.name}.lua"
         environment = {}
         if self.zipf:
@@ -178,8 +217,7 @@ class Sysbench(Workload):
             options += [f"--tables={self.tables}", f"--table-size={self.rows}"]
         if "range_size" in self.options:
             options.append(f"--range-size={self.option('range_size')}")
-        whole, lead = max(1, round(seconds)), round(lead)
-        return run_sysbench(target, script, options, environment, whole, sink, lead)
+        return script, environment, options
 
     def _make_bulk_tables(self, target: Target) -> None:
         """As `bulk_insert prepare` does, which knows no table options."""

@@ -1,0 +1,180 @@
+"""Sysbench whose threads stay connected from round to round, and wait at a gate between them.
+
+Rounds can then be short, down to tenths of a second, and take little beside what is measured: no process starts, nobody
+connects. No transaction is under way when the gate has been closed; then the process is stopped, as the server is.
+
+The gate, and what the threads count, are doubles in a file that all have mapped (`gate.lua` has the same numbers): the
+gate at 0; from HEAD on for each thread a slot of SLOT: whether it waits, transactions, retries, microseconds of all
+transactions, and from FIRST_BUCKET on the histogram of `firn_lab.histogram`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from firn_lab import processes
+from firn_lab.errors import LabError
+from firn_lab.histogram import Histogram
+from firn_lab.targets.base import Target
+from firn_lab.workloads.base import Outcome, Second, Sink
+from firn_lab.workloads.sysbench.program import LUA, command, failure
+
+CLOSED, OPEN, END = 0.0, 1.0, 2.0
+HEAD, SLOT, FIRST_BUCKET = 8, 1088, 8
+# What a transaction may take beyond its round, and the threads to connect.
+GRACE_SECONDS = 120.0
+POLL_SECONDS = 0.0005
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What all threads have counted at a moment."""
+
+    at: float
+    client_cpu_seconds: float
+    sums: NDArray[np.float64]
+
+    @property
+    def transactions(self) -> int:
+        return int(self.sums[1])
+
+
+class Gated:
+    """One target's clients of one case, from the first round to `end`."""
+
+    def __init__(
+        self,
+        target: Target,
+        script: Path,
+        options: list[str],
+        environment: Mapping[str, str],
+        threads: int,
+        queries_per_transaction: float,
+    ) -> None:
+        """Connects all threads."""
+        self._target = target
+        self._queries = queries_per_transaction
+        size = 8 * (HEAD + SLOT * threads)
+        self._output = tempfile.TemporaryFile("w+")
+        with tempfile.NamedTemporaryFile() as file:
+            file.truncate(size)
+            self._words = np.frombuffer(mmap.mmap(file.fileno(), size), dtype=np.float64)
+            line = command(target, LUA / "gate.lua", ["--time=0", *options])
+            gates = {
+                "FIRN_LAB_GATED": str(script),
+                "FIRN_LAB_GATE": file.name,
+                "FIRN_LAB_GATE_BYTES": str(size),
+            }
+            self._process = processes.start(
+                line,
+                stdout=self._output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **environment, **gates},
+            )
+            try:
+                # The name is not needed any more once every thread waits.
+                self._await_waiting()
+                self._stop()
+            except BaseException:
+                self.end()
+                raise
+
+    def round(self, lead: float, seconds: float, sink: Sink) -> Outcome:
+        """Opens the gate for the lead and then so many seconds, which are measured."""
+        before = self._look()
+        os.kill(self._process.pid, signal.SIGCONT)
+        self._words[0] = OPEN
+        try:
+            if lead > 0:
+                time.sleep(lead)
+                sink.measured()
+            first = last = self._look()
+            number = 0
+            while (left := first.at + seconds - time.monotonic()) > 0:
+                time.sleep(min(left, 1.0))
+                now = self._look()
+                sink.second(self._second(number, last, now))
+                last, number = now, number + 1
+                self._require_alive()
+        finally:
+            self._words[0] = CLOSED
+        self._await_waiting()
+        after = self._look()
+        self._stop()
+        done = last.transactions - first.transactions
+        return Outcome(
+            transactions=done,
+            queries=round(done * self._queries),
+            seconds=last.at - first.at,
+            retries=int(last.sums[2] - first.sums[2]),
+            latency=_latencies(first, last).summary(),
+            client_cpu_seconds=last.client_cpu_seconds - first.client_cpu_seconds,
+            lead=after.transactions - before.transactions - done,
+        )
+
+    def end(self) -> None:
+        """Ends the process; twice is once."""
+        if not self._output.closed:
+            processes.end(self._process)
+            self._output.close()
+
+    def _look(self) -> _Look:
+        cpu = processes.processor_seconds([self._process.pid])
+        sums = self._words[HEAD:].reshape(-1, SLOT).sum(axis=0)
+        return _Look(time.monotonic(), cpu, sums)
+
+    def _second(self, number: int, first: _Look, last: _Look) -> Second:
+        """A second, or the part of one that a round has, as rates."""
+        seconds = max(last.at - first.at, 1e-9)
+        transactions = (last.transactions - first.transactions) / seconds
+        latency = _latencies(first, last).summary()
+        return Second(
+            number,
+            transactions,
+            transactions * self._queries,
+            retries=float(last.sums[2] - first.sums[2]) / seconds,
+            p95_ms=latency.p95_ms if latency else None,
+        )
+
+    def _await_waiting(self) -> None:
+        """Until every thread waits at the gate."""
+        deadline = time.monotonic() + GRACE_SECONDS
+        slots = self._words[HEAD:].reshape(-1, SLOT)
+        while not slots[:, 0].all():
+            self._require_alive()
+            if time.monotonic() > deadline:
+                raise LabError(f"sysbench on {self._target.name} did not end in time")
+            time.sleep(POLL_SECONDS)
+
+    def _require_alive(self) -> None:
+        if self._process.poll() is not None:
+            self._output.seek(0)
+            raise failure(self._target, self._output.read())
+
+    def _stop(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._process.pid, signal.SIGSTOP)
+
+
+def _latencies(first: _Look, last: _Look) -> Histogram:
+    """Of the transactions between two looks. The largest is known by its bucket only."""
+    found = Histogram()
+    counts = (last.sums - first.sums)[FIRST_BUCKET:]
+    found.counts = {int(bucket): int(counts[bucket]) for bucket in np.flatnonzero(counts)}
+    found.total_us = float(last.sums[3] - first.sums[3])
+    found.max_us = found.edge_us(max(found.counts, default=0))
+    return found
+
+
