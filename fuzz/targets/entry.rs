@@ -3,10 +3,10 @@
 //!
 //! The first byte chooses the decoder.
 
-use firn::base::envelope::Sealed;
+use firn::base::envelope::EncryptedUnit;
 use firn::base::{ErrorKind, Kind, Value};
-use firn::catalog::{Known, TableEntry, TableSchema};
-use firn::rowcode::{BlobBuf, Column, ColumnKind, Missing, NullBit, RowFormat, RowLayout};
+use firn::catalog::{CatalogState, TableEntry, TableSchema};
+use firn::rowcode::{BlobBuf, Column, ColumnKind, InstantDefault, NullBit, RowFormat, RowLayout};
 use firn::write::Batch;
 
 /// Runs one input.
@@ -44,7 +44,7 @@ fn run_catalog(bytes: &[u8]) {
         return;
     };
     let (key, value) = bytes.split_at(bytes.len().min(usize::from(split)));
-    let mut known = Known::default();
+    let mut known = CatalogState::default();
     match known.add(key, 9, value) {
         Ok(()) => {
             let entries = known.tables.len() + known.retired.len();
@@ -58,7 +58,7 @@ fn run_catalog(bytes: &[u8]) {
 }
 
 fn run_envelope(bytes: &[u8]) {
-    if let Some(sealed) = Sealed::take(bytes) {
+    if let Some(sealed) = EncryptedUnit::take(bytes) {
         let mut again = Vec::new();
         sealed.put(&mut again);
         assert_eq!(again, bytes);
@@ -96,7 +96,7 @@ fn format() -> RowFormat {
         offset,
         null: Some(NullBit { offset: 0, mask }),
         stored: true,
-        missing: Missing::Impossible,
+        missing: InstantDefault::Impossible,
     };
     let columns = vec![
         column(0, ColumnKind::Fixed { len: 4 }, 1, 1),

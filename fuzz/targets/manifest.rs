@@ -14,7 +14,7 @@ use firn::sst::{IndexStats, SstBlockCache};
 use firn::store::FileKind;
 use firn::store::FileStore;
 use firn::version::{
-    Context, DeferredDeletion, Edit, FileLocation, FileMeta, FileSource, Identity, State,
+    VersionSetContext, DeferredDeletion, Edit, FileLocation, FileMeta, FileSource, DatabaseIdentity, ManifestState,
     VersionSet, manifest_name,
 };
 use firn::wal::Gtid;
@@ -138,7 +138,7 @@ fn edits() -> Vec<Edit> {
         removed: vec![(0, 9), (0, 10)],
         ..Edit::default()
     };
-    let mut begun = State::default().snapshot();
+    let mut begun = ManifestState::default().snapshot();
     begun.identity = Some(identity(0));
     let mut epoch = Edit {
         identity: Some(identity(1)),
@@ -163,8 +163,8 @@ fn edits() -> Vec<Edit> {
     vec![begun, flush, merge, epoch, done]
 }
 
-fn identity(epoch: u64) -> Identity {
-    Identity {
+fn identity(epoch: u64) -> DatabaseIdentity {
+    DatabaseIdentity {
         epoch,
         after: epoch << 33,
         database: DatabaseId([7; 16]),
@@ -196,7 +196,7 @@ fn framed(mut payloads: &[u8]) -> Vec<u8> {
 fn open(env: &MemEnv) -> firn::base::Result<VersionSet> {
     let env: Arc<dyn Env> = Arc::new(env.clone());
     let store = FileStore::new(env.clone(), DIR);
-    VersionSet::open(Context {
+    VersionSet::open(VersionSetContext {
         env,
         dir: DIR.into(),
         source: FileSource::new(store, Arc::new(SstBlockCache::new(1 << 20))),

@@ -7,7 +7,7 @@ use firn::base::{ErrorKind, InternalIterator, InternalKey, Kind, Result, Value};
 use firn::cache::KeyHash;
 use firn::env::{Env, MemEnv};
 use firn::sst::{
-    Codec, Layout, SstBlockCache, SstOptions, SstReader, SstWriter, exercise_decoders,
+    Codec, BlockLayout, SstBlockCache, SstOptions, SstReader, SstWriter, exercise_decoders,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -48,9 +48,9 @@ pub fn run(data: &[u8]) {
 pub fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for (layout, same_length) in [
-        (Layout::RowWise, false),
-        (Layout::Sectioned, false),
-        (Layout::Sectioned, true),
+        (BlockLayout::RowWise, false),
+        (BlockLayout::Sectioned, false),
+        (BlockLayout::Sectioned, true),
     ] {
         for codec in [
             Codec::None,

@@ -10,7 +10,7 @@ use firn::base::{ErrorKind, Result};
 use firn::env::{AlignedBuf, BLOCK, Env, MemEnv, SECTOR};
 use firn::wal::frame::{FIRST_GROUP, GROUP_HEADER, GroupHeader, SegmentHeader};
 use firn::wal::{
-    Gtid, LogEnd, Record, ReplayEnd, Room, RunName, Wal, WalOptions, replay, segment_name,
+    Gtid, LogEnd, Record, ReplayEnd, OutcomeRoom, RunName, Wal, WalOptions, replay, segment_name,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
                 seqno: u64::from(n) + 1,
                 batch: &batch,
             };
-            let lsn = wal.append(&[record], Room::Leave).expect("room").lsn;
+            let lsn = wal.append(&[record], OutcomeRoom::Leave).expect("room").lsn;
             wal.sync_to(lsn).expect("no fault");
         }
         if run == 0 {
@@ -262,7 +262,7 @@ fn goes_on(env: &MemEnv, first: u64, mut expected: Vec<String>, end: ReplayEnd) 
         value: 2,
     };
     expected.push(format!("{} {record:?}", wal.current_segment()));
-    let lsn = wal.append(&[record], Room::Leave).expect("room").lsn;
+    let lsn = wal.append(&[record], OutcomeRoom::Leave).expect("room").lsn;
     wal.sync_to(lsn).expect("no fault");
     let (found, _) = records(&env.crash(0), first).expect("an intact log");
     assert_eq!(found, expected);

@@ -16,7 +16,7 @@ pub type Call<'a> = Box<dyn FnMut(&mut dyn Session) -> Result<u64> + Send + 'a>;
 pub type Calls<'c, 'a> = &'c (dyn Fn(usize) -> Call<'a> + Sync);
 
 /// Threads that do the same.
-pub struct Group<'c, 'a> {
+pub struct ThreadGroup<'c, 'a> {
     /// How many.
     pub threads: usize,
     /// Operations a second of each, at most.
@@ -71,7 +71,7 @@ impl Tally {
 }
 
 /// Runs the groups side by side. Progress goes to standard error.
-pub fn drive(engine: &dyn Engine, groups: &[Group<'_, '_>], until: Until) -> Result<Vec<Tally>> {
+pub fn drive(engine: &dyn Engine, groups: &[ThreadGroup<'_, '_>], until: Until) -> Result<Vec<Tally>> {
     let threads: usize = groups.iter().map(|g| g.threads).sum();
     let start = Barrier::new(threads);
     let (done, finished) = (AtomicU64::new(0), AtomicBool::new(false));

@@ -20,15 +20,15 @@ use std::time::Instant;
 
 /// What the main database of an engine is fit for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
-enum State {
+enum DatabaseState {
     Missing,
     Loaded,
     Settled,
 }
 
-struct Run {
+struct Comparison {
     config: Config,
-    states: BTreeMap<String, State>,
+    states: BTreeMap<String, DatabaseState>,
     raw: fs::File,
     outcomes: Vec<Outcome>,
 }
@@ -44,7 +44,7 @@ pub fn run(config: Config) -> Result<()> {
         .iter()
         .map(|engine| (engine.clone(), kept_state(&config, engine)))
         .collect();
-    let mut run = Run {
+    let mut run = Comparison {
         config,
         states,
         raw,
@@ -76,15 +76,15 @@ pub fn run(config: Config) -> Result<()> {
     Ok(())
 }
 
-impl Run {
+impl Comparison {
     /// Brings the engine's main database to where the line can use it.
     fn prepare(&mut self, line: &Line, engine: &str) -> Result<()> {
         let needed = match line.needs {
             Needs::Nothing => return Ok(()),
-            Needs::Loaded => State::Loaded,
-            Needs::Settled => State::Settled,
+            Needs::Loaded => DatabaseState::Loaded,
+            Needs::Settled => DatabaseState::Settled,
         };
-        if self.states[engine] == State::Missing {
+        if self.states[engine] == DatabaseState::Missing {
             eprintln!("==> preparing: load of {}", title(engine));
             self.measure(line::named("load-random")?, engine)?;
         }
@@ -116,7 +116,7 @@ impl Run {
         if !output.status.success() {
             eprintln!("      {} FAILED: {}", line.name, output.status);
             if line.is_main() {
-                self.states.insert(engine.to_owned(), State::Missing);
+                self.states.insert(engine.to_owned(), DatabaseState::Missing);
             }
             return Ok(None);
         }
@@ -125,9 +125,9 @@ impl Run {
         writeln!(self.raw, "{}", text.trim())?;
         if line.is_main() {
             let state = if line.settles {
-                State::Settled
+                DatabaseState::Settled
             } else {
-                State::Loaded
+                DatabaseState::Loaded
             };
             let left = if line.is_read_only() {
                 self.states[engine]
@@ -149,15 +149,15 @@ impl Run {
 }
 
 /// What an earlier run with `KEEP=1` has left.
-fn kept_state(config: &Config, engine: &str) -> State {
+fn kept_state(config: &Config, engine: &str) -> DatabaseState {
     let mark = config.data.join(engine).join("state");
     let text = fs::read_to_string(mark).unwrap_or_default();
     match text.split_once(' ') {
         Some((keys, state)) if config.keep && keys == config.keys.to_string() => match state {
-            "Settled" => State::Settled,
-            _ => State::Loaded,
+            "Settled" => DatabaseState::Settled,
+            _ => DatabaseState::Loaded,
         },
-        _ => State::Missing,
+        _ => DatabaseState::Missing,
     }
 }
 

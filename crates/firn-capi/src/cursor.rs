@@ -1,11 +1,11 @@
 //! Cursors: reading rows into the server's record buffers.
 
-use crate::error::{Outcome, firn_status, guard, guard_value};
+use crate::error::{CallOutcome, firn_status, guard, guard_value};
 use crate::memory::{boxed, unbox};
 use crate::session::{firn_session, session_mut};
 use crate::table::firn_table;
 use firn::base::Error;
-use firn::table::{Cursor, Key, LockWait, Part, ReadMode, SeekMode};
+use firn::table::{Cursor, KeyImage, LockWait, PartialColumn, ReadMode, SeekMode};
 use firn::txn::LockMode;
 use std::sync::Arc;
 
@@ -71,7 +71,7 @@ fn index_number(index: u32) -> Option<usize> {
 /// `cursor` is live and this thread's.
 pub(crate) unsafe fn cursor_mut<'a>(
     cursor: *mut firn_cursor,
-) -> Result<&'a mut firn_cursor, Outcome> {
+) -> Result<&'a mut firn_cursor, CallOutcome> {
     // SAFETY: as the caller promises.
     unsafe { cursor.as_mut() }.ok_or_else(|| Error::invalid("no cursor").into())
 }
@@ -190,8 +190,8 @@ pub struct firn_part {
 }
 
 impl firn_part {
-    fn part(&self) -> Part {
-        Part {
+    fn part(&self) -> PartialColumn {
+        PartialColumn {
             column: self.column as usize,
             prefix: self.prefix,
             length: self.length,
@@ -222,7 +222,7 @@ pub unsafe extern "C" fn firn_cursor_columns(
         let bitmap = (!bitmap.is_null())
             // SAFETY: as the caller promises.
             .then(|| unsafe { std::slice::from_raw_parts(bitmap, len) });
-        let parts: Vec<Part> = match part_count {
+        let parts: Vec<PartialColumn> = match part_count {
             0 => Vec::new(),
             // SAFETY: as the caller promises.
             count => unsafe { std::slice::from_raw_parts(parts, count as usize) }
@@ -275,9 +275,9 @@ pub(crate) fn seek_mode(find_flag: u32) -> Result<SeekMode, Error> {
 
 /// # Safety
 /// `key` is NULL or has `len` bytes.
-pub(crate) unsafe fn key_image<'a>(key: *const u8, len: u32) -> Option<Key<'a>> {
+pub(crate) unsafe fn key_image<'a>(key: *const u8, len: u32) -> Option<KeyImage<'a>> {
     // SAFETY: as the caller promises.
-    (!key.is_null()).then(|| Key::image(unsafe { std::slice::from_raw_parts(key, len as usize) }))
+    (!key.is_null()).then(|| KeyImage::image(unsafe { std::slice::from_raw_parts(key, len as usize) }))
 }
 
 /// Writes the eight bytes of the hidden key of the row last read.

@@ -1,13 +1,13 @@
 //! The database: open, close, options, recovery of prepared transactions.
 
-use crate::error::{Outcome, firn_status, guard, guard_value};
+use crate::error::{CallOutcome, firn_status, guard, guard_value};
 use crate::host::{HostLog, HostWaits, firn_host};
 use crate::memory::{borrow_bytes, boxed, name, path, unbox};
 use firn::base::Error;
-use firn::base::options::{FlushMode, LiveOptions, Options};
+use firn::base::options::{CommitDurability, MutableOptions, Options};
 use firn::db::{Db, ServerStart};
 use firn::env::PosixEnv;
-use firn::write::BinlogPlace;
+use firn::write::OwnedBinlogPosition;
 use std::ffi::c_char;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ impl firn_db {
 
     /// # Safety
     /// `db` is NULL or from `firn_open` and not closed.
-    pub(crate) unsafe fn get<'a>(db: *const firn_db) -> Result<&'a Arc<Db>, Outcome> {
+    pub(crate) unsafe fn get<'a>(db: *const firn_db) -> Result<&'a Arc<Db>, CallOutcome> {
         // SAFETY: as the caller promises.
         let db = unsafe { db.as_ref() };
         Ok(&db.ok_or_else(|| Error::invalid("no database"))?.db)
@@ -75,11 +75,11 @@ pub struct firn_config {
     pub binlog_index: *const c_char,
 }
 
-fn flush_mode(value: u32) -> Result<FlushMode, Error> {
+fn flush_mode(value: u32) -> Result<CommitDurability, Error> {
     match value {
-        0 => Ok(FlushMode::Lazy),
-        1 => Ok(FlushMode::Sync),
-        2 => Ok(FlushMode::Write),
+        0 => Ok(CommitDurability::Lazy),
+        1 => Ok(CommitDurability::Sync),
+        2 => Ok(CommitDurability::Write),
         other => Err(Error::invalid(format_args!("flush mode {other}"))),
     }
 }
@@ -91,7 +91,7 @@ fn options(
     log_archive_dir: Option<PathBuf>,
     host: &firn_host,
 ) -> Result<Options, Error> {
-    let live = LiveOptions::default();
+    let live = MutableOptions::default();
     live.set_flush_mode(flush_mode(config.flush_log_at_trx_commit)?);
     let defaults = Options::default();
     let or = |value: u64, default: u64| if value == 0 { default } else { value };
@@ -233,7 +233,7 @@ pub unsafe extern "C" fn firn_tell_binlog(
     guard(|| {
         // SAFETY: as the caller promises.
         let (db, file) = unsafe { (firn_db::get(db)?, name(file)?) };
-        db.tell_binlog(BinlogPlace {
+        db.tell_binlog(OwnedBinlogPosition {
             name: file.as_bytes().to_vec(),
             pos: position,
         });
@@ -403,7 +403,7 @@ pub unsafe extern "C" fn firn_rollback_xid(
     guard(|| known(unsafe { firn_db::get(db) }?.rollback_xid(unsafe { borrow_bytes(xid, len) })?))
 }
 
-fn known(known: bool) -> Result<(), Outcome> {
+fn known(known: bool) -> Result<(), CallOutcome> {
     if known {
         Ok(())
     } else {

@@ -5,7 +5,7 @@ use crate::error::{firn_status, guard};
 use crate::memory::{borrow_bytes, name};
 use crate::schema::{firn_table_def, table_schema};
 use firn::base::Error;
-use firn::catalog::Definition;
+use firn::catalog::NewTable;
 use firn::table::Table;
 use std::ffi::{CString, c_char, c_void};
 
@@ -40,7 +40,7 @@ pub unsafe extern "C" fn firn_create_table(
             )
         };
         let created_micros = db.wall_micros();
-        let definition = Definition {
+        let definition = NewTable {
             schema: schema.clone(),
             frm,
             version,

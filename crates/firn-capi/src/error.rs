@@ -66,20 +66,20 @@ thread_local! {
 }
 
 /// Outcomes that are no failure of the engine, or its errors.
-pub(crate) enum Outcome {
+pub(crate) enum CallOutcome {
     /// A status without a message.
     Status(firn_status),
     /// An error with one.
     Error(Error),
 }
 
-impl From<Error> for Outcome {
+impl From<Error> for CallOutcome {
     fn from(error: Error) -> Self {
         Self::Error(error)
     }
 }
 
-impl From<firn_status> for Outcome {
+impl From<firn_status> for CallOutcome {
     fn from(status: firn_status) -> Self {
         Self::Status(status)
     }
@@ -113,11 +113,11 @@ fn remember(message: &str) {
 }
 
 /// Runs a call: errors and panics become statuses, their words the thread's last error.
-pub(crate) fn guard(f: impl FnOnce() -> Result<(), Outcome>) -> firn_status {
+pub(crate) fn guard(f: impl FnOnce() -> Result<(), CallOutcome>) -> firn_status {
     match catch_unwind(AssertUnwindSafe(f)) {
         Ok(Ok(())) => FIRN_OK,
-        Ok(Err(Outcome::Status(status))) => status,
-        Ok(Err(Outcome::Error(error))) => {
+        Ok(Err(CallOutcome::Status(status))) => status,
+        Ok(Err(CallOutcome::Error(error))) => {
             remember(&error.to_string());
             status_of(&error)
         }

@@ -8,7 +8,7 @@ use crate::schema::{FIRN_NONE, firn_table_def, table_schema};
 use crate::session::{firn_session, session_mut};
 use crate::table::firn_table;
 use firn::base::{Error, ErrorKind};
-use firn::table::{IndexBuild, Written};
+use firn::table::{IndexBuild, WriteOutcome};
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn firn_index_change_fill(
         let owner = Arc::clone(session.transaction.owner());
         let blobs = &mut session.duplicate_blobs;
         match change.build.fill(&owner, &mut report, record, blobs)? {
-            Written::Duplicate { index } => {
+            WriteOutcome::Duplicate { index } => {
                 // SAFETY: as the caller promises.
                 unsafe { dup_index.write(index as u32) };
                 Err(firn_status::FIRN_DUPLICATE.into())

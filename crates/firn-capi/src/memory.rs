@@ -1,6 +1,6 @@
 //! Pointers that cross the boundary.
 
-use crate::error::Outcome;
+use crate::error::CallOutcome;
 use firn::base::Error;
 use std::ffi::{CStr, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
@@ -36,7 +36,7 @@ pub(crate) unsafe fn borrow_bytes<'a>(pointer: *const u8, len: usize) -> &'a [u8
 ///
 /// # Safety
 /// NULL, or a string that ends with a zero byte and lives as long as the result.
-pub(crate) unsafe fn c_str<'a>(pointer: *const c_char) -> Result<Option<&'a str>, Outcome> {
+pub(crate) unsafe fn c_str<'a>(pointer: *const c_char) -> Result<Option<&'a str>, CallOutcome> {
     if pointer.is_null() {
         return Ok(None);
     }
@@ -62,7 +62,7 @@ pub(crate) unsafe fn path<'a>(pointer: *const c_char) -> Option<&'a Path> {
 ///
 /// # Safety
 /// As for [`c_str`].
-pub(crate) unsafe fn name<'a>(pointer: *const c_char) -> Result<&'a str, Outcome> {
+pub(crate) unsafe fn name<'a>(pointer: *const c_char) -> Result<&'a str, CallOutcome> {
     // SAFETY: as the caller promises.
     unsafe { c_str(pointer) }?.ok_or_else(|| Error::invalid("a name is missing").into())
 }

@@ -4,7 +4,7 @@ use crate::cursor::FIRN_PRIMARY;
 use crate::database::firn_db;
 use crate::error::{firn_status, guard, guard_value};
 use crate::table::firn_table;
-use firn::table::{Key, RangeEnd};
+use firn::table::{KeyImage, RangeEnd};
 use std::ffi::{CString, c_char, c_void};
 use std::sync::atomic::Ordering;
 
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn firn_records_in_range(
         let end = |key: *const u8, len: u32, flag: u32| {
             (!key.is_null()).then(|| RangeEnd {
                 // SAFETY: as the caller promises.
-                key: Key::image(unsafe { std::slice::from_raw_parts(key, len as usize) }),
+                key: KeyImage::image(unsafe { std::slice::from_raw_parts(key, len as usize) }),
                 after: flag == HA_READ_AFTER_KEY,
             })
         };

@@ -1,10 +1,10 @@
 //! Rows: inserting, updating, deleting, loading.
 
-use crate::error::{Outcome, firn_status, guard};
+use crate::error::{CallOutcome, firn_status, guard};
 use crate::session::{firn_session, session_mut};
 use crate::table::firn_table;
 use firn::base::{Error, ErrorKind};
-use firn::table::{BulkLoad, RowScratch, Table, WriteFlags, Written};
+use firn::table::{BulkLoad, RowScratch, Table, WriteFlags, WriteOutcome};
 use std::cell::RefCell;
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ fn write_flags(flags: u32) -> WriteFlags {
 
 /// # Safety
 /// `record` has the table's record length.
-unsafe fn record_of<'a>(table: &Table, record: *const u8) -> Result<&'a [u8], Outcome> {
+unsafe fn record_of<'a>(table: &Table, record: *const u8) -> Result<&'a [u8], CallOutcome> {
     if record.is_null() {
         return Err(Error::invalid("no record").into());
     }
@@ -53,11 +53,11 @@ unsafe fn row_id(reference: *const u8) -> Option<u64> {
 
 /// # Safety
 /// `dup_index` is NULL or may be written.
-unsafe fn outcome(written: Written, dup_index: *mut u32) -> Result<Option<u64>, Outcome> {
+unsafe fn outcome(written: WriteOutcome, dup_index: *mut u32) -> Result<Option<u64>, CallOutcome> {
     match written {
-        Written::Done { row_id } => Ok(row_id),
-        Written::Same => Err(firn_status::FIRN_SAME_ROW.into()),
-        Written::Duplicate { index } => {
+        WriteOutcome::Done { row_id } => Ok(row_id),
+        WriteOutcome::Same => Err(firn_status::FIRN_SAME_ROW.into()),
+        WriteOutcome::Duplicate { index } => {
             if !dup_index.is_null() {
                 // SAFETY: as the caller promises.
                 unsafe { dup_index.write(index as u32) };

@@ -9,8 +9,8 @@ use firn::base::{Error, Result};
 use firn::catalog::schema::{
     CollationSchema, ColumnSchema, IndexPart, IndexSchema, PartSchema, TableSchema,
 };
-use firn::keycode::{CollationSpec, Level, TextForm};
-use firn::rowcode::{Column, ColumnKind, Missing};
+use firn::keycode::{CollationSpec, CollationLevel, TextForm};
+use firn::rowcode::{Column, ColumnKind, InstantDefault};
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::Arc;
 
@@ -282,7 +282,7 @@ unsafe fn column_schema(id: u32, column: &firn_column) -> Result<ColumnSchema> {
             offset: column.offset,
             null,
             stored: column.stored,
-            missing: Missing::Impossible,
+            missing: InstantDefault::Impossible,
         },
     })
 }
@@ -336,7 +336,7 @@ unsafe fn collation(
     let (Some(levels), Some(simple)) = (levels, simple) else {
         return Err(Error::invalid("levels of a collation"));
     };
-    let level = |level: &firn_level| Level {
+    let level = |level: &firn_level| CollationLevel {
         number: level.number,
         space: level.space,
         no_pad: level.no_pad,

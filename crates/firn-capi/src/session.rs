@@ -1,12 +1,12 @@
 //! Sessions and their transactions.
 
 use crate::database::firn_db;
-use crate::error::{Outcome, firn_status, guard, guard_value};
+use crate::error::{CallOutcome, firn_status, guard, guard_value};
 use crate::memory::{borrow_bytes, boxed, c_str, unbox};
 use firn::base::Error;
 use firn::rowcode::BlobBuf;
 use firn::table::BulkLoad;
-use firn::txn::{Isolation, LockOwner, Mark, Transaction};
+use firn::txn::{Isolation, LockOwner, Savepoint, Transaction};
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub struct firn_session {
     pub(crate) duplicate_blobs: BlobBuf,
     db: Arc<firn::db::Db>,
     owner: Arc<LockOwner>,
-    marks: Vec<Mark>,
+    marks: Vec<Savepoint>,
 }
 
 /// Isolation levels. SERIALIZABLE is the caller's to refuse.
@@ -48,7 +48,7 @@ impl From<firn_isolation> for Isolation {
 /// `session` was made by `firn_session_new`, is not freed and not in use by another thread.
 pub(crate) unsafe fn session_mut<'a>(
     session: *mut firn_session,
-) -> Result<&'a mut firn_session, Outcome> {
+) -> Result<&'a mut firn_session, CallOutcome> {
     // SAFETY: as the caller promises.
     unsafe { session.as_mut() }.ok_or_else(|| Error::invalid("no session").into())
 }
@@ -139,7 +139,7 @@ pub unsafe extern "C" fn firn_begin_statement(
 /// `session` is a live session of this thread.
 unsafe fn with(
     session: *mut firn_session,
-    f: impl FnOnce(&mut firn_session) -> Result<(), Outcome>,
+    f: impl FnOnce(&mut firn_session) -> Result<(), CallOutcome>,
 ) -> firn_status {
     // SAFETY: as the caller promises.
     guard(|| f(unsafe { session_mut(session) }?))

@@ -1,7 +1,7 @@
 //! Open tables: handle, auto-increment, CHECK, OPTIMIZE.
 
 use crate::database::firn_db;
-use crate::error::{Outcome, firn_status, guard, guard_value};
+use crate::error::{CallOutcome, firn_status, guard, guard_value};
 use crate::memory::{borrow_bytes, boxed, name, unbox};
 use crate::rows::bulk_position;
 use crate::schema::{firn_table_def, table_schema};
@@ -22,14 +22,14 @@ pub struct firn_table {
 impl firn_table {
     /// # Safety
     /// `table` is NULL or from `firn_table_open` and not closed.
-    pub(crate) unsafe fn get<'a>(table: *const firn_table) -> Result<&'a Arc<Table>, Outcome> {
+    pub(crate) unsafe fn get<'a>(table: *const firn_table) -> Result<&'a Arc<Table>, CallOutcome> {
         // SAFETY: as the caller promises.
         Ok(&unsafe { Self::whole(table) }?.table)
     }
 
     /// # Safety
     /// As for [`Self::get`].
-    pub(crate) unsafe fn whole<'a>(table: *const firn_table) -> Result<&'a firn_table, Outcome> {
+    pub(crate) unsafe fn whole<'a>(table: *const firn_table) -> Result<&'a firn_table, CallOutcome> {
         // SAFETY: as the caller promises.
         unsafe { table.as_ref() }.ok_or_else(|| Error::invalid("no table").into())
     }

@@ -12,7 +12,7 @@ use crate::directory;
 use crate::output::{Output, bytes};
 use findings::{Findings, Verdict};
 use firn::base::Result;
-use firn::db::Look;
+use firn::db::ReadOnlyDb;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -47,7 +47,7 @@ pub fn run(args: &Check, out: &Output) -> Result<Outcome> {
 }
 
 /// One part after the other; damage in one does not keep the others from being checked.
-fn check(look: &Look, files_only: bool, out: &Output) -> Result<(Report, Verdict)> {
+fn check(look: &ReadOnlyDb, files_only: bool, out: &Output) -> Result<(Report, Verdict)> {
     let mut findings = Findings::default();
     let tree = match look.tree() {
         Ok(tree) => Some(tree),

@@ -6,7 +6,7 @@ use crate::backup::file_names::encode;
 use crate::directory;
 use crate::output::{Output, bytes};
 use firn::base::{Error, ErrorKind, Result};
-use firn::catalog::{Known, TableEntry};
+use firn::catalog::{CatalogState, TableEntry};
 use serde::Serialize;
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -48,7 +48,7 @@ pub fn run(args: &Definition, out: &Output) -> Result<Outcome> {
 }
 
 /// The table, or the first of its partitions: all have one definition, unless partitions were added since.
-fn find(known: &Known, name: &str) -> Result<Arc<TableEntry>> {
+fn find(known: &CatalogState, name: &str) -> Result<Arc<TableEntry>> {
     let Some((database, table)) = name.split_once('.') else {
         return Err(Error::invalid(format_args!("{name}: not database.table")));
     };

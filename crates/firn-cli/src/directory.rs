@@ -1,7 +1,7 @@
 //! The data directory that a path means.
 
 use firn::base::{Error, ErrorKind, Result};
-use firn::db::Look;
+use firn::db::ReadOnlyDb;
 use firn::env::{Env, PosixEnv};
 use std::path::Path;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ pub const IN_DATADIR: &str = "#firn";
 ///
 /// # Errors
 /// `NotFound` if neither holds one, `Busy` while a server has it.
-pub fn look(path: &Path) -> Result<Look> {
+pub fn look(path: &Path) -> Result<ReadOnlyDb> {
     let env: Arc<dyn Env> = Arc::new(PosixEnv::new());
     let inner = path.join(IN_DATADIR);
-    let opened = match Look::open(Arc::clone(&env), path) {
+    let opened = match ReadOnlyDb::open(Arc::clone(&env), path) {
         Err(error) if *error.kind() == ErrorKind::NotFound && env.exists(&inner)? => {
-            Look::open(env, &inner)
+            ReadOnlyDb::open(env, &inner)
         }
         opened => opened,
     };

@@ -7,8 +7,8 @@ use crate::dump::manifest::location_name;
 use crate::output::{Output, bytes, table};
 use crate::picture;
 use firn::base::{IndexId, Result};
-use firn::catalog::{CATALOG_INDEX, Known};
-use firn::db::{BlobFileReport, BlobFiles, Log, Look, Tree};
+use firn::catalog::{CATALOG_INDEX, CatalogState};
+use firn::db::{BlobFileReport, BlobFilesReport, ReadOnlyLog, ReadOnlyDb, ReadOnlyTree};
 use firn::rowcode::BlobUse;
 use firn::store::{FileKind, file_name};
 use firn::table::{estimated_rows, out_of_line_bytes};
@@ -154,11 +154,11 @@ pub fn run(args: &Inspect, out: &Output) -> Result<Outcome> {
 }
 
 fn report(
-    look: &Look,
-    tree: &Tree,
-    log: &Log,
-    known: &Known,
-    blobs: &BlobFiles,
+    look: &ReadOnlyDb,
+    tree: &ReadOnlyTree,
+    log: &ReadOnlyLog,
+    known: &CatalogState,
+    blobs: &BlobFilesReport,
     with_files: bool,
 ) -> Report {
     let levels: Vec<Level> = (0..LEVELS as u8)
@@ -236,7 +236,7 @@ fn report(
     }
 }
 
-fn blobs_of(blobs: &BlobFiles) -> BlobsReport {
+fn blobs_of(blobs: &BlobFilesReport) -> BlobsReport {
     let files = &blobs.files;
     let used = |of: fn(&BlobUse) -> u64| files.iter().filter_map(|f| f.used.as_ref()).map(of).sum();
     let stored_bytes = files.iter().map(|file| file.allocated).sum();
@@ -265,7 +265,7 @@ fn blob_file(file: &BlobFileReport) -> BlobFile {
     }
 }
 
-fn level_of(tree: &Tree, level: u8) -> Level {
+fn level_of(tree: &ReadOnlyTree, level: u8) -> Level {
     let runs = tree.version.runs(level);
     let files = || runs.iter().flat_map(|run| &run.files);
     Level {
@@ -279,7 +279,7 @@ fn level_of(tree: &Tree, level: u8) -> Level {
     }
 }
 
-fn index_of(tree: &Tree, entry: &firn::catalog::TableEntry, id: IndexId) -> IndexReport {
+fn index_of(tree: &ReadOnlyTree, entry: &firn::catalog::TableEntry, id: IndexId) -> IndexReport {
     let stats = tree.version.index_stats(id);
     let named = entry.indexes.iter().position(|index| index.id == id);
     IndexReport {
@@ -294,7 +294,7 @@ fn index_of(tree: &Tree, entry: &firn::catalog::TableEntry, id: IndexId) -> Inde
     }
 }
 
-fn files_of(tree: &Tree, log: &Log) -> Vec<File> {
+fn files_of(tree: &ReadOnlyTree, log: &ReadOnlyLog) -> Vec<File> {
     let named = log.files.iter().map(|file| (None, None, file));
     let placed = (0..LEVELS as u8).flat_map(|level| {
         let runs = tree.version.runs(level).iter();

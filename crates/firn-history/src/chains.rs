@@ -1,6 +1,6 @@
 //! The versions of each row, from everything that was read of it.
 
-use crate::history::{Element, History, Op, Outcome, Row, Scan, Statement, Status, Txn};
+use crate::history::{Element, History, Op, TxnOutcome, Row, Scan, Statement, StatementStatus, Txn};
 use crate::verdict::Verdict;
 use std::collections::{BTreeMap, HashMap};
 
@@ -90,7 +90,7 @@ pub(crate) struct Chains<'a> {
 /// What a statement has read.
 pub(crate) fn rows_read(op: &Op) -> &[Row] {
     match &op.statement {
-        _ if op.status == Status::Failed => &[],
+        _ if op.status == StatementStatus::Failed => &[],
         Statement::Read { rows, .. }
         | Statement::Lock { rows, .. }
         | Statement::Delete { rows, .. } => rows,
@@ -100,7 +100,7 @@ pub(crate) fn rows_read(op: &Op) -> &[Row] {
 
 fn writes(txn: &Txn) -> bool {
     let writes = |op: &Op| {
-        op.status == Status::Done
+        op.status == StatementStatus::Done
             && matches!(
                 op.statement,
                 Statement::Append { .. } | Statement::Insert { .. } | Statement::Delete { .. }
@@ -161,7 +161,7 @@ impl<'a> Chains<'a> {
                 }
                 _ => continue,
             };
-            let undone = noted.status != Status::Done;
+            let undone = noted.status != StatementStatus::Done;
             let origin = Origin {
                 txn,
                 op,
@@ -196,12 +196,12 @@ impl<'a> Chains<'a> {
             }
         }
         let fate = |(t, txn): (usize, &Txn)| match (txn.outcome, seen[t]) {
-            (Outcome::Ok, _) => Fate::Committed,
-            (Outcome::Failed, _) | (Outcome::Unknown, None) => Fate::Aborted,
-            (Outcome::Unknown, Some(life)) if life > txn.life || txn.life == last_life => {
+            (TxnOutcome::Ok, _) => Fate::Committed,
+            (TxnOutcome::Failed, _) | (TxnOutcome::Unknown, None) => Fate::Aborted,
+            (TxnOutcome::Unknown, Some(life)) if life > txn.life || txn.life == last_life => {
                 Fate::Committed
             }
-            (Outcome::Unknown, Some(_)) => Fate::Lost,
+            (TxnOutcome::Unknown, Some(_)) => Fate::Lost,
         };
         self.fates = txns.iter().enumerate().map(fate).collect();
         // A transaction has survived if another one that has survived wrote on top of it.
@@ -209,7 +209,7 @@ impl<'a> Chains<'a> {
             let mut saved = Vec::new();
             for (reader, _, op) in self.ops() {
                 let deletes = matches!(op.statement, Statement::Delete { .. })
-                    && op.status == Status::Done
+                    && op.status == StatementStatus::Done
                     && self.fates[reader] == Fate::Committed;
                 for row in rows_read(op) {
                     let origins: Vec<_> = row.log.iter().map(|e| self.origins.get(e)).collect();
@@ -314,7 +314,7 @@ impl<'a> Chains<'a> {
         let mut logs: BTreeMap<u64, Vec<(TxnIndex, Vec<Element>)>> = BTreeMap::new();
         for (t, _, op) in self.ops() {
             if let Statement::Insert { row } = &op.statement
-                && op.status == Status::Done
+                && op.status == StatementStatus::Done
                 && self.fates[t] == Fate::Committed
             {
                 logs.entry(row.id).or_default().push((t, row.log.clone()));
@@ -359,7 +359,7 @@ impl<'a> Chains<'a> {
     fn add_lost_exits(&mut self) {
         for (t, _, op) in self.ops() {
             let txn = self.txn(t);
-            if self.fates[t] == Fate::Committed || txn.outcome != Outcome::Unknown {
+            if self.fates[t] == Fate::Committed || txn.outcome != TxnOutcome::Unknown {
                 continue;
             }
             let gone: Vec<u64> = match &op.statement {
@@ -384,7 +384,7 @@ impl<'a> Chains<'a> {
             let Statement::Delete { rows, .. } = &op.statement else {
                 continue;
             };
-            if op.status == Status::Failed {
+            if op.status == StatementStatus::Failed {
                 continue;
             }
             for row in rows {
@@ -397,7 +397,7 @@ impl<'a> Chains<'a> {
                     continue;
                 };
                 match self.fates[t] {
-                    Fate::Committed if op.status == Status::Done => {
+                    Fate::Committed if op.status == StatementStatus::Done => {
                         let before = chain.deleted.replace(t);
                         let length = chain.len();
                         if let Some(other) = before {

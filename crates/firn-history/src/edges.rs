@@ -1,8 +1,8 @@
 //! From observations to an order of instants, and to cycles in it.
 
 use crate::chains::{Chain, Chains, Fate, TxnIndex, rows_read};
-use crate::graph::{Graph, Kind};
-use crate::history::{History, Level, Op, Outcome, Scan, Span, Statement, Status};
+use crate::graph::{Graph, EdgeKind};
+use crate::history::{History, IsolationLevel, Op, TxnOutcome, Scan, TimeSpan, Statement, StatementStatus};
 use crate::verdict::Verdict;
 use std::collections::{BTreeMap, HashSet};
 
@@ -93,7 +93,7 @@ impl Builder<'_> {
     }
 
     /// An answer that never came would have come before the next life began.
-    fn bounds_of(&self, span: Span, life: u32) -> Bounds {
+    fn bounds_of(&self, span: TimeSpan, life: u32) -> Bounds {
         let lived = self.life_ends.get(&life).copied().unwrap_or(u64::MAX);
         Bounds {
             lo: span.begin,
@@ -105,10 +105,10 @@ impl Builder<'_> {
         for (t, txn) in self.history.txns.iter().enumerate() {
             // A session may be gone before its next statement tells it so: also before a commit that stays
             // without an answer, which then released its locks when the session ended.
-            let mut told = txn.ops.iter().filter(|op| op.status != Status::Failed);
+            let mut told = txn.ops.iter().filter(|op| op.status != StatementStatus::Failed);
             let last = told.next_back().map_or(0, |op| op.span.begin);
-            let asked = txn.end.filter(|_| txn.outcome != Outcome::Unknown);
-            let asked = asked.unwrap_or(Span {
+            let asked = txn.end.filter(|_| txn.outcome != TxnOutcome::Unknown);
+            let asked = asked.unwrap_or(TimeSpan {
                 begin: last,
                 end: None,
             });
@@ -123,7 +123,7 @@ impl Builder<'_> {
         let txn = &self.history.txns[t];
         let (mut last, mut snapshot) = (None, None);
         for (o, op) in txn.ops.iter().enumerate() {
-            if op.status == Status::Failed {
+            if op.status == StatementStatus::Failed {
                 continue;
             }
             let bounds = self.bounds_of(op.span, txn.life);
@@ -134,11 +134,11 @@ impl Builder<'_> {
             }
             let first = self.node(Instant::In(t, o), bounds);
             if let Some(last) = last {
-                self.graph.edge(last, first, Kind::Session, 0);
+                self.graph.edge(last, first, EdgeKind::Session, 0);
             }
             last = Some(first);
             if consistent {
-                if txn.level == Level::RepeatableRead {
+                if txn.level == IsolationLevel::RepeatableRead {
                     snapshot = Some(first);
                 }
                 self.add_snapshot_read(t, o, op, first);
@@ -147,7 +147,7 @@ impl Builder<'_> {
             }
         }
         if let Some(last) = last {
-            self.graph.edge(last, self.ends[t], Kind::Session, 0);
+            self.graph.edge(last, self.ends[t], EdgeKind::Session, 0);
         }
     }
 
@@ -199,7 +199,7 @@ impl Builder<'_> {
             Statement::Append { scan, .. } => (scan, false, true),
             _ => return first,
         };
-        let committed = self.chains.fates[t] == Fate::Committed && op.status == Status::Done;
+        let committed = self.chains.fates[t] == Fate::Committed && op.status == StatementStatus::Done;
         if wrote && !committed {
             // Nobody knows which rows it met.
             return first;
@@ -253,7 +253,7 @@ impl Builder<'_> {
         let mut between = Vec::new();
         for (_, row, version) in passed {
             let node = self.node(Instant::In(t, o), bounds);
-            self.graph.edge(last, node, Kind::Session, 0);
+            self.graph.edge(last, node, EdgeKind::Session, 0);
             match order {
                 0 => between.push(node),
                 _ => last = node,
@@ -272,13 +272,13 @@ impl Builder<'_> {
         if order == 0 {
             last = self.node(Instant::In(t, o), bounds);
             for node in between {
-                self.graph.edge(node, last, Kind::Session, 0);
+                self.graph.edge(node, last, EdgeKind::Session, 0);
             }
         }
         last
     }
 
-    fn depends(&mut self, from: TxnIndex, to: TxnIndex, kind: Kind, row: u64) {
+    fn depends(&mut self, from: TxnIndex, to: TxnIndex, kind: EdgeKind, row: u64) {
         let fates = &self.chains.fates;
         if fates[from] == Fate::Committed && fates[to] == Fate::Committed && from != to {
             self.transactions.edge(from, to, kind, row);
@@ -289,7 +289,7 @@ impl Builder<'_> {
     fn meet(&mut self, t: TxnIndex, meeting: Meeting, row: u64, version: usize) {
         let chains = self.chains;
         let chain = &chains.rows[&row];
-        let from = if meeting.wrote { Kind::Ww } else { Kind::Wr };
+        let from = if meeting.wrote { EdgeKind::Ww } else { EdgeKind::Wr };
         if let Some(writer) = chain.writer(version)
             && writer != t
         {
@@ -306,7 +306,7 @@ impl Builder<'_> {
             (writer != t).then_some(writer)
         });
         if let Some(next) = next {
-            let kind = if meeting.wrote { Kind::Ww } else { Kind::Rw };
+            let kind = if meeting.wrote { EdgeKind::Ww } else { EdgeKind::Rw };
             let before = if meeting.locks {
                 self.ends[t]
             } else {
@@ -355,18 +355,18 @@ impl Builder<'_> {
         if let Some(writer) = made {
             if end_of(writer).hi >= lo {
                 self.graph
-                    .edge(self.ends[writer], meeting.node, Kind::Wr, row);
+                    .edge(self.ends[writer], meeting.node, EdgeKind::Wr, row);
             }
-            self.depends(writer, t, Kind::Wr, row);
+            self.depends(writer, t, EdgeKind::Wr, row);
         }
         if let Some(next) = next {
             if hi >= self.bounds[self.ends[next]].lo {
                 self.graph
-                    .edge(meeting.node, self.ends[next], Kind::RwRange, row);
+                    .edge(meeting.node, self.ends[next], EdgeKind::RwRange, row);
             }
-            self.depends(t, next, Kind::RwRange, row);
+            self.depends(t, next, EdgeKind::RwRange, row);
         }
-        if !meeting.locks || self.history.txns[t].level != Level::RepeatableRead {
+        if !meeting.locks || self.history.txns[t].level != IsolationLevel::RepeatableRead {
             return;
         }
         // Who brings the row into the range later waits for a lock on the gap.
@@ -379,7 +379,7 @@ impl Builder<'_> {
         if let Some(comer) = comer
             && self.bounds[end].hi >= self.bounds[self.ends[comer]].lo
         {
-            self.graph.edge(end, self.ends[comer], Kind::Gap, row);
+            self.graph.edge(end, self.ends[comer], EdgeKind::Gap, row);
         }
     }
 
@@ -395,16 +395,16 @@ impl Builder<'_> {
             .map(|&time| self.node(Instant::Clock, Bounds { lo: time, hi: time }))
             .collect();
         for pair in ticks.windows(2) {
-            self.graph.edge(pair[0], pair[1], Kind::Time, 0);
+            self.graph.edge(pair[0], pair[1], EdgeKind::Time, 0);
         }
         for node in 0..nodes {
             let Bounds { lo, hi } = self.bounds[node];
             if let Ok(at) = times.binary_search(&hi) {
-                self.graph.edge(node, ticks[at], Kind::Time, 0);
+                self.graph.edge(node, ticks[at], EdgeKind::Time, 0);
             }
             let before = times.partition_point(|&time| time < lo);
             if before > 0 {
-                self.graph.edge(ticks[before - 1], node, Kind::Time, 0);
+                self.graph.edge(ticks[before - 1], node, EdgeKind::Time, 0);
             }
         }
         self.verdict.instants = nodes as u64;

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 /// Why one instant is before another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Kind {
+pub(crate) enum EdgeKind {
     /// The statements of one session.
     Session,
     /// Answered before asked.
@@ -24,7 +24,7 @@ pub(crate) enum Kind {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Edge {
     pub(crate) to: usize,
-    pub(crate) kind: Kind,
+    pub(crate) kind: EdgeKind,
     /// The row that shows it.
     pub(crate) row: u64,
 }
@@ -43,12 +43,12 @@ impl Graph {
         self.out.len() - 1
     }
 
-    pub(crate) fn edge(&mut self, from: usize, to: usize, kind: Kind, row: u64) {
+    pub(crate) fn edge(&mut self, from: usize, to: usize, kind: EdgeKind, row: u64) {
         self.out[from].push(Edge { to, kind, row });
     }
 
     /// One short cycle of each strongly connected component of the edges of these kinds.
-    pub(crate) fn cycles(&self, kinds: &[Kind]) -> Vec<Cycle> {
+    pub(crate) fn cycles(&self, kinds: &[EdgeKind]) -> Vec<Cycle> {
         let components = self.components(kinds);
         components
             .iter()
@@ -57,7 +57,7 @@ impl Graph {
     }
 
     /// Strongly connected components with more than one node (Tarjan, without recursion).
-    pub(crate) fn components(&self, kinds: &[Kind]) -> Vec<Vec<usize>> {
+    pub(crate) fn components(&self, kinds: &[EdgeKind]) -> Vec<Vec<usize>> {
         const NEW: usize = usize::MAX;
         let n = self.out.len();
         let (mut order, mut low) = (vec![NEW; n], vec![0; n]);
@@ -122,7 +122,7 @@ impl Graph {
     }
 
     /// The cycle with the fewest edges that say something, of those through the first nodes.
-    fn shortest(&self, nodes: &[usize], kinds: &[Kind]) -> Cycle {
+    fn shortest(&self, nodes: &[usize], kinds: &[EdgeKind]) -> Cycle {
         const STARTS: usize = 64;
         let inside: HashMap<usize, ()> = nodes.iter().map(|&node| (node, ())).collect();
         let mut best: Option<(usize, Cycle)> = None;
@@ -140,7 +140,7 @@ impl Graph {
                     if !kinds.contains(&edge.kind) || !inside.contains_key(&edge.to) {
                         continue;
                     }
-                    let says = usize::from(!matches!(edge.kind, Kind::Session | Kind::Time));
+                    let says = usize::from(!matches!(edge.kind, EdgeKind::Session | EdgeKind::Time));
                     let cost = cost + says;
                     if before.get(&edge.to).is_none_or(|&(known, ..)| cost < known) {
                         before.insert(edge.to, (cost, node, edge));

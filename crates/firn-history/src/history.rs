@@ -29,7 +29,7 @@ pub struct History {
 
 /// Isolation levels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Level {
+pub enum IsolationLevel {
     /// READ COMMITTED.
     #[serde(rename = "RC")]
     ReadCommitted,
@@ -41,7 +41,7 @@ pub enum Level {
 /// How a transaction ended, as far as its client knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Outcome {
+pub enum TxnOutcome {
     /// The commit was acknowledged.
     Ok,
     /// It was rolled back, or the commit was never asked for.
@@ -52,7 +52,7 @@ pub enum Outcome {
 
 /// When something was asked for and answered, by the one clock of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Span {
+pub struct TimeSpan {
     /// Before the call.
     pub begin: u64,
     /// After it; none if no answer came.
@@ -68,12 +68,12 @@ pub struct Txn {
     #[serde(default)]
     pub life: u32,
     /// Its isolation level.
-    pub level: Level,
+    pub level: IsolationLevel,
     /// How it ended.
-    pub outcome: Outcome,
+    pub outcome: TxnOutcome,
     /// The commit, or the rollback of a failed one. Of a statement that is a transaction by itself,
     /// the statement. None if neither was asked for.
-    pub end: Option<Span>,
+    pub end: Option<TimeSpan>,
     /// Its statements in order.
     pub ops: Vec<Op>,
 }
@@ -83,10 +83,10 @@ pub struct Txn {
 pub struct Op {
     /// When.
     #[serde(flatten)]
-    pub span: Span,
+    pub span: TimeSpan,
     /// How it ended.
     #[serde(default)]
-    pub status: Status,
+    pub status: StatementStatus,
     /// What it was.
     #[serde(flatten)]
     pub statement: Statement,
@@ -95,7 +95,7 @@ pub struct Op {
 /// How a statement ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Status {
+pub enum StatementStatus {
     /// Well.
     #[default]
     Done,

@@ -35,7 +35,7 @@ mod graph;
 pub mod history;
 pub mod verdict;
 
-pub use history::{History, Level, Op, Outcome, Row, Scan, Setup, Span, Statement, Status, Txn};
+pub use history::{History, IsolationLevel, Op, TxnOutcome, Row, Scan, Setup, TimeSpan, Statement, StatementStatus, Txn};
 pub use verdict::{Finding, Verdict};
 
 /// Judges a history.

@@ -5,7 +5,7 @@ mod own;
 mod scans;
 
 use crate::history::{
-    Element, History, Level, Op, Outcome, Row, Scan, Span, Statement, Status, Txn,
+    Element, History, IsolationLevel, Op, TxnOutcome, Row, Scan, TimeSpan, Statement, StatementStatus, Txn,
 };
 use crate::{Verdict, check};
 
@@ -14,12 +14,12 @@ struct Script {
     history: History,
     clock: u64,
     life: u32,
-    level: Level,
+    level: IsolationLevel,
 }
 
 const LIST: u64 = 7;
 
-fn script(level: Level) -> Script {
+fn script(level: IsolationLevel) -> Script {
     let mut script = Script {
         history: History::default(),
         clock: 0,
@@ -66,7 +66,7 @@ impl Script {
             id,
             life: self.life,
             level: self.level,
-            outcome: Outcome::Unknown,
+            outcome: TxnOutcome::Unknown,
             end: None,
             ops: Vec::new(),
         });
@@ -78,8 +78,8 @@ impl Script {
         self.clock
     }
 
-    fn span(&mut self) -> Span {
-        Span {
+    fn span(&mut self) -> TimeSpan {
+        TimeSpan {
             begin: self.tick(),
             end: Some(self.tick()),
         }
@@ -91,7 +91,7 @@ impl Script {
         let ops = &mut self.history.txns[t].ops;
         ops.push(Op {
             span,
-            status: Status::Done,
+            status: StatementStatus::Done,
             statement,
         });
         (t, ops.len() - 1)
@@ -140,7 +140,7 @@ impl Script {
         self.op(t, Statement::Delete { scan, rows })
     }
 
-    fn end(&mut self, t: usize, outcome: Outcome) {
+    fn end(&mut self, t: usize, outcome: TxnOutcome) {
         let span = self.span();
         let txn = &mut self.history.txns[t];
         txn.outcome = outcome;
@@ -148,7 +148,7 @@ impl Script {
     }
 
     fn commit(&mut self, t: usize) {
-        self.end(t, Outcome::Ok);
+        self.end(t, TxnOutcome::Ok);
     }
 
     /// A transaction of one read of everything.
@@ -170,7 +170,7 @@ impl Script {
     }
 }
 
-const BOTH: [Level; 2] = [Level::ReadCommitted, Level::RepeatableRead];
+const BOTH: [IsolationLevel; 2] = [IsolationLevel::ReadCommitted, IsolationLevel::RepeatableRead];
 
 #[test]
 fn an_orderly_history_has_no_finding() {
@@ -195,7 +195,7 @@ fn an_orderly_history_has_no_finding() {
 
 #[test]
 fn writes_of_two_transactions_do_not_interleave() {
-    let mut s = script(Level::ReadCommitted);
+    let mut s = script(IsolationLevel::ReadCommitted);
     let (a, b) = (s.begin(), s.begin());
     s.append(a, all(), 10);
     let late = s.append(b, all(), 20);
@@ -208,17 +208,17 @@ fn writes_of_two_transactions_do_not_interleave() {
 
 #[test]
 fn what_is_taken_back_is_not_seen() {
-    let mut s = script(Level::ReadCommitted);
+    let mut s = script(IsolationLevel::ReadCommitted);
     let a = s.begin();
     s.append(a, all(), 10);
     s.look(&[(100, &[1, 10]), (102, &[2])]);
-    s.end(a, Outcome::Failed);
+    s.end(a, TxnOutcome::Failed);
     assert_eq!(s.names(), ["G1a"]);
 
-    let mut s = script(Level::ReadCommitted);
+    let mut s = script(IsolationLevel::ReadCommitted);
     let a = s.begin();
     let (_, o) = s.append(a, all(), 10);
-    s.history.txns[a].ops[o].status = Status::Undone;
+    s.history.txns[a].ops[o].status = StatementStatus::Undone;
     s.commit(a);
     s.look(&[(100, &[1, 10]), (102, &[2])]);
     assert_eq!(s.names(), ["G1a"]);
@@ -226,7 +226,7 @@ fn what_is_taken_back_is_not_seen() {
 
 #[test]
 fn the_middle_of_a_transaction_is_not_seen() {
-    let mut s = script(Level::ReadCommitted);
+    let mut s = script(IsolationLevel::ReadCommitted);
     let a = s.begin();
     s.append(a, all(), 10);
     s.append(a, all(), 11);
@@ -241,7 +241,7 @@ fn the_middle_of_a_transaction_is_not_seen() {
 
 #[test]
 fn two_transactions_do_not_read_from_each_other() {
-    let mut s = script(Level::ReadCommitted);
+    let mut s = script(IsolationLevel::ReadCommitted);
     let (a, b) = (s.begin(), s.begin());
     s.append(a, range(100, 100, 1), 10);
     s.append(b, range(102, 102, 1), 20);
@@ -256,7 +256,7 @@ fn two_transactions_do_not_read_from_each_other() {
 
 #[test]
 fn an_uncommitted_read_is_found_by_the_clock() {
-    let mut s = script(Level::ReadCommitted);
+    let mut s = script(IsolationLevel::ReadCommitted);
     let a = s.begin();
     s.append(a, all(), 10);
     s.look(&[(100, &[1, 10]), (102, &[2, 10])]);
@@ -292,15 +292,15 @@ fn repeatable_read_has_one_snapshot_and_read_committed_one_for_each_statement() 
         s.read(t, &[(100, &[1, 10]), (102, &[2, 10])]);
         s.commit(t);
         match level {
-            Level::ReadCommitted => assert_eq!(s.names(), [""; 0]),
-            Level::RepeatableRead => assert_eq!(s.names(), ["G-single"]),
+            IsolationLevel::ReadCommitted => assert_eq!(s.names(), [""; 0]),
+            IsolationLevel::RepeatableRead => assert_eq!(s.names(), ["G-single"]),
         }
     }
 }
 
 #[test]
 fn an_old_state_is_found_by_the_clock() {
-    let mut s = script(Level::ReadCommitted);
+    let mut s = script(IsolationLevel::ReadCommitted);
     let a = s.begin();
     s.append(a, all(), 10);
     s.commit(a);
@@ -329,7 +329,7 @@ fn a_locked_row_stays_as_it_was_read() {
 /// The same, where the lost element is overwritten by a value computed from the old one.
 #[test]
 fn an_overwritten_element_is_found() {
-    let mut s = script(Level::ReadCommitted);
+    let mut s = script(IsolationLevel::ReadCommitted);
     let a = s.begin();
     s.append(a, range(100, 100, 1), 10);
     s.commit(a);
@@ -340,7 +340,7 @@ fn an_overwritten_element_is_found() {
     s.look(&[(100, &[1, 20]), (102, &[2])]);
     assert!(s.names().contains(&"incompatible versions".to_string()));
     // Nobody has seen the lost one, but the engine said how many rows it changed.
-    let mut s = script(Level::ReadCommitted);
+    let mut s = script(IsolationLevel::ReadCommitted);
     let a = s.begin();
     let (_, o) = s.append(a, range(100, 100, 1), 10);
     if let Statement::Append { count, .. } = &mut s.history.txns[a].ops[o].statement {
@@ -354,7 +354,7 @@ fn an_overwritten_element_is_found() {
 #[test]
 fn what_plain_reads_may_lose_is_listed() {
     // A lost update through a plain SELECT, by SQL's rules.
-    let mut s = script(Level::RepeatableRead);
+    let mut s = script(IsolationLevel::RepeatableRead);
     let (a, b) = (s.begin(), s.begin());
     s.read(a, &[(100, &[1]), (102, &[2])]);
     s.append(b, range(100, 100, 1), 20);
@@ -367,7 +367,7 @@ fn what_plain_reads_may_lose_is_listed() {
     assert_eq!(verdict.permitted["G-single"], 1);
 
     // Write skew.
-    let mut s = script(Level::RepeatableRead);
+    let mut s = script(IsolationLevel::RepeatableRead);
     let (a, b) = (s.begin(), s.begin());
     s.read(a, &[(100, &[1]), (102, &[2])]);
     s.read(b, &[(100, &[1]), (102, &[2])]);
@@ -383,7 +383,7 @@ fn what_plain_reads_may_lose_is_listed() {
 
 #[test]
 fn write_skew_of_locking_reads_is_found() {
-    let mut s = script(Level::ReadCommitted);
+    let mut s = script(IsolationLevel::ReadCommitted);
     let (a, b) = (s.begin(), s.begin());
     s.lock(a, all(), &[(100, &[1]), (102, &[2])]);
     s.lock(b, all(), &[(100, &[1]), (102, &[2])]);
@@ -397,7 +397,7 @@ fn write_skew_of_locking_reads_is_found() {
 
 #[test]
 fn amounts_follow_from_elements_and_keep_their_sum() {
-    let mut s = script(Level::ReadCommitted);
+    let mut s = script(IsolationLevel::ReadCommitted);
     s.history.setup.balanced = vec![LIST];
     let t = s.begin();
     for (pos, element, add) in [(100, 10, -5), (102, 11, 5)] {
@@ -434,7 +434,7 @@ fn amounts_follow_from_elements_and_keep_their_sum() {
 
 #[test]
 fn a_statement_applies_once() {
-    let mut s = script(Level::ReadCommitted);
+    let mut s = script(IsolationLevel::ReadCommitted);
     let t = s.begin();
     s.append(t, all(), 10);
     s.commit(t);
@@ -444,7 +444,7 @@ fn a_statement_applies_once() {
 
 #[test]
 fn histories_go_through_files() {
-    let mut s = scans::scan_beside_insert(Level::RepeatableRead, 101, 1);
+    let mut s = scans::scan_beside_insert(IsolationLevel::RepeatableRead, 101, 1);
     s.history.setup.engine = "FIRN".into();
     let mut file = Vec::new();
     s.history.write(&mut file).unwrap();

@@ -1,6 +1,6 @@
 //! What the judge has found.
 
-use crate::history::{History, Outcome, Statement};
+use crate::history::{History, TxnOutcome, Statement};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -56,9 +56,9 @@ impl Verdict {
     pub(crate) fn count(&mut self, history: &History) {
         for txn in &history.txns {
             let outcome = match txn.outcome {
-                Outcome::Ok => "ok",
-                Outcome::Failed => "failed",
-                Outcome::Unknown => "unknown",
+                TxnOutcome::Ok => "ok",
+                TxnOutcome::Failed => "failed",
+                TxnOutcome::Unknown => "unknown",
             };
             *self.txns.entry(outcome.into()).or_default() += 1;
             for op in &txn.ops {

@@ -4,7 +4,7 @@
 //! `reuse DIR [ROWS]`
 
 use firn::base::Value;
-use firn::base::options::{FlushMode, LiveOptions, Options};
+use firn::base::options::{CommitDurability, MutableOptions, Options};
 use firn::db::{Db, Metrics};
 use firn::env::{Env, PosixEnv};
 use firn::txn::Isolation;
@@ -36,8 +36,8 @@ const BATCH: u64 = 500;
 
 impl Load {
     fn new(dir: &Path, block_reuse: bool) -> Self {
-        let live = LiveOptions::default();
-        live.set_flush_mode(FlushMode::Lazy);
+        let live = MutableOptions::default();
+        live.set_flush_mode(CommitDurability::Lazy);
         live.memtable_size.store(MEMTABLE, Ordering::Relaxed);
         let options = Options {
             live: Arc::new(live),

@@ -4,7 +4,7 @@
 //! `updates DIR ROWS UPDATES [MEMTABLE_MIB BASE_MIB FILE_MIB]`
 
 use firn::base::Value;
-use firn::base::options::{FlushMode, LiveOptions, Options};
+use firn::base::options::{CommitDurability, MutableOptions, Options};
 use firn::db::Db;
 use firn::env::{Env, PosixEnv};
 use firn::txn::Isolation;
@@ -83,8 +83,8 @@ fn main() {
     let number = |i: usize, default: u64| args.get(i).map_or(default, |a| a.parse().unwrap());
     let rows = number(2, 1_000_000) as u32;
     let updates = number(3, 500_000);
-    let live = LiveOptions::default();
-    live.set_flush_mode(FlushMode::Lazy);
+    let live = MutableOptions::default();
+    live.set_flush_mode(CommitDurability::Lazy);
     let memtable = number(4, 16) << 20;
     live.memtable_size.store(memtable, Ordering::Relaxed);
     let options = Options {

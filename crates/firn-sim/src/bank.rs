@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::options::tiny;
 use crate::world::End;
 use books::{Books, deposit};
-use firn::base::options::{FlushMode, Options};
+use firn::base::options::{CommitDurability, Options};
 use firn::base::{ErrorKind, Result};
 use firn::db::Db;
 use firn::env::{Env, MemEnv};
@@ -57,7 +57,7 @@ fn options(rng: &mut StdRng) -> Options {
     Options {
         background_jobs: 1,
         l0_stop_runs: 8,
-        ..tiny(rng, FlushMode::Sync)
+        ..tiny(rng, CommitDurability::Sync)
     }
 }
 

@@ -2,29 +2,29 @@
 
 use crate::ensure;
 use crate::failure::Failure;
-use crate::world::{Stats, Stop, World};
-use firn::base::options::FlushMode;
+use crate::world::{Stats, StepEnd, World};
+use firn::base::options::CommitDurability;
 
 /// The flush mode of a seed: mostly the durable one.
-fn mode_of(seed: u64) -> FlushMode {
+fn mode_of(seed: u64) -> CommitDurability {
     match seed % 5 {
-        3 => FlushMode::Write,
-        4 => FlushMode::Lazy,
-        _ => FlushMode::Sync,
+        3 => CommitDurability::Write,
+        4 => CommitDurability::Lazy,
+        _ => CommitDurability::Sync,
     }
 }
 
 /// A stop that is no crash is a failure.
-pub(crate) fn failure_of(stop: Stop) -> Failure {
+pub(crate) fn failure_of(stop: StepEnd) -> Failure {
     match stop {
-        Stop::Failed(failure) => failure,
-        Stop::Engine(error) => Failure::new(format!("a call failed: {error}")),
+        StepEnd::Failed(failure) => failure,
+        StepEnd::Engine(error) => Failure::new(format!("a call failed: {error}")),
     }
 }
 
 /// The crash of a world whose power is out. Anything else that stopped it is a failure.
-fn survive(world: &mut World, stopped: Result<(), Stop>, during: bool) -> Result<bool, Stop> {
-    if let Err(Stop::Failed(failure)) = stopped {
+fn survive(world: &mut World, stopped: Result<(), StepEnd>, during: bool) -> Result<bool, StepEnd> {
+    if let Err(StepEnd::Failed(failure)) = stopped {
         return Err(failure.into());
     }
     if !world.env().is_dead() {

@@ -10,11 +10,11 @@ use crate::ensure;
 use crate::failure::Failure;
 use crate::options::{one_of, tiny};
 use crate::route::SplitEnv;
-use crate::world::{DIR, Stats, Stop, World, Wrap};
-use firn::base::options::{FlushMode, Options};
+use crate::world::{DIR, Stats, StepEnd, World, Wrap};
+use firn::base::options::{CommitDurability, Options};
 use firn::base::{Error, ErrorKind, Value};
 use firn::db::Db;
-use firn::env::fault::{Class, Errno, Fault};
+use firn::env::fault::{CallClass, Errno, Fault};
 use firn::env::{Env, FaultEnv, MemEnv};
 use firn::txn::Isolation;
 use rand::rngs::StdRng;
@@ -24,13 +24,13 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
-const CLASSES: [Class; 6] = [
-    Class::Read,
-    Class::Write,
-    Class::Sync,
-    Class::Create,
-    Class::Rename,
-    Class::Remove,
+const CLASSES: [CallClass; 6] = [
+    CallClass::Read,
+    CallClass::Write,
+    CallClass::Sync,
+    CallClass::Create,
+    CallClass::Rename,
+    CallClass::Remove,
 ];
 
 /// Which files a full disk keeps from growing.
@@ -84,10 +84,10 @@ pub fn fault_run(seed: u64) -> Result<Stats, Failure> {
     Ok(stats)
 }
 
-fn failing_device(seed: u64) -> Result<Stats, Stop> {
+fn failing_device(seed: u64) -> Result<Stats, StepEnd> {
     let mut rng = StdRng::seed_from_u64(seed);
     let current = Current::default();
-    let mut world = World::with_env(seed, FlushMode::Sync, wrap(&current, None));
+    let mut world = World::with_env(seed, CommitDurability::Sync, wrap(&current, None));
     world.recover()?;
     world.steps(rng.random_range(0..300))?;
     let fault = Fault {
@@ -100,12 +100,12 @@ fn failing_device(seed: u64) -> Result<Stats, Stop> {
     faults(&current).inject(fault);
     let error = match world.steps(500) {
         Ok(()) => None,
-        Err(Stop::Engine(error)) => Some(error),
+        Err(StepEnd::Engine(error)) => Some(error),
         Err(stop) => return Err(stop),
     };
     faults(&current).clear();
-    let place = |stop: Stop| match stop {
-        Stop::Failed(f) => f
+    let place = |stop: StepEnd| match stop {
+        StepEnd::Failed(f) => f
             .within(format_args!("after {fault:?} and {error:?}"))
             .into(),
         engine => engine,
@@ -123,7 +123,7 @@ fn must_poison(error: &Error) -> bool {
     *error.kind() == ErrorKind::Poisoned || decisive
 }
 
-fn after_failure(world: &mut World, error: Option<&Error>) -> Result<(), Stop> {
+fn after_failure(world: &mut World, error: Option<&Error>) -> Result<(), StepEnd> {
     world.check_readable()?;
     let healthy = world.accepts_writes()?;
     ensure!(!(healthy && error.is_some_and(must_poison)), "writes go on");
@@ -146,17 +146,17 @@ fn after_failure(world: &mut World, error: Option<&Error>) -> Result<(), Stop> {
     world.reopen()
 }
 
-fn full_disk(seed: u64) -> Result<Stats, Stop> {
+fn full_disk(seed: u64) -> Result<Stats, StepEnd> {
     let mut rng = StdRng::seed_from_u64(seed);
     let full = one_of(&mut rng, &[Full::Tree, Full::Log]);
     let current = Current::default();
-    let mut world = World::with_env(seed, FlushMode::Sync, wrap(&current, Some(full)));
+    let mut world = World::with_env(seed, CommitDurability::Sync, wrap(&current, Some(full)));
     world.recover()?;
     world.steps(rng.random_range(0..300))?;
     world.expect_strays();
     let class = match full {
-        Full::Tree => one_of(&mut rng, &[Class::Write, Class::Create]),
-        Full::Log => Class::Create,
+        Full::Tree => one_of(&mut rng, &[CallClass::Write, CallClass::Create]),
+        Full::Log => CallClass::Create,
     };
     faults(&current).inject(Fault {
         class,
@@ -168,15 +168,15 @@ fn full_disk(seed: u64) -> Result<Stats, Stop> {
     for _ in 0..400 {
         match world.steps(1) {
             Ok(()) => {}
-            Err(Stop::Engine(error)) if *error.kind() == ErrorKind::NoSpace => {
+            Err(StepEnd::Engine(error)) if *error.kind() == ErrorKind::NoSpace => {
                 refused += 1;
                 world.end_sessions();
             }
             Err(stop) => return Err(stop),
         }
     }
-    let place = |stop: Stop| match stop {
-        Stop::Failed(f) => f
+    let place = |stop: StepEnd| match stop {
+        StepEnd::Failed(f) => f
             .within(format_args!(
                 "{full:?} full for {class:?}, {refused} calls refused"
             ))
@@ -187,7 +187,7 @@ fn full_disk(seed: u64) -> Result<Stats, Stop> {
     Ok(world.stats())
 }
 
-fn room_again(world: &mut World, faults: &FaultEnv) -> Result<(), Stop> {
+fn room_again(world: &mut World, faults: &FaultEnv) -> Result<(), StepEnd> {
     world.check_latest()?;
     faults.clear();
     ensure!(
@@ -208,16 +208,16 @@ fn room_again(world: &mut World, faults: &FaultEnv) -> Result<(), Stop> {
 /// # Errors
 /// What went otherwise.
 pub fn stalled_run(seed: u64) -> Result<(), Failure> {
-    let run = || -> Result<(), Stop> {
+    let run = || -> Result<(), StepEnd> {
         let current = Current::default();
         let env = wrap(&current, Some(Full::Tree))(&MemEnv::new());
         let options = Options {
             background_jobs: 1,
-            ..tiny(&mut StdRng::seed_from_u64(seed), FlushMode::Sync)
+            ..tiny(&mut StdRng::seed_from_u64(seed), CommitDurability::Sync)
         };
         let db = Db::open(env, Path::new(DIR), options, None)?;
         faults(&current).inject(Fault {
-            class: Class::Create,
+            class: CallClass::Create,
             nth: 1,
             sticky: true,
             errno: Errno::NoSpace,
@@ -245,17 +245,17 @@ pub fn stalled_run(seed: u64) -> Result<(), Failure> {
 /// # Errors
 /// What went otherwise.
 pub fn panic_run(seed: u64) -> Result<(), Failure> {
-    let run = || -> Result<(), Stop> {
+    let run = || -> Result<(), StepEnd> {
         let disk = MemEnv::new();
         let current = Current::default();
         let options = Options {
             background_jobs: 1,
-            ..tiny(&mut StdRng::seed_from_u64(seed), FlushMode::Sync)
+            ..tiny(&mut StdRng::seed_from_u64(seed), CommitDurability::Sync)
         };
         let env = wrap(&current, Some(Full::Tree))(&disk);
         let db = Db::open(env, Path::new(DIR), options.clone(), None)?;
         faults(&current).inject(Fault {
-            class: Class::Create,
+            class: CallClass::Create,
             nth: 1,
             sticky: false,
             errno: Errno::Panic,

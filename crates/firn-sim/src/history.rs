@@ -42,7 +42,7 @@ pub enum Event {
 
 /// Everything but the entries themselves.
 #[derive(Debug, Clone, Default)]
-pub struct Side {
+pub struct ModelCatalog {
     /// Prepared transactions without an outcome.
     pub prepared: BTreeMap<Vec<u8>, Writes>,
     /// Index ids of the tables.
@@ -53,7 +53,7 @@ pub struct Side {
     pub counters: BTreeMap<u64, CounterValue>,
 }
 
-impl Side {
+impl ModelCatalog {
     fn raise(&mut self, raised: &[(u64, CounterValue)]) {
         for &(counter, value) in raised {
             let slot = self.counters.entry(counter).or_default();
@@ -103,14 +103,14 @@ impl Side {
 
 /// The history of one database.
 #[derive(Default)]
-pub struct History {
+pub struct Model {
     /// Versions of each key, oldest first.
     data: BTreeMap<Vec<u8>, Vec<(Moment, Option<OwnedValue>)>>,
-    base: Side,
+    base: ModelCatalog,
     base_at: Moment,
     /// The event at `base_at + 1` and those after it.
     events: Vec<Event>,
-    now: Side,
+    now: ModelCatalog,
     /// The last moment that a power cut must leave.
     durable: Moment,
     /// The last moment that a kill of the process must leave.
@@ -119,7 +119,7 @@ pub struct History {
     attempted: bool,
 }
 
-impl History {
+impl Model {
     /// The moment of the last event.
     pub fn now(&self) -> Moment {
         self.base_at + self.events.len() as u64
@@ -131,7 +131,7 @@ impl History {
     }
 
     /// The state beside the entries, now.
-    pub fn side(&self) -> &Side {
+    pub fn side(&self) -> &ModelCatalog {
         &self.now
     }
 
@@ -204,7 +204,7 @@ impl History {
     }
 
     /// The state beside the entries at a moment since the last recovery.
-    pub fn side_at(&self, at: Moment) -> Side {
+    pub fn side_at(&self, at: Moment) -> ModelCatalog {
         let mut side = self.base.clone();
         for (event, moment) in self.events.iter().zip(self.base_at + 1..=at) {
             side.apply(event, moment);

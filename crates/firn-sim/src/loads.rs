@@ -7,18 +7,18 @@ use crate::ensure;
 use crate::failure::Failure;
 use crate::options::{one_of, tiny};
 use crate::points::{self, ARCHIVE};
-use firn::backup::Destination;
-use firn::base::options::FlushMode;
+use firn::backup::RecoveryTarget;
+use firn::base::options::CommitDurability;
 use firn::base::{Error, Result};
-use firn::catalog::{ColumnSchema, Definition, IndexPart, IndexSchema, PartSchema, TableSchema};
+use firn::catalog::{ColumnSchema, NewTable, IndexPart, IndexSchema, PartSchema, TableSchema};
 use firn::db::Db;
-use firn::env::fault::{Class, Errno, Fault};
+use firn::env::fault::{CallClass, Errno, Fault};
 use firn::env::{Env, FaultEnv, MemEnv};
-use firn::rowcode::{BlobBuf, Column, ColumnKind, Missing};
+use firn::rowcode::{BlobBuf, Column, ColumnKind, InstantDefault};
 use firn::store::{FileKind, parse_file_name};
 use firn::table::{
-    BulkLoad, Cursor, IndexBuild, Key, LockWait, ReadMode, RowScratch, SeekMode, Table, WriteFlags,
-    Written, check_stored,
+    BulkLoad, Cursor, IndexBuild, KeyImage, LockWait, ReadMode, RowScratch, SeekMode, Table, WriteFlags,
+    WriteOutcome, check_stored,
 };
 use firn::txn::Isolation;
 use rand::rngs::StdRng;
@@ -60,12 +60,12 @@ type Rows = BTreeMap<i32, (i32, i32)>;
 
 /// A table: its rows, and which of the two secondary indexes it has.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Shape {
+struct TableState {
     rows: Rows,
     indexes: BTreeSet<u32>,
 }
 
-type State = BTreeMap<String, Shape>;
+type State = BTreeMap<String, TableState>;
 
 /// id INT PRIMARY KEY, a INT, b INT; index 1: KEY (a DESC), index 2: UNIQUE (b).
 fn schema(indexes: &BTreeSet<u32>) -> TableSchema {
@@ -79,7 +79,7 @@ fn schema(indexes: &BTreeSet<u32>) -> TableSchema {
             offset: 1 + 4 * i,
             null: None,
             stored: true,
-            missing: Missing::Impossible,
+            missing: InstantDefault::Impossible,
         },
     });
     let index = |column: u32| IndexSchema {
@@ -115,11 +115,11 @@ fn record(id: i32, (a, b): (i32, i32)) -> [u8; RECORD] {
     record
 }
 
-struct Run {
+struct LoadRun {
     rng: StdRng,
     db: Arc<Db>,
     /// What may be there; one state between operations.
-    states: Vec<State>,
+    states: Vec<TableStates>,
     next_name: u32,
     stats: LoadStats,
 }
@@ -146,13 +146,13 @@ fn no_progress(_: u64, _: u64) -> Result<()> {
     Ok(())
 }
 
-impl Run {
-    fn state(&self) -> &State {
+impl LoadRun {
+    fn state(&self) -> &TableStates {
         self.states.last().expect("one at least")
     }
 
     /// From here until [`Self::done`] the tables may look as now, or as in `after`.
-    fn attempt(&mut self, after: impl IntoIterator<Item = State>) {
+    fn attempt(&mut self, after: impl IntoIterator<Item = TableStates>) {
         self.states.extend(after);
     }
 
@@ -223,14 +223,14 @@ impl Run {
             let again = records[self.rng.random_range(0..records.len())];
             records.insert(self.rng.random_range(0..=records.len()), again);
         }
-        let empty = Shape {
+        let empty = TableState {
             rows: Rows::new(),
             indexes: indexes.clone(),
         };
         let mut created = self.state().clone();
         created.insert(name.clone(), empty.clone());
         self.attempt([created.clone()]);
-        let definition = Definition {
+        let definition = NewTable {
             schema: schema(&indexes),
             frm: b"",
             version: b"1",
@@ -240,7 +240,7 @@ impl Run {
         self.done();
         let table = Table::open(self.db.catalog(), &name, schema(&indexes), &[])?;
         let mut full = created;
-        let loaded = Shape { rows, ..empty };
+        let loaded = TableState { rows, ..empty };
         full.insert(name, loaded);
         if !twice {
             self.attempt([full]);
@@ -252,7 +252,7 @@ impl Run {
         for record in &records {
             // SAFETY: there are no blob columns.
             let written = unsafe { load.insert(record, WriteFlags::default(), &mut scratch) }?;
-            if matches!(written, Written::Duplicate { .. }) {
+            if matches!(written, WriteOutcome::Duplicate { .. }) {
                 refused = Some(written);
                 break;
             }
@@ -262,8 +262,8 @@ impl Run {
             None => load.finish(&mut no_progress)?,
         };
         let right = match twice {
-            true => matches!(written, Written::Duplicate { index: 0 }),
-            false => matches!(written, Written::Done { .. }),
+            true => matches!(written, WriteOutcome::Duplicate { index: 0 }),
+            false => matches!(written, WriteOutcome::Done { .. }),
         };
         ensure!(right, "a load with a duplicate ({twice}) gave {written:?}");
         if twice {
@@ -307,7 +307,7 @@ impl Run {
         if fills {
             let owner = self.db.new_owner(0);
             let written = build.fill(&owner, &mut no_progress, &mut found, &mut BlobBuf::new())?;
-            let duplicate = matches!(written, Written::Duplicate { .. });
+            let duplicate = matches!(written, WriteOutcome::Duplicate { .. });
             ensure!(
                 duplicate == twice,
                 "an index over duplicates ({twice}) gave {written:?}"
@@ -348,7 +348,7 @@ impl Run {
             let written = unsafe { table.insert(&mut txn, &record(id, row), flags, &mut scratch) }?;
             let values = || shape.rows.values().any(|(_, b)| *b == row.1);
             let twice = shape.rows.contains_key(&id) || shape.indexes.contains(&2) && values();
-            let refused = matches!(written, Written::Duplicate { .. });
+            let refused = matches!(written, WriteOutcome::Duplicate { .. });
             ensure!(
                 refused == twice,
                 "row {id} of {name}: {written:?}, twice {twice}"
@@ -379,7 +379,7 @@ impl Run {
     fn check(&mut self) -> Result<(), Stop> {
         let found = found(&self.db)?;
         let Some(state) = self.states.iter().find(|state| **state == found) else {
-            let counts = |state: &State| {
+            let counts = |state: &TableStates| {
                 let tables = state
                     .iter()
                     .map(|(n, s)| (n.clone(), s.rows.len(), s.indexes.clone()));
@@ -395,8 +395,8 @@ impl Run {
 }
 
 /// The tables of the database, each checked.
-fn found(db: &Arc<Db>) -> Result<State, Stop> {
-    let mut state = State::new();
+fn found(db: &Arc<Db>) -> Result<TableStates, Stop> {
+    let mut state = TableStates::new();
     for entry in db.catalog().list("") {
         let point = db.context().views.latest();
         let report = check_stored(&entry, &point, &|| false)?;
@@ -408,7 +408,7 @@ fn found(db: &Arc<Db>) -> Result<State, Stop> {
             .iter()
             .skip(1)
             .map(|i| i.parts[0].column);
-        let mut shape = Shape {
+        let mut shape = TableState {
             rows: Rows::new(),
             indexes: indexes.collect(),
         };
@@ -421,7 +421,7 @@ fn found(db: &Arc<Db>) -> Result<State, Stop> {
         let least = i32::MIN.to_le_bytes();
         let mut on = cursor.seek(
             &mut txn,
-            Key::image(&least),
+            KeyImage::image(&least),
             SeekMode::AtOrAfter,
             &mut buffer,
         )?;
@@ -466,7 +466,7 @@ pub fn load_run(seed: u64) -> Result<LoadStats, Failure> {
 
 fn run(seed: u64) -> Result<LoadStats, Stop> {
     let mut rng = StdRng::seed_from_u64(seed);
-    let options = tiny(&mut rng, FlushMode::Sync);
+    let options = tiny(&mut rng, CommitDurability::Sync);
     let mut env = MemEnv::new();
     let mut states = vec![State::new()];
     let mut stats = LoadStats::default();
@@ -479,7 +479,7 @@ fn run(seed: u64) -> Result<LoadStats, Stop> {
             options.clone(),
             None,
         )?;
-        let mut run = Run {
+        let mut run = LoadRun {
             rng: StdRng::seed_from_u64(seed * 16 + life),
             db,
             states,
@@ -493,7 +493,7 @@ fn run(seed: u64) -> Result<LoadStats, Stop> {
             1 => faulty.inject(Fault {
                 class: one_of(
                     &mut run.rng,
-                    &[Class::Read, Class::Write, Class::Sync, Class::Create],
+                    &[CallClass::Read, CallClass::Write, CallClass::Sync, CallClass::Create],
                 ),
                 nth: run.rng.random_range(1..300),
                 sticky: run.rng.random(),
@@ -524,7 +524,7 @@ fn run(seed: u64) -> Result<LoadStats, Stop> {
         (states, next_name, stats) = (run.states, run.next_name, run.stats);
     }
     let db = Db::open(Arc::new(env.clone()), Path::new(DIR), options, None)?;
-    let mut last = Run {
+    let mut last = LoadRun {
         rng,
         db,
         states,
@@ -553,7 +553,7 @@ pub fn load_point_run(seed: u64) -> Result<LoadStats, Failure> {
 
 fn run_to_point(seed: u64) -> Result<LoadStats, Stop> {
     let mut rng = StdRng::seed_from_u64(seed);
-    let mut options = tiny(&mut rng, FlushMode::Sync);
+    let mut options = tiny(&mut rng, CommitDurability::Sync);
     options.log_archive_dir = Some(ARCHIVE.into());
     let timeout_us = &options.live.log_archive_timeout_us;
     timeout_us.store(0, Ordering::Relaxed);
@@ -566,7 +566,7 @@ fn run_to_point(seed: u64) -> Result<LoadStats, Stop> {
         let env = Arc::new(env.clone());
         Db::open(env, Path::new(DIR), options.clone(), None)
     };
-    let mut run = Run {
+    let mut run = LoadRun {
         rng,
         db: open(&env)?,
         states: vec![State::new()],
@@ -604,7 +604,7 @@ fn run_to_point(seed: u64) -> Result<LoadStats, Stop> {
     for (n, (backup, from)) in backups.iter().enumerate() {
         let later: Vec<_> = marks.iter().filter(|(seqno, _)| seqno >= from).collect();
         let (seqno, state) = later[run.rng.random_range(0..later.len())];
-        let wanted = Destination::Seqno(*seqno);
+        let wanted = RecoveryTarget::Seqno(*seqno);
         let dir = PathBuf::from(format!("/recovered{n}"));
         let recovered = points::recover(&disk, backup, *from, &wanted, &dir, &options);
         let (db, _) = match recovered {

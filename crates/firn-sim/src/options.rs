@@ -1,6 +1,6 @@
 //! Options so small that everything happens all the time.
 
-use firn::base::options::{FlushMode, LiveOptions, Options};
+use firn::base::options::{CommitDurability, MutableOptions, Options};
 use rand::Rng;
 use rand::rngs::StdRng;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ pub fn one_of<T: Copy>(rng: &mut StdRng, all: &[T]) -> T {
 }
 
 /// Random small options; background work is left to explicit calls.
-pub fn tiny(rng: &mut StdRng, flush_mode: FlushMode) -> Options {
-    let live = LiveOptions::default();
+pub fn tiny(rng: &mut StdRng, flush_mode: CommitDurability) -> Options {
+    let live = MutableOptions::default();
     live.set_flush_mode(flush_mode);
     let memtable_size = one_of(rng, &[1 << 10, 4 << 10, 16 << 10]);
     live.memtable_size.store(memtable_size, Ordering::Relaxed);

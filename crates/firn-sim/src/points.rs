@@ -4,8 +4,8 @@ use crate::crash::failure_of;
 use crate::ensure;
 use crate::failure::Failure;
 use crate::world::{Stats, World};
-use firn::backup::{Destination, archived_segments, find_point};
-use firn::base::options::{FlushMode, Options};
+use firn::backup::{RecoveryTarget, archived_segments, find_point};
+use firn::base::options::{CommitDurability, Options};
 use firn::base::{Result, Seqno};
 use firn::db::Db;
 use firn::env::Env;
@@ -48,7 +48,7 @@ pub fn recover(
     env: &Arc<dyn Env>,
     backup: &Path,
     seqno: Seqno,
-    wanted: &Destination,
+    wanted: &RecoveryTarget,
     dir: &Path,
     options: &Options,
 ) -> Result<(Arc<Db>, Seqno)> {
@@ -88,9 +88,9 @@ pub fn recover(
 /// If it is not that state, or anything else is wrong.
 pub fn point_run(seed: u64) -> std::result::Result<Stats, Failure> {
     let mode = match seed % 4 {
-        3 => FlushMode::Lazy,
-        2 => FlushMode::Write,
-        _ => FlushMode::Sync,
+        3 => CommitDurability::Lazy,
+        2 => CommitDurability::Write,
+        _ => CommitDurability::Sync,
     };
     let mut world = World::new(seed, mode);
     world.archive_log(seed.is_multiple_of(3));

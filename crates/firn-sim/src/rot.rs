@@ -10,8 +10,8 @@
 
 use crate::crash::failure_of;
 use crate::failure::Failure;
-use crate::world::{DIR, Stop, World};
-use firn::base::options::FlushMode;
+use crate::world::{DIR, StepEnd, World};
+use firn::base::options::CommitDurability;
 use firn::env::{Env, MemEnv};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -65,7 +65,7 @@ pub enum Outcome {
 /// The promise that was broken, with seed, file and bit.
 pub fn rot_run(seed: u64) -> Result<RotStats, Failure> {
     let mut rng = StdRng::seed_from_u64(seed ^ 0x0b17);
-    let mut world = World::new(seed, FlushMode::Sync);
+    let mut world = World::new(seed, CommitDurability::Sync);
     let (image, of_catalog) = image(&mut world, &mut rng)
         .map_err(failure_of)
         .map_err(|failure| failure.within(format_args!("rot seed {seed}")))?;
@@ -93,7 +93,7 @@ pub fn rot_run(seed: u64) -> Result<RotStats, Failure> {
 }
 
 /// The files that some work leaves.
-fn image(world: &mut World, rng: &mut StdRng) -> Result<(MemEnv, Vec<String>), Stop> {
+fn image(world: &mut World, rng: &mut StdRng) -> Result<(MemEnv, Vec<String>), StepEnd> {
     world.recover()?;
     world.steps(rng.random_range(50..400))?;
     // A flip may take the last moments: the model must still know the ones before.

@@ -4,7 +4,7 @@
 //! `cargo run --release -p firn --example point_reads [rows] [seconds]`
 
 use firn::base::Value;
-use firn::base::options::{FlushMode, Options};
+use firn::base::options::{CommitDurability, Options};
 use firn::db::Db;
 use firn::env::{Env, PosixEnv};
 use firn::read;
@@ -26,7 +26,7 @@ fn open(dir: &Path, block_cache_size: u64, row_cache_size: u64) -> Arc<Db> {
         row_cache_size,
         ..Options::default()
     };
-    options.live.set_flush_mode(FlushMode::Lazy);
+    options.live.set_flush_mode(CommitDurability::Lazy);
     let env: Arc<dyn Env> = Arc::new(PosixEnv::new());
     Db::open(env, dir, options, None).unwrap()
 }

@@ -9,14 +9,14 @@
 #[path = "../tests/it/schema.rs"]
 mod schema_parts;
 
-use firn::base::options::{FlushMode, Options};
+use firn::base::options::{CommitDurability, Options};
 use firn::base::record::Pad;
 use firn::catalog::{ColumnSchema, TableSchema};
 use firn::db::Db;
 use firn::env::{Env, MemEnv, PosixEnv};
 use firn::rowcode::ColumnKind;
 use firn::table::{
-    BulkLoad, Cursor, Key, LockWait, ReadMode, RowScratch, SeekMode, Table, WriteFlags,
+    BulkLoad, Cursor, KeyImage, LockWait, ReadMode, RowScratch, SeekMode, Table, WriteFlags,
 };
 use firn::txn::{Isolation, LockMode, Transaction};
 use rand::rngs::SmallRng;
@@ -159,7 +159,7 @@ impl Bench {
         self.aim(0, ReadMode::Snapshot);
         let found = self
             .cursor
-            .get(&mut self.txn, Key::image(&id), &mut self.record)
+            .get(&mut self.txn, KeyImage::image(&id), &mut self.record)
             .unwrap();
         assert!(found && self.record[ID..ID + 4] == id);
         self.end(autocommit);
@@ -170,7 +170,7 @@ impl Bench {
         let id = self.id();
         let found = self
             .cursor
-            .get(&mut self.txn, Key::image(&id), &mut self.record)
+            .get(&mut self.txn, KeyImage::image(&id), &mut self.record)
             .unwrap();
         assert!(found && self.record[ID..ID + 4] == id);
     }
@@ -186,13 +186,13 @@ impl Bench {
         self.cursor.set_columns(None, key_only, &[]).unwrap();
         let end = last.to_le_bytes();
         self.cursor
-            .set_end_range(Some(Key::image(&end)), true)
+            .set_end_range(Some(KeyImage::image(&end)), true)
             .unwrap();
         let (txn, record) = (&mut self.txn, &mut self.record);
         let start = first.to_le_bytes();
         let mut on = self
             .cursor
-            .seek(txn, Key::image(&start), SeekMode::AtOrAfter, record)
+            .seek(txn, KeyImage::image(&start), SeekMode::AtOrAfter, record)
             .unwrap();
         let mut count = 0;
         while on {
@@ -213,10 +213,10 @@ impl Bench {
         let (txn, record) = (&mut self.txn, &mut self.record);
         let mut on = self
             .cursor
-            .seek(txn, Key::image(&k), SeekMode::Exact, record)
+            .seek(txn, KeyImage::image(&k), SeekMode::Exact, record)
             .unwrap();
         while on {
-            on = self.cursor.next_same(txn, Key::image(&k), record).unwrap();
+            on = self.cursor.next_same(txn, KeyImage::image(&k), record).unwrap();
         }
         self.end(autocommit);
     }
@@ -230,7 +230,7 @@ impl Bench {
             self.aim(0, ReadMode::Locking(LockMode::Exclusive));
             let found = self
                 .cursor
-                .get(&mut self.txn, Key::image(&id), &mut self.record)
+                .get(&mut self.txn, KeyImage::image(&id), &mut self.record)
                 .unwrap();
             assert!(found);
             new.copy_from_slice(&self.record);
@@ -383,7 +383,7 @@ fn main() {
         row_cache_size: if cold { 0 } else { 32 << 20 },
         ..Options::default()
     };
-    options.live.set_flush_mode(FlushMode::Lazy);
+    options.live.set_flush_mode(CommitDurability::Lazy);
     let db = Db::open(env, Path::new(&dir), options, None).unwrap();
     let mut rng = SmallRng::seed_from_u64(7);
     let mut record = vec![0; RECORD];

@@ -8,7 +8,7 @@
 use super::{Engine, Entry, Result, Session, Settings};
 use crate::data::{KEY_LEN, Key};
 use firn::base::Value;
-use firn::base::options::{FlushMode, LiveOptions, Options};
+use firn::base::options::{CommitDurability, MutableOptions, Options};
 use firn::db::Db;
 use firn::env::PosixEnv;
 use firn::iter::{MergeIter, MvccIter, ReadAt};
@@ -30,15 +30,15 @@ pub(super) struct Firn {
 }
 
 pub(super) fn open(settings: &Settings) -> Result<Firn> {
-    let live = LiveOptions::default();
+    let live = MutableOptions::default();
     live.memtable_size
         .store(settings.memtable, Ordering::Relaxed);
     // What the rivals have in cache and memtables together; four memtables is what they may fill.
     let memory_limit = settings.cache + 4 * settings.memtable;
     live.memory_limit.store(memory_limit, Ordering::Relaxed);
     live.set_flush_mode(match settings.durable {
-        true => FlushMode::Sync,
-        false => FlushMode::Write,
+        true => CommitDurability::Sync,
+        false => CommitDurability::Write,
     });
     let options = Options {
         live: Arc::new(live),

@@ -4,7 +4,7 @@ use super::line::{self, Line, Memory, Needs, Work};
 use super::report::{Outcome, Side};
 use crate::config::Config;
 use crate::data::{Permutation, Random, VALUE_LEN, Zipf, is_value_of, key, value};
-use crate::drive::{Call, Calls, Group, Tally, Until, drive};
+use crate::drive::{Call, Calls, ThreadGroup, Tally, Until, drive};
 use crate::engine::{self, Engine, Result, Session, Settings, load_batch};
 use crate::measure;
 use std::path::Path;
@@ -174,7 +174,7 @@ fn measured(line: &Line, cx: &Cx<'_>) -> Result<Vec<Tally>> {
         measured: Duration::from_secs(cx.config.seconds),
     };
     let one = |threads: usize, call: Calls<'_, '_>, until: Until| {
-        let group = Group {
+        let group = ThreadGroup {
             threads,
             rate: None,
             call,
@@ -193,12 +193,12 @@ fn measured(line: &Line, cx: &Cx<'_>) -> Result<Vec<Tally>> {
         Work::Ycsb(letter) => one(threads, &|t| ycsb(cx, t, letter), time),
         Work::Compact => Ok(Vec::new()),
         Work::ReadWhileWriting => {
-            let readers = Group {
+            let readers = ThreadGroup {
                 threads: threads.max(2) - 1,
                 rate: None,
                 call: &|t| get(cx, t, None),
             };
-            let writer = Group {
+            let writer = ThreadGroup {
                 threads: 1,
                 rate: Some(WRITES_PER_SECOND),
                 call: &|t| overwrite(cx, 100 + t, None),

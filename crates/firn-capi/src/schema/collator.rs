@@ -1,7 +1,7 @@
 //! Collation weights from the server.
 
 use super::firn_collation;
-use firn::keycode::{Collation, Collator, KeyCodec, KeyPart, PartKind, Source};
+use firn::keycode::{Collation, Collator, KeyCodec, KeyPart, PartKind, PartSource};
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -133,12 +133,12 @@ fn key(collation: Collation, text: &[u8], chars: u32) -> Option<Vec<u8>> {
     let (source, record) = if chars == 0 {
         let mut record = (text.len() as u16).to_le_bytes().to_vec();
         record.extend_from_slice(text);
-        (Source::VarChar { len_bytes: 2 }, record)
+        (PartSource::VarChar { len_bytes: 2 }, record)
     } else {
-        (Source::Char { chars }, text.to_vec())
+        (PartSource::Char { chars }, text.to_vec())
     };
     let len = match source {
-        Source::VarChar { .. } => record.len() - LEN_BYTES,
+        PartSource::VarChar { .. } => record.len() - LEN_BYTES,
         _ => record.len(),
     };
     let part = KeyPart {

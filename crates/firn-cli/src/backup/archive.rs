@@ -2,19 +2,19 @@
 
 use super::format::Backup;
 use chrono::{DateTime, Local};
-use firn::backup::{Names, archive_owner, archived_segments, coverage, names_in};
+use firn::backup::{NamedFiles, archive_owner, archived_segments, coverage, names_in};
 use firn::base::{Error, Result};
 use firn::env::{Env, PosixEnv};
 use firn::store::{FileKind, file_name, parse_file_name};
 use firn::wal::frame::GroupHeader;
-use firn::wal::{Piece, Record, missing_between, segment_name, survey};
+use firn::wal::{SegmentPiece, Record, missing_between, segment_name, survey};
 use serde::Serialize;
 use std::collections::HashSet;
 use std::path::Path;
 
 /// Segments without a gap between them.
 #[derive(Debug, Default, Serialize)]
-pub struct Range {
+pub struct SegmentRange {
     pub first_segment: u64,
     pub last_segment: u64,
     pub first_seqno: Option<u64>,
@@ -44,13 +44,13 @@ pub fn local_time(wall_ms: u64) -> String {
 
 /// First and last commit, first and last look at the clock.
 #[derive(Default)]
-struct Ends {
+struct SegmentEnds {
     seqnos: Option<(u64, u64)>,
     times: Option<(u64, u64)>,
 }
 
-fn ends_of(env: &dyn Env, archive: &Path, segment: u64) -> Result<Ends> {
-    let mut ends = Ends::default();
+fn ends_of(env: &dyn Env, archive: &Path, segment: u64) -> Result<SegmentEnds> {
+    let mut ends = SegmentEnds::default();
     let mut see = |record: &Record<'_>| match record {
         Record::Batch { seqno, .. }
         | Record::Commit { seqno, .. }
@@ -66,7 +66,7 @@ fn ends_of(env: &dyn Env, archive: &Path, segment: u64) -> Result<Ends> {
         _ => {}
     };
     survey(env, archive, segment, &mut |piece| {
-        if let Piece::Group { records, .. } = piece {
+        if let SegmentPiece::Group { records, .. } = piece {
             records.iter().for_each(&mut see);
         }
     })?;
@@ -74,20 +74,20 @@ fn ends_of(env: &dyn Env, archive: &Path, segment: u64) -> Result<Ends> {
 }
 
 /// What an archive covers, oldest first.
-pub fn ranges(archive: &Path) -> Result<Vec<Range>> {
+pub fn ranges(archive: &Path) -> Result<Vec<SegmentRange>> {
     let env = PosixEnv::new();
     archive_owner(&env, archive)?;
-    let mut ranges: Vec<Range> = Vec::new();
+    let mut ranges: Vec<SegmentRange> = Vec::new();
     let segments = archived_segments(&env, archive)?;
     for &id in &segments {
         let before = ranges.last().map(|range| range.last_segment);
         let gap = before.map(|before| missing_between(&env, archive, before, id));
         match (ranges.last_mut(), gap.transpose()?.flatten()) {
             (Some(range), None) => range.last_segment = id,
-            _ => ranges.push(Range {
+            _ => ranges.push(SegmentRange {
                 first_segment: id,
                 last_segment: id,
-                ..Range::default()
+                ..SegmentRange::default()
             }),
         }
     }
@@ -195,12 +195,12 @@ pub fn prune(archive: &Path, kept: &[Backup]) -> Result<Removed> {
 /// # Errors
 /// `Unsupported` if a group has records that this version does not know: files that they name would pass for files that
 /// nobody needs. `Corruption`; those of the file system.
-fn named_in(env: &dyn Env, archive: &Path, segments: &[u64]) -> Result<Names> {
-    let mut names = Names::default();
+fn named_in(env: &dyn Env, archive: &Path, segments: &[u64]) -> Result<NamedFiles> {
+    let mut names = NamedFiles::default();
     for id in segments {
         let mut failed = Ok(());
         survey(env, archive, *id, &mut |piece| {
-            if let Piece::Group {
+            if let SegmentPiece::Group {
                 offset,
                 header,
                 records,
@@ -221,7 +221,7 @@ fn names_in_group(
     offset: u64,
     header: &GroupHeader,
     records: &[Record<'_>],
-    names: &mut Names,
+    names: &mut NamedFiles,
 ) -> Result<()> {
     if records.len() as u64 != u64::from(header.records) {
         return Err(Error::unsupported(format!(

@@ -1,7 +1,7 @@
 //! `firn backup`: takes one.
 
 use super::format::{Backup, FORMAT, Position, StoredTable, entries, position_text};
-use super::mark::Mark;
+use super::mark::InProgress;
 use super::send::{expect_there, send};
 use super::source::{Source, base_table, belonging};
 use super::target::Target;
@@ -45,7 +45,7 @@ pub fn run(args: &TakeBackup, out: &Output) -> Result<Outcome> {
 /// Takes a backup into `target`.
 pub fn back_up(args: &TakeBackup, target: &Target, out: &Output) -> Result<Report> {
     let taken = |id: &str| Ok(entries(target)?.iter().any(|entry| entry.id == id));
-    let mark = Mark::of_backup(target, &taken)?;
+    let mark = InProgress::of_backup(target, &taken)?;
     let taken = take(args, &mark, target, out);
     let removed = mark.remove();
     let mut report = taken?;
@@ -79,7 +79,7 @@ fn refuse_unfinished_ddl<'a>(mut tables: impl Iterator<Item = &'a str>) -> Resul
     }
 }
 
-fn take(args: &TakeBackup, mark: &Mark<'_>, target: &Target, out: &Output) -> Result<Report> {
+fn take(args: &TakeBackup, mark: &InProgress<'_>, target: &Target, out: &Output) -> Result<Report> {
     let taken_ms = PosixEnv::new().wall_micros() / 1000;
     let id = mark.id.clone();
     let source = match &args.from_dir {

@@ -17,7 +17,7 @@ use firn::base::checksum::xxh3;
 use firn::base::{Error, ErrorKind, Result};
 use firn::env::{Env, MemEnv};
 use firn::store::parse_file_name;
-use firn::version::{State, load, parse_manifest_name};
+use firn::version::{ManifestState, load, parse_manifest_name};
 use firn::wal::parse_segment_name;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -53,7 +53,7 @@ pub struct Piece {
     /// The object.
     pub object: String,
     /// Where its bytes lie in the file, one after the other.
-    pub runs: Vec<Run>,
+    pub runs: Vec<ByteRange>,
     /// XXH3-64 of the object, hexadecimal.
     pub checksum: String,
 }
@@ -79,7 +79,7 @@ pub struct StoredFile {
 impl StoredFile {
     /// Whether every piece is an object below `files/` and lies within the file.
     fn is_sound(&self) -> bool {
-        let within = |&(at, len): &Run| at.checked_add(len).is_some_and(|end| end <= self.size);
+        let within = |&(at, len): &ByteRange| at.checked_add(len).is_some_and(|end| end <= self.size);
         self.pieces.iter().all(|piece| {
             let named = piece.object.strip_prefix("files/").is_some_and(is_plain);
             let sum = u64::from_str_radix(&piece.checksum, 16).is_ok();
@@ -161,7 +161,7 @@ impl Backup {
     ///
     /// # Errors
     /// `Corruption` if that cannot be read.
-    pub fn state(&self) -> Result<State> {
+    pub fn state(&self) -> Result<ManifestState> {
         let (env, dir) = (MemEnv::new(), Path::new("/"));
         for (name, digits) in &self.small {
             env.create(&dir.join(name))?.append(&unhex(digits)?)?;
@@ -232,7 +232,7 @@ impl Entry {
         if xxh3(&json) != self.checksum {
             return Err(damaged("not as it was written".to_owned()));
         }
-        let version: Version = serde_json::from_slice(&json).map_err(|e| damaged(e.to_string()))?;
+        let version: FormatVersion = serde_json::from_slice(&json).map_err(|e| damaged(e.to_string()))?;
         if version.format != FORMAT {
             return Err(Error::unsupported(format_args!(
                 "{}: format {}",
@@ -248,7 +248,7 @@ impl Entry {
 }
 
 #[derive(Deserialize)]
-struct Version {
+struct FormatVersion {
     format: u32,
 }
 

@@ -2,7 +2,7 @@
 
 use super::archive;
 use super::format::{Backup, Entry, entries, unhex};
-use super::mark::Mark;
+use super::mark::InProgress;
 use super::target::{Target, Transfer};
 use crate::Outcome;
 use crate::args::{ListBackups, Prune};
@@ -69,11 +69,11 @@ impl Listed {
 #[derive(Serialize)]
 struct WithArchive {
     backups: Vec<Listed>,
-    archive: Vec<archive::Range>,
+    archive: Vec<archive::SegmentRange>,
 }
 
-fn ranges_text(ranges: &[archive::Range]) -> String {
-    let row = |range: &archive::Range| {
+fn ranges_text(ranges: &[archive::SegmentRange]) -> String {
+    let row = |range: &archive::SegmentRange| {
         let seqno = |seqno: Option<u64>| seqno.map_or_else(String::new, |n| n.to_string());
         let time = |time: &Option<String>| time.clone().unwrap_or_default();
         vec![
@@ -294,7 +294,7 @@ pub fn prune(args: &Prune, out: &Output) -> Result<Outcome> {
     })
 }
 
-struct Found {
+struct StoredBackups {
     /// Those that can be read, with what was read.
     good: Vec<(Entry, Backup)>,
     damaged: Vec<Entry>,
@@ -304,7 +304,7 @@ struct Found {
 ///
 /// # Errors
 /// Those of the target, and of formats that are newer: what such a backup names is not known.
-fn read_all(target: &Target) -> Result<Found> {
+fn read_all(target: &Target) -> Result<StoredBackups> {
     let (mut good, mut damaged) = (Vec::new(), Vec::new());
     for entry in entries(target)? {
         match entry.read(target) {
@@ -313,12 +313,12 @@ fn read_all(target: &Target) -> Result<Found> {
             Err(error) => return Err(error),
         }
     }
-    Ok(Found { good, damaged })
+    Ok(StoredBackups { good, damaged })
 }
 
 /// As [`prune`].
 pub fn prune_in(target: &Target, keep: usize, force: bool) -> Result<Pruned> {
-    let mark = Mark::of_prune(target, force)?;
+    let mark = InProgress::of_prune(target, force)?;
     let pruned = remove_others(target, keep);
     let unmarked = mark.remove();
     let pruned = pruned?;
@@ -328,7 +328,7 @@ pub fn prune_in(target: &Target, keep: usize, force: bool) -> Result<Pruned> {
 /// Of `keep` backups: those that are damaged do not count.
 fn remove_others(target: &Target, keep: usize) -> Result<Pruned> {
     // All is read first: what cannot be read must not lose its files.
-    let Found { good, damaged } = read_all(target)?;
+    let StoredBackups { good, damaged } = read_all(target)?;
     if good.is_empty() && !damaged.is_empty() {
         let what = "nothing is removed: none of the backups can be read";
         return Err(Error::corruption(target.name(), 0, what));

@@ -13,13 +13,13 @@ use firn::env::{Env, PosixEnv};
 const PRUNE: &str = "prune-";
 
 /// One that is ours.
-pub struct Mark<'a> {
+pub struct InProgress<'a> {
     target: &'a Target,
     /// What is under way.
     pub id: String,
 }
 
-impl<'a> Mark<'a> {
+impl<'a> InProgress<'a> {
     /// That of a backup: its id is the time, and that of no other in `taken`.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 //! A piece is an object of its own, named after what is in it. So a file that has grown, or got holes, sends the
 //! pieces that differ; and blocks of zeros are no part of any: holes and room reserved for later cost nothing.
 
-use super::format::{Piece, Run};
+use super::format::{Piece, ByteRange};
 use super::target::local;
 use firn::base::Result;
 use firn::base::checksum::xxh3;
@@ -19,7 +19,7 @@ const BLOCK: usize = 4096;
 
 /// A part of a file that becomes a piece.
 #[derive(Debug, Clone)]
-pub struct Part {
+pub struct PieceSource {
     /// The file's name in the engine's directory.
     pub name: String,
     /// The file here.
@@ -30,7 +30,7 @@ pub struct Part {
     pub len: u64,
 }
 
-impl Part {
+impl PieceSource {
     /// The parts of a file's first `len` bytes.
     pub fn of(name: &str, file: &std::path::Path, len: u64) -> impl Iterator<Item = Self> {
         let starts = (0..len).step_by(PIECE_SIZE as usize);
@@ -64,8 +64,8 @@ impl Part {
 }
 
 /// Takes blocks of zeros out of the bytes of a file from `at` on. Returns where the others lie in it.
-pub fn without_zeros(bytes: &mut Vec<u8>, at: u64) -> Vec<Run> {
-    let mut runs: Vec<Run> = Vec::new();
+pub fn without_zeros(bytes: &mut Vec<u8>, at: u64) -> Vec<ByteRange> {
+    let mut runs: Vec<ByteRange> = Vec::new();
     let mut kept = 0;
     for from in (0..bytes.len()).step_by(BLOCK) {
         let to = bytes.len().min(from + BLOCK);

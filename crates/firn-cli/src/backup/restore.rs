@@ -13,7 +13,7 @@ use crate::Outcome;
 use crate::args::Restore;
 use crate::output::{Output, bytes};
 use firn::base::{Error, ErrorKind, Result};
-use firn::db::{Log, Look};
+use firn::db::{ReadOnlyLog, ReadOnlyDb};
 use firn::env::PosixEnv;
 use serde::Serialize;
 use stage::{Stage, Step};
@@ -93,8 +93,8 @@ fn text(report: &Report) -> String {
 }
 
 /// Reads manifest and log as the server will; the tables must be there.
-fn examine(engine: &Path, tables: &[&str]) -> Result<Log> {
-    let look = Look::open(Arc::new(PosixEnv::new()), engine)?;
+fn examine(engine: &Path, tables: &[&str]) -> Result<ReadOnlyLog> {
+    let look = ReadOnlyDb::open(Arc::new(PosixEnv::new()), engine)?;
     let tree = look.tree()?;
     let log = look.log(&tree)?;
     let known = look.tables(&log.point)?;

@@ -1,13 +1,13 @@
 //! Sending what an earlier backup has not sent.
 
 use super::format::{Backup, Piece, StoredFile};
-use super::mark::Mark;
-use super::pieces::Part;
+use super::mark::InProgress;
+use super::pieces::PieceSource;
 use super::source::Source;
 use super::target::{Target, Transfer};
 use crate::output::Output;
 use firn::base::{Error, ErrorKind, Result};
-use firn::db::{Log, Tree};
+use firn::db::{ReadOnlyLog, ReadOnlyTree};
 use firn::env::BLOCK;
 use firn::store::{FileKind, file_name, parse_file_name};
 use firn::version::FileMeta;
@@ -33,8 +33,8 @@ pub struct Sent {
 pub fn send(
     target: &Target,
     source: &Source,
-    tree: &Tree,
-    log: &Log,
+    tree: &ReadOnlyTree,
+    log: &ReadOnlyLog,
     out: &Output,
 ) -> Result<Sent> {
     let there = Arc::new(objects(target)?);
@@ -61,7 +61,7 @@ pub fn send(
     };
     target.send(&whole, &|len| bar.inc(len))?;
     for file in changing {
-        let parts: Vec<Part> = Part::of(&file.name, &file.path, file.len).collect();
+        let parts: Vec<PieceSource> = PieceSource::of(&file.name, &file.path, file.len).collect();
         let found = target.send_parts(&parts, &there, &|len| bar.inc(len))?;
         let new = found.iter().flatten().filter(|(_, new)| *new);
         let new: Vec<u64> = new.map(|(piece, _)| piece.len()).collect();
@@ -84,7 +84,7 @@ pub fn send(
 }
 
 /// All that the backup names is there, and no prune has taken it for garbage.
-pub fn expect_there(target: &Target, backup: &Backup, mark: &Mark<'_>) -> Result<()> {
+pub fn expect_there(target: &Target, backup: &Backup, mark: &InProgress<'_>) -> Result<()> {
     let there = objects(target)?;
     let gone = |piece: &&Piece| there.get(&piece.object) != Some(&piece.len());
     let gone = backup.pieces().find(gone).map(|piece| piece.object.clone());
@@ -107,7 +107,7 @@ fn objects(target: &Target) -> Result<HashMap<String, u64>> {
 }
 
 /// Table files: they never change, and the manifest or the log has their checksums.
-fn tables(tree: &Tree, log: &Log) -> Vec<StoredFile> {
+fn tables(tree: &ReadOnlyTree, log: &ReadOnlyLog) -> Vec<StoredFile> {
     let file = |id: u64, meta: &FileMeta| {
         let name = file_name(FileKind::Sst, id);
         let checksum = format!("{:016x}", meta.checksum);
@@ -140,7 +140,7 @@ struct Changing {
 }
 
 /// Log and blob files.
-fn changing(source: &Source, tree: &Tree, log: &Log) -> Result<Vec<Changing>> {
+fn changing(source: &Source, tree: &ReadOnlyTree, log: &ReadOnlyLog) -> Result<Vec<Changing>> {
     let mut files = Vec::new();
     let failed = |e: &std::io::Error| Error::io(e, source.dir.display());
     for entry in fs::read_dir(&source.dir).map_err(|e| failed(&e))? {

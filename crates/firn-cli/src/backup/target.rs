@@ -1,7 +1,7 @@
 //! Where backups lie: a directory, or a bucket.
 
-use super::format::{Piece, Run};
-use super::pieces::Part;
+use super::format::{Piece, ByteRange};
+use super::pieces::PieceSource;
 use firn::base::{Error, ErrorKind, Result};
 use object_store::aws::AmazonS3Builder;
 use object_store::local::LocalFileSystem;
@@ -206,7 +206,7 @@ impl Target {
     /// whether they were sent; none for zeros.
     pub fn send_parts(
         &self,
-        parts: &[Part],
+        parts: &[PieceSource],
         there: &Arc<HashMap<String, u64>>,
         sent: &(dyn Fn(u64) + Sync),
     ) -> Result<Vec<Option<(Piece, bool)>>> {
@@ -345,7 +345,7 @@ async fn upload(
 }
 
 /// Offsets and lengths of at most [`CHUNK`] bytes each.
-fn chunks(runs: &[Run]) -> impl Iterator<Item = Run> {
+fn chunks(runs: &[ByteRange]) -> impl Iterator<Item = ByteRange> {
     runs.iter().flat_map(|&(at, len)| {
         let starts = (0..len).step_by(CHUNK as usize);
         starts.map(move |from| (at + from, CHUNK.min(len - from)))

@@ -1,6 +1,6 @@
 use super::archive::local_time;
 use super::format::{Piece, timestamp, unhex};
-use super::pieces::{PIECE_SIZE, Part, without_zeros};
+use super::pieces::{PIECE_SIZE, PieceSource, without_zeros};
 use super::restore::parse_time;
 use super::source::{Definitions, belonging};
 use super::target::{Target, Transfer};
@@ -12,7 +12,7 @@ use clap::Parser;
 use firn::base::checksum::xxh3;
 use firn::base::options::Options;
 use firn::base::{ErrorKind, Result};
-use firn::catalog::{Definition, TableSchema};
+use firn::catalog::{NewTable, TableSchema};
 use firn::db::Db;
 use firn::env::{Env, PosixEnv};
 use object_store::memory::InMemory;
@@ -182,7 +182,7 @@ fn a_changing_file_sends_the_pieces_that_differ() {
         std::fs::write(&file, content).unwrap();
         let listed = target.list("files").unwrap().into_iter();
         let there = listed.map(|(name, size)| (format!("files/{name}"), size));
-        let parts: Vec<Part> = Part::of(name, &file, content.len() as u64).collect();
+        let parts: Vec<PieceSource> = PieceSource::of(name, &file, content.len() as u64).collect();
         let there = Arc::new(there.collect());
         let pieces = target.send_parts(&parts, &there, &|_| {}).unwrap();
         let new = pieces.iter().flatten().filter(|(_, new)| *new);
@@ -312,7 +312,7 @@ fn create_table(db: &Db, name: &str) {
         primary: None,
         auto_increment: None,
     };
-    let definition = Definition {
+    let definition = NewTable {
         schema,
         frm: b"image",
         version: b"",

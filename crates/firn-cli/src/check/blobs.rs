@@ -3,11 +3,11 @@
 
 use super::findings::Findings;
 use firn::base::Result;
-use firn::db::{Log, Look, Tree};
+use firn::db::{ReadOnlyLog, ReadOnlyDb, ReadOnlyTree};
 use firn::store::{FileKind, file_name};
 
 /// Checks them against the tree, and against the log if that could be read.
-pub fn check(look: &Look, tree: &Tree, log: Option<&Log>, findings: &mut Findings) -> Result<()> {
+pub fn check(look: &ReadOnlyDb, tree: &ReadOnlyTree, log: Option<&ReadOnlyLog>, findings: &mut Findings) -> Result<()> {
     let mut found = |error| findings.error(&error);
     let Some(log) = log else {
         return look.check_blob_places(&look.files_only(tree), &mut found);

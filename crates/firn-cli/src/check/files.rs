@@ -3,7 +3,7 @@
 use super::findings::Findings;
 use crate::output::Output;
 use firn::base::{Error, ErrorKind, Result};
-use firn::db::{Look, Tree};
+use firn::db::{ReadOnlyDb, ReadOnlyTree};
 use firn::sst::{SstReader, VerifyReport};
 use firn::store::{FileKind, file_name};
 use firn::version::FileMeta;
@@ -21,8 +21,8 @@ pub struct Checked {
 
 /// Checks the files of the tree, and looks for others.
 pub fn check_tree(
-    look: &Look,
-    tree: &Tree,
+    look: &ReadOnlyDb,
+    tree: &ReadOnlyTree,
     out: &Output,
     findings: &mut Findings,
 ) -> Result<Checked> {
@@ -80,7 +80,7 @@ pub fn check_tree(
 }
 
 /// Without a manifest: checks every SST there is against itself.
-pub fn check_all(look: &Look, out: &Output, findings: &mut Findings) -> Result<Checked> {
+pub fn check_all(look: &ReadOnlyDb, out: &Output, findings: &mut Findings) -> Result<Checked> {
     let store = look.source().store();
     let ids = store.list()?;
     let bar = out.progress("files", ids.len() as u64);

@@ -2,17 +2,17 @@
 
 use super::findings::Findings;
 use firn::base::Result;
-use firn::db::{Log, Look, Tree};
+use firn::db::{ReadOnlyLog, ReadOnlyDb, ReadOnlyTree};
 use firn::env::BLOCK;
-use firn::wal::{Piece, SegmentId, parse_segment_name, segment_name, survey};
+use firn::wal::{SegmentPiece, SegmentId, parse_segment_name, segment_name, survey};
 
 /// Replays the log in memory; `None` if it cannot be, or if there is no tree to replay it on. Also
 /// returns the number of segments.
 pub fn check(
-    look: &Look,
-    tree: Option<&Tree>,
+    look: &ReadOnlyDb,
+    tree: Option<&ReadOnlyTree>,
     findings: &mut Findings,
-) -> Result<(Option<Log>, u64)> {
+) -> Result<(Option<ReadOnlyLog>, u64)> {
     let names = look.env().list_dir(look.dir())?;
     let mut segments: Vec<SegmentId> = names.iter().filter_map(|n| parse_segment_name(n)).collect();
     segments.sort_unstable();
@@ -45,7 +45,7 @@ pub fn check(
 }
 
 /// Names what lies between intact groups of a segment and is none.
-fn gaps(look: &Look, segment: SegmentId, findings: &mut Findings) {
+fn gaps(look: &ReadOnlyDb, segment: SegmentId, findings: &mut Findings) {
     let name = segment_name(segment);
     let mut pending = Vec::new();
     let surveyed = survey(
@@ -54,9 +54,9 @@ fn gaps(look: &Look, segment: SegmentId, findings: &mut Findings) {
         segment,
         &mut |piece| match piece {
             // A group may leave the rest of its block empty.
-            Piece::Gap { from, to, .. } if to - from < BLOCK as u64 => {}
-            Piece::Gap { from, to, .. } => pending.push((from, to)),
-            Piece::Group { .. } => {
+            SegmentPiece::Gap { from, to, .. } if to - from < BLOCK as u64 => {}
+            SegmentPiece::Gap { from, to, .. } => pending.push((from, to)),
+            SegmentPiece::Group { .. } => {
                 for (from, to) in pending.drain(..) {
                     let what = format!("{} bytes before an intact group hold none", to - from);
                     findings.damage(&name, Some(from), what);

@@ -3,8 +3,8 @@
 use super::findings::Findings;
 use crate::output::Output;
 use firn::base::{IndexId, Result};
-use firn::catalog::{CATALOG_INDEX, Known};
-use firn::db::{Look, Tree};
+use firn::catalog::{CATALOG_INDEX, CatalogState};
+use firn::db::{ReadOnlyDb, ReadOnlyTree};
 use firn::read::ReadPoint;
 use firn::table::check_stored;
 use std::collections::BTreeSet;
@@ -20,8 +20,8 @@ pub struct Checked {
 
 /// Checks all tables at `point`.
 pub fn check(
-    look: &Look,
-    tree: &Tree,
+    look: &ReadOnlyDb,
+    tree: &ReadOnlyTree,
     point: &ReadPoint,
     out: &Output,
     findings: &mut Findings,
@@ -67,7 +67,7 @@ pub fn check(
 }
 
 /// Entries that belong to no table: harmless, but nobody will ever remove them.
-fn warn_of_strangers(tree: &Tree, known: &Known, findings: &mut Findings) {
+fn warn_of_strangers(tree: &ReadOnlyTree, known: &CatalogState, findings: &mut Findings) {
     let mut ours: BTreeSet<IndexId> = known.retired.keys().copied().collect();
     ours.insert(CATALOG_INDEX);
     ours.extend(known.tables.values().flat_map(|entry| entry.index_ids()));

@@ -6,7 +6,7 @@ use crate::args::DumpWal;
 use crate::output::{Output, bytes, hex};
 use firn::base::{Error, Kind, Result};
 use firn::env::PosixEnv;
-use firn::wal::{Piece, Record, RunName, parse_segment_name, survey};
+use firn::wal::{SegmentPiece, Record, ServerRunName, parse_segment_name, survey};
 use firn::write::Batch;
 use serde::Serialize;
 use std::fmt::Write;
@@ -79,8 +79,8 @@ pub(super) fn run(args: &DumpWal, out: &Output) -> Result<Outcome> {
         piece,
         (pieces.len() as u64) < args.limit,
     ) {
-        (Piece::Group { .. }, false) => more += 1,
-        (Piece::Gap { .. }, false) => {}
+        (SegmentPiece::Group { .. }, false) => more += 1,
+        (SegmentPiece::Gap { .. }, false) => {}
         (piece, true) => pieces.push(piece_report(&piece, args.entries)),
     })?;
     let report = Report {
@@ -100,9 +100,9 @@ pub(super) fn run(args: &DumpWal, out: &Output) -> Result<Outcome> {
     Ok(Outcome::Well)
 }
 
-fn piece_report(piece: &Piece<'_>, entries: bool) -> PieceReport {
+fn piece_report(piece: &SegmentPiece<'_>, entries: bool) -> PieceReport {
     match piece {
-        Piece::Group {
+        SegmentPiece::Group {
             offset,
             len,
             header,
@@ -114,7 +114,7 @@ fn piece_report(piece: &Piece<'_>, entries: bool) -> PieceReport {
             known_synced: header.known_synced,
             records: records.iter().map(|r| record_report(r, entries)).collect(),
         },
-        Piece::Gap { from, to, blank } => PieceReport::Gap {
+        SegmentPiece::Gap { from, to, blank } => PieceReport::Gap {
             offset: *from,
             bytes: to - from,
             blank: *blank,
@@ -182,9 +182,9 @@ fn record_report(record: &Record<'_>, with_entries: bool) -> RecordReport {
         Record::ServerRun { run } => {
             report.kind = "server run";
             report.note = Some(match run {
-                RunName::Unknown => "not known".into(),
-                RunName::NoBinlog => "without a binary log".into(),
-                RunName::Binlog {
+                ServerRunName::Unknown => "not known".into(),
+                ServerRunName::NoBinlog => "without a binary log".into(),
+                ServerRunName::Binlog {
                     path,
                     created,
                     server_id,

@@ -8,14 +8,14 @@ fn text(path: &Path) -> &str {
 }
 
 /// A source that is written on, and a place for backups.
-struct Place {
+struct TestDirs {
     _root: tempfile::TempDir,
     source: PathBuf,
     target: PathBuf,
     root: PathBuf,
 }
 
-impl Place {
+impl TestDirs {
     fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().to_owned();
@@ -71,7 +71,7 @@ impl Place {
 }
 
 /// A directory with data on all levels; the world goes on when it is opened again.
-fn grown(place: &Place) -> World {
+fn grown(place: &TestDirs) -> World {
     let mut world = World::create(&place.source, 11);
     world.write(3000);
     world.db.compact_all().unwrap();
@@ -83,7 +83,7 @@ fn grown(place: &Place) -> World {
 
 #[test]
 fn every_backup_is_whole_and_sends_what_is_new() {
-    let place = Place::new();
+    let place = TestDirs::new();
     let mut world = grown(&place);
     let mut states: Vec<(String, Rows)> = Vec::new();
     let mut sent = Vec::new();
@@ -134,7 +134,7 @@ fn every_backup_is_whole_and_sends_what_is_new() {
 
 #[test]
 fn damage_is_found_and_not_restored() {
-    let place = Place::new();
+    let place = TestDirs::new();
     grown(&place).db.close().unwrap();
     place.back_up();
     let objects = place.objects();
@@ -173,7 +173,7 @@ fn damage_is_found_and_not_restored() {
 
 #[test]
 fn a_source_that_rotted_is_not_backed_up() {
-    let place = Place::new();
+    let place = TestDirs::new();
     grown(&place).db.close().unwrap();
     let names = place.source.read_dir().unwrap();
     let mut ssts: Vec<PathBuf> = names
@@ -218,7 +218,7 @@ fn a_source_that_rotted_is_not_backed_up() {
 
 #[test]
 fn a_backup_that_was_cut_short_is_none_and_the_next_one_goes_on() {
-    let place = Place::new();
+    let place = TestDirs::new();
     grown(&place).db.close().unwrap();
     let first = place.back_up();
     // As if the last step had not happened: files are there, nothing names them.
@@ -252,7 +252,7 @@ fn a_backup_that_was_cut_short_is_none_and_the_next_one_goes_on() {
 
 #[test]
 fn nothing_is_overwritten() {
-    let place = Place::new();
+    let place = TestDirs::new();
     grown(&place).db.close().unwrap();
     std::fs::create_dir(place.data().join("d")).unwrap();
     std::fs::write(place.data().join("d/t.frm"), b"definition").unwrap();
@@ -278,7 +278,7 @@ fn nothing_is_overwritten() {
 
 #[test]
 fn a_table_alone_comes_with_what_it_needs() {
-    let place = Place::new();
+    let place = TestDirs::new();
     let mut world = grown(&place);
     let rows = world.rows.clone();
     world.more_tables(&["d/other", "e/other"]);
@@ -298,7 +298,7 @@ fn a_table_alone_comes_with_what_it_needs() {
 }
 
 /// Rewrites the only backup's object and names it after its new content.
-fn forge(place: &Place, change: &dyn Fn(&mut serde_json::Value)) {
+fn forge(place: &TestDirs, change: &dyn Fn(&mut serde_json::Value)) {
     let entry = place.target.join("backups").read_dir().unwrap().next();
     let entry = entry.unwrap().unwrap().path();
     let mut json = serde_json::from_slice(&std::fs::read(&entry).unwrap()).unwrap();
@@ -311,7 +311,7 @@ fn forge(place: &Place, change: &dyn Fn(&mut serde_json::Value)) {
 
 #[test]
 fn a_forged_backup_writes_nowhere_else() {
-    let place = Place::new();
+    let place = TestDirs::new();
     grown(&place).db.close().unwrap();
     place.back_up();
     forge(&place, &|_| {});
@@ -388,7 +388,7 @@ fn copies_are_for_their_owner_and_his_group() {
         });
         seen.sum()
     }
-    let place = Place::new();
+    let place = TestDirs::new();
     grown(&place).db.close().unwrap();
     std::fs::create_dir(place.data().join("d")).unwrap();
     std::fs::write(place.data().join("d/t.frm"), b"definition").unwrap();
@@ -401,7 +401,7 @@ fn copies_are_for_their_owner_and_his_group() {
 #[test]
 fn verifying_reads_what_lies_in_the_backup_itself() {
     for change in ["definition", "manifest", ".sst", ".blob"] {
-        let place = Place::new();
+        let place = TestDirs::new();
         grown(&place).db.close().unwrap();
         std::fs::create_dir(place.data().join("d")).unwrap();
         std::fs::write(place.data().join("d/t.frm"), b"definition").unwrap();
@@ -425,7 +425,7 @@ fn verifying_reads_what_lies_in_the_backup_itself() {
 fn directories_that_nobody_may_read_are_passed_over() {
     use std::os::unix::fs::{PermissionsExt, chown};
     use std::os::unix::process::CommandExt;
-    let place = Place::new();
+    let place = TestDirs::new();
     grown(&place).db.close().unwrap();
     for name in ["lost+found", "d"] {
         std::fs::create_dir(place.data().join(name)).unwrap();
@@ -475,7 +475,7 @@ fn directories_that_nobody_may_read_are_passed_over() {
 
 #[test]
 fn tables_are_asked_for_by_the_name_they_have_in_sql() {
-    let place = Place::new();
+    let place = TestDirs::new();
     let mut world = grown(&place);
     world.more_tables(&["d/a@002db", "d@0020d/t@0k"]);
     world.db.close().unwrap();
@@ -498,7 +498,7 @@ fn tables_are_asked_for_by_the_name_they_have_in_sql() {
 
 #[test]
 fn a_directory_with_a_table_set_aside_by_an_alter_is_refused() {
-    let place = Place::new();
+    let place = TestDirs::new();
     let mut world = grown(&place);
     world.more_tables(&["d/u"]);
     let set_aside = "d/#sql-backup-2ec-6";

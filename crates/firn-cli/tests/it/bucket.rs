@@ -88,7 +88,7 @@ fn serve(stream: TcpStream, objects: &Objects) {
 }
 
 #[derive(Default)]
-struct Extra {
+struct ResponseHead {
     header: String,
     len_of_head: Option<usize>,
 }
@@ -100,9 +100,9 @@ fn answer(
     headers: &BTreeMap<String, String>,
     body: Vec<u8>,
     objects: &Objects,
-) -> (&'static str, Extra, Vec<u8>) {
+) -> (&'static str, ResponseHead, Vec<u8>) {
     let mut objects = objects.lock().unwrap();
-    let none = Extra::default;
+    let none = ResponseHead::default;
     match method {
         "GET" if query.contains("list-type=2") => ("200 OK", none(), list(query, &objects)),
         "PUT" if headers.contains_key("if-none-match") && objects.contains_key(key) => {
@@ -128,7 +128,7 @@ fn answer(
         "HEAD" | "GET" => match objects.get(key) {
             None => ("404 Not Found", none(), Vec::new()),
             Some(bytes) => {
-                let mut extra = Extra {
+                let mut extra = ResponseHead {
                     len_of_head: Some(bytes.len()),
                     ..none()
                 };

@@ -5,7 +5,7 @@ use super::support::{Rows, Stopped, World, firn, json, open, options, read};
 use firn::base::events::Silent;
 use firn::base::health::Health;
 use firn::base::options::Options;
-use firn::catalog::ObjectKind;
+use firn::catalog::ServerObjectKind;
 use firn::db::Look;
 use firn::env::{Env, PosixEnv};
 use firn::wal::{Gtid, Record, Room, Wal, WalOptions, replay};
@@ -109,7 +109,7 @@ fn write_fixture() {
     world.more_tables(&["d/empty", "d/dropped"]);
     let catalog = world.db.catalog();
     let view = Some(&b"select 1"[..]);
-    catalog.set_object(ObjectKind::View, "d/v", view).unwrap();
+    catalog.set_object(ServerObjectKind::View, "d/v", view).unwrap();
     catalog.set_partitioning("d/t", Some(b"par")).unwrap();
     world.write(500);
     world.db.compact_all().unwrap();

@@ -4,12 +4,12 @@ use firn::base::Result;
 use firn::base::options::Options;
 use firn::base::record::Pad;
 use firn::catalog::{
-    CollationSchema, ColumnSchema, Definition, IndexPart, IndexSchema, PartSchema, TableSchema,
+    CollationSchema, ColumnSchema, NewTable, IndexPart, IndexSchema, PartSchema, TableSchema,
 };
 use firn::db::Db;
 use firn::env::{Env, PosixEnv};
-use firn::keycode::{CollationSpec, Collator, Level, TextForm};
-use firn::rowcode::{Column, ColumnKind, Missing};
+use firn::keycode::{CollationSpec, Collator, CollationLevel, TextForm};
+use firn::rowcode::{Column, ColumnKind, InstantDefault};
 use firn::table::{Cursor, LockWait, ReadMode, RowScratch, Table, WriteFlags};
 use firn::txn::Isolation;
 use rand::rngs::SmallRng;
@@ -64,7 +64,7 @@ fn schema() -> TableSchema {
             offset,
             null: None,
             stored: true,
-            missing: Missing::Impossible,
+            missing: InstantDefault::Impossible,
         },
     };
     let int = ColumnKind::Fixed { len: 4 };
@@ -174,7 +174,7 @@ impl World {
     /// As [`Self::create`], with other options.
     pub fn create_with(dir: &Path, seed: u64, options: Options) -> Self {
         let db = open_with(dir, options).unwrap();
-        let definition = Definition {
+        let definition = NewTable {
             schema: schema(),
             frm: b"",
             version: b"",
@@ -226,7 +226,7 @@ impl World {
     /// Empty tables beside the first.
     pub fn more_tables(&mut self, names: &[&str]) {
         for name in names {
-            let definition = Definition {
+            let definition = NewTable {
                 schema: schema(),
                 frm: b"image",
                 version: b"",

@@ -1,7 +1,7 @@
 //! What rows and statements show by themselves.
 
 use super::{Chains, Fate, TxnIndex, rows_read, writes};
-use crate::history::{Outcome, Row, Scan, Statement, Status};
+use crate::history::{TxnOutcome, Row, Scan, Statement, StatementStatus};
 use crate::verdict::Verdict;
 use std::collections::HashSet;
 
@@ -40,7 +40,7 @@ impl Chains<'_> {
                 }
                 Fate::Lost => {
                     let txn = self.txn(reader);
-                    if txn.outcome == Outcome::Ok && writes(txn) {
+                    if txn.outcome == TxnOutcome::Ok && writes(txn) {
                         let story = format!(
                             "T{id} read row {} of T{writer}, wrote and was acknowledged; a crash took T{writer} alone",
                             row.id
@@ -78,7 +78,7 @@ impl Chains<'_> {
             else {
                 continue;
             };
-            if op.status != Status::Done || self.txn(t).outcome != Outcome::Ok {
+            if op.status != StatementStatus::Done || self.txn(t).outcome != TxnOutcome::Ok {
                 continue;
             }
             let carriers = self.carriers(element).len() as u64;
@@ -118,7 +118,7 @@ impl Chains<'_> {
                 scan: scan @ Scan::Range { list, .. },
                 rows,
             } = &op.statement
-                && op.status != Status::Failed
+                && op.status != StatementStatus::Failed
                 && balanced.contains(list)
                 && !writes(self.txn(t))
                 && self

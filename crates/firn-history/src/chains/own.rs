@@ -1,7 +1,7 @@
 //! A transaction sees itself: its own writes are replayed, and each later range must show them.
 
 use super::{Chains, TxnIndex, rows_read};
-use crate::history::{Op, Outcome, Scan, Statement, Status};
+use crate::history::{Op, TxnOutcome, Scan, Statement, StatementStatus};
 use crate::verdict::Verdict;
 use std::collections::{BTreeMap, HashSet};
 
@@ -25,7 +25,7 @@ impl Chains<'_> {
                     verdict.find("row twice", &[txn.id], story);
                 }
                 // What a savepoint took back was followed by no read.
-                if op.status == Status::Done {
+                if op.status == StatementStatus::Done {
                     self.check_range(t, o, &own, verdict);
                     self.replay(op, &mut own);
                 }
@@ -74,7 +74,7 @@ impl Chains<'_> {
                 partial,
             } => (scan, rows.iter().map(|row| row.id).collect(), *partial),
             // Only of what stays it is known which rows it has changed.
-            Statement::Append { scan, element, .. } if txn.outcome == Outcome::Ok => {
+            Statement::Append { scan, element, .. } if txn.outcome == TxnOutcome::Ok => {
                 let carriers = self.carriers(*element).iter();
                 (scan, carriers.map(|&(row, _)| row).collect(), false)
             }

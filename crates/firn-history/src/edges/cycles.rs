@@ -1,15 +1,15 @@
 //! Cycles, and what they are called.
 
 use super::{Builder, Instant};
-use crate::graph::{Cycle, Kind};
+use crate::graph::{Cycle, EdgeKind};
 use crate::verdict::Finding;
 use std::collections::HashSet;
 
 impl Builder<'_> {
     pub(super) fn search(&mut self) {
-        use Kind::{Gap, Rw, RwRange, Session, Time, Wr, Ww};
+        use EdgeKind::{Gap, Rw, RwRange, Session, Time, Wr, Ww};
         // Fewest kinds first: a cycle gets the worst name that it deserves.
-        let stages: [&[Kind]; 6] = [
+        let stages: [&[EdgeKind]; 6] = [
             &[Session, Ww],
             &[Session, Ww, Wr],
             &[Session, Ww, Wr, Rw],
@@ -68,8 +68,8 @@ impl Builder<'_> {
             };
             let ((from, from_name), (to, to_name)) = (who(node), who(edge.to));
             txns.extend(from.map(|t| self.history.txns[t].id));
-            clock |= edge.kind == Kind::Time;
-            if let (Some(from), Some(to), Kind::Rw) = (from, to, edge.kind) {
+            clock |= edge.kind == EdgeKind::Time;
+            if let (Some(from), Some(to), EdgeKind::Rw) = (from, to, edge.kind) {
                 let writers = self.chains.rows[&edge.row]
                     .versions
                     .iter()
@@ -78,18 +78,18 @@ impl Builder<'_> {
                 lost_update |= after.any(|writer| writer == from);
             }
             let kind = match edge.kind {
-                Kind::Session => format!("then {to_name}"),
-                Kind::Time if from.is_none() && to.is_none() => continue,
-                Kind::Time if to.is_none() => format!("{from_name} was answered"),
-                Kind::Time => format!("{to_name} was asked for"),
-                Kind::Ww => format!("{from_name} -ww row {}-> {to_name}", edge.row),
-                Kind::Wr => format!("{from_name} -wr row {}-> {to_name}", edge.row),
-                Kind::Rw => format!("{from_name} -rw row {}-> {to_name}", edge.row),
-                Kind::RwRange => format!("{from_name} -missed row {}-> {to_name}", edge.row),
-                Kind::Gap => format!("{from_name} -gap of row {}-> {to_name}", edge.row),
+                EdgeKind::Session => format!("then {to_name}"),
+                EdgeKind::Time if from.is_none() && to.is_none() => continue,
+                EdgeKind::Time if to.is_none() => format!("{from_name} was answered"),
+                EdgeKind::Time => format!("{to_name} was asked for"),
+                EdgeKind::Ww => format!("{from_name} -ww row {}-> {to_name}", edge.row),
+                EdgeKind::Wr => format!("{from_name} -wr row {}-> {to_name}", edge.row),
+                EdgeKind::Rw => format!("{from_name} -rw row {}-> {to_name}", edge.row),
+                EdgeKind::RwRange => format!("{from_name} -missed row {}-> {to_name}", edge.row),
+                EdgeKind::Gap => format!("{from_name} -gap of row {}-> {to_name}", edge.row),
             };
             // Steps through one session are told as one.
-            if edge.kind == Kind::Session && within == Some(Kind::Session) {
+            if edge.kind == EdgeKind::Session && within == Some(EdgeKind::Session) {
                 story.pop();
             }
             story.push(kind);
@@ -110,10 +110,10 @@ impl Builder<'_> {
 }
 
 fn name_of(cycle: &Cycle, clock: bool) -> String {
-    let count = |kind: Kind| cycle.iter().filter(|(_, edge)| edge.kind == kind).count();
-    let ranges = count(Kind::RwRange) + count(Kind::Gap);
-    let reads = count(Kind::Rw) + ranges;
-    let name = match (reads, count(Kind::Wr)) {
+    let count = |kind: EdgeKind| cycle.iter().filter(|(_, edge)| edge.kind == kind).count();
+    let ranges = count(EdgeKind::RwRange) + count(EdgeKind::Gap);
+    let reads = count(EdgeKind::Rw) + ranges;
+    let name = match (reads, count(EdgeKind::Wr)) {
         (0, 0) => "G0",
         (0, _) => "G1c",
         (1, _) if ranges == 1 => "phantom (G-single)",

@@ -1,6 +1,6 @@
-use super::{Graph, Kind};
+use super::{Graph, EdgeKind};
 
-fn graph(nodes: usize, edges: &[(usize, usize, Kind)]) -> Graph {
+fn graph(nodes: usize, edges: &[(usize, usize, EdgeKind)]) -> Graph {
     let mut graph = Graph::default();
     for _ in 0..nodes {
         graph.node();
@@ -13,7 +13,7 @@ fn graph(nodes: usize, edges: &[(usize, usize, Kind)]) -> Graph {
 
 #[test]
 fn components_are_those_of_the_chosen_kinds() {
-    use Kind::{Rw, Ww};
+    use EdgeKind::{Rw, Ww};
     let g = graph(
         6,
         &[
@@ -26,7 +26,7 @@ fn components_are_those_of_the_chosen_kinds() {
             (4, 5, Ww),
         ],
     );
-    let sorted = |kinds: &[Kind]| {
+    let sorted = |kinds: &[EdgeKind]| {
         let mut found = g.components(kinds);
         found.iter_mut().for_each(|nodes| nodes.sort_unstable());
         found.sort();
@@ -40,7 +40,7 @@ fn components_are_those_of_the_chosen_kinds() {
 /// Steps within a session and of the clock cost nothing.
 #[test]
 fn the_cycle_with_the_fewest_dependencies_is_told() {
-    use Kind::{Session, Ww};
+    use EdgeKind::{Session, Ww};
     let g = graph(
         5,
         &[
@@ -62,6 +62,6 @@ fn the_cycle_with_the_fewest_dependencies_is_told() {
 #[test]
 fn long_paths_need_no_stack() {
     let n = 300_000;
-    let edges: Vec<_> = (0..n).map(|i| (i, (i + 1) % n, Kind::Ww)).collect();
-    assert_eq!(graph(n, &edges).components(&[Kind::Ww])[0].len(), n);
+    let edges: Vec<_> = (0..n).map(|i| (i, (i + 1) % n, EdgeKind::Ww)).collect();
+    assert_eq!(graph(n, &edges).components(&[EdgeKind::Ww])[0].len(), n);
 }

@@ -5,12 +5,12 @@ use super::*;
 /// What was acknowledged survives a crash; what was not may be there or not, as a whole.
 #[test]
 fn crashes_take_only_what_was_not_acknowledged() {
-    let crashed = |outcome: Outcome, after: &[(u64, &[Element])]| {
-        let mut s = script(Level::RepeatableRead);
+    let crashed = |outcome: TxnOutcome, after: &[(u64, &[Element])]| {
+        let mut s = script(IsolationLevel::RepeatableRead);
         let a = s.begin();
         s.append(a, all(), 10);
         s.end(a, outcome);
-        if outcome != Outcome::Ok {
+        if outcome != TxnOutcome::Ok {
             s.history.txns[a].end.as_mut().unwrap().end = None;
         }
         // Seen before it was durable.
@@ -22,18 +22,18 @@ fn crashes_take_only_what_was_not_acknowledged() {
     let with: &[(u64, &[Element])] = &[(100, &[1, 10]), (102, &[2, 10])];
     let without: &[(u64, &[Element])] = &[(100, &[1]), (102, &[2])];
     let half: &[(u64, &[Element])] = &[(100, &[1, 10]), (102, &[2])];
-    assert_eq!(crashed(Outcome::Ok, with), [""; 0]);
-    assert_eq!(crashed(Outcome::Unknown, with), [""; 0]);
-    assert_eq!(crashed(Outcome::Unknown, without), [""; 0]);
-    assert_eq!(crashed(Outcome::Ok, without), ["G-single, by the clock"]);
-    assert_eq!(crashed(Outcome::Unknown, half), ["G-single"]);
+    assert_eq!(crashed(TxnOutcome::Ok, with), [""; 0]);
+    assert_eq!(crashed(TxnOutcome::Unknown, with), [""; 0]);
+    assert_eq!(crashed(TxnOutcome::Unknown, without), [""; 0]);
+    assert_eq!(crashed(TxnOutcome::Ok, without), ["G-single, by the clock"]);
+    assert_eq!(crashed(TxnOutcome::Unknown, half), ["G-single"]);
 }
 
 /// A move that was visible for a moment: the row is missed in its old list, and back after the crash.
 #[test]
 fn a_row_may_be_missed_because_of_a_commit_that_a_crash_took() {
     for moved in [true, false] {
-        let mut s = script(Level::ReadCommitted);
+        let mut s = script(IsolationLevel::ReadCommitted);
         let a = s.begin();
         if moved {
             let statement = Statement::Append {
@@ -48,13 +48,13 @@ fn a_row_may_be_missed_because_of_a_commit_that_a_crash_took() {
         } else {
             s.delete(a, range(100, 100, 1), &[(100, &[1])]);
         }
-        s.end(a, Outcome::Unknown);
+        s.end(a, TxnOutcome::Unknown);
         s.look(&[(102, &[2])]);
         s.life = 1;
         s.look(&[(100, &[1]), (102, &[2])]);
         assert_eq!(s.names(), [""; 0]);
         // Acknowledged, it stays.
-        s.history.txns[a].outcome = Outcome::Ok;
+        s.history.txns[a].outcome = TxnOutcome::Ok;
         assert!(!s.names().is_empty());
     }
 }
@@ -62,11 +62,11 @@ fn a_row_may_be_missed_because_of_a_commit_that_a_crash_took() {
 /// Who missed the row before it was deleted has no excuse.
 #[test]
 fn a_row_is_not_missed_before_the_commit_that_a_crash_took() {
-    let mut s = script(Level::ReadCommitted);
+    let mut s = script(IsolationLevel::ReadCommitted);
     s.look(&[(102, &[2])]);
     let a = s.begin();
     s.delete(a, range(100, 100, 1), &[(100, &[1])]);
-    s.end(a, Outcome::Unknown);
+    s.end(a, TxnOutcome::Unknown);
     s.life = 1;
     s.look(&[(100, &[1]), (102, &[2])]);
     assert_eq!(s.names(), ["lost row"]);
@@ -74,10 +74,10 @@ fn a_row_is_not_missed_before_the_commit_that_a_crash_took() {
 
 #[test]
 fn a_commit_stays_if_a_later_one_that_read_it_does() {
-    let mut s = script(Level::ReadCommitted);
+    let mut s = script(IsolationLevel::ReadCommitted);
     let a = s.begin();
     s.append(a, range(100, 100, 1), 10);
-    s.end(a, Outcome::Unknown);
+    s.end(a, TxnOutcome::Unknown);
     let b = s.begin();
     s.read(b, &[(100, &[1, 10]), (102, &[2])]);
     s.append(b, range(102, 102, 1), 20);
@@ -90,9 +90,9 @@ fn a_commit_stays_if_a_later_one_that_read_it_does() {
 /// A session that is killed while it is idle releases its locks before it asks for its commit, which then has no answer.
 #[test]
 fn a_commit_without_an_answer_holds_no_lock_until_it_is_asked_for() {
-    let outcomes = [Outcome::Unknown, Outcome::Ok];
+    let outcomes = [TxnOutcome::Unknown, TxnOutcome::Ok];
     let found = outcomes.map(|outcome| {
-        let mut s = script(Level::RepeatableRead);
+        let mut s = script(IsolationLevel::RepeatableRead);
         let idle = s.begin();
         s.lock(idle, range(100, 100, 1), &[(100, &[1])]);
         let other = s.begin();

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn own_writes_are_seen() {
-    let mut s = script(Level::RepeatableRead);
+    let mut s = script(IsolationLevel::RepeatableRead);
     let t = s.begin();
     s.append(t, all(), 10);
     s.read(t, &[(100, &[1, 10]), (102, &[2])]);
@@ -15,12 +15,12 @@ fn own_writes_are_seen() {
 
 /// A transaction that may have any end writes, and looks at a range.
 fn looks(
-    outcome: Outcome,
+    outcome: TxnOutcome,
     write: impl Fn(&mut Script, usize),
     scan: Scan,
     rows: &[(u64, &[Element])],
 ) -> Vec<String> {
-    let mut s = script(Level::ReadCommitted);
+    let mut s = script(IsolationLevel::ReadCommitted);
     let t = s.begin();
     write(&mut s, t);
     s.lock(t, scan, rows);
@@ -30,7 +30,7 @@ fn looks(
 
 #[test]
 fn rows_that_a_transaction_inserted_are_met() {
-    for outcome in [Outcome::Ok, Outcome::Failed] {
+    for outcome in [TxnOutcome::Ok, TxnOutcome::Failed] {
         let looks = |rows: &[(u64, &[Element])]| {
             let write = |s: &mut Script, t: usize| {
                 s.insert(t, 101, 10);
@@ -46,7 +46,7 @@ fn rows_that_a_transaction_inserted_are_met() {
 
 #[test]
 fn rows_that_a_transaction_changed_are_met() {
-    let mut s = script(Level::RepeatableRead);
+    let mut s = script(IsolationLevel::RepeatableRead);
     let t = s.begin();
     s.append(t, all(), 10);
     s.read(t, &[(100, &[1, 10])]);
@@ -59,7 +59,7 @@ fn rows_that_a_transaction_changed_are_met() {
 #[test]
 fn an_update_meets_rows_of_its_own_transaction() {
     let updated = |element: &[Element]| {
-        let mut s = script(Level::ReadCommitted);
+        let mut s = script(IsolationLevel::ReadCommitted);
         let t = s.begin();
         s.insert(t, 101, 10);
         s.append(t, range(101, 1000, 1), 11);
@@ -73,7 +73,7 @@ fn an_update_meets_rows_of_its_own_transaction() {
 
 #[test]
 fn rows_that_a_transaction_deleted_or_moved_are_not_met() {
-    for outcome in [Outcome::Ok, Outcome::Failed] {
+    for outcome in [TxnOutcome::Ok, TxnOutcome::Failed] {
         let delete = |s: &mut Script, t: usize| {
             s.delete(t, range(100, 100, 1), &[(100, &[1])]);
         };
@@ -93,9 +93,9 @@ fn rows_that_a_transaction_deleted_or_moved_are_not_met() {
         };
         s.op(t, statement);
     };
-    assert_eq!(looks(Outcome::Failed, away, all(), &[(102, &[2])]), [""; 0]);
+    assert_eq!(looks(TxnOutcome::Failed, away, all(), &[(102, &[2])]), [""; 0]);
     let back = looks(
-        Outcome::Failed,
+        TxnOutcome::Failed,
         away,
         all(),
         &[(100, &[1, 10]), (102, &[2])],
@@ -107,7 +107,7 @@ fn rows_that_a_transaction_deleted_or_moved_are_not_met() {
 /// leave rows out all the same, since InnoDB counts requests that wait.
 #[test]
 fn skip_locked_may_leave_own_rows_out() {
-    let mut s = script(Level::ReadCommitted);
+    let mut s = script(IsolationLevel::ReadCommitted);
     let t = s.begin();
     s.insert(t, 101, 10);
     let statement = Statement::Lock {
@@ -125,7 +125,7 @@ fn skip_locked_may_leave_own_rows_out() {
 #[test]
 fn an_own_row_covers_the_one_that_the_snapshot_has_there() {
     for changes in [true, false] {
-        let mut s = script(Level::RepeatableRead);
+        let mut s = script(IsolationLevel::RepeatableRead);
         let t = s.begin();
         s.op(t, Statement::Snapshot);
         let other = s.begin();
@@ -142,7 +142,7 @@ fn an_own_row_covers_the_one_that_the_snapshot_has_there() {
         }
         let rows = vec![new(if changes { &[20, 10] } else { &[20] }), row(102, &[2])];
         s.op(t, Statement::Read { scan: all(), rows });
-        s.end(t, Outcome::Failed);
+        s.end(t, TxnOutcome::Failed);
         assert_eq!(s.names().is_empty(), changes, "{:?}", s.names());
     }
 }
@@ -152,7 +152,7 @@ fn an_own_row_covers_the_one_that_the_snapshot_has_there() {
 #[test]
 fn a_snapshot_has_a_row_under_its_old_key_too() {
     for renames in [true, false] {
-        let mut s = script(Level::RepeatableRead);
+        let mut s = script(IsolationLevel::RepeatableRead);
         let t = s.begin();
         s.op(t, Statement::Snapshot);
         let other = s.begin();

@@ -3,7 +3,7 @@
 use super::*;
 
 /// The other locks (7,100) and inserts (7,101) or (7,99); the scan waits for (7,100).
-pub(super) fn scan_beside_insert(level: Level, at: u64, order: i8) -> Script {
+pub(super) fn scan_beside_insert(level: IsolationLevel, at: u64, order: i8) -> Script {
     let mut s = script(level);
     let other = s.begin();
     s.append(other, range(100, 100, 1), 20);
@@ -34,22 +34,22 @@ fn a_scan_that_waited_must_see_what_was_inserted_ahead_of_it() {
 #[test]
 fn a_scan_may_miss_what_was_inserted_behind_it_unless_gaps_are_locked() {
     for (level, at, order) in [
-        (Level::ReadCommitted, 99, 1),
-        (Level::RepeatableRead, 101, -1),
+        (IsolationLevel::ReadCommitted, 99, 1),
+        (IsolationLevel::RepeatableRead, 101, -1),
     ] {
         let mut s = scan_beside_insert(level, at, order);
         let verdict = s.judge();
         assert_eq!(verdict.findings, []);
         assert_eq!(
             verdict.gaps.len(),
-            usize::from(level == Level::RepeatableRead)
+            usize::from(level == IsolationLevel::RepeatableRead)
         );
         s.history.setup.gap_locks = true;
-        assert_eq!(s.names().len(), usize::from(level == Level::RepeatableRead));
+        assert_eq!(s.names().len(), usize::from(level == IsolationLevel::RepeatableRead));
     }
     // Of an order that is not known nothing can be said.
     assert_eq!(
-        scan_beside_insert(Level::ReadCommitted, 101, 0).names(),
+        scan_beside_insert(IsolationLevel::ReadCommitted, 101, 0).names(),
         [""; 0]
     );
 }
@@ -68,7 +68,7 @@ fn a_row_that_was_there_all_the_time_is_met() {
 
 #[test]
 fn a_deleted_row_may_be_missed_and_must_be_afterwards() {
-    let mut s = script(Level::ReadCommitted);
+    let mut s = script(IsolationLevel::ReadCommitted);
     let (a, b) = (s.begin(), s.begin());
     s.delete(a, range(100, 100, 1), &[(100, &[1])]);
     let waits = s.lock(b, all(), &[(102, &[2])]);
@@ -87,7 +87,7 @@ fn a_row_that_moves_is_in_one_place() {
         pos: 5,
         ..row(100, log)
     };
-    let mut s = script(Level::ReadCommitted);
+    let mut s = script(IsolationLevel::ReadCommitted);
     let a = s.begin();
     let statement = Statement::Append {
         scan: Scan::Point { id: 100 },

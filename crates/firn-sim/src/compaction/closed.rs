@@ -4,10 +4,10 @@
 
 use super::tree::{Flight, Key, Tree};
 use firn::base::options::Options;
-use firn::compaction::{Backlog, Extra, JobKind, Rest, l0_depth};
+use firn::compaction::{Backlog, SpaceTracker, JobKind, RestGoal, l0_depth};
 use firn::env::MemEnv;
 use firn::version::LAST_LEVEL;
-use firn::write::{Pressure, Stall};
+use firn::write::{Pressure, StallGate};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::VecDeque;
@@ -38,7 +38,7 @@ const SYNC_BYTE_US: f64 = 0.0005;
 
 /// What to simulate.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct MachinePlan {
     /// The seed of keys and of the machine's moods.
     pub seed: u64,
     /// Rows.
@@ -71,7 +71,7 @@ pub fn skewed(rng: &mut StdRng, keys: u64) -> u64 {
     rank.wrapping_mul(2_654_435_761) % keys
 }
 
-impl Default for Plan {
+impl Default for MachinePlan {
     fn default() -> Self {
         Self {
             seed: 1,
@@ -187,13 +187,13 @@ struct Running {
 
 /// The machine, the tree and the gate.
 pub struct Machine {
-    plan: Plan,
+    plan: MachinePlan,
     rng: StdRng,
     env: MemEnv,
     now_us: u64,
     tree: Tree,
-    gate: Stall,
-    extra: Extra,
+    gate: StallGate,
+    extra: SpaceTracker,
     active: f64,
     frozen: VecDeque<f64>,
     flush: Option<Flush>,
@@ -207,7 +207,7 @@ pub struct Machine {
 
 impl Machine {
     /// A machine with all rows in the last level.
-    pub fn new(plan: Plan) -> Self {
+    pub fn new(plan: MachinePlan) -> Self {
         let options = Options::default();
         let limit = plan.keys * 196 / 10;
         let memtable = limit / 10;
@@ -223,10 +223,10 @@ impl Machine {
         Self {
             rng: StdRng::seed_from_u64(plan.seed),
             now_us: 0,
-            gate: Stall::new(Arc::new(env.clone())),
+            gate: StallGate::new(Arc::new(env.clone())),
             env,
             tree,
-            extra: Extra::default(),
+            extra: SpaceTracker::default(),
             active: 0.0,
             frozen: VecDeque::new(),
             flush: None,
@@ -303,7 +303,7 @@ impl Machine {
     }
 
     fn begin_job(&mut self) -> Option<Running> {
-        let flight = self.tree.begin(Rest::No)?;
+        let flight = self.tree.begin(RestGoal::No)?;
         self.gate.job_begins();
         self.extra.begins(&flight.job);
         let work = match flight.job.kind {

@@ -6,7 +6,7 @@
 use super::tree::{Flight, Key, Tree};
 use firn::base::Seqno;
 use firn::base::options::Options;
-use firn::compaction::Rest;
+use firn::compaction::RestGoal;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
@@ -56,7 +56,7 @@ impl Sim {
         self.tree.flush(batch);
     }
 
-    fn begin(&mut self, rest: Rest) -> bool {
+    fn begin(&mut self, rest: RestGoal) -> bool {
         let flight = self.tree.begin(rest);
         let begun = flight.is_some();
         self.flights.extend(flight);
@@ -74,7 +74,7 @@ impl Sim {
     pub fn work(&mut self) {
         for _ in 0..self.rng.random_range(0..8) {
             let begin = self.flights.len() < 3 && self.rng.random();
-            let begun = begin && self.begin(Rest::No);
+            let begun = begin && self.begin(RestGoal::No);
             if !begun && !self.flights.is_empty() {
                 self.finish();
             }
@@ -82,7 +82,7 @@ impl Sim {
     }
 
     /// Runs jobs until there is none.
-    pub fn settle(&mut self, rest: Rest) {
+    pub fn settle(&mut self, rest: RestGoal) {
         let mut steps = 0;
         loop {
             let begin = self.flights.len() < 3 && (self.flights.is_empty() || self.rng.random());
@@ -231,7 +231,7 @@ pub fn costs(load: &Load, seed: u64) -> (f64, f64, f64) {
     for round in 0..load.flushes {
         let batch = (load.batch)(&mut sim, round);
         sim.flush(&batch);
-        sim.settle(Rest::No);
+        sim.settle(RestGoal::No);
         if round >= load.flushes / 2 && round % 10 == 9 {
             let keys: Vec<Key> = sim.model.keys().copied().collect();
             for _ in 0..50 {

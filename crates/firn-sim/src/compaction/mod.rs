@@ -5,7 +5,7 @@ pub mod closed;
 pub mod loads;
 pub mod tree;
 
-use closed::{Machine, Plan};
+use closed::{Machine, MachinePlan};
 use loads::{LOADS, costs};
 
 /// Prints what the loads cost: [`loads`].
@@ -18,27 +18,27 @@ pub fn print_costs(seed: u64) {
 }
 
 /// Full speed for so many seconds, on machines and trees of several kinds.
-pub fn plans(seed: u64, seconds: u64) -> Vec<(&'static str, Plan)> {
-    let plan = Plan {
+pub fn plans(seed: u64, seconds: u64) -> Vec<(&'static str, MachinePlan)> {
+    let plan = MachinePlan {
         seed,
         seconds,
-        ..Plan::default()
+        ..MachinePlan::default()
     };
-    let small = Plan {
+    let small = MachinePlan {
         keys: 500_000,
         scale: 5,
         ..plan.clone()
     };
-    let large = Plan {
+    let large = MachinePlan {
         keys: 40_000_000,
         scale: 400,
         ..plan.clone()
     };
-    let skewed = Plan {
+    let skewed = MachinePlan {
         key: closed::skewed,
         ..plan.clone()
     };
-    let two = Plan {
+    let two = MachinePlan {
         jobs: 2,
         processors: 4.0,
         ..plan.clone()

@@ -1,7 +1,7 @@
-use super::closed::{Machine, Plan};
+use super::closed::{Machine, MachinePlan};
 use super::loads::{Batch, LOADS, Sim, costs};
 use super::plans;
-use firn::compaction::{Rest, l0_depth};
+use firn::compaction::{RestGoal, l0_depth};
 use firn::version::LAST_LEVEL;
 use rand::Rng;
 
@@ -29,12 +29,12 @@ fn random_loads_keep_all_reads_and_come_to_rest() {
                     let at = sim.rng.random_range(0..sim.tree.snapshots.len());
                     sim.tree.snapshots.swap_remove(at);
                 }
-                2 if round == 90 => sim.settle(Rest::Complete),
+                2 if round == 90 => sim.settle(RestGoal::Complete),
                 _ => {}
             }
             sim.work();
             if sim.tree.version.l0.len() > 8 {
-                sim.settle(Rest::No);
+                sim.settle(RestGoal::No);
                 let version = &sim.tree.version;
                 assert!(l0_depth(version) < 4 && version.l0.len() < 16);
             }
@@ -43,7 +43,7 @@ fn random_loads_keep_all_reads_and_come_to_rest() {
             }
         }
         sim.tree.snapshots.clear();
-        sim.settle(Rest::Complete);
+        sim.settle(RestGoal::Complete);
         sim.check_reads();
         for (level, file) in sim.tree.version.files() {
             assert!(usize::from(level) == LAST_LEVEL && file.at_rest);
@@ -60,19 +60,19 @@ fn dropped_indexes_leave_nothing() {
         for _ in 0..40 {
             let batch = batch(&mut sim, 500, 200);
             sim.flush(&batch);
-            sim.settle(Rest::No);
+            sim.settle(RestGoal::No);
         }
         sim.tree.snapshots.push(sim.tree.seqno);
         sim.tree.seqno += 1;
         sim.tree.retired.insert(2, sim.tree.seqno);
-        sim.settle(Rest::Complete);
+        sim.settle(RestGoal::Complete);
         let holds = |sim: &Sim| {
             let mut files = sim.tree.version.files();
             files.any(|(_, f)| f.index(2).is_some())
         };
         assert!(holds(&sim), "a snapshot is older than the drop");
         sim.tree.snapshots.clear();
-        sim.settle(Rest::Complete);
+        sim.settle(RestGoal::Complete);
         assert!(!holds(&sim));
         sim.check_reads();
     }
@@ -87,7 +87,7 @@ fn garbage_stays_within_bounds_under_updates() {
         let one = |_| ((1, sim.rng.random_range(0..keys)), true);
         let batch: Batch = (0..80).map(one).collect();
         sim.flush(&batch);
-        sim.settle(Rest::No);
+        sim.settle(RestGoal::No);
         if round > 200 {
             // All keys in the last level's codec, and L0, which counts as memtables.
             let resting = keys * sim.tree.entry_bytes.1;
@@ -107,9 +107,9 @@ fn ascending_keys_are_rewritten_once() {
     for round in 0..400u64 {
         let batch: Batch = (0..60).map(|i| ((1, round * 60 + i), true)).collect();
         sim.flush(&batch);
-        sim.settle(Rest::No);
+        sim.settle(RestGoal::No);
     }
-    sim.settle(Rest::Complete);
+    sim.settle(RestGoal::Complete);
     let tree = &sim.tree;
     assert_eq!(tree.version.size(), 400 * 60 * tree.entry_bytes.1);
     // Flushed once, and once more into the last level's codec; little besides.
@@ -137,11 +137,11 @@ fn loads_cost_what_they_should() {
 fn full_speed_is_even_and_small() {
     for seed in 1..3 {
         println!("seed {seed}");
-        let plan = Plan {
+        let plan = MachinePlan {
             seed,
             seconds: 75,
             scale: 100,
-            ..Plan::default()
+            ..MachinePlan::default()
         };
         let seen = Machine::new(plan).run();
         let (slowest, space) = (seen.slowest(), seen.largest());
@@ -157,7 +157,7 @@ fn full_speed_is_even_and_small() {
 fn other_trees_and_machines_are_even_too() {
     for (name, plan) in plans(1, 60).into_iter().skip(1) {
         let (scale, small) = (plan.scale * 2, plan.keys < 1_000_000);
-        let seen = Machine::new(Plan { scale, ..plan }).run();
+        let seen = Machine::new(MachinePlan { scale, ..plan }).run();
         let (slowest, space) = (seen.slowest(), seen.largest());
         assert!(slowest >= 0.5, "{name}: {slowest} of the median");
         // Files have a smallest size: of a small tree one is a large part.

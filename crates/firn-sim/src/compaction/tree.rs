@@ -5,13 +5,13 @@ use firn::base::options::Options;
 use firn::base::{IndexId, InternalKey, Kind, Seqno};
 use firn::cache::BlockCache;
 use firn::compaction::{
-    Cuts, DropRule, Job, Picking, Reason, Rest, Retired, Running, Shape, Snapshots, Splitter,
-    Verdict, pick,
+    FlushSplits, DropRule, Job, PickerContext, DropReason, RestGoal, RetiredIndexes, RunningJobs, LevelTargets, Snapshots, Splitter,
+    DropDecision, pick,
 };
 use firn::env::MemEnv;
 use firn::sst::IndexStats;
 use firn::store::FileStore;
-use firn::version::{Edit, FileLocation, FileMeta, FileSource, LAST_LEVEL, State, Version};
+use firn::version::{Edit, FileLocation, FileMeta, FileSource, LAST_LEVEL, ManifestState, Version};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ pub struct Flight {
 
 /// What a job or flush wrote.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Written {
+pub struct JobOutput {
     /// Stored bytes.
     pub bytes: u64,
     /// Entries.
@@ -66,7 +66,7 @@ pub struct Written {
 
 /// The tree, its entries, and the jobs on it.
 pub struct Tree {
-    state: State,
+    state: ManifestState,
     /// The tree as the picker sees it.
     pub version: Arc<Version>,
     source: Arc<FileSource>,
@@ -76,8 +76,8 @@ pub struct Tree {
     /// Where reads stand besides.
     pub snapshots: Vec<Seqno>,
     /// Dropped indexes.
-    pub retired: Retired,
-    running: Running,
+    pub retired: RetiredIndexes,
+    running: RunningJobs,
     /// Sizes and thresholds.
     pub options: Options,
     /// Stored bytes of an entry in upper levels and in the last one.
@@ -93,14 +93,14 @@ impl Tree {
     pub fn new(options: Options, entry_bytes: (u64, u64)) -> Self {
         let store = FileStore::new(Arc::new(MemEnv::new()), "/none");
         Self {
-            state: State::default(),
+            state: ManifestState::default(),
             version: Arc::default(),
             source: FileSource::new(store, Arc::new(BlockCache::new(1 << 20))),
             data: HashMap::new(),
             seqno: 0,
             snapshots: Vec::new(),
-            retired: Retired::new(),
-            running: Running::default(),
+            retired: RetiredIndexes::new(),
+            running: RunningJobs::default(),
             options,
             entry_bytes,
             flushed: 0,
@@ -113,8 +113,8 @@ impl Tree {
     }
 
     /// The shape of the tree.
-    pub fn shape(&self) -> Shape {
-        Shape::of(&self.version, self.options.base_level_size)
+    pub fn shape(&self) -> LevelTargets {
+        LevelTargets::of(&self.version, self.options.base_level_size)
     }
 
     fn apply(&mut self, edit: &Edit) {
@@ -142,7 +142,7 @@ impl Tree {
         let entries: Vec<Entry> = (0..keys).map(entry).collect();
         let stored = keys * self.entry_bytes.1;
         let target = self.options.target_file_size;
-        let size = Shape::of_size(stored, self.options.base_level_size).file_size(LAST, target);
+        let size = LevelTargets::of_size(stored, self.options.base_level_size).file_size(LAST, target);
         let splitter = Splitter::new(size, Vec::new());
         let (version, reads) = (self.version.clone(), self.reads());
         let (metas, _) = self.write(&version, &reads, vec![entries], LAST, splitter);
@@ -160,7 +160,7 @@ impl Tree {
         inputs: Vec<Vec<Entry>>,
         level: u8,
         mut splitter: Splitter,
-    ) -> (Vec<FileMeta>, Written) {
+    ) -> (Vec<FileMeta>, JobOutput) {
         let mut rule = DropRule::new(reads, &self.retired, level == LAST);
         let below = &version.levels[usize::from(level)..];
         let bytes = match level {
@@ -170,7 +170,7 @@ impl Tree {
         let mut source: Vec<Entry> = inputs.concat();
         source.sort_by_key(|e| (e.key, Reverse(e.seqno)));
         let mut files: Vec<Vec<Entry>> = Vec::new();
-        let mut written = Written::default();
+        let mut written = JobOutput::default();
         for entry in source {
             let key = bytes_of(entry.key);
             let kind = if entry.put { Kind::Put } else { Kind::Delete };
@@ -178,9 +178,9 @@ impl Tree {
                 |key: &[u8]| level != 0 && below.iter().all(|run| run.find(key).is_none());
             let asked = InternalKey::new(&key, entry.seqno, kind);
             let seqno = match rule.decide(asked, nothing_below).expect("in order") {
-                Verdict::Keep(seqno) => seqno,
-                Verdict::Drop(why) => {
-                    written.shadowed += u64::from(why == Reason::Shadowed);
+                DropDecision::Keep(seqno) => seqno,
+                DropDecision::Drop(why) => {
+                    written.shadowed += u64::from(why == DropReason::Shadowed);
                     continue;
                 }
             };
@@ -213,7 +213,7 @@ impl Tree {
     }
 
     /// Commits and flushes a batch into a run of L0.
-    pub fn flush(&mut self, batch: &[(Key, bool)]) -> Written {
+    pub fn flush(&mut self, batch: &[(Key, bool)]) -> JobOutput {
         let mut entries = Vec::with_capacity(batch.len());
         for &(key, put) in batch {
             self.seqno += 1;
@@ -228,7 +228,7 @@ impl Tree {
         let (version, reads) = (self.version.clone(), self.reads());
         let shape = self.shape();
         let size = shape.file_size(0, self.options.target_file_size);
-        let cuts = Cuts::of(&version, self.options.live.freeze_at(), size);
+        let cuts = FlushSplits::of(&version, self.options.live.freeze_at(), size);
         let splitter = cuts.splitter(size);
         let (metas, written) = self.write(&version, &reads, vec![entries], 0, splitter);
         self.flushed += written.bytes;
@@ -241,8 +241,8 @@ impl Tree {
     }
 
     /// The next job, if one is due.
-    pub fn pick(&self, rest: Rest) -> Option<Job> {
-        pick(&Picking {
+    pub fn pick(&self, rest: RestGoal) -> Option<Job> {
+        pick(&PickerContext {
             version: &self.version,
             options: &self.options,
             running: &self.running,
@@ -254,7 +254,7 @@ impl Tree {
     }
 
     /// Begins the next job.
-    pub fn begin(&mut self, rest: Rest) -> Option<Flight> {
+    pub fn begin(&mut self, rest: RestGoal) -> Option<Flight> {
         let job = self.pick(rest)?;
         Some(Flight {
             ticket: self.running.begin(&job),
@@ -265,7 +265,7 @@ impl Tree {
     }
 
     /// What a job will write: in entries exactly, in bytes but for where files end.
-    pub fn foresee(&self, flight: &Flight) -> Written {
+    pub fn foresee(&self, flight: &Flight) -> JobOutput {
         let mut keys: Vec<Key> = flight
             .job
             .files()
@@ -280,18 +280,18 @@ impl Tree {
         let bytes = bytes * keys.len() as u64;
         let target = self.options.target_file_size;
         let size = self.shape().file_size(flight.job.output_level, target);
-        Written {
+        JobOutput {
             bytes,
             entries: keys.len() as u64,
             files: bytes / size + 1,
-            ..Written::default()
+            ..JobOutput::default()
         }
     }
 
     /// Ends a job.
-    pub fn finish(&mut self, flight: Flight) -> Written {
+    pub fn finish(&mut self, flight: Flight) -> JobOutput {
         let job = &flight.job;
-        let mut written = Written::default();
+        let mut written = JobOutput::default();
         let edit = job.edit_without_output().unwrap_or_else(|| {
             let files = job.files().map(|(_, f)| self.data[&f.file_id].clone());
             let inputs = files.collect();
@@ -299,7 +299,7 @@ impl Tree {
             let next = flight.version.levels.get(usize::from(level));
             let boundaries = next.map_or(&[][..], |run| &run.files);
             let boundaries = boundaries.iter().map(|f| f.smallest.clone()).collect();
-            let shape = Shape::of(&flight.version, self.options.base_level_size);
+            let shape = LevelTargets::of(&flight.version, self.options.base_level_size);
             let size = shape.file_size(level, self.options.target_file_size);
             let splitter = Splitter::new(size, boundaries);
             let (metas, wrote) =

@@ -29,7 +29,7 @@ use firn_capi::session::{
     firn_session, firn_session_free, firn_session_new,
 };
 use firn_capi::table::{firn_table, firn_table_close, firn_table_open};
-use firn_history::{Level, Row};
+use firn_history::{IsolationLevel, Row};
 use std::ffi::CStr;
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
@@ -238,7 +238,7 @@ impl Server {
         Ok(server)
     }
 
-    pub(super) fn session(&self, level: Level) -> Session<'_> {
+    pub(super) fn session(&self, level: IsolationLevel) -> Session<'_> {
         let mut raw = null_mut();
         // SAFETY: the database is open.
         let made = unsafe { firn_session_new(self.db, null_mut(), &mut raw) };
@@ -267,7 +267,7 @@ impl Drop for Server {
 pub(super) struct Session<'s> {
     server: &'s Server,
     raw: *mut firn_session,
-    pub(super) level: Level,
+    pub(super) level: IsolationLevel,
     statement: u64,
 }
 
@@ -301,8 +301,8 @@ impl<'s> Session<'s> {
     pub(super) fn begin_statement(&mut self, autocommit: bool) {
         self.statement += 1;
         let level = match self.level {
-            Level::ReadCommitted => firn_isolation::FIRN_READ_COMMITTED,
-            Level::RepeatableRead => firn_isolation::FIRN_REPEATABLE_READ,
+            IsolationLevel::ReadCommitted => firn_isolation::FIRN_READ_COMMITTED,
+            IsolationLevel::RepeatableRead => firn_isolation::FIRN_REPEATABLE_READ,
         };
         let id = self.statement;
         // SAFETY: the session is this thread's.

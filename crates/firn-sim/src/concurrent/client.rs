@@ -1,14 +1,14 @@
 //! One session after the other: what it asks for and what it is told.
 
 use super::abi::{
-    Cursor, Find, Outcome, Server, Session, key, list_index, primary_of, record_of, row_of,
+    Cursor, Find, TxnOutcome, Server, Session, key, list_index, primary_of, record_of, row_of,
 };
 use super::{Shared, pauses};
 use crate::options::{chance, one_of};
 use firn_capi::cursor::{firn_read_mode, firn_wait};
 use firn_capi::error::firn_status;
 use firn_history::history::Element;
-use firn_history::{Level, Op, Outcome as Ending, Row, Scan, Span, Statement, Status, Txn};
+use firn_history::{IsolationLevel, Op, TxnOutcome as Ending, Row, Scan, TimeSpan, Statement, StatementStatus, Txn};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
@@ -82,7 +82,7 @@ fn in_order(list: u64, (from, to): (i64, i64), forward: bool) -> Scan {
 }
 
 /// What a scan does with each row: the cursor has it.
-type Visit<'v> = dyn FnMut(&mut Cursor<'_, '_>, Row) -> Outcome<()> + 'v;
+type Visit<'v> = dyn FnMut(&mut Cursor<'_, '_>, Row) -> TxnOutcome<()> + 'v;
 
 impl<'a> Client<'a> {
     pub(super) fn new(number: usize, shared: &'a Shared, seed: u64) -> Self {
@@ -100,7 +100,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    pub(super) fn level(&self) -> Level {
+    pub(super) fn level(&self) -> IsolationLevel {
         self.shared.level
     }
 
@@ -123,7 +123,7 @@ impl<'a> Client<'a> {
         });
     }
 
-    fn finish(&mut self, outcome: Ending, end: Option<Span>) {
+    fn finish(&mut self, outcome: Ending, end: Option<TimeSpan>) {
         let mut txn = self.txn.take().expect("a transaction was begun");
         txn.outcome = outcome;
         txn.end = end;
@@ -135,14 +135,14 @@ impl<'a> Client<'a> {
         &mut self,
         session: &mut Session<'_>,
         mut statement: Statement,
-        run: impl FnOnce(&mut Self, &mut Session<'_>, &mut Statement) -> Outcome<()>,
-    ) -> Outcome<()> {
+        run: impl FnOnce(&mut Self, &mut Session<'_>, &mut Statement) -> TxnOutcome<()>,
+    ) -> TxnOutcome<()> {
         let begin = self.now();
         session.begin_statement(self.autocommit);
         let done = run(self, session, &mut statement);
         let status = match done {
-            Ok(()) => Status::Done,
-            Err(_) => Status::Failed,
+            Ok(()) => StatementStatus::Done,
+            Err(_) => StatementStatus::Failed,
         };
         match done {
             Ok(()) => session.end_statement(),
@@ -150,7 +150,7 @@ impl<'a> Client<'a> {
         }
         let end = Some(self.now());
         let op = Op {
-            span: Span { begin, end },
+            span: TimeSpan { begin, end },
             status,
             statement,
         };
@@ -171,7 +171,7 @@ impl<'a> Client<'a> {
         wait: firn_wait,
         semi: bool,
         visit: &mut Visit<'_>,
-    ) -> Outcome<()> {
+    ) -> TxnOutcome<()> {
         let Scan::Range {
             list,
             from,
@@ -228,7 +228,7 @@ impl<'a> Client<'a> {
         row: &Row,
         mode: firn_read_mode,
         visit: &mut Visit<'_>,
-    ) -> Outcome<()> {
+    ) -> TxnOutcome<()> {
         let table = self.shared.lists.table(row.list);
         let (index, key) = match table {
             0 => (0, key(&[row.list as i64, row.pos])),
@@ -261,7 +261,7 @@ impl<'a> Client<'a> {
         bounds: (i64, i64),
         mode: firn_read_mode,
         wait: firn_wait,
-    ) -> Outcome<()> {
+    ) -> TxnOutcome<()> {
         let scan = in_order(list, bounds, chance(&mut self.rng, 65));
         let partial = wait == firn_wait::FIRN_SKIP_LOCKED;
         let statement = match mode {
@@ -290,13 +290,13 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    fn snapshot_read(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
+    fn snapshot_read(&mut self, session: &mut Session<'_>, list: u64) -> TxnOutcome<()> {
         let bounds = self.bounds(list);
         let mode = firn_read_mode::FIRN_READ_SNAPSHOT;
         self.read(session, list, bounds, mode, firn_wait::FIRN_WAIT)
     }
 
-    fn lock(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
+    fn lock(&mut self, session: &mut Session<'_>, list: u64) -> TxnOutcome<()> {
         use firn_read_mode::{FIRN_READ_LOCK_EXCLUSIVE, FIRN_READ_LOCK_SHARED};
         use firn_wait::{FIRN_SKIP_LOCKED, FIRN_WAIT};
         let bounds = self.bounds(list);
@@ -315,13 +315,13 @@ impl<'a> Client<'a> {
         self.read(session, list, bounds, mode, wait)
     }
 
-    fn append(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
+    fn append(&mut self, session: &mut Session<'_>, list: u64) -> TxnOutcome<()> {
         let (bounds, forward) = (self.bounds(list), chance(&mut self.rng, 65));
         let (mut scan, element, pad) = (in_order(list, bounds, forward), self.element(), self.pad);
         if let Scan::Range { even, .. } = &mut scan {
             *even = chance(&mut self.rng, 25);
         }
-        let semi = self.shared.level == Level::ReadCommitted && self.rng.random();
+        let semi = self.shared.level == IsolationLevel::ReadCommitted && self.rng.random();
         let statement = Statement::Append {
             scan,
             element,
@@ -336,7 +336,7 @@ impl<'a> Client<'a> {
                 firn_read_mode::FIRN_READ_LOCK_EXCLUSIVE,
                 firn_wait::FIRN_WAIT,
             );
-            let gives_back = client.shared.level == Level::ReadCommitted;
+            let gives_back = client.shared.level == IsolationLevel::ReadCommitted;
             client.scan(session, scan, mode, wait, semi, &mut |cursor, mut row| {
                 if !scan.covers(row.id, (row.list, row.pos)) {
                     return if gives_back {
@@ -365,7 +365,7 @@ impl<'a> Client<'a> {
         amount: i64,
         place: Option<(u64, i64)>,
         stale: bool,
-    ) -> Outcome<()> {
+    ) -> TxnOutcome<()> {
         let (element, pad) = (self.element(), self.pad);
         // In the table of lists in the primary key another row may have taken its place.
         let scan = match self.shared.lists.table(row.list) {
@@ -404,7 +404,7 @@ impl<'a> Client<'a> {
         Some(rows[self.rng.random_range(0..rows.len())].clone())
     }
 
-    fn append_to_one(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
+    fn append_to_one(&mut self, session: &mut Session<'_>, list: u64) -> TxnOutcome<()> {
         match self.some_row(list) {
             Some(row) => self.append_to(session, &row, 0, None, false),
             None => Ok(()),
@@ -412,7 +412,7 @@ impl<'a> Client<'a> {
     }
 
     /// Locks a list, and writes a row with what it has read.
-    fn read_and_write(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
+    fn read_and_write(&mut self, session: &mut Session<'_>, list: u64) -> TxnOutcome<()> {
         let mode = firn_read_mode::FIRN_READ_LOCK_EXCLUSIVE;
         self.read(session, list, (0, POS_MAX), mode, firn_wait::FIRN_WAIT)?;
         match self.some_row(list) {
@@ -426,12 +426,12 @@ impl<'a> Client<'a> {
         (self.rng.random_range(0..1000) << 30) + unique
     }
 
-    fn insert(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
+    fn insert(&mut self, session: &mut Session<'_>, list: u64) -> TxnOutcome<()> {
         let pos = self.position();
         self.insert_at(session, list, pos)
     }
 
-    fn insert_at(&mut self, session: &mut Session<'_>, list: u64, pos: i64) -> Outcome<()> {
+    fn insert_at(&mut self, session: &mut Session<'_>, list: u64, pos: i64) -> TxnOutcome<()> {
         let row = Row {
             id: Shared::next(&self.shared.ids),
             list,
@@ -453,7 +453,7 @@ impl<'a> Client<'a> {
 
     /// Deletes a few rows, and puts one in: so a deletion can be told from its absence. In this
     /// order, so that what was put in outlives the deletion.
-    fn delete(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
+    fn delete(&mut self, session: &mut Session<'_>, list: u64) -> TxnOutcome<()> {
         // A deletion alone must not stay.
         self.ends = true;
         if let Some(first) = self.some_row(list) {
@@ -465,7 +465,7 @@ impl<'a> Client<'a> {
     }
 
     /// Deletes a row, or some from there on.
-    fn delete_from(&mut self, session: &mut Session<'_>, list: u64, first: &Row) -> Outcome<()> {
+    fn delete_from(&mut self, session: &mut Session<'_>, list: u64, first: &Row) -> TxnOutcome<()> {
         let far = self.rng.random_range(0..2) << 36;
         self.delete_range(session, list, (first.pos, first.pos + far))
     }
@@ -475,7 +475,7 @@ impl<'a> Client<'a> {
         session: &mut Session<'_>,
         list: u64,
         bounds: (i64, i64),
-    ) -> Outcome<()> {
+    ) -> TxnOutcome<()> {
         let scan = in_order(list, bounds, chance(&mut self.rng, 65));
         let statement = Statement::Delete {
             scan,
@@ -499,7 +499,7 @@ impl<'a> Client<'a> {
     }
 
     /// Deletes a row, and puts another one in its place.
-    fn replace(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
+    fn replace(&mut self, session: &mut Session<'_>, list: u64) -> TxnOutcome<()> {
         let Some(old) = self.some_row(list) else {
             return Ok(());
         };
@@ -517,7 +517,7 @@ impl<'a> Client<'a> {
     }
 
     /// Gives a row of the table with a unique index of lists another primary key.
-    fn rename(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
+    fn rename(&mut self, session: &mut Session<'_>, list: u64) -> TxnOutcome<()> {
         let Some(row) = self.some_row(list) else {
             return Ok(());
         };
@@ -552,7 +552,7 @@ impl<'a> Client<'a> {
     }
 
     /// Moves a row to another place of its table.
-    fn relocate(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
+    fn relocate(&mut self, session: &mut Session<'_>, list: u64) -> TxnOutcome<()> {
         let table = self.shared.lists.table(list);
         match self.some_row(list) {
             Some(row) if table > 0 => {
@@ -565,7 +565,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    fn transfer(&mut self, session: &mut Session<'_>) -> Outcome<()> {
+    fn transfer(&mut self, session: &mut Session<'_>) -> TxnOutcome<()> {
         let bank = self.shared.lists.bank();
         let (Some(from), Some(to)) = (self.some_row(bank), self.some_row(bank)) else {
             return self.snapshot_read(session, bank);
@@ -582,15 +582,15 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    fn savepoint(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
+    fn savepoint(&mut self, session: &mut Session<'_>, list: u64) -> TxnOutcome<()> {
         let mark = session.savepoint()?;
         let first = self.txn.as_ref().expect("begun").ops.len();
         self.append(session, list)?;
         self.insert(session, list)?;
         session.rollback_to(mark)?;
         for op in &mut self.txn.as_mut().expect("begun").ops[first..] {
-            if op.status == Status::Done {
-                op.status = Status::Undone;
+            if op.status == StatementStatus::Done {
+                op.status = StatementStatus::Undone;
             }
         }
         Ok(())
@@ -600,7 +600,7 @@ impl<'a> Client<'a> {
         self.rng.random_range(0..self.shared.lists.bank())
     }
 
-    fn act(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
+    fn act(&mut self, session: &mut Session<'_>, list: u64) -> TxnOutcome<()> {
         match self.rng.random_range(0..30) {
             0..=3 => self.snapshot_read(session, list),
             4..=6 => self.lock(session, list),
@@ -629,7 +629,7 @@ impl<'a> Client<'a> {
     }
 
     /// Fails when the environment has died.
-    fn transaction(&mut self, session: &mut Session<'_>) -> Outcome<()> {
+    fn transaction(&mut self, session: &mut Session<'_>) -> TxnOutcome<()> {
         self.begin();
         self.pad = one_of(&mut self.rng, &[0, 0, 100, 2000]);
         self.autocommit = chance(&mut self.rng, 20);
@@ -639,7 +639,7 @@ impl<'a> Client<'a> {
             self.rng.random_range(1..6)
         };
         let mut list = self.any_list();
-        let explicit = self.shared.level == Level::RepeatableRead && chance(&mut self.rng, 10);
+        let explicit = self.shared.level == IsolationLevel::RepeatableRead && chance(&mut self.rng, 10);
         if explicit && !self.autocommit {
             let taken = self.statement(session, Statement::Snapshot, |_, session, _| {
                 session.consistent_snapshot()
@@ -670,7 +670,7 @@ impl<'a> Client<'a> {
         self.end(session, commits.then_some(two_phases.then_some(xid)), None)
     }
 
-    fn single(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
+    fn single(&mut self, session: &mut Session<'_>, list: u64) -> TxnOutcome<()> {
         match self.rng.random_range(0..4) {
             0..=1 => self.snapshot_read(session, list),
             2 => self.append(session, list),
@@ -684,7 +684,7 @@ impl<'a> Client<'a> {
         session: &mut Session<'_>,
         commit: Option<Option<u64>>,
         dead: Option<firn_status>,
-    ) -> Outcome<()> {
+    ) -> TxnOutcome<()> {
         let ops = &self.txn.as_ref().expect("begun").ops;
         let first = ops.first().map(|op| op.span.begin);
         let alone = first.filter(|_| self.autocommit);
@@ -705,7 +705,7 @@ impl<'a> Client<'a> {
         };
         let end = (outcome != Ending::Unknown).then(|| self.now());
         // Locks of a failed transaction went when it was rolled back, which may have been earlier.
-        self.finish(outcome, Some(Span { begin, end }));
+        self.finish(outcome, Some(TimeSpan { begin, end }));
         status.map_or(Ok(()), Err)
     }
 

@@ -14,11 +14,11 @@ use crate::failure::Failure;
 use crate::options::{one_of, tiny};
 use abi::{Server, TABLES};
 use client::{Client, Lists};
-use firn::base::options::{FlushMode, Options};
+use firn::base::options::{CommitDurability, Options};
 use firn::db::Db;
 use firn::env::{Env, MemEnv};
 use firn_capi::error::firn_status;
-use firn_history::{History, Level, Setup, check};
+use firn_history::{History, IsolationLevel, Setup, check};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::fs::OpenOptions;
@@ -89,7 +89,7 @@ fn bug(status: firn_status) -> Result<(), firn_status> {
 
 /// What the threads of a run share.
 struct Shared {
-    level: Level,
+    level: IsolationLevel,
     lists: Lists,
     /// Every look at it is a later moment.
     clock: AtomicU64,
@@ -107,7 +107,7 @@ fn options(rng: &mut StdRng) -> Options {
     Options {
         background_jobs: 1,
         l0_stop_runs: 12,
-        ..tiny(rng, FlushMode::Sync)
+        ..tiny(rng, CommitDurability::Sync)
     }
 }
 
@@ -159,7 +159,7 @@ fn history_of(seed: u64) -> Result<(History, u64), Failure> {
     let mut rng = StdRng::seed_from_u64(seed);
     let options = options(&mut rng);
     let shared = Shared {
-        level: one_of(&mut rng, &[Level::ReadCommitted, Level::RepeatableRead]),
+        level: one_of(&mut rng, &[IsolationLevel::ReadCommitted, IsolationLevel::RepeatableRead]),
         lists: Lists::new(TABLES),
         clock: AtomicU64::new(0),
         ids: AtomicU64::new(0),

@@ -11,14 +11,14 @@ fn commit(key: &[u8], byte: Option<u8>) -> Event {
     )
 }
 
-fn all(history: &History, at: Moment) -> Vec<(Vec<u8>, OwnedValue)> {
+fn all(history: &Model, at: Moment) -> Vec<(Vec<u8>, OwnedValue)> {
     let range = history.range(b"", b"z", at);
     range.map(|(k, v)| (k.to_vec(), v.clone())).collect()
 }
 
 #[test]
 fn every_moment_has_its_state() {
-    let mut history = History::default();
+    let mut history = Model::default();
     history.record(commit(b"a", Some(1)));
     history.record(Event::Prepare(
         b"x".to_vec(),
@@ -39,7 +39,7 @@ fn every_moment_has_its_state() {
 
 #[test]
 fn what_a_recovery_lost_never_was() {
-    let mut history = History::default();
+    let mut history = Model::default();
     history.record(commit(b"a", Some(1)));
     history.record(commit(b"a", Some(2)));
     history.record(Event::Create("t".into(), vec![1]));
@@ -51,7 +51,7 @@ fn what_a_recovery_lost_never_was() {
 
 #[test]
 fn forgetting_changes_no_later_state() {
-    let mut history = History::default();
+    let mut history = Model::default();
     for i in 0..20 {
         history.record(commit(&[i % 3], (i % 4 != 0).then_some(i)));
     }

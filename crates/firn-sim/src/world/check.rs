@@ -2,9 +2,9 @@
 
 use super::out_of_line::Stored;
 use super::read::{Entries, range_of, read_all};
-use super::{DIR, Stop, World};
+use super::{DIR, StepEnd, World};
 use crate::ensure;
-use crate::history::{Moment, Side, Writes};
+use crate::history::{Moment, ModelCatalog, Writes};
 use firn::base::{CounterValue, IndexId};
 use firn::db::Db;
 use firn::read::ReadPoint;
@@ -13,7 +13,7 @@ use std::path::Path;
 
 /// Everything that can be seen of a database from outside.
 #[derive(Clone)]
-pub(super) struct Seen {
+pub(super) struct DatabaseContents {
     pub tables: BTreeMap<String, Vec<IndexId>>,
     pub prepared: BTreeSet<Vec<u8>>,
     pub counters: BTreeMap<u64, CounterValue>,
@@ -27,12 +27,12 @@ impl World {
     }
 
     /// Reads all there is, every index both ways.
-    pub(super) fn see(&self) -> Result<Seen, Stop> {
+    pub(super) fn see(&self) -> Result<DatabaseContents, StepEnd> {
         self.see_in(self.db())
     }
 
     /// The same of another database.
-    pub(super) fn see_in(&self, db: &Db) -> Result<Seen, Stop> {
+    pub(super) fn see_in(&self, db: &Db) -> Result<DatabaseContents, StepEnd> {
         let point = db.context().views.latest();
         let tables = db.catalog().list("");
         let tables: BTreeMap<String, Vec<IndexId>> = tables
@@ -51,7 +51,7 @@ impl World {
             ensure!(all == backward, "index {id} reads differently backwards");
             entries.insert(id, all);
         }
-        Ok(Seen {
+        Ok(DatabaseContents {
             tables,
             prepared: db.prepared_xids().into_iter().collect(),
             counters: known.into_iter().collect(),
@@ -60,7 +60,7 @@ impl World {
     }
 
     /// What differs between `seen` and the model at a moment, but for prepared transactions.
-    pub(super) fn difference(&self, seen: &Seen, at: Moment, side: &Side) -> Option<String> {
+    pub(super) fn difference(&self, seen: &DatabaseContents, at: Moment, side: &ModelCatalog) -> Option<String> {
         if seen.tables != side.tables {
             return Some(format!(
                 "tables {:?}, expected {:?}",
@@ -97,7 +97,7 @@ impl World {
     }
 
     /// Compares all of the database with the model, now.
-    pub fn check_latest(&mut self) -> Result<(), Stop> {
+    pub fn check_latest(&mut self) -> Result<(), StepEnd> {
         let seen = self.see()?;
         self.stats.compared += seen.entries.values().map(|e| e.len() as u64).sum::<u64>();
         let side = self.history.side();
@@ -117,7 +117,7 @@ impl World {
 
     /// Point reads of all that a scan has found, but in dropped indexes: of these entries go one
     /// after the other, and the row cache keeps what the files have let go.
-    fn check_points(&self, seen: &Seen) -> Result<(), Stop> {
+    fn check_points(&self, seen: &DatabaseContents) -> Result<(), StepEnd> {
         let point = self.latest();
         let dropped = &self.history.side().dropped;
         let kept = seen
@@ -138,7 +138,7 @@ impl World {
     }
 
     /// A dropped index is noted as such until its last entry is gone.
-    pub(super) fn check_dropped(&self, seen: &Seen) -> Result<(), Stop> {
+    pub(super) fn check_dropped(&self, seen: &DatabaseContents) -> Result<(), StepEnd> {
         let retired = self.db().catalog().retired();
         let dropped = &self.history.side().dropped;
         ensure!(
@@ -153,7 +153,7 @@ impl World {
     }
 
     /// After a full compaction that no read holds up nothing is left of what is not needed.
-    pub(super) fn check_rest(&mut self) -> Result<(), Stop> {
+    pub(super) fn check_rest(&mut self) -> Result<(), StepEnd> {
         // The first one may have made the notes of dropped indexes superfluous.
         self.db().compact_all()?;
         let db = self.db();
@@ -180,7 +180,7 @@ impl World {
     }
 
     /// No file is stored but those of the tree, which are `files`, and of transactions under way.
-    fn check_files(&self, files: u64) -> Result<(), Stop> {
+    fn check_files(&self, files: u64) -> Result<(), StepEnd> {
         let names = firn::env::Env::list_dir(&self.env, Path::new(DIR))?;
         let stored = names.iter().filter(|name| name.ends_with(".sst")).count() as u64;
         let spilled = self.sessions.iter().map(|s| s.txn.spilled_files().len());
@@ -193,7 +193,7 @@ impl World {
     }
 
     /// After a recovery: what transactions had spilled is gone.
-    pub(super) fn check_recovered_files(&self) -> Result<(), Stop> {
+    pub(super) fn check_recovered_files(&self) -> Result<(), StepEnd> {
         let levels = self.db().levels();
         self.check_files(levels.iter().map(|level| level.files).sum())
     }

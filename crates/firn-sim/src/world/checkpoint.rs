@@ -1,7 +1,7 @@
 //! Checkpoints: what they hold at once, after crashes, and when both sides go on writing.
 
-use super::check::Seen;
-use super::{DIR, Stop, World};
+use super::check::DatabaseContents;
+use super::{DIR, StepEnd, World};
 use crate::ensure;
 use firn::base::{ErrorKind, Value};
 use firn::db::Db;
@@ -15,14 +15,14 @@ use std::sync::Arc;
 const KEPT_MAX: usize = 3;
 
 /// A checkpoint that is there for good.
-pub(super) struct Kept {
+pub(super) struct KeptCheckpoint {
     dir: PathBuf,
-    holds: Seen,
+    holds: DatabaseContents,
 }
 
 impl World {
     /// Makes a checkpoint of what is there now.
-    pub(super) fn checkpoint(&mut self) -> Result<(), Stop> {
+    pub(super) fn checkpoint(&mut self) -> Result<(), StepEnd> {
         self.next_name += 1;
         let dir = PathBuf::from(format!("/c{}", self.next_name));
         let flush = self.lucky(50);
@@ -46,7 +46,7 @@ impl World {
         if self.lucky(30) {
             self.check_apart(&dir)?;
         }
-        self.checkpoints.push(Kept { dir, holds });
+        self.checkpoints.push(KeptCheckpoint { dir, holds });
         if self.checkpoints.len() > KEPT_MAX {
             let gone = self.rng.random_range(0..=KEPT_MAX);
             let gone = self.checkpoints.remove(gone);
@@ -58,7 +58,7 @@ impl World {
     }
 
     /// The checkpoints that were there before a crash are, and hold the same.
-    pub(super) fn check_kept(&mut self) -> Result<(), Stop> {
+    pub(super) fn check_kept(&mut self) -> Result<(), StepEnd> {
         // One at a time is enough: there are many crashes.
         let Some(at) = self.checkpoints.len().checked_sub(1) else {
             return Ok(());
@@ -92,7 +92,7 @@ impl World {
     }
 
     /// What the checkpoint in `dir` holds on that disk.
-    fn look_at(&self, disk: &MemEnv, dir: &Path) -> Result<Seen, Stop> {
+    fn look_at(&self, disk: &MemEnv, dir: &Path) -> Result<DatabaseContents, StepEnd> {
         let opened = Db::open(Arc::new(disk.clone()), dir, self.options.clone(), None);
         match opened {
             Ok(db) => self.see_in(&db),
@@ -108,7 +108,7 @@ impl World {
     }
 
     /// On a copy of the disk: whatever is done to the checkpoint, the database does not change.
-    fn check_apart(&mut self, dir: &Path) -> Result<(), Stop> {
+    fn check_apart(&mut self, dir: &Path) -> Result<(), StepEnd> {
         let disk = self.env.copy();
         let env: Arc<dyn Env> = Arc::new(disk.clone());
         let options = self.options.clone();

@@ -1,14 +1,14 @@
 //! Changes of the catalog, with a definition that needs no server.
 
-use super::{Stop, World};
+use super::{StepEnd, World};
 use crate::ensure;
 use crate::history::Event;
 use crate::options::one_of;
 use firn::base::{CounterValue, ErrorKind, IndexId};
 use firn::catalog::{
-    ColumnSchema, Definition, IndexPart, IndexSchema, PartSchema, TableEntry, TableSchema,
+    ColumnSchema, NewTable, IndexPart, IndexSchema, PartSchema, TableEntry, TableSchema,
 };
-use firn::rowcode::{Column, ColumnKind, Missing};
+use firn::rowcode::{Column, ColumnKind, InstantDefault};
 use rand::Rng;
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fn schema(indexes: u32, primary: bool) -> TableSchema {
             offset: 1,
             null: None,
             stored: true,
-            missing: Missing::Impossible,
+            missing: InstantDefault::Impossible,
         },
     };
     let index = |n: u32| IndexSchema {
@@ -67,7 +67,7 @@ impl World {
         }
     }
 
-    fn same_ids(entry: &TableEntry, ids: &[IndexId]) -> Result<(), Stop> {
+    fn same_ids(entry: &TableEntry, ids: &[IndexId]) -> Result<(), StepEnd> {
         let found = entry.index_ids();
         ensure!(
             found == ids,
@@ -92,7 +92,7 @@ impl World {
         free.into_iter().nth(self.rng.random_range(0..count))
     }
 
-    pub(super) fn ddl(&mut self) -> Result<(), Stop> {
+    pub(super) fn ddl(&mut self) -> Result<(), StepEnd> {
         self.stats.ddl += 1;
         let tables = self.history.side().tables.len();
         match self.rng.random_range(0..10) {
@@ -105,12 +105,12 @@ impl World {
         }
     }
 
-    fn create(&mut self) -> Result<(), Stop> {
+    fn create(&mut self) -> Result<(), StepEnd> {
         self.next_name += 1;
         let name = format!("db/t{}", self.next_name);
         let (indexes, primary) = (self.rng.random_range(0..3), self.rng.random());
         let ids = self.next_ids(indexes, primary);
-        let definition = Definition {
+        let definition = NewTable {
             schema: schema(indexes, primary),
             frm: name.as_bytes(),
             version: b"v1",
@@ -123,7 +123,7 @@ impl World {
         Self::same_ids(&entry, &ids)
     }
 
-    fn drop_table(&mut self) -> Result<(), Stop> {
+    fn drop_table(&mut self) -> Result<(), StepEnd> {
         let Some((name, _)) = self.unused_table() else {
             return Ok(());
         };
@@ -133,7 +133,7 @@ impl World {
         Ok(())
     }
 
-    fn rename(&mut self) -> Result<(), Stop> {
+    fn rename(&mut self) -> Result<(), StepEnd> {
         let Some((from, _)) = self.unused_table() else {
             return Ok(());
         };
@@ -145,7 +145,7 @@ impl World {
         Ok(())
     }
 
-    fn truncate(&mut self) -> Result<(), Stop> {
+    fn truncate(&mut self) -> Result<(), StepEnd> {
         let Some((name, _)) = self.unused_table() else {
             return Ok(());
         };
@@ -159,12 +159,12 @@ impl World {
     }
 
     /// Changes that the catalog must refuse, without effect.
-    fn refused(&mut self) -> Result<(), Stop> {
+    fn refused(&mut self) -> Result<(), StepEnd> {
         let catalog = Arc::clone(self.db().catalog());
         let Some(name) = self.history.side().tables.keys().next().cloned() else {
             return Ok(());
         };
-        let definition = Definition {
+        let definition = NewTable {
             schema: schema(1, true),
             frm: b"",
             version: b"",
@@ -184,7 +184,7 @@ impl World {
         self.history.acknowledge(now);
     }
 
-    pub(super) fn persist_counter(&mut self) -> Result<(), Stop> {
+    pub(super) fn persist_counter(&mut self) -> Result<(), StepEnd> {
         let counter = 2000 + self.rng.random_range(0..2);
         let counters = Arc::clone(self.db().catalog().counters());
         let mut value = counters.cell(counter).read();
@@ -199,7 +199,7 @@ impl World {
     }
 
     /// Sets a counter, back as a rule. Transactions that have raised it may commit later.
-    pub(super) fn set_counter(&mut self) -> Result<(), Stop> {
+    pub(super) fn set_counter(&mut self) -> Result<(), StepEnd> {
         let counter = one_of(&mut self.rng, &[1000, 1001, 1002, 2000, 2001]);
         let before = self.db().catalog().counters().cell(counter).read();
         let value = CounterValue {

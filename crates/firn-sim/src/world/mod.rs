@@ -3,7 +3,7 @@
 //! One thread does everything, background work included, so a run repeats exactly: the same seed
 //! gives the same calls, and the n-th sync is the same sync. What a call returns is compared with
 //! the model at once. A call that fails because the power is out, or because a fault was injected,
-//! ends the step with [`Stop::Engine`]; the owner of the world then crashes or inspects it.
+//! ends the step with [`StepEnd::Engine`]; the owner of the world then crashes or inspects it.
 
 mod check;
 mod checkpoint;
@@ -17,10 +17,10 @@ mod session;
 mod write;
 
 use crate::failure::Failure;
-use crate::history::{Event, History};
+use crate::history::{Event, Model};
 use crate::options::{chance, one_of, tiny};
-use checkpoint::Kept;
-use firn::base::options::{FlushMode, Options};
+use checkpoint::KeptCheckpoint;
+use firn::base::options::{CommitDurability, Options};
 use firn::base::{Error, ErrorKind, IndexId, Result};
 use firn::db::Db;
 use firn::env::{Env, MemEnv};
@@ -41,20 +41,20 @@ pub const DIR: &str = "/db";
 
 /// Why a step ended early.
 #[derive(Debug)]
-pub enum Stop {
+pub enum StepEnd {
     /// The database failed a call: the power is out, or a fault was injected.
     Engine(Error),
     /// A promise is broken.
     Failed(Failure),
 }
 
-impl From<Failure> for Stop {
+impl From<Failure> for StepEnd {
     fn from(failure: Failure) -> Self {
         Self::Failed(failure)
     }
 }
 
-impl From<Error> for Stop {
+impl From<Error> for StepEnd {
     fn from(error: Error) -> Self {
         Self::Engine(error)
     }
@@ -108,7 +108,7 @@ pub struct World {
     wrap: Wrap,
     options: Options,
     db: Option<Arc<Db>>,
-    history: History,
+    history: Model,
     sessions: Vec<Session>,
     /// Who holds which row lock, by the numbers of the owners.
     locks: BTreeMap<Vec<u8>, BTreeMap<u64, LockMode>>,
@@ -118,9 +118,9 @@ pub struct World {
     next_name: u64,
     keys: u32,
     /// Checkpoints that were made, and what is in them.
-    checkpoints: Vec<Kept>,
+    checkpoints: Vec<KeptCheckpoint>,
     /// With the log archived: backups, and states to recover to.
-    points: points::Points,
+    points: points::RecoveryPoints,
     /// Files may lie about until the next start, since a call to remove one failed.
     strays: bool,
     /// The largest value that a counter had in a generation, in memory at least.
@@ -130,12 +130,12 @@ pub struct World {
 
 impl World {
     /// A world without a database; [`Self::recover`] makes it.
-    pub fn new(seed: u64, flush_mode: FlushMode) -> Self {
+    pub fn new(seed: u64, flush_mode: CommitDurability) -> Self {
         Self::with_env(seed, flush_mode, Box::new(|env| Arc::new(env.clone())))
     }
 
     /// As [`Self::new`], with a wrapper around the environment.
-    pub fn with_env(seed: u64, flush_mode: FlushMode, wrap: Wrap) -> Self {
+    pub fn with_env(seed: u64, flush_mode: CommitDurability, wrap: Wrap) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
         let options = tiny(&mut rng, flush_mode);
         let keys = one_of(&mut rng, &[12, 60, 300]);
@@ -147,7 +147,7 @@ impl World {
             wrap,
             options,
             db: None,
-            history: History::default(),
+            history: Model::default(),
             sessions: Vec::new(),
             locks: BTreeMap::new(),
             detached: BTreeMap::new(),
@@ -155,7 +155,7 @@ impl World {
             next_name: 1,
             keys,
             checkpoints: Vec::new(),
-            points: points::Points::default(),
+            points: points::RecoveryPoints::default(),
             counters_most: BTreeMap::new(),
             strays: false,
             stats: Stats::default(),
@@ -195,11 +195,11 @@ impl World {
     }
 
     /// Takes `n` steps, or fewer if one ends early.
-    pub fn steps(&mut self, n: usize) -> Result<(), Stop> {
+    pub fn steps(&mut self, n: usize) -> Result<(), StepEnd> {
         (0..n).try_for_each(|_| self.step())
     }
 
-    fn step(&mut self) -> Result<(), Stop> {
+    fn step(&mut self) -> Result<(), StepEnd> {
         self.stats.steps += 1;
         match self.rng.random_range(0..1000) {
             // After a fault there may be nobody left to take a step.
@@ -234,14 +234,14 @@ impl World {
     fn record(&mut self, event: Event) {
         let at = self.history.record(event);
         match self.options.live.flush_mode() {
-            FlushMode::Sync => self.history.acknowledge(at),
-            FlushMode::Write => self.history.acknowledge_written(at),
-            FlushMode::Lazy => {}
+            CommitDurability::Sync => self.history.acknowledge(at),
+            CommitDurability::Write => self.history.acknowledge_written(at),
+            CommitDurability::Lazy => {}
         }
     }
 
     /// Records an event, and acknowledges it if `result` is good.
-    fn record_if<T>(&mut self, result: Result<T>, event: Event) -> Result<T, Stop> {
+    fn record_if<T>(&mut self, result: Result<T>, event: Event) -> Result<T, StepEnd> {
         match result {
             Ok(done) => {
                 self.record(event);
@@ -253,7 +253,7 @@ impl World {
 
     /// Records an event unless `result` says that nothing happened. A failed log leaves open
     /// whether it did; a full disk does not.
-    fn record_unacknowledged<T>(&mut self, result: Result<T>, event: Event) -> Result<T, Stop> {
+    fn record_unacknowledged<T>(&mut self, result: Result<T>, event: Event) -> Result<T, StepEnd> {
         match &result {
             Ok(_) => {
                 self.history.record(event);
@@ -264,7 +264,7 @@ impl World {
         Ok(result?)
     }
 
-    fn flush(&mut self) -> Result<(), Stop> {
+    fn flush(&mut self) -> Result<(), StepEnd> {
         self.db().flush()?;
         // A flush syncs the log up to the last entry in the memtables.
         let at = self.history.last_write();
@@ -272,12 +272,12 @@ impl World {
         Ok(())
     }
 
-    fn compact_once(&mut self) -> Result<(), Stop> {
+    fn compact_once(&mut self) -> Result<(), StepEnd> {
         self.db().compact_once()?;
         Ok(())
     }
 
-    fn compact_all(&mut self) -> Result<(), Stop> {
+    fn compact_all(&mut self) -> Result<(), StepEnd> {
         self.db().compact_all()?;
         let at = self.history.last_write();
         self.history.acknowledge(at);
@@ -287,7 +287,7 @@ impl World {
         Ok(())
     }
 
-    fn sync_log(&mut self) -> Result<(), Stop> {
+    fn sync_log(&mut self) -> Result<(), StepEnd> {
         self.db().sync_log()?;
         let now = self.history.now();
         self.history.acknowledge(now);

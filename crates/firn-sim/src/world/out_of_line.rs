@@ -2,7 +2,7 @@
 //!
 //! The tail of a long value is a blob, the head stays in the entry.
 
-use super::{Stop, World};
+use super::{StepEnd, World};
 use crate::ensure;
 use firn::base::value::OwnedValue;
 use firn::base::{Kind, Result, Value};
@@ -58,7 +58,7 @@ pub(super) fn put(txn: &mut Transaction, key: &[u8], value: Value<'_>) -> Result
 impl World {
     /// Changes the head of the value of a key that the session has locked, and keeps its blob. The new
     /// value; `None` if the key has no blob.
-    pub(super) fn keep_blob(&mut self, at: usize, key: &[u8]) -> Result<Option<OwnedValue>, Stop> {
+    pub(super) fn keep_blob(&mut self, at: usize, key: &[u8]) -> Result<Option<OwnedValue>, StepEnd> {
         let txn = &mut self.sessions[at].txn;
         let point = txn.latest_point();
         let found = txn.get(&point, key, |internal, value| {
@@ -77,7 +77,7 @@ impl World {
         Ok(Some(OwnedValue::new(whole.into(), head.len())))
     }
 
-    pub(super) fn collect_blobs(&mut self) -> Result<(), Stop> {
+    pub(super) fn collect_blobs(&mut self) -> Result<(), StepEnd> {
         self.db().collect_blobs()?;
         Ok(())
     }

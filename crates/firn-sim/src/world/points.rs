@@ -1,10 +1,10 @@
 //! Backups and states to recover to, with the log archived.
 
-use super::check::Seen;
-use super::{Stop, World};
+use super::check::DatabaseContents;
+use super::{StepEnd, World};
 use crate::ensure;
 use crate::points::{self, ARCHIVE};
-use firn::backup::Destination;
+use firn::backup::RecoveryTarget;
 use firn::base::Seqno;
 use firn::db::Db;
 use firn::env::Env;
@@ -14,18 +14,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// A state to recover to.
-struct Mark {
+struct NotedState {
     seqno: Seqno,
     wall_ms: u64,
-    seen: Seen,
+    seen: DatabaseContents,
 }
 
 /// What [`World::check_point`] chooses from.
 #[derive(Default)]
-pub(super) struct Points {
+pub(super) struct RecoveryPoints {
     /// Directory and last commit, oldest first.
     backups: Vec<(PathBuf, Seqno)>,
-    marks: Vec<Mark>,
+    marks: Vec<NotedState>,
 }
 
 impl World {
@@ -48,7 +48,7 @@ impl World {
     }
 
     /// A backup, a state to be noted, or some archiving.
-    pub fn point_step(&mut self) -> Result<(), Stop> {
+    pub fn point_step(&mut self) -> Result<(), StepEnd> {
         match self.rng.random_range(0..10) {
             0..3 => self.back_up(),
             3..7 => self.mark(),
@@ -73,7 +73,7 @@ impl World {
         }
     }
 
-    fn back_up(&mut self) -> Result<(), Stop> {
+    fn back_up(&mut self) -> Result<(), StepEnd> {
         self.next_name += 1;
         let dir = PathBuf::from(format!("/b{}", self.next_name));
         let flush = self.lucky(30);
@@ -85,7 +85,7 @@ impl World {
     }
 
     /// Notes the state as it is now. A commit and a tick of the clock follow.
-    fn mark(&mut self) -> Result<(), Stop> {
+    fn mark(&mut self) -> Result<(), StepEnd> {
         self.end_sessions();
         self.sync_log()?;
         let mut seen = self.see()?;
@@ -94,7 +94,7 @@ impl World {
         let wall_ms = self.env.wall_micros() / 1000;
         self.env.advance_clock(20_000);
         let seqno = self.last_seqno();
-        self.points.marks.push(Mark {
+        self.points.marks.push(NotedState {
             seqno,
             wall_ms,
             seen,
@@ -103,7 +103,7 @@ impl World {
     }
 
     /// Brings a backup to a state that was noted, and compares.
-    pub fn check_point(&mut self) -> Result<(), Stop> {
+    pub fn check_point(&mut self) -> Result<(), StepEnd> {
         self.env.create_dir_all(Path::new(ARCHIVE))?;
         if self.points.backups.is_empty() {
             self.back_up()?;
@@ -124,8 +124,8 @@ impl World {
         let at = later[self.rng.random_range(0..later.len())];
         let mark = &self.points.marks[at];
         let wanted = match self.rng.random() {
-            true => Destination::Seqno(mark.seqno),
-            false => Destination::Time(mark.wall_ms),
+            true => RecoveryTarget::Seqno(mark.seqno),
+            false => RecoveryTarget::Time(mark.wall_ms),
         };
         let (wanted_seqno, seen) = (mark.seqno, mark.seen.clone());
         // The machine is lost: what the archive has must be enough, durably.
@@ -162,7 +162,7 @@ impl World {
         Ok(())
     }
 
-    fn compare(&self, db: &Db, expected: &Seen, what: &str) -> Result<(), Stop> {
+    fn compare(&self, db: &Db, expected: &DatabaseContents, what: &str) -> Result<(), StepEnd> {
         let found = self.see_in(db)?;
         ensure!(
             found.tables == expected.tables,

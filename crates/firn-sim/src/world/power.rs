@@ -1,6 +1,6 @@
 //! Power cuts, kills, restarts, and what must be there afterwards.
 
-use super::{Stop, World};
+use super::{StepEnd, World};
 use crate::ensure;
 use crate::failure::Failure;
 use crate::history::Moment;
@@ -28,7 +28,7 @@ impl World {
 
     /// Ends this life and starts the next one; with `during_recovery`, the power may go off again
     /// while it starts, a few times. Checks what came back and opens sessions.
-    pub fn crash(&mut self, end: End, during_recovery: bool) -> Result<(), Stop> {
+    pub fn crash(&mut self, end: End, during_recovery: bool) -> Result<(), StepEnd> {
         // The dead do not tidy up: what transactions had spilled is still there.
         let sessions = std::mem::take(&mut self.sessions);
         self.die(end);
@@ -88,12 +88,12 @@ impl World {
     }
 
     /// Opens the database for the first time.
-    pub fn recover(&mut self) -> Result<(), Stop> {
+    pub fn recover(&mut self) -> Result<(), StepEnd> {
         self.start_again(self.history.now())
     }
 
     /// A restart in the same environment, after which the state is not older than `from`.
-    fn start_again(&mut self, from: Moment) -> Result<(), Stop> {
+    fn start_again(&mut self, from: Moment) -> Result<(), StepEnd> {
         self.db = None;
         self.strays = false;
         self.db = Some(self.start()?);
@@ -104,7 +104,7 @@ impl World {
 
     /// A clean restart: nothing is lost. If the close fails, it is no clean one; a full disk only
     /// keeps it from noting counters that nobody committed.
-    pub fn reopen(&mut self) -> Result<(), Stop> {
+    pub fn reopen(&mut self) -> Result<(), StepEnd> {
         self.end_sessions();
         self.sessions.clear();
         let from = match self.db().close() {
@@ -118,7 +118,7 @@ impl World {
 
     /// Finds the moment the database came back to. It must not be before `from`. The latest one
     /// that fits is taken: events without a visible effect leave a choice.
-    fn settle(&mut self, from: Moment) -> Result<(), Stop> {
+    fn settle(&mut self, from: Moment) -> Result<(), StepEnd> {
         let seen = self.see()?;
         let now = self.history.now();
         let mut differences = Vec::new();
@@ -154,7 +154,7 @@ impl World {
     }
 
     /// Whether writes are accepted: writes something that the model does not know of.
-    pub fn accepts_writes(&self) -> Result<bool, Stop> {
+    pub fn accepts_writes(&self) -> Result<bool, StepEnd> {
         match self.db().catalog().persist_counter(UNKNOWN_COUNTER, 1) {
             Ok(()) => Ok(true),
             Err(error) if *error.kind() == ErrorKind::Poisoned => Ok(false),
@@ -163,7 +163,7 @@ impl World {
     }
 
     /// Finds out what a failed call has left, without a restart, when writes are accepted.
-    pub fn settle_alive(&mut self) -> Result<(), Stop> {
+    pub fn settle_alive(&mut self) -> Result<(), StepEnd> {
         self.end_sessions();
         self.db().sync_log()?;
         self.settle(self.history.durable())
@@ -171,7 +171,7 @@ impl World {
 
     /// Compares what can be read after a failure, without a restart: some state that is not older
     /// than what was acknowledged, and without what has failed.
-    pub fn check_readable(&mut self) -> Result<(), Stop> {
+    pub fn check_readable(&mut self) -> Result<(), StepEnd> {
         let seen = self.see()?;
         let (from, now) = (self.history.durable(), self.history.last_visible());
         let mut differences = Vec::new();

@@ -2,13 +2,13 @@
 
 use super::out_of_line::Stored;
 use super::session::OpenScan;
-use super::{Stop, World};
+use super::{StepEnd, World};
 use crate::ensure;
 use crate::history::{Moment, Writes};
 use firn::base::value::OwnedValue;
 use firn::base::{IndexId, InternalIterator, Result};
 use firn::iter::{MergeIter, MvccIter, ReadAt};
-use firn::read::{ReadPoint, ScanRange, Source, scan_sources};
+use firn::read::{ReadPoint, ScanRange, ScanSource, scan_sources};
 use firn::txn::{Isolation, WriteSetIter};
 use rand::Rng;
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ pub(super) fn cursor(
     range: &ScanRange,
     own: Option<WriteSetIter>,
     read_at: ReadAt,
-) -> MvccIter<MergeIter<Source>> {
+) -> MvccIter<MergeIter<ScanSource>> {
     let own = own.map(|own| Box::new(own) as Box<dyn InternalIterator + Send>);
     let sources = scan_sources(&point.view, range, own);
     let mut entries = MvccIter::new(MergeIter::new(sources), read_at);
@@ -32,7 +32,7 @@ pub(super) fn cursor(
 
 pub(super) fn entry(
     point: &ReadPoint,
-    entries: &MvccIter<MergeIter<Source>>,
+    entries: &MvccIter<MergeIter<ScanSource>>,
 ) -> Result<(Vec<u8>, OwnedValue)> {
     let stored = Stored::of(entries.kind(), entries.value());
     let value = stored.read(&point.view.blobs)?;
@@ -117,7 +117,7 @@ impl World {
         dropped.is_none_or(|dropped| moment < *dropped)
     }
 
-    pub(super) fn get(&mut self, at: usize) -> Result<(), Stop> {
+    pub(super) fn get(&mut self, at: usize) -> Result<(), StepEnd> {
         let key = self.random_key();
         let (point, moment) = self.any_point(at);
         let session = &self.sessions[at];
@@ -170,7 +170,7 @@ impl World {
 
     /// Reads a range from one end, or from a key in the middle, and compares every entry. Sometimes
     /// it turns round half-way.
-    pub(super) fn scan(&mut self, at: usize) -> Result<(), Stop> {
+    pub(super) fn scan(&mut self, at: usize) -> Result<(), StepEnd> {
         let (point, moment) = self.any_point(at);
         let range = self.random_range(moment);
         let session = &self.sessions[at];
@@ -236,7 +236,7 @@ impl World {
     }
 
     /// Opens a scan that stays open while others commit, flush and compact, or goes on with it.
-    pub(super) fn continue_scan(&mut self, at: usize) -> Result<(), Stop> {
+    pub(super) fn continue_scan(&mut self, at: usize) -> Result<(), StepEnd> {
         let Some(mut scan) = self.sessions[at].scan.take() else {
             return self.open_scan(at);
         };
@@ -260,7 +260,7 @@ impl World {
         Ok(())
     }
 
-    fn open_scan(&mut self, at: usize) -> Result<(), Stop> {
+    fn open_scan(&mut self, at: usize) -> Result<(), StepEnd> {
         let (point, moment) = self.read_point(at);
         let range = self.random_range(moment);
         let session = &self.sessions[at];

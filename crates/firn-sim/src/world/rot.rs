@@ -1,9 +1,9 @@
 //! The database over a damaged file.
 
-use super::check::Seen;
+use super::check::DatabaseContents;
 use super::out_of_line::Stored;
 use super::read::{Entries, range_of, read_all};
-use super::{LOOSE, Stop, World};
+use super::{LOOSE, StepEnd, World};
 use crate::ensure;
 use crate::history::{Moment, Writes};
 use crate::rot::Outcome;
@@ -25,7 +25,7 @@ const KEYS_A_ROUND: u32 = 8;
 const TORN_MAX: u64 = 6;
 
 /// Holds an error against the damage that was done.
-fn blame(error: &Error, file: &str, what: &str) -> Result<(), Stop> {
+fn blame(error: &Error, file: &str, what: &str) -> Result<(), StepEnd> {
     let named = match error.kind() {
         ErrorKind::Corruption { file: named, .. } => {
             // Where the damage hides the start of a group, the log cannot tell whether the segment
@@ -47,7 +47,7 @@ impl World {
     ///
     /// The names are those of the SSTs that hold a part of the catalog: without them a database
     /// cannot know its tables.
-    pub fn leave(&mut self, closed: bool) -> Result<(MemEnv, Vec<String>), Stop> {
+    pub fn leave(&mut self, closed: bool) -> Result<(MemEnv, Vec<String>), StepEnd> {
         self.end_sessions();
         self.sessions.clear();
         if closed {
@@ -80,7 +80,7 @@ impl World {
         env: MemEnv,
         file: &str,
         may_refuse: bool,
-    ) -> Result<Outcome, Stop> {
+    ) -> Result<Outcome, StepEnd> {
         self.db = None;
         self.env = env;
         match self.start() {
@@ -126,7 +126,7 @@ impl World {
     }
 
     /// As `see`, without the indexes that do not read.
-    fn see_what_reads(&self, file: &str) -> Result<(Seen, bool), Stop> {
+    fn see_what_reads(&self, file: &str) -> Result<(DatabaseContents, bool), StepEnd> {
         let point = self.latest();
         let tables = self.db().catalog().list("");
         let tables: BTreeMap<String, Vec<IndexId>> = tables
@@ -150,7 +150,7 @@ impl World {
                 }
             }
         }
-        let seen = Seen {
+        let seen = DatabaseContents {
             prepared: self.db().prepared_xids().into_iter().collect(),
             counters: self
                 .db()
@@ -173,7 +173,7 @@ impl World {
         from: Moment,
         moment: Moment,
         scanned: &BTreeMap<IndexId, Entries>,
-    ) -> Result<bool, Stop> {
+    ) -> Result<bool, StepEnd> {
         let point = self.latest();
         let mut failed = false;
         for id in self.live_indexes() {
@@ -205,7 +205,7 @@ impl World {
     }
 
     /// Writes go on, are flushed and compacted, beside the damage and over it.
-    fn work_after_damage(&self, file: &str) -> Result<(), Stop> {
+    fn work_after_damage(&self, file: &str) -> Result<(), StepEnd> {
         ensure!(self.accepts_writes()?, "writes are refused");
         for round in 0..ROUNDS {
             for n in 0..KEYS_A_ROUND {
@@ -233,7 +233,7 @@ impl World {
 
     /// Compacts until there is nothing to do. A job that meets the damage fails; the same one must
     /// not come again.
-    fn compact_beside_damage(&self, file: &str) -> Result<(), Stop> {
+    fn compact_beside_damage(&self, file: &str) -> Result<(), StepEnd> {
         let mut failures = 0;
         loop {
             match self.db().compact_once() {
@@ -248,7 +248,7 @@ impl World {
         }
     }
 
-    fn write_new(&self, n: u32) -> Result<(), Stop> {
+    fn write_new(&self, n: u32) -> Result<(), StepEnd> {
         let mut txn = self.db().new_transaction(self.db().new_owner(0));
         txn.begin_statement(1, Isolation::RepeatableRead, 0, false);
         txn.before_write()?;

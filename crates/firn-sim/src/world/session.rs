@@ -1,12 +1,12 @@
 //! Sessions: one transaction each, and what the model knows of it.
 
-use super::{Stop, World};
+use super::{StepEnd, World};
 use crate::history::{Moment, Raised, Writes};
 use crate::options::one_of;
 use firn::base::value::OwnedValue;
 use firn::iter::{MergeIter, MvccIter};
-use firn::read::{ReadPoint, Source};
-use firn::txn::write_set::Mark;
+use firn::read::{ReadPoint, ScanSource};
+use firn::txn::write_set::Savepoint;
 use firn::txn::{Isolation, LockMode, Transaction};
 use rand::Rng;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub(super) struct OpenScan {
     /// Held as the cursors of tables hold theirs.
     pub point: ReadPoint,
-    pub entries: MvccIter<MergeIter<Source>>,
+    pub entries: MvccIter<MergeIter<ScanSource>>,
     /// What it has still to show, in its order.
     pub expected: std::vec::IntoIter<(Vec<u8>, OwnedValue)>,
     pub forward: bool,
@@ -38,7 +38,7 @@ pub(super) struct Session {
     /// Own writes in order.
     pub own: Vec<(Vec<u8>, Option<OwnedValue>)>,
     pub statement_mark: usize,
-    pub savepoints: Vec<(Mark, usize)>,
+    pub savepoints: Vec<(Savepoint, usize)>,
     pub raised: Raised,
     pub scan: Option<OpenScan>,
 }
@@ -141,7 +141,7 @@ impl World {
         self.sessions.iter().filter_map(Session::oldest_read).min()
     }
 
-    pub(super) fn session_step(&mut self, at: usize) -> Result<(), Stop> {
+    pub(super) fn session_step(&mut self, at: usize) -> Result<(), StepEnd> {
         let session = &self.sessions[at];
         if session.xid.is_some() {
             return match self.rng.random_range(0..40) {
@@ -204,7 +204,7 @@ impl World {
         }
     }
 
-    fn next_statement(&mut self, at: usize) -> Result<(), Stop> {
+    fn next_statement(&mut self, at: usize) -> Result<(), StepEnd> {
         let isolation = one_of(
             &mut self.rng,
             &[Isolation::RepeatableRead, Isolation::ReadCommitted],
@@ -228,14 +228,14 @@ impl World {
         Ok(())
     }
 
-    fn savepoint(&mut self, at: usize) -> Result<(), Stop> {
+    fn savepoint(&mut self, at: usize) -> Result<(), StepEnd> {
         let session = &mut self.sessions[at];
         let mark = session.txn.set_savepoint();
         session.savepoints.push((mark, session.own.len()));
         Ok(())
     }
 
-    fn roll_back_to(&mut self, at: usize) -> Result<(), Stop> {
+    fn roll_back_to(&mut self, at: usize) -> Result<(), StepEnd> {
         let count = self.sessions[at].savepoints.len();
         if count == 0 {
             return Ok(());
@@ -251,7 +251,7 @@ impl World {
         Ok(())
     }
 
-    fn roll_back_statement(&mut self, at: usize) -> Result<(), Stop> {
+    fn roll_back_statement(&mut self, at: usize) -> Result<(), StepEnd> {
         let session = &mut self.sessions[at];
         session.txn.rollback_statement();
         let len = session.statement_mark;

@@ -1,6 +1,6 @@
 //! Writes, locks, and the ends of transactions.
 
-use super::{Stop, World, out_of_line};
+use super::{StepEnd, World, out_of_line};
 use crate::ensure;
 use crate::history::Event;
 use firn::base::ErrorKind;
@@ -30,7 +30,7 @@ impl World {
     }
 
     /// Locks `key` for the session, if nobody else has it. Compares the answer with the model.
-    fn lock(&mut self, at: usize, key: &[u8], mode: LockMode) -> Result<bool, Stop> {
+    fn lock(&mut self, at: usize, key: &[u8], mode: LockMode) -> Result<bool, StepEnd> {
         let session = &self.sessions[at];
         let owner = session.owner;
         let holders = self.locks.entry(key.to_vec()).or_default();
@@ -64,18 +64,18 @@ impl World {
         });
     }
 
-    pub(super) fn put(&mut self, at: usize) -> Result<(), Stop> {
+    pub(super) fn put(&mut self, at: usize) -> Result<(), StepEnd> {
         let key = self.random_key();
         let value = self.random_value();
         self.write(at, key, Some(value))
     }
 
-    pub(super) fn delete(&mut self, at: usize) -> Result<(), Stop> {
+    pub(super) fn delete(&mut self, at: usize) -> Result<(), StepEnd> {
         let key = self.random_key();
         self.write(at, key, None)
     }
 
-    fn write(&mut self, at: usize, key: Vec<u8>, value: Option<OwnedValue>) -> Result<(), Stop> {
+    fn write(&mut self, at: usize, key: Vec<u8>, value: Option<OwnedValue>) -> Result<(), StepEnd> {
         let shared_first = self.lucky(10);
         if shared_first && !self.lock(at, &key, LockMode::Shared)? {
             return Ok(());
@@ -106,7 +106,7 @@ impl World {
         Ok(())
     }
 
-    pub(super) fn commit(&mut self, at: usize) -> Result<(), Stop> {
+    pub(super) fn commit(&mut self, at: usize) -> Result<(), StepEnd> {
         let session = &mut self.sessions[at];
         let result = session.txn.commit();
         let writes = session.own_writes(session.own.len());
@@ -121,7 +121,7 @@ impl World {
         Ok(())
     }
 
-    pub(super) fn roll_back(&mut self, at: usize) -> Result<(), Stop> {
+    pub(super) fn roll_back(&mut self, at: usize) -> Result<(), StepEnd> {
         let session = &mut self.sessions[at];
         let xid = session.xid.take();
         let result = session.txn.rollback();
@@ -139,7 +139,7 @@ impl World {
         self.unlock_all(self.sessions[at].owner);
     }
 
-    pub(super) fn prepare(&mut self, at: usize) -> Result<(), Stop> {
+    pub(super) fn prepare(&mut self, at: usize) -> Result<(), StepEnd> {
         if self.sessions[at].own.is_empty() {
             return Ok(());
         }
@@ -157,7 +157,7 @@ impl World {
 
     /// The second phase: in one step; or visible first, as the server's group commit does it. With
     /// a position in the binary log nobody waits for it then.
-    pub(super) fn finish_prepared(&mut self, at: usize) -> Result<(), Stop> {
+    pub(super) fn finish_prepared(&mut self, at: usize) -> Result<(), StepEnd> {
         let (in_group, in_binlog) = (self.lucky(60), self.lucky(70));
         let session = &mut self.sessions[at];
         let Some(xid) = session.xid.clone() else {
@@ -181,7 +181,7 @@ impl World {
     }
 
     /// Ends a prepared transaction that no session owns.
-    pub(super) fn decide_detached(&mut self) -> Result<(), Stop> {
+    pub(super) fn decide_detached(&mut self) -> Result<(), StepEnd> {
         let db = Arc::clone(self.db());
         let owned = |xid: &Vec<u8>| self.sessions.iter().any(|s| s.xid.as_ref() == Some(xid));
         let mut prepared = self.history.side().prepared.keys();

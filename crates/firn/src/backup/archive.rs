@@ -24,12 +24,12 @@ mod archiver;
 mod identity;
 mod point;
 
-pub use archiver::{Archiver, ArchiverParts, ArchiverStats};
+pub use archiver::{Archiver, ArchiverContext, ArchiverStats};
 pub use identity::{
-    ARCHIVE_FILE, Archiving, Coverage, archive_of, begin_archiving, coverage,
+    ARCHIVE_FILE, ArchiveIdentity, Coverage, archive_of, begin_archiving, coverage,
     owner as archive_owner,
 };
-pub use point::{Destination, Names, Place, Point, Reached, find_point, names_in};
+pub use point::{RecoveryTarget, NamedFiles, BinlogCoordinates, RecoveryPoint, ReachedPoint, find_point, names_in};
 
 use crate::base::Result;
 use crate::env::Env;

@@ -33,7 +33,7 @@ use crate::env::Env;
 use crate::store::{FileKind, file_name, parse_file_name};
 use crate::version::{VersionSet, create_manifest, parse_manifest_name};
 use crate::wal::{Wal, parse_segment_name};
-use crate::write::{BinlogPlace, Pipeline};
+use crate::write::{OwnedBinlogPosition, Pipeline};
 use parking_lot::Mutex;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ const UNFINISHED: &str = "tmp";
 
 /// The parts of a database that a checkpoint needs.
 #[derive(Clone, Copy)]
-pub struct Parts<'a> {
+pub struct CheckpointContext<'a> {
     /// Environment of the database and the checkpoint.
     pub env: &'a dyn Env,
     /// Directory of the database.
@@ -74,7 +74,7 @@ pub struct CheckpointInfo {
     pub seqno: Seqno,
     /// The binary log position of that commit, or of the last one before it that reported a
     /// position. Empty if none has since the database was opened.
-    pub binlog: BinlogPlace,
+    pub binlog: OwnedBinlogPosition,
 }
 
 impl CheckpointInfo {
@@ -112,7 +112,7 @@ impl CheckpointInfo {
         };
         for line in lines.filter(|line| *line != LAST_LINE.trim_end()) {
             let (pos, name) = line.strip_prefix("binlog ")?.split_once(' ')?;
-            info.binlog = BinlogPlace {
+            info.binlog = OwnedBinlogPosition {
                 name: name.as_bytes().to_vec(),
                 pos: pos.parse().ok()?,
             };
@@ -148,7 +148,7 @@ pub struct Checkpoint {
 /// a parent; `InvalidArgument` for a name that ends in `.tmp` or is none; `NoSpace`, `Io` and
 /// `Poisoned`. An unfinished copy is removed if possible, otherwise by the next call for the same
 /// target.
-pub fn checkpoint(parts: Parts<'_>, target: &Path) -> Result<Checkpoint> {
+pub fn checkpoint(parts: CheckpointContext<'_>, target: &Path) -> Result<Checkpoint> {
     let env = parts.env;
     let began = env.monotonic_micros();
     if env.exists(target)? {
@@ -200,7 +200,7 @@ pub fn checkpoint(parts: Parts<'_>, target: &Path) -> Result<Checkpoint> {
     }
 }
 
-fn fill(parts: Parts<'_>, dir: &Path) -> Result<Checkpoint> {
+fn fill(parts: CheckpointContext<'_>, dir: &Path) -> Result<Checkpoint> {
     let _files = parts.versions.hold_files();
     let _segments = parts.wal.hold_segments();
     // Prepare the slow part of a cut before anybody waits for it.
@@ -248,7 +248,7 @@ fn fill(parts: Parts<'_>, dir: &Path) -> Result<Checkpoint> {
 }
 
 /// Links or copies a file of the database into `dir`. Returns the bytes copied.
-fn take(parts: Parts<'_>, dir: &Path, name: &str) -> Result<u64> {
+fn take(parts: CheckpointContext<'_>, dir: &Path, name: &str) -> Result<u64> {
     link_or_copy(parts.env, &parts.dir.join(name), &dir.join(name))
 }
 

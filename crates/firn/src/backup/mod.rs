@@ -5,8 +5,8 @@ mod checkpoint;
 mod files;
 
 pub use archive::{
-    ARCHIVE_FILE, Archiver, ArchiverParts, ArchiverStats, Archiving, Coverage, Destination, Names,
-    Place, Point, Reached, archive_of, archive_owner, archived_segments, begin_archiving, coverage,
+    ARCHIVE_FILE, Archiver, ArchiverContext, ArchiverStats, ArchiveIdentity, Coverage, RecoveryTarget, NamedFiles,
+    BinlogCoordinates, RecoveryPoint, ReachedPoint, archive_of, archive_owner, archived_segments, begin_archiving, coverage,
     find_point, names_in,
 };
-pub use checkpoint::{CHECKPOINT_FILE, Checkpoint, CheckpointInfo, Parts, checkpoint};
+pub use checkpoint::{CHECKPOINT_FILE, Checkpoint, CheckpointInfo, CheckpointContext, checkpoint};

@@ -47,7 +47,7 @@ pub struct Envelope {
 
 /// An encrypted unit, split into its parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sealed<'a> {
+pub struct EncryptedUnit<'a> {
     /// How it is encrypted.
     pub envelope: Envelope,
     /// The encrypted bytes of the unit.
@@ -65,7 +65,7 @@ impl Envelope {
     }
 }
 
-impl<'a> Sealed<'a> {
+impl<'a> EncryptedUnit<'a> {
     /// Appends the encoded unit.
     pub fn put(&self, out: &mut Vec<u8>) {
         self.envelope.put(out);

@@ -8,7 +8,7 @@ const STEP: u64 = 4 << 10;
 
 /// The sum, and an observer of its changes.
 #[derive(Default)]
-pub struct Gauge {
+pub struct MemoryTracker {
     sum: AtomicU64,
     /// A step in bytes, and the observer to call when the sum crosses a multiple of it.
     observer: OnceLock<(u64, Observer)>,
@@ -16,7 +16,7 @@ pub struct Gauge {
 
 type Observer = Box<dyn Fn() + Send + Sync>;
 
-impl Gauge {
+impl MemoryTracker {
     /// The sum, bytes.
     pub fn sum(&self) -> u64 {
         self.sum.load(Ordering::Relaxed)
@@ -37,16 +37,16 @@ impl Gauge {
     }
 }
 
-/// A share of a [`Gauge`]'s sum; given back when dropped.
+/// A share of a [`MemoryTracker`]'s sum; given back when dropped.
 #[derive(Default)]
-pub struct Charge {
-    gauge: Arc<Gauge>,
+pub struct MemoryCharge {
+    gauge: Arc<MemoryTracker>,
     held: u64,
 }
 
-impl Charge {
+impl MemoryCharge {
     /// An empty share.
-    pub fn new(gauge: Arc<Gauge>) -> Self {
+    pub fn new(gauge: Arc<MemoryTracker>) -> Self {
         Self { gauge, held: 0 }
     }
 
@@ -84,7 +84,7 @@ impl Charge {
     }
 }
 
-impl Drop for Charge {
+impl Drop for MemoryCharge {
     fn drop(&mut self) {
         self.set(0);
     }

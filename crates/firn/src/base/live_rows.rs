@@ -14,12 +14,12 @@ const UNKNOWN: i64 = i64::MIN;
 /// Rejected: puts minus deletes, as files and memtables count them. Each update adds a put, so rows
 /// that are updated again and again would count thousands of times.
 #[derive(Debug)]
-pub struct LiveRows {
+pub struct RowCount {
     base: AtomicI64,
     counted: AtomicI64,
 }
 
-impl Default for LiveRows {
+impl Default for RowCount {
     fn default() -> Self {
         Self {
             base: AtomicI64::new(UNKNOWN),
@@ -28,7 +28,7 @@ impl Default for LiveRows {
     }
 }
 
-impl LiveRows {
+impl RowCount {
     /// A commit changed the number of rows by `net`.
     pub fn count(&self, net: i64) {
         self.counted.fetch_add(net, Ordering::Relaxed);

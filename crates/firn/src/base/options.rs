@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 /// How durable a commit is when it returns, with the values of `innodb_flush_log_at_trx_commit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum FlushMode {
+pub enum CommitDurability {
     /// 0: not durable; the log is written and synced once a second.
     Lazy = 0,
     /// 1: its log records are on the device.
@@ -20,7 +20,7 @@ pub enum FlushMode {
 
 /// Options that may change while the database is open. Sizes are in bytes.
 #[derive(Debug)]
-pub struct LiveOptions {
+pub struct MutableOptions {
     flush_mode: AtomicU8,
     /// The active memtable freezes at this size.
     pub memtable_size: AtomicU64,
@@ -51,13 +51,13 @@ const LOAD_MEMORY_MAX: u64 = 64 << 20;
 /// Lower bound of a load's memory: each index takes some KiB.
 const LOAD_MEMORY_MIN: u64 = 64 << 10;
 
-impl LiveOptions {
+impl MutableOptions {
     /// The current flush mode.
-    pub fn flush_mode(&self) -> FlushMode {
+    pub fn flush_mode(&self) -> CommitDurability {
         match self.flush_mode.load(Ordering::Relaxed) {
-            0 => FlushMode::Lazy,
-            2 => FlushMode::Write,
-            _ => FlushMode::Sync,
+            0 => CommitDurability::Lazy,
+            2 => CommitDurability::Write,
+            _ => CommitDurability::Sync,
         }
     }
 
@@ -75,7 +75,7 @@ impl LiveOptions {
     }
 
     /// Changes the flush mode of later commits.
-    pub fn set_flush_mode(&self, mode: FlushMode) {
+    pub fn set_flush_mode(&self, mode: CommitDurability) {
         self.flush_mode.store(mode as u8, Ordering::Relaxed);
     }
 }
@@ -83,10 +83,10 @@ impl LiveOptions {
 /// The default was measured; see `docs/benchmarks.md`.
 const BLOB_THRESHOLD: u64 = 4 << 10;
 
-impl Default for LiveOptions {
+impl Default for MutableOptions {
     fn default() -> Self {
         Self {
-            flush_mode: AtomicU8::new(FlushMode::Sync as u8),
+            flush_mode: AtomicU8::new(CommitDurability::Sync as u8),
             memtable_size: AtomicU64::new(64 << 20),
             memtable_cap: AtomicU64::new(u64::MAX),
             memory_limit: AtomicU64::new(0),
@@ -104,7 +104,7 @@ impl Default for LiveOptions {
 #[derive(Clone)]
 pub struct Options {
     /// Options that may change while open.
-    pub live: Arc<LiveOptions>,
+    pub live: Arc<MutableOptions>,
     /// Capacity of the block cache, decoded bytes. Not used under a memory limit.
     pub block_cache_size: u64,
     /// Capacity of the row cache; 0 for none. Not used under a memory limit.
@@ -151,7 +151,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            live: Arc::new(LiveOptions::default()),
+            live: Arc::new(MutableOptions::default()),
             block_cache_size: 128 << 20,
             row_cache_size: 32 << 20,
             wal_segment_size: 16 << 20,

@@ -5,7 +5,7 @@ use super::IndexId;
 use std::sync::Arc;
 
 /// The key layout of one index. Methods may be called from any thread.
-pub trait KeyShape: Send + Sync {
+pub trait PrefixExtractor: Send + Sync {
     /// Number of prefixes whose distinct values are worth counting: the first part alone, the first
     /// two, and so on. Fewer than the parts where the whole key is unique anyway.
     fn prefixes(&self) -> usize;
@@ -19,17 +19,17 @@ pub trait KeyShape: Send + Sync {
 }
 
 /// The key layouts of all indexes.
-pub trait KeyShapes: Send + Sync {
+pub trait PrefixExtractors: Send + Sync {
     /// The layout of an index; `None` if it is unknown or has nothing to count.
-    fn shape(&self, index: IndexId) -> Option<Arc<dyn KeyShape>>;
+    fn shape(&self, index: IndexId) -> Option<Arc<dyn PrefixExtractor>>;
 }
 
 /// Knows the layout of no index.
 #[derive(Debug, Clone, Copy)]
-pub struct NoShapes;
+pub struct NoPrefixExtractors;
 
-impl KeyShapes for NoShapes {
-    fn shape(&self, _: IndexId) -> Option<Arc<dyn KeyShape>> {
+impl PrefixExtractors for NoPrefixExtractors {
+    fn shape(&self, _: IndexId) -> Option<Arc<dyn PrefixExtractor>> {
         None
     }
 }

@@ -2,7 +2,7 @@
 
 use super::checksum::xxh3;
 use super::key::INDEX_ID_LEN;
-use super::shape::KeyShape;
+use super::shape::PrefixExtractor;
 use std::sync::Arc;
 
 const BITS: u32 = 8;
@@ -184,7 +184,7 @@ fn common_prefix(a: &[u8], b: &[u8]) -> usize {
 /// A prefix that a key shares with the previous key is counted already. So a hash is computed only
 /// for prefixes that change.
 pub struct PrefixSketcher {
-    shape: Arc<dyn KeyShape>,
+    shape: Arc<dyn PrefixExtractor>,
     /// The fixed lengths of the parts; 0 for parts without one.
     fixed: Vec<usize>,
     /// The last key, up to the end of its last prefix.
@@ -197,7 +197,7 @@ pub struct PrefixSketcher {
 
 impl PrefixSketcher {
     /// Sketches of an index with the key layout `shape`.
-    pub fn new(shape: Arc<dyn KeyShape>) -> Self {
+    pub fn new(shape: Arc<dyn PrefixExtractor>) -> Self {
         let prefixes = shape.prefixes();
         let fixed = (0..prefixes).map(|part| shape.fixed_len(part).unwrap_or(0));
         Self {

@@ -35,7 +35,7 @@ pub(super) struct Description {
 
 /// The next item of a file.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Next<'a> {
+pub(super) enum NextEvent<'a> {
     /// An event.
     Event {
         kind: u8,
@@ -53,7 +53,7 @@ pub(super) enum Next<'a> {
 /// A reader that passes over a file once, from start to end.
 pub(super) struct Events {
     pub(super) description: Description,
-    input: Input,
+    input: EventInput,
     has_checksums: bool,
     kept: Vec<u8>,
 }
@@ -67,7 +67,7 @@ impl Events {
     pub(super) fn open(env: &dyn Env, path: &Path) -> Result<Self> {
         let name = path.display().to_string();
         let damaged = |what| Err(Error::corruption(name.clone(), 0, what));
-        let mut input = Input::new(env.open(path)?, name.clone())?;
+        let mut input = EventInput::new(env.open(path)?, name.clone())?;
         let mut magic = [0; MAGIC.len()];
         if input.rest() < MAGIC.len() as u64 {
             return damaged("it is empty");
@@ -108,19 +108,19 @@ impl Events {
     /// Reads the next event.
     ///
     /// # Errors
-    /// `Unsupported` where encryption begins; `Io`. Damage is [`Next::Torn`].
-    pub(super) fn next(&mut self) -> Result<Next<'_>> {
+    /// `Unsupported` where encryption begins; `Io`. Damage is [`NextEvent::Torn`].
+    pub(super) fn next(&mut self) -> Result<NextEvent<'_>> {
         if self.input.rest() == 0 {
-            return Ok(Next::End);
+            return Ok(NextEvent::End);
         }
         let Some(header) = self.input.header()? else {
-            return Ok(Next::Torn);
+            return Ok(NextEvent::Torn);
         };
         if !self
             .input
             .body(&header, self.has_checksums, &mut self.kept)?
         {
-            return Ok(Next::Damaged);
+            return Ok(NextEvent::Damaged);
         }
         if header.kind == START_ENCRYPTION {
             return Err(Error::unsupported(format!(
@@ -128,7 +128,7 @@ impl Events {
                 self.input.name
             )));
         }
-        Ok(Next::Event {
+        Ok(NextEvent::Event {
             kind: header.kind,
             body: &self.kept,
         })
@@ -136,7 +136,7 @@ impl Events {
 }
 
 /// The header of an event.
-struct Header {
+struct EventHeader {
     when: u32,
     kind: u8,
     server_id: u32,
@@ -145,14 +145,14 @@ struct Header {
     bytes: [u8; HEADER],
 }
 
-impl Header {
+impl EventHeader {
     fn flags(&self) -> u16 {
         u16::from_le_bytes([self.bytes[17], self.bytes[18]])
     }
 }
 
 /// A buffered reader of a file's bytes.
-struct Input {
+struct EventInput {
     file: Arc<dyn ReadFile>,
     name: String,
     size: u64,
@@ -162,7 +162,7 @@ struct Input {
     buffer_at: u64,
 }
 
-impl Input {
+impl EventInput {
     fn new(file: Arc<dyn ReadFile>, name: String) -> Result<Self> {
         Ok(Self {
             size: file.size()?,
@@ -202,14 +202,14 @@ impl Input {
     }
 
     /// Reads the next header; `None` if no whole event follows.
-    fn header(&mut self) -> Result<Option<Header>> {
+    fn header(&mut self) -> Result<Option<EventHeader>> {
         if self.rest() < HEADER as u64 {
             return Ok(None);
         }
         let mut bytes = [0; HEADER];
         self.fill(&mut bytes)?;
         let number = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| bytes[at + i]));
-        let header = Header {
+        let header = EventHeader {
             when: number(0),
             kind: bytes[4],
             server_id: number(5),
@@ -222,7 +222,7 @@ impl Input {
 
     /// Reads the body behind `header` and leaves its first bytes in `kept`. Returns false if the
     /// body is too short for a checksum or contradicts it.
-    fn body(&mut self, header: &Header, has_checksum: bool, kept: &mut Vec<u8>) -> Result<bool> {
+    fn body(&mut self, header: &EventHeader, has_checksum: bool, kept: &mut Vec<u8>) -> Result<bool> {
         kept.clear();
         let checksum = if has_checksum { CHECKSUM } else { 0 };
         let Some(mut left) = u64::from(header.len).checked_sub(HEADER as u64 + checksum) else {

@@ -1,7 +1,7 @@
 //! The files of one run of the server.
 
 use super::BinlogFile;
-use super::events::{Description, Events, FORMAT_DESCRIPTION, Next, ROTATE, XID};
+use super::events::{Description, Events, FORMAT_DESCRIPTION, NextEvent, ROTATE, XID};
 use crate::base::{Error, ErrorKind, Result};
 use crate::env::Env;
 use std::collections::BTreeSet;
@@ -16,13 +16,13 @@ use std::path::{Path, PathBuf};
 /// name of the next one, which tells where numbers were left out; where that one is gone, or the end of the file is,
 /// nobody can say what stood there.
 #[derive(Debug)]
-pub struct Run {
+pub struct ServerRunFiles {
     files: Vec<PathBuf>,
     /// The run ended without closing its last file.
     in_use: bool,
 }
 
-impl Run {
+impl ServerRunFiles {
     /// Finds the run of `known`, where it was or, if the binary log has been moved, in the directory `moved_to`.
     ///
     /// # Errors
@@ -73,12 +73,12 @@ impl Run {
             }
             let is_last = at + 1 == self.files.len();
             match end {
-                End::Rotated(_) if is_last => missing_behind(env, path)?,
-                End::Rotated(_) => {}
+                FileEnd::Rotated(_) if is_last => missing_behind(env, path)?,
+                FileEnd::Rotated(_) => {}
                 // What was under way when the server was killed is torn.
-                End::Closed if is_last => {}
-                End::Torn if is_last && in_use => {}
-                End::Damaged | End::Torn if is_last => {
+                FileEnd::Closed if is_last => {}
+                FileEnd::Torn if is_last && in_use => {}
+                FileEnd::Damaged | FileEnd::Torn if is_last => {
                     let name = path.display().to_string();
                     return Err(Error::corruption(
                         name,
@@ -86,7 +86,7 @@ impl Run {
                         "an event of the binary log is damaged",
                     ));
                 }
-                End::Closed | End::Torn | End::Damaged => {
+                FileEnd::Closed | FileEnd::Torn | FileEnd::Damaged => {
                     let name = path.display().to_string();
                     let what = "the end of the binary log is lost: another file of its run follows";
                     return Err(Error::corruption(name, 0, what));
@@ -99,7 +99,7 @@ impl Run {
 
 /// The end of a file.
 #[derive(Debug, PartialEq, Eq)]
-enum End {
+enum FileEnd {
     /// With the name of the next one.
     Rotated(PathBuf),
     /// With another event.
@@ -112,37 +112,37 @@ enum End {
 
 /// Reads a file and tells the numbers of the transactions that it committed. Returns how it ends, and whether the server
 /// left it open.
-fn read(env: &dyn Env, path: &Path, mut tell: impl FnMut(u64)) -> Result<(End, bool)> {
+fn read(env: &dyn Env, path: &Path, mut tell: impl FnMut(u64)) -> Result<(FileEnd, bool)> {
     let mut events = Events::open(env, path)?;
     let in_use = events.description.in_use;
-    let mut end = End::Closed;
+    let mut end = FileEnd::Closed;
     let end = loop {
         match events.next()? {
-            Next::End => break end,
-            Next::Torn => break End::Torn,
-            Next::Damaged => {
+            NextEvent::End => break end,
+            NextEvent::Torn => break FileEnd::Torn,
+            NextEvent::Damaged => {
                 break match events.next()? {
-                    Next::Event { .. } => End::Damaged,
-                    _ => End::Torn,
+                    NextEvent::Event { .. } => FileEnd::Damaged,
+                    _ => FileEnd::Torn,
                 };
             }
-            Next::Event { kind: XID, body } => {
+            NextEvent::Event { kind: XID, body } => {
                 let Ok(xid) = body.try_into().map(u64::from_ne_bytes) else {
-                    break End::Damaged;
+                    break FileEnd::Damaged;
                 };
                 tell(xid);
-                end = End::Closed;
+                end = FileEnd::Closed;
             }
             // The position in the next file, and its name.
-            Next::Event { kind: ROTATE, body } => {
+            NextEvent::Event { kind: ROTATE, body } => {
                 let name = OsStr::from_bytes(body.get(8..).unwrap_or_default());
-                end = End::Rotated(path.with_file_name(name));
+                end = FileEnd::Rotated(path.with_file_name(name));
             }
-            Next::Event {
+            NextEvent::Event {
                 kind: FORMAT_DESCRIPTION,
                 ..
-            } => break End::Damaged,
-            Next::Event { .. } => end = End::Closed,
+            } => break FileEnd::Damaged,
+            NextEvent::Event { .. } => end = FileEnd::Closed,
         }
     };
     Ok((end, in_use))
@@ -179,7 +179,7 @@ fn next_of(env: &dyn Env, path: &Path) -> Result<Option<PathBuf>> {
         return Ok(Some(next));
     }
     match read(env, path, |_| {})?.0 {
-        End::Rotated(next) if next != path && env.exists(&next)? => Ok(Some(next)),
+        FileEnd::Rotated(next) if next != path && env.exists(&next)? => Ok(Some(next)),
         _ => Ok(None),
     }
 }

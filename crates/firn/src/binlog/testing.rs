@@ -9,13 +9,13 @@ const QUERY: u8 = 2;
 const SERVER_ID: u32 = 5;
 
 /// A file of a binary log that grows by events.
-pub struct Written {
+pub struct TestBinlog {
     bytes: Vec<u8>,
     checksums: bool,
     when: u32,
 }
 
-impl Written {
+impl TestBinlog {
     /// A file created at `when`; with `is_first`, a run of the server begins with it.
     pub fn begin(when: u32, is_first: bool, checksums: bool) -> Self {
         let mut written = Self {

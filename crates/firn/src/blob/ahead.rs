@@ -26,7 +26,7 @@ const SYNCS_AHEAD: u64 = 32;
 /// thread that writes zeros, as for the log (a file takes at most 1.5 MiB of them, into the page
 /// cache); reuse of garbage's room (a span is written once: that makes a torn span harmless).
 #[derive(Default)]
-pub(super) struct Ahead {
+pub(super) struct ZeroFill {
     /// End offset of the zeros; 0 without any.
     zeroed: AtomicU64,
     /// Moving average of the bytes per sync; 0 before the first sync.
@@ -35,7 +35,7 @@ pub(super) struct Ahead {
     given_up: AtomicBool,
 }
 
-impl Ahead {
+impl ZeroFill {
     /// Records a sync of `bytes` bytes. Calls must not overlap.
     pub(super) fn synced(&self, bytes: u64) {
         let recent = match self.sync_bytes.load(Ordering::Relaxed) {

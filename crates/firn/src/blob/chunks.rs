@@ -100,7 +100,7 @@ pub(super) fn for_each(
 
 /// The part of a blob that a read of a value's prefix needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Extent {
+pub(super) struct BlobReadExtent {
     /// Length of the table of chunks, bytes.
     pub(super) table: usize,
     /// Bytes of the value: whole chunks, or all of it.
@@ -112,7 +112,7 @@ pub(super) struct Extent {
     pub(super) plain: bool,
 }
 
-impl Extent {
+impl BlobReadExtent {
     /// The extent for the first `wanted` bytes of the value of `blob`.
     pub(super) fn of(blob: &BlobRef, wanted: u64) -> Self {
         if blob.codec != BlobCodec::Chunks {

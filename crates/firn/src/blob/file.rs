@@ -1,15 +1,15 @@
 //! One blob file: reserves, writes, syncs and reads its spans.
 
-use super::ahead::Ahead;
-use super::chunks::{self, Extent};
+use super::ahead::ZeroFill;
+use super::chunks::{self, BlobReadExtent};
 use super::codec::{self, Packed};
 use super::format::{
     ALIGNMENT, BlobHeader, DATA_START, FILE_HEADER_LEN, check_file_header, logical_id, place_after,
 };
-use super::opened::{OpenFiles, Opened, Physical};
-use super::steps::{Place, reached};
+use super::opened::{BlobFileCache, OpenBlobFile, PhysicalBlobFile};
+use super::steps::{BlobPausePoint, reached};
 use crate::base::{Error, Result};
-use crate::env::{Announcement, FileUsage, ReadFile, SpanFile};
+use crate::env::{PrefetchBatch, FileUsage, ReadFile, SpanFile};
 use crate::rowcode::{BLOB_HEADER_LEN, BlobBuf, BlobCodec, BlobRef};
 use crate::store::{FileKind, FileStore, file_name};
 use arc_swap::ArcSwap;
@@ -38,7 +38,7 @@ thread_local! {
 /// A blob file, known by its logical id, which references name.
 ///
 /// Life: It grows: spans are reserved under the store's `active` mutex and written outside of it,
-/// each by one transaction; zeros may lie behind them, see [`Ahead`]. It is sealed when it is full
+/// each by one transaction; zeros may lie behind them, see [`ZeroFill`]. It is sealed when it is full
 /// or the database is reopened, and cut behind the last span. Then its garbage is punched, or its
 /// live blobs move to another physical file under the same logical id. It is removed once nothing
 /// refers to it.
@@ -54,13 +54,13 @@ thread_local! {
 pub struct BlobFile {
     id: u64,
     store: FileStore,
-    open_files: Arc<OpenFiles>,
-    physical: ArcSwap<Physical>,
+    open_files: Arc<BlobFileCache>,
+    physical: ArcSwap<PhysicalBlobFile>,
     spans: Mutex<Option<Arc<dyn SpanFile>>>,
     grows: AtomicBool,
     /// The first offset that is not reserved.
     end: AtomicU64,
-    ahead: Ahead,
+    ahead: ZeroFill,
     pins: AtomicU64,
     syncs: Mutex<Syncs>,
     synced: Condvar,
@@ -87,12 +87,12 @@ impl BlobFile {
     pub(super) fn created(
         id: u64,
         store: FileStore,
-        open_files: Arc<OpenFiles>,
+        open_files: Arc<BlobFileCache>,
         spans: Arc<dyn SpanFile>,
     ) -> Self {
         let file = Self::known(id, id, store, open_files);
         *file.spans.lock() = Some(spans);
-        file.physical.store(Arc::new(Physical::new(id, true)));
+        file.physical.store(Arc::new(PhysicalBlobFile::new(id, true)));
         file.syncs.lock().named = false;
         file.grows.store(true, Ordering::Relaxed);
         file.end.store(DATA_START, Ordering::Relaxed);
@@ -105,17 +105,17 @@ impl BlobFile {
         id: u64,
         physical: u64,
         store: FileStore,
-        open_files: Arc<OpenFiles>,
+        open_files: Arc<BlobFileCache>,
     ) -> Self {
         Self {
             id,
             store,
             open_files,
-            physical: ArcSwap::from_pointee(Physical::new(physical, false)),
+            physical: ArcSwap::from_pointee(PhysicalBlobFile::new(physical, false)),
             spans: Mutex::new(None),
             grows: AtomicBool::new(false),
             end: AtomicU64::new(0),
-            ahead: Ahead::default(),
+            ahead: ZeroFill::default(),
             pins: AtomicU64::new(0),
             syncs: Mutex::new(Syncs {
                 named: true,
@@ -225,8 +225,8 @@ impl BlobFile {
     pub(super) fn seal(&self) {
         // Read it as a file at rest from here on. Set this first: as soon as the file does not
         // grow, another file may replace it, and the store below would undo that.
-        self.physical.store(Arc::new(Physical::new(self.id, false)));
-        reached(Place::Sealing);
+        self.physical.store(Arc::new(PhysicalBlobFile::new(self.id, false)));
+        reached(BlobPausePoint::Sealing);
         self.grows.store(false, Ordering::Release);
     }
 
@@ -345,13 +345,13 @@ impl BlobFile {
         *spans = None;
         // The new file ends with its table; the zeros lay behind the old one.
         self.ahead.filled(0);
-        self.physical.swap(Arc::new(Physical::new(id, false))).id
+        self.physical.swap(Arc::new(PhysicalBlobFile::new(id, false))).id
     }
 
-    fn open(&self) -> Result<Arc<Opened>> {
+    fn open(&self) -> Result<Arc<OpenBlobFile>> {
         let mut physical = self.physical.load_full();
         loop {
-            reached(Place::Opening);
+            reached(BlobPausePoint::Opening);
             let opened = physical.open(&self.open_files, &self.store, self.id);
             if opened.is_ok() {
                 return opened;
@@ -379,7 +379,7 @@ impl BlobFile {
     pub(super) fn read<'b>(
         &self,
         blob: &BlobRef,
-        extent: &Extent,
+        extent: &BlobReadExtent,
         buf: &'b mut BlobBuf,
     ) -> Result<&'b [u8]> {
         let opened = self.open()?;
@@ -420,7 +420,7 @@ impl BlobFile {
     }
 
     /// Starts reading the part of a blob that `extent` describes, if the file is open.
-    pub(super) fn announce(&self, blob: &BlobRef, extent: &Extent, reads: &mut Announcement) {
+    pub(super) fn announce(&self, blob: &BlobRef, extent: &BlobReadExtent, reads: &mut PrefetchBatch) {
         if let Some(opened) = self.physical.load().opened()
             && let Some(at) = opened.locate(blob.offset)
         {
@@ -507,5 +507,5 @@ impl BlobFileIds {
 pub(super) fn moved_from(store: &FileStore, id: u64) -> Result<u64> {
     let file = store.open_blob(id, true)?;
     let ids = BlobFileIds::read(&*file, id, &file_name(FileKind::Blob, id))?;
-    Opened::open(store, id, ids.logical, true).map(|_| ids.logical)
+    OpenBlobFile::open(store, id, ids.logical, true).map(|_| ids.logical)
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 /// A blob in its file, header included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Span {
+pub struct BlobSpan {
     /// Offset of its header.
     pub offset: u64,
     /// Length with the header, bytes.
@@ -14,7 +14,7 @@ pub struct Span {
 
 /// The maximal ranges of whole blocks in `within` that contain no byte of `live`. `live` is
 /// ascending; its spans may overlap.
-pub fn holes(live: &[Span], within: Range<u64>) -> Vec<Range<u64>> {
+pub fn holes(live: &[BlobSpan], within: Range<u64>) -> Vec<Range<u64>> {
     let mut holes = Vec::new();
     let mut add = |from: u64, to: u64| {
         let from = from.next_multiple_of(ALIGNMENT);
@@ -42,8 +42,8 @@ mod tests {
         for seed in 0..200 {
             let mut rng = StdRng::seed_from_u64(seed);
             let end = rng.random_range(100..60_000u64);
-            let mut live: Vec<Span> = (0..rng.random_range(0..8))
-                .map(|_| Span {
+            let mut live: Vec<BlobSpan> = (0..rng.random_range(0..8))
+                .map(|_| BlobSpan {
                     offset: rng.random_range(64..end),
                     len: rng.random_range(1..9000),
                 })

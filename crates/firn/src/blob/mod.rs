@@ -26,9 +26,9 @@ mod store;
 
 pub use file::{BlobFile, BlobFileIds, LinkHold};
 pub use format::{DATA_START, ScannedBlob, scan_blobs};
-pub use live::{Span, holes};
-pub use session::BlobSession;
-pub use store::{BlobStats, BlobStore, Rewritten};
+pub use live::{BlobSpan, holes};
+pub use session::TransactionBlobs;
+pub use store::{BlobStats, BlobStore, RewrittenBlobFile};
 
 #[cfg(test)]
 mod interleavings;

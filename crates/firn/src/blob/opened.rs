@@ -1,6 +1,6 @@
 //! Blob files open for reading, limited in number.
 
-use super::chunks::{self, Extent};
+use super::chunks::{self, BlobReadExtent};
 use super::format::{
     FILE_HEADER_LEN, FOOTER_LEN, check_file_header, places_begin, summed, take_places,
 };
@@ -22,12 +22,12 @@ const TRUSTED_LEN: u64 = 1 << 20;
 ///
 /// Open SSTs are not limited: they are few, and each is read all the time. A database of large
 /// values has a blob file for every 256 MiB of them, and most are cold.
-pub(super) struct OpenFiles {
+pub(super) struct BlobFileCache {
     max: usize,
-    queue: Mutex<VecDeque<Weak<Physical>>>,
+    queue: Mutex<VecDeque<Weak<PhysicalBlobFile>>>,
 }
 
-impl OpenFiles {
+impl BlobFileCache {
     pub(super) fn new(max: usize) -> Arc<Self> {
         Arc::new(Self {
             max,
@@ -35,7 +35,7 @@ impl OpenFiles {
         })
     }
 
-    fn admit(&self, opened: &Arc<Physical>) {
+    fn admit(&self, opened: &Arc<PhysicalBlobFile>) {
         let mut queue = self.queue.lock();
         queue.push_back(Arc::downgrade(opened));
         // One round clears the marks of use; then the front is closed, used meanwhile or not.
@@ -67,17 +67,17 @@ impl OpenFiles {
 }
 
 /// The physical file that holds the blobs of a logical one.
-pub(super) struct Physical {
+pub(super) struct PhysicalBlobFile {
     pub(super) id: u64,
     /// Whether to read it as a growing file: through the page cache.
     grows: bool,
-    opened: ArcSwapOption<Opened>,
+    opened: ArcSwapOption<OpenBlobFile>,
     opening: Mutex<()>,
-    /// The file was read since it was opened, or since the last turn of [`OpenFiles`].
+    /// The file was read since it was opened, or since the last turn of [`BlobFileCache`].
     used: AtomicBool,
 }
 
-impl Physical {
+impl PhysicalBlobFile {
     pub(super) fn new(id: u64, grows: bool) -> Self {
         Self {
             id,
@@ -89,7 +89,7 @@ impl Physical {
     }
 
     /// The open file; `None` if it is closed.
-    pub(super) fn opened(&self) -> Option<Arc<Opened>> {
+    pub(super) fn opened(&self) -> Option<Arc<OpenBlobFile>> {
         let opened = self.opened.load_full();
         // Test before setting: a mark that is set already needs no write to a shared cache line.
         if opened.is_some() && !self.used.load(Ordering::Relaxed) {
@@ -101,10 +101,10 @@ impl Physical {
     /// The open file; opens it if it is closed. `logical` is the id that references name.
     pub(super) fn open(
         self: &Arc<Self>,
-        files: &OpenFiles,
+        files: &BlobFileCache,
         store: &FileStore,
         logical: u64,
-    ) -> Result<Arc<Opened>> {
+    ) -> Result<Arc<OpenBlobFile>> {
         if let Some(opened) = self.opened() {
             return Ok(opened);
         }
@@ -112,7 +112,7 @@ impl Physical {
         if let Some(opened) = self.opened() {
             return Ok(opened);
         }
-        let opened = Arc::new(Opened::open(store, self.id, logical, self.grows)?);
+        let opened = Arc::new(OpenBlobFile::open(store, self.id, logical, self.grows)?);
         self.opened.store(Some(Arc::clone(&opened)));
         files.admit(self);
         Ok(opened)
@@ -120,7 +120,7 @@ impl Physical {
 }
 
 /// A blob file open for reading.
-pub(super) struct Opened {
+pub(super) struct OpenBlobFile {
     pub(super) file: Arc<dyn ReadFile>,
     pub(super) name: String,
     /// The table of a rewritten file: pairs of the offset in the logical file and the one here,
@@ -128,7 +128,7 @@ pub(super) struct Opened {
     places: Option<Vec<(u64, u64)>>,
 }
 
-impl Opened {
+impl OpenBlobFile {
     pub(super) fn open(store: &FileStore, id: u64, logical: u64, grows: bool) -> Result<Self> {
         let name = file_name(FileKind::Blob, id);
         let file = match store.open_blob(id, grows) {
@@ -176,7 +176,7 @@ impl Opened {
     }
 
     /// Checks that the file is long enough for a large read, before memory is allocated for it.
-    pub(super) fn check_len(&self, at: u64, extent: &Extent) -> Result<()> {
+    pub(super) fn check_len(&self, at: u64, extent: &BlobReadExtent) -> Result<()> {
         if extent.len as u64 > TRUSTED_LEN && self.ends_before(at, extent.stored)? {
             return Err(self.too_short(at));
         }
@@ -210,7 +210,7 @@ impl Opened {
     pub(super) fn for_each_chunk(
         &self,
         at: u64,
-        extent: &Extent,
+        extent: &BlobReadExtent,
         stored: &[u8],
         f: impl FnMut(&chunks::Chunk<'_>) -> bool,
     ) -> Result<()> {
@@ -249,9 +249,9 @@ mod tests {
             let header = super::super::format::file_header(id, id);
             env.place(&Path::new("/db").join(name), header.to_vec());
         }
-        let files = OpenFiles::new(4);
-        let all: Vec<Arc<Physical>> = (0..20)
-            .map(|id| Arc::new(Physical::new(id, false)))
+        let files = BlobFileCache::new(4);
+        let all: Vec<Arc<PhysicalBlobFile>> = (0..20)
+            .map(|id| Arc::new(PhysicalBlobFile::new(id, false)))
             .collect();
         let open = |id: usize| all[id].open(&files, &store, id as u64).unwrap();
         let hot = open(0);

@@ -1,8 +1,8 @@
 //! Tests in which the collector replaces a file at one critical point of another thread.
 //! `interleavings` covers all points.
 
-use super::steps::{Place, at};
-use super::{BlobSession, BlobStore, Span};
+use super::steps::{BlobPausePoint, at};
+use super::{TransactionBlobs, BlobStore, BlobSpan};
 use crate::env::{Env, MemEnv};
 use crate::rowcode::{BlobBuf, BlobRef};
 use crate::store::FileStore;
@@ -39,7 +39,7 @@ impl World {
         // From the second commit on, zeros are written ahead.
         for _ in 0..3 {
             let value: Vec<u8> = (0..8000).map(|_| rng.random()).collect();
-            let mut session = BlobSession::new();
+            let mut session = TransactionBlobs::new();
             let blob = store.write(&mut session, 0, &value).unwrap();
             session.sync().unwrap();
             values.push((blob, value));
@@ -54,8 +54,8 @@ impl World {
         }
     }
 
-    fn spans(&self) -> Vec<Span> {
-        let spans = self.values.iter().map(|(blob, _)| Span {
+    fn spans(&self) -> Vec<BlobSpan> {
+        let spans = self.values.iter().map(|(blob, _)| BlobSpan {
             offset: blob.offset,
             len: blob.span(),
         });
@@ -78,7 +78,7 @@ impl World {
 
     /// Runs the collector when this thread reaches `place`. The result is `None` until then, and
     /// afterwards whether it replaced the file.
-    fn collect_at(&self, place: Place) -> Rc<Cell<Option<bool>>> {
+    fn collect_at(&self, place: BlobPausePoint) -> Rc<Cell<Option<bool>>> {
         let taken = Rc::new(Cell::new(None));
         let (seen, collect) = (Rc::clone(&taken), self.collection());
         at(place, move || seen.set(Some(collect())));
@@ -100,7 +100,7 @@ impl World {
 #[test]
 fn a_file_is_not_taken_before_it_is_sealed_altogether() {
     let world = World::new();
-    let taken = world.collect_at(Place::Sealing);
+    let taken = world.collect_at(BlobPausePoint::Sealing);
     world.store.seal_active();
     assert!(taken.get().is_some());
     world.check();
@@ -114,7 +114,7 @@ fn a_file_is_not_taken_before_it_is_sealed_altogether() {
 #[test]
 fn zeros_that_went_with_their_file_are_not_cut_off_the_next_one() {
     let world = World::new();
-    let taken = world.collect_at(Place::Trimming);
+    let taken = world.collect_at(BlobPausePoint::Trimming);
     world.store.seal_active();
     assert_eq!(taken.get(), Some(true));
     world.check();
@@ -126,9 +126,9 @@ fn no_file_takes_the_place_of_one_that_is_being_cut() {
     let (arrived, arrives) = mpsc::channel();
     let (ended, ends) = mpsc::channel();
     let collect = world.collection();
-    at(Place::Cutting, move || {
+    at(BlobPausePoint::Cutting, move || {
         std::thread::spawn(move || {
-            at(Place::Installing, move || arrived.send(()).unwrap());
+            at(BlobPausePoint::Installing, move || arrived.send(()).unwrap());
             ended.send(collect()).unwrap();
         });
         // The collector stops behind this point until the file is cut.
@@ -151,7 +151,7 @@ fn a_reader_that_comes_to_an_old_name_goes_on_to_the_new_one() {
     let store = Arc::clone(&world.store);
     let done = Rc::new(Cell::new(false));
     let seen = Rc::clone(&done);
-    at(Place::Opening, move || {
+    at(BlobPausePoint::Opening, move || {
         store.install(&rewritten).unwrap();
         seen.set(true);
     });

@@ -7,11 +7,11 @@ use std::sync::Arc;
 /// The blob files that a transaction writes to, or that a prepared one refers to. A held file is
 /// not collected. The session is dropped once the references are visible in a view, or given up.
 #[derive(Default)]
-pub struct BlobSession {
+pub struct TransactionBlobs {
     held: Vec<(Arc<BlobFile>, u64)>,
 }
 
-impl BlobSession {
+impl TransactionBlobs {
     /// A session that holds nothing.
     pub fn new() -> Self {
         Self::default()
@@ -56,7 +56,7 @@ impl BlobSession {
     }
 }
 
-impl Drop for BlobSession {
+impl Drop for TransactionBlobs {
     fn drop(&mut self) {
         self.held.iter().for_each(|(file, _)| file.unpin());
     }

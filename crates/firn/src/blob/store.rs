@@ -1,15 +1,15 @@
 //! The blob files of a database.
 
-use super::chunks::Extent;
+use super::chunks::BlobReadExtent;
 use super::codec::pack;
 use super::file::{BlobFile, KEPT_FRONT, LinkHold, moved_from};
 use super::format::{BlobHeader, DATA_START, file_header, place_after, places};
-use super::live::{Span, holes};
-use super::opened::OpenFiles;
-use super::session::BlobSession;
-use super::steps::{Place, reached};
+use super::live::{BlobSpan, holes};
+use super::opened::BlobFileCache;
+use super::session::TransactionBlobs;
+use super::steps::{BlobPausePoint, reached};
 use crate::base::{Error, ErrorKind, Result};
-use crate::env::Announcement;
+use crate::env::PrefetchBatch;
 use crate::rowcode::{BlobBuf, BlobRef};
 use crate::store::{FileKind, FileStore};
 use parking_lot::{Mutex, RwLock};
@@ -46,7 +46,7 @@ pub struct BlobStats {
 }
 
 /// Blobs moved to a new file that does not replace the old one yet.
-pub struct Rewritten {
+pub struct RewrittenBlobFile {
     /// Logical id: the one that references name.
     pub logical: u64,
     /// Physical id: the new file's.
@@ -72,12 +72,12 @@ pub struct BlobStore {
     files: FileStore,
     new_id: Option<NewId>,
     file_size: u64,
-    open_files: Arc<OpenFiles>,
+    open_files: Arc<BlobFileCache>,
     known: RwLock<BTreeMap<u64, Arc<BlobFile>>>,
     active: Mutex<Option<Arc<BlobFile>>>,
     /// Logical to physical ids, where they differ.
     moved: RwLock<BTreeMap<u64, u64>>,
-    released: Mutex<Vec<(u64, BlobSession)>>,
+    released: Mutex<Vec<(u64, TransactionBlobs)>>,
     linking: RwLock<()>,
     stats: BlobStats,
 }
@@ -102,7 +102,7 @@ impl BlobStore {
             files,
             new_id: None,
             file_size,
-            open_files: OpenFiles::new(OPEN_FILES_MAX),
+            open_files: BlobFileCache::new(OPEN_FILES_MAX),
             known: RwLock::default(),
             active: Mutex::default(),
             moved: RwLock::default(),
@@ -170,7 +170,7 @@ impl BlobStore {
     /// # Errors
     /// `NoSpace` and `Io`: the value is not stored. `InvalidArgument` for a value of 4 GiB or more.
     /// `Unsupported` in a read-only store.
-    pub fn write(&self, session: &mut BlobSession, column: u32, value: &[u8]) -> Result<BlobRef> {
+    pub fn write(&self, session: &mut TransactionBlobs, column: u32, value: &[u8]) -> Result<BlobRef> {
         if u32::try_from(value.len()).is_err() {
             return Err(Error::invalid("a value of 4 GiB or more"));
         }
@@ -209,7 +209,7 @@ impl BlobStore {
         Ok(blob)
     }
 
-    fn reserve(&self, session: &mut BlobSession, stored: u64) -> Result<(Arc<BlobFile>, u64)> {
+    fn reserve(&self, session: &mut TransactionBlobs, stored: u64) -> Result<(Arc<BlobFile>, u64)> {
         let mut active = self.active.lock();
         if let Some(file) = &*active {
             let offset = match file.has_failed() {
@@ -292,13 +292,13 @@ impl BlobStore {
         if !file.has_tail() {
             return file.close_spans();
         }
-        reached(Place::Trimming);
+        reached(BlobPausePoint::Trimming);
         let Some(_alone) = self.linking.try_write() else {
             return;
         };
         // Check again under the lock: a file that has replaced this one ends with its table.
         if file.has_tail() && self.is_linked(file).is_ok_and(|linked| !linked) {
-            reached(Place::Cutting);
+            reached(BlobPausePoint::Cutting);
             // Only room is lost; a later call retries.
             let _ = file.trim();
         }
@@ -333,7 +333,7 @@ impl BlobStore {
         wanted: u64,
         buf: &'b mut BlobBuf,
     ) -> Result<&'b [u8]> {
-        let extent = Extent::of(blob, wanted);
+        let extent = BlobReadExtent::of(blob, wanted);
         self.stats.read.fetch_add(1, Ordering::Relaxed);
         self.stats
             .read_bytes
@@ -348,9 +348,9 @@ impl BlobStore {
         if blobs.clone().nth(1).is_none() {
             return;
         }
-        let mut reads = Announcement::new();
+        let mut reads = PrefetchBatch::new();
         for (blob, wanted) in blobs {
-            let extent = Extent::of(blob, wanted);
+            let extent = BlobReadExtent::of(blob, wanted);
             self.file(blob.file).announce(blob, &extent, &mut reads);
         }
         reads.start();
@@ -395,14 +395,14 @@ impl BlobStore {
     }
 
     /// Holds file `id` in `session`, because a prepared transaction refers to it.
-    pub fn hold(&self, session: &mut BlobSession, id: u64) {
+    pub fn hold(&self, session: &mut TransactionBlobs, id: u64) {
         let file = self.file(id);
         let _active = self.active.lock();
         session.hold(&file);
     }
 
     /// Keeps the files that `session` holds until the log is durable up to `lsn`.
-    pub fn release_after(&self, lsn: u64, session: BlobSession) {
+    pub fn release_after(&self, lsn: u64, session: TransactionBlobs) {
         if !session.is_empty() {
             self.released.lock().push((lsn, session));
         }
@@ -419,7 +419,7 @@ impl BlobStore {
     ///
     /// # Errors
     /// Those of the file system; part of the room may be given back already.
-    pub fn punch(&self, file: &BlobFile, live: &[Span]) -> Result<Option<u64>> {
+    pub fn punch(&self, file: &BlobFile, live: &[BlobSpan]) -> Result<Option<u64>> {
         let _alone = self.linking.write();
         let usage = file.usage()?;
         let mut here = Vec::with_capacity(live.len());
@@ -429,7 +429,7 @@ impl BlobStore {
             let Some(offset) = offset else {
                 return Ok(None);
             };
-            here.push(Span { offset, ..*span });
+            here.push(BlobSpan { offset, ..*span });
         }
         here.sort_unstable();
         // A rewritten file ends with its table; stop before it.
@@ -461,7 +461,7 @@ impl BlobStore {
     /// # Errors
     /// `Corruption` of a blob; `Unsupported` for an encrypted one, or in a read-only store;
     /// `NoSpace`, `Io`. The new file is removed.
-    pub fn rewrite(&self, file: &BlobFile, live: &[Span]) -> Result<Rewritten> {
+    pub fn rewrite(&self, file: &BlobFile, live: &[BlobSpan]) -> Result<RewrittenBlobFile> {
         let Some(new_id) = &self.new_id else {
             return Err(Error::unsupported("blobs are not written here"));
         };
@@ -471,14 +471,14 @@ impl BlobStore {
             let _ = self.files.remove_blob(id);
         }
         let bytes = written?;
-        Ok(Rewritten {
+        Ok(RewrittenBlobFile {
             logical: file.id(),
             physical: id,
             bytes,
         })
     }
 
-    fn rewrite_as(&self, id: u64, file: &BlobFile, live: &[Span]) -> Result<u64> {
+    fn rewrite_as(&self, id: u64, file: &BlobFile, live: &[BlobSpan]) -> Result<u64> {
         let spans = self.files.open_spans(id, true)?;
         spans.write_at(0, &file_header(id, file.id()))?;
         let mut table: Vec<(u64, u64)> = Vec::with_capacity(live.len());
@@ -503,7 +503,7 @@ impl BlobStore {
     }
 
     /// Removes a rewritten file whose move could not be recorded.
-    pub fn discard(&self, rewritten: &Rewritten) {
+    pub fn discard(&self, rewritten: &RewrittenBlobFile) {
         let _ = self.files.remove_blob(rewritten.physical);
     }
 
@@ -512,9 +512,9 @@ impl BlobStore {
     ///
     /// # Errors
     /// `Io` if the old file cannot be removed; the next open removes it.
-    pub fn install(&self, rewritten: &Rewritten) -> Result<()> {
+    pub fn install(&self, rewritten: &RewrittenBlobFile) -> Result<()> {
         let file = self.file(rewritten.logical);
-        reached(Place::Installing);
+        reached(BlobPausePoint::Installing);
         // The lock keeps others from cutting the file or giving it a second name meanwhile.
         let _alone = self.linking.write();
         self.moved

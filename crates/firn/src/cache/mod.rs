@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 
 pub use pins::{Pin, PinBudget};
-pub use rows::{KeyHash, RowCache, Sealed};
+pub use rows::{KeyHash, RowCache, SealPoint};
 pub use stats::CacheStats;
 
 /// Identifies a block for ever: SSTs never change, and file ids are never reused.

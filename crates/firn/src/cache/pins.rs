@@ -22,11 +22,11 @@ pub struct PinBudget {
     limit: AtomicU64,
     used: AtomicU64,
     /// The room that pins and cache share; `None` without one.
-    room: Mutex<Option<Room>>,
+    room: Mutex<Option<SharedBudget>>,
     resize: Resize,
 }
 
-struct Room {
+struct SharedBudget {
     bytes: u64,
     /// The capacity that the cache was given last, bytes.
     capacity: u64,
@@ -72,7 +72,7 @@ impl PinBudget {
 
     /// Lets pins and cache share `bytes`; `None` ends that.
     pub(super) fn set_room(&self, bytes: Option<u64>) {
-        *self.room.lock() = bytes.map(|bytes| Room {
+        *self.room.lock() = bytes.map(|bytes| SharedBudget {
             bytes,
             capacity: u64::MAX,
         });

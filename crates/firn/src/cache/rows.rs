@@ -8,12 +8,12 @@ use super::stats::{CacheStats, Striped};
 use crate::base::{InternalIterator, InternalKey, Result, Seqno, Value, checksum};
 use admission::Admission;
 use parking_lot::RwLock;
-use row::{Readers, Row};
-use shard::{AVERAGE_ENTRY, ENTRY_OVERHEAD, Guarded, Shard, retire, shard_of};
+use row::{RowVisibility, CachedRow};
+use shard::{AVERAGE_ENTRY, ENTRY_OVERHEAD, ShardLock, Shard, retire, shard_of};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::thread::available_parallelism;
 
-impl Guarded for RwLock<Shard> {
+impl ShardLock for RwLock<Shard> {
     #[inline]
     fn with<R>(&self, f: impl FnOnce(&Shard) -> R) -> R {
         f(&self.read())
@@ -37,7 +37,7 @@ impl KeyHash {
 
 /// The state of the memtables as a reader's view knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sealed {
+pub struct SealPoint {
     /// Memtables up to this number were frozen and complete when the view was made.
     pub number: u64,
     /// The newest commit in them and in the files below them.
@@ -48,7 +48,7 @@ pub struct Sealed {
 ///
 /// A reader looks into the memtables of its view before it comes here. Memtables are numbered in
 /// the order in which they freeze. A view carries the number up to which all were complete when it
-/// was made ([`Sealed`]): when a memtable is frozen and its last writer has left, a new view
+/// was made ([`SealPoint`]): when a memtable is frozen and its last writer has left, a new view
 /// publishes that.
 ///
 /// The flush of memtable f does three steps, in this order:
@@ -172,7 +172,7 @@ impl RowCache {
     pub fn offer(
         &self,
         hash: KeyHash,
-        sealed: Sealed,
+        sealed: SealPoint,
         seqno: Seqno,
         key: InternalKey<'_>,
         value: Value<'_>,
@@ -184,11 +184,11 @@ impl RowCache {
     }
 
     #[cold]
-    fn fill(&self, hash: KeyHash, sealed: Sealed, key: InternalKey<'_>, value: Value<'_>) {
-        let weight = Row::len_of(key.user_key, value) as u64 + ENTRY_OVERHEAD;
+    fn fill(&self, hash: KeyHash, sealed: SealPoint, key: InternalKey<'_>, value: Value<'_>) {
+        let weight = CachedRow::len_of(key.user_key, value) as u64 + ENTRY_OVERHEAD;
         let shard_capacity = self.capacity.load(Ordering::Relaxed) / self.shards.len() as u64;
         if weight <= shard_capacity / HEAVIEST_SHARE {
-            let row = Row::new(key, value, readers(key, sealed));
+            let row = CachedRow::new(key, value, readers(key, sealed));
             let shard = shard_of(&self.shards, hash.0);
             if shard.with_mut(|shard| shard.fill(sealed.number, hash.0, row)) {
                 // If this drops far below zero, it stays below until the next count.
@@ -281,12 +281,12 @@ fn spare(capacity: u64, held: u64) -> i64 {
     (capacity - capacity / FULL_SHARE) as i64 - held as i64
 }
 
-fn readers(key: InternalKey<'_>, sealed: Sealed) -> Readers {
+fn readers(key: InternalKey<'_>, sealed: SealPoint) -> RowVisibility {
     let seqno = match key.seqno {
         0 => sealed.seqno,
         seqno => seqno,
     };
-    Readers {
+    RowVisibility {
         seqno,
         memtable: sealed.number,
     }

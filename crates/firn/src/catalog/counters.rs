@@ -6,7 +6,7 @@
 //! stored under it. Setting a counter to a smaller value begins a new generation, which is larger
 //! than all values of the generations before ([`CounterValue`]).
 
-use crate::base::live_rows::LiveRows;
+use crate::base::live_rows::RowCount;
 use crate::base::{CounterValue, IndexId};
 use parking_lot::RwLock;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -73,7 +73,7 @@ impl Counter {
 pub struct Counters {
     values: RwLock<BTreeMap<u64, Arc<Counter>>>,
     /// Rows per clustered index; not persisted.
-    rows: RwLock<HashMap<IndexId, Arc<LiveRows>>>,
+    rows: RwLock<HashMap<IndexId, Arc<RowCount>>>,
 }
 
 impl Counters {
@@ -101,7 +101,7 @@ impl Counters {
     }
 
     /// The row count of the table with clustered index `clustered`.
-    pub fn rows(&self, clustered: IndexId) -> Arc<LiveRows> {
+    pub fn rows(&self, clustered: IndexId) -> Arc<RowCount> {
         if let Some(rows) = self.rows.read().get(&clustered) {
             return Arc::clone(rows);
         }

@@ -2,14 +2,14 @@
 
 use super::entry::TableEntry;
 use super::schema::{IndexSchema, PartSchema};
-use super::tables::Known;
+use super::tables::CatalogState;
 use crate::base::IndexId;
 use crate::base::key::{INDEX_ID_LEN, index_id_of};
 use crate::rowcode::ColumnKind;
 use std::fmt::Write;
 use std::sync::Arc;
 
-impl Known {
+impl CatalogState {
     /// The index with this id in words, `database/table.index`.
     pub fn index_text(&self, index: IndexId) -> String {
         match self.owner_of(index) {

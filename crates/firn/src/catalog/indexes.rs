@@ -9,9 +9,9 @@ use super::counters::autoincrement_counter;
 use super::entry::{IndexEntry, TableEntry};
 use super::schema::TableSchema;
 use super::tables::{Catalog, SetCounter, put_entry, retired_key};
-use crate::base::shape::KeyShape;
+use crate::base::shape::PrefixExtractor;
 use crate::base::{Error, IndexId, Kind, Result, Seqno, Value};
-use crate::keycode::KeyEnds;
+use crate::keycode::KeyPrefixExtractor;
 use crate::write::Batch;
 use std::sync::Arc;
 
@@ -145,9 +145,9 @@ impl Catalog {
     }
 
     /// The key shape of an index that is being filled.
-    pub(super) fn filling_shape(&self, index: IndexId) -> Option<Arc<dyn KeyShape>> {
-        let ends: KeyEnds = self.filling().lock().get(&index).cloned()?;
-        (ends.prefixes() > 0).then(|| Arc::new(ends) as Arc<dyn KeyShape>)
+    pub(super) fn filling_shape(&self, index: IndexId) -> Option<Arc<dyn PrefixExtractor>> {
+        let ends: KeyPrefixExtractor = self.filling().lock().get(&index).cloned()?;
+        (ends.prefixes() > 0).then(|| Arc::new(ends) as Arc<dyn PrefixExtractor>)
     }
 }
 

@@ -12,11 +12,11 @@ mod tables;
 pub use counters::{Counter, Counters, INDEX_IDS, autoincrement_counter, hidden_row_counter};
 pub use entry::{IndexEntry, TableEntry};
 pub use indexes::{IndexChange, IndexOrigin};
-pub use objects::{Image, ObjectKind};
+pub use objects::{ObjectImage, ServerObjectKind};
 pub use schema::{
     CollationSchema, ColumnSchema, Difference, IndexPart, IndexSchema, PartSchema, TableSchema,
 };
-pub use tables::{Catalog, Definition, Known};
+pub use tables::{Catalog, NewTable, CatalogState};
 
 /// The index that holds the catalog.
 pub const CATALOG_INDEX: crate::base::IndexId = 0;

@@ -3,7 +3,7 @@
 //! recreates the objects from them.
 
 use super::CATALOG_INDEX;
-use super::tables::{Catalog, Known};
+use super::tables::{Catalog, CatalogState};
 use crate::base::key::index_prefix;
 use crate::base::{Error, Kind, Result, Value};
 use crate::write::Batch;
@@ -18,7 +18,7 @@ const FORMAT: u8 = 1;
 /// The kind of a server object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum ObjectKind {
+pub enum ServerObjectKind {
     /// Rows of a table of users and privileges.
     Privileges = 1,
     /// A stored routine.
@@ -33,7 +33,7 @@ pub enum ObjectKind {
     Database = 6,
 }
 
-impl ObjectKind {
+impl ServerObjectKind {
     fn from_u8(byte: u8) -> Result<Self> {
         Ok(match byte {
             1 => Self::Privileges,
@@ -57,7 +57,7 @@ fn key(tag: u8, rest: &[&[u8]]) -> Vec<u8> {
     key
 }
 
-fn object_key(kind: ObjectKind, name: &str) -> Vec<u8> {
+fn object_key(kind: ServerObjectKind, name: &str) -> Vec<u8> {
     key(OBJECT, &[&[kind as u8], name.as_bytes()])
 }
 
@@ -70,7 +70,7 @@ fn put(batch: &mut Batch, key: &[u8], image: &[u8]) {
     batch.add(key, Kind::Put, Value::whole(&value));
 }
 
-fn image(value: &[u8]) -> Result<Image> {
+fn image(value: &[u8]) -> Result<ObjectImage> {
     match value.split_first() {
         Some((&FORMAT, image)) => Ok(image.into()),
         Some((other, _)) => Err(Error::unsupported(format!("catalog entry format {other}"))),
@@ -84,7 +84,7 @@ fn name(bytes: &[u8]) -> Result<String> {
     Ok(name.to_owned())
 }
 
-impl Known {
+impl CatalogState {
     /// Adds the entry of an object; `rest` is the key behind the tag.
     ///
     /// # Errors
@@ -93,7 +93,7 @@ impl Known {
         let (kind, rest) = rest
             .split_first()
             .ok_or_else(|| Error::corruption("", 0, "server object without a kind"))?;
-        let kind = ObjectKind::from_u8(*kind)?;
+        let kind = ServerObjectKind::from_u8(*kind)?;
         self.objects.insert((kind, name(rest)?), image(value)?);
         Ok(())
     }
@@ -110,7 +110,7 @@ impl Known {
 
 impl Catalog {
     /// All objects of the server, by kind and name, with their images.
-    pub fn objects(&self) -> Vec<((ObjectKind, String), Image)> {
+    pub fn objects(&self) -> Vec<((ServerObjectKind, String), ObjectImage)> {
         let known = self.entries().read();
         let all = known.objects.iter();
         all.map(|(object, image)| (object.clone(), Arc::clone(image)))
@@ -121,7 +121,7 @@ impl Catalog {
     ///
     /// # Errors
     /// Those of a commit: `NoSpace`, `Poisoned`, `ShutDown`, `Io`.
-    pub fn set_object(&self, kind: ObjectKind, name: &str, image: Option<&[u8]>) -> Result<()> {
+    pub fn set_object(&self, kind: ServerObjectKind, name: &str, image: Option<&[u8]>) -> Result<()> {
         let _one = self.changing().lock();
         let (mut batch, key) = (Batch::new(), object_key(kind, name));
         match image {
@@ -138,7 +138,7 @@ impl Catalog {
     }
 
     /// The partitioning of `table`: the content of the server's `.par` file.
-    pub fn partitioning(&self, table: &str) -> Option<Image> {
+    pub fn partitioning(&self, table: &str) -> Option<ObjectImage> {
         self.entries().read().partitionings.get(table).cloned()
     }
 

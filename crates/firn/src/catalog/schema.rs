@@ -11,10 +11,10 @@ pub use compare::Difference;
 
 use crate::base::{Error, Result};
 use crate::keycode::{
-    Collation, CollationSpec, Collator, IndexCodec, KeyCodec, KeyEnds, KeyPart, PartKind, Source,
-    Weightless,
+    Collation, CollationSpec, Collator, IndexCodec, KeyCodec, KeyPrefixExtractor, KeyPart, PartKind, PartSource,
+    NoCollator,
 };
-use crate::rowcode::{Column, ColumnKind, Missing, RowFormat, RowLayout};
+use crate::rowcode::{Column, ColumnKind, InstantDefault, RowFormat, RowLayout};
 use std::sync::Arc;
 
 /// A column.
@@ -191,7 +191,7 @@ impl TableSchema {
     ///
     /// # Errors
     /// `InvalidArgument` if there is no such index.
-    pub fn key_ends(&self, index: usize) -> Result<KeyEnds> {
+    pub fn key_ends(&self, index: usize) -> Result<KeyPrefixExtractor> {
         let schema = self
             .indexes
             .get(index)
@@ -204,7 +204,7 @@ impl TableSchema {
             .collect::<Result<_>>()?;
         let nullable = parts.iter().any(|part| part.null.is_some());
         let codec = KeyCodec::new(self.record_len, parts)?;
-        Ok(KeyEnds::new(codec, schema.unique && !nullable))
+        Ok(KeyPrefixExtractor::new(codec, schema.unique && !nullable))
     }
 
     fn key_codec(&self, index: &IndexSchema) -> Result<KeyCodec> {
@@ -229,10 +229,10 @@ impl TableSchema {
     fn key_part(&self, part: &IndexPart) -> Result<KeyPart> {
         let of = self.column_of(part)?;
         let (source, len) = match of.column.kind {
-            ColumnKind::Fixed { len } => (Source::Fixed, len),
-            ColumnKind::Char { len, .. } => (Source::Char { chars: of.chars }, len),
-            ColumnKind::VarChar { len_bytes, max } => (Source::VarChar { len_bytes }, max),
-            ColumnKind::Blob { len_bytes } => (Source::Blob { len_bytes }, 0),
+            ColumnKind::Fixed { len } => (PartSource::Fixed, len),
+            ColumnKind::Char { len, .. } => (PartSource::Char { chars: of.chars }, len),
+            ColumnKind::VarChar { len_bytes, max } => (PartSource::VarChar { len_bytes }, max),
+            ColumnKind::Blob { len_bytes } => (PartSource::Blob { len_bytes }, 0),
         };
         let kind = match &part.kind {
             PartSchema::Int { signed } => PartKind::Int { signed: *signed },
@@ -276,7 +276,7 @@ impl TableSchema {
 impl ColumnSchema {
     /// Whether the column exists since the table's creation, so that no row lacks it.
     pub fn is_original(&self) -> bool {
-        self.column.missing == Missing::Impossible
+        self.column.missing == InstantDefault::Impossible
     }
 }
 
@@ -286,7 +286,7 @@ impl IndexPart {
         if let PartSchema::Text(collation) = &mut self.kind {
             collation
                 .collator
-                .get_or_insert_with(|| Arc::new(Weightless));
+                .get_or_insert_with(|| Arc::new(NoCollator));
         }
     }
 

@@ -1,22 +1,22 @@
 //! Key layouts of indexes, for the layers that write files and lock keys.
 
 use super::tables::Catalog;
-use crate::base::shape::{KeyShape, KeyShapes};
+use crate::base::shape::{PrefixExtractor, PrefixExtractors};
 use crate::base::{IndexId, Result};
 use crate::catalog::TableEntry;
-use crate::keycode::KeyEnds;
+use crate::keycode::KeyPrefixExtractor;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The table of each index and the index's number in it, as of one generation of the catalog.
 #[derive(Default)]
-pub(super) struct Owners {
+pub(super) struct IndexOwners {
     /// `None` before the first use.
     generation: Option<u64>,
     tables: HashMap<IndexId, (Arc<TableEntry>, usize)>,
 }
 
-impl Owners {
+impl IndexOwners {
     fn of(tables: Vec<Arc<TableEntry>>, generation: u64) -> Self {
         let mut owners = HashMap::new();
         for table in tables {
@@ -37,7 +37,7 @@ impl Catalog {
         let mut owners = self.owners().lock();
         let generation = self.generation();
         if owners.generation != Some(generation) {
-            *owners = Owners::of(self.list(""), generation);
+            *owners = IndexOwners::of(self.list(""), generation);
         }
         owners.tables.get(&index).cloned()
     }
@@ -47,7 +47,7 @@ impl Catalog {
     ///
     /// # Errors
     /// Those of [`TableSchema::key_ends`](super::TableSchema::key_ends).
-    pub fn unique_ends(&self, index: IndexId) -> Result<Option<KeyEnds>> {
+    pub fn unique_ends(&self, index: IndexId) -> Result<Option<KeyPrefixExtractor>> {
         let owner = self.owner(index).filter(|(table, number)| {
             index != table.clustered.id && table.schema.indexes[*number].unique
         });
@@ -57,12 +57,12 @@ impl Catalog {
     }
 }
 
-impl KeyShapes for Catalog {
-    fn shape(&self, index: IndexId) -> Option<Arc<dyn KeyShape>> {
+impl PrefixExtractors for Catalog {
+    fn shape(&self, index: IndexId) -> Option<Arc<dyn PrefixExtractor>> {
         let Some((table, number)) = self.owner(index) else {
             return self.filling_shape(index);
         };
         let ends = table.schema.key_ends(number).ok()?;
-        (ends.prefixes() > 0).then(|| Arc::new(ends) as Arc<dyn KeyShape>)
+        (ends.prefixes() > 0).then(|| Arc::new(ends) as Arc<dyn PrefixExtractor>)
     }
 }

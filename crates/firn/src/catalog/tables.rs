@@ -7,17 +7,17 @@
 use super::CATALOG_INDEX;
 use super::counters::{Counter, Counters, INDEX_IDS};
 use super::entry::{IndexEntry, TableEntry};
-use super::objects::{Image, OBJECT, ObjectKind, PARTITIONING};
+use super::objects::{ObjectImage, OBJECT, ServerObjectKind, PARTITIONING};
 use super::schema::TableSchema;
-use super::shapes::Owners;
+use super::shapes::IndexOwners;
 use crate::base::key::{INDEX_ID_LEN, index_prefix};
 use crate::base::range::prefix_successor;
 use crate::base::{CounterValue, Error, ErrorKind, IndexId, Kind, Result, Seqno, Value};
 use crate::iter::{MergeIter, MvccIter, ReadAt};
-use crate::keycode::KeyEnds;
+use crate::keycode::KeyPrefixExtractor;
 use crate::read::{ReadPoint, ScanRange, scan_sources};
 use crate::txn::PreparedTransactions;
-use crate::write::{Batch, Pipeline, What};
+use crate::write::{Batch, Pipeline, CommitRecord};
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ const TABLE: u8 = 1;
 const RETIRED: u8 = 2;
 
 /// The definition of a new table.
-pub struct Definition<'a> {
+pub struct NewTable<'a> {
     /// Columns and indexes.
     pub schema: TableSchema,
     /// The server's table definition image.
@@ -40,18 +40,18 @@ pub struct Definition<'a> {
 
 /// The contents of the catalog at one read point.
 #[derive(Debug, Clone, Default)]
-pub struct Known {
+pub struct CatalogState {
     /// Tables by name.
     pub tables: BTreeMap<String, Arc<TableEntry>>,
     /// Retired indexes of which files may still hold entries, with the seqno of their retirement.
     pub retired: BTreeMap<IndexId, Seqno>,
     /// Images of server objects, by kind and name.
-    pub objects: BTreeMap<(ObjectKind, String), Image>,
+    pub objects: BTreeMap<(ServerObjectKind, String), ObjectImage>,
     /// The server's `.par` images, by table.
-    pub partitionings: BTreeMap<String, Image>,
+    pub partitionings: BTreeMap<String, ObjectImage>,
 }
 
-impl Known {
+impl CatalogState {
     /// Reads the catalog at `point`.
     ///
     /// # Errors
@@ -123,15 +123,15 @@ pub struct Catalog {
     pipeline: Arc<Pipeline>,
     prepared: Arc<PreparedTransactions>,
     counters: Arc<Counters>,
-    known: RwLock<Known>,
+    known: RwLock<CatalogState>,
     /// Grows with every change.
     generation: AtomicU64,
     /// Serializes changes.
     changing: Mutex<()>,
     /// Index owners, for [`crate::base::shape::KeyShapes`].
-    owners: Mutex<Owners>,
+    owners: Mutex<IndexOwners>,
     /// Indexes that are being filled, and the ends of their key parts.
-    filling: Mutex<BTreeMap<IndexId, KeyEnds>>,
+    filling: Mutex<BTreeMap<IndexId, KeyPrefixExtractor>>,
 }
 
 /// A counter that was set in memory and is about to be logged. It is set in memory first: a flush
@@ -197,14 +197,14 @@ impl Catalog {
     /// forgets the counters of other tables.
     ///
     /// # Errors
-    /// Those of [`Known::read`].
+    /// Those of [`CatalogState::read`].
     pub fn load(
         pipeline: Arc<Pipeline>,
         prepared: Arc<PreparedTransactions>,
         counters: Arc<Counters>,
         point: &ReadPoint,
     ) -> Result<Self> {
-        let known = Known::read(point)?;
+        let known = CatalogState::read(point)?;
         counters.raise(INDEX_IDS, known.largest_index().into());
         let tables = known.tables.values();
         counters.keep_only(&tables.map(|table| table.clustered.id).collect());
@@ -243,7 +243,7 @@ impl Catalog {
     }
 
     /// A copy of the current contents.
-    pub fn known(&self) -> Known {
+    pub fn known(&self) -> CatalogState {
         self.known.read().clone()
     }
 
@@ -282,7 +282,7 @@ impl Catalog {
     }
 
     fn log_counters(&self, counters: &[(u64, CounterValue)]) -> Result<()> {
-        self.pipeline.commit(What::Batch, &Batch::new(), counters)?;
+        self.pipeline.commit(CommitRecord::Batch, &Batch::new(), counters)?;
         self.pipeline.sync_all()
     }
 
@@ -314,7 +314,7 @@ impl Catalog {
         self.prepared.refuse_if_changed(&entry.index_ids())
     }
 
-    pub(super) fn entries(&self) -> &RwLock<Known> {
+    pub(super) fn entries(&self) -> &RwLock<CatalogState> {
         &self.known
     }
 
@@ -322,7 +322,7 @@ impl Catalog {
         &self.changing
     }
 
-    pub(super) fn filling(&self) -> &Mutex<BTreeMap<IndexId, KeyEnds>> {
+    pub(super) fn filling(&self) -> &Mutex<BTreeMap<IndexId, KeyPrefixExtractor>> {
         &self.filling
     }
 
@@ -332,7 +332,7 @@ impl Catalog {
         self.known.write().retired.extend(retired);
     }
 
-    pub(super) fn owners(&self) -> &Mutex<Owners> {
+    pub(super) fn owners(&self) -> &Mutex<IndexOwners> {
         &self.owners
     }
 
@@ -346,7 +346,7 @@ impl Catalog {
     /// # Errors
     /// `AlreadyExists`; `Unsupported` if the index ids are used up; those of a commit (`NoSpace`,
     /// `Poisoned`, `ShutDown`, `Io`).
-    pub fn create(&self, name: &str, definition: Definition<'_>) -> Result<Arc<TableEntry>> {
+    pub fn create(&self, name: &str, definition: NewTable<'_>) -> Result<Arc<TableEntry>> {
         let _one = self.changing.lock();
         if self.known.read().tables.contains_key(name) {
             let message = format!("table {name} exists already");
@@ -506,7 +506,7 @@ impl Catalog {
     }
 
     pub(super) fn write(&self, batch: &Batch, description: &str) -> Result<Seqno> {
-        self.write_change(What::SchemaChange(description.as_bytes()), batch, &[])
+        self.write_change(CommitRecord::SchemaChange(description.as_bytes()), batch, &[])
     }
 
     /// As [`Self::write`], with values of counters.
@@ -516,18 +516,18 @@ impl Catalog {
         description: &str,
         counters: &[(u64, CounterValue)],
     ) -> Result<Seqno> {
-        self.write_change(What::SchemaChange(description.as_bytes()), batch, counters)
+        self.write_change(CommitRecord::SchemaChange(description.as_bytes()), batch, counters)
     }
 
     /// As [`Self::write`], for batches that retire or forget indexes: on a full disk they may use
     /// the reserve.
     pub(super) fn write_retirement(&self, batch: &Batch, description: &str) -> Result<Seqno> {
-        self.write_change(What::Retirement(description.as_bytes()), batch, &[])
+        self.write_change(CommitRecord::Retirement(description.as_bytes()), batch, &[])
     }
 
     fn write_change(
         &self,
-        what: What<'_>,
+        what: CommitRecord<'_>,
         batch: &Batch,
         counters: &[(u64, CounterValue)],
     ) -> Result<Seqno> {

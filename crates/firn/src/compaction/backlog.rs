@@ -1,9 +1,9 @@
 //! How far compactions lag behind, relative to what is allowed. Pure, but for the counters of
-//! [`Extra`].
+//! [`SpaceTracker`].
 
 use super::picker::l0_depth;
 use super::plan::Job;
-use super::shape::Shape;
+use super::shape::LevelTargets;
 use crate::base::options::Options;
 use crate::version::{LAST_LEVEL, Version};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,7 +36,7 @@ pub struct Backlog {
 
 impl Backlog {
     /// The backlog of a tree. `memory`: capacity of the memtables, bytes.
-    pub fn of(version: &Version, options: &Options, memory: u64, extra: &Extra) -> Self {
+    pub fn of(version: &Version, options: &Options, memory: u64, extra: &SpaceTracker) -> Self {
         Self {
             l0: 2.0 * l0_depth(version) as f64 / options.l0_stop_runs as f64,
             debt: debt(version, options),
@@ -46,7 +46,7 @@ impl Backlog {
 }
 
 fn debt(version: &Version, options: &Options) -> f64 {
-    let shape = Shape::of(version, options.base_level_size);
+    let shape = LevelTargets::of(version, options.base_level_size);
     let excess = |level: u8| {
         let target = shape.targets[usize::from(level)];
         version.level_size(level).saturating_sub(target)
@@ -58,9 +58,9 @@ fn debt(version: &Version, options: &Options) -> f64 {
 }
 
 /// Garbage is the part of the upper levels that replaces rows of the last level (the share is
-/// measured, see [`Extra::replacing`]), plus the space of running jobs, which hold inputs and
+/// measured, see [`SpaceTracker::replacing`]), plus the space of running jobs, which hold inputs and
 /// outputs at once.
-fn space(version: &Version, memory: f64, extra: &Extra) -> f64 {
+fn space(version: &Version, memory: f64, extra: &SpaceTracker) -> f64 {
     let upper: u64 = (0..LAST_LEVEL as u8).map(|l| version.level_size(l)).sum();
     let last = version.level_size(LAST_LEVEL as u8) as f64;
     let over = upper as f64 * extra.replacing() + extra.held() as f64;
@@ -74,7 +74,7 @@ fn space(version: &Version, memory: f64, extra: &Extra) -> f64 {
 ///
 /// The share is a moving average: each job counts with the part of the upper levels that it moved.
 #[derive(Debug, Default)]
-pub struct Extra {
+pub struct SpaceTracker {
     held: AtomicU64,
     /// The share, in millionths.
     replacing: AtomicU64,
@@ -85,7 +85,7 @@ const WHOLE: f64 = 1e6;
 /// Weight of a job in the moving average, per share of the upper levels' bytes that it moves.
 const WEIGHT: f64 = 4.0;
 
-impl Extra {
+impl SpaceTracker {
     /// Notes that `job` begins. It is assumed to write as much as it reads.
     pub fn begins(&self, job: &Job) {
         self.held.fetch_add(job.rewrites(), Ordering::Relaxed);

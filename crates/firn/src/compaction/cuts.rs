@@ -26,14 +26,14 @@ const PIECE_MIN: u64 = 64 << 10;
 /// Example: files of the last level begin at 0, 10, 20, …; the newest run has files 3–18 and 41–55.
 /// The next run may be cut at 20 and 40, the ends of the gap, and at 60.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cuts {
+pub struct FlushSplits {
     /// User keys at which a piece ends if it is large enough, ascending.
     pub keys: Vec<Vec<u8>>,
     /// Size aimed at, stored bytes.
     pub piece: u64,
 }
 
-impl Cuts {
+impl FlushSplits {
     /// The cuts for a memtable of `memtable` bytes. `file_size`: largest size of a file, stored
     /// bytes.
     pub fn of(version: &Version, memtable: u64, file_size: u64) -> Self {

@@ -76,7 +76,7 @@ impl Snapshots {
 
 /// Why an entry was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
+pub enum DropReason {
     /// A newer version hides the entry from every read.
     Shadowed,
     /// A deletion that hides no older version any more.
@@ -87,11 +87,11 @@ pub enum Reason {
 
 /// The decision on an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum DropDecision {
     /// The entry stays, with this seqno.
     Keep(Seqno),
     /// The entry is dropped.
-    Drop(Reason),
+    Drop(DropReason),
 }
 
 /// Decides which entries to keep, one by one, in internal order.
@@ -106,7 +106,7 @@ pub enum Verdict {
 /// needs lookahead, and a later compaction drops the deletion once the snapshot is gone.
 pub struct DropRule<'a> {
     snapshots: &'a Snapshots,
-    retired: &'a Retired,
+    retired: &'a RetiredIndexes,
     into_last_level: bool,
     user_key: Vec<u8>,
     /// Seqno and stripe of the version of `user_key` seen last.
@@ -117,7 +117,7 @@ pub struct DropRule<'a> {
 
 impl<'a> DropRule<'a> {
     /// The rule of one job.
-    pub fn new(snapshots: &'a Snapshots, retired: &'a Retired, into_last_level: bool) -> Self {
+    pub fn new(snapshots: &'a Snapshots, retired: &'a RetiredIndexes, into_last_level: bool) -> Self {
         Self {
             snapshots,
             retired,
@@ -138,7 +138,7 @@ impl<'a> DropRule<'a> {
         &mut self,
         key: InternalKey<'_>,
         nothing_below: impl FnOnce(&[u8]) -> bool,
-    ) -> Result<Verdict> {
+    ) -> Result<DropDecision> {
         if key.seqno > SEQNO_COMMITTED_MAX {
             return Err(bug("uncommitted seqno"));
         }
@@ -156,7 +156,7 @@ impl<'a> DropRule<'a> {
         }
         let newer = self.newer.replace((key.seqno, stripe));
         if self.is_retired(key.user_key) {
-            return Ok(Verdict::Drop(Reason::Retired));
+            return Ok(DropDecision::Drop(DropReason::Retired));
         }
         if let Some((seqno, newer_stripe)) = newer {
             if seqno < key.seqno {
@@ -164,19 +164,19 @@ impl<'a> DropRule<'a> {
             }
             // Replay may repeat what a file already holds: the same seqno is the same entry.
             if seqno == key.seqno || (stripe.is_some() && newer_stripe == stripe) {
-                return Ok(Verdict::Drop(Reason::Shadowed));
+                return Ok(DropDecision::Drop(DropReason::Shadowed));
             }
         }
         if stripe != Some(0) {
-            return Ok(Verdict::Keep(key.seqno));
+            return Ok(DropDecision::Keep(key.seqno));
         }
         let put = key.kind.is_put();
         if (put && !self.into_last_level) || !nothing_below(key.user_key) {
-            return Ok(Verdict::Keep(key.seqno));
+            return Ok(DropDecision::Keep(key.seqno));
         }
         Ok(match put {
-            true => Verdict::Keep(0),
-            false => Verdict::Drop(Reason::Tombstone),
+            true => DropDecision::Keep(0),
+            false => DropDecision::Drop(DropReason::Tombstone),
         })
     }
 
@@ -230,7 +230,7 @@ impl<'a> DropRule<'a> {
 }
 
 /// Whether `index` was dropped and every read stands at or after the drop.
-pub(super) fn droppable(retired: &Retired, index: IndexId, oldest: Seqno) -> bool {
+pub(super) fn droppable(retired: &RetiredIndexes, index: IndexId, oldest: Seqno) -> bool {
     retired
         .get(&index)
         .is_some_and(|&dropped| dropped <= oldest)

@@ -1,17 +1,17 @@
 //! Writes memtables as a new L0 run.
 
-use super::cuts::Cuts;
-use super::drop_rule::{DropRule, Retired, Snapshots};
+use super::cuts::FlushSplits;
+use super::drop_rule::{DropRule, RetiredIndexes, Snapshots};
 use super::job::{JobStats, filter};
 use super::output::{JobContext, Outputs};
-use super::shape::Shape;
+use super::shape::LevelTargets;
 use super::splitter::Splitter;
 use crate::base::{InternalIterator, InternalKey, Result, Value};
 use crate::version::FileMeta;
 
 /// Writes the entries of `source` (one frozen memtable, or several merged) that a read can still
 /// see into synced files of L0. The files are sorted and do not overlap. They are cut where earlier
-/// runs are cut and at index boundaries, so that disjoint ranges can sink independently ([`Cuts`]).
+/// runs are cut and at index boundaries, so that disjoint ranges can sink independently ([`FlushSplits`]).
 ///
 /// The caller adds the files to L0 as one run, with a run number taken in the order of the
 /// memtables. The result may hold no file. Deletions stay, since older versions may lie anywhere
@@ -24,15 +24,15 @@ pub fn flush(
     ctx: JobContext<'_>,
     source: &mut dyn InternalIterator,
     snapshots: &Snapshots,
-    retired: &Retired,
+    retired: &RetiredIndexes,
 ) -> Result<(Vec<FileMeta>, JobStats)> {
     let version = ctx.versions.current();
-    let shape = Shape::of(&version, ctx.options.base_level_size);
+    let shape = LevelTargets::of(&version, ctx.options.base_level_size);
     let file_size = shape.file_size(0, ctx.options.target_file_size);
     let memtable = ctx.options.live.freeze_at();
     let splitter = match ctx.in_reserve {
         true => Splitter::new(u64::MAX, Vec::new()),
-        false => Cuts::of(&version, memtable, file_size).splitter(file_size),
+        false => FlushSplits::of(&version, memtable, file_size).splitter(file_size),
     };
     let mut outputs = Outputs::new(ctx, 0, splitter);
     let mut rule = DropRule::new(snapshots, retired, false);

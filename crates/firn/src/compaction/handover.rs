@@ -65,11 +65,11 @@ impl FromCache {
 /// inserting them while the job runs (the cache is still full of inputs); keeping the inputs until
 /// no view pins them (some statement always does, for microseconds).
 #[derive(Debug, Default)]
-pub struct Handover {
+pub struct CacheHandover {
     outputs: Mutex<HashMap<u64, FromCache>>,
 }
 
-impl Handover {
+impl CacheHandover {
     /// Records a complete output file.
     pub(super) fn output(&self, file_id: u64, from_cache: FromCache) {
         if !from_cache.ranges.is_empty() {

@@ -1,10 +1,10 @@
 //! Executes a compaction.
 
-use super::drop_rule::{DropRule, Reason, Retired, Snapshots, Verdict};
+use super::drop_rule::{DropRule, DropReason, RetiredIndexes, Snapshots, DropDecision};
 use super::output::{JobContext, Outputs};
-use super::plan::{Input, Job};
+use super::plan::{JobInput, Job};
 use super::reuse::copy_block;
-use super::shape::Shape;
+use super::shape::LevelTargets;
 use super::splitter::Splitter;
 use crate::base::{Error, ErrorKind, InternalIterator, InternalKey, Result, Value};
 use crate::iter::{ChildOpener, ConcatIter, MergeIter};
@@ -47,13 +47,13 @@ impl JobStats {
         self.reused_bytes += stored;
     }
 
-    pub(super) fn count(&mut self, verdict: Verdict) {
+    pub(super) fn count(&mut self, verdict: DropDecision) {
         self.entries_in += 1;
         match verdict {
-            Verdict::Keep(_) => self.entries_out += 1,
-            Verdict::Drop(Reason::Shadowed) => self.shadowed += 1,
-            Verdict::Drop(Reason::Tombstone) => self.tombstones += 1,
-            Verdict::Drop(Reason::Retired) => self.retired += 1,
+            DropDecision::Keep(_) => self.entries_out += 1,
+            DropDecision::Drop(DropReason::Shadowed) => self.shadowed += 1,
+            DropDecision::Drop(DropReason::Tombstone) => self.tombstones += 1,
+            DropDecision::Drop(DropReason::Retired) => self.retired += 1,
         }
     }
 
@@ -86,7 +86,7 @@ pub fn run(
     version: &Version,
     job: &Job,
     snapshots: &Snapshots,
-    retired: &Retired,
+    retired: &RetiredIndexes,
     cancel: &AtomicBool,
 ) -> Result<(Edit, JobStats)> {
     if let Some(edit) = job.edit_without_output() {
@@ -98,11 +98,11 @@ pub fn run(
     };
     let into_last = usize::from(job.output_level) == LAST_LEVEL;
     let mut rule = DropRule::new(snapshots, retired, into_last);
-    let mut below = Below::new(version, job.output_level);
+    let mut below = LevelsBelow::new(version, job.output_level);
     let next = version.levels.get(usize::from(job.output_level));
     let boundaries = next.map_or(&[][..], |run| &run.files);
     let boundaries = boundaries.iter().map(|f| f.smallest.clone()).collect();
-    let shape = Shape::of(version, ctx.options.base_level_size);
+    let shape = LevelTargets::of(version, ctx.options.base_level_size);
     let file_size = shape.file_size(job.output_level, ctx.options.target_file_size);
     let splitter = Splitter::new(file_size, boundaries);
     let mut outputs = Outputs::new(ctx, job.output_level, splitter);
@@ -181,7 +181,7 @@ fn step<S: InternalIterator + ?Sized>(
     let key = source.key();
     let verdict = rule.decide(key, nothing_below)?;
     stats.count(verdict);
-    if let Verdict::Keep(seqno) = verdict {
+    if let DropDecision::Keep(seqno) = verdict {
         let cached = source.is_cached();
         keep(InternalKey { seqno, ..key }, source.value(), cached)?;
     }
@@ -216,9 +216,9 @@ fn lost(what: &str) -> Error {
 
 /// Opens the files of one input, one after the other. Their blocks do not enter the cache, since a
 /// compaction reads each of them once.
-pub(super) struct Files(pub(super) Vec<Arc<FileHandle>>);
+pub(super) struct InputFiles(pub(super) Vec<Arc<FileHandle>>);
 
-impl ChildOpener for Files {
+impl ChildOpener for InputFiles {
     type Iter = SstIter;
 
     fn len(&self) -> usize {
@@ -238,18 +238,18 @@ impl ChildOpener for Files {
     }
 }
 
-fn source_of(input: &Input) -> ConcatIter<Files> {
-    ConcatIter::new(Files(input.files.clone()))
+fn source_of(input: &JobInput) -> ConcatIter<InputFiles> {
+    ConcatIter::new(InputFiles(input.files.clone()))
 }
 
 /// Tells whether a file under the output level may hold a user key. The keys must ascend.
-pub(super) struct Below<'a> {
+pub(super) struct LevelsBelow<'a> {
     /// Each level under the output, with the position of its first file that ends at or after the
     /// key.
     levels: Vec<(&'a Run, usize)>,
 }
 
-impl<'a> Below<'a> {
+impl<'a> LevelsBelow<'a> {
     pub(super) fn new(version: &'a Version, output_level: u8) -> Self {
         let levels = version.levels.iter().skip(usize::from(output_level));
         Self {

@@ -1,6 +1,6 @@
 //! One rate limit for all reads and writes of flushes and compactions.
 
-use crate::base::options::LiveOptions;
+use crate::base::options::MutableOptions;
 use crate::base::{Error, ErrorKind, Result};
 use crate::env::Env;
 use parking_lot::Mutex;
@@ -23,17 +23,17 @@ const AHEAD_US_MAX: u64 = 5_000_000;
 ///
 /// Rejected: a token bucket, which fills while the device is idle. Its content would reach the
 /// device in one burst, which is what the limit is there to prevent.
-pub struct IoLimiter {
+pub struct RateLimiter {
     env: Arc<dyn Env>,
-    live: Arc<LiveOptions>,
+    live: Arc<MutableOptions>,
     /// Time at which all charged bytes are paid for, microseconds of the monotonic clock.
     paid_at_us: Mutex<u64>,
     slept_us: AtomicU64,
 }
 
-impl IoLimiter {
+impl RateLimiter {
     /// A limiter with the rate in `live` and the clock of `env`.
-    pub fn new(env: Arc<dyn Env>, live: Arc<LiveOptions>) -> Self {
+    pub fn new(env: Arc<dyn Env>, live: Arc<MutableOptions>) -> Self {
         Self {
             env,
             live,

@@ -1,10 +1,10 @@
 //! Writes a sorted stream of entries into files.
 
-use super::handover::{FromCache, Handover};
-use super::limiter::IoLimiter;
+use super::handover::{FromCache, CacheHandover};
+use super::limiter::RateLimiter;
 use super::splitter::Splitter;
 use crate::base::options::Options;
-use crate::base::shape::KeyShapes;
+use crate::base::shape::PrefixExtractors;
 use crate::base::{InternalKey, Result, Value};
 use crate::sst::{SstOptions, SstWriter, StoredBlock};
 use crate::version::{FileMeta, LAST_LEVEL, VersionSet};
@@ -18,11 +18,11 @@ pub struct JobContext<'a> {
     /// Block and file sizes.
     pub options: &'a Options,
     /// Records which output entries came from cached blocks.
-    pub handover: &'a Handover,
+    pub handover: &'a CacheHandover,
     /// Limits the rate of background reads and writes.
-    pub limiter: &'a IoLimiter,
+    pub limiter: &'a RateLimiter,
     /// Tells where the parts of a key end, for the sketches in the files.
-    pub shapes: &'a Arc<dyn KeyShapes>,
+    pub shapes: &'a Arc<dyn PrefixExtractors>,
     /// The disk is full: the flush writes a single file, into the space reserved for that case.
     pub in_reserve: bool,
 }

@@ -11,9 +11,9 @@
 mod group;
 mod l0;
 
-use super::drop_rule::{Retired, droppable};
-use super::plan::{Input, Job, JobKind, JobReason, Running};
-use super::shape::Shape;
+use super::drop_rule::{RetiredIndexes, droppable};
+use super::plan::{JobInput, Job, JobKind, JobReason, RunningJobs};
+use super::shape::LevelTargets;
 use crate::base::range::KeyRange;
 use crate::base::{IndexId, Seqno, options::Options};
 use crate::version::{FileHandle, FileMeta, LAST_LEVEL, Version};
@@ -58,27 +58,27 @@ const DENSE_MIN: u64 = 1000;
 const BLOB_SHARE: u64 = 8;
 
 /// The picker's input.
-pub struct Picking<'a> {
+pub struct PickerContext<'a> {
     /// The tree.
     pub version: &'a Version,
     /// Sizes and thresholds.
     pub options: &'a Options,
     /// The running jobs.
-    pub running: &'a Running,
+    pub running: &'a RunningJobs,
     /// Dropped indexes.
-    pub retired: &'a Retired,
+    pub retired: &'a RetiredIndexes,
     /// The oldest seqno at which a read may stand ([`super::Snapshots::oldest`]).
     pub oldest_read: Seqno,
     /// Ranges in which scans skipped too much. The caller removes a range once a job for it has
     /// run, and adds it again only after the oldest snapshot has moved.
     pub reported: &'a [KeyRange],
     /// How far to go towards the resting state.
-    pub rest: Rest,
+    pub rest: RestGoal,
 }
 
 /// How far the picker goes towards the resting state, in which the last level holds everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rest {
+pub enum RestGoal {
     /// Not at all: writers are active.
     No,
     /// Only with jobs that move or free a minimum share of their inputs: nothing was written for a
@@ -89,32 +89,32 @@ pub enum Rest {
 }
 
 /// Smallest share of its inputs, in percent, that a job towards the resting state must move or free
-/// under [`Rest::WhereItPays`]. The tree comes within about this share of its smallest size, and a
+/// under [`RestGoal::WhereItPays`]. The tree comes within about this share of its smallest size, and a
 /// few entries written now and then never rewrite the last level.
 const REST_SHARE: u64 = 2;
 
 /// The next job, if one is due and no running job conflicts with it.
-pub fn pick(p: &Picking<'_>) -> Option<Job> {
-    let shape = Shape::of(p.version, p.options.base_level_size);
+pub fn pick(p: &PickerContext<'_>) -> Option<Job> {
+    let shape = LevelTargets::of(p.version, p.options.base_level_size);
     p.drop_files()
         .or_else(|| p.by_size(&shape))
         .or_else(|| p.by_reported(&shape))
         .or_else(|| p.by_blobs(&shape))
         .or_else(|| p.by_garbage(&shape))
         .or_else(|| match p.rest {
-            Rest::No => None,
+            RestGoal::No => None,
             _ => p.by_idleness(&shape),
         })
 }
 
 /// Whether rewriting a file of the last level alone would improve it. For the rewritten file the
 /// answer is false.
-pub fn changes_at_rest(file: &FileMeta, retired: &Retired, oldest_read: Seqno) -> bool {
+pub fn changes_at_rest(file: &FileMeta, retired: &RetiredIndexes, oldest_read: Seqno) -> bool {
     !file.at_rest || garbage(file, retired, oldest_read) > 0
 }
 
 /// Entries of a file of the last level that a rewrite certainly drops.
-fn garbage(file: &FileMeta, retired: &Retired, oldest_read: Seqno) -> u64 {
+fn garbage(file: &FileMeta, retired: &RetiredIndexes, oldest_read: Seqno) -> u64 {
     // If some version is newer than the oldest read, the metadata do not tell which versions must
     // stay.
     let dead = file.deletes.max(file.superseded);
@@ -126,7 +126,7 @@ fn garbage(file: &FileMeta, retired: &Retired, oldest_read: Seqno) -> u64 {
     dead.max(retired_entries(file, retired, oldest_read))
 }
 
-fn retired_entries(file: &FileMeta, retired: &Retired, oldest_read: Seqno) -> u64 {
+fn retired_entries(file: &FileMeta, retired: &RetiredIndexes, oldest_read: Seqno) -> u64 {
     if retired.is_empty() {
         return 0;
     }
@@ -171,7 +171,7 @@ fn share_over(part: u64, whole: u64, percent: u64) -> bool {
     u128::from(part) * 100 > u128::from(whole) * u128::from(percent)
 }
 
-impl Picking<'_> {
+impl PickerContext<'_> {
     fn is_free(&self, file: &FileMeta) -> bool {
         !self.running.holds(file.file_id)
     }
@@ -183,7 +183,7 @@ impl Picking<'_> {
     }
 
     fn unless_busy(&self, job: Job) -> Option<Job> {
-        let pays = job.reason != JobReason::Idle || self.rest == Rest::Complete || self.pays(&job);
+        let pays = job.reason != JobReason::Idle || self.rest == RestGoal::Complete || self.pays(&job);
         (pays && !self.running.conflicts(&job)).then_some(job)
     }
 
@@ -208,11 +208,11 @@ impl Picking<'_> {
         if self.retired.is_empty() {
             return None;
         }
-        let mut inputs: Vec<Input> = Vec::new();
+        let mut inputs: Vec<JobInput> = Vec::new();
         for (level, file) in self.version.files() {
             let dead = retired_entries(file, self.retired, self.oldest_read) == file.entries;
             if dead && self.is_free(file) {
-                inputs.push(Input {
+                inputs.push(JobInput {
                     level,
                     files: vec![file.clone()],
                 });
@@ -229,7 +229,7 @@ impl Picking<'_> {
 
     /// A job on L0 or on a level over its target: the one that is fullest relative to the level
     /// below.
-    fn by_size(&self, shape: &Shape) -> Option<Job> {
+    fn by_size(&self, shape: &LevelTargets) -> Option<Job> {
         let reclaimable = Reclaimable::of(self.version);
         let size = |level: u8| -> u64 {
             let files = self.version.levels[usize::from(level) - 1].files.iter();
@@ -263,7 +263,7 @@ impl Picking<'_> {
         })
     }
 
-    fn by_reported(&self, shape: &Shape) -> Option<Job> {
+    fn by_reported(&self, shape: &LevelTargets) -> Option<Job> {
         self.reported.iter().find_map(|range| {
             let dead = |f: &FileMeta| {
                 (f.deletes > 0 || f.superseded > 0) && f.overlaps(&range.smallest, &range.largest)
@@ -284,7 +284,7 @@ impl Picking<'_> {
     /// A blob of an old version becomes garbage only when the new version meets the old one in the
     /// last level. Bringing upper files down is cheap, since the tree is small beside its blobs,
     /// and it frees the space of the blobs.
-    fn by_blobs(&self, shape: &Shape) -> Option<Job> {
+    fn by_blobs(&self, shape: &LevelTargets) -> Option<Job> {
         let uses = self.version.blob_uses();
         if uses.is_empty() {
             return None;
@@ -299,7 +299,7 @@ impl Picking<'_> {
             .or_else(|| (1..LAST).find_map(|l| self.sink(shape, l, JobReason::Garbage, wanted)))
     }
 
-    fn by_garbage(&self, shape: &Shape) -> Option<Job> {
+    fn by_garbage(&self, shape: &LevelTargets) -> Option<Job> {
         let dense = |f: &FileMeta| {
             let cluster = f.dense_deletes >= DENSE_MIN;
             share_over(f.deletes, f.entries, TOMBSTONE_SHARE)
@@ -309,7 +309,7 @@ impl Picking<'_> {
             .or_else(|| (1..LAST).find_map(|l| self.sink(shape, l, JobReason::Garbage, dense)))
     }
 
-    fn by_idleness(&self, shape: &Shape) -> Option<Job> {
+    fn by_idleness(&self, shape: &LevelTargets) -> Option<Job> {
         self.sink_l0(shape, JobReason::Idle, 0, |_| true)
             .or_else(|| (1..LAST).find_map(|l| self.sink(shape, l, JobReason::Idle, |_| true)))
             .or_else(|| self.in_place(JobReason::Idle, 0, |_| true))
@@ -317,7 +317,7 @@ impl Picking<'_> {
 
     /// The level that data of `level` is compacted into. No level above the base holds data, so
     /// data of L0 never passes older data.
-    fn below(&self, shape: &Shape, level: u8) -> u8 {
+    fn below(&self, shape: &LevelTargets, level: u8) -> u8 {
         shape.base.max(level + 1)
     }
 
@@ -325,7 +325,7 @@ impl Picking<'_> {
     /// rewrites the fewest bytes per byte that it moves or frees.
     fn sink(
         &self,
-        shape: &Shape,
+        shape: &LevelTargets,
         level: u8,
         reason: JobReason,
         wanted: impl Fn(&FileMeta) -> bool,
@@ -352,7 +352,7 @@ impl Picking<'_> {
     /// files it overlaps there and fit into the job's size.
     fn down(
         &self,
-        shape: &Shape,
+        shape: &LevelTargets,
         level: u8,
         output: u8,
         files: &[Arc<FileHandle>],
@@ -383,7 +383,7 @@ impl Picking<'_> {
                 seed.start -= 1;
             }
         }
-        let upper = Input {
+        let upper = JobInput {
             level,
             files: files[seed].to_vec(),
         };
@@ -453,13 +453,13 @@ fn move_job(level: u8, files: Vec<Arc<FileHandle>>, output: u8, reason: JobReaso
 }
 
 fn compact_job(
-    mut inputs: Vec<Input>,
+    mut inputs: Vec<JobInput>,
     output: u8,
     lower: &[Arc<FileHandle>],
     reason: JobReason,
 ) -> Job {
     if !lower.is_empty() {
-        inputs.push(Input {
+        inputs.push(JobInput {
             level: output,
             files: lower.to_vec(),
         });

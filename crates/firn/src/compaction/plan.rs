@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// Files of one run.
 #[derive(Debug, Clone)]
-pub struct Input {
+pub struct JobInput {
     /// Level of the run.
     pub level: u8,
     /// The files, ascending.
@@ -44,7 +44,7 @@ pub enum JobReason {
 #[derive(Debug, Clone)]
 pub struct Job {
     /// The inputs: for any one key, the newer version is in the earlier input.
-    pub inputs: Vec<Input>,
+    pub inputs: Vec<JobInput>,
     /// Level of the output.
     pub output_level: u8,
     /// How the job is done.
@@ -127,16 +127,16 @@ struct Zone {
 /// its way down, and a key that has nothing below the output when the job starts has nothing there
 /// until it ends.
 #[derive(Debug, Default)]
-pub struct Running {
+pub struct RunningJobs {
     jobs: Vec<(u64, Zone)>,
     files: HashSet<u64>,
     next: u64,
 }
 
-/// Ticket of a zone that is set aside. [`Running::begin`] never returns it, so no job ends it.
+/// Ticket of a zone that is set aside. [`RunningJobs::begin`] never returns it, so no job ends it.
 const SET_ASIDE: u64 = 0;
 
-impl Running {
+impl RunningJobs {
     /// Notes that `job` begins. [`Self::end`] takes the ticket.
     pub fn begin(&mut self, job: &Job) -> u64 {
         self.next += 1;

@@ -7,7 +7,7 @@
 //! has the key h. The first and the third block are copied, the second is merged.
 
 use super::drop_rule::DropRule;
-use super::job::{Files, JobStats};
+use super::job::{InputFiles, JobStats};
 use super::output::Outputs;
 use crate::base::{InternalIterator, Result};
 use crate::iter::{ConcatIter, MergeIter};
@@ -15,7 +15,7 @@ use crate::iter::{ConcatIter, MergeIter};
 /// Copies the block that begins under `source` and moves behind it; returns whether there is
 /// another entry. Returns `None`, without a move, if no block begins there or if it must be merged.
 pub(super) fn copy_block(
-    source: &mut MergeIter<ConcatIter<Files>>,
+    source: &mut MergeIter<ConcatIter<InputFiles>>,
     rule: &mut DropRule<'_>,
     outputs: &mut Outputs<'_>,
     stats: &mut JobStats,

@@ -39,14 +39,14 @@ const JOBS_PER_LEVEL: u64 = 32;
 /// and level 5 one of 1 GiB; that is more than three times 256 MiB, so level 4 with about 102 MiB
 /// is the base.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shape {
+pub struct LevelTargets {
     /// The level that L0 compacts into.
     pub base: u8,
     /// Target of each level, stored bytes. It is 0 for levels above the base; L0's is unused.
     pub targets: [u64; LEVELS],
 }
 
-impl Shape {
+impl LevelTargets {
     /// The shape of a version. The base is the deepest level whose target is at most three times
     /// `base_level_size`: on a logarithmic scale that centres the base on it. The base is never
     /// below a level that holds data, because data of L0 must not pass older data.

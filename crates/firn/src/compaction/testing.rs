@@ -1,17 +1,17 @@
 //! Test helpers: versions without files, sorted sources, and a version set with real files.
 
-use super::{Handover, IoLimiter, JobContext};
+use super::{CacheHandover, RateLimiter, JobContext};
 use crate::base::events::Silent;
 use crate::base::health::Health;
 use crate::base::key::{compare, index_id_of};
 use crate::base::options::Options;
-use crate::base::shape::{KeyShapes, NoShapes};
+use crate::base::shape::{PrefixExtractors, NoPrefixExtractors};
 use crate::base::{InternalIterator, InternalKey, Kind, Result, Seqno, Value};
 use crate::env::{AlignedBuf, BLOCK, Env, PosixEnv};
 use crate::sst::{IndexStats, SstBlockCache};
 use crate::store::{FileKind, FileStore, file_name};
 use crate::version::{
-    Context, Edit, FileLocation, FileMeta, FileSource, State, Version, VersionSet,
+    VersionSetContext, Edit, FileLocation, FileMeta, FileSource, ManifestState, Version, VersionSet,
 };
 use std::sync::Arc;
 
@@ -86,7 +86,7 @@ pub(super) fn version_of(files: &[(u8, u64, u64, u64, u64, u64)]) -> Version {
         edit.added
             .push((level, run, meta_of(id, &entries, size, level == 6)));
     }
-    let mut state = State::default();
+    let mut state = ManifestState::default();
     assert_eq!(state.objection(&edit), None);
     state.apply(&edit);
     let version = Version::of_state(&state, &no_files());
@@ -153,9 +153,9 @@ pub(super) struct Db {
     dir: tempfile::TempDir,
     pub(super) versions: VersionSet,
     pub(super) options: Options,
-    pub(super) handover: Handover,
-    pub(super) limiter: IoLimiter,
-    pub(super) shapes: Arc<dyn KeyShapes>,
+    pub(super) handover: CacheHandover,
+    pub(super) limiter: RateLimiter,
+    pub(super) shapes: Arc<dyn PrefixExtractors>,
 }
 
 impl Db {
@@ -163,7 +163,7 @@ impl Db {
         let dir = tempfile::tempdir().unwrap();
         let env = Arc::new(PosixEnv::new());
         let store = FileStore::new(env.clone(), dir.path());
-        let versions = VersionSet::open(Context {
+        let versions = VersionSet::open(VersionSetContext {
             env,
             dir: dir.path().to_path_buf(),
             source: FileSource::new(store, Arc::new(SstBlockCache::new(1 << 20))),
@@ -179,10 +179,10 @@ impl Db {
         Self {
             dir,
             versions: versions.unwrap(),
-            limiter: IoLimiter::new(Arc::new(PosixEnv::new()), Arc::clone(&options.live)),
+            limiter: RateLimiter::new(Arc::new(PosixEnv::new()), Arc::clone(&options.live)),
             options,
-            handover: Handover::default(),
-            shapes: Arc::new(NoShapes),
+            handover: CacheHandover::default(),
+            shapes: Arc::new(NoPrefixExtractors),
         }
     }
 

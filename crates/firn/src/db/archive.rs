@@ -1,18 +1,18 @@
 //! The archive of the log, and recovery to a point in it.
 
 use super::Db;
-use super::background::Work;
-use crate::backup::{Archiver, ArchiverStats, Point};
+use super::background::BackgroundWork;
+use crate::backup::{Archiver, ArchiverStats, RecoveryPoint};
 use crate::base::events::Severity;
 use crate::base::options::Options;
 use crate::base::{ErrorKind, Result};
 use crate::env::Env;
-use crate::write::BinlogPlace;
+use crate::write::OwnedBinlogPosition;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-impl Work {
+impl BackgroundWork {
     /// Archives the closed segments, then closes the current segment if its time is up and archives
     /// that, too. Releases the archived segments. Returns the number of segments archived.
     ///
@@ -99,7 +99,7 @@ impl Db {
     }
 
     /// Records that the server's binary log ends at `place` before the next change of the catalog.
-    pub fn tell_binlog(&self, place: BinlogPlace) {
+    pub fn tell_binlog(&self, place: OwnedBinlogPosition) {
         self.cx.pipeline.tell_binlog(place);
     }
 
@@ -114,7 +114,7 @@ impl Db {
         env: Arc<dyn Env>,
         dir: &Path,
         options: Options,
-        point: Point,
+        point: RecoveryPoint,
     ) -> Result<Arc<Self>> {
         Self::open_at(env, dir, options, None, Some(point))
     }

@@ -19,43 +19,43 @@ mod pressure;
 mod shapes;
 mod threads;
 
-pub(super) use loads::{Loads, install_found};
-pub(super) use threads::Background;
+pub(super) use loads::{BulkLoadHost, install_found};
+pub(super) use threads::BackgroundThreads;
 
-use super::blobs::Collector;
-use super::memory::Arbiter;
+use super::blobs::BlobGc;
+use super::memory::MemoryArbiter;
 use crate::backup::Archiver;
 use crate::base::events::Severity;
 use crate::base::health::{FullDisk, Health};
 use crate::base::options::Options;
-use crate::base::shape::KeyShapes;
+use crate::base::shape::PrefixExtractors;
 use crate::base::{Error, ErrorKind, IndexId, Result, Seqno};
 use crate::blob::BlobStore;
 use crate::catalog::{Catalog, Counters};
 use crate::compaction::{
-    self, Extra, Handover, IoLimiter, Job, JobContext, JobReason, JobStats, Picking, Rest, Retired,
-    Running, Shape, Snapshots,
+    self, SpaceTracker, CacheHandover, RateLimiter, Job, JobContext, JobReason, JobStats, PickerContext, RestGoal, RetiredIndexes,
+    RunningJobs, LevelTargets, Snapshots,
 };
 use crate::env::Env;
 use crate::ingest::Ingest;
-use crate::iter::Reports;
+use crate::iter::TombstoneReports;
 use crate::memtable::Memtable;
-use crate::read::{View, Views};
-use crate::store::{Part, parse_file_name};
+use crate::read::{SuperVersion, SuperVersions};
+use crate::store::{ReservePart, parse_file_name};
 use crate::txn::SnapshotList;
-use crate::version::{Edit, FileHandle, FileMeta, Frozen, IngestedRun, Version, VersionSet};
+use crate::version::{Edit, FileHandle, FileMeta, Flushable, IngestedRun, Version, VersionSet};
 use crate::wal::Wal;
-use crate::write::{Pipeline, Stall};
+use crate::write::{Pipeline, StallGate};
 use parking_lot::{Condvar, Mutex};
 use pressure::pressure;
-use shapes::LateShapes;
+use shapes::LatePrefixExtractors;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Counters of flushes and compactions since the database was opened; sizes in bytes.
 #[derive(Debug, Default)]
-pub(super) struct WorkCounters {
+pub(super) struct BackgroundStats {
     pub flushes: AtomicU64,
     pub flushed_bytes: AtomicU64,
     pub compactions: AtomicU64,
@@ -65,41 +65,41 @@ pub(super) struct WorkCounters {
 }
 
 #[derive(Default)]
-struct Signals {
+struct WorkSignals {
     flush: bool,
     compact: bool,
 }
 
 /// Flushes and compactions of a database; see the module for its locks.
-pub(super) struct Work {
+pub(super) struct BackgroundWork {
     pub env: Arc<dyn Env>,
     pub options: Options,
     pub health: Arc<Health>,
     pub wal: Arc<Wal>,
     pub versions: Arc<VersionSet>,
-    pub views: Arc<Views>,
+    pub views: Arc<SuperVersions>,
     pub pipeline: Arc<Pipeline>,
-    pub stall: Arc<Stall>,
-    pub counters: WorkCounters,
+    pub stall: Arc<StallGate>,
+    pub counters: BackgroundStats,
     /// The rate limit on background I/O. Flushes are charged to it and never wait; compactions,
     /// loads and blob collection wait.
-    pub limiter: IoLimiter,
+    pub limiter: RateLimiter,
     /// Key ranges in which scans skipped too many tombstones.
-    pub reports: Arc<Reports>,
-    pub memory: Arbiter,
+    pub reports: Arc<TombstoneReports>,
+    pub memory: MemoryArbiter,
     pub blobs: Arc<BlobStore>,
-    pub collector: Collector,
+    pub collector: BlobGc,
     /// Present if the log is archived.
     pub archiver: Option<Archiver>,
     snapshots: Arc<SnapshotList>,
     catalog_counters: Arc<Counters>,
     catalog: Arc<OnceLock<Arc<Catalog>>>,
-    shapes: Arc<dyn KeyShapes>,
+    shapes: Arc<dyn PrefixExtractors>,
     install: Mutex<()>,
     flushing: Mutex<()>,
-    running: Mutex<Running>,
-    extra: Extra,
-    signals: Mutex<Signals>,
+    running: Mutex<RunningJobs>,
+    extra: SpaceTracker,
+    signals: Mutex<WorkSignals>,
     signal: Condvar,
     pub(super) stopping: AtomicBool,
     last_write: Mutex<(Seqno, u64)>,
@@ -107,7 +107,7 @@ pub(super) struct Work {
     telling: Mutex<()>,
 }
 
-impl Work {
+impl BackgroundWork {
     #[allow(clippy::too_many_arguments)] // The composition root passes each part once.
     pub(super) fn new(
         env: Arc<dyn Env>,
@@ -115,18 +115,18 @@ impl Work {
         health: Arc<Health>,
         wal: Arc<Wal>,
         versions: Arc<VersionSet>,
-        views: Arc<Views>,
+        views: Arc<SuperVersions>,
         pipeline: Arc<Pipeline>,
         snapshots: Arc<SnapshotList>,
         catalog_counters: Arc<Counters>,
-        stall: Arc<Stall>,
-        memory: Arbiter,
+        stall: Arc<StallGate>,
+        memory: MemoryArbiter,
         blobs: Arc<BlobStore>,
         archiver: Option<Archiver>,
     ) -> Self {
         let catalog = Arc::default();
         Self {
-            limiter: IoLimiter::new(Arc::clone(&env), Arc::clone(&options.live)),
+            limiter: RateLimiter::new(Arc::clone(&env), Arc::clone(&options.live)),
             env,
             options,
             health,
@@ -135,20 +135,20 @@ impl Work {
             views,
             pipeline,
             stall,
-            counters: WorkCounters::default(),
+            counters: BackgroundStats::default(),
             reports: Arc::default(),
             memory,
             blobs,
             archiver,
-            collector: Collector::default(),
+            collector: BlobGc::default(),
             snapshots,
             catalog_counters,
-            shapes: Arc::new(LateShapes(Arc::clone(&catalog))),
+            shapes: Arc::new(LatePrefixExtractors(Arc::clone(&catalog))),
             catalog,
             install: Mutex::new(()),
             flushing: Mutex::new(()),
             running: Mutex::default(),
-            extra: Extra::default(),
+            extra: SpaceTracker::default(),
             signals: Mutex::default(),
             signal: Condvar::new(),
             stopping: AtomicBool::new(false),
@@ -181,7 +181,7 @@ impl Work {
         self.health.check()?;
         self.memory.balance(&view);
         match oldest {
-            Frozen::Memtable(memtable) => {
+            Flushable::Memtable(memtable) => {
                 memtable.wait_quiescent();
                 self.begin_install(oldest, memtable.last_lsn())?;
                 let flushed = self.flush_memtable(&view, memtable, false);
@@ -193,7 +193,7 @@ impl Work {
                 };
                 self.flushed(flushed)?;
             }
-            Frozen::Run(run) => {
+            Flushable::Run(run) => {
                 self.begin_install(oldest, run.last_lsn())?;
                 let installed = self.install_run(&view, run);
                 self.flushed(installed)?;
@@ -219,7 +219,7 @@ impl Work {
 
     /// The oldest element of the queue is complete. Makes the log durable up to its end, before the
     /// manifest names its contents.
-    fn begin_install(&self, oldest: &Frozen, last_lsn: u64) -> Result<()> {
+    fn begin_install(&self, oldest: &Flushable, last_lsn: u64) -> Result<()> {
         self.views.drained(oldest);
         self.wal
             .sync_to(last_lsn)
@@ -256,7 +256,7 @@ impl Work {
     /// Installs the files of a queued run into L0, as one run above all earlier ones. The files are
     /// not rewritten: their entries carry no seqno, and the manifest keeps the commit's seqno for
     /// each file.
-    fn install_run(&self, view: &View, queued: &IngestedRun) -> Result<()> {
+    fn install_run(&self, view: &SuperVersion, queued: &IngestedRun) -> Result<()> {
         let run = self.versions.new_run_number();
         let files = &queued.run().files;
         let added = files
@@ -273,10 +273,10 @@ impl Work {
 
     /// Flushes a small memtable into the reserve for a full disk. `None` if it does not fit or the
     /// reserve is gone.
-    fn flush_in_reserve(&self, view: &View, memtable: &Arc<Memtable>) -> Option<Result<()>> {
+    fn flush_in_reserve(&self, view: &SuperVersion, memtable: &Arc<Memtable>) -> Option<Result<()>> {
         let reserve = self.versions.source().store().reserve()?;
         // Entries take less room in a file than in memory.
-        let fits = memtable.size_bytes() <= Part::Table.bytes() && reserve.has(Part::Table);
+        let fits = memtable.size_bytes() <= ReservePart::Table.bytes() && reserve.has(ReservePart::Table);
         if !fits {
             return None;
         }
@@ -291,11 +291,11 @@ impl Work {
 
     fn flush_memtable(
         &self,
-        view: &View,
+        view: &SuperVersion,
         memtable: &Arc<Memtable>,
         in_reserve: bool,
     ) -> Result<()> {
-        let handover = Handover::default();
+        let handover = CacheHandover::default();
         let context = JobContext {
             in_reserve,
             ..self.job_context(&handover)
@@ -349,7 +349,7 @@ impl Work {
     }
 
     /// Runs the compaction that the picker prefers. Returns whether there was one.
-    pub(super) fn compact_once(&self, rest: Rest) -> Result<bool> {
+    pub(super) fn compact_once(&self, rest: RestGoal) -> Result<bool> {
         self.health.check()?;
         let retired = self.retired();
         let Some((version, job, ticket)) = self.pick(&retired, rest) else {
@@ -360,7 +360,7 @@ impl Work {
             self.forget_retired(&retired)?;
             return Ok(false);
         };
-        let handover = Handover::default();
+        let handover = CacheHandover::default();
         // Only jobs that writers may wait for measure how fast L0 can be emptied.
         let drains = job.reason == JobReason::Size;
         if drains {
@@ -426,12 +426,12 @@ impl Work {
 
     /// The next job and the version it was picked from. Both are read under `running`, so that the
     /// version contains the result of every job that has left `running`.
-    fn pick(&self, retired: &Retired, rest: Rest) -> Option<(Arc<Version>, Job, u64)> {
+    fn pick(&self, retired: &RetiredIndexes, rest: RestGoal) -> Option<(Arc<Version>, Job, u64)> {
         let mut running = self.running.lock();
         let version = self.versions.current();
         let oldest_read = self.live_snapshots().oldest();
         let reported = self.reports.open(oldest_read);
-        let job = compaction::pick(&Picking {
+        let job = compaction::pick(&PickerContext {
             version: &version,
             options: &self.options,
             running: &running,
@@ -464,7 +464,7 @@ impl Work {
         Ingest::new(Arc::clone(&self.versions), options, shapes, cutters)
     }
 
-    fn job_context<'a>(&'a self, handover: &'a Handover) -> JobContext<'a> {
+    fn job_context<'a>(&'a self, handover: &'a CacheHandover) -> JobContext<'a> {
         JobContext {
             versions: &self.versions,
             options: &self.options,
@@ -479,8 +479,8 @@ impl Work {
         &self,
         version: &Version,
         job: &Job,
-        retired: &Retired,
-        handover: &Handover,
+        retired: &RetiredIndexes,
+        handover: &CacheHandover,
     ) -> Result<JobStats> {
         let context = self.job_context(handover);
         let snapshots = self.live_snapshots();
@@ -534,14 +534,14 @@ impl Work {
         Snapshots::new(visible, self.snapshots.live())
     }
 
-    fn retired(&self) -> Retired {
+    fn retired(&self) -> RetiredIndexes {
         self.catalog
             .get()
             .map_or_else(BTreeMap::new, |catalog| catalog.retired())
     }
 
     /// Forgets retired index ids whose last entry has left the files and the memtables.
-    fn forget_retired(&self, retired: &Retired) -> Result<()> {
+    fn forget_retired(&self, retired: &RetiredIndexes) -> Result<()> {
         if retired.is_empty() {
             return Ok(());
         }
@@ -582,7 +582,7 @@ impl Work {
     }
 
     /// The target sizes of the levels, for reports.
-    pub(super) fn shape(&self) -> Shape {
-        Shape::of(&self.versions.current(), self.options.base_level_size)
+    pub(super) fn shape(&self) -> LevelTargets {
+        LevelTargets::of(&self.versions.current(), self.options.base_level_size)
     }
 }

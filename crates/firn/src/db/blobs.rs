@@ -22,12 +22,12 @@
 //! as the only means (under updates all over the data it writes about 2.4 bytes per byte to stay at
 //! 1.3 times the space, where holes write none).
 
-use super::background::Work;
+use super::background::BackgroundWork;
 use super::recovery::Replayed;
 use crate::base::events::Severity;
 use crate::base::{Error, InternalIterator, Kind, Result};
-use crate::blob::{BlobFile, Span};
-use crate::read::View;
+use crate::blob::{BlobFile, BlobSpan};
+use crate::read::SuperVersion;
 use crate::rowcode::{BlobRef, BlobUse, BlobUses, blob_ref};
 use crate::version::{Edit, Version};
 use crate::write::Changes;
@@ -53,22 +53,22 @@ const FREEZE_SHARE: u64 = 5;
 
 /// State of the garbage collection.
 #[derive(Default)]
-pub(super) struct Collector {
-    waiting: Mutex<Option<Plan>>,
+pub(super) struct BlobGc {
+    waiting: Mutex<Option<GcPlan>>,
     /// Files that are not collected until the next open, because they or a table that names them
     /// are damaged.
     set_aside: Mutex<HashSet<u64>>,
 }
 
 /// Files to collect once all views older than the one that was scanned are gone.
-struct Plan {
+struct GcPlan {
     generation: u64,
     /// Each with its live spans, ascending.
-    files: Vec<(Arc<BlobFile>, Vec<Span>)>,
+    files: Vec<(Arc<BlobFile>, Vec<BlobSpan>)>,
 }
 
 /// A file with garbage.
-struct Candidate {
+struct GcCandidate {
     file: Arc<BlobFile>,
     /// Live bytes, as the tables and memtables count them.
     live: u64,
@@ -80,10 +80,10 @@ struct Candidate {
 /// All blob references of a view's tables and memtables.
 ///
 /// Every place in which a view finds entries must be counted here *and* scanned in
-/// [`Work::collect`], files that are not in the version yet included: a blob that is overlooked is
+/// [`BackgroundWork::collect`], files that are not in the version yet included: a blob that is overlooked is
 /// punched. For the open of a database, [`uses_recovered`] must do the same.
-pub(super) fn uses_of(view: &View) -> BlobUses {
-    let View {
+pub(super) fn uses_of(view: &SuperVersion) -> BlobUses {
+    let SuperVersion {
         active: _,
         frozen: _,
         version: _,
@@ -134,7 +134,7 @@ pub(super) fn uses_recovered(version: &Version, replayed: &Replayed) -> Result<B
     Ok(all)
 }
 
-impl Work {
+impl BackgroundWork {
     /// Does one step of garbage collection. Returns whether it gave room back.
     pub(in crate::db) fn collect_blobs(&self) -> Result<bool> {
         self.health.check()?;
@@ -164,7 +164,7 @@ impl Work {
         slot.store(at, Ordering::Relaxed);
     }
 
-    fn plan(&self) -> Result<Option<Plan>> {
+    fn plan(&self) -> Result<Option<GcPlan>> {
         let files = self.blobs.all();
         if files.is_empty() {
             return Ok(None);
@@ -183,7 +183,7 @@ impl Work {
         if chosen.is_empty() {
             return Ok(None);
         }
-        let mut spans: BTreeMap<u64, Vec<Span>> = BTreeMap::new();
+        let mut spans: BTreeMap<u64, Vec<BlobSpan>> = BTreeMap::new();
         for candidate in &chosen {
             spans.insert(candidate.file.id(), Vec::new());
         }
@@ -197,7 +197,7 @@ impl Work {
             live.dedup();
             Some((candidate.file, live))
         });
-        Ok(Some(Plan {
+        Ok(Some(GcPlan {
             generation,
             files: files.collect(),
         }))
@@ -207,8 +207,8 @@ impl Work {
         &self,
         idle: Vec<Arc<BlobFile>>,
         uses: &BlobUses,
-        view: &View,
-    ) -> Result<Vec<Candidate>> {
+        view: &SuperVersion,
+    ) -> Result<Vec<GcCandidate>> {
         let mut candidates = Vec::new();
         for file in idle {
             let BlobUse {
@@ -234,7 +234,7 @@ impl Work {
             let stays =
                 || !self.blobs.files().is_archived() && self.blobs.is_linked(&file).unwrap_or(true);
             if live == 0 || enough && !stays() {
-                candidates.push(Candidate {
+                candidates.push(GcCandidate {
                     file,
                     live,
                     lost,
@@ -243,7 +243,7 @@ impl Work {
             }
         }
         // Files without a live blob go first; they need no scan.
-        let share = |c: &Candidate| c.lost as f64 / (c.lost + c.live).max(1) as f64;
+        let share = |c: &GcCandidate| c.lost as f64 / (c.lost + c.live).max(1) as f64;
         candidates.sort_by(|a, b| share(b).total_cmp(&share(a)));
         let (mut refs, mut lost) = (0, 0);
         candidates.retain(|c| {
@@ -267,7 +267,7 @@ impl Work {
     }
 
     /// Adds the spans that `view` refers to, for the files in `spans`.
-    fn collect(&self, view: &View, spans: &mut BTreeMap<u64, Vec<Span>>) -> Result<()> {
+    fn collect(&self, view: &SuperVersion, spans: &mut BTreeMap<u64, Vec<BlobSpan>>) -> Result<()> {
         for memtable in view.memtables() {
             let named = memtable.blob_uses();
             if named.iter().any(|used| spans.contains_key(&used.file)) {
@@ -300,7 +300,7 @@ impl Work {
         Ok(())
     }
 
-    fn carry_out(&self, plan: Plan) -> Result<()> {
+    fn carry_out(&self, plan: GcPlan) -> Result<()> {
         // After a failed log write, a commit of unknown outcome has released its files but may be
         // in the log.
         self.health.check()?;
@@ -336,7 +336,7 @@ impl Work {
     /// Returns the bytes the file counts as holding now. After punching these are the live bytes
     /// only: garbage that shares a file system block with live blobs cannot be given back, and must
     /// not make the file a candidate again.
-    fn shrink(&self, file: &BlobFile, live: &[Span]) -> Result<u64> {
+    fn shrink(&self, file: &BlobFile, live: &[BlobSpan]) -> Result<u64> {
         let bytes: u64 = live.iter().map(|span| span.len).sum();
         // `None`: the file could not be punched and keeps all its garbage.
         let punched = self.blobs.punch(file, live)?;
@@ -371,11 +371,11 @@ fn stays_so(error: &Error) -> bool {
 
 fn add_spans(
     source: &mut dyn InternalIterator,
-    spans: &mut BTreeMap<u64, Vec<Span>>,
+    spans: &mut BTreeMap<u64, Vec<BlobSpan>>,
 ) -> Result<()> {
     for_each_blob(source, |blob| {
         if let Some(of) = spans.get_mut(&blob.file) {
-            of.push(Span {
+            of.push(BlobSpan {
                 offset: blob.offset,
                 len: blob.span(),
             });

@@ -1,7 +1,7 @@
 //! Checkpoints of an open database.
 
 use super::Db;
-use crate::backup::{self, Checkpoint, Parts};
+use crate::backup::{self, Checkpoint, CheckpointContext};
 use crate::base::Result;
 use crate::base::events::Severity;
 use std::path::Path;
@@ -22,7 +22,7 @@ impl Db {
         // file is linked, and a file that still grows would grow in the checkpoint, too.
         self.cx.blobs.seal_active();
         let held = self.cx.blobs.hold_links();
-        let parts = Parts {
+        let parts = CheckpointContext {
             env: &*self.env,
             dir: &self.dir,
             versions: &self.work.versions,

@@ -6,20 +6,20 @@
 
 mod blobs;
 
-pub use blobs::{BlobFileReport, BlobFiles};
+pub use blobs::{BlobFileReport, BlobFilesReport};
 
 use super::recovery::{self, Replayed};
 use crate::base::{Error, ErrorKind, Result};
 use crate::blob::BlobStore;
 use crate::cache::{BlockCache, RowCache};
-use crate::catalog::{Counters, Known};
+use crate::catalog::{Counters, CatalogState};
 use crate::env::Env;
 use crate::memtable::Memtable;
-use crate::read::{ReadPoint, Views};
+use crate::read::{ReadPoint, SuperVersions};
 use crate::rowcode::BlobUses;
 use crate::store::FileStore;
 use crate::version::{
-    self, FileHandle, FileSource, Frozen, Loaded, State, Version, parse_manifest_name,
+    self, FileHandle, FileSource, Flushable, LoadedManifest, ManifestState, Version, parse_manifest_name,
 };
 use crate::wal::{self, Gtid, LogStart, ReplayEnd};
 use crate::write::Changes;
@@ -35,7 +35,7 @@ const CACHE_SIZE: u64 = 64 << 20;
 const MEMTABLE_SIZE: u64 = 64 << 20;
 
 /// A locked data directory: no server has it open, and none can open it meanwhile.
-pub struct Look {
+pub struct ReadOnlyDb {
     env: Arc<dyn Env>,
     dir: PathBuf,
     source: Arc<FileSource>,
@@ -43,9 +43,9 @@ pub struct Look {
 }
 
 /// The tree that the manifest describes.
-pub struct Tree {
+pub struct ReadOnlyTree {
     /// The sum of the manifest's edits.
-    pub state: State,
+    pub state: ManifestState,
     /// Id of the current manifest.
     pub manifest_id: u64,
     /// Bytes of a torn write at the end of the manifest; recovery drops them.
@@ -55,7 +55,7 @@ pub struct Tree {
 }
 
 /// The log, replayed on top of a tree.
-pub struct Log {
+pub struct ReadOnlyLog {
     /// A view of tree and log that shows all their commits.
     pub point: ReadPoint,
     /// Prepared transactions without an outcome, by xid.
@@ -73,7 +73,7 @@ pub struct Log {
     pub end: ReplayEnd,
 }
 
-impl Look {
+impl ReadOnlyDb {
     /// Takes the lock of the database in `dir`.
     ///
     /// # Errors
@@ -122,11 +122,11 @@ impl Look {
     /// # Errors
     /// `Corruption` if `CURRENT` or the manifest is damaged or missing, or describes an impossible
     /// tree; `Unsupported` for a newer format; `Io`.
-    pub fn tree(&self) -> Result<Tree> {
+    pub fn tree(&self) -> Result<ReadOnlyTree> {
         match version::load(&*self.env, &self.dir)? {
             Some(loaded) => self.tree_of(loaded),
-            None => Ok(Tree {
-                state: State::default(),
+            None => Ok(ReadOnlyTree {
+                state: ManifestState::default(),
                 manifest_id: 0,
                 torn: 0,
                 version: Arc::default(),
@@ -139,15 +139,15 @@ impl Look {
     ///
     /// # Errors
     /// As [`Self::tree`].
-    pub fn newest_tree(&self) -> Result<Tree> {
+    pub fn newest_tree(&self) -> Result<ReadOnlyTree> {
         self.tree_of(version::load_newest(&*self.env, &self.dir)?)
     }
 
-    fn tree_of(&self, loaded: Loaded) -> Result<Tree> {
+    fn tree_of(&self, loaded: LoadedManifest) -> Result<ReadOnlyTree> {
         let version = Version::of_state(&loaded.state, &self.source);
         match version.check_all() {
             Some(what) => Err(Error::corruption(loaded.reader.name(), 0, what)),
-            None => Ok(Tree {
+            None => Ok(ReadOnlyTree {
                 state: loaded.state,
                 manifest_id: loaded.manifest_id,
                 torn: loaded.torn,
@@ -160,7 +160,7 @@ impl Look {
     ///
     /// # Errors
     /// `Corruption` of the log; `Unsupported` for a newer format; `Io`.
-    pub fn log(&self, tree: &Tree) -> Result<Log> {
+    pub fn log(&self, tree: &ReadOnlyTree) -> Result<ReadOnlyLog> {
         let counters = Counters::default();
         let replayed = recovery::replay(
             &*self.env,
@@ -173,7 +173,7 @@ impl Look {
             None,
         )?;
         let files = self.files_named(&replayed);
-        Ok(Log {
+        Ok(ReadOnlyLog {
             point: point_over(&self.source, tree, &replayed),
             files,
             blob_uses: super::blobs::uses_recovered(&tree.version, &replayed)?,
@@ -192,7 +192,7 @@ impl Look {
     ///
     /// # Errors
     /// `Io`; `Unsupported` for a newer format. Damage of the log is passed over.
-    pub fn files_left(&self, tree: &Tree) -> Result<Vec<Arc<FileHandle>>> {
+    pub fn files_left(&self, tree: &ReadOnlyTree) -> Result<Vec<Arc<FileHandle>>> {
         let left = recovery::salvage(
             &*self.env,
             &self.dir,
@@ -207,7 +207,7 @@ impl Look {
     }
 
     fn files_named(&self, replayed: &Replayed) -> Vec<Arc<FileHandle>> {
-        let queued = replayed.queue.iter().filter_map(Frozen::run);
+        let queued = replayed.queue.iter().filter_map(Flushable::run);
         let mut files: Vec<_> = queued.flat_map(|run| run.run().files.clone()).collect();
         for changes in replayed.prepared.values() {
             // The transaction has no seqno yet, and any seqno serves to read its files.
@@ -220,7 +220,7 @@ impl Look {
     }
 
     /// A view of the files alone, at their last commit. For a log that cannot be read.
-    pub fn files_only(&self, tree: &Tree) -> ReadPoint {
+    pub fn files_only(&self, tree: &ReadOnlyTree) -> ReadPoint {
         let nothing = Replayed {
             first: 0,
             queue: Vec::new(),
@@ -241,19 +241,19 @@ impl Look {
     /// The tables at `point`.
     ///
     /// # Errors
-    /// Those of [`Known::read`].
-    pub fn tables(&self, point: &ReadPoint) -> Result<Known> {
-        Known::read(point)
+    /// Those of [`CatalogState::read`].
+    pub fn tables(&self, point: &ReadPoint) -> Result<CatalogState> {
+        CatalogState::read(point)
     }
 }
 
-fn point_over(source: &FileSource, tree: &Tree, replayed: &Replayed) -> ReadPoint {
+fn point_over(source: &FileSource, tree: &ReadOnlyTree, replayed: &Replayed) -> ReadPoint {
     let blobs = BlobStore::read_only(source.store().clone(), 0);
     blobs.set_moved(tree.state.blobs_moved.clone());
     let active = Memtable::with_capacity(replayed.queue.len() as u64 + 1, 0, 0);
     // As an open does: an epoch may have begun behind the last commit.
     let after = tree.state.identity.map_or(0, |identity| identity.after);
-    let views = Views::new(
+    let views = SuperVersions::new(
         Arc::new(active),
         Arc::clone(&tree.version),
         Arc::new(AtomicU64::new(replayed.last_seqno.max(after))),

@@ -1,11 +1,11 @@
 //! One memory limit over caches, memtables, indexes and write sets.
 
 use super::Db;
-use super::background::Work;
-use crate::base::gauge::Gauge;
-use crate::base::options::{LiveOptions, Options};
+use super::background::BackgroundWork;
+use crate::base::gauge::MemoryTracker;
+use crate::base::options::{MutableOptions, Options};
 use crate::cache::RowCache;
-use crate::read::View;
+use crate::read::SuperVersion;
 use crate::sst::SstBlockCache;
 use crate::version::Version;
 use parking_lot::Mutex;
@@ -43,7 +43,7 @@ impl MemoryReport {
 
 /// The memory that takes precedence over the caches, bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Demand {
+struct MemoryDemand {
     /// All memtables.
     memtables: u64,
     /// Configured size at which a memtable freezes.
@@ -53,7 +53,7 @@ struct Demand {
 
 /// A division of the limit, bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Split {
+struct MemorySplit {
     /// The block cache, and the memory that open files keep.
     blocks: u64,
     /// The part of `blocks` that may be pinned by choice.
@@ -86,7 +86,7 @@ fn footprint(size: u64) -> u64 {
     size + size.min(MEMTABLE_CHUNK) + size / FILTER_SHARE
 }
 
-fn split(limit: u64, demand: Demand) -> Split {
+fn split(limit: u64, demand: MemoryDemand) -> MemorySplit {
     let left = limit.saturating_sub(demand.write_sets);
     let memtable_size = (left / MEMTABLE_SHARE)
         .max(MEMTABLE_MIN)
@@ -98,7 +98,7 @@ fn split(limit: u64, demand: Demand) -> Split {
     let caches = caches.max(step);
     let rows = caches / ROWS_SHARE;
     let blocks = caches - rows;
-    Split {
+    MemorySplit {
         blocks,
         pins: blocks / 2,
         rows,
@@ -128,24 +128,24 @@ fn split(limit: u64, demand: Demand) -> Split {
 ///
 /// Rejected: watching the process's memory (it belongs to the server, and lags); a ledger that
 /// every part asks for each allocation (a contended counter in the hot paths).
-pub(super) struct Arbiter {
-    live: Arc<LiveOptions>,
+pub(super) struct MemoryArbiter {
+    live: Arc<MutableOptions>,
     cache: Arc<SstBlockCache>,
     rows: Arc<RowCache>,
-    write_sets: Arc<Gauge>,
+    write_sets: Arc<MemoryTracker>,
     /// Sizes of the caches while there is no limit.
     block_cache_size: AtomicU64,
     row_cache_size: AtomicU64,
     /// The division in force.
-    current: Mutex<Option<Split>>,
+    current: Mutex<Option<MemorySplit>>,
 }
 
-impl Arbiter {
+impl MemoryArbiter {
     pub(super) fn new(
         options: &Options,
         cache: Arc<SstBlockCache>,
         rows: Arc<RowCache>,
-        write_sets: Arc<Gauge>,
+        write_sets: Arc<MemoryTracker>,
     ) -> Self {
         Self {
             live: Arc::clone(&options.live),
@@ -165,7 +165,7 @@ impl Arbiter {
             0 => (options.block_cache_size, options.row_cache_size),
             limit => {
                 let memtable_size = options.live.memtable_size.load(Ordering::Relaxed);
-                let nothing = Demand {
+                let nothing = MemoryDemand {
                     memtables: 0,
                     memtable_size,
                     write_sets: 0,
@@ -179,12 +179,12 @@ impl Arbiter {
     }
 
     /// Computes and applies a new division. Cheap while nothing has moved by a step.
-    pub(super) fn balance(&self, view: &View) {
+    pub(super) fn balance(&self, view: &SuperVersion) {
         // Take the lock before computing; otherwise a stale division overwrites a newer one.
         let mut current = self.current.lock();
         let limit = self.live.memory_limit.load(Ordering::Relaxed);
         let wanted = match limit {
-            0 => Split {
+            0 => MemorySplit {
                 blocks: self.block_cache_size.load(Ordering::Relaxed),
                 pins: u64::MAX,
                 rows: self.row_cache_size.load(Ordering::Relaxed),
@@ -208,8 +208,8 @@ impl Arbiter {
         *current = Some(wanted);
     }
 
-    fn demand(&self, view: &View) -> Demand {
-        Demand {
+    fn demand(&self, view: &SuperVersion) -> MemoryDemand {
+        MemoryDemand {
             memtables: memtable_bytes(view),
             memtable_size: self.live.memtable_size.load(Ordering::Relaxed),
             write_sets: self.write_sets.sum(),
@@ -219,7 +219,7 @@ impl Arbiter {
     /// Share of the memtables' room that frozen memtables fill. From 1 on the caches are at their
     /// minimum, and a flush must make room first. 0 while no memtable is frozen, since a flush
     /// could free nothing.
-    pub(super) fn pressure(&self, view: &View) -> f64 {
+    pub(super) fn pressure(&self, view: &SuperVersion) -> f64 {
         let limit = self.live.memory_limit.load(Ordering::Relaxed);
         if limit == 0 || view.frozen.is_empty() {
             return 0.0;
@@ -231,11 +231,11 @@ impl Arbiter {
     }
 
     /// The gauge of write sets and of the memory of loads.
-    pub(super) fn write_sets(&self) -> &Arc<Gauge> {
+    pub(super) fn write_sets(&self) -> &Arc<MemoryTracker> {
         &self.write_sets
     }
 
-    pub(super) fn report(&self, view: &View) -> MemoryReport {
+    pub(super) fn report(&self, view: &SuperVersion) -> MemoryReport {
         let (blocks, rows) = (self.cache.stats(), self.rows.stats());
         MemoryReport {
             limit: self.live.memory_limit.load(Ordering::Relaxed),
@@ -265,7 +265,7 @@ fn files_to_close(version: &Version, mut excess: u64) -> HashSet<u64> {
     closed
 }
 
-impl Work {
+impl BackgroundWork {
     /// Brings the memory pinned by choice down to its limit by closing files. Their next reads open
     /// them without pins; running statements keep their pins to the end.
     fn unpin(&self) {
@@ -276,7 +276,7 @@ impl Work {
     }
 }
 
-fn memtable_bytes(view: &View) -> u64 {
+fn memtable_bytes(view: &SuperVersion) -> u64 {
     view.memtables().map(|m| m.memory_bytes()).sum()
 }
 

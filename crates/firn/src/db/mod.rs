@@ -13,32 +13,32 @@ mod report;
 mod settle;
 
 pub use blobs::BlobReport;
-pub use look::{BlobFileReport, BlobFiles, Log, Look, Tree};
+pub use look::{BlobFileReport, BlobFilesReport, ReadOnlyLog, ReadOnlyDb, ReadOnlyTree};
 pub use memory::MemoryReport;
 pub use repair::{Repaired, repair};
-pub use report::{Condition, Counters as Metrics, IndexReport, LevelReport};
+pub use report::{Condition, Metrics as Metrics, IndexReport, LevelReport};
 pub use settle::ServerStart;
 
-use crate::backup::{Archiver, ArchiverParts, Point, begin_archiving};
+use crate::backup::{Archiver, ArchiverContext, RecoveryPoint, begin_archiving};
 use crate::base::events::Severity;
-use crate::base::gauge::Gauge;
+use crate::base::gauge::MemoryTracker;
 use crate::base::health::Health;
-use crate::base::options::{FlushMode, Options};
+use crate::base::options::{CommitDurability, Options};
 use crate::base::{ErrorKind, Result, Seqno};
 use crate::blob::BlobStore;
 use crate::cache::{BlockCache, RowCache};
-use crate::catalog::{Catalog, Counters};
-use crate::compaction::Rest;
-use crate::env::{CountingEnv, Env, IoCounters};
+use crate::catalog::{Catalog, Metrics};
+use crate::compaction::RestGoal;
+use crate::env::{CountingEnv, Env, IoStats};
 use crate::memtable::Memtable;
-use crate::read::Views;
-use crate::store::{FileStore, Reserve};
-use crate::txn::{Context, LockOwner, LockTable, SnapshotList, Transaction, WaitObserver};
-use crate::version::{self, Edit, FileSource, Frozen, VersionSet};
+use crate::read::SuperVersions;
+use crate::store::{FileStore, DiskReserve};
+use crate::txn::{VersionSetContext, LockOwner, LockTable, SnapshotList, Transaction, WaitObserver};
+use crate::version::{self, Edit, FileSource, Flushable, VersionSet};
 use crate::wal::{self, Wal, WalOptions};
-use crate::write::{MemtableHost, Pipeline, Stall};
-use background::{Background, Loads, Work, install_found};
-use memory::Arbiter;
+use crate::write::{MemtableHost, Pipeline, StallGate};
+use background::{BackgroundThreads, BulkLoadHost, BackgroundWork, install_found};
+use memory::MemoryArbiter;
 use parking_lot::Mutex;
 use recovery::Replayed;
 use std::collections::BTreeSet;
@@ -73,12 +73,12 @@ const ARCHIVE_PATIENCE: Duration = Duration::from_secs(20);
 ///    the new log and take their locks.
 /// 6. Flush the recovered queue, start the threads.
 pub struct Db {
-    work: Arc<Work>,
-    cx: Arc<Context>,
+    work: Arc<BackgroundWork>,
+    cx: Arc<VersionSetContext>,
     catalog: Arc<Catalog>,
-    background: Mutex<Option<Background>>,
+    background: Mutex<Option<BackgroundThreads>>,
     checkpointing: Mutex<()>,
-    io: Arc<IoCounters>,
+    io: Arc<IoStats>,
     dir: PathBuf,
     next_owner: AtomicU64,
     env: Arc<dyn Env>,
@@ -87,14 +87,14 @@ pub struct Db {
 
 /// Forwards the pipeline's switches of memtables to the views and to the background work, which is
 /// created after the pipeline.
-struct Switch {
-    views: Arc<Views>,
+struct MemtableSwitch {
+    views: Arc<SuperVersions>,
     /// Weak, because the work owns the pipeline, which owns this switch.
-    work: Arc<OnceLock<Weak<Work>>>,
+    work: Arc<OnceLock<Weak<BackgroundWork>>>,
 }
 
-impl MemtableHost for Switch {
-    fn switched(&self, queued: &[Frozen], active: Arc<Memtable>) {
+impl MemtableHost for MemtableSwitch {
+    fn switched(&self, queued: &[Flushable], active: Arc<Memtable>) {
         self.views.switched(queued, active);
         if let Some(work) = self.work.get().and_then(Weak::upgrade) {
             work.memtable_frozen();
@@ -125,7 +125,7 @@ impl Db {
         dir: &Path,
         options: Options,
         waits: Option<Arc<dyn WaitObserver>>,
-        point: Option<Point>,
+        point: Option<RecoveryPoint>,
     ) -> Result<Arc<Self>> {
         let counting = Arc::new(CountingEnv::new(env));
         let io = Arc::clone(counting.counters());
@@ -134,23 +134,23 @@ impl Db {
         let lock = env.lock(&dir.join("LOCK"))?;
         let listener = Arc::clone(&options.listener);
         let health = Arc::new(Health::new());
-        let (block_cache_size, row_cache_size) = Arbiter::initial_sizes(&options);
+        let (block_cache_size, row_cache_size) = MemoryArbiter::initial_sizes(&options);
         let cache = Arc::new(BlockCache::new(block_cache_size));
         let rows = Arc::new(RowCache::new(row_cache_size));
-        let write_sets = Arc::new(Gauge::default());
-        let memory = Arbiter::new(
+        let write_sets = Arc::new(MemoryTracker::default());
+        let memory = MemoryArbiter::new(
             &options,
             Arc::clone(&cache),
             Arc::clone(&rows),
             Arc::clone(&write_sets),
         );
-        let reserve = Arc::new(Reserve::new(Arc::clone(&env), dir));
+        let reserve = Arc::new(DiskReserve::new(Arc::clone(&env), dir));
         let store = FileStore::new(Arc::clone(&env), dir)
             .with_reserve(Arc::clone(&reserve))
             .with_direct_reads(options.direct_reads)
             .with_archive(options.log_archive_dir.is_some());
         let files = store.clone();
-        let versions = Arc::new(VersionSet::open(version::Context {
+        let versions = Arc::new(VersionSet::open(version::VersionSetContext {
             env: Arc::clone(&env),
             dir: dir.to_owned(),
             source: FileSource::new(store, cache),
@@ -158,7 +158,7 @@ impl Db {
             listener: Arc::clone(&listener),
         })?);
 
-        let counters = Arc::new(Counters::default());
+        let counters = Arc::new(Metrics::default());
         versions
             .counters()
             .into_iter()
@@ -209,7 +209,7 @@ impl Db {
             replayed.end.log_end(),
         )?;
         let archiver = archiving.zip(archive).map(|(archiving, archive)| {
-            Archiver::new(ArchiverParts {
+            Archiver::new(ArchiverContext {
                 env: Arc::clone(&env),
                 dir: dir.to_owned(),
                 archive,
@@ -227,7 +227,7 @@ impl Db {
             wal.current_segment(),
             memtable_size,
         ));
-        let views = Arc::new(Views::new(
+        let views = Arc::new(SuperVersions::new(
             Arc::clone(&active),
             versions.current(),
             Arc::clone(&visible),
@@ -235,9 +235,9 @@ impl Db {
             Arc::clone(&blobs),
         ));
         views.recovered(&replayed.queue);
-        let stall = Arc::new(Stall::new(Arc::clone(&env)));
+        let stall = Arc::new(StallGate::new(Arc::clone(&env)));
         let late_work = Arc::new(OnceLock::new());
-        let switch = Switch {
+        let switch = MemtableSwitch {
             views: Arc::clone(&views),
             work: Arc::clone(&late_work),
         };
@@ -252,7 +252,7 @@ impl Db {
         );
         let pipeline = Arc::new(pipeline.with_archive(files));
         let snapshots = Arc::new(SnapshotList::new());
-        let work = Arc::new(Work::new(
+        let work = Arc::new(BackgroundWork::new(
             Arc::clone(&env),
             options,
             health,
@@ -270,7 +270,7 @@ impl Db {
         work.report_pressure();
         let locks = LockTable::merging_at(work.options.lock_merge_rows);
         locks.set_observer(waits);
-        let cx = Arc::new(Context {
+        let cx = Arc::new(VersionSetContext {
             views,
             pipeline,
             locks,
@@ -280,7 +280,7 @@ impl Db {
             prepared: Arc::default(),
             reports: Arc::clone(&work.reports),
             ingest: work.ingest(),
-            loads: Arc::new(Loads(Arc::clone(&work))),
+            loads: Arc::new(BulkLoadHost(Arc::clone(&work))),
             blobs,
         });
         let catalog = Arc::new(Catalog::load(
@@ -306,7 +306,7 @@ impl Db {
         let took_ms = (env.monotonic_micros() - started) / 1000;
         report_recovery(&work, &replayed, took_ms);
 
-        let background = (work.options.background_jobs > 0).then(|| Background::start(&work));
+        let background = (work.options.background_jobs > 0).then(|| BackgroundThreads::start(&work));
         Ok(Arc::new(Self {
             work,
             cx,
@@ -380,7 +380,7 @@ impl Db {
     }
 
     /// The parts that transactions share: views, pipeline, locks, snapshots.
-    pub fn context(&self) -> &Arc<Context> {
+    pub fn context(&self) -> &Arc<VersionSetContext> {
         &self.cx
     }
 
@@ -450,7 +450,7 @@ impl Db {
     /// # Errors
     /// `Corruption` of an input file, which later picks leave out; `NoSpace`, `Poisoned`, `Io`.
     pub fn compact_once(&self) -> Result<bool> {
-        let compacted = self.work.compact_once(Rest::No)?;
+        let compacted = self.work.compact_once(RestGoal::No)?;
         self.work.versions.delete_obsolete()?;
         Ok(compacted)
     }
@@ -462,7 +462,7 @@ impl Db {
     /// compaction has left out a damaged file, since that file is not at rest.
     pub fn compact_all(&self) -> Result<()> {
         self.work.flush_all()?;
-        while self.work.compact_once(Rest::Complete)? {}
+        while self.work.compact_once(RestGoal::Complete)? {}
         self.work.versions.delete_obsolete()?;
         // Files left out by earlier compactions are not at rest either.
         self.work.damage().map_or(Ok(()), Err)
@@ -482,7 +482,7 @@ fn wal_options(options: &Options) -> WalOptions {
         segment_size: options.wal_segment_size,
         syncs_in_flight: options.wal_syncs_in_flight,
         direct_io: options.wal_direct_io,
-        durable_commits: options.live.flush_mode() == FlushMode::Sync,
+        durable_commits: options.live.flush_mode() == CommitDurability::Sync,
         background: options.background_jobs > 0,
         ..WalOptions::default()
     }
@@ -530,7 +530,7 @@ fn open_blobs(
     Ok(Arc::new(files))
 }
 
-fn report_recovery(work: &Work, replayed: &Replayed, took_ms: u64) {
+fn report_recovery(work: &BackgroundWork, replayed: &Replayed, took_ms: u64) {
     let message = format!(
         "recovery: {} commits replayed from {} bytes of log in {took_ms} ms, last commit {}, {} prepared \
          transactions{}",

@@ -5,12 +5,12 @@ use super::recovery::Replayed;
 use crate::base::events::{EventListener, Severity};
 use crate::base::key::index_id_of;
 use crate::base::{Error, ErrorKind, IndexId, InternalIterator, Result};
-use crate::blob::BlobSession;
+use crate::blob::TransactionBlobs;
 use crate::catalog::Catalog;
-use crate::keycode::KeyEnds;
+use crate::keycode::KeyPrefixExtractor;
 use crate::sst::Salvage;
 use crate::store::{FileKind, file_name};
-use crate::txn::{Context, LockMode, LockOwner, Recovered};
+use crate::txn::{TransactionContext, LockMode, LockOwner, PreparedTransaction};
 use crate::version::FileMeta;
 use crate::write::Changes;
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// Durable on return in every flush mode, before a flush releases the old log. On a full disk the
 /// old segments stay pinned instead.
 pub(super) fn relog(
-    cx: &Context,
+    cx: &TransactionContext,
     catalog: &Catalog,
     replayed: &Replayed,
     listener: &dyn EventListener,
@@ -40,7 +40,7 @@ pub(super) fn relog(
             cx.pipeline.set_server_run(run.cloned());
             named = run;
         }
-        let mut blobs = BlobSession::new();
+        let mut blobs = TransactionBlobs::new();
         for used in uses_in(changes)?.iter() {
             cx.blobs.hold(&mut blobs, used.file);
         }
@@ -52,7 +52,7 @@ pub(super) fn relog(
             }
             prepared => prepared?,
         };
-        let mut locks = Locks {
+        let mut locks = RecoveredLocks {
             cx,
             catalog,
             listener,
@@ -63,7 +63,7 @@ pub(super) fn relog(
             Changes::Batch(batch) => batch.for_each(|entry| locks.take(entry.user_key))?,
             Changes::Run(files) => locks.take_all(files)?,
         }
-        let recovered = Recovered {
+        let recovered = PreparedTransaction {
             changes: changes.clone(),
             prepared,
             owner: Some(locks.owner),
@@ -88,17 +88,17 @@ pub(super) fn relog(
 
 /// Takes again the locks that one prepared transaction had on its changes: on their keys, and on
 /// the declared columns of unique indexes. Its locks on rows that it only read are lost.
-struct Locks<'a> {
-    cx: &'a Context,
+struct RecoveredLocks<'a> {
+    cx: &'a TransactionContext,
     catalog: &'a Catalog,
     listener: &'a dyn EventListener,
     owner: Arc<LockOwner>,
     /// By index: how to find the end of the declared columns; `None` for an index that is not a
     /// unique secondary one.
-    unique: HashMap<IndexId, Option<KeyEnds>>,
+    unique: HashMap<IndexId, Option<KeyPrefixExtractor>>,
 }
 
-impl Locks<'_> {
+impl RecoveredLocks<'_> {
     fn lost(&self, error: &Error) {
         let message = format!("keys of a prepared transaction stay without their locks: {error}");
         self.listener.log(Severity::Error, &message);

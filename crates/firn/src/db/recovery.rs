@@ -7,7 +7,7 @@
 //! commits on, and a prepared transaction from its own record and the one that names its server
 //! run.
 
-use crate::backup::Point;
+use crate::backup::RecoveryPoint;
 use crate::base::epoch::{EPOCH_MAX, end_of_ids, end_of_names, first_id};
 use crate::base::key::SEQNO_COMMITTED_MAX;
 use crate::base::{CounterValue, Error, InternalKey, Result, Seqno};
@@ -15,8 +15,8 @@ use crate::binlog::{BinlogFile, ServerRun};
 use crate::catalog::Counters;
 use crate::env::Env;
 use crate::memtable::Memtable;
-use crate::version::{FileMeta, FileSource, Frozen, IngestedRun, VersionSet};
-use crate::wal::{self, Gtid, LogStart, Record, ReplayEnd, RunName, SegmentId};
+use crate::version::{FileMeta, FileSource, Flushable, IngestedRun, VersionSet};
+use crate::wal::{self, Gtid, LogStart, Record, ReplayEnd, ServerRunName, SegmentId};
 use crate::write::{Batch, Changes};
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashSet};
@@ -28,7 +28,7 @@ use std::sync::Arc;
 /// The log's contents beyond the files.
 pub struct Replayed {
     /// Its commits, oldest first: memtables, and runs of files.
-    pub queue: Vec<Frozen>,
+    pub queue: Vec<Flushable>,
     /// Prepared transactions without an outcome, by xid.
     pub prepared: BTreeMap<Vec<u8>, Changes>,
     /// The server runs that prepared them, by xid, as far as the log names the runs.
@@ -55,7 +55,7 @@ pub struct Replayed {
 
 struct Replay<'a> {
     source: &'a Arc<FileSource>,
-    queue: Vec<Frozen>,
+    queue: Vec<Flushable>,
     /// Each with the first segment that it needs: that of its prepare record, or an earlier one
     /// that names its run.
     prepared: BTreeMap<Vec<u8>, (SegmentId, Changes)>,
@@ -72,7 +72,7 @@ struct Replay<'a> {
     commits: u64,
     memtable_size: u64,
     counters: &'a Counters,
-    point: Option<Point>,
+    point: Option<RecoveryPoint>,
     /// The segment of the last record seen, and the number of its records seen.
     seen: (SegmentId, u64),
 }
@@ -96,7 +96,7 @@ pub fn replay(
     flushed_seqno: Seqno,
     memtable_size: u64,
     counters: &Counters,
-    point: Option<Point>,
+    point: Option<RecoveryPoint>,
 ) -> Result<Replayed> {
     let mut state = Replay::new(source, flushed_seqno, memtable_size, counters);
     state.point = point;
@@ -211,7 +211,7 @@ pub fn take_epoch(versions: &VersionSet, replayed: &mut Replayed) -> Result<()> 
 impl Replayed {
     /// Ids of the files that the log needs.
     pub fn named_files(&self) -> HashSet<u64> {
-        let queued = self.queue.iter().filter_map(Frozen::run);
+        let queued = self.queue.iter().filter_map(Flushable::run);
         let queued = queued.flat_map(|run| &run.run().files);
         let prepared = self.prepared.values().flat_map(Changes::files);
         let prepared = prepared.map(|file| file.file_id);
@@ -306,7 +306,7 @@ impl<'a> Replay<'a> {
                     // Until this memtable is flushed, a second recovery needs the prepare record,
                     // too: recovery flushes one memtable after the other, and a crash may come in
                     // between.
-                    if let Some(Frozen::Memtable(memtable)) = self.queue.last() {
+                    if let Some(Flushable::Memtable(memtable)) = self.queue.last() {
                         memtable.lower_min_segment(prepared_in);
                     }
                     Ok(())
@@ -415,7 +415,7 @@ impl<'a> Replay<'a> {
         }
         let id = self.queue.len() as u64 + 1;
         let run = IngestedRun::new(id, seqno, files, self.source, min_segment, 0);
-        self.queue.push(Frozen::Run(Arc::new(run)));
+        self.queue.push(Flushable::Run(Arc::new(run)));
         self.last_seqno = self.last_seqno.max(seqno);
         self.commits += 1;
     }
@@ -424,7 +424,7 @@ impl<'a> Replay<'a> {
         if seqno <= self.flushed_seqno {
             return Ok(());
         }
-        let newest = self.queue.last().and_then(Frozen::memtable);
+        let newest = self.queue.last().and_then(Flushable::memtable);
         let memtable = match newest.filter(|m| m.size_bytes() < self.memtable_size) {
             Some(memtable) => Arc::clone(memtable),
             None => {
@@ -432,7 +432,7 @@ impl<'a> Replay<'a> {
                 let id = self.queue.len() as u64 + 1;
                 let memtable = Memtable::with_capacity(id, segment, self.memtable_size);
                 let memtable = Arc::new(memtable);
-                self.queue.push(Frozen::Memtable(Arc::clone(&memtable)));
+                self.queue.push(Flushable::Memtable(Arc::clone(&memtable)));
                 memtable
             }
         };
@@ -449,11 +449,11 @@ impl<'a> Replay<'a> {
     }
 }
 
-fn server_run(run: RunName<'_>) -> Option<ServerRun> {
+fn server_run(run: ServerRunName<'_>) -> Option<ServerRun> {
     match run {
-        RunName::Unknown => None,
-        RunName::NoBinlog => Some(ServerRun::NoBinlog),
-        RunName::Binlog {
+        ServerRunName::Unknown => None,
+        ServerRunName::NoBinlog => Some(ServerRun::NoBinlog),
+        ServerRunName::Binlog {
             path,
             created,
             server_id,

@@ -13,20 +13,20 @@ mod remains;
 mod sources;
 
 use super::Db;
-use super::look::Look;
+use super::look::ReadOnlyDb;
 use super::recovery::{self, Replayed};
 use crate::base::options::Options;
 use crate::base::{Error, ErrorKind, IndexId, InternalIterator, Kind, Result, Seqno, Value};
-use crate::blob::BlobSession;
+use crate::blob::TransactionBlobs;
 use crate::catalog::{Counters, INDEX_IDS, TableEntry, autoincrement_counter, hidden_row_counter};
-use crate::ingest::Density;
-use crate::table::{Change, Mended, mend_stored};
+use crate::ingest::RunCompression;
+use crate::table::{IndexFix, IndexRepair, mend_stored};
 use crate::txn::{Isolation, Transaction};
 use crate::version::FileMeta;
 use crate::write::{Batch, Changes};
-use copy::Copy;
-use remains::Remains;
-use sources::{Unnamed, salvaged, sources};
+use copy::RepairCopy;
+use remains::SurvivingTree;
+use sources::{UnnamedLosses, salvaged, sources};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -69,7 +69,7 @@ pub struct Repaired {
 /// # Errors
 /// `AlreadyExists` if `target` holds anything; `Unsupported` for newer formats; `Io` and `NoSpace`.
 /// After an error `target` is incomplete; the caller may remove it.
-pub fn repair(look: &Look, target: &Path, lost: &mut dyn FnMut(Error)) -> Result<Repaired> {
+pub fn repair(look: &ReadOnlyDb, target: &Path, lost: &mut dyn FnMut(Error)) -> Result<Repaired> {
     let env = look.env();
     env.create_dir_all(target)?;
     if !env.list_dir(target)?.is_empty() {
@@ -77,7 +77,7 @@ pub fn repair(look: &Look, target: &Path, lost: &mut dyn FnMut(Error)) -> Result
         return Err(Error::new(ErrorKind::AlreadyExists, message));
     }
     let mut repaired = Repaired::default();
-    let tree = Remains::of(look, &mut repaired, lost)?;
+    let tree = SurvivingTree::of(look, &mut repaired, lost)?;
     let counters = Counters::default();
     let log = recovery::salvage(
         &**env,
@@ -91,9 +91,9 @@ pub fn repair(look: &Look, target: &Path, lost: &mut dyn FnMut(Error)) -> Result
     )?;
     let stored = tree.counters.iter();
     stored.for_each(|(counter, value)| counters.learn(*counter, *value));
-    let mut unnamed = Unnamed::default();
+    let mut unnamed = UnnamedLosses::default();
     let sources = sources(look, &tree, &log, &mut unnamed, lost)?;
-    let mut copy = Copy::new(env, target, tree.blobs(look))?;
+    let mut copy = RepairCopy::new(env, target, tree.blobs(look))?;
     copy.all(sources, lost)?;
     unnamed.tell(&copy.known, lost);
     counters.raise(INDEX_IDS, u64::from(copy.largest_index));
@@ -109,17 +109,17 @@ pub fn repair(look: &Look, target: &Path, lost: &mut dyn FnMut(Error)) -> Result
 
 /// Copies the files of a prepared transaction into `db`.
 fn copy_prepared(
-    look: &Look,
+    look: &ReadOnlyDb,
     db: &Db,
-    tree: &Remains,
+    tree: &SurvivingTree,
     files: &[FileMeta],
     lost: &mut dyn FnMut(Error),
 ) -> Result<Changes> {
     let known = db.catalog().known();
-    let mut writer = db.context().ingest.writer(Density::Light, 0);
+    let mut writer = db.context().ingest.writer(RunCompression::Light, 0);
     let (from, to) = (tree.blobs(look), &db.context().blobs);
-    let mut session = BlobSession::new();
-    let mut unnamed = Unnamed::default();
+    let mut session = TransactionBlobs::new();
+    let mut unnamed = UnnamedLosses::default();
     for file in files {
         // The transaction has no seqno yet, and any seqno serves to read its files.
         let id = file.file_id;
@@ -159,8 +159,8 @@ fn copy_prepared(
 
 /// Opens the new database, moves the prepared transactions there, and mends the indexes.
 fn finish(
-    look: &Look,
-    tree: &Remains,
+    look: &ReadOnlyDb,
+    tree: &SurvivingTree,
     target: &Path,
     log: &Replayed,
     repaired: &mut Repaired,
@@ -218,14 +218,14 @@ fn finish(
 /// The batch of a prepared transaction, its blobs copied into the new database.
 fn with_own_blobs(
     db: &Arc<Db>,
-    look: &Look,
-    tree: &Remains,
+    look: &ReadOnlyDb,
+    tree: &SurvivingTree,
     batch: &Batch,
     lost: &mut dyn FnMut(Error),
 ) -> Result<Batch> {
     let from = tree.blobs(look);
     let known = db.catalog().known();
-    let mut session = BlobSession::new();
+    let mut session = TransactionBlobs::new();
     let mut copied = Batch::new();
     let mut failed = Ok(());
     batch.for_each(|entry| {
@@ -270,7 +270,7 @@ fn shared_ids(tables: &[Arc<TableEntry>]) -> Vec<String> {
 }
 
 /// Makes the indexes of a table fit its rows.
-fn mend(db: &Arc<Db>, entry: &Arc<TableEntry>, repaired: &mut Repaired) -> Result<Mended> {
+fn mend(db: &Arc<Db>, entry: &Arc<TableEntry>, repaired: &mut Repaired) -> Result<IndexRepair> {
     let point = db.context().views.latest();
     let mut changes = IndexChanges {
         db: Arc::clone(db),
@@ -294,15 +294,15 @@ struct IndexChanges {
 }
 
 impl IndexChanges {
-    fn add(&mut self, change: Change<'_>) -> Result<()> {
+    fn add(&mut self, change: IndexFix<'_>) -> Result<()> {
         if self.pending == 0 {
             self.txn
                 .begin_statement(self.commits, Isolation::ReadCommitted, 0, true);
         }
         self.pending += 1;
         match change {
-            Change::Remove(key) => self.txn.delete(key)?,
-            Change::Add(key, value) => self.txn.put(key, Value::whole(value))?,
+            IndexFix::Remove(key) => self.txn.delete(key)?,
+            IndexFix::Add(key, value) => self.txn.put(key, Value::whole(value))?,
         }
         match self.pending >= CHANGES_MAX {
             true => self.commit(),

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 /// Counters since the database was opened, sizes in bytes; [`Self::commits`] counts differently.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Counters {
+pub struct Metrics {
     /// Written to files, the log included.
     pub bytes_written: u64,
     /// Read from files.
@@ -122,7 +122,7 @@ impl Condition {
 
 impl Db {
     /// Counters since the database was opened.
-    pub fn counters(&self) -> Counters {
+    pub fn counters(&self) -> Metrics {
         let work = &self.work;
         let cache = work.versions.source().cache().stats();
         let wal = work.wal.stats();
@@ -130,7 +130,7 @@ impl Db {
         let rows = view.rows.stats();
         let stalls = work.stall.stats();
         let locks = self.cx.locks.stats();
-        Counters {
+        Metrics {
             bytes_written: self.io.bytes_written.load(Ordering::Relaxed),
             bytes_read: self.io.bytes_read.load(Ordering::Relaxed),
             wal_bytes_written: wal.bytes_written,

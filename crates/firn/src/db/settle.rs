@@ -14,7 +14,7 @@
 use super::Db;
 use crate::base::events::Severity;
 use crate::base::{Error, ErrorKind, Result};
-use crate::binlog::{Run, ServerRun, same_file, server_xid};
+use crate::binlog::{ServerRunFiles, ServerRun, same_file, server_xid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -36,7 +36,7 @@ pub struct ServerStart {
 }
 
 /// A transaction that its run's binary log does not decide.
-struct Open {
+struct Undecided {
     xid: u64,
     why: Error,
 }
@@ -61,7 +61,7 @@ impl Db {
             match self.committed(run, xids, start) {
                 Ok(Some(committed)) => self.settle(xids, &committed)?,
                 Ok(None) => {}
-                Err(why) => open.extend(xids.keys().map(|xid| Open {
+                Err(why) => open.extend(xids.keys().map(|xid| Undecided {
                     xid: *xid,
                     why: why.clone(),
                 })),
@@ -91,7 +91,7 @@ impl Db {
             Some(index) => self.last_of(index)?,
             None => None,
         };
-        let run = Run::find(env, file, last.as_deref().and_then(Path::parent))?;
+        let run = ServerRunFiles::find(env, file, last.as_deref().and_then(Path::parent))?;
         if start.asks
             && run.was_killed()
             && let Some(last) = last
@@ -148,7 +148,7 @@ impl Db {
         Ok(())
     }
 
-    fn left_open(&self, open: &[Open], start: &ServerStart) -> Result<()> {
+    fn left_open(&self, open: &[Undecided], start: &ServerStart) -> Result<()> {
         let Some(first) = open.first() else {
             return Ok(());
         };

@@ -1,7 +1,7 @@
 //! Counts the bytes that pass through an environment.
 
 use super::{
-    AlignedBuf, AnnouncedStats, Announcement, AppendFile, BatchedReads, Env, FileUsage, LogFile,
+    AlignedBuf, PrefetchStats, PrefetchBatch, AppendFile, PrefetchMethod, Env, FileUsage, LogFile,
     ReadFile, SpanFile,
 };
 use crate::base::Result;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Totals of bytes and calls.
 #[derive(Debug, Default)]
-pub struct IoCounters {
+pub struct IoStats {
     /// Bytes read from files.
     pub bytes_read: AtomicU64,
     /// Bytes written to files, the log's padding included.
@@ -22,7 +22,7 @@ pub struct IoCounters {
     pub syncs: AtomicU64,
 }
 
-impl IoCounters {
+impl IoStats {
     fn read(&self, bytes: usize) {
         self.reads.fetch_add(1, Ordering::Relaxed);
         self.bytes_read.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -41,7 +41,7 @@ impl IoCounters {
 /// Wraps an environment and counts its bytes, reads and syncs.
 pub struct CountingEnv {
     inner: Arc<dyn Env>,
-    counters: Arc<IoCounters>,
+    counters: Arc<IoStats>,
 }
 
 impl CountingEnv {
@@ -54,7 +54,7 @@ impl CountingEnv {
     }
 
     /// The counters.
-    pub fn counters(&self) -> &Arc<IoCounters> {
+    pub fn counters(&self) -> &Arc<IoStats> {
         &self.counters
     }
 }
@@ -101,7 +101,7 @@ impl Env for CountingEnv {
             counters: Arc::clone(&self.counters),
         }))
     }
-    fn batched_reads(&self) -> (BatchedReads, AnnouncedStats) {
+    fn batched_reads(&self) -> (PrefetchMethod, PrefetchStats) {
         self.inner.batched_reads()
     }
     fn open_log(&self, path: &Path, create: bool, direct: bool) -> Result<Arc<dyn LogFile>> {
@@ -155,7 +155,7 @@ impl Env for CountingEnv {
 
 struct CountingAppend {
     inner: Box<dyn AppendFile>,
-    counters: Arc<IoCounters>,
+    counters: Arc<IoStats>,
 }
 
 impl AppendFile for CountingAppend {
@@ -180,7 +180,7 @@ impl AppendFile for CountingAppend {
 
 struct CountingRead {
     inner: Arc<dyn ReadFile>,
-    counters: Arc<IoCounters>,
+    counters: Arc<IoStats>,
 }
 
 impl ReadFile for CountingRead {
@@ -191,14 +191,14 @@ impl ReadFile for CountingRead {
     fn size(&self) -> Result<u64> {
         self.inner.size()
     }
-    fn will_read(&self, offset: u64, len: u64, reads: &mut Announcement) {
+    fn will_read(&self, offset: u64, len: u64, reads: &mut PrefetchBatch) {
         self.inner.will_read(offset, len, reads);
     }
 }
 
 struct CountingLog {
     inner: Arc<dyn LogFile>,
-    counters: Arc<IoCounters>,
+    counters: Arc<IoStats>,
 }
 
 impl LogFile for CountingLog {
@@ -231,7 +231,7 @@ impl LogFile for CountingLog {
 
 struct CountingSpans {
     inner: Arc<dyn SpanFile>,
-    counters: Arc<IoCounters>,
+    counters: Arc<IoStats>,
 }
 
 impl SpanFile for CountingSpans {

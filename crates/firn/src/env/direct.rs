@@ -5,7 +5,7 @@
 //! lengths, so a read goes into a buffer of the thread and is copied out, which costs little beside
 //! the read. Announced reads are in progress already (`announced`).
 
-use super::announced::{Announced, Announcement, fill};
+use super::announced::{Prefetcher, PrefetchBatch, fill};
 use super::{AlignedBuf, BLOCK, ReadFile};
 use crate::base::{Error, Result};
 use std::cell::RefCell;
@@ -23,12 +23,12 @@ thread_local! {
 /// A file opened for direct reads. It must not change while it is open.
 pub(super) struct DirectRead {
     file: Arc<File>,
-    announced: Arc<Announced>,
+    announced: Arc<Prefetcher>,
     name: String,
 }
 
 impl DirectRead {
-    pub(super) fn new(file: File, path: &Path, announced: &Arc<Announced>) -> Self {
+    pub(super) fn new(file: File, path: &Path, announced: &Arc<Prefetcher>) -> Self {
         Self {
             file: Arc::new(file),
             announced: Arc::clone(announced),
@@ -69,7 +69,7 @@ impl ReadFile for DirectRead {
         size.map_err(|e| Error::io(&e, format_args!("stat {}", self.name)))
     }
 
-    fn will_read(&self, offset: u64, len: u64, reads: &mut Announcement) {
+    fn will_read(&self, offset: u64, len: u64, reads: &mut PrefetchBatch) {
         reads.push_direct(&self.announced, &self.file, offset, len);
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// A class of calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Class {
+pub enum CallClass {
     /// Opening for reading, and reading.
     Read = 0,
     /// Writing, durably or not; preallocating; punching and truncating.
@@ -49,7 +49,7 @@ pub enum Errno {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
     /// Calls of this class…
-    pub class: Class,
+    pub class: CallClass,
     /// …beginning with the n-th from now on, the next being 1…
     pub nth: u64,
     /// …only that one, or all that follow, too…
@@ -65,12 +65,12 @@ pub struct Fault {
 #[derive(Clone)]
 pub struct FaultEnv {
     inner: Arc<dyn Env>,
-    plan: Arc<Mutex<Plan>>,
+    plan: Arc<Mutex<FaultPlan>>,
     answers: Arc<Condvar>,
 }
 
 #[derive(Default)]
-struct Plan {
+struct FaultPlan {
     counts: [u64; CLASSES],
     faults: Vec<(u64, Fault)>,
     flips: Vec<Flip>,
@@ -123,11 +123,11 @@ impl FaultEnv {
     }
 
     /// Number of calls of a class so far, failed ones included.
-    pub fn count(&self, class: Class) -> u64 {
+    pub fn count(&self, class: CallClass) -> u64 {
         self.plan.lock().counts[class as usize]
     }
 
-    fn pass(&self, class: Class, what: &str, path: &Path) -> Result<()> {
+    fn pass(&self, class: CallClass, what: &str, path: &Path) -> Result<()> {
         let mut plan = self.plan.lock();
         while plan.hung.iter().any(|dir| path.starts_with(dir)) {
             let late = self.answers.wait_for(&mut plan, HANG_MAX).timed_out();
@@ -168,8 +168,8 @@ impl FaultEnv {
         }
     }
 
-    fn handle(&self, path: &Path) -> Handle {
-        Handle {
+    fn handle(&self, path: &Path) -> FaultyFile {
+        FaultyFile {
             env: self.clone(),
             path: path.to_owned(),
         }
@@ -177,104 +177,104 @@ impl FaultEnv {
 }
 
 /// A path and its environment: consults the plan for the calls of one open file.
-struct Handle {
+struct FaultyFile {
     env: FaultEnv,
     path: PathBuf,
 }
 
-impl Handle {
-    fn pass(&self, class: Class, what: &str) -> Result<()> {
+impl FaultyFile {
+    fn pass(&self, class: CallClass, what: &str) -> Result<()> {
         self.env.pass(class, what, &self.path)
     }
 }
 
 impl Env for FaultEnv {
     fn create_dir_all(&self, path: &Path) -> Result<()> {
-        self.pass(Class::Create, "create directory", path)?;
+        self.pass(CallClass::Create, "create directory", path)?;
         self.inner.create_dir_all(path)
     }
 
     fn list_dir(&self, path: &Path) -> Result<Vec<String>> {
-        self.pass(Class::Read, "list", path)?;
+        self.pass(CallClass::Read, "list", path)?;
         self.inner.list_dir(path)
     }
 
     fn sync_dir(&self, path: &Path) -> Result<()> {
-        self.pass(Class::Sync, "sync directory", path)?;
+        self.pass(CallClass::Sync, "sync directory", path)?;
         self.inner.sync_dir(path)
     }
 
     fn create(&self, path: &Path) -> Result<Box<dyn AppendFile>> {
-        self.pass(Class::Create, "create", path)?;
+        self.pass(CallClass::Create, "create", path)?;
         let file = self.inner.create(path)?;
         Ok(Box::new(FaultAppend::new(self.handle(path), file)))
     }
 
     fn set_aside(&self, path: &Path, bytes: u64) -> Result<bool> {
-        self.pass(Class::Create, "set room aside for", path)?;
+        self.pass(CallClass::Create, "set room aside for", path)?;
         self.inner.set_aside(path, bytes)
     }
 
     fn create_from(&self, aside: &Path, path: &Path) -> Result<Box<dyn AppendFile>> {
-        self.pass(Class::Rename, "rename", aside)?;
+        self.pass(CallClass::Rename, "rename", aside)?;
         let file = self.inner.create_from(aside, path)?;
         Ok(Box::new(FaultAppend::new(self.handle(path), file)))
     }
 
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
-        self.pass(Class::Read, "open", path)?;
+        self.pass(CallClass::Read, "open", path)?;
         let file = self.inner.open(path)?;
         Ok(Arc::new(FaultRead::new(self.handle(path), file)))
     }
 
     fn open_log(&self, path: &Path, create: bool, direct: bool) -> Result<Arc<dyn LogFile>> {
         if create {
-            self.pass(Class::Create, "create", path)?;
+            self.pass(CallClass::Create, "create", path)?;
         }
         let file = self.inner.open_log(path, create, direct)?;
         Ok(Arc::new(FaultLog::new(self.handle(path), file)))
     }
 
     fn link(&self, from: &Path, to: &Path) -> Result<()> {
-        self.pass(Class::Create, "link", from)?;
+        self.pass(CallClass::Create, "link", from)?;
         self.inner.link(from, to)
     }
 
     fn links(&self, path: &Path) -> Result<u64> {
-        self.pass(Class::Read, "look up", path)?;
+        self.pass(CallClass::Read, "look up", path)?;
         self.inner.links(path)
     }
 
     fn remove_dir(&self, path: &Path) -> Result<()> {
-        self.pass(Class::Remove, "remove", path)?;
+        self.pass(CallClass::Remove, "remove", path)?;
         self.inner.remove_dir(path)
     }
 
     fn open_spans(&self, path: &Path, create: bool) -> Result<Arc<dyn SpanFile>> {
         if create {
-            self.pass(Class::Create, "create", path)?;
+            self.pass(CallClass::Create, "create", path)?;
         }
         let file = self.inner.open_spans(path, create)?;
         Ok(Arc::new(FaultSpans::new(self.handle(path), file)))
     }
 
     fn usage(&self, path: &Path) -> Result<FileUsage> {
-        self.pass(Class::Read, "stat", path)?;
+        self.pass(CallClass::Read, "stat", path)?;
         self.inner.usage(path)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        self.pass(Class::Rename, "rename", from)?;
+        self.pass(CallClass::Rename, "rename", from)?;
         self.inner.rename(from, to)
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
-        self.pass(Class::Remove, "remove", path)?;
+        self.pass(CallClass::Remove, "remove", path)?;
         self.inner.remove(path)
     }
 
     fn exists(&self, path: &Path) -> Result<bool> {
-        self.pass(Class::Read, "look up", path)?;
+        self.pass(CallClass::Read, "look up", path)?;
         self.inner.exists(path)
     }
 

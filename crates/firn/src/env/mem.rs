@@ -42,12 +42,12 @@ const WALL_START: u64 = 1_767_225_600_000_000;
 /// microsecond per reading, and by [`MemEnv::advance_clock`].
 #[derive(Clone, Default)]
 pub struct MemEnv {
-    shared: Arc<Shared>,
+    shared: Arc<MemEnvShared>,
 }
 
 #[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
+struct MemEnvShared {
+    state: Mutex<MemEnvState>,
     clock: AtomicU64,
     /// Number of random numbers drawn.
     drawn: AtomicU64,
@@ -60,7 +60,7 @@ struct Shared {
 }
 
 #[derive(Default)]
-struct State {
+struct MemEnvState {
     disk: Disk,
     locks: Vec<PathBuf>,
     sync_points: u64,
@@ -74,7 +74,7 @@ struct State {
     full_at: Option<u64>,
 }
 
-impl State {
+impl MemEnvState {
     /// Fails if the environment is dead. Each call that changes something begins with this.
     fn alive(&self, what: &str, path: &Path) -> Result<()> {
         if self.dead {
@@ -296,7 +296,7 @@ impl MemEnv {
         self.state().disk.place(path, Inode::durable(content));
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, MemEnvState> {
         self.shared.state.lock()
     }
 

@@ -15,8 +15,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use aligned::{AlignedBuf, BLOCK, SECTOR};
-pub use announced::{AnnouncedStats, Announcement, BatchedReads};
-pub use counting::{CountingEnv, IoCounters};
+pub use announced::{PrefetchStats, PrefetchBatch, PrefetchMethod};
+pub use counting::{CountingEnv, IoStats};
 pub use fault::FaultEnv;
 pub use mem::MemEnv;
 pub use posix::PosixEnv;
@@ -59,8 +59,8 @@ pub trait Env: Send + Sync + 'static {
         self.open(path)
     }
     /// How announced reads of files from [`Self::open_direct`] are executed, and their counters.
-    fn batched_reads(&self) -> (BatchedReads, AnnouncedStats) {
-        (BatchedReads::OneByOne, AnnouncedStats::default())
+    fn batched_reads(&self) -> (PrefetchMethod, PrefetchStats) {
+        (PrefetchMethod::OneByOne, PrefetchStats::default())
     }
     /// Opens a log segment for positional writes; creates it if `create`. `direct` asks for I/O
     /// that bypasses the page cache, where the file system supports it.
@@ -131,7 +131,7 @@ pub trait ReadFile: Send + Sync {
     /// ahead. Reads of files opened for direct I/O are added to `reads`, which the caller starts
     /// once it has announced all. Does not wait. This is a hint: it never fails and changes no
     /// result.
-    fn will_read(&self, offset: u64, len: u64, reads: &mut Announcement) {
+    fn will_read(&self, offset: u64, len: u64, reads: &mut PrefetchBatch) {
         let _ = (offset, len, reads);
     }
 }

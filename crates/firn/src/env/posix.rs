@@ -1,11 +1,11 @@
 //! The environment of the operating system.
 #![allow(clippy::disallowed_methods)] // The one place that may call them.
 
-use super::announced::{Announced, Announcement};
+use super::announced::{Prefetcher, PrefetchBatch};
 use super::direct::DirectRead;
 use super::spans::{self, PosixSpans};
 use super::{
-    AlignedBuf, AnnouncedStats, AppendFile, BLOCK, BatchedReads, Env, FileUsage, LogFile, ReadFile,
+    AlignedBuf, PrefetchStats, AppendFile, BLOCK, PrefetchMethod, Env, FileUsage, LogFile, ReadFile,
     SECTOR, SpanFile,
 };
 use crate::base::{Error, ErrorKind, Result};
@@ -22,7 +22,7 @@ pub struct PosixEnv {
     start: Instant,
     ring: bool,
     /// Created with the first file opened for direct reads.
-    announced: OnceLock<Arc<Announced>>,
+    announced: OnceLock<Arc<Prefetcher>>,
 }
 
 impl PosixEnv {
@@ -44,8 +44,8 @@ impl PosixEnv {
         }
     }
 
-    fn announced(&self) -> &Arc<Announced> {
-        self.announced.get_or_init(|| Announced::new(self.ring))
+    fn announced(&self) -> &Arc<Prefetcher> {
+        self.announced.get_or_init(|| Prefetcher::new(self.ring))
     }
 }
 
@@ -147,7 +147,7 @@ impl Env for PosixEnv {
         }
     }
 
-    fn batched_reads(&self) -> (BatchedReads, AnnouncedStats) {
+    fn batched_reads(&self) -> (PrefetchMethod, PrefetchStats) {
         let announced = self.announced();
         (announced.way(), announced.stats())
     }
@@ -374,7 +374,7 @@ impl ReadFile for PosixRead {
             .map_err(|e| Error::io(&e, format_args!("read {} at {offset}", self.name)))
     }
 
-    fn will_read(&self, offset: u64, len: u64, reads: &mut Announcement) {
+    fn will_read(&self, offset: u64, len: u64, reads: &mut PrefetchBatch) {
         reads.push_cached(&self.file, offset, len);
     }
 

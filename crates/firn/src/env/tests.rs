@@ -89,7 +89,7 @@ fn a_hint_changes_no_read() {
         (1 << 40, 4096),
         (0, 0),
     ] {
-        let mut reads = Announcement::new();
+        let mut reads = PrefetchBatch::new();
         file.will_read(offset, len, &mut reads);
         reads.start();
     }

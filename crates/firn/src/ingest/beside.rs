@@ -14,12 +14,12 @@ type Job = Box<dyn FnOnce() + Send>;
 /// Rejected: a thread for each piece of work. The allocator gives each thread its own heap and
 /// keeps the memory that it leaves: a quarter of a gigabyte for an INSERT of a million rows.
 #[derive(Default)]
-pub(super) struct Beside {
+pub(super) struct HelperThread {
     busy: Arc<AtomicBool>,
     thread: Mutex<Option<(SyncSender<Job>, JoinHandle<()>)>>,
 }
 
-impl Beside {
+impl HelperThread {
     /// Starts `work`, which must not panic. The values that `work` owns are dropped before its
     /// result can be received.
     ///
@@ -62,7 +62,7 @@ fn start() -> Option<(SyncSender<Job>, JoinHandle<()>)> {
     thread.ok().map(|thread| (sender, thread))
 }
 
-impl Drop for Beside {
+impl Drop for HelperThread {
     /// Waits for the thread: the plugin's code may be unloaded next.
     fn drop(&mut self) {
         if let Some((jobs, thread)) = self.thread.get_mut().take() {

@@ -13,7 +13,7 @@ const HEAD_MAX: usize = 4 * 10 + 1;
 
 /// An entry to be written into a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry<'a> {
+pub struct LoadEntry<'a> {
     /// Index id and memcomparable key.
     pub user_key: &'a [u8],
     /// Length of the start of the key that no other entry may share, bytes; 0 if there is no such
@@ -25,7 +25,7 @@ pub struct Entry<'a> {
     pub value: Value<'a>,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> LoadEntry<'a> {
     /// Appends the packed form.
     pub(super) fn pack(&self, out: &mut Vec<u8>) {
         out.push(self.kind as u8);
@@ -79,7 +79,7 @@ fn prefix(user_key: &[u8]) -> u64 {
 
 /// Position of an entry and the prefix of its key. Most comparisons need only the prefix.
 #[derive(Debug, Clone, Copy)]
-struct Slot {
+struct SortSlot {
     prefix: u64,
     chunk: u32,
     offset: u32,
@@ -91,18 +91,18 @@ struct Slot {
 /// never move, and sorting moves slots of 16 bytes. The list notices while it grows whether entries
 /// come in order.
 #[derive(Debug, Default)]
-pub struct Entries {
+pub struct SortBuffer {
     chunks: Vec<Vec<u8>>,
-    slots: Vec<Slot>,
+    slots: Vec<SortSlot>,
     chunk_bytes: usize,
     packed_bytes: u64,
     /// Some entry came out of order.
     mixed: bool,
 }
 
-impl Entries {
+impl SortBuffer {
     /// Adds an entry. Returns whether all entries so far came in order, equal keys included.
-    pub fn push(&mut self, entry: Entry<'_>) -> bool {
+    pub fn push(&mut self, entry: LoadEntry<'_>) -> bool {
         let prefix = entry.prefix();
         if let (false, Some(last)) = (self.mixed, self.slots.last()) {
             let last_key = || self.at(*last).user_key;
@@ -122,7 +122,7 @@ impl Entries {
         let offset = self.chunks[chunk].len();
         entry.pack(&mut self.chunks[chunk]);
         self.packed_bytes += (self.chunks[chunk].len() - offset) as u64;
-        self.slots.push(Slot {
+        self.slots.push(SortSlot {
             prefix,
             chunk: chunk as u32,
             offset: offset as u32,
@@ -132,7 +132,7 @@ impl Entries {
 
     /// Memory of the list, bytes.
     pub fn memory(&self) -> u64 {
-        (self.chunk_bytes + self.slots.capacity() * size_of::<Slot>()) as u64
+        (self.chunk_bytes + self.slots.capacity() * size_of::<SortSlot>()) as u64
     }
 
     /// Bytes of its packed entries.
@@ -172,18 +172,18 @@ impl Entries {
     ///
     /// # Panics
     /// If there are not that many entries.
-    pub fn get(&self, i: usize) -> Entry<'_> {
+    pub fn get(&self, i: usize) -> LoadEntry<'_> {
         self.at(self.slots[i])
     }
 
     /// All entries.
-    pub fn iter(&self) -> impl Iterator<Item = Entry<'_>> {
+    pub fn iter(&self) -> impl Iterator<Item = LoadEntry<'_>> {
         self.slots.iter().map(|slot| self.at(*slot))
     }
 
-    fn at(&self, slot: Slot) -> Entry<'_> {
+    fn at(&self, slot: SortSlot) -> LoadEntry<'_> {
         let mut packed = &self.chunks[slot.chunk as usize][slot.offset as usize..];
-        Entry::take(&mut packed).expect("packed by push")
+        LoadEntry::take(&mut packed).expect("packed by push")
     }
 }
 

@@ -1,10 +1,10 @@
 //! A load: turns entries of several indexes, in any order, into files of the last level.
 
-use super::entries::{Entries, Entry};
-use super::output::Failure;
+use super::entries::{SortBuffer, LoadEntry};
+use super::output::LoadFailure;
 use super::sorter::{Sorter, Uniqueness};
 use super::{Ingest, NewFiles};
-use crate::base::gauge::{Charge, Gauge};
+use crate::base::gauge::{MemoryCharge, MemoryTracker};
 use crate::base::{Error, ErrorKind, Result};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
@@ -39,10 +39,10 @@ pub struct LoadLimits {
     /// Set once the session is killed: callers that add entries stop waiting.
     pub interrupted: Arc<AtomicBool>,
     /// Gauge that counts the memory.
-    pub gauge: Arc<Gauge>,
+    pub gauge: Arc<MemoryTracker>,
 }
 
-/// Reports the progress of [`Load::finish`]: entries merged, entries to merge. An error ends the
+/// Reports the progress of [`IndexLoad::finish`]: entries merged, entries to merge. An error ends the
 /// load.
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64) -> Result<()>;
 
@@ -64,20 +64,20 @@ pub type Progress<'a> = &'a mut dyn FnMut(u64, u64) -> Result<()>;
 /// Rejected: one sorter for all indexes (the keys would sort just as well by index id, but an index
 /// whose entries come in order could not stream); lists of owned keys and values (an allocation per
 /// entry cost more than sorting it).
-pub struct Load {
-    lists: Vec<Entries>,
+pub struct IndexLoad {
+    lists: Vec<SortBuffer>,
     /// Memory of all lists, bytes; `charge` has the same amount.
     held: u64,
     streams: Vec<bool>,
     memory: u64,
-    charge: Charge,
+    charge: MemoryCharge,
     worker: Worker,
 }
 
 enum Worker {
     Inline(Box<Sorters>),
     Thread {
-        shared: Arc<Shared>,
+        shared: Arc<LoadShared>,
         thread: Option<JoinHandle<()>>,
     },
 }
@@ -89,8 +89,8 @@ struct Sorters {
 }
 
 /// State shared by the caller's thread and the load's own.
-struct Shared {
-    queue: Mutex<Queue>,
+struct LoadShared {
+    queue: Mutex<LoadQueue>,
     changed: Condvar,
     interrupted: Arc<AtomicBool>,
     cancel: AtomicBool,
@@ -99,28 +99,28 @@ struct Shared {
 }
 
 /// A list handed over to a sorter. Its memory stays charged until its entries are in a file.
-struct Handed {
+struct QueuedList {
     sorter: usize,
-    list: Entries,
-    charge: Charge,
+    list: SortBuffer,
+    charge: MemoryCharge,
     /// It is the last list for this sorter.
     last: bool,
 }
 
 #[derive(Default)]
-struct Queue {
-    lists: VecDeque<Handed>,
+struct LoadQueue {
+    lists: VecDeque<QueuedList>,
     /// Memory of the lists handed over and not yet written, bytes.
     in_flight: u64,
     closed: bool,
-    outcome: Option<Result<NewFiles, Failure>>,
+    outcome: Option<Result<NewFiles, LoadFailure>>,
 }
 
 fn canceled() -> Error {
     Error::new(ErrorKind::Interrupted, "the load was interrupted")
 }
 
-impl Load {
+impl IndexLoad {
     /// A load with a sorter for each element of `sorters`.
     ///
     /// # Errors
@@ -138,11 +138,11 @@ impl Load {
             true => Worker::start(work)?,
         };
         Ok(Self {
-            lists: sorters.iter().map(|_| Entries::default()).collect(),
+            lists: sorters.iter().map(|_| SortBuffer::default()).collect(),
             held: 0,
             streams: sorters.iter().map(|u| *u != Uniqueness::Start).collect(),
             memory: limits.memory.max(1),
-            charge: Charge::new(limits.gauge),
+            charge: MemoryCharge::new(limits.gauge),
             worker,
         })
     }
@@ -155,10 +155,10 @@ impl Load {
     /// Adds an entry to sorter number `sorter`.
     ///
     /// # Errors
-    /// [`Failure::Duplicate`], or an error: `Interrupted`, `Corruption`, `NoSpace`, `Io`;
+    /// [`LoadFailure::Duplicate`], or an error: `Interrupted`, `Corruption`, `NoSpace`, `Io`;
     /// `ShutDown` if the load's thread panicked. With threads, an error may stem from an earlier
     /// entry.
-    pub fn add(&mut self, sorter: usize, entry: Entry<'_>) -> Result<(), Failure> {
+    pub fn add(&mut self, sorter: usize, entry: LoadEntry<'_>) -> Result<(), LoadFailure> {
         let list = &mut self.lists[sorter];
         let before = list.memory();
         let in_order = list.push(entry);
@@ -178,12 +178,12 @@ impl Load {
         Ok(())
     }
 
-    fn hand_over(&mut self, sorter: usize, last: bool) -> Result<(), Failure> {
+    fn hand_over(&mut self, sorter: usize, last: bool) -> Result<(), LoadFailure> {
         let list = std::mem::take(&mut self.lists[sorter]);
         let charge = self.charge.split_off(list.memory());
         self.held -= list.memory();
         self.charge.set(self.held);
-        let handed = Handed {
+        let handed = QueuedList {
             sorter,
             list,
             charge,
@@ -198,7 +198,7 @@ impl Load {
     /// # Errors
     /// As [`Self::add`]; `InvalidArgument` if an entry came twice that need not be unique; the
     /// error that `progress` returns.
-    pub fn finish(mut self, progress: Progress<'_>) -> Result<NewFiles, Failure> {
+    pub fn finish(mut self, progress: LoadProgress<'_>) -> Result<NewFiles, LoadFailure> {
         for sorter in 0..self.lists.len() {
             self.hand_over(sorter, true)?;
         }
@@ -219,7 +219,7 @@ impl Load {
 
 impl Worker {
     fn start(work: Sorters) -> Result<Self> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(LoadShared {
             queue: Mutex::default(),
             changed: Condvar::new(),
             interrupted: Arc::clone(&work.interrupted),
@@ -238,7 +238,7 @@ impl Worker {
         })
     }
 
-    fn take(&mut self, handed: Handed, room: u64) -> Result<(), Failure> {
+    fn take(&mut self, handed: QueuedList, room: u64) -> Result<(), LoadFailure> {
         match self {
             Self::Inline(work) => {
                 let (pacer, interrupted) = (Arc::clone(&work.pacer), Arc::clone(&work.interrupted));
@@ -252,9 +252,9 @@ impl Worker {
 impl Sorters {
     fn take(
         &mut self,
-        handed: Handed,
+        handed: QueuedList,
         pace: &mut dyn FnMut(u64) -> Result<()>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), LoadFailure> {
         let sorter = &mut self.sorters[handed.sorter];
         match handed.last {
             true => sorter.take_last(handed.list, handed.charge, pace),
@@ -262,9 +262,9 @@ impl Sorters {
         }
     }
 
-    fn finish_inline(self, progress: Progress<'_>) -> Result<NewFiles, Failure> {
+    fn finish_inline(self, progress: LoadProgress<'_>) -> Result<NewFiles, LoadFailure> {
         let total = self.sorters.iter().map(Sorter::waiting).sum();
-        let mut all = Files::default();
+        let mut all = LoadFiles::default();
         let mut before = 0;
         for sorter in self.sorters {
             let waiting = sorter.waiting();
@@ -287,7 +287,7 @@ impl Sorters {
     }
 
     /// Merges two sorters at a time.
-    fn finish_in_threads(self, shared: &Shared) -> Result<NewFiles, Failure> {
+    fn finish_in_threads(self, shared: &LoadShared) -> Result<NewFiles, LoadFailure> {
         let total: u64 = self.sorters.iter().map(Sorter::waiting).sum();
         shared.to_merge.store(total, Ordering::Relaxed);
         let count = self.sorters.len();
@@ -334,7 +334,7 @@ impl Sorters {
         });
         let mut done = done.into_inner();
         done.sort_by_key(|(number, _)| *number);
-        let mut all = Files::default();
+        let mut all = LoadFiles::default();
         for (_, finished) in done {
             all.add(finished)?;
         }
@@ -343,19 +343,19 @@ impl Sorters {
 }
 
 /// Result of a sorter: its files, and whether an entry came twice that need not be unique.
-type Finished = Result<(NewFiles, bool), Failure>;
+type Finished = Result<(NewFiles, bool), LoadFailure>;
 
 #[derive(Default)]
-struct Files {
+struct LoadFiles {
     /// Files of the first sorter.
     files: Option<NewFiles>,
     others: Vec<NewFiles>,
     twice: bool,
 }
 
-impl Files {
+impl LoadFiles {
     /// Adds the result of the next sorter. A duplicate receives the files of the first sorter.
-    fn add(&mut self, finished: Finished) -> Result<(), Failure> {
+    fn add(&mut self, finished: Finished) -> Result<(), LoadFailure> {
         match finished {
             Ok((files, twice)) => {
                 self.twice |= twice;
@@ -366,15 +366,15 @@ impl Files {
                 }
                 Ok(())
             }
-            Err(Failure::Duplicate(mut duplicate)) => {
+            Err(LoadFailure::Duplicate(mut duplicate)) => {
                 duplicate.first = self.files.take();
-                Err(Failure::Duplicate(duplicate))
+                Err(LoadFailure::Duplicate(duplicate))
             }
             Err(failure) => Err(failure),
         }
     }
 
-    fn finish(self) -> Result<NewFiles, Failure> {
+    fn finish(self) -> Result<NewFiles, LoadFailure> {
         match self.files {
             Some(_) if self.twice => {
                 Err(Error::invalid("two rows of a load have the same entry in an index").into())
@@ -391,7 +391,7 @@ impl Files {
 }
 
 /// Runs `f` and turns a panic into a `ShutDown` error.
-fn guard<T>(f: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+fn guard<T>(f: impl FnOnce() -> Result<T, LoadFailure>) -> Result<T, LoadFailure> {
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| {
         let words = panic.downcast_ref::<String>().map(String::as_str);
         let words = words.or_else(|| panic.downcast_ref::<&str>().copied());
@@ -401,7 +401,7 @@ fn guard<T>(f: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     })
 }
 
-impl Shared {
+impl LoadShared {
     /// Main function of the load's thread.
     fn run(&self, mut work: Sorters) {
         let outcome = guard(|| {
@@ -431,7 +431,7 @@ impl Shared {
     }
 
     /// The next list; `None` once no more follows.
-    fn next(&self) -> Option<Handed> {
+    fn next(&self) -> Option<QueuedList> {
         let mut queue = self.queue.lock();
         loop {
             if self.cancel.load(Ordering::Relaxed) {
@@ -449,7 +449,7 @@ impl Shared {
 
     /// Hands a list over as soon as `room` bytes hold it and the lists before it, or no list is in
     /// flight.
-    fn push(&self, handed: Handed, room: u64) -> Result<(), Failure> {
+    fn push(&self, handed: QueuedList, room: u64) -> Result<(), LoadFailure> {
         let memory = handed.list.memory();
         let mut queue = self.queue.lock();
         while queue.outcome.is_none() && queue.in_flight > 0 && queue.in_flight + memory > room {
@@ -468,7 +468,7 @@ impl Shared {
         Ok(())
     }
 
-    fn wait_for_end(&self, progress: Progress<'_>) -> Result<NewFiles, Failure> {
+    fn wait_for_end(&self, progress: LoadProgress<'_>) -> Result<NewFiles, LoadFailure> {
         let mut queue = self.queue.lock();
         queue.closed = true;
         self.changed.notify_all();

@@ -1,8 +1,8 @@
 //! Merges sorted lists of entries.
 
 use super::NewFiles;
-use super::entries::{Entries, Entry};
-use super::sorted_run::RunReader;
+use super::entries::{SortBuffer, LoadEntry};
+use super::sorted_run::TempRunReader;
 use crate::base::{InternalIterator, Result};
 use crate::sst::SstIter;
 use crate::version::{FileHandle, FileSource};
@@ -10,17 +10,17 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// A sorted list of entries.
-pub(super) enum Input {
+pub(super) enum MergeInput {
     /// A list in memory, and the position in it.
-    Memory(Entries, usize),
+    Memory(SortBuffer, usize),
     /// A temporary file.
-    Run(RunReader),
+    Run(TempRunReader),
     /// SSTs that were written for the result before a list came out of order.
     Files(Box<FilesReader>),
 }
 
-impl Input {
-    fn entry(&self) -> Option<Entry<'_>> {
+impl MergeInput {
+    fn entry(&self) -> Option<LoadEntry<'_>> {
         match self {
             Self::Memory(entries, at) => (*at < entries.len()).then(|| entries.get(*at)),
             Self::Run(run) => run.entry(),
@@ -78,10 +78,10 @@ impl FilesReader {
         Ok(())
     }
 
-    fn entry(&self) -> Option<Entry<'_>> {
+    fn entry(&self) -> Option<LoadEntry<'_>> {
         let iter = self.iter.as_ref()?;
         let key = iter.key();
-        Some(Entry {
+        Some(LoadEntry {
             user_key: key.user_key,
             unique_len: if self.unique { key.user_key.len() } else { 0 },
             kind: key.kind,
@@ -100,14 +100,14 @@ impl FilesReader {
 
 /// Merges sorted lists: a heap of their cursors.
 pub(super) struct Merge {
-    inputs: Vec<Input>,
+    inputs: Vec<MergeInput>,
     /// Key prefix and number of each input that is not exhausted; the one with the smallest entry
     /// is first.
     heap: Vec<(u64, usize)>,
 }
 
 impl Merge {
-    pub(super) fn new(inputs: Vec<Input>) -> Self {
+    pub(super) fn new(inputs: Vec<MergeInput>) -> Self {
         let keyed = inputs.iter().enumerate();
         let heap = keyed.filter_map(|(i, input)| Some((input.entry()?.prefix(), i)));
         let mut merge = Self {
@@ -121,7 +121,7 @@ impl Merge {
     }
 
     /// The smallest entry; `None` at the end.
-    pub(super) fn entry(&self) -> Option<Entry<'_>> {
+    pub(super) fn entry(&self) -> Option<LoadEntry<'_>> {
         self.inputs[self.heap.first()?.1].entry()
     }
 

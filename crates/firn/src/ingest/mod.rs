@@ -13,18 +13,18 @@ mod sorted_run;
 mod sorter;
 mod writer;
 
-pub use entries::Entry;
+pub use entries::LoadEntry;
 pub use files::NewFiles;
-pub use load::{Load, LoadLimits, Pacer, Progress};
-pub use output::{Duplicate, Failure};
+pub use load::{IndexLoad, LoadLimits, Pacer, LoadProgress};
+pub use output::{Duplicate, LoadFailure};
 pub use sorter::Uniqueness;
-pub use writer::{Density, RunWriter};
+pub use writer::{RunCompression, RunWriter};
 
 use crate::base::options::Options;
-use crate::base::shape::KeyShapes;
+use crate::base::shape::PrefixExtractors;
 use crate::base::{CounterValue, Result};
 use crate::version::VersionSet;
-use beside::Beside;
+use beside::HelperThread;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
@@ -32,8 +32,8 @@ use std::sync::mpsc::Receiver;
 /// → whether the file ends between the two keys.
 pub type Cutter = Box<dyn FnMut(&[u8], &[u8], u64) -> bool + Send>;
 
-/// Makes the [`Cutter`] of a run from its density and its expected stored bytes.
-pub type Cutters = Box<dyn Fn(Density, u64) -> Cutter + Send + Sync>;
+/// Makes the [`FileSplitter`] of a run from its density and its expected stored bytes.
+pub type Cutters = Box<dyn Fn(RunCompression, u64) -> FileSplitter + Send + Sync>;
 
 /// The services of the database that loads need.
 pub trait LoadHost: Send + Sync {
@@ -52,13 +52,13 @@ pub trait LoadHost: Send + Sync {
 
 /// The factory of new files; holds what their writers share.
 ///
-/// The layers that know the shape of the tree decide how a run is cut: they pass in [`Cutters`].
+/// The layers that know the shape of the tree decide how a run is cut: they pass in [`FileSplitters`].
 pub struct Ingest {
     versions: Arc<VersionSet>,
     options: Options,
-    shapes: Arc<dyn KeyShapes>,
-    cutters: Cutters,
-    beside: Beside,
+    shapes: Arc<dyn PrefixExtractors>,
+    cutters: FileSplitters,
+    beside: HelperThread,
 }
 
 impl Ingest {
@@ -67,15 +67,15 @@ impl Ingest {
     pub fn new(
         versions: Arc<VersionSet>,
         options: Options,
-        shapes: Arc<dyn KeyShapes>,
-        cutters: Cutters,
+        shapes: Arc<dyn PrefixExtractors>,
+        cutters: FileSplitters,
     ) -> Arc<Self> {
         Arc::new(Self {
             versions,
             options,
             shapes,
             cutters,
-            beside: Beside::default(),
+            beside: HelperThread::default(),
         })
     }
 
@@ -120,7 +120,7 @@ impl Ingest {
     }
 
     /// A writer of one run. `expected`: estimated stored bytes, 0 if unknown.
-    pub fn writer(self: &Arc<Self>, density: Density, expected: u64) -> RunWriter {
+    pub fn writer(self: &Arc<Self>, density: RunCompression, expected: u64) -> RunWriter {
         let cutter = (self.cutters)(density, expected);
         RunWriter::new(Arc::clone(self), density, cutter)
     }

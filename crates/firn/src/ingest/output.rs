@@ -1,7 +1,7 @@
 //! The last step of a load: writes sorted entries into SSTs and finds duplicates.
 
-use super::entries::Entry;
-use super::{Density, Ingest, NewFiles, RunWriter};
+use super::entries::LoadEntry;
+use super::{RunCompression, Ingest, NewFiles, RunWriter};
 use crate::base::value::OwnedValue;
 use crate::base::{Error, Kind, Result};
 use crate::cache::KeyHash;
@@ -59,20 +59,20 @@ impl fmt::Debug for Duplicate {
 
 /// Why a load ended early.
 #[derive(Debug)]
-pub enum Failure {
+pub enum LoadFailure {
     /// Two entries violate uniqueness.
     Duplicate(Box<Duplicate>),
     /// Any other error.
     Error(Error),
 }
 
-impl From<Error> for Failure {
+impl From<Error> for LoadFailure {
     fn from(error: Error) -> Self {
         Self::Error(error)
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for LoadFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Duplicate(duplicate) => write!(f, "a duplicate in sorter {}", duplicate.sorter),
@@ -86,7 +86,7 @@ impl fmt::Display for Failure {
 /// The best file size depends on the total size, which is unknown while entries stream in. So
 /// whenever the output reaches the expected size, a new run begins, with four times the expectation
 /// and larger files.
-pub(super) struct Output {
+pub(super) struct LoadOutput {
     sorter: usize,
     ingest: Arc<Ingest>,
     writer: RunWriter,
@@ -103,14 +103,14 @@ pub(super) struct Output {
 /// Factor by which the expected size grows from one run to the next.
 const GROWTH: u64 = 4;
 
-impl Output {
+impl LoadOutput {
     /// `expected`: estimated stored bytes, 0 if unknown.
     pub(super) fn new(ingest: &Arc<Ingest>, sorter: usize, expected: u64) -> Self {
         let expected = expected.max(ingest.options.target_file_size);
         Self {
             sorter,
             ingest: Arc::clone(ingest),
-            writer: ingest.writer(Density::Dense, expected).for_load(),
+            writer: ingest.writer(RunCompression::Dense, expected).for_load(),
             expected,
             done: NewFiles::new(Arc::clone(ingest)),
             done_bytes: 0,
@@ -136,13 +136,13 @@ impl Output {
         self.entries
     }
 
-    pub(super) fn add(&mut self, entry: Entry<'_>) -> Result<(), Failure> {
+    pub(super) fn add(&mut self, entry: LoadEntry<'_>) -> Result<(), LoadFailure> {
         let unique = entry.unique_len;
         if unique > 0
             && unique == self.last_unique_len
             && entry.user_key[..unique] == self.last_key[..unique]
         {
-            return Err(Failure::Duplicate(Box::new(Duplicate {
+            return Err(LoadFailure::Duplicate(Box::new(Duplicate {
                 sorter: self.sorter,
                 user_key: entry.user_key.to_vec(),
                 unique_len: unique,
@@ -172,7 +172,7 @@ impl Output {
             return Ok(());
         }
         self.expected = self.expected.saturating_mul(GROWTH);
-        let next = self.ingest.writer(Density::Dense, self.expected).for_load();
+        let next = self.ingest.writer(RunCompression::Dense, self.expected).for_load();
         let full = std::mem::replace(&mut self.writer, next);
         self.done_bytes += full.bytes();
         self.done.append(full.finish()?);

@@ -5,10 +5,10 @@
 //! is a sequence of blocks of packed entries, each block compressed and with a checksum that covers
 //! its offset.
 
-use super::entries::Entry;
+use super::entries::LoadEntry;
 use crate::base::checksum::placed;
 use crate::base::{Error, Result};
-use crate::env::{Announcement, AppendFile, ReadFile};
+use crate::env::{PrefetchBatch, AppendFile, ReadFile};
 use crate::store::{FileId, FileKind, FileStore, file_name};
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ impl Drop for TempFile {
 }
 
 /// Writes a sorted run. The caller adds the entries in order.
-pub(super) struct RunFileWriter {
+pub(super) struct TempRunWriter {
     out: Box<dyn AppendFile>,
     file: TempFile,
     blocks: Vec<BlockAt>,
@@ -54,7 +54,7 @@ pub(super) struct RunFileWriter {
     stored: Vec<u8>,
 }
 
-impl RunFileWriter {
+impl TempRunWriter {
     pub(super) fn create(store: &FileStore, id: FileId) -> Result<Self> {
         let out = store.create_sort(id)?;
         Ok(Self {
@@ -69,7 +69,7 @@ impl RunFileWriter {
         })
     }
 
-    pub(super) fn add(&mut self, entry: Entry<'_>) -> Result<()> {
+    pub(super) fn add(&mut self, entry: LoadEntry<'_>) -> Result<()> {
         entry.pack(&mut self.packed);
         match self.packed.len() >= BLOCK {
             true => self.end_block(),
@@ -106,12 +106,12 @@ impl RunFileWriter {
         Ok(())
     }
 
-    pub(super) fn finish(mut self) -> Result<SortedRun> {
+    pub(super) fn finish(mut self) -> Result<TempRun> {
         if !self.packed.is_empty() {
             self.end_block()?;
         }
         self.out.flush()?;
-        Ok(SortedRun {
+        Ok(TempRun {
             file: self.file,
             blocks: self.blocks,
         })
@@ -119,16 +119,16 @@ impl RunFileWriter {
 }
 
 /// A complete sorted run, not open.
-pub(super) struct SortedRun {
+pub(super) struct TempRun {
     file: TempFile,
     blocks: Vec<BlockAt>,
 }
 
-impl SortedRun {
+impl TempRun {
     /// Opens the run at its first entry.
-    pub(super) fn read(self) -> Result<RunReader> {
+    pub(super) fn read(self) -> Result<TempRunReader> {
         let input = self.file.store.open_sort(self.file.id)?;
-        let mut reader = RunReader {
+        let mut reader = TempRunReader {
             input,
             run: self,
             next_block: 0,
@@ -143,10 +143,10 @@ impl SortedRun {
 }
 
 /// A cursor over a sorted run.
-pub(super) struct RunReader {
+pub(super) struct TempRunReader {
     // Declared first, so that it is closed before the file is removed.
     input: Arc<dyn ReadFile>,
-    run: SortedRun,
+    run: TempRun,
     next_block: usize,
     packed: Vec<u8>,
     stored: Vec<u8>,
@@ -155,10 +155,10 @@ pub(super) struct RunReader {
     next: usize,
 }
 
-impl RunReader {
+impl TempRunReader {
     /// The entry under the cursor; `None` behind the last one.
-    pub(super) fn entry(&self) -> Option<Entry<'_>> {
-        Entry::take(&mut self.packed.get(self.at..self.next)?)
+    pub(super) fn entry(&self) -> Option<LoadEntry<'_>> {
+        LoadEntry::take(&mut self.packed.get(self.at..self.next)?)
     }
 
     pub(super) fn advance(&mut self) -> Result<()> {
@@ -167,7 +167,7 @@ impl RunReader {
             return Ok(());
         }
         let mut rest = &self.packed[self.at..];
-        let whole = Entry::take(&mut rest);
+        let whole = LoadEntry::take(&mut rest);
         self.next = self.packed.len() - rest.len();
         whole.map(|_| ()).ok_or_else(|| {
             let offset = self.run.blocks[self.next_block - 1].offset;
@@ -188,7 +188,7 @@ impl RunReader {
         {
             let ahead = &blocks[self.next_block + AHEAD..];
             let len = ahead.iter().take(AHEAD).map(|b| b.stored as u64).sum();
-            let mut reads = Announcement::default();
+            let mut reads = PrefetchBatch::default();
             self.input.will_read(first.offset, len, &mut reads);
             reads.start();
         }

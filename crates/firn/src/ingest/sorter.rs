@@ -1,12 +1,12 @@
 //! Sorts the entries of one index, with temporary files if memory is short.
 
-use super::entries::Entries;
-use super::merge::{FilesReader, Input, Merge};
-use super::output::{Failure, Output};
-use super::sorted_run::{RunFileWriter, SortedRun};
+use super::entries::SortBuffer;
+use super::merge::{FilesReader, MergeInput, Merge};
+use super::output::{LoadFailure, LoadOutput};
+use super::sorted_run::{TempRunWriter, TempRun};
 use super::{Ingest, NewFiles};
 use crate::base::Result;
-use crate::base::gauge::Charge;
+use crate::base::gauge::MemoryCharge;
 use std::sync::Arc;
 
 /// Most temporary files merged at once. More are first merged among themselves.
@@ -30,9 +30,9 @@ pub enum Uniqueness {
 /// the load.
 pub(super) type Pace<'a> = &'a mut dyn FnMut(u64) -> Result<()>;
 
-enum State {
+enum SorterState {
     /// All entries came in order and go directly into files of the last level.
-    Streaming(Box<Output>),
+    Streaming(Box<LoadOutput>),
     /// Some entry came out of order.
     Sorting,
 }
@@ -53,13 +53,13 @@ pub(super) struct Sorter {
     number: usize,
     ingest: Arc<Ingest>,
     uniqueness: Uniqueness,
-    state: State,
+    state: SorterState,
     /// Temporary files with their tiers. Files of one tier have about the same size; higher tiers
     /// come first.
-    runs: Vec<(u32, SortedRun)>,
-    others: Vec<Input>,
+    runs: Vec<(u32, TempRun)>,
+    others: Vec<MergeInput>,
     /// Memory charge of the list that stays in memory.
-    charge: Charge,
+    charge: MemoryCharge,
     entries: u64,
     packed_bytes: u64,
 }
@@ -67,8 +67,8 @@ pub(super) struct Sorter {
 impl Sorter {
     pub(super) fn new(ingest: &Arc<Ingest>, number: usize, uniqueness: Uniqueness) -> Self {
         let state = match uniqueness {
-            Uniqueness::Start => State::Sorting,
-            _ => State::Streaming(Box::new(Output::new(ingest, number, 0))),
+            Uniqueness::Start => SorterState::Sorting,
+            _ => SorterState::Streaming(Box::new(LoadOutput::new(ingest, number, 0))),
         };
         Self {
             number,
@@ -77,7 +77,7 @@ impl Sorter {
             state,
             runs: Vec::new(),
             others: Vec::new(),
-            charge: Charge::default(),
+            charge: MemoryCharge::default(),
             entries: 0,
             packed_bytes: 0,
         }
@@ -86,13 +86,13 @@ impl Sorter {
     /// Number of entries that the end must merge.
     pub(super) fn waiting(&self) -> u64 {
         match self.state {
-            State::Streaming(_) => 0,
-            State::Sorting => self.entries,
+            SorterState::Streaming(_) => 0,
+            SorterState::Sorting => self.entries,
         }
     }
 
     /// Takes a list and writes all of it to files.
-    pub(super) fn take(&mut self, mut list: Entries, pace: Pace<'_>) -> Result<(), Failure> {
+    pub(super) fn take(&mut self, mut list: SortBuffer, pace: Pace<'_>) -> Result<(), LoadFailure> {
         self.count(&list);
         if self.stream(&list, pace)? {
             return Ok(());
@@ -111,15 +111,15 @@ impl Sorter {
     /// Takes the last list. If it must be sorted, it stays in memory, and charged, until the end.
     pub(super) fn take_last(
         &mut self,
-        mut list: Entries,
-        charge: Charge,
+        mut list: SortBuffer,
+        charge: MemoryCharge,
         pace: Pace<'_>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), LoadFailure> {
         self.count(&list);
         if !self.stream(&list, pace)? {
             self.stop_streaming()?;
             list.sort();
-            self.others.push(Input::Memory(list, 0));
+            self.others.push(MergeInput::Memory(list, 0));
             self.charge = charge;
         }
         Ok(())
@@ -132,12 +132,12 @@ impl Sorter {
         mut self,
         pace: Pace<'_>,
         merged: &mut dyn FnMut(u64),
-    ) -> Result<(NewFiles, bool), Failure> {
-        if let State::Streaming(output) = self.state {
+    ) -> Result<(NewFiles, bool), LoadFailure> {
+        if let SorterState::Streaming(output) = self.state {
             return Ok(output.finish()?);
         }
         let expected = self.packed_bytes / 2;
-        let mut output = Output::new(&self.ingest, self.number, expected);
+        let mut output = LoadOutput::new(&self.ingest, self.number, expected);
         let mut inputs = std::mem::take(&mut self.others);
         inputs.extend(self.open_runs(0)?);
         let mut merge = Merge::new(inputs);
@@ -157,14 +157,14 @@ impl Sorter {
         Ok(output.finish()?)
     }
 
-    fn count(&mut self, list: &Entries) {
+    fn count(&mut self, list: &SortBuffer) {
         self.entries += list.len() as u64;
         self.packed_bytes += list.packed_bytes();
     }
 
     /// Streams the list if it continues where the previous one ended; returns whether it did.
-    fn stream(&mut self, list: &Entries, pace: Pace<'_>) -> Result<bool, Failure> {
-        let State::Streaming(output) = &mut self.state else {
+    fn stream(&mut self, list: &SortBuffer, pace: Pace<'_>) -> Result<bool, LoadFailure> {
+        let SorterState::Streaming(output) = &mut self.state else {
             return Ok(false);
         };
         if list.is_empty() {
@@ -184,24 +184,24 @@ impl Sorter {
     }
 
     fn stop_streaming(&mut self) -> Result<()> {
-        if let State::Streaming(output) = std::mem::replace(&mut self.state, State::Sorting) {
+        if let SorterState::Streaming(output) = std::mem::replace(&mut self.state, SorterState::Sorting) {
             let (files, _) = output.finish()?;
             let source = self.ingest.versions.source();
             let unique = self.uniqueness == Uniqueness::Key;
             let reader = FilesReader::new(files, source, unique)?;
-            self.others.push(Input::Files(Box::new(reader)));
+            self.others.push(MergeInput::Files(Box::new(reader)));
         }
         Ok(())
     }
 
-    fn run_file(&self) -> Result<RunFileWriter> {
+    fn run_file(&self) -> Result<TempRunWriter> {
         let versions = &self.ingest.versions;
-        RunFileWriter::create(versions.source().store(), versions.new_file_id())
+        TempRunWriter::create(versions.source().store(), versions.new_file_id())
     }
 
     /// Adds a run. If the newest [`FAN_IN`] runs are of one tier, merges them into one of the next
     /// tier.
-    fn push_run(&mut self, mut tier: u32, run: SortedRun, pace: Pace<'_>) -> Result<(), Failure> {
+    fn push_run(&mut self, mut tier: u32, run: TempRun, pace: Pace<'_>) -> Result<(), LoadFailure> {
         self.runs.push((tier, run));
         while self
             .runs
@@ -226,9 +226,9 @@ impl Sorter {
     }
 
     /// Removes the runs from number `from` on from the list and opens each at its first entry.
-    fn open_runs(&mut self, from: usize) -> Result<Vec<Input>> {
+    fn open_runs(&mut self, from: usize) -> Result<Vec<MergeInput>> {
         let runs = self.runs.drain(from..);
-        runs.map(|(_, run)| Ok(Input::Run(run.read()?))).collect()
+        runs.map(|(_, run)| Ok(MergeInput::Run(run.read()?))).collect()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Writes one run.
 
-use super::{Cutter, Ingest, NewFiles};
+use super::{FileSplitter, Ingest, NewFiles};
 use crate::base::{Error, InternalKey, Kind, Result, Value};
 use crate::sst::{SstOptions, SstWriter};
 use crate::version::FileMeta;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// How a run is compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Density {
+pub enum RunCompression {
     /// As in upper levels, for data that is rewritten soon.
     Light,
     /// As in the last level, for data that stays.
@@ -19,14 +19,14 @@ pub enum Density {
 ///
 /// Steps: [`Self::add`] every entry, ascending by user key, each key once; [`Self::finish`]. The
 /// stored seqno is 0. The commit that names the files gives them its seqno
-/// ([`FileMeta::with_external_seqno`]). The [`Cutter`] decides where files end.
+/// ([`FileMeta::with_external_seqno`]). The [`FileSplitter`] decides where files end.
 ///
 /// Invariant: dropping it removes the files that it created and did not hand out. After an error
 /// the writer must not be used again.
 pub struct RunWriter {
     ingest: Arc<Ingest>,
-    density: Density,
-    cutter: Cutter,
+    density: RunCompression,
+    cutter: FileSplitter,
     /// Id and writer of the current file.
     open: Option<(u64, SstWriter)>,
     last_key: Vec<u8>,
@@ -38,7 +38,7 @@ pub struct RunWriter {
 }
 
 impl RunWriter {
-    pub(super) fn new(ingest: Arc<Ingest>, density: Density, cutter: Cutter) -> Self {
+    pub(super) fn new(ingest: Arc<Ingest>, density: RunCompression, cutter: FileSplitter) -> Self {
         Self {
             done: NewFiles::new(Arc::clone(&ingest)),
             ingest,
@@ -127,8 +127,8 @@ impl RunWriter {
         let id = versions.new_file_id();
         let block_size = self.ingest.options.block_size;
         let options = match self.density {
-            Density::Light => SstOptions::upper_level(block_size),
-            Density::Dense => SstOptions::last_level(block_size),
+            RunCompression::Light => SstOptions::upper_level(block_size),
+            RunCompression::Dense => SstOptions::last_level(block_size),
         };
         let now = store.env().wall_micros();
         let file = store.create(id)?;
@@ -151,7 +151,7 @@ impl RunWriter {
             false => writer.finish_unsynced(),
         };
         let summary = finished.inspect_err(|_| self.ingest.versions.discard(&[id]))?;
-        let at_rest = self.density == Density::Dense;
+        let at_rest = self.density == RunCompression::Dense;
         self.bytes += summary.size;
         self.done
             .push(FileMeta::from_summary(summary, superseded, at_rest));

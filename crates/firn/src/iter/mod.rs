@@ -10,7 +10,7 @@ pub use concat::{ChildOpener, ConcatIter};
 pub(crate) use either::iterator_of_variants;
 pub use merge::MergeIter;
 pub use mvcc::{Interrupt, MvccIter, ReadAt};
-pub use reports::Reports;
+pub use reports::TombstoneReports;
 
 #[cfg(test)]
 mod tests;

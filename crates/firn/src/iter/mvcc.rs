@@ -3,7 +3,7 @@
 mod saved;
 
 use super::merge::MergeIter;
-use super::reports::Reports;
+use super::reports::TombstoneReports;
 use crate::base::key::{SEQNO_COMMITTED_MAX, SEQNO_MAX, UNCOMMITTED_BIT};
 use crate::base::range::KeyRange;
 use crate::base::{Error, ErrorKind, InternalIterator, Kind, Result, Seqno, Value};
@@ -114,7 +114,7 @@ pub struct MvccIter<I> {
     /// Exclusive.
     upper: Option<Vec<u8>>,
     interrupt: Option<Interrupt>,
-    reports: Option<Arc<Reports>>,
+    reports: Option<Arc<TombstoneReports>>,
     position: Position,
     /// Rows ahead that are left behind the current one.
     ahead: u32,
@@ -168,7 +168,7 @@ impl<I: InternalIterator> MvccIter<I> {
     }
 
     /// Sets the collector of ranges in which a single move skips a thousand entries.
-    pub fn set_reports(&mut self, reports: Option<Arc<Reports>>) {
+    pub fn set_reports(&mut self, reports: Option<Arc<TombstoneReports>>) {
         self.reports = reports;
     }
 

@@ -17,18 +17,18 @@ const RANGES_MAX: usize = 16;
 /// skipped there must stay for that read. So a long snapshot does not cause rewrites of the same
 /// range again and again.
 #[derive(Debug, Default)]
-pub struct Reports {
-    state: Mutex<State>,
+pub struct TombstoneReports {
+    state: Mutex<ReportedRanges>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ReportedRanges {
     open: Vec<KeyRange>,
     /// Each with the seqno of the oldest read when it was closed.
     closed: Vec<(KeyRange, Seqno)>,
 }
 
-impl Reports {
+impl TombstoneReports {
     /// Records that a scan skipped too much in `range`. Returns whether the range was not known.
     pub fn report(&self, range: KeyRange) -> bool {
         let mut state = self.state.lock();
@@ -47,7 +47,7 @@ impl Reports {
     /// The open ranges. `oldest` is the seqno of the oldest read now.
     pub fn open(&self, oldest: Seqno) -> Vec<KeyRange> {
         let mut state = self.state.lock();
-        let State { open, closed } = &mut *state;
+        let ReportedRanges { open, closed } = &mut *state;
         closed.retain(|(_, at)| *at >= oldest);
         open.retain(|range| !closed.iter().any(|(done, _)| done.overlaps(range)));
         open.clone()

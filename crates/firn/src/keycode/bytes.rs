@@ -9,7 +9,7 @@
 //! a terminator of two bytes.
 
 use super::damaged;
-use super::reader::Reader;
+use super::reader::KeyReader;
 use crate::base::Result;
 
 pub(super) const END: u8 = 0;
@@ -31,12 +31,12 @@ pub(super) fn encode(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(END);
 }
 
-pub(super) fn skip(reader: &mut Reader<'_>) -> Result<()> {
+pub(super) fn skip(reader: &mut KeyReader<'_>) -> Result<()> {
     reader.until(END).map(|_| ())
 }
 
 /// Decodes the string into the front of `room` and returns its length, bytes.
-pub(super) fn decode(reader: &mut Reader<'_>, room: &mut [u8]) -> Result<usize> {
+pub(super) fn decode(reader: &mut KeyReader<'_>, room: &mut [u8]) -> Result<usize> {
     let (raw, mask) = reader.until(END)?;
     let mut bytes = raw.iter().map(|byte| byte ^ mask);
     let mut len = 0;

@@ -1,7 +1,7 @@
 //! Encodes the key of a list of parts.
 
 use super::part::KeyPart;
-use super::reader::Reader;
+use super::reader::KeyReader;
 use crate::base::{Error, Result};
 
 /// The content of a key image.
@@ -107,7 +107,7 @@ impl KeyCodec {
     /// # Errors
     /// `Corruption`, without file name, if the bytes are no key of this codec.
     pub fn skip(&self, key: &[u8], parts: usize) -> Result<usize> {
-        let mut reader = Reader::new(key);
+        let mut reader = KeyReader::new(key);
         for part in self.parts.iter().take(parts) {
             part.skip(&mut reader)?;
         }
@@ -119,7 +119,7 @@ impl KeyCodec {
     /// # Errors
     /// `Corruption`, without file name, if the bytes are no key of this codec.
     pub fn has_null(&self, key: &[u8], parts: usize) -> Result<bool> {
-        let mut reader = Reader::new(key);
+        let mut reader = KeyReader::new(key);
         let mut has_null = false;
         for part in self.parts.iter().take(parts) {
             has_null |= part.skip(&mut reader)?;

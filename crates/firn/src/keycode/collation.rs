@@ -22,7 +22,7 @@ pub trait Collator: Send + Sync + fmt::Debug {
 
 /// One level of a collation. Its weights are compared before those of the next level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Level {
+pub struct CollationLevel {
     /// The number of the level for [`Collator::sort_key`].
     pub number: u32,
     /// The weight of a space.
@@ -53,7 +53,7 @@ pub struct CollationSpec {
     /// The encoded space of the character set.
     pub pad: Pad,
     /// Levels in the order of comparison.
-    pub levels: Vec<Level>,
+    pub levels: Vec<CollationLevel>,
     /// Bytes of one weight: 1, 2 or 3.
     pub weight_len: u8,
     /// A table of weights of single bytes: text whose bytes are all below the length of the table

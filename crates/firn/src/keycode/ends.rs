@@ -2,16 +2,16 @@
 
 use super::codec::KeyCodec;
 use super::collation::Collator;
-use super::reader::Reader;
+use super::reader::KeyReader;
 use crate::base::Result;
 use crate::base::key::INDEX_ID_LEN;
-use crate::base::shape::KeyShape;
+use crate::base::shape::PrefixExtractor;
 
 /// A collator for codecs that never encode text: the end of a text part does not depend on weights.
 #[derive(Debug, Clone, Copy)]
-pub struct Weightless;
+pub struct NoCollator;
 
-impl Collator for Weightless {
+impl Collator for NoCollator {
     fn sort_key(&self, _level: u32, _text: &[u8], _weights: &mut Vec<u8>) -> usize {
         0
     }
@@ -28,13 +28,13 @@ impl Collator for Weightless {
 /// Finds the ends of the declared parts in the keys of one index. It encodes nothing, so it needs
 /// no collators.
 #[derive(Debug, Clone)]
-pub struct KeyEnds {
+pub struct KeyPrefixExtractor {
     codec: KeyCodec,
     prefixes: usize,
 }
 
-impl KeyEnds {
-    /// Finds the ends in keys of `codec`, whose collators may be [`Weightless`]. `unique`: no two
+impl KeyPrefixExtractor {
+    /// Finds the ends in keys of `codec`, whose collators may be [`NoCollator`]. `unique`: no two
     /// keys agree in all parts.
     pub fn new(codec: KeyCodec, unique: bool) -> Self {
         let parts = codec.parts().len();
@@ -57,7 +57,7 @@ impl KeyEnds {
     }
 
     fn skip(&self, rest: &[u8], part: usize) -> Result<usize> {
-        let mut reader = Reader::new(rest);
+        let mut reader = KeyReader::new(rest);
         if let Some(part) = self.codec.parts().get(part) {
             part.skip(&mut reader)?;
         }
@@ -65,7 +65,7 @@ impl KeyEnds {
     }
 }
 
-impl KeyShape for KeyEnds {
+impl PrefixExtractor for KeyPrefixExtractor {
     fn prefixes(&self) -> usize {
         self.prefixes
     }

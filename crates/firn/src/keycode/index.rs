@@ -2,8 +2,8 @@
 
 use super::codec::{KeyCodec, KeyImageInfo};
 use super::part::KeyPart;
-use super::plan::{IndexPlan, Step};
-use super::unpack::Unpack;
+use super::plan::{IndexDecodePlan, DecodeStep};
+use super::unpack::UnpackInfo;
 use crate::base::{Error, Result};
 
 /// Encodes and decodes the entries of one index.
@@ -23,7 +23,7 @@ pub struct IndexCodec {
     primary: Option<KeyCodec>,
     /// For each part, declared ones first: the item it has in the value, and whether a plan takes
     /// the column from this part.
-    items: Vec<(Unpack, bool)>,
+    items: Vec<(UnpackInfo, bool)>,
 }
 
 impl IndexCodec {
@@ -46,7 +46,7 @@ impl IndexCodec {
             items: Vec::new(),
         };
         let parts: Vec<&KeyPart> = codec.parts().collect();
-        let gives = |i: usize| parts[i].is_whole() && Unpack::of(parts[i]) == Unpack::Nothing;
+        let gives = |i: usize| parts[i].is_whole() && UnpackInfo::of(parts[i]) == UnpackInfo::Nothing;
         let items = (0..parts.len())
             .map(|at| {
                 let same = || (0..parts.len()).filter(|&i| parts[i].column == parts[at].column);
@@ -56,9 +56,9 @@ impl IndexCodec {
                     .find(|&i| gives(i))
                     .or_else(|| same().find(|&i| parts[i].is_whole()));
                 if source == Some(at) {
-                    (Unpack::of(parts[at]), true)
+                    (UnpackInfo::of(parts[at]), true)
                 } else {
-                    (Unpack::Nothing, false)
+                    (UnpackInfo::Nothing, false)
                 }
             })
             .collect();
@@ -100,7 +100,7 @@ impl IndexCodec {
     pub unsafe fn encode_value(&self, record: &[u8], out: &mut Vec<u8>) -> Result<()> {
         let start = out.len();
         for (part, (unpack, _)) in self.parts().zip(&self.items) {
-            if *unpack == Unpack::Nothing {
+            if *unpack == UnpackInfo::Nothing {
                 continue;
             }
             // SAFETY: this function shares the requirement on blob pointers with
@@ -179,7 +179,7 @@ impl IndexCodec {
 
     /// A plan for those covered columns whose bit is set in `wanted` (bit `i % 8` of byte `i / 8`
     /// for column `i`; missing bytes count as zero), or for all of them.
-    pub fn plan(&self, wanted: Option<&[u8]>) -> IndexPlan {
+    pub fn plan(&self, wanted: Option<&[u8]>) -> IndexDecodePlan {
         let is_wanted = |column: u32| {
             let (byte, bit) = (column as usize / 8, column % 8);
             wanted.is_none_or(|bits| bits.get(byte).is_some_and(|byte| byte >> bit & 1 == 1))
@@ -187,12 +187,12 @@ impl IndexCodec {
         let steps = self
             .parts()
             .zip(&self.items)
-            .map(|(part, &(unpack, source))| Step {
+            .map(|(part, &(unpack, source))| DecodeStep {
                 part: part.clone(),
                 unpack,
                 wanted: source && is_wanted(part.column),
             })
             .collect();
-        IndexPlan::new(self.record_len as usize, steps)
+        IndexDecodePlan::new(self.record_len as usize, steps)
     }
 }

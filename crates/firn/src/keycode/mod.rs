@@ -27,11 +27,11 @@ mod unpack;
 
 pub use crate::base::record::{NullBit, Pad};
 pub use codec::{KeyCodec, KeyImageInfo};
-pub use collation::{Collation, CollationSpec, Collator, Level, TextForm};
-pub use ends::{KeyEnds, Weightless};
+pub use collation::{Collation, CollationSpec, Collator, CollationLevel, TextForm};
+pub use ends::{KeyPrefixExtractor, NoCollator};
 pub use index::IndexCodec;
-pub use part::{KeyPart, PartKind, Source};
-pub use plan::IndexPlan;
+pub use part::{KeyPart, PartKind, PartSource};
+pub use plan::IndexDecodePlan;
 
 use crate::base::Error;
 

@@ -1,7 +1,7 @@
 //! Encodes numbers from the little-endian form of the record buffer to sortable bytes, and back.
 
 use super::damaged;
-use super::reader::Reader;
+use super::reader::KeyReader;
 use crate::base::Result;
 
 /// Appends an integer: big-endian, with the sign bit flipped if signed.
@@ -13,7 +13,7 @@ pub(super) fn encode_int(out: &mut Vec<u8>, little: &[u8], signed: bool) {
     }
 }
 
-pub(super) fn decode_int(reader: &mut Reader<'_>, room: &mut [u8], signed: bool) -> Result<()> {
+pub(super) fn decode_int(reader: &mut KeyReader<'_>, room: &mut [u8], signed: bool) -> Result<()> {
     reader.fill(room)?;
     if signed {
         room[0] ^= 0x80;
@@ -42,7 +42,7 @@ pub(super) fn encode_float(out: &mut Vec<u8>, little: &[u8]) {
 
 /// Decodes a float; with `negative_zero` the result is -0.0 instead of 0.0.
 pub(super) fn decode_float(
-    reader: &mut Reader<'_>,
+    reader: &mut KeyReader<'_>,
     room: &mut [u8],
     negative_zero: bool,
 ) -> Result<()> {

@@ -1,8 +1,8 @@
 //! One part of a key: the position of its value in the record and its encoding.
 
 use super::collation::{Collation, TextForm};
-use super::reader::Reader;
-use super::text::{self, Shape};
+use super::reader::KeyReader;
+use super::text::{self, PadRule};
 use super::{NullBit, bytes, damaged, number};
 use crate::base::record::{blob_bytes, take_len};
 use crate::base::{Error, Result};
@@ -35,7 +35,7 @@ pub enum PartKind {
 
 /// The form of the column in the record buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum PartSource {
     /// Bytes of a fixed length.
     Fixed,
     /// Padded text.
@@ -63,7 +63,7 @@ pub struct KeyPart {
     /// The comparison of values.
     pub kind: PartKind,
     /// The form of the column in the record buffer.
-    pub source: Source,
+    pub source: PartSource,
     /// Offset of the column in the record buffer, bytes.
     pub offset: u32,
     /// Length of the column's data in the record buffer, bytes: without the length of a VARCHAR; 0
@@ -81,7 +81,7 @@ pub struct KeyPart {
 
 impl KeyPart {
     pub(super) fn check(&self, record_len: u32) -> Result<()> {
-        let fixed = self.source == Source::Fixed;
+        let fixed = self.source == PartSource::Fixed;
         let good = match self.kind {
             PartKind::Int { .. } => {
                 fixed && matches!(self.len, 1 | 2 | 3 | 4 | 8) && self.prefix.is_none()
@@ -89,13 +89,13 @@ impl KeyPart {
             PartKind::Float => fixed && matches!(self.len, 4 | 8) && self.prefix.is_none(),
             PartKind::Fixed => fixed && self.prefix.is_none_or(|prefix| prefix <= self.len),
             PartKind::VarBytes => {
-                matches!(self.source, Source::VarChar { .. } | Source::Blob { .. })
+                matches!(self.source, PartSource::VarChar { .. } | PartSource::Blob { .. })
             }
             PartKind::Text(_) => !fixed,
         };
         let len_bytes_good = match self.source {
-            Source::VarChar { len_bytes } => matches!(len_bytes, 1 | 2),
-            Source::Blob { len_bytes } => matches!(len_bytes, 1..=4) && self.prefix.is_some(),
+            PartSource::VarChar { len_bytes } => matches!(len_bytes, 1 | 2),
+            PartSource::Blob { len_bytes } => matches!(len_bytes, 1..=4) && self.prefix.is_some(),
             _ => true,
         };
         let end = u64::from(self.offset) + self.field_len() as u64;
@@ -116,9 +116,9 @@ impl KeyPart {
     /// Length of the whole field in the record buffer, bytes.
     fn field_len(&self) -> usize {
         let around = match self.source {
-            Source::Fixed | Source::Char { .. } => 0,
-            Source::VarChar { len_bytes } => usize::from(len_bytes),
-            Source::Blob { len_bytes } => usize::from(len_bytes) + size_of::<*const u8>(),
+            PartSource::Fixed | PartSource::Char { .. } => 0,
+            PartSource::VarChar { len_bytes } => usize::from(len_bytes),
+            PartSource::Blob { len_bytes } => usize::from(len_bytes) + size_of::<*const u8>(),
         };
         around + self.len as usize
     }
@@ -126,7 +126,7 @@ impl KeyPart {
     /// Length of the part in a key image, bytes.
     pub(super) fn stored_image_len(&self) -> usize {
         let length = match self.source {
-            Source::Fixed | Source::Char { .. } => 0,
+            PartSource::Fixed | PartSource::Char { .. } => 0,
             _ => IMAGE_LEN_BYTES,
         };
         usize::from(self.null.is_some()) + length + self.image_len as usize
@@ -144,8 +144,8 @@ impl KeyPart {
         let at = self.offset as usize;
         let field = &record[at..at + self.field_len()];
         let value = match self.source {
-            Source::Fixed | Source::Char { .. } => self.strip(field),
-            Source::VarChar { len_bytes } => {
+            PartSource::Fixed | PartSource::Char { .. } => self.strip(field),
+            PartSource::VarChar { len_bytes } => {
                 let (len, bytes) = take_len(field, len_bytes);
                 bytes
                     .get(..len)
@@ -154,7 +154,7 @@ impl KeyPart {
             // SAFETY: this function requires that the pointer of a blob that is neither NULL nor
             // empty covers its length, readable and unchanged while the result lives. `blob_bytes`
             // checks for a null pointer itself.
-            Source::Blob { len_bytes } => unsafe { blob_bytes(field, len_bytes) }?,
+            PartSource::Blob { len_bytes } => unsafe { blob_bytes(field, len_bytes) }?,
         };
         Ok(Some(value))
     }
@@ -175,7 +175,7 @@ impl KeyPart {
             part = value;
         }
         Ok(Some(match self.source {
-            Source::Fixed | Source::Char { .. } => self.strip(part),
+            PartSource::Fixed | PartSource::Char { .. } => self.strip(part),
             _ => {
                 let (len, bytes) = take_len(part, IMAGE_LEN_BYTES as u8);
                 &bytes[..len.min(bytes.len())]
@@ -185,7 +185,7 @@ impl KeyPart {
 
     fn strip<'a>(&self, field: &'a [u8]) -> &'a [u8] {
         match (&self.kind, self.source) {
-            (PartKind::Text(collation), Source::Char { .. }) => {
+            (PartKind::Text(collation), PartSource::Char { .. }) => {
                 &field[..collation.spec().pad.stripped_len(field)]
             }
             _ => field,
@@ -227,18 +227,18 @@ impl KeyPart {
         value.is_none()
     }
 
-    fn shape(&self, collation: &Collation) -> Shape {
+    fn shape(&self, collation: &Collation) -> PadRule {
         match self.source {
-            Source::Char { chars } if collation.spec().char_filled => {
-                Shape::Filled(self.prefix.unwrap_or(chars) as usize)
+            PartSource::Char { chars } if collation.spec().char_filled => {
+                PadRule::Filled(self.prefix.unwrap_or(chars) as usize)
             }
-            Source::Char { .. } => Shape::Padded,
-            _ => Shape::Value,
+            PartSource::Char { .. } => PadRule::Padded,
+            _ => PadRule::Value,
         }
     }
 
     /// Reads the NULL marker; returns whether the part is NULL.
-    fn take_null(&self, reader: &mut Reader<'_>) -> Result<bool> {
+    fn take_null(&self, reader: &mut KeyReader<'_>) -> Result<bool> {
         reader.set_descending(self.desc);
         if self.null.is_none() {
             return Ok(false);
@@ -251,7 +251,7 @@ impl KeyPart {
     }
 
     /// Skips the part; returns whether it is NULL.
-    pub(super) fn skip(&self, reader: &mut Reader<'_>) -> Result<bool> {
+    pub(super) fn skip(&self, reader: &mut KeyReader<'_>) -> Result<bool> {
         if self.take_null(reader)? {
             return Ok(true);
         }
@@ -278,7 +278,7 @@ impl KeyPart {
     /// Largest length of the encoded part, bytes, if there is a bound.
     pub(super) fn max_len(&self) -> Option<usize> {
         let limit = |unit: usize| match self.source {
-            Source::Blob { .. } => self.prefix.unwrap_or(0) as usize * unit,
+            PartSource::Blob { .. } => self.prefix.unwrap_or(0) as usize * unit,
             _ => self.len as usize,
         };
         let value = match &self.kind {
@@ -313,7 +313,7 @@ impl KeyPart {
     /// text.
     pub(super) fn decode(
         &self,
-        reader: &mut Reader<'_>,
+        reader: &mut KeyReader<'_>,
         negative_zero: bool,
         spaces: usize,
         record: &mut [u8],
@@ -354,7 +354,7 @@ impl KeyPart {
 
     /// Reads the NULL marker and sets the column's NULL bit accordingly. Returns whether the part
     /// is NULL.
-    pub(super) fn decode_null(&self, reader: &mut Reader<'_>, record: &mut [u8]) -> Result<bool> {
+    pub(super) fn decode_null(&self, reader: &mut KeyReader<'_>, record: &mut [u8]) -> Result<bool> {
         let is_null = self.take_null(reader)?;
         if let Some(null) = self.null {
             null.set(record, is_null);
@@ -376,7 +376,7 @@ impl KeyPart {
             .ok_or_else(|| damaged("text longer than its column"))?;
         text.copy_from_slice(value);
         put_len(length, value.len());
-        if let (PartKind::Text(collation), Source::Char { .. }) = (&self.kind, self.source) {
+        if let (PartKind::Text(collation), PartSource::Char { .. }) = (&self.kind, self.source) {
             collation.spec().pad.fill(rest);
         }
         Ok(())
@@ -385,9 +385,9 @@ impl KeyPart {
     /// Splits a field into its length and its data. The length of a fixed field is empty.
     fn split_field<'a>(&self, field: &'a mut [u8]) -> Result<(&'a mut [u8], &'a mut [u8])> {
         match self.source {
-            Source::Fixed | Source::Char { .. } => Ok(field.split_at_mut(0)),
-            Source::VarChar { len_bytes } => Ok(field.split_at_mut(usize::from(len_bytes))),
-            Source::Blob { .. } => Err(damaged("a blob has no room in the record")),
+            PartSource::Fixed | PartSource::Char { .. } => Ok(field.split_at_mut(0)),
+            PartSource::VarChar { len_bytes } => Ok(field.split_at_mut(usize::from(len_bytes))),
+            PartSource::Blob { .. } => Err(damaged("a blob has no room in the record")),
         }
     }
 
@@ -401,11 +401,11 @@ impl KeyPart {
         if let Some(value) = value {
             let value = self.counting(value);
             let value = &value[..value.len().min(self.image_len as usize)];
-            if !matches!(self.source, Source::Fixed | Source::Char { .. }) {
+            if !matches!(self.source, PartSource::Fixed | PartSource::Char { .. }) {
                 out.extend_from_slice(&(value.len() as u16).to_le_bytes());
             }
             out.extend_from_slice(value);
-            if let (PartKind::Text(collation), Source::Char { .. }) = (&self.kind, self.source) {
+            if let (PartKind::Text(collation), PartSource::Char { .. }) = (&self.kind, self.source) {
                 let text_end = out.len();
                 out.resize(end, 0);
                 collation.spec().pad.fill(&mut out[text_end..]);

@@ -1,14 +1,14 @@
 //! Decodes index entries into the record buffer.
 
 use super::part::KeyPart;
-use super::reader::Reader;
-use super::unpack::{Items, Unpack};
+use super::reader::KeyReader;
+use super::unpack::{UnpackReader, UnpackInfo};
 use crate::base::{Error, Result};
 
 #[derive(Debug, Clone)]
-pub(super) struct Step {
+pub(super) struct DecodeStep {
     pub(super) part: KeyPart,
-    pub(super) unpack: Unpack,
+    pub(super) unpack: UnpackInfo,
     /// Whether the value is written to the record; otherwise it is skipped.
     pub(super) wanted: bool,
 }
@@ -16,13 +16,13 @@ pub(super) struct Step {
 /// Decodes the entries of an index into a chosen set of the columns it covers.
 /// [`super::IndexCodec::plan`] creates it once for many entries. Decoding allocates nothing.
 #[derive(Debug, Clone)]
-pub struct IndexPlan {
+pub struct IndexDecodePlan {
     record_len: usize,
-    steps: Vec<Step>,
+    steps: Vec<DecodeStep>,
 }
 
-impl IndexPlan {
-    pub(super) fn new(record_len: usize, mut steps: Vec<Step>) -> Self {
+impl IndexDecodePlan {
+    pub(super) fn new(record_len: usize, mut steps: Vec<DecodeStep>) -> Self {
         let end = steps
             .iter()
             .rposition(|step| step.wanted)
@@ -40,8 +40,8 @@ impl IndexPlan {
         if record.len() < self.record_len {
             return Err(Error::invalid("record buffer too short"));
         }
-        let mut reader = Reader::new(key);
-        let mut items = Items::new(value);
+        let mut reader = KeyReader::new(key);
+        let mut items = UnpackReader::new(value);
         for step in &self.steps {
             step.run(&mut reader, &mut items, record)?;
         }
@@ -49,8 +49,8 @@ impl IndexPlan {
     }
 }
 
-impl Step {
-    fn run(&self, reader: &mut Reader<'_>, items: &mut Items<'_>, record: &mut [u8]) -> Result<()> {
+impl DecodeStep {
+    fn run(&self, reader: &mut KeyReader<'_>, items: &mut UnpackReader<'_>, record: &mut [u8]) -> Result<()> {
         let part = &self.part;
         if !self.wanted {
             if !part.skip(reader)? {
@@ -58,7 +58,7 @@ impl Step {
             }
             return Ok(());
         }
-        if self.unpack == Unpack::Text {
+        if self.unpack == UnpackInfo::Text {
             if part.decode_null(&mut reader.clone(), record)? {
                 part.skip(reader)?;
                 return Ok(());
@@ -71,18 +71,18 @@ impl Step {
         }
         let (mut negative_zero, mut spaces) = (false, 0);
         match self.unpack {
-            Unpack::NegativeZero => negative_zero = items.number()? != 0,
-            Unpack::Spaces => spaces = items.number()?,
-            Unpack::Nothing | Unpack::Text => {}
+            UnpackInfo::NegativeZero => negative_zero = items.number()? != 0,
+            UnpackInfo::Spaces => spaces = items.number()?,
+            UnpackInfo::Nothing | UnpackInfo::Text => {}
         }
         part.decode(reader, negative_zero, spaces, record)
     }
 
-    fn skip_item(&self, items: &mut Items<'_>) -> Result<()> {
+    fn skip_item(&self, items: &mut UnpackReader<'_>) -> Result<()> {
         match self.unpack {
-            Unpack::Nothing => Ok(()),
-            Unpack::Text => items.text().map(|_| ()),
-            Unpack::Spaces | Unpack::NegativeZero => items.number().map(|_| ()),
+            UnpackInfo::Nothing => Ok(()),
+            UnpackInfo::Text => items.text().map(|_| ()),
+            UnpackInfo::Spaces | UnpackInfo::NegativeZero => items.number().map(|_| ()),
         }
     }
 }

@@ -5,12 +5,12 @@ use crate::base::Result;
 
 /// The rest of a key, from some part on. `mask` is 0xff while it reads a descending part.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Reader<'a> {
+pub(super) struct KeyReader<'a> {
     rest: &'a [u8],
     mask: u8,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> KeyReader<'a> {
     pub(super) fn new(key: &'a [u8]) -> Self {
         Self { rest: key, mask: 0 }
     }

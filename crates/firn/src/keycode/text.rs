@@ -23,8 +23,8 @@
 //! NO PAD: the weights, with 0 and 1 escaped as in `bytes`, terminated by a zero byte.
 
 use super::bytes::{self, END, ESCAPE};
-use super::collation::{Collation, Level, TextForm};
-use super::reader::Reader;
+use super::collation::{Collation, CollationLevel, TextForm};
+use super::reader::KeyReader;
 use super::{damaged, unit};
 use crate::base::Result;
 use std::cell::RefCell;
@@ -35,7 +35,7 @@ const ABOVE: u8 = 3;
 
 /// How the end of a text compares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum PadRule {
     /// A variable-length value: PAD SPACE or NO PAD on each level, as the collation says.
     Value,
     /// CHAR in most collations: PAD SPACE on every level.
@@ -45,8 +45,8 @@ pub(super) enum Shape {
     Filled(usize),
 }
 
-impl Shape {
-    fn no_pad(self, level: &Level) -> bool {
+impl PadRule {
+    fn no_pad(self, level: &CollationLevel) -> bool {
         match self {
             Self::Value => level.no_pad,
             Self::Padded => false,
@@ -67,11 +67,11 @@ thread_local! {
 }
 
 /// Appends the key of `text`.
-pub(super) fn encode(collation: &Collation, text: &[u8], shape: Shape, out: &mut Vec<u8>) {
+pub(super) fn encode(collation: &Collation, text: &[u8], shape: PadRule, out: &mut Vec<u8>) {
     SCRATCH.with_borrow_mut(|scratch| {
         let mut filled = std::mem::take(&mut scratch.text);
         let text = match shape {
-            Shape::Filled(chars) => {
+            PadRule::Filled(chars) => {
                 filled.clear();
                 filled.extend_from_slice(text);
                 let missing = chars.saturating_sub(collation.collator().chars(text));
@@ -90,7 +90,7 @@ pub(super) fn encode(collation: &Collation, text: &[u8], shape: Shape, out: &mut
 fn encode_shaped(
     collation: &Collation,
     text: &[u8],
-    shape: Shape,
+    shape: PadRule,
     scratch: &mut Scratch,
     out: &mut Vec<u8>,
 ) {
@@ -125,7 +125,7 @@ fn is_simple(text: &[u8], limit: usize) -> bool {
 }
 
 /// Collects the weights of `text`. Malformed bytes get weights above all others.
-fn weigh(collation: &Collation, level: &Level, text: &[u8], scratch: &mut Scratch) {
+fn weigh(collation: &Collation, level: &CollationLevel, text: &[u8], scratch: &mut Scratch) {
     let weight_len = usize::from(collation.spec().weight_len);
     scratch.weights.clear();
     let mut rest = text;
@@ -145,7 +145,7 @@ fn weigh(collation: &Collation, level: &Level, text: &[u8], scratch: &mut Scratc
     }
 }
 
-fn put_bytes(weights: &[u8], level: &Level, shape: Shape, out: &mut Vec<u8>) {
+fn put_bytes(weights: &[u8], level: &CollationLevel, shape: PadRule, out: &mut Vec<u8>) {
     if shape.no_pad(level) {
         bytes::encode(out, weights);
     } else {
@@ -155,7 +155,7 @@ fn put_bytes(weights: &[u8], level: &Level, shape: Shape, out: &mut Vec<u8>) {
     }
 }
 
-fn put_units(weights: &[u32], level: &Level, shape: Shape, out: &mut Vec<u8>) {
+fn put_units(weights: &[u32], level: &CollationLevel, shape: PadRule, out: &mut Vec<u8>) {
     if shape.no_pad(level) {
         for &weight in weights {
             if weight <= u32::from(ESCAPE) {
@@ -207,7 +207,7 @@ fn put_padded<W: Copy + PartialOrd>(
 }
 
 /// Skips the key of a text.
-pub(super) fn skip(collation: &Collation, shape: Shape, reader: &mut Reader<'_>) -> Result<()> {
+pub(super) fn skip(collation: &Collation, shape: PadRule, reader: &mut KeyReader<'_>) -> Result<()> {
     let raw = collation.spec().weight_len == 1;
     for level in &collation.spec().levels {
         if raw && shape.no_pad(level) {
@@ -226,7 +226,7 @@ pub(super) fn skip(collation: &Collation, shape: Shape, reader: &mut Reader<'_>)
 }
 
 /// Reads a mark; returns whether it ends the text.
-fn take_mark(reader: &mut Reader<'_>) -> Result<bool> {
+fn take_mark(reader: &mut KeyReader<'_>) -> Result<bool> {
     match reader.byte()? {
         BELOW | ABOVE => Ok(false),
         LAST => Ok(true),
@@ -240,12 +240,12 @@ struct Units {
 }
 
 impl Units {
-    fn new(level: &Level, shape: Shape) -> Self {
+    fn new(level: &CollationLevel, shape: PadRule) -> Self {
         let space = (!shape.no_pad(level)).then_some(level.space);
         Self { space }
     }
 
-    fn next(&mut self, reader: &mut Reader<'_>) -> Result<Option<u32>> {
+    fn next(&mut self, reader: &mut KeyReader<'_>) -> Result<Option<u32>> {
         let weight = unit::take(reader)?;
         match self.space {
             Some(space) if weight == space => Ok((!take_mark(reader)?).then_some(weight)),
@@ -264,8 +264,8 @@ impl Units {
 /// returns its length, bytes. PAD SPACE text comes without trailing spaces.
 pub(super) fn decode(
     collation: &Collation,
-    shape: Shape,
-    reader: &mut Reader<'_>,
+    shape: PadRule,
+    reader: &mut KeyReader<'_>,
     room: &mut [u8],
 ) -> Result<usize> {
     let spec = collation.spec();

@@ -12,7 +12,7 @@
 //! | below 0x1000000 | 0xff, three bytes of the weight |
 
 use super::damaged;
-use super::reader::Reader;
+use super::reader::KeyReader;
 use crate::base::Result;
 
 const TWO: u32 = 0x80;
@@ -40,7 +40,7 @@ pub(super) fn put(out: &mut Vec<u8>, weight: u32) {
     }
 }
 
-pub(super) fn take(reader: &mut Reader<'_>) -> Result<u32> {
+pub(super) fn take(reader: &mut KeyReader<'_>) -> Result<u32> {
     let lead = reader.byte()?;
     let mut number = |lead: u8, more: usize| -> Result<u32> {
         let mut value = u32::from(lead);

@@ -7,12 +7,12 @@
 use super::collation::TextForm;
 use super::damaged;
 use super::number::is_negative_zero;
-use super::part::{KeyPart, PartKind, Source};
+use super::part::{KeyPart, PartKind, PartSource};
 use crate::base::{Result, varint};
 
 /// The kind of item that a part has in the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unpack {
+pub(super) enum UnpackInfo {
     /// None: the key gives the value back, or need not give it back.
     Nothing,
     /// The text: length, bytes.
@@ -23,13 +23,13 @@ pub(super) enum Unpack {
     NegativeZero,
 }
 
-impl Unpack {
+impl UnpackInfo {
     /// The item that a whole part needs so that the entry gives its value back.
     pub(super) fn of(part: &KeyPart) -> Self {
         match &part.kind {
             PartKind::Float => Self::NegativeZero,
             PartKind::Text(collation) => {
-                let varies = !matches!(part.source, Source::Char { .. });
+                let varies = !matches!(part.source, PartSource::Char { .. });
                 let spec = collation.spec();
                 match spec.form {
                     TextForm::Lost => Self::Text,
@@ -62,12 +62,12 @@ impl Unpack {
 
 /// Decodes the items in the value of an entry.
 #[derive(Debug)]
-pub(super) struct Items<'a> {
+pub(super) struct UnpackReader<'a> {
     rest: &'a [u8],
     all_zero: bool,
 }
 
-impl<'a> Items<'a> {
+impl<'a> UnpackReader<'a> {
     pub(super) fn new(value: &'a [u8]) -> Self {
         Self {
             rest: value,

@@ -42,12 +42,12 @@ struct Slot {
 /// The counters of all indexes: a small open-addressed hash table without locks. Indexes that find
 /// no slot share a map under a mutex; a memtable with entries of more than a hundred indexes is
 /// rare.
-pub(super) struct Counters {
+pub(super) struct IndexCountTable {
     slots: Box<[Slot]>,
     overflow: Mutex<HashMap<IndexId, IndexCounts>>,
 }
 
-impl Counters {
+impl IndexCountTable {
     pub(super) fn new() -> Self {
         Self {
             slots: (0..SLOTS)

@@ -1,7 +1,7 @@
 //! The iterator over a memtable.
 
 use super::Memtable;
-use super::list::{Cursor, List};
+use super::list::{SkiplistIter, Skiplist};
 use crate::base::{InternalIterator, InternalKey, Result, Seqno, Value};
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// pointer; `prev` walks forward from a hint.
 pub struct MemtableIter {
     // Declared before the memtable, because fields are dropped in order.
-    cursor: Option<Cursor<'static>>,
+    cursor: Option<SkiplistIter<'static>>,
     memtable: Arc<Memtable>,
 }
 
@@ -29,8 +29,8 @@ impl MemtableIter {
         &self.memtable
     }
 
-    fn list(&self) -> &'static List {
-        let list: *const List = &self.memtable.list;
+    fn list(&self) -> &'static Skiplist {
+        let list: *const Skiplist = &self.memtable.list;
         // SAFETY: the list is inside the `Arc`'s allocation, which does not move and lives as long
         // as `self.memtable`, which is never replaced. The extended reference ends up only in
         // `self.cursor`: the field is private, is dropped before `memtable`, and lends references
@@ -38,12 +38,12 @@ impl MemtableIter {
         unsafe { &*list }
     }
 
-    fn place(&mut self, cursor: Option<Cursor<'static>>) -> Result<bool> {
+    fn place(&mut self, cursor: Option<SkiplistIter<'static>>) -> Result<bool> {
         self.cursor = cursor;
         Ok(self.cursor.is_some())
     }
 
-    fn current(&self) -> &Cursor<'static> {
+    fn current(&self) -> &SkiplistIter<'static> {
         self.cursor.as_ref().expect("positioned")
     }
 }

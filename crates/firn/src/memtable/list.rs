@@ -36,7 +36,7 @@ const BRANCHING: u64 = 4;
 ///   size fixed in advance, or a table of chunks to consult at each step.
 /// - Links in both directions at level 0, updated in one atomic step or with helping: no reader
 ///   needs the backward links to be exact at each instant.
-pub(super) struct List {
+pub(super) struct Skiplist {
     /// Owns all nodes.
     arena: Arena,
     /// Sorts before all entries; its key is never compared.
@@ -92,7 +92,7 @@ fn height_of(hash: u64, trailer: u64) -> usize {
     (1 + steps as usize).min(HEIGHT_MAX)
 }
 
-impl List {
+impl Skiplist {
     pub(super) fn new() -> Self {
         let arena = Arena::new();
         let before_all = InternalKey::new(&[], 0, Kind::Delete);
@@ -240,16 +240,16 @@ impl List {
         (before, after)
     }
 
-    fn cursor<'a>(&'a self, node: NodeRef<'a>) -> Option<Cursor<'a>> {
+    fn cursor<'a>(&'a self, node: NodeRef<'a>) -> Option<SkiplistIter<'a>> {
         let head = self.head;
-        (node != head).then_some(Cursor { node, head })
+        (node != head).then_some(SkiplistIter { node, head })
     }
 
-    pub(super) fn first(&self) -> Option<Cursor<'_>> {
+    pub(super) fn first(&self) -> Option<SkiplistIter<'_>> {
         self.cursor(self.head.next(0)?)
     }
 
-    pub(super) fn last(&self) -> Option<Cursor<'_>> {
+    pub(super) fn last(&self) -> Option<SkiplistIter<'_>> {
         let mut at = self.head;
         for level in (0..self.height.load(Relaxed)).rev() {
             while let Some(next) = at.next(level) {
@@ -260,13 +260,13 @@ impl List {
     }
 
     /// The first entry at or after (user key, seqno) in internal order.
-    pub(super) fn at_or_after(&self, user_key: &[u8], seqno: Seqno) -> Option<Cursor<'_>> {
+    pub(super) fn at_or_after(&self, user_key: &[u8], seqno: Seqno) -> Option<SkiplistIter<'_>> {
         let probe = Probe::new(user_key, seqno << 8 | 0xff);
         self.cursor(self.around(&probe).1?)
     }
 
     /// The last entry whose user key is below `user_key`.
-    pub(super) fn before(&self, user_key: &[u8]) -> Option<Cursor<'_>> {
+    pub(super) fn before(&self, user_key: &[u8]) -> Option<SkiplistIter<'_>> {
         let probe = Probe::new(user_key, u64::MAX);
         self.cursor(self.around(&probe).0)
     }
@@ -294,12 +294,12 @@ fn walk<'a>(
 
 /// A position in the list. It may see later inserts.
 #[derive(Clone, Copy)]
-pub(super) struct Cursor<'a> {
+pub(super) struct SkiplistIter<'a> {
     node: NodeRef<'a>,
     head: NodeRef<'a>,
 }
 
-impl<'a> Cursor<'a> {
+impl<'a> SkiplistIter<'a> {
     #[inline]
     pub(super) fn next(&self) -> Option<Self> {
         let (node, head) = (self.node.next(0)?, self.head);

@@ -18,13 +18,13 @@ pub use list::RangeEntries;
 use crate::base::checksum::xxh3;
 use crate::base::{IndexId, InternalKey, Seqno, Value};
 use crate::rowcode::BlobUses;
-use counters::Counters;
+use counters::IndexCountTable;
 use filter::Filter;
-use list::List;
+use list::Skiplist;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use writers::Writers;
+use writers::WriterRefs;
 
 /// The newest writes, sorted, in memory.
 ///
@@ -45,9 +45,9 @@ use writers::Writers;
 /// while readers walk them, and a skiplist that replaces entries may hide a key for a moment.
 pub struct Memtable {
     id: u64,
-    list: List,
+    list: Skiplist,
     filter: Filter,
-    counters: Counters,
+    counters: IndexCountTable,
     blobs: Mutex<BlobUses>,
     /// Sum of the bytes in `blobs`, readable without the mutex.
     blob_bytes: AtomicU64,
@@ -58,7 +58,7 @@ pub struct Memtable {
     min_segment: AtomicU64,
     last_lsn: AtomicU64,
     last_commit: AtomicU64,
-    writers: Writers,
+    writers: WriterRefs,
 }
 
 impl Memtable {
@@ -74,9 +74,9 @@ impl Memtable {
         let filter_bytes = (capacity / 64).clamp(16 << 10, 16 << 20) as usize;
         Self {
             id,
-            list: List::new(),
+            list: Skiplist::new(),
             filter: Filter::new(filter_bytes),
-            counters: Counters::new(),
+            counters: IndexCountTable::new(),
             blobs: Mutex::default(),
             blob_bytes: AtomicU64::new(0),
             size: AtomicU64::new(0),
@@ -86,7 +86,7 @@ impl Memtable {
             min_segment: AtomicU64::new(min_segment),
             last_lsn: AtomicU64::new(0),
             last_commit: AtomicU64::new(0),
-            writers: Writers::default(),
+            writers: WriterRefs::default(),
         }
     }
 

@@ -1,4 +1,4 @@
-use super::counters::Counters;
+use super::counters::IndexCountTable;
 use super::filter::Filter;
 use super::*;
 use crate::base::key::{SEQNO_MAX, UNCOMMITTED_BIT, compare};
@@ -273,7 +273,7 @@ fn counts_per_index() {
 
 #[test]
 fn more_indexes_than_slots() {
-    let counters = Counters::new();
+    let counters = IndexCountTable::new();
     let mut model = BTreeMap::<IndexId, IndexCounts>::new();
     for i in 0..2000u32 {
         let index = i * 7 % 500;

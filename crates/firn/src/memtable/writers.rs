@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// commits that chose the memtable before. Each commit is counted when it gets its seqno; a flush
 /// waits for zero.
 #[derive(Default)]
-pub(super) struct Writers {
+pub(super) struct WriterRefs {
     active: AtomicU64,
     sleepers: AtomicU64,
     mutex: Mutex<()>,
     zero: Condvar,
 }
 
-impl Writers {
+impl WriterRefs {
     pub(super) fn begin(&self) {
         self.active.fetch_add(1, Ordering::Relaxed);
     }

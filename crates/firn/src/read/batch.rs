@@ -1,9 +1,9 @@
 //! Point reads of several keys, which read their blocks at the same time.
 
-use super::view::View;
+use super::view::SuperVersion;
 use crate::base::{InternalKey, Result, Seqno, Value};
 use crate::cache::KeyHash;
-use crate::env::Announcement;
+use crate::env::PrefetchBatch;
 
 /// Most keys whose blocks are announced together.
 pub const BATCH: usize = 32;
@@ -16,14 +16,14 @@ pub const BATCH: usize = 32;
 ///
 /// # Panics
 /// With more than [`BATCH`] keys.
-pub fn announce(view: &View, keys: &[&[u8]], seqno: Seqno) -> usize {
+pub fn announce(view: &SuperVersion, keys: &[&[u8]], seqno: Seqno) -> usize {
     assert!(keys.len() <= BATCH);
     let mut hashes = [None; BATCH];
     for (hash, key) in hashes.iter_mut().zip(keys) {
         *hash = hash_unless_in_memory(view, key, seqno);
     }
     let mut blocks = 0;
-    let mut reads = Announcement::new();
+    let mut reads = PrefetchBatch::new();
     for run in view.runs() {
         let mut last = None;
         for (key, hash) in keys.iter().zip(&hashes) {
@@ -47,7 +47,7 @@ pub fn announce(view: &View, keys: &[&[u8]], seqno: Seqno) -> usize {
 }
 
 /// The key's hash; `None` if a memtable (by its filter) or the row cache has the key.
-fn hash_unless_in_memory(view: &View, key: &[u8], seqno: Seqno) -> Option<KeyHash> {
+fn hash_unless_in_memory(view: &SuperVersion, key: &[u8], seqno: Seqno) -> Option<KeyHash> {
     if view
         .memtables()
         .any(|memtable| !memtable.is_empty() && memtable.may_contain(key))
@@ -65,7 +65,7 @@ fn hash_unless_in_memory(view: &View, key: &[u8], seqno: Seqno) -> Option<KeyHas
 
 /// Calls `get` with the number of each key, in key order, in batches whose blocks have been
 /// announced.
-pub fn in_batches(view: &View, keys: &[&[u8]], seqno: Seqno, mut get: impl FnMut(usize)) {
+pub fn in_batches(view: &SuperVersion, keys: &[&[u8]], seqno: Seqno, mut get: impl FnMut(usize)) {
     let mut order: Vec<usize> = (0..keys.len()).collect();
     order.sort_by_key(|&i| keys[i]);
     for batch in order.chunks(BATCH) {
@@ -81,7 +81,7 @@ pub fn in_batches(view: &View, keys: &[&[u8]], seqno: Seqno, mut get: impl FnMut
 /// Runs [`super::get`] for each of `keys`, which may be in any order and repeated. The results are
 /// in the order of `keys`. `f` also gets the number of the key. An error concerns its key alone.
 pub fn multi_get<R>(
-    view: &View,
+    view: &SuperVersion,
     keys: &[&[u8]],
     seqno: Seqno,
     mut f: impl FnMut(usize, InternalKey<'_>, Value<'_>) -> R,

@@ -6,8 +6,8 @@ mod sources;
 use super::scan::ScanRange;
 use super::view::ReadPoint;
 use crate::base::Result;
-use sample::{Read, Reading, sampled_rows};
-use sources::Sources;
+use sample::{SampleEnd, SampleReader, sampled_rows};
+use sources::RangeSources;
 
 /// Number of rows up to which an estimate is exact.
 pub const EXACT_ROWS: u64 = 100;
@@ -38,7 +38,7 @@ const DEEP_DIVE_SKIPS: u64 = 32 << 10;
 /// above.
 ///
 /// The first step is free: the file indexes bound the number of entries and deletions of the range
-/// in each run, and these bound the rows (see `Sources::rows`). If the bounds are close and the
+/// in each run, and these bound the rows (see `RangeSources::rows`). If the bounds are close and the
 /// rows many, no block is read. Otherwise the second step reads the blocks in which the range
 /// begins and ends, two per run. If one run without old versions holds the whole range, its entries
 /// are the rows. Otherwise the bounds are checked again.
@@ -54,7 +54,7 @@ const DEEP_DIVE_SKIPS: u64 = 32 << 10;
 /// # Errors
 /// Those of reading the files: `Corruption`, `Unsupported`, `Io`.
 pub fn estimate_rows(point: &ReadPoint, range: &ScanRange) -> Result<u64> {
-    let mut sources = Sources::of(&point.view, range)?;
+    let mut sources = RangeSources::of(&point.view, range)?;
     if let Some(rows) = sources.rows().settled(FACTOR_UNREAD, READ_ROWS) {
         return Ok(rows);
     }
@@ -66,21 +66,21 @@ pub fn estimate_rows(point: &ReadPoint, range: &ScanRange) -> Result<u64> {
     if let Some(rows) = bounds.settled(FACTOR_READ, 2 * EXACT_ROWS) {
         return Ok(rows);
     }
-    let mut reading = Reading::new(point, range);
+    let mut reading = SampleReader::new(point, range);
     if is_short(&sources) {
         let read = reading.read(&range.lower, None, READ_ENTRIES, 2 * READ_ENTRIES)?;
-        if let Read::All(rows) = read {
+        if let SampleEnd::All(rows) = read {
             return Ok(rows);
         }
     }
     let few = match reading.read(&range.lower, None, EXACT_ROWS, DIVE_SKIPS)? {
-        Read::All(rows) => return Ok(rows),
-        Read::Until { rows, .. } | Read::Amid { rows, .. } => rows < EXACT_ROWS,
+        SampleEnd::All(rows) => return Ok(rows),
+        SampleEnd::Until { rows, .. } | SampleEnd::Amid { rows, .. } => rows < EXACT_ROWS,
     };
     let rows = sampled_rows(&mut reading, &sources)?;
     if few && rows < 2 * EXACT_ROWS {
         let dive = reading.read(&range.lower, None, EXACT_ROWS, DEEP_DIVE_SKIPS)?;
-        if let Read::All(rows) = dive {
+        if let SampleEnd::All(rows) = dive {
             return Ok(rows);
         }
     }
@@ -91,7 +91,7 @@ pub fn estimate_rows(point: &ReadPoint, range: &ScanRange) -> Result<u64> {
 }
 
 /// Whether reading the whole range is cheap.
-fn is_short(sources: &Sources<'_>) -> bool {
+fn is_short(sources: &RangeSources<'_>) -> bool {
     let (in_files, in_memtables) = sources.entries();
     let entries = in_files + in_memtables / MEMTABLE_ENTRIES;
     entries <= READ_ENTRIES && in_files * sources.entry_bytes() <= READ_BYTES

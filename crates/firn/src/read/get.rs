@@ -1,9 +1,9 @@
 //! Point reads.
 
-use super::view::View;
+use super::view::SuperVersion;
 use crate::base::{InternalKey, Result, Seqno, Value};
 use crate::cache::KeyHash;
-use crate::version::Frozen;
+use crate::version::Flushable;
 
 /// Calls `f` with the newest version of `user_key` whose seqno is at most `seqno`, which may be a
 /// deletion. It searches the sources newest first and stops at the first hit: a newer version never
@@ -16,7 +16,7 @@ use crate::version::Frozen;
 /// # Errors
 /// Those of reading the files: `Corruption`, `Unsupported`, `Io`.
 pub fn get<R>(
-    view: &View,
+    view: &SuperVersion,
     user_key: &[u8],
     seqno: Seqno,
     f: impl FnOnce(InternalKey<'_>, Value<'_>) -> R,
@@ -33,8 +33,8 @@ pub fn get<R>(
     }
     for queued in &view.frozen {
         let result = match queued {
-            Frozen::Memtable(memtable) => memtable.get(user_key, seqno, &mut found),
-            Frozen::Run(run) => match run.run().find(user_key) {
+            Flushable::Memtable(memtable) => memtable.get(user_key, seqno, &mut found),
+            Flushable::Run(run) => match run.run().find(user_key) {
                 Some(file) => {
                     let hash = KeyHash::of(user_key);
                     file.reader()?.get(user_key, hash, seqno, &mut found)?
@@ -73,7 +73,7 @@ pub fn get<R>(
 /// seqnos must have been visible while `view` was current. Then such a commit is in the view's
 /// memtables, unless it was in a file before it became visible. Files are not searched: if they may
 /// hold a later commit, the answer is `true`.
-pub fn changed_since(view: &View, user_key: &[u8], since: Seqno, seqno: Seqno) -> bool {
+pub fn changed_since(view: &SuperVersion, user_key: &[u8], since: Seqno, seqno: Seqno) -> bool {
     if view.has_files_after(since) {
         return true;
     }

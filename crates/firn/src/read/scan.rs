@@ -1,12 +1,12 @@
 //! The sources of a range read. A source that cannot contain the range is never opened.
 
-use super::view::View;
+use super::view::SuperVersion;
 use crate::base::key::index_id_of;
 use crate::base::{IndexId, InternalIterator, Result, Seqno};
 use crate::iter::{ChildOpener, ConcatIter, iterator_of_variants};
 use crate::memtable::{Memtable, MemtableIter};
 use crate::sst::SstIter;
-use crate::version::{Frozen, Run};
+use crate::version::{Flushable, Run};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ impl ChildOpener for RunFiles {
 
 /// One source of a merge.
 #[allow(clippy::large_enum_variant)] // Most are runs, and a box would be an allocation a scan.
-pub enum Source {
+pub enum ScanSource {
     /// The transaction's own writes.
     Own(Box<dyn InternalIterator + Send>),
     /// A memtable.
@@ -69,7 +69,7 @@ pub enum Source {
     Run(ConcatIter<RunFiles>),
 }
 
-impl Source {
+impl ScanSource {
     /// Whether it may have gained entries of commits after `seqno` since it was opened.
     pub fn grew_after(&self, seqno: Seqno) -> bool {
         match self {
@@ -86,7 +86,7 @@ impl Source {
 /// Whether `sources`, opened from `view` for one index, still cover all entries of the index in the
 /// view. A memtable without entries of the index was left out and may have gained some after
 /// `seqno`. A later commit may also be in a file that was read before the commit was visible.
-pub fn still_complete(view: &View, index: IndexId, seqno: Seqno, sources: &[Source]) -> bool {
+pub fn still_complete(view: &SuperVersion, index: IndexId, seqno: Seqno, sources: &[ScanSource]) -> bool {
     if view.has_files_after(seqno) {
         return false;
     }
@@ -99,10 +99,10 @@ pub fn still_complete(view: &View, index: IndexId, seqno: Seqno, sources: &[Sour
 
 /// The sources of `view` that may hold keys of `range`, newest first, with the own writes in front.
 pub fn scan_sources(
-    view: &View,
+    view: &SuperVersion,
     range: &ScanRange,
     own: Option<Box<dyn InternalIterator + Send>>,
-) -> Vec<Source> {
+) -> Vec<ScanSource> {
     let mut sources = Vec::new();
     push_sources(
         view,
@@ -116,35 +116,35 @@ pub fn scan_sources(
 
 /// As [`scan_sources`], for keys `lower ≤ key < upper`; appends the sources to a vector.
 pub fn push_sources(
-    view: &View,
+    view: &SuperVersion,
     lower: &[u8],
     upper: Option<&[u8]>,
     own: Option<Box<dyn InternalIterator + Send>>,
-    sources: &mut Vec<Source>,
+    sources: &mut Vec<ScanSource>,
 ) {
-    sources.extend(own.map(Source::Own));
+    sources.extend(own.map(ScanSource::Own));
     let index = index_id_of(lower);
-    let push_memtable = |memtable: &Arc<Memtable>, sources: &mut Vec<Source>| {
+    let push_memtable = |memtable: &Arc<Memtable>, sources: &mut Vec<ScanSource>| {
         // A bounded range lies in one index, and a memtable counts its entries by index. The active
         // memtable may gain its first entry of the index later, but a pinned read does not see that
         // entry.
         let elsewhere = || index.is_some_and(|index| memtable.index_counts(index).entries == 0);
         if !(memtable.is_empty() || upper.is_some() && elsewhere()) {
-            sources.push(Source::Memtable(memtable.iter()));
+            sources.push(ScanSource::Memtable(memtable.iter()));
         }
     };
     let bound = upper.map_or(Bound::Unbounded, Bound::Excluded);
-    let push_run = |run: &Arc<Run>, sources: &mut Vec<Source>| {
+    let push_run = |run: &Arc<Run>, sources: &mut Vec<ScanSource>| {
         if !run.overlapping(lower, bound).is_empty() {
             let files = RunFiles::new(Arc::clone(run), true);
-            sources.push(Source::Run(ConcatIter::bounded(files, Some(lower), upper)));
+            sources.push(ScanSource::Run(ConcatIter::bounded(files, Some(lower), upper)));
         }
     };
     push_memtable(&view.active, sources);
     for queued in &view.frozen {
         match queued {
-            Frozen::Memtable(memtable) => push_memtable(memtable, sources),
-            Frozen::Run(run) => push_run(run.run(), sources),
+            Flushable::Memtable(memtable) => push_memtable(memtable, sources),
+            Flushable::Run(run) => push_run(run.run(), sources),
         }
     }
     for run in view.version.l0.iter().chain(&view.version.levels) {
@@ -152,4 +152,4 @@ pub fn push_sources(
     }
 }
 
-iterator_of_variants!(Source: Own, Memtable, Run);
+iterator_of_variants!(ScanSource: Own, Memtable, Run);

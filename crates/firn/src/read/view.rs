@@ -8,9 +8,9 @@
 use crate::base::Seqno;
 use crate::base::pause::{self, PausePoint};
 use crate::blob::BlobStore;
-use crate::cache::{RowCache, Sealed};
+use crate::cache::{RowCache, SealPoint};
 use crate::memtable::Memtable;
-use crate::version::{FileHandle, Frozen, Run, Version};
+use crate::version::{FileHandle, Flushable, Run, Version};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -18,16 +18,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 /// The sources of a read. Immutable, except that the active memtable grows.
-pub struct View {
+pub struct SuperVersion {
     /// The memtable that takes new commits.
     pub active: Arc<Memtable>,
     /// Frozen memtables that wait for their flush, and ingested runs that wait for their edit,
     /// newest first.
-    pub frozen: Vec<Frozen>,
+    pub frozen: Vec<Flushable>,
     /// The files.
     pub version: Arc<Version>,
     /// The newest queue element up to which all were frozen and complete when the view was created.
-    pub sealed: Sealed,
+    pub sealed: SealPoint,
     /// Cache of single rows of the files.
     pub rows: Arc<RowCache>,
     /// Store of the blobs.
@@ -36,16 +36,16 @@ pub struct View {
     pub generation: u64,
 }
 
-impl View {
+impl SuperVersion {
     /// The memtables, newest first.
     pub fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
-        let frozen = self.frozen.iter().filter_map(Frozen::memtable);
+        let frozen = self.frozen.iter().filter_map(Flushable::memtable);
         std::iter::once(&self.active).chain(frozen)
     }
 
     /// The runs of files, queued ones included, newest first.
     pub fn runs(&self) -> impl Iterator<Item = &Arc<Run>> {
-        let queued = self.frozen.iter().filter_map(Frozen::run);
+        let queued = self.frozen.iter().filter_map(Flushable::run);
         let queued = queued.map(|run| run.run());
         queued.chain(&self.version.l0).chain(&self.version.levels)
     }
@@ -53,7 +53,7 @@ impl View {
     /// Whether files, or runs in the queue, may hold commits after `seqno`. A commit gets there at
     /// the earliest a moment before it becomes visible.
     pub fn has_files_after(&self, seqno: Seqno) -> bool {
-        let newer = |frozen: &Frozen| frozen.run().is_some() && frozen.newest() > Some(seqno);
+        let newer = |frozen: &Flushable| frozen.run().is_some() && frozen.newest() > Some(seqno);
         self.sealed.seqno > seqno || self.frozen.iter().any(newer)
     }
 
@@ -63,7 +63,7 @@ impl View {
     }
 
     /// A copy of this view with other memtables.
-    fn over(&self, active: &Arc<Memtable>, frozen: Vec<Frozen>) -> Self {
+    fn over(&self, active: &Arc<Memtable>, frozen: Vec<Flushable>) -> Self {
         Self {
             active: Arc::clone(active),
             frozen,
@@ -80,7 +80,7 @@ impl View {
 #[derive(Clone)]
 pub struct ReadPoint {
     /// The pinned view.
-    pub view: Arc<View>,
+    pub view: Arc<SuperVersion>,
     /// Commits up to this seqno are visible.
     pub seqno: Seqno,
 }
@@ -101,22 +101,22 @@ pub enum Freshness {
 ///
 /// Readers take no lock. The mutex `held` serializes all changes of the view; a change stores the
 /// new view first and its generation after that.
-pub struct Views {
-    current: ArcSwap<View>,
+pub struct SuperVersions {
+    current: ArcSwap<SuperVersion>,
     /// Generation of the current view. It is stored after the view.
     generation: AtomicU64,
     visible: Arc<AtomicU64>,
     /// All views that a reader may hold, oldest first.
-    held: Mutex<VecDeque<Held>>,
+    held: Mutex<VecDeque<TrackedSuperVersion>>,
 }
 
 /// A view that a reader may hold.
-struct Held {
+struct TrackedSuperVersion {
     generation: u64,
-    view: Weak<View>,
+    view: Weak<SuperVersion>,
 }
 
-impl Views {
+impl SuperVersions {
     /// Starts with an empty active memtable over `version`. All commits so far must be visible, and
     /// be in files or in memtables with smaller ids than the active one. `rows` caches rows of the
     /// files; `blobs` stores the blobs.
@@ -127,11 +127,11 @@ impl Views {
         rows: Arc<RowCache>,
         blobs: Arc<BlobStore>,
     ) -> Self {
-        let sealed = Sealed {
+        let sealed = SealPoint {
             number: active.id().saturating_sub(1),
             seqno: visible.load(Ordering::Acquire),
         };
-        let view = View {
+        let view = SuperVersion {
             active,
             frozen: Vec::new(),
             version,
@@ -141,7 +141,7 @@ impl Views {
             generation: 0,
         };
         let view = Arc::new(view);
-        let held = VecDeque::from([Held::of(&view)]);
+        let held = VecDeque::from([TrackedSuperVersion::of(&view)]);
         Self {
             current: ArcSwap::from(view),
             generation: AtomicU64::new(0),
@@ -151,7 +151,7 @@ impl Views {
     }
 
     /// Pins the current view.
-    pub fn pin(&self) -> Arc<View> {
+    pub fn pin(&self) -> Arc<SuperVersion> {
         self.current.load_full()
     }
 
@@ -189,14 +189,14 @@ impl Views {
     }
 
     /// Installs the queue that recovery has filled, oldest first.
-    pub fn recovered(&self, queue: &[Frozen]) {
+    pub fn recovered(&self, queue: &[Flushable]) {
         let frozen = queue.iter().rev().cloned().collect();
         self.change(|view| view.over(&view.active, frozen));
     }
 
     /// Replaces the active memtable. `queued` is put on top of the queue, newest first: the old
     /// memtable unless it is empty, and a committed run of files.
-    pub fn switched(&self, queued: &[Frozen], active: Arc<Memtable>) {
+    pub fn switched(&self, queued: &[Flushable], active: Arc<Memtable>) {
         self.change(|view| {
             let all = queued.iter().chain(&view.frozen).cloned();
             view.over(&active, all.collect())
@@ -206,14 +206,14 @@ impl Views {
     /// Notes that the oldest element of the queue is complete: a memtable without writers, or a
     /// run. Rows that later views find in the files may then enter the row cache, even after the
     /// element is in the tree.
-    pub fn drained(&self, oldest: &Frozen) {
+    pub fn drained(&self, oldest: &Flushable) {
         self.change(|view| {
-            let sealed = Sealed {
+            let sealed = SealPoint {
                 number: view.sealed.number.max(oldest.id()),
                 seqno: view.sealed.seqno.max(oldest.newest().unwrap_or(0)),
             };
             let frozen = view.frozen.clone();
-            View {
+            SuperVersion {
                 sealed,
                 ..view.over(&view.active, frozen)
             }
@@ -229,7 +229,7 @@ impl Views {
                 .iter()
                 .filter(|m| !flushed.contains(&m.id()))
                 .cloned();
-            View {
+            SuperVersion {
                 version,
                 ..view.over(&view.active, left.collect())
             }
@@ -245,24 +245,24 @@ impl Views {
         held[0].generation
     }
 
-    fn change(&self, next: impl FnOnce(&View) -> View) {
+    fn change(&self, next: impl FnOnce(&SuperVersion) -> SuperVersion) {
         let mut held = self.held.lock();
         let current = self.current.load();
-        let next = Arc::new(View {
+        let next = Arc::new(SuperVersion {
             generation: current.generation + 1,
             ..next(&current)
         });
         // One view that is held for long must not make the list grow.
         held.retain(|held| held.view.strong_count() > 0);
-        held.push_back(Held::of(&next));
+        held.push_back(TrackedSuperVersion::of(&next));
         let generation = next.generation;
         self.current.store(next);
         self.generation.store(generation, Ordering::Release);
     }
 }
 
-impl Held {
-    fn of(view: &Arc<View>) -> Self {
+impl TrackedSuperVersion {
+    fn of(view: &Arc<SuperVersion>) -> Self {
         Self {
             generation: view.generation,
             view: Arc::downgrade(view),

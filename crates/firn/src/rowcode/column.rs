@@ -71,7 +71,7 @@ impl ColumnKind {
 
 /// The value of a column in rows written before the column existed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Missing {
+pub enum InstantDefault {
     /// The column is as old as the table: a row without it is damaged.
     #[default]
     Impossible,
@@ -96,5 +96,5 @@ pub struct Column {
     /// Whether rows hold it; virtual columns are not stored.
     pub stored: bool,
     /// Its value in older rows.
-    pub missing: Missing,
+    pub missing: InstantDefault,
 }

@@ -1,6 +1,6 @@
 //! All versions of a table's row format.
 
-use super::program::Program;
+use super::program::DecodeProgram;
 use super::{DecodePlan, RowLayout};
 use crate::base::{Error, Result};
 
@@ -78,7 +78,7 @@ impl RowFormat {
         let programs = std::iter::once(&self.current)
             .chain(&self.older)
             .map(|layout| {
-                let program = Program::new(layout, &self.current, &wanted)?;
+                let program = DecodeProgram::new(layout, &self.current, &wanted)?;
                 Ok((layout.version(), program))
             })
             .collect::<Result<Vec<_>>>()?;

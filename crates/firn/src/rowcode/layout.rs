@@ -6,7 +6,7 @@ use crate::base::{Error, Result, varint};
 
 /// The position of a stored column in the row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ColumnPosition {
     /// Offset in the fixed area.
     Fixed(u32),
     /// Position among the variable columns.
@@ -15,8 +15,8 @@ pub(super) enum Place {
 
 /// The positions of a stored column and of its NULL bit in the row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Slot {
-    pub(super) place: Place,
+pub(super) struct ColumnSlot {
+    pub(super) place: ColumnPosition,
     /// Position in the null bitmap.
     pub(super) null: Option<u32>,
 }
@@ -24,7 +24,7 @@ pub(super) struct Slot {
 /// A piece of the record buffer that is copied at once, and its position in the fixed area of the
 /// row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Run {
+pub(super) struct CopyRange {
     pub(super) record: u32,
     pub(super) row: u32,
     pub(super) len: u32,
@@ -42,8 +42,8 @@ pub struct RowLayout {
     version: u32,
     record_len: u32,
     columns: Vec<Column>,
-    slots: Vec<Option<Slot>>,
-    runs: Vec<Run>,
+    slots: Vec<Option<ColumnSlot>>,
+    runs: Vec<CopyRange>,
     nullable: u32,
     fixed_len: u32,
     vars: u32,
@@ -80,24 +80,24 @@ impl RowLayout {
         Ok(layout)
     }
 
-    fn place(&mut self, column: &Column) -> Slot {
+    fn place(&mut self, column: &Column) -> ColumnSlot {
         let place = match column.kind {
             ColumnKind::Fixed { len } => {
                 let row = self.fixed_len;
                 push_run(&mut self.runs, column.offset, row, len);
                 self.fixed_len += len;
-                Place::Fixed(row)
+                ColumnPosition::Fixed(row)
             }
             _ => {
                 self.vars += 1;
-                Place::Var(self.vars - 1)
+                ColumnPosition::Var(self.vars - 1)
             }
         };
         let null = column.null.map(|_| {
             self.nullable += 1;
             self.nullable - 1
         });
-        Slot { place, null }
+        ColumnSlot { place, null }
     }
 
     /// The schema version.
@@ -115,7 +115,7 @@ impl RowLayout {
         &self.columns
     }
 
-    pub(super) fn slot(&self, column: usize) -> Option<Slot> {
+    pub(super) fn slot(&self, column: usize) -> Option<ColumnSlot> {
         self.slots[column]
     }
 
@@ -296,7 +296,7 @@ impl RowLayout {
             }
             let bit = slot.null.expect("nullable columns have a bit");
             head[bitmap_at + bit as usize / 8] |= 1 << (bit % 8);
-            if let Place::Fixed(at) = slot.place {
+            if let ColumnPosition::Fixed(at) = slot.place {
                 let at = fixed_at + at as usize;
                 head[at..at + column.kind.record_len() as usize].fill(0);
             }
@@ -318,14 +318,14 @@ pub fn split_tail(tail: &[u8]) -> Result<(&[u8], &[u8])> {
         .ok_or_else(|| damaged("lengths of the variable columns"))
 }
 
-pub(super) fn push_run(runs: &mut Vec<Run>, record: u32, row: u32, len: u32) {
+pub(super) fn push_run(runs: &mut Vec<CopyRange>, record: u32, row: u32, len: u32) {
     if let Some(last) = runs.last_mut()
         && last.record + last.len == record
         && last.row + last.len == row
     {
         last.len += len;
     } else if len > 0 {
-        runs.push(Run { record, row, len });
+        runs.push(CopyRange { record, row, len });
     }
 }
 

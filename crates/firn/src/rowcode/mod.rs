@@ -27,11 +27,11 @@ pub use blob_ref::{
     BLOB_CHUNK_LEN, BLOB_HEADER_LEN, BlobCodec, BlobRef, BlobUse, BlobUses, CHUNK_ENTRY_LEN,
     chunk_table_len,
 };
-pub use column::{Column, ColumnKind, Missing};
+pub use column::{Column, ColumnKind, InstantDefault};
 pub use format::RowFormat;
 pub use layout::{RowLayout, split_tail};
 pub use plan::DecodePlan;
-pub use program::OutOfLine;
+pub use program::OutOfLineColumn;
 
 use crate::base::Error;
 

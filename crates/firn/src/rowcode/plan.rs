@@ -1,6 +1,6 @@
 //! Decode plans: the programs of all versions for one set of wanted columns.
 
-use super::program::{OutOfLine, Program};
+use super::program::{OutOfLineColumn, DecodeProgram};
 use super::{BlobBuf, blob_ref, damaged};
 use crate::base::{Error, Kind, Result, Value, varint};
 
@@ -10,11 +10,11 @@ use crate::base::{Error, Kind, Result, Value, varint};
 pub struct DecodePlan {
     record_len: usize,
     /// Versions with their programs, newest first, since nearly all rows have the newest version.
-    programs: Vec<(u32, Program)>,
+    programs: Vec<(u32, DecodeProgram)>,
 }
 
 impl DecodePlan {
-    pub(super) fn new(record_len: usize, programs: Vec<(u32, Program)>) -> Self {
+    pub(super) fn new(record_len: usize, programs: Vec<(u32, DecodeProgram)>) -> Self {
         Self {
             record_len,
             programs,
@@ -33,7 +33,7 @@ impl DecodePlan {
 
     /// As [`Self::decode`], for an entry of any put kind. Wanted columns stored in blob files are
     /// added to `wanted`; `record` is complete once the caller has read each and called
-    /// [`OutOfLine::finish`].
+    /// [`OutOfLineColumn::finish`].
     ///
     /// # Errors
     /// As [`Self::decode`]; `Unsupported` if a blob is encrypted.
@@ -44,7 +44,7 @@ impl DecodePlan {
         value: Value<'_>,
         record: &mut [u8],
         blobs: &mut BlobBuf,
-        wanted: &mut Vec<OutOfLine>,
+        wanted: &mut Vec<OutOfLineColumn>,
     ) -> Result<()> {
         let program = self.program(value, record)?;
         if kind != Kind::PutBlobs {
@@ -56,7 +56,7 @@ impl DecodePlan {
     }
 
     /// The program for the row's version. Also checks the length of `record`.
-    fn program(&self, value: Value<'_>, record: &[u8]) -> Result<&Program> {
+    fn program(&self, value: Value<'_>, record: &[u8]) -> Result<&DecodeProgram> {
         if record.len() < self.record_len {
             return Err(Error::invalid("record buffer too short"));
         }

@@ -1,7 +1,7 @@
 //! Decodes rows of one version: a list of copies, created once and run for each row.
 
-use super::layout::{Place, RowLayout, Run, push_run, split_tail};
-use super::{BlobBuf, BlobRef, Column, ColumnKind, Missing, NullBit, damaged};
+use super::layout::{ColumnPosition, RowLayout, CopyRange, push_run, split_tail};
+use super::{BlobBuf, BlobRef, Column, ColumnKind, InstantDefault, NullBit, damaged};
 use crate::base::{Error, Result, Value, varint};
 
 /// Copies one variable column.
@@ -11,12 +11,12 @@ struct VarOp {
     index: u32,
     /// Id of the column.
     id: u32,
-    target: Target,
+    target: ColumnTarget,
 }
 
 /// The destination of a variable column in the record.
 #[derive(Debug, Clone, Copy)]
-struct Target {
+struct ColumnTarget {
     offset: u32,
     kind: ColumnKind,
 }
@@ -24,13 +24,13 @@ struct Target {
 /// A wanted column whose bytes are in a blob file. The caller reads them and calls
 /// [`Self::finish`].
 #[derive(Debug, Clone, Copy)]
-pub struct OutOfLine {
+pub struct OutOfLineColumn {
     /// Location of its bytes.
     pub blob: BlobRef,
-    target: Target,
+    target: ColumnTarget,
 }
 
-impl OutOfLine {
+impl OutOfLineColumn {
     /// Checks that a value of this length fits the column. Call it before reading the value.
     ///
     /// # Errors
@@ -76,7 +76,7 @@ struct NullOp {
 enum Constant {
     Null(NullBit),
     Fixed { offset: u32, bytes: Box<[u8]> },
-    Var { target: Target, bytes: Box<[u8]> },
+    Var { target: ColumnTarget, bytes: Box<[u8]> },
 }
 
 /// Decodes rows of one layout into records of the current one.
@@ -85,18 +85,18 @@ enum Constant {
 /// row's bitmap is all zero), copy runs of fixed columns, walk the lengths up to the last wanted
 /// variable column and copy the wanted ones.
 #[derive(Debug, Clone)]
-pub(super) struct Program {
+pub(super) struct DecodeProgram {
     bitmap_at: usize,
     bitmap_len: usize,
     head_len: usize,
     clear: Vec<NullBit>,
     nulls: Vec<NullOp>,
-    runs: Vec<Run>,
+    runs: Vec<CopyRange>,
     vars: Vec<VarOp>,
     constants: Vec<Constant>,
 }
 
-impl Program {
+impl DecodeProgram {
     /// Decodes rows of layout `stored` into the columns of `current` that `wanted` accepts.
     pub(super) fn new(
         stored: &RowLayout,
@@ -136,7 +136,7 @@ impl Program {
                 None => self.clear.push(null),
             }
         }
-        let target = Target {
+        let target = ColumnTarget {
             offset: column.offset,
             kind: column.kind,
         };
@@ -147,12 +147,12 @@ impl Program {
         let old = &stored.columns()[at];
         let slot = stored.slot(at).expect("stored columns have a slot");
         match slot.place {
-            Place::Fixed(row) if old.kind == column.kind => self.runs.push(Run {
+            ColumnPosition::Fixed(row) if old.kind == column.kind => self.runs.push(CopyRange {
                 record: column.offset,
                 row,
                 len: column.kind.record_len(),
             }),
-            Place::Var(index) if !column.kind.is_fixed() => {
+            ColumnPosition::Var(index) if !column.kind.is_fixed() => {
                 self.vars.push(VarOp {
                     index,
                     id: column.id,
@@ -179,9 +179,9 @@ impl Program {
         Ok(())
     }
 
-    fn add_missing(&mut self, column: &Column, target: Target) -> Result<()> {
+    fn add_missing(&mut self, column: &Column, target: ColumnTarget) -> Result<()> {
         let constant = match (&column.missing, column.null) {
-            (Missing::Null, Some(null)) => {
+            (InstantDefault::Null, Some(null)) => {
                 let empty = vec![0; column.kind.record_len() as usize].into();
                 self.constants.push(match column.kind {
                     ColumnKind::Fixed { .. } => Constant::Fixed {
@@ -195,7 +195,7 @@ impl Program {
                 });
                 Constant::Null(null)
             }
-            (Missing::Bytes(bytes), _) if column.kind.is_fixed() => {
+            (InstantDefault::Bytes(bytes), _) if column.kind.is_fixed() => {
                 if bytes.len() != column.kind.record_len() as usize {
                     return Err(Error::invalid("default of the wrong length"));
                 }
@@ -204,7 +204,7 @@ impl Program {
                     bytes: bytes.clone(),
                 }
             }
-            (Missing::Bytes(bytes), _) => Constant::Var {
+            (InstantDefault::Bytes(bytes), _) => Constant::Var {
                 target,
                 bytes: bytes.clone(),
             },
@@ -241,14 +241,14 @@ impl Program {
         refs: &[BlobRef],
         record: &mut [u8],
         blobs: &mut BlobBuf,
-        wanted: &mut Vec<OutOfLine>,
+        wanted: &mut Vec<OutOfLineColumn>,
     ) -> Result<()> {
         self.run_head(value.head, record)?;
         if !self.vars.is_empty() {
             self.run_vars(value.tail, record, blobs, |op, inline| {
                 let found = refs.iter().find(|blob| blob.column == op.id);
                 let found = found.filter(|_| inline.is_empty());
-                wanted.extend(found.map(|&blob| OutOfLine {
+                wanted.extend(found.map(|&blob| OutOfLineColumn {
                     blob,
                     target: op.target,
                 }));
@@ -341,7 +341,7 @@ fn take_len(lengths: &mut &[u8]) -> Result<usize> {
         .ok_or_else(|| damaged("length of a variable column"))
 }
 
-impl Target {
+impl ColumnTarget {
     /// Writes a value into its field of the record. `keep` returns a lasting address for the bytes
     /// of a blob.
     fn write(

@@ -1,7 +1,7 @@
 //! Compression of blocks.
 
-use super::block::{Shape, Shaped};
-use super::damage::{Damage, Decoded};
+use super::block::{PlaneLayout, StoredForm};
+use super::damage::{DecodeError, Decoded};
 use super::dictionary::Dictionary;
 use super::format::RAW_BLOCK_MAX;
 use std::cell::RefCell;
@@ -44,7 +44,7 @@ impl StoredCodec {
             1 => Self::Lz4,
             2 => Self::Zstd,
             3 => Self::ZstdDictionary,
-            _ => return Err(Damage::Unsupported("block codec")),
+            _ => return Err(DecodeError::Unsupported("block codec")),
         })
     }
 }
@@ -52,7 +52,7 @@ impl StoredCodec {
 /// How data blocks are prepared for ZSTD: found by trial for each file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Tuning {
-    pub(super) shape: Shape,
+    pub(super) shape: PlaneLayout,
     /// Look for long matches only. Codes and digits have many short ones by chance, and each costs
     /// more than the bytes it stands for.
     pub(super) long_matches: bool,
@@ -73,7 +73,7 @@ impl Tuning {
     /// `None` if a later version knows more ways.
     pub(super) fn from_bits(bits: u8) -> Option<Self> {
         (bits < 16).then_some(Self {
-            shape: Shape {
+            shape: PlaneLayout {
                 numbers: bits & 1 != 0,
                 tails: bits & 2 != 0,
             },
@@ -153,7 +153,7 @@ impl Compressor {
     }
 
     /// What to store for a data block.
-    pub(super) fn data<'a>(&'a mut self, block: &'a Shaped) -> Payload<'a> {
+    pub(super) fn data<'a>(&'a mut self, block: &'a StoredForm) -> Payload<'a> {
         let raw = &block.raw[..];
         let Some(context) = &mut self.data else {
             return self.other(raw);
@@ -252,12 +252,12 @@ pub(super) fn decompress(
     payload: &[u8],
     raw_len: usize,
 ) -> Decoded<Vec<u8>> {
-    let bad = Damage::Corrupt("compressed block does not expand to its length");
+    let bad = DecodeError::Corrupt("compressed block does not expand to its length");
     if codec == StoredCodec::None {
         return if payload.len() == raw_len {
             Ok(payload.to_vec())
         } else {
-            Err(Damage::Corrupt("raw block of another length"))
+            Err(DecodeError::Corrupt("raw block of another length"))
         };
     }
     if raw_len
@@ -278,7 +278,7 @@ pub(super) fn decompress(
         (StoredCodec::Zstd, _) => {
             DECOMPRESS.with_borrow_mut(|d| d.decompress(&mut raw[..], payload).ok())
         }
-        _ => return Err(Damage::Corrupt("block names a dictionary the file lacks")),
+        _ => return Err(DecodeError::Corrupt("block names a dictionary the file lacks")),
     };
     if len == Some(raw_len) {
         Ok(raw)

@@ -9,8 +9,8 @@ use super::block::Block;
 use super::codec::Tuning;
 use super::dictionary::Dictionary;
 use super::format::Handle;
-use super::frame::{self, Header};
-use super::index::Stats;
+use super::frame::{self, StoredHeader};
+use super::index::BlockStats;
 use super::reader::SstReader;
 use crate::base::Result;
 use crate::cache::BlockKey;
@@ -19,12 +19,12 @@ use std::sync::Arc;
 /// A data block as stored in some file, checked, with what is known of it there.
 pub struct StoredBlock<'a> {
     pub(super) bytes: &'a [u8],
-    pub(super) header: Header,
+    pub(super) header: StoredHeader,
     /// The same, decoded.
     pub(super) block: Arc<Block>,
     pub(super) dictionary: Option<Arc<Dictionary>>,
     /// What the index of its file says.
-    pub(super) stats: Stats,
+    pub(super) stats: BlockStats,
     /// Block size that its writer aimed at.
     pub(super) block_size: u64,
     /// How its file compresses.
@@ -38,7 +38,7 @@ impl<'a> StoredBlock<'a> {
     pub(super) fn new(
         reader: &'a SstReader,
         handle: Handle,
-        stats: Stats,
+        stats: BlockStats,
         bytes: &'a [u8],
         block: Arc<Block>,
     ) -> Result<Self> {

@@ -4,7 +4,7 @@ use crate::base::{Error, envelope};
 
 /// Why bytes could not be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Damage {
+pub(super) enum DecodeError {
     /// They contradict their checksum or the format.
     Corrupt(&'static str),
     /// They are well-formed, but this version does not know what they mean.
@@ -13,9 +13,9 @@ pub(super) enum Damage {
     Encrypted,
 }
 
-pub(super) type Decoded<T> = Result<T, Damage>;
+pub(super) type Decoded<T> = Result<T, DecodeError>;
 
-impl Damage {
+impl DecodeError {
     /// The error for the reader of `file`, about the block at `offset`.
     #[cold]
     pub(super) fn at(self, file: &str, offset: u64) -> Error {

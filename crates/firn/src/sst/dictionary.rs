@@ -4,9 +4,9 @@
 //! the content and stored in each block, so that a block can be copied to another file together
 //! with its dictionary; a file may carry several.
 
-use super::block::Shaped;
+use super::block::StoredForm;
 use super::codec::{Codec, Compressor, Tuning};
-use super::damage::{Damage, Decoded};
+use super::damage::{DecodeError, Decoded};
 use crate::base::checksum;
 use zstd::zstd_safe::DDict;
 use zstd::zstd_safe::zstd_sys::{
@@ -38,7 +38,7 @@ pub(super) struct Dictionary {
 impl Dictionary {
     pub(super) fn new(bytes: Vec<u8>) -> Decoded<Self> {
         let digested =
-            DDict::try_create(&bytes).ok_or(Damage::Corrupt("dictionary cannot be digested"))?;
+            DDict::try_create(&bytes).ok_or(DecodeError::Corrupt("dictionary cannot be digested"))?;
         Ok(Self {
             id: id_of(&bytes),
             digested,
@@ -66,7 +66,7 @@ impl Dictionary {
 
     /// Trains a dictionary from `blocks`. `None` if they are too few, or if it does not pay: random
     /// data gains nothing and would cost the time for ever.
-    pub(super) fn train(blocks: &[Shaped], codec: Codec, tuning: Tuning) -> Option<Self> {
+    pub(super) fn train(blocks: &[StoredForm], codec: Codec, tuning: Tuning) -> Option<Self> {
         let total: usize = blocks.iter().map(|b| b.raw.len()).sum();
         if total < TRAINING_BYTES_MIN {
             return None;
@@ -87,7 +87,7 @@ impl Dictionary {
             .then_some(dictionary)
     }
 
-    fn pays(&self, blocks: &[Shaped], total: usize, codec: Codec, tuning: Tuning) -> bool {
+    fn pays(&self, blocks: &[StoredForm], total: usize, codec: Codec, tuning: Tuning) -> bool {
         let mut plain = Compressor::new(codec, tuning);
         let mut with_dictionary = Compressor::new(codec, tuning);
         with_dictionary.set_dictionary(self);

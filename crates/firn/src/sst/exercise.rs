@@ -1,6 +1,6 @@
 //! Every decoder over arbitrary bytes, as if their checksums were right: for fuzzing and tests.
 
-use super::block::{Block, BlockCursor};
+use super::block::{Block, BlockIter};
 use super::damage::Decoded;
 use super::filter::Filter;
 use super::format::{BlockKind, FOOTER_LEN, Footer};
@@ -37,7 +37,7 @@ pub fn exercise_decoders(raw: &[u8], key: &[u8]) {
 }
 
 fn walk(block: &Arc<Block>, key: &[u8]) -> Decoded<()> {
-    let mut cursor = BlockCursor::default();
+    let mut cursor = BlockIter::default();
     cursor.enter(block.clone());
     let _ = cursor.seek(key, 1)?;
     let mut more = cursor.seek_to_first()?;

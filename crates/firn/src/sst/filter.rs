@@ -1,6 +1,6 @@
 //! Bloom filters whose probes of one key stay within one cache line.
 
-use super::damage::{Damage, Decoded};
+use super::damage::{DecodeError, Decoded};
 
 const LINE_BYTES: usize = 64;
 const LINE_BITS: u64 = 512;
@@ -48,7 +48,7 @@ pub(super) fn build(hashes: &[u64], bits_per_key: u32) -> Vec<u8> {
 
 impl Filter {
     pub(super) fn decode(stored: &[u8]) -> Decoded<Self> {
-        let bad = Damage::Corrupt("filter size");
+        let bad = DecodeError::Corrupt("filter size");
         let (&probes, body) = stored.split_first().ok_or(bad)?;
         if body.is_empty() || body.len() % LINE_BYTES != 0 || !(1..=16).contains(&probes) {
             return Err(bad);

@@ -1,6 +1,6 @@
 //! Constants, block handles and the footer. `docs/formats/sst.md` has the bytes.
 
-use super::damage::{Damage, Decoded};
+use super::damage::{DecodeError, Decoded};
 use crate::base::checksum;
 use crate::base::varint;
 use std::ops::RangeInclusive;
@@ -54,8 +54,8 @@ impl BlockKind {
             6 => Self::Properties,
             7 => Self::Dictionary,
             // Reserved: columns of rows, and the directory of a group of them.
-            8 | 9 => return Err(Damage::Unsupported("columnar block")),
-            _ => return Err(Damage::Unsupported("block kind")),
+            8 | 9 => return Err(DecodeError::Unsupported("columnar block")),
+            _ => return Err(DecodeError::Unsupported("block kind")),
         })
     }
 
@@ -124,29 +124,29 @@ impl Footer {
         let (covered, end) = bytes.split_at(FOOTER_LEN - 16);
         let (stored, magic) = end.split_at(8);
         if magic != MAGIC {
-            return Err(Damage::Corrupt("no SST magic at the end"));
+            return Err(DecodeError::Corrupt("no SST magic at the end"));
         }
         let offset = file_size - FOOTER_LEN as u64;
         if checksum::placed(covered, file_id, offset).to_le_bytes() != stored {
-            return Err(Damage::Corrupt("footer checksum"));
+            return Err(DecodeError::Corrupt("footer checksum"));
         }
         let mut input = covered;
-        let footer = Self::take(&mut input).ok_or(Damage::Corrupt("footer fields"))?;
+        let footer = Self::take(&mut input).ok_or(DecodeError::Corrupt("footer fields"))?;
         let flags = varint::take_u32_le(&mut input);
         let version = varint::take_u32_le(&mut input);
         if version == Some(FORMAT_VERSION) && flags == Some(FEATURE_ENCRYPTED) {
-            return Err(Damage::Encrypted);
+            return Err(DecodeError::Encrypted);
         }
         if version != Some(FORMAT_VERSION) || flags != Some(0) {
-            return Err(Damage::Unsupported("SST format version or feature flag"));
+            return Err(DecodeError::Unsupported("SST format version or feature flag"));
         }
         if footer.file_id != file_id || footer.file_size != file_size {
-            return Err(Damage::Corrupt("footer names another file or size"));
+            return Err(DecodeError::Corrupt("footer names another file or size"));
         }
         let meta = footer.meta_offset..offset + 1;
         let inside = |h: &Handle| meta.contains(&h.offset) && meta.contains(&h.end());
         if !inside(&footer.top_index) || !inside(&footer.properties) {
-            return Err(Damage::Corrupt("footer handles"));
+            return Err(DecodeError::Corrupt("footer handles"));
         }
         Ok(footer)
     }

@@ -1,7 +1,7 @@
 //! Stored blocks: header, payload, checksum.
 
 use super::codec::{Payload, StoredCodec, decompress};
-use super::damage::{Damage, Decoded};
+use super::damage::{DecodeError, Decoded};
 use super::dictionary::Dictionary;
 use super::format::{BlockKind, Handle};
 use crate::base::varint;
@@ -35,11 +35,11 @@ pub(super) fn put(
     }
 }
 
-const SHORT: Damage = Damage::Corrupt("block shorter than its header");
+const SHORT: DecodeError = DecodeError::Corrupt("block shorter than its header");
 
 /// What the header of a stored block says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Header {
+pub(super) struct StoredHeader {
     pub(super) codec: StoredCodec,
     pub(super) kind: BlockKind,
     pub(super) raw_len: usize,
@@ -48,27 +48,27 @@ pub(super) struct Header {
 }
 
 /// Checks a stored block against its checksum; its header and its payload.
-pub(super) fn check(stored: &[u8], (file_id, offset): (u64, u64)) -> Decoded<(Header, &[u8])> {
+pub(super) fn check(stored: &[u8], (file_id, offset): (u64, u64)) -> Decoded<(StoredHeader, &[u8])> {
     let covered = stored.len().checked_sub(CHECKSUM_LEN).ok_or(SHORT)?;
     let (covered, sum) = stored.split_at(covered);
     if checksum::placed(covered, file_id, offset).to_le_bytes() != sum {
-        return Err(Damage::Corrupt("block checksum"));
+        return Err(DecodeError::Corrupt("block checksum"));
     }
     let (header, mut payload) = covered.split_at_checked(HEADER_LEN).ok_or(SHORT)?;
     let codec = StoredCodec::from_u8(header[0])?;
     let kind = BlockKind::from_u8(header[1])?;
     if header[2] != envelope::NONE {
-        return Err(Damage::Encrypted);
+        return Err(DecodeError::Encrypted);
     }
     if header[3] != 0 {
-        return Err(Damage::Unsupported("block flags"));
+        return Err(DecodeError::Unsupported("block flags"));
     }
     let raw_len = u32::from_le_bytes([header[4], header[5], header[6], header[7]]) as usize;
     let dictionary = match codec {
         StoredCodec::ZstdDictionary => Some(varint::take_u32_le(&mut payload).ok_or(SHORT)?),
         _ => None,
     };
-    let header = Header {
+    let header = StoredHeader {
         codec,
         kind,
         raw_len,
@@ -113,6 +113,6 @@ pub(super) fn open_as(
 ) -> Decoded<Vec<u8>> {
     match open(stored, dictionaries, place)? {
         (found, raw) if found == kind => Ok(raw),
-        _ => Err(Damage::Corrupt("block of another kind than expected")),
+        _ => Err(DecodeError::Corrupt("block of another kind than expected")),
     }
 }

@@ -1,14 +1,14 @@
 //! Walking over an SST.
 
-use super::block::{Block, BlockCursor};
+use super::block::{Block, BlockIter};
 use super::copy::StoredBlock;
 use super::damage::Decoded;
 use super::format::Handle;
-use super::index::{Partition, Spot};
+use super::index::{Partition, BlockPosition};
 use super::reader::{BlockInfo, SstReader};
 use crate::base::key::{SEQNO_MAX, UNCOMMITTED_BIT};
 use crate::base::{Error, InternalIterator, InternalKey, Result, Seqno, Value};
-use crate::env::Announcement;
+use crate::env::PrefetchBatch;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ pub struct SstIter {
     /// What all entries show as their seqno, if not the stored one.
     external: Option<Seqno>,
     fill_cache: bool,
-    spot: Option<Spot>,
+    spot: Option<BlockPosition>,
     /// The partition of the spot, with its number; kept after leaving it.
     partition: Option<(u32, Arc<Partition>)>,
-    cursor: BlockCursor,
+    cursor: BlockIter,
     /// The block was found in the cache.
     cached: bool,
     /// Where the next block begins, and how many were entered one after the other.
@@ -43,7 +43,7 @@ impl SstReader {
             fill_cache,
             spot: None,
             partition: None,
-            cursor: BlockCursor::default(),
+            cursor: BlockIter::default(),
             cached: false,
             next_offset: u64::MAX,
             in_a_row: 0,
@@ -59,7 +59,7 @@ impl SstIter {
     }
 
     /// Moves the cursor into the block of `spot`. The block it is in already is kept.
-    fn enter(&mut self, spot: Spot) -> Result<()> {
+    fn enter(&mut self, spot: BlockPosition) -> Result<()> {
         if self.spot != Some(spot) {
             // Forget the old place first: an error must leave the cursor nowhere.
             self.leave();
@@ -133,7 +133,7 @@ impl SstIter {
     }
 
     /// To the first entry of the blocks from `spot` on.
-    fn first_from(&mut self, spot: Option<Spot>) -> Result<bool> {
+    fn first_from(&mut self, spot: Option<BlockPosition>) -> Result<bool> {
         let Some(spot) = spot else {
             self.leave();
             return Ok(false);
@@ -144,7 +144,7 @@ impl SstIter {
     }
 
     /// To the last entry of the blocks up to `spot`.
-    fn last_until(&mut self, spot: Option<Spot>) -> Result<bool> {
+    fn last_until(&mut self, spot: Option<BlockPosition>) -> Result<bool> {
         let Some(spot) = spot else {
             self.leave();
             return Ok(false);
@@ -186,7 +186,7 @@ impl SstIter {
                 return Err(error);
             }
         };
-        let mut spot = Spot {
+        let mut spot = BlockPosition {
             partition: number,
             block,
         };
@@ -421,7 +421,7 @@ impl ReadAhead {
         if window >= ANNOUNCE_FROM && to < reader.data_end() {
             let next = to + (2 * window).min(READ_AHEAD);
             self.announced = to..next.min(reader.data_end());
-            let mut reads = Announcement::new();
+            let mut reads = PrefetchBatch::new();
             reader.will_read(self.announced.clone(), &mut reads);
             reads.start();
         }

@@ -38,21 +38,21 @@ pub use format::FORMAT_VERSION;
 pub use index::Partition;
 pub use iter::SstIter;
 pub use properties::{IndexStats, Properties};
-pub use reader::{BlockInfo, Blocks, OpenHints, SstReader};
+pub use reader::{BlockInfo, DataBlocks, OpenHints, SstReader};
 pub use salvage::{LostRange, Salvage, SalvageIter};
 pub use verify::VerifyReport;
-pub use writer::{Layout, SstOptions, SstSummary, SstWriter};
+pub use writer::{BlockLayout, SstOptions, SstSummary, SstWriter};
 
 /// What the readers of a database keep in their cache.
 #[derive(Clone)]
-pub enum Cached {
+pub enum CachedBlock {
     /// A data block.
     Block(Arc<Block>),
     /// A partition of an index, with its filter.
     Partition(Arc<Partition>),
 }
 
-impl Weighted for Cached {
+impl Weighted for CachedBlock {
     fn weight(&self) -> u64 {
         match self {
             Self::Block(block) => block.weight(),
@@ -62,7 +62,7 @@ impl Weighted for Cached {
 }
 
 /// The cache that the readers of a database share.
-pub type SstBlockCache = BlockCache<Cached>;
+pub type SstBlockCache = BlockCache<CachedBlock>;
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! What a file says about itself.
 
 use super::codec::Tuning;
-use super::damage::{Damage, Decoded};
+use super::damage::{DecodeError, Decoded};
 use super::format::Handle;
 use super::sketches::IndexSketches;
 use crate::base::sketch::Sketch;
@@ -199,14 +199,14 @@ impl Properties {
     }
 
     pub(super) fn decode(mut input: &[u8]) -> Decoded<Self> {
-        let bad = Damage::Corrupt("properties");
+        let bad = DecodeError::Corrupt("properties");
         let mut properties = Self::default();
         while !input.is_empty() {
             let tag = varint::take_u64(&mut input).ok_or(bad)?;
             let mut field = varint::take_bytes(&mut input).ok_or(bad)?;
             if !properties.take(tag, &mut field).ok_or(bad)? {
                 if tag % 2 == 1 {
-                    return Err(Damage::Unsupported("property"));
+                    return Err(DecodeError::Unsupported("property"));
                 }
                 field = &[];
             }

@@ -3,19 +3,19 @@
 mod open;
 mod split;
 
-use super::block::{Block, Found};
-use super::damage::Damage;
+use super::block::{Block, BlockGet};
+use super::damage::DecodeError;
 use super::dictionary::Dictionary;
 use super::filter::Filter;
 use super::format::{BlockKind, Handle};
 use super::frame;
-use super::index::{Index, Partition, Spot};
+use super::index::{Index, Partition, BlockPosition};
 use super::properties::Properties;
-use super::{Cached, SstBlockCache};
+use super::{CachedBlock, SstBlockCache};
 use crate::base::key::SEQNO_MAX;
 use crate::base::{Error, InternalKey, Result, Seqno, Value, checksum};
 use crate::cache::{BlockKey, KeyHash, Pin};
-use crate::env::{Announcement, ReadFile};
+use crate::env::{PrefetchBatch, ReadFile};
 pub use open::OpenHints;
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -76,14 +76,14 @@ pub struct SstReader {
 }
 
 /// A partition of the index, and what keeps it.
-pub(super) enum Piece<'a> {
+pub(super) enum PartitionRef<'a> {
     /// The reader does.
     Pinned(&'a Arc<Partition>),
     /// The cache did, when it was asked.
     Loaded(Arc<Partition>),
 }
 
-impl Piece<'_> {
+impl PartitionRef<'_> {
     /// The partition, kept by the caller.
     pub(super) fn into_shared(self) -> Arc<Partition> {
         match self {
@@ -93,7 +93,7 @@ impl Piece<'_> {
     }
 }
 
-impl Deref for Piece<'_> {
+impl Deref for PartitionRef<'_> {
     type Target = Partition;
     #[inline]
     fn deref(&self) -> &Partition {
@@ -105,12 +105,12 @@ impl Deref for Piece<'_> {
 }
 
 /// The data blocks of a file, from its index.
-pub struct Blocks<'a> {
+pub struct DataBlocks<'a> {
     index: Cow<'a, Index>,
     external: Option<Seqno>,
 }
 
-impl Blocks<'_> {
+impl DataBlocks<'_> {
     /// In key order.
     pub fn iter(&self) -> impl Iterator<Item = BlockInfo<'_>> {
         self.index.spots().map(|spot| {
@@ -182,10 +182,10 @@ impl SstReader {
 
     /// Partition `number`. With `fill` one that was loaded stays in the cache.
     #[inline]
-    pub(super) fn partition(&self, number: u32, fill: bool) -> Result<Piece<'_>> {
+    pub(super) fn partition(&self, number: u32, fill: bool) -> Result<PartitionRef<'_>> {
         match self.index.partition(number) {
-            Some(partition) => Ok(Piece::Pinned(partition)),
-            None => self.cached_partition(number, fill).map(Piece::Loaded),
+            Some(partition) => Ok(PartitionRef::Pinned(partition)),
+            None => self.cached_partition(number, fill).map(PartitionRef::Loaded),
         }
     }
 
@@ -193,11 +193,11 @@ impl SstReader {
         let offset = self.index.top(number).index.offset;
         let load = || {
             let partition = self.load_partition(number, 0)?;
-            Ok(Cached::Partition(Arc::new(partition)))
+            Ok(CachedBlock::Partition(Arc::new(partition)))
         };
         match self.cache.get_or_load(self.key_of(offset), fill, load)? {
-            Cached::Partition(partition) => Ok(partition),
-            Cached::Block(_) => Err(TWO_IN_ONE.at(&self.name, offset)),
+            CachedBlock::Partition(partition) => Ok(partition),
+            CachedBlock::Block(_) => Err(TWO_IN_ONE.at(&self.name, offset)),
         }
     }
 
@@ -221,14 +221,14 @@ impl SstReader {
             .and_then(|raw| self.index.decode(number, data_end, &raw, filter))
             .and_then(|partition| match partition.data_end() <= self.data_end {
                 true => Ok(partition),
-                false => Err(Damage::Corrupt("index partition beyond the data blocks")),
+                false => Err(DecodeError::Corrupt("index partition beyond the data blocks")),
             })
             .map_err(|damage| damage.at(&self.name, top.index.offset))
     }
 
     fn read_stored(&self, handle: Handle, stored: &mut Vec<u8>) -> Result<()> {
         if handle.end() > self.size {
-            return Err(Damage::Corrupt("handle outside the file").at(&self.name, handle.offset));
+            return Err(DecodeError::Corrupt("handle outside the file").at(&self.name, handle.offset));
         }
         stored.resize(handle.len as usize, 0);
         self.file.read_exact_at(handle.offset, stored)
@@ -290,14 +290,14 @@ impl SstReader {
             let block = self.block(handle, true)?;
             let found = block.get(user_key, hash, bound);
             match found.map_err(|damage| self.damaged(damage, handle))? {
-                Found::Hit(stored, kind, value) => {
+                BlockGet::Hit(stored, kind, value) => {
                     let seqno = self.external.unwrap_or(stored);
                     return Ok(Some(f(InternalKey::new(user_key, seqno, kind), value)));
                 }
-                Found::Absent => return Ok(None),
-                Found::Older if partition.separator(at) != user_key => return Ok(None),
-                Found::Older => {
-                    let spot = Spot {
+                BlockGet::Absent => return Ok(None),
+                BlockGet::Older if partition.separator(at) != user_key => return Ok(None),
+                BlockGet::Older => {
+                    let spot = BlockPosition {
                         partition: number,
                         block: at,
                     };
@@ -333,7 +333,7 @@ impl SstReader {
             return false;
         };
         if begin {
-            let mut reads = Announcement::new();
+            let mut reads = PrefetchBatch::new();
             self.will_read(bytes, &mut reads);
             reads.start();
         }
@@ -350,24 +350,24 @@ impl SstReader {
     }
 
     /// The partition where a search begins, if it is in memory.
-    fn partition_at_hand(&self, user_key: &[u8]) -> Option<Piece<'_>> {
+    fn partition_at_hand(&self, user_key: &[u8]) -> Option<PartitionRef<'_>> {
         let number = self.index.partition_of(user_key)?;
         match self.index.partition(number) {
-            Some(partition) => Some(Piece::Pinned(partition)),
-            None => self.peek_partition(number).map(Piece::Loaded),
+            Some(partition) => Some(PartitionRef::Pinned(partition)),
+            None => self.peek_partition(number).map(PartitionRef::Loaded),
         }
     }
 
     fn peek_partition(&self, number: u32) -> Option<Arc<Partition>> {
         let offset = self.index.top(number).index.offset;
         match self.cache.peek(self.key_of(offset))? {
-            Cached::Partition(partition) => Some(partition),
-            Cached::Block(_) => None,
+            CachedBlock::Partition(partition) => Some(partition),
+            CachedBlock::Block(_) => None,
         }
     }
 
     /// Says that these bytes are about to be read, by way of `reads`.
-    pub fn will_read(&self, bytes: Range<u64>, reads: &mut Announcement) {
+    pub fn will_read(&self, bytes: Range<u64>, reads: &mut PrefetchBatch) {
         let len = bytes.end - bytes.start;
         self.file.will_read(bytes.start, len, reads);
     }
@@ -416,8 +416,8 @@ impl SstReader {
     }
 
     /// The data blocks, from the index alone.
-    pub fn blocks(&self) -> Result<Blocks<'_>> {
-        Ok(Blocks {
+    pub fn blocks(&self) -> Result<DataBlocks<'_>> {
+        Ok(DataBlocks {
             index: self.whole_index()?,
             external: self.external,
         })
@@ -445,21 +445,21 @@ impl SstReader {
         fill: bool,
         read: impl FnOnce() -> Result<Block>,
     ) -> Result<Arc<Block>> {
-        let load = || Ok(Cached::Block(Arc::new(read()?)));
+        let load = || Ok(CachedBlock::Block(Arc::new(read()?)));
         match self
             .cache
             .get_or_load(self.key_of(handle.offset), fill, load)?
         {
-            Cached::Block(block) => Ok(block),
-            Cached::Partition(_) => Err(self.damaged(TWO_IN_ONE, handle)),
+            CachedBlock::Block(block) => Ok(block),
+            CachedBlock::Partition(_) => Err(self.damaged(TWO_IN_ONE, handle)),
         }
     }
 
     /// The data block at `handle` if the cache has it.
     pub(super) fn cached(&self, handle: Handle) -> Option<Arc<Block>> {
         match self.cache.peek(self.key_of(handle.offset))? {
-            Cached::Block(block) => Some(block),
-            Cached::Partition(_) => None,
+            CachedBlock::Block(block) => Some(block),
+            CachedBlock::Partition(_) => None,
         }
     }
 
@@ -472,7 +472,7 @@ impl SstReader {
     }
 
     /// The cached form of the data block at `offset`, to be put under another name. Counts as no use.
-    pub fn cached_at(&self, offset: u64) -> Option<Cached> {
+    pub fn cached_at(&self, offset: u64) -> Option<CachedBlock> {
         self.cache.peek(self.key_of(offset))
     }
 
@@ -499,7 +499,7 @@ impl SstReader {
     ///
     /// # Errors
     /// The first of the file system, or corruption.
-    pub fn warm(&self, entries: &[Range<u64>], decoded: Vec<(u64, Cached)>) -> Result<()> {
+    pub fn warm(&self, entries: &[Range<u64>], decoded: Vec<(u64, CachedBlock)>) -> Result<()> {
         let index = self.whole_index()?;
         let mut ranges = entries.iter().peekable();
         let mut decoded = decoded.into_iter().peekable();
@@ -523,7 +523,7 @@ impl SstReader {
                 while decoded.next_if(|(entry, _)| *entry < block.start).is_some() {}
                 let block = match decoded.next_if(|(entry, _)| *entry == block.start) {
                     Some((_, cached)) => cached,
-                    None => Cached::Block(Arc::new(self.read(handle)?)),
+                    None => CachedBlock::Block(Arc::new(self.read(handle)?)),
                 };
                 self.cache.insert(key, block);
             }
@@ -552,9 +552,9 @@ impl SstReader {
 
     /// The error for damage found in the block at `handle`.
     #[cold]
-    pub(super) fn damaged(&self, damage: Damage, handle: Handle) -> Error {
+    pub(super) fn damaged(&self, damage: DecodeError, handle: Handle) -> Error {
         damage.at(&self.name, handle.offset)
     }
 }
 
-const TWO_IN_ONE: Damage = Damage::Corrupt("a data block and an index partition in one place");
+const TWO_IN_ONE: DecodeError = DecodeError::Corrupt("a data block and an index partition in one place");

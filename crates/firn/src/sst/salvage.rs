@@ -5,8 +5,8 @@
 //! have, which the checksum over place and content tells apart.
 
 use super::SstBlockCache;
-use super::block::{Block, BlockCursor};
-use super::damage::Damage;
+use super::block::{Block, BlockIter};
+use super::damage::DecodeError;
 use super::dictionary::Dictionary;
 use super::format::{BlockKind, FOOTER_LEN, Handle, KINDS, RAW_BLOCK_MAX};
 use super::frame;
@@ -201,7 +201,7 @@ impl Salvage {
 
     /// The first or last key of an intact block.
     fn end_of(&self, block: Handle, last: bool) -> Option<Vec<u8>> {
-        let mut cursor = BlockCursor::default();
+        let mut cursor = BlockIter::default();
         cursor.enter(Arc::new(self.block(block).ok()?));
         let mut on = cursor.seek_to_first().ok()?;
         let mut key = None;
@@ -246,7 +246,7 @@ impl Salvage {
             salvage: Arc::clone(self),
             external,
             next: 0,
-            cursor: BlockCursor::default(),
+            cursor: BlockIter::default(),
         }
     }
 }
@@ -320,7 +320,7 @@ pub struct SalvageIter {
     external: Option<Seqno>,
     /// The block to enter next.
     next: usize,
-    cursor: BlockCursor,
+    cursor: BlockIter,
 }
 
 impl SalvageIter {
@@ -355,7 +355,7 @@ impl SalvageIter {
         Ok(on)
     }
 
-    fn damaged(&self, damage: Damage) -> Error {
+    fn damaged(&self, damage: DecodeError) -> Error {
         let at = self
             .next
             .checked_sub(1)

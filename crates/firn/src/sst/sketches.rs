@@ -1,6 +1,6 @@
 //! Sketches of the prefixes of keys, as a file carries them.
 
-use crate::base::shape::KeyShapes;
+use crate::base::shape::PrefixExtractors;
 use crate::base::sketch::{PrefixSketcher, Sketch};
 use crate::base::{IndexId, InternalKey, varint};
 use crate::sst::properties::IndexStats;
@@ -67,13 +67,13 @@ impl IndexSketches {
 /// the file another way leave it without.
 #[derive(Default)]
 pub(super) struct SketchBuilder {
-    shapes: Option<Arc<dyn KeyShapes>>,
-    current: Option<Current>,
+    shapes: Option<Arc<dyn PrefixExtractors>>,
+    current: Option<CurrentIndex>,
     /// With the entries that passed by.
     done: Vec<(IndexSketches, u64)>,
 }
 
-struct Current {
+struct CurrentIndex {
     index: IndexId,
     /// `None`: nothing to count, or nothing known.
     sketcher: Option<PrefixSketcher>,
@@ -81,7 +81,7 @@ struct Current {
 }
 
 impl SketchBuilder {
-    pub(super) fn new(shapes: Arc<dyn KeyShapes>) -> Self {
+    pub(super) fn new(shapes: Arc<dyn PrefixExtractors>) -> Self {
         Self {
             shapes: Some(shapes),
             ..Self::default()
@@ -109,7 +109,7 @@ impl SketchBuilder {
     fn begin(&mut self, index: IndexId) {
         self.end();
         let shape = self.shapes.as_ref().and_then(|all| all.shape(index));
-        self.current = Some(Current {
+        self.current = Some(CurrentIndex {
             index,
             sketcher: shape.map(PrefixSketcher::new),
             entries: 0,

@@ -1,6 +1,6 @@
 //! Finding out how the blocks of a file compress best.
 
-use super::block::{Shape, shape};
+use super::block::{PlaneLayout, shape};
 use super::codec::{Codec, Compressor, Tuning};
 
 /// Blocks compressed in each way.
@@ -20,7 +20,7 @@ pub(super) fn tune(codec: Codec, sectioned: bool, built: &[&[u8]]) -> Tuning {
     let numbers = sectioned;
     if built.iter().map(|b| b.len()).sum::<usize>() < WORTH_A_TRIAL {
         return Tuning {
-            shape: Shape {
+            shape: PlaneLayout {
                 numbers,
                 tails: false,
             },
@@ -31,7 +31,7 @@ pub(super) fn tune(codec: Codec, sectioned: bool, built: &[&[u8]]) -> Tuning {
     let trial: Vec<&[u8]> = built.iter().step_by(step).copied().collect();
     let mut best = (usize::MAX, Tuning::default());
     for tails in [false, true] {
-        let shape_of = Shape { numbers, tails };
+        let shape_of = PlaneLayout { numbers, tails };
         let blocks: Vec<_> = trial
             .iter()
             .map(|raw| shape(sectioned, raw, shape_of))

@@ -1,8 +1,8 @@
 //! Checking a whole file.
 
-use super::block::BlockCursor;
-use super::damage::{Damage, Decoded};
-use super::index::{Index, Spot, Stats};
+use super::block::BlockIter;
+use super::damage::{DecodeError, Decoded};
+use super::index::{Index, BlockPosition, BlockStats};
 use super::properties::IndexStats;
 use super::reader::SstReader;
 use crate::base::key::{SEQNO_COMMITTED_MAX, compare, index_id_of};
@@ -30,8 +30,8 @@ const READ_SIZE: u64 = 1 << 20;
 
 /// What the entries add up to.
 #[derive(Default)]
-struct Seen {
-    stats: Stats,
+struct VerifiedTotals {
+    stats: BlockStats,
     key_bytes: u64,
     value_bytes: u64,
     dense_deletes: u64,
@@ -65,7 +65,7 @@ impl SstReader {
             Ok(checksum) => report.checksum = checksum,
             Err(error) => found(error),
         }
-        let mut seen = Seen::default();
+        let mut seen = VerifiedTotals::default();
         let mut whole = true;
         let mut broken = |error| {
             whole = false;
@@ -79,7 +79,7 @@ impl SstReader {
         report.entries = seen.stats.entries;
         report.deletes = seen.stats.deletes;
         if whole && !self.properties_match(&seen, &report) {
-            let damage = Damage::Corrupt("entries contradict the properties");
+            let damage = DecodeError::Corrupt("entries contradict the properties");
             found(damage.at(self.name(), self.data_end()));
         }
         report
@@ -88,16 +88,16 @@ impl SstReader {
     fn survey_blocks(
         &self,
         index: &Index,
-        seen: &mut Seen,
+        seen: &mut VerifiedTotals,
         report: &mut VerifyReport,
         broken: &mut dyn FnMut(Error),
     ) {
-        let mut cursor = BlockCursor::default();
+        let mut cursor = BlockIter::default();
         let mut end = 0;
         for spot in index.spots() {
             let handle = index.block(spot).handle;
             if handle.offset != end {
-                broken(self.damaged(Damage::Corrupt("gap between data blocks"), handle));
+                broken(self.damaged(DecodeError::Corrupt("gap between data blocks"), handle));
             }
             end = handle.end();
             let verified = self.read(handle).and_then(|block| {
@@ -131,7 +131,7 @@ impl SstReader {
         }
     }
 
-    fn properties_match(&self, seen: &Seen, report: &VerifyReport) -> bool {
+    fn properties_match(&self, seen: &VerifiedTotals, report: &VerifyReport) -> bool {
         let p = self.properties();
         let last = seen.last.as_ref().map_or(&[][..], |(last, _)| last);
         let stored: u64 = p.per_index.iter().map(|s| s.stored_bytes).sum();
@@ -172,12 +172,12 @@ impl SstReader {
 
 fn verify_block(
     index: &Index,
-    spot: Spot,
-    cursor: &mut BlockCursor,
-    seen: &mut Seen,
+    spot: BlockPosition,
+    cursor: &mut BlockIter,
+    seen: &mut VerifiedTotals,
     private: bool,
 ) -> Decoded<()> {
-    let mut stats = Stats::default();
+    let mut stats = BlockStats::default();
     let mut more = cursor.seek_to_first()?;
     while more {
         let (key, value) = (cursor.key(), cursor.value());
@@ -186,9 +186,9 @@ fn verify_block(
             None => true,
         };
         if !ordered || (key.seqno > SEQNO_COMMITTED_MAX && !private) {
-            return Err(Damage::Corrupt("entries out of order"));
+            return Err(DecodeError::Corrupt("entries out of order"));
         }
-        let id = index_id_of(key.user_key).ok_or(Damage::Corrupt("user key too short"))?;
+        let id = index_id_of(key.user_key).ok_or(DecodeError::Corrupt("user key too short"))?;
         let hash = checksum::xxh3(key.user_key);
         // A search begins in this block, or in an earlier one that ends amid the key's versions.
         let found = index.find(key.user_key).is_some_and(|first| {
@@ -196,7 +196,7 @@ fn verify_block(
                 && index.may_contain(first, hash)
         });
         if !found {
-            return Err(Damage::Corrupt("key that index or filter do not know"));
+            return Err(DecodeError::Corrupt("key that index or filter do not know"));
         }
         let delete = matches!(key.kind, Kind::Delete | Kind::RangeDelete);
         stats.add_entry(key.seqno, delete);
@@ -215,18 +215,18 @@ fn verify_block(
         more = cursor.next()?;
     }
     if stats != index.block(spot).stats {
-        return Err(Damage::Corrupt("block contradicts its index entry"));
+        return Err(DecodeError::Corrupt("block contradicts its index entry"));
     }
     let last = seen.last.as_ref().map(|(last, _)| &last[..]);
     if last > Some(index.separator(spot)) {
-        return Err(Damage::Corrupt("separator below the block's last key"));
+        return Err(DecodeError::Corrupt("separator below the block's last key"));
     }
     seen.stats.add(&stats);
     seen.dense_deletes += stats.dense_deletes();
     Ok(())
 }
 
-impl Seen {
+impl VerifiedTotals {
     fn add(&mut self, index: u32, delete: bool, key_len: usize, value_len: usize) {
         self.key_bytes += key_len as u64;
         self.value_bytes += value_len as u64;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use name::{FileId, FileKind, file_name, parse_file_name};
-pub use reserve::{Part, Reserve};
+pub use reserve::{ReservePart, DiskReserve};
 
 /// The data files of one directory.
 ///
@@ -28,7 +28,7 @@ pub struct FileStore {
     dir: PathBuf,
     direct_reads: bool,
     archived: bool,
-    reserve: Option<Arc<Reserve>>,
+    reserve: Option<Arc<DiskReserve>>,
 }
 
 /// Directory in the database's: links to files on their way to the archive of the log.
@@ -47,7 +47,7 @@ impl FileStore {
     }
 
     /// Lets files be created in the room of `reserve`.
-    pub fn with_reserve(self, reserve: Arc<Reserve>) -> Self {
+    pub fn with_reserve(self, reserve: Arc<DiskReserve>) -> Self {
         Self {
             reserve: Some(reserve),
             ..self
@@ -55,7 +55,7 @@ impl FileStore {
     }
 
     /// The room reserved for a full disk, if any.
-    pub fn reserve(&self) -> Option<&Reserve> {
+    pub fn reserve(&self) -> Option<&DiskReserve> {
         self.reserve.as_deref()
     }
 
@@ -139,7 +139,7 @@ impl FileStore {
     pub fn create_in_reserve(&self, id: FileId) -> Result<Box<dyn AppendFile>> {
         let path = self.path(FileKind::Sst, id);
         match self.reserve() {
-            Some(reserve) => reserve.create(Part::Table, &path),
+            Some(reserve) => reserve.create(ReservePart::Table, &path),
             None => self.env.create(&path),
         }
     }

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A part of the reserve, by its use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Part {
+pub enum ReservePart {
     /// A log segment for deletions, `DROP` and `TRUNCATE`, and outcomes of prepared transactions.
     Log = 0,
     /// The next manifest.
@@ -31,9 +31,9 @@ pub enum Part {
 }
 
 /// All parts.
-const PARTS: [Part; 4] = [Part::Log, Part::Manifest, Part::Current, Part::Table];
+const PARTS: [ReservePart; 4] = [ReservePart::Log, ReservePart::Manifest, ReservePart::Current, ReservePart::Table];
 
-impl Part {
+impl ReservePart {
     /// Name of its file.
     pub fn name(self) -> &'static str {
         match self {
@@ -56,7 +56,7 @@ impl Part {
 }
 
 /// The reserve of a database.
-pub struct Reserve {
+pub struct DiskReserve {
     env: Arc<dyn Env>,
     dir: PathBuf,
     /// Target size of each part, bytes; 0 if the file system cannot set blocks aside.
@@ -67,7 +67,7 @@ pub struct Reserve {
     naming: [Mutex<()>; PARTS.len()],
 }
 
-impl Reserve {
+impl DiskReserve {
     /// The reserve in `dir`. It counts as empty until it is [filled](Self::fill).
     pub fn new(env: Arc<dyn Env>, dir: &Path) -> Self {
         Self {
@@ -80,12 +80,12 @@ impl Reserve {
     }
 
     /// Path of a part.
-    pub fn path(&self, part: Part) -> PathBuf {
+    pub fn path(&self, part: ReservePart) -> PathBuf {
         self.dir.join(part.name())
     }
 
     /// Raises the target size of `part` to at least `bytes`.
-    pub fn want(&self, part: Part, bytes: u64) {
+    pub fn want(&self, part: ReservePart, bytes: u64) {
         self.wanted[part as usize].fetch_max(bytes, Ordering::Relaxed);
     }
 
@@ -105,7 +105,7 @@ impl Reserve {
     ///
     /// # Errors
     /// Those of [`Self::fill`].
-    pub fn fill_part(&self, part: Part) -> Result<()> {
+    pub fn fill_part(&self, part: ReservePart) -> Result<()> {
         let _naming = self.naming[part as usize].lock();
         let (wanted, there) = (&self.wanted[part as usize], &self.there[part as usize]);
         let bytes = wanted.load(Ordering::Relaxed);
@@ -126,7 +126,7 @@ impl Reserve {
     ///
     /// # Errors
     /// `NoSpace`, `Io`.
-    pub fn create(&self, part: Part, path: &Path) -> Result<Box<dyn AppendFile>> {
+    pub fn create(&self, part: ReservePart, path: &Path) -> Result<Box<dyn AppendFile>> {
         let made = {
             let _naming = self.naming[part as usize].lock();
             let made = self.env.create_from(&self.path(part), path);
@@ -143,7 +143,7 @@ impl Reserve {
     ///
     /// # Errors
     /// Of renaming.
-    pub fn take(&self, part: Part, path: &Path) -> Result<bool> {
+    pub fn take(&self, part: ReservePart, path: &Path) -> Result<bool> {
         let _naming = self.naming[part as usize].lock();
         let renamed = self.env.rename(&self.path(part), path);
         match &renamed {
@@ -159,19 +159,19 @@ impl Reserve {
     ///
     /// # Errors
     /// Of renaming.
-    pub fn give_back(&self, part: Part, path: &Path, bytes: u64) -> Result<()> {
+    pub fn give_back(&self, part: ReservePart, path: &Path, bytes: u64) -> Result<()> {
         let _naming = self.naming[part as usize].lock();
         self.env.rename(path, &self.path(part))?;
         self.set_there(part, bytes);
         Ok(())
     }
 
-    fn set_there(&self, part: Part, bytes: u64) {
+    fn set_there(&self, part: ReservePart, bytes: u64) {
         self.there[part as usize].store(bytes, Ordering::Relaxed);
     }
 
     /// Whether a part is there to be used: as whole as it is to be.
-    pub fn has(&self, part: Part) -> bool {
+    pub fn has(&self, part: ReservePart) -> bool {
         let there = self.there[part as usize].load(Ordering::Relaxed);
         there > 0 && there >= part.bytes()
     }
@@ -180,7 +180,7 @@ impl Reserve {
     ///
     /// # Errors
     /// Of asking.
-    pub fn len_of(&self, part: Part) -> Result<Option<u64>> {
+    pub fn len_of(&self, part: ReservePart) -> Result<Option<u64>> {
         match self.env.usage(&self.path(part)) {
             Ok(usage) => Ok(Some(usage.len)),
             Err(error) if *error.kind() == ErrorKind::NotFound => {

@@ -1,6 +1,6 @@
 //! What a scan of a secondary index is about to read.
 
-use super::fetch::Fetch;
+use super::fetch::RowFetch;
 use super::mode::Entries;
 use crate::read::{BATCH, ReadPoint, announce};
 
@@ -20,7 +20,7 @@ const PAUSE: u32 = 8 * BATCH as u32;
 /// Rejected: to read a batch of rows ahead and hand them out. It would have to be thrown away when
 /// the transaction writes, turns round or takes a newer view, and rows under locks cannot be read
 /// ahead at all.
-pub(super) struct LookAhead {
+pub(super) struct RowPrefetch {
     /// Rows to pass before the next batch.
     wait: u32,
     window: usize,
@@ -29,7 +29,7 @@ pub(super) struct LookAhead {
     ends: Vec<usize>,
 }
 
-impl LookAhead {
+impl RowPrefetch {
     pub(super) fn new() -> Self {
         Self {
             wait: PATIENCE,
@@ -47,14 +47,14 @@ impl LookAhead {
 
     /// The scan stands on an entry whose row is read next.
     #[inline]
-    pub(super) fn pass(&mut self, fetch: &Fetch, entries: &Entries, point: &ReadPoint) {
+    pub(super) fn pass(&mut self, fetch: &RowFetch, entries: &Entries, point: &ReadPoint) {
         match self.wait.checked_sub(1) {
             Some(wait) => self.wait = wait,
             None => self.announce(fetch, entries, point),
         }
     }
 
-    fn announce(&mut self, fetch: &Fetch, entries: &Entries, point: &ReadPoint) {
+    fn announce(&mut self, fetch: &RowFetch, entries: &Entries, point: &ReadPoint) {
         self.keys.clear();
         self.ends.clear();
         let (keys, ends) = (&mut self.keys, &mut self.ends);

@@ -3,7 +3,7 @@
 use super::Table;
 use crate::base::Result;
 use crate::catalog::autoincrement_counter;
-use crate::txn::{Context, Transaction};
+use crate::txn::{TransactionContext, Transaction};
 use std::sync::atomic::Ordering;
 
 impl Table {
@@ -43,7 +43,7 @@ impl Table {
     ///
     /// # Errors
     /// `LockTimeout` if one has; corruption of a transaction's changes.
-    pub fn refuse_unsettled(&self, cx: &Context) -> Result<()> {
+    pub fn refuse_unsettled(&self, cx: &TransactionContext) -> Result<()> {
         cx.prepared
             .refuse_if_changed(&self.current().entry.index_ids())
     }
@@ -54,7 +54,7 @@ impl Table {
     ///
     /// # Errors
     /// Those of a commit.
-    pub fn set_autoincrement(&self, next: u64, largest: u64, cx: &Context) -> Result<()> {
+    pub fn set_autoincrement(&self, next: u64, largest: u64, cx: &TransactionContext) -> Result<()> {
         let current = self.current();
         let counter = autoincrement_counter(current.entry.clustered.id);
         let value = last_used(next, largest);

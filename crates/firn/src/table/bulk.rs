@@ -1,21 +1,21 @@
 //! Loading a table that nobody else sees: the target of a copying ALTER or of CREATE … SELECT.
 //!
-//! Rows become entries of all indexes, which a [`Load`] sorts and writes straight into files of the last
+//! Rows become entries of all indexes, which a [`IndexLoad`] sorts and writes straight into files of the last
 //! level; one edit installs them all, and then the table is published: only snapshots from then on see it.
 //! Where rows may be refused one by one (ALTER IGNORE), each is looked up before it is written
 //! ([`super::row_load`]).
 
 use super::out_of_line::RowReader;
 use super::row_load::RowLoad;
-use super::rows::{RowScratch, WriteFlags, Written, index_entry};
-use super::{Current, Table, corrupt};
+use super::rows::{RowScratch, WriteFlags, WriteOutcome, index_entry};
+use super::{TableIds, Table, corrupt};
 use crate::base::key::index_prefix;
 use crate::base::{Error, Result};
-use crate::blob::BlobSession;
+use crate::blob::TransactionBlobs;
 use crate::catalog::{autoincrement_counter, hidden_row_counter};
-use crate::ingest::{Duplicate, Entry, Failure, Load, Progress, Uniqueness};
+use crate::ingest::{Duplicate, LoadEntry, LoadFailure, IndexLoad, LoadProgress, Uniqueness};
 use crate::rowcode::BlobBuf;
-use crate::txn::{Context, LockOwner};
+use crate::txn::{TransactionContext, LockOwner};
 use std::sync::Arc;
 
 /// Loads of one session with threads of their own; further ones (of a table with many partitions) work in
@@ -25,10 +25,10 @@ const THREADS_MAX: usize = 8;
 /// A load under way.
 pub struct BulkLoad {
     table: Arc<Table>,
-    way: Way,
+    way: LoadMethod,
 }
 
-enum Way {
+enum LoadMethod {
     /// Sorted and written into files.
     Sorted(Box<SortedLoad>),
     /// Row by row, through the memtable.
@@ -36,11 +36,11 @@ enum Way {
 }
 
 struct SortedLoad {
-    cx: Arc<Context>,
-    current: Arc<Current>,
+    cx: Arc<TransactionContext>,
+    current: Arc<TableIds>,
     /// Number of the index behind each sorter; `None`: the rows.
     indexes: Vec<Option<usize>>,
-    load: Option<Load>,
+    load: Option<IndexLoad>,
     /// The largest hidden row id and AUTO_INCREMENT value, if there is one.
     row_id: u64,
     autoincrement: u64,
@@ -48,7 +48,7 @@ struct SortedLoad {
     row_key: Vec<u8>,
     duplicate: Option<Box<Duplicate>>,
     /// What it wrote out of line.
-    blobs: BlobSession,
+    blobs: TransactionBlobs,
 }
 
 impl BulkLoad {
@@ -59,14 +59,14 @@ impl BulkLoad {
     /// If the system has no thread left.
     pub fn new(
         table: Arc<Table>,
-        cx: &Arc<Context>,
+        cx: &Arc<TransactionContext>,
         owner: Arc<LockOwner>,
         one_by_one: bool,
         others: usize,
     ) -> Result<Self> {
         let way = match one_by_one {
-            true => Way::Rows(Box::new(RowLoad::new(Arc::clone(&table), cx, owner))),
-            false => Way::Sorted(Box::new(SortedLoad::new(&table, cx, &owner, others)?)),
+            true => LoadMethod::Rows(Box::new(RowLoad::new(Arc::clone(&table), cx, owner))),
+            false => LoadMethod::Sorted(Box::new(SortedLoad::new(&table, cx, &owner, others)?)),
         };
         Ok(Self { table, way })
     }
@@ -78,12 +78,12 @@ impl BulkLoad {
 
     /// There are so many loads in the session now: they share the memory.
     pub fn share_memory(&mut self, loads: usize) {
-        if let Way::Sorted(load) = &mut self.way {
+        if let LoadMethod::Sorted(load) = &mut self.way {
             load.share_memory(loads);
         }
     }
 
-    /// Inserts a row. [`Written::Duplicate`]: this row, or one before it, has a key that another one has;
+    /// Inserts a row. [`WriteOutcome::Duplicate`]: this row, or one before it, has a key that another one has;
     /// [`Self::duplicate_row`] gives it. The load is over then.
     ///
     /// # Safety
@@ -96,12 +96,12 @@ impl BulkLoad {
         record: &[u8],
         flags: WriteFlags,
         scratch: &mut RowScratch,
-    ) -> Result<Written> {
+    ) -> Result<WriteOutcome> {
         // SAFETY: as the caller promises.
         unsafe {
             match &mut self.way {
-                Way::Sorted(load) => load.insert(&self.table, record, flags, scratch),
-                Way::Rows(load) => load.insert(record, flags, scratch),
+                LoadMethod::Sorted(load) => load.insert(&self.table, record, flags, scratch),
+                LoadMethod::Rows(load) => load.insert(record, flags, scratch),
             }
         }
     }
@@ -109,31 +109,31 @@ impl BulkLoad {
     /// Remembers a used auto-increment value.
     pub fn use_autoincrement(&mut self, value: u64) {
         match &mut self.way {
-            Way::Sorted(load) => {
+            LoadMethod::Sorted(load) => {
                 load.autoincrement = load.autoincrement.max(value);
                 load.current.autoincrement.raise(value);
             }
-            Way::Rows(load) => load.use_autoincrement(value),
+            LoadMethod::Rows(load) => load.use_autoincrement(value),
         }
     }
 
     /// Ends the load: everything is durable, and visible to snapshots from now on. `progress` is called now
-    /// and then. [`Written::Duplicate`] as for [`Self::insert`].
+    /// and then. [`WriteOutcome::Duplicate`] as for [`Self::insert`].
     ///
     /// # Errors
     /// Those of writing; that of `progress`. Nothing of the load stays then.
-    pub fn finish(&mut self, progress: Progress<'_>) -> Result<Written> {
+    pub fn finish(&mut self, progress: LoadProgress<'_>) -> Result<WriteOutcome> {
         match &mut self.way {
-            Way::Sorted(load) => {
+            LoadMethod::Sorted(load) => {
                 let written = load.finish(&self.table, progress)?;
-                if matches!(written, Written::Duplicate { .. }) {
+                if matches!(written, WriteOutcome::Duplicate { .. }) {
                     return Ok(written);
                 }
             }
-            Way::Rows(load) => load.finish()?,
+            LoadMethod::Rows(load) => load.finish()?,
         }
         self.table.catalog.publish_loaded(&self.table.name)?;
-        Ok(Written::Done { row_id: None })
+        Ok(WriteOutcome::Done { row_id: None })
     }
 
     /// Decodes the second row of the duplicate that ended the load into `record`; `blobs` holds its blobs.
@@ -142,14 +142,14 @@ impl BulkLoad {
     /// `InvalidArgument` if there was none.
     pub fn duplicate_row(&self, record: &mut [u8], blobs: &mut BlobBuf) -> Result<()> {
         match &self.way {
-            Way::Sorted(load) => load.duplicate_row(&self.table, record, blobs),
-            Way::Rows(_) => Err(Error::invalid("the row is the caller's")),
+            LoadMethod::Sorted(load) => load.duplicate_row(&self.table, record, blobs),
+            LoadMethod::Rows(_) => Err(Error::invalid("the row is the caller's")),
         }
     }
 }
 
 impl SortedLoad {
-    fn new(table: &Table, cx: &Arc<Context>, owner: &LockOwner, others: usize) -> Result<Self> {
+    fn new(table: &Table, cx: &Arc<TransactionContext>, owner: &LockOwner, others: usize) -> Result<Self> {
         let current = table.current();
         let mut limits = cx.loads.limits();
         limits.threads &= others < THREADS_MAX;
@@ -164,7 +164,7 @@ impl SortedLoad {
             });
         }
         Ok(Self {
-            load: Some(Load::new(&cx.ingest, &sorters, limits)?),
+            load: Some(IndexLoad::new(&cx.ingest, &sorters, limits)?),
             cx: Arc::clone(cx),
             current,
             indexes,
@@ -173,7 +173,7 @@ impl SortedLoad {
             rows: 0,
             row_key: Vec::new(),
             duplicate: None,
-            blobs: BlobSession::new(),
+            blobs: TransactionBlobs::new(),
         })
     }
 
@@ -190,7 +190,7 @@ impl SortedLoad {
         record: &[u8],
         flags: WriteFlags,
         scratch: &mut RowScratch,
-    ) -> Result<Written> {
+    ) -> Result<WriteOutcome> {
         table.check_record(record)?;
         let row_id = table.next_row_id(&self.current);
         self.row_id = self.row_id.max(row_id.unwrap_or(0));
@@ -198,7 +198,7 @@ impl SortedLoad {
         match unsafe { self.add(table, record, row_id, flags, scratch) } {
             Ok(()) => {
                 self.rows += 1;
-                Ok(Written::Done { row_id })
+                Ok(WriteOutcome::Done { row_id })
             }
             Err(failure) => self.failed(table, failure),
         }
@@ -211,7 +211,7 @@ impl SortedLoad {
         row_id: Option<u64>,
         flags: WriteFlags,
         scratch: &mut RowScratch,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), LoadFailure> {
         let load = self.load.as_mut();
         let load = load.ok_or_else(|| Error::invalid("the load is over"))?;
         let current = &self.current;
@@ -222,7 +222,7 @@ impl SortedLoad {
         // SAFETY: as the caller promises.
         let row = unsafe { table.encode_row(&self.cx, &mut self.blobs, record, scratch) };
         let (kind, value) = row?;
-        let entry = Entry {
+        let entry = LoadEntry {
             user_key: row_key,
             unique_len: row_key.len(),
             kind,
@@ -238,20 +238,20 @@ impl SortedLoad {
     }
 
     /// The end of a load that failed. What it wrote goes at once.
-    fn failed(&mut self, table: &Table, failure: Failure) -> Result<Written> {
+    fn failed(&mut self, table: &Table, failure: LoadFailure) -> Result<WriteOutcome> {
         self.load = None;
         match failure {
-            Failure::Error(error) => Err(error),
-            Failure::Duplicate(duplicate) => {
+            LoadFailure::Error(error) => Err(error),
+            LoadFailure::Duplicate(duplicate) => {
                 let index = self.indexes[duplicate.sorter].or(table.primary_number());
                 self.duplicate = Some(duplicate);
                 let index = index.ok_or_else(|| corrupt(table, "a hidden row id came twice"))?;
-                Ok(Written::Duplicate { index })
+                Ok(WriteOutcome::Duplicate { index })
             }
         }
     }
 
-    fn finish(&mut self, table: &Table, progress: Progress<'_>) -> Result<Written> {
+    fn finish(&mut self, table: &Table, progress: LoadProgress<'_>) -> Result<WriteOutcome> {
         let load = self.load.take();
         let load = load.ok_or_else(|| Error::invalid("the load is over"))?;
         let files = match load.finish(progress) {
@@ -275,7 +275,7 @@ impl SortedLoad {
         self.current
             .live_rows
             .count(i64::try_from(self.rows).unwrap_or(i64::MAX));
-        Ok(Written::Done { row_id: None })
+        Ok(WriteOutcome::Done { row_id: None })
     }
 
     fn duplicate_row(&self, table: &Table, record: &mut [u8], blobs: &mut BlobBuf) -> Result<()> {

@@ -5,14 +5,14 @@
 
 use super::index::IndexInfo;
 use super::out_of_line::RowReader;
-use super::{Current, Table};
+use super::{TableIds, Table};
 use crate::base::checksum::xxh3;
 use crate::base::key::{INDEX_ID_LEN, index_prefix};
 use crate::base::range::prefix_successor;
 use crate::base::{Error, ErrorKind, Result};
 use crate::catalog::{Counters, TableEntry, TableSchema};
 use crate::iter::{MergeIter, MvccIter, ReadAt};
-use crate::read::{self, ReadPoint, ScanRange, Source, Views, scan_sources};
+use crate::read::{self, ReadPoint, ScanRange, ScanSource, SuperVersions, scan_sources};
 use crate::rowcode::{BlobBuf, RowFormat};
 use crate::sst::IndexStats;
 use std::sync::Arc;
@@ -42,13 +42,13 @@ impl CheckReport {
     }
 }
 
-type Entries = MvccIter<MergeIter<Source>>;
+type Entries = MvccIter<MergeIter<ScanSource>>;
 
 /// What is checked, and where.
-pub(super) struct Subject<'a> {
+pub(super) struct CheckedTable<'a> {
     pub(super) schema: &'a TableSchema,
     pub(super) format: &'a RowFormat,
-    pub(super) current: &'a Current,
+    pub(super) current: &'a TableIds,
     pub(super) point: &'a ReadPoint,
     pub(super) interrupted: &'a dyn Fn() -> bool,
 }
@@ -63,9 +63,9 @@ pub(super) struct Secondary<'a> {
 
 /// A set of keys: how many, and the sum of their hashes.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct Sum(u64, u64);
+struct KeySetHash(u64, u64);
 
-impl Sum {
+impl KeySetHash {
     fn add(&mut self, key: &[u8]) {
         self.0 += 1;
         self.1 = self.1.wrapping_add(xxh3(key));
@@ -74,11 +74,11 @@ impl Sum {
 
 /// What the rows ask of the indexes.
 #[derive(Default)]
-struct Wanted {
+struct ExpectedEntries {
     /// The rows' own keys.
-    rows: Sum,
+    rows: KeySetHash,
     /// The entries of each index, where they are computable.
-    entries: Vec<Sum>,
+    entries: Vec<KeySetHash>,
 }
 
 impl Table {
@@ -91,11 +91,11 @@ impl Table {
     /// `Interrupted`; what stops the check halfway and is no damage of a file.
     pub fn check(
         &self,
-        views: &Views,
+        views: &SuperVersions,
         extended: bool,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<CheckReport> {
-        let subject = Subject {
+        let subject = CheckedTable {
             schema: self.schema(),
             format: self.format(),
             current: &self.current(),
@@ -125,8 +125,8 @@ pub fn check_stored(
     interrupted: &dyn Fn() -> bool,
 ) -> Result<CheckReport> {
     let weightless = entry.schema.with_any_collator();
-    let current = Current::new(&Counters::default(), &weightless, Arc::clone(entry), 0)?;
-    let subject = Subject {
+    let current = TableIds::new(&Counters::default(), &weightless, Arc::clone(entry), 0)?;
+    let subject = CheckedTable {
         schema: &entry.schema,
         format: &weightless.row_format(&[])?,
         current: &current,
@@ -138,7 +138,7 @@ pub fn check_stored(
     Ok(report)
 }
 
-impl Subject<'_> {
+impl CheckedTable<'_> {
     fn check_files(&self, report: &mut CheckReport) -> Result<()> {
         let ids = self.current.entry.index_ids();
         for file in self.point.view.files() {
@@ -198,15 +198,15 @@ impl Subject<'_> {
         indexes: &[&Secondary<'_>],
         lookup: bool,
         report: &mut CheckReport,
-    ) -> Result<Wanted> {
+    ) -> Result<ExpectedEntries> {
         let mut reader = RowReader::new(self.format, None);
         let mut record = vec![0; self.schema.record_len as usize];
         let mut blobs = BlobBuf::new();
         let mut entry = Vec::new();
         let again = report.rows > 0;
-        let mut wanted = Wanted {
+        let mut wanted = ExpectedEntries {
             entries: vec![Sum::default(); indexes.len()],
-            ..Wanted::default()
+            ..ExpectedEntries::default()
         };
         let mut rows = self.entries_of(&self.current.clustered);
         let mut found = rows.first()?;
@@ -252,11 +252,11 @@ impl Subject<'_> {
     fn scan_entries(
         &self,
         secondary: &Secondary<'_>,
-        (rows, wanted): (Sum, Sum),
+        (rows, wanted): (KeySetHash, KeySetHash),
         report: &mut CheckReport,
     ) -> Result<bool> {
         let index = secondary.index;
-        let (mut seen, mut named) = (Sum::default(), Sum::default());
+        let (mut seen, mut named) = (KeySetHash::default(), KeySetHash::default());
         let mut entries = self.entries_of(index);
         let mut found = entries.first()?;
         while found {

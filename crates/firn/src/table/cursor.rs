@@ -17,11 +17,11 @@
 //! inner table) or moves on past the prefix widens to the whole index and keeps its iterators.
 
 use super::Table;
-use super::ahead::LookAhead;
-use super::fetch::{Fetch, Found};
+use super::ahead::RowPrefetch;
+use super::fetch::{RowFetch, FetchOutcome};
 use super::mode::{LockWait, ReadMode};
-use super::out_of_line::Part;
-use super::scan::{Resume, Scan, copy};
+use super::out_of_line::PartialColumn;
+use super::scan::{Resume, IndexScan, copy};
 use crate::base::key::index_prefix;
 use crate::base::range::make_successor;
 use crate::base::{Error, ErrorKind, Result};
@@ -54,11 +54,11 @@ pub enum SeekMode {
 
 /// A key in the server's form.
 #[derive(Debug, Clone, Copy)]
-pub struct Key<'a> {
+pub struct KeyImage<'a> {
     pub(super) image: &'a [u8],
 }
 
-impl<'a> Key<'a> {
+impl<'a> KeyImage<'a> {
     /// The key of these bytes.
     pub fn image(image: &'a [u8]) -> Self {
         Self { image }
@@ -69,8 +69,8 @@ impl<'a> Key<'a> {
 ///
 /// Between statements it keeps its memory and pins nothing: no view, no file, no block.
 pub struct Cursor {
-    fetch: Fetch,
-    scan: Scan,
+    fetch: RowFetch,
+    scan: IndexScan,
     /// Encoded prefix of the last seek.
     prefix: Vec<u8>,
     /// The first key above all with the prefix; empty if there is none.
@@ -84,15 +84,15 @@ pub struct Cursor {
     at_start: bool,
     /// Continue after (or before) the last entry in a new scan.
     parked: bool,
-    ahead: LookAhead,
+    ahead: RowPrefetch,
 }
 
 impl Cursor {
     /// A cursor on the clustered index of `table`.
     pub fn new(table: Arc<Table>) -> Self {
         Self {
-            fetch: Fetch::new(table),
-            scan: Scan::new(),
+            fetch: RowFetch::new(table),
+            scan: IndexScan::new(),
             prefix: Vec::new(),
             successor: Vec::new(),
             end: Vec::new(),
@@ -100,7 +100,7 @@ impl Cursor {
             sought: Vec::new(),
             at_start: true,
             parked: false,
-            ahead: LookAhead::new(),
+            ahead: RowPrefetch::new(),
         }
     }
 
@@ -152,13 +152,13 @@ impl Cursor {
         &mut self,
         bitmap: Option<&[u8]>,
         key_only: bool,
-        parts: &[Part],
+        parts: &[PartialColumn],
     ) -> Result<()> {
         self.fetch.set_columns(bitmap, key_only, parts)
     }
 
     /// Bounds forward scans at `key`, whose prefix is `included` or not.
-    pub fn set_end_range(&mut self, key: Option<Key<'_>>, included: bool) -> Result<()> {
+    pub fn set_end_range(&mut self, key: Option<KeyImage<'_>>, included: bool) -> Result<()> {
         self.end.clear();
         if let Some(key) = key {
             let encoded = self.fetch.index().seek_prefix(key.image, &mut self.end);
@@ -178,7 +178,7 @@ impl Cursor {
     }
 
     /// Encodes the key of a seek.
-    fn set_prefix(&mut self, key: Key<'_>) -> Result<bool> {
+    fn set_prefix(&mut self, key: KeyImage<'_>) -> Result<bool> {
         self.prefix.clear();
         let complete = self
             .fetch
@@ -193,7 +193,7 @@ impl Cursor {
     pub fn seek(
         &mut self,
         txn: &mut Transaction,
-        key: Key<'_>,
+        key: KeyImage<'_>,
         mode: SeekMode,
         record: &mut [u8],
     ) -> Result<bool> {
@@ -274,7 +274,7 @@ impl Cursor {
     pub fn next_same(
         &mut self,
         txn: &mut Transaction,
-        key: Key<'_>,
+        key: KeyImage<'_>,
         record: &mut [u8],
     ) -> Result<bool> {
         self.set_prefix(key)?;
@@ -291,7 +291,7 @@ impl Cursor {
     }
 
     /// Reads the row that `key`, all declared columns of a unique index, names.
-    pub fn get(&mut self, txn: &mut Transaction, key: Key<'_>, record: &mut [u8]) -> Result<bool> {
+    pub fn get(&mut self, txn: &mut Transaction, key: KeyImage<'_>, record: &mut [u8]) -> Result<bool> {
         if self.fetch.on_clustered() {
             return self.get_row(txn, key, record);
         }
@@ -303,7 +303,7 @@ impl Cursor {
     pub fn get_row(
         &mut self,
         txn: &mut Transaction,
-        reference: Key<'_>,
+        reference: KeyImage<'_>,
         record: &mut [u8],
     ) -> Result<bool> {
         self.fetch.row_key_of(reference.image)?;
@@ -480,8 +480,8 @@ impl Cursor {
             let shown = self.fetch.lock().has_shown();
             let behind = self.scan.is_behind(txn);
             let read = self.fetch.entry(txn, point, entries, behind, record)?;
-            let has_row = matches!(read, Found::Row);
-            let gone = matches!(read, Found::Gone);
+            let has_row = matches!(read, FetchOutcome::Row);
+            let gone = matches!(read, FetchOutcome::Gone);
             let waited = self.fetch.lock().has_waited() && !shown;
             if (waited || gone) && self.is_outdated(txn) {
                 found = self.go_back(txn, forward)?;

@@ -17,11 +17,11 @@ use super::index::IndexInfo;
 use super::statistics::live_rows;
 use crate::base::key::{SEQNO_MAX, index_prefix};
 use crate::base::range::prefix_successor;
-use crate::base::shape::KeyShape;
+use crate::base::shape::PrefixExtractor;
 use crate::base::sketch::{PrefixSketcher, Sketch};
 use crate::base::{IndexId, InternalIterator, Result};
 use crate::iter::{MergeIter, MvccIter, ReadAt};
-use crate::read::{ReadPoint, ScanRange, View, Views, estimate_rows, scan_sources};
+use crate::read::{ReadPoint, ScanRange, SuperVersion, SuperVersions, estimate_rows, scan_sources};
 use std::sync::Arc;
 
 /// Distinct values to visit.
@@ -38,7 +38,7 @@ impl Table {
     ///
     /// # Errors
     /// Those of reading.
-    pub fn rows_per_key(&self, views: &Views, index: usize) -> Result<Vec<f64>> {
+    pub fn rows_per_key(&self, views: &SuperVersions, index: usize) -> Result<Vec<f64>> {
         let current = self.current();
         let Some(info) = current.indexes.get(index) else {
             return Ok(Vec::new());
@@ -67,7 +67,7 @@ impl Table {
 }
 
 /// The distinct values of each prefix in files and memtables, unless they are not known.
-fn sketches(view: &View, index: IndexId, shape: Arc<dyn KeyShape>) -> Result<Option<Vec<Sketch>>> {
+fn sketches(view: &SuperVersion, index: IndexId, shape: Arc<dyn PrefixExtractor>) -> Result<Option<Vec<Sketch>>> {
     let mut all = vec![Sketch::default(); shape.prefixes()];
     let mut merge = |some: Option<Vec<Sketch>>| {
         let some = some.filter(|some| some.len() == all.len())?;

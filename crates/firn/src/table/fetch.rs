@@ -2,20 +2,20 @@
 
 use super::index::IndexInfo;
 use super::mode::{Entries, LockWait, ReadMode};
-use super::out_of_line::{Part, RowReader};
-use super::row_lock::{Locked, RowLock};
-use super::{Current, Table, corrupt};
+use super::out_of_line::{PartialColumn, RowReader};
+use super::row_lock::{LockOutcome, RowLock};
+use super::{TableIds, Table, corrupt};
 use crate::base::key::{INDEX_ID_LEN, UNCOMMITTED_BIT};
 use crate::base::{Error, Result, Seqno};
 use crate::blob::BlobStore;
-use crate::keycode::IndexPlan;
+use crate::keycode::IndexDecodePlan;
 use crate::read::{Freshness, ReadPoint, changed_since};
 use crate::rowcode::BlobBuf;
 use crate::txn::Transaction;
 use std::sync::Arc;
 
 /// What became of an entry.
-pub(super) enum Found {
+pub(super) enum FetchOutcome {
     /// Its row is in the record buffer.
     Row,
     /// It has no row for this reader.
@@ -26,9 +26,9 @@ pub(super) enum Found {
 }
 
 /// Reads rows for a cursor.
-pub(super) struct Fetch {
+pub(super) struct RowFetch {
     table: Arc<Table>,
-    current: Arc<Current>,
+    current: Arc<TableIds>,
     index: Arc<IndexInfo>,
     number: Option<usize>,
     clustered: bool,
@@ -37,7 +37,7 @@ pub(super) struct Fetch {
     columns: Option<Vec<u8>>,
     reader: RowReader,
     /// Set when entries alone are read.
-    key_plan: Option<IndexPlan>,
+    key_plan: Option<IndexDecodePlan>,
     blobs: BlobBuf,
     entry_key: Vec<u8>,
     /// The key of the entry last read is the row key.
@@ -49,7 +49,7 @@ pub(super) struct Fetch {
     in_place: bool,
 }
 
-impl Fetch {
+impl RowFetch {
     pub(super) fn new(table: Arc<Table>) -> Self {
         let current = table.current();
         let index = Arc::clone(&current.clustered);
@@ -168,7 +168,7 @@ impl Fetch {
         &mut self,
         bitmap: Option<&[u8]>,
         key_only: bool,
-        parts: &[Part],
+        parts: &[PartialColumn],
     ) -> Result<()> {
         // A row found through an entry must have a reference: with a primary key on prefixes of
         // columns the entry does not give it.
@@ -231,7 +231,7 @@ impl Fetch {
         entries: &Entries,
         stale: bool,
         record: &mut [u8],
-    ) -> Result<Found> {
+    ) -> Result<FetchOutcome> {
         self.blobs.clear();
         let key = entries.user_key();
         if !std::mem::take(&mut self.in_place) && self.is_locking() {
@@ -258,8 +258,8 @@ impl Fetch {
             return self.locked_entry(txn, point, entries, stale, record);
         }
         Ok(match self.snapshot_entry(txn, point, entries, record)? {
-            true => Found::Row,
-            false => Found::Nothing,
+            true => FetchOutcome::Row,
+            false => FetchOutcome::Nothing,
         })
     }
 
@@ -295,11 +295,11 @@ impl Fetch {
         entries: &Entries,
         stale: bool,
         record: &mut [u8],
-    ) -> Result<Found> {
+    ) -> Result<FetchOutcome> {
         let unlocked = match self.lock.take(txn, &self.row_key, self.clustered)? {
-            Locked::Skip => return Ok(Found::Nothing),
-            Locked::Yes => false,
-            Locked::Shown => true,
+            LockOutcome::Skip => return Ok(FetchOutcome::Nothing),
+            LockOutcome::Yes => false,
+            LockOutcome::Shown => true,
         };
         // What the transaction has written since is most often behind a scan that changes what it passes. An own version
         // under the cursor may have been taken back meanwhile.
@@ -322,10 +322,10 @@ impl Fetch {
             }
         };
         if found {
-            return Ok(Found::Row);
+            return Ok(FetchOutcome::Row);
         }
         self.unlock_row(txn);
-        Ok(Found::Gone)
+        Ok(FetchOutcome::Gone)
     }
 
     /// Whether others may have changed the row or the entry since `point`. Asked once the row is
@@ -366,7 +366,7 @@ impl Fetch {
         if !self.is_locking() {
             return self.row_at(txn, txn.pinned(), record);
         }
-        if let Locked::Skip = self.lock.take(txn, &self.row_key, false)? {
+        if let LockOutcome::Skip = self.lock.take(txn, &self.row_key, false)? {
             return Ok(false);
         }
         let latest = txn.latest_point();
@@ -436,7 +436,7 @@ impl Fetch {
         }
     }
 
-    fn decode_entry(&self, plan: &IndexPlan, value: &[u8], record: &mut [u8]) -> Result<()> {
+    fn decode_entry(&self, plan: &IndexDecodePlan, value: &[u8], record: &mut [u8]) -> Result<()> {
         let key = &self.entry_key[INDEX_ID_LEN..];
         let decoded = plan.decode(key, value, record);
         decoded.map_err(|e| self.table.of_table(e))

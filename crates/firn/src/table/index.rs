@@ -3,10 +3,10 @@
 use crate::base::key::{INDEX_ID_LEN, index_prefix};
 use crate::base::{Error, IndexId, Result, Seqno};
 use crate::catalog::{IndexEntry, IndexSchema};
-use crate::keycode::{IndexCodec, IndexPlan};
+use crate::keycode::{IndexCodec, IndexDecodePlan};
 
 /// How keys of the index come about.
-enum Keys {
+enum IndexKeys {
     /// From columns.
     Columns(Box<IndexCodec>),
     /// A number that no column shows: the clustered index of a table without a primary key.
@@ -18,7 +18,7 @@ pub(crate) struct IndexInfo {
     ids: IndexEntry,
     name: String,
     pub(super) unique: bool,
-    keys: Keys,
+    keys: IndexKeys,
 }
 
 impl IndexInfo {
@@ -28,7 +28,7 @@ impl IndexInfo {
             ids,
             name: schema.name.clone(),
             unique: schema.unique,
-            keys: Keys::Columns(Box::new(codec)),
+            keys: IndexKeys::Columns(Box::new(codec)),
         }
     }
 
@@ -38,7 +38,7 @@ impl IndexInfo {
             ids,
             name: "(hidden)".to_owned(),
             unique: true,
-            keys: Keys::Hidden,
+            keys: IndexKeys::Hidden,
         }
     }
 
@@ -56,8 +56,8 @@ impl IndexInfo {
 
     fn codec(&self) -> Result<&IndexCodec> {
         match &self.keys {
-            Keys::Columns(codec) => Ok(codec),
-            Keys::Hidden => Err(Error::invalid("a hidden key has no columns")),
+            IndexKeys::Columns(codec) => Ok(codec),
+            IndexKeys::Hidden => Err(Error::invalid("a hidden key has no columns")),
         }
     }
 
@@ -83,13 +83,13 @@ impl IndexInfo {
     ) -> Result<()> {
         match (&self.keys, row_id) {
             // SAFETY: as the caller promises.
-            (Keys::Columns(_), _) => unsafe { self.declared_key(record, out) }.map(|_| ()),
-            (Keys::Hidden, Some(id)) => {
+            (IndexKeys::Columns(_), _) => unsafe { self.declared_key(record, out) }.map(|_| ()),
+            (IndexKeys::Hidden, Some(id)) => {
                 out.extend_from_slice(&index_prefix(self.id()));
                 out.extend_from_slice(&id.to_be_bytes());
                 Ok(())
             }
-            (Keys::Hidden, None) => {
+            (IndexKeys::Hidden, None) => {
                 Err(Error::invalid("the row has a hidden key, which is missing"))
             }
         }
@@ -109,15 +109,15 @@ impl IndexInfo {
     pub(super) fn seek_prefix(&self, image: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         out.extend_from_slice(&index_prefix(self.id()));
         match &self.keys {
-            Keys::Columns(codec) => {
+            IndexKeys::Columns(codec) => {
                 let info = codec.encode_image(image, out)?;
                 Ok(info.parts >= codec.declared().parts().len())
             }
-            Keys::Hidden if image.len() == size_of::<u64>() => {
+            IndexKeys::Hidden if image.len() == size_of::<u64>() => {
                 out.extend_from_slice(image);
                 Ok(true)
             }
-            Keys::Hidden => Err(Error::invalid("a hidden key has eight bytes")),
+            IndexKeys::Hidden => Err(Error::invalid("a hidden key has eight bytes")),
         }
     }
 
@@ -135,8 +135,8 @@ impl IndexInfo {
     /// Number of declared parts.
     pub(super) fn part_count(&self) -> usize {
         match &self.keys {
-            Keys::Columns(codec) => codec.declared().parts().len(),
-            Keys::Hidden => 1,
+            IndexKeys::Columns(codec) => codec.declared().parts().len(),
+            IndexKeys::Hidden => 1,
         }
     }
 
@@ -147,7 +147,7 @@ impl IndexInfo {
     }
 
     /// A plan that decodes the wanted columns from entries alone.
-    pub(super) fn plan(&self, wanted: Option<&[u8]>) -> Result<IndexPlan> {
+    pub(super) fn plan(&self, wanted: Option<&[u8]>) -> Result<IndexDecodePlan> {
         Ok(self.codec()?.plan(wanted))
     }
 }

@@ -6,7 +6,7 @@
 
 use super::index::IndexInfo;
 use super::out_of_line::RowReader;
-use super::rows::{RowScratch, WriteFlags, Written, index_entry};
+use super::rows::{RowScratch, WriteFlags, WriteOutcome, index_entry};
 use super::statistics::live_rows;
 use super::{Table, corrupt};
 use super::autoincrement::last_used;
@@ -14,11 +14,11 @@ use crate::base::key::index_prefix;
 use crate::base::range::prefix_successor;
 use crate::base::{Error, IndexId, Result};
 use crate::catalog::{Catalog, IndexChange, IndexEntry, IndexOrigin, TableSchema};
-use crate::ingest::{Failure, Load, LoadLimits, Progress, Uniqueness};
+use crate::ingest::{LoadFailure, IndexLoad, LoadLimits, LoadProgress, Uniqueness};
 use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::read::{self, ReadPoint, ScanRange, scan_sources};
 use crate::rowcode::BlobBuf;
-use crate::txn::{Context, LockOwner};
+use crate::txn::{TransactionContext, LockOwner};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -35,7 +35,7 @@ const PACE: u64 = 1024;
 /// that of a dropped table does. The same after a crash.
 pub struct IndexBuild {
     table: Arc<Table>,
-    cx: Arc<Context>,
+    cx: Arc<TransactionContext>,
     schema: TableSchema,
     from: Vec<Option<usize>>,
     /// Ids of the new indexes, in the order of their numbers.
@@ -54,7 +54,7 @@ impl IndexBuild {
     /// `Unsupported`, with the reason in words, if that takes more than a change of secondary indexes.
     pub fn new(
         table: Arc<Table>,
-        cx: &Arc<Context>,
+        cx: &Arc<TransactionContext>,
         schema: TableSchema,
         from: Vec<Option<usize>>,
     ) -> Result<Self> {
@@ -86,7 +86,7 @@ impl IndexBuild {
             .collect()
     }
 
-    /// Fills the new indexes for the session of `owner`, whose kill ends it. `progress` is called now and then. [`Written::Duplicate`]: two rows have a key of a unique
+    /// Fills the new indexes for the session of `owner`, whose kill ends it. `progress` is called now and then. [`WriteOutcome::Duplicate`]: two rows have a key of a unique
     /// index; the second one is decoded into `record`, its blobs in `blobs`.
     ///
     /// # Errors
@@ -95,10 +95,10 @@ impl IndexBuild {
     pub fn fill(
         &mut self,
         owner: &LockOwner,
-        progress: Progress<'_>,
+        progress: LoadProgress<'_>,
         record: &mut [u8],
         blobs: &mut BlobBuf,
-    ) -> Result<Written> {
+    ) -> Result<WriteOutcome> {
         let numbers = self.new_numbers();
         // The commit asks again; here it saves the work.
         self.table.refuse_unsettled(&self.cx)?;
@@ -114,7 +114,7 @@ impl IndexBuild {
             interrupted: Arc::clone(&interrupted),
             ..self.cx.loads.limits()
         };
-        let mut load = Load::new(&self.cx.ingest, &uniqueness, limits)?;
+        let mut load = IndexLoad::new(&self.cx.ingest, &uniqueness, limits)?;
         let point = self.cx.views.latest();
         let filled = self.add_rows(&indexes, &mut load, &point, interrupted, progress);
         match filled.and_then(|()| load.finish(progress)) {
@@ -123,10 +123,10 @@ impl IndexBuild {
                     self.cx.loads.install(files, Vec::new())?;
                 }
                 self.filled = true;
-                Ok(Written::Done { row_id: None })
+                Ok(WriteOutcome::Done { row_id: None })
             }
-            Err(Failure::Error(error)) => Err(error),
-            Err(Failure::Duplicate(duplicate)) => {
+            Err(LoadFailure::Error(error)) => Err(error),
+            Err(LoadFailure::Duplicate(duplicate)) => {
                 let clustered = self.table.current().clustered.id();
                 let mut row_key = index_prefix(clustered).to_vec();
                 row_key.extend_from_slice(&duplicate.user_key[duplicate.unique_len..]);
@@ -137,7 +137,7 @@ impl IndexBuild {
                 blobs.clear();
                 let mut reader = RowReader::new(self.table.format(), None);
                 reader.read(&self.cx.blobs, kind, row.as_value(), record, blobs)?;
-                Ok(Written::Duplicate {
+                Ok(WriteOutcome::Duplicate {
                     index: numbers[duplicate.sorter],
                 })
             }
@@ -156,11 +156,11 @@ impl IndexBuild {
     fn add_rows(
         &self,
         indexes: &[IndexInfo],
-        load: &mut Load,
+        load: &mut IndexLoad,
         point: &ReadPoint,
         interrupted: Arc<AtomicBool>,
-        progress: Progress<'_>,
-    ) -> Result<(), Failure> {
+        progress: LoadProgress<'_>,
+    ) -> Result<(), LoadFailure> {
         let table = &self.table;
         let current = table.current();
         let expected = live_rows(&current.live_rows, &self.cx.views, current.clustered.id()).0;

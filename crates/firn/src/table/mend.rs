@@ -1,7 +1,7 @@
 //! Making the indexes of a table fit its rows, after some of either were lost.
 
-use super::Current;
-use super::check::{Secondary, Subject};
+use super::TableIds;
+use super::check::{Secondary, CheckedTable};
 use super::out_of_line::RowReader;
 use crate::base::key::{INDEX_ID_LEN, index_prefix};
 use crate::base::{Kind, Result, Value};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// A change that mends an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change<'a> {
+pub enum IndexFix<'a> {
     /// The entry with this key has no row, or its row asks for another.
     Remove(&'a [u8]),
     /// A row asks for this entry.
@@ -21,7 +21,7 @@ pub enum Change<'a> {
 
 /// What mending a table came to.
 #[derive(Debug, Default)]
-pub struct Mended {
+pub struct IndexRepair {
     /// Rows.
     pub rows: u64,
     /// Keys of rows that do not decode.
@@ -46,11 +46,11 @@ pub struct Mended {
 pub fn mend_stored(
     entry: &Arc<TableEntry>,
     point: &ReadPoint,
-    change: &mut dyn FnMut(Change<'_>) -> Result<()>,
-) -> Result<Mended> {
+    change: &mut dyn FnMut(IndexFix<'_>) -> Result<()>,
+) -> Result<IndexRepair> {
     let weightless = entry.schema.with_any_collator();
-    let current = Current::new(&Counters::default(), &weightless, Arc::clone(entry), 0)?;
-    let subject = Subject {
+    let current = TableIds::new(&Counters::default(), &weightless, Arc::clone(entry), 0)?;
+    let subject = CheckedTable {
         schema: &entry.schema,
         format: &weightless.row_format(&[])?,
         current: &current,
@@ -58,7 +58,7 @@ pub fn mend_stored(
         interrupted: &|| false,
     };
     let indexes = subject.secondaries();
-    let mut mended = Mended::default();
+    let mut mended = IndexRepair::default();
     subject.add_missing(&indexes, &mut mended, change)?;
     for secondary in &indexes {
         if !secondary.computable {
@@ -69,12 +69,12 @@ pub fn mend_stored(
     Ok(mended)
 }
 
-impl Subject<'_> {
+impl CheckedTable<'_> {
     fn add_missing(
         &self,
         indexes: &[Secondary<'_>],
-        mended: &mut Mended,
-        change: &mut dyn FnMut(Change<'_>) -> Result<()>,
+        mended: &mut IndexRepair,
+        change: &mut dyn FnMut(IndexFix<'_>) -> Result<()>,
     ) -> Result<()> {
         let mut reader = RowReader::new(self.format, None);
         let mut record = vec![0; self.schema.record_len as usize];
@@ -110,7 +110,7 @@ impl Subject<'_> {
                 key.extend_from_slice(&row_key[INDEX_ID_LEN..]);
                 if !self.is_there(&key)? {
                     mended.added += 1;
-                    change(Change::Add(&key, &value))?;
+                    change(IndexFix::Add(&key, &value))?;
                 }
             }
             found = rows.next()?;
@@ -121,8 +121,8 @@ impl Subject<'_> {
     fn remove_surplus(
         &self,
         secondary: &Secondary<'_>,
-        mended: &mut Mended,
-        change: &mut dyn FnMut(Change<'_>) -> Result<()>,
+        mended: &mut IndexRepair,
+        change: &mut dyn FnMut(IndexFix<'_>) -> Result<()>,
     ) -> Result<()> {
         let mut entries = self.entries_of(secondary.index);
         let mut found = entries.first()?;
@@ -130,7 +130,7 @@ impl Subject<'_> {
             let key = entries.user_key();
             if !self.is_wanted(secondary, key)? {
                 mended.removed += 1;
-                change(Change::Remove(key))?;
+                change(IndexFix::Remove(key))?;
             }
             found = entries.next()?;
         }

@@ -20,17 +20,17 @@ mod statistics;
 
 pub use bulk::BulkLoad;
 pub use check::{CheckReport, check_stored};
-pub use cursor::{Cursor, Key, SeekMode};
+pub use cursor::{Cursor, KeyImage, SeekMode};
 pub use index_build::IndexBuild;
-pub use mend::{Change, Mended, mend_stored};
+pub use mend::{IndexFix, IndexRepair, mend_stored};
 pub use mode::{LockWait, ReadMode};
-pub use out_of_line::Part;
-pub use rows::{RowScratch, WriteFlags, Written};
+pub use out_of_line::PartialColumn;
+pub use rows::{RowScratch, WriteFlags, WriteOutcome};
 pub use statistics::{
     IndexSums, RangeEnd, TableStatistics, estimated_rows, live_rows, out_of_line_bytes,
 };
 
-use crate::base::live_rows::LiveRows;
+use crate::base::live_rows::RowCount;
 use crate::base::{Error, ErrorKind, Result};
 use crate::catalog::{
     Catalog, Counter, Counters, Difference, TableEntry, TableSchema, autoincrement_counter,
@@ -45,7 +45,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// The parts of a table that TRUNCATE replaces.
-pub(crate) struct Current {
+pub(crate) struct TableIds {
     /// Catalog generation this was made at.
     generation: u64,
     entry: Arc<TableEntry>,
@@ -53,7 +53,7 @@ pub(crate) struct Current {
     pub(crate) indexes: Vec<Arc<IndexInfo>>,
     autoincrement: Arc<Counter>,
     hidden_rows: Arc<Counter>,
-    live_rows: Arc<LiveRows>,
+    live_rows: Arc<RowCount>,
 }
 
 /// What the server expects in the record under a NULL, where that is not zeros. It compares records
@@ -99,7 +99,7 @@ pub struct Table {
     candidates: Vec<usize>,
     /// How the definition differs from the stored one without harm, in words.
     warning: Option<String>,
-    current: ArcSwap<Current>,
+    current: ArcSwap<TableIds>,
 }
 
 impl Table {
@@ -130,7 +130,7 @@ impl Table {
             }
         };
         let format = schema.row_format(&[])?;
-        let current = Current::new(catalog.counters(), &schema, entry, generation)?;
+        let current = TableIds::new(catalog.counters(), &schema, entry, generation)?;
         Ok(Arc::new(Self {
             catalog: Arc::clone(catalog),
             name: name.to_owned(),
@@ -208,14 +208,14 @@ impl Table {
     }
 
     /// Replaces `known` if it is no longer the ids in force. Costs no reference count otherwise.
-    pub(crate) fn refresh(&self, known: &mut Arc<Current>) {
+    pub(crate) fn refresh(&self, known: &mut Arc<TableIds>) {
         if known.generation != self.catalog.generation() {
             *known = self.current();
         }
     }
 
     /// The ids in force, brought up to date with the catalog.
-    pub(crate) fn current(&self) -> Arc<Current> {
+    pub(crate) fn current(&self) -> Arc<TableIds> {
         let current = self.current.load();
         let generation = self.catalog.generation();
         if current.generation == generation {
@@ -231,7 +231,7 @@ impl Table {
             Some(Difference::Stored(_)) => Arc::clone(&current.entry),
             _ => entry,
         };
-        match Current::new(self.catalog.counters(), &self.schema, entry, generation) {
+        match TableIds::new(self.catalog.counters(), &self.schema, entry, generation) {
             Ok(next) => {
                 let next = Arc::new(next);
                 self.current.store(Arc::clone(&next));
@@ -242,14 +242,14 @@ impl Table {
     }
 
     /// Secondary indexes with their numbers.
-    fn secondaries(current: &Current) -> impl Iterator<Item = (usize, &IndexInfo)> {
+    fn secondaries(current: &TableIds) -> impl Iterator<Item = (usize, &IndexInfo)> {
         let clustered = current.clustered.id();
         let all = current.indexes.iter().enumerate();
         all.filter(move |(_, index)| index.id() != clustered)
             .map(|(i, index)| (i, &**index))
     }
 
-    fn next_row_id(&self, current: &Current) -> Option<u64> {
+    fn next_row_id(&self, current: &TableIds) -> Option<u64> {
         self.has_hidden_key()
             .then(|| current.hidden_rows.value().fetch_add(1, Ordering::Relaxed) + 1)
     }
@@ -266,7 +266,7 @@ impl Table {
     }
 }
 
-impl Current {
+impl TableIds {
     fn hidden_counter(&self) -> u64 {
         hidden_row_counter(self.entry.clustered.id)
     }

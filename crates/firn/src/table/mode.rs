@@ -1,7 +1,7 @@
 //! How a cursor reads.
 
 use crate::iter::{MergeIter, MvccIter};
-use crate::read::Source;
+use crate::read::ScanSource;
 use crate::txn::LockMode;
 
 /// What a cursor reads.
@@ -25,4 +25,4 @@ pub enum LockWait {
 }
 
 /// The entries that a cursor walks over.
-pub(super) type Entries = MvccIter<MergeIter<Source>>;
+pub(super) type Entries = MvccIter<MergeIter<ScanSource>>;

@@ -1,11 +1,11 @@
 //! Columns whose values lie out of line: which they are, writing them with a row, reading them.
 
 use super::Table;
-use crate::base::options::LiveOptions;
+use crate::base::options::MutableOptions;
 use crate::base::{Error, Kind, Result, Value};
 use crate::blob::BlobStore;
 use crate::catalog::TableSchema;
-use crate::rowcode::{BlobBuf, BlobRef, ColumnKind, DecodePlan, OutOfLine, RowFormat, blob_ref};
+use crate::rowcode::{BlobBuf, BlobRef, ColumnKind, DecodePlan, OutOfLineColumn, RowFormat, blob_ref};
 use crate::txn::Transaction;
 use std::sync::atomic::Ordering;
 
@@ -39,7 +39,7 @@ pub(super) fn candidates(schema: &TableSchema) -> Vec<usize> {
 
 /// A value that is long enough for a blob file.
 #[derive(Clone, Copy)]
-pub(super) struct Large<'a> {
+pub(super) struct LargeValue<'a> {
     /// Id of its column.
     pub(super) column: u32,
     pub(super) bytes: &'a [u8],
@@ -52,10 +52,10 @@ impl Table {
     /// Blob columns of `record` point to their bytes, which stay.
     pub(super) unsafe fn large_values<'a>(
         &self,
-        live: &LiveOptions,
+        live: &MutableOptions,
         record: &'a [u8],
         out_of_line: &[u32],
-    ) -> Result<Vec<Large<'a>>> {
+    ) -> Result<Vec<LargeValue<'a>>> {
         let mut large = Vec::new();
         if self.candidates.is_empty() {
             return Ok(large);
@@ -68,7 +68,7 @@ impl Table {
             let column = layout.columns()[number].id;
             let is_large = bytes.len() as u64 >= threshold.clamp(1, INLINE_BYTES_MAX);
             if is_large || out_of_line.contains(&column) {
-                large.push(Large { column, bytes });
+                large.push(LargeValue { column, bytes });
             }
         }
         Ok(large)
@@ -104,11 +104,11 @@ impl Table {
         txn: &mut Transaction,
         record: &[u8],
         row_key: &[u8],
-        large: &[Large<'_>],
-        mut kept: impl FnMut(&Large<'_>) -> Option<BlobRef>,
+        large: &[LargeValue<'_>],
+        mut kept: impl FnMut(&LargeValue<'_>) -> Option<BlobRef>,
         (head, tail): (&mut Vec<u8>, &mut Vec<u8>),
     ) -> Result<()> {
-        let write = |value: &Large<'_>| match kept(value) {
+        let write = |value: &LargeValue<'_>| match kept(value) {
             Some(blob) => Ok(blob),
             None => txn.write_blob(value.column, value.bytes),
         };
@@ -128,8 +128,8 @@ impl Table {
     pub(super) unsafe fn encode_with_large(
         &self,
         record: &[u8],
-        large: &[Large<'_>],
-        write: impl FnMut(&Large<'_>) -> Result<BlobRef>,
+        large: &[LargeValue<'_>],
+        write: impl FnMut(&LargeValue<'_>) -> Result<BlobRef>,
         head: &mut Vec<u8>,
         tail: &mut Vec<u8>,
     ) -> Result<Kind> {
@@ -163,7 +163,7 @@ impl Table {
 ///
 /// Rejected: telling by length and checksum alone that a value is the one that is stored. The record
 /// before the update is at hand, and a hash is no proof.
-pub(super) fn unchanged(new: &Large<'_>, old: &[Large<'_>], stored: &[BlobRef]) -> Option<BlobRef> {
+pub(super) fn unchanged(new: &LargeValue<'_>, old: &[LargeValue<'_>], stored: &[BlobRef]) -> Option<BlobRef> {
     let before = old.iter().find(|value| value.column == new.column)?;
     if !same_bytes(before.bytes, new.bytes) {
         return None;
@@ -179,7 +179,7 @@ pub(super) fn same_bytes(a: &[u8], b: &[u8]) -> bool {
 
 /// What a reader needs of a column whose value lies out of line, if that is not all of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part {
+pub struct PartialColumn {
     /// Number of the column.
     pub column: usize,
     /// So many bytes from the beginning.
@@ -190,25 +190,25 @@ pub struct Part {
 }
 
 /// A part, and whose.
-struct PartOf {
+struct WantedPart {
     /// Id of the column.
     column: u32,
     /// The record points to the value.
     is_blob: bool,
-    part: Part,
+    part: PartialColumn,
 }
 
 /// What is to be read of one value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Needs {
+enum ValueNeed {
     All,
     Length,
     Prefix(u64),
     PrefixAndLength(u64),
 }
 
-impl Needs {
-    fn of(column: &OutOfLine, parts: &[PartOf]) -> Self {
+impl ValueNeed {
+    fn of(column: &OutOfLineColumn, parts: &[WantedPart]) -> Self {
         let part = parts.iter().find(|part| part.column == column.blob.column);
         match part.map(|of| of.part) {
             Some(part) if part.prefix < column.blob.len => match (part.prefix, part.length) {
@@ -236,8 +236,8 @@ impl Needs {
 pub(super) struct RowReader {
     plan: DecodePlan,
     /// What is needed of columns; of others all.
-    parts: Vec<PartOf>,
-    wanted: Vec<OutOfLine>,
+    parts: Vec<WantedPart>,
+    wanted: Vec<OutOfLineColumn>,
     scratch: BlobBuf,
     /// What a column points to of which only the length is needed.
     zeros: Vec<u8>,
@@ -260,12 +260,12 @@ impl RowReader {
     }
 
     /// Reads no more than these parts of their columns, until it is told otherwise.
-    pub(super) fn set_parts(&mut self, format: &RowFormat, parts: &[Part]) -> Result<()> {
+    pub(super) fn set_parts(&mut self, format: &RowFormat, parts: &[PartialColumn]) -> Result<()> {
         self.parts.clear();
         for &part in parts {
             let column = format.current().columns().get(part.column);
             let column = column.ok_or_else(|| Error::invalid("a part of no column"))?;
-            self.parts.push(PartOf {
+            self.parts.push(WantedPart {
                 column: column.id,
                 is_blob: matches!(column.kind, ColumnKind::Blob { .. }),
                 part,
@@ -324,14 +324,14 @@ impl RowReader {
     ) -> Result<()> {
         self.wanted.iter().try_for_each(|column| column.check())?;
         let parts = &self.parts;
-        let needs = |column: &OutOfLine| Needs::of(column, parts);
+        let needs = |column: &OutOfLineColumn| ValueNeed::of(column, parts);
         let reads = self.wanted.iter().filter_map(|column| {
             let wanted = needs(column).bytes()?;
             Some((&column.blob, wanted))
         });
         store.announce(reads);
         // None of them moves any more once the first column points to them.
-        let lengths = self.wanted.iter().filter(|&c| needs(c) == Needs::Length);
+        let lengths = self.wanted.iter().filter(|&c| needs(c) == ValueNeed::Length);
         let longest = lengths.map(|c| c.blob.len).max().unwrap_or(0) as usize;
         if self.zeros.len() < longest {
             self.zeros = vec![0; longest];
@@ -343,11 +343,11 @@ impl RowReader {
                 true => &mut self.scratch,
                 false => &mut *blobs,
             };
-            let bytes = match Needs::of(&column, parts) {
-                Needs::All => store.read(&column.blob, buf)?,
-                Needs::Prefix(wanted) => store.read_prefix(&column.blob, wanted, buf)?,
-                Needs::Length => &self.zeros[..column.blob.len as usize],
-                Needs::PrefixAndLength(wanted) => {
+            let bytes = match ValueNeed::of(&column, parts) {
+                ValueNeed::All => store.read(&column.blob, buf)?,
+                ValueNeed::Prefix(wanted) => store.read_prefix(&column.blob, wanted, buf)?,
+                ValueNeed::Length => &self.zeros[..column.blob.len as usize],
+                ValueNeed::PrefixAndLength(wanted) => {
                     let prefix = store.read_prefix(&column.blob, wanted, &mut self.scratch)?;
                     blobs.put_beginning(prefix, column.blob.len as usize)
                 }

@@ -4,9 +4,9 @@
 //! garbage under ids that the dropped table takes along.
 
 use super::Table;
-use super::rows::{RowScratch, WriteFlags, Written};
+use super::rows::{RowScratch, WriteFlags, WriteOutcome};
 use crate::base::Result;
-use crate::txn::{Context, Isolation, LockOwner, Transaction};
+use crate::txn::{TransactionContext, Isolation, LockOwner, Transaction};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -21,7 +21,7 @@ pub(super) struct RowLoad {
 }
 
 impl RowLoad {
-    pub(super) fn new(table: Arc<Table>, cx: &Arc<Context>, owner: Arc<LockOwner>) -> Self {
+    pub(super) fn new(table: Arc<Table>, cx: &Arc<TransactionContext>, owner: Arc<LockOwner>) -> Self {
         let transaction = Transaction::new(Arc::clone(cx), owner);
         Self {
             table,
@@ -42,7 +42,7 @@ impl RowLoad {
         record: &[u8],
         flags: WriteFlags,
         scratch: &mut RowScratch,
-    ) -> Result<Written> {
+    ) -> Result<WriteOutcome> {
         // Well before it would spill: pieces are there to keep the transaction small.
         let live = &self.transaction.context().live;
         let limit = live.txn_memory_limit.load(Ordering::Relaxed);

@@ -20,7 +20,7 @@ enum SemiConsistent {
 }
 
 /// What became of a row's lock.
-pub(super) enum Locked {
+pub(super) enum LockOutcome {
     Yes,
     /// The row is left out.
     Skip,
@@ -124,10 +124,10 @@ impl RowLock {
         txn: &Transaction,
         row_key: &[u8],
         may_show: bool,
-    ) -> Result<Locked> {
+    ) -> Result<LockOutcome> {
         self.forget_last();
         let ReadMode::Locking(mode) = self.mode else {
-            return Ok(Locked::Yes);
+            return Ok(LockOutcome::Yes);
         };
         let show = may_show && self.semi == SemiConsistent::Try;
         self.forget_shown();
@@ -141,14 +141,14 @@ impl RowLock {
             Ok(granted) => {
                 self.newly = self.was_ahead(txn, row_key)? || granted.newly;
                 self.waited = granted.waited;
-                Ok(Locked::Yes)
+                Ok(LockOutcome::Yes)
             }
             Err(e) if *e.kind() != ErrorKind::LockNotAvailable => Err(e),
             Err(_) if show => {
                 self.semi = SemiConsistent::Shown;
-                Ok(Locked::Shown)
+                Ok(LockOutcome::Shown)
             }
-            Err(_) if self.wait == LockWait::Skip => Ok(Locked::Skip),
+            Err(_) if self.wait == LockWait::Skip => Ok(LockOutcome::Skip),
             Err(e) => Err(e),
         }
     }

@@ -6,16 +6,16 @@
 //! value meet, whatever their primary keys. Maintenance of non-unique indexes reads nothing.
 
 use super::index::IndexInfo;
-use super::out_of_line::{Large, same_bytes, unchanged};
-use super::{Current, Table, corrupt};
+use super::out_of_line::{LargeValue, same_bytes, unchanged};
+use super::{TableIds, Table, corrupt};
 use crate::base::key::{INDEX_ID_LEN, UNCOMMITTED_BIT};
 use crate::base::range::prefix_successor;
 use crate::base::{Error, ErrorKind, InternalIterator, InternalKey, Kind, Result, Value};
-use crate::blob::BlobSession;
-use crate::ingest::Entry;
+use crate::blob::TransactionBlobs;
+use crate::ingest::LoadEntry;
 use crate::iter::{MergeIter, MvccIter, ReadAt};
-use crate::read::{self, ReadPoint, ScanRange, Source, scan_sources};
-use crate::txn::{Context, LockMode, Transaction, WaitPolicy};
+use crate::read::{self, ReadPoint, ScanRange, ScanSource, scan_sources};
+use crate::txn::{TransactionContext, LockMode, Transaction, WaitPolicy};
 
 /// How an insert or update goes about duplicates.
 #[derive(Debug, Clone, Copy, Default)]
@@ -30,7 +30,7 @@ pub struct WriteFlags {
 
 /// What a write came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Written {
+pub enum WriteOutcome {
     /// The row is in the write set; the id of a hidden key.
     Done {
         /// Id of the row if its key is hidden.
@@ -75,7 +75,7 @@ impl Table {
         record: &[u8],
         flags: WriteFlags,
         scratch: &mut RowScratch,
-    ) -> Result<Written> {
+    ) -> Result<WriteOutcome> {
         self.check_record(record)?;
         txn.before_write()?;
         let current = self.current();
@@ -87,7 +87,7 @@ impl Table {
         // SAFETY: as the caller promises.
         let done =
             unsafe { self.insert_at(txn, &current, record, &row_key, row_id, flags, scratch) };
-        if !matches!(done, Ok(Written::Done { .. })) {
+        if !matches!(done, Ok(WriteOutcome::Done { .. })) {
             txn.rollback_to(mark);
         } else if let Some(id) = row_id {
             txn.raise_counter(current.hidden_counter(), id.into());
@@ -99,17 +99,17 @@ impl Table {
     unsafe fn insert_at(
         &self,
         txn: &mut Transaction,
-        current: &Current,
+        current: &TableIds,
         record: &[u8],
         row_key: &[u8],
         row_id: Option<u64>,
         flags: WriteFlags,
         scratch: &mut RowScratch,
-    ) -> Result<Written> {
+    ) -> Result<WriteOutcome> {
         if row_id.is_none()
             && let Some(index) = self.claim_row_key(txn, row_key, flags)?
         {
-            return Ok(Written::Duplicate { index });
+            return Ok(WriteOutcome::Duplicate { index });
         }
         for (number, index) in Self::secondaries(current) {
             // SAFETY: as the caller promises.
@@ -120,7 +120,7 @@ impl Table {
                 && !flags.skip_unique_secondary
                 && self.claim_unique(txn, entry, parts.declared_len, row_key, flags)?
             {
-                return Ok(Written::Duplicate { index: number });
+                return Ok(WriteOutcome::Duplicate { index: number });
             }
             scratch.new_value.clear();
             // SAFETY: as the caller promises.
@@ -130,7 +130,7 @@ impl Table {
         // SAFETY: as the caller promises.
         unsafe { self.put_row(txn, record, row_key, scratch) }?;
         current.count_rows(txn, 1);
-        Ok(Written::Done { row_id })
+        Ok(WriteOutcome::Done { row_id })
     }
 
     /// Changes the row `old` into `new`. The caller has read `old` under an exclusive lock;
@@ -149,7 +149,7 @@ impl Table {
         row_id: Option<u64>,
         flags: WriteFlags,
         scratch: &mut RowScratch,
-    ) -> Result<Written> {
+    ) -> Result<WriteOutcome> {
         self.check_record(old)?;
         self.check_record(new)?;
         txn.before_write()?;
@@ -165,7 +165,7 @@ impl Table {
         let keys = (&old_key[..], &new_key[..]);
         // SAFETY: as the caller promises.
         let done = unsafe { self.update_at(txn, &current, old, new, keys, flags, scratch) };
-        if !matches!(done, Ok(Written::Done { .. })) {
+        if !matches!(done, Ok(WriteOutcome::Done { .. })) {
             txn.rollback_to(mark);
         }
         done
@@ -175,13 +175,13 @@ impl Table {
     unsafe fn update_at(
         &self,
         txn: &mut Transaction,
-        current: &Current,
+        current: &TableIds,
         old: &[u8],
         new: &[u8],
         (old_key, new_key): (&[u8], &[u8]),
         flags: WriteFlags,
         scratch: &mut RowScratch,
-    ) -> Result<Written> {
+    ) -> Result<WriteOutcome> {
         let live = &txn.context().live;
         // SAFETY: as the caller promises.
         let (mut old_large, mut new_large, unread) = unsafe {
@@ -202,14 +202,14 @@ impl Table {
         // SAFETY: as the caller promises.
         let same_row = same_large && unsafe { layout.is_same(old, new, &large) }?;
         if same_row && old_key == new_key {
-            return Ok(Written::Same);
+            return Ok(WriteOutcome::Same);
         }
         if !flags.private {
             txn.lock(old_key, LockMode::Exclusive, None)?;
         }
         let newer = self.hide_if_newer(txn, old_key)?;
         // The row is locked, or nobody else sees it: what is stored now is what `old` was read from.
-        let in_both = |new: &Large<'_>| old_large.iter().any(|old| old.column == new.column);
+        let in_both = |new: &LargeValue<'_>| old_large.iter().any(|old| old.column == new.column);
         let stored = match new_large.iter().any(in_both) || !unread.is_empty() {
             true => self.stored_refs(txn, old_key)?,
             false => Vec::new(),
@@ -230,7 +230,7 @@ impl Table {
         }
         if old_key != new_key {
             if let Some(index) = self.claim_row_key(txn, new_key, flags)? {
-                return Ok(Written::Duplicate { index });
+                return Ok(WriteOutcome::Duplicate { index });
             }
             txn.delete(old_key)?;
         }
@@ -268,7 +268,7 @@ impl Table {
                         flags,
                     )?
                 {
-                    return Ok(Written::Duplicate { index: number });
+                    return Ok(WriteOutcome::Duplicate { index: number });
                 }
             }
             if !same_entry {
@@ -288,7 +288,7 @@ impl Table {
             )
         }?;
         txn.count_changed_row();
-        Ok(Written::Done { row_id: None })
+        Ok(WriteOutcome::Done { row_id: None })
     }
 
     /// Deletes the row in `record`, which the caller has read under an exclusive lock.
@@ -327,7 +327,7 @@ impl Table {
     unsafe fn delete_at(
         &self,
         txn: &mut Transaction,
-        current: &Current,
+        current: &TableIds,
         record: &[u8],
         row_key: &[u8],
         flags: WriteFlags,
@@ -421,7 +421,7 @@ impl Table {
             Box::new(own) as Box<dyn InternalIterator + Send>
         };
         let own = txn.has_writes().then(own);
-        let sources: Vec<Source> = scan_sources(&point.view, &range, own);
+        let sources: Vec<ScanSource> = scan_sources(&point.view, &range, own);
         if sources.is_empty() {
             return Ok(false);
         }
@@ -485,13 +485,13 @@ impl Table {
     /// Blob columns of `record` point to their bytes.
     pub(super) unsafe fn encode_row<'a>(
         &self,
-        cx: &Context,
-        session: &mut BlobSession,
+        cx: &TransactionContext,
+        session: &mut TransactionBlobs,
         record: &[u8],
         scratch: &'a mut RowScratch,
     ) -> Result<(Kind, Value<'a>)> {
         let (head, tail) = (&mut scratch.head, &mut scratch.tail);
-        let write = |value: &Large<'_>| cx.blobs.write(session, value.column, value.bytes);
+        let write = |value: &LargeValue<'_>| cx.blobs.write(session, value.column, value.bytes);
         // SAFETY: as the caller promises.
         let kind = unsafe {
             let large = self.large_values(&cx.live, record, &[])?;
@@ -555,14 +555,14 @@ pub(super) unsafe fn index_entry<'a>(
     row_key: &[u8],
     flags: WriteFlags,
     scratch: &'a mut RowScratch,
-) -> Result<Entry<'a>> {
+) -> Result<LoadEntry<'a>> {
     // SAFETY: as the caller promises.
     let parts = unsafe { entry_key(index, record, row_key, &mut scratch.new_entry) }?;
     scratch.new_value.clear();
     // SAFETY: as the caller promises.
     unsafe { index.entry_value(record, &mut scratch.new_value) }?;
     let unique = index.unique && !parts.has_null && !flags.skip_unique_secondary;
-    Ok(Entry {
+    Ok(LoadEntry {
         user_key: &scratch.new_entry,
         unique_len: if unique { parts.declared_len } else { 0 },
         kind: Kind::Put,

@@ -6,15 +6,15 @@ use crate::base::range::{make_successor, prefix_successor};
 use crate::base::{IndexId, InternalIterator, Result, Seqno};
 use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::read::{Freshness, ReadPoint, push_sources, still_complete};
-use crate::txn::{LockOwner, Mark, Transaction};
+use crate::txn::{LockOwner, Savepoint, Transaction};
 use std::sync::Arc;
 
 /// What the sources were opened for.
-struct Opened {
+struct OpenSources {
     index: IndexId,
     point: ReadPoint,
     /// Own writes when they were opened.
-    written: Mark,
+    written: Savepoint,
     /// They have the prefix of an exact seek and no more.
     narrow: bool,
     /// The transaction's own writes are among them.
@@ -44,10 +44,10 @@ pub(super) enum Resume<'a> {
 /// when it is another one, the sources are opened anew, with the same bounds.
 ///
 /// Between statements it keeps its memory and pins nothing: no view, no file, no block.
-pub(super) struct Scan {
+pub(super) struct IndexScan {
     /// Without sources while `opened` is none.
     entries: Entries,
-    opened: Option<Opened>,
+    opened: Option<OpenSources>,
     /// Who may interrupt it.
     owner: Option<Arc<LockOwner>>,
     lower: Vec<u8>,
@@ -61,7 +61,7 @@ pub(super) struct Scan {
     above: Vec<u8>,
 }
 
-impl Scan {
+impl IndexScan {
     pub(super) fn new() -> Self {
         Self {
             entries: MvccIter::new(MergeIter::new(Vec::new()), ReadAt::latest()),
@@ -114,7 +114,7 @@ impl Scan {
         txn.savepoint() != self.opened().written
     }
 
-    fn opened(&self) -> &Opened {
+    fn opened(&self) -> &OpenSources {
         self.opened.as_ref().expect("a move opens the scan")
     }
 
@@ -193,7 +193,7 @@ impl Scan {
         })
     }
 
-    fn is_complete(&self, opened: &Opened) -> bool {
+    fn is_complete(&self, opened: &OpenSources) -> bool {
         let (view, since) = (&opened.point.view, opened.point.seqno);
         still_complete(view, opened.index, since, self.entries.inner().children())
     }
@@ -222,7 +222,7 @@ impl Scan {
         });
         self.entries.set_read_at(ReadAt::snapshot(point.seqno));
         self.heed_interrupts(txn);
-        self.opened = Some(Opened {
+        self.opened = Some(OpenSources {
             index,
             point,
             written: txn.savepoint(),

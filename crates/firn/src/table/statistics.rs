@@ -1,16 +1,16 @@
 //! Statistics and estimates for the optimizer.
 
 use super::Table;
-use super::cursor::Key;
+use super::cursor::KeyImage;
 use super::index::IndexInfo;
 use super::out_of_line::candidates;
 use crate::base::IndexId;
 use crate::base::Result;
 use crate::base::key::index_prefix;
-use crate::base::live_rows::LiveRows;
+use crate::base::live_rows::RowCount;
 use crate::base::range::prefix_successor;
 use crate::catalog::TableEntry;
-use crate::read::{ReadPoint, ScanRange, View, Views, estimate_rows};
+use crate::read::{ReadPoint, ScanRange, SuperVersion, SuperVersions, estimate_rows};
 use std::sync::Arc;
 
 /// Sums over files and memtables for one index.
@@ -28,7 +28,7 @@ pub struct IndexSums {
 
 impl IndexSums {
     /// The sums for `index` in `view`.
-    pub fn of(view: &View, index: IndexId) -> Self {
+    pub fn of(view: &SuperVersion, index: IndexId) -> Self {
         let files = view.version.index_stats(index);
         let mut sums = Self {
             entries: files.entries,
@@ -63,7 +63,7 @@ impl IndexSums {
 /// Costs a look at a few numbers, but for the first time after the database was opened: then the number that commits add
 /// to is an estimate ([`estimate_rows`]) that reads a few dozen blocks. Once all entries lie in one run without old
 /// versions they are the rows, and the error of the estimate is gone.
-pub fn live_rows(counter: &LiveRows, views: &Views, clustered: IndexId) -> (u64, ReadPoint) {
+pub fn live_rows(counter: &RowCount, views: &SuperVersions, clustered: IndexId) -> (u64, ReadPoint) {
     // In this order: a commit is visible before it is counted, so the view has all that is counted by now.
     let counted = counter.counted();
     let point = views.latest();
@@ -95,7 +95,7 @@ pub fn estimated_rows(point: &ReadPoint, clustered: IndexId) -> u64 {
 /// Bytes in blob files that `rows` rows in index `clustered` refer to. Files do not tell exactly: see
 /// [`Version::out_of_line_bytes`](crate::version::Version::out_of_line_bytes).
 pub fn out_of_line_bytes(
-    view: &View,
+    view: &SuperVersion,
     clustered: IndexId,
     rows: u64,
     tables: impl Fn() -> Vec<Arc<TableEntry>>,
@@ -134,7 +134,7 @@ pub struct TableStatistics {
 #[derive(Debug, Clone, Copy)]
 pub struct RangeEnd<'a> {
     /// The key in the server's form.
-    pub key: Key<'a>,
+    pub key: KeyImage<'a>,
     /// At the lower end: the range begins after all keys with this prefix. At the upper end: it
     /// ends after them.
     pub after: bool,
@@ -142,7 +142,7 @@ pub struct RangeEnd<'a> {
 
 impl Table {
     /// Statistics from what files and memtables count.
-    pub fn statistics(&self, views: &Views) -> TableStatistics {
+    pub fn statistics(&self, views: &SuperVersions) -> TableStatistics {
         let current = self.current();
         let id = current.clustered.id();
         let (rows, point) = live_rows(&current.live_rows, views, id);
@@ -176,7 +176,7 @@ impl Table {
     /// Estimates the rows of a range of index number `index`, see [`estimate_rows`].
     pub fn estimate_range(
         &self,
-        views: &Views,
+        views: &SuperVersions,
         index: Option<usize>,
         lower: Option<RangeEnd<'_>>,
         upper: Option<RangeEnd<'_>>,

@@ -16,13 +16,13 @@ use crate::base::checksum::xxh3;
 use crate::base::pause::{self, PausePoint};
 use crate::base::{Error, ErrorKind, Result};
 use key_set::same_index;
-use merged::Registry;
+use merged::MergedLockRegistry;
 use parking_lot::{Mutex, RwLock};
 use shard::{Released, Shard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use waiter::{Outcome, Waiter};
+use waiter::{WaitOutcome, LockWaiter};
 
 const SHARDS: usize = 128;
 
@@ -120,7 +120,7 @@ pub trait WaitObserver: Send + Sync {
 /// sets of its own ([`key_set`]), and further ones in key order go straight there. They bar others
 /// as before, but have no queue: who has to wait brings the lock back first. So waits, grants and
 /// deadlocks are a matter of rows alone. A lock is in one place at a time, and moves with its shard
-/// locked; `Registry` says how requests know where to look.
+/// locked; `MergedLockRegistry` says how requests know where to look.
 ///
 /// Lock order: graph → shard → registry → merged locks of an owner → its rows, or a waiter. What
 /// need not wait takes one shard, and the others only beside a large statement.
@@ -130,7 +130,7 @@ pub trait WaitObserver: Send + Sync {
 /// it, and adds edges no search has seen).
 pub struct LockTable {
     shards: Box<[Shard]>,
-    registry: Registry,
+    registry: MergedLockRegistry,
     /// Rows that one owner may hold before they are merged.
     merge_at: usize,
     /// Held while a wait begins.
@@ -148,7 +148,7 @@ impl LockTable {
     pub fn merging_at(rows: usize) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
-            registry: Registry::new(),
+            registry: MergedLockRegistry::new(),
             merge_at: rows,
             graph: Mutex::new(()),
             last_deadlock: Mutex::new(None),
@@ -240,7 +240,7 @@ impl LockTable {
 
     /// Gives up all locks of `owner`.
     pub fn release_all(&self, owner: &Arc<LockOwner>) {
-        // In this order: see `Registry::unmerge`.
+        // In this order: see `MergedLockRegistry::unmerge`.
         self.registry.release_all(owner);
         let held = std::mem::take(&mut *owner.held.lock());
         for key in held.keys {
@@ -298,7 +298,7 @@ impl LockTable {
         self.break_cycles(&waiter);
         drop(graph);
         self.waits.fetch_add(1, Ordering::Relaxed);
-        if waiter.outcome() == Outcome::Waiting {
+        if waiter.outcome() == WaitOutcome::Waiting {
             self.tell_observer(shard, &waiter);
         }
         // An interrupt from before the waiter was registered did not kick it.
@@ -314,15 +314,15 @@ impl LockTable {
             tell(|observer, host| observer.wakes(host));
         }
         let outcome = match waiter.outcome() {
-            Outcome::Waiting => {
+            WaitOutcome::Waiting => {
                 let _graph = self.graph.lock();
-                shard.decide(&waiter, Outcome::Left)
+                shard.decide(&waiter, WaitOutcome::Left)
             }
             decided => decided,
         };
         owner.set_waiting(None);
         match outcome {
-            Outcome::Granted => {
+            WaitOutcome::Granted => {
                 if !waiter.upgrade {
                     owner.held.lock().keys.push(Arc::clone(&waiter.key));
                 }
@@ -331,13 +331,13 @@ impl LockTable {
                     waited: true,
                 })
             }
-            Outcome::Victim => Err(Error::new(
+            WaitOutcome::Victim => Err(Error::new(
                 ErrorKind::Deadlock,
                 "chosen as the victim; see the last deadlock in the engine's status",
             )),
-            Outcome::Left if owner.is_interrupted() => Err(interrupted()),
-            Outcome::Left => Err(self.timed_out()),
-            Outcome::Waiting => unreachable!("it left the queue"),
+            WaitOutcome::Left if owner.is_interrupted() => Err(interrupted()),
+            WaitOutcome::Left => Err(self.timed_out()),
+            WaitOutcome::Waiting => unreachable!("it left the queue"),
         }
     }
 
@@ -347,8 +347,8 @@ impl LockTable {
     }
 
     /// Chooses victims until no cycle goes through `requester`. Under the graph lock.
-    fn break_cycles(&self, requester: &Arc<Waiter>) {
-        while requester.outcome() == Outcome::Waiting {
+    fn break_cycles(&self, requester: &Arc<LockWaiter>) {
+        while requester.outcome() == WaitOutcome::Waiting {
             let cycle = deadlock::find_cycle(
                 requester,
                 |waiter| Arc::as_ptr(&waiter.owner).addr(),
@@ -362,18 +362,18 @@ impl LockTable {
             self.deadlocks.fetch_add(1, Ordering::Relaxed);
             *self.last_deadlock.lock() = Some(report::describe(&cycle, victim));
             let waiter = &cycle[victim];
-            self.shard(&waiter.key).decide(waiter, Outcome::Victim);
+            self.shard(&waiter.key).decide(waiter, WaitOutcome::Victim);
         }
     }
 
     /// The waits of those whom `waiter` waits for; one that does not wait closes no cycle.
-    fn waiters_ahead(&self, waiter: &Arc<Waiter>) -> Vec<Arc<Waiter>> {
+    fn waiters_ahead(&self, waiter: &Arc<LockWaiter>) -> Vec<Arc<LockWaiter>> {
         let blockers = self.shard(&waiter.key).nearest_blockers(waiter);
         let waiting = blockers.into_iter().filter_map(|owner| owner.waiting());
         waiting.collect()
     }
 
-    fn tell_observer(&self, shard: &Shard, waiter: &Arc<Waiter>) {
+    fn tell_observer(&self, shard: &Shard, waiter: &Arc<LockWaiter>) {
         let observer = self.observer.read().clone();
         let Some(observer) = observer else {
             return;

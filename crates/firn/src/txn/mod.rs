@@ -12,7 +12,7 @@ pub use lock_table::{
     Granted, LockInfo, LockMemory, LockMode, LockOwner, LockStats, LockTable, WaitInfo,
     WaitObserver, WaitPolicy,
 };
-pub use prepared::{PreparedTransactions, Recovered};
+pub use prepared::{PreparedTransactions, PreparedTransaction};
 pub use snapshots::{Snapshot, SnapshotList};
-pub use transaction::{Context, Isolation, Transaction};
-pub use write_set::{Mark, SharedWriteSet, WriteSet, WriteSetIter};
+pub use transaction::{TransactionContext, Isolation, Transaction};
+pub use write_set::{Savepoint, SharedWriteSet, WriteSet, WriteSetIter};

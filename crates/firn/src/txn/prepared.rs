@@ -2,31 +2,31 @@
 //! to be left by one.
 
 use super::lock_table::LockOwner;
-use super::transaction::Context;
-use crate::base::live_rows::LiveRows;
+use super::transaction::TransactionContext;
+use crate::base::live_rows::RowCount;
 use crate::base::{Error, ErrorKind, IndexId, Result};
 use crate::binlog::ServerRun;
-use crate::blob::BlobSession;
+use crate::blob::TransactionBlobs;
 use crate::wal::Lsn;
-use crate::write::{Changes, Prepared, What};
+use crate::write::{Changes, PreparedLogPin, CommitRecord};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// A prepared transaction that waits for its outcome.
-pub struct Recovered {
+pub struct PreparedTransaction {
     /// Its changes.
     pub changes: Changes,
     /// Its place in the log.
-    pub prepared: Prepared,
+    pub prepared: PreparedLogPin,
     /// Who holds its locks.
     pub owner: Option<Arc<LockOwner>>,
     /// What it wrote out of line.
-    pub blobs: BlobSession,
+    pub blobs: TransactionBlobs,
     /// The run of the host's server that prepared it, if recovery found it and the log names the run.
     pub run: Option<Arc<ServerRun>>,
     /// By how many rows it changes tables; `None`: recovery does not know.
-    pub rows: Vec<(Arc<LiveRows>, Option<i64>)>,
+    pub rows: Vec<(Arc<RowCount>, Option<i64>)>,
 }
 
 /// All of them, by xid.
@@ -37,7 +37,7 @@ pub struct Recovered {
 /// of the maps at least until its changes are visible.
 #[derive(Default)]
 pub struct PreparedTransactions {
-    by_xid: Mutex<BTreeMap<Vec<u8>, Recovered>>,
+    by_xid: Mutex<BTreeMap<Vec<u8>, PreparedTransaction>>,
     /// Taken before `by_xid`.
     noted: Mutex<Noted>,
 }
@@ -51,7 +51,7 @@ struct Noted {
 
 impl PreparedTransactions {
     /// Adds one.
-    pub fn insert(&self, xid: Vec<u8>, transaction: Recovered) {
+    pub fn insert(&self, xid: Vec<u8>, transaction: PreparedTransaction) {
         self.by_xid.lock().insert(xid, transaction);
     }
 
@@ -110,11 +110,11 @@ impl PreparedTransactions {
     }
 
     /// Commits the transaction. Returns whether `xid` was known.
-    pub fn commit(&self, xid: &[u8], cx: &Context) -> Result<bool> {
+    pub fn commit(&self, xid: &[u8], cx: &TransactionContext) -> Result<bool> {
         let Some(transaction) = self.take_to_commit(xid)? else {
             return Ok(false);
         };
-        let what = What::Prepared {
+        let what = CommitRecord::Prepared {
             xid,
             prepared: transaction.prepared,
             binlog: None,
@@ -143,7 +143,7 @@ impl PreparedTransactions {
     }
 
     /// Takes the transaction out, to be committed. The indexes that it changed stay noted meanwhile.
-    fn take_to_commit(&self, xid: &[u8]) -> Result<Option<Recovered>> {
+    fn take_to_commit(&self, xid: &[u8]) -> Result<Option<PreparedTransaction>> {
         let mut noted = self.noted.lock();
         let mut by_xid = self.by_xid.lock();
         if let Some(transaction) = by_xid.get(xid) {
@@ -154,7 +154,7 @@ impl PreparedTransactions {
     }
 
     /// Rolls the transaction back. Returns whether `xid` was known.
-    pub fn rollback(&self, xid: &[u8], cx: &Context) -> Result<bool> {
+    pub fn rollback(&self, xid: &[u8], cx: &TransactionContext) -> Result<bool> {
         let Some(transaction) = self.by_xid.lock().remove(xid) else {
             return Ok(false);
         };
@@ -179,7 +179,7 @@ impl PreparedTransactions {
 ///
 /// # Errors
 /// Those of the log: the next open removes them.
-pub(super) fn discard(cx: &Context, changes: &Changes, lsn: Lsn) -> Result<()> {
+pub(super) fn discard(cx: &TransactionContext, changes: &Changes, lsn: Lsn) -> Result<()> {
     if let Changes::Run(files) = changes {
         cx.pipeline.sync_to(lsn)?;
         let ids: Vec<u64> = files.iter().map(|file| file.file_id).collect();
@@ -188,7 +188,7 @@ pub(super) fn discard(cx: &Context, changes: &Changes, lsn: Lsn) -> Result<()> {
     Ok(())
 }
 
-fn release(transaction: &Recovered, cx: &Context) {
+fn release(transaction: &PreparedTransaction, cx: &TransactionContext) {
     if let Some(owner) = &transaction.owner {
         cx.locks.release_all(owner);
     }

@@ -1,8 +1,8 @@
 //! By how many rows a transaction has changed its tables, until it ends.
 
-use super::write_set::Mark;
+use super::write_set::Savepoint;
 use crate::base::IndexId;
-use crate::base::live_rows::LiveRows;
+use crate::base::live_rows::RowCount;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ const TABLES_KEPT: usize = 64;
 
 /// What ended statements have changed since a place in the write set.
 struct Earlier {
-    since: Mark,
+    since: Savepoint,
     table: usize,
     net: i64,
 }
@@ -22,27 +22,27 @@ struct Earlier {
 /// tables stay known, so that a session which writes to the same ones again and again neither allocates nor touches a
 /// reference count, which all sessions share.
 #[derive(Default)]
-pub(super) struct RowCounts {
+pub(super) struct RowCountDeltas {
     tables: Vec<Table>,
     by_index: HashMap<IndexId, usize>,
     last: usize,
     earlier: Vec<Earlier>,
     /// The newest savepoint.
-    savepoint: Mark,
+    savepoint: Savepoint,
     /// The running statement has counted.
     counted: bool,
 }
 
 struct Table {
     clustered: IndexId,
-    rows: Arc<LiveRows>,
+    rows: Arc<RowCount>,
     /// Of the running statement.
     net: i64,
 }
 
-impl RowCounts {
+impl RowCountDeltas {
     /// The running statement has changed the rows of a table by `net`.
-    pub(super) fn count(&mut self, clustered: IndexId, rows: &Arc<LiveRows>, net: i64) {
+    pub(super) fn count(&mut self, clustered: IndexId, rows: &Arc<RowCount>, net: i64) {
         let known = self.tables.get(self.last);
         if known.is_none_or(|table| table.clustered != clustered) {
             self.last = self.position(clustered, rows);
@@ -51,7 +51,7 @@ impl RowCounts {
         self.counted = true;
     }
 
-    fn position(&mut self, clustered: IndexId, rows: &Arc<LiveRows>) -> usize {
+    fn position(&mut self, clustered: IndexId, rows: &Arc<RowCount>) -> usize {
         if let Some(&at) = self.by_index.get(&clustered) {
             return at;
         }
@@ -66,7 +66,7 @@ impl RowCounts {
     }
 
     /// The statement that began at `since` ended well.
-    pub(super) fn end_statement(&mut self, since: Mark) {
+    pub(super) fn end_statement(&mut self, since: Savepoint) {
         if !std::mem::take(&mut self.counted) {
             return;
         }
@@ -89,12 +89,12 @@ impl RowCounts {
     }
 
     /// A savepoint was set between two statements, at `mark`.
-    pub(super) fn set_savepoint(&mut self, mark: Mark) {
+    pub(super) fn set_savepoint(&mut self, mark: Savepoint) {
         self.savepoint = mark;
     }
 
     /// What was written after `mark` was taken back; the running statement began at `statement`.
-    pub(super) fn rollback_to(&mut self, mark: Mark, statement: Mark) {
+    pub(super) fn rollback_to(&mut self, mark: Savepoint, statement: Savepoint) {
         if mark <= statement && std::mem::take(&mut self.counted) {
             self.tables.iter_mut().for_each(|table| table.net = 0);
         }
@@ -110,7 +110,7 @@ impl RowCounts {
     }
 
     /// Hands over what is to be counted when the transaction commits.
-    pub(super) fn take(&mut self) -> impl Iterator<Item = (&Arc<LiveRows>, i64)> {
+    pub(super) fn take(&mut self) -> impl Iterator<Item = (&Arc<RowCount>, i64)> {
         for earlier in self.earlier.drain(..) {
             self.tables[earlier.table].net += earlier.net;
         }
@@ -125,7 +125,7 @@ impl RowCounts {
         if self.counted || !self.earlier.is_empty() {
             self.take().for_each(drop);
         }
-        self.savepoint = Mark::default();
+        self.savepoint = Savepoint::default();
         if self.tables.len() > TABLES_KEPT {
             *self = Self::default();
         }

@@ -10,32 +10,32 @@
 //! own write set from then on, so that the primary and every index tell the same story.
 
 use super::lock_table::{Granted, LockMode, LockOwner, LockTable, WaitPolicy};
-use super::prepared::{PreparedTransactions, Recovered, discard};
-use super::row_counts::RowCounts;
+use super::prepared::{PreparedTransactions, PreparedTransaction, discard};
+use super::row_counts::RowCountDeltas;
 use super::snapshots::{Snapshot, SnapshotList};
-use super::write_set::{Mark, SharedWriteSet, WriteSet, WriteSetIter};
-use crate::base::gauge::Gauge;
-use crate::base::live_rows::LiveRows;
-use crate::base::options::LiveOptions;
+use super::write_set::{Savepoint, SharedWriteSet, WriteSet, WriteSetIter};
+use crate::base::gauge::MemoryTracker;
+use crate::base::live_rows::RowCount;
+use crate::base::options::MutableOptions;
 use crate::base::pause::{self, PausePoint};
 use crate::base::{
     CounterValue, Error, ErrorKind, IndexId, InternalKey, Kind, Result, Seqno, Value,
 };
-use crate::blob::{BlobSession, BlobStore};
+use crate::blob::{TransactionBlobs, BlobStore};
 use crate::ingest::{Ingest, LoadHost};
-use crate::iter::Reports;
-use crate::read::{self, ReadPoint, Views};
+use crate::iter::TombstoneReports;
+use crate::read::{self, ReadPoint, SuperVersions};
 use crate::rowcode::BlobRef;
 use crate::wal::{BinlogPosition, Lsn};
-use crate::write::{Batch, Changes, Pipeline, Prepared, What, unknown_outcome};
+use crate::write::{Batch, Changes, Pipeline, PreparedLogPin, CommitRecord, unknown_outcome};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// What transactions need of their database.
-pub struct Context {
+pub struct TransactionContext {
     /// Current views.
-    pub views: Arc<Views>,
+    pub views: Arc<SuperVersions>,
     /// Where commits go.
     pub pipeline: Arc<Pipeline>,
     /// Row locks.
@@ -43,13 +43,13 @@ pub struct Context {
     /// Snapshots that compaction must keep.
     pub snapshots: Arc<SnapshotList>,
     /// Options that may change.
-    pub live: Arc<LiveOptions>,
+    pub live: Arc<MutableOptions>,
     /// Memory of all write sets.
-    pub write_sets: Arc<Gauge>,
+    pub write_sets: Arc<MemoryTracker>,
     /// Prepared transactions that no session owns.
     pub prepared: Arc<PreparedTransactions>,
     /// Ranges in which scans skipped too much.
-    pub reports: Arc<Reports>,
+    pub reports: Arc<TombstoneReports>,
     /// Where files outside of flush and compaction come from.
     pub ingest: Arc<Ingest>,
     /// Where loads are installed.
@@ -73,7 +73,7 @@ enum Phase {
     Prepared {
         xid: Vec<u8>,
         changes: Changes,
-        prepared: Prepared,
+        prepared: PreparedLogPin,
     },
     Committed {
         lsn: Lsn,
@@ -83,36 +83,36 @@ enum Phase {
 
 /// A session's transaction.
 pub struct Transaction {
-    cx: Arc<Context>,
+    cx: Arc<TransactionContext>,
     owner: Arc<LockOwner>,
     phase: Phase,
     isolation: Isolation,
     autocommit: bool,
     lock_timeout_us: u64,
     statement_id: u64,
-    statement_mark: Mark,
+    statement_mark: Savepoint,
     gate_passed: bool,
     snapshot: Option<Snapshot>,
     point: Option<ReadPoint>,
     writes: SharedWriteSet,
     /// The place after the last own write: as the set has it, without its lock.
-    mark: Mark,
+    mark: Savepoint,
     /// Something was written since the set was last cleared.
     wrote: bool,
-    hidden: BTreeMap<Box<[u8]>, Mark>,
+    hidden: BTreeMap<Box<[u8]>, Savepoint>,
     counters: Vec<(u64, CounterValue)>,
     changed_rows: u64,
     /// By how many rows it changes its tables.
-    row_counts: RowCounts,
+    row_counts: RowCountDeltas,
     /// What it wrote out of line: held until a view shows it.
-    blobs: BlobSession,
+    blobs: TransactionBlobs,
     /// Its xid, if DDL must know that it is prepared.
     noted: Option<Vec<u8>>,
 }
 
 impl Transaction {
     /// An idle transaction whose locks belong to `owner`.
-    pub fn new(cx: Arc<Context>, owner: Arc<LockOwner>) -> Self {
+    pub fn new(cx: Arc<TransactionContext>, owner: Arc<LockOwner>) -> Self {
         let limit = cx.live.txn_memory_limit.load(Ordering::Relaxed);
         let writes = SharedWriteSet::new(limit, Some(Arc::clone(&cx.ingest)));
         let mark = {
@@ -139,14 +139,14 @@ impl Transaction {
             hidden: BTreeMap::new(),
             counters: Vec::new(),
             changed_rows: 0,
-            row_counts: RowCounts::default(),
-            blobs: BlobSession::new(),
+            row_counts: RowCountDeltas::default(),
+            blobs: TransactionBlobs::new(),
             noted: None,
         }
     }
 
     /// What the transaction runs in.
-    pub fn context(&self) -> &Arc<Context> {
+    pub fn context(&self) -> &Arc<TransactionContext> {
         &self.cx
     }
 
@@ -199,18 +199,18 @@ impl Transaction {
     }
 
     /// A place to roll back to.
-    pub fn savepoint(&self) -> Mark {
+    pub fn savepoint(&self) -> Savepoint {
         self.mark
     }
 
     /// As [`Self::savepoint`], for one that outlives the statement.
-    pub fn set_savepoint(&mut self) -> Mark {
+    pub fn set_savepoint(&mut self) -> Savepoint {
         self.row_counts.set_savepoint(self.mark);
         self.mark
     }
 
     /// Forgets all writes after `mark`; locks stay.
-    pub fn rollback_to(&mut self, mark: Mark) {
+    pub fn rollback_to(&mut self, mark: Savepoint) {
         if self.wrote {
             self.writes.lock().rollback_to(mark);
         }
@@ -415,7 +415,7 @@ impl Transaction {
     }
 
     /// Counts `net` rows more in the table whose rows are in `clustered`, once the transaction commits.
-    pub fn count_rows(&mut self, clustered: IndexId, rows: &Arc<LiveRows>, net: i64) {
+    pub fn count_rows(&mut self, clustered: IndexId, rows: &Arc<RowCount>, net: i64) {
         self.row_counts.count(clustered, rows, net);
     }
 
@@ -545,7 +545,7 @@ impl Transaction {
         let source = Arc::clone(self.cx.ingest.versions().source());
         let committed = self.hand_over(|cx, changes, counters| {
             cx.pipeline
-                .commit_changes(What::Batch, changes, &source, counters)
+                .commit_changes(CommitRecord::Batch, changes, &source, counters)
         })?;
         self.row_counts.commit();
         Ok(Some(committed.0.lsn))
@@ -587,7 +587,7 @@ impl Transaction {
     /// Hands the own writes to `log`, which names them in the log: files are the log's from there on.
     fn hand_over<T>(
         &mut self,
-        log: impl FnOnce(&Context, &Changes, &[(u64, CounterValue)]) -> Result<T>,
+        log: impl FnOnce(&TransactionContext, &Changes, &[(u64, CounterValue)]) -> Result<T>,
     ) -> Result<(T, Changes)> {
         // In every flush mode: a record that survives must find its blobs.
         self.blobs.sync()?;
@@ -630,7 +630,7 @@ impl Transaction {
         let binlog = binlog.map(|(name, pos)| BinlogPosition { name, pos });
         // It repeats transactions by the server's numbers, and none that a client has named.
         let in_binlog = binlog.is_some() && self.noted.is_none();
-        let what = What::Prepared {
+        let what = CommitRecord::Prepared {
             xid,
             prepared: *prepared,
             binlog,
@@ -683,7 +683,7 @@ impl Transaction {
             prepared,
         } = std::mem::replace(&mut self.phase, Phase::Idle)
         {
-            let left = Recovered {
+            let left = PreparedTransaction {
                 changes,
                 prepared,
                 owner: None,
@@ -706,7 +706,7 @@ impl Transaction {
         } = std::mem::replace(&mut self.phase, Phase::Idle)
         {
             let owner = std::mem::replace(&mut self.owner, fresh_owner);
-            let recovered = Recovered {
+            let recovered = PreparedTransaction {
                 changes,
                 prepared,
                 owner: Some(owner),
@@ -719,7 +719,7 @@ impl Transaction {
         self.finish();
     }
 
-    fn rows_when_committed(&mut self) -> Vec<(Arc<LiveRows>, Option<i64>)> {
+    fn rows_when_committed(&mut self) -> Vec<(Arc<RowCount>, Option<i64>)> {
         let all = self.row_counts.take();
         all.map(|(rows, net)| (Arc::clone(rows), Some(net)))
             .collect()
@@ -742,7 +742,7 @@ impl Transaction {
         self.statement_mark = self.mark;
         self.hidden.clear();
         self.counters.clear();
-        self.blobs = BlobSession::new();
+        self.blobs = TransactionBlobs::new();
     }
 }
 

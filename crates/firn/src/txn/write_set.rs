@@ -9,29 +9,29 @@ mod spill;
 mod tops;
 
 pub use cursor::WriteSetIter;
-pub use spill::Sealed;
+pub use spill::SealedWriteSet;
 
-use crate::base::gauge::{Charge, Gauge};
+use crate::base::gauge::{MemoryCharge, MemoryTracker};
 use crate::base::key::{SEQNO_MAX, UNCOMMITTED_BIT, index_prefix};
 use crate::base::value::{ENTRY_BYTES_MAX, check_entry};
 use crate::base::{ErrorKind, IndexId, InternalKey, Kind, Result, Seqno, Value};
 use crate::ingest::Ingest;
-use frozen::Frozen;
-use memory::{Memory, version_bytes};
+use frozen::SpillingMemory;
+use memory::{InMemoryWrites, version_bytes};
 use parking_lot::{Mutex, MutexGuard};
-use runs::{Bounds, PrivateRun, Runs};
+use runs::{Bounds, SpilledRun, SpilledRuns};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use tops::Tops;
+use tops::LargestKeys;
 
 /// What is over this size spills whatever the limit: a record of the log has no room for more.
 const MEMORY_MAX: u64 = 512 << 20;
 
 /// A place in the history of a write set, to come back to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Mark(u64);
+pub struct Savepoint(u64);
 
-impl Mark {
+impl Savepoint {
     /// As a bound on own writes: a reader with it sees what was written up to the mark.
     pub fn own_bound(self) -> Seqno {
         UNCOMMITTED_BIT | self.0
@@ -64,18 +64,18 @@ impl Mark {
 /// would need them too); spilling the largest part of the keys only (its reads would have to ask two
 /// places for one range of positions); rewriting runs at a rollback (it must be fast).
 pub struct WriteSet {
-    memory: Memory,
+    memory: InMemoryWrites,
     /// Older than `memory`, newer than `runs`.
-    frozen: Option<Frozen>,
-    runs: Runs,
+    frozen: Option<SpillingMemory>,
+    runs: SpilledRuns,
     /// Of memory, frozen memory and runs.
-    tops: Tops,
+    tops: LargestKeys,
     /// Where spilled files come from; without, everything stays in memory.
     ingest: Option<Arc<Ingest>>,
     /// Ends merges of runs.
     interrupted: Arc<AtomicBool>,
     position: u64,
-    charge: Charge,
+    charge: MemoryCharge,
     limit: u64,
     entry_bytes_max: u64,
     /// Changes whenever the memory does.
@@ -88,14 +88,14 @@ impl WriteSet {
     /// An empty set that spills to files of `ingest` what exceeds `limit` bytes of memory.
     pub fn new(limit: u64, ingest: Option<Arc<Ingest>>) -> Self {
         Self {
-            memory: Memory::default(),
+            memory: InMemoryWrites::default(),
             frozen: None,
-            runs: Runs::default(),
-            tops: Tops::default(),
+            runs: SpilledRuns::default(),
+            tops: LargestKeys::default(),
             ingest,
             interrupted: Arc::default(),
             position: 0,
-            charge: Charge::default(),
+            charge: MemoryCharge::default(),
             limit,
             entry_bytes_max: ENTRY_BYTES_MAX,
             generation: 0,
@@ -109,8 +109,8 @@ impl WriteSet {
     }
 
     /// Counts its bytes in `gauge`, too.
-    pub fn count_in(&mut self, gauge: &Arc<Gauge>) {
-        self.charge = Charge::new(Arc::clone(gauge));
+    pub fn count_in(&mut self, gauge: &Arc<MemoryTracker>) {
+        self.charge = MemoryCharge::new(Arc::clone(gauge));
         self.charge.set(self.bytes());
     }
 
@@ -147,7 +147,7 @@ impl WriteSet {
         if self.memory.bytes() + bytes > self.room() {
             self.settle()?;
             self.freeze();
-            let done = self.frozen.as_ref().is_some_and(Frozen::is_done);
+            let done = self.frozen.as_ref().is_some_and(SpillingMemory::is_done);
             if done || self.bytes() + bytes > self.limit() {
                 self.settle()?;
             }
@@ -181,7 +181,7 @@ impl WriteSet {
             return;
         };
         let memory = std::mem::take(&mut self.memory);
-        self.frozen = Some(Frozen::begin(ingest, memory, &self.runs));
+        self.frozen = Some(SpillingMemory::begin(ingest, memory, &self.runs));
         self.changed();
     }
 
@@ -192,7 +192,7 @@ impl WriteSet {
         };
         let settled = match frozen.finish() {
             Ok(files) => {
-                self.runs.list.push(PrivateRun::new(ingest, files, 0));
+                self.runs.list.push(SpilledRun::new(ingest, files, 0));
                 Ok(())
             }
             Err((error, older)) => {
@@ -237,12 +237,12 @@ impl WriteSet {
     }
 
     /// The place after the last write.
-    pub fn mark(&self) -> Mark {
-        Mark(self.position)
+    pub fn mark(&self) -> Savepoint {
+        Savepoint(self.position)
     }
 
     /// Forgets every write after `mark`: the memory it took, and the files that hold nothing else.
-    pub fn rollback_to(&mut self, mark: Mark) {
+    pub fn rollback_to(&mut self, mark: Savepoint) {
         if self
             .frozen
             .as_ref()
@@ -265,15 +265,15 @@ impl WriteSet {
 
     /// Forgets everything, and gives memory and files back.
     pub fn clear(&mut self) {
-        self.memory = Memory::default();
+        self.memory = InMemoryWrites::default();
         self.frozen = None;
-        self.runs = Runs::default();
-        self.tops = Tops::default();
+        self.runs = SpilledRuns::default();
+        self.tops = LargestKeys::default();
         self.charge.set(0);
         self.changed();
     }
 
-    fn memories(&self) -> impl Iterator<Item = &Memory> {
+    fn memories(&self) -> impl Iterator<Item = &InMemoryWrites> {
         let frozen = self.frozen.as_ref().map(|frozen| &**frozen.memory());
         std::iter::once(&self.memory).chain(frozen)
     }
@@ -335,14 +335,14 @@ impl WriteSet {
     ///
     /// # Errors
     /// Those of the files; `Interrupted` after an interruption ([`Self::heed`]).
-    pub fn seal(&mut self) -> Result<Sealed> {
+    pub fn seal(&mut self) -> Result<SealedWriteSet> {
         self.spill_all()?;
         let ingest = self.ingest.as_ref().expect("a set that has spilled");
         self.runs.seal(ingest, &self.interrupted)
     }
 
     /// The log names the files of `sealed`: they are no longer the set's to remove.
-    pub fn release(&mut self, sealed: Sealed) {
+    pub fn release(&mut self, sealed: SealedWriteSet) {
         self.runs.release(sealed);
     }
 
@@ -354,7 +354,7 @@ impl WriteSet {
 
     /// Memory taken, in bytes, about.
     pub fn bytes(&self) -> u64 {
-        self.memories().map(Memory::bytes).sum()
+        self.memories().map(InMemoryWrites::bytes).sum()
     }
 
     /// Whether nothing is written.

@@ -28,7 +28,7 @@ const TAG_GTID: u64 = 14;
 
 /// Identifies the database and the epoch of its writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Identity {
+pub struct DatabaseIdentity {
     /// The writer's epoch.
     pub epoch: u64,
     /// Commits of this epoch have larger seqnos; commits of earlier epochs have this seqno or
@@ -120,7 +120,7 @@ pub struct Edit {
     pub blobs_moved: Vec<(u64, u64)>,
     /// The database, and the epoch that begins. Neither another database nor an earlier epoch is
     /// accepted.
-    pub identity: Option<Identity>,
+    pub identity: Option<DatabaseIdentity>,
     /// Deferred deletions that are added, or done.
     pub deferred: Vec<DeferredDeletion>,
     /// The last global transaction ids of replication domains, as far as the log told: it may be let go of with the
@@ -308,8 +308,8 @@ impl Edit {
     }
 }
 
-fn take_identity(field: &mut &[u8]) -> Option<Identity> {
-    Some(Identity {
+fn take_identity(field: &mut &[u8]) -> Option<DatabaseIdentity> {
+    Some(DatabaseIdentity {
         epoch: take_u64(field)?,
         after: take_u64(field)?,
         database: DatabaseId(take_exact(field, 16)?.try_into().ok()?),

@@ -1,15 +1,15 @@
 //! Reads the manifest in force. Changes nothing.
 
 use super::manifest::{ManifestReader, manifest_name, parse_manifest_name, read_current};
-use super::{Edit, State};
+use super::{Edit, ManifestState};
 use crate::base::{Error, ErrorKind, Result};
 use crate::env::Env;
 use std::path::Path;
 
 /// The content of a manifest.
-pub struct Loaded {
+pub struct LoadedManifest {
     /// The sum of its edits.
-    pub state: State,
+    pub state: ManifestState,
     /// Id of the manifest.
     pub manifest_id: u64,
     /// Bytes of a torn write at its end.
@@ -24,12 +24,12 @@ pub struct Loaded {
 /// # Errors
 /// `Corruption` if the manifest or `CURRENT` is damaged, or if `CURRENT` is missing although a
 /// manifest has content. `Unsupported` for a later format. `Io`.
-pub fn load(env: &dyn Env, dir: &Path) -> Result<Option<Loaded>> {
+pub fn load(env: &dyn Env, dir: &Path) -> Result<Option<LoadedManifest>> {
     let Some(manifest_id) = read_current(env, dir)? else {
         return refuse_orphans(env, dir).map(|()| None);
     };
     let (state, reader) = read(env, dir, manifest_id)?;
-    Ok(Some(Loaded {
+    Ok(Some(LoadedManifest {
         state,
         manifest_id,
         torn: reader.unread(),
@@ -43,12 +43,12 @@ pub fn load(env: &dyn Env, dir: &Path) -> Result<Option<Loaded>> {
 /// # Errors
 /// `Corruption` if the manifest is damaged or there is none. `Unsupported` for a later format.
 /// `Io`.
-pub fn load_newest(env: &dyn Env, dir: &Path) -> Result<Loaded> {
+pub fn load_newest(env: &dyn Env, dir: &Path) -> Result<LoadedManifest> {
     let Some(manifest_id) = manifest_ids(env, dir)?.into_iter().max() else {
         return Err(Error::corruption("MANIFEST", 0, "the file is missing"));
     };
     let (state, reader) = read(env, dir, manifest_id)?;
-    Ok(Loaded {
+    Ok(LoadedManifest {
         state,
         manifest_id,
         torn: reader.unread(),
@@ -56,13 +56,13 @@ pub fn load_newest(env: &dyn Env, dir: &Path) -> Result<Loaded> {
     })
 }
 
-fn read(env: &dyn Env, dir: &Path, id: u64) -> Result<(State, ManifestReader)> {
+fn read(env: &dyn Env, dir: &Path, id: u64) -> Result<(ManifestState, ManifestReader)> {
     let mut reader = ManifestReader::open(env, dir, id).map_err(|error| match error.kind() {
         ErrorKind::NotFound => Error::corruption(manifest_name(id), 0, "the file is missing"),
         _ => error,
     })?;
     let edits = reader.poll(false)?;
-    let mut state = State::default();
+    let mut state = ManifestState::default();
     if edits.is_empty() {
         // The first record was durable before CURRENT named the file, so this is no torn write.
         return Err(Error::corruption(
@@ -77,7 +77,7 @@ fn read(env: &dyn Env, dir: &Path, id: u64) -> Result<(State, ManifestReader)> {
     Ok((state, reader))
 }
 
-fn apply(state: &mut State, edit: &Edit, name: &str) -> Result<()> {
+fn apply(state: &mut ManifestState, edit: &Edit, name: &str) -> Result<()> {
     if let Some(what) = state.objection(edit) {
         return Err(Error::corruption(name, 0, format!("an edit {what}")));
     }
@@ -93,12 +93,12 @@ fn refuse_orphans(env: &dyn Env, dir: &Path) -> Result<()> {
             Err(e) if e.is_corruption() => true,
             Err(e) => return Err(e),
             Ok((state, _)) => {
-                State {
-                    next_file_id: State::default().next_file_id,
-                    next_run_number: State::default().next_run_number,
+                ManifestState {
+                    next_file_id: ManifestState::default().next_file_id,
+                    next_run_number: ManifestState::default().next_run_number,
                     identity: None,
                     ..state
-                } == State::default()
+                } == ManifestState::default()
             }
         };
         if !blank {

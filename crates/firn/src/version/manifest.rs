@@ -16,12 +16,12 @@
 //! Rejected: a synced length in the header (it rewrites in place bytes that must not be torn), and
 //! recognizing a torn write by zeros or a short file (file systems differ).
 
-use super::{Edit, State};
+use super::{Edit, ManifestState};
 use crate::base::checksum::placed;
 use crate::base::varint::{take_exact, take_u32_le, take_u64_le};
 use crate::base::{Error, ErrorKind, Result, envelope};
 use crate::env::{AppendFile, Env, ReadFile};
-use crate::store::{Part, Reserve};
+use crate::store::{ReservePart, DiskReserve};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -116,9 +116,9 @@ impl ManifestWriter {
     }
 
     /// As [`Self::create`], in the room of the reserve, which has the file again if that is too small.
-    pub(super) fn create_in(reserve: &Reserve, dir: &Path, id: u64, first: &Edit) -> Result<Self> {
+    pub(super) fn create_in(reserve: &DiskReserve, dir: &Path, id: u64, first: &Edit) -> Result<Self> {
         let path = dir.join(manifest_name(id));
-        let mut file = reserve.create(Part::Manifest, &path)?;
+        let mut file = reserve.create(ReservePart::Manifest, &path)?;
         let first = first.encode();
         let bytes = (HEADER_LEN + 2 * RECORD_HEADER_LEN + first.len()) as u64;
         let mut room = bytes + ROOM;
@@ -130,7 +130,7 @@ impl ManifestWriter {
         let room_end = match found {
             Err(full) if *full.kind() == ErrorKind::NoSpace => {
                 // How many bytes it has, the next fill finds out.
-                reserve.give_back(Part::Manifest, &path, 0)?;
+                reserve.give_back(ReservePart::Manifest, &path, 0)?;
                 return Err(full);
             }
             found => found?.then_some(room),
@@ -380,14 +380,14 @@ impl NextCurrent {
         env: &dyn Env,
         dir: &Path,
         id: u64,
-        reserve: Option<&Reserve>,
+        reserve: Option<&DiskReserve>,
     ) -> Result<Self> {
         let temp = dir.join(CURRENT_TEMP);
         let Some(reserve) = reserve else {
             let file = env.create(&temp)?;
             return Ok(Self { file, id });
         };
-        let file = reserve.create(Part::Current, &temp)?;
+        let file = reserve.create(ReservePart::Current, &temp)?;
         let mut next = Self { file, id };
         let found = next.file.set_aside(current_text(id).len() as u64);
         if is_full(&found) {
@@ -401,11 +401,11 @@ impl NextCurrent {
         &self,
         env: &dyn Env,
         dir: &Path,
-        reserve: Option<&Reserve>,
+        reserve: Option<&DiskReserve>,
     ) -> Result<()> {
         let temp = dir.join(CURRENT_TEMP);
         match reserve {
-            Some(reserve) => reserve.give_back(Part::Current, &temp, 0),
+            Some(reserve) => reserve.give_back(ReservePart::Current, &temp, 0),
             None => env.remove(&temp),
         }
     }
@@ -448,7 +448,7 @@ pub(super) fn clear_unfinished(env: &dyn Env, dir: &Path, ids: &[u64]) -> Result
 ///
 /// # Errors
 /// `NoSpace`, `Io`. After an error a manifest may be left, in force or not.
-pub fn create_manifest(env: &dyn Env, dir: &Path, state: &State) -> Result<()> {
+pub fn create_manifest(env: &dyn Env, dir: &Path, state: &ManifestState) -> Result<()> {
     let mut state = state.clone();
     let id = state.next_file_id;
     state.next_file_id += 1;

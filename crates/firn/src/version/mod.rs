@@ -18,17 +18,17 @@ mod set;
 mod state;
 mod tree;
 
-pub use edit::{DeferredDeletion, Edit, Identity};
-pub use load::{Loaded, load, load_newest};
+pub use edit::{DeferredDeletion, Edit, DatabaseIdentity};
+pub use load::{LoadedManifest, load, load_newest};
 pub use manifest::{
     ManifestReader, create_manifest, manifest_name, parse_manifest_name, read_current,
 };
 pub use meta::{FileLocation, FileMeta};
-pub use queue::{Frozen, IngestedRun};
+pub use queue::{Flushable, IngestedRun};
 pub use run::{FileHandle, FileSource, Run};
 pub use salvage::{Salvaged, salvage};
-pub use set::{Context, FilesHeld, VersionSet};
-pub use state::{Placed, State};
+pub use set::{VersionSetContext, FileDeletionHold, VersionSet};
+pub use state::{PlacedFile, ManifestState};
 pub use tree::{LAST_LEVEL, LEVELS, Version};
 
 #[cfg(test)]

@@ -68,14 +68,14 @@ impl IngestedRun {
 
 /// An element of the queue.
 #[derive(Clone)]
-pub enum Frozen {
+pub enum Flushable {
     /// A memtable that takes no more commits.
     Memtable(Arc<Memtable>),
     /// The files of one commit.
     Run(Arc<IngestedRun>),
 }
 
-impl Frozen {
+impl Flushable {
     /// Position in the queue: higher is newer.
     pub fn id(&self) -> u64 {
         match self {

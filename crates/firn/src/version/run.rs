@@ -17,12 +17,12 @@ use std::sync::{Arc, OnceLock};
 pub struct FileSource {
     store: FileStore,
     cache: Arc<SstBlockCache>,
-    obsolete: Mutex<Obsolete>,
+    obsolete: Mutex<ObsoleteFiles>,
 }
 
 /// Obsolete files (id, size), their total size, and the part of it not yet reported to the pacer.
 #[derive(Default)]
-struct Obsolete {
+struct ObsoleteFiles {
     files: VecDeque<(u64, u64)>,
     new_bytes: u64,
     bytes: u64,
@@ -95,11 +95,11 @@ pub struct FileHandle {
     reader: OnceLock<Arc<SstReader>>,
     opening: Mutex<()>,
     blob_shares: OnceLock<Vec<(IndexId, u64)>>,
-    life: Arc<Life>,
+    life: Arc<FileLife>,
 }
 
 /// Lifetime of the file on disk, shared by all its handles.
-struct Life {
+struct FileLife {
     file_id: u64,
     size: u64,
     source: Arc<FileSource>,
@@ -109,7 +109,7 @@ struct Life {
 /// Fate of a file when the last version that contains it is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum End {
+pub(super) enum FileFate {
     /// The file is live: it stays for the next start.
     None = 0,
     /// An edit has replaced the file by others.
@@ -118,12 +118,12 @@ pub(super) enum End {
     Dropped = 2,
 }
 
-impl Drop for Life {
+impl Drop for FileLife {
     fn drop(&mut self) {
         let end = *self.end.get_mut();
-        if end == End::Replaced as u8 {
+        if end == FileFate::Replaced as u8 {
             self.source.put_replaced(self.file_id);
-        } else if end == End::Dropped as u8 {
+        } else if end == FileFate::Dropped as u8 {
             self.source.put_obsolete(self.file_id, self.size);
         }
     }
@@ -132,16 +132,16 @@ impl Drop for Life {
 impl FileHandle {
     /// A handle of a file of `source`.
     pub fn new(meta: Arc<FileMeta>, source: Arc<FileSource>) -> Arc<Self> {
-        let life = Arc::new(Life {
+        let life = Arc::new(FileLife {
             file_id: meta.file_id,
             size: meta.size,
             source: Arc::clone(&source),
-            end: AtomicU8::new(End::None as u8),
+            end: AtomicU8::new(FileFate::None as u8),
         });
         Self::with_life(meta, source, life)
     }
 
-    fn with_life(meta: Arc<FileMeta>, source: Arc<FileSource>, life: Arc<Life>) -> Arc<Self> {
+    fn with_life(meta: Arc<FileMeta>, source: Arc<FileSource>, life: Arc<FileLife>) -> Arc<Self> {
         Arc::new(Self {
             meta,
             source,
@@ -249,7 +249,7 @@ impl FileHandle {
     }
 
     /// Marks the file as removed by a durable edit.
-    pub(super) fn mark_obsolete(&self, end: End) {
+    pub(super) fn mark_obsolete(&self, end: FileFate) {
         self.life.end.store(end as u8, Ordering::Release);
     }
 }

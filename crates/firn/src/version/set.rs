@@ -7,14 +7,14 @@ use super::manifest::{
     ManifestWriter, NextCurrent, ROOM, clear_unfinished, manifest_name, read_current,
 };
 use super::pacer::DeletePacer;
-use super::run::End;
-use super::{Edit, FileHandle, FileSource, State, Version};
+use super::run::FileFate;
+use super::{Edit, FileHandle, FileSource, ManifestState, Version};
 use crate::base::epoch::{end_of_ids, end_of_names};
 use crate::base::events::{Listener, Severity};
 use crate::base::health::Health;
 use crate::base::{CounterValue, Error, ErrorKind, Result, Seqno};
 use crate::env::Env;
-use crate::store::Part;
+use crate::store::ReservePart;
 use crate::wal::Gtid;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -39,7 +39,7 @@ const FILE_BYTES: u64 = ROOM / 4;
 
 /// What a version set works with.
 #[derive(Clone)]
-pub struct Context {
+pub struct VersionSetContext {
     /// Accesses `CURRENT` and the manifests.
     pub env: Arc<dyn Env>,
     /// The data directory: `CURRENT` and the manifests.
@@ -75,7 +75,7 @@ pub struct Context {
 /// Rejected: continuing a manifest after a failed append (a half record in the middle), and a
 /// lock-free list of edits (an edit costs two syncs, so the mutex around them is free).
 pub struct VersionSet {
-    ctx: Context,
+    ctx: VersionSetContext,
     current: ArcSwap<Version>,
     next_file_id: AtomicU64,
     next_run_number: AtomicU64,
@@ -84,29 +84,29 @@ pub struct VersionSet {
     gtids: Mutex<BTreeMap<u32, Gtid>>,
     pacer: Mutex<DeletePacer>,
     /// Files found when the directory was opened; empty once the strays are removed.
-    found: Mutex<Found>,
-    /// Number of live [`FilesHeld`].
+    found: Mutex<DirectoryFiles>,
+    /// Number of live [`FileDeletionHold`].
     held: Arc<AtomicUsize>,
 }
 
 /// Ids of files in the directory.
 #[derive(Default)]
-struct Found {
+struct DirectoryFiles {
     files: Vec<u64>,
     manifests: Vec<u64>,
 }
 
 /// Guard: while one exists, no file is deleted.
-pub struct FilesHeld(Arc<AtomicUsize>);
+pub struct FileDeletionHold(Arc<AtomicUsize>);
 
-impl Drop for FilesHeld {
+impl Drop for FileDeletionHold {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 struct Inner {
-    state: State,
+    state: ManifestState,
     /// `None` if the disk has had no room for a manifest since the directory was opened.
     writer: Option<ManifestWriter>,
     /// The manifest in force.
@@ -122,7 +122,7 @@ struct Inner {
 }
 
 /// Why an edit failed, and whether it may still take effect at a restart.
-enum Failure {
+enum ApplyFailure {
     NoEffect(Error),
     Unknown(Error),
 }
@@ -137,7 +137,7 @@ impl VersionSet {
     /// `Corruption` if the manifest is damaged, or describes an impossible tree, or is missing
     /// while SSTs exist. `Unsupported` for a later format, or a file outside the data directory.
     /// `NoSpace` if a new database finds no room. `Io`.
-    pub fn open(ctx: Context) -> Result<Self> {
+    pub fn open(ctx: VersionSetContext) -> Result<Self> {
         let loaded = load(&*ctx.env, &ctx.dir)?;
         let old_manifests = manifest_ids(&*ctx.env, &ctx.dir)?;
         let on_disk = ctx.source.store().list()?;
@@ -145,7 +145,7 @@ impl VersionSet {
             let what = format!("missing, but there are {} SSTs", on_disk.len());
             return Err(Error::corruption("CURRENT", 0, what));
         }
-        let mut state = State::default();
+        let mut state = ManifestState::default();
         let in_force = loaded.as_ref().map(|loaded| loaded.manifest_id);
         if let Some(loaded) = loaded {
             if loaded.torn > 0 {
@@ -209,7 +209,7 @@ impl VersionSet {
             }),
             gtids: Mutex::new(state_gtids),
             pacer: Mutex::default(),
-            found: Mutex::new(Found {
+            found: Mutex::new(DirectoryFiles {
                 files: on_disk,
                 manifests: old_manifests,
             }),
@@ -330,15 +330,15 @@ impl VersionSet {
 
     /// Keeps every file of the states read from now on, and every file that the log after them
     /// names, until the guard is dropped.
-    pub fn hold_files(&self) -> FilesHeld {
+    pub fn hold_files(&self) -> FileDeletionHold {
         self.held.fetch_add(1, Ordering::SeqCst);
-        FilesHeld(Arc::clone(&self.held))
+        FileDeletionHold(Arc::clone(&self.held))
     }
 
     /// The state of the manifest, with the next file id and run number as allocated so far.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> ManifestState {
         let inner = self.inner.lock();
-        State {
+        ManifestState {
             next_file_id: self.next_file_id.load(Ordering::Relaxed),
             next_run_number: self.next_run_number.load(Ordering::Relaxed),
             ..inner.state.clone()
@@ -384,13 +384,13 @@ impl VersionSet {
                     new_files.filter(|id| !inner.state.files.contains_key(id) && !held(id));
                 let new_files: Vec<u64> = new_files.collect();
                 match failure {
-                    Failure::NoEffect(error) => {
+                    ApplyFailure::NoEffect(error) => {
                         new_files
                             .into_iter()
                             .for_each(|id| self.ctx.source.put_obsolete(id, 0));
                         Err(error)
                     }
-                    Failure::Unknown(error) => {
+                    ApplyFailure::Unknown(error) => {
                         inner.limbo.extend(new_files);
                         Err(error)
                     }
@@ -404,8 +404,8 @@ impl VersionSet {
         inner: &mut Inner,
         edit: &mut Edit,
         open: &[Arc<FileHandle>],
-    ) -> Result<Arc<Version>, Failure> {
-        use Failure::{NoEffect, Unknown};
+    ) -> Result<Arc<Version>, ApplyFailure> {
+        use ApplyFailure::{NoEffect, Unknown};
         self.ctx.health.check().map_err(NoEffect)?;
         // Before the check, which judges them.
         edit.next_file_id = Some(self.next_file_id.load(Ordering::Relaxed));
@@ -490,8 +490,8 @@ impl VersionSet {
         let gone: HashSet<u64> = edit.removed.iter().map(|(_, id)| *id).collect();
         let old = self.current.swap(Arc::new(next));
         let end = match edit.added.is_empty() {
-            true => End::Dropped,
-            false => End::Replaced,
+            true => FileFate::Dropped,
+            false => FileFate::Replaced,
         };
         old.files()
             .filter(|(_, file)| {
@@ -658,7 +658,7 @@ impl VersionSet {
     /// the manifest nor `keep` (ids that the log names) mentions. Call it once the log is replayed.
     /// A second call has no effect.
     pub fn remove_strays(&self, keep: &HashSet<u64>) {
-        let Found {
+        let DirectoryFiles {
             files: on_disk,
             manifests: old_manifests,
         } = std::mem::take(&mut *self.found.lock());
@@ -707,7 +707,7 @@ fn roll_at(writer: &ManifestWriter) -> u64 {
 }
 
 /// Writes `state` as a new manifest and puts it in force.
-fn roll(ctx: &Context, next_file_id: &AtomicU64, state: &mut State) -> Result<ManifestWriter> {
+fn roll(ctx: &VersionSetContext, next_file_id: &AtomicU64, state: &mut ManifestState) -> Result<ManifestWriter> {
     let id = next_file_id.fetch_add(1, Ordering::Relaxed);
     // The next open would take larger numbers for damage.
     if id + 1 >= end_of_ids(state.epoch()) {
@@ -732,7 +732,7 @@ fn roll(ctx: &Context, next_file_id: &AtomicU64, state: &mut State) -> Result<Ma
     let written = written.and_then(|writer| current.switch(env, &ctx.dir).map(|()| writer));
     if let (Ok(writer), Some(reserve)) = (&written, reserve) {
         // The next manifest may be larger.
-        reserve.want(Part::Manifest, 2 * writer.len() + ROOM);
+        reserve.want(ReservePart::Manifest, 2 * writer.len() + ROOM);
     }
     written.inspect_err(|e| {
         // Retries on a full disk must not fill it further. After other errors, or if CURRENT may

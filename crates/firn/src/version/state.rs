@@ -1,6 +1,6 @@
 //! The logical content of a manifest: the sum of its edits.
 
-use super::{DeferredDeletion, Edit, FileMeta, Identity, LEVELS};
+use super::{DeferredDeletion, Edit, FileMeta, DatabaseIdentity, LEVELS};
 use crate::base::epoch::{EPOCH_MAX, end_of_ids, first_id};
 use crate::base::key::SEQNO_COMMITTED_MAX;
 use crate::base::{CounterValue, Seqno};
@@ -17,7 +17,7 @@ pub(super) const NUMBER_MAX: u64 = 1 << 62;
 
 /// A file and its position in the tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Placed {
+pub struct PlacedFile {
     /// Level, 0 for L0.
     pub level: u8,
     /// Number of its L0 run; 0 in other levels.
@@ -28,9 +28,9 @@ pub struct Placed {
 
 /// The sum of the edits of a manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct State {
+pub struct ManifestState {
     /// Live files by file id.
-    pub files: BTreeMap<u64, Placed>,
+    pub files: BTreeMap<u64, PlacedFile>,
     /// Log segments below this number are not needed.
     pub log_number: u64,
     /// File ids below this one are taken.
@@ -48,14 +48,14 @@ pub struct State {
     pub blobs_moved: BTreeMap<u64, u64>,
     /// The database and its epoch. `None`, which means epoch 0, until an engine that knows
     /// identities has opened the database.
-    pub identity: Option<Identity>,
+    pub identity: Option<DatabaseIdentity>,
     /// Deferred deletions, by file id.
     pub deferred: BTreeMap<u64, DeferredDeletion>,
     /// The last global transaction id of each replication domain, as far as the log below the log number told.
     pub gtids: BTreeMap<u32, Gtid>,
 }
 
-impl Default for State {
+impl Default for ManifestState {
     fn default() -> Self {
         Self {
             files: BTreeMap::new(),
@@ -73,7 +73,7 @@ impl Default for State {
     }
 }
 
-impl State {
+impl ManifestState {
     /// The writer's epoch.
     pub fn epoch(&self) -> u64 {
         self.identity.map_or(0, |identity| identity.epoch)
@@ -195,7 +195,7 @@ impl State {
             self.files.remove(id);
         }
         for (level, run, meta) in &edit.added {
-            let placed = Placed {
+            let placed = PlacedFile {
                 level: *level,
                 run: *run,
                 meta: Arc::new(meta.clone()),
@@ -251,7 +251,7 @@ impl State {
 
     /// The edit that turns an empty state into this one.
     pub fn snapshot(&self) -> Edit {
-        let place = |p: &Placed| (p.level, p.run, FileMeta::clone(&p.meta));
+        let place = |p: &PlacedFile| (p.level, p.run, FileMeta::clone(&p.meta));
         Edit {
             added: self.files.values().map(place).collect(),
             removed: Vec::new(),

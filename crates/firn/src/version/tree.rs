@@ -1,6 +1,6 @@
 //! A version: the files of the tree at one moment.
 
-use super::{Edit, FileHandle, FileSource, Run, State};
+use super::{Edit, FileHandle, FileSource, Run, ManifestState};
 use crate::base::IndexId;
 use crate::rowcode::BlobUses;
 use crate::sst::IndexStats;
@@ -34,8 +34,8 @@ pub struct Version {
 
 impl Version {
     /// The version of `state`. `source` opens its files.
-    pub fn of_state(state: &State, source: &Arc<FileSource>) -> Self {
-        let mut parts = Parts::default();
+    pub fn of_state(state: &ManifestState, source: &Arc<FileSource>) -> Self {
+        let mut parts = VersionBuilder::default();
         for placed in state.files.values() {
             let handle = FileHandle::new(placed.meta.clone(), source.clone());
             parts.add(placed.level, placed.run, handle);
@@ -62,7 +62,7 @@ impl Version {
         let removed: HashSet<u64> = edit.removed.iter().map(|(_, id)| *id).collect();
         let open = open.iter().map(|file| (file.file_id, file.clone()));
         let mut taken: HashMap<u64, Arc<FileHandle>> = open.collect();
-        let mut parts = Parts::default();
+        let mut parts = VersionBuilder::default();
         for &level in &touched {
             parts.touched[usize::from(level)] = true;
             for run in self.runs(level) {
@@ -239,13 +239,13 @@ impl Version {
 
 /// Files grouped by level and run: a version under construction.
 #[derive(Default)]
-struct Parts {
+struct VersionBuilder {
     l0: BTreeMap<u64, Vec<Arc<FileHandle>>>,
     levels: [Vec<Arc<FileHandle>>; LAST_LEVEL],
     touched: [bool; LEVELS],
 }
 
-impl Parts {
+impl VersionBuilder {
     fn add(&mut self, level: u8, run: u64, file: Arc<FileHandle>) {
         match level {
             0 => self.l0.entry(run).or_default().push(file),

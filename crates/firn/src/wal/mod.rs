@@ -14,13 +14,13 @@ mod waiter;
 mod writer;
 
 pub use reader::{
-    LogStart, Piece, ReplayEnd, fingerprint, missing_between, missing_segment, replay,
+    LogStart, SegmentPiece, ReplayEnd, fingerprint, missing_between, missing_segment, replay,
     replay_archived, salvage, survey,
 };
-pub use record::{BinlogPosition, Gtid, Record, RunName};
+pub use record::{BinlogPosition, Gtid, Record, ServerRunName};
 pub use segment::{largest_below, parse_segment_name, segment_name, sync_all};
 pub use writer::{
-    Access, Appended, ClosedSegment, Cut, Room, SegmentsHeld, Wal, WalOptions, WalStats,
+    FullDiskAccess, Appended, ClosedSegment, WalCut, OutcomeRoom, SegmentHold, Wal, WalOptions, WalStats,
 };
 
 /// Position in the log of one [`Wal`]: bytes of records appended since it was created. Not stored.

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 /// The end of a prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Point {
+pub(super) struct PrefixEnd {
     pub group: GroupNumber,
     pub lsn: Lsn,
 }
@@ -24,22 +24,22 @@ enum Stage {
 
 /// A group, or adjacent groups of stage `Written`, that are not yet part of the durable prefix.
 #[derive(Debug)]
-struct Entry {
-    last: Point,
+struct PendingGroup {
+    last: PrefixEnd,
     segment: SegmentId,
     stage: Stage,
 }
 
 #[derive(Debug)]
-pub(super) struct Progress {
-    entries: VecDeque<Entry>,
-    written: Point,
-    durable: Point,
+pub(super) struct DurablePrefix {
+    entries: VecDeque<PendingGroup>,
+    written: PrefixEnd,
+    durable: PrefixEnd,
     writing: usize,
 }
 
-impl Progress {
-    pub(super) fn new(start: Point) -> Self {
+impl DurablePrefix {
+    pub(super) fn new(start: PrefixEnd) -> Self {
         Self {
             entries: VecDeque::new(),
             written: start,
@@ -49,12 +49,12 @@ impl Progress {
     }
 
     /// The end of the groups handed to the operating system.
-    pub(super) fn written(&self) -> Point {
+    pub(super) fn written(&self) -> PrefixEnd {
         self.written
     }
 
     /// The end of the groups on the device.
-    pub(super) fn durable(&self) -> Point {
+    pub(super) fn durable(&self) -> PrefixEnd {
         self.durable
     }
 
@@ -76,9 +76,9 @@ impl Progress {
     }
 
     /// The write of the next group begins.
-    pub(super) fn begin(&mut self, last: Point, segment: SegmentId) {
+    pub(super) fn begin(&mut self, last: PrefixEnd, segment: SegmentId) {
         self.writing += 1;
-        self.entries.push_back(Entry {
+        self.entries.push_back(PendingGroup {
             last,
             segment,
             stage: Stage::Writing,
@@ -110,7 +110,7 @@ impl Progress {
     }
 
     /// Files were synced after `upto` had been the end of the written prefix.
-    pub(super) fn synced(&mut self, upto: Point) {
+    pub(super) fn synced(&mut self, upto: PrefixEnd) {
         while let Some(front) = self.entries.front() {
             if front.last.group > upto.group {
                 break;

@@ -5,13 +5,13 @@ mod segments;
 mod survey;
 
 pub use salvage::{LogStart, missing_between, missing_segment, salvage};
-pub use survey::{Piece, fingerprint, survey};
+pub use survey::{SegmentPiece, fingerprint, survey};
 
 use super::frame::{FIRST_GROUP, GROUP_HEADER, GroupHeader};
 use super::{GroupNumber, LogEnd, Record, SegmentId};
 use crate::base::{Error, Result};
 use crate::env::{BLOCK, Env};
-use segments::{Copied, Run, SegmentReader};
+use segments::{Copied, IncarnationSegments, SegmentReader};
 use std::path::Path;
 
 /// What a replay found.
@@ -77,7 +77,7 @@ pub fn replay_archived(
 }
 
 fn replay_runs(
-    (runs, max_segment_id_seen): (Vec<Run<'_>>, SegmentId),
+    (runs, max_segment_id_seen): (Vec<IncarnationSegments<'_>>, SegmentId),
     f: &mut Visit<'_>,
 ) -> Result<ReplayEnd> {
     let last = runs.last().and_then(|run| run.segments.last());
@@ -89,15 +89,15 @@ fn replay_runs(
     for run in runs {
         end.last_segment = run.base.segment;
         end.last_group = run.base.group;
-        let torn = RunReplay::new(run, &mut end).replay(f)?;
+        let torn = IncarnationReplay::new(run, &mut end).replay(f)?;
         end.torn_tail = torn;
     }
     Ok(end)
 }
 
 /// Replays the segments of one run.
-struct RunReplay<'e> {
-    run: Run<'e>,
+struct IncarnationReplay<'e> {
+    run: IncarnationSegments<'e>,
     end: &'e mut ReplayEnd,
     /// Index of the segment in `run`.
     at: usize,
@@ -108,8 +108,8 @@ struct RunReplay<'e> {
     last_records: Option<u32>,
 }
 
-impl<'e> RunReplay<'e> {
-    fn new(run: Run<'e>, end: &'e mut ReplayEnd) -> Self {
+impl<'e> IncarnationReplay<'e> {
+    fn new(run: IncarnationSegments<'e>, end: &'e mut ReplayEnd) -> Self {
         let from_start = run.segments[0].id == run.incarnation;
         Self {
             expected: from_start.then_some(run.base.group.saturating_add(1)),

@@ -18,7 +18,7 @@ pub struct BinlogPosition<'a> {
 
 /// The run of the host's server that prepares transactions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RunName<'a> {
+pub enum ServerRunName<'a> {
     /// Not known.
     Unknown,
     /// It keeps no binary log.
@@ -153,7 +153,7 @@ pub enum Record<'a> {
     /// Transactions prepared behind this record belong to `run`.
     ServerRun {
         /// The run.
-        run: RunName<'a>,
+        run: ServerRunName<'a>,
     },
 }
 
@@ -454,11 +454,11 @@ fn take_binlog<'a>(body: &mut &'a [u8]) -> Option<Option<BinlogPosition<'a>>> {
     }))
 }
 
-fn put_run(out: &mut impl Sink, run: &RunName<'_>) {
+fn put_run(out: &mut impl Sink, run: &ServerRunName<'_>) {
     match run {
-        RunName::Unknown => {}
-        RunName::NoBinlog => out.sized(b""),
-        RunName::Binlog {
+        ServerRunName::Unknown => {}
+        ServerRunName::NoBinlog => out.sized(b""),
+        ServerRunName::Binlog {
             path,
             created,
             server_id,
@@ -470,13 +470,13 @@ fn put_run(out: &mut impl Sink, run: &RunName<'_>) {
     }
 }
 
-fn take_run<'a>(body: &mut &'a [u8]) -> Option<RunName<'a>> {
+fn take_run<'a>(body: &mut &'a [u8]) -> Option<ServerRunName<'a>> {
     if body.is_empty() {
-        return Some(RunName::Unknown);
+        return Some(ServerRunName::Unknown);
     }
     Some(match varint::take_bytes(body)? {
-        [] => RunName::NoBinlog,
-        path => RunName::Binlog {
+        [] => ServerRunName::NoBinlog,
+        path => ServerRunName::Binlog {
             path,
             created: u32::try_from(varint::take_u64(body)?).ok()?,
             server_id: u32::try_from(varint::take_u64(body)?).ok()?,

@@ -6,7 +6,7 @@ use super::{LogEnd, SegmentId};
 use crate::base::health::{FullDisk, Health};
 use crate::base::{Error, ErrorKind, Result};
 use crate::env::{AlignedBuf, BLOCK, Env, LogFile};
-use crate::store::{Part, Reserve};
+use crate::store::{ReservePart, DiskReserve};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -132,7 +132,7 @@ pub(super) struct Segments {
     pub spare: Mutex<Vec<SegmentId>>,
     pub spare_max: usize,
     /// Where a segment comes from when the disk is full.
-    pub kept: Option<Arc<Reserve>>,
+    pub kept: Option<Arc<DiskReserve>>,
     pub created: AtomicU64,
     pub recycled: AtomicU64,
 }
@@ -181,19 +181,19 @@ impl Segments {
         id: SegmentId,
         room: u64,
     ) -> Result<Option<Arc<Segment>>> {
-        let Some(kept) = self.kept.as_ref().filter(|kept| kept.has(Part::Log)) else {
+        let Some(kept) = self.kept.as_ref().filter(|kept| kept.has(ReservePart::Log)) else {
             return Ok(None);
         };
         let path = self.path(id);
         // What was a segment before has a length; what was only set aside has none.
-        let Some(len) = kept.len_of(Part::Log)? else {
+        let Some(len) = kept.len_of(ReservePart::Log)? else {
             return Ok(None);
         };
-        let size = len.max(Part::Log.bytes());
+        let size = len.max(ReservePart::Log.bytes());
         if size < FIRST_GROUP + room {
             return Ok(None);
         }
-        if !kept.take(Part::Log, &path)? {
+        if !kept.take(ReservePart::Log, &path)? {
             return Ok(None);
         }
         let file = match self.env.open_log(&path, false, self.direct) {
@@ -219,7 +219,7 @@ impl Segments {
     /// Makes a segment that nothing was written to, or is needed of, the reserve again.
     pub(super) fn give_back(&self, id: SegmentId, size: u64) -> Result<()> {
         if let Some(kept) = &self.kept {
-            kept.give_back(Part::Log, &self.path(id), size)?;
+            kept.give_back(ReservePart::Log, &self.path(id), size)?;
         }
         Ok(())
     }
@@ -304,11 +304,11 @@ impl Segments {
         for (id, size) in released {
             // With a second name it belongs to a checkpoint, too: it must not be written again.
             let is_own = || self.env.links(&self.path(id)).is_ok_and(|n| n == 1);
-            if self.kept.as_ref().is_some_and(|k| !k.has(Part::Log)) {
+            if self.kept.as_ref().is_some_and(|k| !k.has(ReservePart::Log)) {
                 // One that was made of the reserve and never written has no length.
                 let usage = self.env.usage(&self.path(id));
                 let bytes = usage.map_or(size, |usage| usage.allocated.max(size));
-                if bytes >= Part::Log.bytes() && is_own() {
+                if bytes >= ReservePart::Log.bytes() && is_own() {
                     self.give_back(id, bytes)?;
                     continue;
                 }

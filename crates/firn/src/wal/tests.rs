@@ -63,7 +63,7 @@ fn batch(seqno: u64, bytes: &[u8]) -> Record<'_> {
 
 /// Appends and waits until it is durable.
 fn commit(wal: &Wal, seqno: u64, bytes: &[u8]) -> Result<Appended> {
-    let appended = wal.append(&[batch(seqno, bytes)], Room::Leave)?;
+    let appended = wal.append(&[batch(seqno, bytes)], OutcomeRoom::Leave)?;
     wal.sync_to(appended.lsn)?;
     Ok(appended)
 }

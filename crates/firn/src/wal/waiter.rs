@@ -9,7 +9,7 @@ use std::thread::Thread;
 /// Why a waiter was woken. Whoever wakes it has taken it off the list first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Signal {
+pub(super) enum WakeReason {
     /// What it waited for has happened.
     Done = 1,
     /// The log has failed.
@@ -20,7 +20,7 @@ pub(super) enum Signal {
     Sync = 4,
 }
 
-impl Signal {
+impl WakeReason {
     fn from_u8(byte: u8) -> Option<Self> {
         [Self::Done, Self::Failed, Self::Lead, Self::Sync]
             .into_iter()
@@ -40,7 +40,7 @@ thread_local! {
         thread: std::thread::current(),
         signal: AtomicU8::new(0),
     });
-    static WOKEN: Cell<Vec<(Arc<Parker>, Signal)>> = const { Cell::new(Vec::new()) };
+    static WOKEN: Cell<Vec<(Arc<Parker>, WakeReason)>> = const { Cell::new(Vec::new()) };
 }
 
 impl Parker {
@@ -50,16 +50,16 @@ impl Parker {
     }
 
     /// Sleeps until a signal is there and takes it. Called by the owner only.
-    pub(super) fn wait(&self) -> Signal {
+    pub(super) fn wait(&self) -> WakeReason {
         loop {
-            if let Some(signal) = Signal::from_u8(self.signal.swap(0, Ordering::Acquire)) {
+            if let Some(signal) = WakeReason::from_u8(self.signal.swap(0, Ordering::Acquire)) {
                 return signal;
             }
             std::thread::park();
         }
     }
 
-    fn wake(&self, signal: Signal) {
+    fn wake(&self, signal: WakeReason) {
         self.signal.store(signal as u8, Ordering::Release);
         self.thread.unpark();
     }
@@ -67,7 +67,7 @@ impl Parker {
 
 /// A committer on the list.
 #[derive(Debug)]
-pub(super) struct Waiter {
+pub(super) struct CommitWaiter {
     pub lsn: Lsn,
     pub durable: bool,
     pub parker: Arc<Parker>,
@@ -75,20 +75,20 @@ pub(super) struct Waiter {
 
 /// Waiters to wake once the mutex is released: a wake-up is a system call. The list's memory is
 /// kept per thread.
-pub(super) struct Woken(Vec<(Arc<Parker>, Signal)>);
+pub(super) struct WakeList(Vec<(Arc<Parker>, WakeReason)>);
 
-impl Woken {
+impl WakeList {
     pub(super) fn new() -> Self {
         Self(WOKEN.take())
     }
 
-    pub(super) fn push(&mut self, waiter: Waiter, signal: Signal) {
+    pub(super) fn push(&mut self, waiter: CommitWaiter, signal: WakeReason) {
         self.0.push((waiter.parker, signal));
     }
 
     /// Forgets the waiters and returns what they would have been told.
     #[cfg(test)]
-    pub(super) fn signals(mut self) -> Vec<Signal> {
+    pub(super) fn signals(mut self) -> Vec<WakeReason> {
         self.0.drain(..).map(|(_, signal)| signal).collect()
     }
 

@@ -14,12 +14,12 @@ use crate::base::events::{Listener, Severity};
 use crate::base::health::{FullDisk, Health};
 use crate::base::{Error, ErrorKind, Result};
 use crate::env::{BLOCK, Env};
-use crate::store::Reserve;
+use crate::store::DiskReserve;
 pub use archive::ClosedSegment;
-pub use cut::{Cut, SegmentsHeld};
+pub use cut::{WalCut, SegmentHold};
 use parking_lot::{Condvar, Mutex};
 pub(super) use state::OldSegment;
-use state::State;
+use state::WalState;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub struct WalOptions {
     /// Whether the first commits wait for the device; later the log sees what they do.
     pub durable_commits: bool,
     /// Room that is kept for a full disk.
-    pub kept: Option<Arc<Reserve>>,
+    pub kept: Option<Arc<DiskReserve>>,
     /// The next replay begins with this segment, as far as is known: it must stay, also if it holds no group.
     pub replayed_from: SegmentId,
 }
@@ -67,7 +67,7 @@ impl Default for WalOptions {
 
 /// What an append does with the room that is kept for outcomes of prepared transactions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Room {
+pub enum OutcomeRoom {
     /// Leaves it.
     Leave,
     /// Adds to it: one more outcome will be appended, whatever the disk has left by then.
@@ -78,7 +78,7 @@ pub enum Room {
 
 /// Which room records may take when the disk is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
+pub enum FullDiskAccess {
     /// None: the append fails.
     Ordinary,
     /// That of the reserve, but for a quarter: deletions of rows.
@@ -151,7 +151,7 @@ struct Shared {
     opts: WalOptions,
     segments: Segments,
     listener: Listener,
-    state: Mutex<State>,
+    state: Mutex<WalState>,
     /// Held while a group is written that waits for no sync. Taken before `state`.
     turn: Mutex<()>,
     durable: AtomicU64,
@@ -222,7 +222,7 @@ impl Wal {
             segments.first(first, used_to, opts.durable_commits, &mut old)?
         };
         let shared = Arc::new(Shared {
-            state: Mutex::new(State::new(segment, prev, old, &opts)),
+            state: Mutex::new(WalState::new(segment, prev, old, &opts)),
             turn: Mutex::new(()),
             opts,
             segments,
@@ -253,9 +253,9 @@ impl Wal {
     ///
     /// # Errors
     /// `NoSpace` if there is no room for another segment, `Unsupported` over 1 GiB: nothing was
-    /// appended. `Poisoned`, `ShutDown`. With [`Room::Use`] there is always room.
-    pub fn append(&self, records: &[Record<'_>], room: Room) -> Result<Appended> {
-        self.append_to(records, room, Access::Ordinary)
+    /// appended. `Poisoned`, `ShutDown`. With [`OutcomeRoom::Use`] there is always room.
+    pub fn append(&self, records: &[Record<'_>], room: OutcomeRoom) -> Result<Appended> {
+        self.append_to(records, room, FullDiskAccess::Ordinary)
     }
 
     /// As [`Self::append`], also in room that is kept for a full disk.
@@ -265,14 +265,14 @@ impl Wal {
     pub fn append_to(
         &self,
         records: &[Record<'_>],
-        room: Room,
-        access: Access,
+        room: OutcomeRoom,
+        access: FullDiskAccess,
     ) -> Result<Appended> {
         self.shared.append(records, room, access)
     }
 
     /// Another outcome will be appended, of a transaction that an earlier run of the log has prepared. Unlike with
-    /// [`Room::Keep`] there may be no room for it yet.
+    /// [`OutcomeRoom::Keep`] there may be no room for it yet.
     pub fn expect_outcome(&self) {
         self.shared.state.lock().outcomes += 1;
     }
@@ -289,7 +289,7 @@ impl Wal {
     pub fn look_for_room(&self) -> Result<()> {
         self.shared.segments.health.check()?;
         match self.shared.segments.health.is_full(Some(FullDisk::Log)) {
-            true => self.shared.find_segment(Access::Ordinary),
+            true => self.shared.find_segment(FullDiskAccess::Ordinary),
             false => Ok(()),
         }
     }
@@ -392,14 +392,14 @@ impl Drop for Wal {
 }
 
 impl Shared {
-    fn append(&self, records: &[Record<'_>], room: Room, access: Access) -> Result<Appended> {
+    fn append(&self, records: &[Record<'_>], room: OutcomeRoom, access: FullDiskAccess) -> Result<Appended> {
         let access = match room {
-            Room::Use => Access::Exits,
+            OutcomeRoom::Use => FullDiskAccess::Exits,
             _ => access,
         };
         let bytes: usize = records.iter().map(Record::encoded_len).sum();
         debug_assert!(
-            room != Room::Use || bytes <= OUTCOME_BYTES_MAX,
+            room != OutcomeRoom::Use || bytes <= OUTCOME_BYTES_MAX,
             "{bytes} bytes"
         );
         if bytes > MAX_APPEND {
@@ -423,9 +423,9 @@ impl Shared {
             }
             let group_len = state.group_len(bytes);
             let outcomes = match room {
-                Room::Leave => state.outcomes,
-                Room::Keep => state.outcomes + 1,
-                Room::Use => state.outcomes.saturating_sub(1),
+                OutcomeRoom::Leave => state.outcomes,
+                OutcomeRoom::Keep => state.outcomes + 1,
+                OutcomeRoom::Use => state.outcomes.saturating_sub(1),
             };
             let behind = if alone { 0 } else { outcomes };
             if !state.make_room(group_len, behind, access) {
@@ -436,13 +436,13 @@ impl Shared {
                     // After a restart more outcomes may be expected than the reserve has room for. Those that find
                     // room are no worse for the others.
                     Err(full)
-                        if room == Room::Use && !alone && *full.kind() == ErrorKind::NoSpace =>
+                        if room == OutcomeRoom::Use && !alone && *full.kind() == ErrorKind::NoSpace =>
                     {
                         alone = true;
                         continue;
                     }
                     // What recovery decides is kept in memory until there is a segment.
-                    Err(full) if room == Room::Use && *full.kind() == ErrorKind::NoSpace => {
+                    Err(full) if room == OutcomeRoom::Use && *full.kind() == ErrorKind::NoSpace => {
                         state = self.state.lock();
                         if !state.segment.is_none() {
                             return Err(full);
@@ -471,12 +471,12 @@ impl Shared {
     }
 
     /// Prepares the segment after the current one, for a group of `room` bytes, unless it is there.
-    fn prepare_next(&self, room: u64, access: Access) -> Result<Arc<Segment>> {
+    fn prepare_next(&self, room: u64, access: FullDiskAccess) -> Result<Arc<Segment>> {
         self.prepare(room, access, true)
     }
 
     /// As [`Self::prepare_next`]; without room for all outcomes that are expected unless `for_outcomes`.
-    fn prepare(&self, room: u64, access: Access, for_outcomes: bool) -> Result<Arc<Segment>> {
+    fn prepare(&self, room: u64, access: FullDiskAccess, for_outcomes: bool) -> Result<Arc<Segment>> {
         let _preparing = self.preparing.lock();
         let (id, durable, room, given) = {
             let mut state = self.state.lock();
@@ -501,12 +501,12 @@ impl Shared {
         let in_reserve = || {
             // A third more than asked for leaves a quarter.
             let with_margin = match access {
-                Access::Deletions => (FIRST_GROUP + room) / 3 + room + 1,
+                FullDiskAccess::Deletions => (FIRST_GROUP + room) / 3 + room + 1,
                 _ => room,
             };
             self.segments.prepare_in_reserve(id, with_margin)
         };
-        let exits = access != Access::Ordinary;
+        let exits = access != FullDiskAccess::Ordinary;
         // Whether the disk is still full, `look_for_room` asks.
         let kept = match exits && self.segments.health.is_full(Some(FullDisk::Log)) {
             true => in_reserve()?,
@@ -540,7 +540,7 @@ impl Shared {
             }
             tried = state.next_wanted;
             drop(state);
-            if let Err(error) = self.prepare_next(0, Access::Ordinary) {
+            if let Err(error) = self.prepare_next(0, FullDiskAccess::Ordinary) {
                 // The append that needs the segment tries again and reports to its caller.
                 let message = format!("the next log segment is not ready: {error}");
                 self.listener.log(Severity::Warning, &message);
@@ -562,20 +562,20 @@ fn outcome_room(outcomes: u64) -> u64 {
 }
 
 /// Bytes of a segment that records of this kind leave to others.
-fn margin(segment: &Segment, access: Access) -> u64 {
-    match segment.reserve && access == Access::Deletions {
+fn margin(segment: &Segment, access: FullDiskAccess) -> u64 {
+    match segment.reserve && access == FullDiskAccess::Deletions {
         true => segment.size / 4,
         false => 0,
     }
 }
 
 /// Whether records of this kind may go into a segment at all.
-fn takes(segment: &Segment, access: Access) -> bool {
-    !segment.reserve || access != Access::Ordinary
+fn takes(segment: &Segment, access: FullDiskAccess) -> bool {
+    !segment.reserve || access != FullDiskAccess::Ordinary
 }
 
 /// Whether a segment without groups has room for groups of `room` bytes.
-fn has_room(segment: &Segment, room: u64, access: Access) -> bool {
+fn has_room(segment: &Segment, room: u64, access: FullDiskAccess) -> bool {
     takes(segment, access) && segment.size >= FIRST_GROUP + room + margin(segment, access)
 }
 

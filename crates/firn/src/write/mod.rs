@@ -8,7 +8,7 @@ mod stall;
 pub use batch::{Batch, BatchEntry};
 pub use changes::Changes;
 pub use pipeline::{
-    BegunCut, BinlogPlace, Committed, LogCut, MemtableHost, Pipeline, Prepared, What,
+    BegunCut, OwnedBinlogPosition, Committed, LogCut, MemtableHost, Pipeline, PreparedLogPin, CommitRecord,
     unknown_outcome,
 };
-pub use stall::{Pressure, REASONS, Stall, StallStats};
+pub use stall::{Pressure, REASONS, StallGate, StallStats};

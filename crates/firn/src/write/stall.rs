@@ -63,7 +63,7 @@ pub struct StallStats {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct StallState {
     pressure: Pressure,
     drain: Drain,
     released: bool,
@@ -74,7 +74,7 @@ struct State {
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct StallCounts {
     delays: AtomicU64,
     delay_us: AtomicU64,
     stops: AtomicU64,
@@ -84,9 +84,9 @@ struct Counts {
 }
 
 /// The gate before the commit pipeline.
-pub struct Stall {
+pub struct StallGate {
     env: Arc<dyn Env>,
-    state: Mutex<State>,
+    state: Mutex<StallState>,
     eased: Condvar,
     /// Bytes a second that may pass; 0 lets all pass, so that an idle gate costs one load.
     rate: AtomicU64,
@@ -95,10 +95,10 @@ pub struct Stall {
     /// When all that was committed is paid for, nanoseconds of the monotonic clock.
     paid_at_ns: AtomicU64,
     committed_bytes: AtomicU64,
-    counts: Counts,
+    counts: StallCounts,
 }
 
-impl Stall {
+impl StallGate {
     /// An open gate; `env` has the clock.
     pub fn new(env: Arc<dyn Env>) -> Self {
         Self {
@@ -110,7 +110,7 @@ impl Stall {
             reason: AtomicU8::new(0),
             paid_at_ns: AtomicU64::new(0),
             committed_bytes: AtomicU64::new(0),
-            counts: Counts::default(),
+            counts: StallCounts::default(),
         }
     }
 
@@ -144,7 +144,7 @@ impl Stall {
     }
 
     /// Derives what writers look at from the state.
-    fn adjust(&self, state: &State) {
+    fn adjust(&self, state: &StallState) {
         let open = state.released;
         let (rate, reason) = match control::rate(&state.pressure, &state.drain) {
             Some((rate, reason)) if !open => (rate.max(1), reason),
@@ -285,7 +285,7 @@ impl Stall {
     }
 }
 
-impl std::fmt::Debug for Stall {
+impl std::fmt::Debug for StallGate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?}", self.stats())
     }

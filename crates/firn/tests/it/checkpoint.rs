@@ -4,7 +4,7 @@ use firn::backup::CheckpointInfo;
 use firn::base::options::Options;
 use firn::base::{ErrorKind, Value};
 use firn::db::Db;
-use firn::env::fault::{Class, Errno, Fault};
+use firn::env::fault::{CallClass, Errno, Fault};
 use firn::env::{Env, FaultEnv, MemEnv, PosixEnv};
 use firn::txn::{Isolation, Transaction};
 use std::path::Path;
@@ -186,7 +186,7 @@ fn what_stands_in_the_way_stays() {
 
 #[test]
 fn a_checkpoint_that_fails_leaves_nothing_and_the_database_as_it_was() {
-    for class in [Class::Create, Class::Rename, Class::Sync, Class::Write] {
+    for class in [CallClass::Create, CallClass::Rename, CallClass::Sync, CallClass::Write] {
         for nth in 1.. {
             let faulty = FaultEnv::new(Arc::new(MemEnv::new()));
             let env: Arc<dyn Env> = Arc::new(faulty.clone());

@@ -5,7 +5,7 @@ use firn::base::{ErrorKind, Kind, Value};
 use firn::db::Db;
 use firn::env::{Env, MemEnv};
 use firn::txn::{Isolation, LockMode, Transaction, WaitPolicy};
-use firn::write::{Batch, What};
+use firn::write::{Batch, CommitRecord};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -94,7 +94,7 @@ fn what_no_file_can_hold_is_refused_by_the_statement() {
         let mut batch = Batch::new();
         batch.add(&key("b"), Kind::Put, Value::whole(&too_long));
         let pipeline = &db.context().pipeline;
-        let error = pipeline.commit(What::Batch, &batch, &[]).unwrap_err();
+        let error = pipeline.commit(CommitRecord::Batch, &batch, &[]).unwrap_err();
         assert_eq!(*error.kind(), ErrorKind::TooLarge);
         db.flush().unwrap();
         drop((txn, db));

@@ -8,9 +8,9 @@ use firn::catalog::{
 };
 use firn::db::Db;
 use firn::env::{Env, MemEnv};
-use firn::keycode::{CollationSpec, Collator, Level, TextForm};
-use firn::rowcode::{Column, ColumnKind, Missing};
-use firn::table::{RowScratch, Table, WriteFlags, Written};
+use firn::keycode::{CollationSpec, Collator, CollationLevel, TextForm};
+use firn::rowcode::{Column, ColumnKind, InstantDefault};
+use firn::table::{RowScratch, Table, WriteFlags, WriteOutcome};
 use firn::txn::Isolation;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -54,7 +54,7 @@ struct Row {
 }
 
 fn text() -> PartSchema {
-    let level = Level {
+    let level = CollationLevel {
         number: 0,
         space: 0x20,
         no_pad: false,
@@ -101,7 +101,7 @@ fn schema() -> TableSchema {
                 offset,
                 null,
                 stored: true,
-                missing: Missing::Impossible,
+                missing: InstantDefault::Impossible,
             },
         };
         offset += kind.record_len();
@@ -255,7 +255,7 @@ impl World {
                 }
             };
             let done = done.unwrap();
-            assert!(matches!(done, Written::Done { .. } | Written::Same));
+            assert!(matches!(done, WriteOutcome::Done { .. } | WriteOutcome::Same));
             self.rows.insert(id, row);
         }
         txn.commit().unwrap();

@@ -3,7 +3,7 @@
 
 use firn::base::options::Options;
 use firn::base::{Kind, Value};
-use firn::catalog::{Definition, TableSchema};
+use firn::catalog::{NewTable, TableSchema};
 use firn::db::Db;
 use firn::env::{Env, PosixEnv};
 use firn::txn::{Isolation, LockMode, Transaction};
@@ -48,7 +48,7 @@ fn put(db: &Db, numbers: std::ops::Range<u32>) {
     txn.commit().unwrap();
 }
 
-fn definition() -> Definition<'static> {
+fn definition() -> NewTable<'static> {
     let schema = TableSchema {
         version: 1,
         record_len: 8,
@@ -58,7 +58,7 @@ fn definition() -> Definition<'static> {
         primary: None,
         auto_increment: None,
     };
-    Definition {
+    NewTable {
         schema,
         frm: b"image",
         version: b"uuid",

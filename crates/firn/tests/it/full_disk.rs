@@ -5,7 +5,7 @@ use super::prepared::{begin, insert, open_in};
 use firn::base::options::Options;
 use firn::base::{Error, ErrorKind};
 use firn::db::Db;
-use firn::env::fault::{Class, Errno, Fault};
+use firn::env::fault::{CallClass, Errno, Fault};
 use firn::env::{Env, FaultEnv, MemEnv};
 use firn::table::Table;
 use std::collections::BTreeSet;
@@ -66,7 +66,7 @@ fn run(end: End, before: i32, nth: u64) -> Option<Error> {
     assert!(!txn.spilled_files().is_empty());
     live.txn_memory_limit.store(limit, Ordering::Relaxed);
     faulty.inject(Fault {
-        class: Class::Create,
+        class: CallClass::Create,
         nth,
         sticky: true,
         errno: Errno::NoSpace,

@@ -3,7 +3,7 @@
 use super::prepared::{begin, insert, open, record, schema};
 use crate::schema::open_or_create;
 use firn::base::options::Options;
-use firn::db::{Db, Look, repair, visible};
+use firn::db::{Db, ReadOnlyDb, repair, visible};
 use firn::env::{Env, MemEnv};
 use firn::store::{FileKind, file_name};
 use firn::table::{BulkLoad, RowScratch, Table, WriteFlags};
@@ -53,7 +53,7 @@ fn rows_that_were_loaded_outlive_the_manifest() {
             .unwrap();
     }
     let env: Arc<dyn Env> = Arc::new(env);
-    let look = Look::open(Arc::clone(&env), dir).unwrap();
+    let look = ReadOnlyDb::open(Arc::clone(&env), dir).unwrap();
     let mut lost = Vec::new();
     let repaired = repair(&look, Path::new("/new"), &mut |error| lost.push(error)).unwrap();
     assert!(!lost.is_empty());

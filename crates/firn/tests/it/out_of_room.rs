@@ -3,11 +3,11 @@
 
 use super::prepared::{begin, insert, record, schema};
 use super::schema::open_or_create;
-use firn::base::options::{LiveOptions, Options};
+use firn::base::options::{MutableOptions, Options};
 use firn::base::{Error, ErrorKind, Result};
 use firn::db::{Condition, Db};
 use firn::env::{Env, MemEnv};
-use firn::store::Part;
+use firn::store::ReservePart;
 use firn::table::{RowScratch, Table, WriteFlags};
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const ROWS: i32 = 600;
 const COMMITS_MAX: i32 = 150;
 
 fn options(segment_size: u64) -> Options {
-    let live = LiveOptions::default();
+    let live = MutableOptions::default();
     live.memtable_size
         .store(8 << 10, std::sync::atomic::Ordering::Relaxed);
     Options {
@@ -220,7 +220,7 @@ fn the_segment_that_the_next_replay_begins_with_stays() {
 
 /// Removes all that is set aside, as an older version would have left the directory.
 fn without_reserve(env: &MemEnv) {
-    for part in [Part::Log, Part::Manifest, Part::Current, Part::Table] {
+    for part in [ReservePart::Log, ReservePart::Manifest, ReservePart::Current, ReservePart::Table] {
         let path = Path::new("/db").join(part.name());
         if env.exists(&path).unwrap() {
             env.remove(&path).unwrap();
@@ -318,7 +318,7 @@ fn files(db: &Db) -> usize {
     store.list().unwrap().len()
 }
 
-fn has(db: &Db, part: Part) -> bool {
+fn has(db: &Db, part: ReservePart) -> bool {
     let store = db.context().ingest.versions().source().store();
     store.reserve().unwrap().has(part)
 }
@@ -328,14 +328,14 @@ fn the_room_for_a_table_stays_where_no_manifest_can_name_it() {
     let env = MemEnv::new();
     drop(filled(&env, 64 << 10));
     let env = env.kill();
-    for part in [Part::Manifest, Part::Current] {
+    for part in [ReservePart::Manifest, ReservePart::Current] {
         env.remove(&Path::new("/db").join(part.name())).unwrap();
     }
     env.fill();
     let db = open(&env, 64 << 10).unwrap();
     delete(&db, &table(&db, "d/deleted"), 0..1).unwrap();
     work(&db);
-    assert!(has(&db, Part::Table));
+    assert!(has(&db, ReservePart::Table));
     assert_eq!(rows(&db, &table(&db, "d/deleted")), ROWS - 1);
 }
 
@@ -352,10 +352,10 @@ fn a_part_that_somebody_removes_counts_as_not_there() {
     assert!(is_full(&refused), "{refused}");
     let refused = (0..next).find_map(|id| delete(&db, &kept, id..id + 1).err());
     assert!(refused.as_ref().is_some_and(is_full), "{refused:?}");
-    assert!(!has(&db, Part::Log));
+    assert!(!has(&db, ReservePart::Log));
     env.make_room(64 << 20);
     work(&db);
-    assert!(has(&db, Part::Log) && has(&db, Part::Table));
+    assert!(has(&db, ReservePart::Log) && has(&db, ReservePart::Table));
 }
 
 #[test]

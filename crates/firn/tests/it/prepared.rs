@@ -7,7 +7,7 @@ use firn::catalog::TableSchema;
 use firn::db::Db;
 use firn::env::{Env, MemEnv};
 use firn::rowcode::{ColumnKind, NullBit};
-use firn::table::{IndexBuild, RowScratch, Table, WriteFlags, Written};
+use firn::table::{IndexBuild, RowScratch, Table, WriteFlags, WriteOutcome};
 use firn::txn::{Isolation, Transaction};
 use std::path::Path;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ pub(super) fn insert(
     txn: &mut Transaction,
     id: i32,
     k: Option<i32>,
-) -> Result<Written> {
+) -> Result<WriteOutcome> {
     let flags = WriteFlags::default();
     // SAFETY: there are no blob columns.
     unsafe { table.insert(txn, &record(id, k), flags, &mut RowScratch::default()) }
@@ -86,12 +86,12 @@ fn delete(table: &Table, txn: &mut Transaction, id: i32, k: Option<i32>) {
     unsafe { table.delete(txn, &record(id, k), None, flags, &mut RowScratch::default()) }.unwrap();
 }
 
-fn is_done(written: Result<Written>) -> bool {
-    matches!(written.unwrap(), Written::Done { .. })
+fn is_done(written: Result<WriteOutcome>) -> bool {
+    matches!(written.unwrap(), WriteOutcome::Done { .. })
 }
 
 /// Tries to insert in a transaction of its own, which is rolled back.
-fn tried(db: &Db, table: &Table, id: i32, k: Option<i32>) -> Result<Written> {
+fn tried(db: &Db, table: &Table, id: i32, k: Option<i32>) -> Result<WriteOutcome> {
     let mut txn = begin(db);
     let written = insert(table, &mut txn, id, k);
     txn.rollback().unwrap();
@@ -136,7 +136,7 @@ fn unique_values_of_a_recovered_transaction_stay_taken() {
             false => assert!(db.commit_xid(b"x").unwrap()),
         }
         let written = tried(&db, &table, 9, Some(taken)).unwrap();
-        assert_eq!(written, Written::Duplicate { index: 1 }, "{context}");
+        assert_eq!(written, WriteOutcome::Duplicate { index: 1 }, "{context}");
         let report = table.check(&db.context().views, true, &|| false).unwrap();
         assert_eq!(report.problems, Vec::<String>::new(), "{context}");
         assert_eq!(report.rows, if deletes { 1 } else { 3 }, "{context}");

@@ -1,15 +1,15 @@
 //! The plain columns and indexes of test tables. `examples/reads.rs` has them, too.
 
-use firn::catalog::{ColumnSchema, Definition, IndexPart, IndexSchema, PartSchema, TableSchema};
+use firn::catalog::{ColumnSchema, NewTable, IndexPart, IndexSchema, PartSchema, TableSchema};
 use firn::db::Db;
-use firn::rowcode::{Column, ColumnKind, Missing};
+use firn::rowcode::{Column, ColumnKind, InstantDefault};
 use firn::table::Table;
 use std::sync::Arc;
 
 /// The table of this name, created if it is not there.
 pub fn open_or_create(db: &Db, name: &str, schema: TableSchema) -> Arc<Table> {
     if db.catalog().get(name).is_err() {
-        let definition = Definition {
+        let definition = NewTable {
             schema: schema.clone(),
             frm: b"",
             version: b"",
@@ -32,7 +32,7 @@ pub fn column(id: u32, name: &str, kind: ColumnKind, offset: usize) -> ColumnSch
             offset: offset as u32,
             null: None,
             stored: true,
-            missing: Missing::Impossible,
+            missing: InstantDefault::Impossible,
         },
     }
 }

@@ -14,11 +14,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-struct Place {
+struct ArchiveDirs {
     root: tempfile::TempDir,
 }
 
-impl Place {
+impl ArchiveDirs {
     fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         data_directory(&root.path().join("data"));
@@ -124,7 +124,7 @@ fn key(db: &Db, table: &str, n: u64) -> Vec<u8> {
 
 #[test]
 fn a_prune_leaves_what_each_backup_that_stays_needs() {
-    let place = Place::new();
+    let place = ArchiveDirs::new();
     place.write();
     let first = place.back_up().pop().unwrap();
     place.write();
@@ -158,7 +158,7 @@ fn a_prune_leaves_what_each_backup_that_stays_needs() {
 
 #[test]
 fn a_copy_of_some_tables_has_no_prepared_transactions() {
-    let place = Place::new();
+    let place = ArchiveDirs::new();
     place.write();
     place.back_up();
     let db = place.open();
@@ -209,7 +209,7 @@ fn newer_record(path: &std::path::Path, id: u64) {
 
 #[test]
 fn a_prune_removes_nothing_if_it_cannot_read_what_is_needed() {
-    let place = Place::new();
+    let place = ArchiveDirs::new();
     place.write();
     let first = place.back_up().pop().unwrap();
     place.write();
@@ -234,7 +234,7 @@ fn an_epoch_that_begins_does_not_end_a_range() {
     use firn::base::events::Silent;
     use firn::base::health::Health;
     use firn::wal::{Room, Wal, WalOptions, replay_archived};
-    let place = Place::new();
+    let place = ArchiveDirs::new();
     place.write();
     let dir = place.at("archive");
     let firsts = [1 << 40, (1 << 40) + 9];

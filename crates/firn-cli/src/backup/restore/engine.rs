@@ -11,7 +11,7 @@ use firn::catalog::CATALOG_INDEX;
 use firn::db::Db;
 use firn::env::{Env, PosixEnv};
 use firn::store::parse_file_name;
-use firn::version::{State, create_manifest};
+use firn::version::{ManifestState, create_manifest};
 use std::collections::HashSet;
 use std::fs::File;
 use std::path::Path;
@@ -52,7 +52,7 @@ pub fn tables(
 }
 
 /// Leaves the files that hold entries of these tables, or of the catalog. Returns the others.
-fn keep_only(state: &mut State, backup: &Backup, tables: &[&str]) -> HashSet<u64> {
+fn keep_only(state: &mut ManifestState, backup: &Backup, tables: &[&str]) -> HashSet<u64> {
     let of_tables = tables.iter().filter_map(|table| backup.tables.get(*table));
     let mut wanted: HashSet<IndexId> = of_tables.flat_map(|t| t.indexes.iter().copied()).collect();
     wanted.insert(CATALOG_INDEX);

@@ -14,11 +14,11 @@ use crate::backup::source::{Definitions, base_table, belonging};
 use crate::backup::target::Target;
 use crate::output::{Output, bytes};
 use chrono::{DateTime, Local, NaiveDateTime, TimeZone};
-use firn::backup::{Destination, Place, Reached, archive_owner, archived_segments, find_point};
+use firn::backup::{RecoveryTarget, BinlogCoordinates, ReachedPoint, archive_owner, archived_segments, find_point};
 use firn::base::options::Options;
 use firn::base::{Error, ErrorKind, Result};
-use firn::catalog::{Known, TableEntry};
-use firn::db::{Db, Look, visible};
+use firn::catalog::{CatalogState, TableEntry};
+use firn::db::{Db, ReadOnlyDb, visible};
 use firn::env::{Env, PosixEnv};
 use firn::store::FileKind;
 use firn::wal::segment_name;
@@ -137,7 +137,7 @@ fn text(report: &Report) -> String {
 }
 
 /// The last place in the binary log that is in the copy.
-fn reached_binlog(reached: &Reached, backup: &Backup) -> (String, u64) {
+fn reached_binlog(reached: &ReachedPoint, backup: &Backup) -> (String, u64) {
     match (&reached.binlog, &backup.position) {
         (Some(at), _) => (at.name.clone(), at.pos),
         (None, Some(at)) => (at.binlog_file.clone(), at.binlog_pos),
@@ -145,24 +145,24 @@ fn reached_binlog(reached: &Reached, backup: &Backup) -> (String, u64) {
     }
 }
 
-fn destination(until: &Until) -> Result<Destination> {
+fn destination(until: &Until) -> Result<RecoveryTarget> {
     if let Some(text) = &until.until_time {
-        return parse_time(text).map(Destination::Time);
+        return parse_time(text).map(RecoveryTarget::Time);
     }
     if let Some(text) = &until.until_binlog {
         let place = text.rsplit_once(':').and_then(|(name, pos)| {
             let numbered = name.rsplit_once('.')?.1.parse::<u64>().is_ok();
-            Some(Place {
+            Some(BinlogCoordinates {
                 name: name.to_owned(),
                 pos: pos.parse().ok().filter(|_| numbered)?,
             })
         });
         let wrong = || Error::invalid(format_args!("{text} is no place as bin.000007:1234"));
-        return place.ok_or_else(wrong).map(Destination::Binlog);
+        return place.ok_or_else(wrong).map(RecoveryTarget::Binlog);
     }
     Ok(until
         .until_seqno
-        .map_or(Destination::End, Destination::Seqno))
+        .map_or(RecoveryTarget::End, RecoveryTarget::Seqno))
 }
 
 /// Milliseconds since 1970.
@@ -188,7 +188,7 @@ pub(in crate::backup) fn choose(
     target: &Target,
     id: &str,
     owner: &str,
-    wanted: &Destination,
+    wanted: &RecoveryTarget,
     notes: &mut Vec<String>,
 ) -> Result<Backup> {
     let mut foreign = 0;
@@ -235,22 +235,22 @@ pub(in crate::backup) fn choose(
 }
 
 /// Of backups, newest first.
-fn newest_before(backups: &[Backup], wanted: &Destination) -> Option<usize> {
+fn newest_before(backups: &[Backup], wanted: &RecoveryTarget) -> Option<usize> {
     match wanted {
-        Destination::End => (!backups.is_empty()).then_some(0),
-        Destination::Seqno(seqno) => backups.iter().position(|b| b.seqno <= *seqno),
-        Destination::Time(ms) => backups.iter().position(|b| b.cut_ms <= *ms),
-        Destination::Binlog(wanted) => {
+        RecoveryTarget::End => (!backups.is_empty()).then_some(0),
+        RecoveryTarget::Seqno(seqno) => backups.iter().position(|b| b.seqno <= *seqno),
+        RecoveryTarget::Time(ms) => backups.iter().position(|b| b.cut_ms <= *ms),
+        RecoveryTarget::Binlog(wanted) => {
             let places = backups.iter().map(|backup| {
                 let at = backup.position.as_ref()?;
-                let place = Place {
+                let place = BinlogCoordinates {
                     name: at.binlog_file.clone(),
                     pos: at.binlog_pos,
                 };
                 (!place.name.is_empty()).then_some(place)
             });
             let places: Vec<_> = places.collect();
-            let to = |place: &Option<Place>| place.as_ref().and_then(|place| place.to(wanted));
+            let to = |place: &Option<BinlogCoordinates>| place.as_ref().and_then(|place| place.to(wanted));
             let before = |place| to(place).is_some_and(Ordering::is_le);
             if let Some(at) = places.iter().position(before) {
                 return Some(at);
@@ -269,7 +269,7 @@ fn fetch_archived(
     env: &Arc<dyn Env>,
     archive: &Path,
     backup: &Backup,
-    reached: &Reached,
+    reached: &ReachedPoint,
     work: &Path,
 ) -> Result<u64> {
     let moved = backup.state()?.blobs_moved;
@@ -357,8 +357,8 @@ fn settle_tables(db: &Db, wanted: &[String]) -> Result<Vec<Arc<TableEntry>>> {
 }
 
 /// The tables of a directory that was restored, without what the archive adds.
-fn tables_of(env: &Arc<dyn Env>, dir: &Path) -> Result<Known> {
-    let look = Look::open(Arc::clone(env), dir)?;
+fn tables_of(env: &Arc<dyn Env>, dir: &Path) -> Result<CatalogState> {
+    let look = ReadOnlyDb::open(Arc::clone(env), dir)?;
     let log = look.log(&look.tree()?)?;
     look.tables(&log.point)
 }
@@ -368,7 +368,7 @@ fn tables_of(env: &Arc<dyn Env>, dir: &Path) -> Result<Known> {
 fn definitions_of(
     entries: &[Arc<TableEntry>],
     backup: &Backup,
-    then: &Known,
+    then: &CatalogState,
     notes: &mut Vec<String>,
 ) -> Result<Definitions> {
     let mut stored = Definitions::new();
@@ -458,7 +458,7 @@ fn definitions_of(
 
 /// Whether the definitions that the catalog has of a table or its partitions are those that it had `then`. Where it has
 /// none, the rows must still be the same ones: others may have come by another definition.
-fn is_unchanged(entries: &[&TableEntry], then: &Known) -> bool {
+fn is_unchanged(entries: &[&TableEntry], then: &CatalogState) -> bool {
     entries.iter().all(|entry| {
         then.tables.get(&entry.name).is_some_and(|then| {
             let same_definition = then.version == entry.version && then.frm == entry.frm;

@@ -2,7 +2,7 @@
 
 use super::super::files::{copy, copy_changed, link_or_copy};
 use super::archived_segments;
-use super::identity::{Archiving, Coverage, claim, write_coverage};
+use super::identity::{ArchiveIdentity, Coverage, claim, write_coverage};
 use crate::base::events::{Listener, Severity};
 use crate::base::{Error, ErrorKind, Result};
 use crate::blob::BlobStore;
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const TELL_EVERY_US: u64 = 60_000_000;
 
 /// The parts of a database that an archiver needs.
-pub struct ArchiverParts {
+pub struct ArchiverContext {
     /// Environment of database and archive.
     pub env: Arc<dyn Env>,
     /// Directory of the database.
@@ -28,7 +28,7 @@ pub struct ArchiverParts {
     /// Directory of the archive.
     pub archive: PathBuf,
     /// The result of [`super::begin_archiving`].
-    pub archiving: Archiving,
+    pub archiving: ArchiveIdentity,
     /// The log.
     pub wal: Arc<Wal>,
     /// The blob files.
@@ -51,7 +51,7 @@ pub struct ArchiverStats {
 }
 
 #[derive(Default)]
-struct State {
+struct ArchiverState {
     /// The next segment to archive. Known once the archive was read: its last segment is the one
     /// before.
     next: Option<SegmentId>,
@@ -81,18 +81,18 @@ type Growing = BTreeMap<String, Vec<u64>>;
 /// An archive on a network file system may stop answering. Then the attempt hangs with `working`
 /// held, [`Self::stats`] still answers, and [`Self::leave`] lets the database close.
 pub struct Archiver {
-    parts: ArchiverParts,
+    parts: ArchiverContext,
     /// Held while files are linked and copied. Taken before `state`.
-    working: Mutex<(Archiving, Growing)>,
+    working: Mutex<(ArchiveIdentity, Growing)>,
     /// Held for moments only, since status queries read it.
-    state: Mutex<State>,
+    state: Mutex<ArchiverState>,
     /// The database was closed without waiting for the archive.
     left: AtomicBool,
 }
 
 impl Archiver {
     /// A new archiver. From here on the log keeps the segments that are not archived.
-    pub fn new(parts: ArchiverParts) -> Self {
+    pub fn new(parts: ArchiverContext) -> Self {
         parts.wal.keep_from(parts.archiving.from);
         Self {
             working: Mutex::new((parts.archiving.clone(), Growing::new())),
@@ -141,7 +141,7 @@ impl Archiver {
     }
 
     /// Runs `work` on the archive, one caller at a time, and reports its outcome.
-    fn attempt(&self, work: impl FnOnce(&mut Archiving, &mut Growing) -> Result<()>) -> Result<()> {
+    fn attempt(&self, work: impl FnOnce(&mut ArchiveIdentity, &mut Growing) -> Result<()>) -> Result<()> {
         self.check_left()?;
         let mut working = self.working.lock();
         let (archiving, growing) = &mut *working;
@@ -210,7 +210,7 @@ impl Archiver {
     /// Reports the outcome of an attempt: a failure at most once per [`TELL_EVERY_US`], and the
     /// first success after it.
     fn tell(&self, done: &Result<()>) {
-        let ArchiverParts {
+        let ArchiverContext {
             archive, listener, ..
         } = &self.parts;
         let now = self.parts.env.monotonic_micros();
@@ -239,7 +239,7 @@ impl Archiver {
         self.tell(&Err(error.clone()));
     }
 
-    fn archive_closed(&self, archiving: &mut Archiving, growing: &mut Growing) -> Result<()> {
+    fn archive_closed(&self, archiving: &mut ArchiveIdentity, growing: &mut Growing) -> Result<()> {
         let wal = &self.parts.wal;
         let next = self.look(archiving)?;
         let closed = wal.closed_segments(next);
@@ -260,8 +260,8 @@ impl Archiver {
 
     /// Checks that the archive is present and that this log may continue it. Returns the next
     /// segment to archive.
-    fn look(&self, archiving: &mut Archiving) -> Result<SegmentId> {
-        let ArchiverParts {
+    fn look(&self, archiving: &mut ArchiveIdentity) -> Result<SegmentId> {
+        let ArchiverContext {
             env,
             archive,
             dir,
@@ -292,7 +292,7 @@ impl Archiver {
 
     /// Fails unless the last segment in the archive is this log's.
     fn require_ours(&self, last: SegmentId) -> Result<()> {
-        let ArchiverParts {
+        let ArchiverContext {
             env, archive, dir, ..
         } = &self.parts;
         let name = segment_name(last);
@@ -313,7 +313,7 @@ impl Archiver {
     /// Archives the pending files: those that closed segments name, and those that later segments
     /// may.
     fn archive_pending(&self, growing: &mut Growing) -> Result<()> {
-        let ArchiverParts {
+        let ArchiverContext {
             env, archive, dir, ..
         } = &self.parts;
         let pending = dir.join(PENDING);
@@ -346,7 +346,7 @@ impl Archiver {
         name: &str,
         known: Option<Vec<u64>>,
     ) -> Result<(bool, Vec<u64>)> {
-        let ArchiverParts { env, archive, .. } = &self.parts;
+        let ArchiverContext { env, archive, .. } = &self.parts;
         let to = archive.join(name);
         if let Some(mut known) = known
             && !known.is_empty()
@@ -370,7 +370,7 @@ impl Archiver {
     }
 
     fn archive_segment(&self, segment: &ClosedSegment) -> Result<()> {
-        let ArchiverParts {
+        let ArchiverContext {
             env, archive, dir, ..
         } = &self.parts;
         let name = segment_name(segment.id);
@@ -395,7 +395,7 @@ impl Archiver {
         replaces: bool,
         make: &mut dyn FnMut(&Path) -> Result<()>,
     ) -> Result<()> {
-        let ArchiverParts { env, archive, .. } = &self.parts;
+        let ArchiverContext { env, archive, .. } = &self.parts;
         let to = archive.join(name);
         let aside = archive.join(format!("{name}.tmp"));
         self.begin_step()?;
@@ -442,7 +442,7 @@ impl Archiver {
     /// # Errors
     /// Those of [`Self::archive`].
     pub fn note_coverage(&self, until_ms: u64, unused: bool, every_us: u64) -> Result<()> {
-        let ArchiverParts {
+        let ArchiverContext {
             env, archive, wal, ..
         } = &self.parts;
         let (next, covered_us) = {

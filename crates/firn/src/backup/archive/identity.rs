@@ -30,7 +30,7 @@ const COVERED_FILE: &str = "COVERED";
 
 /// The archiving state of a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Archiving {
+pub struct ArchiveIdentity {
     /// The id that the database shares with its archives.
     pub id: String,
     /// The first segment whose files the archive holds.
@@ -50,7 +50,7 @@ pub struct Coverage {
     pub segment: SegmentId,
 }
 
-impl Archiving {
+impl ArchiveIdentity {
     fn encode(&self) -> String {
         let Self {
             id,
@@ -73,12 +73,12 @@ impl Archiving {
     }
 }
 
-fn read_archiving(env: &dyn Env, dir: &Path) -> Result<Option<Archiving>> {
+fn read_archiving(env: &dyn Env, dir: &Path) -> Result<Option<ArchiveIdentity>> {
     let Some(text) = read_text(env, &dir.join(ARCHIVING_FILE))? else {
         return Ok(None);
     };
     let damaged = || Error::corruption(ARCHIVING_FILE, 0, "not as it was written");
-    Archiving::decode(&text).ok_or_else(damaged).map(Some)
+    ArchiveIdentity::decode(&text).ok_or_else(damaged).map(Some)
 }
 
 /// The id that the database in `dir` shares with its archive; `None` if its log is not archived.
@@ -102,7 +102,7 @@ pub fn begin_archiving(
     dir: &Path,
     archive: Option<&Path>,
     first: SegmentId,
-) -> Result<Option<Archiving>> {
+) -> Result<Option<ArchiveIdentity>> {
     let before = read_archiving(env, dir)?;
     let place = archive.map_or_else(String::new, |path| path.display().to_string());
     if place.contains('\n') {
@@ -117,7 +117,7 @@ pub fn begin_archiving(
             if !known.place.is_empty()
                 && owner(env, archive).is_ok_and(|owner| owner == known.id) =>
         {
-            let moved = Archiving {
+            let moved = ArchiveIdentity {
                 place,
                 claimed: true,
                 ..known.clone()
@@ -134,7 +134,7 @@ pub fn begin_archiving(
         env.remove(&pending.join(name))?;
     }
     let seed = format!("{} {first} {}", env.wall_micros(), dir.display());
-    let archiving = Archiving {
+    let archiving = ArchiveIdentity {
         id: format!("{:016x}", xxh3(seed.as_bytes())),
         from: first,
         place,
@@ -179,7 +179,7 @@ fn owner_text(id: &str) -> String {
     format!("firn archive 1\nid {id}\nend\n")
 }
 
-fn write_archiving(env: &dyn Env, dir: &Path, archiving: &Archiving) -> Result<()> {
+fn write_archiving(env: &dyn Env, dir: &Path, archiving: &ArchiveIdentity) -> Result<()> {
     write_text(env, dir, ARCHIVING_FILE, &archiving.encode())
 }
 
@@ -189,7 +189,7 @@ pub(super) fn claim(
     env: &dyn Env,
     dir: &Path,
     archive: &Path,
-    archiving: &mut Archiving,
+    archiving: &mut ArchiveIdentity,
 ) -> Result<()> {
     let at = archive.display();
     match owner(env, archive) {
@@ -218,7 +218,7 @@ pub(super) fn claim(
         Err(_) => write_text(env, archive, ARCHIVE_FILE, &owner_text(&archiving.id))?,
     }
     if !archiving.claimed {
-        let claimed = Archiving {
+        let claimed = ArchiveIdentity {
             claimed: true,
             ..archiving.clone()
         };

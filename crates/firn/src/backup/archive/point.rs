@@ -1,7 +1,7 @@
 //! Finds the point in an archive to which a backup is to be recovered.
 //!
 //! A point lies between two records of one segment. By seqno and by time, recovery ends before the
-//! first record beyond the wish: a later commit, or a later clock record (see [`Destination`]).
+//! first record beyond the wish: a later commit, or a later clock record (see [`RecoveryTarget`]).
 //!
 //! By binary log position it ends before the first commit with a later position. Changes of the
 //! catalog report no position of their own. A clock record before each says where the binary log
@@ -26,14 +26,14 @@ use std::path::Path;
 
 /// A position in the server's binary log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct BinlogCoordinates {
     /// Name of its file.
     pub name: String,
     /// Offset in it, bytes.
     pub pos: u64,
 }
 
-impl Place {
+impl BinlogCoordinates {
     fn of(at: &BinlogPosition<'_>) -> Self {
         Self {
             name: String::from_utf8_lossy(at.name).into_owned(),
@@ -55,7 +55,7 @@ impl Place {
     }
 
     /// Compares with `other`; `None` if they belong to different binary logs.
-    pub fn to(&self, other: &Place) -> Option<Ordering> {
+    pub fn to(&self, other: &BinlogCoordinates) -> Option<Ordering> {
         let one_log = self.base() == other.base();
         one_log.then(|| self.order().cmp(&other.order()))
     }
@@ -63,7 +63,7 @@ impl Place {
 
 /// Where recovery ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Destination {
+pub enum RecoveryTarget {
     /// At the end of the archive.
     End,
     /// After this commit.
@@ -71,12 +71,12 @@ pub enum Destination {
     /// Before the first clock record after this time, milliseconds since 1970.
     Time(u64),
     /// After the last commit that the binary log has up to this position.
-    Binlog(Place),
+    Binlog(BinlogCoordinates),
 }
 
 /// A point between two records of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Point {
+pub struct RecoveryPoint {
     /// The last segment of the backup. The backup's manifest has the files of loads up to it, if
     /// they are still live.
     pub backup_segment: SegmentId,
@@ -88,7 +88,7 @@ pub struct Point {
 
 /// Files that records name.
 #[derive(Debug, Clone, Default)]
-pub struct Names {
+pub struct NamedFiles {
     /// SSTs, by id.
     pub files: BTreeMap<u64, FileMeta>,
     /// Ids of blob files.
@@ -97,17 +97,17 @@ pub struct Names {
 
 /// A point that was found.
 #[derive(Debug, Clone)]
-pub struct Reached {
+pub struct ReachedPoint {
     /// The point.
-    pub point: Point,
+    pub point: RecoveryPoint,
     /// The last commit before it.
     pub seqno: Seqno,
     /// Time of the last clock record before it, milliseconds since 1970.
     pub wall_ms: Option<u64>,
     /// The last binary log position that a commit before it reported.
-    pub binlog: Option<Place>,
+    pub binlog: Option<BinlogCoordinates>,
     /// The files that the log between backup and point names; maybe some more.
-    pub names: Names,
+    pub names: NamedFiles,
     /// Changes of the catalog before the point that the binary log may have after the wanted
     /// position: seqno and description.
     pub doubtful: Vec<(Seqno, String)>,
@@ -117,7 +117,7 @@ pub struct Reached {
 ///
 /// # Errors
 /// `Corruption` of the record.
-pub fn names_in(record: &Record<'_>, names: &mut Names) -> Result<()> {
+pub fn names_in(record: &Record<'_>, names: &mut NamedFiles) -> Result<()> {
     let mut uses = BlobUses::default();
     match record {
         Record::Batch { batch, .. } | Record::Prepare { batch, .. } => {
@@ -150,11 +150,11 @@ pub fn names_in(record: &Record<'_>, names: &mut Names) -> Result<()> {
 const DDL_MS_MAX: u64 = 60_000;
 
 struct Search<'a> {
-    wanted: &'a Destination,
-    here: Reached,
+    wanted: &'a RecoveryTarget,
+    here: ReachedPoint,
     /// The first clock record at or beyond the wanted position, until a commit up to that position
     /// follows.
-    candidate: Option<Reached>,
+    candidate: Option<ReachedPoint>,
     found: bool,
     /// A position of the wanted binary log was seen.
     in_binlog: bool,
@@ -191,7 +191,7 @@ impl Search<'_> {
             Record::Commit {
                 binlog: Some(at), ..
             } => {
-                self.here.binlog = Some(Place::of(at));
+                self.here.binlog = Some(BinlogCoordinates::of(at));
                 self.candidate = None;
                 self.doubt();
             }
@@ -219,7 +219,7 @@ impl Search<'_> {
         let recent = |when: u64| now.saturating_sub(when) <= DDL_MS_MAX;
         self.changes.retain(|(when, ..)| recent(*when));
         self.here.doubtful.clear();
-        if let (Destination::Binlog(wanted), Some(at)) = (self.wanted, &self.here.binlog)
+        if let (RecoveryTarget::Binlog(wanted), Some(at)) = (self.wanted, &self.here.binlog)
             && at.to(wanted) == Some(Ordering::Equal)
         {
             let changes = self.changes.iter();
@@ -229,16 +229,16 @@ impl Search<'_> {
 
     fn is_beyond(&mut self, record: &Record<'_>, seqno: Option<Seqno>) -> bool {
         match (self.wanted, record) {
-            (Destination::Seqno(last), _) => seqno.is_some_and(|seqno| seqno > *last),
-            (Destination::Time(last), Record::Clock { wall_ms, .. }) => wall_ms > last,
+            (RecoveryTarget::Seqno(last), _) => seqno.is_some_and(|seqno| seqno > *last),
+            (RecoveryTarget::Time(last), Record::Clock { wall_ms, .. }) => wall_ms > last,
             (
-                Destination::Binlog(last),
+                RecoveryTarget::Binlog(last),
                 Record::Commit {
                     binlog: Some(at), ..
                 },
             ) => self.compare(at, last) == Some(Ordering::Greater),
             (
-                Destination::Binlog(last),
+                RecoveryTarget::Binlog(last),
                 Record::Clock {
                     binlog: Some(at), ..
                 },
@@ -256,8 +256,8 @@ impl Search<'_> {
     /// Compares a position in the log with the wanted one. The server's binary log may have been
     /// renamed: positions of another name count as earlier until one of the wanted name was seen,
     /// and as later from then on.
-    fn compare(&mut self, at: &BinlogPosition<'_>, wanted: &Place) -> Option<Ordering> {
-        let found = Place::of(at).to(wanted);
+    fn compare(&mut self, at: &BinlogPosition<'_>, wanted: &BinlogCoordinates) -> Option<Ordering> {
+        let found = BinlogCoordinates::of(at).to(wanted);
         self.in_binlog |= found.is_some();
         match found {
             None if self.in_binlog => Some(Ordering::Greater),
@@ -279,8 +279,8 @@ pub fn find_point(
     archive: &Path,
     backup_segment: SegmentId,
     seqno: Seqno,
-    wanted: &Destination,
-) -> Result<Reached> {
+    wanted: &RecoveryTarget,
+) -> Result<ReachedPoint> {
     let mut later = archived_segments(env, archive)?;
     later.retain(|id| *id > backup_segment);
     let mut last = backup_segment;
@@ -294,8 +294,8 @@ pub fn find_point(
     }
     let mut search = Search {
         wanted,
-        here: Reached {
-            point: Point {
+        here: ReachedPoint {
+            point: RecoveryPoint {
                 backup_segment,
                 segment: backup_segment,
                 records: u64::MAX,
@@ -303,7 +303,7 @@ pub fn find_point(
             seqno,
             wall_ms: None,
             binlog: None,
-            names: Names::default(),
+            names: NamedFiles::default(),
             doubtful: Vec::new(),
         },
         candidate: None,
@@ -335,8 +335,8 @@ pub fn find_point(
         place.names = here.names;
         return Ok(place);
     }
-    let to_the_end = || Reached {
-        point: Point {
+    let to_the_end = || ReachedPoint {
+        point: RecoveryPoint {
             backup_segment,
             segment: last,
             records: u64::MAX,
@@ -346,15 +346,15 @@ pub fn find_point(
     let gap = lost.is_some();
     let reached = match wanted {
         _ if found => return Ok(here),
-        Destination::End => !gap,
-        Destination::Seqno(wanted) => here.seqno >= *wanted,
+        RecoveryTarget::End => !gap,
+        RecoveryTarget::Seqno(wanted) => here.seqno >= *wanted,
         // A coverage note counts only if no clock record lies in a later segment. Otherwise the
         // clock was set back since, and the note says nothing about the commits that follow it.
-        Destination::Time(wanted) => coverage(env, archive)?.is_some_and(|covered| {
+        RecoveryTarget::Time(wanted) => coverage(env, archive)?.is_some_and(|covered| {
             let segments = clock_in.max(backup_segment)..=last;
             covered.until_ms >= *wanted && segments.contains(&covered.segment) && !gap
         }),
-        Destination::Binlog(wanted) => here
+        RecoveryTarget::Binlog(wanted) => here
             .binlog
             .as_ref()
             .is_some_and(|at| at.to(wanted) == Some(Ordering::Equal)),
@@ -374,7 +374,7 @@ pub fn find_point(
         (None, None) => String::new(),
     };
     let foreign = match (wanted, &here.binlog) {
-        (Destination::Binlog(wanted), Some(_)) if !in_binlog => {
+        (RecoveryTarget::Binlog(wanted), Some(_)) if !in_binlog => {
             format!("; nothing in it is of a binary log {}.*", wanted.base())
         }
         _ => String::new(),

@@ -5,8 +5,8 @@ use crate::env::{BLOCK, MemEnv, PosixEnv};
 #[test]
 fn what_a_checkpoint_tells_comes_back() {
     for binlog in [
-        BinlogPlace::default(),
-        BinlogPlace {
+        OwnedBinlogPosition::default(),
+        OwnedBinlogPosition {
             name: b"server-bin with a space.000012".to_vec(),
             pos: 4711,
         },

@@ -1,8 +1,8 @@
 use super::*;
 use crate::base::ErrorKind;
 
-fn sealed(ciphertext: &[u8]) -> Sealed<'_> {
-    Sealed {
+fn sealed(ciphertext: &[u8]) -> EncryptedUnit<'_> {
+    EncryptedUnit {
         envelope: Envelope {
             key: 0x0102_0304,
             version: 7,
@@ -20,9 +20,9 @@ fn a_unit_survives_its_envelope() {
         sealed(ciphertext).put(&mut bytes);
         assert_eq!(bytes.len(), HEAD_LEN + ciphertext.len() + TAG_LEN);
         assert_eq!(&bytes[..9], b"\x04\x03\x02\x01\x07\0\0\0t");
-        assert_eq!(Sealed::take(&bytes), Some(sealed(ciphertext)));
+        assert_eq!(EncryptedUnit::take(&bytes), Some(sealed(ciphertext)));
         for cut in 0..HEAD_LEN + TAG_LEN {
-            assert_eq!(Sealed::take(&bytes[..cut]), None, "cut at {cut}");
+            assert_eq!(EncryptedUnit::take(&bytes[..cut]), None, "cut at {cut}");
         }
     }
 }

@@ -2,14 +2,14 @@ use super::*;
 
 #[test]
 fn parts_add_up_and_crossings_are_heard() {
-    let gauge = Arc::new(Gauge::default());
+    let gauge = Arc::new(MemoryTracker::default());
     let heard = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&heard);
     gauge.observe(3 * STEP, move || {
         count.fetch_add(1, Ordering::Relaxed);
     });
-    let mut one = Charge::new(Arc::clone(&gauge));
-    let mut two = Charge::new(Arc::clone(&gauge));
+    let mut one = MemoryCharge::new(Arc::clone(&gauge));
+    let mut two = MemoryCharge::new(Arc::clone(&gauge));
     one.set(1);
     assert_eq!((gauge.sum(), heard.load(Ordering::Relaxed)), (STEP, 0));
     two.set(2 * STEP);
@@ -21,8 +21,8 @@ fn parts_add_up_and_crossings_are_heard() {
 
 #[test]
 fn what_is_split_off_stays_counted_once() {
-    let gauge = Arc::new(Gauge::default());
-    let mut one = Charge::new(Arc::clone(&gauge));
+    let gauge = Arc::new(MemoryTracker::default());
+    let mut one = MemoryCharge::new(Arc::clone(&gauge));
     one.set(5 * STEP);
     let part = one.split_off(STEP + 1);
     let rest = one.split_off(9 * STEP);

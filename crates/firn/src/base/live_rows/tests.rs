@@ -2,7 +2,7 @@ use super::*;
 
 #[test]
 fn commits_count_from_what_was_known_when_it_was_known() {
-    let rows = LiveRows::default();
+    let rows = RowCount::default();
     rows.count(7);
     assert_eq!(rows.rows(), None);
     let counted = rows.counted();
@@ -20,7 +20,7 @@ fn commits_count_from_what_was_known_when_it_was_known() {
 
 #[test]
 fn an_estimate_that_was_too_low_never_gives_less_than_no_rows() {
-    let rows = LiveRows::default();
+    let rows = RowCount::default();
     rows.set(3, 0);
     rows.count(-10);
     assert_eq!(rows.rows(), Some(0));

@@ -89,7 +89,7 @@ fn damaged_forms_are_refused_or_decode_to_what_they_say() {
 /// Keys whose parts are a length byte and that many bytes: prefix-free.
 struct Counted(usize);
 
-impl KeyShape for Counted {
+impl PrefixExtractor for Counted {
     fn prefixes(&self) -> usize {
         self.0
     }

@@ -1,4 +1,4 @@
-use super::super::testing::Written;
+use super::super::testing::TestBinlog;
 use super::*;
 use crate::env::MemEnv;
 
@@ -7,9 +7,9 @@ fn kinds(env: &dyn Env) -> (Vec<u8>, bool) {
     let mut kinds = Vec::new();
     loop {
         match events.next().unwrap() {
-            Next::Event { kind, .. } => kinds.push(kind),
-            Next::End => return (kinds, false),
-            Next::Torn | Next::Damaged => return (kinds, true),
+            NextEvent::Event { kind, .. } => kinds.push(kind),
+            NextEvent::End => return (kinds, false),
+            NextEvent::Torn | NextEvent::Damaged => return (kinds, true),
         }
     }
 }
@@ -24,7 +24,7 @@ fn env() -> MemEnv {
 fn events_larger_than_the_buffer_are_passed_over() {
     for checksums in [false, true] {
         let env = env();
-        let mut file = Written::begin(1, true, checksums);
+        let mut file = TestBinlog::begin(1, true, checksums);
         file.transaction(1, 0)
             .transaction(2, 700 << 10)
             .transaction(3, BUFFER as usize);
@@ -36,7 +36,7 @@ fn events_larger_than_the_buffer_are_passed_over() {
 #[test]
 fn every_cut_is_found() {
     let env = env();
-    let mut file = Written::begin(1, true, true);
+    let mut file = TestBinlog::begin(1, true, true);
     let head = file.bytes().len();
     file.transaction(1, 30);
     let whole = file.bytes().clone();
@@ -59,7 +59,7 @@ fn every_cut_is_found() {
 #[test]
 fn every_changed_byte_is_found() {
     let env = env();
-    let mut file = Written::begin(1, true, true);
+    let mut file = TestBinlog::begin(1, true, true);
     let head = file.bytes().len();
     file.transaction(1, 30);
     let whole = file.bytes().clone();
@@ -81,7 +81,7 @@ fn every_changed_byte_is_found() {
 #[test]
 fn the_description_says_whose_file_it_is() {
     let env = env();
-    let mut file = Written::begin(77, false, true);
+    let mut file = TestBinlog::begin(77, false, true);
     file.save(&env, "d/bin.000001");
     let description = Events::open(&env, Path::new("d/bin.000001"))
         .unwrap()
@@ -102,7 +102,7 @@ fn the_description_says_whose_file_it_is() {
 #[test]
 fn whatever_the_bytes_reading_ends() {
     let env = env();
-    let mut file = Written::begin(1, true, false);
+    let mut file = TestBinlog::begin(1, true, false);
     file.transaction(1, 30)
         .transaction(2, 0)
         .rotate("bin.000002");
@@ -118,7 +118,7 @@ fn whatever_the_bytes_reading_ends() {
             }
             let mut events = Events::open(&env, Path::new("d/bin.000001")).unwrap();
             let mut left = whole.len();
-            while let Ok(Next::Event { .. }) = events.next() {
+            while let Ok(NextEvent::Event { .. }) = events.next() {
                 // Each event takes at least the 19 bytes of its header.
                 left = left
                     .checked_sub(19)

@@ -1,4 +1,4 @@
-use super::super::testing::Written;
+use super::super::testing::TestBinlog;
 use super::*;
 use crate::env::MemEnv;
 
@@ -22,20 +22,20 @@ fn known(path: &str, created: u32) -> BinlogFile {
 fn two_runs() -> MemEnv {
     let env = MemEnv::new();
     env.create_dir_all(Path::new("d")).unwrap();
-    Written::begin(10, true, true)
+    TestBinlog::begin(10, true, true)
         .transaction(1, 5)
         .transaction(2, 5)
         .rotate("bin.000002")
         .save(&env, FILES[0]);
-    Written::begin(20, false, true)
+    TestBinlog::begin(20, false, true)
         .transaction(3, 5)
         .save(&env, FILES[1]);
-    Written::begin(30, true, true)
+    TestBinlog::begin(30, true, true)
         .transaction(1, 5)
         .transaction(4, 5)
         .rotate("bin.000004")
         .save(&env, FILES[2]);
-    Written::begin(40, false, true)
+    TestBinlog::begin(40, false, true)
         .transaction(5, 5)
         .stop()
         .save(&env, FILES[3]);
@@ -45,7 +45,7 @@ fn two_runs() -> MemEnv {
 fn committed(env: &dyn Env, from: usize, xids: &[u64]) -> Result<Vec<u64>> {
     let known = known(FILES[from], 10 * (from as u32 + 1));
     let xids = xids.iter().copied().collect();
-    let run = Run::find(env, &known, None)?;
+    let run = ServerRunFiles::find(env, &known, None)?;
     Ok(run.committed(env, &xids)?.into_iter().collect())
 }
 
@@ -55,9 +55,9 @@ fn a_run_has_its_own_numbers() {
     assert_eq!(committed(&env, 0, &[1, 2, 3, 4, 5]).unwrap(), [1, 2, 3]);
     assert_eq!(committed(&env, 1, &[1, 2, 3]).unwrap(), [3]);
     assert_eq!(committed(&env, 2, &[1, 2, 3, 4, 5]).unwrap(), [1, 4, 5]);
-    let run = Run::find(&env, &known(FILES[0], 10), None).unwrap();
+    let run = ServerRunFiles::find(&env, &known(FILES[0], 10), None).unwrap();
     assert_eq!((run.last(), run.was_killed()), (Path::new(FILES[1]), true));
-    let run = Run::find(&env, &known(FILES[2], 30), None).unwrap();
+    let run = ServerRunFiles::find(&env, &known(FILES[2], 30), None).unwrap();
     assert_eq!((run.last(), run.was_killed()), (Path::new(FILES[3]), false));
 }
 
@@ -66,7 +66,7 @@ fn a_file_that_is_gone_decides_nothing() {
     let env = two_runs();
     let kind = |from, xids: &[u64]| committed(&env, from, xids).unwrap_err().kind().clone();
     // Another file has taken the name.
-    let other = Run::find(&env, &known(FILES[0], 11), None).unwrap_err();
+    let other = ServerRunFiles::find(&env, &known(FILES[0], 11), None).unwrap_err();
     assert_eq!(other.kind(), &ErrorKind::NotFound);
     env.remove(Path::new(FILES[1])).unwrap();
     assert_eq!(kind(0, &[1, 3]), ErrorKind::NotFound);
@@ -83,7 +83,7 @@ fn a_kill_between_two_files_loses_nothing() {
     }
     assert_eq!(committed(&env, 0, &[1, 9]).unwrap(), [1]);
     // A new run creates the file that the old one named as its next.
-    Written::begin(30, true, true)
+    TestBinlog::begin(30, true, true)
         .transaction(9, 5)
         .save(&env, FILES[1]);
     assert_eq!(committed(&env, 0, &[1, 9]).unwrap(), [1]);
@@ -92,12 +92,12 @@ fn a_kill_between_two_files_loses_nothing() {
 #[test]
 fn a_torn_end_is_that_of_a_kill_only_in_the_last_file() {
     let env = two_runs();
-    let mut file = Written::begin(20, false, true);
+    let mut file = TestBinlog::begin(20, false, true);
     file.transaction(3, 5);
     let len = file.bytes().len();
     file.transaction(6, 5);
     for cut in len..file.bytes().len() {
-        let mut torn = Written::begin(20, false, true);
+        let mut torn = TestBinlog::begin(20, false, true);
         torn.transaction(3, 5)
             .transaction(6, 5)
             .bytes()
@@ -105,10 +105,10 @@ fn a_torn_end_is_that_of_a_kill_only_in_the_last_file() {
         torn.save(&env, FILES[1]);
         assert_eq!(committed(&env, 1, &[3, 6]).unwrap(), [3]);
     }
-    let mut torn = Written::begin(10, true, true);
+    let mut torn = TestBinlog::begin(10, true, true);
     torn.transaction(1, 5).transaction(2, 5);
     for cut in [0, 3, 40] {
-        let mut file = Written::begin(10, true, true);
+        let mut file = TestBinlog::begin(10, true, true);
         file.transaction(1, 5).transaction(2, 5);
         let len = file.bytes().len();
         file.bytes().truncate(len - cut);
@@ -122,7 +122,7 @@ fn a_torn_end_is_that_of_a_kill_only_in_the_last_file() {
 #[test]
 fn damage_before_the_end_is_no_torn_end() {
     let env = two_runs();
-    let mut file = Written::begin(20, false, true);
+    let mut file = TestBinlog::begin(20, false, true);
     file.transaction(3, 5);
     let len = file.bytes().len();
     file.transaction(6, 5).transaction(7, 5);
@@ -139,7 +139,7 @@ fn damage_before_the_end_is_no_torn_end() {
         assert_eq!(committed(&env, 1, &[3]).unwrap(), [3]);
     }
     // A file that was closed has no torn end.
-    let mut closed = Written::begin(20, false, true);
+    let mut closed = TestBinlog::begin(20, false, true);
     closed.transaction(3, 5).stop();
     let len = closed.bytes().len();
     closed.bytes().truncate(len - 1);
@@ -150,11 +150,11 @@ fn damage_before_the_end_is_no_torn_end() {
 #[test]
 fn numbers_may_be_left_out() {
     let env = two_runs();
-    Written::begin(10, true, true)
+    TestBinlog::begin(10, true, true)
         .transaction(1, 5)
         .rotate("bin.000100")
         .save(&env, FILES[0]);
-    Written::begin(20, false, true)
+    TestBinlog::begin(20, false, true)
         .transaction(3, 5)
         .save(&env, "d/bin.000100");
     env.remove(Path::new(FILES[1])).unwrap();
@@ -174,17 +174,17 @@ fn a_log_that_was_moved_is_found_by_what_it_says_of_itself() {
             .unwrap();
     }
     let known = known(FILES[0], 10);
-    let find = |moved_to| Run::find(&env, &known, moved_to);
+    let find = |moved_to| ServerRunFiles::find(&env, &known, moved_to);
     assert_eq!(find(None).unwrap_err().kind(), &ErrorKind::NotFound);
     let elsewhere = Some(Path::new("d"));
     assert_eq!(find(elsewhere).unwrap_err().kind(), &ErrorKind::NotFound);
     let run = find(Some(Path::new("e"))).unwrap();
     assert_eq!(run.last(), Path::new("e/bin.000002"));
     // Another server's file has taken the old name.
-    Written::begin(11, true, true).save(&env, FILES[0]);
+    TestBinlog::begin(11, true, true).save(&env, FILES[0]);
     let run = find(Some(Path::new("e"))).unwrap();
     assert_eq!(run.last(), Path::new("e/bin.000002"));
-    Written::begin(11, true, true).save(&env, "e/bin.000001");
+    TestBinlog::begin(11, true, true).save(&env, "e/bin.000001");
     let other = find(Some(Path::new("e"))).unwrap_err();
     assert!(other.to_string().contains("another file"), "{other}");
 }
@@ -213,9 +213,9 @@ fn one_file_has_several_names() {
     assert!(!same(FILES[0], FILES[1]));
     assert!(!same(FILES[0], "e/bin.000001"));
     env.create_dir_all(Path::new("e")).unwrap();
-    Written::begin(10, true, true).save(&env, "e/bin.000001");
+    TestBinlog::begin(10, true, true).save(&env, "e/bin.000001");
     assert!(!same(FILES[0], "e/bin.000001"), "one of them is in use");
-    Written::begin(10, true, true)
+    TestBinlog::begin(10, true, true)
         .rotate("bin.000002")
         .save(&env, "e/bin.000001");
     assert!(same(FILES[0], "e/bin.000001"));

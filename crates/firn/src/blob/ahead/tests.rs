@@ -1,6 +1,6 @@
 use super::*;
-use crate::blob::{BlobSession, BlobStore, Span};
-use crate::env::fault::{Class, Errno, Fault};
+use crate::blob::{TransactionBlobs, BlobStore, BlobSpan};
+use crate::env::fault::{CallClass, Errno, Fault};
 use crate::env::{Env, FaultEnv, MemEnv, PosixEnv};
 use crate::rowcode::{BlobBuf, BlobRef};
 use crate::store::{FileKind, FileStore};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 #[test]
 fn zeros_are_for_small_syncs_alone() {
-    let ahead = Ahead::default();
+    let ahead = ZeroFill::default();
     assert_eq!(ahead.wanted(100, u64::MAX), None, "before the first sync");
     ahead.synced(8192);
     let want = ahead.wanted(100, u64::MAX).unwrap();
@@ -48,7 +48,7 @@ fn store(env: Arc<dyn Env>, dir: &Path) -> BlobStore {
 /// Commits one incompressible value, durably.
 fn commit(store: &BlobStore, rng: &mut StdRng) -> (BlobRef, Vec<u8>) {
     let value: Vec<u8> = (0..VALUE).map(|_| rng.random()).collect();
-    let mut session = BlobSession::new();
+    let mut session = TransactionBlobs::new();
     let blob = store.write(&mut session, 0, &value).unwrap();
     session.sync().unwrap();
     (blob, value)
@@ -127,7 +127,7 @@ fn zeros_that_could_not_be_given_back_go_with_the_file_and_not_with_the_one_in_i
     env.link(&path, Path::new("/db/second")).unwrap();
     store.seal_active();
     assert!(file.usage().unwrap().len > file.written());
-    let live = all.each_ref().map(|(blob, _)| Span {
+    let live = all.each_ref().map(|(blob, _)| BlobSpan {
         offset: blob.offset,
         len: blob.span(),
     });
@@ -149,11 +149,11 @@ fn what_a_kill_leaves_behind_the_last_value_is_given_back() {
     check(&store, &all);
     let file = store.file(all[0].0.file);
     let before = file.usage().unwrap().allocated;
-    let live = all.iter().map(|(blob, _)| Span {
+    let live = all.iter().map(|(blob, _)| BlobSpan {
         offset: blob.offset,
         len: blob.span(),
     });
-    let live: Vec<Span> = live.collect();
+    let live: Vec<BlobSpan> = live.collect();
     let given = store.punch(&file, &live).unwrap().unwrap();
     assert!(given > 20 * VALUE as u64, "{given} of {before} bytes");
     assert_eq!(file.usage().unwrap().allocated, before - given);
@@ -171,7 +171,7 @@ fn a_power_cut_takes_nothing_that_was_synced_among_zeros() {
             all.push(commit(&first, &mut rng));
         }
         if rng.random() {
-            let mut session = BlobSession::new();
+            let mut session = TransactionBlobs::new();
             first.write(&mut session, 0, &[1; 9000]).unwrap();
         }
         if rng.random() {
@@ -195,7 +195,7 @@ fn the_last_room_of_a_disk_is_for_values() {
         let mut rng = StdRng::seed_from_u64(nth);
         let mut all = vec![commit(&store, &mut rng)];
         env.inject(Fault {
-            class: Class::Write,
+            class: CallClass::Write,
             nth,
             sticky: false,
             errno: Errno::NoSpace,

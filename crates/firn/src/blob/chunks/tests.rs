@@ -1,5 +1,5 @@
 use super::*;
-use crate::blob::{BlobSession, BlobStore};
+use crate::blob::{TransactionBlobs, BlobStore};
 use crate::env::{Env, MemEnv};
 use crate::rowcode::{BLOB_HEADER_LEN, BlobBuf};
 use crate::store::{FileKind, FileStore, file_name};
@@ -39,7 +39,7 @@ fn value(rng: &mut StdRng, len: usize) -> Vec<u8> {
 }
 
 fn write(store: &BlobStore, value: &[u8]) -> BlobRef {
-    let mut session = BlobSession::new();
+    let mut session = TransactionBlobs::new();
     store.write(&mut session, 0, value).unwrap()
 }
 

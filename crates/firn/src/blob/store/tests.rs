@@ -1,6 +1,6 @@
 use super::*;
 use crate::base::checksum::xxh3;
-use crate::env::fault::{Class, Errno, Fault};
+use crate::env::fault::{CallClass, Errno, Fault};
 use crate::env::{Env, FaultEnv, MemEnv};
 use crate::store::{FileKind, file_name};
 use rand::{Rng, SeedableRng, rngs::StdRng};
@@ -25,8 +25,8 @@ fn value(rng: &mut StdRng, len: usize) -> Vec<u8> {
     }
 }
 
-fn span(blob: &BlobRef) -> Span {
-    Span {
+fn span(blob: &BlobRef) -> BlobSpan {
+    BlobSpan {
         offset: blob.offset,
         len: blob.span(),
     }
@@ -41,7 +41,7 @@ fn values_come_back_also_after_a_power_cut() {
     let env = MemEnv::new();
     let store = store_in(Arc::new(env.clone()), 200_000);
     let mut rng = StdRng::seed_from_u64(5);
-    let mut session = BlobSession::new();
+    let mut session = TransactionBlobs::new();
     let mut all = Vec::new();
     for len in [1, 100, 4096, 5000, 33_000, 40_000, 70_000, 300_000, 9] {
         let value = value(&mut rng, len);
@@ -69,7 +69,7 @@ fn damage_names_file_and_place() {
     let env = MemEnv::new();
     let store = store_in(Arc::new(env.clone()), 1 << 20);
     let mut rng = StdRng::seed_from_u64(6);
-    let mut session = BlobSession::new();
+    let mut session = TransactionBlobs::new();
     let values = [
         value(&mut rng, 3000),
         value(&mut rng, 50_000),
@@ -148,7 +148,7 @@ fn holes_and_rewrites_keep_what_lives() {
         let mut rng = StdRng::seed_from_u64(seed);
         let env = MemEnv::new();
         let store = store_in(Arc::new(env.clone()), 1 << 20);
-        let mut session = BlobSession::new();
+        let mut session = TransactionBlobs::new();
         let mut live = Vec::new();
         for _ in 0..25 {
             let len = [3000, 20_000, 60_000][rng.random_range(0..3)];
@@ -167,7 +167,7 @@ fn holes_and_rewrites_keep_what_lives() {
             }
         };
         for file in store.all() {
-            let spans: Vec<Span> = live
+            let spans: Vec<BlobSpan> = live
                 .iter()
                 .filter(|(blob, _)| blob.file == file.id())
                 .map(|(blob, _)| span(blob))
@@ -206,7 +206,7 @@ fn a_file_with_a_second_name_or_without_holes_is_not_punched() {
     let env = MemEnv::new();
     env.set_punches(false);
     let store = store_in(Arc::new(env.clone()), 1 << 20);
-    let mut session = BlobSession::new();
+    let mut session = TransactionBlobs::new();
     let mut rng = StdRng::seed_from_u64(8);
     let noise: Vec<u8> = (0..90_000).map(|_| rng.random()).collect();
     let blob = store.write(&mut session, 0, &noise).unwrap();
@@ -235,12 +235,12 @@ fn a_failed_sync_loses_what_was_not_durable_and_no_more() {
     let mem = MemEnv::new();
     let env = FaultEnv::new(Arc::new(mem.clone()));
     let store = store_in(Arc::new(env.clone()), 1 << 20);
-    let (mut first, mut second) = (BlobSession::new(), BlobSession::new());
+    let (mut first, mut second) = (TransactionBlobs::new(), TransactionBlobs::new());
     let kept = store.write(&mut first, 0, &[1; 5000]).unwrap();
     first.sync().unwrap();
     store.write(&mut second, 0, &[2; 5000]).unwrap();
     env.inject(Fault {
-        class: Class::Sync,
+        class: CallClass::Sync,
         nth: 1,
         sticky: false,
         errno: Errno::Io,
@@ -250,7 +250,7 @@ fn a_failed_sync_loses_what_was_not_durable_and_no_more() {
     assert!(second.sync().is_err());
     first.sync().unwrap();
     // The next value goes to another file.
-    let mut third = BlobSession::new();
+    let mut third = TransactionBlobs::new();
     let blob = store.write(&mut third, 0, &[3; 5000]).unwrap();
     third.sync().unwrap();
     assert_ne!(blob.file, kept.file);
@@ -265,10 +265,10 @@ fn a_failed_sync_loses_what_was_not_durable_and_no_more() {
 fn a_full_disk_fails_the_write_and_goes_on_later() {
     let env = FaultEnv::new(Arc::new(MemEnv::new()));
     let store = store_in(Arc::new(env.clone()), 1 << 20);
-    let mut session = BlobSession::new();
+    let mut session = TransactionBlobs::new();
     store.write(&mut session, 0, &[1; 5000]).unwrap();
     env.inject(Fault {
-        class: Class::Write,
+        class: CallClass::Write,
         nth: 1,
         sticky: true,
         errno: Errno::NoSpace,
@@ -286,7 +286,7 @@ fn a_full_disk_fails_the_write_and_goes_on_later() {
 fn what_nothing_needs_goes_at_recovery_unless_a_file_is_missing() {
     let env = MemEnv::new();
     let store = store_in(Arc::new(env.clone()), 1);
-    let mut session = BlobSession::new();
+    let mut session = TransactionBlobs::new();
     let blobs: Vec<BlobRef> = (0..3)
         .map(|i| store.write(&mut session, 0, &[i; 100]).unwrap())
         .collect();
@@ -311,7 +311,7 @@ fn what_nothing_needs_goes_at_recovery_unless_a_file_is_missing() {
 fn a_header_that_claims_encryption_against_its_reference_is_damage() {
     let env = MemEnv::new();
     let store = store_in(Arc::new(env.clone()), 1 << 20);
-    let mut session = BlobSession::new();
+    let mut session = TransactionBlobs::new();
     let blob = store.write(&mut session, 0, &[7; 9000]).unwrap();
     session.sync().unwrap();
     store.seal_active();

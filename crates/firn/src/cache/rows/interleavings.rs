@@ -7,8 +7,8 @@
 //! than its view contains. Shard and flush steps are the cache's own code. Each of the two ways to
 //! break them must make a test fail.
 
-use super::row::{Readers, Row};
-use super::shard::{Guarded, Shard, erase, raise, retire};
+use super::row::{RowVisibility, CachedRow};
+use super::shard::{ShardLock, Shard, erase, raise, retire};
 use crate::base::{InternalKey, Kind, Seqno, Value};
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ const HASH: u64 = 7;
 const OLD: Seqno = 5;
 const NEW: Seqno = 10;
 
-impl Guarded for Mutex<Shard> {
+impl ShardLock for Mutex<Shard> {
     fn with<R>(&self, f: impl FnOnce(&Shard) -> R) -> R {
         f(&self.lock().unwrap())
     }
@@ -103,10 +103,10 @@ impl World {
             return row.key().seqno;
         }
         let found = view.in_files;
-        let row = Row::new(
+        let row = CachedRow::new(
             InternalKey::new(KEY, found, Kind::Put),
             Value::EMPTY,
-            Readers {
+            RowVisibility {
                 seqno: found,
                 memtable: view.sealed,
             },

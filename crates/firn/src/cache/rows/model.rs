@@ -2,8 +2,8 @@
 //! reader must get the result that it would get without the cache. Each rule of the protocol is
 //! broken once, and the model must detect that.
 
-use super::row::{Readers, Row};
-use super::shard::{Guarded, erase, raise, shard_of};
+use super::row::{RowVisibility, CachedRow};
+use super::shard::{ShardLock, erase, raise, shard_of};
 use super::*;
 use crate::base::Kind;
 use rand::rngs::StdRng;
@@ -51,7 +51,7 @@ struct View {
     /// Newest first; the first is the active one.
     memtables: Vec<Rc<Memtable>>,
     files: Rc<BTreeMap<u8, Versions>>,
-    sealed: Sealed,
+    sealed: SealPoint,
 }
 
 fn newest(of: &BTreeMap<u8, Versions>, key: u8, seqno: Seqno) -> Option<(Seqno, Option<u64>)> {
@@ -122,7 +122,7 @@ impl World {
                     ..Memtable::default()
                 })],
                 files: Rc::default(),
-                sealed: Sealed {
+                sealed: SealPoint {
                     number: 0,
                     seqno: 0,
                 },
@@ -253,7 +253,7 @@ impl World {
     fn seal(&mut self, memtable: Rc<Memtable>) {
         let entries = memtable.entries.borrow();
         let newest = entries.values().map(|versions| versions[0].0).max();
-        self.view.sealed = Sealed {
+        self.view.sealed = SealPoint {
             number: memtable.number,
             seqno: self.view.sealed.seqno.max(newest.unwrap_or(0)),
         };
@@ -393,8 +393,8 @@ impl World {
         let key = InternalKey::new(&name, found, Kind::Put);
         let value = Value::split(&value, b"");
         let hash = KeyHash::of(&name);
-        let direct = |number: u64, readers: Readers| {
-            let row = Row::new(key, value, readers);
+        let direct = |number: u64, readers: RowVisibility| {
+            let row = CachedRow::new(key, value, readers);
             shard_of(&self.cache.shards, hash.0).with_mut(|s| s.fill(number, hash.0, row));
         };
         match self.broken {
@@ -402,7 +402,7 @@ impl World {
             Rule::PassedOver => direct(sealed.number, readers(key, sealed)),
             Rule::Zeroed if seqno >= sealed.seqno => direct(
                 sealed.number,
-                Readers {
+                RowVisibility {
                     seqno: found,
                     memtable: sealed.number,
                 },

@@ -10,14 +10,14 @@ const HEADER_LEN: usize = 8 + 8 + 8 + 4 + 4 + 1;
 
 /// The reads that may get a row; [`super::RowCache`] explains why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Readers {
+pub(super) struct RowVisibility {
     /// The read's seqno is this one or a later one.
     pub(super) seqno: Seqno,
     /// The read's view knows the memtable with this number, be it as the active one.
     pub(super) memtable: u64,
 }
 
-impl Readers {
+impl RowVisibility {
     #[inline]
     pub(super) fn admit(self, seqno: Seqno, newest_memtable: u64) -> bool {
         self.seqno <= seqno && self.memtable <= newest_memtable
@@ -26,11 +26,11 @@ impl Readers {
 
 /// The newest flushed version of one user key.
 #[derive(Clone)]
-pub(super) struct Row(Arc<[u8]>);
+pub(super) struct CachedRow(Arc<[u8]>);
 
-impl Row {
+impl CachedRow {
     /// Copies a version.
-    pub(super) fn new(key: InternalKey<'_>, value: Value<'_>, readers: Readers) -> Self {
+    pub(super) fn new(key: InternalKey<'_>, value: Value<'_>, readers: RowVisibility) -> Self {
         thread_local! {
             static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
         }
@@ -58,8 +58,8 @@ impl Row {
         u32::from_le_bytes(*bytes) as usize
     }
 
-    pub(super) fn readers(&self) -> Readers {
-        Readers {
+    pub(super) fn readers(&self) -> RowVisibility {
+        RowVisibility {
             seqno: self.number(8),
             memtable: self.number(16),
         }

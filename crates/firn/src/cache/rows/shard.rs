@@ -2,7 +2,7 @@
 //!
 //! The steps are generic over the lock, so that the model checker runs this very code.
 
-use super::row::Row;
+use super::row::CachedRow;
 use crate::base::Seqno;
 use quick_cache::unsync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
@@ -18,17 +18,17 @@ pub(super) const AVERAGE_ENTRY: u64 = 256;
 #[derive(Clone)]
 pub(super) struct ByWeight;
 
-impl Weighter<u64, Row> for ByWeight {
-    fn weight(&self, _hash: &u64, row: &Row) -> u64 {
+impl Weighter<u64, CachedRow> for ByWeight {
+    fn weight(&self, _hash: &u64, row: &CachedRow) -> u64 {
         row.len() as u64 + ENTRY_OVERHEAD
     }
 }
 
 /// The identity: the keys are hashes already.
 #[derive(Default, Clone)]
-pub(super) struct AsIs(u64);
+pub(super) struct IdentityHasher(u64);
 
-impl Hasher for AsIs {
+impl Hasher for IdentityHasher {
     fn write(&mut self, _: &[u8]) {
         unreachable!("only 64-bit hashes are hashed")
     }
@@ -40,14 +40,14 @@ impl Hasher for AsIs {
     }
 }
 
-type Rows = Cache<u64, Row, ByWeight, BuildHasherDefault<AsIs>, DefaultLifecycle<u64, Row>>;
+type Rows = Cache<u64, CachedRow, ByWeight, BuildHasherDefault<IdentityHasher>, DefaultLifecycle<u64, CachedRow>>;
 
 /// Rows by the hash of their user key. Of two keys with the same hash, the shard holds one at a
 /// time.
 pub(super) struct Shard {
     /// Fills by views sealed below this memtable number are refused.
     floor: u64,
-    rows: Rows,
+    rows: RowMap,
 }
 
 impl Shard {
@@ -77,7 +77,7 @@ impl Shard {
         user_key: &[u8],
         seqno: Seqno,
         newest_memtable: u64,
-    ) -> Option<Row> {
+    ) -> Option<CachedRow> {
         let row = self.rows.get(&hash)?;
         let admitted = row.readers().admit(seqno, newest_memtable);
         (admitted && row.user_key() == user_key).then(|| row.clone())
@@ -85,7 +85,7 @@ impl Shard {
 
     /// Keeps `row`, unless the reader's view is sealed below the floor. Returns whether it was
     /// kept.
-    pub(super) fn fill(&mut self, sealed: u64, hash: u64, row: Row) -> bool {
+    pub(super) fn fill(&mut self, sealed: u64, hash: u64, row: CachedRow) -> bool {
         let fresh = sealed >= self.floor;
         if fresh {
             self.rows.insert(hash, row);
@@ -126,7 +126,7 @@ impl Shard {
 }
 
 /// A lock around a shard.
-pub(super) trait Guarded {
+pub(super) trait ShardLock {
     /// Runs `f` with shared access.
     fn with<R>(&self, f: impl FnOnce(&Shard) -> R) -> R;
     /// Runs `f` with exclusive access.
@@ -141,18 +141,18 @@ pub(super) fn shard_of<L>(shards: &[L], hash: u64) -> &L {
 /// Steps 1 and 2 of a flush: refuse fills by views sealed below memtable `number`, then erase the
 /// rows of its keys. The order matters: between the two steps a valid fill may be refused, which is
 /// harmless; in the other order a stale fill could come in after the erasure.
-pub(super) fn retire<L: Guarded>(shards: &[L], number: u64, hashes: impl Iterator<Item = u64>) {
+pub(super) fn retire<L: ShardLock>(shards: &[L], number: u64, hashes: impl Iterator<Item = u64>) {
     raise(shards, number);
     erase(shards, hashes);
 }
 
-pub(super) fn raise<L: Guarded>(shards: &[L], number: u64) {
+pub(super) fn raise<L: ShardLock>(shards: &[L], number: u64) {
     for shard in shards {
         shard.with_mut(|shard| shard.raise(number));
     }
 }
 
-pub(super) fn erase<L: Guarded>(shards: &[L], hashes: impl Iterator<Item = u64>) {
+pub(super) fn erase<L: ShardLock>(shards: &[L], hashes: impl Iterator<Item = u64>) {
     let mut last = None;
     for hash in hashes {
         // Versions of one key are adjacent: erase it once.

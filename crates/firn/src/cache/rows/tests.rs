@@ -1,7 +1,7 @@
 use super::*;
 use crate::base::Kind;
 
-const SEALED: Sealed = Sealed {
+const SEALED: SealPoint = SealPoint {
     number: 3,
     seqno: 50,
 };

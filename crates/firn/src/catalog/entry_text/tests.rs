@@ -3,7 +3,7 @@ use super::super::schema::{ColumnSchema, IndexPart, TableSchema};
 use super::*;
 use crate::base::key::index_prefix;
 use crate::base::record::NullBit;
-use crate::rowcode::{Column, Missing};
+use crate::rowcode::{Column, InstantDefault};
 use std::sync::Arc;
 
 fn column(id: u32, name: &str, len: u32, null: Option<NullBit>) -> ColumnSchema {
@@ -17,7 +17,7 @@ fn column(id: u32, name: &str, len: u32, null: Option<NullBit>) -> ColumnSchema 
             offset: 1,
             null,
             stored: true,
-            missing: Missing::Impossible,
+            missing: InstantDefault::Impossible,
         },
     }
 }
@@ -39,7 +39,7 @@ fn index(name: &str, parts: &[(u32, PartSchema, bool)]) -> IndexSchema {
 
 /// d/t: id INT, k SMALLINT UNSIGNED NULL, c BINARY(2); PRIMARY (id), KEY k (k DESC, c). d/h has a
 /// hidden clustered index.
-fn known() -> Known {
+fn known() -> CatalogState {
     let null = NullBit { offset: 0, mask: 1 };
     let signed = PartSchema::Int { signed: true };
     let unsigned = PartSchema::Int { signed: false };
@@ -81,10 +81,10 @@ fn known() -> Known {
         ..table.clone()
     };
     let tables = [table, hidden].map(|table| (table.name.clone(), Arc::new(table)));
-    Known {
+    CatalogState {
         tables: tables.into(),
         retired: [(10, 5)].into(),
-        ..Known::default()
+        ..CatalogState::default()
     }
 }
 

@@ -5,17 +5,17 @@ fn rest(key: &[u8]) -> &[u8] {
     &key[index_prefix(CATALOG_INDEX).len()..]
 }
 
-fn known(key: &[u8], value: &[u8]) -> Result<Known> {
-    let mut known = Known::default();
+fn known(key: &[u8], value: &[u8]) -> Result<CatalogState> {
+    let mut known = CatalogState::default();
     known.add(rest(key), 7, value).map(|()| known)
 }
 
 #[test]
 fn objects_and_partitions_have_the_bytes_of_the_page() {
-    let key = object_key(ObjectKind::View, "d/v");
+    let key = object_key(ServerObjectKind::View, "d/v");
     assert_eq!(key, b"\0\0\0\0\x03\x04d/v");
     let read = known(&key, b"\x01image").unwrap();
-    let image = &read.objects[&(ObjectKind::View, "d/v".to_owned())];
+    let image = &read.objects[&(ServerObjectKind::View, "d/v".to_owned())];
     assert_eq!(&**image, b"image");
     let key = partitioning_key("d/t");
     assert_eq!(key, b"\0\0\0\0\x04d/t");
@@ -26,7 +26,7 @@ fn objects_and_partitions_have_the_bytes_of_the_page() {
 #[test]
 fn every_kind_comes_back_and_others_are_refused() {
     for byte in 0..=255 {
-        match ObjectKind::from_u8(byte) {
+        match ServerObjectKind::from_u8(byte) {
             Ok(kind) => assert_eq!(kind as u8, byte),
             Err(error) => {
                 assert_eq!(*error.kind(), ErrorKind::Unsupported);

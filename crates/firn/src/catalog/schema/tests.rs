@@ -1,6 +1,6 @@
 use super::*;
 use crate::base::record::{NullBit, Pad};
-use crate::keycode::{Level, TextForm};
+use crate::keycode::{CollationLevel, TextForm};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
 #[derive(Debug)]
@@ -32,7 +32,7 @@ fn column(id: u32, kind: ColumnKind, offset: u32, null: Option<NullBit>) -> Colu
             offset,
             null,
             stored: true,
-            missing: Missing::Impossible,
+            missing: InstantDefault::Impossible,
         },
     }
 }
@@ -48,7 +48,7 @@ fn part(column: u32, kind: PartSchema, image_len: u32) -> IndexPart {
 }
 
 fn text() -> PartSchema {
-    let level = Level {
+    let level = CollationLevel {
         number: 0,
         space: 0x20,
         no_pad: false,
@@ -75,7 +75,7 @@ fn schema() -> TableSchema {
         max: 9,
     };
     let mut added = column(7, ColumnKind::Blob { len_bytes: 2 }, 15, None);
-    added.column.missing = Missing::Bytes(b"x".as_slice().into());
+    added.column.missing = InstantDefault::Bytes(b"x".as_slice().into());
     let int = part(0, PartSchema::Int { signed: true }, 4);
     TableSchema {
         version: 2,

@@ -3,8 +3,8 @@
 use super::{CollationSchema, ColumnSchema, IndexPart, IndexSchema, PartSchema, TableSchema};
 use crate::base::record::{NullBit, Pad};
 use crate::base::{Error, Result, varint};
-use crate::keycode::{CollationSpec, Level, TextForm};
-use crate::rowcode::{Column, ColumnKind, Missing};
+use crate::keycode::{CollationSpec, CollationLevel, TextForm};
+use crate::rowcode::{Column, ColumnKind, InstantDefault};
 
 const FORMAT: u64 = 1;
 
@@ -112,9 +112,9 @@ fn put_column(out: &mut Vec<u8>, column: &ColumnSchema) {
         ColumnKind::Blob { len_bytes } => out.extend_from_slice(&[3, len_bytes]),
     }
     match missing {
-        Missing::Impossible => out.push(0),
-        Missing::Null => out.push(1),
-        Missing::Bytes(bytes) => {
+        InstantDefault::Impossible => out.push(0),
+        InstantDefault::Null => out.push(1),
+        InstantDefault::Bytes(bytes) => {
             out.push(2);
             varint::put_bytes(out, bytes);
         }
@@ -140,9 +140,9 @@ fn take_column(input: &mut &[u8]) -> Option<ColumnSchema> {
             };
             let kind = take_kind(input)?;
             let missing = match varint::take_u8(input)? {
-                0 => Missing::Impossible,
-                1 => Missing::Null,
-                2 => Missing::Bytes(varint::take_bytes(input)?.into()),
+                0 => InstantDefault::Impossible,
+                1 => InstantDefault::Null,
+                2 => InstantDefault::Bytes(varint::take_bytes(input)?.into()),
                 _ => return None,
             };
             Column {
@@ -249,7 +249,7 @@ fn take_collation(input: &mut &[u8]) -> Option<CollationSpec> {
         },
         char_filled: take_bool(input)?,
         levels: take_list(input, |input| {
-            Some(Level {
+            Some(CollationLevel {
                 number: varint::take_u32(input)?,
                 space: varint::take_u32(input)?,
                 no_pad: take_bool(input)?,

@@ -1,11 +1,11 @@
 use super::*;
-use crate::compaction::plan::{Input, JobKind, JobReason};
+use crate::compaction::plan::{JobInput, JobKind, JobReason};
 use crate::compaction::testing::version_of;
 
 const MIB: u64 = 1 << 20;
 
 fn job(version: &Version, output_level: u8) -> Job {
-    let input = |(level, file): (u8, &std::sync::Arc<_>)| Input {
+    let input = |(level, file): (u8, &std::sync::Arc<_>)| JobInput {
         level,
         files: vec![std::sync::Arc::clone(file)],
     };
@@ -21,8 +21,8 @@ fn job(version: &Version, output_level: u8) -> Job {
 fn what_replaces_nothing_takes_no_space() {
     let version = version_of(&[(5, 0, 1, 0, 9, 28 * MIB), (6, 0, 2, 0, 9, 100 * MIB)]);
     let options = Options::default();
-    let extra = Extra::default();
-    let space = |extra: &Extra| Backlog::of(&version, &options, 20 * MIB, extra).space;
+    let extra = SpaceTracker::default();
+    let space = |extra: &SpaceTracker| Backlog::of(&version, &options, 20 * MIB, extra).space;
     assert_eq!(space(&extra), 0.0);
     // Each of the two upper entries hides one.
     let job = job(&version, 6);
@@ -41,7 +41,7 @@ fn what_replaces_nothing_takes_no_space() {
 #[test]
 fn only_what_arrives_in_the_last_level_tells() {
     let version = version_of(&[(4, 0, 1, 0, 9, MIB), (5, 0, 2, 0, 9, MIB)]);
-    let extra = Extra::default();
+    let extra = SpaceTracker::default();
     extra.dropped(&version, &job(&version, 5), 2);
     assert_eq!(extra.replacing(), 0.0);
 }

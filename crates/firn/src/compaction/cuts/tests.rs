@@ -11,8 +11,8 @@ fn version(l0: &[(u8, u64, u64, u64, u64, u64)]) -> Version {
     version_of(&files)
 }
 
-fn cuts(l0: &[(u8, u64, u64, u64, u64, u64)]) -> Cuts {
-    Cuts::of(&version(l0), MEMTABLE, FILE)
+fn cuts(l0: &[(u8, u64, u64, u64, u64, u64)]) -> FlushSplits {
+    FlushSplits::of(&version(l0), MEMTABLE, FILE)
 }
 
 fn keys(numbers: &[u64]) -> Vec<Vec<u8>> {
@@ -60,5 +60,5 @@ fn a_gap_is_cut_off_at_both_ends() {
 #[test]
 fn nothing_below_gives_no_cuts() {
     let version = version_of(&[(0, 1, 1, 0, 9, 100)]);
-    assert_eq!(Cuts::of(&version, MEMTABLE, FILE).keys, keys(&[]));
+    assert_eq!(FlushSplits::of(&version, MEMTABLE, FILE).keys, keys(&[]));
 }

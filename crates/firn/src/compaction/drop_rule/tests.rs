@@ -6,11 +6,11 @@ const KEY: &[u8] = b"\0\0\0\x01k";
 
 fn decide_all(
     snapshots: &Snapshots,
-    retired: &Retired,
+    retired: &RetiredIndexes,
     last: bool,
     nothing_below: bool,
     entries: &[(&[u8], Seqno, Kind)],
-) -> Vec<Verdict> {
+) -> Vec<DropDecision> {
     let mut rule = DropRule::new(snapshots, retired, last);
     let decide = |(key, seqno, kind): &(&[u8], Seqno, Kind)| {
         let key = InternalKey::new(key, *seqno, *kind);
@@ -25,10 +25,10 @@ fn the_newest_of_each_stripe_stays() {
     assert_eq!(snapshots.oldest(), 10);
     let seqnos = [35, 33, 28, 24, 18, 9, 5];
     let entries: Vec<_> = seqnos.iter().map(|&s| (KEY, s, Kind::Put)).collect();
-    let kept: Vec<_> = decide_all(&snapshots, &Retired::new(), false, false, &entries)
+    let kept: Vec<_> = decide_all(&snapshots, &RetiredIndexes::new(), false, false, &entries)
         .iter()
         .zip(seqnos)
-        .filter(|(v, s)| **v == Verdict::Keep(*s))
+        .filter(|(v, s)| **v == DropDecision::Keep(*s))
         .map(|(_, s)| s)
         .collect();
     assert_eq!(kept, [35, 33, 28, 18, 9]);
@@ -40,9 +40,9 @@ fn every_version_within_the_retention_stays() {
     let seqnos = [35, 33, 28, 24, 18, 12, 9, 5];
     let entries: Vec<_> = seqnos.iter().map(|&s| (KEY, s, Kind::Put)).collect();
     let kept = |snapshots: &Snapshots| -> Vec<Seqno> {
-        let all = decide_all(snapshots, &Retired::new(), false, false, &entries);
+        let all = decide_all(snapshots, &RetiredIndexes::new(), false, false, &entries);
         let all = all.iter().zip(seqnos);
-        all.filter(|(v, s)| **v == Verdict::Keep(*s))
+        all.filter(|(v, s)| **v == DropDecision::Keep(*s))
             .map(|(_, s)| s)
             .collect()
     };
@@ -56,61 +56,61 @@ fn every_version_within_the_retention_stays() {
     // Retention from a seqno in the future has no effect.
     assert_eq!(kept(&of(Retention::Since(99))), [35, 33, 28, 18, 9]);
     // A dropped index stays while a read may stand before the drop.
-    let retired = Retired::from([(1, 16)]);
+    let retired = RetiredIndexes::from([(1, 16)]);
     let of = |snapshots: &Snapshots| decide_all(snapshots, &retired, true, true, &entries)[3];
-    assert_eq!(of(&Snapshots::new(30, [])), Verdict::Drop(Reason::Retired));
+    assert_eq!(of(&Snapshots::new(30, [])), DropDecision::Drop(DropReason::Retired));
     let since = |seqno| Snapshots::retaining(30, [], Retention::Since(seqno));
-    assert_eq!(of(&since(16)), Verdict::Drop(Reason::Retired));
-    assert_eq!(of(&since(15)), Verdict::Keep(24));
+    assert_eq!(of(&since(16)), DropDecision::Drop(DropReason::Retired));
+    assert_eq!(of(&since(15)), DropDecision::Keep(24));
 }
 
 #[test]
 fn a_deletion_goes_only_with_nothing_below_it() {
     let snapshots = Snapshots::new(30, [10]);
     let entries = [(KEY, 9, Kind::Delete), (KEY, 5, Kind::Put)];
-    let none = Retired::new();
+    let none = RetiredIndexes::new();
     assert_eq!(
         decide_all(&snapshots, &none, true, true, &entries),
         [
-            Verdict::Drop(Reason::Tombstone),
-            Verdict::Drop(Reason::Shadowed)
+            DropDecision::Drop(DropReason::Tombstone),
+            DropDecision::Drop(DropReason::Shadowed)
         ]
     );
     assert_eq!(
         decide_all(&snapshots, &none, false, false, &entries),
-        [Verdict::Keep(9), Verdict::Drop(Reason::Shadowed)]
+        [DropDecision::Keep(9), DropDecision::Drop(DropReason::Shadowed)]
     );
     // A deletion above the oldest snapshot stays: it hides a version that the snapshot needs.
     let entries = [(KEY, 11, Kind::Delete), (KEY, 5, Kind::Put)];
     assert_eq!(
         decide_all(&snapshots, &none, true, true, &entries),
-        [Verdict::Keep(11), Verdict::Keep(0)]
+        [DropDecision::Keep(11), DropDecision::Keep(0)]
     );
 }
 
 #[test]
 fn numbers_go_only_in_the_last_level_and_where_no_snapshot_needs_them() {
     let snapshots = Snapshots::new(30, [10]);
-    let none = Retired::new();
+    let none = RetiredIndexes::new();
     let puts = [(KEY, 12, Kind::Put), (KEY, 10, Kind::PutBlobs)];
     let keep = |last, below| decide_all(&snapshots, &none, last, below, &puts);
-    assert_eq!(keep(true, true), [Verdict::Keep(12), Verdict::Keep(0)]);
-    assert_eq!(keep(false, true), [Verdict::Keep(12), Verdict::Keep(10)]);
-    assert_eq!(keep(true, false), [Verdict::Keep(12), Verdict::Keep(10)]);
+    assert_eq!(keep(true, true), [DropDecision::Keep(12), DropDecision::Keep(0)]);
+    assert_eq!(keep(false, true), [DropDecision::Keep(12), DropDecision::Keep(10)]);
+    assert_eq!(keep(true, false), [DropDecision::Keep(12), DropDecision::Keep(10)]);
 }
 
 #[test]
 fn a_dropped_index_goes_once_no_read_is_older() {
-    let retired = Retired::from([(1, 15)]);
+    let retired = RetiredIndexes::from([(1, 15)]);
     let other: &[u8] = b"\0\0\0\x02k";
     let entries = [(KEY, 12, Kind::Put), (other, 12, Kind::Put)];
     let of = |snapshots| decide_all(&snapshots, &retired, false, false, &entries);
-    let gone = [Verdict::Drop(Reason::Retired), Verdict::Keep(12)];
+    let gone = [DropDecision::Drop(DropReason::Retired), DropDecision::Keep(12)];
     assert_eq!(of(Snapshots::new(30, [])), gone);
     assert_eq!(of(Snapshots::new(30, [15])), gone);
     assert_eq!(
         of(Snapshots::new(30, [14])),
-        [Verdict::Keep(12), Verdict::Keep(12)]
+        [DropDecision::Keep(12), DropDecision::Keep(12)]
     );
 }
 
@@ -123,11 +123,11 @@ fn replayed_entries_are_kept_once() {
         (KEY, 8, Kind::Put),
     ];
     assert_eq!(
-        decide_all(&snapshots, &Retired::new(), false, false, &entries),
+        decide_all(&snapshots, &RetiredIndexes::new(), false, false, &entries),
         [
-            Verdict::Keep(9),
-            Verdict::Drop(Reason::Shadowed),
-            Verdict::Keep(8)
+            DropDecision::Keep(9),
+            DropDecision::Drop(DropReason::Shadowed),
+            DropDecision::Keep(8)
         ]
     );
 }
@@ -135,7 +135,7 @@ fn replayed_entries_are_kept_once() {
 #[test]
 fn what_a_bug_let_through_is_refused() {
     let snapshots = Snapshots::new(5, []);
-    let none = Retired::new();
+    let none = RetiredIndexes::new();
     let refuse = |entries: &[(&[u8], Seqno, Kind)]| {
         let mut rule = DropRule::new(&snapshots, &none, false);
         let mut decide =
@@ -196,12 +196,12 @@ fn reads_are_unchanged() {
         };
         let snapshots = Snapshots::retaining(visible, live.clone(), retention);
         let last = below.is_empty() && rng.random();
-        let retired = Retired::new();
+        let retired = RetiredIndexes::new();
         let mut rule = DropRule::new(&snapshots, &retired, last);
         let mut after = Vec::new();
         for &(seqno, kind, wrote) in inputs {
             let key = InternalKey::new(KEY, seqno, kind);
-            if let Verdict::Keep(seqno) = rule.decide(key, |_| below.is_empty()).unwrap() {
+            if let DropDecision::Keep(seqno) = rule.decide(key, |_| below.is_empty()).unwrap() {
                 after.push((seqno, kind, wrote));
             }
         }
@@ -224,7 +224,7 @@ fn reads_are_unchanged() {
 fn a_block_is_kept_whole_only_if_each_entry_is() {
     let key = |index: u32, n: u64| crate::compaction::testing::user_key(index, n);
     let reads = Snapshots::new(100, [50]);
-    let retired = Retired::from([(7, 40), (8, 60)]);
+    let retired = RetiredIndexes::from([(7, 40), (8, 60)]);
     let (first, last) = (key(5, 10), key(5, 20));
     let zeros = BlockInfo {
         separator: &last,
@@ -271,7 +271,7 @@ fn a_block_is_kept_whole_only_if_each_entry_is() {
     // An entry of the first key has passed already: it may hide the block's first entry.
     let mut rule = DropRule::new(&reads, &retired, true);
     let newer = InternalKey::new(&first, 90, Kind::Put);
-    assert_eq!(rule.decide(newer, |_| true).unwrap(), Verdict::Keep(90));
+    assert_eq!(rule.decide(newer, |_| true).unwrap(), DropDecision::Keep(90));
     assert!(!rule.keeps_all(&first, &zeros, 0));
     let mut rule = DropRule::new(&reads, &retired, true);
     rule.passed(&key(5, 9));

@@ -11,7 +11,7 @@ fn neighbours_become_one_range() {
 
 #[test]
 fn files_without_cached_entries_are_not_named() {
-    let handover = Handover::default();
+    let handover = CacheHandover::default();
     let mut cold = FromCache::default();
     cold.note(false);
     handover.output(1, cold);

@@ -1,7 +1,7 @@
 use super::*;
 use crate::base::{Kind, Seqno};
 use crate::compaction::testing::{Db, Entry, VecIter, entry, user_key};
-use crate::compaction::{JobKind, Picking, Rest, Running, flush, pick};
+use crate::compaction::{JobKind, PickerContext, RestGoal, RunningJobs, flush, pick};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
@@ -9,19 +9,19 @@ use std::collections::BTreeMap;
 impl Db {
     fn flush(&self, entries: Vec<Entry>, reads: &Snapshots) {
         let mut source = VecIter::new(entries);
-        let (files, _) = flush(self.context(), &mut source, reads, &Retired::new()).unwrap();
+        let (files, _) = flush(self.context(), &mut source, reads, &RetiredIndexes::new()).unwrap();
         self.install_run(files);
     }
 
     fn pick(&self, reads: &Snapshots) -> Option<Job> {
-        pick(&Picking {
+        pick(&PickerContext {
             version: &self.versions.current(),
             options: &self.options,
-            running: &Running::default(),
-            retired: &Retired::new(),
+            running: &RunningJobs::default(),
+            retired: &RetiredIndexes::new(),
             oldest_read: reads.oldest(),
             reported: &[],
-            rest: Rest::Complete,
+            rest: RestGoal::Complete,
         })
     }
 
@@ -33,7 +33,7 @@ impl Db {
             &version,
             job,
             reads,
-            &Retired::new(),
+            &RetiredIndexes::new(),
             &cancel,
         )
     }
@@ -189,7 +189,7 @@ fn with_deletions(deleted: impl Iterator<Item = u64>) -> (Db, Snapshots) {
         entries.insert(n, entry(user_key(1, n), 600_000 + n, Kind::Delete));
     }
     let mut source = VecIter::new(entries.into_values().collect());
-    let (files, _) = flush(db.context(), &mut source, &reads, &Retired::new()).unwrap();
+    let (files, _) = flush(db.context(), &mut source, &reads, &RetiredIndexes::new()).unwrap();
     let added = files.into_iter().map(|meta| (5, 0, meta)).collect();
     let edit = Edit {
         added,
@@ -202,14 +202,14 @@ fn with_deletions(deleted: impl Iterator<Item = u64>) -> (Db, Snapshots) {
 #[test]
 fn deletions_in_one_place_sink_though_they_are_few_in_the_file() {
     let picked = |db: &Db, reads: &Snapshots| {
-        pick(&Picking {
+        pick(&PickerContext {
             version: &db.versions.current(),
             options: &db.options,
-            running: &Running::default(),
-            retired: &Retired::new(),
+            running: &RunningJobs::default(),
+            retired: &RetiredIndexes::new(),
             oldest_read: reads.oldest(),
             reported: &[],
-            rest: Rest::No,
+            rest: RestGoal::No,
         })
     };
     // Deletions of every fourth key, scattered: they hold up no scan.

@@ -1,10 +1,10 @@
 use super::*;
 use crate::env::PosixEnv;
 
-fn limiter(rate: u64) -> IoLimiter {
-    let live = Arc::new(LiveOptions::default());
+fn limiter(rate: u64) -> RateLimiter {
+    let live = Arc::new(MutableOptions::default());
     live.background_io_rate.store(rate, Ordering::Relaxed);
-    IoLimiter::new(Arc::new(PosixEnv::new()), live)
+    RateLimiter::new(Arc::new(PosixEnv::new()), live)
 }
 
 static GO: AtomicBool = AtomicBool::new(false);

@@ -2,7 +2,7 @@
 
 use super::{TOMBSTONE_SHARE, share_over};
 use crate::base::range::KeyRange;
-use crate::compaction::plan::Input;
+use crate::compaction::plan::JobInput;
 use crate::version::{FileHandle, FileMeta, Version};
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub(super) type Placed<'a> = (usize, &'a Arc<FileHandle>);
 
 /// The files that a group has of one run: neighbours there, ascending.
-struct Slice<'a> {
+struct RunSlice<'a> {
     /// Position of the run in the version; 0 is the newest.
     run: usize,
     files: Vec<&'a Arc<FileHandle>>,
@@ -19,7 +19,7 @@ struct Slice<'a> {
     sums: Vec<u64>,
 }
 
-impl<'a> Slice<'a> {
+impl<'a> RunSlice<'a> {
     fn new(run: usize, files: Vec<&'a Arc<FileHandle>>) -> Self {
         let mut sum = 0;
         let mut sums = vec![0];
@@ -54,37 +54,37 @@ impl<'a> Slice<'a> {
 /// of *b* bottom files. With *n* files *b* + *r* is at most *n* + 1, so the worst case is about
 /// n²/4 bisections times log *r*. (Comparing each file with each other one was cubic: seconds with
 /// two thousand files.)
-pub(super) struct Group<'a> {
+pub(super) struct L0Overlap<'a> {
     /// From the smallest to the largest key of the group.
     pub(super) range: KeyRange,
     /// Newest run first.
-    slices: Vec<Slice<'a>>,
+    slices: Vec<RunSlice<'a>>,
 }
 
 /// A part of a group: some neighbouring files of each slice.
-pub(super) struct Part {
+pub(super) struct L0Selection {
     files: Vec<(usize, Range<usize>)>,
     /// Stored bytes.
     pub(super) size: u64,
 }
 
-impl Part {
+impl L0Selection {
     /// Number of runs that have files in the part.
     pub(super) fn runs(&self) -> usize {
         self.files.len()
     }
 }
 
-impl<'a> Group<'a> {
+impl<'a> L0Overlap<'a> {
     /// A group of `files`, with the positions of their runs: at least one file, ascending within
     /// each run.
-    pub(super) fn of(mut files: Vec<Placed<'a>>) -> Self {
+    pub(super) fn of(mut files: Vec<FileInRun<'a>>) -> Self {
         let mut range = files[0].1.range();
         files.iter().for_each(|(_, f)| range.extend(&f.range()));
         files.sort_by_key(|(run, _)| *run);
         let runs = files.chunk_by(|a, b| a.0 == b.0);
         let slice =
-            |run: &[(usize, _)]| Slice::new(run[0].0, run.iter().map(|(_, f)| *f).collect());
+            |run: &[(usize, _)]| RunSlice::new(run[0].0, run.iter().map(|(_, f)| *f).collect());
         Self {
             range,
             slices: runs.map(slice).collect(),
@@ -92,7 +92,7 @@ impl<'a> Group<'a> {
     }
 
     /// All files with the positions of their runs, newest run first.
-    pub(super) fn files(&self) -> impl Iterator<Item = Placed<'a>> {
+    pub(super) fn files(&self) -> impl Iterator<Item = FileInRun<'a>> {
         let slices = self.slices.iter();
         slices.flat_map(|slice| slice.files.iter().map(|f| (slice.run, *f)))
     }
@@ -126,8 +126,8 @@ impl<'a> Group<'a> {
     }
 
     /// Its files as inputs, newest run first.
-    pub(super) fn inputs(&self) -> Vec<Input> {
-        let input = |slice: &Slice<'_>| Input {
+    pub(super) fn inputs(&self) -> Vec<JobInput> {
+        let input = |slice: &RunSlice<'_>| JobInput {
             level: 0,
             files: slice.files.iter().map(|f| Arc::clone(f)).collect(),
         };
@@ -150,9 +150,9 @@ impl<'a> Group<'a> {
     /// The files of the group that overlap `range`, and for each of them everything older that it
     /// overlaps: no file older than an output may stay above it. Newer files may stay. So the
     /// newest runs are left out while the rest has more than `room` bytes and more than `due` runs.
-    pub(super) fn part_over(&self, range: &KeyRange, room: u64, due: usize) -> Part {
+    pub(super) fn part_over(&self, range: &KeyRange, room: u64, due: usize) -> L0Selection {
         // A part without its newest runs is never larger, so bisection is valid.
-        let fits = |part: &Part| part.size <= room || part.runs() <= due;
+        let fits = |part: &L0Selection| part.size <= room || part.runs() <= due;
         let (mut low, mut high) = (0, self.slices.len() - 1);
         while low < high {
             let middle = low.midpoint(high);
@@ -167,9 +167,9 @@ impl<'a> Group<'a> {
 
     /// The part over `range` without the newest `skip` slices. The files taken of each run overlap
     /// `range` or a file taken of a newer run, so the part covers one key range without gaps.
-    fn part_from(&self, skip: usize, range: &KeyRange) -> Part {
+    fn part_from(&self, skip: usize, range: &KeyRange) -> L0Selection {
         let (mut smallest, mut largest) = (range.smallest.as_slice(), range.largest.as_slice());
-        let mut part = Part {
+        let mut part = L0Selection {
             files: Vec::new(),
             size: 0,
         };
@@ -186,7 +186,7 @@ impl<'a> Group<'a> {
     }
 
     /// The part as a group of its own.
-    pub(super) fn take(&self, part: &Part) -> Self {
+    pub(super) fn take(&self, part: &L0Selection) -> Self {
         let files = part.files.iter().flat_map(|(at, over)| {
             let slice = &self.slices[*at];
             slice.files[over.clone()].iter().map(|f| (slice.run, *f))

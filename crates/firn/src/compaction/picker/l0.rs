@@ -1,10 +1,10 @@
 //! Jobs on L0.
 
-use super::group::{Group, Part, Placed};
-use super::{Picking, compact_job, move_job};
+use super::group::{L0Overlap, L0Selection, FileInRun};
+use super::{PickerContext, compact_job, move_job};
 use crate::base::range::KeyRange;
 use crate::compaction::plan::{Job, JobReason};
-use crate::compaction::shape::Shape;
+use crate::compaction::shape::LevelTargets;
 use crate::version::{FileHandle, FileMeta};
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// L0 is crowded when it has this many times the runs of `l0_compaction_runs`.
 const RUNS_PER_DEPTH: f64 = 4.0;
 
-impl Picking<'_> {
+impl PickerContext<'_> {
     /// A job that moves files of L0 down: those at least `depth_min` deep, those that overlap
     /// nothing, and, if L0 is crowded, those in a group with the oldest run.
     ///
@@ -20,10 +20,10 @@ impl Picking<'_> {
     /// nothing below move unchanged, in one job, so append-only tables sink without being
     /// rewritten. Otherwise the deepest group without a conflicting job is merged into the level
     /// below. Of a group too large for one job, the part that spans the most runs is merged: see
-    /// [`Group::part_over`].
+    /// [`L0Overlap::part_over`].
     pub(super) fn sink_l0(
         &self,
-        shape: &Shape,
+        shape: &LevelTargets,
         reason: JobReason,
         depth_min: usize,
         wanted: impl Fn(&FileMeta) -> bool,
@@ -31,7 +31,7 @@ impl Picking<'_> {
         let output = self.below(shape, 0);
         let groups = self.groups();
         let mut moved: Vec<Arc<FileHandle>> = Vec::new();
-        let mut merged: Vec<&Group<'_>> = Vec::new();
+        let mut merged: Vec<&L0Overlap<'_>> = Vec::new();
         for group in &groups {
             let alone = || self.overlap(output, &group.range).is_empty();
             if let Some(file) = group.only().filter(|_| alone())
@@ -49,7 +49,7 @@ impl Picking<'_> {
         let crowded = self.version.l0.len() as f64
             >= RUNS_PER_DEPTH * self.options.l0_compaction_runs.max(1) as f64;
         let oldest = self.version.l0.len().saturating_sub(1);
-        let mut ranked: Vec<(usize, &Group<'_>)> = merged
+        let mut ranked: Vec<(usize, &L0Overlap<'_>)> = merged
             .into_iter()
             .filter(|group| group.files().any(|(_, f)| wanted(f)))
             .map(|group| {
@@ -71,7 +71,7 @@ impl Picking<'_> {
         let room = shape.job_size(self.options.target_file_size);
         let due = self.options.l0_compaction_runs.max(1);
         ranked.into_iter().find_map(|(_, group)| {
-            let whole = |group: &Group<'_>| {
+            let whole = |group: &L0Overlap<'_>| {
                 let lower = self.overlap(output, &group.range);
                 self.unless_busy(compact_job(group.inputs(), output, lower, reason))
             };
@@ -83,7 +83,7 @@ impl Picking<'_> {
             if group.size() + lower <= room {
                 return whole(group);
             }
-            let mut parts: Vec<Part> = group
+            let mut parts: Vec<L0Selection> = group
                 .bottoms()
                 .map(|bottom| group.part_over(&bottom.range(), room, due))
                 .collect();
@@ -97,13 +97,13 @@ impl Picking<'_> {
     }
 
     /// The files of L0 in groups: chains of overlapping files, ascending by key.
-    fn groups(&self) -> Vec<Group<'_>> {
+    fn groups(&self) -> Vec<L0Overlap<'_>> {
         let runs = self.version.l0.iter().enumerate();
-        let mut files: Vec<Placed<'_>> = runs
+        let mut files: Vec<FileInRun<'_>> = runs
             .flat_map(|(i, run)| run.files.iter().map(move |f| (i, f)))
             .collect();
         files.sort_by(|a, b| a.1.smallest.cmp(&b.1.smallest));
-        let mut groups: Vec<(KeyRange, Vec<Placed<'_>>)> = Vec::new();
+        let mut groups: Vec<(KeyRange, Vec<FileInRun<'_>>)> = Vec::new();
         for (run, file) in files {
             match groups.last_mut() {
                 Some((range, of)) if file.smallest <= range.largest => {
@@ -113,6 +113,6 @@ impl Picking<'_> {
                 _ => groups.push((file.range(), vec![(run, file)])),
             }
         }
-        groups.into_iter().map(|(_, of)| Group::of(of)).collect()
+        groups.into_iter().map(|(_, of)| L0Overlap::of(of)).collect()
     }
 }

@@ -13,10 +13,10 @@ fn options() -> Options {
 struct Case {
     version: Version,
     options: Options,
-    running: Running,
-    retired: Retired,
+    running: RunningJobs,
+    retired: RetiredIndexes,
     reported: Vec<KeyRange>,
-    rest: Rest,
+    rest: RestGoal,
 }
 
 /// A case whose files are given as (level, run, id, smallest key, largest key, size).
@@ -24,16 +24,16 @@ fn case(files: &[(u8, u64, u64, u64, u64, u64)]) -> Case {
     Case {
         version: version_of(files),
         options: options(),
-        running: Running::default(),
-        retired: Retired::new(),
+        running: RunningJobs::default(),
+        retired: RetiredIndexes::new(),
         reported: Vec::new(),
-        rest: Rest::No,
+        rest: RestGoal::No,
     }
 }
 
 impl Case {
     fn pick(&self) -> Option<Job> {
-        pick(&Picking {
+        pick(&PickerContext {
             version: &self.version,
             options: &self.options,
             running: &self.running,
@@ -56,7 +56,7 @@ fn an_empty_or_small_tree_rests() {
     assert!(case(&[]).pick().is_none());
     assert!(case(&[(0, 1, 1, 0, 9, 50)]).pick().is_none());
     let mut resting = case(&[(6, 0, 1, 0, 9, 50)]);
-    resting.rest = Rest::Complete;
+    resting.rest = RestGoal::Complete;
     assert!(resting.pick().is_none());
 }
 
@@ -125,9 +125,9 @@ fn running_jobs_are_kept_clear_of() {
 #[test]
 fn files_of_dropped_indexes_go_at_once() {
     let mut c = case(&[(0, 1, 1, 0, 9, 50), (6, 0, 2, 0, 9, 50)]);
-    c.retired = Retired::from([(1, 101)]);
+    c.retired = RetiredIndexes::from([(1, 101)]);
     assert!(c.pick().is_none(), "a snapshot is older than the drop");
-    c.retired = Retired::from([(1, 100)]);
+    c.retired = RetiredIndexes::from([(1, 100)]);
     assert_eq!(c.picked(), (JobKind::DropFiles, 6, vec![1, 2]));
 }
 
@@ -254,18 +254,18 @@ fn deletions_count_as_what_they_will_free() {
 #[test]
 fn idle_jobs_must_be_worth_what_they_rewrite() {
     let mut few = case(&[(0, 1, 1, 0, 9, 15), (6, 0, 2, 0, 9, 985)]);
-    few.rest = Rest::WhereItPays;
+    few.rest = RestGoal::WhereItPays;
     assert!(
         few.pick().is_none(),
         "15 bytes are no reason to rewrite 985"
     );
-    few.rest = Rest::Complete;
+    few.rest = RestGoal::Complete;
     assert_eq!(few.picked(), (JobKind::Compact, 6, vec![1, 2]));
     let mut many = case(&[(0, 1, 1, 0, 9, 25), (6, 0, 2, 0, 9, 975)]);
-    many.rest = Rest::WhereItPays;
+    many.rest = RestGoal::WhereItPays;
     assert_eq!(many.picked(), (JobKind::Compact, 6, vec![1, 2]));
     // A job that rewrites nothing always pays.
     let mut alone = case(&[(0, 1, 1, 0, 9, 1), (6, 0, 2, 20, 29, 999)]);
-    alone.rest = Rest::WhereItPays;
+    alone.rest = RestGoal::WhereItPays;
     assert_eq!(alone.picked(), (JobKind::Compact, 6, vec![1]));
 }

@@ -6,7 +6,7 @@ fn job(output_level: u8, files: &[(u8, u64, u64, u64)]) -> Job {
     let place = |&(level, id, from, to)| (level, u64::from(level == 0) * id, id, from, to, 10);
     let files: Vec<_> = files.iter().map(place).collect();
     let version = version_of(&files);
-    let input = |(level, file): (u8, &Arc<FileHandle>)| Input {
+    let input = |(level, file): (u8, &Arc<FileHandle>)| JobInput {
         level,
         files: vec![file.clone()],
     };
@@ -20,7 +20,7 @@ fn job(output_level: u8, files: &[(u8, u64, u64, u64)]) -> Job {
 
 #[test]
 fn zones_part_jobs_that_share_no_file() {
-    let mut running = Running::default();
+    let mut running = RunningJobs::default();
     let first = job(5, &[(4, 1, 0, 9), (4, 2, 20, 29), (5, 3, 5, 25)]);
     let ticket = running.begin(&first);
     // Conflict: keys between the inputs, in a level of the job.
@@ -60,7 +60,7 @@ fn edits_swap_inputs_for_outputs() {
 
 #[test]
 fn a_file_set_aside_keeps_jobs_off_itself_and_what_lies_around_it() {
-    let mut running = Running::default();
+    let mut running = RunningJobs::default();
     let first = job(5, &[(4, 1, 0, 9), (5, 2, 5, 25)]);
     let ticket = running.begin(&first);
     running.end(ticket, &first);

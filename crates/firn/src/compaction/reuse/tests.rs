@@ -4,9 +4,9 @@ use crate::base::{InternalIterator, InternalKey, Kind, Seqno, Value};
 use crate::compaction::job::JobStats;
 use crate::compaction::testing::{Db, Entry, VecIter, entry, user_key};
 use crate::compaction::{
-    Job, JobKind, Picking, Rest, Retired, Running, Snapshots, flush, pick, run,
+    Job, JobKind, PickerContext, RestGoal, RetiredIndexes, RunningJobs, Snapshots, flush, pick, run,
 };
-use crate::sst::{Cached, IndexStats, SstOptions, SstWriter};
+use crate::sst::{CachedBlock, IndexStats, SstOptions, SstWriter};
 use crate::version::FileMeta;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicBool;
 /// A tree whose jobs the test runs one by one.
 struct Tree {
     db: Db,
-    retired: Retired,
+    retired: RetiredIndexes,
     reused: u64,
     jobs: u64,
 }
@@ -32,7 +32,7 @@ impl Tree {
         };
         Self {
             db,
-            retired: Retired::new(),
+            retired: RetiredIndexes::new(),
             reused: 0,
             jobs: 0,
         }
@@ -63,11 +63,11 @@ impl Tree {
         self.db.install_run(vec![meta.with_external_seqno(seqno)]);
     }
 
-    fn pick(&self, reads: &Snapshots, rest: Rest) -> Option<Job> {
-        pick(&Picking {
+    fn pick(&self, reads: &Snapshots, rest: RestGoal) -> Option<Job> {
+        pick(&PickerContext {
             version: &self.db.versions.current(),
             options: &self.db.options,
-            running: &Running::default(),
+            running: &RunningJobs::default(),
             retired: &self.retired,
             oldest_read: reads.oldest(),
             reported: &[],
@@ -85,8 +85,8 @@ impl Tree {
         stats
     }
 
-    /// Runs all due jobs; with [`Rest::Complete`] down to the resting state.
-    fn compact(&mut self, reads: &Snapshots, rest: Rest) {
+    /// Runs all due jobs; with [`RestGoal::Complete`] down to the resting state.
+    fn compact(&mut self, reads: &Snapshots, rest: RestGoal) {
         while let Some(job) = self.pick(reads, rest) {
             self.run(&job, reads);
             self.jobs += 1;
@@ -223,7 +223,7 @@ fn reads_see_the_same_with_and_without() {
                 without.retired.insert(3, seqno);
             }
             let reads = Snapshots::new(seqno, snapshots.iter().copied());
-            let rest = [Rest::No, Rest::WhereItPays, Rest::Complete][rng.random_range(0..3)];
+            let rest = [RestGoal::No, RestGoal::WhereItPays, RestGoal::Complete][rng.random_range(0..3)];
             for tree in [&mut with, &mut without] {
                 match ingested {
                     true => tree.ingest(&entries, seqno, |n| match zeros {
@@ -245,8 +245,8 @@ fn reads_see_the_same_with_and_without() {
             }
         }
         let reads = Snapshots::new(seqno, []);
-        with.compact(&reads, Rest::Complete);
-        without.compact(&reads, Rest::Complete);
+        with.compact(&reads, RestGoal::Complete);
+        without.compact(&reads, RestGoal::Complete);
         assert!(without.reused == 0);
         with.check("at rest");
         assert_eq!(with.db.scan(), without.db.scan(), "seed {seed}: at rest");
@@ -271,9 +271,9 @@ fn at_rest(entries: Vec<Entry>) -> (Tree, Job, Snapshots) {
     let reads = Snapshots::new(400_000, []);
     let all = (0..40_000).map(|n| entry(long_key(2 * n), 1 + n, Kind::Put));
     tree.flush(all.collect(), &reads);
-    tree.compact(&reads, Rest::Complete);
+    tree.compact(&reads, RestGoal::Complete);
     tree.flush(entries, &reads);
-    let job = tree.pick(&reads, Rest::Complete).unwrap();
+    let job = tree.pick(&reads, RestGoal::Complete).unwrap();
     assert_eq!(job.kind, JobKind::Compact);
     assert_eq!(job.files().count(), 2);
     (tree, job, reads)
@@ -293,7 +293,7 @@ fn only_blocks_that_overlap_nothing_are_copied() {
     assert_eq!(stats.shadowed, 1);
     assert_eq!(stats.entries_out, 40_001);
     assert!(
-        tree.pick(&reads, Rest::Complete).is_none(),
+        tree.pick(&reads, RestGoal::Complete).is_none(),
         "it is at rest again"
     );
     assert_eq!(tree.db.scan().len(), 40_001);
@@ -348,7 +348,7 @@ fn cached_blocks_that_are_copied_get_their_new_name() {
         // No key was inserted before these blocks, so their offsets are unchanged.
         let after = output.reader().unwrap().cached_at(offset);
         match (before, after) {
-            (Cached::Block(before), Some(Cached::Block(after))) => {
+            (CachedBlock::Block(before), Some(CachedBlock::Block(after))) => {
                 assert!(Arc::ptr_eq(&before, &after), "decoded anew at {offset}");
             }
             _ => panic!("no block at {offset}"),

@@ -1,15 +1,15 @@
 use super::*;
 use crate::compaction::testing::version_of;
 
-fn bases(last: u64, upper: Option<u8>) -> Shape {
+fn bases(last: u64, upper: Option<u8>) -> LevelTargets {
     let mut files = vec![(6, 0, 1u64, 1, 5, last)];
     files.extend(upper.map(|level| (level, 0, 2, 1, 5, 1)));
-    Shape::of(&version_of(&files), 100)
+    LevelTargets::of(&version_of(&files), 100)
 }
 
 #[test]
 fn the_base_follows_the_size() {
-    assert_eq!(Shape::of(&Version::default(), 100).base, 6);
+    assert_eq!(LevelTargets::of(&Version::default(), 100).base, 6);
     for (last, base) in [(300, 6), (400, 5), (2500, 5), (4000, 4), (1 << 40, 1)] {
         assert_eq!(bases(last, None).base, base, "last level of {last}");
     }
@@ -49,10 +49,10 @@ fn files_of_upper_levels_are_a_share_of_their_level() {
 
 #[test]
 fn jobs_and_files_of_the_last_level_are_small_parts_of_it() {
-    let small = Shape::of_size(900, 1000);
+    let small = LevelTargets::of_size(900, 1000);
     assert_eq!((small.base, small.targets[6]), (6, 800));
     assert_eq!((small.file_size(6, 100), small.job_size(100)), (12, 25));
-    let large = Shape::of_size(900_000, 1000);
+    let large = LevelTargets::of_size(900_000, 1000);
     assert_eq!((large.file_size(6, 100), large.job_size(100)), (100, 400));
     assert_eq!(large.job_size(10_000), 25_000);
 }

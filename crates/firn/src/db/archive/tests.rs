@@ -1,10 +1,10 @@
 //! Tests when segments are closed and archived, and which log may continue an archive.
 
 use super::*;
-use crate::backup::{Destination, archived_segments, coverage, find_point};
+use crate::backup::{RecoveryTarget, archived_segments, coverage, find_point};
 use crate::base::events::EventListener;
 use crate::base::{ErrorKind, Value};
-use crate::env::fault::{Class, Errno, Fault};
+use crate::env::fault::{CallClass, Errno, Fault};
 use crate::env::{FaultEnv, MemEnv};
 use crate::txn::Isolation;
 use parking_lot::Mutex;
@@ -76,7 +76,7 @@ fn last_commit(db: &Db) -> u64 {
 }
 
 fn last_commit_archived(env: &dyn Env) -> u64 {
-    let found = find_point(env, Path::new(ARCHIVE), 0, 0, &Destination::End);
+    let found = find_point(env, Path::new(ARCHIVE), 0, 0, &RecoveryTarget::End);
     found.unwrap().seqno
 }
 
@@ -119,7 +119,7 @@ fn a_full_disk_does_not_keep_what_waits_from_the_archive() {
     db.flush().unwrap();
     let held = segments_in(&mem);
     env.inject(Fault {
-        class: Class::Write,
+        class: CallClass::Write,
         nth: 1,
         sticky: true,
         errno: Errno::NoSpace,
@@ -292,7 +292,7 @@ fn an_archive_goes_on_after_restarts_crashes_and_at_another_place() {
     write(&db, 0);
     assert!(db.archive_log().unwrap() > 0);
     let moved = Path::new("/moved");
-    let found = find_point(&env, moved, 0, 0, &Destination::End).unwrap();
+    let found = find_point(&env, moved, 0, 0, &RecoveryTarget::End).unwrap();
     assert_eq!(found.seqno, last_commit(&db));
     db.close().unwrap();
     drop(db);
@@ -327,7 +327,7 @@ fn what_is_covered_is_in_the_archive() {
     assert_eq!(covered(&mem).unwrap(), noted);
     // Nothing new is covered either if the log could not be closed.
     env.inject(Fault {
-        class: Class::Write,
+        class: CallClass::Write,
         nth: 1,
         sticky: true,
         errno: Errno::Io,

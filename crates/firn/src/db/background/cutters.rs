@@ -2,13 +2,13 @@
 //! would cut.
 
 use crate::base::options::Options;
-use crate::compaction::{Cuts, Shape, Splitter};
-use crate::ingest::{Cutters, Density};
+use crate::compaction::{FlushSplits, LevelTargets, Splitter};
+use crate::ingest::{FileSplitters, RunCompression};
 use crate::version::{LAST_LEVEL, Version, VersionSet};
 use std::sync::Arc;
 
 /// Cutters for the tree of `versions`.
-pub(super) fn cutters(versions: &Arc<VersionSet>, options: &Options) -> Cutters {
+pub(super) fn cutters(versions: &Arc<VersionSet>, options: &Options) -> FileSplitters {
     let (versions, options) = (Arc::clone(versions), options.clone());
     Box::new(move |density, expected| {
         let mut splitter = splitter(&versions.current(), &options, density, expected);
@@ -18,16 +18,16 @@ pub(super) fn cutters(versions: &Arc<VersionSet>, options: &Options) -> Cutters 
 
 /// A light run goes to L0 and is cut as a flush is. A dense run sinks to the last level unchanged,
 /// so it is cut at the file bounds there.
-fn splitter(version: &Version, options: &Options, density: Density, expected: u64) -> Splitter {
-    let shape = Shape::of_size(version.size() + expected, options.base_level_size);
+fn splitter(version: &Version, options: &Options, density: RunCompression, expected: u64) -> Splitter {
+    let shape = LevelTargets::of_size(version.size() + expected, options.base_level_size);
     let target = options.target_file_size;
     match density {
-        Density::Light => {
+        RunCompression::Light => {
             let file_size = shape.file_size(0, target);
             let memtable = options.live.freeze_at().max(expected);
-            Cuts::of(version, memtable, file_size).splitter(file_size)
+            FlushSplits::of(version, memtable, file_size).splitter(file_size)
         }
-        Density::Dense => {
+        RunCompression::Dense => {
             let file_size = shape.file_size(LAST_LEVEL as u8, target);
             let files = version.levels[LAST_LEVEL - 1].files.iter();
             Splitter::new(file_size, files.map(|f| f.smallest.clone()).collect())

@@ -1,11 +1,11 @@
 //! Background work on a full disk.
 
-use super::Work;
+use super::BackgroundWork;
 use crate::base::events::Severity;
 use crate::base::{Error, ErrorKind};
-use crate::store::Part;
+use crate::store::ReservePart;
 
-impl Work {
+impl BackgroundWork {
     /// Refills the used parts of the reserve. While the disk is full, also retries to get room for
     /// the log, and flushes small memtables, so that deletions reach the tree and compactions can
     /// free their room.
@@ -28,7 +28,7 @@ impl Work {
         let view = self.views.pin();
         // Where compactions cannot run, small L0 runs would pile up.
         let shallow = view.version.l0.len() < 2 * self.options.l0_compaction_runs;
-        let small = shallow && view.active.size_bytes() <= Part::Table.bytes();
+        let small = shallow && view.active.size_bytes() <= ReservePart::Table.bytes();
         if small && view.active.entries() > 0 && view.frozen.is_empty() {
             self.flush_all().unwrap_or_else(tell);
         }

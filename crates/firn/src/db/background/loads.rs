@@ -1,6 +1,6 @@
 //! The database's side of loads: limits, and the one edit that puts their files into the tree.
 
-use super::Work;
+use super::BackgroundWork;
 use crate::base::{CounterValue, Result};
 use crate::ingest::{LoadHost, LoadLimits, NewFiles, Pacer};
 use crate::store::FileKind;
@@ -10,9 +10,9 @@ use std::sync::atomic::AtomicBool;
 
 /// Gives loads access to the background work, which is created before the transactions' context and
 /// lives as long.
-pub(in crate::db) struct Loads(pub(in crate::db) Arc<Work>);
+pub(in crate::db) struct BulkLoadHost(pub(in crate::db) Arc<BackgroundWork>);
 
-impl LoadHost for Loads {
+impl LoadHost for BulkLoadHost {
     fn limits(&self) -> LoadLimits {
         let work = Arc::clone(&self.0);
         let pacer: Pacer = Arc::new(move |bytes, cancel: &AtomicBool| {
@@ -33,7 +33,7 @@ impl LoadHost for Loads {
     }
 }
 
-impl Work {
+impl BackgroundWork {
     /// Installs files whose keys nothing else in the tree has. They go into the last level if no
     /// file and no job there overlaps their ranges (a file of several small tables may span a range
     /// without a key in it). Otherwise they go into the level above, from where a compaction moves
@@ -75,7 +75,7 @@ impl Work {
 }
 
 /// Installs the files of loads that a recovery to a point found in the log, oldest first. Like
-/// [`Work::install_loaded`], but before any job runs.
+/// [`BackgroundWork::install_loaded`], but before any job runs.
 pub(in crate::db) fn install_found(
     versions: &VersionSet,
     loads: &mut Vec<Vec<FileMeta>>,

@@ -1,17 +1,17 @@
 //! How far background work is behind, as input of the stall gate before the commit pipeline.
 
 use crate::base::options::Options;
-use crate::compaction::{Backlog, Extra};
-use crate::read::View;
-use crate::version::Frozen;
+use crate::compaction::{Backlog, SpaceTracker};
+use crate::read::SuperVersion;
+use crate::version::Flushable;
 use crate::write::Pressure;
 
 /// The pressure in `view`.
-pub(super) fn pressure(view: &View, options: &Options, extra: &Extra) -> Pressure {
+pub(super) fn pressure(view: &SuperVersion, options: &Options, extra: &SpaceTracker) -> Pressure {
     let memory = options.live.freeze_at() * options.frozen_memtables_max as u64;
     let backlog = Backlog::of(&view.version, options, memory, extra);
     // A queued run costs reads as much as an L0 run, so it counts as one.
-    let queued = view.frozen.iter().filter_map(Frozen::run).count();
+    let queued = view.frozen.iter().filter_map(Flushable::run).count();
     let memtables = view.frozen.len() - queued;
     Pressure {
         memtables: 2.0 * memtables as f64 / options.frozen_memtables_max as f64,

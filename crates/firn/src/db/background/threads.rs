@@ -1,11 +1,11 @@
 //! The background threads: flush, compaction, log, deletion of files, blob collection, archive of
 //! the log.
 
-use super::{Signals, Work};
+use super::{WorkSignals, BackgroundWork};
 use crate::backup::Archiver;
 use crate::base::events::Severity;
 use crate::base::{Error, ErrorKind, Result};
-use crate::compaction::Rest;
+use crate::compaction::RestGoal;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -31,7 +31,7 @@ const ARCHIVE_STEP: Duration = Duration::from_millis(500);
 /// An idle database flushes its memtable only from this share of the tree on, in percent.
 const IDLE_FLUSH_SHARE: u64 = 1;
 
-impl Work {
+impl BackgroundWork {
     /// Whether nothing has been committed for [`IDLE_AFTER_MICROS`].
     fn is_idle(&self) -> bool {
         let now = self.env.monotonic_micros();
@@ -43,7 +43,7 @@ impl Work {
         now - last.1 >= IDLE_AFTER_MICROS
     }
 
-    fn wait(&self, wanted: impl Fn(&mut Signals) -> bool, timeout: Duration) {
+    fn wait(&self, wanted: impl Fn(&mut WorkSignals) -> bool, timeout: Duration) {
         let mut signals = self.signals.lock();
         if !self.stopping.load(Ordering::Acquire) && !wanted(&mut signals) {
             self.signal.wait_for(&mut signals, timeout);
@@ -68,7 +68,7 @@ impl Work {
         while !self.stopping.load(Ordering::Acquire) {
             let idle = self.is_idle();
             let done = self.when_idle_flush(idle).and_then(|()| {
-                let rest = if idle { Rest::WhereItPays } else { Rest::No };
+                let rest = if idle { RestGoal::WhereItPays } else { RestGoal::No };
                 self.compact_once(rest)
             });
             match done {
@@ -173,8 +173,8 @@ impl Work {
 }
 
 /// The threads of a database.
-pub(in crate::db) struct Background {
-    work: Arc<Work>,
+pub(in crate::db) struct BackgroundThreads {
+    work: Arc<BackgroundWork>,
     threads: Vec<JoinHandle<()>>,
     archive: Option<Helper>,
 }
@@ -187,7 +187,7 @@ struct Helper {
 }
 
 impl Helper {
-    fn start(work: &Arc<Work>, name: &str, body: fn(&Work)) -> Self {
+    fn start(work: &Arc<BackgroundWork>, name: &str, body: fn(&BackgroundWork)) -> Self {
         let (alive, ended) = mpsc::channel();
         let thread = spawn(work, name, move |work| {
             let _alive: Sender<()> = alive;
@@ -207,17 +207,17 @@ impl Helper {
     }
 }
 
-impl Background {
-    pub(in crate::db) fn start(work: &Arc<Work>) -> Self {
+impl BackgroundThreads {
+    pub(in crate::db) fn start(work: &Arc<BackgroundWork>) -> Self {
         let mut threads = vec![
             spawn(work, "firn-flush", Work::flush_loop),
             spawn(work, "firn-log", Work::log_loop),
             spawn(work, "firn-delete", Work::delete_loop),
             spawn(work, "firn-blobs", Work::blob_loop),
         ];
-        let archive = || Helper::start(work, "firn-archive", Work::archive_loop);
+        let archive = || Helper::start(work, "firn-archive", BackgroundWork::archive_loop);
         for _ in 0..work.options.background_jobs {
-            threads.push(spawn(work, "firn-compact", Work::compaction_loop));
+            threads.push(spawn(work, "firn-compact", BackgroundWork::compaction_loop));
         }
         Self {
             work: Arc::clone(work),
@@ -245,7 +245,7 @@ impl Background {
     }
 }
 
-impl Work {
+impl BackgroundWork {
     /// Archives the end of the closed log, in a thread that is abandoned after `patience`.
     pub(in crate::db) fn archive_rest_within(self: &Arc<Self>, patience: Duration) {
         let thread = Helper::start(self, "firn-archive", Self::archive_rest);
@@ -264,9 +264,9 @@ impl Work {
 
 /// Spawns a thread. If a bug panics it, the engine refuses further writes.
 fn spawn(
-    work: &Arc<Work>,
+    work: &Arc<BackgroundWork>,
     name: &str,
-    body: impl FnOnce(&Work) + Send + 'static,
+    body: impl FnOnce(&BackgroundWork) + Send + 'static,
 ) -> JoinHandle<()> {
     let work = Arc::clone(work);
     let label = name.to_owned();

@@ -1,7 +1,7 @@
 //! The blob files of a directory, and the references to them in tree and log.
 
 use super::super::blobs::for_each_blob;
-use super::{Log, Look, Tree};
+use super::{ReadOnlyLog, ReadOnlyDb, ReadOnlyTree};
 use crate::base::{Error, Kind, Result};
 use crate::blob::BlobStore;
 use crate::read::ReadPoint;
@@ -25,19 +25,19 @@ pub struct BlobFileReport {
 
 /// The blob files of a database.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct BlobFiles {
+pub struct BlobFilesReport {
     /// The existing files, ascending by id.
     pub files: Vec<BlobFileReport>,
     /// Physical ids of files that are referred to but missing.
     pub missing: Vec<u64>,
 }
 
-impl Look {
+impl ReadOnlyDb {
     /// The existing blob files and the references to them.
     ///
     /// # Errors
     /// `Io` of the file system.
-    pub fn blobs(&self, tree: &Tree, log: &Log) -> Result<BlobFiles> {
+    pub fn blobs(&self, tree: &ReadOnlyTree, log: &ReadOnlyLog) -> Result<BlobFilesReport> {
         let store = self.source.store();
         let moved = &tree.state.blobs_moved;
         let physical = |used: BlobUse| (moved.get(&used.file).copied().unwrap_or(used.file), used);
@@ -52,7 +52,7 @@ impl Look {
                 used: used.remove(&file),
             });
         }
-        Ok(BlobFiles {
+        Ok(BlobFilesReport {
             files,
             missing: used.into_keys().collect(),
         })
@@ -65,7 +65,7 @@ impl Look {
     /// `Io` of the file system.
     pub fn check_blob_places(&self, point: &ReadPoint, found: &mut dyn FnMut(Error)) -> Result<()> {
         let view = &point.view;
-        let mut check = Places::new(&view.blobs, found);
+        let mut check = BlobPositionCheck::new(&view.blobs, found);
         for memtable in view.memtables().filter(|m| !m.blob_uses().is_empty()) {
             let read = for_each_blob(&mut memtable.iter(), |blob| check.look_at(&blob));
             check.pass(read)?;
@@ -84,8 +84,8 @@ impl Look {
     ///
     /// # Errors
     /// Those of [`Self::check_blob_places`].
-    pub fn check_prepared_blobs(&self, log: &Log, found: &mut dyn FnMut(Error)) -> Result<()> {
-        let mut check = Places::new(&log.point.view.blobs, found);
+    pub fn check_prepared_blobs(&self, log: &ReadOnlyLog, found: &mut dyn FnMut(Error)) -> Result<()> {
+        let mut check = BlobPositionCheck::new(&log.point.view.blobs, found);
         check.values = Some(BlobBuf::new());
         for changes in log.prepared.values() {
             // The files of a run are in `log.files`; the loop below checks them.
@@ -111,7 +111,7 @@ impl Look {
     }
 }
 
-struct Places<'a> {
+struct BlobPositionCheck<'a> {
     blobs: &'a BlobStore,
     /// Buffer for values; `None` if values are not read.
     values: Option<BlobBuf>,
@@ -119,7 +119,7 @@ struct Places<'a> {
     result: Result<()>,
 }
 
-impl<'a> Places<'a> {
+impl<'a> BlobPositionCheck<'a> {
     fn new(blobs: &'a BlobStore, found: &'a mut dyn FnMut(Error)) -> Self {
         Self {
             blobs,

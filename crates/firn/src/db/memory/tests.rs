@@ -2,8 +2,8 @@ use super::*;
 
 const MIB: u64 = 1 << 20;
 
-fn demand(memtables: u64, write_sets: u64) -> Demand {
-    Demand {
+fn demand(memtables: u64, write_sets: u64) -> MemoryDemand {
+    MemoryDemand {
         memtables,
         memtable_size: 64 * MIB,
         write_sets,

@@ -8,9 +8,9 @@ use crate::base::{
     CounterValue, Error, ErrorKind, IndexId, InternalIterator, InternalKey, Kind, Result, Seqno,
     Value,
 };
-use crate::blob::{BlobSession, BlobStore};
+use crate::blob::{TransactionBlobs, BlobStore};
 use crate::cache::BlockCache;
-use crate::catalog::{CATALOG_INDEX, Known};
+use crate::catalog::{CATALOG_INDEX, CatalogState};
 use crate::env::Env;
 use crate::iter::MergeIter;
 use crate::rowcode::{BlobBuf, blob_ref};
@@ -26,17 +26,17 @@ use std::sync::Arc;
 const CACHE_SIZE: u64 = 64 << 20;
 
 /// A copy in progress.
-pub(super) struct Copy {
+pub(super) struct RepairCopy {
     versions: Arc<VersionSet>,
     /// The damaged database's blobs.
     from: BlobStore,
     blobs: BlobStore,
-    session: BlobSession,
+    session: TransactionBlobs,
     options: Options,
     writer: Option<SstWriter>,
     /// The catalog's contents. Complete when the first row comes: the catalog's index id sorts
     /// first.
-    pub(super) known: Known,
+    pub(super) known: CatalogState,
     pub(super) files: Vec<FileMeta>,
     pub(super) entries: u64,
     /// Newest seqno seen.
@@ -45,11 +45,11 @@ pub(super) struct Copy {
     pub(super) largest_index: IndexId,
 }
 
-impl Copy {
+impl RepairCopy {
     /// A copy into the empty directory `target`; reads blobs from `from`.
     pub(super) fn new(env: &Arc<dyn Env>, target: &Path, from: BlobStore) -> Result<Self> {
         let store = FileStore::new(Arc::clone(env), target);
-        let versions = VersionSet::open(version::Context {
+        let versions = VersionSet::open(version::VersionSetContext {
             env: Arc::clone(env),
             dir: target.to_owned(),
             source: FileSource::new(store, Arc::new(BlockCache::new(CACHE_SIZE))),
@@ -65,10 +65,10 @@ impl Copy {
             versions,
             from,
             blobs,
-            session: BlobSession::new(),
+            session: TransactionBlobs::new(),
             options,
             writer: None,
-            known: Known::default(),
+            known: CatalogState::default(),
             files: Vec::new(),
             entries: 0,
             last_seqno: 0,
@@ -234,8 +234,8 @@ impl Copy {
 pub(super) fn own_blobs(
     from: &BlobStore,
     to: &BlobStore,
-    session: &mut BlobSession,
-    known: &Known,
+    session: &mut TransactionBlobs,
+    known: &CatalogState,
     user_key: &[u8],
     tail: &[u8],
     lost: &mut dyn FnMut(Error),

@@ -3,7 +3,7 @@
 use super::Repaired;
 use crate::base::{CounterValue, Error, Result, Seqno};
 use crate::blob::BlobStore;
-use crate::db::look::{Look, Tree};
+use crate::db::look::{ReadOnlyDb, ReadOnlyTree};
 use crate::sst::IndexStats;
 use crate::store::{FileKind, file_name};
 use crate::version;
@@ -11,7 +11,7 @@ use crate::wal::{self, Gtid, LogStart};
 use std::collections::BTreeMap;
 
 /// The remains of the manifest.
-pub(super) struct Remains {
+pub(super) struct SurvivingTree {
     /// Ids of the files that are or may be live, with the seqno of all their entries if they have
     /// an external one.
     pub(super) files: Vec<(u64, Option<Seqno>)>,
@@ -28,14 +28,14 @@ pub(super) struct Remains {
     pub(super) held: BTreeMap<u64, Vec<IndexStats>>,
 }
 
-impl Remains {
+impl SurvivingTree {
     /// Reads the current manifest, or the newest one, or what is left of that. Reports each loss to
     /// `lost`.
     ///
     /// # Errors
     /// `Io` of the file system; `Unsupported` for newer formats.
     pub(super) fn of(
-        look: &Look,
+        look: &ReadOnlyDb,
         repaired: &mut Repaired,
         lost: &mut dyn FnMut(Error),
     ) -> Result<Self> {
@@ -89,13 +89,13 @@ impl Remains {
     }
 
     /// The blobs of the damaged database.
-    pub(super) fn blobs(&self, look: &Look) -> BlobStore {
+    pub(super) fn blobs(&self, look: &ReadOnlyDb) -> BlobStore {
         let blobs = BlobStore::read_only(look.source().store().clone(), 0);
         blobs.set_moved(self.blobs_moved.clone());
         blobs
     }
 
-    fn known(look: &Look, tree: Tree) -> Result<Self> {
+    fn known(look: &ReadOnlyDb, tree: ReadOnlyTree) -> Result<Self> {
         let placed = tree.state.files.iter();
         let held = placed.map(|(id, placed)| (*id, placed.meta.per_index.clone()));
         Ok(Self {
@@ -118,7 +118,7 @@ impl Remains {
 /// The places of blobs. A manifest that lost its end may lack the last moves; the blob files
 /// themselves then say which logical file they hold. No table shows such a loss, since references
 /// keep the logical id.
-fn blobs_moved(look: &Look, mut moved: BTreeMap<u64, u64>) -> Result<BTreeMap<u64, u64>> {
+fn blobs_moved(look: &ReadOnlyDb, mut moved: BTreeMap<u64, u64>) -> Result<BTreeMap<u64, u64>> {
     let store = look.source().store();
     let there = store.list_blobs()?;
     for (logical, physical) in BlobStore::moved_on_disk(store)? {
@@ -133,7 +133,7 @@ fn blobs_moved(look: &Look, mut moved: BTreeMap<u64, u64>) -> Result<BTreeMap<u6
 /// Reports a manifest that lost its end at the border of an edit, and so looks whole. Such a
 /// manifest needs files or log segments that were removed since, and does not name the files that
 /// replaced them. (Damage within a segment is no sign of that.)
-fn doubt(look: &Look, tree: &Tree) -> Result<Option<Error>> {
+fn doubt(look: &ReadOnlyDb, tree: &ReadOnlyTree) -> Result<Option<Error>> {
     let known = &tree.state.files;
     let there = look.source().store().list()?;
     let missing = known.keys().find(|id| !there.contains(id));

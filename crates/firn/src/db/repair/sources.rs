@@ -1,29 +1,29 @@
 //! The readable sources of a damaged database, and the losses among their entries.
 
 use super::LOADED_SEQNO;
-use super::remains::Remains;
+use super::remains::SurvivingTree;
 use crate::base::{Error, ErrorKind, InternalIterator, Result, Seqno};
-use crate::catalog::Known;
-use crate::db::look::Look;
+use crate::catalog::CatalogState;
+use crate::db::look::ReadOnlyDb;
 use crate::db::recovery::Replayed;
 use crate::sst::{IndexStats, LostRange, Salvage, SalvageIter, SstReader};
 use crate::store::{FileKind, file_name};
-use crate::version::Frozen;
+use crate::version::Flushable;
 use crate::wal::LogStart;
 use std::sync::Arc;
 
 /// Losses reported later: naming their tables and keys needs the catalog, which lies in the same
 /// files.
 #[derive(Default)]
-pub(super) struct Unnamed {
+pub(super) struct UnnamedLosses {
     ranges: Vec<LostRange>,
     /// Missing files, with the index statistics that the manifest has of them.
     files: Vec<(String, Vec<IndexStats>)>,
 }
 
-impl Unnamed {
+impl UnnamedLosses {
     /// Reports each loss to `lost`, with table and keys.
-    pub(super) fn tell(self, known: &Known, lost: &mut dyn FnMut(Error)) {
+    pub(super) fn tell(self, known: &CatalogState, lost: &mut dyn FnMut(Error)) {
         for (name, held) in self.files {
             let held: Vec<String> = held
                 .iter()
@@ -44,10 +44,10 @@ impl Unnamed {
 /// Everything that can be read: first the log, newest element first, then the files, newest file
 /// first. The merge prefers the earlier source where user key and seqno are equal.
 pub(super) fn sources(
-    look: &Look,
-    tree: &Remains,
+    look: &ReadOnlyDb,
+    tree: &SurvivingTree,
     log: &Replayed,
-    unnamed: &mut Unnamed,
+    unnamed: &mut UnnamedLosses,
     lost: &mut dyn FnMut(Error),
 ) -> Result<Vec<Box<dyn InternalIterator>>> {
     let mut sources: Vec<Box<dyn InternalIterator>> = Vec::new();
@@ -56,8 +56,8 @@ pub(super) fn sources(
     let there = look.source().store().list()?;
     for queued in log.queue.iter().rev() {
         match queued {
-            Frozen::Memtable(memtable) => sources.push(Box::new(memtable.iter())),
-            Frozen::Run(run) => {
+            Flushable::Memtable(memtable) => sources.push(Box::new(memtable.iter())),
+            Flushable::Run(run) => {
                 for file in &run.run().files {
                     // The start of the log is unknown: this may be an old commit whose files were
                     // compacted and removed since.
@@ -86,11 +86,11 @@ fn boxed(source: SalvageIter) -> Box<dyn InternalIterator> {
 
 /// The readable part of a file; `None` if nothing is left of it, or nothing that may be shown.
 pub(super) fn salvaged(
-    look: &Look,
-    tree: &Remains,
+    look: &ReadOnlyDb,
+    tree: &SurvivingTree,
     id: u64,
     external: Option<Seqno>,
-    unnamed: &mut Unnamed,
+    unnamed: &mut UnnamedLosses,
     lost: &mut dyn FnMut(Error),
 ) -> Result<Option<SalvageIter>> {
     let name = file_name(FileKind::Sst, id);

@@ -1,8 +1,8 @@
 use super::*;
 use crate::base::Value;
 use crate::base::options::Options;
-use crate::binlog::testing::{Written, xid_image};
-use crate::db::{Look, repair};
+use crate::binlog::testing::{TestBinlog, xid_image};
+use crate::db::{ReadOnlyDb, repair};
 use crate::env::{Env, MemEnv};
 use crate::txn::Isolation;
 
@@ -101,7 +101,7 @@ fn with_binlog() -> ServerStart {
 /// run followed.
 fn killed() -> MemEnv {
     let env = env();
-    Written::begin(10, true, true)
+    TestBinlog::begin(10, true, true)
         .transaction(1, 9)
         .rotate("bin.000002")
         .save(&env, FIRST);
@@ -110,7 +110,7 @@ fn killed() -> MemEnv {
     (1..=3).for_each(|xid| prepare(&db, 1, xid));
     prepare_as(&db, 1, 100, b"a client's");
     drop(db);
-    Written::begin(20, false, true)
+    TestBinlog::begin(20, false, true)
         .transaction(3, 9)
         .save(&env, SECOND);
     index(&env, &[FIRST, SECOND]);
@@ -120,7 +120,7 @@ fn killed() -> MemEnv {
 /// The same, after another run without the engine, whose transactions have the same numbers.
 fn killed_and_started_without() -> MemEnv {
     let env = killed();
-    Written::begin(30, true, true)
+    TestBinlog::begin(30, true, true)
         .transaction(2, 9)
         .save(&env, THIRD);
     index(&env, &[FIRST, SECOND, THIRD]);
@@ -159,7 +159,7 @@ fn the_server_decides_what_its_last_run_prepared() {
     for (start, closed) in [(running, false), (without, false), (with_binlog(), true)] {
         let env = killed();
         if closed {
-            Written::begin(20, false, true)
+            TestBinlog::begin(20, false, true)
                 .transaction(3, 9)
                 .stop()
                 .save(&env, SECOND);
@@ -174,7 +174,7 @@ fn the_server_decides_what_its_last_run_prepared() {
 #[test]
 fn runs_stay_apart_over_any_number_of_starts() {
     let env = killed();
-    Written::begin(30, true, true).save(&env, THIRD);
+    TestBinlog::begin(30, true, true).save(&env, THIRD);
     // The server was killed before it asked for prepared transactions; the next run gives out the
     // same numbers.
     let db = open(&env);
@@ -182,7 +182,7 @@ fn runs_stay_apart_over_any_number_of_starts() {
     (4..=6).for_each(|xid| prepare(&db, 2, xid));
     drop(db);
     drop(open(&env));
-    Written::begin(30, true, true)
+    TestBinlog::begin(30, true, true)
         .transaction(2, 9)
         .transaction(4, 9)
         .stop()
@@ -200,7 +200,7 @@ fn what_is_not_known_stays_prepared() {
     prepare(&db, 1, 1);
     drop(db);
     // The run named later is not the run of transaction 1.
-    Written::begin(10, true, true).save(&env, FIRST);
+    TestBinlog::begin(10, true, true).save(&env, FIRST);
     let db = open(&env);
     db.note_server_run(Some(Path::new(FIRST))).unwrap();
     prepare(&db, 2, 2);
@@ -240,7 +240,7 @@ fn a_binary_log_that_is_gone_is_no_answer() {
         match gone {
             true => env.remove(Path::new(FIRST)).unwrap(),
             // A file of that name that another server began.
-            false => Written::begin(11, true, true).save(&env, FIRST),
+            false => TestBinlog::begin(11, true, true).save(&env, FIRST),
         }
         for _ in 0..2 {
             let db = open(&env);
@@ -266,7 +266,7 @@ fn a_binary_log_that_is_gone_is_no_answer() {
         assert_eq!(db.prepared_xids().len(), 4);
         drop(db);
         // The administrator puts the file back.
-        Written::begin(10, true, true)
+        TestBinlog::begin(10, true, true)
             .transaction(1, 9)
             .rotate("bin.000002")
             .save(&env, FIRST);
@@ -285,11 +285,11 @@ fn a_repaired_copy_knows_the_runs() {
     db.note_server_run(Some(Path::new(THIRD))).unwrap();
     prepare(&db, 3, 8);
     drop(db);
-    Written::begin(30, true, true)
+    TestBinlog::begin(30, true, true)
         .transaction(2, 9)
         .transaction(8, 9)
         .save(&env, THIRD);
-    let look = Look::open(Arc::new(env.clone()), Path::new(DIR)).unwrap();
+    let look = ReadOnlyDb::open(Arc::new(env.clone()), Path::new(DIR)).unwrap();
     let target = Path::new("data/repaired");
     let repaired = repair(&look, target, &mut |lost| panic!("{lost}")).unwrap();
     assert_eq!(repaired.prepared, 6);
@@ -325,7 +325,7 @@ fn a_repaired_copy_trusts_no_run_named_before_a_loss() {
     db.note_server_run(Some(Path::new(FIRST))).unwrap();
     prepare(&db, 2, 7);
     // What is damaged below: another run is named, and prepares.
-    Written::begin(30, true, true).save(&env, THIRD);
+    TestBinlog::begin(30, true, true).save(&env, THIRD);
     db.note_server_run(Some(Path::new(THIRD))).unwrap();
     prepare(&db, 3, 8);
     prepare(&db, 3, 9);
@@ -337,7 +337,7 @@ fn a_repaired_copy_trusts_no_run_named_before_a_loss() {
     let mut file = env.create(&log).unwrap();
     file.append(&bytes).unwrap();
     file.sync().unwrap();
-    let look = Look::open(Arc::new(env.clone()), Path::new(DIR)).unwrap();
+    let look = ReadOnlyDb::open(Arc::new(env.clone()), Path::new(DIR)).unwrap();
     let target = Path::new("data/repaired");
     let mut lost = Vec::new();
     repair(&look, target, &mut |loss| lost.push(loss)).unwrap();
@@ -363,7 +363,7 @@ fn a_repaired_copy_trusts_no_run_named_before_a_loss() {
 #[test]
 fn an_encrypted_binary_log_is_no_answer() {
     let env = killed();
-    Written::begin(20, false, true)
+    TestBinlog::begin(20, false, true)
         .encrypt()
         .transaction(3, 9)
         .save(&env, SECOND);
@@ -378,7 +378,7 @@ fn an_encrypted_binary_log_is_no_answer() {
 #[test]
 fn each_segment_names_the_run() {
     let env = env();
-    Written::begin(10, true, true).save(&env, FIRST);
+    TestBinlog::begin(10, true, true).save(&env, FIRST);
     let options = Options {
         background_jobs: 0,
         wal_segment_size: 64 << 10,

@@ -1,7 +1,7 @@
 //! Announced direct reads: in progress before a caller waits for them.
 //!
 //! Without the page cache there is no read-ahead. So a caller announces the reads it is about to
-//! make ([`super::ReadFile::will_read`]), and the reads of one [`Announcement`] go to the device at
+//! make ([`super::ReadFile::will_read`]), and the reads of one [`PrefetchBatch`] go to the device at
 //! once: through an `io_uring` if the kernel offers one, by a few threads otherwise. The reads that
 //! follow take their bytes from here, or wait for them. If an announced read fails, the later read
 //! goes to the file itself and reports its own error. So an announcement changes no result and no
@@ -26,12 +26,12 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use table::{Piece, Table};
+use table::{PrefetchedPiece, PieceTable};
 use threads::{ThreadReads, Threads};
 
 /// How announced reads are executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BatchedReads {
+pub enum PrefetchMethod {
     /// Through `io_uring`.
     Ring,
     /// By threads: the kernel has no `io_uring` or forbids it.
@@ -40,7 +40,7 @@ pub enum BatchedReads {
     OneByOne,
 }
 
-impl std::fmt::Display for BatchedReads {
+impl std::fmt::Display for PrefetchMethod {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Ring => "io_uring",
@@ -52,7 +52,7 @@ impl std::fmt::Display for BatchedReads {
 
 /// Counters of announced reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct AnnouncedStats {
+pub struct PrefetchStats {
     /// Reads submitted.
     pub submitted: u64,
     /// Reads that took their bytes from an announced read.
@@ -71,7 +71,7 @@ const GAP: u64 = 16 << 10;
 
 /// A range of a file that is read at once.
 #[derive(Clone)]
-struct Place {
+struct PrefetchExtent {
     file: Arc<File>,
     bytes: Range<u64>,
     /// Announced bytes in the range, without the gaps between them.
@@ -83,7 +83,7 @@ fn id_of(file: &Arc<File>) -> u64 {
     Arc::as_ptr(file) as usize as u64
 }
 
-impl Place {
+impl PrefetchExtent {
     /// The range extended to whole blocks.
     fn blocks(&self) -> Range<u64> {
         let block = BLOCK as u64;
@@ -93,7 +93,7 @@ impl Place {
 
 /// Joins ranges of one file that overlap or lie close together, as long as the result has at most
 /// [`PIECE_MAX`] bytes.
-fn merge(places: &mut Vec<Place>) {
+fn merge(places: &mut Vec<PrefetchExtent>) {
     places.sort_by_key(|place| (id_of(&place.file), place.bytes.start));
     places.dedup_by(|next, place| {
         let end = next.bytes.end.max(place.bytes.end);
@@ -111,13 +111,13 @@ fn merge(places: &mut Vec<Place>) {
 /// A list of reads that a caller is about to make. Nothing happens until [`Self::start`]; dropping
 /// it discards the list.
 #[derive(Default)]
-pub struct Announcement {
-    cached: Vec<Place>,
-    direct: Vec<Place>,
-    announced: Option<Arc<Announced>>,
+pub struct PrefetchBatch {
+    cached: Vec<PrefetchExtent>,
+    direct: Vec<PrefetchExtent>,
+    announced: Option<Arc<Prefetcher>>,
 }
 
-impl Announcement {
+impl PrefetchBatch {
     /// An empty list.
     pub fn new() -> Self {
         Self::default()
@@ -146,12 +146,12 @@ impl Announcement {
     /// Adds a direct read; `announced` will hold its bytes.
     pub(super) fn push_direct(
         &mut self,
-        announced: &Arc<Announced>,
+        announced: &Arc<Prefetcher>,
         file: &Arc<File>,
         offset: u64,
         len: u64,
     ) {
-        let other = |mine: &Arc<Announced>| !Arc::ptr_eq(mine, announced);
+        let other = |mine: &Arc<Prefetcher>| !Arc::ptr_eq(mine, announced);
         if self.announced.as_ref().is_some_and(other) {
             std::mem::take(self).start();
         }
@@ -163,9 +163,9 @@ impl Announcement {
 }
 
 /// `None` if the range is empty, or too far out for any file.
-fn place(file: &Arc<File>, offset: u64, len: u64) -> Option<Place> {
+fn place(file: &Arc<File>, offset: u64, len: u64) -> Option<PrefetchExtent> {
     let end = offset.checked_add(len)?;
-    (len > 0 && end <= i64::MAX as u64 - BLOCK as u64).then(|| Place {
+    (len > 0 && end <= i64::MAX as u64 - BLOCK as u64).then(|| PrefetchExtent {
         file: Arc::clone(file),
         bytes: offset..end,
         wanted: len,
@@ -174,12 +174,12 @@ fn place(file: &Arc<File>, offset: u64, len: u64) -> Option<Place> {
 
 /// The reads of one submission, in progress or complete.
 #[allow(clippy::large_enum_variant)] // Shared by the pieces, each in one allocation.
-enum Reads {
+enum SubmittedReads {
     Ring(RingReads),
     Threads(Arc<ThreadReads>),
 }
 
-impl Reads {
+impl SubmittedReads {
     /// Waits for read `number` and copies its bytes from `skip` on. `false` if it found fewer
     /// bytes, failed, or has not begun.
     fn copy(&self, number: usize, skip: usize, out: &mut [u8]) -> bool {
@@ -235,9 +235,9 @@ pub(super) fn fill(file: &File, start: u64, buf: &mut [u8]) -> std::io::Result<u
 /// pass them on); one ring for all (submitters and waiters would queue for it); a ring per session
 /// (thousands, nearly all idle); a thread that collects completions (two context switches per
 /// read).
-pub(super) struct Announced {
-    way: Way,
-    table: Mutex<Table>,
+pub(super) struct Prefetcher {
+    way: PrefetchBackend,
+    table: Mutex<PieceTable>,
     /// Number of pieces in the table. While it is 0, reads skip the lock.
     pieces: AtomicUsize,
     submitted: AtomicU64,
@@ -245,17 +245,17 @@ pub(super) struct Announced {
     unused: AtomicU64,
 }
 
-enum Way {
+enum PrefetchBackend {
     Ring(Arc<Rings>, Threads),
     Threads(Threads),
 }
 
-impl Announced {
+impl Prefetcher {
     /// Uses rings if `ring` is set and the kernel offers them, threads otherwise.
     pub(super) fn new(ring: bool) -> Arc<Self> {
         let way = match ring.then(Rings::probe).flatten() {
-            Some(rings) => Way::Ring(rings, Threads::new()),
-            None => Way::Threads(Threads::new()),
+            Some(rings) => PrefetchBackend::Ring(rings, Threads::new()),
+            None => PrefetchBackend::Threads(Threads::new()),
         };
         Arc::new(Self {
             way,
@@ -267,22 +267,22 @@ impl Announced {
         })
     }
 
-    pub(super) fn way(&self) -> BatchedReads {
+    pub(super) fn way(&self) -> PrefetchMethod {
         match self.way {
-            Way::Ring(..) => BatchedReads::Ring,
-            Way::Threads(_) => BatchedReads::Threads,
+            PrefetchBackend::Ring(..) => PrefetchMethod::Ring,
+            PrefetchBackend::Threads(_) => PrefetchMethod::Threads,
         }
     }
 
-    pub(super) fn stats(&self) -> AnnouncedStats {
-        AnnouncedStats {
+    pub(super) fn stats(&self) -> PrefetchStats {
+        PrefetchStats {
             submitted: self.submitted.load(Ordering::Relaxed),
             taken: self.taken.load(Ordering::Relaxed),
             unused: self.unused.load(Ordering::Relaxed),
         }
     }
 
-    fn submit(&self, places: &mut Vec<Place>) {
+    fn submit(&self, places: &mut Vec<PrefetchExtent>) {
         {
             let table = self.table.lock();
             places.retain(|place| table.find(&place.file, &place.bytes).is_none());
@@ -299,16 +299,16 @@ impl Announced {
         }
     }
 
-    fn start(&self, places: &[Place]) -> Reads {
+    fn start(&self, places: &[PrefetchExtent]) -> SubmittedReads {
         let threads = match &self.way {
-            Way::Threads(threads) => threads,
-            Way::Ring(rings, threads) => match rings.start(places) {
-                Some(reads) => return Reads::Ring(reads),
+            PrefetchBackend::Threads(threads) => threads,
+            PrefetchBackend::Ring(rings, threads) => match rings.start(places) {
+                Some(reads) => return SubmittedReads::Ring(reads),
                 // There is no free ring, or no memory or descriptor for a further one.
                 None => threads,
             },
         };
-        Reads::Threads(threads.start(places))
+        SubmittedReads::Threads(threads.start(places))
     }
 
     /// Fills `out` from an announced read that covers it. `false`: the caller must read by itself.
@@ -341,13 +341,13 @@ impl Announced {
         }
     }
 
-    fn counted(&self, table: &Table) {
+    fn counted(&self, table: &PieceTable) {
         self.pieces.store(table.len(), Ordering::Relaxed);
     }
 
     /// Counts and drops unused reads. The caller must not hold the table's lock, because the drop
     /// waits for reads in progress.
-    fn drop_unused(&self, dropped: Vec<Piece>) {
+    fn drop_unused(&self, dropped: Vec<PrefetchedPiece>) {
         let unused = dropped.len() as u64;
         self.unused.fetch_add(unused, Ordering::Relaxed);
     }

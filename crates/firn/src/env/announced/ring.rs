@@ -5,7 +5,7 @@
 //! complete. It submits at most as many reads as the ring has entries, and a ring has twice as many
 //! completions as entries, so neither queue can overflow.
 
-use super::{AlignedBuf, BLOCK, Place, READS_MAX, copy_from};
+use super::{AlignedBuf, BLOCK, PrefetchExtent, READS_MAX, copy_from};
 use io_uring::{IoUring, Probe, opcode, types};
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -22,7 +22,7 @@ const IDLE_MAX: usize = 16;
 const LENT_MAX: usize = 64;
 /// Most attempts for a read that the kernel interrupts or completes in part.
 const TRIES_MAX: u32 = 16;
-/// Most refusals by the kernel in one call of [`State::enter`] before the ring counts as broken.
+/// Most refusals by the kernel in one call of [`RingState::enter`] before the ring counts as broken.
 const REFUSALS_MAX: u32 = 10_000;
 
 /// The pool of idle rings.
@@ -48,7 +48,7 @@ impl Rings {
     }
 
     /// Submits reads of `places`, at most [`READS_MAX`]. `None` if no ring is available.
-    pub(super) fn start(self: &Arc<Self>, places: &[Place]) -> Option<RingReads> {
+    pub(super) fn start(self: &Arc<Self>, places: &[PrefetchExtent]) -> Option<RingReads> {
         assert!(places.len() <= READS_MAX);
         if self.lent.fetch_add(1, Ordering::Relaxed) >= LENT_MAX {
             self.lent.fetch_sub(1, Ordering::Relaxed);
@@ -59,7 +59,7 @@ impl Rings {
             self.lent.fetch_sub(1, Ordering::Relaxed);
             return None;
         };
-        let mut state = State::new(ring, places);
+        let mut state = RingState::new(ring, places);
         state.submit_all();
         Some(RingReads {
             state: Mutex::new(state),
@@ -82,12 +82,12 @@ fn new_ring() -> Option<IoUring> {
 
 /// The reads of one submission.
 pub(super) struct RingReads {
-    state: Mutex<State>,
+    state: Mutex<RingState>,
     rings: Arc<Rings>,
 }
 
 impl RingReads {
-    /// See [`super::Reads::copy`].
+    /// See [`super::SubmittedReads::copy`].
     pub(super) fn copy(&self, number: usize, skip: usize, out: &mut [u8]) -> bool {
         let mut state = self.state.lock();
         state.wait_for(number);
@@ -136,7 +136,7 @@ struct Read {
 /// Invariant: from the moment a read is queued until its completion is taken (`open` counts such
 /// reads), its buffer and its descriptor stay in place and no code accesses the buffer. `Drop`
 /// waits for all open reads, also on a panic. If the kernel prevents that, it leaks them.
-struct State {
+struct RingState {
     /// `Some` until all reads are complete.
     ring: Option<IoUring>,
     reads: ManuallyDrop<Vec<Read>>,
@@ -145,9 +145,9 @@ struct State {
     broken: bool,
 }
 
-impl State {
-    fn new(ring: IoUring, places: &[Place]) -> Self {
-        let read = |place: &Place| {
+impl RingState {
+    fn new(ring: IoUring, places: &[PrefetchExtent]) -> Self {
+        let read = |place: &PrefetchExtent| {
             let blocks = place.blocks();
             let mut buf = AlignedBuf::new();
             buf.set_len((blocks.end - blocks.start) as usize);
@@ -189,7 +189,7 @@ impl State {
             .user_data(number as u64);
         // SAFETY: the kernel may write to `rest`, whose pointer and length the entry has, until the
         // completion is taken. `self.reads` owns the buffer and the descriptor: it is never moved
-        // out of, grown or shrunk, and only `Drop` of `State` frees it, after the last completion
+        // out of, grown or shrunk, and only `Drop` of `RingState` frees it, after the last completion
         // or never. The buffer is on the heap, so it stays in place when `self` moves. No code
         // reads or writes it while `outcome` is `None` and `open` counts the read.
         match unsafe { ring.submission().push(&entry) } {
@@ -287,7 +287,7 @@ impl State {
     }
 }
 
-impl Drop for State {
+impl Drop for RingState {
     fn drop(&mut self) {
         self.wait_for_all();
         if self.open > 0 {
@@ -311,10 +311,10 @@ impl Rings {
     /// Reads `place` and passes each result of the kernel through `change`.
     pub(super) fn with_results(
         &self,
-        place: &Place,
+        place: &PrefetchExtent,
         change: &mut dyn FnMut(i32) -> i32,
     ) -> Option<Vec<u8>> {
-        let mut state = State::new(new_ring()?, std::slice::from_ref(place));
+        let mut state = RingState::new(new_ring()?, std::slice::from_ref(place));
         state.submit_all();
         while state.open > 0 {
             state.enter(1);
@@ -342,7 +342,7 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         std::io::Write::write_all(&mut file, &[7; 2 * BLOCK]).unwrap();
         let file = Arc::new(file);
-        let place = |block: u64| Place {
+        let place = |block: u64| PrefetchExtent {
             file: Arc::clone(&file),
             bytes: block * BLOCK as u64..(block + 1) * BLOCK as u64,
             wanted: BLOCK as u64,

@@ -1,6 +1,6 @@
 //! Maps ranges of files to announced reads.
 
-use super::{Place, Reads, id_of};
+use super::{PrefetchExtent, SubmittedReads, id_of};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::ops::Range;
@@ -14,8 +14,8 @@ const PIECES_MAX: usize = 1024;
 type Key = (u64, u64);
 
 /// One read.
-pub(super) struct Piece {
-    reads: Arc<Reads>,
+pub(super) struct PrefetchedPiece {
+    reads: Arc<SubmittedReads>,
     number: usize,
     /// Offset at which the read begins: the start of the block with the first announced byte.
     start: u64,
@@ -28,14 +28,14 @@ pub(super) struct Piece {
 
 /// Pieces by file and offset, and in order of arrival.
 #[derive(Default)]
-pub(super) struct Table {
-    pieces: BTreeMap<Key, Piece>,
+pub(super) struct PieceTable {
+    pieces: BTreeMap<Key, PrefetchedPiece>,
     order: VecDeque<(u64, Key)>,
     bytes: u64,
     serial: u64,
 }
 
-impl Table {
+impl PieceTable {
     pub(super) fn len(&self) -> usize {
         self.pieces.len()
     }
@@ -53,7 +53,7 @@ impl Table {
         &mut self,
         file: &Arc<File>,
         bytes: &Range<u64>,
-    ) -> Option<(Arc<Reads>, usize, u64)> {
+    ) -> Option<(Arc<SubmittedReads>, usize, u64)> {
         let key = self.find(file, bytes)?;
         let piece = self.pieces.get_mut(&key)?;
         let found = (Arc::clone(&piece.reads), piece.number, piece.start);
@@ -65,14 +65,14 @@ impl Table {
     }
 
     /// Adds the reads of `places`. Returns the pieces that were dropped to make room.
-    pub(super) fn insert(&mut self, reads: &Arc<Reads>, places: &[Place]) -> Vec<Piece> {
+    pub(super) fn insert(&mut self, reads: &Arc<SubmittedReads>, places: &[PrefetchExtent]) -> Vec<PrefetchedPiece> {
         let mut dropped = Vec::new();
         for (number, place) in places.iter().enumerate() {
             let key = (id_of(&place.file), place.bytes.start);
             dropped.extend(self.remove(key));
             let blocks = place.blocks();
             self.serial += 1;
-            let piece = Piece {
+            let piece = PrefetchedPiece {
                 reads: Arc::clone(reads),
                 number,
                 start: blocks.start,
@@ -102,7 +102,7 @@ impl Table {
     }
 
     /// Removes the pieces of a file.
-    pub(super) fn forget(&mut self, file: &Arc<File>) -> Vec<Piece> {
+    pub(super) fn forget(&mut self, file: &Arc<File>) -> Vec<PrefetchedPiece> {
         let file = id_of(file);
         let keys: Vec<Key> = self
             .pieces
@@ -114,7 +114,7 @@ impl Table {
             .collect()
     }
 
-    fn remove(&mut self, key: Key) -> Option<Piece> {
+    fn remove(&mut self, key: Key) -> Option<PrefetchedPiece> {
         let piece = self.pieces.remove(&key)?;
         self.bytes -= piece.memory;
         if self.pieces.is_empty() {
@@ -125,16 +125,16 @@ impl Table {
 }
 
 #[cfg(test)]
-impl Table {
+impl PieceTable {
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
     /// Whether all reads have begun.
     pub(super) fn is_complete(&self) -> bool {
-        let begun = |piece: &Piece| match &*piece.reads {
-            Reads::Ring(_) => true,
-            Reads::Threads(reads) => reads.has_begun(piece.number),
+        let begun = |piece: &PrefetchedPiece| match &*piece.reads {
+            SubmittedReads::Ring(_) => true,
+            SubmittedReads::Threads(reads) => reads.has_begun(piece.number),
         };
         self.pieces.values().all(begun)
     }

@@ -20,23 +20,23 @@ fn content(len: usize, seed: u64) -> Vec<u8> {
 }
 
 /// Both implementations, if the kernel supports rings.
-fn ways() -> Vec<Arc<Announced>> {
+fn ways() -> Vec<Arc<Prefetcher>> {
     let ways = vec![Announced::new(true), Announced::new(false)];
     assert_eq!(
         ways[1].way(),
-        BatchedReads::Threads,
+        PrefetchMethod::Threads,
         "no ring was asked for"
     );
     ways
 }
 
-fn open(path: &Path, announced: &Arc<Announced>) -> DirectRead {
+fn open(path: &Path, announced: &Arc<Prefetcher>) -> DirectRead {
     let file = std::fs::File::open(path).unwrap();
     DirectRead::new(file, path, announced)
 }
 
 /// A reader of the existing file at `path` whose reads always fail.
-fn unreadable(path: &Path, announced: &Arc<Announced>) -> DirectRead {
+fn unreadable(path: &Path, announced: &Arc<Prefetcher>) -> DirectRead {
     let file = std::fs::OpenOptions::new().append(true).open(path).unwrap();
     DirectRead::new(file, path, announced)
 }
@@ -75,7 +75,7 @@ fn announced_reads_give_what_plain_ones_do() {
                 };
                 (file, offset, len)
             };
-            let mut reads = Announcement::new();
+            let mut reads = PrefetchBatch::new();
             let mut places: Vec<(usize, usize, usize)> = Vec::new();
             for _ in 0..rng.random_range(0..80) {
                 let (file, offset, len) = place(&mut rng);
@@ -113,7 +113,7 @@ fn announced_reads_give_what_plain_ones_do() {
         let stats = announced.stats();
         assert!(stats.submitted > 100, "{way}, seed {seed}: {stats:?}");
         // With threads it is a matter of timing whether a read has begun when it is taken.
-        let all_begun = way == BatchedReads::Ring;
+        let all_begun = way == PrefetchMethod::Ring;
         assert!(
             stats.taken > 100 || !all_begun,
             "{way}, seed {seed}: {stats:?}"
@@ -143,18 +143,18 @@ fn a_taken_read_is_made_once_and_forgotten() {
             (30_000, 4000),
             (150_000, 7000),
         ];
-        let mut reads = Announcement::new();
+        let mut reads = PrefetchBatch::new();
         // In reverse order, and each range twice.
         for (offset, len) in blocks.into_iter().rev().chain(blocks) {
             file.will_read(offset, len, &mut reads);
         }
         reads.start();
         assert_eq!(announced.stats().submitted, 2, "neighbours in one piece");
-        let mut again = Announcement::new();
+        let mut again = PrefetchBatch::new();
         file.will_read(30_000, 4000, &mut again);
         again.start();
         assert_eq!(announced.stats().submitted, 2, "under way already");
-        if let Way::Threads(_) = announced.way {
+        if let PrefetchBackend::Threads(_) = announced.way {
             // A read that has not begun would be made by the caller itself.
             while !announced.table.lock().is_complete() {
                 std::thread::yield_now();
@@ -181,7 +181,7 @@ fn what_nobody_asks_for_makes_room() {
         let file = open(&path, &announced);
         let step = PIECE_MAX / 2;
         for offset in (0..bytes.len() as u64 - step).step_by(step as usize + 2 * GAP as usize) {
-            let mut reads = Announcement::new();
+            let mut reads = PrefetchBatch::new();
             file.will_read(offset + 1, step, &mut reads);
             reads.start();
             assert!(announced.table.lock().bytes() <= table::BYTES_MAX);
@@ -208,7 +208,7 @@ fn threads_share_announced_reads() {
                 scope.spawn(move || {
                     let mut rng = SmallRng::seed_from_u64(seed);
                     for _ in 0..100 {
-                        let mut reads = Announcement::new();
+                        let mut reads = PrefetchBatch::new();
                         let places: Vec<u64> =
                             (0..20).map(|_| rng.random_range(0..250) * 4096).collect();
                         let other = rng.random_ratio(1, 4).then(|| open(path, announced));
@@ -241,7 +241,7 @@ fn a_panic_leaves_no_read_behind() {
     for announced in ways() {
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let file = open(&path, &announced);
-            let mut reads = Announcement::new();
+            let mut reads = PrefetchBatch::new();
             (0..16).for_each(|n| file.will_read(n * 60_000, 9000, &mut reads));
             reads.start();
             panic!("amid the reads");
@@ -249,7 +249,7 @@ fn a_panic_leaves_no_read_behind() {
         assert!(result.is_err());
         assert_eq!(announced.table.lock().len(), 0);
         assert_eq!(announced.stats().unused, 16);
-        if let Way::Ring(rings, _) = &announced.way {
+        if let PrefetchBackend::Ring(rings, _) = &announced.way {
             assert_eq!(
                 rings.idle(),
                 1,
@@ -266,12 +266,12 @@ fn short_and_returned_reads_go_on() {
     let path = dir.path().join("file");
     let bytes = content(64 << 10, 5);
     write(&path, &bytes);
-    let Way::Ring(rings, _) = &Announced::new(true).way else {
+    let PrefetchBackend::Ring(rings, _) = &Prefetcher::new(true).way else {
         return;
     };
     for (seed, errors) in [(1, false), (2, true), (3, true), (4, false)] {
         let mut rng = SmallRng::seed_from_u64(seed);
-        let place = Place {
+        let place = PrefetchExtent {
             file: Arc::new(std::fs::File::open(&path).unwrap()),
             bytes: 100..60_000,
             wanted: 59_900,

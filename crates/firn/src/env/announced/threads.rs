@@ -1,6 +1,6 @@
 //! Announced reads by threads, where no ring is available.
 
-use super::{AlignedBuf, Place, copy_from, fill};
+use super::{AlignedBuf, PrefetchExtent, copy_from, fill};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 /// Most reads at the same time.
 const THREADS: usize = 8;
 
-enum State {
+enum QueuedReadState {
     /// No thread has begun the read.
     Waiting,
     Running,
@@ -20,66 +20,66 @@ enum State {
     Left,
 }
 
-struct Slot {
-    place: Place,
-    state: Mutex<State>,
+struct QueuedRead {
+    place: PrefetchExtent,
+    state: Mutex<QueuedReadState>,
     done: Condvar,
 }
 
 /// The reads of one submission. The queue holds weak references, so reads that have not begun are
 /// canceled when the last owner drops this.
 pub(super) struct ThreadReads {
-    slots: Vec<Slot>,
+    slots: Vec<QueuedRead>,
 }
 
 /// Sets the outcome on every exit, a panic included, so no caller waits for a thread that is gone.
 struct Running<'a> {
-    slot: &'a Slot,
-    outcome: State,
+    slot: &'a QueuedRead,
+    outcome: QueuedReadState,
 }
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        *self.slot.state.lock() = std::mem::replace(&mut self.outcome, State::Failed);
+        *self.slot.state.lock() = std::mem::replace(&mut self.outcome, QueuedReadState::Failed);
         self.slot.done.notify_all();
     }
 }
 
-impl Slot {
+impl QueuedRead {
     fn read(&self) {
         {
             let mut state = self.state.lock();
-            if !matches!(*state, State::Waiting) {
+            if !matches!(*state, QueuedReadState::Waiting) {
                 return;
             }
-            *state = State::Running;
+            *state = QueuedReadState::Running;
         }
         let mut running = Running {
             slot: self,
-            outcome: State::Failed,
+            outcome: QueuedReadState::Failed,
         };
         let blocks = self.place.blocks();
         let mut buf = AlignedBuf::new();
         buf.set_len((blocks.end - blocks.start) as usize);
         if let Ok(found) = fill(&self.place.file, blocks.start, buf.as_mut_slice()) {
-            running.outcome = State::Done(buf, found);
+            running.outcome = QueuedReadState::Done(buf, found);
         }
     }
 }
 
 impl ThreadReads {
-    /// See [`super::Reads::copy`]. It does not wait for a read that no thread has begun.
+    /// See [`super::SubmittedReads::copy`]. It does not wait for a read that no thread has begun.
     pub(super) fn copy(&self, number: usize, skip: usize, out: &mut [u8]) -> bool {
         let slot = &self.slots[number];
         let mut state = slot.state.lock();
-        if matches!(*state, State::Waiting) {
-            *state = State::Left;
+        if matches!(*state, QueuedReadState::Waiting) {
+            *state = QueuedReadState::Left;
         }
-        while matches!(*state, State::Running) {
+        while matches!(*state, QueuedReadState::Running) {
             slot.done.wait(&mut state);
         }
         match &*state {
-            State::Done(buf, found) => copy_from(buf, *found, skip, out),
+            QueuedReadState::Done(buf, found) => copy_from(buf, *found, skip, out),
             _ => false,
         }
     }
@@ -93,14 +93,14 @@ struct Queue {
 }
 
 #[derive(Default)]
-struct Shared {
+struct ReadThreads {
     queue: Mutex<Queue>,
     came: Condvar,
 }
 
 /// A pool of threads, started on demand and kept.
 pub(super) struct Threads {
-    shared: Arc<Shared>,
+    shared: Arc<ReadThreads>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -112,10 +112,10 @@ impl Threads {
         }
     }
 
-    pub(super) fn start(&self, places: &[Place]) -> Arc<ThreadReads> {
-        let slot = |place: &Place| Slot {
+    pub(super) fn start(&self, places: &[PrefetchExtent]) -> Arc<ThreadReads> {
+        let slot = |place: &PrefetchExtent| QueuedRead {
             place: place.clone(),
-            state: Mutex::new(State::Waiting),
+            state: Mutex::new(QueuedReadState::Waiting),
             done: Condvar::new(),
         };
         let reads = Arc::new(ThreadReads {
@@ -150,7 +150,7 @@ impl Drop for Threads {
     }
 }
 
-fn work(shared: &Shared) {
+fn work(shared: &ReadThreads) {
     let mut queue = shared.queue.lock();
     while !queue.closed {
         match queue.reads.pop_front() {
@@ -173,6 +173,6 @@ fn work(shared: &Shared) {
 #[cfg(test)]
 impl ThreadReads {
     pub(super) fn has_begun(&self, number: usize) -> bool {
-        !matches!(*self.slots[number].state.lock(), State::Waiting)
+        !matches!(*self.slots[number].state.lock(), QueuedReadState::Waiting)
     }
 }

@@ -1,39 +1,39 @@
 //! The files of a `FaultEnv`.
 
 use super::super::{AlignedBuf, AppendFile, BLOCK, LogFile, ReadFile, SpanFile};
-use super::{Class, Handle};
+use super::{CallClass, FaultyFile};
 use crate::base::Result;
 use std::sync::Arc;
 
 pub(super) struct FaultAppend {
-    handle: Handle,
+    handle: FaultyFile,
     file: Box<dyn AppendFile>,
 }
 
 impl FaultAppend {
-    pub(super) fn new(handle: Handle, file: Box<dyn AppendFile>) -> Self {
+    pub(super) fn new(handle: FaultyFile, file: Box<dyn AppendFile>) -> Self {
         Self { handle, file }
     }
 }
 
 impl AppendFile for FaultAppend {
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        self.handle.pass(Class::Write, "write")?;
+        self.handle.pass(CallClass::Write, "write")?;
         self.file.append(bytes)
     }
 
     fn flush(&mut self) -> Result<()> {
-        self.handle.pass(Class::Write, "flush")?;
+        self.handle.pass(CallClass::Write, "flush")?;
         self.file.flush()
     }
 
     fn sync(&mut self) -> Result<()> {
-        self.handle.pass(Class::Sync, "sync")?;
+        self.handle.pass(CallClass::Sync, "sync")?;
         self.file.sync()
     }
 
     fn set_aside(&mut self, bytes: u64) -> Result<bool> {
-        self.handle.pass(Class::Create, "set room aside for")?;
+        self.handle.pass(CallClass::Create, "set room aside for")?;
         self.file.set_aside(bytes)
     }
 
@@ -43,19 +43,19 @@ impl AppendFile for FaultAppend {
 }
 
 pub(super) struct FaultRead {
-    handle: Handle,
+    handle: FaultyFile,
     file: Arc<dyn ReadFile>,
 }
 
 impl FaultRead {
-    pub(super) fn new(handle: Handle, file: Arc<dyn ReadFile>) -> Self {
+    pub(super) fn new(handle: FaultyFile, file: Arc<dyn ReadFile>) -> Self {
         Self { handle, file }
     }
 }
 
 impl ReadFile for FaultRead {
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.handle.pass(Class::Read, "read")?;
+        self.handle.pass(CallClass::Read, "read")?;
         self.file.read_exact_at(offset, buf)?;
         self.handle.env.flip(&self.handle.path, offset, buf);
         Ok(())
@@ -67,12 +67,12 @@ impl ReadFile for FaultRead {
 }
 
 pub(super) struct FaultLog {
-    handle: Handle,
+    handle: FaultyFile,
     file: Arc<dyn LogFile>,
 }
 
 impl FaultLog {
-    pub(super) fn new(handle: Handle, file: Arc<dyn LogFile>) -> Self {
+    pub(super) fn new(handle: FaultyFile, file: Arc<dyn LogFile>) -> Self {
         Self { handle, file }
     }
 }
@@ -82,20 +82,20 @@ impl LogFile for FaultLog {
         self.file.unit()
     }
     fn preallocate(&self, len: u64) -> Result<()> {
-        self.handle.pass(Class::Write, "write")?;
-        self.handle.pass(Class::Sync, "sync")?;
+        self.handle.pass(CallClass::Write, "write")?;
+        self.handle.pass(CallClass::Sync, "sync")?;
         self.file.preallocate(len)
     }
 
     fn reserve(&self, len: u64) -> Result<()> {
-        self.handle.pass(Class::Write, "write")?;
-        self.handle.pass(Class::Sync, "sync")?;
+        self.handle.pass(CallClass::Write, "write")?;
+        self.handle.pass(CallClass::Sync, "sync")?;
         self.file.reserve(len)
     }
 
     fn write_durable_at(&self, offset: u64, blocks: &AlignedBuf) -> Result<()> {
-        self.handle.pass(Class::Write, "write")?;
-        if let Err(error) = self.handle.pass(Class::Sync, "sync") {
+        self.handle.pass(CallClass::Write, "write")?;
+        if let Err(error) = self.handle.pass(CallClass::Sync, "sync") {
             // The inner `write_at` takes whole blocks only. A smaller write goes the durable way;
             // it survives although it reports an error.
             match offset.is_multiple_of(BLOCK as u64) && blocks.len().is_multiple_of(BLOCK) {
@@ -108,45 +108,45 @@ impl LogFile for FaultLog {
     }
 
     fn write_at(&self, offset: u64, blocks: &AlignedBuf) -> Result<()> {
-        self.handle.pass(Class::Write, "write")?;
+        self.handle.pass(CallClass::Write, "write")?;
         self.file.write_at(offset, blocks)
     }
 
     fn sync(&self) -> Result<()> {
-        self.handle.pass(Class::Sync, "sync")?;
+        self.handle.pass(CallClass::Sync, "sync")?;
         self.file.sync()
     }
 }
 
 pub(super) struct FaultSpans {
-    handle: Handle,
+    handle: FaultyFile,
     file: Arc<dyn SpanFile>,
 }
 
 impl FaultSpans {
-    pub(super) fn new(handle: Handle, file: Arc<dyn SpanFile>) -> Self {
+    pub(super) fn new(handle: FaultyFile, file: Arc<dyn SpanFile>) -> Self {
         Self { handle, file }
     }
 }
 
 impl SpanFile for FaultSpans {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.handle.pass(Class::Write, "write")?;
+        self.handle.pass(CallClass::Write, "write")?;
         self.file.write_at(offset, bytes)
     }
 
     fn sync(&self) -> Result<()> {
-        self.handle.pass(Class::Sync, "sync")?;
+        self.handle.pass(CallClass::Sync, "sync")?;
         self.file.sync()
     }
 
     fn punch(&self, offset: u64, len: u64) -> Result<bool> {
-        self.handle.pass(Class::Write, "punch")?;
+        self.handle.pass(CallClass::Write, "punch")?;
         self.file.punch(offset, len)
     }
 
     fn set_len(&self, len: u64) -> Result<()> {
-        self.handle.pass(Class::Write, "truncate")?;
+        self.handle.pass(CallClass::Write, "truncate")?;
         self.file.set_len(len)
     }
 }

@@ -21,14 +21,14 @@ fn the_nth_call_fails_once_or_from_then_on() {
         let mut file = env.create(Path::new("/db/a")).unwrap();
         file.append(b"0").unwrap();
         env.inject(Fault {
-            class: Class::Write,
+            class: CallClass::Write,
             nth: 2,
             sticky,
             errno: Errno::NoSpace,
         });
         let results = [(); 4].map(|()| file.append(b"1").is_ok());
         assert_eq!(results, [true, false, !sticky, !sticky]);
-        assert_eq!(env.count(Class::Write), 5);
+        assert_eq!(env.count(CallClass::Write), 5);
         env.clear();
         file.append(b"2").unwrap();
         file.sync().unwrap();
@@ -39,20 +39,20 @@ fn the_nth_call_fails_once_or_from_then_on() {
 #[test]
 fn each_class_fails_with_its_errno() {
     type Call = fn(&FaultEnv) -> Result<()>;
-    let calls: [(Class, Call); 9] = [
-        (Class::Read, |e| e.open(Path::new("/db/a")).map(drop)),
-        (Class::Read, |e| e.list_dir(Path::new("/db")).map(drop)),
-        (Class::Create, |e| e.create(Path::new("/db/b")).map(drop)),
-        (Class::Create, |e| e.create_dir_all(Path::new("/db/c"))),
-        (Class::Rename, |e| {
+    let calls: [(CallClass, Call); 9] = [
+        (CallClass::Read, |e| e.open(Path::new("/db/a")).map(drop)),
+        (CallClass::Read, |e| e.list_dir(Path::new("/db")).map(drop)),
+        (CallClass::Create, |e| e.create(Path::new("/db/b")).map(drop)),
+        (CallClass::Create, |e| e.create_dir_all(Path::new("/db/c"))),
+        (CallClass::Rename, |e| {
             e.rename(Path::new("/db/a"), Path::new("/db/b"))
         }),
-        (Class::Remove, |e| e.remove(Path::new("/db/a"))),
-        (Class::Sync, |e| e.sync_dir(Path::new("/db"))),
-        (Class::Sync, |e| {
+        (CallClass::Remove, |e| e.remove(Path::new("/db/a"))),
+        (CallClass::Sync, |e| e.sync_dir(Path::new("/db"))),
+        (CallClass::Sync, |e| {
             e.open_log(Path::new("/db/a"), false, true)?.sync()
         }),
-        (Class::Write, |e| {
+        (CallClass::Write, |e| {
             e.open_log(Path::new("/db/a"), false, true)?
                 .write_at(0, &block())
         }),
@@ -84,7 +84,7 @@ fn a_failed_sync_of_a_durable_write_leaves_the_bytes_unsynced() {
     let log = env.open_log(path, true, true).unwrap();
     env.sync_dir(Path::new("/")).unwrap();
     env.inject(Fault {
-        class: Class::Sync,
+        class: CallClass::Sync,
         nth: 1,
         sticky: false,
         errno: Errno::Io,

@@ -239,14 +239,14 @@ type Names = BTreeMap<PathBuf, File>;
 
 /// An unsynced change of a directory.
 #[derive(Clone)]
-enum Change {
+enum DirectoryChange {
     Link(PathBuf, File),
     Unlink(PathBuf),
     Rename(PathBuf, PathBuf, File),
     RenameDir(PathBuf, PathBuf),
 }
 
-impl Change {
+impl DirectoryChange {
     /// The directory whose sync makes it durable.
     fn dir(&self) -> &Path {
         match self {
@@ -302,7 +302,7 @@ pub(super) struct Disk {
     dirs: BTreeSet<PathBuf>,
     live: Names,
     stored: Names,
-    pending: Vec<Change>,
+    pending: Vec<DirectoryChange>,
 }
 
 impl Disk {
@@ -345,7 +345,7 @@ impl Disk {
         self.live.get(path).cloned()
     }
 
-    fn change(&mut self, change: Change) {
+    fn change(&mut self, change: DirectoryChange) {
         change.clone().apply(&mut self.live);
         self.pending.push(change);
     }
@@ -354,7 +354,7 @@ impl Disk {
     pub(super) fn create(&mut self, path: &Path) -> Option<File> {
         let file = File::default();
         self.is_dir(dir_of(path)).then(|| {
-            self.change(Change::Link(path.to_owned(), file.clone()));
+            self.change(DirectoryChange::Link(path.to_owned(), file.clone()));
             file
         })
     }
@@ -362,7 +362,7 @@ impl Disk {
     /// Adds a name to a file; `None` if the file or the new directory is missing.
     pub(super) fn link(&mut self, from: &Path, to: &Path) -> Option<()> {
         let file = self.find(from).filter(|_| self.is_dir(dir_of(to)))?;
-        self.change(Change::Link(to.to_owned(), file));
+        self.change(DirectoryChange::Link(to.to_owned(), file));
         Some(())
     }
 
@@ -385,7 +385,7 @@ impl Disk {
             return None;
         }
         for change in &mut self.pending {
-            let (Change::Link(path, _) | Change::Unlink(path)) = change else {
+            let (DirectoryChange::Link(path, _) | DirectoryChange::Unlink(path)) = change else {
                 continue;
             };
             *path = moved_path(path, from, to);
@@ -394,7 +394,7 @@ impl Disk {
             .into_iter()
             .map(|dir| moved_path(&dir, from, to))
             .collect();
-        self.change(Change::RenameDir(from.to_owned(), to.to_owned()));
+        self.change(DirectoryChange::RenameDir(from.to_owned(), to.to_owned()));
         Some(())
     }
 
@@ -403,19 +403,19 @@ impl Disk {
             return self.rename_dir(from, to);
         }
         let file = self.find(from).filter(|_| self.is_dir(dir_of(to)))?;
-        self.change(Change::Rename(from.to_owned(), to.to_owned(), file));
+        self.change(DirectoryChange::Rename(from.to_owned(), to.to_owned(), file));
         Some(())
     }
 
     pub(super) fn remove(&mut self, path: &Path) -> Option<()> {
         self.find(path)?;
-        self.change(Change::Unlink(path.to_owned()));
+        self.change(DirectoryChange::Unlink(path.to_owned()));
         Some(())
     }
 
     pub(super) fn place(&mut self, path: &Path, inode: Inode) {
         self.add_dirs(dir_of(path));
-        let change = Change::Link(path.to_owned(), Arc::new(Mutex::new(inode)));
+        let change = DirectoryChange::Link(path.to_owned(), Arc::new(Mutex::new(inode)));
         change.clone().apply(&mut self.live);
         change.apply(&mut self.stored);
     }
@@ -425,7 +425,7 @@ impl Disk {
             .into_iter()
             .partition(|change| change.dir() == dir);
         self.pending = left;
-        let done: Vec<Change> = done;
+        let done: Vec<DirectoryChange> = done;
         for change in done {
             change.apply(&mut self.stored);
         }
@@ -434,7 +434,7 @@ impl Disk {
     pub(super) fn after_power_cut(&self, seed: u64, rng: &mut Rng) -> Self {
         let mut names = self.stored.clone();
         let picked = Survival::choose(seed, rng).pick(self.pending.len(), rng);
-        let kept = |(_, kept): &(&Change, &bool)| **kept;
+        let kept = |(_, kept): &(&DirectoryChange, &bool)| **kept;
         for (change, _) in self.pending.iter().zip(&picked).filter(kept) {
             change.clone().apply(&mut names);
         }
@@ -444,9 +444,9 @@ impl Disk {
         // A directory whose rename did not survive gets its old name back.
         let mut dirs = self.dirs.clone();
         let lost = self.pending.iter().zip(picked).filter(|(_, kept)| !*kept);
-        let lost: Vec<&Change> = lost.map(|(change, _)| change).collect();
+        let lost: Vec<&DirectoryChange> = lost.map(|(change, _)| change).collect();
         for change in lost.into_iter().rev() {
-            if let Change::RenameDir(from, to) = change {
+            if let DirectoryChange::RenameDir(from, to) = change {
                 dirs = dirs.iter().map(|dir| moved_path(dir, to, from)).collect();
             }
         }
@@ -461,7 +461,7 @@ impl Disk {
     pub(super) fn deep_copy(&self) -> Self {
         let mut pending = Names::new();
         for (at, change) in self.pending.iter().enumerate() {
-            if let Change::Link(_, file) | Change::Rename(_, _, file) = change {
+            if let DirectoryChange::Link(_, file) | DirectoryChange::Rename(_, _, file) = change {
                 pending.insert(PathBuf::from(format!("{at}")), file.clone());
             }
         }
@@ -470,10 +470,10 @@ impl Disk {
         let copy_of = |at: usize| copies[Path::new(&format!("{at}"))].clone();
         let pending = self.pending.iter().enumerate();
         let pending = pending.map(|(at, change)| match change {
-            Change::Link(path, _) => Change::Link(path.clone(), copy_of(at)),
-            Change::Unlink(path) => Change::Unlink(path.clone()),
-            Change::Rename(from, to, _) => Change::Rename(from.clone(), to.clone(), copy_of(at)),
-            Change::RenameDir(from, to) => Change::RenameDir(from.clone(), to.clone()),
+            DirectoryChange::Link(path, _) => DirectoryChange::Link(path.clone(), copy_of(at)),
+            DirectoryChange::Unlink(path) => DirectoryChange::Unlink(path.clone()),
+            DirectoryChange::Rename(from, to, _) => DirectoryChange::Rename(from.clone(), to.clone(), copy_of(at)),
+            DirectoryChange::RenameDir(from, to) => DirectoryChange::RenameDir(from.clone(), to.clone()),
         });
         Self {
             dirs: self.dirs.clone(),

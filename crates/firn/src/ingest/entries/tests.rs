@@ -21,7 +21,7 @@ fn random(rng: &mut StdRng) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
 fn entries_come_back_sorted() {
     for seed in 0..40 {
         let mut rng = StdRng::seed_from_u64(seed);
-        let mut entries = Entries::default();
+        let mut entries = SortBuffer::default();
         let mut model: Vec<Packed> = Vec::new();
         let mut in_order = true;
         for i in 0..rng.random_range(0..300usize) {
@@ -30,7 +30,7 @@ fn entries_come_back_sorted() {
             let kind = [Kind::Put, Kind::PutBlobs, Kind::Delete][i % 3];
             in_order &= model.last().is_none_or(|last| last.0 <= key);
             let value = Value::split(&head, &tail);
-            let entry = Entry {
+            let entry = LoadEntry {
                 user_key: &key,
                 unique_len: unique,
                 kind,
@@ -68,7 +68,7 @@ fn entries_come_back_sorted() {
 
 #[test]
 fn cut_entries_are_no_entries() {
-    let entry = Entry {
+    let entry = LoadEntry {
         user_key: b"\0\0\0\x01key",
         unique_len: 7,
         kind: Kind::Put,
@@ -76,13 +76,13 @@ fn cut_entries_are_no_entries() {
     };
     let mut packed = Vec::new();
     entry.pack(&mut packed);
-    assert_eq!(Entry::take(&mut &packed[..]), Some(entry));
+    assert_eq!(LoadEntry::take(&mut &packed[..]), Some(entry));
     for len in 0..packed.len() {
-        assert_eq!(Entry::take(&mut &packed[..len]), None);
+        assert_eq!(LoadEntry::take(&mut &packed[..len]), None);
     }
     packed[2] = 8;
     assert_eq!(
-        Entry::take(&mut &packed[..]),
+        LoadEntry::take(&mut &packed[..]),
         None,
         "a unique part longer than the key"
     );

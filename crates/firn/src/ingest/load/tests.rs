@@ -111,7 +111,7 @@ fn blob_of(n: u32) -> BlobRef {
     }
 }
 
-fn add_row(load: &mut Load, n: u32) -> Result<(), Failure> {
+fn add_row(load: &mut IndexLoad, n: u32) -> Result<(), LoadFailure> {
     for (sorter, (user_key, unique_len)) in keys(n).iter().enumerate() {
         let (kind, value) = (kind_of(sorter, n), [n as u8; 50]);
         let mut tail = user_key[4..].to_vec();
@@ -125,7 +125,7 @@ fn add_row(load: &mut Load, n: u32) -> Result<(), Failure> {
         let unique_len = *unique_len;
         load.add(
             sorter,
-            Entry {
+            LoadEntry {
                 user_key,
                 unique_len,
                 kind,
@@ -136,8 +136,8 @@ fn add_row(load: &mut Load, n: u32) -> Result<(), Failure> {
     Ok(())
 }
 
-fn load(ingest: &Arc<Ingest>, numbers: &[u32], limits: LoadLimits) -> Result<NewFiles, Failure> {
-    let mut load = Load::new(ingest, &SORTERS, limits)?;
+fn load(ingest: &Arc<Ingest>, numbers: &[u32], limits: LoadLimits) -> Result<NewFiles, LoadFailure> {
+    let mut load = IndexLoad::new(ingest, &SORTERS, limits)?;
     numbers.iter().try_for_each(|n| add_row(&mut load, *n))?;
     load.finish(&mut |done, total| {
         assert!(done <= total);
@@ -217,11 +217,11 @@ fn charged_at_the_end(sorters: usize, threads: bool) -> (Vec<u64>, u64) {
         Ok(())
     });
     let sorters = vec![Uniqueness::Start; sorters];
-    let mut load = Load::new(&ingest, &sorters, limits).unwrap();
+    let mut load = IndexLoad::new(&ingest, &sorters, limits).unwrap();
     for n in 0..5000 {
         for sorter in 0..sorters.len() {
             let (user_key, unique_len) = &keys(n)[1];
-            let entry = Entry {
+            let entry = LoadEntry {
                 user_key: &[&[0, 0, 0, sorter as u8 + 2][..], &user_key[4..]].concat(),
                 unique_len: *unique_len,
                 kind: Kind::Put,
@@ -275,10 +275,10 @@ fn what_comes_in_order_is_written_once() {
         sum.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
     });
-    let mut load = Load::new(&ingest, &[Uniqueness::Key], limits).unwrap();
+    let mut load = IndexLoad::new(&ingest, &[Uniqueness::Key], limits).unwrap();
     for n in 0..50_000u32 {
         let (user_key, unique_len) = &keys(n)[0];
-        let entry = Entry {
+        let entry = LoadEntry {
             user_key,
             unique_len: *unique_len,
             kind: Kind::Put,
@@ -310,7 +310,7 @@ fn who_waits_for_a_slow_disk_hears_of_a_kill() {
         }
         Err(canceled())
     });
-    let mut load = Load::new(&ingest, &SORTERS, limits).unwrap();
+    let mut load = IndexLoad::new(&ingest, &SORTERS, limits).unwrap();
     let killer = std::thread::spawn(move || {
         while !reached.load(Ordering::SeqCst) {
             std::thread::yield_now();
@@ -321,7 +321,7 @@ fn who_waits_for_a_slow_disk_hears_of_a_kill() {
     let failure = rows.iter().find_map(|n| add_row(&mut load, *n).err());
     killer.join().unwrap();
     match failure {
-        Some(Failure::Error(error)) => assert_eq!(error.kind(), &ErrorKind::Interrupted),
+        Some(LoadFailure::Error(error)) => assert_eq!(error.kind(), &ErrorKind::Interrupted),
         _ => panic!("the load went on"),
     }
     drop(load);
@@ -336,7 +336,7 @@ fn duplicates_are_found_wherever_they_hide() {
         let order = ORDERS[seed as usize % 4];
         let rows = numbers(rng.random_range(2..3000), order, &mut rng);
         let memory = 1 << rng.random_range(15..20);
-        let mut load = Load::new(&ingest, &SORTERS, limits(memory, rng.random())).unwrap();
+        let mut load = IndexLoad::new(&ingest, &SORTERS, limits(memory, rng.random())).unwrap();
         let again = rows[rng.random_range(0..rows.len() - 1)];
         let at = rng.random_range(1..rows.len());
         // Either the whole row again, or another row with the same unique value.
@@ -354,7 +354,7 @@ fn duplicates_are_found_wherever_they_hide() {
             user_key[unique_len..].copy_from_slice(&u32::MAX.to_be_bytes());
             load.add(
                 1,
-                Entry {
+                LoadEntry {
                     user_key: &user_key,
                     unique_len,
                     kind: Kind::Put,
@@ -364,7 +364,7 @@ fn duplicates_are_found_wherever_they_hide() {
         });
         // The first of the two rows may be among the rows from `at` on.
         let outcome = outcome.and_then(|()| load.finish(&mut |_, _| Ok(())).map(|_| ()));
-        let Err(Failure::Duplicate(duplicate)) = outcome else {
+        let Err(LoadFailure::Duplicate(duplicate)) = outcome else {
             panic!("seed {seed}: {outcome:?}");
         };
         let (sorter, key) = if whole { (0, 0) } else { (1, 1) };
@@ -386,7 +386,7 @@ fn of_several_duplicates_the_first_index_is_reported() {
         let failure = load(&ingest, &rows, limits(16 << 10, threads))
             .map(|_| ())
             .unwrap_err();
-        let Failure::Duplicate(duplicate) = failure else {
+        let LoadFailure::Duplicate(duplicate) = failure else {
             panic!("{failure}");
         };
         assert_eq!(duplicate.sorter, 0);
@@ -396,10 +396,10 @@ fn of_several_duplicates_the_first_index_is_reported() {
 #[test]
 fn nulls_are_no_duplicates() {
     let ingest = setup();
-    let mut load = Load::new(&ingest, &[Uniqueness::Start], limits(1 << 20, false)).unwrap();
+    let mut load = IndexLoad::new(&ingest, &[Uniqueness::Start], limits(1 << 20, false)).unwrap();
     for id in [3u8, 1, 2] {
         let user_key = [0, 0, 0, 1, 0, id];
-        let entry = Entry {
+        let entry = LoadEntry {
             user_key: &user_key,
             unique_len: 0,
             kind: Kind::Put,
@@ -418,7 +418,7 @@ fn a_load_that_is_given_up_leaves_nothing() {
         let ingest = setup();
         let rows = numbers(3000, ORDERS[seed as usize % 4], &mut rng);
         let threads = rng.random();
-        let mut load = Load::new(&ingest, &SORTERS, limits(40 << 10, threads)).unwrap();
+        let mut load = IndexLoad::new(&ingest, &SORTERS, limits(40 << 10, threads)).unwrap();
         let upto = rng.random_range(0..=rows.len());
         rows[..upto]
             .iter()
@@ -451,7 +451,7 @@ fn a_pacer_that_refuses_ends_the_load() {
         let mut rng = StdRng::seed_from_u64(1);
         let rows = numbers(20_000, Order::Shuffled, &mut rng);
         let failure = load(&ingest, &rows, limits).map(|_| ()).unwrap_err();
-        let Failure::Error(error) = failure else {
+        let LoadFailure::Error(error) = failure else {
             panic!("{failure}");
         };
         assert_eq!(*error.kind(), ErrorKind::NoSpace);
@@ -462,8 +462,8 @@ fn a_pacer_that_refuses_ends_the_load() {
 #[test]
 fn equal_entries_of_an_index_that_may_have_none_are_a_bug_of_the_caller() {
     let ingest = setup();
-    let mut load = Load::new(&ingest, &[Uniqueness::None], limits(1 << 20, false)).unwrap();
-    let entry = Entry {
+    let mut load = IndexLoad::new(&ingest, &[Uniqueness::None], limits(1 << 20, false)).unwrap();
+    let entry = LoadEntry {
         user_key: &[0, 0, 0, 1, 5],
         unique_len: 0,
         kind: Kind::Put,

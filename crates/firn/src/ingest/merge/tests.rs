@@ -10,13 +10,13 @@ fn lists_come_back_as_one() {
         let mut model = Vec::new();
         let mut inputs = Vec::new();
         for _ in 0..rng.random_range(0..12) {
-            let mut list = Entries::default();
+            let mut list = SortBuffer::default();
             for _ in 0..rng.random_range(0..30) {
                 let mut key = vec![0, 0, 0, 1];
                 let len = rng.random_range(0..12);
                 key.extend((0..len).map(|_| rng.random_range(0..2u8)));
                 model.push(key.clone());
-                list.push(Entry {
+                list.push(LoadEntry {
                     user_key: &key,
                     unique_len: 0,
                     kind: Kind::Put,
@@ -24,7 +24,7 @@ fn lists_come_back_as_one() {
                 });
             }
             list.sort();
-            inputs.push(Input::Memory(list, 0));
+            inputs.push(MergeInput::Memory(list, 0));
         }
         model.sort();
         let mut merge = Merge::new(inputs);

@@ -7,8 +7,8 @@ fn store() -> FileStore {
     FileStore::new(Arc::new(MemEnv::new()), "/")
 }
 
-fn write(store: &FileStore, count: u32) -> SortedRun {
-    let mut writer = RunFileWriter::create(store, 9).unwrap();
+fn write(store: &FileStore, count: u32) -> TempRun {
+    let mut writer = TempRunWriter::create(store, 9).unwrap();
     for i in 0..count {
         let key = [&[0, 0, 0, 1][..], &i.to_be_bytes()].concat();
         // Some values compress, some are larger than a block.
@@ -20,7 +20,7 @@ fn write(store: &FileStore, count: u32) -> SortedRun {
                 (i % 90) as usize
             }
         ];
-        let entry = Entry {
+        let entry = LoadEntry {
             user_key: &key,
             unique_len: 4,
             kind: Kind::Put,

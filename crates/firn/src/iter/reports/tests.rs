@@ -9,7 +9,7 @@ fn range(from: u64, to: u64) -> KeyRange {
 
 #[test]
 fn a_range_is_open_until_closed_and_again_when_the_oldest_read_has_moved() {
-    let reports = Reports::default();
+    let reports = TombstoneReports::default();
     assert!(reports.report(range(10, 20)));
     assert!(!reports.report(range(12, 18)), "known");
     assert!(reports.report(range(15, 30)), "more than known");
@@ -25,7 +25,7 @@ fn a_range_is_open_until_closed_and_again_when_the_oldest_read_has_moved() {
 
 #[test]
 fn ranges_are_bounded_in_number() {
-    let reports = Reports::default();
+    let reports = TombstoneReports::default();
     (0..100).for_each(|n| {
         reports.report(range(n * 10, n * 10 + 5));
     });

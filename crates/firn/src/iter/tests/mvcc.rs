@@ -1,7 +1,7 @@
 use super::support::{Entry, VecIter, delete, entry, random_key, sort};
 use crate::base::key::{SEQNO_MAX, UNCOMMITTED_BIT};
 use crate::base::{ErrorKind, Kind};
-use crate::iter::{MergeIter, MvccIter, ReadAt, Reports};
+use crate::iter::{MergeIter, MvccIter, ReadAt, TombstoneReports};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
@@ -234,7 +234,7 @@ fn a_long_stretch_of_deletions_is_reported() {
     all.push(entry("e", 1, ""));
     sort(&mut all);
     for forward in [true, false] {
-        let reports = Arc::new(Reports::default());
+        let reports = Arc::new(TombstoneReports::default());
         let mut cursor = MvccIter::new(VecIter::new(all.clone()), ReadAt::snapshot(10));
         cursor.set_reports(Some(reports.clone()));
         if forward {
@@ -252,7 +252,7 @@ fn a_long_stretch_of_deletions_is_reported() {
     let row = |n: u32| [entry(&deleted(n), 5, "new"), entry(&deleted(n), 4, "old")];
     let mut all: Vec<Entry> = (0..5000).flat_map(row).collect();
     sort(&mut all);
-    let reports = Arc::new(Reports::default());
+    let reports = Arc::new(TombstoneReports::default());
     let mut cursor = MvccIter::new(VecIter::new(all), ReadAt::snapshot(10));
     cursor.set_reports(Some(reports.clone()));
     let mut on = cursor.first().unwrap();

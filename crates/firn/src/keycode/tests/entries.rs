@@ -136,7 +136,7 @@ fn most_entries_have_no_value() {
         simple: false,
     };
     let kind = PartKind::Text(identity(&rules));
-    let text = part(kind, Source::VarChar { len_bytes: 1 }, 9);
+    let text = part(kind, PartSource::VarChar { len_bytes: 1 }, 9);
     let codec = KeyCodec::new(20, vec![text]).unwrap();
     let index = IndexCodec::secondary(20, codec, None);
     let value = |text: &[u8]| {

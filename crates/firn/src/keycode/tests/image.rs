@@ -1,5 +1,5 @@
 use super::table::*;
-use crate::base::shape::KeyShape;
+use crate::base::shape::PrefixExtractor;
 use crate::keycode::*;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
@@ -127,7 +127,7 @@ fn ends_of_parts_are_found_one_after_the_other() {
         let codec = table.random_key(&mut rng, &all, true);
         let key = key_of(&codec, &table.random_record(&mut rng));
         let user_key = [&7u32.to_be_bytes()[..], &key].concat();
-        let ends = KeyEnds::new(codec.clone(), false);
+        let ends = KeyPrefixExtractor::new(codec.clone(), false);
         assert_eq!(ends.prefixes(), codec.parts().len());
         let mut end = 4;
         for part in 0..ends.prefixes() {

@@ -66,7 +66,7 @@ pub fn collation(rules: &Rules) -> Arc<Collation> {
     let collator = Folding {
         weight_len: usize::from(rules.weight_len),
     };
-    let level = |number| Level {
+    let level = |number| CollationLevel {
         number,
         space: if number == 0 { 0x20 } else { 2 },
         no_pad: number == 0 && rules.no_pad,
@@ -173,7 +173,7 @@ pub fn encode(part: &KeyPart, value: Option<&[u8]>) -> Vec<u8> {
 }
 
 /// A part on the first column, which follows one byte of NULL bits.
-pub fn part(kind: PartKind, source: Source, len: u32) -> KeyPart {
+pub fn part(kind: PartKind, source: PartSource, len: u32) -> KeyPart {
     KeyPart {
         column: 0,
         kind,

@@ -17,7 +17,7 @@ fn integers_sort() {
     for _ in 0..4000 {
         let len = [1, 2, 3, 4, 8][rng.random_range(0..5)];
         let signed = rng.random_bool(0.5);
-        let mut part = part(PartKind::Int { signed }, Source::Fixed, len);
+        let mut part = part(PartKind::Int { signed }, PartSource::Fixed, len);
         part.desc = rng.random_bool(0.3);
         let bits = 8 * len;
         let mut value = || {
@@ -58,7 +58,7 @@ fn floats_sort_and_both_zeros_are_equal() {
             }
         };
         let (a, b) = (value(), value());
-        let double = part(PartKind::Float, Source::Fixed, 8);
+        let double = part(PartKind::Float, PartSource::Fixed, 8);
         let expected = a.partial_cmp(&b).unwrap();
         assert_order(
             &double,
@@ -67,7 +67,7 @@ fn floats_sort_and_both_zeros_are_equal() {
             expected,
         );
         let (a, b) = (a as f32, b as f32);
-        let float = part(PartKind::Float, Source::Fixed, 4);
+        let float = part(PartKind::Float, PartSource::Fixed, 4);
         let expected = a.partial_cmp(&b).unwrap();
         assert_order(
             &float,
@@ -88,7 +88,7 @@ fn binary_strings_sort() {
                 .collect()
         };
         let (a, b) = (value(), value());
-        let mut part = part(PartKind::VarBytes, Source::VarChar { len_bytes: 1 }, 9);
+        let mut part = part(PartKind::VarBytes, PartSource::VarChar { len_bytes: 1 }, 9);
         assert_order(&part, Some(&a), Some(&b), a.cmp(&b));
         part.prefix = Some(2);
         let cut = |v: &[u8]| v[..v.len().min(2)].to_vec();
@@ -98,7 +98,7 @@ fn binary_strings_sort() {
 
 #[test]
 fn null_sorts_first_or_last() {
-    let mut part = part(PartKind::VarBytes, Source::VarChar { len_bytes: 1 }, 9);
+    let mut part = part(PartKind::VarBytes, PartSource::VarChar { len_bytes: 1 }, 9);
     part.null = Some(NullBit { offset: 0, mask: 1 });
     for desc in [false, true] {
         part.desc = desc;
@@ -118,10 +118,10 @@ fn text_sorts_by_its_collation() {
         let chars = 8;
         let is_char = rng.random_bool(0.4).then_some(chars);
         let source = match is_char {
-            Some(chars) => Source::Char {
+            Some(chars) => PartSource::Char {
                 chars: chars as u32,
             },
-            None => Source::VarChar { len_bytes: 1 },
+            None => PartSource::VarChar { len_bytes: 1 },
         };
         let mut part = part(kind, source, chars as u32);
         part.desc = rng.random_bool(0.3);
@@ -157,7 +157,7 @@ fn composite_keys_sort_part_by_part() {
     for seed in 0..200 {
         let mut rng = StdRng::seed_from_u64(seed);
         let rules = random_rules(&mut rng);
-        let varchar = Source::VarChar { len_bytes: 1 };
+        let varchar = PartSource::VarChar { len_bytes: 1 };
         let mut parts = vec![
             part(PartKind::Text(collation(&rules)), varchar, 9),
             part(PartKind::VarBytes, varchar, 9),

@@ -3,7 +3,7 @@ use crate::keycode::*;
 
 #[test]
 fn senseless_parts_are_refused() {
-    let int = || part(PartKind::Int { signed: true }, Source::Fixed, 4);
+    let int = || part(PartKind::Int { signed: true }, PartSource::Fixed, 4);
     let refused = |part: KeyPart| KeyCodec::new(20, vec![part]).is_err();
     assert!(!refused(int()));
     assert!(refused(KeyPart { len: 5, ..int() }));
@@ -26,25 +26,25 @@ fn senseless_parts_are_refused() {
         }),
         ..int()
     }));
-    let blob = part(PartKind::VarBytes, Source::Blob { len_bytes: 2 }, 0);
+    let blob = part(PartKind::VarBytes, PartSource::Blob { len_bytes: 2 }, 0);
     assert!(refused(blob.clone()));
     assert!(!refused(KeyPart {
         prefix: Some(3),
         image_len: 3,
         ..blob
     }));
-    assert!(refused(part(PartKind::VarBytes, Source::Fixed, 4)));
+    assert!(refused(part(PartKind::VarBytes, PartSource::Fixed, 4)));
     assert!(KeyCodec::new(20, Vec::new()).is_err());
 }
 
 #[test]
 fn the_longest_key_is_known_where_it_is_bounded() {
     let max = |part: KeyPart| KeyCodec::new(400, vec![part]).unwrap().max_len();
-    let mut int = part(PartKind::Int { signed: true }, Source::Fixed, 8);
+    let mut int = part(PartKind::Int { signed: true }, PartSource::Fixed, 8);
     assert_eq!(max(int.clone()), Some(8));
     int.null = Some(NullBit { offset: 0, mask: 1 });
     assert_eq!(max(int), Some(9));
-    let varchar = Source::VarChar { len_bytes: 2 };
+    let varchar = PartSource::VarChar { len_bytes: 2 };
     let bytes = part(PartKind::VarBytes, varchar, 300);
     assert_eq!(max(bytes.clone()), Some(601));
     assert_eq!(encode(&bytes, Some(&[0; 300])).len(), 601);

@@ -11,7 +11,7 @@ pub struct Table {
 }
 
 fn random_column(rng: &mut StdRng) -> KeyPart {
-    let varchar = Source::VarChar {
+    let varchar = PartSource::VarChar {
         len_bytes: rng.random_range(1..=2),
     };
     match rng.random_range(0..7) {
@@ -19,15 +19,15 @@ fn random_column(rng: &mut StdRng) -> KeyPart {
             PartKind::Int {
                 signed: rng.random(),
             },
-            Source::Fixed,
+            PartSource::Fixed,
             4,
         ),
         1 => part(
             PartKind::Float,
-            Source::Fixed,
+            PartSource::Fixed,
             [4, 8][rng.random_range(0..2)],
         ),
-        2 => part(PartKind::Fixed, Source::Fixed, rng.random_range(1..6)),
+        2 => part(PartKind::Fixed, PartSource::Fixed, rng.random_range(1..6)),
         3 => part(PartKind::VarBytes, varchar, 9),
         kind => {
             let mut rules = random_rules(rng);
@@ -47,7 +47,7 @@ fn random_column(rng: &mut StdRng) -> KeyPart {
             } else {
                 collation(&rules)
             };
-            let source = [varchar, Source::Char { chars: 9 }][rng.random_range(0..2)];
+            let source = [varchar, PartSource::Char { chars: 9 }][rng.random_range(0..2)];
             part(PartKind::Text(collation), source, 9)
         }
     }
@@ -96,12 +96,12 @@ impl Table {
                         field[..8].copy_from_slice(&value.to_le_bytes());
                     }
                 }
-                (_, Source::Char { .. }) => {
+                (_, PartSource::Char { .. }) => {
                     let text = random_text(rng, 9);
                     field[..9].fill(b' ');
                     field[..text.len()].copy_from_slice(&text);
                 }
-                (_, Source::VarChar { len_bytes }) => {
+                (_, PartSource::VarChar { len_bytes }) => {
                     let text = random_text(rng, 9);
                     let n = usize::from(len_bytes);
                     field[..n].copy_from_slice(&text.len().to_le_bytes()[..n]);

@@ -15,7 +15,7 @@ fn latin() -> Rules {
 fn key_of(rules: &Rules, text: &[u8]) -> Vec<u8> {
     let kind = PartKind::Text(collation(rules));
     encode(
-        &part(kind, Source::VarChar { len_bytes: 1 }, 40),
+        &part(kind, PartSource::VarChar { len_bytes: 1 }, 40),
         Some(text),
     )
 }
@@ -84,7 +84,7 @@ fn a_contradicting_description_is_refused() {
 #[test]
 fn utf8_comes_back_from_code_points() {
     let kind = PartKind::Text(code_points());
-    let source = Source::VarChar { len_bytes: 1 };
+    let source = PartSource::VarChar { len_bytes: 1 };
     let codec = KeyCodec::new(60, vec![part(kind, source, 50)]).unwrap();
     let index = IndexCodec::secondary(60, codec, None);
     let plan = index.plan(None);

@@ -1,6 +1,6 @@
 //! Estimates the number of entries in a range, and splits ranges, without counting all entries.
 
-use super::{BRANCHING, List, walk};
+use super::{BRANCHING, Skiplist, walk};
 use crate::memtable::node::Probe;
 use std::cmp::Ordering;
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,7 +21,7 @@ const PRECISION: u64 = 8;
 /// down.
 const VISITS_A_KEY: usize = 16;
 
-impl List {
+impl Skiplist {
     /// The number of entries with `lo ≤ user key < hi` (no upper bound: `None`).
     ///
     /// Each level holds about a quarter of the nodes of the level below. So count at the highest

@@ -9,7 +9,7 @@ use super::*;
 use loom::sync::Arc;
 use loom::thread;
 
-fn insert<'a>(list: &'a List, splice: &mut Splice<'a>, key: u8, height: usize) -> bool {
+fn insert<'a>(list: &'a Skiplist, splice: &mut Splice<'a>, key: u8, height: usize) -> bool {
     let key = [key];
     let key = InternalKey::new(&key, 1, Kind::Put);
     let inserted = list.insert_with_height(splice, height, key, Value::EMPTY);
@@ -17,7 +17,7 @@ fn insert<'a>(list: &'a List, splice: &mut Splice<'a>, key: u8, height: usize) -
 }
 
 /// Checks that every level is sorted and complete, and that the backward walk visits all nodes.
-fn check(list: &List, expected: &[u8]) {
+fn check(list: &Skiplist, expected: &[u8]) {
     let forth = |level: usize| std::iter::successors(list.head.next(level), move |n| n.next(level));
     let bottom: Vec<u8> = forth(0).map(|node| node.user_key()[0]).collect();
     assert_eq!(bottom, expected);
@@ -25,7 +25,7 @@ fn check(list: &List, expected: &[u8]) {
         let tall = forth(0).filter(|node| node.height() > level);
         assert!(tall.eq(forth(level)), "level {level}");
     }
-    let back = std::iter::successors(list.last(), Cursor::prev);
+    let back = std::iter::successors(list.last(), SkiplistIter::prev);
     let mut back: Vec<u8> = back.map(|at| at.key().user_key[0]).collect();
     back.reverse();
     assert_eq!(back, expected);
@@ -35,7 +35,7 @@ fn check(list: &List, expected: &[u8]) {
 #[test]
 fn two_writers_between_the_same_nodes() {
     loom::model(|| {
-        let list = Arc::new(List::new());
+        let list = Arc::new(Skiplist::new());
         insert(&list, &mut list.splice(), 9, 2);
         let other = {
             let list = Arc::clone(&list);
@@ -51,7 +51,7 @@ fn two_writers_between_the_same_nodes() {
 #[test]
 fn a_splice_that_another_writer_enters() {
     loom::model(|| {
-        let list = Arc::new(List::new());
+        let list = Arc::new(Skiplist::new());
         let other = {
             let list = Arc::clone(&list);
             thread::spawn(move || assert!(insert(&list, &mut list.splice(), 4, 2)))
@@ -68,7 +68,7 @@ fn a_splice_that_another_writer_enters() {
 #[test]
 fn two_writers_of_one_entry() {
     loom::model(|| {
-        let list = Arc::new(List::new());
+        let list = Arc::new(Skiplist::new());
         let other = {
             let list = Arc::clone(&list);
             thread::spawn(move || insert(&list, &mut list.splice(), 4, 1))
@@ -84,7 +84,7 @@ fn two_writers_of_one_entry() {
 #[test]
 fn a_reader_of_a_growing_list() {
     loom::model(|| {
-        let list = Arc::new(List::new());
+        let list = Arc::new(Skiplist::new());
         insert(&list, &mut list.splice(), 5, 2);
         let writer = {
             let list = Arc::clone(&list);
@@ -96,10 +96,10 @@ fn a_reader_of_a_growing_list() {
         };
         let five = list.at_or_after(&[4, 0], 1).expect("was there before");
         assert_eq!(five.key().user_key, [5]);
-        let back = std::iter::successors(Some(five), Cursor::prev);
+        let back = std::iter::successors(Some(five), SkiplistIter::prev);
         let back: Vec<u8> = back.map(|at| at.key().user_key[0]).collect();
         assert!(back.is_sorted_by(|a, b| a > b), "{back:?}");
-        let forth = std::iter::successors(list.first(), Cursor::next);
+        let forth = std::iter::successors(list.first(), SkiplistIter::next);
         let forth: Vec<u8> = forth.map(|at| at.key().user_key[0]).collect();
         assert!(forth.is_sorted() && forth.last() == Some(&5), "{forth:?}");
         assert!(forth.len() >= back.len(), "{forth:?} after {back:?}");

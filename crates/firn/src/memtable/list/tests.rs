@@ -5,14 +5,14 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeSet;
 
-fn insert<'a>(list: &'a List, splice: &mut Splice<'a>, user_key: &[u8], seqno: Seqno) -> bool {
+fn insert<'a>(list: &'a Skiplist, splice: &mut Splice<'a>, user_key: &[u8], seqno: Seqno) -> bool {
     let key = InternalKey::new(user_key, seqno, Kind::Put);
     let value = Value::whole(user_key);
     list.insert(splice, xxh3(user_key), key, value).is_some()
 }
 
 /// Checks that each level is sorted, and that each node is at all levels below its height.
-fn check_levels(list: &List, seed: u64) {
+fn check_levels(list: &Skiplist, seed: u64) {
     let nodes = |level: usize| {
         std::iter::successors(list.head.next(level), move |node: &NodeRef<'_>| {
             node.next(level)
@@ -36,7 +36,7 @@ fn check_levels(list: &List, seed: u64) {
 
 #[test]
 fn a_repeated_entry_is_told() {
-    let list = List::new();
+    let list = Skiplist::new();
     let key = InternalKey::new(b"k", 3, Kind::Put);
     let mut splice = list.splice();
     let mut insert = |value| list.insert(&mut splice, 7, key, Value::whole(value));
@@ -55,7 +55,7 @@ fn a_repeated_entry_is_told() {
 fn splices_find_their_way_from_anywhere() {
     for seed in 0..if cfg!(miri) { 2 } else { 40 } {
         let mut rng = StdRng::seed_from_u64(seed);
-        let list = List::new();
+        let list = Skiplist::new();
         let mut splices = [list.splice(), list.splice(), list.splice()];
         let mut model = BTreeSet::new();
         for _ in 0..if cfg!(miri) { 60 } else { 400 } {
@@ -93,7 +93,7 @@ fn splices_find_their_way_from_anywhere() {
 #[test]
 fn writers_that_meet_leave_all_levels_in_order() {
     for seed in 0..if cfg!(miri) { 2 } else { 60 } {
-        let list = List::new();
+        let list = Skiplist::new();
         let per_thread = if cfg!(miri) { 30 } else { 500 };
         std::thread::scope(|scope| {
             for thread in 0..3u64 {
@@ -126,7 +126,7 @@ fn writers_that_meet_leave_all_levels_in_order() {
 #[test]
 fn the_same_entry_enters_once_whoever_wins() {
     for _ in 0..if cfg!(miri) { 2 } else { 100 } {
-        let list = List::new();
+        let list = Skiplist::new();
         let fresh: usize = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..3)
                 .map(|_| {
@@ -168,7 +168,7 @@ fn a_quarter_of_the_nodes_reaches_each_next_level() {
 
 #[test]
 fn memory_is_counted() {
-    let list = List::new();
+    let list = Skiplist::new();
     let mut splice = list.splice();
     let mut sum = 0;
     for n in 0..5000u32 {
@@ -187,7 +187,7 @@ fn memory_is_counted() {
 fn estimates_are_exact_below_a_few_dozen_and_near_above() {
     let seed = 4711;
     let mut rng = StdRng::seed_from_u64(seed);
-    let list = List::new();
+    let list = Skiplist::new();
     let total: u64 = if cfg!(miri) { 300 } else { 50_000 };
     let mut splice = list.splice();
     for n in 0..total {

@@ -1,10 +1,10 @@
 //! Estimates rows from samples: reads a little at many positions, each of which stands for the
 //! entries after it.
 
-use super::sources::Sources;
+use super::sources::RangeSources;
 use crate::base::{ErrorKind, Result};
 use crate::iter::{Interrupt, MergeIter, MvccIter, ReadAt};
-use crate::read::scan::{ScanRange, Source, scan_sources};
+use crate::read::scan::{ScanRange, ScanSource, scan_sources};
 use crate::read::view::ReadPoint;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const PART_SKIPS: u64 = 256;
 const SKIPS_A_CHECK: u64 = 1024;
 
 /// The end of a reading, and the number of rows before it.
-pub(super) enum Read {
+pub(super) enum SampleEnd {
     /// The end of the range.
     All(u64),
     /// This row, which is not counted.
@@ -30,13 +30,13 @@ pub(super) enum Read {
 }
 
 /// Reads rows of a range as a scan would see them.
-pub(super) struct Reading {
-    entries: MvccIter<MergeIter<Source>>,
+pub(super) struct SampleReader {
+    entries: MvccIter<MergeIter<ScanSource>>,
     /// Interrupt calls left before a move ends.
     checks: Arc<AtomicU64>,
 }
 
-impl Reading {
+impl SampleReader {
     pub(super) fn new(point: &ReadPoint, range: &ScanRange) -> Self {
         let sources = scan_sources(&point.view, range, None);
         let mut entries = MvccIter::new(MergeIter::new(sources), ReadAt::snapshot(point.seqno));
@@ -60,7 +60,7 @@ impl Reading {
         to: Option<&[u8]>,
         rows_max: u64,
         skips_max: u64,
-    ) -> Result<Read> {
+    ) -> Result<SampleEnd> {
         let checks = skips_max / SKIPS_A_CHECK;
         self.checks.store(checks, Ordering::Relaxed);
         let skipped = self.entries.skipped_entries();
@@ -72,13 +72,13 @@ impl Reading {
                 ControlFlow::Break(Some(read)) => return Ok(read),
                 ControlFlow::Break(None) => {
                     let passed = rows + skips;
-                    return Ok(Read::Amid { rows, passed });
+                    return Ok(SampleEnd::Amid { rows, passed });
                 }
                 ControlFlow::Continue(()) => {}
             }
             if rows == rows_max || skips > skips_max {
                 let key = self.entries.user_key().to_vec();
-                return Ok(Read::Until { rows, key });
+                return Ok(SampleEnd::Until { rows, key });
             }
             rows += 1;
             found = self.entries.next();
@@ -92,12 +92,12 @@ impl Reading {
         found: Result<bool>,
         rows: u64,
         to: Option<&[u8]>,
-    ) -> Result<ControlFlow<Option<Read>>> {
+    ) -> Result<ControlFlow<Option<SampleEnd>>> {
         match found {
             Ok(true) if to.is_none_or(|to| self.entries.user_key() < to) => {
                 Ok(ControlFlow::Continue(()))
             }
-            Ok(_) => Ok(ControlFlow::Break(Some(Read::All(rows)))),
+            Ok(_) => Ok(ControlFlow::Break(Some(SampleEnd::All(rows)))),
             Err(error) if *error.kind() == ErrorKind::Interrupted => Ok(ControlFlow::Break(None)),
             Err(error) => Err(error),
         }
@@ -111,20 +111,20 @@ impl Reading {
 /// so a stretch with many entries gets many parts. The files tell the number of entries in each
 /// part; the ratio of rows to entries in the sample is applied to the rest of the part. A part read
 /// to its end is exact.
-pub(super) fn sampled_rows(reading: &mut Reading, sources: &Sources<'_>) -> Result<u64> {
+pub(super) fn sampled_rows(reading: &mut SampleReader, sources: &RangeSources<'_>) -> Result<u64> {
     let starts = part_starts(sources)?;
     let mut rows = 0.0;
     for (i, start) in starts.iter().enumerate() {
         let next = starts.get(i + 1).map(Vec::as_slice);
         let end = next.or(sources.range.upper.as_deref());
         rows += match reading.read(start, end, PART_ROWS, PART_SKIPS)? {
-            Read::All(rows) => rows as f64,
-            Read::Until { rows, key } => {
+            SampleEnd::All(rows) => rows as f64,
+            SampleEnd::Until { rows, key } => {
                 let passed = sources.between(start, Some(&key))?.max(1);
                 let all = sources.between(start, end)?.max(passed);
                 rows as f64 * all as f64 / passed as f64
             }
-            Read::Amid { rows, passed } => {
+            SampleEnd::Amid { rows, passed } => {
                 let all = sources.between(start, end)?.max(passed);
                 rows as f64 * all as f64 / passed.max(1) as f64
             }
@@ -137,7 +137,7 @@ pub(super) fn sampled_rows(reading: &mut Reading, sources: &Sources<'_>) -> Resu
 type Weighted = (Vec<u8>, f64);
 
 /// The start keys of the parts. The first is the start of the range.
-fn part_starts(sources: &Sources<'_>) -> Result<Vec<Vec<u8>>> {
+fn part_starts(sources: &RangeSources<'_>) -> Result<Vec<Vec<u8>>> {
     let range = sources.range;
     let mut keys = candidates(sources)?;
     keys.retain(|(key, _)| *key > range.lower);
@@ -162,7 +162,7 @@ fn part_starts(sources: &Sources<'_>) -> Result<Vec<Vec<u8>>> {
     Ok(starts)
 }
 
-fn candidates(sources: &Sources<'_>) -> Result<Vec<Weighted>> {
+fn candidates(sources: &RangeSources<'_>) -> Result<Vec<Weighted>> {
     let range = sources.range;
     let (in_files, in_memtables) = sources.entries();
     let all = (in_files + in_memtables).max(1) as f64;

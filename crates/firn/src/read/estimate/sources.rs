@@ -4,7 +4,7 @@ use crate::base::Result;
 use crate::base::key::index_id_of;
 use crate::memtable::{IndexCounts, Memtable};
 use crate::read::scan::ScanRange;
-use crate::read::view::View;
+use crate::read::view::SuperVersion;
 use crate::sst::SstReader;
 use crate::version::{FileHandle, Run};
 use std::ops::Bound;
@@ -12,12 +12,12 @@ use std::sync::Arc;
 
 /// Bounds of a number, both inclusive.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Between {
+pub(super) struct CountBounds {
     pub(super) least: u64,
     pub(super) most: u64,
 }
 
-impl Between {
+impl CountBounds {
     fn add(&mut self, least: u64, most: u64) {
         self.least += least;
         self.most += most;
@@ -33,10 +33,10 @@ impl Between {
 }
 
 /// A file that contains an end of the range.
-struct Cut<'a> {
+struct BoundaryFile<'a> {
     file: &'a FileHandle,
     reader: &'a Arc<SstReader>,
-    entries: Between,
+    entries: CountBounds,
 }
 
 /// The lower end of the range, if it is above the file's smallest key.
@@ -51,19 +51,19 @@ fn upper_in<'a>(file: &FileHandle, range: &'a ScanRange) -> Option<&'a [u8]> {
 }
 
 /// The files of a run that may hold keys of the range.
-pub(super) struct RunIn<'a> {
+pub(super) struct RunInRange<'a> {
     pub(super) files: &'a [Arc<FileHandle>],
     /// Number of entries of the files before each one.
     before: Vec<u64>,
     /// Number of entries of the files that lie wholly in the range.
     whole: u64,
-    cuts: Vec<Cut<'a>>,
-    deletes: Between,
+    cuts: Vec<BoundaryFile<'a>>,
+    deletes: CountBounds,
     /// Upper bound of the superseded entries in the range.
     superseded: u64,
 }
 
-impl<'a> RunIn<'a> {
+impl<'a> RunInRange<'a> {
     fn of(run: &'a Run, range: &ScanRange) -> Result<Option<Self>> {
         let upper = range.upper.as_deref();
         let bound = upper.map_or(Bound::Unbounded, Bound::Excluded);
@@ -73,7 +73,7 @@ impl<'a> RunIn<'a> {
             before: Vec::with_capacity(files.len()),
             whole: 0,
             cuts: Vec::new(),
-            deletes: Between::default(),
+            deletes: CountBounds::default(),
             superseded: 0,
         };
         let mut before = 0;
@@ -97,7 +97,7 @@ impl<'a> RunIn<'a> {
         let from = lower.map_or(Ok((0, 0)), |key| reader.rank_bounds(key))?;
         let all = (file.entries, file.entries);
         let to = upper.map_or(Ok(all), |key| reader.rank_bounds(key))?;
-        let entries = Between {
+        let entries = CountBounds {
             least: to.0.saturating_sub(from.1),
             most: to.1.saturating_sub(from.0),
         };
@@ -105,7 +105,7 @@ impl<'a> RunIn<'a> {
             let (least, most) = reader.deletes_within(lower, upper)?;
             self.deletes.add(least, most.min(entries.most));
         }
-        let cut = Cut {
+        let cut = BoundaryFile {
             file,
             reader,
             entries,
@@ -114,8 +114,8 @@ impl<'a> RunIn<'a> {
         Ok(())
     }
 
-    pub(super) fn entries(&self) -> Between {
-        let mut sum = Between::default();
+    pub(super) fn entries(&self) -> CountBounds {
+        let mut sum = CountBounds::default();
         sum.add(self.whole, self.whole);
         let cuts = self.cuts.iter();
         cuts.for_each(|cut| sum.add(cut.entries.least, cut.entries.most));
@@ -162,7 +162,7 @@ impl<'a> RunIn<'a> {
 }
 
 /// A memtable that holds entries of the range.
-pub(super) struct MemtableIn<'a> {
+pub(super) struct MemtableInRange<'a> {
     pub(super) memtable: &'a Memtable,
     /// Estimated number of entries in the range.
     pub(super) entries: u64,
@@ -172,7 +172,7 @@ pub(super) struct MemtableIn<'a> {
     may_hold: bool,
 }
 
-impl<'a> MemtableIn<'a> {
+impl<'a> MemtableInRange<'a> {
     /// `others`: number of entries elsewhere, which determines the precision needed here.
     fn of(
         memtable: &'a Memtable,
@@ -197,21 +197,21 @@ impl<'a> MemtableIn<'a> {
 }
 
 /// The memtables and runs that hold entries of a range, newest first.
-pub(super) struct Sources<'a> {
+pub(super) struct RangeSources<'a> {
     pub(super) range: &'a ScanRange,
-    pub(super) runs: Vec<RunIn<'a>>,
-    pub(super) memtables: Vec<MemtableIn<'a>>,
+    pub(super) runs: Vec<RunInRange<'a>>,
+    pub(super) memtables: Vec<MemtableInRange<'a>>,
 }
 
-impl<'a> Sources<'a> {
-    pub(super) fn of(view: &'a View, range: &'a ScanRange) -> Result<Self> {
+impl<'a> RangeSources<'a> {
+    pub(super) fn of(view: &'a SuperVersion, range: &'a ScanRange) -> Result<Self> {
         let mut sources = Self {
             range,
             runs: Vec::new(),
             memtables: Vec::new(),
         };
         for run in view.runs() {
-            sources.runs.extend(RunIn::of(run, range)?);
+            sources.runs.extend(RunInRange::of(run, range)?);
         }
         let mut others = sources.runs.iter().map(|run| run.entries().least).sum();
         let index = index_id_of(&range.lower);
@@ -220,7 +220,7 @@ impl<'a> Sources<'a> {
             if counts.is_some_and(|counts| counts.entries == 0) {
                 continue;
             }
-            let found = MemtableIn::of(memtable, counts, range, others);
+            let found = MemtableInRange::of(memtable, counts, range, others);
             others += found.entries;
             if found.may_hold {
                 sources.memtables.push(found);
@@ -234,7 +234,7 @@ impl<'a> Sources<'a> {
     pub(super) fn count(&mut self) -> Result<()> {
         let range = self.range;
         for found in &mut self.memtables {
-            *found = MemtableIn::of(found.memtable, found.counts, range, 0);
+            *found = MemtableInRange::of(found.memtable, found.counts, range, 0);
         }
         self.memtables.retain(|found| found.may_hold);
         self.runs.iter_mut().try_for_each(|run| run.count(range))
@@ -263,8 +263,8 @@ impl<'a> Sources<'a> {
     ///
     /// Example: a newer run with 10 puts and 5 deletions over a run with 100 puts gives at most 110
     /// rows and at least 95.
-    pub(super) fn rows(&self) -> Between {
-        let mut rows = Between::default();
+    pub(super) fn rows(&self) -> CountBounds {
+        let mut rows = CountBounds::default();
         let mut deletes = 0;
         for memtable in &self.memtables {
             rows.most += memtable.entries;

@@ -160,7 +160,7 @@ fn adjacent_fixed_columns_are_copied_at_once() {
         offset,
         null: None,
         stored: true,
-        missing: Missing::Impossible,
+        missing: InstantDefault::Impossible,
     };
     let columns = vec![column(0, 1), column(1, 5), column(2, 10)];
     let format = RowFormat::single(RowLayout::new(1, 14, columns).unwrap());
@@ -179,7 +179,7 @@ fn bad_layouts_are_refused() {
         offset: 0,
         null: None,
         stored: true,
-        missing: Missing::Impossible,
+        missing: InstantDefault::Impossible,
     };
     assert!(RowLayout::new(1, 300, vec![column.clone()]).is_err());
     let good = Column {

@@ -3,10 +3,10 @@ use crate::base::Value;
 use crate::rowcode::*;
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::SliceRandom};
 
-fn default_of(rng: &mut StdRng, column: &Column) -> Missing {
+fn default_of(rng: &mut StdRng, column: &Column) -> InstantDefault {
     match random_field(rng, column) {
-        None => Missing::Null,
-        Some(bytes) => Missing::Bytes(bytes.into()),
+        None => InstantDefault::Null,
+        Some(bytes) => InstantDefault::Bytes(bytes.into()),
     }
 }
 
@@ -79,7 +79,7 @@ fn old_rows_read_as_the_newest_version() {
                 let at = layout.columns().iter().position(|c| c.id == column.id);
                 let expected = match (at, &column.missing) {
                     (Some(at), _) => fields[at].clone(),
-                    (None, Missing::Bytes(bytes)) => Some(bytes.to_vec()),
+                    (None, InstantDefault::Bytes(bytes)) => Some(bytes.to_vec()),
                     (None, _) => None,
                 };
                 let version = layout.version();
@@ -93,7 +93,7 @@ fn old_rows_read_as_the_newest_version() {
     }
 }
 
-fn fixed(id: u32, len: u32, missing: Missing) -> Column {
+fn fixed(id: u32, len: u32, missing: InstantDefault) -> Column {
     Column {
         id,
         kind: ColumnKind::Fixed { len },
@@ -107,12 +107,12 @@ fn fixed(id: u32, len: u32, missing: Missing) -> Column {
 #[test]
 fn versions_that_cannot_be_read_are_refused() {
     let layout = |version, column| RowLayout::new(version, 16, vec![column]).unwrap();
-    let old = layout(1, fixed(1, 4, Missing::Impossible));
+    let old = layout(1, fixed(1, 4, InstantDefault::Impossible));
     let refused = |new: Column| RowFormat::new(layout(2, new), vec![old.clone()]).is_err();
-    assert!(refused(fixed(1, 8, Missing::Impossible)));
-    assert!(refused(fixed(2, 4, Missing::Impossible)));
-    assert!(refused(fixed(2, 4, Missing::Null)));
-    assert!(refused(fixed(2, 4, Missing::Bytes([1, 2].into()))));
-    assert!(!refused(fixed(2, 4, Missing::Bytes([1, 2, 3, 4].into()))));
+    assert!(refused(fixed(1, 8, InstantDefault::Impossible)));
+    assert!(refused(fixed(2, 4, InstantDefault::Impossible)));
+    assert!(refused(fixed(2, 4, InstantDefault::Null)));
+    assert!(refused(fixed(2, 4, InstantDefault::Bytes([1, 2].into()))));
+    assert!(!refused(fixed(2, 4, InstantDefault::Bytes([1, 2, 3, 4].into()))));
     assert!(RowFormat::new(old.clone(), vec![old.clone()]).is_err());
 }

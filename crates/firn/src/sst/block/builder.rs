@@ -1,6 +1,6 @@
 //! Building data blocks.
 
-use super::header::{HEAD_LEN_SAME, Header, KEYS_FIXED, TAIL_LEN_SAME, TRAILER_SAME};
+use super::header::{HEAD_LEN_SAME, BlockHeader, KEYS_FIXED, TAIL_LEN_SAME, TRAILER_SAME};
 use super::{BUCKET_ABSENT, BUCKET_COLLISION, HASHED_RESTARTS_MAX, RESTART_INTERVAL, bucket_of};
 use crate::base::{InternalKey, Value, varint};
 
@@ -9,7 +9,7 @@ fn shared_len(a: &[u8], b: &[u8]) -> usize {
 }
 
 #[derive(Clone, Copy)]
-struct Added {
+struct AddedEntry {
     key_len: u32,
     head_len: u32,
     tail_len: u32,
@@ -18,7 +18,7 @@ struct Added {
 }
 
 /// A finished raw block and what the filter needs of it.
-pub(in crate::sst) struct Built {
+pub(in crate::sst) struct BuiltBlock {
     pub(in crate::sst) raw: Vec<u8>,
     /// One hash per distinct user key.
     pub(in crate::sst) hashes: Vec<u64>,
@@ -29,7 +29,7 @@ pub(in crate::sst) struct Built {
 pub(in crate::sst) struct BlockBuilder {
     sectioned: bool,
     hash_index: bool,
-    added: Vec<Added>,
+    added: Vec<AddedEntry>,
     keys: Vec<u8>,
     heads: Vec<u8>,
     tails: Vec<u8>,
@@ -85,7 +85,7 @@ impl BlockBuilder {
         self.keys.extend_from_slice(key.user_key);
         self.heads.extend_from_slice(value.head);
         self.tails.extend_from_slice(value.tail);
-        self.added.push(Added {
+        self.added.push(AddedEntry {
             key_len: key.user_key.len() as u32,
             head_len: value.head.len() as u32,
             tail_len: value.tail.len() as u32,
@@ -97,7 +97,7 @@ impl BlockBuilder {
     }
 
     /// Encodes the block and empties the builder; at least one entry was added.
-    pub(in crate::sst) fn finish(&mut self) -> Built {
+    pub(in crate::sst) fn finish(&mut self) -> BuiltBlock {
         let mut header = self.header();
         let mut body = Vec::with_capacity(self.size() + self.size() / 4);
         let mut restarts = Vec::new();
@@ -132,13 +132,13 @@ impl BlockBuilder {
         self.heads.clear();
         self.tails.clear();
         self.shared = 0;
-        Built { raw, hashes }
+        BuiltBlock { raw, hashes }
     }
 
     /// The header but for the sizes that come with encoding.
-    fn header(&self) -> Header {
+    fn header(&self) -> BlockHeader {
         let first = self.added[0];
-        let all = |same: fn(&Added, &Added) -> bool| self.added.iter().all(|a| same(a, &first));
+        let all = |same: fn(&AddedEntry, &AddedEntry) -> bool| self.added.iter().all(|a| same(a, &first));
         let fixed = self.sectioned && all(|a, b| a.key_len == b.key_len);
         let mut flags = 0;
         for (same, flag) in [
@@ -151,7 +151,7 @@ impl BlockBuilder {
         }
         let first_key = &self.keys[..first.key_len as usize];
         let prefix_len = shared_len(first_key, &self.last_key) as u32;
-        Header {
+        BlockHeader {
             sectioned: self.sectioned,
             flags,
             entries: self.added.len() as u32,
@@ -163,11 +163,11 @@ impl BlockBuilder {
             key_width: if fixed { first.key_len - prefix_len } else { 0 },
             heads_len: self.heads.len() as u32,
             tails_len: self.tails.len() as u32,
-            ..Header::default()
+            ..BlockHeader::default()
         }
     }
 
-    fn put_fixed_keys(&self, header: &Header, body: &mut Vec<u8>) {
+    fn put_fixed_keys(&self, header: &BlockHeader, body: &mut Vec<u8>) {
         let prefix = header.prefix_len as usize;
         body.extend_from_slice(&self.keys[..prefix]);
         // An index may hold one key of no bytes after the prefix, many times: all versions of it.
@@ -178,7 +178,7 @@ impl BlockBuilder {
     }
 
     /// Prefix-compressed keys; in a row-wise block everything of an entry.
-    fn put_entries(&self, header: &Header, body: &mut Vec<u8>, restarts: &mut Vec<u32>) {
+    fn put_entries(&self, header: &BlockHeader, body: &mut Vec<u8>, restarts: &mut Vec<u32>) {
         let mut keys = &self.keys[..];
         let mut heads = &self.heads[..];
         let mut tails = &self.tails[..];
@@ -218,7 +218,7 @@ impl BlockBuilder {
     }
 
     /// Trailers and lengths of a sectioned block, as far as they differ.
-    fn put_arrays(&self, header: &Header, body: &mut Vec<u8>) {
+    fn put_arrays(&self, header: &BlockHeader, body: &mut Vec<u8>) {
         if !header.has(TRAILER_SAME) {
             for a in &self.added {
                 body.extend_from_slice(&(a.trailer - header.trailer_base).to_le_bytes());

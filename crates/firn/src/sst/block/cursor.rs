@@ -5,13 +5,13 @@ use super::entry::RawEntry;
 use super::key_buf::KeyBuf;
 use super::search::{DAMAGED_ENTRY, split_trailer};
 use crate::base::{InternalKey, Kind, Seqno, Value, key};
-use crate::sst::damage::{Damage, Decoded};
+use crate::sst::damage::{DecodeError, Decoded};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// The entries of one restart interval, decoded on the way to the last of them.
 #[derive(Default)]
-struct Kept {
+struct IntervalEntries {
     restart: Option<u32>,
     /// Each entry and the end of its key.
     entries: Vec<(RawEntry, usize)>,
@@ -20,7 +20,7 @@ struct Kept {
 
 /// An entry of a block: its key put together, and where its value lies.
 #[derive(Default, Clone)]
-struct Place {
+struct IterPosition {
     /// Number of the entry in the block.
     ordinal: u32,
     entry: RawEntry,
@@ -36,15 +36,15 @@ struct Place {
 ///
 /// Every move returns whether the cursor stands on an entry; after an error it stands on none.
 #[derive(Default)]
-pub(in crate::sst) struct BlockCursor {
+pub(in crate::sst) struct BlockIter {
     block: Option<Arc<Block>>,
     valid: bool,
-    at: Place,
+    at: IterPosition,
     /// Made at the first step backward.
-    kept: Option<Box<Kept>>,
+    kept: Option<Box<IntervalEntries>>,
 }
 
-impl BlockCursor {
+impl BlockIter {
     /// Moves to `block`, onto no entry.
     pub(in crate::sst) fn enter(&mut self, block: Arc<Block>) {
         self.leave();
@@ -179,7 +179,7 @@ impl BlockCursor {
     #[inline]
     fn moved(
         &mut self,
-        f: impl FnOnce(&mut Place, &Block, &mut Option<Box<Kept>>) -> Decoded<bool>,
+        f: impl FnOnce(&mut IterPosition, &Block, &mut Option<Box<IntervalEntries>>) -> Decoded<bool>,
     ) -> Decoded<bool> {
         self.valid = false;
         let Some(block) = &self.block else {
@@ -191,7 +191,7 @@ impl BlockCursor {
     }
 }
 
-impl Place {
+impl IterPosition {
     fn seek_to_restart(&mut self, block: &Block, restart: u32) -> Decoded<bool> {
         let at = block.restart(restart).ok_or(DAMAGED_ENTRY)?;
         self.ordinal = restart * block.header.restart_interval;
@@ -218,7 +218,7 @@ impl Place {
     fn load(&mut self, block: &Block, at: u32) -> Decoded<bool> {
         let entry = block.entry(at, self.ordinal).ok_or(DAMAGED_ENTRY)?;
         if entry.shared as usize > self.key.len() {
-            return Err(Damage::Corrupt("key shares more than its predecessor has"));
+            return Err(DecodeError::Corrupt("key shares more than its predecessor has"));
         }
         self.key.truncate(entry.shared as usize);
         self.key.extend(block.slice(entry.suffix));
@@ -277,7 +277,7 @@ impl Place {
         &mut self,
         block: &Block,
         ordinal: u32,
-        kept: &mut Option<Box<Kept>>,
+        kept: &mut Option<Box<IntervalEntries>>,
     ) -> Decoded<bool> {
         if block.is_fixed() {
             return self.seek_to_fixed(block, ordinal);
@@ -300,7 +300,7 @@ impl Place {
     }
 }
 
-impl Kept {
+impl IntervalEntries {
     /// Decodes the entries of `restart` up to number `last`.
     fn fill(&mut self, block: &Block, restart: u32, last: usize) -> Decoded<()> {
         self.restart = None;
@@ -313,7 +313,7 @@ impl Kept {
             let entry = block.entry(at, first + i).ok_or(DAMAGED_ENTRY)?;
             let shared = entry.shared as usize;
             if shared > before.len() {
-                return Err(Damage::Corrupt("key shares more than its predecessor has"));
+                return Err(DecodeError::Corrupt("key shares more than its predecessor has"));
             }
             let start = self.keys.len();
             self.keys

@@ -1,17 +1,17 @@
 //! Decoding one entry whose key is prefix-compressed.
 
-use super::header::{HEAD_LEN_SAME, Part, TAIL_LEN_SAME, TRAILER_SAME};
-use super::{Block, Span};
+use super::header::{HEAD_LEN_SAME, BlockSection, TAIL_LEN_SAME, TRAILER_SAME};
+use super::{Block, ByteSpan};
 use crate::base::varint;
 
 /// A decoded entry: its key in prefix-compressed form, and where its parts lie in the block.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct RawEntry {
     pub(super) shared: u32,
-    pub(super) suffix: Span,
+    pub(super) suffix: ByteSpan,
     pub(super) trailer: u64,
-    pub(super) head: Span,
-    pub(super) tail: Span,
+    pub(super) head: ByteSpan,
+    pub(super) tail: ByteSpan,
     /// Where the entry that follows lies.
     pub(super) next: u32,
 }
@@ -33,7 +33,7 @@ impl Block {
     /// piece.
     #[inline]
     pub(super) fn entry(&self, at: u32, ordinal: u32) -> Option<RawEntry> {
-        let (_, keys_end) = self.span(Part::Keys);
+        let (_, keys_end) = self.span(BlockSection::Keys);
         let mut input = self.bytes.get(at as usize..keys_end as usize)?;
         let shared = small(&mut input)?;
         let suffix_len = small(&mut input)?;

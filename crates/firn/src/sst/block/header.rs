@@ -23,7 +23,7 @@ const SECTIONED_FLAGS: u8 = 127;
 
 /// The fields of the head.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Header {
+pub(super) struct BlockHeader {
     pub(super) sectioned: bool,
     pub(super) flags: u8,
     pub(super) entries: u32,
@@ -52,7 +52,7 @@ pub(super) struct Header {
 /// The pieces of a raw block, in stored order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
-pub(super) enum Part {
+pub(super) enum BlockSection {
     KeyPrefix,
     Keys,
     Trailers,
@@ -72,12 +72,12 @@ pub(super) const LEN_WIDTH: usize = 4;
 
 /// Size of a piece, and the width of its items if it is stored as planes (else 0).
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Piece {
+pub(super) struct SectionSize {
     pub(super) len: usize,
     pub(super) plane_width: usize,
 }
 
-impl Piece {
+impl SectionSize {
     pub(super) fn stored_len(&self, entries: usize) -> Option<usize> {
         match self.plane_width {
             0 => Some(self.len),
@@ -86,7 +86,7 @@ impl Piece {
     }
 }
 
-impl Header {
+impl BlockHeader {
     pub(super) fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
@@ -165,11 +165,11 @@ impl Header {
     }
 
     /// The pieces after the head. `None` if their sizes are absurd.
-    pub(super) fn pieces(&self) -> Option<[Piece; PARTS]> {
+    pub(super) fn pieces(&self) -> Option<[SectionSize; PARTS]> {
         let n = self.entries as usize;
-        let mut pieces = [Piece::default(); PARTS];
-        let mut set = |part: Part, width: usize, count: usize, planes: bool| {
-            pieces[part as usize] = Piece {
+        let mut pieces = [SectionSize::default(); PARTS];
+        let mut set = |part: BlockSection, width: usize, count: usize, planes: bool| {
+            pieces[part as usize] = SectionSize {
                 len: width.checked_mul(count)?,
                 plane_width: if planes { width } else { 0 },
             };
@@ -177,31 +177,31 @@ impl Header {
         };
         if self.has(KEYS_FIXED) {
             let planes = self.has(KEY_PLANES);
-            set(Part::KeyPrefix, self.prefix_len as usize, 1, false)?;
-            set(Part::Keys, self.key_width as usize, n, planes)?;
+            set(BlockSection::KeyPrefix, self.prefix_len as usize, 1, false)?;
+            set(BlockSection::Keys, self.key_width as usize, n, planes)?;
         } else {
-            set(Part::Keys, self.keys_len as usize, 1, false)?;
-            set(Part::Restarts, 4, self.restarts() as usize, false)?;
-            set(Part::Buckets, self.buckets_len as usize, 1, false)?;
+            set(BlockSection::Keys, self.keys_len as usize, 1, false)?;
+            set(BlockSection::Restarts, 4, self.restarts() as usize, false)?;
+            set(BlockSection::Buckets, self.buckets_len as usize, 1, false)?;
         }
         if self.sectioned {
             let planes = self.has(KEY_PLANES);
             if !self.has(TRAILER_SAME) {
-                set(Part::Trailers, TRAILER_WIDTH, n, planes)?;
+                set(BlockSection::Trailers, TRAILER_WIDTH, n, planes)?;
             }
             if self.has(HEAD_LEN_SAME) {
                 let width = self.head_len as usize;
-                set(Part::Heads, width, n, self.has(HEAD_PLANES))?;
+                set(BlockSection::Heads, width, n, self.has(HEAD_PLANES))?;
             } else {
-                set(Part::HeadLens, LEN_WIDTH, n, planes)?;
-                set(Part::Heads, self.heads_len as usize, 1, false)?;
+                set(BlockSection::HeadLens, LEN_WIDTH, n, planes)?;
+                set(BlockSection::Heads, self.heads_len as usize, 1, false)?;
             }
             if self.has(TAIL_LEN_SAME) {
                 let width = self.tail_len as usize;
-                set(Part::Tails, width, n, self.has(TAIL_PLANES))?;
+                set(BlockSection::Tails, width, n, self.has(TAIL_PLANES))?;
             } else {
-                set(Part::TailLens, LEN_WIDTH, n, planes)?;
-                set(Part::Tails, self.tails_len as usize, 1, false)?;
+                set(BlockSection::TailLens, LEN_WIDTH, n, planes)?;
+                set(BlockSection::Tails, self.tails_len as usize, 1, false)?;
             }
         }
         Some(pieces)

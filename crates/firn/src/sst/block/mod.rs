@@ -23,15 +23,15 @@ mod search;
 mod shape;
 
 pub(super) use builder::BlockBuilder;
-pub(super) use cursor::BlockCursor;
-pub(super) use search::Found;
-pub(super) use shape::{Shape, Shaped, shape};
+pub(super) use cursor::BlockIter;
+pub(super) use search::BlockGet;
+pub(super) use shape::{PlaneLayout, StoredForm, shape};
 
-use super::damage::{Damage, Decoded};
+use super::damage::{DecodeError, Decoded};
 use super::format::BlockKind;
 use crate::cache::Weighted;
 use header::{
-    HEAD_LEN_SAME, Header, KEYS_FIXED, LEN_WIDTH, PARTS, Part, TAIL_LEN_SAME, TRAILER_SAME,
+    HEAD_LEN_SAME, BlockHeader, KEYS_FIXED, LEN_WIDTH, PARTS, BlockSection, TAIL_LEN_SAME, TRAILER_SAME,
     TRAILER_WIDTH,
 };
 
@@ -58,7 +58,7 @@ type Span = (u32, u32);
 /// than it is read.
 pub struct Block {
     bytes: Box<[u8]>,
-    header: Header,
+    header: BlockHeader,
     bounds: [u32; PARTS + 1],
 }
 
@@ -72,21 +72,21 @@ impl Block {
     /// Decodes a raw data block and checks the bounds of its pieces.
     pub(super) fn new(kind: BlockKind, raw: Vec<u8>) -> Decoded<Self> {
         if !kind.is_data() {
-            return Err(Damage::Corrupt("no data block where the index names one"));
+            return Err(DecodeError::Corrupt("no data block where the index names one"));
         }
         let sectioned = kind == BlockKind::Sectioned;
         if raw
             .first()
-            .is_some_and(|&flags| !Header::knows(sectioned, flags))
+            .is_some_and(|&flags| !BlockHeader::knows(sectioned, flags))
         {
-            return Err(Damage::Unsupported("data block flags"));
+            return Err(DecodeError::Unsupported("data block flags"));
         }
-        Self::parse(sectioned, raw).ok_or(Damage::Corrupt("data block header"))
+        Self::parse(sectioned, raw).ok_or(DecodeError::Corrupt("data block header"))
     }
 
     fn parse(sectioned: bool, raw: Vec<u8>) -> Option<Self> {
         let mut input = &raw[..];
-        let header = Header::take(sectioned, &mut input)?;
+        let header = BlockHeader::take(sectioned, &mut input)?;
         let header_len = raw.len() - input.len();
         let pieces = shape::unshape(&header, raw, header_len)?;
         let mut block = Self {
@@ -96,8 +96,8 @@ impl Block {
         };
         if sectioned {
             for (same, lens, values) in [
-                (HEAD_LEN_SAME, Part::HeadLens, Part::Heads),
-                (TAIL_LEN_SAME, Part::TailLens, Part::Tails),
+                (HEAD_LEN_SAME, BlockSection::HeadLens, BlockSection::Heads),
+                (TAIL_LEN_SAME, BlockSection::TailLens, BlockSection::Tails),
             ] {
                 if !header.has(same) {
                     block.sum_lengths(lens, values)?;
@@ -108,7 +108,7 @@ impl Block {
     }
 
     /// Turns the lengths of one piece into the ends of the values of another.
-    fn sum_lengths(&mut self, lens: Part, values: Part) -> Option<()> {
+    fn sum_lengths(&mut self, lens: BlockSection, values: BlockSection) -> Option<()> {
         let (start, end) = self.span(lens);
         let (values_start, values_end) = self.span(values);
         let mut at = values_start;
@@ -120,18 +120,18 @@ impl Block {
         (at == values_end).then_some(())
     }
 
-    fn span(&self, part: Part) -> Span {
+    fn span(&self, part: BlockSection) -> ByteSpan {
         let at = part as usize;
         (self.bounds[at], self.bounds[at + 1])
     }
 
-    fn slice(&self, (start, end): Span) -> &[u8] {
+    fn slice(&self, (start, end): ByteSpan) -> &[u8] {
         // Bounds were checked when the span was made from this very block.
         self.bytes.get(start as usize..end as usize).unwrap_or(&[])
     }
 
     /// Item `i` of an array of 32-bit numbers.
-    fn word(&self, part: Part, i: u32) -> Option<u32> {
+    fn word(&self, part: BlockSection, i: u32) -> Option<u32> {
         let (start, end) = self.span(part);
         let at = start as usize + 4 * i as usize;
         let bytes = self.bytes.get(at..end as usize)?.first_chunk::<4>()?;
@@ -140,14 +140,14 @@ impl Block {
 
     /// The common prefix of fixed keys.
     fn key_prefix(&self) -> &[u8] {
-        self.slice(self.span(Part::KeyPrefix))
+        self.slice(self.span(BlockSection::KeyPrefix))
     }
 
     /// What follows the prefix in fixed key `ordinal`, which exists.
     #[inline]
     fn fixed_suffix(&self, ordinal: u32) -> &[u8] {
         let width = self.header.key_width;
-        let start = self.bounds[Part::Keys as usize] + ordinal * width;
+        let start = self.bounds[BlockSection::Keys as usize] + ordinal * width;
         self.slice((start, start + width))
     }
 
@@ -158,7 +158,7 @@ impl Block {
         if self.header.has(TRAILER_SAME) {
             return Some(base);
         }
-        let (start, end) = self.span(Part::Trailers);
+        let (start, end) = self.span(BlockSection::Trailers);
         let at = start as usize + TRAILER_WIDTH * ordinal as usize;
         let bytes = self.bytes.get(at..end as usize)?.first_chunk::<8>()?;
         base.checked_add(u64::from_le_bytes(*bytes))
@@ -166,10 +166,10 @@ impl Block {
 
     /// Trailer, head and tail of entry `ordinal` of a sectioned block; the entry exists.
     #[inline]
-    fn parts(&self, ordinal: u32) -> Option<(u64, Span, Span)> {
+    fn parts(&self, ordinal: u32) -> Option<(u64, ByteSpan, ByteSpan)> {
         let header = &self.header;
         let trailer = self.trailer(ordinal)?;
-        let value = |same, len: u32, lens: Part, values: Part| {
+        let value = |same, len: u32, lens: BlockSection, values: BlockSection| {
             let start = self.bounds[values as usize];
             Some(if header.has(same) {
                 let start = start + ordinal * len;
@@ -184,15 +184,15 @@ impl Block {
         };
         Some((
             trailer,
-            value(HEAD_LEN_SAME, header.head_len, Part::HeadLens, Part::Heads)?,
-            value(TAIL_LEN_SAME, header.tail_len, Part::TailLens, Part::Tails)?,
+            value(HEAD_LEN_SAME, header.head_len, BlockSection::HeadLens, BlockSection::Heads)?,
+            value(TAIL_LEN_SAME, header.tail_len, BlockSection::TailLens, BlockSection::Tails)?,
         ))
     }
 
     /// Where the entry at restart `restart` lies.
     fn restart(&self, restart: u32) -> Option<u32> {
-        let (start, _) = self.span(Part::Keys);
-        start.checked_add(self.word(Part::Restarts, restart)?)
+        let (start, _) = self.span(BlockSection::Keys);
+        start.checked_add(self.word(BlockSection::Restarts, restart)?)
     }
 
     fn is_fixed(&self) -> bool {

@@ -1,15 +1,15 @@
 //! Point reads in one block, without assembling keys.
 
 use super::entry::RawEntry;
-use super::header::{Part, TRAILER_SAME};
-use super::{BUCKET_ABSENT, BUCKET_COLLISION, Block, Span, bucket_of};
+use super::header::{BlockSection, TRAILER_SAME};
+use super::{BUCKET_ABSENT, BUCKET_COLLISION, Block, ByteSpan, bucket_of};
 use crate::base::key::SEQNO_MAX;
 use crate::base::{Kind, Seqno, Value};
-use crate::sst::damage::{Damage, Decoded};
+use crate::sst::damage::{DecodeError, Decoded};
 use std::cmp::Ordering;
 
 /// The outcome of a point read.
-pub(in crate::sst) enum Found<'a> {
+pub(in crate::sst) enum BlockGet<'a> {
     /// The newest version at or below the seqno.
     Hit(Seqno, Kind, Value<'a>),
     /// The block holds nothing of the key, and no later block does.
@@ -18,14 +18,14 @@ pub(in crate::sst) enum Found<'a> {
     Older,
 }
 
-pub(super) const DAMAGED_ENTRY: Damage = Damage::Corrupt("data block entry");
+pub(super) const DAMAGED_ENTRY: DecodeError = DecodeError::Corrupt("data block entry");
 
 /// Splits a stored trailer.
 #[inline]
 pub(super) fn split_trailer(trailer: u64) -> Decoded<(Seqno, Kind)> {
     let kind = match trailer as u8 {
         kind if kind == Kind::Put as u8 => Kind::Put,
-        kind => Kind::from_u8(kind).map_err(|_| Damage::Unsupported("entry kind"))?,
+        kind => Kind::from_u8(kind).map_err(|_| DecodeError::Unsupported("entry kind"))?,
     };
     Ok((trailer >> 8, kind))
 }
@@ -49,12 +49,12 @@ impl Block {
         user_key: &[u8],
         hash: u64,
         seqno: Seqno,
-    ) -> Decoded<Found<'_>> {
+    ) -> Decoded<BlockGet<'_>> {
         if self.is_fixed() {
             return self.get_fixed(user_key, seqno);
         }
         let restart = match self.bucket(hash) {
-            Some(BUCKET_ABSENT) => return Ok(Found::Absent),
+            Some(BUCKET_ABSENT) => return Ok(BlockGet::Absent),
             Some(restart) if restart != BUCKET_COLLISION => u32::from(restart),
             _ => self.restart_before(user_key, seqno)?,
         };
@@ -68,7 +68,7 @@ impl Block {
         while ordinal < self.header.entries {
             let entry = self.entry(at, ordinal).ok_or(DAMAGED_ENTRY)?;
             match self.compare_suffix(&entry, user_key, &mut matched)? {
-                Ordering::Greater => return Ok(Found::Absent),
+                Ordering::Greater => return Ok(BlockGet::Absent),
                 Ordering::Less => {}
                 Ordering::Equal => {
                     if entry.trailer >> 8 <= seqno {
@@ -79,28 +79,28 @@ impl Block {
             at = entry.next;
             ordinal += 1;
         }
-        Ok(Found::Older)
+        Ok(BlockGet::Older)
     }
 
-    fn get_fixed(&self, user_key: &[u8], seqno: Seqno) -> Decoded<Found<'_>> {
+    fn get_fixed(&self, user_key: &[u8], seqno: Seqno) -> Decoded<BlockGet<'_>> {
         let ordinal = self.fixed_lower_bound(user_key, seqno)?;
         if ordinal >= self.header.entries {
-            return Ok(Found::Older);
+            return Ok(BlockGet::Older);
         }
         let rest = user_key.get(self.header.prefix_len as usize..);
         if rest != Some(self.fixed_suffix(ordinal)) || !user_key.starts_with(self.key_prefix()) {
-            return Ok(Found::Absent);
+            return Ok(BlockGet::Absent);
         }
         let (trailer, head, tail) = self.parts(ordinal).ok_or(DAMAGED_ENTRY)?;
         self.hit(trailer, head, tail)
     }
 
-    fn hit(&self, trailer: u64, head: Span, tail: Span) -> Decoded<Found<'_>> {
+    fn hit(&self, trailer: u64, head: ByteSpan, tail: ByteSpan) -> Decoded<BlockGet<'_>> {
         let (seqno, kind) = split_trailer(trailer)?;
-        Ok(Found::Hit(seqno, kind, self.value(head, tail)))
+        Ok(BlockGet::Hit(seqno, kind, self.value(head, tail)))
     }
 
-    pub(super) fn value(&self, head: Span, tail: Span) -> Value<'_> {
+    pub(super) fn value(&self, head: ByteSpan, tail: ByteSpan) -> Value<'_> {
         Value::split(self.slice(head), self.slice(tail))
     }
 
@@ -184,7 +184,7 @@ impl Block {
     #[inline]
     fn suffix_head(&self, ordinal: u32) -> u64 {
         let width = self.header.key_width;
-        let start = (self.bounds[Part::Keys as usize] + ordinal * width) as usize;
+        let start = (self.bounds[BlockSection::Keys as usize] + ordinal * width) as usize;
         match (self.bytes.get(start..start + 8), width) {
             (_, 0) => 0,
             (Some(eight), width) => {
@@ -198,7 +198,7 @@ impl Block {
     }
 
     fn bucket(&self, hash: u64) -> Option<u8> {
-        let (start, end) = self.span(Part::Buckets);
+        let (start, end) = self.span(BlockSection::Buckets);
         if start == end {
             return None;
         }
@@ -250,7 +250,7 @@ impl Block {
         let ordinal = restart * self.header.restart_interval;
         let entry = self.entry(at, ordinal).ok_or(DAMAGED_ENTRY)?;
         if entry.shared != 0 {
-            return Err(Damage::Corrupt("restart with a shared prefix"));
+            return Err(DecodeError::Corrupt("restart with a shared prefix"));
         }
         Ok(entry)
     }

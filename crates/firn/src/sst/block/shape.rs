@@ -1,13 +1,13 @@
 //! Between the form that entries are read in and the form that compresses best.
 
 use super::header::{
-    HEAD_LEN_SAME, HEAD_PLANES, Header, KEY_PLANES, PARTS, Part, TAIL_LEN_SAME, TAIL_PLANES,
+    HEAD_LEN_SAME, HEAD_PLANES, BlockHeader, KEY_PLANES, PARTS, BlockSection, TAIL_LEN_SAME, TAIL_PLANES,
 };
 use super::planes;
 
 /// Which pieces of sectioned blocks are stored as planes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(in crate::sst) struct Shape {
+pub(in crate::sst) struct PlaneLayout {
     /// Keys, trailers, lengths, heads: numbers of all kinds.
     pub(in crate::sst) numbers: bool,
     /// Tails: pays for codes and digits, not for words.
@@ -20,15 +20,15 @@ const ENTRIES_MIN: u32 = 8;
 const WIDTH_MAX: u32 = 4096;
 
 /// A raw block in its stored shape, and where its tails begin (its length if it has none).
-pub(in crate::sst) struct Shaped {
+pub(in crate::sst) struct StoredForm {
     pub(in crate::sst) raw: Vec<u8>,
     pub(in crate::sst) tails_at: usize,
 }
 
 /// Brings a raw block, as built, into `shape`. Row-wise blocks have only one.
-pub(in crate::sst) fn shape(sectioned: bool, built: &[u8], shape: Shape) -> Shaped {
+pub(in crate::sst) fn shape(sectioned: bool, built: &[u8], shape: PlaneLayout) -> StoredForm {
     let mut input = built;
-    let header = Header::take(sectioned, &mut input).expect("the builder wrote it");
+    let header = BlockHeader::take(sectioned, &mut input).expect("the builder wrote it");
     let mut target = header;
     let fits = |width: u32| (1..=WIDTH_MAX).contains(&width);
     if sectioned && header.entries >= ENTRIES_MIN {
@@ -49,7 +49,7 @@ pub(in crate::sst) fn shape(sectioned: bool, built: &[u8], shape: Shape) -> Shap
     for (part, piece) in pieces.iter().enumerate() {
         let (bytes, rest) = input.split_at(piece.len);
         input = rest;
-        if part == Part::Tails as usize {
+        if part == BlockSection::Tails as usize {
             tails_at = raw.len();
         }
         match piece.plane_width {
@@ -57,11 +57,11 @@ pub(in crate::sst) fn shape(sectioned: bool, built: &[u8], shape: Shape) -> Shap
             width => planes::split(bytes, width, &mut raw),
         }
     }
-    Shaped { raw, tails_at }
+    StoredForm { raw, tails_at }
 }
 
 /// Undoes [`shape`]: the pieces in the form they are read in, and where each begins and ends.
-pub(super) fn unshape(header: &Header, mut raw: Vec<u8>, header_len: usize) -> Option<Pieces> {
+pub(super) fn unshape(header: &BlockHeader, mut raw: Vec<u8>, header_len: usize) -> Option<Pieces> {
     let pieces = header.pieces()?;
     let entries = header.entries as usize;
     let mut stored = header_len;

@@ -44,12 +44,12 @@ fn keys_are_found_with_and_without_hash_index() {
                 let key = i.to_be_bytes();
                 let found = block.get(&key, xxh3(&key), 9).unwrap();
                 assert_eq!(
-                    matches!(found, Found::Hit(5, Kind::Put, _)),
+                    matches!(found, BlockGet::Hit(5, Kind::Put, _)),
                     i % 2 == 0,
                     "{i}"
                 );
                 let older = block.get(&key, xxh3(&key), 4).unwrap();
-                assert!(!matches!(older, Found::Hit(..)), "{i}");
+                assert!(!matches!(older, BlockGet::Hit(..)), "{i}");
             }
         }
     }
@@ -58,7 +58,7 @@ fn keys_are_found_with_and_without_hash_index() {
 #[test]
 fn a_cursor_turns_around_anywhere() {
     let block = Arc::new(built(true, false, 50));
-    let mut cursor = BlockCursor::default();
+    let mut cursor = BlockIter::default();
     cursor.enter(block);
     for turn in 0..50u32 {
         assert!(cursor.seek(&(turn * 2).to_be_bytes(), 9).unwrap());

@@ -1,6 +1,6 @@
 //! Building the index while the data blocks are written.
 
-use super::{BlockEntry, Stats};
+use super::{BlockEntry, BlockStats};
 use crate::base::varint;
 use crate::sst::filter;
 use crate::sst::format::Handle;
@@ -27,22 +27,22 @@ pub(in crate::sst) fn separator(last: &[u8], next: &[u8]) -> Vec<u8> {
 }
 
 /// A partition that is complete, as stored later.
-pub(in crate::sst) struct Partition {
+pub(in crate::sst) struct BuiltPartition {
     pub(in crate::sst) last_separator: Vec<u8>,
     pub(in crate::sst) raw_index: Vec<u8>,
     pub(in crate::sst) raw_filter: Option<Vec<u8>>,
     blocks: u64,
-    stats: Stats,
+    stats: BlockStats,
 }
 
 /// Collects index entries and filter hashes, and cuts partitions at block ends.
 pub(in crate::sst) struct IndexBuilder {
     partition_size: usize,
     filter_bits_per_key: u32,
-    done: Vec<Partition>,
+    done: Vec<BuiltPartition>,
     entries: Vec<u8>,
     blocks: u64,
-    stats: Stats,
+    stats: BlockStats,
     hashes: Vec<u64>,
     last_separator: Vec<u8>,
     last_end: u64,
@@ -57,7 +57,7 @@ impl IndexBuilder {
             done: Vec::new(),
             entries: Vec::new(),
             blocks: 0,
-            stats: Stats::default(),
+            stats: BlockStats::default(),
             hashes: Vec::new(),
             last_separator: Vec::new(),
             last_end: 0,
@@ -110,7 +110,7 @@ impl IndexBuilder {
             .then(|| filter::build(&self.hashes, self.filter_bits_per_key));
         self.size_done += raw_index.len() + raw_filter.as_ref().map_or(0, Vec::len);
         self.hashes.clear();
-        self.done.push(Partition {
+        self.done.push(BuiltPartition {
             last_separator: self.last_separator.clone(),
             raw_index,
             raw_filter,
@@ -120,7 +120,7 @@ impl IndexBuilder {
     }
 
     /// All partitions, in key order.
-    pub(in crate::sst) fn finish(mut self) -> Vec<Partition> {
+    pub(in crate::sst) fn finish(mut self) -> Vec<BuiltPartition> {
         if self.blocks > 0 {
             self.cut();
         }
@@ -130,7 +130,7 @@ impl IndexBuilder {
 
 /// The top index over partitions that were stored at these places: index, then filter (length 0
 /// where there is none).
-pub(in crate::sst) fn top_index(partitions: &[(Partition, Handle, Handle)]) -> Vec<u8> {
+pub(in crate::sst) fn top_index(partitions: &[(BuiltPartition, Handle, Handle)]) -> Vec<u8> {
     let mut out = Vec::new();
     varint::put_u64(&mut out, partitions.len() as u64);
     for (partition, index, filter) in partitions {

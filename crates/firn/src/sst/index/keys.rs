@@ -5,7 +5,7 @@ use crate::sst::format::RAW_BLOCK_MAX;
 /// Sorted keys in one buffer. What all start with is kept once, and the eight bytes after it as an
 /// integer, so that most steps of a search compare two integers.
 #[derive(Default)]
-pub(super) struct Keys {
+pub(super) struct SortedKeys {
     common: usize,
     bytes: Vec<u8>,
     ends: Vec<u32>,
@@ -24,7 +24,7 @@ fn head_of(key: &[u8], common: usize) -> u64 {
     }
 }
 
-impl Keys {
+impl SortedKeys {
     /// Adds the key that follows; `None` if the keys grow past any sane index.
     pub(super) fn push(&mut self, key: &[u8]) -> Option<()> {
         if self.bytes.len() + key.len() > RAW_BLOCK_MAX {

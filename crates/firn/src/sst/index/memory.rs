@@ -1,45 +1,45 @@
 //! The index as a reader keeps it: decoded.
 
-use super::Stats;
-use super::keys::Keys;
-use super::partition::{Before, Partition, TopEntry};
+use super::BlockStats;
+use super::keys::SortedKeys;
+use super::partition::{PartitionStart, Partition, TopEntry};
 use crate::base::varint;
-use crate::sst::damage::{Damage, Decoded};
+use crate::sst::damage::{DecodeError, Decoded};
 use crate::sst::format::Handle;
 use std::sync::Arc;
 
 /// Names a data block: partition, and number in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::sst) struct Spot {
+pub(in crate::sst) struct BlockPosition {
     pub(in crate::sst) partition: u32,
     pub(in crate::sst) block: u32,
 }
 
 /// The index of a file: the top of it, and either all partitions or none. Where there are none, the
-/// reader has them from the cache, one at a time, and what needs a [`Spot`]'s partition here must
+/// reader has them from the cache, one at a time, and what needs a [`BlockPosition`]'s partition here must
 /// not be called; what walks from spot to spot needs the top alone.
 ///
 /// Invariants: no partition is empty; separators ascend (not strictly: versions of one key may fill
 /// several blocks); blocks follow one another in the file.
 #[derive(Default, Clone)]
 pub(in crate::sst) struct Index {
-    top: Arc<Top>,
+    top: Arc<TopIndex>,
     partitions: Vec<Arc<Partition>>,
 }
 
 /// What is known of all partitions.
 #[derive(Default)]
-struct Top {
-    last_separators: Keys,
+struct TopIndex {
+    last_separators: SortedKeys,
     partitions: Vec<TopEntry>,
     /// Entries before each partition.
     entries_before: Vec<u64>,
     entries: u64,
 }
 
-const BAD_TOP: Damage = Damage::Corrupt("top index");
+const BAD_TOP: DecodeError = DecodeError::Corrupt("top index");
 
-fn take_top(input: &mut &[u8], top: &mut Top) -> Option<()> {
+fn take_top(input: &mut &[u8], top: &mut TopIndex) -> Option<()> {
     let mut last: Option<&[u8]> = None;
     for _ in 0..varint::take_u64(input)? {
         let separator = varint::take_bytes(input)?;
@@ -53,7 +53,7 @@ fn take_top(input: &mut &[u8], top: &mut Top) -> Option<()> {
             index: Handle::take(input)?,
             filter: Handle::take(input)?,
             blocks: varint::take_u32(input).filter(|&blocks| blocks > 0)?,
-            stats: Stats::take(input)?,
+            stats: BlockStats::take(input)?,
         };
         top.entries_before.push(top.entries);
         top.entries = top.entries.checked_add(entry.stats.entries)?;
@@ -65,7 +65,7 @@ fn take_top(input: &mut &[u8], top: &mut Top) -> Option<()> {
 impl Index {
     /// The index with this top, and no partition.
     pub(in crate::sst) fn decode_top(mut input: &[u8]) -> Decoded<Self> {
-        let mut top = Top::default();
+        let mut top = TopIndex::default();
         take_top(&mut input, &mut top).ok_or(BAD_TOP)?;
         top.last_separators.seal();
         Ok(Self {
@@ -119,7 +119,7 @@ impl Index {
         filter: Option<crate::sst::filter::Filter>,
     ) -> Decoded<Partition> {
         let keys = &self.top.last_separators;
-        let before = Before {
+        let before = PartitionStart {
             separator: match number.checked_sub(1) {
                 Some(before) => keys.get(before as usize),
                 None => &[],
@@ -143,70 +143,70 @@ impl Index {
         self.partitions.get(number as usize)
     }
 
-    fn of(&self, spot: Spot) -> &Partition {
+    fn of(&self, spot: BlockPosition) -> &Partition {
         &self.partitions[spot.partition as usize]
     }
 
     /// The only block where a search for `user_key` can begin; `None` above all keys.
-    pub(in crate::sst) fn find(&self, user_key: &[u8]) -> Option<Spot> {
+    pub(in crate::sst) fn find(&self, user_key: &[u8]) -> Option<BlockPosition> {
         let partition = self.partition_of(user_key)?;
         let block = self.partitions[partition as usize].find(user_key);
-        Some(Spot { partition, block })
+        Some(BlockPosition { partition, block })
     }
 
     /// Whether the partition of `spot` may hold the key with this hash.
-    pub(in crate::sst) fn may_contain(&self, spot: Spot, hash: u64) -> bool {
+    pub(in crate::sst) fn may_contain(&self, spot: BlockPosition, hash: u64) -> bool {
         self.of(spot).may_contain(hash)
     }
 
-    pub(in crate::sst) fn block(&self, spot: Spot) -> &super::BlockEntry {
+    pub(in crate::sst) fn block(&self, spot: BlockPosition) -> &super::BlockEntry {
         self.of(spot).block(spot.block)
     }
 
-    pub(in crate::sst) fn separator(&self, spot: Spot) -> &[u8] {
+    pub(in crate::sst) fn separator(&self, spot: BlockPosition) -> &[u8] {
         self.of(spot).separator(spot.block)
     }
 
-    pub(in crate::sst) fn first(&self) -> Option<Spot> {
-        (!self.top.partitions.is_empty()).then_some(Spot {
+    pub(in crate::sst) fn first(&self) -> Option<BlockPosition> {
+        (!self.top.partitions.is_empty()).then_some(BlockPosition {
             partition: 0,
             block: 0,
         })
     }
 
-    pub(in crate::sst) fn last(&self) -> Option<Spot> {
+    pub(in crate::sst) fn last(&self) -> Option<BlockPosition> {
         let partition = self.top.partitions.len().checked_sub(1)?;
         Some(self.last_of(partition as u32))
     }
 
-    fn last_of(&self, partition: u32) -> Spot {
-        Spot {
+    fn last_of(&self, partition: u32) -> BlockPosition {
+        BlockPosition {
             partition,
             block: self.top(partition).blocks - 1,
         }
     }
 
-    pub(in crate::sst) fn next(&self, spot: Spot) -> Option<Spot> {
+    pub(in crate::sst) fn next(&self, spot: BlockPosition) -> Option<BlockPosition> {
         let block = spot.block + 1;
         if block < self.top(spot.partition).blocks {
-            return Some(Spot { block, ..spot });
+            return Some(BlockPosition { block, ..spot });
         }
         let partition = spot.partition + 1;
-        ((partition as usize) < self.top.partitions.len()).then_some(Spot {
+        ((partition as usize) < self.top.partitions.len()).then_some(BlockPosition {
             partition,
             block: 0,
         })
     }
 
-    pub(in crate::sst) fn prev(&self, spot: Spot) -> Option<Spot> {
+    pub(in crate::sst) fn prev(&self, spot: BlockPosition) -> Option<BlockPosition> {
         match spot.block.checked_sub(1) {
-            Some(block) => Some(Spot { block, ..spot }),
+            Some(block) => Some(BlockPosition { block, ..spot }),
             None => Some(self.last_of(spot.partition.checked_sub(1)?)),
         }
     }
 
     /// All blocks in key order.
-    pub(in crate::sst) fn spots(&self) -> impl Iterator<Item = Spot> {
+    pub(in crate::sst) fn spots(&self) -> impl Iterator<Item = BlockPosition> {
         std::iter::successors(self.first(), |&spot| self.next(spot))
     }
 

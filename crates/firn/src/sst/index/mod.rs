@@ -10,7 +10,7 @@ mod memory;
 mod partition;
 
 pub(super) use build::{IndexBuilder, separator, top_index};
-pub(super) use memory::{Index, Spot};
+pub(super) use memory::{Index, BlockPosition};
 pub use partition::Partition;
 
 use super::format::Handle;
@@ -18,14 +18,14 @@ use crate::base::{Seqno, varint};
 
 /// What the index says about one data block, or about all blocks of a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stats {
+pub(super) struct BlockStats {
     pub(super) entries: u64,
     pub(super) deletes: u64,
     pub(super) min_seqno: Seqno,
     pub(super) max_seqno: Seqno,
 }
 
-impl Default for Stats {
+impl Default for BlockStats {
     fn default() -> Self {
         Self {
             entries: 0,
@@ -41,7 +41,7 @@ impl Default for Stats {
 /// updated: an update of its key is a deletion and a put.)
 const DENSE_QUARTERS: u64 = 3;
 
-impl Stats {
+impl BlockStats {
     /// Deletions, if the block is dense in them; else 0.
     pub(in crate::sst) fn dense_deletes(&self) -> u64 {
         let dense =
@@ -87,7 +87,7 @@ impl Stats {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BlockEntry {
     pub(super) handle: Handle,
-    pub(super) stats: Stats,
+    pub(super) stats: BlockStats,
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! A partition of the index: the unit that comes and goes as one.
 
-use super::keys::Keys;
-use super::{BlockEntry, Stats};
+use super::keys::SortedKeys;
+use super::{BlockEntry, BlockStats};
 use crate::base::varint;
-use crate::sst::damage::{Damage, Decoded};
+use crate::sst::damage::{DecodeError, Decoded};
 use crate::sst::filter::Filter;
 use crate::sst::format::Handle;
 
@@ -13,12 +13,12 @@ pub(in crate::sst) struct TopEntry {
     pub(in crate::sst) index: Handle,
     pub(in crate::sst) filter: Handle,
     pub(in crate::sst) blocks: u32,
-    pub(in crate::sst) stats: Stats,
+    pub(in crate::sst) stats: BlockStats,
 }
 
 /// What lies before a partition, and must stay before it.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::sst) struct Before<'a> {
+pub(in crate::sst) struct PartitionStart<'a> {
     /// The last separator; empty before the first partition.
     pub(in crate::sst) separator: &'a [u8],
     /// Where the data blocks have ended, as far as is known.
@@ -27,26 +27,26 @@ pub(in crate::sst) struct Before<'a> {
 
 /// Data blocks that follow one another, and the filter over their keys. Never empty.
 pub struct Partition {
-    separators: Keys,
+    separators: SortedKeys,
     blocks: Vec<BlockEntry>,
     /// Entries before each block, counted from the start of the partition.
     entries_before: Vec<u64>,
     filter: Option<Filter>,
 }
 
-const BAD: Damage = Damage::Corrupt("index partition");
+const BAD: DecodeError = DecodeError::Corrupt("index partition");
 
 impl Partition {
     /// Decodes the partition that `top` describes and whose last separator is `last`.
     pub(in crate::sst) fn decode(
         top: &TopEntry,
         last: &[u8],
-        before: Before<'_>,
+        before: PartitionStart<'_>,
         raw: &[u8],
         filter: Option<Filter>,
     ) -> Decoded<Self> {
         let mut partition = Self {
-            separators: Keys::default(),
+            separators: SortedKeys::default(),
             blocks: Vec::new(),
             entries_before: Vec::new(),
             filter,
@@ -60,7 +60,7 @@ impl Partition {
             || len != top.blocks as usize
             || partition.separators.get(len - 1) != last
         {
-            return Err(Damage::Corrupt(
+            return Err(DecodeError::Corrupt(
                 "index partition differs from the top index",
             ));
         }
@@ -70,8 +70,8 @@ impl Partition {
         Ok(partition)
     }
 
-    fn take_blocks(&mut self, input: &mut &[u8], before: Before<'_>) -> Option<Stats> {
-        let mut stats = Stats::default();
+    fn take_blocks(&mut self, input: &mut &[u8], before: PartitionStart<'_>) -> Option<BlockStats> {
+        let mut stats = BlockStats::default();
         let mut separator = before.separator.to_vec();
         let (mut end, mut data_end) = (0, before.data_end);
         for i in 0..varint::take_u64(input)? {
@@ -94,7 +94,7 @@ impl Partition {
             data_end = end;
             let block = BlockEntry {
                 handle,
-                stats: Stats::take(input)?,
+                stats: BlockStats::take(input)?,
             };
             self.separators.push(&separator)?;
             self.entries_before.push(stats.entries);

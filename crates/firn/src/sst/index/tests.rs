@@ -22,7 +22,7 @@ fn separators_are_short_and_in_between() {
 fn index(separators: &[&[u8]]) -> Index {
     let mut builder = IndexBuilder::new(40, 0);
     for (i, separator) in separators.iter().enumerate() {
-        let mut stats = Stats::default();
+        let mut stats = BlockStats::default();
         stats.add_entry(i as u64, i % 2 == 0);
         let handle = Handle {
             offset: i as u64 * 10,
@@ -78,8 +78,8 @@ fn blocks_are_walked_both_ways() {
     let keys: Vec<[u8; 5]> = (0..100).map(|i| [0, 0, 0, 1, i]).collect();
     let separators: Vec<&[u8]> = keys.iter().map(|k| &k[..]).collect();
     let index = index(&separators);
-    let forward: Vec<Spot> = index.spots().collect();
-    let mut backward: Vec<Spot> =
+    let forward: Vec<BlockPosition> = index.spots().collect();
+    let mut backward: Vec<BlockPosition> =
         std::iter::successors(index.last(), |&spot| index.prev(spot)).collect();
     backward.reverse();
     assert_eq!(forward.len(), 100);

@@ -4,7 +4,7 @@ use super::SstReader;
 use crate::base::{Result, Seqno};
 use crate::env::ReadFile;
 use crate::sst::SstBlockCache;
-use crate::sst::damage::{Damage, Decoded};
+use crate::sst::damage::{DecodeError, Decoded};
 use crate::sst::dictionary::{DICTIONARIES_MAX, Dictionary};
 use crate::sst::filter::Filter;
 use crate::sst::format::{BlockKind, FOOTER_LEN, Footer, Handle};
@@ -39,7 +39,7 @@ impl Default for OpenHints {
 }
 
 /// What lies between the data blocks and the footer.
-struct Meta<'a> {
+struct MetaRegion<'a> {
     file: &'a dyn ReadFile,
     /// All of it, or nothing: then each block is read by itself.
     bytes: Vec<u8>,
@@ -49,12 +49,12 @@ struct Meta<'a> {
     name: &'a str,
 }
 
-impl<'a> Meta<'a> {
+impl<'a> MetaRegion<'a> {
     /// Reads the footer, and nothing else yet.
     fn of(file: &'a dyn ReadFile, file_id: u64, name: &'a str) -> Result<(Self, Footer)> {
         let size = file.size()?;
         let Some(end) = size.checked_sub(FOOTER_LEN as u64) else {
-            return Err(Damage::Corrupt("file shorter than an SST footer").at(name, 0));
+            return Err(DecodeError::Corrupt("file shorter than an SST footer").at(name, 0));
         };
         let mut footer = [0; FOOTER_LEN];
         file.read_exact_at(end, &mut footer)?;
@@ -111,9 +111,9 @@ impl<'a> Meta<'a> {
         handle: Handle,
         decode: impl FnOnce(&[u8]) -> Decoded<T>,
     ) -> Result<T> {
-        let named = |damage: Damage| damage.at(self.name, handle.offset);
+        let named = |damage: DecodeError| damage.at(self.name, handle.offset);
         if handle.offset < self.start || handle.end() > self.end {
-            return Err(named(Damage::Corrupt("handle outside the file")));
+            return Err(named(DecodeError::Corrupt("handle outside the file")));
         }
         let mut read = Vec::new();
         let stored = if self.bytes.is_empty() {
@@ -135,7 +135,7 @@ impl<'a> Meta<'a> {
             if properties.file_id != self.file_id
                 || properties.dictionaries.len() > DICTIONARIES_MAX
             {
-                return Err(Damage::Corrupt("properties contradict the footer"));
+                return Err(DecodeError::Corrupt("properties contradict the footer"));
             }
             Ok(properties)
         })
@@ -146,7 +146,7 @@ impl<'a> Meta<'a> {
             self.block(BlockKind::Dictionary, handle, |raw| {
                 let dictionary = Dictionary::new(raw.to_vec())?;
                 if dictionary.id() != id {
-                    return Err(Damage::Corrupt("dictionary of another id"));
+                    return Err(DecodeError::Corrupt("dictionary of another id"));
                 }
                 Ok(Arc::new(dictionary))
             })
@@ -168,7 +168,7 @@ impl<'a> Meta<'a> {
             })
         })?;
         if index.data_end() != self.start {
-            let damage = Damage::Corrupt("index contradicts properties or footer");
+            let damage = DecodeError::Corrupt("index contradicts properties or footer");
             return Err(damage.at(self.name, top_handle.offset));
         }
         Ok(index)
@@ -196,7 +196,7 @@ impl SstReader {
     /// # Errors
     /// As [`Self::open_at`].
     pub fn read_properties(file: &dyn ReadFile, file_id: u64, name: &str) -> Result<Properties> {
-        let (meta, footer) = Meta::of(file, file_id, name)?;
+        let (meta, footer) = MetaRegion::of(file, file_id, name)?;
         meta.properties(footer.properties)
     }
 
@@ -222,10 +222,10 @@ impl SstReader {
         let possible = FOOTER_LEN as u64..=size;
         let room = |len: u64| cache.pins().has_room(len * DECODED_FACTOR, upper_level);
         let (meta, footer, pinned) = if possible.contains(&tail_len) && room(tail_len) {
-            let (meta, footer) = Meta::with_tail(&*file, file_id, &name, tail_len)?;
+            let (meta, footer) = MetaRegion::with_tail(&*file, file_id, &name, tail_len)?;
             (meta, footer, true)
         } else {
-            let (mut meta, footer) = Meta::of(&*file, file_id, &name)?;
+            let (mut meta, footer) = MetaRegion::of(&*file, file_id, &name)?;
             let pinned = room(meta.end - meta.start);
             if pinned {
                 meta.read_all()?;
@@ -233,14 +233,14 @@ impl SstReader {
             (meta, footer, pinned)
         };
         if tail_len > 0 && footer.meta_offset != size.saturating_sub(tail_len) {
-            let damage = Damage::Corrupt("the tail is not as long as the manifest says");
+            let damage = DecodeError::Corrupt("the tail is not as long as the manifest says");
             return Err(damage.at(&name, footer.meta_offset));
         }
         let properties = meta.properties(footer.properties)?;
         let dictionaries = meta.dictionaries(&properties)?;
         let mut index = meta.block(BlockKind::TopIndex, footer.top_index, Index::decode_top)?;
         if index.entries() != properties.entries {
-            let damage = Damage::Corrupt("index contradicts properties or footer");
+            let damage = DecodeError::Corrupt("index contradicts properties or footer");
             return Err(damage.at(&name, footer.top_index.offset));
         }
         let held = size_of::<Self>()

@@ -1,20 +1,20 @@
 use super::*;
 use crate::base::Kind;
 use crate::base::key::INDEX_ID_LEN;
-use crate::base::shape::KeyShape;
+use crate::base::shape::PrefixExtractor;
 
 /// One part of four bytes in the indexes with even ids.
 struct Even;
 
-impl KeyShapes for Even {
-    fn shape(&self, index: IndexId) -> Option<Arc<dyn KeyShape>> {
+impl PrefixExtractors for Even {
+    fn shape(&self, index: IndexId) -> Option<Arc<dyn PrefixExtractor>> {
         index.is_multiple_of(2).then(|| Arc::new(Four) as _)
     }
 }
 
 struct Four;
 
-impl KeyShape for Four {
+impl PrefixExtractor for Four {
     fn prefixes(&self) -> usize {
         1
     }

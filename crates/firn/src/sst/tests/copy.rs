@@ -2,7 +2,7 @@
 
 use super::model::check;
 use super::*;
-use crate::sst::damage::Damage;
+use crate::sst::damage::DecodeError;
 use crate::sst::dictionary::DICTIONARIES_MAX;
 use crate::sst::frame;
 use std::cmp::Reverse;
@@ -156,7 +156,7 @@ fn damage_on_the_way_stays_visible() {
     let mut moved = stored.clone();
     frame::relocate(&mut moved, (3, 4000), (9, 77));
     assert_eq!(frame::check(&moved, (9, 77)).unwrap().1, b"some bytes");
-    let wrong = Err(Damage::Corrupt("block checksum"));
+    let wrong = Err(DecodeError::Corrupt("block checksum"));
     assert_eq!(frame::check(&moved, (3, 4000)), wrong);
     for at in 0..stored.len() {
         let mut moved = stored.clone();

@@ -82,7 +82,7 @@ fn a_file_under_another_id_is_refused() {
 /// What a hostile or buggy writer could make: damage with right checksums, in every decoder.
 #[test]
 fn mutated_blocks_with_right_checksums_never_panic() {
-    use crate::sst::block::{BlockBuilder, Shape, shape};
+    use crate::sst::block::{BlockBuilder, PlaneLayout, shape};
 
     for seed in 0..300u64 {
         let mut rng = SmallRng::seed_from_u64(seed);
@@ -94,7 +94,7 @@ fn mutated_blocks_with_right_checksums_never_panic() {
             let hash = crate::base::checksum::xxh3(user_key);
             builder.add(key, Value::split(head, tail), hash);
         }
-        let shape_of = Shape {
+        let shape_of = PlaneLayout {
             numbers: rng.random(),
             tails: rng.random(),
         };

@@ -108,13 +108,13 @@ fn option_sets(block_size: usize) -> Vec<SstOptions> {
     ];
     let mut sets = Vec::new();
     for (i, codec) in codecs.into_iter().enumerate() {
-        for layout in [Layout::RowWise, Layout::Sectioned] {
+        for layout in [BlockLayout::RowWise, BlockLayout::Sectioned] {
             sets.push(SstOptions {
                 block_size,
                 layout,
                 codec,
                 filter_bits_per_key: if i == 1 { 0 } else { 10 },
-                hash_index: (layout == Layout::RowWise) == (i % 2 == 0),
+                hash_index: (layout == BlockLayout::RowWise) == (i % 2 == 0),
                 index_partition_size: 200,
             });
         }

@@ -1,12 +1,12 @@
 //! Taking over data blocks as stored.
 
 use super::pending::{Content, PendingBlock};
-use super::{Layout, SstWriter};
+use super::{BlockLayout, SstWriter};
 use crate::base::{Kind, Result, checksum};
-use crate::sst::block::BlockCursor;
+use crate::sst::block::BlockIter;
 use crate::sst::codec::{Codec, StoredCodec};
 use crate::sst::copy::StoredBlock;
-use crate::sst::damage::Damage;
+use crate::sst::damage::DecodeError;
 use crate::sst::dictionary::{DICTIONARIES_MAX, Dictionary};
 use crate::sst::format::BlockKind;
 use std::sync::Arc;
@@ -29,8 +29,8 @@ impl SstWriter {
     /// of blocks that may be copied from here on.
     pub fn takes(&self, block: &StoredBlock<'_>, ahead: u64) -> bool {
         let kind = match self.options.layout {
-            Layout::RowWise => BlockKind::RowWise,
-            Layout::Sectioned => BlockKind::Sectioned,
+            BlockLayout::RowWise => BlockKind::RowWise,
+            BlockLayout::Sectioned => BlockKind::Sectioned,
         };
         let codec = match (self.options.codec, block.header.codec) {
             (_, StoredCodec::None) => true,
@@ -69,7 +69,7 @@ impl SstWriter {
     /// As [`Self::add`]; corruption, if the block contradicts the index of its file.
     pub fn copy(&mut self, block: &StoredBlock<'_>) -> Result<Vec<u8>> {
         let damaged = |damage| block.reader.damaged(damage, block.handle);
-        let mut cursor = BlockCursor::default();
+        let mut cursor = BlockIter::default();
         cursor.enter(Arc::clone(&block.block));
         let mut on = cursor.seek_to_first().map_err(damaged)?;
         if on && !self.block.is_empty() {
@@ -94,7 +94,7 @@ impl SstWriter {
             on = cursor.next().map_err(damaged)?;
         }
         if copied.stats != block.stats {
-            return Err(damaged(Damage::Corrupt(
+            return Err(damaged(DecodeError::Corrupt(
                 "block contradicts its index entry",
             )));
         }

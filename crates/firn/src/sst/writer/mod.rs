@@ -4,7 +4,7 @@ mod copy;
 mod output;
 mod pending;
 
-use super::block::{BlockBuilder, Shaped, shape};
+use super::block::{BlockBuilder, StoredForm, shape};
 use super::codec::{Codec, Compressor, Tuning};
 use super::dictionary::Dictionary;
 use super::format::{BlockKind, FOOTER_LEN, Footer, Handle, RAW_BLOCK_MAX};
@@ -13,7 +13,7 @@ use super::properties::{IndexStats, Properties};
 use super::sketches::SketchBuilder;
 use super::tune::tune;
 use crate::base::key::{INDEX_ID_LEN, SEQNO_COMMITTED_MAX, index_id_of};
-use crate::base::shape::KeyShapes;
+use crate::base::shape::PrefixExtractors;
 use crate::base::value::{ENTRY_BYTES_MAX, check_entry};
 use crate::base::{Error, IndexId, InternalKey, Kind, Result, Seqno, Value, checksum};
 use crate::env::AppendFile;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 /// How the entries of a data block are laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Layout {
+pub enum BlockLayout {
     /// Values beside their keys: for upper levels.
     RowWise,
     /// Keys, heads and tails apart: denser, for the last level.
@@ -38,7 +38,7 @@ pub struct SstOptions {
     /// Raw bytes at which a data block ends.
     pub block_size: usize,
     /// Layout of the data blocks.
-    pub layout: Layout,
+    pub layout: BlockLayout,
     /// Compression of the data blocks.
     pub codec: Codec,
     /// Bits per key of the filters; 0 writes none.
@@ -58,7 +58,7 @@ impl SstOptions {
     pub fn upper_level(block_size: usize) -> Self {
         Self {
             block_size,
-            layout: Layout::RowWise,
+            layout: BlockLayout::RowWise,
             codec: Codec::Lz4,
             filter_bits_per_key: FILTER_BITS_PER_KEY,
             hash_index: true,
@@ -69,7 +69,7 @@ impl SstOptions {
     /// For the last level: dense, and no hash index, whose bytes do not compress.
     pub fn last_level(block_size: usize) -> Self {
         Self {
-            layout: Layout::Sectioned,
+            layout: BlockLayout::Sectioned,
             codec: Codec::Zstd {
                 level: ZSTD_LEVEL,
                 dictionary: true,
@@ -168,7 +168,7 @@ impl SstWriter {
         };
         Self {
             output: Output::new(file, file_id),
-            block: BlockBuilder::new(options.layout == Layout::Sectioned, options.hash_index),
+            block: BlockBuilder::new(options.layout == BlockLayout::Sectioned, options.hash_index),
             block_pending: PendingBlock::default(),
             compressor: Compressor::new(options.codec, Tuning::default()),
             pending,
@@ -192,7 +192,7 @@ impl SstWriter {
     }
 
     /// Lets the file carry sketches of the keys that `shapes` knows. To be called before any entry.
-    pub fn with_shapes(mut self, shapes: Arc<dyn KeyShapes>) -> Self {
+    pub fn with_shapes(mut self, shapes: Arc<dyn PrefixExtractors>) -> Self {
         self.sketches = SketchBuilder::new(shapes);
         self
     }
@@ -353,7 +353,7 @@ impl SstWriter {
         let recipe = self.recipe.take().filter(|_| pending.is_mostly_copied());
         let blocks = pending.into_blocks();
         let codec = self.options.codec;
-        let sectioned = self.options.layout == Layout::Sectioned;
+        let sectioned = self.options.layout == BlockLayout::Sectioned;
         let built: Vec<&[u8]> = blocks.iter().filter_map(PendingBlock::raw).collect();
         let tried: usize = built.iter().map(|raw| raw.len()).sum();
         let known = recipe.is_some() || tried >= RECIPE_BYTES;
@@ -362,7 +362,7 @@ impl SstWriter {
             None => {
                 let tuning = tune(codec, sectioned, &built);
                 let shaped = |raw: &&[u8]| shape(sectioned, raw, tuning.shape);
-                let shaped: Vec<Shaped> = built.iter().map(shaped).collect();
+                let shaped: Vec<StoredForm> = built.iter().map(shaped).collect();
                 let trains = matches!(codec, Codec::Zstd { dictionary, .. } if dictionary);
                 let own = trains.then(|| Dictionary::train(&shaped, codec, tuning));
                 (tuning, own.flatten().map(Arc::new))
@@ -387,7 +387,7 @@ impl SstWriter {
                 raw_len,
             } => (self.output.copy(bytes, *from)?, *raw_len),
             Content::Raw(raw) => {
-                let sectioned = self.options.layout == Layout::Sectioned;
+                let sectioned = self.options.layout == BlockLayout::Sectioned;
                 let kind = match sectioned {
                     false => BlockKind::RowWise,
                     true => BlockKind::Sectioned,

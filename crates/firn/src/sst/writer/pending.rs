@@ -2,7 +2,7 @@
 
 use crate::base::{IndexId, Seqno};
 use crate::sst::codec::Compressor;
-use crate::sst::index::Stats;
+use crate::sst::index::BlockStats;
 
 /// The bytes of a block.
 pub(super) enum Content {
@@ -28,7 +28,7 @@ pub(super) struct PendingBlock {
     pub(super) content: Content,
     pub(super) separator: Vec<u8>,
     pub(super) hashes: Vec<u64>,
-    pub(super) stats: Stats,
+    pub(super) stats: BlockStats,
     /// Raw bytes per index, ascending.
     by_index: Vec<(IndexId, u64)>,
 }

@@ -1,11 +1,11 @@
 use super::*;
 use crate::env::{MemEnv, PosixEnv};
 
-fn setup() -> (MemEnv, Reserve) {
+fn setup() -> (MemEnv, DiskReserve) {
     let env = MemEnv::new();
     let dir = Path::new("/db");
     env.create_dir_all(dir).unwrap();
-    let reserve = Reserve::new(Arc::new(env.clone()), dir);
+    let reserve = DiskReserve::new(Arc::new(env.clone()), dir);
     (env, reserve)
 }
 
@@ -20,8 +20,8 @@ fn a_full_disk_has_room_for_what_is_made_of_the_reserve() {
     let used = env.used();
     let path = Path::new("/db/file");
     assert!(env.create(path).is_err());
-    let mut file = reserve.create(Part::Table, path).unwrap();
-    assert!(!reserve.has(Part::Table) && reserve.has(Part::Log));
+    let mut file = reserve.create(ReservePart::Table, path).unwrap();
+    assert!(!reserve.has(ReservePart::Table) && reserve.has(ReservePart::Log));
     let bytes = vec![7; Part::Table.bytes() as usize];
     file.append(&bytes).unwrap();
     file.sync().unwrap();
@@ -30,10 +30,10 @@ fn a_full_disk_has_room_for_what_is_made_of_the_reserve() {
     assert_eq!(env.read(path).unwrap(), bytes);
     // A lack of room to set it aside again is no error.
     reserve.fill().unwrap();
-    assert!(!reserve.has(Part::Table));
+    assert!(!reserve.has(ReservePart::Table));
     env.remove(path).unwrap();
     reserve.fill().unwrap();
-    assert!(reserve.has(Part::Table));
+    assert!(reserve.has(ReservePart::Table));
     assert_eq!(env.used(), used);
 }
 
@@ -41,7 +41,7 @@ fn a_full_disk_has_room_for_what_is_made_of_the_reserve() {
 fn a_part_that_is_gone_is_done_without() {
     let (env, reserve) = setup();
     let mut file = reserve
-        .create(Part::Manifest, Path::new("/db/file"))
+        .create(ReservePart::Manifest, Path::new("/db/file"))
         .unwrap();
     file.append(b"plain").unwrap();
     assert_eq!(env.read(Path::new("/db/file")).unwrap(), b"plain");
@@ -51,7 +51,7 @@ fn a_part_that_is_gone_is_done_without() {
 fn the_system_sets_room_aside_without_a_length() {
     let dir = tempfile::tempdir().unwrap();
     let env: Arc<dyn Env> = Arc::new(PosixEnv::new());
-    let reserve = Reserve::new(Arc::clone(&env), dir.path());
+    let reserve = DiskReserve::new(Arc::clone(&env), dir.path());
     reserve.fill().unwrap();
     let (there, wanted) = reserve.bytes();
     // Where the file system cannot set blocks aside, the target becomes 0.
@@ -59,18 +59,18 @@ fn the_system_sets_room_aside_without_a_length() {
     if wanted == 0 {
         return;
     }
-    let usage = env.usage(&reserve.path(Part::Table)).unwrap();
+    let usage = env.usage(&reserve.path(ReservePart::Table)).unwrap();
     assert_eq!(usage.len, 0);
-    assert!(usage.allocated >= Part::Table.bytes(), "{usage:?}");
+    assert!(usage.allocated >= ReservePart::Table.bytes(), "{usage:?}");
     let path = dir.path().join("file");
-    let mut file = reserve.create(Part::Table, &path).unwrap();
+    let mut file = reserve.create(ReservePart::Table, &path).unwrap();
     file.append(b"in its room").unwrap();
     assert!(file.set_aside(4096).unwrap());
     file.sync().unwrap();
     let usage = env.usage(&path).unwrap();
     assert_eq!(usage.len, 11);
-    assert!(usage.allocated >= Part::Table.bytes(), "{usage:?}");
-    assert!(!env.exists(&reserve.path(Part::Table)).unwrap());
+    assert!(usage.allocated >= ReservePart::Table.bytes(), "{usage:?}");
+    assert!(!env.exists(&reserve.path(ReservePart::Table)).unwrap());
 }
 
 #[test]
@@ -79,14 +79,14 @@ fn what_a_power_cut_left_in_a_part_is_not_found_in_what_is_made_of_it() {
     reserve.fill().unwrap();
     env.sync_dir(Path::new("/db")).unwrap();
     let path = Path::new("/db/file");
-    let mut file = reserve.create(Part::Manifest, path).unwrap();
+    let mut file = reserve.create(ReservePart::Manifest, path).unwrap();
     file.append(b"synced under a name that is lost").unwrap();
     file.sync().unwrap();
     let env = env.crash(0);
-    let reserve = Reserve::new(Arc::new(env.clone()), Path::new("/db"));
-    assert!(!env.read(&reserve.path(Part::Manifest)).unwrap().is_empty());
+    let reserve = DiskReserve::new(Arc::new(env.clone()), Path::new("/db"));
+    assert!(!env.read(&reserve.path(ReservePart::Manifest)).unwrap().is_empty());
     reserve.fill().unwrap();
-    let mut file = reserve.create(Part::Manifest, path).unwrap();
+    let mut file = reserve.create(ReservePart::Manifest, path).unwrap();
     file.append(b"short").unwrap();
     assert_eq!(env.read(path).unwrap(), b"short");
 }

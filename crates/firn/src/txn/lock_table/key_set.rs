@@ -7,7 +7,7 @@
 mod block;
 
 use crate::base::key::INDEX_ID_LEN;
-use block::{Block, Removed};
+use block::{Block, KeyRemoval};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
@@ -135,9 +135,9 @@ impl KeySet {
             return false;
         };
         match block.remove(first, key) {
-            Removed::Absent => return false,
-            Removed::Inner => {}
-            Removed::First(next) => {
+            KeyRemoval::Absent => return false,
+            KeyRemoval::Inner => {}
+            KeyRemoval::First(next) => {
                 let block = self.blocks.remove(key).expect("found just now");
                 if let Some(next) = next {
                     self.blocks.insert(next, block);

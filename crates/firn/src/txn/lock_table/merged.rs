@@ -1,7 +1,7 @@
 //! Locks that have left the hash table for their owner's sorted sets.
 
 use super::key_set::KeySet;
-use super::row::Row;
+use super::row::LockQueue;
 use super::{LockMode, LockOwner};
 use parking_lot::RwLock;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl MergedLocks {
     }
 
     /// Adds `key`, which the owner has in the hash table. Call with the key's shard locked, after
-    /// [`Registry::register`].
+    /// [`MergedLockRegistry::register`].
     pub(super) fn insert(&mut self, key: &[u8], mode: LockMode) {
         self.set_mut(mode).insert(key);
     }
@@ -62,7 +62,7 @@ impl MergedLocks {
 
 /// What the merged locks say about a key.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct MergedHolders {
     /// How the one who asks holds it.
     pub(super) own: Option<LockMode>,
     /// How others hold it; exclusive if one of them does.
@@ -83,14 +83,14 @@ pub(super) struct Seen {
 ///   wait brings all merged locks of its key back into the row first, and no lock of a row with a
 ///   queue is merged. An owner gives up its merged locks before its rows.
 #[derive(Default)]
-pub(super) struct Registry {
-    slots: Box<[Slot]>,
+pub(super) struct MergedLockRegistry {
+    slots: Box<[RegistrySlot]>,
 }
 
 /// On cache lines of its own.
 #[derive(Default)]
 #[repr(align(64))]
-struct Slot {
+struct RegistrySlot {
     number: AtomicUsize,
     owners: RwLock<Vec<Arc<LockOwner>>>,
 }
@@ -101,14 +101,14 @@ fn slot_of(key: &[u8]) -> usize {
     id as usize % SLOTS
 }
 
-impl Registry {
+impl MergedLockRegistry {
     pub(super) fn new() -> Self {
         Self {
-            slots: (0..SLOTS).map(|_| Slot::default()).collect(),
+            slots: (0..SLOTS).map(|_| RegistrySlot::default()).collect(),
         }
     }
 
-    fn slot(&self, key: &[u8]) -> Option<&Slot> {
+    fn slot(&self, key: &[u8]) -> Option<&RegistrySlot> {
         let slot = &self.slots[slot_of(key)];
         (slot.number.load(Ordering::Acquire) != 0).then_some(slot)
     }
@@ -148,9 +148,9 @@ impl Registry {
 
     /// Who holds `key`. Call with the key's shard locked.
     #[inline]
-    pub(super) fn look(&self, owner: &Arc<LockOwner>, key: &[u8]) -> Seen {
+    pub(super) fn look(&self, owner: &Arc<LockOwner>, key: &[u8]) -> MergedHolders {
         match self.slot(key) {
-            None => Seen::default(),
+            None => MergedHolders::default(),
             Some(slot) => slot.look(owner, key),
         }
     }
@@ -165,7 +165,7 @@ impl Registry {
 
     /// Moves all merged locks of `key` to its `row`, since somebody is about to wait. Call with the
     /// key's shard locked.
-    pub(super) fn unmerge(&self, key: &Arc<[u8]>, row: &mut Row) {
+    pub(super) fn unmerge(&self, key: &Arc<[u8]>, row: &mut LockQueue) {
         let Some(slot) = self.slot(key) else {
             return;
         };
@@ -193,10 +193,10 @@ impl Registry {
     }
 }
 
-impl Slot {
+impl RegistrySlot {
     #[cold]
-    fn look(&self, owner: &Arc<LockOwner>, key: &[u8]) -> Seen {
-        let mut seen = Seen::default();
+    fn look(&self, owner: &Arc<LockOwner>, key: &[u8]) -> MergedHolders {
+        let mut seen = MergedHolders::default();
         for other in self.owners.read().iter() {
             let mode = other.merged.lock().mode_of(key);
             match Arc::ptr_eq(other, owner) {

@@ -1,7 +1,7 @@
 //! Who holds locks and waits for them.
 
 use super::merged::MergedLocks;
-use super::waiter::Waiter;
+use super::waiter::LockWaiter;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,17 +14,17 @@ pub struct LockOwner {
     changed_rows: AtomicU64,
     /// 0 once detached.
     host: Mutex<u64>,
-    pub(super) held: Mutex<Held>,
+    pub(super) held: Mutex<HeldLocks>,
     /// Locks that have left the hash table.
     pub(super) merged: Mutex<MergedLocks>,
     /// The slots of the registry that name it, a bit each; only who acquires and releases looks.
     pub(super) registered: AtomicU64,
-    waiting: Mutex<Option<Arc<Waiter>>>,
+    waiting: Mutex<Option<Arc<LockWaiter>>>,
 }
 
 /// The locks of an owner that are rows of the hash table.
 #[derive(Default)]
-pub(super) struct Held {
+pub(super) struct HeldLocks {
     /// Each once, in the order granted.
     pub(super) keys: Vec<Arc<[u8]>>,
     /// Merge when there are more than the table's threshold and this many.
@@ -121,11 +121,11 @@ impl LockOwner {
         *self.host.lock() = 0;
     }
 
-    pub(super) fn waiting(&self) -> Option<Arc<Waiter>> {
+    pub(super) fn waiting(&self) -> Option<Arc<LockWaiter>> {
         self.waiting.lock().clone()
     }
 
-    pub(super) fn set_waiting(&self, waiter: Option<Arc<Waiter>>) {
+    pub(super) fn set_waiting(&self, waiter: Option<Arc<LockWaiter>>) {
         *self.waiting.lock() = waiter;
     }
 }

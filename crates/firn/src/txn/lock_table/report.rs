@@ -1,7 +1,7 @@
 //! What the lock table shows of itself.
 
 use super::key_set::{KeySet, same_index};
-use super::{LockMode, LockTable, Waiter};
+use super::{LockMode, LockTable, LockWaiter};
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -149,7 +149,7 @@ fn push_spans(locks: &mut Vec<LockInfo>, max: usize, owner: u64, mode: LockMode,
 }
 
 /// The waits of a cycle, each for the next, in words.
-pub(super) fn describe(cycle: &[Arc<Waiter>], victim: usize) -> String {
+pub(super) fn describe(cycle: &[Arc<LockWaiter>], victim: usize) -> String {
     let mut text = String::new();
     for (i, waiter) in cycle.iter().enumerate() {
         let next = &cycle[(i + 1) % cycle.len()];

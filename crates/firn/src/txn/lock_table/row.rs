@@ -1,18 +1,18 @@
 //! The lock of one key: holders and queue.
 
-use super::waiter::{Outcome, Waiter};
+use super::waiter::{WaitOutcome, LockWaiter};
 use super::{LockMode, LockOwner};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-pub(super) struct Holder {
+pub(super) struct LockHolder {
     pub(super) owner: Arc<LockOwner>,
     pub(super) mode: LockMode,
 }
 
 /// What an attempt to lock came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Attempt {
+pub(super) enum LockAttempt {
     /// The owner holds as much already.
     Held,
     /// The owner's shared lock became exclusive.
@@ -37,18 +37,18 @@ pub(super) enum Attempt {
 /// - A row without holders has no queue; it is removed.
 ///
 /// The common row has one holder and nothing else, and keeps its lists unallocated.
-pub(super) struct Row {
-    first: Option<Holder>,
+pub(super) struct LockQueue {
+    first: Option<LockHolder>,
     rare: Option<Box<Rare>>,
 }
 
 #[derive(Default)]
 struct Rare {
-    sharers: Vec<Holder>,
-    queue: VecDeque<Arc<Waiter>>,
+    sharers: Vec<LockHolder>,
+    queue: VecDeque<Arc<LockWaiter>>,
 }
 
-impl Row {
+impl LockQueue {
     /// A row that gets a holder before its shard is unlocked.
     pub(super) fn empty() -> Self {
         Self {
@@ -59,7 +59,7 @@ impl Row {
 
     pub(super) fn new(owner: &Arc<LockOwner>, mode: LockMode) -> Self {
         Self {
-            first: Some(Holder {
+            first: Some(LockHolder {
                 owner: Arc::clone(owner),
                 mode,
             }),
@@ -67,16 +67,16 @@ impl Row {
         }
     }
 
-    pub(super) fn holders(&self) -> impl Iterator<Item = &Holder> {
+    pub(super) fn holders(&self) -> impl Iterator<Item = &LockHolder> {
         let sharers = self.rare.iter().flat_map(|rare| &rare.sharers);
         self.first.iter().chain(sharers)
     }
 
-    pub(super) fn queue(&self) -> impl DoubleEndedIterator<Item = &Arc<Waiter>> {
+    pub(super) fn queue(&self) -> impl DoubleEndedIterator<Item = &Arc<LockWaiter>> {
         self.rare.iter().flat_map(|rare| &rare.queue)
     }
 
-    fn holder_mut(&mut self, owner: &Arc<LockOwner>) -> Option<&mut Holder> {
+    fn holder_mut(&mut self, owner: &Arc<LockOwner>) -> Option<&mut LockHolder> {
         let sharers = self.rare.iter_mut().flat_map(|rare| &mut rare.sharers);
         let mut holders = self.first.iter_mut().chain(sharers);
         holders.find(|holder| Arc::ptr_eq(&holder.owner, owner))
@@ -90,7 +90,7 @@ impl Row {
 
     /// Adds a holder who is not among them.
     pub(super) fn add_holder(&mut self, owner: &Arc<LockOwner>, mode: LockMode) {
-        let holder = Holder {
+        let holder = LockHolder {
             owner: Arc::clone(owner),
             mode,
         };
@@ -108,25 +108,25 @@ impl Row {
     }
 
     /// Locks if it can be had at once.
-    pub(super) fn attempt(&mut self, owner: &Arc<LockOwner>, mode: LockMode) -> Attempt {
+    pub(super) fn attempt(&mut self, owner: &Arc<LockOwner>, mode: LockMode) -> LockAttempt {
         match self.mode_of(owner) {
-            Some(held) if held >= mode => Attempt::Held,
-            Some(_) if self.blocked_by_holders(owner, mode) => Attempt::Blocked { upgrade: true },
+            Some(held) if held >= mode => LockAttempt::Held,
+            Some(_) if self.blocked_by_holders(owner, mode) => LockAttempt::Blocked { upgrade: true },
             Some(_) => {
                 self.holder_mut(owner).expect("holds it").mode = mode;
-                Attempt::Upgraded
+                LockAttempt::Upgraded
             }
             None if self.queue().next().is_some() || self.blocked_by_holders(owner, mode) => {
-                Attempt::Blocked { upgrade: false }
+                LockAttempt::Blocked { upgrade: false }
             }
             None => {
                 self.add_holder(owner, mode);
-                Attempt::Granted
+                LockAttempt::Granted
             }
         }
     }
 
-    pub(super) fn enqueue(&mut self, waiter: &Arc<Waiter>) {
+    pub(super) fn enqueue(&mut self, waiter: &Arc<LockWaiter>) {
         let queue = &mut self.rare.get_or_insert_default().queue;
         let at = match waiter.upgrade {
             true => queue.iter().take_while(|ahead| ahead.upgrade).count(),
@@ -135,17 +135,17 @@ impl Row {
         queue.insert(at, Arc::clone(waiter));
     }
 
-    /// Takes `waiter` out of the queue. Call [`Row::grant`] afterwards.
-    pub(super) fn remove_waiter(&mut self, waiter: &Arc<Waiter>) {
+    /// Takes `waiter` out of the queue. Call [`LockQueue::grant`] afterwards.
+    pub(super) fn remove_waiter(&mut self, waiter: &Arc<LockWaiter>) {
         let queue = &mut self.rare.as_mut().expect("has a queue").queue;
         let at = queue.iter().position(|other| Arc::ptr_eq(other, waiter));
         queue.remove(at.expect("in the queue"));
     }
 
-    /// Takes the hold of `owner` away. Returns whether there was one. Call [`Row::grant`]
+    /// Takes the hold of `owner` away. Returns whether there was one. Call [`LockQueue::grant`]
     /// afterwards.
     pub(super) fn remove_holder(&mut self, owner: &Arc<LockOwner>) -> bool {
-        let is_owner = |holder: &Holder| Arc::ptr_eq(&holder.owner, owner);
+        let is_owner = |holder: &LockHolder| Arc::ptr_eq(&holder.owner, owner);
         if self.first.as_ref().is_some_and(is_owner) {
             self.first = self.rare.as_mut().and_then(|rare| rare.sharers.pop());
             return true;
@@ -168,7 +168,7 @@ impl Row {
     }
 
     /// Grants from the front of the queue what can be had, and adds it to `woken`.
-    pub(super) fn grant(&mut self, woken: &mut Vec<Arc<Waiter>>) {
+    pub(super) fn grant(&mut self, woken: &mut Vec<Arc<LockWaiter>>) {
         while self.front_is_free() {
             let rare = self.rare.as_mut().expect("has a queue");
             let front = rare.queue.pop_front().expect("has a front");
@@ -178,7 +178,7 @@ impl Row {
             } else {
                 self.add_holder(&front.owner, front.mode);
             }
-            front.decide(Outcome::Granted);
+            front.decide(WaitOutcome::Granted);
             woken.push(front);
         }
         let unused = |rare: &Rare| rare.sharers.is_empty() && rare.queue.is_empty();
@@ -193,7 +193,7 @@ impl Row {
     }
 
     /// Everyone `waiter` waits for: conflicting requests ahead of it, then conflicting holders.
-    pub(super) fn blockers(&self, waiter: &Arc<Waiter>) -> Vec<Arc<LockOwner>> {
+    pub(super) fn blockers(&self, waiter: &Arc<LockWaiter>) -> Vec<Arc<LockOwner>> {
         let ahead = self.queue().take_while(|other| !Arc::ptr_eq(other, waiter));
         let ahead = ahead.filter(|other| other.mode.conflicts(waiter.mode));
         let mut blockers: Vec<_> = ahead.map(|other| Arc::clone(&other.owner)).collect();
@@ -201,10 +201,10 @@ impl Row {
         blockers
     }
 
-    /// Enough of [`Row::blockers`] to reach all of them: an exclusive request ahead waits itself
+    /// Enough of [`LockQueue::blockers`] to reach all of them: an exclusive request ahead waits itself
     /// for everything before it, so the nearest one stands for the rest. Keeps a search through a
     /// queue of n at n edges instead of n².
-    pub(super) fn nearest_blockers(&self, waiter: &Arc<Waiter>) -> Vec<Arc<LockOwner>> {
+    pub(super) fn nearest_blockers(&self, waiter: &Arc<LockWaiter>) -> Vec<Arc<LockOwner>> {
         let mut blockers = Vec::new();
         let behind = self.queue().rev();
         let ahead = behind
@@ -222,7 +222,7 @@ impl Row {
         blockers
     }
 
-    fn holders_against(&self, waiter: &Arc<Waiter>) -> impl Iterator<Item = Arc<LockOwner>> {
+    fn holders_against(&self, waiter: &Arc<LockWaiter>) -> impl Iterator<Item = Arc<LockOwner>> {
         let holders = self.holders().filter(|holder| {
             !Arc::ptr_eq(&holder.owner, &waiter.owner) && holder.mode.conflicts(waiter.mode)
         });

@@ -1,8 +1,8 @@
 //! A part of the lock table under one mutex.
 
-use super::merged::Registry;
-use super::row::{Attempt, Row};
-use super::waiter::{Outcome, Waiter};
+use super::merged::MergedLockRegistry;
+use super::row::{LockAttempt, LockQueue};
+use super::waiter::{WaitOutcome, LockWaiter};
 use super::{LockMode, LockOwner};
 use crate::base::checksum::xxh3;
 use parking_lot::Mutex;
@@ -12,20 +12,20 @@ use std::sync::Arc;
 
 /// Rows by user key. Owners share the keys' allocations.
 #[derive(Default)]
-pub(super) struct Rows {
-    pub(super) map: HashMap<Arc<[u8]>, Row, BuildHasherDefault<KeyHasher>>,
+pub(super) struct LockedRows {
+    pub(super) map: HashMap<Arc<[u8]>, LockQueue, BuildHasherDefault<KeyHasher>>,
 }
 
 /// A lock granted at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Locked {
+pub(super) struct GrantedAtOnce {
     /// The owner did not hold the key before.
     pub(super) newly: bool,
     /// Rows of the table that the owner holds now and has not found stuck, if it got one.
     pub(super) rows: usize,
 }
 
-impl Locked {
+impl GrantedAtOnce {
     fn before() -> Self {
         Self {
             newly: false,
@@ -54,15 +54,15 @@ pub(super) enum Released {
 
 /// Locks if it can be had at once. `None` if it has to wait.
 fn attempt(
-    rows: &mut Rows,
-    registry: &Registry,
+    rows: &mut LockedRows,
+    registry: &MergedLockRegistry,
     owner: &Arc<LockOwner>,
     key: &[u8],
     mode: LockMode,
-) -> Option<Locked> {
+) -> Option<GrantedAtOnce> {
     let merged = registry.look(owner, key);
     if merged.own >= Some(mode) {
-        return Some(Locked::before());
+        return Some(GrantedAtOnce::before());
     }
     let Some(row) = rows.map.get_mut(key) else {
         if merged.others.is_some_and(|held| held.conflicts(mode)) {
@@ -73,17 +73,17 @@ fn attempt(
             let mut own = owner.merged.lock();
             own.remove(key);
             own.insert(key, mode);
-            return Some(Locked::before());
+            return Some(GrantedAtOnce::before());
         }
         if registry.append(owner, key, mode) {
-            return Some(Locked {
+            return Some(GrantedAtOnce {
                 newly: true,
                 rows: 0,
             });
         }
         let key: Arc<[u8]> = Arc::from(key);
-        rows.map.insert(Arc::clone(&key), Row::new(owner, mode));
-        return Some(Locked::row(owner, key));
+        rows.map.insert(Arc::clone(&key), LockQueue::new(owner, mode));
+        return Some(GrantedAtOnce::row(owner, key));
     };
     let own = row.mode_of(owner);
     if merged.own.is_some() {
@@ -94,12 +94,12 @@ fn attempt(
         return None;
     }
     match row.attempt(owner, mode) {
-        Attempt::Held | Attempt::Upgraded => Some(Locked::before()),
-        Attempt::Granted => {
+        LockAttempt::Held | LockAttempt::Upgraded => Some(GrantedAtOnce::before()),
+        LockAttempt::Granted => {
             let (key, _) = rows.map.get_key_value(key).expect("just locked");
-            Some(Locked::row(owner, Arc::clone(key)))
+            Some(GrantedAtOnce::row(owner, Arc::clone(key)))
         }
-        Attempt::Blocked { .. } => None,
+        LockAttempt::Blocked { .. } => None,
     }
 }
 
@@ -107,7 +107,7 @@ fn attempt(
 #[derive(Default)]
 #[repr(align(64))]
 pub(super) struct Shard {
-    pub(super) rows: Mutex<Rows>,
+    pub(super) rows: Mutex<LockedRows>,
 }
 
 /// Hashes a key in one go; the length that a slice hashes first adds nothing.
@@ -129,9 +129,9 @@ impl Hasher for KeyHasher {
 /// Capacity that a map keeps however few rows it has.
 const CAPACITY_KEPT: usize = 256;
 
-impl Rows {
+impl LockedRows {
     /// Grants what the row's queue can have after a change, and removes the row if it is free.
-    fn settle(&mut self, key: &[u8], woken: &mut Vec<Arc<Waiter>>) {
+    fn settle(&mut self, key: &[u8], woken: &mut Vec<Arc<LockWaiter>>) {
         let row = self.map.get_mut(key).expect("changed just now");
         row.grant(woken);
         if row.is_free() {
@@ -149,22 +149,22 @@ impl Shard {
     /// Locks if it can be had at once. `None` if it has to wait.
     pub(super) fn attempt(
         &self,
-        registry: &Registry,
+        registry: &MergedLockRegistry,
         owner: &Arc<LockOwner>,
         key: &[u8],
         mode: LockMode,
-    ) -> Option<Locked> {
+    ) -> Option<GrantedAtOnce> {
         attempt(&mut self.rows.lock(), registry, owner, key, mode)
     }
 
     /// As [`Shard::attempt`], but joins the queue if it has to wait.
     pub(super) fn attempt_or_enqueue(
         &self,
-        registry: &Registry,
+        registry: &MergedLockRegistry,
         owner: &Arc<LockOwner>,
         key: &[u8],
         mode: LockMode,
-    ) -> Result<Locked, Arc<Waiter>> {
+    ) -> Result<GrantedAtOnce, Arc<LockWaiter>> {
         let mut rows = self.rows.lock();
         if let Some(locked) = attempt(&mut rows, registry, owner, key, mode) {
             return Ok(locked);
@@ -173,14 +173,14 @@ impl Shard {
             Some((key, _)) => Arc::clone(key),
             None => Arc::from(key),
         };
-        let row = rows.map.entry(Arc::clone(&key)).or_insert_with(Row::empty);
+        let row = rows.map.entry(Arc::clone(&key)).or_insert_with(LockQueue::empty);
         registry.unmerge(&key, row);
         // A holder with merged locks may have given them up meanwhile.
         match row.attempt(owner, mode) {
-            Attempt::Held | Attempt::Upgraded => Ok(Locked::before()),
-            Attempt::Granted => Ok(Locked::row(owner, key)),
-            Attempt::Blocked { upgrade } => {
-                let waiter = Waiter::new(owner, &key, mode, upgrade);
+            LockAttempt::Held | LockAttempt::Upgraded => Ok(GrantedAtOnce::before()),
+            LockAttempt::Granted => Ok(GrantedAtOnce::row(owner, key)),
+            LockAttempt::Blocked { upgrade } => {
+                let waiter = LockWaiter::new(owner, &key, mode, upgrade);
                 row.enqueue(&waiter);
                 Err(waiter)
             }
@@ -222,12 +222,12 @@ impl Shard {
 
     /// If `waiter` still waits: takes it out of the queue with `outcome`, wakes it, and grants what
     /// comes next. Returns its outcome. The caller holds the graph lock.
-    pub(super) fn decide(&self, waiter: &Arc<Waiter>, outcome: Outcome) -> Outcome {
+    pub(super) fn decide(&self, waiter: &Arc<LockWaiter>, outcome: WaitOutcome) -> WaitOutcome {
         let mut woken = Vec::new();
         {
             let mut rows = self.rows.lock();
             let decided = waiter.outcome();
-            if decided != Outcome::Waiting {
+            if decided != WaitOutcome::Waiting {
                 return decided;
             }
             let row = rows.map.get_mut(&waiter.key).expect("it has a queue");
@@ -241,23 +241,23 @@ impl Shard {
     }
 
     /// Everyone `waiter` waits for; nobody once it does not wait.
-    pub(super) fn blockers(&self, waiter: &Arc<Waiter>) -> Vec<Arc<LockOwner>> {
+    pub(super) fn blockers(&self, waiter: &Arc<LockWaiter>) -> Vec<Arc<LockOwner>> {
         self.row_of(waiter, |row| row.blockers(waiter))
     }
 
     /// Enough of [`Shard::blockers`] to reach all of them.
-    pub(super) fn nearest_blockers(&self, waiter: &Arc<Waiter>) -> Vec<Arc<LockOwner>> {
+    pub(super) fn nearest_blockers(&self, waiter: &Arc<LockWaiter>) -> Vec<Arc<LockOwner>> {
         self.row_of(waiter, |row| row.nearest_blockers(waiter))
     }
 
     fn row_of(
         &self,
-        waiter: &Arc<Waiter>,
-        f: impl FnOnce(&Row) -> Vec<Arc<LockOwner>>,
+        waiter: &Arc<LockWaiter>,
+        f: impl FnOnce(&LockQueue) -> Vec<Arc<LockOwner>>,
     ) -> Vec<Arc<LockOwner>> {
         let rows = self.rows.lock();
         match waiter.outcome() {
-            Outcome::Waiting => f(rows.map.get(&waiter.key).expect("it has a queue")),
+            WaitOutcome::Waiting => f(rows.map.get(&waiter.key).expect("it has a queue")),
             _ => Vec::new(),
         }
     }

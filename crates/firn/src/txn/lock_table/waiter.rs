@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// What became of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum WaitOutcome {
     /// Nothing yet: it is in its row's queue.
     Waiting,
     Granted,
@@ -21,22 +21,22 @@ pub(super) enum Outcome {
 ///
 /// The outcome leaves `Waiting` once, under the lock of the row's shard and together with the
 /// removal from the queue; then the sleeper is woken, once.
-pub(super) struct Waiter {
+pub(super) struct LockWaiter {
     pub(super) owner: Arc<LockOwner>,
     pub(super) key: Arc<[u8]>,
     pub(super) mode: LockMode,
     /// The owner holds the row shared and asks for exclusive.
     pub(super) upgrade: bool,
-    signal: Mutex<Signal>,
+    signal: Mutex<WaitState>,
     wake: Condvar,
 }
 
-struct Signal {
-    outcome: Outcome,
+struct WaitState {
+    outcome: WaitOutcome,
     kicked: bool,
 }
 
-impl Waiter {
+impl LockWaiter {
     pub(super) fn new(
         owner: &Arc<LockOwner>,
         key: &Arc<[u8]>,
@@ -48,22 +48,22 @@ impl Waiter {
             key: Arc::clone(key),
             mode,
             upgrade,
-            signal: Mutex::new(Signal {
-                outcome: Outcome::Waiting,
+            signal: Mutex::new(WaitState {
+                outcome: WaitOutcome::Waiting,
                 kicked: false,
             }),
             wake: Condvar::new(),
         })
     }
 
-    pub(super) fn outcome(&self) -> Outcome {
+    pub(super) fn outcome(&self) -> WaitOutcome {
         self.signal.lock().outcome
     }
 
     /// Decides. The caller holds the shard's lock and took the waiter out of the queue.
-    pub(super) fn decide(&self, outcome: Outcome) {
+    pub(super) fn decide(&self, outcome: WaitOutcome) {
         let mut signal = self.signal.lock();
-        debug_assert_eq!(signal.outcome, Outcome::Waiting);
+        debug_assert_eq!(signal.outcome, WaitOutcome::Waiting);
         signal.outcome = outcome;
     }
 
@@ -81,9 +81,9 @@ impl Waiter {
     /// Sleeps until a decision, a kick, or the end of `timeout`. The outcome may still be
     /// `Waiting` afterwards. (The condition variable has no spurious wake-ups, so the timeout
     /// starts over at most once.)
-    pub(super) fn sleep(&self, timeout: Duration) -> Outcome {
+    pub(super) fn sleep(&self, timeout: Duration) -> WaitOutcome {
         let mut signal = self.signal.lock();
-        while signal.outcome == Outcome::Waiting && !signal.kicked {
+        while signal.outcome == WaitOutcome::Waiting && !signal.kicked {
             if self.wake.wait_for(&mut signal, timeout).timed_out() {
                 break;
             }

@@ -4,22 +4,22 @@ use crate::base::Value;
 
 /// Counts beside a write set that gives marks.
 struct Session {
-    counts: RowCounts,
+    counts: RowCountDeltas,
     writes: WriteSet,
-    statement: Mark,
-    tables: [Arc<LiveRows>; 2],
+    statement: Savepoint,
+    tables: [Arc<RowCount>; 2],
 }
 
 impl Session {
     fn new() -> Self {
         let rows = || {
-            let rows = LiveRows::default();
+            let rows = RowCount::default();
             rows.set(0, 0);
             Arc::new(rows)
         };
         let writes = WriteSet::new(u64::MAX, None);
         Self {
-            counts: RowCounts::default(),
+            counts: RowCountDeltas::default(),
             statement: writes.mark(),
             writes,
             tables: [rows(), rows()],
@@ -44,13 +44,13 @@ impl Session {
         self.end_statement();
     }
 
-    fn savepoint(&mut self) -> Mark {
+    fn savepoint(&mut self) -> Savepoint {
         let mark = self.writes.mark();
         self.counts.set_savepoint(mark);
         mark
     }
 
-    fn rollback_to(&mut self, mark: Mark) {
+    fn rollback_to(&mut self, mark: Savepoint) {
         self.writes.rollback_to(mark);
         self.counts.rollback_to(mark, self.statement);
         self.statement = self.statement.min(mark);
@@ -140,7 +140,7 @@ fn statements_between_two_savepoints_are_one_element() {
 fn a_session_that_has_met_many_tables_forgets_them() {
     let mut session = Session::new();
     let tables: Vec<_> = (0..TABLES_KEPT as u32 + 1)
-        .map(|id| (id, Arc::new(LiveRows::default())))
+        .map(|id| (id, Arc::new(RowCount::default())))
         .collect();
     for (id, rows) in &tables {
         session.counts.count(*id, rows, 1);

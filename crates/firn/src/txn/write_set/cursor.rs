@@ -1,8 +1,8 @@
 //! Iterators over a write set that changes under them.
 
 use super::SharedWriteSet;
-use super::memory::{Memory, Version};
-use super::runs::{Bounds, RunCursor};
+use super::memory::{InMemoryWrites, OwnVersion};
+use super::runs::{Bounds, SpilledRunIter};
 use crate::base::key::SEQNO_MAX;
 use crate::base::{InternalIterator, InternalKey, Result, Seqno, Value};
 use crate::iter::{MergeIter, iterator_of_variants};
@@ -14,7 +14,7 @@ const BATCH_MAX: usize = 64;
 /// An entry, shared with the set: what it holds stays after the set forgot it.
 struct Fetched {
     key: Arc<[u8]>,
-    version: Version,
+    version: OwnVersion,
 }
 
 /// A cursor over the own versions in memory, with seqnos `UNCOMMITTED_BIT | position`.
@@ -24,7 +24,7 @@ struct Fetched {
 /// goes on; a batch is dropped as soon as the set has changed. So a scan of an unchanged set costs
 /// a search per batch, and one which writes as it reads a search per step.
 struct MemoryIter {
-    place: Place,
+    place: MemoryIterSource,
     batch: Vec<Fetched>,
     /// The entry under the cursor; `batch.len()` when it stands nowhere.
     at: usize,
@@ -36,14 +36,14 @@ struct MemoryIter {
 }
 
 /// Whose entries a [`MemoryIter`] shows.
-enum Place {
+enum MemoryIterSource {
     /// Those of the set's memory, which changes.
     Set(SharedWriteSet),
     /// Those of one that is being written.
-    Frozen(Arc<Memory>),
+    Frozen(Arc<InMemoryWrites>),
 }
 
-impl Place {
+impl MemoryIterSource {
     fn generation(&self) -> u64 {
         match self {
             Self::Set(set) => set.lock().generation,
@@ -52,7 +52,7 @@ impl Place {
     }
 
     /// Returns the generation of what was shown.
-    fn show(&self, f: impl FnOnce(&Memory)) -> u64 {
+    fn show(&self, f: impl FnOnce(&InMemoryWrites)) -> u64 {
         match self {
             Self::Set(set) => {
                 let set = set.lock();
@@ -68,7 +68,7 @@ impl Place {
 }
 
 impl MemoryIter {
-    fn new(place: Place) -> Self {
+    fn new(place: MemoryIterSource) -> Self {
         Self {
             place,
             batch: Vec::new(),
@@ -79,8 +79,8 @@ impl MemoryIter {
         }
     }
 
-    fn fetch(&mut self, backward: bool, fill: impl FnOnce(&Memory, &mut Batch)) -> bool {
-        let mut batch = Batch {
+    fn fetch(&mut self, backward: bool, fill: impl FnOnce(&InMemoryWrites, &mut FetchedBatch)) -> bool {
+        let mut batch = FetchedBatch {
             entries: std::mem::take(&mut self.batch),
             want: self.want,
         };
@@ -92,7 +92,7 @@ impl MemoryIter {
         !self.batch.is_empty()
     }
 
-    fn seek_fetch(&mut self, backward: bool, fill: impl FnOnce(&Memory, &mut Batch)) -> bool {
+    fn seek_fetch(&mut self, backward: bool, fill: impl FnOnce(&InMemoryWrites, &mut FetchedBatch)) -> bool {
         self.want = 1;
         self.fetch(backward, fill)
     }
@@ -118,14 +118,14 @@ impl MemoryIter {
     }
 }
 
-struct Batch {
+struct FetchedBatch {
     entries: Vec<Fetched>,
     want: usize,
 }
 
-impl Batch {
+impl FetchedBatch {
     /// Takes an entry. Returns whether there is room for more.
-    fn take(&mut self, key: &Arc<[u8]>, version: &Version) -> bool {
+    fn take(&mut self, key: &Arc<[u8]>, version: &OwnVersion) -> bool {
         self.entries.push(Fetched {
             key: Arc::clone(key),
             version: version.clone(),
@@ -134,9 +134,9 @@ impl Batch {
     }
 }
 
-impl Memory {
+impl InMemoryWrites {
     /// Entries at or after (user key, seqno) in internal order.
-    fn forward_from(&self, user_key: &[u8], seqno: Seqno, batch: &mut Batch) {
+    fn forward_from(&self, user_key: &[u8], seqno: Seqno, batch: &mut FetchedBatch) {
         for (key, versions) in self.from(user_key) {
             for version in versions.newest_first() {
                 if &key[..] == user_key && version.seqno() > seqno {
@@ -150,7 +150,7 @@ impl Memory {
     }
 
     /// Entries before (user key, seqno) in internal order, backwards.
-    fn backward_from(&self, user_key: Option<&[u8]>, seqno: Seqno, batch: &mut Batch) {
+    fn backward_from(&self, user_key: Option<&[u8]>, seqno: Seqno, batch: &mut FetchedBatch) {
         for (key, versions) in self.until(user_key) {
             for version in versions.newest_first().rev() {
                 if Some(&key[..]) == user_key && version.seqno() <= seqno {
@@ -224,12 +224,12 @@ impl InternalIterator for MemoryIter {
 /// A source of a set that has spilled.
 enum Child {
     Memory(MemoryIter),
-    Run(Box<RunCursor>),
+    Run(Box<SpilledRunIter>),
 }
 
-iterator_of_variants!(Child: Memory, Run);
+iterator_of_variants!(Child: InMemoryWrites, Run);
 
-enum Sources {
+enum IterSources {
     Memory(MemoryIter),
     Merged(Box<MergeIter<Child>>),
 }
@@ -237,8 +237,8 @@ enum Sources {
 macro_rules! on_sources {
     ($self:expr, $iter:ident => $call:expr) => {
         match $self {
-            Sources::Memory($iter) => $call,
-            Sources::Merged($iter) => $call,
+            IterSources::Memory($iter) => $call,
+            IterSources::Merged($iter) => $call,
         }
     };
 }
@@ -252,7 +252,7 @@ macro_rules! on_sources {
 pub struct WriteSetIter {
     set: SharedWriteSet,
     bounds: Bounds,
-    sources: Sources,
+    sources: IterSources,
     /// Of the set when the sources were made.
     shape: u64,
 }
@@ -292,19 +292,19 @@ impl WriteSetIter {
     }
 }
 
-fn sources(set: &SharedWriteSet, bounds: &Bounds) -> (Sources, u64) {
+fn sources(set: &SharedWriteSet, bounds: &Bounds) -> (IterSources, u64) {
     let locked = set.lock();
     let shape = set.shape();
-    let memory = MemoryIter::new(Place::Set(set.clone()));
+    let memory = MemoryIter::new(MemoryIterSource::Set(set.clone()));
     let sources = match locked.has_spilled() {
-        false => Sources::Memory(memory),
+        false => IterSources::Memory(memory),
         true => {
             let frozen = locked.frozen.as_ref().map(|frozen| frozen.memory());
-            let frozen = frozen.map(|memory| MemoryIter::new(Place::Frozen(Arc::clone(memory))));
+            let frozen = frozen.map(|memory| MemoryIter::new(MemoryIterSource::Frozen(Arc::clone(memory))));
             let memories = std::iter::once(memory).chain(frozen).map(Child::Memory);
             let runs = locked.runs.cursors(bounds);
             let all = memories.chain(runs.map(|run| Child::Run(Box::new(run))));
-            Sources::Merged(Box::new(MergeIter::new(all.collect())))
+            IterSources::Merged(Box::new(MergeIter::new(all.collect())))
         }
     };
     (sources, shape)

@@ -4,12 +4,12 @@
 ///
 /// Invariant: ascending, apart, not empty. Positions are never used twice, so what is dead stays dead.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Dead {
+pub(super) struct RolledBackPositions {
     /// Above the first number, up to the second.
     intervals: Vec<(u64, u64)>,
 }
 
-impl Dead {
+impl RolledBackPositions {
     /// Everything above `mark`, up to `last`, the largest position there is.
     pub(super) fn add(&mut self, mark: u64, last: u64) {
         let mut from = mark;

@@ -1,8 +1,8 @@
 //! Memory on its way to disk.
 
-use super::memory::Memory;
-use super::runs::Runs;
-use super::spill::{Plan, spill};
+use super::memory::InMemoryWrites;
+use super::runs::SpilledRuns;
+use super::spill::{SpillPlan, spill};
 use crate::base::{Error, ErrorKind, Result};
 use crate::ingest::{Ingest, NewFiles};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,8 +14,8 @@ use std::sync::mpsc::Receiver;
 ///
 /// Until [`Self::finish`] it is read from memory, whatever is on disk. A drop waits: nothing may be written to the
 /// directory of a database that is closed.
-pub(super) struct Frozen {
-    memory: Arc<Memory>,
+pub(super) struct SpillingMemory {
+    memory: Arc<InMemoryWrites>,
     writing: Option<Writing>,
 }
 
@@ -24,11 +24,11 @@ enum Writing {
     Done(Result<NewFiles>),
 }
 
-impl Frozen {
+impl SpillingMemory {
     /// Begins to write `memory`, which is newer than `runs`.
-    pub(super) fn begin(ingest: &Arc<Ingest>, memory: Memory, runs: &Runs) -> Self {
+    pub(super) fn begin(ingest: &Arc<Ingest>, memory: InMemoryWrites, runs: &SpilledRuns) -> Self {
         let memory = Arc::new(memory);
-        let plan = Plan::new(ingest, &memory, runs);
+        let plan = SpillPlan::new(ingest, &memory, runs);
         let work = {
             let (ingest, memory) = (Arc::clone(ingest), Arc::clone(&memory));
             move || guard(move || spill(&ingest, &memory, plan))
@@ -43,7 +43,7 @@ impl Frozen {
         }
     }
 
-    pub(super) fn memory(&self) -> &Arc<Memory> {
+    pub(super) fn memory(&self) -> &Arc<InMemoryWrites> {
         &self.memory
     }
 
@@ -53,7 +53,7 @@ impl Frozen {
     }
 
     /// The files, once they are written; the memory again if they could not be.
-    pub(super) fn finish(mut self) -> Result<NewFiles, (Error, Arc<Memory>)> {
+    pub(super) fn finish(mut self) -> Result<NewFiles, (Error, Arc<InMemoryWrites>)> {
         let written = self.wait().unwrap_or_else(|| Err(panicked()));
         written.map_err(|error| (error, Arc::clone(&self.memory)))
     }
@@ -66,7 +66,7 @@ impl Frozen {
     }
 }
 
-impl Drop for Frozen {
+impl Drop for SpillingMemory {
     fn drop(&mut self) {
         // Files that nobody wants go with the result.
         drop(self.wait());

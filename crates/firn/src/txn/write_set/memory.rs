@@ -12,14 +12,14 @@ use std::sync::Arc;
 const VERSION_OVERHEAD: u64 = 212;
 
 #[derive(Clone)]
-pub(super) struct Version {
+pub(super) struct OwnVersion {
     pub(super) position: u64,
     pub(super) kind: Kind,
     head_len: u32,
     bytes: Arc<[u8]>,
 }
 
-impl Version {
+impl OwnVersion {
     pub(super) fn seqno(&self) -> Seqno {
         UNCOMMITTED_BIT | self.position
     }
@@ -31,13 +31,13 @@ impl Version {
 }
 
 /// The versions of one user key, oldest first; never empty.
-pub(super) struct Versions {
-    older: Vec<Version>,
-    pub(super) newest: Version,
+pub(super) struct OwnVersions {
+    older: Vec<OwnVersion>,
+    pub(super) newest: OwnVersion,
 }
 
-impl Versions {
-    pub(super) fn newest_first(&self) -> impl DoubleEndedIterator<Item = &Version> {
+impl OwnVersions {
+    pub(super) fn newest_first(&self) -> impl DoubleEndedIterator<Item = &OwnVersion> {
         std::iter::once(&self.newest).chain(self.older.iter().rev())
     }
 }
@@ -46,18 +46,18 @@ impl Versions {
 ///
 /// Invariant: `log` lists the writes by position, so that forgetting costs what is forgotten.
 #[derive(Default)]
-pub(super) struct Memory {
-    map: BTreeMap<Arc<[u8]>, Versions>,
+pub(super) struct InMemoryWrites {
+    map: BTreeMap<Arc<[u8]>, OwnVersions>,
     log: Vec<(u64, Arc<[u8]>)>,
     bytes: u64,
     scratch: Vec<u8>,
 }
 
-impl Memory {
+impl InMemoryWrites {
     /// Adds a write, later than all here.
     pub(super) fn write(&mut self, position: u64, user_key: &[u8], kind: Kind, value: Value<'_>) {
         self.bytes += version_bytes(user_key.len(), value.len());
-        let version = Version {
+        let version = OwnVersion {
             position,
             kind,
             head_len: value.head.len() as u32,
@@ -66,7 +66,7 @@ impl Memory {
         match self.map.entry(Arc::from(user_key)) {
             Entry::Vacant(slot) => {
                 self.log.push((position, Arc::clone(slot.key())));
-                slot.insert(Versions {
+                slot.insert(OwnVersions {
                     older: Vec::new(),
                     newest: version,
                 });
@@ -136,19 +136,19 @@ impl Memory {
     }
 
     /// The newest version of `user_key` at or below `bound`.
-    pub(super) fn get(&self, user_key: &[u8], bound: Seqno) -> Option<(&[u8], &Version)> {
+    pub(super) fn get(&self, user_key: &[u8], bound: Seqno) -> Option<(&[u8], &OwnVersion)> {
         let (key, versions) = self.map.get_key_value(user_key)?;
         let version = versions.newest_first().find(|v| v.seqno() <= bound)?;
         Some((key, version))
     }
 
     /// All keys in order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &Versions)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &OwnVersions)> {
         self.map.iter().map(|(key, versions)| (&key[..], versions))
     }
 
     /// Keys from `user_key` on.
-    pub(super) fn from(&self, user_key: &[u8]) -> impl Iterator<Item = (&Arc<[u8]>, &Versions)> {
+    pub(super) fn from(&self, user_key: &[u8]) -> impl Iterator<Item = (&Arc<[u8]>, &OwnVersions)> {
         let from = (Bound::Included(user_key), Bound::Unbounded);
         self.map.range::<[u8], _>(from)
     }
@@ -157,7 +157,7 @@ impl Memory {
     pub(super) fn until(
         &self,
         user_key: Option<&[u8]>,
-    ) -> impl Iterator<Item = (&Arc<[u8]>, &Versions)> {
+    ) -> impl Iterator<Item = (&Arc<[u8]>, &OwnVersions)> {
         let to = user_key.map_or(Bound::Unbounded, Bound::Included);
         self.map.range::<[u8], _>((Bound::Unbounded, to)).rev()
     }

@@ -1,6 +1,6 @@
 //! The part of a write set that is on disk.
 
-use super::dead::Dead;
+use super::dead::RolledBackPositions;
 use crate::base::key::{SEQNO_MAX, UNCOMMITTED_BIT};
 use crate::base::{IndexId, InternalIterator, InternalKey, Result, Seqno, Value};
 use crate::cache::KeyHash;
@@ -19,7 +19,7 @@ pub(super) struct Bounds {
 }
 
 /// One spill, or several merged: sorted files with stored positions.
-pub(super) struct PrivateRun {
+pub(super) struct SpilledRun {
     /// Removed from disk with the run.
     pub(super) files: NewFiles,
     pub(super) run: Arc<Run>,
@@ -39,7 +39,7 @@ pub(super) fn positions(meta: &FileMeta) -> (u64, u64) {
     (position(meta.min_seqno), position(meta.max_seqno))
 }
 
-impl PrivateRun {
+impl SpilledRun {
     /// The run of `files`, of which there is one at least.
     pub(super) fn new(ingest: &Ingest, files: NewFiles, tier: u32) -> Self {
         let source = ingest.versions().source();
@@ -63,12 +63,12 @@ impl PrivateRun {
 
 /// The spilled runs of a set, oldest first; their positions do not interleave.
 #[derive(Default)]
-pub(super) struct Runs {
-    pub(super) list: Vec<PrivateRun>,
-    pub(super) dead: Arc<Dead>,
+pub(super) struct SpilledRuns {
+    pub(super) list: Vec<SpilledRun>,
+    pub(super) dead: Arc<RolledBackPositions>,
 }
 
-impl Runs {
+impl SpilledRuns {
     pub(super) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
@@ -140,23 +140,23 @@ impl Runs {
     }
 
     /// A cursor over each run that may hold keys within the bounds, newest first.
-    pub(super) fn cursors(&self, bounds: &Bounds) -> impl Iterator<Item = RunCursor> {
+    pub(super) fn cursors(&self, bounds: &Bounds) -> impl Iterator<Item = SpilledRunIter> {
         let (lower, upper) = (&bounds.lower, bounds.upper.as_deref());
         let end = upper.map_or(Bound::Unbounded, Bound::Excluded);
         let runs = self.list.iter().rev();
         let runs = runs.filter(move |run| !run.run.overlapping(lower, end).is_empty());
-        runs.map(move |run| RunCursor::bounded(&run.run, Some(lower), upper, true, &self.dead))
+        runs.map(move |run| SpilledRunIter::bounded(&run.run, Some(lower), upper, true, &self.dead))
     }
 }
 
 /// Walks over the entries of a run that are not dead.
-pub(super) struct RunCursor {
+pub(super) struct SpilledRunIter {
     inner: ConcatIter<RunFiles>,
-    dead: Arc<Dead>,
+    dead: Arc<RolledBackPositions>,
 }
 
-impl RunCursor {
-    pub(super) fn new(run: &Arc<Run>, fill_cache: bool, dead: &Arc<Dead>) -> Self {
+impl SpilledRunIter {
+    pub(super) fn new(run: &Arc<Run>, fill_cache: bool, dead: &Arc<RolledBackPositions>) -> Self {
         Self::bounded(run, None, None, fill_cache, dead)
     }
 
@@ -165,7 +165,7 @@ impl RunCursor {
         lower: Option<&[u8]>,
         upper: Option<&[u8]>,
         fill_cache: bool,
-        dead: &Arc<Dead>,
+        dead: &Arc<RolledBackPositions>,
     ) -> Self {
         let files = RunFiles::new(Arc::clone(run), fill_cache);
         Self {
@@ -193,7 +193,7 @@ impl RunCursor {
     }
 }
 
-impl InternalIterator for RunCursor {
+impl InternalIterator for SpilledRunIter {
     fn seek_to_first(&mut self) -> Result<bool> {
         let on = self.inner.seek_to_first()?;
         self.forward(on)

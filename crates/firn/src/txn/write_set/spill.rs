@@ -1,10 +1,10 @@
 //! From memory to disk: spilling, and merging what was spilled.
 
-use super::memory::Memory;
-use super::runs::{PrivateRun, RunCursor, Runs, positions};
+use super::memory::InMemoryWrites;
+use super::runs::{SpilledRun, SpilledRunIter, SpilledRuns, positions};
 use crate::base::key::index_id_of;
 use crate::base::{Error, ErrorKind, IndexId, InternalIterator, Result};
-use crate::ingest::{Density, Ingest, NewFiles, RunWriter};
+use crate::ingest::{RunCompression, Ingest, NewFiles, RunWriter};
 use crate::iter::MergeIter;
 use crate::version::{FileHandle, FileMeta, Run};
 use std::collections::HashSet;
@@ -33,13 +33,13 @@ const DISORDER_MAX: u64 = 5;
 /// What was written in key order, beyond everything the set has of the index, and where the tree has
 /// nothing, is written as the last level would be: it will be installed as it is, and need not be
 /// written again. Everything else is merged sooner or later, and gets the light codec.
-pub(super) struct Plan {
-    parts: Vec<Part>,
+pub(super) struct SpillPlan {
+    parts: Vec<IndexSpill>,
 }
 
-impl Plan {
+impl SpillPlan {
     /// For `memory`, which is newer than `runs`.
-    pub(super) fn new(ingest: &Ingest, memory: &Memory, runs: &Runs) -> Self {
+    pub(super) fn new(ingest: &Ingest, memory: &InMemoryWrites, runs: &SpilledRuns) -> Self {
         Self {
             parts: parts(ingest, memory, runs),
         }
@@ -47,16 +47,16 @@ impl Plan {
 }
 
 /// What one index has in memory.
-struct Part {
+struct IndexSpill {
     index: Option<IndexId>,
-    density: Density,
+    density: RunCompression,
     bytes: u64,
 }
 
 /// Writes all of `memory` as a run, which nobody needs after a power cut: it is not synced.
 ///
 /// `plan` is of the same memory.
-pub(super) fn spill(ingest: &Arc<Ingest>, memory: &Memory, plan: Plan) -> Result<NewFiles> {
+pub(super) fn spill(ingest: &Arc<Ingest>, memory: &InMemoryWrites, plan: SpillPlan) -> Result<NewFiles> {
     let bytes: u64 = plan.parts.iter().map(|part| part.bytes).sum();
     let mut parts = plan.parts.into_iter().peekable();
     let (mut density, mut was_large) = (None, false);
@@ -72,7 +72,7 @@ pub(super) fn spill(ingest: &Arc<Ingest>, memory: &Memory, plan: Plan) -> Result
             }
             was_large = large;
         }
-        let writer = writer.get_or_insert_with(|| ingest.writer(Density::Light, 0).unsynced());
+        let writer = writer.get_or_insert_with(|| ingest.writer(RunCompression::Light, 0).unsynced());
         for version in versions.newest_first() {
             let key = crate::base::InternalKey::new(key, version.seqno(), version.kind);
             writer.add_version(key, version.value())?;
@@ -95,8 +95,8 @@ fn end(writer: Option<RunWriter>, files: &mut Option<NewFiles>) -> Result<()> {
 }
 
 /// The indexes in memory, ascending, with the density of what is written of them.
-fn parts(ingest: &Ingest, memory: &Memory, runs: &Runs) -> Vec<Part> {
-    struct Seen<'a> {
+fn parts(ingest: &Ingest, memory: &InMemoryWrites, runs: &SpilledRuns) -> Vec<IndexSpill> {
+    struct IndexTotals<'a> {
         index: Option<IndexId>,
         smallest: &'a [u8],
         largest: &'a [u8],
@@ -105,11 +105,11 @@ fn parts(ingest: &Ingest, memory: &Memory, runs: &Runs) -> Vec<Part> {
         disorder: u64,
         position: u64,
     }
-    let mut seen: Vec<Seen<'_>> = Vec::new();
+    let mut seen: Vec<IndexTotals<'_>> = Vec::new();
     for (key, versions) in memory.iter() {
         let (index, position) = (index_id_of(key), versions.newest.position);
         if seen.last().is_none_or(|part| part.index != index) {
-            seen.push(Seen {
+            seen.push(IndexTotals {
                 index,
                 smallest: key,
                 largest: key,
@@ -126,7 +126,7 @@ fn parts(ingest: &Ingest, memory: &Memory, runs: &Runs) -> Vec<Part> {
         part.disorder += u64::from(position < part.position);
         part.position = position;
     }
-    let density = |part: &Seen<'_>| {
+    let density = |part: &IndexTotals<'_>| {
         let ordered = part.disorder * 100 <= part.keys * DISORDER_MAX;
         let beyond = || {
             let mut files = runs.list.iter().flat_map(|run| &run.run.files);
@@ -141,13 +141,13 @@ fn parts(ingest: &Ingest, memory: &Memory, runs: &Runs) -> Vec<Part> {
             && beyond()
             && is_new(ingest, part.smallest, part.largest);
         if dense {
-            Density::Dense
+            RunCompression::Dense
         } else {
-            Density::Light
+            RunCompression::Light
         }
     };
     seen.iter()
-        .map(|part| Part {
+        .map(|part| IndexSpill {
             index: part.index,
             density: density(part),
             bytes: part.bytes,
@@ -164,7 +164,7 @@ fn is_new(ingest: &Ingest, smallest: &[u8], largest: &[u8]) -> bool {
 
 /// What a merge is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Aim {
+enum MergePurpose {
     /// Fewer runs: all versions stay.
     Fewer,
     /// The commit: the newest version of each key, without its position.
@@ -172,13 +172,13 @@ enum Aim {
 }
 
 /// What a merge has made: files of the runs that stay as they are, and others in place of the rest.
-struct Merged {
+struct MergeResult {
     kept: HashSet<u64>,
     written: NewFiles,
 }
 
 /// A file and the number of its run.
-struct Placed<'a> {
+struct FileOfRun<'a> {
     run: usize,
     file: &'a Arc<FileHandle>,
 }
@@ -187,15 +187,15 @@ struct Placed<'a> {
 /// if nothing in it must go.
 fn merge(
     ingest: &Arc<Ingest>,
-    runs: &[PrivateRun],
-    dead: &Arc<super::dead::Dead>,
-    aim: Aim,
+    runs: &[SpilledRun],
+    dead: &Arc<super::dead::RolledBackPositions>,
+    aim: MergePurpose,
     interrupted: &AtomicBool,
-) -> Result<Merged> {
-    let mut placed: Vec<Placed<'_>> = Vec::new();
+) -> Result<MergeResult> {
+    let mut placed: Vec<FileOfRun<'_>> = Vec::new();
     for (run, private) in runs.iter().enumerate() {
         let files = private.run.files.iter();
-        placed.extend(files.map(|file| Placed { run, file }));
+        placed.extend(files.map(|file| FileOfRun { run, file }));
     }
     placed.sort_by(|a, b| a.file.smallest.cmp(&b.file.smallest));
     let expected = placed.iter().map(|p| p.file.size).sum();
@@ -228,18 +228,18 @@ fn merge(
         rest = others;
     }
     merging.end()?;
-    Ok(Merged {
+    Ok(MergeResult {
         kept,
         written: merging.written.unwrap_or_else(|| ingest.no_files()),
     })
 }
 
 /// Whether a file that overlaps no other one is what is wanted.
-fn stays(file: &FileMeta, dead: &super::dead::Dead, aim: Aim) -> bool {
+fn stays(file: &FileMeta, dead: &super::dead::RolledBackPositions, aim: MergePurpose) -> bool {
     let (first, last) = positions(file);
     match aim {
-        Aim::Fewer => !dead.covers(first, last),
-        Aim::Commit => file.superseded == 0 && !dead.touches(first, last),
+        MergePurpose::Fewer => !dead.covers(first, last),
+        MergePurpose::Commit => file.superseded == 0 && !dead.touches(first, last),
     }
 }
 
@@ -255,11 +255,11 @@ fn heed(interrupted: &AtomicBool) -> Result<()> {
 
 struct Merging<'a> {
     ingest: &'a Arc<Ingest>,
-    dead: &'a Arc<super::dead::Dead>,
-    aim: Aim,
+    dead: &'a Arc<super::dead::RolledBackPositions>,
+    aim: MergePurpose,
     interrupted: &'a AtomicBool,
     expected: u64,
-    writer: Option<(Density, RunWriter)>,
+    writer: Option<(RunCompression, RunWriter)>,
     written: Option<NewFiles>,
 }
 
@@ -270,18 +270,18 @@ impl Merging<'_> {
     }
 
     /// Merges files that hang together, ascending, up to the key `largest`.
-    fn group(&mut self, group: &[Placed<'_>], runs: usize, largest: &[u8]) -> Result<()> {
+    fn group(&mut self, group: &[FileOfRun<'_>], runs: usize, largest: &[u8]) -> Result<()> {
         let smallest = &group[0].file.smallest;
-        let dense = self.aim == Aim::Commit && is_new(self.ingest, smallest, largest);
+        let dense = self.aim == MergePurpose::Commit && is_new(self.ingest, smallest, largest);
         let density = if dense {
-            Density::Dense
+            RunCompression::Dense
         } else {
-            Density::Light
+            RunCompression::Light
         };
         if self.writer.as_ref().is_none_or(|(now, _)| *now != density) {
             self.end()?;
             let mut writer = self.ingest.writer(density, self.expected);
-            if self.aim == Aim::Fewer {
+            if self.aim == MergePurpose::Fewer {
                 writer = writer.unsynced();
             }
             self.writer = Some((density, writer));
@@ -291,7 +291,7 @@ impl Merging<'_> {
             by_run[placed.run].push(Arc::clone(placed.file));
         }
         let sources = by_run.into_iter().rev().filter(|files| !files.is_empty());
-        let cursor = |files| RunCursor::new(&Arc::new(Run::new(0, files)), false, self.dead);
+        let cursor = |files| SpilledRunIter::new(&Arc::new(Run::new(0, files)), false, self.dead);
         let mut source = MergeIter::new(sources.map(cursor).collect());
         let (_, writer) = self.writer.as_mut().expect("set above");
         let mut last: Option<Vec<u8>> = None;
@@ -304,9 +304,9 @@ impl Merging<'_> {
             entries += 1;
             let (key, value) = (source.key(), source.value());
             match self.aim {
-                Aim::Fewer => writer.add_version(key, value)?,
-                Aim::Commit if last.as_deref() == Some(key.user_key) => {}
-                Aim::Commit => {
+                MergePurpose::Fewer => writer.add_version(key, value)?,
+                MergePurpose::Commit if last.as_deref() == Some(key.user_key) => {}
+                MergePurpose::Commit => {
                     let last = last.get_or_insert_default();
                     last.clear();
                     last.extend_from_slice(key.user_key);
@@ -319,7 +319,7 @@ impl Merging<'_> {
     }
 }
 
-impl Runs {
+impl SpilledRuns {
     /// Merges the newest runs into one if there are many.
     ///
     /// # Errors
@@ -343,7 +343,7 @@ impl Runs {
                 ingest,
                 &self.list[from..],
                 &self.dead,
-                Aim::Fewer,
+                MergePurpose::Fewer,
                 interrupted,
             )?;
             let mut handles = Vec::new();
@@ -364,7 +364,7 @@ impl Runs {
                 );
             }
             if !handles.is_empty() {
-                let run = PrivateRun::of_handles(files, handles, tier + 1);
+                let run = SpilledRun::of_handles(files, handles, tier + 1);
                 self.list.push(run);
             }
         }
@@ -375,8 +375,8 @@ impl Runs {
     ///
     /// # Errors
     /// Those of the files; `Interrupted` once the flag is set.
-    pub(super) fn seal(&self, ingest: &Arc<Ingest>, interrupted: &AtomicBool) -> Result<Sealed> {
-        let merged = merge(ingest, &self.list, &self.dead, Aim::Commit, interrupted)?;
+    pub(super) fn seal(&self, ingest: &Arc<Ingest>, interrupted: &AtomicBool) -> Result<SealedWriteSet> {
+        let merged = merge(ingest, &self.list, &self.dead, MergePurpose::Commit, interrupted)?;
         let all = self.list.iter().flat_map(|run| run.files.files());
         let kept = all.filter(|meta| merged.kept.contains(&meta.file_id));
         let mut files: Vec<FileMeta> = kept.chain(merged.written.files()).cloned().collect();
@@ -387,11 +387,11 @@ impl Runs {
             ingest.sync_file(*file_id)?;
         }
         merged.written.sync()?;
-        Ok(Sealed { files, merged })
+        Ok(SealedWriteSet { files, merged })
     }
 
     /// The log names the files of `sealed`: they are no longer the set's to remove.
-    pub(super) fn release(&mut self, sealed: Sealed) {
+    pub(super) fn release(&mut self, sealed: SealedWriteSet) {
         for run in &mut self.list {
             let kept = run
                 .files
@@ -403,13 +403,13 @@ impl Runs {
 }
 
 /// What a spilled set commits. Its new files are removed if it is dropped.
-pub struct Sealed {
+pub struct SealedWriteSet {
     /// Ascending, without a common user key.
     files: Vec<FileMeta>,
-    merged: Merged,
+    merged: MergeResult,
 }
 
-impl Sealed {
+impl SealedWriteSet {
     /// The files.
     pub fn files(&self) -> &[FileMeta] {
         &self.files

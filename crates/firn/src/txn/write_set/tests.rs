@@ -3,14 +3,14 @@ use crate::base::events::Silent;
 use crate::base::health::Health;
 use crate::base::key::compare;
 use crate::base::options::Options;
-use crate::base::shape::NoShapes;
+use crate::base::shape::NoPrefixExtractors;
 use crate::base::{ErrorKind, InternalIterator};
-use crate::env::fault::{Class, Errno, Fault};
+use crate::env::fault::{CallClass, Errno, Fault};
 use crate::env::{CountingEnv, Env, FaultEnv, MemEnv};
-use crate::ingest::{Cutters, Ingest};
+use crate::ingest::{FileSplitters, Ingest};
 use crate::sst::SstBlockCache;
 use crate::store::FileStore;
-use crate::version::{Context, FileHandle, FileSource, VersionSet};
+use crate::version::{VersionSetContext, FileHandle, FileSource, VersionSet};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -78,7 +78,7 @@ fn ingest_with(env: Arc<dyn Env>, piece: u64, threads: bool) -> Arc<Ingest> {
     let dir = std::path::Path::new(DIR);
     env.create_dir_all(dir).unwrap();
     let store = FileStore::new(env.clone(), dir);
-    let versions = VersionSet::open(Context {
+    let versions = VersionSet::open(VersionSetContext {
         env,
         dir: dir.to_path_buf(),
         source: FileSource::new(store, Arc::new(SstBlockCache::new(1 << 20))),
@@ -90,11 +90,11 @@ fn ingest_with(env: Arc<dyn Env>, piece: u64, threads: bool) -> Arc<Ingest> {
         background_jobs: usize::from(threads),
         ..Options::default()
     };
-    let cutters: Cutters = Box::new(move |_, _| Box::new(move |_, _, size| size >= piece));
+    let cutters: FileSplitters = Box::new(move |_, _| Box::new(move |_, _, size| size >= piece));
     Ingest::new(
         Arc::new(versions.unwrap()),
         options,
-        Arc::new(NoShapes),
+        Arc::new(NoPrefixExtractors),
         cutters,
     )
 }
@@ -289,7 +289,7 @@ fn a_cursor_over_a_changing_set_against_the_model() {
                 let keep = rng.random_range(0..=model.writes.len());
                 model.writes.truncate(keep);
                 let last = model.writes.last().map_or(0, |w| w.0);
-                set.lock().rollback_to(Mark(last));
+                set.lock().rollback_to(Savepoint(last));
             }
             let entries = model.entries();
             let (key, seqno) = here.clone().unwrap_or_default();
@@ -343,7 +343,7 @@ fn a_cursor_over_a_changing_set_against_the_model() {
     }
 }
 
-fn next(class: Class) -> Fault {
+fn next(class: CallClass) -> Fault {
     Fault {
         class,
         nth: 1,
@@ -379,7 +379,7 @@ fn an_interruption_ends_merges_and_takes_nothing() {
 
 #[test]
 fn a_spill_that_fails_leaves_no_trace() {
-    for class in [Class::Create, Class::Write] {
+    for class in [CallClass::Create, CallClass::Write] {
         let env = FaultEnv::new(Arc::new(MemEnv::new()));
         let ingest = ingest_in(Arc::new(env.clone()), 1 << 20);
         let limit = 2 * version_bytes(6, 3);
@@ -418,7 +418,7 @@ fn a_spill_that_fails_beside_the_statement_leaves_no_trace() {
     let (statement, frozen) = (set.mark(), set.frozen.is_some());
     assert!(frozen);
     set.settle().unwrap();
-    env.inject(next(Class::Create));
+    env.inject(next(CallClass::Create));
     // Frozen beside what follows: the second version of 0005.
     put(&mut set, 6);
     put(&mut set, 7);
@@ -501,7 +501,7 @@ fn a_commit_whose_sync_fails_may_be_tried_again() {
     for nth in 1..=3 {
         env.inject(Fault {
             nth,
-            ..next(Class::Sync)
+            ..next(CallClass::Sync)
         });
         let error = set.seal().map(|_| ()).unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::NoSpace, "sync {nth}");
@@ -524,7 +524,7 @@ fn a_merge_that_finds_no_room_is_left_for_later() {
     // The first file is the spill's, the second one the merge's.
     env.inject(Fault {
         nth: 2,
-        ..next(Class::Create)
+        ..next(CallClass::Create)
     });
     write(&mut set).unwrap();
     assert_eq!(set.runs.list.len(), spill::FAN_IN);
@@ -549,7 +549,7 @@ fn many_bytes_are_given_up_at_the_pace_of_deletions() {
     let ingest = ingest_in(Arc::new(MemEnv::new()), 1 << 20);
     let versions = ingest.versions();
     let file = |size| {
-        let mut writer = ingest.writer(crate::ingest::Density::Light, 0);
+        let mut writer = ingest.writer(crate::ingest::RunCompression::Light, 0);
         writer.add(b"0001", Kind::Put, Value::EMPTY).unwrap();
         let id = writer.finish().unwrap().keep()[0].file_id;
         (id, size)

@@ -15,19 +15,19 @@ const INDEXES: usize = 8;
 /// memory on its way to disk and every run would have to be asked. A rollback lowers nothing: what is said of a key is
 /// "not written" or "perhaps".
 #[derive(Default)]
-pub(super) struct Tops {
-    list: Vec<Top>,
+pub(super) struct LargestKeys {
+    list: Vec<LargestKey>,
     /// An index is written that is not in the list.
     others: bool,
 }
 
-struct Top {
+struct LargestKey {
     index: Option<IndexId>,
     len: usize,
     bytes: [u8; KEPT],
 }
 
-impl Top {
+impl LargestKey {
     fn new(index: Option<IndexId>, kept: &[u8]) -> Self {
         let mut top = Self {
             index,
@@ -54,7 +54,7 @@ fn kept(user_key: &[u8]) -> &[u8] {
     &user_key[..user_key.len().min(KEPT)]
 }
 
-impl Tops {
+impl LargestKeys {
     /// `user_key` is written.
     pub(super) fn note(&mut self, user_key: &[u8]) {
         let (index, key) = (index_id_of(user_key), kept(user_key));
@@ -63,7 +63,7 @@ impl Tops {
             Some(top) if key > top.kept() => top.set(key),
             Some(_) => {}
             None if is_full => self.others = true,
-            None => self.list.push(Top::new(index, key)),
+            None => self.list.push(LargestKey::new(index, key)),
         }
     }
 
@@ -100,7 +100,7 @@ mod tests {
         for seed in 0..300 {
             let mut rng = StdRng::seed_from_u64(seed);
             let indexes = rng.random_range(1..2 * INDEXES as u32);
-            let mut tops = Tops::default();
+            let mut tops = LargestKeys::default();
             let mut written = BTreeSet::new();
             for _ in 0..60 {
                 let key = random_key(&mut rng, indexes);
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_key_beyond_is_denied_whatever_its_length() {
-        let mut tops = Tops::default();
+        let mut tops = LargestKeys::default();
         let key = |last: u8, len: usize| [&[0, 0, 0, 7][..], &vec![last; len]].concat();
         assert!(!tops.may_have(&key(1, 8)));
         for len in [8, KEPT - 4, KEPT, 3 * KEPT] {

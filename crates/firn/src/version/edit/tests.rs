@@ -49,7 +49,7 @@ pub(crate) fn full() -> Edit {
         ],
         time_pairs: vec![(5, 1_700_000_000_000_000)],
         blobs_moved: vec![(7, 90), (8, 0)],
-        identity: Some(Identity {
+        identity: Some(DatabaseIdentity {
             epoch: 5,
             after: 1 << 39,
             database: DatabaseId(*b"sixteen of bytes"),
@@ -181,7 +181,7 @@ fn fields_have_the_bytes_of_the_page() {
     }
     is(
         &Edit {
-            identity: Some(Identity {
+            identity: Some(DatabaseIdentity {
                 epoch: 2,
                 after: 300,
                 database: DatabaseId(*b"sixteen of bytes"),

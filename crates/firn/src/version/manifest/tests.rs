@@ -1,7 +1,7 @@
 use super::*;
 use crate::env::PosixEnv;
 use crate::version::testing::file;
-use crate::version::{State, load};
+use crate::version::{ManifestState, load};
 
 fn edits() -> Vec<Edit> {
     let mut edits: Vec<Edit> = (0..4u64)
@@ -12,7 +12,7 @@ fn edits() -> Vec<Edit> {
             ..Edit::default()
         })
         .collect();
-    edits[0] = State::default().snapshot();
+    edits[0] = ManifestState::default().snapshot();
     edits
 }
 
@@ -206,7 +206,7 @@ fn a_later_format_version_is_refused() {
 fn the_first_format_stays_readable() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/manifest-v1");
     let loaded = load(&PosixEnv::new(), &dir).unwrap().unwrap();
-    let mut expected = State::default();
+    let mut expected = ManifestState::default();
     for edit in fixture_edits() {
         assert_eq!(expected.objection(&edit), None);
         expected.apply(&edit);

@@ -4,16 +4,16 @@ use super::VersionSet;
 use crate::base::epoch::{DatabaseId, end_of_ids, first_id};
 use crate::base::{Result, Seqno};
 use crate::env::Env;
-use crate::version::{Edit, Identity, State};
+use crate::version::{Edit, DatabaseIdentity, ManifestState};
 use std::sync::atomic::Ordering;
 
 /// Draws a random identity for a database that has none: a new one, or one written before
 /// identities existed. The first record of the next manifest makes it durable.
-pub(super) fn identify(state: &mut State, env: &dyn Env) -> Result<()> {
+pub(super) fn identify(state: &mut ManifestState, env: &dyn Env) -> Result<()> {
     if state.identity.is_none() {
         let mut database = [0; 16];
         env.random(&mut database)?;
-        state.identity = Some(Identity {
+        state.identity = Some(DatabaseIdentity {
             epoch: 0,
             after: 0,
             database: DatabaseId(database),
@@ -24,7 +24,7 @@ pub(super) fn identify(state: &mut State, env: &dyn Env) -> Result<()> {
 
 impl VersionSet {
     /// The identity of the database and the epoch of its writer.
-    pub fn identity(&self) -> Identity {
+    pub fn identity(&self) -> DatabaseIdentity {
         let identity = self.inner.lock().state.identity;
         identity.expect("drawn when the database was opened, at the latest")
     }
@@ -40,7 +40,7 @@ impl VersionSet {
         if epoch == identity.epoch {
             return Ok(());
         }
-        let identity = Some(Identity {
+        let identity = Some(DatabaseIdentity {
             epoch,
             after,
             ..identity

@@ -10,9 +10,9 @@ use std::path::Path;
 mod epoch;
 mod faults;
 
-fn context(env: Arc<dyn Env>, dir: &Path) -> Context {
+fn context(env: Arc<dyn Env>, dir: &Path) -> VersionSetContext {
     let store = FileStore::new(env.clone(), dir);
-    Context {
+    VersionSetContext {
         env,
         dir: dir.to_path_buf(),
         source: FileSource::new(store, Arc::new(SstBlockCache::new(1 << 20))),

@@ -11,7 +11,7 @@ fn source() -> Arc<FileSource> {
 }
 
 fn version(edit: &Edit) -> Version {
-    let mut state = State::default();
+    let mut state = ManifestState::default();
     assert_eq!(state.objection(edit), None);
     state.apply(edit);
     Version::of_state(&state, &source())
@@ -105,7 +105,7 @@ fn impossible_trees_are_named() {
 
 #[test]
 fn objections_to_edits() {
-    let mut state = State::default();
+    let mut state = ManifestState::default();
     state.apply(&sample());
     let refused = |edit: Edit| assert!(state.objection(&edit).is_some(), "{edit:?}");
     let added = |added| Edit {
@@ -130,7 +130,7 @@ fn objections_to_edits() {
 
 #[test]
 fn maxima_never_go_back() {
-    let mut state = State::default();
+    let mut state = ManifestState::default();
     state.apply(&Edit {
         log_number: Some(5),
         last_seqno: Some(50),
@@ -160,7 +160,7 @@ fn maxima_never_go_back() {
         });
         assert_eq!(state.counters.first_key_value(), Some((&1, &set(1, 3).1)));
     }
-    let mut copy = State::default();
+    let mut copy = ManifestState::default();
     copy.apply(&state.snapshot());
     assert_eq!(copy, state);
 }

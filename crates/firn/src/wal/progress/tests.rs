@@ -1,14 +1,14 @@
 use super::*;
 
-fn point(n: u64) -> Point {
-    Point {
+fn point(n: u64) -> PrefixEnd {
+    PrefixEnd {
         group: n,
         lsn: n * 10,
     }
 }
 
-fn under_way(n: u64) -> Progress {
-    let mut progress = Progress::new(point(0));
+fn under_way(n: u64) -> DurablePrefix {
+    let mut progress = DurablePrefix::new(point(0));
     for group in 1..=n {
         progress.begin(point(group), group);
     }
@@ -74,7 +74,7 @@ fn a_durable_group_behind_a_running_sync_counts_afterwards() {
 
 #[test]
 fn unsynced_groups_do_not_pile_up() {
-    let mut progress = Progress::new(point(0));
+    let mut progress = DurablePrefix::new(point(0));
     for group in 1..=1000 {
         progress.begin(point(group), group / 10);
         progress.finish(group, false);

@@ -16,7 +16,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 
 /// An intact group, and where it lies.
-struct Found {
+struct IntactGroup {
     segment: usize,
     offset: u64,
     header: GroupHeader,
@@ -165,14 +165,14 @@ fn gone(headers: &[SegmentHeader], first: SegmentId, known: bool) -> Vec<Segment
 /// The numbers of the groups without a hole between them, up to the end of the log. A hole is passed
 /// if a later group knows what is missing to be durable, or if a segment is `gone` there.
 fn pieces(
-    groups: &BTreeMap<GroupNumber, Found>,
+    groups: &BTreeMap<GroupNumber, IntactGroup>,
     segments: &[SegmentReader<'_>],
     gone: &[SegmentId],
 ) -> Vec<RangeInclusive<GroupNumber>> {
     let mut pieces: Vec<RangeInclusive<GroupNumber>> = Vec::new();
-    let mut last: Option<&Found> = None;
+    let mut last: Option<&IntactGroup> = None;
     for (&number, found) in groups {
-        let after = |before: &Found| found.header.follows(before.header.records);
+        let after = |before: &IntactGroup| found.header.follows(before.header.records);
         match (pieces.last_mut(), last) {
             (Some(piece), Some(before)) if *piece.end() + 1 == number && after(before) => {
                 *piece = *piece.start()..=number;
@@ -200,7 +200,7 @@ fn pieces(
 fn find(
     segments: &mut [SegmentReader<'_>],
     headers: &[SegmentHeader],
-) -> Result<BTreeMap<GroupNumber, Found>> {
+) -> Result<BTreeMap<GroupNumber, IntactGroup>> {
     let dropped = |segment: SegmentId, number: GroupNumber| {
         let mut later = headers.iter().filter(|h| segment < h.incarnation);
         later.any(|header| number > header.base.group)
@@ -215,7 +215,7 @@ fn find(
                 continue;
             };
             if !dropped(id, header.number) {
-                let found = Found {
+                let found = IntactGroup {
                     segment: at,
                     offset,
                     header,
@@ -231,7 +231,7 @@ fn find(
 
 fn deliver(
     segment: &mut SegmentReader<'_>,
-    found: &Found,
+    found: &IntactGroup,
     f: &mut Visit<'_>,
     lost: &mut dyn FnMut(Error),
 ) -> Result<()> {

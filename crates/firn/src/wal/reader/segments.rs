@@ -158,7 +158,7 @@ impl<'e> SegmentReader<'e> {
 }
 
 /// Segments of one run of the engine, in order.
-pub(super) struct Run<'e> {
+pub(super) struct IncarnationSegments<'e> {
     pub incarnation: SegmentId,
     /// Where the log ended when the run began.
     pub base: LogEnd,
@@ -183,13 +183,13 @@ pub(super) fn open<'e>(
     dir: &Path,
     first: SegmentId,
     copied: Copied,
-) -> Result<(Vec<Run<'e>>, SegmentId)> {
+) -> Result<(Vec<IncarnationSegments<'e>>, SegmentId)> {
     let mut ids = list(env, dir)?;
     if let Copied::UpTo(last) = copied {
         ids.retain(|id| *id <= last);
     }
     let max_seen = ids.last().copied().unwrap_or(0);
-    let mut runs: Vec<Run<'_>> = Vec::new();
+    let mut runs: Vec<IncarnationSegments<'_>> = Vec::new();
     // The id that should come next.
     let mut expected = (first > 0).then_some(first);
     for id in ids.into_iter().filter(|&id| id >= first) {
@@ -216,7 +216,7 @@ pub(super) fn open<'e>(
                     let known = copied == Copied::Whole || header.base != last.base;
                     last.next_base = known.then_some(header.base);
                 }
-                runs.push(Run {
+                runs.push(IncarnationSegments {
                     incarnation: header.incarnation,
                     base: header.base,
                     next_base: None,

@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// What lies in a segment, in the order of the bytes.
 #[derive(Debug)]
-pub enum Piece<'a> {
+pub enum SegmentPiece<'a> {
     /// An intact group. It may be one that recovery drops: left by a write that nobody waited for.
     Group {
         /// Where it begins.
@@ -42,7 +42,7 @@ pub fn survey(
     env: &dyn Env,
     dir: &Path,
     id: SegmentId,
-    f: &mut dyn FnMut(Piece<'_>),
+    f: &mut dyn FnMut(SegmentPiece<'_>),
 ) -> Result<(Option<SegmentHeader>, u64)> {
     let mut segment = SegmentReader::open(env, dir, id)?;
     let header = segment.header()?;
@@ -65,7 +65,7 @@ pub fn survey(
         };
         if let Some((from, blank)) = gap.take() {
             let to = offset;
-            f(Piece::Gap { from, to, blank });
+            f(SegmentPiece::Gap { from, to, blank });
         }
         let mut payload = &bytes[GROUP_HEADER..GROUP_HEADER + group.payload_len as usize];
         let mut records = Vec::new();
@@ -75,7 +75,7 @@ pub fn survey(
             records.push(record);
         }
         let len = bytes.len() as u64;
-        f(Piece::Group {
+        f(SegmentPiece::Group {
             offset,
             len,
             header: group,
@@ -85,7 +85,7 @@ pub fn survey(
     }
     if let Some((from, blank)) = gap {
         let to = size;
-        f(Piece::Gap { from, to, blank });
+        f(SegmentPiece::Gap { from, to, blank });
     }
     Ok((header, size))
 }

@@ -212,10 +212,10 @@ fn records_have_the_bytes_of_the_page() {
             },
             &[14, 4, 5, 1, 0xac, 2],
         ),
-        (run(RunName::Unknown), &[15, 0]),
-        (run(RunName::NoBinlog), &[15, 1, 0]),
+        (run(ServerRunName::Unknown), &[15, 0]),
+        (run(ServerRunName::NoBinlog), &[15, 1, 0]),
         (
-            run(RunName::Binlog {
+            run(ServerRunName::Binlog {
                 path: b"p",
                 created: 1,
                 server_id: 300,

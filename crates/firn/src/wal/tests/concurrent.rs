@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::base::ErrorKind;
-use crate::env::fault::{Class, Errno, Fault};
+use crate::env::fault::{CallClass, Errno, Fault};
 use crate::env::{FaultEnv, PosixEnv};
 use parking_lot::Mutex;
 
@@ -22,7 +22,7 @@ fn run(wal: &Wal, durable: impl Fn(u64) -> bool + Sync) -> Vec<u64> {
                     let bytes = vec![thread as u8; (thread * 97 + n * 31) as usize % 3000];
                     let (seqno, appended) = {
                         let mut last = commit_mutex.lock();
-                        let Ok(appended) = wal.append(&[batch(*last + 1, &bytes)], Room::Leave)
+                        let Ok(appended) = wal.append(&[batch(*last + 1, &bytes)], OutcomeRoom::Leave)
                         else {
                             return;
                         };
@@ -128,7 +128,7 @@ fn a_failure_amid_many_committers_loses_nothing_acknowledged() {
         let env = FaultEnv::new(Arc::new(mem.clone()));
         let wal = open(&env, with_thread(4), 1, LogEnd::default()).unwrap();
         env.inject(Fault {
-            class: Class::Sync,
+            class: CallClass::Sync,
             nth,
             sticky: false,
             errno: Errno::Io,

@@ -134,12 +134,12 @@ fn a_read_error_is_no_end() {
     let env = three_segments();
     let faults = crate::env::FaultEnv::new(Arc::new(env));
     replayed(&faults, 1).unwrap();
-    let reads = faults.count(crate::env::fault::Class::Read);
+    let reads = faults.count(crate::env::fault::CallClass::Read);
     assert!(reads > 6);
     for nth in 1..=reads {
         faults.clear();
         faults.inject(crate::env::fault::Fault {
-            class: crate::env::fault::Class::Read,
+            class: crate::env::fault::CallClass::Read,
             nth,
             sticky: false,
             errno: crate::env::fault::Errno::Io,

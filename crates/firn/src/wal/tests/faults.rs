@@ -3,7 +3,7 @@
 use super::*;
 use crate::base::ErrorKind;
 use crate::env::FaultEnv;
-use crate::env::fault::{Class, Errno, Fault};
+use crate::env::fault::{CallClass, Errno, Fault};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -14,7 +14,7 @@ fn setup() -> (MemEnv, FaultEnv, Arc<Wal>) {
     (mem, env, wal)
 }
 
-fn fail(env: &FaultEnv, class: Class, errno: Errno, sticky: bool) {
+fn fail(env: &FaultEnv, class: CallClass, errno: Errno, sticky: bool) {
     env.inject(Fault {
         class,
         nth: 1,
@@ -26,9 +26,9 @@ fn fail(env: &FaultEnv, class: Class, errno: Errno, sticky: bool) {
 #[test]
 fn a_failed_write_or_sync_poisons() {
     for (class, errno) in [
-        (Class::Write, Errno::Io),
-        (Class::Sync, Errno::Io),
-        (Class::Write, Errno::NoSpace),
+        (CallClass::Write, Errno::Io),
+        (CallClass::Sync, Errno::Io),
+        (CallClass::Write, Errno::NoSpace),
     ] {
         let (mem, env, wal) = setup();
         let good = commit(&wal, 1, b"good").unwrap();
@@ -36,9 +36,9 @@ fn a_failed_write_or_sync_poisons() {
         let error = commit(&wal, 2, b"bad").unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::Poisoned);
         assert!(error.message().contains("unknown until restart"), "{error}");
-        let writes = env.count(Class::Write);
+        let writes = env.count(CallClass::Write);
         assert_eq!(
-            wal.append(&[], Room::Leave).unwrap_err().kind(),
+            wal.append(&[], OutcomeRoom::Leave).unwrap_err().kind(),
             &ErrorKind::Poisoned
         );
         assert_eq!(
@@ -47,7 +47,7 @@ fn a_failed_write_or_sync_poisons() {
         );
         wal.sync_to(good.lsn).unwrap();
         wal.close().unwrap_err();
-        assert_eq!(env.count(Class::Write), writes, "written after the failure");
+        assert_eq!(env.count(CallClass::Write), writes, "written after the failure");
         assert_eq!(replayed(&mem.crash(0), 1).unwrap().0, [1]);
     }
 }
@@ -55,9 +55,9 @@ fn a_failed_write_or_sync_poisons() {
 #[test]
 fn a_failed_sync_of_written_groups_poisons() {
     let (_, env, wal) = setup();
-    let appended = wal.append(&[batch(1, b"")], Room::Leave).unwrap();
+    let appended = wal.append(&[batch(1, b"")], OutcomeRoom::Leave).unwrap();
     wal.write_to(appended.lsn).unwrap();
-    fail(&env, Class::Sync, Errno::Io, false);
+    fail(&env, CallClass::Sync, Errno::Io, false);
     let error = wal.sync_to(appended.lsn).unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::Poisoned);
     assert_eq!(wal.durable_lsn(), 0);
@@ -77,7 +77,7 @@ fn a_poison_from_elsewhere_stops_the_log() {
         LogEnd::default(),
     )
     .unwrap();
-    let appended = wal.append(&[batch(1, b"")], Room::Leave).unwrap();
+    let appended = wal.append(&[batch(1, b"")], OutcomeRoom::Leave).unwrap();
     health.poison(crate::base::Error::invalid("elsewhere"));
     let error = wal.sync_to(appended.lsn).unwrap_err();
     assert!(error.message().contains("elsewhere"), "{error}");
@@ -91,7 +91,7 @@ fn a_full_disk_refuses_appends_until_there_is_room() {
     for seqno in 1..=7 {
         commit(&wal, seqno, &[1; 3000]).unwrap();
     }
-    fail(&env, Class::Write, Errno::NoSpace, true);
+    fail(&env, CallClass::Write, Errno::NoSpace, true);
     for _ in 0..3 {
         let error = commit(&wal, 8, &[1; 3000]).unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::NoSpace);
@@ -110,11 +110,11 @@ fn a_full_disk_refuses_appends_until_there_is_room() {
 #[test]
 fn each_call_of_a_rotation_may_fail() {
     for class in [
-        Class::Write,
-        Class::Sync,
-        Class::Create,
-        Class::Rename,
-        Class::Remove,
+        CallClass::Write,
+        CallClass::Sync,
+        CallClass::Create,
+        CallClass::Rename,
+        CallClass::Remove,
     ] {
         for errno in [Errno::Io, Errno::NoSpace] {
             for nth in 1..=60 {
@@ -139,7 +139,7 @@ fn each_call_of_a_rotation_may_fail() {
                         Err(error) => {
                             failures += 1;
                             poisoned |= error.kind() == &ErrorKind::Poisoned
-                                || wal.append(&[], Room::Leave).is_err();
+                                || wal.append(&[], OutcomeRoom::Leave).is_err();
                         }
                     }
                 }
@@ -164,17 +164,17 @@ fn outcomes_find_room_on_a_full_disk() {
             if rng.random_ratio(1, 12) {
                 is_full = !is_full;
                 match is_full {
-                    true => fail(&env, Class::Create, Errno::NoSpace, true),
+                    true => fail(&env, CallClass::Create, Errno::NoSpace, true),
                     false => env.clear(),
                 }
             }
             let room = match rng.random_range(0..10) {
-                0..3 => Room::Keep,
-                3..5 if open > 0 => Room::Use,
-                _ => Room::Leave,
+                0..3 => OutcomeRoom::Keep,
+                3..5 if open > 0 => OutcomeRoom::Use,
+                _ => OutcomeRoom::Leave,
             };
             let bytes = match room {
-                Room::Use => 600,
+                OutcomeRoom::Use => 600,
                 // Also some that need a segment of their own.
                 _ => {
                     let most = [300, 6000, 60_000][rng.random_range(0..3)];
@@ -185,9 +185,9 @@ fn outcomes_find_room_on_a_full_disk() {
                 Ok(appended) => {
                     seqno += 1;
                     open = match room {
-                        Room::Leave => open,
-                        Room::Keep => open + 1,
-                        Room::Use => open - 1,
+                        OutcomeRoom::Leave => open,
+                        OutcomeRoom::Keep => open + 1,
+                        OutcomeRoom::Use => open - 1,
                     };
                     match rng.random_range(0..3) {
                         0 => wal.sync_to(appended.lsn).unwrap(),
@@ -202,7 +202,7 @@ fn outcomes_find_room_on_a_full_disk() {
                         "seed {seed}, step {step}"
                     );
                     assert!(
-                        is_full && room != Room::Use,
+                        is_full && room != OutcomeRoom::Use,
                         "seed {seed}, step {step}: {room:?}"
                     );
                     refused += 1;
@@ -216,11 +216,11 @@ fn outcomes_find_room_on_a_full_disk() {
             }
         }
         if !is_full {
-            fail(&env, Class::Create, Errno::NoSpace, true);
+            fail(&env, CallClass::Create, Errno::NoSpace, true);
         }
         while open > 0 {
             seqno += 1;
-            let appended = wal.append(&[batch(seqno, &[7; 600])], Room::Use).unwrap();
+            let appended = wal.append(&[batch(seqno, &[7; 600])], OutcomeRoom::Use).unwrap();
             wal.sync_to(appended.lsn).unwrap();
             open -= 1;
         }

@@ -23,8 +23,8 @@ fn records_come_back_in_order_with_their_segment() {
             info: b"",
         },
     ];
-    wal.append(&records[..2], Room::Leave).unwrap();
-    let appended = wal.append(&records[2..], Room::Leave).unwrap();
+    wal.append(&records[..2], OutcomeRoom::Leave).unwrap();
+    let appended = wal.append(&records[2..], OutcomeRoom::Leave).unwrap();
     assert_eq!(appended.segment, 1);
     assert_eq!(wal.durable_lsn(), 0);
     wal.sync_to(appended.lsn).unwrap();
@@ -91,9 +91,9 @@ fn groups_that_do_not_fit_rotate_and_large_ones_get_their_own_segment() {
 fn an_empty_segment_in_the_middle_is_passed_over() {
     let env = MemEnv::new();
     let wal = new_wal(&env);
-    wal.append(&[batch(1, &[1; 4096])], Room::Leave).unwrap();
+    wal.append(&[batch(1, &[1; 4096])], OutcomeRoom::Leave).unwrap();
     let appended = wal
-        .append(&[batch(2, &[2; 7 * 4096])], Room::Leave)
+        .append(&[batch(2, &[2; 7 * 4096])], OutcomeRoom::Leave)
         .unwrap();
     wal.sync_to(appended.lsn).unwrap();
     commit(&wal, 3, b"").unwrap();
@@ -134,7 +134,7 @@ fn the_next_run_goes_on_in_a_new_segment() {
         if run % 2 == 0 {
             wal.close().unwrap();
             assert_eq!(
-                wal.append(&[], Room::Leave).unwrap_err().kind(),
+                wal.append(&[], OutcomeRoom::Leave).unwrap_err().kind(),
                 &ErrorKind::ShutDown
             );
         }
@@ -158,9 +158,9 @@ fn written_records_become_durable_with_the_sync() {
         ..options()
     };
     let wal = open(&env, opts, 1, LogEnd::default()).unwrap();
-    let first = wal.append(&[batch(1, &[1; 20_000])], Room::Leave).unwrap();
+    let first = wal.append(&[batch(1, &[1; 20_000])], OutcomeRoom::Leave).unwrap();
     wal.write_to(first.lsn).unwrap();
-    let second = wal.append(&[batch(2, &[1; 20_000])], Room::Leave).unwrap();
+    let second = wal.append(&[batch(2, &[1; 20_000])], OutcomeRoom::Leave).unwrap();
     wal.write_to(second.lsn).unwrap();
     assert_eq!((wal.durable_lsn(), wal.current_segment()), (0, 2));
     // Neither segment may go before its groups are durable.
@@ -177,7 +177,7 @@ fn commits_that_wait_for_no_sync_share_blocks() {
     let wal = new_wal(&env);
     for seqno in 1..=30 {
         let appended = wal
-            .append(&[batch(seqno, &[seqno as u8; 200])], Room::Leave)
+            .append(&[batch(seqno, &[seqno as u8; 200])], OutcomeRoom::Leave)
             .unwrap();
         wal.write_to(appended.lsn).unwrap();
     }
@@ -187,7 +187,7 @@ fn commits_that_wait_for_no_sync_share_blocks() {
     // What a sync made durable is never written again.
     wal.sync_to(wal.appended_lsn()).unwrap();
     let durable = env.read(&segment_path(1)).unwrap();
-    let appended = wal.append(&[batch(31, b"later")], Room::Leave).unwrap();
+    let appended = wal.append(&[batch(31, b"later")], OutcomeRoom::Leave).unwrap();
     wal.write_to(appended.lsn).unwrap();
     let after = env.read(&segment_path(1)).unwrap();
     assert_eq!(durable[..3 * 4096], after[..3 * 4096]);
@@ -204,7 +204,7 @@ fn a_full_buffer_is_written() {
     };
     let wal = open(&env, opts, 1, LogEnd::default()).unwrap();
     for seqno in 1..=8 {
-        wal.append(&[batch(seqno, &[1; 4000])], Room::Leave)
+        wal.append(&[batch(seqno, &[1; 4000])], OutcomeRoom::Leave)
             .unwrap();
     }
     assert_eq!(replayed(&env, 1).unwrap().0, [1, 2, 3, 4, 5, 6]);

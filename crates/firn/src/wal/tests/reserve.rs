@@ -2,21 +2,21 @@
 
 use super::*;
 use crate::base::ErrorKind;
-use crate::store::{Part, Reserve};
-use crate::wal::Access;
+use crate::store::{ReservePart, DiskReserve};
+use crate::wal::FullDiskAccess;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-fn setup() -> (MemEnv, Arc<Reserve>, Arc<Wal>) {
+fn setup() -> (MemEnv, Arc<DiskReserve>, Arc<Wal>) {
     let env = MemEnv::new();
     env.create_dir_all(&dir()).unwrap();
-    let reserve = Arc::new(Reserve::new(Arc::new(env.clone()), &dir()));
+    let reserve = Arc::new(DiskReserve::new(Arc::new(env.clone()), &dir()));
     reserve.fill().unwrap();
     let wal = open(&env, with(&reserve), 1, LogEnd::default()).unwrap();
     (env, reserve, wal)
 }
 
-fn with(reserve: &Arc<Reserve>) -> WalOptions {
+fn with(reserve: &Arc<DiskReserve>) -> WalOptions {
     WalOptions {
         kept: Some(Arc::clone(reserve)),
         ..options()
@@ -24,10 +24,10 @@ fn with(reserve: &Arc<Reserve>) -> WalOptions {
 }
 
 /// Appends records of 3000 bytes, each in a group of its own, until the disk is full. Returns how many.
-fn append_all(wal: &Wal, seqno: &mut u64, access: Access) -> u64 {
+fn append_all(wal: &Wal, seqno: &mut u64, access: FullDiskAccess) -> u64 {
     for done in 0.. {
         let record = [batch(*seqno + 1, &[7; 3000])];
-        match wal.append_to(&record, Room::Leave, access) {
+        match wal.append_to(&record, OutcomeRoom::Leave, access) {
             Ok(appended) => wal.sync_to(appended.lsn).unwrap(),
             Err(error) => {
                 assert_eq!(error.kind(), &ErrorKind::NoSpace);
@@ -44,23 +44,23 @@ fn deletions_go_into_the_reserve_and_leave_a_quarter_of_it() {
     let (env, reserve, wal) = setup();
     env.fill();
     let mut seqno = 0;
-    append_all(&wal, &mut seqno, Access::Ordinary);
-    let blocks = Part::Log.bytes() / 4096;
-    let deletions = append_all(&wal, &mut seqno, Access::Deletions);
+    append_all(&wal, &mut seqno, FullDiskAccess::Ordinary);
+    let blocks = ReservePart::Log.bytes() / 4096;
+    let deletions = append_all(&wal, &mut seqno, FullDiskAccess::Deletions);
     assert!(deletions.abs_diff(blocks * 3 / 4) <= 2, "{deletions}");
-    assert_eq!(append_all(&wal, &mut seqno, Access::Ordinary), 0);
-    let exits = append_all(&wal, &mut seqno, Access::Exits);
+    assert_eq!(append_all(&wal, &mut seqno, FullDiskAccess::Ordinary), 0);
+    let exits = append_all(&wal, &mut seqno, FullDiskAccess::Exits);
     assert!(exits.abs_diff(blocks / 4) <= 2, "{exits}");
-    assert!(!reserve.has(Part::Log));
+    assert!(!reserve.has(ReservePart::Log));
     env.unfill();
     seqno += 1;
     commit(&wal, seqno, b"there is room").unwrap();
     // Nothing of it is needed any more: it is the reserve again.
     wal.release_before(wal.current_segment()).unwrap();
-    assert!(reserve.has(Part::Log));
+    assert!(reserve.has(ReservePart::Log));
     env.fill();
-    append_all(&wal, &mut seqno, Access::Ordinary);
-    assert!(append_all(&wal, &mut seqno, Access::Deletions) > 100);
+    append_all(&wal, &mut seqno, FullDiskAccess::Ordinary);
+    assert!(append_all(&wal, &mut seqno, FullDiskAccess::Deletions) > 100);
 }
 
 #[test]
@@ -68,8 +68,8 @@ fn what_is_in_the_reserve_is_replayed_and_the_next_run_goes_on() {
     let (env, _, wal) = setup();
     env.fill();
     let mut seqno = 0;
-    append_all(&wal, &mut seqno, Access::Ordinary);
-    append_all(&wal, &mut seqno, Access::Deletions);
+    append_all(&wal, &mut seqno, FullDiskAccess::Ordinary);
+    append_all(&wal, &mut seqno, FullDiskAccess::Deletions);
     let mut env = env;
     let mut wal = Some(wal);
     for _ in 0..3 {
@@ -77,15 +77,15 @@ fn what_is_in_the_reserve_is_replayed_and_the_next_run_goes_on() {
         env = env.kill();
         let (found, end) = replayed(&env, 1).unwrap();
         assert_eq!(found, Vec::from_iter(1..=seqno));
-        let reserve = Arc::new(Reserve::new(Arc::new(env.clone()), &dir()));
+        let reserve = Arc::new(DiskReserve::new(Arc::new(env.clone()), &dir()));
         reserve.fill().unwrap();
         let first = end.max_segment_id_seen + 1;
         let opened = open(&env, with(&reserve), first, end.log_end()).unwrap();
         // The reserve holds what was deleted: there is no segment.
         assert!(opened.is_homeless());
-        assert_eq!(append_all(&opened, &mut seqno, Access::Exits), 0);
+        assert_eq!(append_all(&opened, &mut seqno, FullDiskAccess::Exits), 0);
         // What recovery decides is taken, and durable later.
-        let decided = opened.append(&[batch(seqno + 1, b"")], Room::Use).unwrap();
+        let decided = opened.append(&[batch(seqno + 1, b"")], OutcomeRoom::Use).unwrap();
         let error = opened.sync_to(decided.lsn).unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::NoSpace);
         wal = Some(opened);
@@ -122,14 +122,14 @@ fn outcomes_find_room_beside_the_reserve() {
                 }
             }
             let room = match rng.random_range(0..10) {
-                0..3 => Room::Keep,
-                3..5 if open > 0 => Room::Use,
-                _ => Room::Leave,
+                0..3 => OutcomeRoom::Keep,
+                3..5 if open > 0 => OutcomeRoom::Use,
+                _ => OutcomeRoom::Leave,
             };
             let access =
-                [Access::Ordinary, Access::Deletions, Access::Exits][rng.random_range(0..3)];
+                [FullDiskAccess::Ordinary, FullDiskAccess::Deletions, FullDiskAccess::Exits][rng.random_range(0..3)];
             let bytes = match room {
-                Room::Use => 600,
+                OutcomeRoom::Use => 600,
                 _ => {
                     let most = [300, 6000, 60_000][rng.random_range(0..3)];
                     rng.random_range(0..most)
@@ -139,9 +139,9 @@ fn outcomes_find_room_beside_the_reserve() {
                 Ok(appended) => {
                     seqno += 1;
                     match room {
-                        Room::Leave => {}
-                        Room::Keep => open += 1,
-                        Room::Use => open -= 1,
+                        OutcomeRoom::Leave => {}
+                        OutcomeRoom::Keep => open += 1,
+                        OutcomeRoom::Use => open -= 1,
                     }
                     match rng.random_range(0..3) {
                         0 => wal.sync_to(appended.lsn).unwrap(),
@@ -151,7 +151,7 @@ fn outcomes_find_room_beside_the_reserve() {
                 }
                 Err(error) => {
                     assert_eq!(error.kind(), &ErrorKind::NoSpace, "{context}");
-                    assert!(is_full && room != Room::Use, "{context}: {room:?}");
+                    assert!(is_full && room != OutcomeRoom::Use, "{context}: {room:?}");
                     refused += 1;
                 }
             }
@@ -165,7 +165,7 @@ fn outcomes_find_room_beside_the_reserve() {
         env.fill();
         while open > 0 {
             seqno += 1;
-            let appended = wal.append(&[batch(seqno, &[7; 600])], Room::Use).unwrap();
+            let appended = wal.append(&[batch(seqno, &[7; 600])], OutcomeRoom::Use).unwrap();
             wal.sync_to(appended.lsn).unwrap();
             open -= 1;
         }
@@ -190,7 +190,7 @@ fn outcomes_of_many_transactions_of_earlier_runs_take_what_room_there_is() {
     let mut seqno = 0;
     for _ in 0..200 {
         seqno += 1;
-        let appended = wal.append(&[batch(seqno, &[7; 600])], Room::Use).unwrap();
+        let appended = wal.append(&[batch(seqno, &[7; 600])], OutcomeRoom::Use).unwrap();
         wal.sync_to(appended.lsn).unwrap();
     }
     assert_eq!(
@@ -205,15 +205,15 @@ fn a_segment_made_of_the_reserve_without_a_length_is_the_reserve_again() {
     let (env, reserve, wal) = setup();
     commit(&wal, 1, b"").unwrap();
     drop(wal);
-    let from = reserve.path(Part::Log);
+    let from = reserve.path(ReservePart::Log);
     env.rename(&from, &dir().join("000009.wal")).unwrap();
     let env = env.kill();
     env.fill();
     let (_, end) = replayed(&env, 1).unwrap();
-    let reserve = Arc::new(Reserve::new(Arc::new(env.clone()), &dir()));
+    let reserve = Arc::new(DiskReserve::new(Arc::new(env.clone()), &dir()));
     let wal = open(&env, with(&reserve), 10, end.log_end()).unwrap();
     assert!(!wal.is_homeless());
     let mut seqno = 1;
-    assert_eq!(append_all(&wal, &mut seqno, Access::Ordinary), 0);
-    assert!(append_all(&wal, &mut seqno, Access::Deletions) > 100);
+    assert_eq!(append_all(&wal, &mut seqno, FullDiskAccess::Ordinary), 0);
+    assert!(append_all(&wal, &mut seqno, FullDiskAccess::Deletions) > 100);
 }

@@ -3,8 +3,8 @@ use super::*;
 #[test]
 fn a_signal_before_or_after_the_wait_arrives_once() {
     let parker = Parker::current();
-    parker.wake(Signal::Lead);
-    assert_eq!(parker.wait(), Signal::Lead);
+    parker.wake(WakeReason::Lead);
+    assert_eq!(parker.wait(), WakeReason::Lead);
     assert_eq!(parker.signal.load(Ordering::Relaxed), 0);
     let (to_main, from_thread) = std::sync::mpsc::channel();
     let sleeper = std::thread::spawn(move || {
@@ -12,7 +12,7 @@ fn a_signal_before_or_after_the_wait_arrives_once() {
         (0..3).map(|_| Parker::current().wait()).collect::<Vec<_>>()
     });
     let parker = from_thread.recv().unwrap();
-    for signal in [Signal::Done, Signal::Sync, Signal::Failed] {
+    for signal in [WakeReason::Done, WakeReason::Sync, WakeReason::Failed] {
         while parker.signal.load(Ordering::Relaxed) != 0 {
             std::thread::yield_now();
         }
@@ -20,6 +20,6 @@ fn a_signal_before_or_after_the_wait_arrives_once() {
     }
     assert_eq!(
         sleeper.join().unwrap(),
-        [Signal::Done, Signal::Sync, Signal::Failed]
+        [WakeReason::Done, WakeReason::Sync, WakeReason::Failed]
     );
 }

@@ -1,9 +1,9 @@
 //! Waiting, leading, syncing.
 
 use super::super::Lsn;
-use super::super::waiter::{Parker, Signal, Waiter, Woken};
-use super::state::{Group, State};
-use super::{Access, Shared};
+use super::super::waiter::{Parker, WakeReason, CommitWaiter, WakeList};
+use super::state::{SealedGroup, WalState};
+use super::{FullDiskAccess, Shared};
 use crate::base::events::Severity;
 use crate::base::{Error, ErrorKind, Result};
 use parking_lot::MutexGuard;
@@ -26,14 +26,14 @@ impl Shared {
     }
 
     /// Writes the open group to make room in the buffer.
-    pub(super) fn flush_open(&self, state: MutexGuard<'_, State>) -> Result<()> {
+    pub(super) fn flush_open(&self, state: MutexGuard<'_, WalState>) -> Result<()> {
         let (lsn, lead_durable) = (state.appended, state.wants_durable);
         self.wait(state, lsn, false, lead_durable)
     }
 
     fn wait<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State>,
+        mut state: MutexGuard<'a, WalState>,
         lsn: Lsn,
         durable: bool,
         lead_durable: bool,
@@ -47,7 +47,7 @@ impl Shared {
             }
             if lsn > state.sealed && state.segment.is_none() {
                 drop(state);
-                self.find_segment(Access::Exits)?;
+                self.find_segment(FullDiskAccess::Exits)?;
             } else if lsn > state.sealed && state.may_lead(1) {
                 self.lead(state, lead_durable);
             } else if durable && state.progress.needs_sync() && !state.syncing {
@@ -56,10 +56,10 @@ impl Shared {
                 self.sync();
             } else {
                 match self.sleep(state, lsn, durable) {
-                    Signal::Done => return Ok(()),
-                    Signal::Failed => return Err(self.unknown_outcome()),
-                    Signal::Sync => self.sync(),
-                    Signal::Lead => {
+                    WakeReason::Done => return Ok(()),
+                    WakeReason::Failed => return Err(self.unknown_outcome()),
+                    WakeReason::Sync => self.sync(),
+                    WakeReason::Lead => {
                         state = self.state.lock();
                         state.called -= 1;
                         if lsn > state.sealed && !state.failed {
@@ -76,11 +76,11 @@ impl Shared {
     }
 
     /// Prepares the next segment. Gives the open group a place there if there was none.
-    pub(super) fn find_segment(&self, access: Access) -> Result<()> {
+    pub(super) fn find_segment(&self, access: FullDiskAccess) -> Result<()> {
         let room = self.state.lock().group_len(0) as u64;
         match self.prepare_next(room, access) {
             // What is appended already comes before what is expected.
-            Err(full) if access == Access::Exits && *full.kind() == ErrorKind::NoSpace => {
+            Err(full) if access == FullDiskAccess::Exits && *full.kind() == ErrorKind::NoSpace => {
                 self.prepare(room, access, false)?
             }
             prepared => prepared?,
@@ -93,10 +93,10 @@ impl Shared {
         Ok(())
     }
 
-    fn sleep(&self, mut state: MutexGuard<'_, State>, lsn: Lsn, durable: bool) -> Signal {
+    fn sleep(&self, mut state: MutexGuard<'_, WalState>, lsn: Lsn, durable: bool) -> WakeReason {
         let parker = Parker::current();
         state.stats.waits += 1;
-        state.waiters.push(Waiter {
+        state.waiters.push(CommitWaiter {
             lsn,
             durable,
             parker: parker.clone(),
@@ -106,7 +106,7 @@ impl Shared {
     }
 
     /// Takes the open group out and writes it.
-    fn lead(&self, mut state: MutexGuard<'_, State>, durable: bool) {
+    fn lead(&self, mut state: MutexGuard<'_, WalState>, durable: bool) {
         let group = {
             let durable = durable || state.open_wanted_durable();
             state.seal(durable)
@@ -115,7 +115,7 @@ impl Shared {
         self.write(group);
     }
 
-    pub(super) fn write(&self, mut group: Group) {
+    pub(super) fn write(&self, mut group: SealedGroup) {
         let result = self.segments.health.check().and_then(|()| group.write());
         let mut state = self.state.lock();
         match result {
@@ -155,8 +155,8 @@ impl Shared {
     }
 
     /// Publishes the prefix and wakes whoever has something to do.
-    pub(super) fn settle(&self, mut state: MutexGuard<'_, State>) {
-        let mut woken = Woken::new();
+    pub(super) fn settle(&self, mut state: MutexGuard<'_, WalState>) {
+        let mut woken = WakeList::new();
         state.settle(&mut woken);
         self.durable
             .store(state.progress.durable().lsn, Ordering::Release);
@@ -164,7 +164,7 @@ impl Shared {
         woken.wake();
     }
 
-    pub(super) fn fail(&self, state: &mut State, error: Error) {
+    pub(super) fn fail(&self, state: &mut WalState, error: Error) {
         state.failed = true;
         if self.segments.health.poison(error.clone()) {
             let message = format!("the log has failed, commits are refused until restart: {error}");

@@ -6,24 +6,24 @@
 
 use super::super::frame::FIRST_GROUP;
 use super::super::{Lsn, SegmentId};
-use super::state::Group;
-use super::{Access, Wal, outcome_room};
+use super::state::SealedGroup;
+use super::{FullDiskAccess, Wal, outcome_room};
 use crate::base::{Error, ErrorKind, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The log was cut; its last groups may still be on their way to the device.
-pub struct Cut {
+pub struct WalCut {
     /// To be written by whoever cut.
-    group: Option<Group>,
+    group: Option<SealedGroup>,
     lsn: Lsn,
     segment: SegmentId,
 }
 
 /// As long as it lives no segment is recycled or removed.
-pub struct SegmentsHeld(Arc<AtomicUsize>);
+pub struct SegmentHold(Arc<AtomicUsize>);
 
-impl Drop for SegmentsHeld {
+impl Drop for SegmentHold {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
@@ -32,11 +32,11 @@ impl Drop for SegmentsHeld {
 impl Wal {
     /// Keeps all segments until what it returns is dropped: those that are released meanwhile go
     /// with the next release after that.
-    pub fn hold_segments(&self) -> SegmentsHeld {
+    pub fn hold_segments(&self) -> SegmentHold {
         // Under the mutex: a release that has begun has chosen its segments.
         let _state = self.shared.state.lock();
         self.shared.held.fetch_add(1, Ordering::AcqRel);
-        SegmentsHeld(Arc::clone(&self.shared.held))
+        SegmentHold(Arc::clone(&self.shared.held))
     }
 
     /// Makes ready what [`Self::try_cut`] needs. May take as long as filling a segment with zeros.
@@ -44,7 +44,7 @@ impl Wal {
     /// # Errors
     /// As of [`Self::append`].
     pub fn prepare_cut(&self) -> Result<()> {
-        self.shared.prepare_next(0, Access::Ordinary).map(drop)
+        self.shared.prepare_next(0, FullDiskAccess::Ordinary).map(drop)
     }
 
     /// Ends the current segment behind everything that was appended; what is appended from now on goes
@@ -53,7 +53,7 @@ impl Wal {
     ///
     /// # Errors
     /// `Poisoned`, `ShutDown`.
-    pub fn try_cut(&self) -> Result<Option<Cut>> {
+    pub fn try_cut(&self) -> Result<Option<WalCut>> {
         let mut state = self.shared.state.lock();
         if state.failed {
             return Err(self.shared.unknown_outcome());
@@ -75,7 +75,7 @@ impl Wal {
         // never used, so it gets an empty one.
         let wanted = !state.open.is_empty() || state.offset == FIRST_GROUP;
         let group = wanted.then(|| state.seal(true));
-        let cut = Cut {
+        let cut = WalCut {
             group,
             lsn: state.appended,
             segment: state.segment.id,
@@ -90,7 +90,7 @@ impl Wal {
     ///
     /// # Errors
     /// `Poisoned`: as of [`Self::sync_to`].
-    pub fn finish_cut(&self, cut: Cut) -> Result<SegmentId> {
+    pub fn finish_cut(&self, cut: WalCut) -> Result<SegmentId> {
         if let Some(group) = cut.group {
             self.shared.write(group);
         }

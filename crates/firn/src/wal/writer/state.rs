@@ -1,12 +1,12 @@
 //! What the log's mutex guards.
 
 use super::super::frame::{FIRST_GROUP, GROUP_HEADER, GroupHeader, blocks_for};
-use super::super::progress::{Point, Progress};
+use super::super::progress::{PrefixEnd, DurablePrefix};
 use super::super::segment::Segment;
-use super::super::waiter::{Signal, Waiter, Woken};
+use super::super::waiter::{WakeReason, CommitWaiter, WakeList};
 use super::super::{GroupNumber, LogEnd, Lsn, SegmentId};
-use super::tail::Tail;
-use super::{Access, WalOptions, WalStats, has_room, margin, outcome_room, takes};
+use super::tail::GrowingGroup;
+use super::{FullDiskAccess, WalOptions, WalStats, has_room, margin, outcome_room, takes};
 use crate::base::Result;
 use crate::env::{AlignedBuf, BLOCK};
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 const KEPT_BUFFER: usize = 4 << 20;
 
 /// A group taken out of the log, to be written without the mutex.
-pub(super) struct Group {
+pub(super) struct SealedGroup {
     pub header: GroupHeader,
     pub buf: AlignedBuf,
     pub segment: Arc<Segment>,
@@ -25,7 +25,7 @@ pub(super) struct Group {
     pub durable: bool,
 }
 
-impl Group {
+impl SealedGroup {
     pub(super) fn write(&mut self) -> Result<()> {
         let Self { buf, segment, .. } = self;
         self.header.seal(buf, segment.id, self.offset, segment.unit);
@@ -46,7 +46,7 @@ pub(in crate::wal) struct OldSegment {
     pub end: u64,
 }
 
-pub(super) struct State {
+pub(super) struct WalState {
     /// The open group: room for its header, then records. Empty if there are none.
     pub open: AlignedBuf,
     open_records: u32,
@@ -62,7 +62,7 @@ pub(super) struct State {
     segment_first: GroupNumber,
     previous_segment: SegmentId,
     /// The last group, while it may grow.
-    pub tail: Option<Tail>,
+    pub tail: Option<GrowingGroup>,
     /// Changes whenever the last group ceases to be one that may grow.
     pub tail_epoch: u64,
     /// Prepared ahead.
@@ -75,12 +75,12 @@ pub(super) struct State {
     pub old: BTreeMap<SegmentId, OldSegment>,
     /// Segments from here on stay, whatever is released.
     pub kept_from: SegmentId,
-    pub progress: Progress,
+    pub progress: DurablePrefix,
     /// Segments with groups that were written but not synced.
     pub unsynced: Vec<Arc<Segment>>,
     /// A thread syncs, or was told to.
     pub syncing: bool,
-    pub waiters: Vec<Waiter>,
+    pub waiters: Vec<CommitWaiter>,
     /// Waiters that were told to lead and have not begun: each has a write slot.
     pub called: usize,
     slots: usize,
@@ -93,7 +93,7 @@ pub(super) struct State {
     pub stats: WalStats,
 }
 
-impl State {
+impl WalState {
     pub(super) fn new(
         segment: Arc<Segment>,
         prev: LogEnd,
@@ -118,7 +118,7 @@ impl State {
             next_wanted: 0,
             old,
             kept_from: SegmentId::MAX,
-            progress: Progress::new(Point {
+            progress: DurablePrefix::new(PrefixEnd {
                 group: prev.group,
                 lsn: 0,
             }),
@@ -147,7 +147,7 @@ impl State {
 
     /// Sees to it that the open group may be `group_len` bytes long, with room for so many outcomes behind it or in the
     /// next segment. Returns whether that is so; otherwise a next segment of that size is needed.
-    pub(super) fn make_room(&mut self, group_len: usize, outcomes: u64, access: Access) -> bool {
+    pub(super) fn make_room(&mut self, group_len: usize, outcomes: u64, access: FullDiskAccess) -> bool {
         let kept = outcome_room(outcomes);
         let stays = takes(&self.segment, access);
         let left = margin(&self.segment, access) as usize;
@@ -213,15 +213,15 @@ impl State {
         &mut self.open
     }
 
-    /// Takes the open group out. The caller writes it and reports to [`State::written`].
-    pub(super) fn seal(&mut self, durable: bool) -> Group {
+    /// Takes the open group out. The caller writes it and reports to [`WalState::written`].
+    pub(super) fn seal(&mut self, durable: bool) -> SealedGroup {
         self.end_growth();
         self.open_group(0);
         let fresh = self.spare.pop().unwrap_or_default();
         let buf = std::mem::replace(&mut self.open, fresh);
         self.last_group += 1;
         self.sealed = self.appended;
-        let last = Point {
+        let last = PrefixEnd {
             group: self.last_group,
             lsn: self.sealed,
         };
@@ -234,7 +234,7 @@ impl State {
             false => (self.next_block(), BLOCK),
         };
         self.offset = offset + buf.len().next_multiple_of(unit) as u64;
-        Group {
+        SealedGroup {
             header: GroupHeader {
                 number: self.last_group,
                 known_synced: self.progress.durable().group,
@@ -256,13 +256,13 @@ impl State {
     }
 
     /// The group's write has succeeded.
-    pub(super) fn written(&mut self, group: Group) {
+    pub(super) fn written(&mut self, group: SealedGroup) {
         self.note_written(&group, true);
         self.keep_buffer(group.buf);
     }
 
     /// As [`Self::written`]; `first` says that nothing of the group was in its place before.
-    pub(super) fn note_written(&mut self, group: &Group, first: bool) {
+    pub(super) fn note_written(&mut self, group: &SealedGroup, first: bool) {
         if first {
             self.stats.groups += 1;
             self.stats.bytes_written += group.buf.len() as u64;
@@ -312,14 +312,14 @@ impl State {
     /// Takes off the list all waiters that have something to do: those whose wish came true, or
     /// all if the log failed; one leader if a slot is free and the open group is waited for; one
     /// that syncs if the durable prefix waits for a sync. Called after every change of these.
-    pub(super) fn settle(&mut self, woken: &mut Woken) {
+    pub(super) fn settle(&mut self, woken: &mut WakeList) {
         let mut at = 0;
         while at < self.waiters.len() {
-            let Waiter { lsn, durable, .. } = self.waiters[at];
+            let CommitWaiter { lsn, durable, .. } = self.waiters[at];
             if self.reached(lsn, durable) {
-                woken.push(self.waiters.swap_remove(at), Signal::Done);
+                woken.push(self.waiters.swap_remove(at), WakeReason::Done);
             } else if self.failed {
-                woken.push(self.waiters.swap_remove(at), Signal::Failed);
+                woken.push(self.waiters.swap_remove(at), WakeReason::Failed);
             } else {
                 at += 1;
             }
@@ -329,14 +329,14 @@ impl State {
             && let Some(at) = self.waiters.iter().position(|w| w.durable)
         {
             self.syncing = true;
-            woken.push(self.waiters.swap_remove(at), Signal::Sync);
+            woken.push(self.waiters.swap_remove(at), WakeReason::Sync);
         }
         let sealed = self.sealed;
         if self.may_lead(0)
             && let Some(at) = self.waiters.iter().position(|w| w.lsn > sealed)
         {
             self.called += 1;
-            woken.push(self.waiters.swap_remove(at), Signal::Lead);
+            woken.push(self.waiters.swap_remove(at), WakeReason::Lead);
         }
     }
 

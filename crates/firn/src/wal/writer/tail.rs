@@ -8,7 +8,7 @@
 use super::super::frame::{GROUP_HEADER, GroupHeader};
 use super::super::{GroupNumber, Lsn};
 use super::Shared;
-use super::state::{Group, State};
+use super::state::{SealedGroup, WalState};
 use crate::base::Result;
 use crate::env::{AlignedBuf, BLOCK};
 
@@ -18,14 +18,14 @@ use crate::env::{AlignedBuf, BLOCK};
 /// block is in the page cache but not in between; it was never durable, and no sync has begun since
 /// it was written (a sync that has begun may be writing the block out, and what it makes durable
 /// must not be torn by a later version of it); no group lies behind it.
-pub(super) struct Tail {
+pub(super) struct GrowingGroup {
     /// The group, its buffer without padding.
-    group: Group,
+    group: SealedGroup,
 }
 
-impl Tail {
+impl GrowingGroup {
     /// The group that was just written, if it leaves room in its block.
-    fn of(mut group: Group) -> Result<Self, Group> {
+    fn of(mut group: SealedGroup) -> Result<Self, SealedGroup> {
         let len = GROUP_HEADER + group.header.payload_len as usize;
         if len >= BLOCK {
             return Err(group);
@@ -39,7 +39,7 @@ impl Tail {
     }
 
     /// The group with the records of `open` behind its own.
-    fn grown(self, open: &AlignedBuf, records: u32, known_synced: GroupNumber) -> Group {
+    fn grown(self, open: &AlignedBuf, records: u32, known_synced: GroupNumber) -> SealedGroup {
         let mut group = self.group;
         group
             .buf
@@ -77,7 +77,7 @@ impl Shared {
     }
 }
 
-impl State {
+impl WalState {
     /// No group may grow any more that was written before.
     pub(super) fn end_growth(&mut self) {
         self.tail = None;
@@ -86,7 +86,7 @@ impl State {
 
     /// The last group with the open one's records added, or the open group; whether its place is
     /// written for the first time.
-    fn take_inline(&mut self) -> (Group, bool) {
+    fn take_inline(&mut self) -> (SealedGroup, bool) {
         let Some(tail) = self.tail.take_if(|tail| tail.has_room_for(&self.open)) else {
             return (self.seal(false), true);
         };
@@ -99,11 +99,11 @@ impl State {
         (group, false)
     }
 
-    fn wrote_inline(&mut self, group: Group, first: bool, epoch: u64) {
+    fn wrote_inline(&mut self, group: SealedGroup, first: bool, epoch: u64) {
         self.note_written(&group, first);
-        match Tail::of(group) {
+        match GrowingGroup::of(group) {
             Ok(tail) if self.tail_epoch == epoch => self.tail = Some(tail),
-            Ok(Tail { group }) | Err(group) => self.keep_buffer(group.buf),
+            Ok(GrowingGroup { group }) | Err(group) => self.keep_buffer(group.buf),
         }
     }
 }

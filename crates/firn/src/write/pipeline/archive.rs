@@ -1,11 +1,11 @@
 //! What an archive of the log asks of the pipeline: the time, places in the binary log, and records that name
 //! nothing but what the archive has.
 
-use super::{Pipeline, State, What, counter_records, file_ids};
+use super::{Pipeline, PipelineState, CommitRecord, counter_records, file_ids};
 use crate::base::{CounterValue, Result};
 use crate::store::FileStore;
 use crate::version::FileMeta;
-use crate::wal::{BinlogPosition, Record, Room};
+use crate::wal::{BinlogPosition, Record, OutcomeRoom};
 use std::borrow::Cow;
 
 /// A log that is archived says what time it is when so many microseconds have passed, at whole multiples of them.
@@ -13,14 +13,14 @@ const CLOCK_STEP_US: u64 = 10_000;
 
 /// A place in the server's binary log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct BinlogPlace {
+pub struct OwnedBinlogPosition {
     /// Name of its file; empty if it is not known.
     pub name: Vec<u8>,
     /// Position in the file.
     pub pos: u64,
 }
 
-impl BinlogPlace {
+impl OwnedBinlogPosition {
     pub(super) fn set(&mut self, at: BinlogPosition<'_>) {
         self.pos = at.pos;
         if self.name != at.name {
@@ -40,7 +40,7 @@ impl Pipeline {
 
     /// The binary log ends at `place` before what the host does next, a change of the catalog. For the archive of the log;
     /// without one it does nothing.
-    pub fn tell_binlog(&self, place: BinlogPlace) {
+    pub fn tell_binlog(&self, place: OwnedBinlogPosition) {
         if self.archived.is_some() {
             self.state.lock().told = Some(place);
         }
@@ -49,14 +49,14 @@ impl Pipeline {
     /// What the clock says, and where the binary log ends, if an archive of the log is to know.
     pub(super) fn clock_tick(
         &self,
-        state: &mut State,
-        what: &What<'_>,
-    ) -> Option<(u64, Option<BinlogPlace>)> {
+        state: &mut PipelineState,
+        what: &CommitRecord<'_>,
+    ) -> Option<(u64, Option<OwnedBinlogPosition>)> {
         let files = self.archived.as_ref()?;
         let now = files.env().wall_micros();
         // Commits tell their own places.
         let told = match what {
-            What::SchemaChange(_) | What::Retirement(_) => state.told.clone(),
+            CommitRecord::SchemaChange(_) | CommitRecord::Retirement(_) => state.told.clone(),
             _ => None,
         };
         if told.is_none() && now / CLOCK_STEP_US == state.clock {
@@ -89,11 +89,11 @@ impl Pipeline {
         });
         let _in_order = self.state.lock();
         self.health.check()?;
-        self.wal.append(&records, Room::Leave).map(drop)
+        self.wal.append(&records, OutcomeRoom::Leave).map(drop)
     }
 }
 
-pub(super) fn clock_records(tick: &Option<(u64, Option<BinlogPlace>)>) -> Vec<Record<'_>> {
+pub(super) fn clock_records(tick: &Option<(u64, Option<OwnedBinlogPosition>)>) -> Vec<Record<'_>> {
     let mut records = Vec::new();
     if let Some((wall_ms, told)) = tick {
         records.push(Record::Clock {

@@ -2,16 +2,16 @@
 
 use super::archive::clock_records;
 use super::prepare::unpin;
-use super::unfinished::{PoisonOnPanic, Unfinished};
-use super::{Pipeline, Prepared, State, counter_records, file_ids};
+use super::unfinished::{PoisonOnPanic, CommitGuard};
+use super::{Pipeline, PreparedLogPin, PipelineState, counter_records, file_ids};
 use crate::base::health::FullDisk;
 use crate::base::key::SEQNO_COMMITTED_MAX;
 use crate::base::pause::{self, PausePoint};
 use crate::base::value::check_entry;
 use crate::base::{CounterValue, Error, ErrorKind, InternalKey, Result, Seqno};
 use crate::store::FileKind;
-use crate::version::{FileMeta, FileSource, Frozen, IngestedRun};
-use crate::wal::{Access, Appended, BinlogPosition, Lsn, Record, Room};
+use crate::version::{FileMeta, FileSource, Flushable, IngestedRun};
+use crate::wal::{FullDiskAccess, Appended, BinlogPosition, Lsn, Record, OutcomeRoom};
 use crate::write::{Batch, Changes};
 use parking_lot::MutexGuard;
 use std::borrow::Cow;
@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 
 /// What a commit writes to the log.
 #[derive(Debug, Clone, Copy)]
-pub enum What<'a> {
+pub enum CommitRecord<'a> {
     /// The changes themselves.
     Batch,
     /// The batch, as a change of the catalog described for those who follow the log.
@@ -32,27 +32,27 @@ pub enum What<'a> {
         /// The id it was prepared with.
         xid: &'a [u8],
         /// What [`Pipeline::prepare`] returned.
-        prepared: Prepared,
+        prepared: PreparedLogPin,
         /// Name and position in the binary log.
         binlog: Option<BinlogPosition<'a>>,
     },
 }
 
-impl What<'_> {
+impl CommitRecord<'_> {
     /// Room for the outcome was kept when the transaction was prepared.
-    fn room(&self) -> Room {
+    fn room(&self) -> OutcomeRoom {
         match self {
-            Self::Batch | Self::SchemaChange(_) | Self::Retirement(_) => Room::Leave,
-            Self::Prepared { .. } => Room::Use,
+            Self::Batch | Self::SchemaChange(_) | Self::Retirement(_) => OutcomeRoom::Leave,
+            Self::Prepared { .. } => OutcomeRoom::Use,
         }
     }
 
     /// What it may take of the log when the disk is full. `only_deletes` looks at the changes, which takes its time.
-    fn access(&self, only_deletes: impl FnOnce() -> bool) -> Access {
+    fn access(&self, only_deletes: impl FnOnce() -> bool) -> FullDiskAccess {
         match self {
-            Self::Prepared { .. } | Self::Retirement(_) => Access::Exits,
-            Self::Batch if only_deletes() => Access::Deletions,
-            Self::Batch | Self::SchemaChange(_) => Access::Ordinary,
+            Self::Prepared { .. } | Self::Retirement(_) => FullDiskAccess::Exits,
+            Self::Batch if only_deletes() => FullDiskAccess::Deletions,
+            Self::Batch | Self::SchemaChange(_) => FullDiskAccess::Ordinary,
         }
     }
 }
@@ -74,14 +74,14 @@ impl Pipeline {
     /// `TooLarge`; `Poisoned`; those of the log's buffer.
     pub fn commit(
         &self,
-        what: What<'_>,
+        what: CommitRecord<'_>,
         batch: &Batch,
         counters: &[(u64, CounterValue)],
     ) -> Result<Committed> {
-        if !matches!(what, What::Prepared { .. }) {
+        if !matches!(what, CommitRecord::Prepared { .. }) {
             self.check_entries(batch)?;
         }
-        let mut unfinished = Unfinished::new(self);
+        let mut unfinished = CommitGuard::new(self);
         let mut state = self.state.lock();
         self.health.check()?;
         let appending = PoisonOnPanic(&self.health);
@@ -92,28 +92,28 @@ impl Pipeline {
         let mut records = clock_records(&tick);
         records.extend(counter_records(counters));
         records.push(match what {
-            What::Batch => Record::Batch {
+            CommitRecord::Batch => Record::Batch {
                 seqno,
                 batch: batch.as_bytes(),
             },
-            What::SchemaChange(description) | What::Retirement(description) => {
+            CommitRecord::SchemaChange(description) | CommitRecord::Retirement(description) => {
                 Record::SchemaChange {
                     seqno,
                     batch: batch.as_bytes(),
                     description,
                 }
             }
-            What::Prepared { xid, binlog, .. } => Record::Commit { xid, seqno, binlog },
+            CommitRecord::Prepared { xid, binlog, .. } => Record::Commit { xid, seqno, binlog },
         });
         let access = || what.access(|| batch.only_deletes());
         let appended = self.append(&records, what.room(), access)?;
         unfinished.appended(appended.lsn);
-        if let What::Prepared { prepared, .. } = what {
+        if let CommitRecord::Prepared { prepared, .. } = what {
             // The pin moves to the memtable in the same step, so that the segment is never free.
             state.active.lower_min_segment(prepared.segment);
             unpin(&mut state.pins, prepared.segment);
         }
-        if let What::Prepared {
+        if let CommitRecord::Prepared {
             binlog: Some(at), ..
         } = what
         {
@@ -159,7 +159,7 @@ impl Pipeline {
     /// As [`Self::commit`].
     pub fn commit_changes(
         &self,
-        what: What<'_>,
+        what: CommitRecord<'_>,
         changes: &Changes,
         source: &Arc<FileSource>,
         counters: &[(u64, CounterValue)],
@@ -177,7 +177,7 @@ impl Pipeline {
     /// before must not see commits after the run without the run.
     fn commit_run(
         &self,
-        what: What<'_>,
+        what: CommitRecord<'_>,
         files: &[FileMeta],
         source: &Arc<FileSource>,
         counters: &[(u64, CounterValue)],
@@ -185,10 +185,10 @@ impl Pipeline {
         let info = FileMeta::encode_all(files);
         let ids = file_ids(files);
         // Those of a prepared transaction were kept when it was prepared.
-        if !matches!(what, What::Prepared { .. }) {
+        if !matches!(what, CommitRecord::Prepared { .. }) {
             source.store().keep(FileKind::Sst, &ids)?;
         }
-        let mut unfinished = Unfinished::new(self);
+        let mut unfinished = CommitGuard::new(self);
         let mut state = self.state.lock();
         self.health.check()?;
         let seqno = self.next_seqno(&state)?;
@@ -198,13 +198,13 @@ impl Pipeline {
         let mut records = clock_records(&tick);
         records.extend(counter_records(counters));
         records.push(match what {
-            What::Batch => Record::RunIngest {
+            CommitRecord::Batch => Record::RunIngest {
                 seqno,
                 files: Cow::Borrowed(&ids),
                 info: &info,
             },
-            What::Prepared { xid, binlog, .. } => Record::Commit { xid, seqno, binlog },
-            What::SchemaChange(_) | What::Retirement(_) => {
+            CommitRecord::Prepared { xid, binlog, .. } => Record::Commit { xid, seqno, binlog },
+            CommitRecord::SchemaChange(_) | CommitRecord::Retirement(_) => {
                 return Err(Error::invalid("a change of the catalog in files"));
             }
         });
@@ -212,7 +212,7 @@ impl Pipeline {
         let appended = self.append(&records, what.room(), access)?;
         unfinished.appended(appended.lsn);
         let mut min_segment = appended.segment;
-        if let What::Prepared {
+        if let CommitRecord::Prepared {
             prepared, binlog, ..
         } = what
         {
@@ -233,7 +233,7 @@ impl Pipeline {
         let id = before.id() + 1;
         let run = IngestedRun::new(id, seqno, files.to_vec(), source, min_segment, last_lsn);
         let mut queued = vec![Frozen::Run(Arc::new(run))];
-        queued.extend(stays.then_some(Frozen::Memtable(before)));
+        queued.extend(stays.then_some(Flushable::Memtable(before)));
         self.replace_active(&mut state, id + 1, &queued);
         state.last_seqno = seqno;
         state.queue.push_back(false);
@@ -253,8 +253,8 @@ impl Pipeline {
     pub(super) fn append(
         &self,
         records: &[Record<'_>],
-        room: Room,
-        access: impl FnOnce() -> Access,
+        room: OutcomeRoom,
+        access: impl FnOnce() -> FullDiskAccess,
     ) -> Result<Appended> {
         // Where there was no room at the last try, whoever may take the reserve does not try again first.
         if self.health.is_full(Some(FullDisk::Log)) {
@@ -262,7 +262,7 @@ impl Pipeline {
         }
         match self.wal.append(records, room) {
             Err(full) if *full.kind() == ErrorKind::NoSpace => match access() {
-                Access::Ordinary => Err(full),
+                FullDiskAccess::Ordinary => Err(full),
                 access => self.wal.append_to(records, room, access),
             },
             appended => appended,
@@ -286,7 +286,7 @@ impl Pipeline {
         checked
     }
 
-    fn next_seqno(&self, state: &State) -> Result<Seqno> {
+    fn next_seqno(&self, state: &PipelineState) -> Result<Seqno> {
         match state.last_seqno {
             SEQNO_COMMITTED_MAX.. => Err(Error::unsupported("seqnos are used up")),
             last => Ok(last + 1),
@@ -324,7 +324,7 @@ impl Pipeline {
         pause::at(PausePoint::Published);
     }
 
-    fn note_undurable(&self, state: &mut MutexGuard<'_, State>, lsn: Lsn, seqno: Seqno) {
+    fn note_undurable(&self, state: &mut MutexGuard<'_, PipelineState>, lsn: Lsn, seqno: Seqno) {
         let durable = self.wal.durable_lsn();
         while state
             .undurable

@@ -1,14 +1,14 @@
 //! The end of a log segment behind a commit, for checkpoints.
 
-use super::{BinlogPlace, Pipeline};
+use super::{OwnedBinlogPosition, Pipeline};
 use crate::base::{Result, Seqno};
-use crate::wal::{Cut, SegmentId};
+use crate::wal::{WalCut, SegmentId};
 
 /// The log was cut, and is on its way to the device.
 pub struct BegunCut {
-    cut: Cut,
+    cut: WalCut,
     seqno: Seqno,
-    binlog: BinlogPlace,
+    binlog: OwnedBinlogPosition,
     held_us: u64,
 }
 
@@ -20,7 +20,7 @@ pub struct LogCut {
     /// The last commit in it, or in the files.
     pub seqno: Seqno,
     /// The last commit's place in the binary log, if one told since the database was opened.
-    pub binlog: BinlogPlace,
+    pub binlog: OwnedBinlogPosition,
     /// How long commits were held up, microseconds.
     pub held_us: u64,
 }

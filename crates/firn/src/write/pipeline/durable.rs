@@ -1,7 +1,7 @@
 //! How far the log is durable, and what stops being visible when it fails.
 
-use super::{Pipeline, State};
-use crate::base::options::FlushMode;
+use super::{Pipeline, PipelineState};
+use crate::base::options::CommitDurability;
 use crate::base::{Error, ErrorKind, Result, Seqno};
 use crate::wal::Lsn;
 use std::sync::atomic::Ordering;
@@ -24,9 +24,9 @@ impl Pipeline {
     /// nobody may be told of a commit that does not read.
     pub fn wait_durable(&self, lsn: Lsn) -> Result<()> {
         let waited = match self.live.flush_mode() {
-            FlushMode::Sync => self.wal.sync_to(lsn),
-            FlushMode::Write => self.wal.write_to(lsn),
-            FlushMode::Lazy => Ok(()),
+            CommitDurability::Sync => self.wal.sync_to(lsn),
+            CommitDurability::Write => self.wal.write_to(lsn),
+            CommitDurability::Lazy => Ok(()),
         };
         waited.inspect_err(|_| self.contain_failure())?;
         // Whoever hides commits asks the log first, so that those it has by now stay: only a failure before matters.
@@ -73,7 +73,7 @@ impl Pipeline {
     }
 
     /// Commits from `seqno` on, whose records end at `lsn` or later, are never visible.
-    pub(super) fn hide_from(&self, state: &mut State, seqno: Seqno, lsn: Lsn) {
+    pub(super) fn hide_from(&self, state: &mut PipelineState, seqno: Seqno, lsn: Lsn) {
         if seqno < state.lost_from {
             state.lost_from = seqno;
             let cap = (seqno - 1).min(self.visible.load(Ordering::Acquire));

@@ -28,39 +28,39 @@ mod prepare;
 mod run;
 mod unfinished;
 
-pub use archive::BinlogPlace;
-pub use commit::{Committed, What};
+pub use archive::OwnedBinlogPosition;
+pub use commit::{Committed, CommitRecord};
 pub use cut::{BegunCut, LogCut};
 pub use durable::unknown_outcome;
-pub use prepare::Prepared;
+pub use prepare::PreparedLogPin;
 
-use super::stall::Stall;
+use super::stall::StallGate;
 use crate::base::health::{FullDisk, Health};
-use crate::base::options::LiveOptions;
+use crate::base::options::MutableOptions;
 use crate::base::pause::{self, PausePoint};
 use crate::base::{CounterValue, ErrorKind, Result, Seqno};
 use crate::memtable::Memtable;
-use crate::store::{FileStore, Part};
-use crate::version::{FileMeta, Frozen};
+use crate::store::{FileStore, ReservePart};
+use crate::version::{FileMeta, Flushable};
 use crate::wal::{Lsn, Record, SegmentId, Wal};
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use run::RunNote;
+use run::ServerRunNote;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use unfinished::PoisonOnPanic;
 
 /// Where a memtable is frozen while the disk is full.
-const FULL_DISK_FREEZE: u64 = Part::Table.bytes() / 2;
+const FULL_DISK_FREEZE: u64 = ReservePart::Table.bytes() / 2;
 
 /// Told when a memtable is replaced. Called under the pipeline's mutex: short, and no way back in.
 pub trait MemtableHost: Send + Sync {
     /// `active` takes the commits that follow. `queued`, newest first, comes on top of what waits to get
     /// into the tree.
-    fn switched(&self, queued: &[Frozen], active: Arc<Memtable>);
+    fn switched(&self, queued: &[Flushable], active: Arc<Memtable>);
 }
 
-struct State {
+struct PipelineState {
     last_seqno: Seqno,
     active: Arc<Memtable>,
     /// Commits between assignment and publication, oldest first: applied or not. The last one has
@@ -71,11 +71,11 @@ struct State {
     /// Segments pinned by prepared transactions, with counts.
     pins: BTreeMap<SegmentId, usize>,
     /// Whose transactions are prepared.
-    run: RunNote,
+    run: ServerRunNote,
     /// Where in the binary log the last commit stands that told.
-    binlog: BinlogPlace,
+    binlog: OwnedBinlogPosition,
     /// Where the binary log ended before the last change of the catalog, if the host told: for the archive of the log.
-    told: Option<BinlogPlace>,
+    told: Option<OwnedBinlogPosition>,
     /// The last look at the clock that went into the log, in steps of [`CLOCK_STEP_US`].
     clock: u64,
     waiting_for_publication: usize,
@@ -91,13 +91,13 @@ struct State {
 pub struct Pipeline {
     wal: Arc<Wal>,
     health: Arc<Health>,
-    live: Arc<LiveOptions>,
+    live: Arc<MutableOptions>,
     visible: Arc<AtomicU64>,
-    stall: Arc<Stall>,
+    stall: Arc<StallGate>,
     host: Box<dyn MemtableHost>,
     /// Where the files are, if the log is archived.
     archived: Option<FileStore>,
-    state: Mutex<State>,
+    state: Mutex<PipelineState>,
     published: Condvar,
 }
 
@@ -106,21 +106,21 @@ impl Pipeline {
     pub fn new(
         wal: Arc<Wal>,
         health: Arc<Health>,
-        live: Arc<LiveOptions>,
+        live: Arc<MutableOptions>,
         visible: Arc<AtomicU64>,
-        stall: Arc<Stall>,
+        stall: Arc<StallGate>,
         host: Box<dyn MemtableHost>,
         active: Arc<Memtable>,
     ) -> Self {
         let last_seqno = visible.load(Ordering::Acquire);
-        let state = State {
+        let state = PipelineState {
             last_seqno,
             active,
             queue: VecDeque::new(),
             undurable: VecDeque::new(),
             pins: BTreeMap::new(),
-            run: RunNote::default(),
-            binlog: BinlogPlace::default(),
+            run: ServerRunNote::default(),
+            binlog: OwnedBinlogPosition::default(),
             told: None,
             clock: 0,
             waiting_for_publication: 0,
@@ -167,10 +167,10 @@ impl Pipeline {
 
     /// The oldest log segment still needed. `unflushed` lists what stays in the queue; it is
     /// called under the mutex, since a memtable that freezes meanwhile must not be missed.
-    pub fn log_floor(&self, unflushed: impl FnOnce() -> Vec<Frozen>) -> SegmentId {
+    pub fn log_floor(&self, unflushed: impl FnOnce() -> Vec<Flushable>) -> SegmentId {
         let state = self.state.lock();
         let frozen = unflushed();
-        let queued = frozen.iter().map(Frozen::min_segment);
+        let queued = frozen.iter().map(Flushable::min_segment);
         let pinned = state.pins.keys().copied();
         queued
             .chain(pinned)
@@ -182,7 +182,7 @@ impl Pipeline {
         self.state.lock().last_seqno
     }
 
-    fn freeze_if_full(&self, state: &mut MutexGuard<'_, State>) {
+    fn freeze_if_full(&self, state: &mut MutexGuard<'_, PipelineState>) {
         // A flush into the room that is kept for a full disk takes no more.
         let full = self.health.is_full(Some(FullDisk::Flush))
             && state.active.size_bytes() >= FULL_DISK_FREEZE;
@@ -195,14 +195,14 @@ impl Pipeline {
         }
     }
 
-    fn switch(&self, state: &mut MutexGuard<'_, State>) {
+    fn switch(&self, state: &mut MutexGuard<'_, PipelineState>) {
         let frozen = Arc::clone(&state.active);
         let id = frozen.id() + 1;
-        self.replace_active(state, id, &[Frozen::Memtable(frozen)]);
+        self.replace_active(state, id, &[Flushable::Memtable(frozen)]);
     }
 
     /// Begins memtable `id`; `queued`, newest first, comes on top of the queue.
-    fn replace_active(&self, state: &mut MutexGuard<'_, State>, id: u64, queued: &[Frozen]) {
+    fn replace_active(&self, state: &mut MutexGuard<'_, PipelineState>, id: u64, queued: &[Flushable]) {
         let capacity = self.live.freeze_at();
         let next = Arc::new(Memtable::with_capacity(
             id,

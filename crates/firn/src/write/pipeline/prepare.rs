@@ -5,14 +5,14 @@ use super::{Pipeline, counter_records, file_ids};
 use crate::base::{CounterValue, Result};
 use crate::store::FileKind;
 use crate::version::FileMeta;
-use crate::wal::{Access, Lsn, Record, Room, SegmentId};
+use crate::wal::{FullDiskAccess, Lsn, Record, OutcomeRoom, SegmentId};
 use crate::write::{Batch, Changes};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// A prepared transaction's place in the log; pins its segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Prepared {
+pub struct PreparedLogPin {
     pub(super) segment: SegmentId,
 }
 
@@ -26,7 +26,7 @@ impl Pipeline {
         xid: &[u8],
         changes: &Changes,
         counters: &[(u64, CounterValue)],
-    ) -> Result<Prepared> {
+    ) -> Result<PreparedLogPin> {
         match changes {
             Changes::Batch(batch) => self.prepare(xid, batch, counters),
             Changes::Run(files) => {
@@ -47,7 +47,7 @@ impl Pipeline {
 
     /// As [`Self::prepare_changes`], of a transaction that recovery has found prepared: it may take the room that is kept
     /// for a full disk.
-    pub fn prepare_recovered(&self, xid: &[u8], changes: &Changes) -> Result<Prepared> {
+    pub fn prepare_recovered(&self, xid: &[u8], changes: &Changes) -> Result<PreparedLogPin> {
         match changes {
             Changes::Batch(batch) => {
                 let record = Record::Prepare {
@@ -75,11 +75,11 @@ impl Pipeline {
 
     /// A transaction that recovery has found prepared in the log from `segment` on, and that the disk has no room to write
     /// again: these segments stay.
-    pub fn adopt_prepared(&self, segment: SegmentId) -> Prepared {
+    pub fn adopt_prepared(&self, segment: SegmentId) -> PreparedLogPin {
         let mut state = self.state.lock();
         self.wal.expect_outcome();
         *state.pins.entry(segment).or_default() += 1;
-        Prepared { segment }
+        PreparedLogPin { segment }
     }
 
     /// Writes a transaction's batch to the log under `xid`; durable on return.
@@ -88,7 +88,7 @@ impl Pipeline {
         xid: &[u8],
         batch: &Batch,
         counters: &[(u64, CounterValue)],
-    ) -> Result<Prepared> {
+    ) -> Result<PreparedLogPin> {
         let record = Record::Prepare {
             xid,
             batch: batch.as_bytes(),
@@ -101,7 +101,7 @@ impl Pipeline {
         record: Record<'_>,
         counters: &[(u64, CounterValue)],
         only_deletes: impl FnOnce() -> bool,
-    ) -> Result<Prepared> {
+    ) -> Result<PreparedLogPin> {
         let mut state = self.state.lock();
         self.health.check()?;
         let run = state.run.due(self.wal.current_segment());
@@ -112,14 +112,14 @@ impl Pipeline {
         }
         records.push(record);
         let access = || match only_deletes() {
-            true => Access::Deletions,
-            false => Access::Ordinary,
+            true => FullDiskAccess::Deletions,
+            false => FullDiskAccess::Ordinary,
         };
-        let appended = self.append(&records, Room::Keep, access)?;
+        let appended = self.append(&records, OutcomeRoom::Keep, access)?;
         let segment = state.run.prepared(appended.segment, run.is_some());
         *state.pins.entry(segment).or_default() += 1;
         drop(state);
-        let prepared = Prepared { segment };
+        let prepared = PreparedLogPin { segment };
         if let Err(error) = self.wait_durable(appended.lsn) {
             unpin(&mut self.state.lock().pins, prepared.segment);
             return Err(error);
@@ -128,10 +128,10 @@ impl Pipeline {
     }
 
     /// Ends a prepared transaction without its changes.
-    pub fn rollback_prepared(&self, xid: &[u8], prepared: Prepared) -> Result<Lsn> {
+    pub fn rollback_prepared(&self, xid: &[u8], prepared: PreparedLogPin) -> Result<Lsn> {
         let mut state = self.state.lock();
         self.health.check()?;
-        let appended = self.wal.append(&[Record::Rollback { xid }], Room::Use)?;
+        let appended = self.wal.append(&[Record::Rollback { xid }], OutcomeRoom::Use)?;
         // As at a commit: the prepare record stays until the rollback is durable. Else a power cut
         // could take the rollback's predecessors from the log and leave the transaction forgotten.
         state.active.lower_min_segment(prepared.segment);

@@ -2,7 +2,7 @@
 
 use super::Pipeline;
 use crate::binlog::ServerRun;
-use crate::wal::{RunName, SegmentId};
+use crate::wal::{ServerRunName, SegmentId};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// Replay begins at the oldest segment that anything needs. So each segment in which something is prepared names the run,
 /// or a prepared transaction pins the earlier one that does.
 #[derive(Default)]
-pub(super) struct RunNote {
+pub(super) struct ServerRunNote {
     run: Option<Arc<ServerRun>>,
     /// The segment in which the log names `run`, or one before it.
     named_in: Option<SegmentId>,
@@ -19,7 +19,7 @@ pub(super) struct RunNote {
     others: bool,
 }
 
-impl RunNote {
+impl ServerRunNote {
     /// The run, if it has to stand before a prepare record that goes to segment `current`, or to the next one.
     pub(super) fn due(&self, current: SegmentId) -> Option<Option<Arc<ServerRun>>> {
         let worth_saying = self.run.is_some() || self.others;
@@ -41,7 +41,7 @@ impl Pipeline {
     /// What is prepared from now on belongs to `run`.
     pub fn set_server_run(&self, run: Option<Arc<ServerRun>>) {
         let mut state = self.state.lock();
-        state.run = RunNote {
+        state.run = ServerRunNote {
             run,
             named_in: None,
             others: true,
@@ -50,11 +50,11 @@ impl Pipeline {
 }
 
 /// A run as a record has it.
-pub(super) fn run_name(run: Option<&ServerRun>) -> RunName<'_> {
+pub(super) fn run_name(run: Option<&ServerRun>) -> ServerRunName<'_> {
     match run {
-        None => RunName::Unknown,
-        Some(ServerRun::NoBinlog) => RunName::NoBinlog,
-        Some(ServerRun::Binlog(file)) => RunName::Binlog {
+        None => ServerRunName::Unknown,
+        Some(ServerRun::NoBinlog) => ServerRunName::NoBinlog,
+        Some(ServerRun::Binlog(file)) => ServerRunName::Binlog {
             path: file.path.as_os_str().as_bytes(),
             created: file.created,
             server_id: file.server_id,

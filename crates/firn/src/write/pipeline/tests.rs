@@ -5,7 +5,7 @@ use crate::base::events::Silent;
 use crate::base::key::Kind;
 use crate::base::pause::{self, PausePoint};
 use crate::base::{ErrorKind, Value};
-use crate::env::fault::{Class, Errno, Fault};
+use crate::env::fault::{CallClass, Errno, Fault};
 use crate::env::{FaultEnv, MemEnv};
 use crate::wal::{LogEnd, WalOptions};
 use crate::write::Batch;
@@ -16,7 +16,7 @@ use std::sync::mpsc::channel;
 struct NoHost;
 
 impl MemtableHost for NoHost {
-    fn switched(&self, _: &[Frozen], _: Arc<Memtable>) {}
+    fn switched(&self, _: &[Flushable], _: Arc<Memtable>) {}
 }
 
 struct Fixture {
@@ -50,7 +50,7 @@ fn fixture() -> Fixture {
         health,
         Arc::default(),
         Arc::default(),
-        Arc::new(Stall::new(shared)),
+        Arc::new(StallGate::new(shared)),
         Box::new(NoHost),
         Arc::clone(&memtable),
     );
@@ -68,7 +68,7 @@ fn batch(key: &[u8]) -> Batch {
 }
 
 fn commit(pipeline: &Pipeline, key: &[u8]) -> Result<Committed> {
-    let committed = pipeline.commit(What::Batch, &batch(key), &[])?;
+    let committed = pipeline.commit(CommitRecord::Batch, &batch(key), &[])?;
     pipeline.wait_durable(committed.lsn)?;
     Ok(committed)
 }
@@ -91,7 +91,7 @@ fn visible(pipeline: &Pipeline) -> Seqno {
 
 fn fail_the_log(env: &FaultEnv) {
     env.inject(Fault {
-        class: Class::Write,
+        class: CallClass::Write,
         nth: 1,
         sticky: true,
         errno: Errno::Io,
@@ -191,7 +191,7 @@ fn a_panic_in_the_log_lets_no_other_commit_take_the_seqno() {
     commit(&pipeline, b"first").unwrap();
     // The segment is full after some commits; preparing the next one panics under the pipeline's mutex.
     env.inject(Fault {
-        class: Class::Create,
+        class: CallClass::Create,
         nth: 1,
         sticky: false,
         errno: Errno::Panic,

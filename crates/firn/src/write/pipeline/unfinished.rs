@@ -27,14 +27,14 @@ fn poison(health: &Health) {
 /// A commit between its seqno and its publication. If it is dropped before it [`ends`](Self::ends), by a panic, the
 /// engine is poisoned and publication ends before it. It is declared before the guard of the pipeline's mutex, which it
 /// locks then.
-pub(super) struct Unfinished<'a> {
+pub(super) struct CommitGuard<'a> {
     pipeline: &'a Pipeline,
     seqno: Option<Seqno>,
     lsn: Option<Lsn>,
     memtable: Option<Arc<Memtable>>,
 }
 
-impl<'a> Unfinished<'a> {
+impl<'a> CommitGuard<'a> {
     pub(super) fn new(pipeline: &'a Pipeline) -> Self {
         Self {
             pipeline,
@@ -88,7 +88,7 @@ impl<'a> Unfinished<'a> {
     }
 }
 
-impl Drop for Unfinished<'_> {
+impl Drop for CommitGuard<'_> {
     fn drop(&mut self) {
         // After an error of the append there is nothing to hide.
         if std::thread::panicking() && self.seqno.is_some() {

@@ -13,7 +13,7 @@
 /// Why writers are slowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Reason {
+pub enum StallReason {
     /// Memtables wait for their flush.
     Memtables = 0,
     /// L0 is deep.
@@ -25,11 +25,11 @@ pub enum Reason {
 }
 
 /// All reasons, with their names in reports.
-pub const REASONS: [(Reason, &str); 4] = [
-    (Reason::Memtables, "memtables"),
-    (Reason::L0, "l0"),
-    (Reason::Debt, "debt"),
-    (Reason::Space, "space"),
+pub const REASONS: [(StallReason, &str); 4] = [
+    (StallReason::Memtables, "memtables"),
+    (StallReason::L0, "l0"),
+    (StallReason::Debt, "debt"),
+    (StallReason::Space, "space"),
 ];
 
 /// At this pressure of memtables or L0 writers stop.
@@ -52,19 +52,19 @@ pub struct Pressure {
 }
 
 impl Pressure {
-    fn shares(&self) -> [(f64, Reason); 4] {
+    fn shares(&self) -> [(f64, StallReason); 4] {
         [
-            (self.memtables, Reason::Memtables),
-            (self.l0, Reason::L0),
-            (self.debt, Reason::Debt),
-            (self.space, Reason::Space),
+            (self.memtables, StallReason::Memtables),
+            (self.l0, StallReason::L0),
+            (self.debt, StallReason::Debt),
+            (self.space, StallReason::Space),
         ]
     }
 
     /// The largest share.
-    pub fn largest(&self) -> (f64, Reason) {
+    pub fn largest(&self) -> (f64, StallReason) {
         let shares = self.shares();
-        let larger = |a: (f64, Reason), b: (f64, Reason)| if b.0 > a.0 { b } else { a };
+        let larger = |a: (f64, StallReason), b: (f64, StallReason)| if b.0 > a.0 { b } else { a };
         shares.into_iter().fold(shares[0], larger)
     }
 
@@ -87,12 +87,12 @@ const SEEN_US_MIN: f64 = 200_000.0;
 
 /// A sum over time of which old parts fade.
 #[derive(Debug, Clone, Copy, Default)]
-struct Fading {
+struct DecayingSum {
     amount: f64,
     us: f64,
 }
 
-impl Fading {
+impl DecayingSum {
     fn add(&mut self, amount: f64, us: f64) {
         let keep = (-us / WINDOW_US).exp();
         self.amount = self.amount * keep + amount;
@@ -110,12 +110,12 @@ const FLUSH_FADES: f64 = 0.95;
 
 /// Stored bytes for each committed byte, over some flushes.
 #[derive(Debug, Clone, Copy, Default)]
-struct Pressed {
+struct FlushRatio {
     stored: f64,
     committed: f64,
 }
 
-impl Pressed {
+impl FlushRatio {
     fn add(&mut self, stored: f64, committed: f64) {
         // What recovery flushes nobody committed.
         if committed == 0.0 && self.committed == 0.0 {
@@ -134,9 +134,9 @@ impl Pressed {
 #[derive(Debug, Default)]
 pub(super) struct Drain {
     /// Stored bytes of flushes.
-    flushes: Fading,
+    flushes: DecayingSum,
     /// Stored bytes taken out of L0, over the time in which any compaction runs.
-    compactions: Fading,
+    compactions: DecayingSum,
     jobs: u32,
     /// Since when the time of running jobs was not added.
     since_us: u64,
@@ -145,7 +145,7 @@ pub(super) struct Drain {
     /// What late flushes stored, and what was committed between their ends. Sums, since flushes that
     /// were held up end together: the first one seems to have stored little of what was committed,
     /// the next one all of nothing.
-    pressed: Pressed,
+    pressed: FlushRatio,
 }
 
 impl Drain {
@@ -175,9 +175,9 @@ impl Drain {
     }
 
     /// Committed bytes a second that the work behind `reason` can take.
-    fn rate(&self, reason: Reason) -> Option<f64> {
+    fn rate(&self, reason: StallReason) -> Option<f64> {
         let stored = match reason {
-            Reason::Memtables => self.flushes.rate(),
+            StallReason::Memtables => self.flushes.rate(),
             _ => self.compactions.rate(),
         };
         Some(stored? / self.pressed.ratio()?)
@@ -194,8 +194,8 @@ fn gain(p: f64) -> f64 {
 }
 
 /// Committed bytes a second that may pass, and what limits them most; `None` while the gate is open.
-pub(super) fn rate(pressure: &Pressure, drain: &Drain) -> Option<(u64, Reason)> {
-    let limit = |(p, reason): (f64, Reason)| {
+pub(super) fn rate(pressure: &Pressure, drain: &Drain) -> Option<(u64, StallReason)> {
+    let limit = |(p, reason): (f64, StallReason)| {
         let drained = drain.rate(reason).filter(|_| p >= 0.5)?;
         Some(((gain(p) * drained).max(RATE_MIN) as u64, reason))
     };

@@ -1,4 +1,4 @@
-use super::control::Reason;
+use super::control::StallReason;
 use super::*;
 use crate::env::PosixEnv;
 use rand::rngs::StdRng;
@@ -11,8 +11,8 @@ const STOP: Pressure = Pressure {
     space: 0.0,
 };
 
-fn gate() -> Stall {
-    Stall::new(Arc::new(PosixEnv::new()))
+fn gate() -> StallGate {
+    StallGate::new(Arc::new(PosixEnv::new()))
 }
 
 fn full() -> Error {
@@ -31,7 +31,7 @@ fn stopped_writers_fail_with_the_work_they_wait_for() {
     assert_eq!(*interrupted.kind(), ErrorKind::Interrupted);
     let stats = stall.stats();
     assert_eq!(
-        (stats.stops, stats.by_reason[Reason::L0 as usize].0),
+        (stats.stops, stats.by_reason[StallReason::L0 as usize].0),
         (2, 2)
     );
 }
@@ -81,7 +81,7 @@ fn who_waits_hears_of_a_failure() {
 }
 
 /// A gate that lets a megabyte a second through.
-fn slow() -> Stall {
+fn slow() -> StallGate {
     let stall = gate();
     stall.committed(1 << 20);
     stall.flushed(1 << 20, 1_000_000);
@@ -103,7 +103,7 @@ fn writers_pay_for_what_was_committed() {
     stall.pass(&|| false).unwrap();
     let stats = stall.stats();
     assert_eq!(stats.delays, 1);
-    assert_eq!(stats.by_reason[Reason::Memtables as usize].0, 1);
+    assert_eq!(stats.by_reason[StallReason::Memtables as usize].0, 1);
     assert!(stats.delay_us >= DELAY_US_MAX / 2, "{stats:?}");
     assert_eq!(stats.longest_us, stats.delay_us);
 }

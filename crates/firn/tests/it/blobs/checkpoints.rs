@@ -2,7 +2,7 @@
 
 use super::rows::*;
 use super::world::*;
-use firn::db::Look;
+use firn::db::ReadOnlyDb;
 use firn::env::Env;
 use rand::Rng;
 use std::path::Path;
@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 /// What `firn check` looks at beside the tables.
 fn look_at(world: &World, dir: &str, spilled: bool) {
     let env: Arc<dyn Env> = Arc::new(world.fault.clone());
-    let look = Look::open(env, Path::new(dir)).unwrap();
+    let look = ReadOnlyDb::open(env, Path::new(dir)).unwrap();
     let tree = look.tree().unwrap();
     for (_, file) in tree.version.files() {
         let survey = file.open().unwrap().survey(&mut |error| panic!("{error}"));

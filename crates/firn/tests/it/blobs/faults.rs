@@ -2,8 +2,8 @@
 
 use super::rows::*;
 use super::world::*;
-use firn::db::{Db, Look, repair};
-use firn::env::fault::{Class, Errno, Fault};
+use firn::db::{Db, ReadOnlyDb, repair};
+use firn::env::fault::{CallClass, Errno, Fault};
 use firn::env::{Env, FaultEnv};
 use firn::table::{RowScratch, Table, WriteFlags};
 use rand::Rng;
@@ -21,13 +21,13 @@ fn a_failed_write_or_sync_of_a_blob_fails_the_statement_alone() {
     let mut failed = 0;
     for nth in 1..40 {
         for (class, errno) in [
-            (Class::Write, Errno::NoSpace),
-            (Class::Write, Errno::Io),
-            (Class::Sync, Errno::Io),
+            (CallClass::Write, Errno::NoSpace),
+            (CallClass::Write, Errno::Io),
+            (CallClass::Sync, Errno::Io),
         ] {
             let mut txn = world.session();
             let mut next = rows.clone();
-            if class == Class::Sync {
+            if class == CallClass::Sync {
                 // The first sync of a commit is that of its blobs.
                 world.write(&mut txn, &mut next, 8).unwrap();
                 let fault = Fault {
@@ -138,7 +138,7 @@ fn damage_stays_with_its_value_and_a_repair_keeps_the_rest() {
     drop((table, point, db));
 
     let env: Arc<dyn Env> = Arc::new(env.kill());
-    let look = Look::open(Arc::clone(&env), Path::new(DIR)).unwrap();
+    let look = ReadOnlyDb::open(Arc::clone(&env), Path::new(DIR)).unwrap();
     let mut lost = Vec::new();
     let repaired = repair(&look, Path::new("/new"), &mut |error| lost.push(error)).unwrap();
     assert_eq!((repaired.tables["d/t"], repaired.prepared), (6, 1));
@@ -191,7 +191,7 @@ fn a_manifest_that_lost_its_end_costs_no_value() {
         let change = |bytes: &mut Vec<u8>| bytes.truncate(bytes.len() - cut);
         env.damage(&path, change).unwrap();
         let env: Arc<dyn Env> = Arc::new(env);
-        let look = Look::open(Arc::clone(&env), Path::new(DIR)).unwrap();
+        let look = ReadOnlyDb::open(Arc::clone(&env), Path::new(DIR)).unwrap();
         let mut lost = Vec::new();
         let target = Path::new("/new");
         let repaired = repair(&look, target, &mut |error| lost.push(error)).unwrap();

@@ -2,7 +2,7 @@
 
 use super::rows::*;
 use super::world::*;
-use firn::table::{Cursor, LockWait, Part, ReadMode, RowScratch, WriteFlags};
+use firn::table::{Cursor, LockWait, PartialColumn, ReadMode, RowScratch, WriteFlags};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ fn a_length_and_a_beginning_take_no_memory_for_the_rest() {
     cursor
         .reset(Some(0), ReadMode::Snapshot, LockWait::Fail)
         .unwrap();
-    let part = Part {
+    let part = PartialColumn {
         column: 3,
         prefix: 1000,
         length: true,

@@ -3,7 +3,7 @@
 use crate::schema::{column, int_index};
 use firn::catalog::{ColumnSchema, TableSchema};
 use firn::rowcode::{Column, ColumnKind, NullBit};
-use firn::table::Part;
+use firn::table::PartialColumn;
 use std::collections::BTreeMap;
 
 pub const VARCHAR_MAX: usize = 3000;
@@ -131,7 +131,7 @@ pub fn masked(row: &Row, wanted: u8) -> Row {
 }
 
 /// What a reader finds that is content with `parts` of what lies out of line.
-pub fn in_parts(row: &Row, parts: &[Part]) -> Row {
+pub fn in_parts(row: &Row, parts: &[PartialColumn]) -> Row {
     let mut row = row.clone();
     for part in parts {
         let value = match part.column {

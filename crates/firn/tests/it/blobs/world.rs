@@ -6,7 +6,7 @@ use firn::base::Error;
 use firn::base::options::Options;
 use firn::db::Db;
 use firn::env::{Env, FaultEnv, MemEnv};
-use firn::table::{Cursor, Key, LockWait, Part, ReadMode, RowScratch, Table, WriteFlags, Written};
+use firn::table::{Cursor, KeyImage, LockWait, PartialColumn, ReadMode, RowScratch, Table, WriteFlags, WriteOutcome};
 use firn::txn::{Isolation, LockMode, Transaction};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -111,12 +111,12 @@ impl World {
     }
 
     /// What a reader may find enough.
-    pub fn parts(&mut self) -> Vec<Part> {
+    pub fn parts(&mut self) -> Vec<PartialColumn> {
         let mut parts = Vec::new();
         for column in 2..5 {
             if self.rng.random() {
                 let prefix = [0, 1, 600, 5000, 131_072, 131_073][self.rng.random_range(0..6)];
-                parts.push(Part {
+                parts.push(PartialColumn {
                     column,
                     prefix,
                     length: prefix == 0 || self.rng.random(),
@@ -183,16 +183,16 @@ impl World {
             // Of columns that the statement leaves alone the length may be enough.
             let same = [(3, new.b == old.b), (4, new.c == old.c)].into_iter();
             let same = same.filter(|(_, same)| *same && self.rng.random());
-            let unread = same.map(|(column, _)| Part {
+            let unread = same.map(|(column, _)| PartialColumn {
                 column,
                 prefix: 0,
                 length: true,
             });
-            let unread: Vec<Part> = unread.collect();
+            let unread: Vec<PartialColumn> = unread.collect();
             cursor.set_columns(None, false, &unread)?;
             let mut before = vec![0; RECORD];
             let key = id.to_le_bytes();
-            assert!(cursor.get(txn, Key::image(&key), &mut before)?);
+            assert!(cursor.get(txn, KeyImage::image(&key), &mut before)?);
             let wanted = unread
                 .iter()
                 .fold(0xff, |all, part| all & !(1 << part.column));
@@ -220,7 +220,7 @@ impl World {
                     .update(txn, &before, &after, None, flags, &mut scratch)
             }?;
             let same = new_id == id && new == old;
-            assert_eq!(done == Written::Same, same);
+            assert_eq!(done == WriteOutcome::Same, same);
             rows.remove(&id);
             rows.insert(new_id, new);
         }

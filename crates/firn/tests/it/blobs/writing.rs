@@ -3,7 +3,7 @@
 use super::rows::*;
 use super::world::*;
 use firn::table::{
-    BulkLoad, Cursor, Key, LockWait, Part, ReadMode, RowScratch, SeekMode, WriteFlags,
+    BulkLoad, Cursor, KeyImage, LockWait, PartialColumn, ReadMode, RowScratch, SeekMode, WriteFlags,
 };
 use firn::txn::LockMode;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ fn an_update_of_other_columns_writes_no_blob() {
     cursor.set_columns(Some(&[3]), false, &[]).unwrap();
     let mut buffer = vec![0; RECORD];
     let key = 1i32.to_le_bytes();
-    let seek = (Key::image(&key), SeekMode::Exact);
+    let seek = (KeyImage::image(&key), SeekMode::Exact);
     assert!(cursor.seek(&mut txn, seek.0, seek.1, &mut buffer).unwrap());
     assert_eq!(row_of(&buffer, 3).1.n, 5);
     assert_eq!(read(), before);
@@ -106,7 +106,7 @@ fn what_an_update_has_not_read_stays_as_it_is_stored() {
     };
     let before = counts();
     let mut cursor = Cursor::new(Arc::clone(&world.table));
-    let unread = [3, 4].map(|column| Part {
+    let unread = [3, 4].map(|column| PartialColumn {
         column,
         prefix: 0,
         length: true,
@@ -122,7 +122,7 @@ fn what_an_update_has_not_read_stays_as_it_is_stored() {
             cursor.set_columns(None, false, &unread).unwrap();
             let mut old = vec![0; RECORD];
             let key = id.to_le_bytes();
-            assert!(cursor.get(&mut txn, Key::image(&key), &mut old).unwrap());
+            assert!(cursor.get(&mut txn, KeyImage::image(&key), &mut old).unwrap());
             let mut new = old.clone();
             new[N_AT..T_AT].copy_from_slice(&i32::to_le_bytes(n));
             // SAFETY: the blobs are the cursor's.

@@ -2,9 +2,9 @@
 
 use super::*;
 use firn::base::CounterValue;
-use firn::db::{Look, repair};
+use firn::db::{ReadOnlyDb, repair};
 use firn::env::FaultEnv;
-use firn::env::fault::{Class, Errno, Fault};
+use firn::env::fault::{CallClass, Errno, Fault};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -82,7 +82,7 @@ fn checkpoints_and_repairs_have_the_counter_as_it_was_set() {
     let copy = Db::open(Arc::clone(&shared), Path::new("/copy"), options(), None).unwrap();
     assert_eq!(known(&copy).value, 8);
     drop(copy);
-    let look = Look::open(Arc::clone(&shared), Path::new("/db")).unwrap();
+    let look = ReadOnlyDb::open(Arc::clone(&shared), Path::new("/db")).unwrap();
     let mut lost = Vec::new();
     repair(&look, Path::new("/new"), &mut |error| lost.push(error)).unwrap();
     assert!(lost.is_empty(), "{lost:?}");
@@ -107,7 +107,7 @@ fn late_commits_and_failures_neither_raise_nor_lower_it() {
     let db = Db::open(Arc::new(faults.clone()), Path::new("/db"), options(), None).unwrap();
     commit(&db, 100);
     faults.inject(Fault {
-        class: Class::Sync,
+        class: CallClass::Sync,
         nth: 1,
         sticky: true,
         errno: Errno::Io,

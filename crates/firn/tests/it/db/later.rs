@@ -6,10 +6,10 @@ use firn::base::Result;
 use firn::base::checksum::placed;
 use firn::base::events::Silent;
 use firn::base::health::Health;
-use firn::catalog::ObjectKind;
-use firn::db::{Look, repair};
+use firn::catalog::ServerObjectKind;
+use firn::db::{ReadOnlyDb, repair};
 use firn::version::{FileLocation, FileMeta, create_manifest, manifest_name};
-use firn::wal::{Gtid, Record, Room, Wal, WalOptions, replay, segment_name};
+use firn::wal::{Gtid, Record, OutcomeRoom, Wal, WalOptions, replay, segment_name};
 
 const DIR: &str = "/db";
 const IDS_PER_EPOCH: u64 = 1 << 40;
@@ -22,7 +22,7 @@ fn append(env: &MemEnv, records: &[Record<'_>]) {
 /// As [`append`], in a segment with this id or a larger one.
 fn append_from(env: &MemEnv, first_segment: u64, records: &[Record<'_>]) {
     let dir = Path::new(DIR);
-    let look = Look::open(Arc::new(env.clone()), dir).unwrap();
+    let look = ReadOnlyDb::open(Arc::new(env.clone()), dir).unwrap();
     let first = look.tree().unwrap().state.log_number;
     drop(look);
     let end = replay(env, dir, first, &mut |_, _| Ok(())).unwrap();
@@ -41,7 +41,7 @@ fn append_from(env: &MemEnv, first_segment: u64, records: &[Record<'_>]) {
         end.log_end(),
     )
     .unwrap();
-    wal.append(records, Room::Leave).unwrap();
+    wal.append(records, OutcomeRoom::Leave).unwrap();
     wal.close().unwrap();
 }
 
@@ -59,8 +59,8 @@ fn try_open(env: &MemEnv) -> Result<Arc<Db>> {
     Db::open(Arc::new(env.clone()), Path::new(DIR), options(), None)
 }
 
-fn look(env: &MemEnv) -> Look {
-    Look::open(Arc::new(env.clone()), Path::new(DIR)).unwrap()
+fn look(env: &MemEnv) -> ReadOnlyDb {
+    ReadOnlyDb::open(Arc::new(env.clone()), Path::new(DIR)).unwrap()
 }
 
 fn segments(env: &MemEnv) -> Vec<u64> {
@@ -181,19 +181,19 @@ fn objects_of_the_server_and_partitions_are_state() {
         let catalog = db.catalog();
         if round == 0 {
             catalog
-                .set_object(ObjectKind::View, "d/v", Some(b"old"))
+                .set_object(ServerObjectKind::View, "d/v", Some(b"old"))
                 .unwrap();
             catalog
-                .set_object(ObjectKind::View, "d/v", Some(b"select 1"))
+                .set_object(ServerObjectKind::View, "d/v", Some(b"select 1"))
                 .unwrap();
             catalog
-                .set_object(ObjectKind::Event, "d/v", Some(b""))
+                .set_object(ServerObjectKind::Event, "d/v", Some(b""))
                 .unwrap();
             catalog
-                .set_object(ObjectKind::Routine, "gone", Some(b"x"))
+                .set_object(ServerObjectKind::Routine, "gone", Some(b"x"))
                 .unwrap();
             catalog
-                .set_object(ObjectKind::Routine, "gone", None)
+                .set_object(ServerObjectKind::Routine, "gone", None)
                 .unwrap();
             catalog.set_partitioning("d/t", Some(b"par")).unwrap();
             catalog.set_partitioning("d/gone", Some(b"p")).unwrap();
@@ -210,8 +210,8 @@ fn objects_of_the_server_and_partitions_are_state() {
         assert_eq!(
             objects,
             [
-                (ObjectKind::Event, "d/v", &b""[..]),
-                (ObjectKind::View, "d/v", b"select 1"),
+                (ServerObjectKind::Event, "d/v", &b""[..]),
+                (ServerObjectKind::View, "d/v", b"select 1"),
             ],
             "round {round}"
         );
@@ -403,7 +403,7 @@ fn global_transaction_ids_outlive_the_log() {
     let looked = look(&env);
     repair(&looked, Path::new("/new"), &mut |lost| panic!("{lost}")).unwrap();
     drop(looked);
-    let saved = Look::open(Arc::new(env), Path::new("/new")).unwrap();
+    let saved = ReadOnlyDb::open(Arc::new(env), Path::new("/new")).unwrap();
     let state = saved.tree().unwrap().state;
     let gtids: Vec<_> = state.gtids.values().map(Gtid::to_string).collect();
     assert_eq!(gtids, ["0-9-5", "3-9-78"]);

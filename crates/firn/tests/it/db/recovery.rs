@@ -1,9 +1,9 @@
 //! What comes back after a crash, and what does not.
 
 use super::*;
-use firn::base::options::FlushMode;
+use firn::base::options::CommitDurability;
 use firn::env::FaultEnv;
-use firn::env::fault::{Class, Errno, Fault};
+use firn::env::fault::{CallClass, Errno, Fault};
 use firn::rowcode::{BlobBuf, blob_ref};
 
 #[test]
@@ -87,7 +87,7 @@ fn prepared_transactions_wait_for_their_outcome_over_a_crash() {
 
 #[test]
 fn a_recovery_keeps_prepared_transactions_durable_in_every_flush_mode() {
-    for mode in [FlushMode::Lazy, FlushMode::Write] {
+    for mode in [CommitDurability::Lazy, CommitDurability::Write] {
         let mut env = MemEnv::new();
         {
             let db = open(&env);
@@ -133,7 +133,7 @@ fn prepared_transactions_are_ended_on_a_full_disk() {
         let (mut committed, mut undone) = (prepared("committed"), prepared("undone"));
         prepared("later").detach(db.new_owner(0));
         faults.inject(Fault {
-            class: Class::Create,
+            class: CallClass::Create,
             nth: 1,
             sticky: true,
             errno: Errno::NoSpace,
@@ -209,7 +209,7 @@ fn a_rollback_is_not_durable_before_what_the_log_has_before_it() {
         wal_segment_size: 3 * 4096,
         ..options()
     };
-    options.live.set_flush_mode(FlushMode::Lazy);
+    options.live.set_flush_mode(CommitDurability::Lazy);
     let shared: Arc<dyn Env> = Arc::new(env.clone());
     let db = Db::open(shared, Path::new("/db"), options, None).unwrap();
     let mut first = begin(&db);
@@ -237,7 +237,7 @@ fn a_recovery_that_is_cut_off_leaves_the_files_of_what_comes_back() {
     let state = |seed: u64| {
         let env = MemEnv::new();
         let options = options();
-        options.live.set_flush_mode(FlushMode::Write);
+        options.live.set_flush_mode(CommitDurability::Write);
         let spills = seed.is_multiple_of(2);
         let limit = &options.live.txn_memory_limit;
         limit.store(if spills { 1 } else { 1 << 20 }, Ordering::Relaxed);

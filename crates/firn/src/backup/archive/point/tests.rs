@@ -53,7 +53,7 @@ fn log(records: &[Record<'_>]) -> Arc<dyn Env> {
     let wal = wal.unwrap();
     for record in records {
         let appended = wal
-            .append(std::slice::from_ref(record), crate::wal::Room::Leave)
+            .append(std::slice::from_ref(record), crate::wal::OutcomeRoom::Leave)
             .unwrap();
         wal.sync_to(appended.lsn).unwrap();
     }
@@ -83,19 +83,19 @@ fn log_goes_on(env: &Arc<dyn Env>, first: SegmentId, records: &[Record<'_>]) {
     let wal = wal.unwrap();
     for record in records {
         let appended = wal
-            .append(std::slice::from_ref(record), crate::wal::Room::Leave)
+            .append(std::slice::from_ref(record), crate::wal::OutcomeRoom::Leave)
             .unwrap();
         wal.sync_to(appended.lsn).unwrap();
     }
     wal.close().unwrap();
 }
 
-fn find(env: &Arc<dyn Env>, wanted: &Destination) -> Result<Reached> {
+fn find(env: &Arc<dyn Env>, wanted: &RecoveryTarget) -> Result<ReachedPoint> {
     find_point(&**env, Path::new(DIR), 0, 0, wanted)
 }
 
-fn at(name: &str, pos: u64) -> Destination {
-    Destination::Binlog(Place {
+fn at(name: &str, pos: u64) -> RecoveryTarget {
+    RecoveryTarget::Binlog(BinlogCoordinates {
         name: name.to_owned(),
         pos,
     })
@@ -212,7 +212,7 @@ fn a_change_of_the_catalog_just_before_the_last_commit_is_told() {
         let reached = find(&env, &at("bin.000009", pos)).unwrap();
         assert_eq!((reached.seqno, &*reached.doubtful), (seqno, doubtful));
     }
-    let reached = find(&env, &Destination::Seqno(3)).unwrap();
+    let reached = find(&env, &RecoveryTarget::Seqno(3)).unwrap();
     assert_eq!(reached.doubtful, []);
 }
 
@@ -220,12 +220,12 @@ fn a_change_of_the_catalog_just_before_the_last_commit_is_told() {
 fn a_time_ends_before_the_first_later_look_at_the_clock() {
     let env = with_binlog();
     for (ms, seqno) in [(999, 0), (1000, 1), (1010, 2), (1999, 2), (2000, 3)] {
-        let reached = find(&env, &Destination::Time(ms)).unwrap();
+        let reached = find(&env, &RecoveryTarget::Time(ms)).unwrap();
         assert_eq!(reached.seqno, seqno, "at {ms}");
     }
     // No coverage note says that the log was quiet after its end.
-    assert!(find(&env, &Destination::Time(2010)).is_err());
-    assert_eq!(find(&env, &Destination::End).unwrap().seqno, 4);
+    assert!(find(&env, &RecoveryTarget::Time(2010)).is_err());
+    assert_eq!(find(&env, &RecoveryTarget::End).unwrap().seqno, 4);
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn a_clock_that_was_set_back_covers_nothing() {
             segment,
         };
         write_coverage(&*env, archive, covered).unwrap();
-        find(&env, &Destination::Time(2400))
+        find(&env, &RecoveryTarget::Time(2400))
     };
     assert_eq!(note(last).unwrap().seqno, 4);
     assert!(note(first).is_err());
@@ -253,11 +253,11 @@ fn a_gap_is_named_and_what_lies_before_it_is_found() {
     let segments = archived_segments(&*env, Path::new(DIR)).unwrap();
     assert!(segments.len() > 3, "{segments:?}");
     env.remove(&Path::new(DIR).join(segment_name(3))).unwrap();
-    for wanted in [Destination::Seqno(39), Destination::End] {
+    for wanted in [RecoveryTarget::Seqno(39), RecoveryTarget::End] {
         let error = find(&env, &wanted).unwrap_err().to_string();
         assert!(error.contains("000003.wal"), "{error}");
     }
-    let reached = find(&env, &Destination::Seqno(2)).unwrap();
+    let reached = find(&env, &RecoveryTarget::Seqno(2)).unwrap();
     assert_eq!(reached.seqno, 2);
     let point = reached.point;
     // Two groups fill a segment, so the third commit is in segment 2.
@@ -278,22 +278,22 @@ fn an_epoch_that_begins_is_no_gap() {
         };
         log_goes_on(&env, first, std::slice::from_ref(&epoch));
         // The state behind it is one of the new epoch, also without a commit.
-        assert_eq!(find(&env, &Destination::End).unwrap().seqno, after);
-        assert_eq!(find(&env, &Destination::Seqno(9)).unwrap().seqno, after);
-        assert_eq!(find(&env, &Destination::Seqno(8)).unwrap().seqno, 8);
+        assert_eq!(find(&env, &RecoveryTarget::End).unwrap().seqno, after);
+        assert_eq!(find(&env, &RecoveryTarget::Seqno(9)).unwrap().seqno, after);
+        assert_eq!(find(&env, &RecoveryTarget::Seqno(8)).unwrap().seqno, 8);
         log_goes_on(&env, first + 50, &[commit(after + 1, None)]);
-        let reached = find(&env, &Destination::End).unwrap();
+        let reached = find(&env, &RecoveryTarget::End).unwrap();
         assert_eq!(reached.seqno, after + 1);
         assert!(reached.point.segment >= first + 50);
         // From a backup that ends in the last segment before the epoch.
         let last = *old.last().unwrap();
-        let wanted = Destination::Seqno(after + 1);
+        let wanted = RecoveryTarget::Seqno(after + 1);
         let reached = find_point(&*env, Path::new(DIR), last, 9, &wanted).unwrap();
         assert_eq!(reached.seqno, after + 1);
         // The last segment of the old epoch had groups: that one is a gap.
         env.remove(&Path::new(DIR).join(segment_name(last)))
             .unwrap();
-        let error = find(&env, &Destination::End).unwrap_err().to_string();
+        let error = find(&env, &RecoveryTarget::End).unwrap_err().to_string();
         assert!(error.contains(&segment_name(last)), "{error}");
     }
 }

@@ -1,8 +1,8 @@
 use super::*;
 use crate::base::options::Options;
-use crate::compaction::plan::Running;
+use crate::compaction::plan::RunningJobs;
 use crate::compaction::testing::version_of;
-use crate::compaction::{Picking, Rest, Retired, pick};
+use crate::compaction::{PickerContext, RestGoal, RetiredIndexes, pick};
 use std::cell::Cell;
 
 thread_local! {
@@ -31,14 +31,14 @@ fn steps(runs: u64, pieces: u64) -> u64 {
         ..Options::default()
     };
     STEPS.with(|steps| steps.set(0));
-    let job = pick(&Picking {
+    let job = pick(&PickerContext {
         version: &version,
         options: &options,
-        running: &Running::default(),
-        retired: &Retired::new(),
+        running: &RunningJobs::default(),
+        retired: &RetiredIndexes::new(),
         oldest_read: 100,
         reported: &[],
-        rest: Rest::No,
+        rest: RestGoal::No,
     });
     assert!(job.is_some());
     STEPS.with(Cell::get)
@@ -70,8 +70,8 @@ fn a_part_takes_all_that_is_older_and_leaves_the_newest_out() {
     ]);
     let runs = version.l0.iter().enumerate();
     let files = runs.flat_map(|(i, run)| run.files.iter().map(move |f| (i, f)));
-    let group = Group::of(files.collect());
-    let ids = |group: &Group<'_>| -> Vec<u64> { group.files().map(|(_, f)| f.file_id).collect() };
+    let group = L0Overlap::of(files.collect());
+    let ids = |group: &L0Overlap<'_>| -> Vec<u64> { group.files().map(|(_, f)| f.file_id).collect() };
     let bottoms: Vec<u64> = group.bottoms().map(|f| f.file_id).collect();
     assert_eq!(bottoms, [11, 12]);
     let over = |id: u64, room| {

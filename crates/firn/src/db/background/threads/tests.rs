@@ -51,7 +51,7 @@ fn jobs_at_rest_do_not_look_like_a_slow_drain() {
     assert!(before > 0);
     // L0 sinks to the last level, and no writer waits for that.
     let mut jobs = 0;
-    while work.compact_once(Rest::Complete).unwrap() {
+    while work.compact_once(RestGoal::Complete).unwrap() {
         jobs += 1;
     }
     assert!(jobs > 0);
@@ -63,7 +63,7 @@ fn a_closed_database_leaves_no_obsolete_file() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     runs(&db, 3);
-    while db.work.compact_once(Rest::Complete).unwrap() {}
+    while db.work.compact_once(RestGoal::Complete).unwrap() {}
     assert!(db.work.versions.obsolete().0 > 0);
     let live = db.work.versions.current().files().count();
     db.close().unwrap();
@@ -77,7 +77,7 @@ fn obsolete_files_go_at_once_when_room_is_short() {
     let db = open(dir.path());
     runs(&db, 3);
     let work = &db.work;
-    while work.compact_once(Rest::Complete).unwrap() {}
+    while work.compact_once(RestGoal::Complete).unwrap() {}
     let (files, bytes) = work.versions.obsolete();
     assert!(files >= 3, "{files} files");
     // `stopping` skips the pause after a failure.

@@ -20,7 +20,7 @@ enum Step<'a> {
 }
 
 /// Where a key lies with respect to a step.
-enum Place {
+enum StepPosition {
     /// After the step's last key.
     Beyond,
     /// It is the step's n-th key, from 1.
@@ -30,7 +30,7 @@ enum Place {
 }
 
 /// What a removal came to.
-pub(super) enum Removed {
+pub(super) enum KeyRemoval {
     /// The key is not in the block.
     Absent,
     /// The first key is the same as before.
@@ -147,24 +147,24 @@ impl<'a> Step<'a> {
     }
 
     /// Where `key` lies; it is greater than `before`, the key before the step.
-    fn place(self, before: &[u8], key: &[u8]) -> Place {
+    fn place(self, before: &[u8], key: &[u8]) -> StepPosition {
         let (count, by) = match self {
             Self::Run { count, by } => (count, by),
             Self::Key { shared, rest } => {
                 let (front, back) = key.split_at(shared.min(key.len()));
                 let order = front.cmp(&before[..shared]).then_with(|| back.cmp(rest));
                 return match order {
-                    Ordering::Less => Place::After(0),
-                    Ordering::Equal => Place::Is(1),
-                    Ordering::Greater => Place::Beyond,
+                    Ordering::Less => StepPosition::After(0),
+                    Ordering::Equal => StepPosition::Is(1),
+                    Ordering::Greater => StepPosition::Beyond,
                 };
             }
         };
         let at = tail_at(before);
         let front = &key[..at.min(key.len())];
         match front.cmp(&before[..at]) {
-            Ordering::Less => return Place::After(0),
-            Ordering::Greater => return Place::Beyond,
+            Ordering::Less => return StepPosition::After(0),
+            Ordering::Greater => return StepPosition::Beyond,
             Ordering::Equal => {}
         }
         // Equal, so at least as long as the front; cut or filled up with zeros to the run's length.
@@ -180,11 +180,11 @@ impl<'a> Step<'a> {
             false => offset / by,
         };
         if n > count || (n == count && (offset > n * by || key.len() > before.len())) {
-            Place::Beyond
+            StepPosition::Beyond
         } else if key.len() == before.len() && n * by == offset {
-            Place::Is(n)
+            StepPosition::Is(n)
         } else {
-            Place::After(n)
+            StepPosition::After(n)
         }
     }
 }
@@ -231,7 +231,7 @@ impl Writer {
 }
 
 /// A step found in a block.
-struct Found<'a> {
+struct StepMatch<'a> {
     /// Where the step before it begins, or itself if it is the first.
     from: usize,
     previous: Option<Step<'a>>,
@@ -239,7 +239,7 @@ struct Found<'a> {
     end: usize,
     /// The key before the step.
     before: Vec<u8>,
-    place: Place,
+    place: StepPosition,
 }
 
 impl Block {
@@ -282,12 +282,12 @@ impl Block {
             Ordering::Greater => false,
             Ordering::Equal => true,
             Ordering::Less if key == first => true,
-            Ordering::Less => matches!(self.find(first, key).place, Place::Is(_)),
+            Ordering::Less => matches!(self.find(first, key).place, StepPosition::Is(_)),
         }
     }
 
     /// The step that `key`, between the first and the last one, belongs to.
-    fn find<'a>(&'a self, first: &[u8], key: &[u8]) -> Found<'a> {
+    fn find<'a>(&'a self, first: &[u8], key: &[u8]) -> StepMatch<'a> {
         let mut input = &self.steps[..];
         let mut before = first.to_vec();
         let (mut from, mut previous, mut at) = (0, None, 0);
@@ -310,8 +310,8 @@ impl Block {
                 advance(&mut before, reached - from_number);
             }
             let place = step.place(&before, key);
-            if !matches!(place, Place::Beyond) {
-                return Found {
+            if !matches!(place, StepPosition::Beyond) {
+                return StepMatch {
                     from,
                     previous,
                     step,
@@ -370,7 +370,7 @@ impl Block {
     /// Adds a key between the first and the last one.
     pub(super) fn insert(&mut self, first: &[u8], key: &[u8]) {
         let found = self.find(first, key);
-        let Place::After(n) = found.place else {
+        let StepPosition::After(n) = found.place else {
             debug_assert!(false, "a key is locked once");
             return;
         };
@@ -418,18 +418,18 @@ impl Block {
     }
 
     /// Takes `key` out.
-    pub(super) fn remove(&mut self, first: &[u8], key: &[u8]) -> Removed {
+    pub(super) fn remove(&mut self, first: &[u8], key: &[u8]) -> KeyRemoval {
         if key == first {
-            return Removed::First(self.remove_first(first));
+            return KeyRemoval::First(self.remove_first(first));
         }
         match key.cmp(&self.last) {
-            Ordering::Greater => return Removed::Absent,
-            Ordering::Equal if self.remove_last() => return Removed::Inner,
+            Ordering::Greater => return KeyRemoval::Absent,
+            Ordering::Equal if self.remove_last() => return KeyRemoval::Inner,
             _ => {}
         }
         let found = self.find(first, key);
-        let Place::Is(n) = found.place else {
-            return Removed::Absent;
+        let StepPosition::Is(n) = found.place else {
+            return KeyRemoval::Absent;
         };
         let mut writer = Writer::new(64);
         if let Some(previous) = found.previous {
@@ -478,7 +478,7 @@ impl Block {
             self.last = last;
         }
         self.len -= 1;
-        Removed::Inner
+        KeyRemoval::Inner
     }
 
     /// Removes the last key if it ends a run that is known. Returns whether.

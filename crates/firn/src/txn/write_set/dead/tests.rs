@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 fn intervals_against_a_set() {
     for seed in 0..300 {
         let mut rng = StdRng::seed_from_u64(seed);
-        let mut dead = Dead::default();
+        let mut dead = RolledBackPositions::default();
         let mut model = BTreeSet::new();
         let mut last = 0;
         for step in 0..60 {

@@ -4,7 +4,7 @@ use super::*;
 use crate::base::epoch::{DatabaseId, EPOCH_MAX, IDS_PER_EPOCH};
 use crate::env::MemEnv;
 use crate::store::FileKind;
-use crate::version::{DeferredDeletion, FileLocation, Identity, create_manifest, load};
+use crate::version::{DeferredDeletion, FileLocation, DatabaseIdentity, create_manifest, load};
 
 const DIR: &str = "/db";
 
@@ -37,7 +37,7 @@ fn a_database_keeps_the_identity_that_its_first_open_draws() {
 
     // A database written before identities existed.
     let older = env();
-    let mut state = State::default();
+    let mut state = ManifestState::default();
     let meta = file(3, b"\0\0\0\x01a", b"\0\0\0\x01f");
     state.apply(&Edit {
         added: vec![(2, 0, meta)],
@@ -99,7 +99,7 @@ fn no_id_beyond_the_epoch_gets_into_the_tree() {
     let of_next = |f: &dyn Fn(&mut Edit)| {
         let mut edit = Edit::default();
         f(&mut edit);
-        State::default().objection(&edit).is_some()
+        ManifestState::default().objection(&edit).is_some()
     };
     assert!(of_next(&|edit| edit.log_number = Some(IDS_PER_EPOCH)));
     assert!(of_next(&|edit| edit.blobs_moved = vec![(1, IDS_PER_EPOCH)]));
@@ -107,7 +107,7 @@ fn no_id_beyond_the_epoch_gets_into_the_tree() {
     // In an edit that begins their epoch the numbers are valid.
     assert!(!of_next(&|edit| {
         edit.log_number = Some(IDS_PER_EPOCH);
-        edit.identity = Some(Identity {
+        edit.identity = Some(DatabaseIdentity {
             epoch: 1,
             after: 0,
             database: DatabaseId([7; 16]),
@@ -119,7 +119,7 @@ fn no_id_beyond_the_epoch_gets_into_the_tree() {
 fn an_edit_of_another_database_is_refused() {
     let env = env();
     let set = open(&env);
-    let other = Identity {
+    let other = DatabaseIdentity {
         database: DatabaseId([9; 16]),
         ..set.identity()
     };
@@ -179,7 +179,7 @@ fn deletions_that_wait_stay_until_they_are_done() {
 #[test]
 fn a_file_in_an_object_store_is_refused_by_name() {
     let env = env();
-    let mut state = State::default();
+    let mut state = ManifestState::default();
     let meta = FileMeta {
         location: FileLocation::ObjectStore,
         ..file(3, b"\0\0\0\x01a", b"\0\0\0\x01f")
@@ -244,7 +244,7 @@ fn a_blob_file_that_a_table_needs_is_not_to_be_deleted() {
         deferred: vec![deletion(file)],
         ..Edit::default()
     };
-    let mut state = State::default();
+    let mut state = ManifestState::default();
     let mut meta = file(3, b"\0\0\0\x01a", b"\0\0\0\x01f");
     meta.blobs = vec![used(10), used(11)];
     state.apply(&Edit {
@@ -285,7 +285,7 @@ fn a_blob_file_that_a_table_needs_is_not_to_be_deleted() {
 
 #[test]
 fn a_file_may_change_its_place_and_nothing_else() {
-    let mut state = State::default();
+    let mut state = ManifestState::default();
     let meta = file(3, b"\0\0\0\x01a", b"\0\0\0\x01f");
     let edit = |meta| Edit {
         added: vec![(1, 0, meta)],

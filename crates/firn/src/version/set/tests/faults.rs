@@ -2,7 +2,7 @@
 //! acknowledged one, or the one of the edit in progress, and every file it names is intact.
 
 use super::*;
-use crate::env::fault::{Class, Errno, Fault, FaultEnv};
+use crate::env::fault::{CallClass, Errno, Fault, FaultEnv};
 use crate::env::mem::MemEnv;
 
 const DIR: &str = "/db";
@@ -15,7 +15,7 @@ struct Tree {
     numbers: (u64, Seqno),
 }
 
-fn tree(state: &State) -> Tree {
+fn tree(state: &ManifestState) -> Tree {
     let files = state.files.iter();
     Tree {
         files: files.map(|(&id, p)| (p.level, p.run, id)).collect(),
@@ -175,12 +175,12 @@ fn a_power_cut_at_any_sync_keeps_what_was_acknowledged() {
 /// Calls `test` once for each call of each class, with an environment in which that call fails.
 fn each_fault(errno: Errno, sticky: bool, test: impl Fn(&MemEnv, &FaultEnv, &VersionSet, &str)) {
     for class in [
-        Class::Read,
-        Class::Write,
-        Class::Sync,
-        Class::Create,
-        Class::Rename,
-        Class::Remove,
+        CallClass::Read,
+        CallClass::Write,
+        CallClass::Sync,
+        CallClass::Create,
+        CallClass::Rename,
+        CallClass::Remove,
     ] {
         for nth in 1.. {
             let mem = MemEnv::new();

@@ -4,7 +4,7 @@ use super::*;
 use crate::env::{Env, MemEnv};
 use std::path::Path;
 
-fn state(slots: usize) -> State {
+fn state(slots: usize) -> WalState {
     let file = MemEnv::new().open_log(Path::new("/000001.wal"), true, true);
     let segment = Arc::new(Segment {
         id: 1,
@@ -17,28 +17,28 @@ fn state(slots: usize) -> State {
         syncs_in_flight: slots,
         ..WalOptions::default()
     };
-    State::new(segment, LogEnd::default(), BTreeMap::new(), &opts)
+    WalState::new(segment, LogEnd::default(), BTreeMap::new(), &opts)
 }
 
 /// Appends a record and puts a waiter for it on the list.
-fn wait(state: &mut State) {
+fn wait(state: &mut WalState) {
     append(state);
-    state.waiters.push(Waiter {
+    state.waiters.push(CommitWaiter {
         lsn: state.appended,
         durable: true,
         parker: Parker::current(),
     });
 }
 
-fn append(state: &mut State) {
+fn append(state: &mut WalState) {
     let record = Record::Rollback { xid: b"x" };
     record.encode(state.open_group(1));
     state.appended += record.encoded_len() as u64;
 }
 
 /// What `settle` gave the waiters, without waking them.
-fn settled(state: &mut State) -> Vec<Signal> {
-    let mut woken = Woken::new();
+fn settled(state: &mut WalState) -> Vec<WakeReason> {
+    let mut woken = WakeList::new();
     state.settle(&mut woken);
     woken.signals()
 }
@@ -63,7 +63,7 @@ fn the_first_writes_at_once_and_later_ones_need_company() {
     assert_eq!(settled(&mut state), []);
     // The waiter of the third group waits on: the first two are not durable yet.
     state.written(third);
-    assert_eq!(settled(&mut state), [Signal::Lead]);
+    assert_eq!(settled(&mut state), [WakeReason::Lead]);
     assert!(!state.may_lead(9), "the slot is held for the leader");
     state.written(first);
     assert_eq!(
@@ -73,7 +73,7 @@ fn the_first_writes_at_once_and_later_ones_need_company() {
     );
     state.waiters.retain(|w| w.lsn <= state.sealed);
     state.written(second);
-    assert_eq!(settled(&mut state), [Signal::Done]);
+    assert_eq!(settled(&mut state), [WakeReason::Done]);
 }
 
 /// Whoever waits alone is not forgotten: the end of a write asks again.
@@ -87,7 +87,7 @@ fn a_single_waiter_leads_when_a_write_has_ended() {
     wait(&mut state);
     assert_eq!(settled(&mut state), []);
     state.written(second);
-    assert_eq!(settled(&mut state), [Signal::Lead]);
+    assert_eq!(settled(&mut state), [WakeReason::Lead]);
     state.called -= 1;
     assert_eq!(state.seal(true).header.known_synced, 0);
     state.written(first);
@@ -105,6 +105,6 @@ fn a_failure_wakes_all_but_the_durable() {
     state.failed = true;
     let mut signals = settled(&mut state);
     signals.sort_by_key(|s| *s as u8);
-    assert_eq!(signals, [Signal::Done, Signal::Failed, Signal::Failed]);
+    assert_eq!(signals, [WakeReason::Done, WakeReason::Failed, WakeReason::Failed]);
     assert!(state.waiters.is_empty());
 }

@@ -214,7 +214,7 @@ fn an_idle_tree_and_an_unknown_drain_leave_the_gate_open() {
     drain.job_ends(2_000_000, 10_000_000);
     assert_eq!(rate(&Pressure::default(), &drain), None);
     // 10 MB of L0 a second, of which each committed byte makes half a one.
-    assert_eq!(rate(&deep, &drain), Some((20_000_000, Reason::L0)));
+    assert_eq!(rate(&deep, &drain), Some((20_000_000, StallReason::L0)));
     // Time without a job does not count; time of two at once counts once.
     drain.job_begins(100_000_000);
     drain.job_begins(100_000_000);
@@ -235,13 +235,13 @@ fn flushes_that_end_together_change_nothing() {
     }
     drain.job_begins(1_000_000);
     drain.job_ends(2_000_000, 10_000_000);
-    let before = drain.rate(Reason::L0).unwrap();
+    let before = drain.rate(StallReason::L0).unwrap();
     assert!((19.9e6..20.1e6).contains(&before), "{before}");
     // Three memtables fill while one flush hangs; then all end at once.
     committed += 40_000_000;
     for _ in 0..4 {
         drain.flushed(committed, 5_000_000, 100_000);
-        let rate = drain.rate(Reason::L0).unwrap();
+        let rate = drain.rate(StallReason::L0).unwrap();
         assert!((0.75..1.25).contains(&(rate / before)), "{rate}");
     }
 }
