@@ -3,7 +3,7 @@
 //!
 //! The first byte chooses the decoder.
 
-use firn::base::envelope::EncryptedUnit;
+use firn::base::encryption_envelope::EncryptedUnit;
 use firn::base::{ErrorKind, Kind, Value};
 use firn::catalog::{CatalogState, TableEntry, TableSchema};
 use firn::rowcode::{BlobBuf, Column, ColumnKind, InstantDefault, NullBit, RowFormat, RowLayout};

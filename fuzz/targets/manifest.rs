@@ -6,7 +6,7 @@
 
 use firn::base::checksum::placed;
 use firn::base::epoch::DatabaseId;
-use firn::base::events::Silent;
+use firn::base::event_listener::Silent;
 use firn::base::health::Health;
 use firn::base::{CounterValue, ErrorKind};
 use firn::env::{Env, MemEnv};

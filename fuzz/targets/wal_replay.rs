@@ -4,7 +4,7 @@
 //! into valid frames; or the numbers of headers, with checksums mended. The last two get the fuzzer
 //! past the checksums.
 
-use firn::base::events::Silent;
+use firn::base::event_listener::Silent;
 use firn::base::health::Health;
 use firn::base::{ErrorKind, Result};
 use firn::env::{AlignedBuf, BLOCK, Env, MemEnv, SECTOR};

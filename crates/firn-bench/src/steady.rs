@@ -5,7 +5,7 @@ use crate::config::{Config, number};
 use crate::data::{Random, VALUE_LEN, key, value};
 use crate::engine::{Engine, Entry, Result, Settings, open, title};
 use crate::svg::Lines;
-use crate::{measure, probe};
+use crate::{measure, disk_probe};
 use serde::Serialize;
 use std::io::Write;
 use std::path::Path;
@@ -121,7 +121,7 @@ fn one(config: &Config, name: &str, dir: &Path, length: Duration) -> Result<()> 
         let probe_file = config.data.join("probe");
         let shared = &shared;
         let mut threads =
-            vec![scope.spawn(move || probe::run(&probe_file, &shared.stop, &shared.probe_us))];
+            vec![scope.spawn(move || disk_probe::run(&probe_file, &shared.stop, &shared.probe_us))];
         let engine = &*engine;
         for thread in 0..config.threads as u64 {
             threads.push(scope.spawn(move || updates(config, engine, thread, shared)));

@@ -1,7 +1,7 @@
 //! Cursors: reading rows into the server's record buffers.
 
 use crate::error::{CallOutcome, firn_status, guard, guard_value};
-use crate::memory::{boxed, unbox};
+use crate::pointers::{boxed, unbox};
 use crate::session::{firn_session, session_mut};
 use crate::table::firn_table;
 use firn::base::Error;

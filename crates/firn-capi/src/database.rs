@@ -1,8 +1,8 @@
 //! The database: open, close, options, recovery of prepared transactions.
 
 use crate::error::{CallOutcome, firn_status, guard, guard_value};
-use crate::host::{HostLog, HostWaits, firn_host};
-use crate::memory::{borrow_bytes, boxed, name, path, unbox};
+use crate::host_callbacks::{HostLog, HostWaits, firn_host};
+use crate::pointers::{borrow_bytes, boxed, name, path, unbox};
 use firn::base::Error;
 use firn::base::options::{CommitDurability, MutableOptions, Options};
 use firn::db::{Db, ServerStart};

@@ -2,7 +2,7 @@
 
 use crate::database::firn_db;
 use crate::error::{firn_status, guard};
-use crate::memory::{borrow_bytes, name};
+use crate::pointers::{borrow_bytes, name};
 use crate::schema::{firn_table_def, table_schema};
 use firn::base::Error;
 use firn::catalog::NewTable;

@@ -2,8 +2,8 @@
 
 use crate::database::firn_db;
 use crate::error::{firn_status, guard, guard_value};
-use crate::memory::{borrow_bytes, boxed, unbox};
-use crate::rows::firn_progress;
+use crate::pointers::{borrow_bytes, boxed, unbox};
+use crate::row_writes::firn_progress;
 use crate::schema::{FIRN_NONE, firn_table_def, table_schema};
 use crate::session::{firn_session, session_mut};
 use crate::table::firn_table;

@@ -4,7 +4,7 @@
 //! [`firn_collator`] and the `handle` of each collation, which must live as long as the table is
 //! open.
 
-use firn::base::record::{NullBit, Pad};
+use firn::base::record_buffer::{NullBit, Pad};
 use firn::base::{Error, Result};
 use firn::catalog::schema::{
     CollationSchema, ColumnSchema, IndexPart, IndexSchema, PartSchema, TableSchema,

@@ -2,7 +2,7 @@
 
 use crate::database::firn_db;
 use crate::error::{CallOutcome, firn_status, guard, guard_value};
-use crate::memory::{borrow_bytes, boxed, c_str, unbox};
+use crate::pointers::{borrow_bytes, boxed, c_str, unbox};
 use firn::base::Error;
 use firn::rowcode::BlobBuf;
 use firn::table::BulkLoad;

@@ -8,7 +8,7 @@ mod tables;
 
 use crate::Outcome;
 use crate::args::Check;
-use crate::directory;
+use crate::data_directory;
 use crate::output::{Output, bytes};
 use findings::{Findings, Verdict};
 use firn::base::Result;
@@ -35,7 +35,7 @@ struct Report {
 
 /// Checks the database.
 pub fn run(args: &Check, out: &Output) -> Result<Outcome> {
-    let look = directory::look(&args.directory)?;
+    let look = data_directory::look(&args.directory)?;
     let (report, verdict) = check(&look, args.files_only, out)?;
     let outcome = match verdict {
         Verdict::Sound => Outcome::Well,

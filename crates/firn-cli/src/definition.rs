@@ -2,8 +2,8 @@
 
 use crate::Outcome;
 use crate::args::Definition;
-use crate::backup::file_names::encode;
-use crate::directory;
+use crate::backup::table_file_names::encode;
+use crate::data_directory;
 use crate::output::{Output, bytes};
 use firn::base::{Error, ErrorKind, Result};
 use firn::catalog::{CatalogState, TableEntry};
@@ -21,7 +21,7 @@ struct Report {
 
 /// Writes the definition.
 pub fn run(args: &Definition, out: &Output) -> Result<Outcome> {
-    let look = directory::look(&args.directory)?;
+    let look = data_directory::look(&args.directory)?;
     let tree = look.tree()?;
     let log = look.log(&tree)?;
     let entry = find(&look.tables(&log.point)?, &args.table)?;

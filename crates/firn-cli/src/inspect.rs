@@ -2,10 +2,10 @@
 
 use crate::Outcome;
 use crate::args::Inspect;
-use crate::directory;
+use crate::data_directory;
 use crate::dump::manifest::location_name;
 use crate::output::{Output, bytes, table};
-use crate::picture;
+use crate::level_bars;
 use firn::base::{IndexId, Result};
 use firn::catalog::{CATALOG_INDEX, CatalogState};
 use firn::db::{BlobFileReport, BlobFilesReport, ReadOnlyLog, ReadOnlyDb, ReadOnlyTree};
@@ -143,7 +143,7 @@ struct File {
 
 /// Shows the database.
 pub fn run(args: &Inspect, out: &Output) -> Result<Outcome> {
-    let look = directory::look(&args.directory)?;
+    let look = data_directory::look(&args.directory)?;
     let tree = look.tree()?;
     let log = look.log(&tree)?;
     let known = look.tables(&log.point)?;
@@ -383,7 +383,7 @@ fn text(report: &Report) -> String {
         );
     }
     let sizes: Vec<u64> = r.levels.iter().map(|level| level.stored_bytes).collect();
-    let bars = picture::bars(&sizes);
+    let bars = level_bars::bars(&sizes);
     let rows = r
         .levels
         .iter()

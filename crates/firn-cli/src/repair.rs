@@ -2,7 +2,7 @@
 
 use crate::Outcome;
 use crate::args::Repair;
-use crate::directory;
+use crate::data_directory;
 use crate::output::{Output, bytes, table};
 use firn::base::{ErrorKind, Result};
 use firn::db::repair;
@@ -35,7 +35,7 @@ struct Loss {
 
 /// Repairs the database.
 pub fn run(args: &Repair, out: &Output) -> Result<Outcome> {
-    let look = directory::look(&args.directory)?;
+    let look = data_directory::look(&args.directory)?;
     let bar = out.spinner("saving what is left");
     let mut lost = Vec::new();
     let repaired = repair(&look, &args.target, &mut |error| {

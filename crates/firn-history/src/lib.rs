@@ -29,8 +29,8 @@
 //!   T2 ends → T1 reads (7,100), with T2's element → T1 passes (7,101), and misses it → T2 ends
 //! ```
 
-mod chains;
-mod edges;
+mod version_chains;
+mod dependencies;
 mod graph;
 pub mod history;
 pub mod verdict;
@@ -41,8 +41,8 @@ pub use verdict::{Finding, Verdict};
 /// Judges a history.
 pub fn check(history: &History) -> Verdict {
     let mut verdict = Verdict::default();
-    let chains = chains::Chains::of(history, &mut verdict);
-    edges::judge(history, &chains, &mut verdict);
+    let chains = version_chains::Chains::of(history, &mut verdict);
+    dependencies::judge(history, &chains, &mut verdict);
     verdict.count(history);
     verdict
 }

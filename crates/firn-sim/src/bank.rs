@@ -13,7 +13,7 @@ mod teller;
 
 use crate::ensure;
 use crate::failure::Failure;
-use crate::options::tiny;
+use crate::tiny_options::tiny;
 use crate::world::End;
 use books::{Books, deposit};
 use firn::base::options::{CommitDurability, Options};

@@ -8,8 +8,8 @@
 use crate::crash::failure_of;
 use crate::ensure;
 use crate::failure::Failure;
-use crate::options::{one_of, tiny};
-use crate::route::SplitEnv;
+use crate::tiny_options::{one_of, tiny};
+use crate::split_env::SplitEnv;
 use crate::world::{DIR, Stats, StepEnd, World, Wrap};
 use firn::base::options::{CommitDurability, Options};
 use firn::base::{Error, ErrorKind, Value};

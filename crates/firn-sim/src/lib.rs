@@ -14,12 +14,12 @@ pub mod concurrent;
 pub mod crash;
 pub mod failure;
 pub mod faults;
-pub mod history;
-pub mod loads;
-pub mod options;
-pub mod points;
-pub mod rot;
-pub mod route;
+pub mod model;
+pub mod bulk_loads;
+pub mod tiny_options;
+pub mod point_in_time;
+pub mod bit_rot;
+pub mod split_env;
 pub mod world;
 
 pub use failure::Failure;

@@ -10,10 +10,10 @@
 use firn::env::{Env, PosixEnv};
 use firn_sim::bank::{self, BankStats};
 use firn_sim::concurrent::{self, ConcurrentStats};
-use firn_sim::loads::{self, LoadStats};
-use firn_sim::rot::{self, RotStats};
+use firn_sim::bulk_loads::{self, LoadStats};
+use firn_sim::bit_rot::{self, RotStats};
 use firn_sim::world::Stats;
-use firn_sim::{Failure, compaction, crash, faults, points};
+use firn_sim::{Failure, compaction, crash, faults, point_in_time};
 use std::fmt::Debug;
 use std::process::ExitCode;
 
@@ -95,14 +95,14 @@ fn main() -> ExitCode {
             Stats::add,
         ),
         "fault" => args.series(faults::fault_run, Stats::add),
-        "rot" => args.series(rot::rot_run, RotStats::add),
+        "rot" => args.series(bit_rot::rot_run, RotStats::add),
         "model" => args.series(
             |seed| crash::model_run(seed, args.steps_or(20_000)),
             Stats::add,
         ),
-        "point" => args.series(points::point_run, Stats::add),
-        "load-point" => args.series(loads::load_point_run, LoadStats::add),
-        "load" => args.series(loads::load_run, LoadStats::add),
+        "point" => args.series(point_in_time::point_run, Stats::add),
+        "load-point" => args.series(bulk_loads::load_point_run, LoadStats::add),
+        "load" => args.series(bulk_loads::load_run, LoadStats::add),
         "bank" => args.series(bank::with_crashes, BankStats::add),
         "concurrent" => args.series(concurrent::run, ConcurrentStats::add),
         "compaction" => {

@@ -10,7 +10,7 @@
 mod schema_parts;
 
 use firn::base::options::{CommitDurability, Options};
-use firn::base::record::Pad;
+use firn::base::record_buffer::Pad;
 use firn::catalog::{ColumnSchema, TableSchema};
 use firn::db::Db;
 use firn::env::{Env, MemEnv, PosixEnv};

@@ -4,7 +4,7 @@ use super::line::{self, Line, Memory, Needs, Work};
 use super::report::{Outcome, Side};
 use crate::config::Config;
 use crate::data::{Permutation, Random, VALUE_LEN, Zipf, is_value_of, key, value};
-use crate::drive::{Call, Calls, ThreadGroup, Tally, Until, drive};
+use crate::load_driver::{Call, Calls, ThreadGroup, Tally, Until, drive};
 use crate::engine::{self, Engine, Result, Session, Settings, load_batch};
 use crate::measure;
 use std::path::Path;

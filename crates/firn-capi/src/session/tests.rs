@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::database::{firn_close, firn_config, firn_open};
-use crate::host::firn_host;
+use crate::host_callbacks::firn_host;
 use firn::base::Value;
 use firn::txn::LockMode;
 use std::collections::BTreeSet;

@@ -1,7 +1,7 @@
 //! `firn backup`: takes one.
 
 use super::format::{Backup, FORMAT, Position, StoredTable, entries, position_text};
-use super::mark::InProgress;
+use super::in_progress::InProgress;
 use super::send::{expect_there, send};
 use super::source::{Source, base_table, belonging};
 use super::target::Target;

@@ -6,7 +6,7 @@
 //! - `backups/<id>-<checksum>.json`: one backup: all its files and everything else that is to be known of it. The
 //!   checksum is that of the object.
 //! - `running/<id>`: a backup under way, or one that was cut short; `running/prune-<id>`: the same of a prune
-//!   ([`super::mark`]).
+//!   ([`super::in_progress`]).
 //!
 //! Each backup is complete by itself; there is no chain.
 
@@ -17,7 +17,7 @@ use firn::base::checksum::xxh3;
 use firn::base::{Error, ErrorKind, Result};
 use firn::env::{Env, MemEnv};
 use firn::store::parse_file_name;
-use firn::version::{ManifestState, load, parse_manifest_name};
+use firn::version::{ManifestState, load_manifest, parse_manifest_name};
 use firn::wal::parse_segment_name;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -1,13 +1,13 @@
 //! Backups: taken from a running server or a stopped one, kept in a directory or a bucket, restored.
 #![allow(clippy::disallowed_methods)] // Nothing here runs under the simulation.
 
-mod archive;
+mod log_archive;
 mod checkpoint;
 mod create;
-pub mod file_names;
+pub mod table_file_names;
 mod format;
-mod keep;
-mod mark;
+mod list_verify_prune;
+mod in_progress;
 mod pieces;
 mod restore;
 mod send;
@@ -19,13 +19,13 @@ use crate::Outcome;
 use crate::args::TakeBackup;
 use crate::output::Output;
 use firn::base::Result;
-pub use keep::{list, prune};
+pub use list_verify_prune::{list, prune};
 pub use restore::run as restore;
 
 /// Takes a backup, or verifies those there are.
 pub fn run(args: &TakeBackup, out: &Output) -> Result<Outcome> {
     match args.verify {
-        true => keep::verify(&args.target, out),
+        true => list_verify_prune::verify(&args.target, out),
         false => create::run(args, out),
     }
 }

@@ -1,11 +1,11 @@
 //! `firn restore`: a backup as a data directory. Nothing is overwritten, and it appears at once ([`stage`]).
 
-mod engine;
-mod prepared;
-mod stage;
-mod until;
+mod engine_directory;
+mod in_doubt;
+mod staging;
+mod point_in_time;
 
-use super::file_names::encode;
+use super::table_file_names::encode;
 use super::format::{Backup, Position, find, position_text, unhex};
 use super::source::{Definitions, base_table, belonging};
 use super::target::Target;
@@ -16,11 +16,11 @@ use firn::base::{Error, ErrorKind, Result};
 use firn::db::{ReadOnlyLog, ReadOnlyDb};
 use firn::env::PosixEnv;
 use serde::Serialize;
-use stage::{Stage, Step};
+use staging::{Stage, Step};
 use std::path::Path;
 use std::sync::Arc;
 #[cfg(test)]
-pub(super) use until::parse_time;
+pub(super) use point_in_time::parse_time;
 
 #[derive(Serialize)]
 struct Report {
@@ -39,7 +39,7 @@ struct Report {
 pub fn run(args: &Restore, out: &Output) -> Result<Outcome> {
     let target = Target::open(&args.target, false)?;
     if let Some(archive) = &args.archive {
-        return until::run(args, archive, &target, out);
+        return point_in_time::run(args, archive, &target, out);
     }
     let report = restore(args, &target, out, &|_| Ok(()))?;
     out.print(&report, text);
@@ -60,8 +60,8 @@ fn restore(args: &Restore, target: &Target, out: &Output, step: Step<'_>) -> Res
     let stage = Stage::begin(&args.to, &definitions, step)?;
     let engine = stage.engine();
     let bytes = match args.table.is_empty() {
-        true => engine::whole(target, &backup, &engine, out)?,
-        false => engine::tables(target, &backup, &tables, &engine, &mut notes, out)?,
+        true => engine_directory::whole(target, &backup, &engine, out)?,
+        false => engine_directory::tables(target, &backup, &tables, &engine, &mut notes, out)?,
     };
     stage.step("engine complete")?;
     let log = examine(&engine, &tables)?;

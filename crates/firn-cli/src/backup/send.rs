@@ -1,7 +1,7 @@
 //! Sending what an earlier backup has not sent.
 
 use super::format::{Backup, Piece, StoredFile};
-use super::mark::InProgress;
+use super::in_progress::InProgress;
 use super::pieces::PieceSource;
 use super::source::Source;
 use super::target::{Target, Transfer};

@@ -2,11 +2,11 @@
 //! the server keeps beside its tables.
 
 use super::checkpoint::{Checkpoint, checkpoint_of, remove_left_behind};
-use super::file_names::encode;
+use super::table_file_names::encode;
 use super::format::Position;
 use super::server::Server;
 use crate::args::TakeBackup;
-use crate::directory::IN_DATADIR;
+use crate::data_directory::IN_DATADIR;
 use firn::backup::archive_of;
 use firn::base::{Error, ErrorKind, Result};
 use firn::db::ReadOnlyDb;

@@ -1,10 +1,10 @@
-use super::archive::local_time;
+use super::log_archive::local_time;
 use super::format::{Piece, timestamp, unhex};
 use super::pieces::{PIECE_SIZE, PieceSource, without_zeros};
 use super::restore::parse_time;
 use super::source::{Definitions, belonging};
 use super::target::{Target, Transfer};
-use super::{create, keep};
+use super::{create, list_verify_prune};
 use crate::Outcome;
 use crate::args::{Args, Command, TakeBackup};
 use crate::output::Output;
@@ -329,7 +329,7 @@ fn take(data: &Path) -> TakeBackup {
 }
 
 fn is_sound(target: &Target) -> bool {
-    let verified = keep::verify_in(target, &Output::new(true)).unwrap();
+    let verified = list_verify_prune::verify_in(target, &Output::new(true)).unwrap();
     matches!(verified, Outcome::Well)
 }
 
@@ -357,7 +357,7 @@ fn a_prune_and_a_backup_exclude_each_other() {
             seen.fetch_add(1, Ordering::Relaxed);
         }
     }));
-    keep::prune_in(&pruning, 1, false).unwrap();
+    list_verify_prune::prune_in(&pruning, 1, false).unwrap();
     assert_eq!(tried.load(Ordering::Relaxed), 1);
     back_up(&open()).unwrap();
     assert!(is_sound(&open()));
@@ -371,7 +371,7 @@ fn a_prune_and_a_backup_exclude_each_other() {
         let (other, lists) = (open(), AtomicUsize::new(0));
         backing.on_list = Some(Box::new(move |folder| {
             if folder == "files" && lists.fetch_add(1, Ordering::Relaxed) == 1 {
-                let pruned = keep::prune_in(&other, 1, force);
+                let pruned = list_verify_prune::prune_in(&other, 1, force);
                 assert_eq!(pruned.is_ok(), force);
             }
         }));
@@ -399,9 +399,9 @@ fn what_was_cut_short_refuses_until_it_is_forced() {
         .put_new("running/prune-20200101T000000Z", Vec::new())
         .unwrap();
     assert_eq!(*back_up().err().unwrap().kind(), ErrorKind::Busy);
-    let refused = keep::prune_in(&target, 1, false).err().unwrap();
+    let refused = list_verify_prune::prune_in(&target, 1, false).err().unwrap();
     assert!(refused.to_string().contains("--force"), "{refused}");
-    keep::prune_in(&target, 1, true).unwrap();
+    list_verify_prune::prune_in(&target, 1, true).unwrap();
     back_up().unwrap();
     assert!(target.list("running").unwrap().is_empty());
 }
@@ -435,23 +435,23 @@ fn damage(dir: &Path, target: &Target, number: usize) -> String {
 fn a_damaged_backup_stops_no_other() {
     let dir = tempfile::tempdir().unwrap();
     let target = backups(dir.path(), 4);
-    let ids: Vec<_> = keep::listed(&target).unwrap();
+    let ids: Vec<_> = list_verify_prune::listed(&target).unwrap();
     let ids: Vec<_> = ids.into_iter().map(|listed| listed.id).collect();
     damage(dir.path(), &target, 1);
 
-    let listed = keep::listed(&target).unwrap();
+    let listed = list_verify_prune::listed(&target).unwrap();
     let bad: Vec<bool> = listed.iter().map(|l| l.damage.is_some()).collect();
     assert_eq!(bad, [false, true, false, false]);
     let place = text(&dir.path().join("target")).to_owned();
     let Command::Backups(list) = args(&["backups", &place]) else {
         panic!("another command");
     };
-    let outcome = keep::list(&list, &Output::new(true)).unwrap();
+    let outcome = list_verify_prune::list(&list, &Output::new(true)).unwrap();
     assert!(matches!(outcome, Outcome::Damage));
 
     // One of those that stay: what it names stays, too, and it counts as none.
     let before = sizes(&target).len();
-    let pruned = keep::prune_in(&target, 3, false).unwrap();
+    let pruned = list_verify_prune::prune_in(&target, 3, false).unwrap();
     assert_eq!(
         (pruned.kept.len(), &pruned.damaged),
         (3, &vec![ids[1].clone()])
@@ -459,7 +459,7 @@ fn a_damaged_backup_stops_no_other() {
     assert!(pruned.removed.is_empty() && sizes(&target).len() == before);
 
     // One before those that stay goes with the others.
-    let pruned = keep::prune_in(&target, 2, false).unwrap();
+    let pruned = list_verify_prune::prune_in(&target, 2, false).unwrap();
     assert_eq!(pruned.kept, ids[2..]);
     assert!(pruned.damaged.is_empty());
     let mut removed = pruned.removed;
@@ -476,7 +476,7 @@ fn a_damaged_backup_stays_where_no_sound_one_goes() {
     let id = damage(dir.path(), &target, 0);
     let before = sizes(&target).len();
     for keep in [3, 10] {
-        let pruned = keep::prune_in(&target, keep, false).unwrap();
+        let pruned = list_verify_prune::prune_in(&target, keep, false).unwrap();
         assert_eq!(
             (pruned.kept.len(), pruned.damaged),
             (3, vec![id.clone()]),
@@ -497,7 +497,7 @@ fn a_damaged_backup_that_stays_keeps_its_files() {
         .map(|piece| piece.object.clone())
         .collect();
     let id = damage(dir.path(), &target, 1);
-    let pruned = keep::prune_in(&target, 1, false).unwrap();
+    let pruned = list_verify_prune::prune_in(&target, 1, false).unwrap();
     assert_eq!(pruned.damaged, [id]);
     let left = target.list("files").unwrap();
     let left: Vec<String> = left
@@ -506,7 +506,7 @@ fn a_damaged_backup_that_stays_keeps_its_files() {
         .collect();
     assert!(!named.is_empty() && named.iter().all(|object| left.contains(object)));
     damage(dir.path(), &target, 0);
-    let error = keep::prune_in(&target, 1, false).err().unwrap();
+    let error = list_verify_prune::prune_in(&target, 1, false).err().unwrap();
     assert!(error.is_corruption() && error.to_string().contains("nothing is removed"));
 }
 
@@ -515,7 +515,7 @@ fn the_latest_backup_is_the_newest_that_can_be_read() {
     let dir = tempfile::tempdir().unwrap();
     let target = backups(dir.path(), 3);
     let ids = |target: &Target| -> Vec<String> {
-        let all = keep::listed(target).unwrap();
+        let all = list_verify_prune::listed(target).unwrap();
         all.into_iter().map(|listed| listed.id).collect()
     };
     let ids = ids(&target);

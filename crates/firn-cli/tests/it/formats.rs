@@ -2,7 +2,7 @@
 //! them, and they are written on, which brings them to the newest format file by file.
 
 use super::support::{Rows, Stopped, World, firn, json, open, options, read};
-use firn::base::events::Silent;
+use firn::base::event_listener::Silent;
 use firn::base::health::Health;
 use firn::base::options::Options;
 use firn::catalog::ServerObjectKind;

@@ -5,6 +5,6 @@ mod backup;
 mod blobs;
 mod bucket;
 mod commands;
-mod damage;
+mod corruption;
 mod formats;
 mod support;

@@ -2,7 +2,7 @@
 
 use firn::base::Result;
 use firn::base::options::Options;
-use firn::base::record::Pad;
+use firn::base::record_buffer::Pad;
 use firn::catalog::{
     CollationSchema, ColumnSchema, NewTable, IndexPart, IndexSchema, PartSchema, TableSchema,
 };

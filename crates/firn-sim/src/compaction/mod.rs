@@ -1,12 +1,12 @@
 //! The compaction picker without files: what its decisions cost under months of load, and whether
 //! writers at full speed ever notice it.
 
-pub mod closed;
-pub mod loads;
+pub mod closed_loop;
+pub mod workloads;
 pub mod tree;
 
-use closed::{Machine, MachinePlan};
-use loads::{LOADS, costs};
+use closed_loop::{Machine, MachinePlan};
+use workloads::{LOADS, costs};
 
 /// Prints what the loads cost: [`loads`].
 pub fn print_costs(seed: u64) {
@@ -35,7 +35,7 @@ pub fn plans(seed: u64, seconds: u64) -> Vec<(&'static str, MachinePlan)> {
         ..plan.clone()
     };
     let skewed = MachinePlan {
-        key: closed::skewed,
+        key: closed_loop::skewed,
         ..plan.clone()
     };
     let two = MachinePlan {

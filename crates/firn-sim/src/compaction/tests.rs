@@ -1,5 +1,5 @@
-use super::closed::{Machine, MachinePlan};
-use super::loads::{Batch, LOADS, Sim, costs};
+use super::closed_loop::{Machine, MachinePlan};
+use super::workloads::{Batch, LOADS, Sim, costs};
 use super::plans;
 use firn::compaction::{RestGoal, l0_depth};
 use firn::version::LAST_LEVEL;

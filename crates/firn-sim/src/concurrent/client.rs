@@ -4,7 +4,7 @@ use super::abi::{
     Cursor, Find, TxnOutcome, Server, Session, key, list_index, primary_of, record_of, row_of,
 };
 use super::{Shared, pauses};
-use crate::options::{chance, one_of};
+use crate::tiny_options::{chance, one_of};
 use firn_capi::cursor::{firn_read_mode, firn_wait};
 use firn_capi::error::firn_status;
 use firn_history::history::Element;

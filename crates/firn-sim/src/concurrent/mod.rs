@@ -11,7 +11,7 @@ mod client;
 mod pauses;
 
 use crate::failure::Failure;
-use crate::options::{one_of, tiny};
+use crate::tiny_options::{one_of, tiny};
 use abi::{Server, TABLES};
 use client::{Client, Lists};
 use firn::base::options::{CommitDurability, Options};

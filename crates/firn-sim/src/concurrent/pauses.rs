@@ -1,7 +1,7 @@
 //! Pauses between the steps of reads and commits.
 
-use crate::options::chance;
-use firn::base::pause::{self, PausePoint};
+use crate::tiny_options::chance;
+use firn::base::pause_points::{self, PausePoint};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Holds this thread up at some of the points it passes, until it ends.
 pub(super) fn begin(seed: u64) {
     let mut rng = StdRng::seed_from_u64(seed);
-    pause::on_this_thread(move |point| {
+    pause_points::on_this_thread(move |point| {
         let (percent, most_us) = match point {
             // The widest race: everything may happen between the two loads.
             PausePoint::Pinned => (20, 1500),
@@ -27,5 +27,5 @@ pub(super) fn begin(seed: u64) {
 
 /// No more pauses on this thread.
 pub(super) fn end() {
-    pause::clear();
+    pause_points::clear();
 }

@@ -1,10 +1,10 @@
 //! The whole database against the model.
 
-use super::out_of_line::Stored;
+use super::blob_values::Stored;
 use super::read::{Entries, range_of, read_all};
 use super::{DIR, StepEnd, World};
 use crate::ensure;
-use crate::history::{Moment, ModelCatalog, Writes};
+use crate::model::{Moment, ModelCatalog, Writes};
 use firn::base::{CounterValue, IndexId};
 use firn::db::Db;
 use firn::read::ReadPoint;

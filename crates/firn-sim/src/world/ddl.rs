@@ -2,8 +2,8 @@
 
 use super::{StepEnd, World};
 use crate::ensure;
-use crate::history::Event;
-use crate::options::one_of;
+use crate::model::Event;
+use crate::tiny_options::one_of;
 use firn::base::{CounterValue, ErrorKind, IndexId};
 use firn::catalog::{
     ColumnSchema, NewTable, IndexPart, IndexSchema, PartSchema, TableEntry, TableSchema,

@@ -8,17 +8,17 @@
 mod check;
 mod checkpoint;
 mod ddl;
-mod out_of_line;
-mod points;
+mod blob_values;
+mod point_in_time;
 mod power;
 mod read;
-mod rot;
+mod bit_rot;
 mod session;
 mod write;
 
 use crate::failure::Failure;
-use crate::history::{Event, Model};
-use crate::options::{chance, one_of, tiny};
+use crate::model::{Event, Model};
+use crate::tiny_options::{chance, one_of, tiny};
 use checkpoint::KeptCheckpoint;
 use firn::base::options::{CommitDurability, Options};
 use firn::base::{Error, ErrorKind, IndexId, Result};
@@ -120,7 +120,7 @@ pub struct World {
     /// Checkpoints that were made, and what is in them.
     checkpoints: Vec<KeptCheckpoint>,
     /// With the log archived: backups, and states to recover to.
-    points: points::RecoveryPoints,
+    points: point_in_time::RecoveryPoints,
     /// Files may lie about until the next start, since a call to remove one failed.
     strays: bool,
     /// The largest value that a counter had in a generation, in memory at least.
@@ -155,7 +155,7 @@ impl World {
             next_name: 1,
             keys,
             checkpoints: Vec::new(),
-            points: points::RecoveryPoints::default(),
+            points: point_in_time::RecoveryPoints::default(),
             counters_most: BTreeMap::new(),
             strays: false,
             stats: Stats::default(),

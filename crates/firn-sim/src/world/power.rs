@@ -3,7 +3,7 @@
 use super::{StepEnd, World};
 use crate::ensure;
 use crate::failure::Failure;
-use crate::history::Moment;
+use crate::model::Moment;
 use firn::base::ErrorKind;
 use firn::env::MemEnv;
 use rand::Rng;

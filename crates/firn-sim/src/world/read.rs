@@ -1,10 +1,10 @@
 //! Reads, each compared with the model.
 
-use super::out_of_line::Stored;
+use super::blob_values::Stored;
 use super::session::OpenScan;
 use super::{StepEnd, World};
 use crate::ensure;
-use crate::history::{Moment, Writes};
+use crate::model::{Moment, Writes};
 use firn::base::value::OwnedValue;
 use firn::base::{IndexId, InternalIterator, Result};
 use firn::iter::{MergeIter, MvccIter, ReadAt};

@@ -1,8 +1,8 @@
 //! Sessions: one transaction each, and what the model knows of it.
 
 use super::{StepEnd, World};
-use crate::history::{Moment, Raised, Writes};
-use crate::options::one_of;
+use crate::model::{Moment, Raised, Writes};
+use crate::tiny_options::one_of;
 use firn::base::value::OwnedValue;
 use firn::iter::{MergeIter, MvccIter};
 use firn::read::{ReadPoint, ScanSource};

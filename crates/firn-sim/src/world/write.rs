@@ -1,8 +1,8 @@
 //! Writes, locks, and the ends of transactions.
 
-use super::{StepEnd, World, out_of_line};
+use super::{StepEnd, World, blob_values};
 use crate::ensure;
-use crate::history::Event;
+use crate::model::Event;
 use firn::base::ErrorKind;
 use firn::base::value::OwnedValue;
 use firn::txn::{LockMode, WaitPolicy};
@@ -96,7 +96,7 @@ impl World {
         }
         let session = &mut self.sessions[at];
         let written = match &value {
-            Some(value) => out_of_line::put(&mut session.txn, &key, value.as_value()),
+            Some(value) => blob_values::put(&mut session.txn, &key, value.as_value()),
             None => session.txn.delete(&key),
         };
         match written {

@@ -26,7 +26,7 @@
 //! the flushes); copying the segments (they are written past the page cache: reading and writing
 //! them takes longer than everything else).
 
-use super::files::link_or_copy;
+use super::copy_files::link_or_copy;
 use crate::base::{Error, ErrorKind, Result, Seqno};
 use crate::blob::LinkHold;
 use crate::env::Env;

@@ -2,27 +2,27 @@
 
 pub mod checksum;
 mod counter;
-pub mod envelope;
+pub mod encryption_envelope;
 pub mod epoch;
 pub mod error;
-pub mod events;
-pub mod gauge;
+pub mod event_listener;
+pub mod memory_tracker;
 pub mod health;
 pub mod invariant;
-pub mod iter;
+pub mod internal_iterator;
 pub mod key;
-pub mod live_rows;
+pub mod row_count;
 pub mod options;
-pub mod pause;
-pub mod range;
-pub mod record;
-pub mod shape;
+pub mod pause_points;
+pub mod key_range;
+pub mod record_buffer;
+pub mod prefix_extractor;
 pub mod sketch;
 pub mod value;
 pub mod varint;
 
 pub use counter::CounterValue;
 pub use error::{Error, ErrorKind, Result};
-pub use iter::InternalIterator;
+pub use internal_iterator::InternalIterator;
 pub use key::{IndexId, InternalKey, Kind, Seqno};
 pub use value::Value;

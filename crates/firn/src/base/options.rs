@@ -1,6 +1,6 @@
 //! Options of a database, with their defaults. Sizes are in bytes.
 
-use super::events::{Listener, Silent};
+use super::event_listener::{Listener, Silent};
 use super::value::ENTRY_BYTES_MAX;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use super::checksum::xxh3;
 use super::key::INDEX_ID_LEN;
-use super::shape::PrefixExtractor;
+use super::prefix_extractor::PrefixExtractor;
 use std::sync::Arc;
 
 const BITS: u32 = 8;

@@ -10,10 +10,10 @@
 //! file.
 
 mod events;
-mod run;
+mod server_run;
 mod xid;
 
-pub use run::{ServerRunFiles, same_file};
+pub use server_run::{ServerRunFiles, same_file};
 pub use xid::server_xid;
 
 use crate::base::Result;

@@ -1,13 +1,13 @@
 //! One blob file: reserves, writes, syncs and reads its spans.
 
-use super::ahead::ZeroFill;
+use super::zero_fill::ZeroFill;
 use super::chunks::{self, BlobReadExtent};
 use super::codec::{self, Packed};
 use super::format::{
     ALIGNMENT, BlobHeader, DATA_START, FILE_HEADER_LEN, check_file_header, logical_id, place_after,
 };
-use super::opened::{BlobFileCache, OpenBlobFile, PhysicalBlobFile};
-use super::steps::{BlobPausePoint, reached};
+use super::file_cache::{BlobFileCache, OpenBlobFile, PhysicalBlobFile};
+use super::pause_points::{BlobPausePoint, reached};
 use crate::base::{Error, Result};
 use crate::env::{PrefetchBatch, FileUsage, ReadFile, SpanFile};
 use crate::rowcode::{BLOB_HEADER_LEN, BlobBuf, BlobCodec, BlobRef};

@@ -2,7 +2,7 @@
 
 use super::chunks;
 use crate::base::checksum::{place_term, placed, xxh3};
-use crate::base::{Error, Result, envelope};
+use crate::base::{Error, Result, encryption_envelope};
 use crate::rowcode::{BLOB_HEADER_LEN, BlobCodec, chunk_table_len};
 
 const MAGIC: &[u8; 8] = b"FIRNBLOB";
@@ -88,8 +88,8 @@ impl BlobHeader {
         bytes[..4].copy_from_slice(BLOB_MAGIC);
         bytes[4] = self.codec as u8;
         bytes[5] = match self.encrypted {
-            false => envelope::NONE,
-            true => envelope::AES_256_GCM,
+            false => encryption_envelope::NONE,
+            true => encryption_envelope::AES_256_GCM,
         };
         bytes[8..16].copy_from_slice(&self.len.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.stored.to_le_bytes());
@@ -103,7 +103,7 @@ impl BlobHeader {
         }
         Some(Self {
             codec: BlobCodec::from_u8(bytes[4])?,
-            encrypted: bytes[5] != envelope::NONE,
+            encrypted: bytes[5] != encryption_envelope::NONE,
             len: u64_at(bytes, 8),
             stored: u64_at(bytes, 16),
             checksum: u64_at(bytes, 24),

@@ -13,24 +13,24 @@
 //! A blob is live as long as an entry refers to it; nothing else counts (`db` collects garbage). So
 //! compactions of the tree move references and never blob bytes.
 
-mod ahead;
+mod zero_fill;
 mod chunks;
 mod codec;
 mod file;
 mod format;
-mod live;
-mod opened;
-mod session;
-mod steps;
+mod holes;
+mod file_cache;
+mod transaction_blobs;
+mod pause_points;
 mod store;
 
 pub use file::{BlobFile, BlobFileIds, LinkHold};
 pub use format::{DATA_START, ScannedBlob, scan_blobs};
-pub use live::{BlobSpan, holes};
-pub use session::TransactionBlobs;
+pub use holes::{BlobSpan, holes};
+pub use transaction_blobs::TransactionBlobs;
 pub use store::{BlobStats, BlobStore, RewrittenBlobFile};
 
 #[cfg(test)]
-mod interleavings;
+mod loom_tests;
 #[cfg(test)]
-mod races;
+mod race_tests;

@@ -1,7 +1,7 @@
 //! Block cache: decoded blocks, sharded, scan-resistant. Row cache: single rows.
 
-mod pins;
-mod rows;
+mod pin_budget;
+mod row_cache;
 mod stats;
 
 use crate::base::Result;
@@ -11,8 +11,8 @@ use stats::Striped;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
-pub use pins::{Pin, PinBudget};
-pub use rows::{KeyHash, RowCache, SealPoint};
+pub use pin_budget::{Pin, PinBudget};
+pub use row_cache::{KeyHash, RowCache, SealPoint};
 pub use stats::CacheStats;
 
 /// Identifies a block for ever: SSTs never change, and file ids are never reused.

@@ -6,7 +6,7 @@
 //! stored under it. Setting a counter to a smaller value begins a new generation, which is larger
 //! than all values of the generations before ([`CounterValue`]).
 
-use crate::base::live_rows::RowCount;
+use crate::base::row_count::RowCount;
 use crate::base::{CounterValue, IndexId};
 use parking_lot::RwLock;
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -1,18 +1,18 @@
 //! The catalog: tables and indexes, kept as entries of the store itself.
 
 mod counters;
-mod entry;
-mod entry_text;
-mod indexes;
-mod objects;
+mod table_entry;
+mod key_description;
+mod index_change;
+mod server_objects;
 pub mod schema;
-mod shapes;
+mod prefix_extractors;
 mod tables;
 
 pub use counters::{Counter, Counters, INDEX_IDS, autoincrement_counter, hidden_row_counter};
-pub use entry::{IndexEntry, TableEntry};
-pub use indexes::{IndexChange, IndexOrigin};
-pub use objects::{ObjectImage, ServerObjectKind};
+pub use table_entry::{IndexEntry, TableEntry};
+pub use index_change::{IndexChange, IndexOrigin};
+pub use server_objects::{ObjectImage, ServerObjectKind};
 pub use schema::{
     CollationSchema, ColumnSchema, Difference, IndexPart, IndexSchema, PartSchema, TableSchema,
 };

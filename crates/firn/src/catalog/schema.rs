@@ -5,7 +5,7 @@
 //! after [`TableSchema::difference`] has found that both give the same bytes.
 
 mod compare;
-mod wire;
+mod encoding;
 
 pub use compare::Difference;
 
@@ -261,7 +261,7 @@ impl TableSchema {
 
     /// Encodes the definition for the catalog.
     pub fn to_bytes(&self) -> Vec<u8> {
-        wire::encode(self)
+        encoding::encode(self)
     }
 
     /// Decodes a definition from the catalog.
@@ -269,7 +269,7 @@ impl TableSchema {
     /// # Errors
     /// `Corruption`, without file name; `Unsupported` for a newer format.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        wire::decode(bytes)
+        encoding::decode(bytes)
     }
 }
 

@@ -6,12 +6,12 @@
 
 use super::CATALOG_INDEX;
 use super::counters::{Counter, Counters, INDEX_IDS};
-use super::entry::{IndexEntry, TableEntry};
-use super::objects::{ObjectImage, OBJECT, ServerObjectKind, PARTITIONING};
+use super::table_entry::{IndexEntry, TableEntry};
+use super::server_objects::{ObjectImage, OBJECT, ServerObjectKind, PARTITIONING};
 use super::schema::TableSchema;
-use super::shapes::IndexOwners;
+use super::prefix_extractors::IndexOwners;
 use crate::base::key::{INDEX_ID_LEN, index_prefix};
-use crate::base::range::prefix_successor;
+use crate::base::key_range::prefix_successor;
 use crate::base::{CounterValue, Error, ErrorKind, IndexId, Kind, Result, Seqno, Value};
 use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::keycode::KeyPrefixExtractor;
@@ -128,7 +128,7 @@ pub struct Catalog {
     generation: AtomicU64,
     /// Serializes changes.
     changing: Mutex<()>,
-    /// Index owners, for [`crate::base::shape::KeyShapes`].
+    /// Index owners, for [`crate::base::prefix_extractor::KeyShapes`].
     owners: Mutex<IndexOwners>,
     /// Indexes that are being filled, and the ends of their key parts.
     filling: Mutex<BTreeMap<IndexId, KeyPrefixExtractor>>,

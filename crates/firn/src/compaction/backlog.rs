@@ -2,8 +2,8 @@
 //! [`SpaceTracker`].
 
 use super::picker::l0_depth;
-use super::plan::Job;
-use super::shape::LevelTargets;
+use super::running_jobs::Job;
+use super::level_targets::LevelTargets;
 use crate::base::options::Options;
 use crate::version::{LAST_LEVEL, Version};
 use std::sync::atomic::{AtomicU64, Ordering};

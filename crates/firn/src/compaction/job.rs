@@ -2,9 +2,9 @@
 
 use super::drop_rule::{DropRule, DropReason, RetiredIndexes, Snapshots, DropDecision};
 use super::output::{JobContext, Outputs};
-use super::plan::{JobInput, Job};
-use super::reuse::copy_block;
-use super::shape::LevelTargets;
+use super::running_jobs::{JobInput, Job};
+use super::block_reuse::copy_block;
+use super::level_targets::LevelTargets;
 use super::splitter::Splitter;
 use crate::base::{Error, ErrorKind, InternalIterator, InternalKey, Result, Value};
 use crate::iter::{ChildOpener, ConcatIter, MergeIter};

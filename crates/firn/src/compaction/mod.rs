@@ -5,30 +5,30 @@
 //! keeps the list of [`RunningJobs`] jobs, and applies the edits.
 
 mod backlog;
-mod cuts;
+mod flush_split;
 mod drop_rule;
 mod flush;
-mod handover;
+mod cache_handover;
 mod job;
-mod limiter;
+mod rate_limiter;
 mod output;
 mod picker;
-mod plan;
-mod reuse;
-mod shape;
+mod running_jobs;
+mod block_reuse;
+mod level_targets;
 mod splitter;
 
 pub use backlog::{Backlog, SpaceTracker};
-pub use cuts::FlushSplits;
+pub use flush_split::FlushSplits;
 pub use drop_rule::{DropRule, DropReason, Retention, RetiredIndexes, Snapshots, DropDecision};
 pub use flush::flush;
-pub use handover::CacheHandover;
+pub use cache_handover::CacheHandover;
 pub use job::{JobStats, run};
-pub use limiter::RateLimiter;
+pub use rate_limiter::RateLimiter;
 pub use output::JobContext;
 pub use picker::{PickerContext, RestGoal, changes_at_rest, l0_depth, pick};
-pub use plan::{JobInput, Job, JobKind, JobReason, RunningJobs};
-pub use shape::LevelTargets;
+pub use running_jobs::{JobInput, Job, JobKind, JobReason, RunningJobs};
+pub use level_targets::LevelTargets;
 pub use splitter::Splitter;
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! Writes a sorted stream of entries into files.
 
-use super::handover::{FromCache, CacheHandover};
-use super::limiter::RateLimiter;
+use super::cache_handover::{FromCache, CacheHandover};
+use super::rate_limiter::RateLimiter;
 use super::splitter::Splitter;
 use crate::base::options::Options;
-use crate::base::shape::PrefixExtractors;
+use crate::base::prefix_extractor::PrefixExtractors;
 use crate::base::{InternalKey, Result, Value};
 use crate::sst::{SstOptions, SstWriter, StoredBlock};
 use crate::version::{FileMeta, LAST_LEVEL, VersionSet};

@@ -8,20 +8,20 @@
 //! The sequence of jobs ends if no data arrives: each job moves data strictly down, or rewrites a
 //! file of the last level for which [`changes_at_rest`] is true, and for its output it is false.
 
-mod group;
+mod l0_overlap;
 mod l0;
 
 use super::drop_rule::{RetiredIndexes, droppable};
-use super::plan::{JobInput, Job, JobKind, JobReason, RunningJobs};
-use super::shape::LevelTargets;
-use crate::base::range::KeyRange;
+use super::running_jobs::{JobInput, Job, JobKind, JobReason, RunningJobs};
+use super::level_targets::LevelTargets;
+use crate::base::key_range::KeyRange;
 use crate::base::{IndexId, Seqno, options::Options};
 use crate::version::{FileHandle, FileMeta, LAST_LEVEL, Version};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-pub use group::l0_depth;
+pub use l0_overlap::l0_depth;
 
 const LAST: u8 = LAST_LEVEL as u8;
 

@@ -1,11 +1,11 @@
 //! Test helpers: versions without files, sorted sources, and a version set with real files.
 
 use super::{CacheHandover, RateLimiter, JobContext};
-use crate::base::events::Silent;
+use crate::base::event_listener::Silent;
 use crate::base::health::Health;
 use crate::base::key::{compare, index_id_of};
 use crate::base::options::Options;
-use crate::base::shape::{PrefixExtractors, NoPrefixExtractors};
+use crate::base::prefix_extractor::{PrefixExtractors, NoPrefixExtractors};
 use crate::base::{InternalIterator, InternalKey, Kind, Result, Seqno, Value};
 use crate::env::{AlignedBuf, BLOCK, Env, PosixEnv};
 use crate::sst::{IndexStats, SstBlockCache};

@@ -12,23 +12,23 @@
 //! Lock order: `flushing` or `running` (never both), then `install`, then the mutex of the commit
 //! pipeline, then `telling`, then `signals`.
 
-mod cutters;
+mod file_splitters;
 mod full_disk;
-mod loads;
+mod load_host;
 mod pressure;
-mod shapes;
+mod prefix_extractors;
 mod threads;
 
-pub(super) use loads::{BulkLoadHost, install_found};
+pub(super) use load_host::{BulkLoadHost, install_found};
 pub(super) use threads::BackgroundThreads;
 
-use super::blobs::BlobGc;
-use super::memory::MemoryArbiter;
+use super::blob_gc::BlobGc;
+use super::memory_limit::MemoryArbiter;
 use crate::backup::Archiver;
-use crate::base::events::Severity;
+use crate::base::event_listener::Severity;
 use crate::base::health::{FullDisk, Health};
 use crate::base::options::Options;
-use crate::base::shape::PrefixExtractors;
+use crate::base::prefix_extractor::PrefixExtractors;
 use crate::base::{Error, ErrorKind, IndexId, Result, Seqno};
 use crate::blob::BlobStore;
 use crate::catalog::{Catalog, Counters};
@@ -48,7 +48,7 @@ use crate::wal::Wal;
 use crate::write::{Pipeline, StallGate};
 use parking_lot::{Condvar, Mutex};
 use pressure::pressure;
-use shapes::LatePrefixExtractors;
+use prefix_extractors::LatePrefixExtractors;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -458,7 +458,7 @@ impl BackgroundWork {
 
     /// The factory of files that neither flush nor compaction writes: spilled write sets and loads.
     pub(super) fn ingest(&self) -> Arc<Ingest> {
-        let cutters = cutters::cutters(&self.versions, &self.options);
+        let cutters = file_splitters::cutters(&self.versions, &self.options);
         let shapes = Arc::clone(&self.shapes);
         let options = self.options.clone();
         Ingest::new(Arc::clone(&self.versions), options, shapes, cutters)

@@ -3,7 +3,7 @@
 use super::Db;
 use crate::backup::{self, Checkpoint, CheckpointContext};
 use crate::base::Result;
-use crate::base::events::Severity;
+use crate::base::event_listener::Severity;
 use std::path::Path;
 
 impl Db {

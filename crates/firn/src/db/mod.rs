@@ -1,27 +1,27 @@
 //! Composition root: opens and recovers a database, runs its background work, reports on it.
 
-mod archive;
+mod log_archive;
 mod background;
-mod blobs;
+mod blob_gc;
 mod checkpoint;
-mod look;
-mod memory;
-mod prepared;
+mod read_only;
+mod memory_limit;
+mod recover_prepared;
 mod recovery;
 mod repair;
-mod report;
-mod settle;
+mod status;
+mod in_doubt;
 
-pub use blobs::BlobReport;
-pub use look::{BlobFileReport, BlobFilesReport, ReadOnlyLog, ReadOnlyDb, ReadOnlyTree};
-pub use memory::MemoryReport;
+pub use blob_gc::BlobReport;
+pub use read_only::{BlobFileReport, BlobFilesReport, ReadOnlyLog, ReadOnlyDb, ReadOnlyTree};
+pub use memory_limit::MemoryReport;
 pub use repair::{Repaired, repair};
-pub use report::{Condition, Metrics as Metrics, IndexReport, LevelReport};
-pub use settle::ServerStart;
+pub use status::{Condition, Metrics as Metrics, IndexReport, LevelReport};
+pub use in_doubt::ServerStart;
 
 use crate::backup::{Archiver, ArchiverContext, RecoveryPoint, begin_archiving};
-use crate::base::events::Severity;
-use crate::base::gauge::MemoryTracker;
+use crate::base::event_listener::Severity;
+use crate::base::memory_tracker::MemoryTracker;
 use crate::base::health::Health;
 use crate::base::options::{CommitDurability, Options};
 use crate::base::{ErrorKind, Result, Seqno};
@@ -38,7 +38,7 @@ use crate::version::{self, Edit, FileSource, Flushable, VersionSet};
 use crate::wal::{self, Wal, WalOptions};
 use crate::write::{MemtableHost, Pipeline, StallGate};
 use background::{BackgroundThreads, BulkLoadHost, BackgroundWork, install_found};
-use memory::MemoryArbiter;
+use memory_limit::MemoryArbiter;
 use parking_lot::Mutex;
 use recovery::Replayed;
 use std::collections::BTreeSet;
@@ -289,7 +289,7 @@ impl Db {
             counters,
             &cx.views.latest(),
         )?);
-        prepared::relog(&cx, &catalog, &replayed, &*work.options.listener)?;
+        recover_prepared::relog(&cx, &catalog, &replayed, &*work.options.listener)?;
         work.set_catalog(Arc::clone(&catalog));
         // After the catalog is loaded: the flushed files then get key sketches, too.
         work.flush_recovered()?;
@@ -499,7 +499,7 @@ fn open_blobs(
     let store = versions.source().store().clone();
     let files = BlobStore::new(store, options.blob_file_size, move || ids.new_file_id());
     files.set_moved(versions.blobs_moved());
-    let uses = blobs::uses_recovered(&versions.current(), replayed)?;
+    let uses = blob_gc::uses_recovered(&versions.current(), replayed)?;
     let needed: BTreeSet<u64> = uses.iter().map(|used| used.file).collect();
     // The ids that the log names may be above those of all files left on disk.
     if let Some(last) = needed.last() {

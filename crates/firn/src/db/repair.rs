@@ -9,11 +9,11 @@
 //! files does not).
 
 mod copy;
-mod remains;
+mod surviving_tree;
 mod sources;
 
 use super::Db;
-use super::look::ReadOnlyDb;
+use super::read_only::ReadOnlyDb;
 use super::recovery::{self, Replayed};
 use crate::base::options::Options;
 use crate::base::{Error, ErrorKind, IndexId, InternalIterator, Kind, Result, Seqno, Value};
@@ -25,7 +25,7 @@ use crate::txn::{Isolation, Transaction};
 use crate::version::FileMeta;
 use crate::write::{Batch, Changes};
 use copy::RepairCopy;
-use remains::SurvivingTree;
+use surviving_tree::SurvivingTree;
 use sources::{UnnamedLosses, salvaged, sources};
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -2,20 +2,20 @@
 //! keeps only synced bytes over a crash, `fault` fails chosen calls.
 
 mod aligned;
-mod announced;
+mod prefetch;
 mod counting;
 mod direct;
 pub mod fault;
 pub mod mem;
 pub mod posix;
-mod spans;
+mod span_file;
 
 use crate::base::Result;
 use std::path::Path;
 use std::sync::Arc;
 
 pub use aligned::{AlignedBuf, BLOCK, SECTOR};
-pub use announced::{PrefetchStats, PrefetchBatch, PrefetchMethod};
+pub use prefetch::{PrefetchStats, PrefetchBatch, PrefetchMethod};
 pub use counting::{CountingEnv, IoStats};
 pub use fault::FaultEnv;
 pub use mem::MemEnv;

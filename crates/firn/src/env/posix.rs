@@ -1,9 +1,9 @@
 //! The environment of the operating system.
 #![allow(clippy::disallowed_methods)] // The one place that may call them.
 
-use super::announced::{Prefetcher, PrefetchBatch};
+use super::prefetch::{Prefetcher, PrefetchBatch};
 use super::direct::DirectRead;
-use super::spans::{self, PosixSpans};
+use super::span_file::{self, PosixSpans};
 use super::{
     AlignedBuf, PrefetchStats, AppendFile, BLOCK, PrefetchMethod, Env, FileUsage, LogFile, ReadFile,
     SECTOR, SpanFile,
@@ -230,7 +230,7 @@ impl Env for PosixEnv {
     }
 
     fn usage(&self, path: &Path) -> Result<FileUsage> {
-        spans::usage(path)
+        span_file::usage(path)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {

@@ -1,8 +1,8 @@
 //! Merges sorted lists of entries.
 
 use super::NewFiles;
-use super::entries::{SortBuffer, LoadEntry};
-use super::sorted_run::TempRunReader;
+use super::sort_buffer::{SortBuffer, LoadEntry};
+use super::temp_run::TempRunReader;
 use crate::base::{InternalIterator, Result};
 use crate::sst::SstIter;
 use crate::version::{FileHandle, FileSource};

@@ -3,28 +3,28 @@
 //! [`RunWriter`] turns a sorted stream into SSTs that no manifest names yet. They belong to their
 //! creator until a log record or an edit names them.
 
-mod beside;
-mod entries;
-mod files;
-mod load;
+mod helper_thread;
+mod sort_buffer;
+mod new_files;
+mod index_load;
 mod merge;
-mod output;
-mod sorted_run;
+mod load_output;
+mod temp_run;
 mod sorter;
-mod writer;
+mod run_writer;
 
-pub use entries::LoadEntry;
-pub use files::NewFiles;
-pub use load::{IndexLoad, LoadLimits, Pacer, LoadProgress};
-pub use output::{Duplicate, LoadFailure};
+pub use sort_buffer::LoadEntry;
+pub use new_files::NewFiles;
+pub use index_load::{IndexLoad, LoadLimits, Pacer, LoadProgress};
+pub use load_output::{Duplicate, LoadFailure};
 pub use sorter::Uniqueness;
-pub use writer::{RunCompression, RunWriter};
+pub use run_writer::{RunCompression, RunWriter};
 
 use crate::base::options::Options;
-use crate::base::shape::PrefixExtractors;
+use crate::base::prefix_extractor::PrefixExtractors;
 use crate::base::{CounterValue, Result};
 use crate::version::VersionSet;
-use beside::HelperThread;
+use helper_thread::HelperThread;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 

@@ -1,12 +1,12 @@
 //! Sorts the entries of one index, with temporary files if memory is short.
 
-use super::entries::SortBuffer;
+use super::sort_buffer::SortBuffer;
 use super::merge::{FilesReader, MergeInput, Merge};
-use super::output::{LoadFailure, LoadOutput};
-use super::sorted_run::{TempRunWriter, TempRun};
+use super::load_output::{LoadFailure, LoadOutput};
+use super::temp_run::{TempRunWriter, TempRun};
 use super::{Ingest, NewFiles};
 use crate::base::Result;
-use crate::base::gauge::MemoryCharge;
+use crate::base::memory_tracker::MemoryCharge;
 use std::sync::Arc;
 
 /// Most temporary files merged at once. More are first merged among themselves.

@@ -1,8 +1,8 @@
 use super::*;
-use crate::base::events::Silent;
+use crate::base::event_listener::Silent;
 use crate::base::health::Health;
 use crate::base::key::UNCOMMITTED_BIT;
-use crate::base::shape::NoPrefixExtractors;
+use crate::base::prefix_extractor::NoPrefixExtractors;
 use crate::base::{InternalIterator, InternalKey, Kind, Seqno, Value};
 use crate::cache::KeyHash;
 use crate::env::{Env, PosixEnv};

@@ -4,13 +4,13 @@ mod concat;
 mod either;
 mod merge;
 mod mvcc;
-mod reports;
+mod tombstone_reports;
 
 pub use concat::{ChildOpener, ConcatIter};
 pub(crate) use either::iterator_of_variants;
 pub use merge::MergeIter;
 pub use mvcc::{Interrupt, MvccIter, ReadAt};
-pub use reports::TombstoneReports;
+pub use tombstone_reports::TombstoneReports;
 
 #[cfg(test)]
 mod tests;

@@ -1,13 +1,13 @@
 //! Visibility: the newest visible version of each user key.
 
-mod saved;
+mod saved_entry;
 
 use super::merge::MergeIter;
-use super::reports::TombstoneReports;
+use super::tombstone_reports::TombstoneReports;
 use crate::base::key::{SEQNO_COMMITTED_MAX, SEQNO_MAX, UNCOMMITTED_BIT};
-use crate::base::range::KeyRange;
+use crate::base::key_range::KeyRange;
 use crate::base::{Error, ErrorKind, InternalIterator, Kind, Result, Seqno, Value};
-use saved::SavedEntry;
+use saved_entry::SavedEntry;
 use std::sync::Arc;
 
 /// Entries of one user key that are skipped one by one before a seek skips the rest.

@@ -83,7 +83,7 @@ impl Collation {
         let limit = match spec.weight_len {
             1 => 1 << 8,
             2 => 1 << 16,
-            3 => super::unit::MALFORMED,
+            3 => super::weight_unit::MALFORMED,
             _ => return Err(Error::invalid("weights have 1 to 3 bytes")),
         };
         let spaces_fit = spec.levels.iter().all(|level| level.space < limit);

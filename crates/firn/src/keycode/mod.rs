@@ -12,26 +12,26 @@
 //! parts of an index, and the value of the entry, which holds the bytes that the key cannot give
 //! back.
 
-mod bytes;
-mod codec;
+mod binary_string;
+mod key_codec;
 mod collation;
-mod ends;
-mod index;
+mod prefix_extractor;
+mod index_codec;
 mod number;
-mod part;
-mod plan;
-mod reader;
-mod text;
-mod unit;
-mod unpack;
+mod key_part;
+mod index_decode_plan;
+mod key_reader;
+mod text_weights;
+mod weight_unit;
+mod unpack_info;
 
-pub use crate::base::record::{NullBit, Pad};
-pub use codec::{KeyCodec, KeyImageInfo};
+pub use crate::base::record_buffer::{NullBit, Pad};
+pub use key_codec::{KeyCodec, KeyImageInfo};
 pub use collation::{Collation, CollationSpec, Collator, CollationLevel, TextForm};
-pub use ends::{KeyPrefixExtractor, NoCollator};
-pub use index::IndexCodec;
-pub use part::{KeyPart, PartKind, PartSource};
-pub use plan::IndexDecodePlan;
+pub use prefix_extractor::{KeyPrefixExtractor, NoCollator};
+pub use index_codec::IndexCodec;
+pub use key_part::{KeyPart, PartKind, PartSource};
+pub use index_decode_plan::IndexDecodePlan;
 
 use crate::base::Error;
 

@@ -1,7 +1,7 @@
 //! Encodes numbers from the little-endian form of the record buffer to sortable bytes, and back.
 
 use super::damaged;
-use super::reader::KeyReader;
+use super::key_reader::KeyReader;
 use crate::base::Result;
 
 /// Appends an integer: big-endian, with the sign bit flipped if signed.

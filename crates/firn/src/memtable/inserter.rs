@@ -1,6 +1,6 @@
 //! Inserts several entries.
 
-use super::list::Splice;
+use super::skiplist::Splice;
 use super::{IndexCounts, Memtable};
 use crate::base::checksum::xxh3;
 use crate::base::key::{SEQNO_COMMITTED_MAX, index_id_of};

@@ -1,30 +1,30 @@
 //! The memtable: a concurrent ordered map of the newest writes.
 
 mod arena;
-mod counters;
-mod cursor;
+mod index_counts;
+mod iter;
 mod filter;
 mod inserter;
-mod list;
+mod skiplist;
 mod node;
-mod sync;
-mod writers;
+mod atomics;
+mod writer_refs;
 
-pub use counters::IndexCounts;
-pub use cursor::MemtableIter;
+pub use index_counts::IndexCounts;
+pub use iter::MemtableIter;
 pub use inserter::Inserter;
-pub use list::RangeEntries;
+pub use skiplist::RangeEntries;
 
 use crate::base::checksum::xxh3;
 use crate::base::{IndexId, InternalKey, Seqno, Value};
 use crate::rowcode::BlobUses;
-use counters::IndexCountTable;
+use index_counts::IndexCountTable;
 use filter::Filter;
-use list::Skiplist;
+use skiplist::Skiplist;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use writers::WriterRefs;
+use writer_refs::WriterRefs;
 
 /// The newest writes, sorted, in memory.
 ///

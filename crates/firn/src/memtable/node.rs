@@ -11,7 +11,7 @@
 //! search compares.
 
 use super::arena::{ALIGN, Arena};
-use super::sync::{AtomicPtr, Witness};
+use super::atomics::{AtomicPtr, Witness};
 use crate::base::{InternalKey, Kind, Value, key};
 use std::cmp::Ordering;
 use std::marker::PhantomData;

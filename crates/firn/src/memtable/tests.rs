@@ -1,4 +1,4 @@
-use super::counters::IndexCountTable;
+use super::index_counts::IndexCountTable;
 use super::filter::Filter;
 use super::*;
 use crate::base::key::{SEQNO_MAX, UNCOMMITTED_BIT, compare};

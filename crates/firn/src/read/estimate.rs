@@ -4,7 +4,7 @@ mod sample;
 mod sources;
 
 use super::scan::ScanRange;
-use super::view::ReadPoint;
+use super::super_version::ReadPoint;
 use crate::base::Result;
 use sample::{SampleEnd, SampleReader, sampled_rows};
 use sources::RangeSources;

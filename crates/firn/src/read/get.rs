@@ -1,6 +1,6 @@
 //! Point reads.
 
-use super::view::SuperVersion;
+use super::super_version::SuperVersion;
 use crate::base::{InternalKey, Result, Seqno, Value};
 use crate::cache::KeyHash;
 use crate::version::Flushable;

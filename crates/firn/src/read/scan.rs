@@ -1,6 +1,6 @@
 //! The sources of a range read. A source that cannot contain the range is never opened.
 
-use super::view::SuperVersion;
+use super::super_version::SuperVersion;
 use crate::base::key::index_id_of;
 use crate::base::{IndexId, InternalIterator, Result, Seqno};
 use crate::iter::{ChildOpener, ConcatIter, iterator_of_variants};

@@ -4,7 +4,7 @@
 //! of rows that it cannot decode.
 
 use super::damaged;
-use crate::base::{Error, Result, envelope, varint};
+use crate::base::{Error, Result, encryption_envelope, varint};
 use std::collections::BTreeMap;
 
 /// Size of the header before each blob in its file, bytes.
@@ -160,7 +160,7 @@ fn refusal(mut input: &[u8]) -> Error {
         varint::take_u8(&mut input)
     };
     match place() {
-        Some(codec) if codec & ENCRYPTED != 0 => envelope::refused("a value out of line"),
+        Some(codec) if codec & ENCRYPTED != 0 => encryption_envelope::refused("a value out of line"),
         _ => damaged("blob reference"),
     }
 }

@@ -1,6 +1,6 @@
 //! Columns of a table and their form in the record buffer.
 
-use crate::base::record::{NullBit, Pad};
+use crate::base::record_buffer::{NullBit, Pad};
 use crate::base::{Error, Result};
 
 /// The form of a column in the record buffer, which determines its form in the row.

@@ -16,22 +16,22 @@
 mod blob_buf;
 pub mod blob_ref;
 mod column;
-mod format;
-mod layout;
-mod plan;
-mod program;
+mod row_format;
+mod row_layout;
+mod decode_plan;
+mod decode_program;
 
-pub use crate::base::record::{NullBit, Pad};
+pub use crate::base::record_buffer::{NullBit, Pad};
 pub use blob_buf::BlobBuf;
 pub use blob_ref::{
     BLOB_CHUNK_LEN, BLOB_HEADER_LEN, BlobCodec, BlobRef, BlobUse, BlobUses, CHUNK_ENTRY_LEN,
     chunk_table_len,
 };
 pub use column::{Column, ColumnKind, InstantDefault};
-pub use format::RowFormat;
-pub use layout::{RowLayout, split_tail};
-pub use plan::DecodePlan;
-pub use program::OutOfLineColumn;
+pub use row_format::RowFormat;
+pub use row_layout::{RowLayout, split_tail};
+pub use decode_plan::DecodePlan;
+pub use decode_program::OutOfLineColumn;
 
 use crate::base::Error;
 

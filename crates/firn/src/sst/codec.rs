@@ -1,7 +1,7 @@
 //! Compression of blocks.
 
 use super::block::{PlaneLayout, StoredForm};
-use super::damage::{DecodeError, Decoded};
+use super::decode_error::{DecodeError, Decoded};
 use super::dictionary::Dictionary;
 use super::format::RAW_BLOCK_MAX;
 use std::cell::RefCell;

@@ -6,7 +6,7 @@
 
 use super::block::StoredForm;
 use super::codec::{Codec, Compressor, Tuning};
-use super::damage::{DecodeError, Decoded};
+use super::decode_error::{DecodeError, Decoded};
 use crate::base::checksum;
 use zstd::zstd_safe::DDict;
 use zstd::zstd_safe::zstd_sys::{

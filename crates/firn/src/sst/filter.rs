@@ -1,6 +1,6 @@
 //! Bloom filters whose probes of one key stay within one cache line.
 
-use super::damage::{DecodeError, Decoded};
+use super::decode_error::{DecodeError, Decoded};
 
 const LINE_BYTES: usize = 64;
 const LINE_BITS: u64 = 512;

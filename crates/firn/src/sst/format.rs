@@ -1,6 +1,6 @@
 //! Constants, block handles and the footer. `docs/formats/sst.md` has the bytes.
 
-use super::damage::{DecodeError, Decoded};
+use super::decode_error::{DecodeError, Decoded};
 use crate::base::checksum;
 use crate::base::varint;
 use std::ops::RangeInclusive;

@@ -1,8 +1,8 @@
 //! Walking over an SST.
 
 use super::block::{Block, BlockIter};
-use super::copy::StoredBlock;
-use super::damage::Decoded;
+use super::stored_block::StoredBlock;
+use super::decode_error::Decoded;
 use super::format::Handle;
 use super::index::{Partition, BlockPosition};
 use super::reader::{BlockInfo, SstReader};

@@ -10,20 +10,20 @@
 
 mod block;
 mod codec;
-mod copy;
-mod damage;
+mod stored_block;
+mod decode_error;
 mod dictionary;
-mod exercise;
+mod fuzz_decoders;
 mod filter;
 mod format;
-mod frame;
+mod block_frame;
 mod index;
 mod iter;
 mod properties;
 mod reader;
 mod salvage;
 mod sketches;
-mod tune;
+mod compression_tuning;
 mod verify;
 mod writer;
 
@@ -32,8 +32,8 @@ use std::sync::Arc;
 
 pub use block::Block;
 pub use codec::Codec;
-pub use copy::StoredBlock;
-pub use exercise::exercise_decoders;
+pub use stored_block::StoredBlock;
+pub use fuzz_decoders::exercise_decoders;
 pub use format::FORMAT_VERSION;
 pub use index::Partition;
 pub use iter::SstIter;

@@ -1,7 +1,7 @@
 //! What a file says about itself.
 
 use super::codec::Tuning;
-use super::damage::{DecodeError, Decoded};
+use super::decode_error::{DecodeError, Decoded};
 use super::format::Handle;
 use super::sketches::IndexSketches;
 use crate::base::sketch::Sketch;

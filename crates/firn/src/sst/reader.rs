@@ -1,14 +1,14 @@
 //! Reading an SST.
 
 mod open;
-mod split;
+mod split_keys;
 
 use super::block::{Block, BlockGet};
-use super::damage::DecodeError;
+use super::decode_error::DecodeError;
 use super::dictionary::Dictionary;
 use super::filter::Filter;
 use super::format::{BlockKind, Handle};
-use super::frame;
+use super::block_frame;
 use super::index::{Index, Partition, BlockPosition};
 use super::properties::Properties;
 use super::{CachedBlock, SstBlockCache};
@@ -210,14 +210,14 @@ impl SstReader {
             _ => {
                 self.read_stored(top.filter, &mut stored)?;
                 let place = (self.file_id, top.filter.offset);
-                let raw = frame::open_as(BlockKind::Filter, &stored, &[], place);
+                let raw = block_frame::open_as(BlockKind::Filter, &stored, &[], place);
                 let filter = raw.and_then(|raw| Filter::decode(&raw));
                 Some(filter.map_err(|damage| damage.at(&self.name, top.filter.offset))?)
             }
         };
         self.read_stored(top.index, &mut stored)?;
         let place = (self.file_id, top.index.offset);
-        frame::open_as(BlockKind::IndexPartition, &stored, &[], place)
+        block_frame::open_as(BlockKind::IndexPartition, &stored, &[], place)
             .and_then(|raw| self.index.decode(number, data_end, &raw, filter))
             .and_then(|partition| match partition.data_end() <= self.data_end {
                 true => Ok(partition),
@@ -545,7 +545,7 @@ impl SstReader {
 
     /// Checks and decodes a stored data block.
     pub(super) fn decode(&self, stored: &[u8], handle: Handle) -> Result<Block> {
-        frame::open(stored, &self.dictionaries, (self.file_id, handle.offset))
+        block_frame::open(stored, &self.dictionaries, (self.file_id, handle.offset))
             .and_then(|(kind, raw)| Block::new(kind, raw))
             .map_err(|damage| damage.at(&self.name, handle.offset))
     }

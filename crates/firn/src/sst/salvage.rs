@@ -6,15 +6,15 @@
 
 use super::SstBlockCache;
 use super::block::{Block, BlockIter};
-use super::damage::DecodeError;
+use super::decode_error::DecodeError;
 use super::dictionary::Dictionary;
 use super::format::{BlockKind, FOOTER_LEN, Handle, KINDS, RAW_BLOCK_MAX};
-use super::frame;
+use super::block_frame;
 use super::properties::Properties;
 use super::reader::SstReader;
 use crate::base::key::UNCOMMITTED_BIT;
 use crate::base::{
-    Error, ErrorKind, InternalIterator, InternalKey, Result, Seqno, Value, checksum, envelope,
+    Error, ErrorKind, InternalIterator, InternalKey, Result, Seqno, Value, checksum, encryption_envelope,
 };
 use crate::env::ReadFile;
 use std::sync::Arc;
@@ -144,7 +144,7 @@ impl Salvage {
                         len: len as u32,
                     };
                     let place = (self.file_id, handle.offset);
-                    let checked = frame::check(&bytes[at..at + len], place);
+                    let checked = block_frame::check(&bytes[at..at + len], place);
                     let (header, _) = checked.map_err(|damage| damage.at(&self.name, place.1))?;
                     found.push((header.kind, handle));
                     at += len;
@@ -155,7 +155,7 @@ impl Salvage {
         for &(_, handle) in found.iter().filter(|(k, _)| *k == BlockKind::Properties) {
             let stored = &bytes[handle.offset as usize..handle.end() as usize];
             let place = (self.file_id, handle.offset);
-            let decoded = frame::open_as(BlockKind::Properties, stored, &[], place)
+            let decoded = block_frame::open_as(BlockKind::Properties, stored, &[], place)
                 .and_then(|raw| Properties::decode(&raw));
             let decoded = decoded.map_err(|damage| damage.at(&self.name, handle.offset));
             if let Err(error) = decoded
@@ -167,7 +167,7 @@ impl Salvage {
         for &(_, handle) in found.iter().filter(|(k, _)| *k == BlockKind::Dictionary) {
             let stored = &bytes[handle.offset as usize..handle.end() as usize];
             let place = (self.file_id, handle.offset);
-            let raw = frame::open_as(BlockKind::Dictionary, stored, &[], place);
+            let raw = block_frame::open_as(BlockKind::Dictionary, stored, &[], place);
             if let Ok(dictionary) = raw.and_then(Dictionary::new) {
                 self.dictionaries.push(Arc::new(dictionary));
             }
@@ -233,7 +233,7 @@ impl Salvage {
     fn block(&self, handle: Handle) -> Result<Block> {
         let mut stored = vec![0; handle.len as usize];
         self.file.read_exact_at(handle.offset, &mut stored)?;
-        frame::open(&stored, &self.dictionaries, (self.file_id, handle.offset))
+        block_frame::open(&stored, &self.dictionaries, (self.file_id, handle.offset))
             .and_then(|(kind, raw)| Block::new(kind, raw))
             .map_err(|damage| damage.at(&self.name, handle.offset))
     }
@@ -279,8 +279,8 @@ fn frame_at(bytes: &[u8], at: usize, file_id: u64) -> Option<usize> {
         return None;
     }
     let sealed = match header[2] {
-        envelope::NONE => 0,
-        envelope::AES_256_GCM => envelope::HEAD_LEN + envelope::TAG_LEN,
+        encryption_envelope::NONE => 0,
+        encryption_envelope::AES_256_GCM => encryption_envelope::HEAD_LEN + encryption_envelope::TAG_LEN,
         _ => return None,
     };
     let raw_len = u32::from_le_bytes(header[4..].try_into().expect("four bytes")) as usize;

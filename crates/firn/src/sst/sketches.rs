@@ -1,6 +1,6 @@
 //! Sketches of the prefixes of keys, as a file carries them.
 
-use crate::base::shape::PrefixExtractors;
+use crate::base::prefix_extractor::PrefixExtractors;
 use crate::base::sketch::{PrefixSketcher, Sketch};
 use crate::base::{IndexId, InternalKey, varint};
 use crate::sst::properties::IndexStats;

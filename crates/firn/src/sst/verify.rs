@@ -1,7 +1,7 @@
 //! Checking a whole file.
 
 use super::block::BlockIter;
-use super::damage::{DecodeError, Decoded};
+use super::decode_error::{DecodeError, Decoded};
 use super::index::{Index, BlockPosition, BlockStats};
 use super::properties::IndexStats;
 use super::reader::SstReader;

@@ -17,13 +17,13 @@
 //! inner table) or moves on past the prefix widens to the whole index and keeps its iterators.
 
 use super::Table;
-use super::ahead::RowPrefetch;
-use super::fetch::{RowFetch, FetchOutcome};
-use super::mode::{LockWait, ReadMode};
-use super::out_of_line::PartialColumn;
-use super::scan::{Resume, IndexScan, copy};
+use super::row_prefetch::RowPrefetch;
+use super::row_fetch::{RowFetch, FetchOutcome};
+use super::read_mode::{LockWait, ReadMode};
+use super::blob_columns::PartialColumn;
+use super::index_scan::{Resume, IndexScan, copy};
 use crate::base::key::index_prefix;
-use crate::base::range::make_successor;
+use crate::base::key_range::make_successor;
 use crate::base::{Error, ErrorKind, Result};
 use crate::read::{Freshness, ReadPoint};
 use crate::txn::Transaction;

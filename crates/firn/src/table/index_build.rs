@@ -4,14 +4,14 @@
 //! entries are sorted and written into files of the last level. One commit of the catalog then names the new
 //! indexes, drops others and renames, together with the server's new definition.
 
-use super::index::IndexInfo;
-use super::out_of_line::RowReader;
-use super::rows::{RowScratch, WriteFlags, WriteOutcome, index_entry};
+use super::index_info::IndexInfo;
+use super::blob_columns::RowReader;
+use super::write_rows::{RowScratch, WriteFlags, WriteOutcome, index_entry};
 use super::statistics::live_rows;
 use super::{Table, corrupt};
 use super::autoincrement::last_used;
 use crate::base::key::index_prefix;
-use crate::base::range::prefix_successor;
+use crate::base::key_range::prefix_successor;
 use crate::base::{Error, IndexId, Result};
 use crate::catalog::{Catalog, IndexChange, IndexEntry, IndexOrigin, TableSchema};
 use crate::ingest::{LoadFailure, IndexLoad, LoadLimits, LoadProgress, Uniqueness};

@@ -1,36 +1,36 @@
 //! Rows and cursors: what a statement does to one table.
 
-mod ahead;
+mod row_prefetch;
 mod autoincrement;
-mod bulk;
-mod check;
+mod bulk_load;
+mod check_table;
 mod cursor;
-mod distinct;
-mod fetch;
-mod index;
+mod rows_per_key;
+mod row_fetch;
+mod index_info;
 mod index_build;
-mod mend;
-mod mode;
-mod out_of_line;
-mod row_load;
+mod repair_indexes;
+mod read_mode;
+mod blob_columns;
+mod bulk_load_by_row;
 mod row_lock;
-mod rows;
-mod scan;
+mod write_rows;
+mod index_scan;
 mod statistics;
 
-pub use bulk::BulkLoad;
-pub use check::{CheckReport, check_stored};
+pub use bulk_load::BulkLoad;
+pub use check_table::{CheckReport, check_stored};
 pub use cursor::{Cursor, KeyImage, SeekMode};
 pub use index_build::IndexBuild;
-pub use mend::{IndexFix, IndexRepair, mend_stored};
-pub use mode::{LockWait, ReadMode};
-pub use out_of_line::PartialColumn;
-pub use rows::{RowScratch, WriteFlags, WriteOutcome};
+pub use repair_indexes::{IndexFix, IndexRepair, mend_stored};
+pub use read_mode::{LockWait, ReadMode};
+pub use blob_columns::PartialColumn;
+pub use write_rows::{RowScratch, WriteFlags, WriteOutcome};
 pub use statistics::{
     IndexSums, RangeEnd, TableStatistics, estimated_rows, live_rows, out_of_line_bytes,
 };
 
-use crate::base::live_rows::RowCount;
+use crate::base::row_count::RowCount;
 use crate::base::{Error, ErrorKind, Result};
 use crate::catalog::{
     Catalog, Counter, Counters, Difference, TableEntry, TableSchema, autoincrement_counter,
@@ -39,7 +39,7 @@ use crate::catalog::{
 use crate::rowcode::{ColumnKind, NullBit, RowFormat};
 use crate::txn::Transaction;
 use arc_swap::ArcSwap;
-use index::IndexInfo;
+use index_info::IndexInfo;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -135,7 +135,7 @@ impl Table {
             catalog: Arc::clone(catalog),
             name: name.to_owned(),
             null_images: null_images(&schema, defaults),
-            candidates: out_of_line::candidates(&schema),
+            candidates: blob_columns::candidates(&schema),
             warning,
             schema,
             format,

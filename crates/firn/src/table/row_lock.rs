@@ -1,6 +1,6 @@
 //! The lock of the row that a cursor reads.
 
-use super::mode::{LockWait, ReadMode};
+use super::read_mode::{LockWait, ReadMode};
 use crate::base::{ErrorKind, Result};
 use crate::txn::{Transaction, WaitPolicy};
 

@@ -2,13 +2,13 @@
 
 use super::Table;
 use super::cursor::KeyImage;
-use super::index::IndexInfo;
-use super::out_of_line::candidates;
+use super::index_info::IndexInfo;
+use super::blob_columns::candidates;
 use crate::base::IndexId;
 use crate::base::Result;
 use crate::base::key::index_prefix;
-use crate::base::live_rows::RowCount;
-use crate::base::range::prefix_successor;
+use crate::base::row_count::RowCount;
+use crate::base::key_range::prefix_successor;
 use crate::catalog::TableEntry;
 use crate::read::{ReadPoint, ScanRange, SuperVersion, SuperVersions, estimate_rows};
 use std::sync::Arc;

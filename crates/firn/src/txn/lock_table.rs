@@ -1,22 +1,22 @@
 //! Row locks: shared and exclusive, first in, first out, deadlocks found when a wait begins.
 
 mod key_set;
-mod merged;
-mod owner;
+mod merged_locks;
+mod lock_owner;
 mod report;
-mod row;
+mod lock_queue;
 mod shard;
 mod waiter;
 
-pub use owner::LockOwner;
+pub use lock_owner::LockOwner;
 pub use report::{LockInfo, LockMemory, LockStats, WaitInfo};
 
 use super::deadlock;
 use crate::base::checksum::xxh3;
-use crate::base::pause::{self, PausePoint};
+use crate::base::pause_points::{self, PausePoint};
 use crate::base::{Error, ErrorKind, Result};
 use key_set::same_index;
-use merged::MergedLockRegistry;
+use merged_locks::MergedLockRegistry;
 use parking_lot::{Mutex, RwLock};
 use shard::{Released, Shard};
 use std::sync::Arc;
@@ -281,7 +281,7 @@ impl LockTable {
         if owner.is_interrupted() {
             return Err(interrupted());
         }
-        pause::at(PausePoint::LockRefused);
+        pause_points::at(PausePoint::LockRefused);
         let shard = self.shard(key);
         let graph = self.graph.lock();
         let waiter = match shard.attempt_or_enqueue(&self.registry, owner, key, mode) {

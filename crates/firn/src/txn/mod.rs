@@ -3,7 +3,7 @@
 mod deadlock;
 pub mod lock_table;
 pub mod prepared;
-mod row_counts;
+mod row_count_deltas;
 pub mod snapshots;
 pub mod transaction;
 pub mod write_set;

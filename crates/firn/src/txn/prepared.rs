@@ -3,7 +3,7 @@
 
 use super::lock_table::LockOwner;
 use super::transaction::TransactionContext;
-use crate::base::live_rows::RowCount;
+use crate::base::row_count::RowCount;
 use crate::base::{Error, ErrorKind, IndexId, Result};
 use crate::binlog::ServerRun;
 use crate::blob::TransactionBlobs;

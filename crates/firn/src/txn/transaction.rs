@@ -11,13 +11,13 @@
 
 use super::lock_table::{Granted, LockMode, LockOwner, LockTable, WaitPolicy};
 use super::prepared::{PreparedTransactions, PreparedTransaction, discard};
-use super::row_counts::RowCountDeltas;
+use super::row_count_deltas::RowCountDeltas;
 use super::snapshots::{Snapshot, SnapshotList};
 use super::write_set::{Savepoint, SharedWriteSet, WriteSet, WriteSetIter};
-use crate::base::gauge::MemoryTracker;
-use crate::base::live_rows::RowCount;
+use crate::base::memory_tracker::MemoryTracker;
+use crate::base::row_count::RowCount;
 use crate::base::options::MutableOptions;
-use crate::base::pause::{self, PausePoint};
+use crate::base::pause_points::{self, PausePoint};
 use crate::base::{
     CounterValue, Error, ErrorKind, IndexId, InternalKey, Kind, Result, Seqno, Value,
 };
@@ -277,7 +277,7 @@ impl Transaction {
         }
         match &self.snapshot {
             Some(snapshot) => {
-                pause::at(PausePoint::SnapshotTaken);
+                pause_points::at(PausePoint::SnapshotTaken);
                 ReadPoint {
                     seqno: snapshot.seqno(),
                     view: self.cx.views.pin(),
@@ -302,12 +302,12 @@ impl Transaction {
         let default = WaitPolicy::Wait {
             timeout_micros: self.lock_timeout_us,
         };
-        pause::at(PausePoint::LockWanted);
+        pause_points::at(PausePoint::LockWanted);
         let granted = self
             .cx
             .locks
             .acquire(&self.owner, key, mode, policy.unwrap_or(default));
-        pause::at(PausePoint::LockGranted);
+        pause_points::at(PausePoint::LockGranted);
         granted
     }
 

@@ -1,28 +1,28 @@
 //! What a transaction has written and nobody else sees.
 
-mod cursor;
-mod dead;
-mod frozen;
+mod iter;
+mod rolled_back;
+mod spilling;
 mod memory;
-mod runs;
+mod spilled_runs;
 mod spill;
-mod tops;
+mod largest_keys;
 
-pub use cursor::WriteSetIter;
+pub use iter::WriteSetIter;
 pub use spill::SealedWriteSet;
 
-use crate::base::gauge::{MemoryCharge, MemoryTracker};
+use crate::base::memory_tracker::{MemoryCharge, MemoryTracker};
 use crate::base::key::{SEQNO_MAX, UNCOMMITTED_BIT, index_prefix};
 use crate::base::value::{ENTRY_BYTES_MAX, check_entry};
 use crate::base::{ErrorKind, IndexId, InternalKey, Kind, Result, Seqno, Value};
 use crate::ingest::Ingest;
-use frozen::SpillingMemory;
+use spilling::SpillingMemory;
 use memory::{InMemoryWrites, version_bytes};
 use parking_lot::{Mutex, MutexGuard};
-use runs::{Bounds, SpilledRun, SpilledRuns};
+use spilled_runs::{Bounds, SpilledRun, SpilledRuns};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use tops::LargestKeys;
+use largest_keys::LargestKeys;
 
 /// What is over this size spills whatever the limit: a record of the log has no room for more.
 const MEMORY_MAX: u64 = 512 << 20;

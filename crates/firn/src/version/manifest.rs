@@ -19,7 +19,7 @@
 use super::{Edit, ManifestState};
 use crate::base::checksum::placed;
 use crate::base::varint::{take_exact, take_u32_le, take_u64_le};
-use crate::base::{Error, ErrorKind, Result, envelope};
+use crate::base::{Error, ErrorKind, Result, encryption_envelope};
 use crate::env::{AppendFile, Env, ReadFile};
 use crate::store::{ReservePart, DiskReserve};
 use std::path::Path;
@@ -70,7 +70,7 @@ fn check_header(bytes: &[u8], id: u64, name: &str) -> Result<()> {
     }
     match version {
         FORMAT_VERSION => Ok(()),
-        ENCRYPTED_VERSION => Err(envelope::refused(name)),
+        ENCRYPTED_VERSION => Err(encryption_envelope::refused(name)),
         newer => Err(Error::unsupported(format!(
             "{name}: format version {newer}"
         ))),

@@ -4,31 +4,31 @@
 //! one version to the next. The [`VersionSet`] makes edits durable in the manifest, then installs
 //! them.
 
-mod blob_shares;
-mod check;
+mod blob_bytes_by_index;
+mod invariants;
 mod edit;
-mod load;
+mod load_manifest;
 mod manifest;
-mod meta;
-mod pacer;
-mod queue;
-mod run;
+mod file_meta;
+mod delete_pacer;
+mod flushable;
+mod file_handle;
 mod salvage;
-mod set;
-mod state;
+mod version_set;
+mod manifest_state;
 mod tree;
 
 pub use edit::{DeferredDeletion, Edit, DatabaseIdentity};
-pub use load::{LoadedManifest, load, load_newest};
+pub use load_manifest::{LoadedManifest, load, load_newest};
 pub use manifest::{
     ManifestReader, create_manifest, manifest_name, parse_manifest_name, read_current,
 };
-pub use meta::{FileLocation, FileMeta};
-pub use queue::{Flushable, IngestedRun};
-pub use run::{FileHandle, FileSource, Run};
+pub use file_meta::{FileLocation, FileMeta};
+pub use flushable::{Flushable, IngestedRun};
+pub use file_handle::{FileHandle, FileSource, Run};
 pub use salvage::{Salvaged, salvage};
-pub use set::{VersionSetContext, FileDeletionHold, VersionSet};
-pub use state::{PlacedFile, ManifestState};
+pub use version_set::{VersionSetContext, FileDeletionHold, VersionSet};
+pub use manifest_state::{PlacedFile, ManifestState};
 pub use tree::{LAST_LEVEL, LEVELS, Version};
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Reads the intact edits of a damaged manifest, for repair.
 
 use super::Edit;
-use super::load::manifest_ids;
+use super::load_manifest::manifest_ids;
 use super::manifest::ManifestReader;
 use crate::base::{CounterValue, Error, Result, Seqno};
 use crate::env::Env;

@@ -6,7 +6,7 @@
 
 use super::{GroupNumber, LogEnd, SegmentId};
 use crate::base::checksum::placed;
-use crate::base::{Error, Result, envelope, varint};
+use crate::base::{Error, Result, encryption_envelope, varint};
 use crate::env::{AlignedBuf, BLOCK, SECTOR};
 
 /// Version of the format of groups and records, and of segments whose groups fill blocks.
@@ -175,7 +175,7 @@ impl GroupHeader {
             FORMAT_VERSION => {}
             ENCRYPTED_VERSION => {
                 let place = format_args!("the log group at offset {offset} of {file}");
-                return Err(envelope::refused(place));
+                return Err(encryption_envelope::refused(place));
             }
             newer => return Err(unsupported(newer, file)),
         }

@@ -6,7 +6,7 @@
 //! `docs/internals/wal.md` the reasons.
 
 pub mod frame;
-mod progress;
+mod durable_prefix;
 mod reader;
 mod record;
 mod segment;
@@ -15,7 +15,7 @@ mod writer;
 
 pub use reader::{
     LogStart, SegmentPiece, ReplayEnd, fingerprint, missing_between, missing_segment, replay,
-    replay_archived, salvage, survey,
+    replay_archived, salvage, dump,
 };
 pub use record::{BinlogPosition, Gtid, Record, ServerRunName};
 pub use segment::{largest_below, parse_segment_name, segment_name, sync_all};

@@ -2,10 +2,10 @@
 
 mod salvage;
 mod segments;
-mod survey;
+mod dump;
 
 pub use salvage::{LogStart, missing_between, missing_segment, salvage};
-pub use survey::{SegmentPiece, fingerprint, survey};
+pub use dump::{SegmentPiece, fingerprint, survey};
 
 use super::frame::{FIRST_GROUP, GROUP_HEADER, GroupHeader};
 use super::{GroupNumber, LogEnd, Record, SegmentId};

@@ -1,15 +1,15 @@
 mod concurrent;
 mod crash;
-mod damage;
+mod corruption;
 mod faults;
-mod life;
+mod lifecycle;
 mod reserve;
 mod units;
 
 use super::frame::FIRST_GROUP;
 use super::*;
 use crate::base::Result;
-use crate::base::events::Silent;
+use crate::base::event_listener::Silent;
 use crate::base::health::Health;
 use crate::env::{Env, MemEnv, PosixEnv};
 use std::path::{Path, PathBuf};

@@ -1,22 +1,22 @@
 //! The writing end of the log.
 
-mod archive;
-mod commit;
-mod cut;
+mod closed_segments;
+mod group_commit;
+mod log_cut;
 mod state;
-mod tail;
+mod growing_group;
 
 use super::frame::{FIRST_GROUP, GROUP_HEADER};
 use super::segment::{self, Segment, Segments};
 use super::{LogEnd, Lsn, Record, SegmentId};
 use crate::base::epoch::{end_of_names, epoch_of};
-use crate::base::events::{Listener, Severity};
+use crate::base::event_listener::{Listener, Severity};
 use crate::base::health::{FullDisk, Health};
 use crate::base::{Error, ErrorKind, Result};
 use crate::env::{BLOCK, Env};
 use crate::store::DiskReserve;
-pub use archive::ClosedSegment;
-pub use cut::{WalCut, SegmentHold};
+pub use closed_segments::ClosedSegment;
+pub use log_cut::{WalCut, SegmentHold};
 use parking_lot::{Condvar, Mutex};
 pub(super) use state::OldSegment;
 use state::WalState;

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 
 mod caches;
 mod counters;
-mod later;
+mod future_formats;
 mod recovery;
 
 fn options() -> Options {

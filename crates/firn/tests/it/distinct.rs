@@ -2,7 +2,7 @@
 
 use crate::schema::open_or_create;
 use firn::base::options::Options;
-use firn::base::record::{NullBit, Pad};
+use firn::base::record_buffer::{NullBit, Pad};
 use firn::catalog::{
     CollationSchema, ColumnSchema, IndexPart, IndexSchema, PartSchema, TableSchema,
 };

@@ -1,5 +1,5 @@
 use super::*;
-use crate::backup::files::{copy, copy_changed};
+use crate::backup::copy_files::{copy, copy_changed};
 use crate::env::{BLOCK, MemEnv, PosixEnv};
 
 #[test]

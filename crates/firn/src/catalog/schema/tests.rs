@@ -1,5 +1,5 @@
 use super::*;
-use crate::base::record::{NullBit, Pad};
+use crate::base::record_buffer::{NullBit, Pad};
 use crate::keycode::{CollationLevel, TextForm};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::compaction::plan::{JobInput, JobKind, JobReason};
+use crate::compaction::running_jobs::{JobInput, JobKind, JobReason};
 use crate::compaction::testing::version_of;
 
 const MIB: u64 = 1 << 20;

@@ -1,10 +1,10 @@
 //! Jobs on L0.
 
-use super::group::{L0Overlap, L0Selection, FileInRun};
+use super::l0_overlap::{L0Overlap, L0Selection, FileInRun};
 use super::{PickerContext, compact_job, move_job};
-use crate::base::range::KeyRange;
-use crate::compaction::plan::{Job, JobReason};
-use crate::compaction::shape::LevelTargets;
+use crate::base::key_range::KeyRange;
+use crate::compaction::running_jobs::{Job, JobReason};
+use crate::compaction::level_targets::LevelTargets;
 use crate::version::{FileHandle, FileMeta};
 use std::cmp::Reverse;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Background work on a full disk.
 
 use super::BackgroundWork;
-use crate::base::events::Severity;
+use crate::base::event_listener::Severity;
 use crate::base::{Error, ErrorKind};
 use crate::store::ReservePart;
 

@@ -3,7 +3,7 @@
 
 use super::{WorkSignals, BackgroundWork};
 use crate::backup::Archiver;
-use crate::base::events::Severity;
+use crate::base::event_listener::Severity;
 use crate::base::{Error, ErrorKind, Result};
 use crate::compaction::RestGoal;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,6 +1,6 @@
 //! Copies the newest version of every key into files of the last level.
 
-use crate::base::events::Silent;
+use crate::base::event_listener::Silent;
 use crate::base::health::Health;
 use crate::base::key::{INDEX_ID_LEN, index_id_of};
 use crate::base::options::Options;

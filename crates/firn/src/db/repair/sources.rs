@@ -1,10 +1,10 @@
 //! The readable sources of a damaged database, and the losses among their entries.
 
 use super::LOADED_SEQNO;
-use super::remains::SurvivingTree;
+use super::surviving_tree::SurvivingTree;
 use crate::base::{Error, ErrorKind, InternalIterator, Result, Seqno};
 use crate::catalog::CatalogState;
-use crate::db::look::ReadOnlyDb;
+use crate::db::read_only::ReadOnlyDb;
 use crate::db::recovery::Replayed;
 use crate::sst::{IndexStats, LostRange, Salvage, SalvageIter, SstReader};
 use crate::store::{FileKind, file_name};

@@ -1,5 +1,5 @@
 use super::table::*;
-use crate::base::shape::PrefixExtractor;
+use crate::base::prefix_extractor::PrefixExtractor;
 use crate::keycode::*;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 

@@ -5,7 +5,7 @@ use super::sources::RangeSources;
 use crate::base::{ErrorKind, Result};
 use crate::iter::{Interrupt, MergeIter, MvccIter, ReadAt};
 use crate::read::scan::{ScanRange, ScanSource, scan_sources};
-use crate::read::view::ReadPoint;
+use crate::read::super_version::ReadPoint;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -4,7 +4,7 @@ use crate::base::Result;
 use crate::base::key::index_id_of;
 use crate::memtable::{IndexCounts, Memtable};
 use crate::read::scan::ScanRange;
-use crate::read::view::SuperVersion;
+use crate::read::super_version::SuperVersion;
 use crate::sst::SstReader;
 use crate::version::{FileHandle, Run};
 use std::ops::Bound;

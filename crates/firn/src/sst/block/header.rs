@@ -1,6 +1,6 @@
 //! The head of a raw data block, and the pieces that follow it.
 
-use super::planes;
+use super::byte_planes;
 use crate::base::varint;
 
 /// All entries have the same trailer: the base.
@@ -81,7 +81,7 @@ impl SectionSize {
     pub(super) fn stored_len(&self, entries: usize) -> Option<usize> {
         match self.plane_width {
             0 => Some(self.len),
-            w => planes::stored_len(entries, w),
+            w => byte_planes::stored_len(entries, w),
         }
     }
 }

@@ -14,20 +14,20 @@
 //! of restarts (bytes that do not compress).
 
 mod builder;
-mod cursor;
+mod iter;
 mod entry;
 mod header;
 mod key_buf;
-mod planes;
+mod byte_planes;
 mod search;
-mod shape;
+mod plane_layout;
 
 pub(super) use builder::BlockBuilder;
-pub(super) use cursor::BlockIter;
+pub(super) use iter::BlockIter;
 pub(super) use search::BlockGet;
-pub(super) use shape::{PlaneLayout, StoredForm, shape};
+pub(super) use plane_layout::{PlaneLayout, StoredForm, shape};
 
-use super::damage::{DecodeError, Decoded};
+use super::decode_error::{DecodeError, Decoded};
 use super::format::BlockKind;
 use crate::cache::Weighted;
 use header::{
@@ -88,7 +88,7 @@ impl Block {
         let mut input = &raw[..];
         let header = BlockHeader::take(sectioned, &mut input)?;
         let header_len = raw.len() - input.len();
-        let pieces = shape::unshape(&header, raw, header_len)?;
+        let pieces = plane_layout::unshape(&header, raw, header_len)?;
         let mut block = Self {
             bytes: pieces.bytes.into_boxed_slice(),
             header,

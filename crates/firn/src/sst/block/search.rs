@@ -5,7 +5,7 @@ use super::header::{BlockSection, TRAILER_SAME};
 use super::{BUCKET_ABSENT, BUCKET_COLLISION, Block, ByteSpan, bucket_of};
 use crate::base::key::SEQNO_MAX;
 use crate::base::{Kind, Seqno, Value};
-use crate::sst::damage::{DecodeError, Decoded};
+use crate::sst::decode_error::{DecodeError, Decoded};
 use std::cmp::Ordering;
 
 /// The outcome of a point read.

@@ -4,13 +4,13 @@
 //! can be. Versions of one user key may cross a block's end; the separator is then that key, and
 //! whoever looks for older versions goes on into the next block.
 
-mod build;
+mod builder;
 mod keys;
-mod memory;
+mod decoded;
 mod partition;
 
-pub(super) use build::{IndexBuilder, separator, top_index};
-pub(super) use memory::{Index, BlockPosition};
+pub(super) use builder::{IndexBuilder, separator, top_index};
+pub(super) use decoded::{Index, BlockPosition};
 pub use partition::Partition;
 
 use super::format::Handle;

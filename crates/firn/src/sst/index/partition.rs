@@ -3,7 +3,7 @@
 use super::keys::SortedKeys;
 use super::{BlockEntry, BlockStats};
 use crate::base::varint;
-use crate::sst::damage::{DecodeError, Decoded};
+use crate::sst::decode_error::{DecodeError, Decoded};
 use crate::sst::filter::Filter;
 use crate::sst::format::Handle;
 

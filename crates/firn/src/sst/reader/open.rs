@@ -4,11 +4,11 @@ use super::SstReader;
 use crate::base::{Result, Seqno};
 use crate::env::ReadFile;
 use crate::sst::SstBlockCache;
-use crate::sst::damage::{DecodeError, Decoded};
+use crate::sst::decode_error::{DecodeError, Decoded};
 use crate::sst::dictionary::{DICTIONARIES_MAX, Dictionary};
 use crate::sst::filter::Filter;
 use crate::sst::format::{BlockKind, FOOTER_LEN, Footer, Handle};
-use crate::sst::frame;
+use crate::sst::block_frame;
 use crate::sst::index::Index;
 use crate::sst::properties::Properties;
 use std::sync::Arc;
@@ -124,7 +124,7 @@ impl<'a> MetaRegion<'a> {
             let start = (handle.offset - self.start) as usize;
             &self.bytes[start..start + handle.len as usize]
         };
-        frame::open_as(kind, stored, &[], (self.file_id, handle.offset))
+        block_frame::open_as(kind, stored, &[], (self.file_id, handle.offset))
             .and_then(|raw| decode(&raw))
             .map_err(named)
     }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::base::Kind;
 use crate::base::key::INDEX_ID_LEN;
-use crate::base::shape::PrefixExtractor;
+use crate::base::prefix_extractor::PrefixExtractor;
 
 /// One part of four bytes in the indexes with even ids.
 struct Even;

@@ -2,9 +2,9 @@
 
 use super::model::check;
 use super::*;
-use crate::sst::damage::DecodeError;
+use crate::sst::decode_error::DecodeError;
 use crate::sst::dictionary::DICTIONARIES_MAX;
-use crate::sst::frame;
+use crate::sst::block_frame;
 use std::cmp::Reverse;
 
 /// A file of another id than what is made of it.
@@ -152,16 +152,16 @@ fn damage_on_the_way_stays_visible() {
     let payload = (crate::sst::codec::StoredCodec::None, 0, &b"some bytes"[..]);
     let mut stored = Vec::new();
     let kind = crate::sst::format::BlockKind::RowWise;
-    frame::put(&mut stored, kind, payload, 10, (3, 4000));
+    block_frame::put(&mut stored, kind, payload, 10, (3, 4000));
     let mut moved = stored.clone();
-    frame::relocate(&mut moved, (3, 4000), (9, 77));
-    assert_eq!(frame::check(&moved, (9, 77)).unwrap().1, b"some bytes");
+    block_frame::relocate(&mut moved, (3, 4000), (9, 77));
+    assert_eq!(block_frame::check(&moved, (9, 77)).unwrap().1, b"some bytes");
     let wrong = Err(DecodeError::Corrupt("block checksum"));
-    assert_eq!(frame::check(&moved, (3, 4000)), wrong);
+    assert_eq!(block_frame::check(&moved, (3, 4000)), wrong);
     for at in 0..stored.len() {
         let mut moved = stored.clone();
         moved[at] ^= 16;
-        frame::relocate(&mut moved, (3, 4000), (9, 77));
-        assert_eq!(frame::check(&moved, (9, 77)), wrong, "byte {at}");
+        block_frame::relocate(&mut moved, (3, 4000), (9, 77));
+        assert_eq!(block_frame::check(&moved, (9, 77)), wrong, "byte {at}");
     }
 }

@@ -1,7 +1,7 @@
 //! Whole files: written, read back, compared with a model.
 
 mod copy;
-mod damage;
+mod corruption;
 mod edges;
 mod fixtures;
 mod model;

@@ -1,19 +1,19 @@
 //! Writing an SST.
 
-mod copy;
+mod block_reuse;
 mod output;
 mod pending;
 
-use super::block::{BlockBuilder, StoredForm, shape};
+use super::block::{BlockBuilder, StoredForm, plane_layout};
 use super::codec::{Codec, Compressor, Tuning};
 use super::dictionary::Dictionary;
 use super::format::{BlockKind, FOOTER_LEN, Footer, Handle, RAW_BLOCK_MAX};
 use super::index::{BlockEntry, IndexBuilder, separator, top_index};
 use super::properties::{IndexStats, Properties};
 use super::sketches::SketchBuilder;
-use super::tune::tune;
+use super::compression_tuning::tune;
 use crate::base::key::{INDEX_ID_LEN, SEQNO_COMMITTED_MAX, index_id_of};
-use crate::base::shape::PrefixExtractors;
+use crate::base::prefix_extractor::PrefixExtractors;
 use crate::base::value::{ENTRY_BYTES_MAX, check_entry};
 use crate::base::{Error, IndexId, InternalKey, Kind, Result, Seqno, Value, checksum};
 use crate::env::AppendFile;

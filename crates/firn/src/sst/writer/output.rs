@@ -4,7 +4,7 @@ use crate::base::Result;
 use crate::env::AppendFile;
 use crate::sst::codec::{Payload, StoredCodec};
 use crate::sst::format::{BlockKind, Handle};
-use crate::sst::frame;
+use crate::sst::block_frame;
 use xxhash_rust::xxh3::Xxh3;
 
 pub(super) struct Output {
@@ -46,7 +46,7 @@ impl Output {
     ) -> Result<Handle> {
         self.stored.clear();
         let place = (self.file_id, self.offset);
-        let handle = frame::put(&mut self.stored, kind, payload, raw_len, place);
+        let handle = block_frame::put(&mut self.stored, kind, payload, raw_len, place);
         self.append()?;
         Ok(handle)
     }
@@ -56,7 +56,7 @@ impl Output {
         self.stored.clear();
         self.stored.extend_from_slice(stored);
         let offset = self.offset;
-        frame::relocate(&mut self.stored, from, (self.file_id, offset));
+        block_frame::relocate(&mut self.stored, from, (self.file_id, offset));
         self.append()?;
         Ok(Handle {
             offset,

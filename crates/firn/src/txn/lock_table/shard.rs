@@ -1,7 +1,7 @@
 //! A part of the lock table under one mutex.
 
-use super::merged::MergedLockRegistry;
-use super::row::{LockAttempt, LockQueue};
+use super::merged_locks::MergedLockRegistry;
+use super::lock_queue::{LockAttempt, LockQueue};
 use super::waiter::{WaitOutcome, LockWaiter};
 use super::{LockMode, LockOwner};
 use crate::base::checksum::xxh3;

@@ -1,7 +1,7 @@
 //! From memory to disk: spilling, and merging what was spilled.
 
 use super::memory::InMemoryWrites;
-use super::runs::{SpilledRun, SpilledRunIter, SpilledRuns, positions};
+use super::spilled_runs::{SpilledRun, SpilledRunIter, SpilledRuns, positions};
 use crate::base::key::index_id_of;
 use crate::base::{Error, ErrorKind, IndexId, InternalIterator, Result};
 use crate::ingest::{RunCompression, Ingest, NewFiles, RunWriter};
@@ -188,7 +188,7 @@ struct FileOfRun<'a> {
 fn merge(
     ingest: &Arc<Ingest>,
     runs: &[SpilledRun],
-    dead: &Arc<super::dead::RolledBackPositions>,
+    dead: &Arc<super::rolled_back::RolledBackPositions>,
     aim: MergePurpose,
     interrupted: &AtomicBool,
 ) -> Result<MergeResult> {
@@ -235,7 +235,7 @@ fn merge(
 }
 
 /// Whether a file that overlaps no other one is what is wanted.
-fn stays(file: &FileMeta, dead: &super::dead::RolledBackPositions, aim: MergePurpose) -> bool {
+fn stays(file: &FileMeta, dead: &super::rolled_back::RolledBackPositions, aim: MergePurpose) -> bool {
     let (first, last) = positions(file);
     match aim {
         MergePurpose::Fewer => !dead.covers(first, last),
@@ -255,7 +255,7 @@ fn heed(interrupted: &AtomicBool) -> Result<()> {
 
 struct Merging<'a> {
     ingest: &'a Arc<Ingest>,
-    dead: &'a Arc<super::dead::RolledBackPositions>,
+    dead: &'a Arc<super::rolled_back::RolledBackPositions>,
     aim: MergePurpose,
     interrupted: &'a AtomicBool,
     expected: u64,

@@ -1,9 +1,9 @@
 use super::*;
-use crate::base::events::Silent;
+use crate::base::event_listener::Silent;
 use crate::base::health::Health;
 use crate::base::key::compare;
 use crate::base::options::Options;
-use crate::base::shape::NoPrefixExtractors;
+use crate::base::prefix_extractor::NoPrefixExtractors;
 use crate::base::{ErrorKind, InternalIterator};
 use crate::env::fault::{CallClass, Errno, Fault};
 use crate::env::{CountingEnv, Env, FaultEnv, MemEnv};

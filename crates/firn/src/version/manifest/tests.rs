@@ -1,7 +1,7 @@
 use super::*;
 use crate::env::PosixEnv;
 use crate::version::testing::file;
-use crate::version::{ManifestState, load};
+use crate::version::{ManifestState, load_manifest};
 
 fn edits() -> Vec<Edit> {
     let mut edits: Vec<Edit> = (0..4u64)

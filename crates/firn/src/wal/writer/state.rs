@@ -1,11 +1,11 @@
 //! What the log's mutex guards.
 
 use super::super::frame::{FIRST_GROUP, GROUP_HEADER, GroupHeader, blocks_for};
-use super::super::progress::{PrefixEnd, DurablePrefix};
+use super::super::durable_prefix::{PrefixEnd, DurablePrefix};
 use super::super::segment::Segment;
 use super::super::waiter::{WakeReason, CommitWaiter, WakeList};
 use super::super::{GroupNumber, LogEnd, Lsn, SegmentId};
-use super::tail::GrowingGroup;
+use super::growing_group::GrowingGroup;
 use super::{FullDiskAccess, WalOptions, WalStats, has_room, margin, outcome_room, takes};
 use crate::base::Result;
 use crate::env::{AlignedBuf, BLOCK};

@@ -1,12 +1,12 @@
 //! Commits: of a batch and of files.
 
-use super::archive::clock_records;
+use super::archive_records::clock_records;
 use super::prepare::unpin;
-use super::unfinished::{PoisonOnPanic, CommitGuard};
+use super::panic_guard::{PoisonOnPanic, CommitGuard};
 use super::{Pipeline, PreparedLogPin, PipelineState, counter_records, file_ids};
 use crate::base::health::FullDisk;
 use crate::base::key::SEQNO_COMMITTED_MAX;
-use crate::base::pause::{self, PausePoint};
+use crate::base::pause_points::{self, PausePoint};
 use crate::base::value::check_entry;
 use crate::base::{CounterValue, Error, ErrorKind, InternalKey, Result, Seqno};
 use crate::store::FileKind;
@@ -128,7 +128,7 @@ impl Pipeline {
         memtable.set_last_commit(seqno);
         drop(appending);
         drop(state);
-        pause::at(PausePoint::Sequenced);
+        pause_points::at(PausePoint::Sequenced);
 
         let mut inserter = memtable.inserter();
         let inserted = batch.for_each(|entry| {
@@ -240,7 +240,7 @@ impl Pipeline {
         self.note_undurable(&mut state, appended.lsn, seqno);
         drop(appending);
         drop(state);
-        pause::at(PausePoint::Sequenced);
+        pause_points::at(PausePoint::Sequenced);
         self.publish(seqno);
         unfinished.ends();
         Ok(Committed {
@@ -295,7 +295,7 @@ impl Pipeline {
 
     /// Marks `seqno` as applied, and returns when it is visible, or when it is known never to be.
     fn publish(&self, seqno: Seqno) {
-        pause::at(PausePoint::BeforePublish);
+        pause_points::at(PausePoint::BeforePublish);
         let mut state = self.state.lock();
         let first = state.last_seqno + 1 - state.queue.len() as u64;
         state.queue[(seqno - first) as usize] = true;
@@ -321,7 +321,7 @@ impl Pipeline {
             state.waiting_for_publication -= 1;
         }
         drop(state);
-        pause::at(PausePoint::Published);
+        pause_points::at(PausePoint::Published);
     }
 
     fn note_undurable(&self, state: &mut MutexGuard<'_, PipelineState>, lsn: Lsn, seqno: Seqno) {

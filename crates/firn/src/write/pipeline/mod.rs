@@ -20,35 +20,35 @@
 //! Rejected: commit groups with a leader that writes batches for the others (two more wake-ups per
 //! member, and each batch is copied twice).
 
-mod archive;
+mod archive_records;
 mod commit;
-mod cut;
-mod durable;
+mod log_cut;
+mod durability;
 mod prepare;
-mod run;
-mod unfinished;
+mod server_run;
+mod panic_guard;
 
-pub use archive::OwnedBinlogPosition;
+pub use archive_records::OwnedBinlogPosition;
 pub use commit::{Committed, CommitRecord};
-pub use cut::{BegunCut, LogCut};
-pub use durable::unknown_outcome;
+pub use log_cut::{BegunCut, LogCut};
+pub use durability::unknown_outcome;
 pub use prepare::PreparedLogPin;
 
 use super::stall::StallGate;
 use crate::base::health::{FullDisk, Health};
 use crate::base::options::MutableOptions;
-use crate::base::pause::{self, PausePoint};
+use crate::base::pause_points::{self, PausePoint};
 use crate::base::{CounterValue, ErrorKind, Result, Seqno};
 use crate::memtable::Memtable;
 use crate::store::{FileStore, ReservePart};
 use crate::version::{FileMeta, Flushable};
 use crate::wal::{Lsn, Record, SegmentId, Wal};
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use run::ServerRunNote;
+use server_run::ServerRunNote;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use unfinished::PoisonOnPanic;
+use panic_guard::PoisonOnPanic;
 
 /// Where a memtable is frozen while the disk is full.
 const FULL_DISK_FREEZE: u64 = ReservePart::Table.bytes() / 2;
@@ -211,7 +211,7 @@ impl Pipeline {
         ));
         state.active = Arc::clone(&next);
         self.host.switched(queued, next);
-        pause::at(PausePoint::Switched);
+        pause_points::at(PausePoint::Switched);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Prepared transactions: their changes are in the log before their outcome.
 
-use super::run::run_name;
+use super::server_run::run_name;
 use super::{Pipeline, counter_records, file_ids};
 use crate::base::{CounterValue, Result};
 use crate::store::FileKind;

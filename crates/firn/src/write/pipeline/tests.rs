@@ -1,9 +1,9 @@
 //! Commits that are on their way when something fails.
 
 use super::*;
-use crate::base::events::Silent;
+use crate::base::event_listener::Silent;
 use crate::base::key::Kind;
-use crate::base::pause::{self, PausePoint};
+use crate::base::pause_points::{self, PausePoint};
 use crate::base::{ErrorKind, Value};
 use crate::env::fault::{CallClass, Errno, Fault};
 use crate::env::{FaultEnv, MemEnv};
@@ -76,7 +76,7 @@ fn commit(pipeline: &Pipeline, key: &[u8]) -> Result<Committed> {
 /// When this thread is next at `point`, `then` happens.
 fn at(point: PausePoint, then: impl FnOnce() + 'static) {
     let mut then = Some(then);
-    pause::on_this_thread(move |passed| {
+    pause_points::on_this_thread(move |passed| {
         if passed == point
             && let Some(then) = then.take()
         {

@@ -2,7 +2,7 @@
 
 use super::*;
 use firn::base::ErrorKind;
-use firn::base::pause::{self, PausePoint};
+use firn::base::pause_points::{self, PausePoint};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -177,14 +177,14 @@ fn a_row_is_not_older_than_its_lock() {
         cursor.reset(Some(index), mode, LockWait::Fail).unwrap();
         let mut buffer = [0; RECORD];
         let (committed, count) = (Rc::clone(&holder), Rc::clone(&commits));
-        pause::on_this_thread(move |point| {
+        pause_points::on_this_thread(move |point| {
             if point == PausePoint::Pinned && committed.borrow().is_active() {
                 committed.borrow_mut().commit().unwrap();
                 *count.borrow_mut() += 1;
             }
         });
         let found = cursor.first(&mut reader, &mut buffer);
-        pause::clear();
+        pause_points::clear();
         assert!(found.unwrap(), "index {index}");
         assert_eq!(*commits.borrow(), 1, "index {index}");
         assert_eq!(row(&buffer), (1, (1, 11)), "index {index}");
@@ -216,7 +216,7 @@ fn a_row_is_not_older_than_its_lock_if_the_commit_was_in_a_file_before_it_was_vi
         let (queued, is_queued) = mpsc::channel();
         let (allow, is_allowed) = mpsc::channel::<()>();
         let commit = std::thread::spawn(move || {
-            pause::on_this_thread(move |point| {
+            pause_points::on_this_thread(move |point| {
                 if point == PausePoint::Sequenced {
                     queued.send(()).unwrap();
                     is_allowed.recv().unwrap();
@@ -232,7 +232,7 @@ fn a_row_is_not_older_than_its_lock_if_the_commit_was_in_a_file_before_it_was_vi
         cursor.reset(Some(index), mode, LockWait::Fail).unwrap();
         let mut buffer = [0; RECORD];
         let mut commit = Some(commit);
-        pause::on_this_thread(move |point| {
+        pause_points::on_this_thread(move |point| {
             if point == PausePoint::LockWanted
                 && let Some(commit) = commit.take()
             {
@@ -241,7 +241,7 @@ fn a_row_is_not_older_than_its_lock_if_the_commit_was_in_a_file_before_it_was_vi
             }
         });
         let found = cursor.first(&mut reader, &mut buffer);
-        pause::clear();
+        pause_points::clear();
         assert!(found.unwrap(), "index {index}");
         assert_eq!(row(&buffer), (1, (1, 11)), "index {index}");
         assert!(!cursor.next(&mut reader, &mut buffer).unwrap());
@@ -281,7 +281,7 @@ fn a_row_that_moves_behind_the_scan_is_found() {
         let mut cursor = Cursor::new(Arc::clone(&world.table));
         let mode = ReadMode::Locking(LockMode::Exclusive);
         cursor.reset(Some(index), mode, LockWait::Fail).unwrap();
-        pause::on_this_thread(move |point| {
+        pause_points::on_this_thread(move |point| {
             if point == PausePoint::LockWanted
                 && let Some(mut txn) = mover.take()
             {
@@ -312,7 +312,7 @@ fn a_row_that_moves_behind_the_scan_is_found() {
                 cursor.seek(&mut reader, KeyImage::image(&key), mode, &mut buffer)
             }
         };
-        pause::clear();
+        pause_points::clear();
         assert!(found.unwrap(), "{context}");
         assert_eq!(record(row(&buffer)), new, "{context}");
         let more = match forward {
@@ -355,13 +355,13 @@ fn a_row_that_is_met_again_is_unlocked_if_it_does_not_match() {
         reader.begin_statement(1, Isolation::ReadCommitted, 60_000_000, false);
         let mut cursor = Cursor::new(Arc::clone(&world.table));
         cursor.reset(Some(0), mode, LockWait::Wait).unwrap();
-        pause::on_this_thread(move |point| {
+        pause_points::on_this_thread(move |point| {
             if point == PausePoint::LockRefused {
                 holder.commit().unwrap();
             }
         });
         let found = cursor.first(&mut reader, &mut buffer);
-        pause::clear();
+        pause_points::clear();
         assert!(found.unwrap());
         assert_eq!(row(&buffer), (5, (5, 0)));
         cursor.unlock_row(&reader);

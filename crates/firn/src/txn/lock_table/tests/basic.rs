@@ -1,5 +1,5 @@
 use super::*;
-use crate::base::pause::{self, PausePoint};
+use crate::base::pause_points::{self, PausePoint};
 use LockMode::{Exclusive, Shared};
 
 const BRIEF: WaitPolicy = WaitPolicy::Wait { timeout_micros: 1 };
@@ -168,13 +168,13 @@ fn a_lock_that_is_free_at_the_second_attempt_was_waited_for() {
         table.acquire(&one, b"a", Exclusive, LONG).unwrap();
         let table = Arc::new(table);
         let holds = Arc::clone(&table);
-        pause::on_this_thread(move |point| {
+        pause_points::on_this_thread(move |point| {
             if point == PausePoint::LockRefused {
                 holds.release_all(&one);
             }
         });
         let granted = table.acquire(&two, b"a", Exclusive, LONG).unwrap();
-        pause::clear();
+        pause_points::clear();
         assert!(granted.newly && granted.waited);
         assert_eq!(table.stats().waits, 0);
     }

@@ -1,0 +1,83 @@
+//! What the core asks of its host.
+
+use firn::base::event_listener::{EventListener, Severity};
+use firn::txn::WaitObserver;
+use std::ffi::{CString, c_char, c_int, c_void};
+
+/// Callbacks into the server. They may be called from any thread; any may be NULL.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct firn_host {
+    /// A line for the error log; severity 0 note, 1 warning, 2 error.
+    pub log: Option<unsafe extern "C" fn(severity: c_int, message: *const c_char)>,
+    /// A session is about to wait for a row lock that another one holds: both `host` pointers.
+    pub lock_wait: Option<unsafe extern "C" fn(waiter: *mut c_void, blocker: *mut c_void)>,
+    /// Around a lock wait, on the waiter's own thread: 1 when it begins, 0 when it ends.
+    pub thread_wait: Option<unsafe extern "C" fn(host: *mut c_void, begin: c_int)>,
+}
+
+/// The error log of the host.
+pub(crate) struct HostLog {
+    host: firn_host,
+}
+
+impl HostLog {
+    pub(crate) fn new(host: &firn_host) -> Self {
+        Self { host: *host }
+    }
+}
+
+impl EventListener for HostLog {
+    fn log(&self, severity: Severity, message: &str) {
+        if let Some(log) = self.host.log
+            && let Ok(message) = CString::new(message.replace('\0', " "))
+        {
+            // SAFETY: the host keeps its callbacks valid while the database is open.
+            unsafe { log(severity as c_int, message.as_ptr()) };
+        }
+    }
+}
+
+/// Tells the host of lock waits.
+pub(crate) struct HostWaits {
+    host: firn_host,
+}
+
+impl HostWaits {
+    pub(crate) fn new(host: &firn_host) -> Self {
+        Self { host: *host }
+    }
+
+    fn thread_wait(&self, waiter: u64, begin: c_int) {
+        if let (Some(call), true) = (self.host.thread_wait, waiter != 0) {
+            // SAFETY: the host keeps its callbacks valid; `waiter` is the host pointer of the
+            // session that waits on this very thread.
+            unsafe { call(waiter as usize as *mut c_void, begin) };
+        }
+    }
+}
+
+impl WaitObserver for HostWaits {
+    fn waits_for(&self, waiter: u64, blocker: u64) {
+        if let (Some(call), true) = (self.host.lock_wait, waiter != 0 && blocker != 0) {
+            // SAFETY: the host keeps its callbacks valid; both sessions are alive, since the
+            // waiter is this thread's, and the end of the blocker's waits for this call
+            // (`LockOwner::detach_host`). Its lock says nothing: a prepared transaction keeps it without a session, and
+            // one that ends may have given it up since it was found among the blockers.
+            unsafe {
+                call(
+                    waiter as usize as *mut c_void,
+                    blocker as usize as *mut c_void,
+                )
+            };
+        }
+    }
+
+    fn sleeps(&self, waiter: u64) {
+        self.thread_wait(waiter, 1);
+    }
+
+    fn wakes(&self, waiter: u64) {
+        self.thread_wait(waiter, 0);
+    }
+}

@@ -1,0 +1,183 @@
+//! Where a restored copy is put together: in a directory of its own beside its place, so that one rename makes it
+//! appear.
+//!
+//! 1. `#firn.restoring/engine` becomes the engine's directory, complete and synced.
+//! 2. `#firn.restoring/definitions` gets the definitions; then each gets its name in the data directory as well (a
+//!    second name is given as a whole, and never to what has one).
+//! 3. `engine` is renamed to `#firn`. Before this there is no database for a server to open, after it all is there.
+//! 4. `#firn.restoring` goes.
+//!
+//! Cut short before step 3 it leaves `#firn.restoring`, which the next one undoes: a definition in the data directory
+//! that is the same file as the one put aside was ours.
+
+use crate::backup::format::busy;
+use crate::backup::source::Definitions;
+use crate::data_directory::IN_DATADIR;
+use firn::base::{Error, ErrorKind, Result};
+use firn::env::{Env, PosixEnv};
+use std::fs::{self, File, Metadata};
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Name of the directory.
+pub const STAGE: &str = "#firn.restoring";
+
+/// Hears of every step, and may end it there.
+pub type Step<'a> = &'a dyn Fn(&str) -> Result<()>;
+
+/// A copy that is being put together.
+pub struct Stage<'a> {
+    to: &'a Path,
+    dir: PathBuf,
+    step: Step<'a>,
+    _lock: Box<dyn Send + Sync>,
+}
+
+impl<'a> Stage<'a> {
+    /// Undoes what one that was cut short has left, and makes room for this one.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if `to` is neither missing, nor empty, nor the data directory of a server that has neither an
+    /// engine's directory nor one of the definitions; `Busy` while another one goes on there.
+    pub fn begin(to: &'a Path, definitions: &Definitions, step: Step<'a>) -> Result<Self> {
+        let (engine, dir) = (to.join(IN_DATADIR), to.join(STAGE));
+        if fs::read_dir(&engine).is_ok_and(|mut inside| inside.next().is_some()) {
+            return Err(busy(&engine));
+        }
+        if dir.exists() {
+            let _lock = lock(&dir)?;
+            undo(to, &dir)?;
+            fs::remove_dir_all(&dir).map_err(|e| Error::io(&e, dir.display()))?;
+        }
+        require_room(to, definitions)?;
+        PosixEnv::new().create_dir_all(&dir.join("engine"))?;
+        let stage = Self {
+            _lock: lock(&dir)?,
+            to,
+            dir,
+            step,
+        };
+        stage.step("begun")?;
+        Ok(stage)
+    }
+
+    /// Where the engine's files go.
+    pub fn engine(&self) -> PathBuf {
+        self.dir.join("engine")
+    }
+
+    /// Tells of a step.
+    pub fn step(&self, name: &str) -> Result<()> {
+        (self.step)(name)
+    }
+
+    /// The engine's directory is complete and synced: from the end of this on the copy is there.
+    pub fn settle(self, definitions: &Definitions) -> Result<()> {
+        let env = PosixEnv::new();
+        let aside = self.dir.join("definitions");
+        for (path, bytes) in definitions {
+            let path = aside.join(path);
+            env.create_dir_all(path.parent().unwrap_or(&aside))?;
+            write(&path, bytes)?;
+        }
+        self.step("definitions put aside")?;
+        for path in definitions.keys() {
+            let place = self.to.join(path);
+            let database = place.parent().unwrap_or(self.to);
+            env.create_dir_all(database)?;
+            let named = fs::hard_link(aside.join(path), &place);
+            named.map_err(|e| there_or(&e, &place))?;
+            env.sync_dir(database)?;
+            self.step(path)?;
+        }
+        env.sync_dir(self.to)?;
+        self.step("definitions in place")?;
+        // Over an empty directory, at most.
+        let place = self.to.join(IN_DATADIR);
+        let renamed = fs::rename(self.engine(), &place);
+        renamed.map_err(|e| Error::io(&e, place.display()))?;
+        env.sync_dir(self.to)?;
+        self.step("in place")?;
+        fs::remove_dir_all(&self.dir).map_err(|e| Error::io(&e, self.dir.display()))?;
+        env.sync_dir(self.to)
+    }
+}
+
+fn lock(dir: &Path) -> Result<Box<dyn Send + Sync>> {
+    let locked = PosixEnv::new().lock(&dir.join("LOCK"));
+    locked.map_err(|error| match error.kind() {
+        ErrorKind::Busy => {
+            let message = format!("another restore goes on in {}", dir.display());
+            Error::new(ErrorKind::Busy, message)
+        }
+        _ => error,
+    })
+}
+
+/// Takes back the names that definitions got, and directories that are empty without them.
+fn undo(to: &Path, dir: &Path) -> Result<()> {
+    let aside = dir.join("definitions");
+    let databases = match fs::read_dir(&aside) {
+        Ok(databases) => databases,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(Error::io(&e, aside.display())),
+    };
+    let same = |a: &Metadata, b: &Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
+    let undo = |database: &Path| -> std::io::Result<()> {
+        let place = to.join(database.file_name().unwrap_or_default());
+        for file in fs::read_dir(database)? {
+            let file = file?;
+            let there = place.join(file.file_name());
+            if fs::symlink_metadata(&there)
+                .is_ok_and(|found| file.metadata().is_ok_and(|ours| same(&found, &ours)))
+            {
+                fs::remove_file(&there)?;
+            }
+        }
+        // It stays if anything else is in it.
+        let _ = fs::remove_dir(&place);
+        Ok(())
+    };
+    for database in databases {
+        let path = database.map_err(|e| Error::io(&e, aside.display()))?.path();
+        undo(&path).map_err(|e| Error::io(&e, path.display()))?;
+    }
+    PosixEnv::new().sync_dir(to)
+}
+
+fn require_room(to: &Path, definitions: &Definitions) -> Result<()> {
+    let entries = match fs::read_dir(to) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(Error::io(&e, to.display())),
+    };
+    if entries.count() == 0 {
+        return Ok(());
+    }
+    if !to.join("mysql").is_dir() {
+        let message = format!("{} is neither empty nor a data directory", to.display());
+        return Err(Error::new(ErrorKind::AlreadyExists, message));
+    }
+    let mut taken = definitions.keys().map(|path| to.join(path));
+    match taken.find(|path| path.symlink_metadata().is_ok()) {
+        Some(path) => Err(busy(&path)),
+        None => Ok(()),
+    }
+}
+
+/// Writes a new file, synced.
+pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    let failed = |e: std::io::Error| there_or(&e, path);
+    let mut file = File::create_new(path).map_err(failed)?;
+    file.write_all(bytes)
+        .and_then(|()| file.sync_all())
+        .map_err(failed)
+}
+
+fn there_or(error: &std::io::Error, path: &Path) -> Error {
+    match error.kind() {
+        std::io::ErrorKind::AlreadyExists => busy(path),
+        _ => Error::io(error, path.display()),
+    }
+}

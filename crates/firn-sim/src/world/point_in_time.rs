@@ -1,0 +1,193 @@
+//! Backups and states to recover to, with the log archived.
+
+use super::check::DatabaseContents;
+use super::{StepEnd, World};
+use crate::ensure;
+use crate::point_in_time::{self, ARCHIVE};
+use firn::backup::RecoveryTarget;
+use firn::base::Seqno;
+use firn::db::Db;
+use firn::env::Env;
+use rand::Rng;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// A state to recover to.
+struct NotedState {
+    seqno: Seqno,
+    wall_ms: u64,
+    seen: DatabaseContents,
+}
+
+/// What [`World::check_point`] chooses from.
+#[derive(Default)]
+pub(super) struct RecoveryPoints {
+    /// Directory and last commit, oldest first.
+    backups: Vec<(PathBuf, Seqno)>,
+    marks: Vec<NotedState>,
+}
+
+impl World {
+    /// From the next start on the log is archived, on a file system of its own if `apart`.
+    pub fn archive_log(&mut self, apart: bool) {
+        self.options.log_archive_dir = Some(PathBuf::from(ARCHIVE));
+        if apart {
+            self.env.set_apart(Path::new(ARCHIVE));
+        }
+    }
+
+    fn last_seqno(&self) -> Seqno {
+        self.db().context().pipeline.last_seqno()
+    }
+
+    fn close_segments(&self, timeout_us: u64) {
+        let live = &self.options.live;
+        live.log_archive_timeout_us
+            .store(timeout_us, Ordering::Relaxed);
+    }
+
+    /// A backup, a state to be noted, or some archiving.
+    pub fn point_step(&mut self) -> Result<(), StepEnd> {
+        match self.rng.random_range(0..10) {
+            0..3 => self.back_up(),
+            3..7 => self.mark(),
+            // Not there yet: what is closed waits.
+            7 if self.points.marks.is_empty() => {
+                let archived = self.db().archive_log();
+                let there = self.env.exists(Path::new(ARCHIVE))?;
+                let waiting = self.db().archive_stats().unwrap_or_default().waiting;
+                ensure!(
+                    there || archived.is_err() || waiting == 0,
+                    "the log is archived nowhere"
+                );
+                Ok(())
+            }
+            _ => {
+                self.env.create_dir_all(Path::new(ARCHIVE))?;
+                let timeout = if self.lucky(50) { 0 } else { 1_000_000 };
+                self.close_segments(timeout);
+                self.db().archive_log()?;
+                Ok(())
+            }
+        }
+    }
+
+    fn back_up(&mut self) -> Result<(), StepEnd> {
+        self.next_name += 1;
+        let dir = PathBuf::from(format!("/b{}", self.next_name));
+        let flush = self.lucky(30);
+        let made = self.db().checkpoint(&dir, flush)?;
+        let now = self.history.now();
+        self.history.acknowledge(now);
+        self.points.backups.push((dir, made.info.seqno));
+        Ok(())
+    }
+
+    /// Notes the state as it is now. A commit and a tick of the clock follow.
+    fn mark(&mut self) -> Result<(), StepEnd> {
+        self.end_sessions();
+        self.sync_log()?;
+        let mut seen = self.see()?;
+        // In memory they may be ahead of what was committed.
+        seen.counters.clone_from(&self.history.side().counters);
+        let wall_ms = self.env.wall_micros() / 1000;
+        self.env.advance_clock(20_000);
+        let seqno = self.last_seqno();
+        self.points.marks.push(NotedState {
+            seqno,
+            wall_ms,
+            seen,
+        });
+        self.persist_counter()
+    }
+
+    /// Brings a backup to a state that was noted, and compares.
+    pub fn check_point(&mut self) -> Result<(), StepEnd> {
+        self.env.create_dir_all(Path::new(ARCHIVE))?;
+        if self.points.backups.is_empty() {
+            self.back_up()?;
+            self.steps(60)?;
+        }
+        self.mark()?;
+        self.steps(30)?;
+        self.sync_log()?;
+        self.close_segments(0);
+        self.db().archive_log()?;
+        let waiting = self.db().archive_stats().unwrap_or_default().waiting;
+        ensure!(waiting == 0, "{waiting} segments wait for the archive");
+        let from = self.rng.random_range(0..self.points.backups.len());
+        let (backup, seqno) = self.points.backups[from].clone();
+        let later: Vec<usize> = (0..self.points.marks.len())
+            .filter(|&at| self.points.marks[at].seqno >= seqno)
+            .collect();
+        let at = later[self.rng.random_range(0..later.len())];
+        let mark = &self.points.marks[at];
+        let wanted = match self.rng.random() {
+            true => RecoveryTarget::Seqno(mark.seqno),
+            false => RecoveryTarget::Time(mark.wall_ms),
+        };
+        let (wanted_seqno, seen) = (mark.seqno, mark.seen.clone());
+        // The machine is lost: what the archive has must be enough, durably.
+        let disk = self.env.copy().crash(0);
+        let env: Arc<dyn Env> = Arc::new(disk);
+        let dir = Path::new("/recovered");
+        let recovered = point_in_time::recover(&env, &backup, seqno, &wanted, dir, &self.options);
+        let (db, reached) = match recovered {
+            Ok(recovered) => recovered,
+            Err(error) => {
+                ensure!(
+                    false,
+                    "{} is not brought to {wanted:?}: {error}",
+                    backup.display()
+                );
+                unreachable!("ensured")
+            }
+        };
+        ensure!(
+            reached == wanted_seqno,
+            "{wanted:?} led to commit {reached}, expected {wanted_seqno}"
+        );
+        self.compare(&db, &seen, &format!("{} at {wanted:?}", backup.display()))?;
+        // What lies behind the point must not come back.
+        db.close()?;
+        drop(db);
+        let options = firn::base::options::Options {
+            log_archive_dir: None,
+            ..self.options.clone()
+        };
+        let again = Db::open(env, dir, options, None)?;
+        self.compare(&again, &seen, "opened again")?;
+        self.stats.points += 1;
+        Ok(())
+    }
+
+    fn compare(&self, db: &Db, expected: &DatabaseContents, what: &str) -> Result<(), StepEnd> {
+        let found = self.see_in(db)?;
+        ensure!(
+            found.tables == expected.tables,
+            "{what}: tables {:?}, expected {:?}",
+            found.tables,
+            expected.tables
+        );
+        ensure!(
+            found.prepared == expected.prepared,
+            "{what}: prepared {:?}, expected {:?}",
+            found.prepared,
+            expected.prepared
+        );
+        for (counter, value) in &expected.counters {
+            let raised = found.counters.get(counter).copied().unwrap_or_default();
+            ensure!(
+                raised >= *value,
+                "{what}: counter {counter} is {raised:?}, was {value:?}"
+            );
+        }
+        let live = expected.tables.values().flatten().copied();
+        for id in super::LOOSE.into_iter().chain(live) {
+            let same = found.entries.get(&id) == expected.entries.get(&id);
+            ensure!(same, "{what}: index {id} differs");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,48 @@
+//! The archive of the log: a directory with closed segments and the files that their records name.
+//!
+//! With a backup, the archive leads to any commit after that backup ([`find_point`],
+//! `Db::recover_to`).
+//!
+//! Steps:
+//! 1. Before a record names a file, the file is linked into the directory `pending` of the database
+//!    ([`crate::store::FileStore::keep`]), because compactions may remove its first name long
+//!    before the segment is closed. A blob file is linked when it is created; it grows afterwards
+//!    under both names. A file with two names gets no holes.
+//! 2. A closed segment whose groups are durable is archived: first everything pending, then the
+//!    segment. So every file that an archived segment names is in the archive.
+//! 3. Only then may the log release the segment ([`crate::wal::Wal::keep_from`]). While the archive
+//!    cannot be written, segments stay.
+//!
+//! Segments are archived in the order of their ids, and never twice: the largest id in the archive
+//! is the one to continue after.
+//!
+//! Database and archive both record which belongs to which ([`identity`]). A restored database
+//! writes other segments under the same names, so it must not continue the archive that it was
+//! restored from.
+
+mod archiver;
+mod archive_identity;
+mod recovery_point;
+
+pub use archiver::{Archiver, ArchiverContext, ArchiverStats};
+pub use archive_identity::{
+    ARCHIVE_FILE, ArchiveIdentity, Coverage, archive_of, begin_archiving, coverage,
+    owner as archive_owner,
+};
+pub use recovery_point::{RecoveryTarget, NamedFiles, BinlogCoordinates, RecoveryPoint, ReachedPoint, find_point, names_in};
+
+use crate::base::Result;
+use crate::env::Env;
+use crate::wal::{SegmentId, parse_segment_name};
+use std::path::Path;
+
+/// Ids of the segments in an archive, ascending.
+///
+/// # Errors
+/// `NotFound` if there is no such directory; `Io`.
+pub fn archived_segments(env: &dyn Env, archive: &Path) -> Result<Vec<SegmentId>> {
+    let names = env.list_dir(archive)?;
+    let mut ids: Vec<_> = names.iter().filter_map(|n| parse_segment_name(n)).collect();
+    ids.sort_unstable();
+    Ok(ids)
+}

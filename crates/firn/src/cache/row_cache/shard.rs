@@ -1,0 +1,164 @@
+//! A shard of the row cache, and the steps of the protocol that keeps it fresh.
+//!
+//! The steps are generic over the lock, so that the model checker runs this very code.
+
+use super::cached_row::CachedRow;
+use crate::base::Seqno;
+use quick_cache::unsync::{Cache, DefaultLifecycle};
+use quick_cache::{OptionsBuilder, Weighter};
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Memory of an entry beside its row, bytes: slot, hash table, its share of the ghost entries,
+/// reference counts, the allocator's header.
+pub(super) const ENTRY_OVERHEAD: u64 = 128;
+
+/// Memory of an ordinary row, bytes. Determines the expected number of rows.
+pub(super) const AVERAGE_ENTRY: u64 = 256;
+
+#[derive(Clone)]
+pub(super) struct ByWeight;
+
+impl Weighter<u64, CachedRow> for ByWeight {
+    fn weight(&self, _hash: &u64, row: &CachedRow) -> u64 {
+        row.len() as u64 + ENTRY_OVERHEAD
+    }
+}
+
+/// The identity: the keys are hashes already.
+#[derive(Default, Clone)]
+pub(super) struct IdentityHasher(u64);
+
+impl Hasher for IdentityHasher {
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("only 64-bit hashes are hashed")
+    }
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+type Rows = Cache<u64, CachedRow, ByWeight, BuildHasherDefault<IdentityHasher>, DefaultLifecycle<u64, CachedRow>>;
+
+/// Rows by the hash of their user key. Of two keys with the same hash, the shard holds one at a
+/// time.
+pub(super) struct Shard {
+    /// Fills by views sealed below this memtable number are refused.
+    floor: u64,
+    rows: RowMap,
+}
+
+impl Shard {
+    pub(super) fn new(capacity: u64, expected_rows: u64) -> Self {
+        let options = OptionsBuilder::new()
+            .estimated_items_capacity(expected_rows.max(1) as usize)
+            .weight_capacity(capacity)
+            .build()
+            .expect("all required options are set");
+        Self {
+            floor: 0,
+            rows: Cache::with_options(
+                options,
+                ByWeight,
+                BuildHasherDefault::default(),
+                DefaultLifecycle::default(),
+            ),
+        }
+    }
+
+    /// The row of `user_key`, if a read at `seqno` in a view that knows memtables up to
+    /// `newest_memtable` may get it.
+    #[inline]
+    pub(super) fn get(
+        &self,
+        hash: u64,
+        user_key: &[u8],
+        seqno: Seqno,
+        newest_memtable: u64,
+    ) -> Option<CachedRow> {
+        let row = self.rows.get(&hash)?;
+        let admitted = row.readers().admit(seqno, newest_memtable);
+        (admitted && row.user_key() == user_key).then(|| row.clone())
+    }
+
+    /// Keeps `row`, unless the reader's view is sealed below the floor. Returns whether it was
+    /// kept.
+    pub(super) fn fill(&mut self, sealed: u64, hash: u64, row: CachedRow) -> bool {
+        let fresh = sealed >= self.floor;
+        if fresh {
+            self.rows.insert(hash, row);
+        }
+        fresh
+    }
+
+    pub(super) fn raise(&mut self, number: u64) {
+        self.floor = self.floor.max(number);
+    }
+
+    pub(super) fn erase(&mut self, hash: u64) {
+        self.rows.remove(&hash);
+    }
+
+    /// Erases the rows whose user keys satisfy `named`.
+    pub(super) fn erase_where(&mut self, named: impl Fn(&[u8]) -> bool) {
+        self.rows.retain(|_, row| !named(row.user_key()));
+    }
+
+    pub(super) fn set_capacity(&mut self, capacity: u64) {
+        self.rows.set_capacity(capacity);
+    }
+
+    pub(super) fn weight(&self) -> u64 {
+        self.rows.weight()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Memory of the tables around the rows, as `quick_cache` counts it, bytes.
+    #[cfg(test)]
+    pub(super) fn table_bytes(&self) -> usize {
+        self.rows.memory_used().total()
+    }
+}
+
+/// A lock around a shard.
+pub(super) trait ShardLock {
+    /// Runs `f` with shared access.
+    fn with<R>(&self, f: impl FnOnce(&Shard) -> R) -> R;
+    /// Runs `f` with exclusive access.
+    fn with_mut<R>(&self, f: impl FnOnce(&mut Shard) -> R) -> R;
+}
+
+/// The shard of a hash. Uses bits that neither the table's buckets nor its tags use.
+pub(super) fn shard_of<L>(shards: &[L], hash: u64) -> &L {
+    &shards[(((hash >> 24) & 0xffff_ffff) % shards.len() as u64) as usize]
+}
+
+/// Steps 1 and 2 of a flush: refuse fills by views sealed below memtable `number`, then erase the
+/// rows of its keys. The order matters: between the two steps a valid fill may be refused, which is
+/// harmless; in the other order a stale fill could come in after the erasure.
+pub(super) fn retire<L: ShardLock>(shards: &[L], number: u64, hashes: impl Iterator<Item = u64>) {
+    raise(shards, number);
+    erase(shards, hashes);
+}
+
+pub(super) fn raise<L: ShardLock>(shards: &[L], number: u64) {
+    for shard in shards {
+        shard.with_mut(|shard| shard.raise(number));
+    }
+}
+
+pub(super) fn erase<L: ShardLock>(shards: &[L], hashes: impl Iterator<Item = u64>) {
+    let mut last = None;
+    for hash in hashes {
+        // Versions of one key are adjacent: erase it once.
+        if last != Some(hash) {
+            shard_of(shards, hash).with_mut(|shard| shard.erase(hash));
+            last = Some(hash);
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Changes the indexes of a table: fills new ones first, then names them in one commit with
+//! everything else.
+//!
+//! Ids of indexes that are being filled are recorded as retired from the beginning, on disk but not
+//! in memory. So if the engine dies, the next start treats their entries as garbage. The commit
+//! that names the indexes deletes these records.
+
+use super::counters::autoincrement_counter;
+use super::table_entry::{IndexEntry, TableEntry};
+use super::schema::TableSchema;
+use super::tables::{Catalog, SetCounter, put_entry, retired_key};
+use crate::base::prefix_extractor::PrefixExtractor;
+use crate::base::{Error, IndexId, Kind, Result, Seqno, Value};
+use crate::keycode::KeyPrefixExtractor;
+use crate::write::Batch;
+use std::sync::Arc;
+
+/// Origin of an index of a changed table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IndexOrigin {
+    /// The index with this number in the old definition, unchanged.
+    Old(usize),
+    /// A new index, filled under this id from [`Catalog::reserve_indexes`].
+    New(IndexId),
+}
+
+/// A table whose indexes change.
+pub struct IndexChange<'a> {
+    /// The table's name.
+    pub table: &'a str,
+    /// Its new definition, with the same columns and primary key.
+    pub schema: TableSchema,
+    /// Origins of the new definition's indexes, in order.
+    pub indexes: Vec<IndexOrigin>,
+    /// The value of the table's AUTO_INCREMENT counter, if that is to change. It goes back only
+    /// if no prepared transaction has changed the table.
+    pub autoincrement: Option<u64>,
+}
+
+impl Catalog {
+    /// Takes ids for the indexes with these numbers of `schema`, which will be filled. Durable on
+    /// return. Then either [`Self::change_indexes`] names them, or [`Self::give_up_indexes`] gives
+    /// them up.
+    ///
+    /// # Errors
+    /// `Unsupported` if the ids are used up; `InvalidArgument` if there is no such index; those of
+    /// a commit (`NoSpace`, `Poisoned`, `ShutDown`, `Io`).
+    pub fn reserve_indexes(&self, schema: &TableSchema, numbers: &[usize]) -> Result<Vec<IndexId>> {
+        let _one = self.changing().lock();
+        let ends = numbers.iter().map(|number| schema.key_ends(*number));
+        let ends = ends.collect::<Result<Vec<_>>>()?;
+        let ids = self.take_ids(numbers.len())?;
+        let mut batch = Batch::new();
+        for id in &ids {
+            batch.add(&retired_key(*id), Kind::Put, Value::EMPTY);
+        }
+        self.write(&batch, "reserve indexes")?;
+        let known = ids.iter().copied().zip(ends);
+        self.filling().lock().extend(known);
+        Ok(ids)
+    }
+
+    /// Changes the indexes of tables, those parts of their definitions on which no stored bytes
+    /// depend, and their AUTO_INCREMENT counters, in one commit. Durable on return. `frm` and `version` are the server's new ones.
+    /// Indexes of the old definition that are no origin are retired.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such table; `InvalidArgument` if a change does not fit its table;
+    /// `LockTimeout` if indexes come or go and a prepared transaction has changed the table; those
+    /// of a commit (`NoSpace`, `Poisoned`, `ShutDown`, `Io`).
+    pub fn change_indexes(
+        &self,
+        changes: Vec<IndexChange<'_>>,
+        frm: &[u8],
+        version: &[u8],
+    ) -> Result<()> {
+        let _one = self.changing().lock();
+        let mut batch = Batch::new();
+        let mut entries = Vec::new();
+        let mut gone = Vec::new();
+        let mut counters = Vec::new();
+        for change in changes {
+            let old = self.get(change.table)?;
+            let value = change.autoincrement.map(|value| (Arc::clone(&old), value));
+            counters.extend(value);
+            let (entry, new) = changed(&old, change, frm, version)?;
+            if old.index_ids().len() != entry.index_ids().len() || !new.is_empty() {
+                self.refuse_unsettled(&old)?;
+            }
+            for id in &new {
+                batch.add(&retired_key(*id), Kind::Delete, Value::EMPTY);
+            }
+            let stays = entry.index_ids();
+            let retired = old.index_ids().into_iter().filter(|id| !stays.contains(id));
+            for id in retired {
+                batch.add(&retired_key(id), Kind::Put, Value::EMPTY);
+                gone.push(id);
+            }
+            put_entry(&mut batch, &entry, &new);
+            entries.push((entry, new));
+        }
+        let seqno = self.write_index_change(&batch, &counters)?;
+        let mut filling = self.filling().lock();
+        entries.iter().flat_map(|(_, new)| new).for_each(|id| {
+            filling.remove(id);
+        });
+        drop(filling);
+        self.retire_known(&gone, seqno);
+        for (entry, new) in entries {
+            self.install(entry, &new, seqno);
+        }
+        Ok(())
+    }
+
+    fn write_index_change(
+        &self,
+        batch: &Batch,
+        autoincrements: &[(Arc<TableEntry>, u64)],
+    ) -> Result<Seqno> {
+        let (mut set, mut to_log) = (Vec::new(), Vec::new());
+        for (table, value) in autoincrements {
+            let counter = autoincrement_counter(table.clustered.id);
+            let back = *value < self.counters().cell(counter).read().value;
+            if back && self.refuse_unsettled(table).is_ok() {
+                set.push(SetCounter::new(self.counters(), counter, *value));
+            } else {
+                to_log.push((counter, self.counters().raise(counter, *value)));
+            }
+        }
+        to_log.extend(set.iter().map(SetCounter::to_log));
+        let written = self.write_with_counters(batch, "change indexes", &to_log);
+        written.inspect_err(|_| set.iter().for_each(SetCounter::undo))
+    }
+
+    /// Gives up the indexes with these ids: their entries are garbage from now on.
+    pub fn give_up_indexes(&self, ids: &[IndexId]) {
+        let mut filling = self.filling().lock();
+        let ids: Vec<_> = ids
+            .iter()
+            .copied()
+            .filter(|id| filling.remove(id).is_some())
+            .collect();
+        // No snapshot ever read them, so they count as retired for all.
+        self.retire_known(&ids, 0);
+    }
+
+    /// The key shape of an index that is being filled.
+    pub(super) fn filling_shape(&self, index: IndexId) -> Option<Arc<dyn PrefixExtractor>> {
+        let ends: KeyPrefixExtractor = self.filling().lock().get(&index).cloned()?;
+        (ends.prefixes() > 0).then(|| Arc::new(ends) as Arc<dyn PrefixExtractor>)
+    }
+}
+
+/// The entry of the changed table, and the ids of its new indexes.
+fn changed(
+    old: &TableEntry,
+    change: IndexChange<'_>,
+    frm: &[u8],
+    version: &[u8],
+) -> Result<(TableEntry, Vec<IndexId>)> {
+    let from = change.indexes.iter().map(|origin| match origin {
+        IndexOrigin::Old(number) => Some(*number),
+        IndexOrigin::New(_) => None,
+    });
+    let from: Vec<_> = from.collect();
+    if let Some(trouble) = old.schema.index_change_trouble(&change.schema, &from) {
+        return Err(Error::invalid(format_args!(
+            "table {}: {trouble}",
+            old.name
+        )));
+    }
+    let indexes = change.indexes.iter().map(|origin| match origin {
+        IndexOrigin::Old(number) => old.indexes[*number],
+        IndexOrigin::New(id) => IndexEntry {
+            id: *id,
+            created: Seqno::MAX,
+        },
+    });
+    let new = change.indexes.iter().filter_map(|origin| match origin {
+        IndexOrigin::Old(_) => None,
+        IndexOrigin::New(id) => Some(*id),
+    });
+    let new = new.collect();
+    // Keep the column properties that only the catalog knows; the server's definition lacks them.
+    let mut schema = change.schema;
+    schema.version = old.schema.version;
+    for (column, known) in schema.columns.iter_mut().zip(&old.schema.columns) {
+        column.column.id = known.column.id;
+        column.column.missing.clone_from(&known.column.missing);
+    }
+    let entry = TableEntry {
+        schema,
+        indexes: indexes.collect(),
+        frm: frm.to_vec(),
+        version: version.to_vec(),
+        ..old.clone()
+    };
+    Ok((entry, new))
+}

@@ -1,0 +1,203 @@
+//! Describes compactions, and keeps the list of running ones.
+
+use crate::base::key_range::KeyRange;
+use crate::version::{Edit, FileHandle, FileMeta};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// Files of one run.
+#[derive(Debug, Clone)]
+pub struct JobInput {
+    /// Level of the run.
+    pub level: u8,
+    /// The files, ascending.
+    pub files: Vec<Arc<FileHandle>>,
+}
+
+/// How a job is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobKind {
+    /// Merge the inputs into new files of the output level.
+    Compact,
+    /// Assign the files to the output level unchanged.
+    Move,
+    /// Remove the files: all their entries belong to dropped indexes.
+    DropFiles,
+}
+
+/// Why a job was picked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobReason {
+    /// Too many L0 runs, or a level over its target.
+    Size,
+    /// Deletions, old versions or dropped indexes take too large a share.
+    Garbage,
+    /// A scan reported that it skipped too much.
+    Reported,
+    /// The engine is idle: the job brings the tree towards the resting state.
+    Idle,
+    /// Files hold only dropped indexes.
+    Drop,
+}
+
+/// One compaction.
+#[derive(Debug, Clone)]
+pub struct Job {
+    /// The inputs: for any one key, the newer version is in the earlier input.
+    pub inputs: Vec<JobInput>,
+    /// Level of the output.
+    pub output_level: u8,
+    /// How the job is done.
+    pub kind: JobKind,
+    /// Why the job was picked.
+    pub reason: JobReason,
+}
+
+impl Job {
+    /// All input files with their levels.
+    pub fn files(&self) -> impl Iterator<Item = (u8, &Arc<FileHandle>)> {
+        let inputs = self.inputs.iter();
+        inputs.flat_map(|input| input.files.iter().map(move |f| (input.level, f)))
+    }
+
+    /// Stored bytes of the inputs.
+    pub fn size(&self) -> u64 {
+        self.files().map(|(_, file)| file.size).sum()
+    }
+
+    /// Stored bytes that the job reads and writes anew.
+    pub fn rewrites(&self) -> u64 {
+        match self.kind {
+            JobKind::Compact => self.size(),
+            JobKind::Move | JobKind::DropFiles => 0,
+        }
+    }
+
+    /// The edit that removes the inputs and adds `outputs` to the output level.
+    pub fn edit(&self, outputs: Vec<FileMeta>) -> Edit {
+        let added = outputs.into_iter().map(|meta| (self.output_level, 0, meta));
+        Edit {
+            removed: self.files().map(|(level, f)| (level, f.file_id)).collect(),
+            added: added.collect(),
+            ..Edit::default()
+        }
+    }
+
+    /// The edit of a job that writes no file; `None` for [`JobKind::Compact`].
+    pub fn edit_without_output(&self) -> Option<Edit> {
+        match self.kind {
+            JobKind::Compact => None,
+            JobKind::DropFiles => Some(self.edit(Vec::new())),
+            JobKind::Move => {
+                let moved = self.files().map(|(_, f)| FileMeta::clone(f.meta()));
+                Some(self.edit(moved.collect()))
+            }
+        }
+    }
+
+    fn zone(&self) -> Option<Zone> {
+        let mut files = self.files();
+        let (level, first) = files.next()?;
+        let mut zone = Zone {
+            range: first.range(),
+            top: level.min(self.output_level),
+            bottom: level.max(self.output_level),
+        };
+        for (level, file) in files {
+            zone.range.extend(&file.range());
+            zone.top = zone.top.min(level);
+            zone.bottom = zone.bottom.max(level);
+        }
+        Some(zone)
+    }
+}
+
+/// The part of the tree that a job touches: a key range in a range of levels.
+#[derive(Debug, Clone)]
+struct Zone {
+    range: KeyRange,
+    top: u8,
+    bottom: u8,
+}
+
+/// The running jobs.
+///
+/// Two jobs may run at once if they share no input and their zones are disjoint, in keys or in
+/// levels. So the outputs of the two never overlap in a level, no data passes older data that is on
+/// its way down, and a key that has nothing below the output when the job starts has nothing there
+/// until it ends.
+#[derive(Debug, Default)]
+pub struct RunningJobs {
+    jobs: Vec<(u64, Zone)>,
+    files: HashSet<u64>,
+    next: u64,
+}
+
+/// Ticket of a zone that is set aside. [`RunningJobs::begin`] never returns it, so no job ends it.
+const SET_ASIDE: u64 = 0;
+
+impl RunningJobs {
+    /// Notes that `job` begins. [`Self::end`] takes the ticket.
+    pub fn begin(&mut self, job: &Job) -> u64 {
+        self.next += 1;
+        self.jobs.extend(job.zone().map(|zone| (self.next, zone)));
+        self.files.extend(job.files().map(|(_, f)| f.file_id));
+        self.next
+    }
+
+    /// Notes that `job` has ended. Call it after its edit was installed or given up.
+    pub fn end(&mut self, ticket: u64, job: &Job) {
+        self.jobs.retain(|(running, _)| *running != ticket);
+        job.files().for_each(|(_, f)| {
+            self.files.remove(&f.file_id);
+        });
+    }
+
+    /// Sets aside an input of `job` that turned out to be damaged: no further job reads it, nor
+    /// moves data past it. Jobs on other ranges go on. Call it after [`Self::end`]. Returns whether
+    /// `job` has the file among its inputs.
+    pub fn set_aside(&mut self, job: &Job, file_id: u64) -> bool {
+        let Some((level, file)) = job.files().find(|(_, f)| f.file_id == file_id) else {
+            return false;
+        };
+        let zone = Zone {
+            range: file.range(),
+            top: level,
+            bottom: level,
+        };
+        self.jobs.push((SET_ASIDE, zone));
+        self.files.insert(file_id);
+        true
+    }
+
+    /// Whether a running job has the file among its inputs, or the file is set aside.
+    pub fn holds(&self, file_id: u64) -> bool {
+        self.files.contains(&file_id)
+    }
+
+    /// Whether a job is running.
+    pub fn is_busy(&self) -> bool {
+        self.jobs.iter().any(|(ticket, _)| *ticket != SET_ASIDE)
+    }
+
+    /// Whether a running job reads or writes `range` of `level`, or a damaged file there is set
+    /// aside.
+    pub fn works_on(&self, level: u8, range: &KeyRange) -> bool {
+        let levels = |zone: &Zone| zone.top <= level && level <= zone.bottom;
+        let mut jobs = self.jobs.iter();
+        jobs.any(|(_, zone)| levels(zone) && zone.range.overlaps(range))
+    }
+
+    /// Whether `job` must wait for a running one.
+    pub fn conflicts(&self, job: &Job) -> bool {
+        let Some(zone) = job.zone() else { return false };
+        job.files().any(|(_, f)| self.holds(f.file_id))
+            || self.jobs.iter().any(|(_, other)| {
+                let levels = zone.top <= other.bottom && other.top <= zone.bottom;
+                levels && zone.range.overlaps(&other.range)
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests;

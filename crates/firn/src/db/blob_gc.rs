@@ -1,0 +1,450 @@
+//! Garbage collection of blob files: finds the live blobs and gives back the room of the others.
+//!
+//! A blob is live as long as an entry refers to it. One scan over one view (its memtables, and the
+//! tables that name a chosen file) finds the live blobs of many files at once:
+//!
+//! 1. Choose sealed files that no transaction holds and that have lost enough. *Then* pin a view.
+//!    From here on, a new reference to such a file can only be a copy of one in a row that its
+//!    writer has locked, and the view has that row. New blobs go to other files.
+//! 2. Collect the references of the view's tables and memtables, of every version of every key.
+//! 3. Wait until all older views are gone: they may show versions that this view lacks.
+//! 4. Remove the files without a reference. Punch holes between the live blobs of the others; where
+//!    that is impossible, or leaves too much garbage, move the live blobs to a new file.
+//!
+//! The commits that only the log holds are in the memtables. A prepared transaction that was rolled
+//! back holds its files until the rollback is durable, since a crash before that brings the
+//! transaction back.
+//!
+//! Locks: `waiting` is held for a whole step, outside all others; `set_aside` only for moments.
+//!
+//! Rejected: counting garbage as compactions drop references (the count must survive crashes and
+//! stay exact for ever); moving blobs together with the tree (rewrites unchanged bytes); rewriting
+//! as the only means (under updates all over the data it writes about 2.4 bytes per byte to stay at
+//! 1.3 times the space, where holes write none).
+
+use super::background::BackgroundWork;
+use super::recovery::Replayed;
+use crate::base::event_listener::Severity;
+use crate::base::{Error, InternalIterator, Kind, Result};
+use crate::blob::{BlobFile, BlobSpan};
+use crate::read::SuperVersion;
+use crate::rowcode::{BlobRef, BlobUse, BlobUses, blob_ref};
+use crate::version::{Edit, Version};
+use crate::write::Changes;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// A file that lost this share of its bytes is a candidate if reading the tables that name it costs
+/// less than the room it gives back, percent.
+const LOST_SHARE: u64 = 8;
+/// A file that lost this share is a candidate at any cost, percent.
+const LOST_SHARE_AT_ANY_COST: u64 = 30;
+
+/// Upper bound for the references collected at once; they are kept in memory.
+const REFS_MAX: u64 = 1 << 20;
+
+/// A file is rewritten if holes would leave more garbage than this share of it, percent.
+const LEFT_SHARE: u64 = 30;
+
+/// The active memtable is frozen when it refers to this share of the live blob bytes, percent.
+const FREEZE_SHARE: u64 = 5;
+
+/// State of the garbage collection.
+#[derive(Default)]
+pub(super) struct BlobGc {
+    waiting: Mutex<Option<GcPlan>>,
+    /// Files that are not collected until the next open, because they or a table that names them
+    /// are damaged.
+    set_aside: Mutex<HashSet<u64>>,
+}
+
+/// Files to collect once all views older than the one that was scanned are gone.
+struct GcPlan {
+    generation: u64,
+    /// Each with its live spans, ascending.
+    files: Vec<(Arc<BlobFile>, Vec<BlobSpan>)>,
+}
+
+/// A file with garbage.
+struct GcCandidate {
+    file: Arc<BlobFile>,
+    /// Live bytes, as the tables and memtables count them.
+    live: u64,
+    /// Bytes lost since the last collection.
+    lost: u64,
+    refs: u64,
+}
+
+/// All blob references of a view's tables and memtables.
+///
+/// Every place in which a view finds entries must be counted here *and* scanned in
+/// [`BackgroundWork::collect`], files that are not in the version yet included: a blob that is overlooked is
+/// punched. For the open of a database, [`uses_recovered`] must do the same.
+pub(super) fn uses_of(view: &SuperVersion) -> BlobUses {
+    let SuperVersion {
+        active: _,
+        frozen: _,
+        version: _,
+        // The fields below hold no entries of their own; the row cache copies rows of the files.
+        sealed: _,
+        rows: _,
+        blobs: _,
+        generation: _,
+    } = view;
+    let mut all = view.version.blob_uses().clone();
+    let queued = view.frozen.iter().map(|queued| queued.blob_uses());
+    for uses in queued.chain([view.active.blob_uses()]) {
+        uses.iter().for_each(|used| all.add(used));
+    }
+    all
+}
+
+/// The blob references of a transaction's changes.
+pub(super) fn uses_in(changes: &Changes) -> Result<BlobUses> {
+    let mut uses = BlobUses::default();
+    let batch = match changes {
+        Changes::Batch(batch) => batch,
+        Changes::Run(files) => {
+            let all = files.iter().flat_map(|file| &file.blobs);
+            all.for_each(|&used| uses.add(used));
+            return Ok(uses);
+        }
+    };
+    let mut counted = Ok(());
+    batch.for_each(|entry| {
+        if entry.kind == Kind::PutBlobs && counted.is_ok() {
+            counted = uses.add_tail(entry.value.tail);
+        }
+    })?;
+    counted.map(|()| uses)
+}
+
+/// The blob references of tree, log and prepared transactions. Every place into which recovery
+/// brings entries must be counted here.
+pub(super) fn uses_recovered(version: &Version, replayed: &Replayed) -> Result<BlobUses> {
+    let mut all = version.blob_uses().clone();
+    for queued in &replayed.queue {
+        queued.blob_uses().iter().for_each(|used| all.add(used));
+    }
+    for changes in replayed.prepared.values() {
+        uses_in(changes)?.iter().for_each(|used| all.add(used));
+    }
+    Ok(all)
+}
+
+impl BackgroundWork {
+    /// Does one step of garbage collection. Returns whether it gave room back.
+    pub(in crate::db) fn collect_blobs(&self) -> Result<bool> {
+        self.health.check()?;
+        let mut waiting = self.collector.waiting.lock();
+        self.blobs.log_durable(self.wal.durable_lsn());
+        self.blobs.trim_sealed();
+        if waiting.is_none() {
+            *waiting = self.plan()?;
+        }
+        let Some(plan) = &*waiting else {
+            return Ok(false);
+        };
+        // Try again later instead of waiting for the link holder: this thread also trims files and
+        // releases sessions.
+        if self.views.oldest_generation() < plan.generation || self.blobs.links_held() {
+            return Ok(false);
+        }
+        let plan = waiting.take().expect("looked at above");
+        self.carry_out(plan).map(|()| true)
+    }
+
+    /// Derives the memtables' freezing point for blobs from the live blob bytes.
+    pub(in crate::db) fn tune_blobs(&self, live: u64) {
+        let share = live / 100 * FREEZE_SHARE;
+        let at = share.max(self.options.blob_garbage_min);
+        let slot = &self.options.live.blob_freeze_at;
+        slot.store(at, Ordering::Relaxed);
+    }
+
+    fn plan(&self) -> Result<Option<GcPlan>> {
+        let files = self.blobs.all();
+        if files.is_empty() {
+            return Ok(None);
+        }
+        let aside = self.collector.set_aside.lock().clone();
+        // Choose before pinning the view: a transaction that releases a file has made its
+        // references visible first.
+        let idle = files
+            .into_iter()
+            .filter(|f| !f.grows() && !f.is_held() && !aside.contains(&f.id()));
+        let idle: Vec<Arc<BlobFile>> = idle.collect();
+        let view = self.views.pin();
+        let uses = uses_of(&view);
+        self.tune_blobs(uses.bytes());
+        let chosen = self.choose(idle, &uses, &view)?;
+        if chosen.is_empty() {
+            return Ok(None);
+        }
+        let mut spans: BTreeMap<u64, Vec<BlobSpan>> = BTreeMap::new();
+        for candidate in &chosen {
+            spans.insert(candidate.file.id(), Vec::new());
+        }
+        if chosen.iter().any(|c| c.live > 0) {
+            self.collect(&view, &mut spans)?;
+        }
+        let generation = view.generation;
+        let files = chosen.into_iter().filter_map(|candidate| {
+            let mut live = spans.remove(&candidate.file.id())?;
+            live.sort_unstable();
+            live.dedup();
+            Some((candidate.file, live))
+        });
+        Ok(Some(GcPlan {
+            generation,
+            files: files.collect(),
+        }))
+    }
+
+    fn choose(
+        &self,
+        idle: Vec<Arc<BlobFile>>,
+        uses: &BlobUses,
+        view: &SuperVersion,
+    ) -> Result<Vec<GcCandidate>> {
+        let mut candidates = Vec::new();
+        for file in idle {
+            let BlobUse {
+                bytes: live, refs, ..
+            } = uses.of(file.id());
+            let held = match file.settled() {
+                Some(bytes) => bytes,
+                None => match file.usage() {
+                    Ok(usage) => {
+                        file.settle(usage.allocated);
+                        usage.allocated
+                    }
+                    // The file is missing; its readers report that.
+                    Err(_) if live > 0 => continue,
+                    Err(_) => 0,
+                },
+            };
+            let lost = held.saturating_sub(live);
+            let enough = lost * 100 >= held * LOST_SHARE;
+            // A file that a checkpoint links gives no room back; it is chosen after the checkpoint
+            // is gone. With an archive of the log a file may stay linked for good, so it is
+            // rewritten instead.
+            let stays =
+                || !self.blobs.files().is_archived() && self.blobs.is_linked(&file).unwrap_or(true);
+            if live == 0 || enough && !stays() {
+                candidates.push(GcCandidate {
+                    file,
+                    live,
+                    lost,
+                    refs,
+                });
+            }
+        }
+        // Files without a live blob go first; they need no scan.
+        let share = |c: &GcCandidate| c.lost as f64 / (c.lost + c.live).max(1) as f64;
+        candidates.sort_by(|a, b| share(b).total_cmp(&share(a)));
+        let (mut refs, mut lost) = (0, 0);
+        candidates.retain(|c| {
+            let fits = refs == 0 || refs + c.refs <= REFS_MAX;
+            if fits {
+                refs += c.refs;
+                lost += c.lost;
+            }
+            fits
+        });
+        let ids: HashSet<u64> = candidates.iter().map(|c| c.file.id()).collect();
+        let named = |f: &&Arc<crate::version::FileHandle>| {
+            f.blobs.iter().any(|used| ids.contains(&used.file))
+        };
+        let files = view.files();
+        let to_read: u64 = files.filter(named).map(|file| file.size).sum();
+        if to_read > lost {
+            candidates.retain(|c| c.live == 0 || share(c) * 100.0 >= LOST_SHARE_AT_ANY_COST as f64);
+        }
+        Ok(candidates)
+    }
+
+    /// Adds the spans that `view` refers to, for the files in `spans`.
+    fn collect(&self, view: &SuperVersion, spans: &mut BTreeMap<u64, Vec<BlobSpan>>) -> Result<()> {
+        for memtable in view.memtables() {
+            let named = memtable.blob_uses();
+            if named.iter().any(|used| spans.contains_key(&used.file)) {
+                add_spans(&mut memtable.iter(), spans)?;
+            }
+        }
+        for file in view.files() {
+            if !file.blobs.iter().any(|b| spans.contains_key(&b.file)) {
+                continue;
+            }
+            self.limiter.take(file.size, &self.stopping)?;
+            let read = file
+                .reader()
+                .and_then(|reader| add_spans(&mut reader.iter(false), spans));
+            let Err(error) = read else { continue };
+            if !stays_so(&error) {
+                return Err(error);
+            }
+            // The references of a damaged table are unknown: leave the files that it names alone.
+            let mut aside = self.collector.set_aside.lock();
+            for used in &file.blobs {
+                if spans.remove(&used.file).is_some() {
+                    aside.insert(used.file);
+                }
+            }
+            let message =
+                format!("blob files that an unreadable table names keep their garbage: {error}");
+            self.options.listener.log(Severity::Error, &message);
+        }
+        Ok(())
+    }
+
+    fn carry_out(&self, plan: GcPlan) -> Result<()> {
+        // After a failed log write, a commit of unknown outcome has released its files but may be
+        // in the log.
+        self.health.check()?;
+        let mut first = Ok(());
+        for (file, live) in plan.files {
+            let done = match live.is_empty() {
+                true => self.remove_blobs(&file).map(|()| 0),
+                false => self.shrink(&file, &live),
+            };
+            match done {
+                Ok(held) => file.settle(held),
+                Err(error) if stays_so(&error) => {
+                    self.collector.set_aside.lock().insert(file.id());
+                    let message = format!("a blob file keeps its garbage: {error}");
+                    self.options.listener.log(Severity::Error, &message);
+                }
+                Err(error) => first = first.and(Err(error)),
+            }
+        }
+        first
+    }
+
+    fn remove_blobs(&self, file: &BlobFile) -> Result<()> {
+        if file.physical_id() != file.id() {
+            self.versions.apply(Edit {
+                blobs_moved: vec![(file.id(), 0)],
+                ..Edit::default()
+            })?;
+        }
+        self.blobs.remove(file)
+    }
+
+    /// Returns the bytes the file counts as holding now. After punching these are the live bytes
+    /// only: garbage that shares a file system block with live blobs cannot be given back, and must
+    /// not make the file a candidate again.
+    fn shrink(&self, file: &BlobFile, live: &[BlobSpan]) -> Result<u64> {
+        let bytes: u64 = live.iter().map(|span| span.len).sum();
+        // `None`: the file could not be punched and keeps all its garbage.
+        let punched = self.blobs.punch(file, live)?;
+        let allocated = file.usage()?.allocated;
+        let left = allocated.saturating_sub(bytes);
+        if left * 100 < allocated * LEFT_SHARE {
+            return Ok(punched.map_or(allocated, |_| bytes));
+        }
+        self.limiter.take(2 * bytes, &self.stopping)?;
+        let rewritten = self.blobs.rewrite(file, live)?;
+        let edit = Edit {
+            blobs_moved: vec![(rewritten.logical, rewritten.physical)],
+            ..Edit::default()
+        };
+        if let Err(error) = self.versions.apply(edit) {
+            // If the manifest may have recorded the move all the same, a restart needs the new
+            // file: keep it.
+            if self.health.check().is_ok() && *error.kind() != crate::base::ErrorKind::NoSpace {
+                self.blobs.discard(&rewritten);
+            }
+            return Err(error);
+        }
+        self.blobs.install(&rewritten)?;
+        Ok(bytes)
+    }
+}
+
+/// Whether the next try would end as this one did.
+fn stays_so(error: &Error) -> bool {
+    error.is_corruption() || error.is_unsupported()
+}
+
+fn add_spans(
+    source: &mut dyn InternalIterator,
+    spans: &mut BTreeMap<u64, Vec<BlobSpan>>,
+) -> Result<()> {
+    for_each_blob(source, |blob| {
+        if let Some(of) = spans.get_mut(&blob.file) {
+            of.push(BlobSpan {
+                offset: blob.offset,
+                len: blob.span(),
+            });
+        }
+    })
+}
+
+/// Calls `f` with each blob reference of each entry.
+///
+/// # Errors
+/// `Corruption` of a trailer; those of reading `source`.
+pub(super) fn for_each_blob(
+    source: &mut dyn InternalIterator,
+    mut f: impl FnMut(BlobRef),
+) -> Result<()> {
+    let mut more = source.seek_to_first()?;
+    while more {
+        if source.key().kind == Kind::PutBlobs {
+            blob_ref::for_each(source.value().tail, &mut f)?;
+        }
+        more = source.next()?;
+    }
+    Ok(())
+}
+
+/// Room taken by blobs, for reports.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BlobReport {
+    /// Number of files.
+    pub files: u64,
+    /// Bytes allocated for them by the file system.
+    pub allocated: u64,
+    /// Bytes that tables and memtables refer to, old versions included.
+    pub live: u64,
+    /// Number of those references.
+    pub refs: u64,
+}
+
+impl super::Db {
+    /// The room taken by blobs. Asks the file system about each file.
+    pub fn blobs(&self) -> BlobReport {
+        let uses = uses_of(&self.cx.views.pin());
+        let files = self.cx.blobs.all();
+        let allocated = files.iter().filter_map(|file| file.usage().ok());
+        BlobReport {
+            files: files.len() as u64,
+            allocated: allocated.map(|usage| usage.allocated).sum(),
+            live: uses.bytes(),
+            refs: uses.iter().map(|used| used.refs).sum(),
+        }
+    }
+
+    /// Bytes that tables and memtables refer to, old versions included.
+    pub fn blob_bytes_live(&self) -> u64 {
+        uses_of(&self.cx.views.pin()).bytes()
+    }
+
+    /// The store of out-of-line values.
+    pub fn blob_store(&self) -> &Arc<crate::blob::BlobStore> {
+        &self.cx.blobs
+    }
+
+    /// Does one step of garbage collection in blob files: finds garbage, or gives its room back
+    /// once no reader can need it. Returns whether it gave room back.
+    ///
+    /// # Errors
+    /// `Poisoned`; `NoSpace` or `Io` of rewriting a file; `Interrupted` if the database closes.
+    /// Damaged files are left out and reported to the listener.
+    pub fn collect_blobs(&self) -> Result<bool> {
+        self.work.collect_blobs()
+    }
+}

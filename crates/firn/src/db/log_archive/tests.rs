@@ -1,0 +1,380 @@
+//! Tests when segments are closed and archived, and which log may continue an archive.
+
+use super::*;
+use crate::backup::{RecoveryTarget, archived_segments, coverage, find_point};
+use crate::base::event_listener::EventListener;
+use crate::base::{ErrorKind, Value};
+use crate::env::fault::{CallClass, Errno, Fault};
+use crate::env::{FaultEnv, MemEnv};
+use crate::txn::Isolation;
+use parking_lot::Mutex;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const DB: &str = "/db";
+const ARCHIVE: &str = "/archive";
+const HOUR_US: u64 = 3_600_000_000;
+
+fn open(env: Arc<dyn Env>, dir: &str) -> Arc<Db> {
+    open_heard(env, dir, &Arc::default())
+}
+
+fn open_heard(env: Arc<dyn Env>, dir: &str, heard: &Arc<Heard>) -> Arc<Db> {
+    let options = Options {
+        listener: Arc::clone(heard) as _,
+        background_jobs: 0,
+        wal_segment_size: 16 << 10,
+        log_archive_dir: Some(PathBuf::from(ARCHIVE)),
+        ..Options::default()
+    };
+    close_after(&options, HOUR_US);
+    Db::open(env, Path::new(dir), options, None).unwrap()
+}
+
+#[derive(Default)]
+struct Heard(Mutex<Vec<String>>);
+
+impl EventListener for Heard {
+    fn log(&self, _: Severity, message: &str) {
+        self.0.lock().push(message.to_owned());
+    }
+}
+
+fn close_after(options: &Options, timeout_us: u64) {
+    let live = &options.live;
+    live.log_archive_timeout_us
+        .store(timeout_us, Ordering::Relaxed);
+}
+
+/// Commits a row of some 400 bytes.
+fn write(db: &Db, n: u64) {
+    let mut txn = db.new_transaction(db.new_owner(0));
+    txn.begin_statement(1, Isolation::RepeatableRead, 1000, false);
+    let key = [&1000u32.to_be_bytes()[..], &n.to_be_bytes()].concat();
+    txn.put(&key, Value::whole(&[7; 400])).unwrap();
+    txn.commit().unwrap();
+}
+
+/// Closes the current segment and archives it.
+fn archive(db: &Db) -> Result<u64> {
+    close_after(db.options(), 0);
+    let archived = db.archive_log();
+    close_after(db.options(), HOUR_US);
+    archived
+}
+
+fn waiting(db: &Db) -> u64 {
+    db.archive_stats().unwrap().waiting
+}
+
+fn archived_in(env: &dyn Env) -> Vec<u64> {
+    archived_segments(env, Path::new(ARCHIVE)).unwrap()
+}
+
+fn last_commit(db: &Db) -> u64 {
+    db.context().pipeline.last_seqno()
+}
+
+fn last_commit_archived(env: &dyn Env) -> u64 {
+    let found = find_point(env, Path::new(ARCHIVE), 0, 0, &RecoveryTarget::End);
+    found.unwrap().seqno
+}
+
+/// Copies all files of a directory and of its `pending`.
+fn copy_dir(env: &MemEnv, from: &str, to: &str) {
+    for sub in ["", "pending"] {
+        let (from, to) = (Path::new(from).join(sub), Path::new(to).join(sub));
+        if !env.exists(&from).unwrap() {
+            continue;
+        }
+        env.create_dir_all(&to).unwrap();
+        for name in env.list_dir(&from).unwrap() {
+            let Ok(file) = env.open(&from.join(&name)) else {
+                continue;
+            };
+            let mut bytes = vec![0; file.size().unwrap() as usize];
+            file.read_exact_at(0, &mut bytes).unwrap();
+            env.place(&to.join(&name), bytes);
+        }
+    }
+}
+
+fn empty(env: &MemEnv, dir: &str) {
+    for name in env.list_dir(Path::new(dir)).unwrap() {
+        env.remove(&Path::new(dir).join(name)).unwrap();
+    }
+}
+
+#[test]
+fn a_full_disk_does_not_keep_what_waits_from_the_archive() {
+    let mem = MemEnv::new();
+    mem.create_dir_all(Path::new(ARCHIVE)).unwrap();
+    let env = FaultEnv::new(Arc::new(mem.clone()));
+    let db = open(Arc::new(env.clone()), DB);
+    // Full segments are linked into the archive, so the log cannot recycle their files.
+    (0..3).for_each(|n| write(&db, n));
+    assert_eq!(archive(&db).unwrap(), 1);
+    (3..100).for_each(|n| write(&db, n));
+    assert!(waiting(&db) > 3);
+    db.flush().unwrap();
+    let held = segments_in(&mem);
+    env.inject(Fault {
+        class: CallClass::Write,
+        nth: 1,
+        sticky: true,
+        errno: Errno::NoSpace,
+    });
+    let error = archive(&db).unwrap_err();
+    assert_eq!(*error.kind(), ErrorKind::NoSpace, "{error}");
+    assert_eq!(waiting(&db), 0);
+    assert!(segments_in(&mem) < held, "the log keeps what is archived");
+    assert!(db.archive_stats().unwrap().failures > 0);
+    env.clear();
+    assert_eq!(archive(&db).unwrap(), 1);
+    assert_eq!(last_commit_archived(&mem), 100);
+}
+
+fn segments_in(env: &MemEnv) -> usize {
+    archived_segments(env, Path::new(DB)).unwrap().len()
+}
+
+#[test]
+fn segments_are_not_closed_early_while_the_archive_is_away_and_at_once_when_it_is_back() {
+    let env = MemEnv::new();
+    let db = open(Arc::new(env.clone()), DB);
+    close_after(db.options(), 1_000_000);
+    for n in 0..10 {
+        write(&db, n);
+        let error = db.archive_log().unwrap_err();
+        assert_eq!(*error.kind(), ErrorKind::NotFound);
+        env.advance_clock(1_000_000);
+    }
+    let segments = segments_in(&env);
+    assert!(segments < 5, "{segments} segments of ten commits");
+    env.create_dir_all(Path::new(ARCHIVE)).unwrap();
+    assert!(db.archive_log().unwrap() > 0);
+    assert_eq!(last_commit_archived(&env), 10);
+    // From then on the timeout applies again.
+    write(&db, 10);
+    assert_eq!(db.archive_log().unwrap(), 0);
+    env.advance_clock(1_000_000);
+    assert_eq!(db.archive_log().unwrap(), 1);
+    assert_eq!(last_commit_archived(&env), 11);
+}
+
+#[test]
+fn an_archive_that_is_away_is_no_new_one() {
+    let env = MemEnv::new();
+    let mem: Arc<dyn Env> = Arc::new(env.clone());
+    env.create_dir_all(Path::new(ARCHIVE)).unwrap();
+    let heard = Arc::new(Heard::default());
+    let mut db = open_heard(Arc::clone(&mem), DB, &heard);
+    write(&db, 0);
+    assert_eq!(archive(&db).unwrap(), 1);
+    copy_dir(&env, ARCHIVE, "/mounted elsewhere");
+    empty(&env, ARCHIVE);
+    for reopened in [false, true] {
+        if reopened {
+            db.close().unwrap();
+            drop(db);
+            db = open(Arc::clone(&mem), DB);
+        }
+        // The error also comes while nothing is written; the log reports it once a minute.
+        env.advance_clock(HOUR_US);
+        let before = heard.0.lock().len();
+        (0..5).for_each(|_| drop(db.archive_log()));
+        if !reopened {
+            let heard = heard.0.lock();
+            assert_eq!(heard.len(), before + 1, "{heard:?}");
+        }
+        write(&db, 1);
+        let error = archive(&db).unwrap_err();
+        assert_eq!(*error.kind(), ErrorKind::NotFound);
+        assert!(error.to_string().contains("not be mounted"), "{error}");
+        assert_eq!(
+            env.list_dir(Path::new(ARCHIVE)).unwrap(),
+            Vec::<String>::new()
+        );
+    }
+    copy_dir(&env, "/mounted elsewhere", ARCHIVE);
+    assert!(archive(&db).unwrap() > 0);
+    assert_eq!(last_commit_archived(&env), last_commit(&db));
+    // A directory that contains log segments is no new archive either.
+    let foreign = MemEnv::new();
+    foreign.place(&Path::new(ARCHIVE).join("000001.wal"), vec![0; 4096]);
+    let db = open(Arc::new(foreign.clone()), DB);
+    write(&db, 0);
+    let error = archive(&db).unwrap_err();
+    assert_eq!(*error.kind(), ErrorKind::AlreadyExists, "{error}");
+}
+
+#[test]
+fn an_archive_is_continued_by_the_log_that_wrote_it_and_by_no_copy() {
+    // `since`: the database has archived more since the copy. `same_segment`: the segment that it
+    // archived is the one that was current at the copy.
+    for (since, same_segment) in [(false, false), (true, false), (true, true)] {
+        let context = format!("archived since: {since}, {same_segment}");
+        let env = MemEnv::new();
+        let mem: Arc<dyn Env> = Arc::new(env.clone());
+        env.create_dir_all(Path::new(ARCHIVE)).unwrap();
+        let db = open(Arc::clone(&mem), DB);
+        write(&db, 0);
+        archive(&db).unwrap();
+        write(&db, 1);
+        copy_dir(&env, DB, "/copy");
+        if since {
+            write(&db, 2);
+            archive(&db).unwrap();
+            if !same_segment {
+                write(&db, 3);
+                archive(&db).unwrap();
+            }
+        }
+        let before = archived_in(&env);
+        let commits = last_commit_archived(&env);
+        let copy = open(Arc::clone(&mem), "/copy");
+        (10..15).for_each(|n| write(&copy, n));
+        let (mut ours, mut other) = (&copy, &db);
+        if since {
+            (ours, other) = (other, ours);
+        } else {
+            assert!(archive(&copy).unwrap() > 0, "{context}");
+        }
+        write(other, 20);
+        for _ in 0..2 {
+            let error = archive(other).unwrap_err();
+            assert_eq!(*error.kind(), ErrorKind::AlreadyExists, "{context}");
+            assert!(error.to_string().contains("not of this log"), "{error}");
+            assert!(waiting(other) > 0, "{context}");
+        }
+        if since {
+            assert_eq!(archived_in(&env), before, "{context}");
+            assert_eq!(last_commit_archived(&env), commits, "{context}");
+        }
+        write(ours, 30);
+        archive(ours).unwrap();
+        assert_eq!(last_commit_archived(&env), last_commit(ours), "{context}");
+    }
+}
+
+#[test]
+fn an_archive_goes_on_after_restarts_crashes_and_at_another_place() {
+    let mut env = MemEnv::new();
+    env.create_dir_all(Path::new(ARCHIVE)).unwrap();
+    for life in 0..6 {
+        let db = open(Arc::new(env.clone()), DB);
+        (0..20).for_each(|n| write(&db, n));
+        if life % 2 == 0 {
+            db.flush().unwrap();
+        }
+        archive(&db).unwrap();
+        assert_eq!(last_commit_archived(&env), last_commit(&db), "life {life}");
+        write(&db, 100);
+        match life % 3 {
+            0 => db.close().unwrap(),
+            1 => env = env.crash(life),
+            _ => env = env.kill(),
+        }
+    }
+    // The archive has moved; its contents identify it.
+    copy_dir(&env, ARCHIVE, "/moved");
+    empty(&env, ARCHIVE);
+    let at = |place: Option<&str>| {
+        let options = Options {
+            background_jobs: 0,
+            log_archive_dir: place.map(PathBuf::from),
+            ..Options::default()
+        };
+        close_after(&options, 0);
+        Db::open(Arc::new(env.clone()), Path::new(DB), options, None).unwrap()
+    };
+    let db = at(Some("/moved"));
+    write(&db, 0);
+    assert!(db.archive_log().unwrap() > 0);
+    let moved = Path::new("/moved");
+    let found = find_point(&env, moved, 0, 0, &RecoveryTarget::End).unwrap();
+    assert_eq!(found.seqno, last_commit(&db));
+    db.close().unwrap();
+    drop(db);
+    // After a time without an archive, the old one cannot continue: commits are missing in between.
+    at(None).close().unwrap();
+    let db = at(Some("/moved"));
+    write(&db, 0);
+    let error = db.archive_log().unwrap_err();
+    assert_eq!(*error.kind(), ErrorKind::AlreadyExists, "{error}");
+    assert!(error.to_string().contains("a new one is needed"), "{error}");
+}
+
+#[test]
+fn what_is_covered_is_in_the_archive() {
+    let mem = MemEnv::new();
+    mem.create_dir_all(Path::new(ARCHIVE)).unwrap();
+    let env = FaultEnv::new(Arc::new(mem.clone()));
+    let covered = |env: &dyn Env| coverage(env, Path::new(ARCHIVE)).unwrap();
+    let db = open(Arc::new(env.clone()), DB);
+    write(&db, 0);
+    archive(&db).unwrap();
+    mem.advance_clock(HOUR_US);
+    let now_ms = mem.wall_micros() / 1000;
+    db.archive_log().unwrap();
+    let noted = covered(&mem).unwrap();
+    assert!(noted.until_ms >= now_ms - 1 && noted.until_ms < mem.wall_micros() / 1000);
+    assert_eq!(noted.segment, *archived_in(&mem).last().unwrap());
+    // A commit in the current segment is not covered, however long ago it was made.
+    write(&db, 1);
+    mem.advance_clock(HOUR_US / 2);
+    db.archive_log().unwrap();
+    assert_eq!(covered(&mem).unwrap(), noted);
+    // Nothing new is covered either if the log could not be closed.
+    env.inject(Fault {
+        class: CallClass::Write,
+        nth: 1,
+        sticky: true,
+        errno: Errno::Io,
+    });
+    assert!(db.close().is_err());
+    env.clear();
+    let _ = db.close();
+    assert_eq!(covered(&mem).unwrap(), noted);
+}
+
+#[test]
+fn closing_does_not_wait_without_end_for_an_archive_that_does_not_answer() {
+    let mem = MemEnv::new();
+    mem.create_dir_all(Path::new(ARCHIVE)).unwrap();
+    // The archive hangs only when the log ends, or from the start.
+    for before in [false, true] {
+        let env = FaultEnv::new(Arc::new(mem.clone()));
+        let heard = Arc::new(Heard::default());
+        let options = Options {
+            log_archive_dir: Some(PathBuf::from(ARCHIVE)),
+            listener: Arc::clone(&heard) as _,
+            ..Options::default()
+        };
+        close_after(&options, if before { 0 } else { HOUR_US });
+        if before {
+            env.hang(Path::new(ARCHIVE));
+        }
+        let db = Db::open(Arc::new(env.clone()), Path::new(DB), options, None).unwrap();
+        write(&db, 1);
+        env.hang(Path::new(ARCHIVE));
+        db.close_within(Duration::from_millis(50)).unwrap();
+        drop(db);
+        let told = heard.0.lock().concat();
+        assert!(told.contains("does not answer"), "{told}");
+        assert_eq!(archived_in(&mem), [0; 0]);
+        // The archive answers when nobody waits any more: no step and no message may follow.
+        let said = heard.0.lock().len();
+        env.clear();
+        let gone = (0..6000).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            Arc::strong_count(&heard) == 1
+        });
+        assert!(gone, "a thread goes on with the archive");
+        assert_eq!(heard.0.lock().len(), said);
+        assert_eq!(archived_in(&mem), [0; 0]);
+    }
+    let db = open(Arc::new(mem.clone()), DB);
+    archive(&db).unwrap();
+    assert_eq!(last_commit_archived(&mem), last_commit(&db));
+}

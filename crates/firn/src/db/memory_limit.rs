@@ -1,0 +1,315 @@
+//! One memory limit over caches, memtables, indexes and write sets.
+
+use super::Db;
+use super::background::BackgroundWork;
+use crate::base::memory_tracker::MemoryTracker;
+use crate::base::options::{MutableOptions, Options};
+use crate::cache::RowCache;
+use crate::read::SuperVersion;
+use crate::sst::SstBlockCache;
+use crate::version::Version;
+use parking_lot::Mutex;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Memory use by part, bytes as the engine counts them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MemoryReport {
+    /// The limit; 0 for none.
+    pub limit: u64,
+    /// Memtables, active and frozen.
+    pub memtables: u64,
+    /// Uncommitted write sets of transactions, and the memory of loads.
+    pub write_sets: u64,
+    /// Memory that open files keep: tops of indexes, dictionaries, pinned partitions and filters.
+    pub pinned: u64,
+    /// Cached blocks and partitions.
+    pub block_cache: u64,
+    /// Capacity for them.
+    pub block_cache_capacity: u64,
+    /// Cached rows.
+    pub row_cache: u64,
+    /// Capacity for them.
+    pub row_cache_capacity: u64,
+}
+
+impl MemoryReport {
+    /// Sum of all parts.
+    pub fn total(&self) -> u64 {
+        self.memtables + self.write_sets + self.pinned + self.block_cache + self.row_cache
+    }
+}
+
+/// The memory that takes precedence over the caches, bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct MemoryDemand {
+    /// All memtables.
+    memtables: u64,
+    /// Configured size at which a memtable freezes.
+    memtable_size: u64,
+    write_sets: u64,
+}
+
+/// A division of the limit, bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct MemorySplit {
+    /// The block cache, and the memory that open files keep.
+    blocks: u64,
+    /// The part of `blocks` that may be pinned by choice.
+    pins: u64,
+    rows: u64,
+    /// Size at which a memtable freezes.
+    memtable_size: u64,
+}
+
+/// Memtables whose room is reserved in advance: one that fills, and one being flushed.
+const MEMTABLES: u64 = 2;
+/// A memtable takes at most 1/8 of the memory that write sets leave.
+const MEMTABLE_SHARE: u64 = 8;
+const MEMTABLE_MIN: u64 = 64 << 10;
+/// The largest chunk of a memtable's arena; the last chunk may be nearly empty.
+const MEMTABLE_CHUNK: u64 = 1 << 20;
+/// A memtable's filter takes 1/64 of its size.
+const FILTER_SHARE: u64 = 64;
+/// The caches keep at least 1/8 of the limit; memtables that leave less stop writers.
+const CACHES_SHARE_MIN: u64 = 8;
+/// The row cache takes 1/3 of the caches' room. Measured with data ten times the caches
+/// (`cache.md`): a larger share lowers the misses of skewed reads, leaves those of uniform reads
+/// unchanged, and takes blocks away from range reads.
+const ROWS_SHARE: u64 = 3;
+/// The caches' room changes in steps of 1/64 of the limit.
+const STEPS: u64 = 64;
+
+/// Memory that a memtable frozen at `size` takes from the allocator, bytes.
+fn footprint(size: u64) -> u64 {
+    size + size.min(MEMTABLE_CHUNK) + size / FILTER_SHARE
+}
+
+fn split(limit: u64, demand: MemoryDemand) -> MemorySplit {
+    let left = limit.saturating_sub(demand.write_sets);
+    let memtable_size = (left / MEMTABLE_SHARE)
+        .max(MEMTABLE_MIN)
+        .min(demand.memtable_size);
+    let reserved = demand.memtables.max(MEMTABLES * footprint(memtable_size));
+    let step = (limit / STEPS).max(1);
+    // Round down: the caches grow by a step only when there is room for the whole step.
+    let caches = left.saturating_sub(reserved) / step * step;
+    let caches = caches.max(step);
+    let rows = caches / ROWS_SHARE;
+    let blocks = caches - rows;
+    MemorySplit {
+        blocks,
+        pins: blocks / 2,
+        rows,
+        memtable_size,
+    }
+}
+
+/// Divides the memory limit among the parts.
+///
+/// Memtables and write sets take what they need. The caches get the rest, in steps. Within the
+/// block cache's part, open files come first (see [`crate::cache::PinBudget`]): their index
+/// partitions and filters are pinned up to half of the part, and beyond that they enter and leave
+/// the cache like blocks. When the limit is lowered, files that pin more are closed; their next
+/// reads open them again.
+///
+/// When frozen memtables leave the caches less than an eighth of the limit, writers are slowed and
+/// at last stopped until a flush has made room; the stall gate treats it like too many memtables.
+/// Nothing is ever refused because of the limit. Write sets alone may exceed it, up to their own
+/// limit each.
+///
+/// Lock: `current` is held while a division is computed and applied, outside the locks of the
+/// caches.
+///
+/// The bytes are those the engine counts, allocator headers estimated. Not counted: stacks, log
+/// buffers (a few MiB), running compactions (about 10 MiB each), decoded blocks that readers hold
+/// after their eviction.
+///
+/// Rejected: watching the process's memory (it belongs to the server, and lags); a ledger that
+/// every part asks for each allocation (a contended counter in the hot paths).
+pub(super) struct MemoryArbiter {
+    live: Arc<MutableOptions>,
+    cache: Arc<SstBlockCache>,
+    rows: Arc<RowCache>,
+    write_sets: Arc<MemoryTracker>,
+    /// Sizes of the caches while there is no limit.
+    block_cache_size: AtomicU64,
+    row_cache_size: AtomicU64,
+    /// The division in force.
+    current: Mutex<Option<MemorySplit>>,
+}
+
+impl MemoryArbiter {
+    pub(super) fn new(
+        options: &Options,
+        cache: Arc<SstBlockCache>,
+        rows: Arc<RowCache>,
+        write_sets: Arc<MemoryTracker>,
+    ) -> Self {
+        Self {
+            live: Arc::clone(&options.live),
+            cache,
+            rows,
+            write_sets,
+            block_cache_size: AtomicU64::new(options.block_cache_size),
+            row_cache_size: AtomicU64::new(options.row_cache_size),
+            current: Mutex::new(None),
+        }
+    }
+
+    /// The initial sizes of block cache and row cache, which fix their shards and hash tables. Also
+    /// sets the size at which the first memtables freeze.
+    pub(super) fn initial_sizes(options: &Options) -> (u64, u64) {
+        match options.live.memory_limit.load(Ordering::Relaxed) {
+            0 => (options.block_cache_size, options.row_cache_size),
+            limit => {
+                let memtable_size = options.live.memtable_size.load(Ordering::Relaxed);
+                let nothing = MemoryDemand {
+                    memtables: 0,
+                    memtable_size,
+                    write_sets: 0,
+                };
+                let split = split(limit, nothing);
+                let cap = &options.live.memtable_cap;
+                cap.store(split.memtable_size, Ordering::Relaxed);
+                (split.blocks, split.rows)
+            }
+        }
+    }
+
+    /// Computes and applies a new division. Cheap while nothing has moved by a step.
+    pub(super) fn balance(&self, view: &SuperVersion) {
+        // Take the lock before computing; otherwise a stale division overwrites a newer one.
+        let mut current = self.current.lock();
+        let limit = self.live.memory_limit.load(Ordering::Relaxed);
+        let wanted = match limit {
+            0 => MemorySplit {
+                blocks: self.block_cache_size.load(Ordering::Relaxed),
+                pins: u64::MAX,
+                rows: self.row_cache_size.load(Ordering::Relaxed),
+                memtable_size: u64::MAX,
+            },
+            limit => split(limit, self.demand(view)),
+        };
+        if *current == Some(wanted) {
+            return;
+        }
+        self.live
+            .memtable_cap
+            .store(wanted.memtable_size, Ordering::Relaxed);
+        if limit == 0 {
+            self.cache.set_capacity(wanted.blocks);
+            self.rows.set_capacity(wanted.rows);
+        } else {
+            self.cache.set_room(wanted.blocks, wanted.pins);
+            self.rows.set_room(wanted.rows);
+        }
+        *current = Some(wanted);
+    }
+
+    fn demand(&self, view: &SuperVersion) -> MemoryDemand {
+        MemoryDemand {
+            memtables: memtable_bytes(view),
+            memtable_size: self.live.memtable_size.load(Ordering::Relaxed),
+            write_sets: self.write_sets.sum(),
+        }
+    }
+
+    /// Share of the memtables' room that frozen memtables fill. From 1 on the caches are at their
+    /// minimum, and a flush must make room first. 0 while no memtable is frozen, since a flush
+    /// could free nothing.
+    pub(super) fn pressure(&self, view: &SuperVersion) -> f64 {
+        let limit = self.live.memory_limit.load(Ordering::Relaxed);
+        if limit == 0 || view.frozen.is_empty() {
+            return 0.0;
+        }
+        let most = limit - limit / CACHES_SHARE_MIN;
+        let frozen: u64 = view.frozen.iter().map(|m| m.memory_bytes()).sum();
+        let room = most.saturating_sub(self.write_sets.sum()).max(1);
+        frozen as f64 / room as f64
+    }
+
+    /// The gauge of write sets and of the memory of loads.
+    pub(super) fn write_sets(&self) -> &Arc<MemoryTracker> {
+        &self.write_sets
+    }
+
+    pub(super) fn report(&self, view: &SuperVersion) -> MemoryReport {
+        let (blocks, rows) = (self.cache.stats(), self.rows.stats());
+        MemoryReport {
+            limit: self.live.memory_limit.load(Ordering::Relaxed),
+            memtables: memtable_bytes(view),
+            write_sets: self.write_sets.sum(),
+            pinned: self.cache.pins().used(),
+            block_cache: blocks.bytes,
+            block_cache_capacity: blocks.capacity,
+            row_cache: rows.bytes,
+            row_cache_capacity: rows.capacity,
+        }
+    }
+}
+
+/// Files to close, so that the memory pinned by choice falls by `excess` bytes. Files of the last
+/// levels come first, because point reads need them least.
+fn files_to_close(version: &Version, mut excess: u64) -> HashSet<u64> {
+    let mut closed = HashSet::new();
+    let files: Vec<_> = version.files().collect();
+    for (_, file) in files.into_iter().rev() {
+        let bytes = file.opened().map_or(0, |reader| reader.optional_bytes());
+        if excess > 0 && bytes > 0 {
+            excess = excess.saturating_sub(bytes);
+            closed.insert(file.file_id);
+        }
+    }
+    closed
+}
+
+impl BackgroundWork {
+    /// Brings the memory pinned by choice down to its limit by closing files. Their next reads open
+    /// them without pins; running statements keep their pins to the end.
+    fn unpin(&self) {
+        let excess = self.memory.cache.pins().excess();
+        if excess > 0 {
+            self.close_files(|version| files_to_close(version, excess));
+        }
+    }
+}
+
+fn memtable_bytes(view: &SuperVersion) -> u64 {
+    view.memtables().map(|m| m.memory_bytes()).sum()
+}
+
+impl Db {
+    /// Memory use by part.
+    pub fn memory(&self) -> MemoryReport {
+        self.work.memory.report(&self.cx.views.pin())
+    }
+
+    /// Changes the memory limit, bytes; 0 for none. Takes effect at once.
+    pub fn set_memory_limit(&self, bytes: u64) {
+        let live = &self.work.options.live;
+        live.memory_limit.store(bytes, Ordering::Relaxed);
+        self.work.memory.balance(&self.cx.views.pin());
+        self.work.unpin();
+    }
+
+    /// Changes the capacity of the block cache, bytes. Takes effect only while there is no memory
+    /// limit.
+    pub fn set_block_cache_size(&self, bytes: u64) {
+        let memory = &self.work.memory;
+        memory.block_cache_size.store(bytes, Ordering::Relaxed);
+        memory.balance(&self.cx.views.pin());
+    }
+
+    /// Changes the capacity of the row cache, bytes; 0 for none. Takes effect only while there is
+    /// no memory limit.
+    pub fn set_row_cache_size(&self, bytes: u64) {
+        let memory = &self.work.memory;
+        memory.row_cache_size.store(bytes, Ordering::Relaxed);
+        memory.balance(&self.cx.views.pin());
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,155 @@
+//! The blob files of a directory, and the references to them in tree and log.
+
+use super::super::blob_gc::for_each_blob;
+use super::{ReadOnlyLog, ReadOnlyDb, ReadOnlyTree};
+use crate::base::{Error, Kind, Result};
+use crate::blob::BlobStore;
+use crate::read::ReadPoint;
+use crate::rowcode::{BlobBuf, BlobRef, BlobUse, blob_ref};
+use crate::write::Changes;
+use std::collections::BTreeMap;
+
+/// One blob file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlobFileReport {
+    /// Physical id: the one in the file's name.
+    pub file: u64,
+    /// Length, bytes.
+    pub len: u64,
+    /// Bytes allocated by the file system.
+    pub allocated: u64,
+    /// References to its blobs; the file id in it is the logical one that references name. `None`
+    /// without any reference. A blob counts once for each version of a row that refers to it.
+    pub used: Option<BlobUse>,
+}
+
+/// The blob files of a database.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BlobFilesReport {
+    /// The existing files, ascending by id.
+    pub files: Vec<BlobFileReport>,
+    /// Physical ids of files that are referred to but missing.
+    pub missing: Vec<u64>,
+}
+
+impl ReadOnlyDb {
+    /// The existing blob files and the references to them.
+    ///
+    /// # Errors
+    /// `Io` of the file system.
+    pub fn blobs(&self, tree: &ReadOnlyTree, log: &ReadOnlyLog) -> Result<BlobFilesReport> {
+        let store = self.source.store();
+        let moved = &tree.state.blobs_moved;
+        let physical = |used: BlobUse| (moved.get(&used.file).copied().unwrap_or(used.file), used);
+        let mut used: BTreeMap<u64, BlobUse> = log.blob_uses.iter().map(physical).collect();
+        let mut files = Vec::new();
+        for file in store.list_blobs()? {
+            let usage = store.blob_usage(file)?;
+            files.push(BlobFileReport {
+                file,
+                len: usage.len,
+                allocated: usage.allocated,
+                used: used.remove(&file),
+            });
+        }
+        Ok(BlobFilesReport {
+            files,
+            missing: used.into_keys().collect(),
+        })
+    }
+
+    /// Compares every reference at `point`, old versions included, with the length of its file, and
+    /// reports those that do not fit to `found`. Reads no values, and passes over damaged tables.
+    ///
+    /// # Errors
+    /// `Io` of the file system.
+    pub fn check_blob_places(&self, point: &ReadPoint, found: &mut dyn FnMut(Error)) -> Result<()> {
+        let view = &point.view;
+        let mut check = BlobPositionCheck::new(&view.blobs, found);
+        for memtable in view.memtables().filter(|m| !m.blob_uses().is_empty()) {
+            let read = for_each_blob(&mut memtable.iter(), |blob| check.look_at(&blob));
+            check.pass(read)?;
+        }
+        for file in view.files().filter(|file| !file.blobs.is_empty()) {
+            let read = file.reader().and_then(|reader| {
+                for_each_blob(&mut reader.iter(false), |blob| check.look_at(&blob))
+            });
+            check.pass(read)?;
+        }
+        check.result
+    }
+
+    /// As [`Self::check_blob_places`], for the prepared transactions. Also reads the values, since
+    /// no other check reads the rows of these transactions.
+    ///
+    /// # Errors
+    /// Those of [`Self::check_blob_places`].
+    pub fn check_prepared_blobs(&self, log: &ReadOnlyLog, found: &mut dyn FnMut(Error)) -> Result<()> {
+        let mut check = BlobPositionCheck::new(&log.point.view.blobs, found);
+        check.values = Some(BlobBuf::new());
+        for changes in log.prepared.values() {
+            // The files of a run are in `log.files`; the loop below checks them.
+            let Changes::Batch(batch) = changes else {
+                continue;
+            };
+            let read = batch.for_each(|entry| {
+                if entry.kind == Kind::PutBlobs {
+                    let each = blob_ref::for_each(entry.value.tail, |blob| check.look_at(&blob));
+                    // The trailer decodes: replay has counted its references.
+                    debug_assert!(each.is_ok());
+                }
+            });
+            check.pass(read)?;
+        }
+        for file in log.files.iter().filter(|file| !file.blobs.is_empty()) {
+            let read = file.reader().and_then(|reader| {
+                for_each_blob(&mut reader.iter(false), |blob| check.look_at(&blob))
+            });
+            check.pass(read)?;
+        }
+        check.result
+    }
+}
+
+struct BlobPositionCheck<'a> {
+    blobs: &'a BlobStore,
+    /// Buffer for values; `None` if values are not read.
+    values: Option<BlobBuf>,
+    found: &'a mut dyn FnMut(Error),
+    result: Result<()>,
+}
+
+impl<'a> BlobPositionCheck<'a> {
+    fn new(blobs: &'a BlobStore, found: &'a mut dyn FnMut(Error)) -> Self {
+        Self {
+            blobs,
+            values: None,
+            found,
+            result: Ok(()),
+        }
+    }
+
+    fn look_at(&mut self, blob: &BlobRef) {
+        let placed = self.blobs.file(blob.file).check_place(blob);
+        let whole = placed.and_then(|()| match &mut self.values {
+            Some(room) => {
+                room.clear();
+                self.blobs.read(blob, room).map(|_| ())
+            }
+            None => Ok(()),
+        });
+        match whole {
+            Err(error) if error.is_corruption() => (self.found)(error),
+            Err(error) if self.result.is_ok() => self.result = Err(error),
+            _ => {}
+        }
+    }
+
+    /// Passes over the damage of a table or batch: other checks report it.
+    fn pass(&self, read: Result<()>) -> Result<()> {
+        read.or_else(|error| match error.is_corruption() {
+            true => Ok(()),
+            false => Err(error),
+        })
+    }
+}

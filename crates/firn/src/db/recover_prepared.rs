@@ -1,0 +1,173 @@
+//! Moves prepared transactions that recovery found into the new log, and takes their locks again.
+
+use super::blob_gc::uses_in;
+use super::recovery::Replayed;
+use crate::base::event_listener::{EventListener, Severity};
+use crate::base::key::index_id_of;
+use crate::base::{Error, ErrorKind, IndexId, InternalIterator, Result};
+use crate::blob::TransactionBlobs;
+use crate::catalog::Catalog;
+use crate::keycode::KeyPrefixExtractor;
+use crate::sst::Salvage;
+use crate::store::{FileKind, file_name};
+use crate::txn::{TransactionContext, LockMode, LockOwner, PreparedTransaction};
+use crate::version::FileMeta;
+use crate::write::Changes;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Writes the prepared transactions to the new log and takes the locks of their changes again.
+/// Durable on return in every flush mode, before a flush releases the old log. On a full disk the
+/// old segments stay pinned instead.
+pub(super) fn relog(
+    cx: &TransactionContext,
+    catalog: &Catalog,
+    replayed: &Replayed,
+    listener: &dyn EventListener,
+) -> Result<()> {
+    // Group the transactions by server run: the log names a run once, before its transactions.
+    let mut prepared: Vec<_> = replayed.prepared.iter().collect();
+    prepared.sort_by_key(|(xid, _)| replayed.runs.get(*xid));
+    let mut named = None;
+    if replayed.names_run {
+        // Replay may read the old log before the new one. Say that the run is unknown now;
+        // otherwise the last run of the old log would claim the transactions of the new one.
+        cx.pipeline.set_server_run(None);
+    }
+    for (xid, changes) in prepared {
+        let run = replayed.runs.get(xid);
+        if run != named {
+            cx.pipeline.set_server_run(run.cloned());
+            named = run;
+        }
+        let mut blobs = TransactionBlobs::new();
+        for used in uses_in(changes)?.iter() {
+            cx.blobs.hold(&mut blobs, used.file);
+        }
+        let prepared = match cx.pipeline.prepare_recovered(xid, changes) {
+            Err(full) if *full.kind() == ErrorKind::NoSpace => {
+                // No room: pin the old log from the first replayed segment on. It keeps the
+                // transaction and the name of its run.
+                cx.pipeline.adopt_prepared(replayed.first)
+            }
+            prepared => prepared?,
+        };
+        let mut locks = RecoveredLocks {
+            cx,
+            catalog,
+            listener,
+            owner: LockOwner::new(0, 0),
+            unique: HashMap::new(),
+        };
+        match changes {
+            Changes::Batch(batch) => batch.for_each(|entry| locks.take(entry.user_key))?,
+            Changes::Run(files) => locks.take_all(files)?,
+        }
+        let recovered = PreparedTransaction {
+            changes: changes.clone(),
+            prepared,
+            owner: Some(locks.owner),
+            blobs,
+            run: run.cloned(),
+            rows: changes
+                .indexes()?
+                .into_iter()
+                .map(|index| (catalog.counters().rows(index), None))
+                .collect(),
+        };
+        cx.prepared.insert(xid.clone(), recovered);
+    }
+    if named.is_some() {
+        cx.pipeline.set_server_run(None);
+    }
+    if replayed.prepared.is_empty() || cx.pipeline.has_no_log() {
+        return Ok(());
+    }
+    cx.pipeline.sync_all()
+}
+
+/// Takes again the locks that one prepared transaction had on its changes: on their keys, and on
+/// the declared columns of unique indexes. Its locks on rows that it only read are lost.
+struct RecoveredLocks<'a> {
+    cx: &'a TransactionContext,
+    catalog: &'a Catalog,
+    listener: &'a dyn EventListener,
+    owner: Arc<LockOwner>,
+    /// By index: how to find the end of the declared columns; `None` for an index that is not a
+    /// unique secondary one.
+    unique: HashMap<IndexId, Option<KeyPrefixExtractor>>,
+}
+
+impl RecoveredLocks<'_> {
+    fn lost(&self, error: &Error) {
+        let message = format!("keys of a prepared transaction stay without their locks: {error}");
+        self.listener.log(Severity::Error, &message);
+    }
+
+    fn lock(&self, key: &[u8]) {
+        let locks = &self.cx.locks;
+        locks.try_acquire(&self.owner, key, LockMode::Exclusive);
+    }
+
+    fn take(&mut self, user_key: &[u8]) {
+        match self.declared(user_key) {
+            Ok(Some(len)) => self.lock(&user_key[..len]),
+            Ok(None) => {}
+            Err(error) => self.lost(&error),
+        }
+        self.lock(user_key);
+    }
+
+    /// Length of the prefix that is unique in a unique secondary index; `None` for other indexes,
+    /// or if a declared column is NULL.
+    fn declared(&mut self, user_key: &[u8]) -> Result<Option<usize>> {
+        let Some(index) = index_id_of(user_key) else {
+            return Ok(None);
+        };
+        if !self.unique.contains_key(&index) {
+            let ends = self.catalog.unique_ends(index)?;
+            self.unique.insert(index, ends);
+        }
+        let Some(ends) = &self.unique[&index] else {
+            return Ok(None);
+        };
+        let (len, has_null) = ends.declared(user_key)?;
+        Ok((!has_null).then_some(len))
+    }
+
+    /// Takes the locks of all keys in `files`, reading each file once. The keys come in order, so
+    /// that the lock table keeps them in sorted sets of a few bytes per key.
+    ///
+    /// Keys in damaged blocks stay without a lock, so that the rest of the database stays usable.
+    /// That is safe: if the transaction commits, its files lie above anything written meanwhile,
+    /// and a read of such a key fails.
+    fn take_all(&mut self, files: &[FileMeta]) -> Result<()> {
+        let source = Arc::clone(self.cx.ingest.versions().source());
+        for meta in files {
+            let (id, name) = (meta.file_id, file_name(FileKind::Sst, meta.file_id));
+            let file = match source.store().open(id) {
+                Err(error) if *error.kind() == ErrorKind::NotFound => {
+                    self.lost(&Error::corruption(name, 0, "the file is missing"));
+                    continue;
+                }
+                opened => opened?,
+            };
+            let cache = Arc::clone(source.cache());
+            let mut damage = Vec::new();
+            let salvage = Salvage::open(file, id, name, cache, &mut |error| damage.push(error))?;
+            // The transaction has no seqno yet, and any seqno serves to read its files.
+            let ranges = salvage.lost().iter();
+            let name = |key: &[u8]| self.catalog.known().entry_text(key);
+            damage.extend(ranges.map(|range| range.named(name)));
+            let mut entries = salvage.iter(Some(0));
+            let mut on = entries.seek_to_first()?;
+            while on {
+                self.take(entries.key().user_key);
+                on = entries.next()?;
+            }
+            drop(entries);
+            damage.iter().for_each(|error| self.lost(error));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,161 @@
+//! Decides which files and which part of the log count.
+
+use super::Repaired;
+use crate::base::{CounterValue, Error, Result, Seqno};
+use crate::blob::BlobStore;
+use crate::db::read_only::{ReadOnlyDb, ReadOnlyTree};
+use crate::sst::IndexStats;
+use crate::store::{FileKind, file_name};
+use crate::version;
+use crate::wal::{self, Gtid, LogStart};
+use std::collections::BTreeMap;
+
+/// The remains of the manifest.
+pub(super) struct SurvivingTree {
+    /// Ids of the files that are or may be live, with the seqno of all their entries if they have
+    /// an external one.
+    pub(super) files: Vec<(u64, Option<Seqno>)>,
+    /// Start of the log.
+    pub(super) log: LogStart,
+    /// Commits up to this seqno are in the files.
+    pub(super) last_seqno: Seqno,
+    pub(super) counters: BTreeMap<u64, CounterValue>,
+    /// The last global transaction ids that the manifest has.
+    pub(super) gtids: BTreeMap<u32, Gtid>,
+    /// Blob files whose blobs lie in a file of another id.
+    pub(super) blobs_moved: BTreeMap<u64, u64>,
+    /// The index statistics of files, as far as the manifest has them.
+    pub(super) held: BTreeMap<u64, Vec<IndexStats>>,
+}
+
+impl SurvivingTree {
+    /// Reads the current manifest, or the newest one, or what is left of that. Reports each loss to
+    /// `lost`.
+    ///
+    /// # Errors
+    /// `Io` of the file system; `Unsupported` for newer formats.
+    pub(super) fn of(
+        look: &ReadOnlyDb,
+        repaired: &mut Repaired,
+        lost: &mut dyn FnMut(Error),
+    ) -> Result<Self> {
+        let tree = look.tree().or_else(|error| match error.is_corruption() {
+            true => {
+                lost(error);
+                look.newest_tree()
+            }
+            false => Err(error),
+        });
+        match tree {
+            Ok(tree) => {
+                // First: files that lie elsewhere would pass for missing ones.
+                let mut files = tree.state.files.values();
+                files.try_for_each(|placed| placed.meta.check_local())?;
+                match doubt(look, &tree)? {
+                    None => {
+                        let waiting = tree.state.deferred.len();
+                        if waiting > 0 {
+                            let note = format!(
+                                "{waiting} files in an object store were to be deleted: the saved database does not know them"
+                            );
+                            repaired.notes.push(note);
+                        }
+                        return Self::known(look, tree);
+                    }
+                    Some(doubt) => lost(doubt),
+                }
+            }
+            Err(error) if error.is_corruption() => {}
+            Err(error) => return Err(error),
+        }
+        let note = "the manifest is damaged: rows that were changed or deleted shortly before may be older than they \
+                    were";
+        repaired.notes.push(note.to_owned());
+        let salvaged = version::salvage(&**look.env(), look.dir(), lost)?;
+        let mut files = look.source().store().list()?;
+        files.retain(|id| salvaged.may_be_live(*id));
+        let external = |id| (id, salvaged.external.get(&id).copied());
+        Ok(Self {
+            files: files.into_iter().map(external).collect(),
+            log: LogStart::Unknown {
+                at_least: salvaged.log_number,
+            },
+            last_seqno: salvaged.last_seqno,
+            counters: salvaged.counters,
+            gtids: salvaged.gtids,
+            blobs_moved: BlobStore::moved_on_disk(look.source().store())?,
+            held: BTreeMap::new(),
+        })
+    }
+
+    /// The blobs of the damaged database.
+    pub(super) fn blobs(&self, look: &ReadOnlyDb) -> BlobStore {
+        let blobs = BlobStore::read_only(look.source().store().clone(), 0);
+        blobs.set_moved(self.blobs_moved.clone());
+        blobs
+    }
+
+    fn known(look: &ReadOnlyDb, tree: ReadOnlyTree) -> Result<Self> {
+        let placed = tree.state.files.iter();
+        let held = placed.map(|(id, placed)| (*id, placed.meta.per_index.clone()));
+        Ok(Self {
+            held: held.collect(),
+            files: tree
+                .state
+                .files
+                .iter()
+                .map(|(id, placed)| (*id, placed.meta.external_seqno))
+                .collect(),
+            log: LogStart::At(tree.state.log_number),
+            last_seqno: tree.state.last_seqno,
+            counters: tree.state.counters,
+            gtids: tree.state.gtids,
+            blobs_moved: blobs_moved(look, tree.state.blobs_moved)?,
+        })
+    }
+}
+
+/// The places of blobs. A manifest that lost its end may lack the last moves; the blob files
+/// themselves then say which logical file they hold. No table shows such a loss, since references
+/// keep the logical id.
+fn blobs_moved(look: &ReadOnlyDb, mut moved: BTreeMap<u64, u64>) -> Result<BTreeMap<u64, u64>> {
+    let store = look.source().store();
+    let there = store.list_blobs()?;
+    for (logical, physical) in BlobStore::moved_on_disk(store)? {
+        let known = moved.get(&logical).unwrap_or(&logical);
+        if !there.contains(known) {
+            moved.insert(logical, physical);
+        }
+    }
+    Ok(moved)
+}
+
+/// Reports a manifest that lost its end at the border of an edit, and so looks whole. Such a
+/// manifest needs files or log segments that were removed since, and does not name the files that
+/// replaced them. (Damage within a segment is no sign of that.)
+fn doubt(look: &ReadOnlyDb, tree: &ReadOnlyTree) -> Result<Option<Error>> {
+    let known = &tree.state.files;
+    let there = look.source().store().list()?;
+    let missing = known.keys().find(|id| !there.contains(id));
+    let missing = match missing {
+        Some(id) => Some(file_name(FileKind::Sst, *id)),
+        None => wal::missing_segment(&**look.env(), look.dir(), tree.state.log_number)?
+            .map(wal::segment_name),
+    };
+    let Some(missing) = missing else {
+        return Ok(None);
+    };
+    // Leftovers of an earlier run have smaller ids than the manifest: each start begins a new
+    // manifest.
+    let mut newer = there;
+    newer.retain(|id| !known.contains_key(id) && *id > tree.manifest_id);
+    // Exclude the files of large transactions: until they are installed, only the log names them.
+    let named = look.files_left(tree)?;
+    newer.retain(|id| named.iter().all(|file| file.file_id != *id));
+    if newer.is_empty() {
+        return Ok(None);
+    }
+    let message = format!("edits are lost: it needs {missing}, and does not name all files");
+    let manifest = version::manifest_name(tree.manifest_id);
+    Ok(Some(Error::corruption(manifest, 0, message)))
+}

@@ -1,0 +1,69 @@
+//! Collects the key ranges in which scans skipped too many entries.
+
+use crate::base::Seqno;
+use crate::base::key_range::KeyRange;
+use parking_lot::Mutex;
+
+/// Most ranges kept; the oldest are dropped first.
+const RANGES_MAX: usize = 16;
+
+/// Collects the ranges that scans report, for the compaction picker.
+///
+/// A cursor reports when a single move skips a thousand entries, which means a stretch of deletions
+/// without a row in between. (Old versions between rows are ordinary under updates and not urgent.)
+///
+/// A range is open until the picker finds no more work for it; then it is closed. Reports of a
+/// closed range are ignored while the oldest read stays at the same seqno: the entries still
+/// skipped there must stay for that read. So a long snapshot does not cause rewrites of the same
+/// range again and again.
+#[derive(Debug, Default)]
+pub struct TombstoneReports {
+    state: Mutex<ReportedRanges>,
+}
+
+#[derive(Debug, Default)]
+struct ReportedRanges {
+    open: Vec<KeyRange>,
+    /// Each with the seqno of the oldest read when it was closed.
+    closed: Vec<(KeyRange, Seqno)>,
+}
+
+impl TombstoneReports {
+    /// Records that a scan skipped too much in `range`. Returns whether the range was not known.
+    pub fn report(&self, range: KeyRange) -> bool {
+        let mut state = self.state.lock();
+        if let Some(open) = state.open.iter_mut().find(|open| open.overlaps(&range)) {
+            let known = open.contains(&range.smallest) && open.contains(&range.largest);
+            open.extend(&range);
+            return !known;
+        }
+        if state.open.len() == RANGES_MAX {
+            state.open.remove(0);
+        }
+        state.open.push(range);
+        true
+    }
+
+    /// The open ranges. `oldest` is the seqno of the oldest read now.
+    pub fn open(&self, oldest: Seqno) -> Vec<KeyRange> {
+        let mut state = self.state.lock();
+        let ReportedRanges { open, closed } = &mut *state;
+        closed.retain(|(_, at)| *at >= oldest);
+        open.retain(|range| !closed.iter().any(|(done, _)| done.overlaps(range)));
+        open.clone()
+    }
+
+    /// Closes `ranges`: the picker found no more work for them while the oldest read was at
+    /// `oldest`.
+    pub fn close(&self, ranges: &[KeyRange], oldest: Seqno) {
+        let mut state = self.state.lock();
+        state.open.retain(|open| !ranges.contains(open));
+        let closed = ranges.iter().map(|range| (range.clone(), oldest));
+        state.closed.extend(closed);
+        let excess = state.closed.len().saturating_sub(RANGES_MAX);
+        state.closed.drain(..excess);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,328 @@
+//! Text: the weights of each level, one level after the other.
+//!
+//! PAD SPACE compares as if infinitely many spaces followed. So the weights are written in
+//! segments. A segment ends at each space, and at the end of the string, with the weight of a space
+//! and a mark, which compares the rest of the string with spaces:
+//!
+//! | mark | what follows |
+//! |---|---|
+//! | 1 | is below spaces, and comes next |
+//! | 2 | nothing but spaces: the end |
+//! | 3 | is above spaces, and comes next |
+//!
+//! Compare two strings at their first difference. If neither weight there is a space, the weights
+//! differ in the keys. If one string has a space or ends there and the other has another weight,
+//! the weight of the space is compared with that weight. If both have a space or end there, the
+//! marks decide, or are equal.
+//!
+//! Example, with weights equal to ASCII: `a` is `61 20 02`, `a\t` is `61 09 20 02`, and `a b` is
+//! `61 20 03 62 20 02`. So `a\t` < `a` = `a ` < `a b`.
+//!
+//! Rejected: segments of a fixed length, which round every short string up.
+//!
+//! NO PAD: the weights, with 0 and 1 escaped as in `bytes`, terminated by a zero byte.
+
+use super::binary_string::{self, END, ESCAPE};
+use super::collation::{Collation, CollationLevel, TextForm};
+use super::key_reader::KeyReader;
+use super::{damaged, weight_unit};
+use crate::base::Result;
+use std::cell::RefCell;
+
+const BELOW: u8 = 1;
+const LAST: u8 = 2;
+const ABOVE: u8 = 3;
+
+/// How the end of a text compares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PadRule {
+    /// A variable-length value: PAD SPACE or NO PAD on each level, as the collation says.
+    Value,
+    /// CHAR in most collations: PAD SPACE on every level.
+    Padded,
+    /// CHAR in a collation with `char_filled`: filled with spaces up to this many characters, then
+    /// NO PAD on every level.
+    Filled(usize),
+}
+
+impl PadRule {
+    fn no_pad(self, level: &CollationLevel) -> bool {
+        match self {
+            Self::Value => level.no_pad,
+            Self::Padded => false,
+            Self::Filled(_) => true,
+        }
+    }
+}
+
+#[derive(Default)]
+struct Scratch {
+    text: Vec<u8>,
+    bytes: Vec<u8>,
+    weights: Vec<u32>,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+/// Appends the key of `text`.
+pub(super) fn encode(collation: &Collation, text: &[u8], shape: PadRule, out: &mut Vec<u8>) {
+    SCRATCH.with_borrow_mut(|scratch| {
+        let mut filled = std::mem::take(&mut scratch.text);
+        let text = match shape {
+            PadRule::Filled(chars) => {
+                filled.clear();
+                filled.extend_from_slice(text);
+                let missing = chars.saturating_sub(collation.collator().chars(text));
+                for _ in 0..missing {
+                    filled.extend_from_slice(collation.spec().pad.as_bytes());
+                }
+                &filled
+            }
+            _ => text,
+        };
+        encode_shaped(collation, text, shape, scratch, out);
+        scratch.text = filled;
+    });
+}
+
+fn encode_shaped(
+    collation: &Collation,
+    text: &[u8],
+    shape: PadRule,
+    scratch: &mut Scratch,
+    out: &mut Vec<u8>,
+) {
+    let spec = collation.spec();
+    if is_simple(text, spec.simple.len()) {
+        let weights = &mut scratch.bytes;
+        weights.clear();
+        weights.extend(text.iter().map(|&byte| spec.simple[usize::from(byte)]));
+        return put_bytes(weights, &spec.levels[0], shape, out);
+    }
+    for level in &spec.levels {
+        if spec.weight_len == 1 {
+            scratch.bytes.clear();
+            collation
+                .collator()
+                .sort_key(level.number, text, &mut scratch.bytes);
+            put_bytes(&scratch.bytes, level, shape, out);
+        } else {
+            weigh(collation, level, text, scratch);
+            put_units(&scratch.weights, level, shape, out);
+        }
+    }
+}
+
+/// Whether all bytes are below `limit`; `false` if the limit is 0.
+fn is_simple(text: &[u8], limit: usize) -> bool {
+    match limit {
+        0 => false,
+        0x80 => text.is_ascii(),
+        _ => text.iter().all(|&byte| usize::from(byte) < limit),
+    }
+}
+
+/// Collects the weights of `text`. Malformed bytes get weights above all others.
+fn weigh(collation: &Collation, level: &CollationLevel, text: &[u8], scratch: &mut Scratch) {
+    let weight_len = usize::from(collation.spec().weight_len);
+    scratch.weights.clear();
+    let mut rest = text;
+    loop {
+        scratch.bytes.clear();
+        let weighed = collation
+            .collator()
+            .sort_key(level.number, rest, &mut scratch.bytes);
+        let units = scratch.bytes.chunks_exact(weight_len);
+        let number = |unit: &[u8]| unit.iter().fold(0, |n, &byte| n << 8 | u32::from(byte));
+        scratch.weights.extend(units.map(number));
+        let Some((&bad, after)) = rest.get(weighed..).and_then(<[u8]>::split_first) else {
+            return;
+        };
+        scratch.weights.push(weight_unit::MALFORMED + u32::from(bad));
+        rest = after;
+    }
+}
+
+fn put_bytes(weights: &[u8], level: &CollationLevel, shape: PadRule, out: &mut Vec<u8>) {
+    if shape.no_pad(level) {
+        binary_string::encode(out, weights);
+    } else {
+        put_padded(weights, level.space as u8, out, |run, out| {
+            out.extend_from_slice(run);
+        });
+    }
+}
+
+fn put_units(weights: &[u32], level: &CollationLevel, shape: PadRule, out: &mut Vec<u8>) {
+    if shape.no_pad(level) {
+        for &weight in weights {
+            if weight <= u32::from(ESCAPE) {
+                out.extend_from_slice(&[ESCAPE, weight as u8 + 1]);
+            } else {
+                weight_unit::put(out, weight);
+            }
+        }
+        out.push(END);
+    } else {
+        put_padded(weights, level.space, out, |run, out| {
+            for &weight in run {
+                weight_unit::put(out, weight);
+            }
+        });
+    }
+}
+
+fn put_padded<W: Copy + PartialOrd>(
+    weights: &[W],
+    space: W,
+    out: &mut Vec<u8>,
+    put: impl Fn(&[W], &mut Vec<u8>),
+) {
+    let is_space = |weight: &W| *weight == space;
+    let end = weights
+        .iter()
+        .rposition(|w| !is_space(w))
+        .map_or(0, |i| i + 1);
+    let mut rest = &weights[..end];
+    while let Some(at) = rest.iter().position(is_space) {
+        let spaces = rest[at..].iter().take_while(|w| is_space(w)).count();
+        put(&rest[..at], out);
+        // A weight follows the spaces, since trailing ones were cut off.
+        let mark = if rest[at + spaces] < space {
+            BELOW
+        } else {
+            ABOVE
+        };
+        for _ in 0..spaces {
+            put(&[space], out);
+            out.push(mark);
+        }
+        rest = &rest[at + spaces..];
+    }
+    put(rest, out);
+    put(&[space], out);
+    out.push(LAST);
+}
+
+/// Skips the key of a text.
+pub(super) fn skip(collation: &Collation, shape: PadRule, reader: &mut KeyReader<'_>) -> Result<()> {
+    let raw = collation.spec().weight_len == 1;
+    for level in &collation.spec().levels {
+        if raw && shape.no_pad(level) {
+            binary_string::skip(reader)?;
+        } else if raw {
+            while !{
+                reader.until(level.space as u8)?;
+                take_mark(reader)?
+            } {}
+        } else {
+            let mut weights = Units::new(level, shape);
+            while weights.next(reader)?.is_some() {}
+        }
+    }
+    Ok(())
+}
+
+/// Reads a mark; returns whether it ends the text.
+fn take_mark(reader: &mut KeyReader<'_>) -> Result<bool> {
+    match reader.byte()? {
+        BELOW | ABOVE => Ok(false),
+        LAST => Ok(true),
+        _ => Err(damaged("mark behind a space")),
+    }
+}
+
+/// Decodes the weights of one level from units.
+struct Units {
+    space: Option<u32>,
+}
+
+impl Units {
+    fn new(level: &CollationLevel, shape: PadRule) -> Self {
+        let space = (!shape.no_pad(level)).then_some(level.space);
+        Self { space }
+    }
+
+    fn next(&mut self, reader: &mut KeyReader<'_>) -> Result<Option<u32>> {
+        let weight = weight_unit::take(reader)?;
+        match self.space {
+            Some(space) if weight == space => Ok((!take_mark(reader)?).then_some(weight)),
+            Some(_) => Ok(Some(weight)),
+            None if weight == u32::from(END) => Ok(None),
+            None if weight == u32::from(ESCAPE) => match reader.byte()? {
+                escaped @ 1..=2 => Ok(Some(u32::from(escaped - 1))),
+                _ => Err(damaged("escape in text")),
+            },
+            None => Ok(Some(weight)),
+        }
+    }
+}
+
+/// Decodes the text of a key that gives it back (see [`TextForm`]) into the front of `room` and
+/// returns its length, bytes. PAD SPACE text comes without trailing spaces.
+pub(super) fn decode(
+    collation: &Collation,
+    shape: PadRule,
+    reader: &mut KeyReader<'_>,
+    room: &mut [u8],
+) -> Result<usize> {
+    let spec = collation.spec();
+    let level = &spec.levels[0];
+    let mut sink = Sink { room, len: 0 };
+    match spec.form {
+        TextForm::Lost => return Err(damaged("text that weights do not give back")),
+        TextForm::Bytes if shape.no_pad(level) => return binary_string::decode(reader, sink.room),
+        TextForm::Bytes => loop {
+            let space = level.space as u8;
+            let (run, mask) = reader.until(space)?;
+            for byte in run {
+                sink.push(&[byte ^ mask])?;
+            }
+            if take_mark(reader)? {
+                break;
+            }
+            sink.push(&[space])?;
+        },
+        TextForm::Utf8 => {
+            let mut weights = Units::new(level, shape);
+            while let Some(weight) = weights.next(reader)? {
+                sink.push_code_point(weight)?;
+            }
+        }
+    }
+    Ok(sink.len)
+}
+
+struct Sink<'a> {
+    room: &'a mut [u8],
+    len: usize,
+}
+
+impl Sink<'_> {
+    fn push(&mut self, bytes: &[u8]) -> Result<()> {
+        self.room
+            .get_mut(self.len..self.len + bytes.len())
+            .ok_or_else(|| damaged("text longer than its column"))?
+            .copy_from_slice(bytes);
+        self.len += bytes.len();
+        Ok(())
+    }
+
+    /// Appends UTF-8 of any number up to 0x10ffff. Surrogates are included, since the server
+    /// accepts them.
+    fn push_code_point(&mut self, code: u32) -> Result<()> {
+        let tail = |shift: u32| 0x80 | (code >> shift & 0x3f) as u8;
+        match code {
+            0..0x80 => self.push(&[code as u8]),
+            0x80..0x800 => self.push(&[0xc0 | (code >> 6) as u8, tail(0)]),
+            0x800..0x1_0000 => self.push(&[0xe0 | (code >> 12) as u8, tail(6), tail(0)]),
+            0x1_0000..0x11_0000 => {
+                self.push(&[0xf0 | (code >> 18) as u8, tail(12), tail(6), tail(0)])
+            }
+            weight_unit::MALFORMED.. => self.push(&[code as u8]),
+            _ => Err(damaged("code point out of range")),
+        }
+    }
+}

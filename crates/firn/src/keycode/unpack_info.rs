@@ -1,0 +1,93 @@
+//! The bytes that the key of an entry cannot give back; they are the entry's value.
+//!
+//! The value has one item for each part that needs one and is not NULL, in the order of the parts.
+//! A value of zeros only is omitted, which is the case for nearly all entries whose text has no
+//! trailing spaces.
+
+use super::collation::TextForm;
+use super::damaged;
+use super::number::is_negative_zero;
+use super::key_part::{KeyPart, PartKind, PartSource};
+use crate::base::{Result, varint};
+
+/// The kind of item that a part has in the value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum UnpackInfo {
+    /// None: the key gives the value back, or need not give it back.
+    Nothing,
+    /// The text: length, bytes.
+    Text,
+    /// The number of trailing spaces.
+    Spaces,
+    /// One byte: 1 for -0.0, otherwise 0.
+    NegativeZero,
+}
+
+impl UnpackInfo {
+    /// The item that a whole part needs so that the entry gives its value back.
+    pub(super) fn of(part: &KeyPart) -> Self {
+        match &part.kind {
+            PartKind::Float => Self::NegativeZero,
+            PartKind::Text(collation) => {
+                let varies = !matches!(part.source, PartSource::Char { .. });
+                let spec = collation.spec();
+                match spec.form {
+                    TextForm::Lost => Self::Text,
+                    _ if varies && !spec.levels[0].no_pad => Self::Spaces,
+                    _ => Self::Nothing,
+                }
+            }
+            _ => Self::Nothing,
+        }
+    }
+
+    /// Appends the item for a value that is not NULL.
+    pub(super) fn put(self, part: &KeyPart, value: &[u8], out: &mut Vec<u8>) {
+        match self {
+            Self::Nothing => {}
+            Self::Text => varint::put_bytes(out, value),
+            Self::Spaces => {
+                let spaces = match &part.kind {
+                    PartKind::Text(collation) => {
+                        value.len() - collation.spec().pad.stripped_len(value)
+                    }
+                    _ => 0,
+                };
+                varint::put_u64(out, spaces as u64);
+            }
+            Self::NegativeZero => out.push(u8::from(is_negative_zero(value))),
+        }
+    }
+}
+
+/// Decodes the items in the value of an entry.
+#[derive(Debug)]
+pub(super) struct UnpackReader<'a> {
+    rest: &'a [u8],
+    all_zero: bool,
+}
+
+impl<'a> UnpackReader<'a> {
+    pub(super) fn new(value: &'a [u8]) -> Self {
+        Self {
+            rest: value,
+            all_zero: value.is_empty(),
+        }
+    }
+
+    pub(super) fn text(&mut self) -> Result<&'a [u8]> {
+        if self.all_zero {
+            return Ok(&[]);
+        }
+        varint::take_bytes(&mut self.rest).ok_or_else(|| damaged("text of an index entry"))
+    }
+
+    pub(super) fn number(&mut self) -> Result<usize> {
+        if self.all_zero {
+            return Ok(0);
+        }
+        varint::take_u64(&mut self.rest)
+            .and_then(|number| usize::try_from(number).ok())
+            .ok_or_else(|| damaged("number in an index entry"))
+    }
+}

@@ -1,0 +1,94 @@
+//! Point reads of several keys, which read their blocks at the same time.
+
+use super::super_version::SuperVersion;
+use crate::base::{InternalKey, Result, Seqno, Value};
+use crate::cache::KeyHash;
+use crate::env::PrefetchBatch;
+
+/// Most keys whose blocks are announced together.
+pub const BATCH: usize = 32;
+
+/// Announces the blocks that gets of `keys` at `seqno` are about to read, and starts all reads at
+/// the same time. Each block is announced once; keys found in memory need none. The keys must be
+/// ascending, at most [`BATCH`]. Returns the number of blocks.
+///
+/// This is a hint: it may announce too much, and errors are left to the gets.
+///
+/// # Panics
+/// With more than [`BATCH`] keys.
+pub fn announce(view: &SuperVersion, keys: &[&[u8]], seqno: Seqno) -> usize {
+    assert!(keys.len() <= BATCH);
+    let mut hashes = [None; BATCH];
+    for (hash, key) in hashes.iter_mut().zip(keys) {
+        *hash = hash_unless_in_memory(view, key, seqno);
+    }
+    let mut blocks = 0;
+    let mut reads = PrefetchBatch::new();
+    for run in view.runs() {
+        let mut last = None;
+        for (key, hash) in keys.iter().zip(&hashes) {
+            let Some(hash) = *hash else { continue };
+            let Some(Ok(reader)) = run.find(key).map(|file| file.reader()) else {
+                continue;
+            };
+            let Some(bytes) = reader.bytes_to_read(key, hash) else {
+                continue;
+            };
+            let place = Some((reader.file_id(), bytes.start));
+            if place != last {
+                reader.will_read(bytes, &mut reads);
+                blocks += 1;
+                last = place;
+            }
+        }
+    }
+    reads.start();
+    blocks
+}
+
+/// The key's hash; `None` if a memtable (by its filter) or the row cache has the key.
+fn hash_unless_in_memory(view: &SuperVersion, key: &[u8], seqno: Seqno) -> Option<KeyHash> {
+    if view
+        .memtables()
+        .any(|memtable| !memtable.is_empty() && memtable.may_contain(key))
+    {
+        return None;
+    }
+    let hash = KeyHash::of(key);
+    let rows = &view.rows;
+    let cached = rows.is_enabled()
+        && rows
+            .get(hash, key, seqno, view.active.id(), |_, _| ())
+            .is_some();
+    (!cached).then_some(hash)
+}
+
+/// Calls `get` with the number of each key, in key order, in batches whose blocks have been
+/// announced.
+pub fn in_batches(view: &SuperVersion, keys: &[&[u8]], seqno: Seqno, mut get: impl FnMut(usize)) {
+    let mut order: Vec<usize> = (0..keys.len()).collect();
+    order.sort_by_key(|&i| keys[i]);
+    for batch in order.chunks(BATCH) {
+        let mut sorted = [&[][..]; BATCH];
+        for (key, &i) in sorted.iter_mut().zip(batch) {
+            *key = keys[i];
+        }
+        announce(view, &sorted[..batch.len()], seqno);
+        batch.iter().for_each(|&i| get(i));
+    }
+}
+
+/// Runs [`super::get`] for each of `keys`, which may be in any order and repeated. The results are
+/// in the order of `keys`. `f` also gets the number of the key. An error concerns its key alone.
+pub fn multi_get<R>(
+    view: &SuperVersion,
+    keys: &[&[u8]],
+    seqno: Seqno,
+    mut f: impl FnMut(usize, InternalKey<'_>, Value<'_>) -> R,
+) -> Vec<Result<Option<R>>> {
+    let mut results: Vec<_> = keys.iter().map(|_| Ok(None)).collect();
+    in_batches(view, keys, seqno, |i| {
+        results[i] = super::get(view, keys[i], seqno, |key, value| f(i, key, value));
+    });
+    results
+}

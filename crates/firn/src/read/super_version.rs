@@ -1,0 +1,271 @@
+//! Read views: one pointer load pins the memtables and the version a read sees.
+//!
+//! Order of a statement's read: pin the view, *then* read the visible seqno. In the reverse order,
+//! a flush and a compaction between the two could drop versions that the older seqno needs. A
+//! snapshot that outlives its statement is registered first (see `txn`), then the view is pinned: a
+//! view older than the snapshot would hide writes that the next statement shows.
+
+use crate::base::Seqno;
+use crate::base::pause_points::{self, PausePoint};
+use crate::blob::BlobStore;
+use crate::cache::{RowCache, SealPoint};
+use crate::memtable::Memtable;
+use crate::version::{FileHandle, Flushable, Run, Version};
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+/// The sources of a read. Immutable, except that the active memtable grows.
+pub struct SuperVersion {
+    /// The memtable that takes new commits.
+    pub active: Arc<Memtable>,
+    /// Frozen memtables that wait for their flush, and ingested runs that wait for their edit,
+    /// newest first.
+    pub frozen: Vec<Flushable>,
+    /// The files.
+    pub version: Arc<Version>,
+    /// The newest queue element up to which all were frozen and complete when the view was created.
+    pub sealed: SealPoint,
+    /// Cache of single rows of the files.
+    pub rows: Arc<RowCache>,
+    /// Store of the blobs.
+    pub blobs: Arc<BlobStore>,
+    /// Number of the view, counted up from 0.
+    pub generation: u64,
+}
+
+impl SuperVersion {
+    /// The memtables, newest first.
+    pub fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
+        let frozen = self.frozen.iter().filter_map(Flushable::memtable);
+        std::iter::once(&self.active).chain(frozen)
+    }
+
+    /// The runs of files, queued ones included, newest first.
+    pub fn runs(&self) -> impl Iterator<Item = &Arc<Run>> {
+        let queued = self.frozen.iter().filter_map(Flushable::run);
+        let queued = queued.map(|run| run.run());
+        queued.chain(&self.version.l0).chain(&self.version.levels)
+    }
+
+    /// Whether files, or runs in the queue, may hold commits after `seqno`. A commit gets there at
+    /// the earliest a moment before it becomes visible.
+    pub fn has_files_after(&self, seqno: Seqno) -> bool {
+        let newer = |frozen: &Flushable| frozen.run().is_some() && frozen.newest() > Some(seqno);
+        self.sealed.seqno > seqno || self.frozen.iter().any(newer)
+    }
+
+    /// The files, queued ones included.
+    pub fn files(&self) -> impl Iterator<Item = &Arc<FileHandle>> {
+        self.runs().flat_map(|run| &run.files)
+    }
+
+    /// A copy of this view with other memtables.
+    fn over(&self, active: &Arc<Memtable>, frozen: Vec<Flushable>) -> Self {
+        Self {
+            active: Arc::clone(active),
+            frozen,
+            version: Arc::clone(&self.version),
+            sealed: self.sealed,
+            rows: Arc::clone(&self.rows),
+            blobs: Arc::clone(&self.blobs),
+            generation: self.generation,
+        }
+    }
+}
+
+/// A pinned view and the seqno of reads in it.
+#[derive(Clone)]
+pub struct ReadPoint {
+    /// The pinned view.
+    pub view: Arc<SuperVersion>,
+    /// Commits up to this seqno are visible.
+    pub seqno: Seqno,
+}
+
+/// The change of the database since a [`ReadPoint`] was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Freshness {
+    /// No change is visible.
+    Latest,
+    /// Commits up to this seqno have become visible, and all of them are in the point's own view.
+    Newer(Seqno),
+    /// Another view is current. The point's view may lack commits, even some up to its own seqno: a
+    /// commit that replaces the memtable can come between the two loads of a point.
+    Replaced,
+}
+
+/// The current view of a database, and the views still held.
+///
+/// Readers take no lock. The mutex `held` serializes all changes of the view; a change stores the
+/// new view first and its generation after that.
+pub struct SuperVersions {
+    current: ArcSwap<SuperVersion>,
+    /// Generation of the current view. It is stored after the view.
+    generation: AtomicU64,
+    visible: Arc<AtomicU64>,
+    /// All views that a reader may hold, oldest first.
+    held: Mutex<VecDeque<TrackedSuperVersion>>,
+}
+
+/// A view that a reader may hold.
+struct TrackedSuperVersion {
+    generation: u64,
+    view: Weak<SuperVersion>,
+}
+
+impl SuperVersions {
+    /// Starts with an empty active memtable over `version`. All commits so far must be visible, and
+    /// be in files or in memtables with smaller ids than the active one. `rows` caches rows of the
+    /// files; `blobs` stores the blobs.
+    pub fn new(
+        active: Arc<Memtable>,
+        version: Arc<Version>,
+        visible: Arc<AtomicU64>,
+        rows: Arc<RowCache>,
+        blobs: Arc<BlobStore>,
+    ) -> Self {
+        let sealed = SealPoint {
+            number: active.id().saturating_sub(1),
+            seqno: visible.load(Ordering::Acquire),
+        };
+        let view = SuperVersion {
+            active,
+            frozen: Vec::new(),
+            version,
+            sealed,
+            rows,
+            blobs,
+            generation: 0,
+        };
+        let view = Arc::new(view);
+        let held = VecDeque::from([TrackedSuperVersion::of(&view)]);
+        Self {
+            current: ArcSwap::from(view),
+            generation: AtomicU64::new(0),
+            visible,
+            held: Mutex::new(held),
+        }
+    }
+
+    /// Pins the current view.
+    pub fn pin(&self) -> Arc<SuperVersion> {
+        self.current.load_full()
+    }
+
+    /// Seqno of the last visible commit.
+    pub fn visible(&self) -> Seqno {
+        self.visible.load(Ordering::Acquire)
+    }
+
+    /// Pins the current view and reads the visible seqno, in this order.
+    pub fn latest(&self) -> ReadPoint {
+        let view = self.pin();
+        pause_points::at(PausePoint::Pinned);
+        let seqno = self.visible();
+        ReadPoint { view, seqno }
+    }
+
+    /// The change of the database since `point` was taken. A caller that has been granted a lock
+    /// learns here of all commits of the lock's earlier holders: a commit changes the view, if at
+    /// all, before it becomes visible, and it becomes visible before its locks are released.
+    ///
+    /// The seqno is loaded first: if the point's view is current after that, the view has all
+    /// commits up to that seqno.
+    pub fn freshness(&self, point: &ReadPoint) -> Freshness {
+        let seqno = self.visible();
+        if self.generation.load(Ordering::Acquire) != point.view.generation {
+            Freshness::Replaced
+        } else if seqno == point.seqno {
+            Freshness::Latest
+        } else if seqno > point.seqno {
+            Freshness::Newer(seqno)
+        } else {
+            // The log has failed, and commits that it may have lost are hidden again.
+            Freshness::Replaced
+        }
+    }
+
+    /// Installs the queue that recovery has filled, oldest first.
+    pub fn recovered(&self, queue: &[Flushable]) {
+        let frozen = queue.iter().rev().cloned().collect();
+        self.change(|view| view.over(&view.active, frozen));
+    }
+
+    /// Replaces the active memtable. `queued` is put on top of the queue, newest first: the old
+    /// memtable unless it is empty, and a committed run of files.
+    pub fn switched(&self, queued: &[Flushable], active: Arc<Memtable>) {
+        self.change(|view| {
+            let all = queued.iter().chain(&view.frozen).cloned();
+            view.over(&active, all.collect())
+        });
+    }
+
+    /// Notes that the oldest element of the queue is complete: a memtable without writers, or a
+    /// run. Rows that later views find in the files may then enter the row cache, even after the
+    /// element is in the tree.
+    pub fn drained(&self, oldest: &Flushable) {
+        self.change(|view| {
+            let sealed = SealPoint {
+                number: view.sealed.number.max(oldest.id()),
+                seqno: view.sealed.seqno.max(oldest.newest().unwrap_or(0)),
+            };
+            let frozen = view.frozen.clone();
+            SuperVersion {
+                sealed,
+                ..view.over(&view.active, frozen)
+            }
+        });
+    }
+
+    /// Replaces the version. Its files contain the queue elements with the ids in `flushed`, which
+    /// leave the queue.
+    pub fn installed(&self, version: Arc<Version>, flushed: &[u64]) {
+        self.change(|view| {
+            let left = view
+                .frozen
+                .iter()
+                .filter(|m| !flushed.contains(&m.id()))
+                .cloned();
+            SuperVersion {
+                version,
+                ..view.over(&view.active, left.collect())
+            }
+        });
+    }
+
+    /// The generation of the oldest view that is held or current.
+    pub fn oldest_generation(&self) -> u64 {
+        let mut held = self.held.lock();
+        while held.len() > 1 && held[0].view.strong_count() == 0 {
+            held.pop_front();
+        }
+        held[0].generation
+    }
+
+    fn change(&self, next: impl FnOnce(&SuperVersion) -> SuperVersion) {
+        let mut held = self.held.lock();
+        let current = self.current.load();
+        let next = Arc::new(SuperVersion {
+            generation: current.generation + 1,
+            ..next(&current)
+        });
+        // One view that is held for long must not make the list grow.
+        held.retain(|held| held.view.strong_count() > 0);
+        held.push_back(TrackedSuperVersion::of(&next));
+        let generation = next.generation;
+        self.current.store(next);
+        self.generation.store(generation, Ordering::Release);
+    }
+}
+
+impl TrackedSuperVersion {
+    fn of(view: &Arc<SuperVersion>) -> Self {
+        Self {
+            generation: view.generation,
+            view: Arc::downgrade(view),
+        }
+    }
+}

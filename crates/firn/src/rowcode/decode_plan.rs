@@ -1,0 +1,71 @@
+//! Decode plans: the programs of all versions for one set of wanted columns.
+
+use super::decode_program::{OutOfLineColumn, DecodeProgram};
+use super::{BlobBuf, blob_ref, damaged};
+use crate::base::{Error, Kind, Result, Value, varint};
+
+/// Decodes rows of every version of a table into a chosen set of columns. It is created once and
+/// used for many rows. Decoding allocates memory only for blobs.
+#[derive(Debug, Clone)]
+pub struct DecodePlan {
+    record_len: usize,
+    /// Versions with their programs, newest first, since nearly all rows have the newest version.
+    programs: Vec<(u32, DecodeProgram)>,
+}
+
+impl DecodePlan {
+    pub(super) fn new(record_len: usize, programs: Vec<(u32, DecodeProgram)>) -> Self {
+        Self {
+            record_len,
+            programs,
+        }
+    }
+
+    /// Decodes a row (without blob trailer) into `record`: the wanted columns and their NULL bits.
+    /// The rest of `record` does not change. Blob columns then point into `blobs`.
+    ///
+    /// # Errors
+    /// `Corruption`, without file name, if the bytes are no row of this table; `record` is then
+    /// partly written. `InvalidArgument` if `record` is too short.
+    pub fn decode(&self, value: Value<'_>, record: &mut [u8], blobs: &mut BlobBuf) -> Result<()> {
+        self.program(value, record)?.run(value, record, blobs)
+    }
+
+    /// As [`Self::decode`], for an entry of any put kind. Wanted columns stored in blob files are
+    /// added to `wanted`; `record` is complete once the caller has read each and called
+    /// [`OutOfLineColumn::finish`].
+    ///
+    /// # Errors
+    /// As [`Self::decode`]; `Unsupported` if a blob is encrypted.
+    #[inline]
+    pub fn decode_entry(
+        &self,
+        kind: Kind,
+        value: Value<'_>,
+        record: &mut [u8],
+        blobs: &mut BlobBuf,
+        wanted: &mut Vec<OutOfLineColumn>,
+    ) -> Result<()> {
+        let program = self.program(value, record)?;
+        if kind != Kind::PutBlobs {
+            return program.run(value, record, blobs);
+        }
+        let (tail, refs) = blob_ref::split(value.tail)?;
+        let value = Value::split(value.head, tail);
+        program.run_with_refs(value, &refs, record, blobs, wanted)
+    }
+
+    /// The program for the row's version. Also checks the length of `record`.
+    fn program(&self, value: Value<'_>, record: &[u8]) -> Result<&DecodeProgram> {
+        if record.len() < self.record_len {
+            return Err(Error::invalid("record buffer too short"));
+        }
+        let mut head = value.head;
+        let version = varint::take_u32(&mut head).ok_or_else(|| damaged("no schema version"))?;
+        let known = self.programs.iter().find(|(of, _)| *of == version);
+        match known {
+            Some((_, program)) => Ok(program),
+            None => Err(damaged(&format!("unknown schema version {version}"))),
+        }
+    }
+}

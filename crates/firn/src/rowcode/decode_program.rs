@@ -1,0 +1,386 @@
+//! Decodes rows of one version: a list of copies, created once and run for each row.
+
+use super::row_layout::{ColumnPosition, RowLayout, CopyRange, push_run, split_tail};
+use super::{BlobBuf, BlobRef, Column, ColumnKind, InstantDefault, NullBit, damaged};
+use crate::base::{Error, Result, Value, varint};
+
+/// Copies one variable column.
+#[derive(Debug, Clone)]
+struct VarOp {
+    /// Position among the variable columns of the row.
+    index: u32,
+    /// Id of the column.
+    id: u32,
+    target: ColumnTarget,
+}
+
+/// The destination of a variable column in the record.
+#[derive(Debug, Clone, Copy)]
+struct ColumnTarget {
+    offset: u32,
+    kind: ColumnKind,
+}
+
+/// A wanted column whose bytes are in a blob file. The caller reads them and calls
+/// [`Self::finish`].
+#[derive(Debug, Clone, Copy)]
+pub struct OutOfLineColumn {
+    /// Location of its bytes.
+    pub blob: BlobRef,
+    target: ColumnTarget,
+}
+
+impl OutOfLineColumn {
+    /// Checks that a value of this length fits the column. Call it before reading the value.
+    ///
+    /// # Errors
+    /// `Corruption`, without file name, if it does not fit.
+    pub fn check(&self) -> Result<()> {
+        let fits = match self.target.kind {
+            ColumnKind::Char { len, .. } => self.blob.len <= u64::from(len),
+            ColumnKind::VarChar { max, .. } => self.blob.len <= u64::from(max),
+            ColumnKind::Blob { len_bytes } => self.blob.len >> (8 * u32::from(len_bytes)) == 0,
+            ColumnKind::Fixed { .. } => false,
+        };
+        match fits {
+            true => Ok(()),
+            false => Err(damaged("a value out of line is longer than its column")),
+        }
+    }
+
+    /// Whether the record holds the bytes themselves instead of a pointer to them.
+    pub fn is_copied(&self) -> bool {
+        !matches!(self.target.kind, ColumnKind::Blob { .. })
+    }
+
+    /// Writes the value into `record`. A blob column then points to `bytes`, which must stay in
+    /// place as long as the record is used.
+    ///
+    /// # Errors
+    /// `Corruption`, without file name, if the value does not fit.
+    pub fn finish(&self, bytes: &[u8], record: &mut [u8]) -> Result<()> {
+        self.target.write(bytes, record, |bytes| bytes.as_ptr())
+    }
+}
+
+/// Sets a NULL bit of the record if a bit of the row is set.
+#[derive(Debug, Clone, Copy)]
+struct NullOp {
+    row_byte: u32,
+    row_mask: u8,
+    record: NullBit,
+}
+
+/// The same value for each row of the version: that of a column younger than the version.
+#[derive(Debug, Clone)]
+enum Constant {
+    Null(NullBit),
+    Fixed { offset: u32, bytes: Box<[u8]> },
+    Var { target: ColumnTarget, bytes: Box<[u8]> },
+}
+
+/// Decodes rows of one layout into records of the current one.
+///
+/// Steps: clear the NULL bits of the wanted columns, set those that are NULL (nothing to do if the
+/// row's bitmap is all zero), copy runs of fixed columns, walk the lengths up to the last wanted
+/// variable column and copy the wanted ones.
+#[derive(Debug, Clone)]
+pub(super) struct DecodeProgram {
+    bitmap_at: usize,
+    bitmap_len: usize,
+    head_len: usize,
+    clear: Vec<NullBit>,
+    nulls: Vec<NullOp>,
+    runs: Vec<CopyRange>,
+    vars: Vec<VarOp>,
+    constants: Vec<Constant>,
+}
+
+impl DecodeProgram {
+    /// Decodes rows of layout `stored` into the columns of `current` that `wanted` accepts.
+    pub(super) fn new(
+        stored: &RowLayout,
+        current: &RowLayout,
+        wanted: impl Fn(usize) -> bool,
+    ) -> Result<Self> {
+        let mut program = Self {
+            bitmap_at: stored.bitmap_at(),
+            bitmap_len: stored.bitmap_len(),
+            head_len: stored.head_len(),
+            clear: Vec::new(),
+            nulls: Vec::new(),
+            runs: Vec::new(),
+            vars: Vec::new(),
+            constants: Vec::new(),
+        };
+        for (i, column) in current.columns().iter().enumerate() {
+            if column.stored && wanted(i) {
+                program.add(stored, column)?;
+            }
+        }
+        // Columns may have been reordered since. Lengths and runs are walked in row order.
+        program.vars.sort_by_key(|op| op.index);
+        program.runs.sort_by_key(|run| run.row);
+        let mut merged = Vec::with_capacity(program.runs.len());
+        for run in &program.runs {
+            push_run(&mut merged, run.record, run.row, run.len);
+        }
+        program.runs = merged;
+        Ok(program)
+    }
+
+    fn add(&mut self, stored: &RowLayout, column: &Column) -> Result<()> {
+        if let Some(null) = column.null {
+            match self.clear.iter_mut().find(|n| n.offset == null.offset) {
+                Some(byte) => byte.mask |= null.mask,
+                None => self.clear.push(null),
+            }
+        }
+        let target = ColumnTarget {
+            offset: column.offset,
+            kind: column.kind,
+        };
+        let same = |old: &Column| old.id == column.id && old.stored;
+        let Some(at) = stored.columns().iter().position(same) else {
+            return self.add_missing(column, target);
+        };
+        let old = &stored.columns()[at];
+        let slot = stored.slot(at).expect("stored columns have a slot");
+        match slot.place {
+            ColumnPosition::Fixed(row) if old.kind == column.kind => self.runs.push(CopyRange {
+                record: column.offset,
+                row,
+                len: column.kind.record_len(),
+            }),
+            ColumnPosition::Var(index) if !column.kind.is_fixed() => {
+                self.vars.push(VarOp {
+                    index,
+                    id: column.id,
+                    target,
+                });
+            }
+            _ => {
+                return Err(Error::unsupported(format_args!(
+                    "column {} changed from {:?} to {:?}",
+                    column.id, old.kind, column.kind
+                )));
+            }
+        }
+        if let Some(bit) = slot.null {
+            let record = column.null.ok_or_else(|| {
+                Error::unsupported(format_args!("column {} became NOT NULL", column.id))
+            })?;
+            self.nulls.push(NullOp {
+                row_byte: bit / 8,
+                row_mask: 1 << (bit % 8),
+                record,
+            });
+        }
+        Ok(())
+    }
+
+    fn add_missing(&mut self, column: &Column, target: ColumnTarget) -> Result<()> {
+        let constant = match (&column.missing, column.null) {
+            (InstantDefault::Null, Some(null)) => {
+                let empty = vec![0; column.kind.record_len() as usize].into();
+                self.constants.push(match column.kind {
+                    ColumnKind::Fixed { .. } => Constant::Fixed {
+                        offset: column.offset,
+                        bytes: empty,
+                    },
+                    _ => Constant::Var {
+                        target,
+                        bytes: Box::default(),
+                    },
+                });
+                Constant::Null(null)
+            }
+            (InstantDefault::Bytes(bytes), _) if column.kind.is_fixed() => {
+                if bytes.len() != column.kind.record_len() as usize {
+                    return Err(Error::invalid("default of the wrong length"));
+                }
+                Constant::Fixed {
+                    offset: column.offset,
+                    bytes: bytes.clone(),
+                }
+            }
+            (InstantDefault::Bytes(bytes), _) => Constant::Var {
+                target,
+                bytes: bytes.clone(),
+            },
+            _ => {
+                return Err(Error::invalid(format_args!(
+                    "column {} is unknown to older rows and has no default for them",
+                    column.id
+                )));
+            }
+        };
+        self.constants.push(constant);
+        Ok(())
+    }
+
+    /// Decodes one row without references. `record` must have the length of the current layout.
+    pub(super) fn run(
+        &self,
+        value: Value<'_>,
+        record: &mut [u8],
+        blobs: &mut BlobBuf,
+    ) -> Result<()> {
+        self.run_head(value.head, record)?;
+        if !self.vars.is_empty() {
+            self.run_vars(value.tail, record, blobs, |_, _| false)?;
+        }
+        self.run_constants(record, blobs)
+    }
+
+    /// Decodes one row whose columns in `refs` are in blob files. The wanted ones of them go to
+    /// `wanted`.
+    pub(super) fn run_with_refs(
+        &self,
+        value: Value<'_>,
+        refs: &[BlobRef],
+        record: &mut [u8],
+        blobs: &mut BlobBuf,
+        wanted: &mut Vec<OutOfLineColumn>,
+    ) -> Result<()> {
+        self.run_head(value.head, record)?;
+        if !self.vars.is_empty() {
+            self.run_vars(value.tail, record, blobs, |op, inline| {
+                let found = refs.iter().find(|blob| blob.column == op.id);
+                let found = found.filter(|_| inline.is_empty());
+                wanted.extend(found.map(|&blob| OutOfLineColumn {
+                    blob,
+                    target: op.target,
+                }));
+                found.is_some()
+            })?;
+        }
+        self.run_constants(record, blobs)
+    }
+
+    fn run_head(&self, head: &[u8], record: &mut [u8]) -> Result<()> {
+        if head.len() != self.head_len {
+            return Err(damaged("length of the fixed columns"));
+        }
+        let (header, fixed) = head.split_at(self.bitmap_at + self.bitmap_len);
+        let bitmap = &header[self.bitmap_at..];
+        for null in &self.clear {
+            record[null.offset as usize] &= !null.mask;
+        }
+        if bitmap.iter().any(|&byte| byte != 0) {
+            for op in &self.nulls {
+                if bitmap[op.row_byte as usize] & op.row_mask != 0 {
+                    record[op.record.offset as usize] |= op.record.mask;
+                }
+            }
+        }
+        for run in &self.runs {
+            let (to, from, len) = (run.record as usize, run.row as usize, run.len as usize);
+            record[to..to + len].copy_from_slice(&fixed[from..from + len]);
+        }
+        Ok(())
+    }
+
+    fn run_constants(&self, record: &mut [u8], blobs: &mut BlobBuf) -> Result<()> {
+        for constant in &self.constants {
+            match constant {
+                Constant::Null(null) => record[null.offset as usize] |= null.mask,
+                Constant::Fixed { offset, bytes } => {
+                    let at = *offset as usize;
+                    record[at..at + bytes.len()].copy_from_slice(bytes);
+                }
+                Constant::Var { target, bytes } => {
+                    target.write(bytes, record, |bytes| blobs.put(bytes))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Decodes the variable columns. `elsewhere` gets a column and its bytes in the row; it returns
+    /// `true` if the value is in a blob file instead.
+    #[inline]
+    fn run_vars(
+        &self,
+        tail: &[u8],
+        record: &mut [u8],
+        blobs: &mut BlobBuf,
+        mut elsewhere: impl FnMut(&VarOp, &[u8]) -> bool,
+    ) -> Result<()> {
+        let (mut lengths, mut bytes) = split_tail(tail)?;
+        let mut next = 0;
+        for op in &self.vars {
+            loop {
+                let len = take_len(&mut lengths)?;
+                let (value, rest) = bytes
+                    .split_at_checked(len)
+                    .ok_or_else(|| damaged("variable columns end early"))?;
+                bytes = rest;
+                next += 1;
+                if next > op.index {
+                    if !elsewhere(op, value) {
+                        op.target.write(value, record, |bytes| blobs.put(bytes))?;
+                    }
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn take_len(lengths: &mut &[u8]) -> Result<usize> {
+    if let Some((&first, rest)) = lengths.split_first()
+        && first < 0x80
+    {
+        *lengths = rest;
+        return Ok(usize::from(first));
+    }
+    varint::take_u64(lengths)
+        .and_then(|len| usize::try_from(len).ok())
+        .ok_or_else(|| damaged("length of a variable column"))
+}
+
+impl ColumnTarget {
+    /// Writes a value into its field of the record. `keep` returns a lasting address for the bytes
+    /// of a blob.
+    fn write(
+        &self,
+        value: &[u8],
+        record: &mut [u8],
+        keep: impl FnOnce(&[u8]) -> *const u8,
+    ) -> Result<()> {
+        let at = self.offset as usize;
+        let field = &mut record[at..at + self.kind.record_len() as usize];
+        let len = value.len();
+        match self.kind {
+            ColumnKind::Char { pad, .. } => {
+                let (text, room) = field
+                    .split_at_mut_checked(len)
+                    .ok_or_else(|| damaged("CHAR longer than its column"))?;
+                text.copy_from_slice(value);
+                pad.fill(room);
+            }
+            ColumnKind::VarChar { len_bytes, .. } => {
+                let (length, room) = field.split_at_mut(usize::from(len_bytes));
+                room.get_mut(..len)
+                    .ok_or_else(|| damaged("VARCHAR longer than its column"))?
+                    .copy_from_slice(value);
+                length.copy_from_slice(&len.to_le_bytes()[..length.len()]);
+            }
+            ColumnKind::Blob { len_bytes } => {
+                let (length, pointer) = field.split_at_mut(usize::from(len_bytes));
+                if len as u64 >> (8 * u32::from(len_bytes)) != 0 {
+                    return Err(damaged("blob longer than its column"));
+                }
+                length.copy_from_slice(&len.to_le_bytes()[..length.len()]);
+                let address = keep(value) as usize;
+                pointer.copy_from_slice(&address.to_ne_bytes());
+            }
+            ColumnKind::Fixed { .. } => {
+                return Err(damaged("a fixed column among the variable ones"));
+            }
+        }
+        Ok(())
+    }
+}

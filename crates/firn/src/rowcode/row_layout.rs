@@ -1,0 +1,376 @@
+//! One version of a table's row format: the position of each column in the row, and encoding.
+
+use super::{Column, ColumnKind, damaged};
+use crate::base::record_buffer::{blob_bytes, take_len};
+use crate::base::{Error, Result, varint};
+
+/// The position of a stored column in the row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ColumnPosition {
+    /// Offset in the fixed area.
+    Fixed(u32),
+    /// Position among the variable columns.
+    Var(u32),
+}
+
+/// The positions of a stored column and of its NULL bit in the row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ColumnSlot {
+    pub(super) place: ColumnPosition,
+    /// Position in the null bitmap.
+    pub(super) null: Option<u32>,
+}
+
+/// A piece of the record buffer that is copied at once, and its position in the fixed area of the
+/// row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct CopyRange {
+    pub(super) record: u32,
+    pub(super) row: u32,
+    pub(super) len: u32,
+}
+
+/// The layout of one schema version.
+///
+/// Invariants: stored columns keep their order; a NULL column takes the same space as any other
+/// (zeros, or length 0), so the offset of a fixed column depends only on the layout.
+///
+/// Rejected: omitting NULL columns. It saves bytes that compression saves anyway, and makes every
+/// offset depend on the row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowLayout {
+    version: u32,
+    record_len: u32,
+    columns: Vec<Column>,
+    slots: Vec<Option<ColumnSlot>>,
+    runs: Vec<CopyRange>,
+    nullable: u32,
+    fixed_len: u32,
+    vars: u32,
+}
+
+impl RowLayout {
+    /// A layout of `columns` for record buffers of `record_len` bytes.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if a column contradicts itself or lies outside the buffer, or if two share
+    /// an id.
+    pub fn new(version: u32, record_len: u32, columns: Vec<Column>) -> Result<Self> {
+        let mut layout = Self {
+            version,
+            record_len,
+            slots: Vec::with_capacity(columns.len()),
+            runs: Vec::new(),
+            nullable: 0,
+            fixed_len: 0,
+            vars: 0,
+            columns: Vec::new(),
+        };
+        for column in &columns {
+            check(column, record_len)?;
+            let slot = column.stored.then(|| layout.place(column));
+            layout.slots.push(slot);
+        }
+        let mut ids: Vec<u32> = columns.iter().map(|c| c.id).collect();
+        ids.sort_unstable();
+        if ids.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err(Error::invalid("two columns with one id"));
+        }
+        layout.columns = columns;
+        Ok(layout)
+    }
+
+    fn place(&mut self, column: &Column) -> ColumnSlot {
+        let place = match column.kind {
+            ColumnKind::Fixed { len } => {
+                let row = self.fixed_len;
+                push_run(&mut self.runs, column.offset, row, len);
+                self.fixed_len += len;
+                ColumnPosition::Fixed(row)
+            }
+            _ => {
+                self.vars += 1;
+                ColumnPosition::Var(self.vars - 1)
+            }
+        };
+        let null = column.null.map(|_| {
+            self.nullable += 1;
+            self.nullable - 1
+        });
+        ColumnSlot { place, null }
+    }
+
+    /// The schema version.
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// Length of the record buffer, bytes.
+    pub fn record_len(&self) -> usize {
+        self.record_len as usize
+    }
+
+    /// The columns, in the order of the definition.
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    pub(super) fn slot(&self, column: usize) -> Option<ColumnSlot> {
+        self.slots[column]
+    }
+
+    /// Offset of the null bitmap in the head.
+    pub(super) fn bitmap_at(&self) -> usize {
+        let mut version = self.version;
+        let mut len = 1;
+        while version >= 0x80 {
+            version >>= 7;
+            len += 1;
+        }
+        len
+    }
+
+    pub(super) fn bitmap_len(&self) -> usize {
+        self.nullable.div_ceil(8) as usize
+    }
+
+    pub(super) fn head_len(&self) -> usize {
+        self.bitmap_at() + self.bitmap_len() + self.fixed_len as usize
+    }
+
+    /// Appends the row in `record` to `head` and `tail`.
+    ///
+    /// # Safety
+    /// For each stored blob column of `record` that is neither NULL nor empty, the pointer must
+    /// point to at least as many bytes as the length says, readable and unchanged while `record` is
+    /// borrowed.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if `record` is too short or a length in it exceeds its maximum.
+    pub unsafe fn encode(
+        &self,
+        record: &[u8],
+        head: &mut Vec<u8>,
+        tail: &mut Vec<u8>,
+    ) -> Result<()> {
+        // SAFETY: both functions require the same: valid pointers and lengths in the stored blob
+        // columns.
+        unsafe { self.encode_without(record, &[], head, tail) }
+    }
+
+    /// As [`Self::encode`], but stores length 0 and no bytes for the variable columns whose ids are
+    /// in `left_out`. The caller appends the trailer with their references.
+    ///
+    /// # Safety
+    /// As for [`Self::encode`].
+    ///
+    /// # Errors
+    /// As for [`Self::encode`].
+    pub unsafe fn encode_without(
+        &self,
+        record: &[u8],
+        left_out: &[u32],
+        head: &mut Vec<u8>,
+        tail: &mut Vec<u8>,
+    ) -> Result<()> {
+        if record.len() < self.record_len() {
+            return Err(Error::invalid("record buffer too short"));
+        }
+        self.encode_head(record, head);
+        if self.vars == 0 {
+            return Ok(());
+        }
+        let start = tail.len();
+        tail.push(0);
+        for column in self.var_columns() {
+            if left_out.contains(&column.id) {
+                tail.push(0);
+                continue;
+            }
+            // SAFETY: this function requires that the pointer of a stored blob column covers its
+            // length while `record` is borrowed, which is what `var_bytes` needs.
+            let bytes = unsafe { var_bytes(column, record) }?;
+            varint::put_u64(tail, bytes.len() as u64);
+        }
+        let lengths = tail.len() - start - 1;
+        if lengths < 0x80 {
+            tail[start] = lengths as u8;
+        } else {
+            let mut prefix = Vec::with_capacity(varint::MAX_LEN);
+            varint::put_u64(&mut prefix, lengths as u64);
+            tail.splice(start..=start, prefix);
+        }
+        for column in self.var_columns() {
+            if left_out.contains(&column.id) {
+                continue;
+            }
+            // SAFETY: as in the loop above, for the same column and record.
+            let bytes = unsafe { var_bytes(column, record) }?;
+            tail.extend_from_slice(bytes);
+        }
+        Ok(())
+    }
+
+    /// Whether two records hold the same row. Of the variable columns whose ids are in `left_out`,
+    /// it compares only NULL.
+    ///
+    /// # Safety
+    /// As for [`Self::encode`], for both records.
+    ///
+    /// # Errors
+    /// As for [`Self::encode`], unless an earlier column differs.
+    pub unsafe fn is_same(&self, a: &[u8], b: &[u8], left_out: &[u32]) -> Result<bool> {
+        if a.len().min(b.len()) < self.record_len() {
+            return Err(Error::invalid("record buffer too short"));
+        }
+        for column in self.columns.iter().filter(|column| column.stored) {
+            let is_null = |record| column.null.is_some_and(|null| null.is_set(record));
+            if is_null(a) != is_null(b) {
+                return Ok(false);
+            }
+            let left_out = !column.kind.is_fixed() && left_out.contains(&column.id);
+            if is_null(a) || left_out {
+                continue;
+            }
+            let same = match column.kind {
+                // CHAR is padded, so equal text has equal bytes.
+                ColumnKind::Fixed { .. } | ColumnKind::Char { .. } => {
+                    field(column, a) == field(column, b)
+                }
+                // SAFETY: this function requires valid blob pointers of both records, and the
+                // slices are used only for the comparison.
+                _ => unsafe { var_bytes(column, a)? == var_bytes(column, b)? },
+            };
+            if !same {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The bytes that the row stores for variable column number `column`; empty if it is NULL.
+    ///
+    /// # Safety
+    /// As for [`Self::encode`].
+    ///
+    /// # Errors
+    /// `InvalidArgument` if `record` is too short, a length in it exceeds its maximum, or the
+    /// column is not a stored variable one.
+    pub unsafe fn variable<'a>(&self, column: usize, record: &'a [u8]) -> Result<&'a [u8]> {
+        let column = self.columns.get(column);
+        match column.filter(|c| c.stored && !c.kind.is_fixed()) {
+            Some(column) if record.len() >= self.record_len() => {
+                // SAFETY: this function requires a valid blob pointer while `record` is borrowed,
+                // and the result has the lifetime of that borrow.
+                unsafe { var_bytes(column, record) }
+            }
+            _ => Err(Error::invalid("no variable column of this record")),
+        }
+    }
+
+    fn var_columns(&self) -> impl Iterator<Item = &Column> {
+        self.columns
+            .iter()
+            .filter(|c| c.stored && !c.kind.is_fixed())
+    }
+
+    fn encode_head(&self, record: &[u8], head: &mut Vec<u8>) {
+        varint::put_u64(head, u64::from(self.version));
+        let bitmap_at = head.len();
+        let fixed_at = bitmap_at + self.bitmap_len();
+        head.resize(fixed_at, 0);
+        head.reserve(self.fixed_len as usize);
+        for run in &self.runs {
+            let from = run.record as usize;
+            head.extend_from_slice(&record[from..from + run.len as usize]);
+        }
+        if self.nullable == 0 {
+            return;
+        }
+        for (column, slot) in self.columns.iter().zip(&self.slots) {
+            let (Some(null), Some(slot)) = (column.null, slot) else {
+                continue;
+            };
+            if !null.is_set(record) {
+                continue;
+            }
+            let bit = slot.null.expect("nullable columns have a bit");
+            head[bitmap_at + bit as usize / 8] |= 1 << (bit % 8);
+            if let ColumnPosition::Fixed(at) = slot.place {
+                let at = fixed_at + at as usize;
+                head[at..at + column.kind.record_len() as usize].fill(0);
+            }
+        }
+    }
+}
+
+/// Splits the tail of a row (without blob trailer) into the lengths and the bytes.
+///
+/// # Errors
+/// `Corruption`, without file name, if the tail is malformed.
+pub fn split_tail(tail: &[u8]) -> Result<(&[u8], &[u8])> {
+    if tail.is_empty() {
+        return Ok((tail, tail));
+    }
+    let mut rest = tail;
+    varint::take_u64(&mut rest)
+        .and_then(|len| rest.split_at_checked(usize::try_from(len).ok()?))
+        .ok_or_else(|| damaged("lengths of the variable columns"))
+}
+
+pub(super) fn push_run(runs: &mut Vec<CopyRange>, record: u32, row: u32, len: u32) {
+    if let Some(last) = runs.last_mut()
+        && last.record + last.len == record
+        && last.row + last.len == row
+    {
+        last.len += len;
+    } else if len > 0 {
+        runs.push(CopyRange { record, row, len });
+    }
+}
+
+fn check(column: &Column, record_len: u32) -> Result<()> {
+    column.kind.check()?;
+    let end = u64::from(column.offset) + u64::from(column.kind.record_len());
+    let null_outside = column.null.is_some_and(|n| n.offset >= record_len);
+    if end > u64::from(record_len) || null_outside {
+        return Err(Error::invalid(format_args!(
+            "column {} lies outside the record",
+            column.id
+        )));
+    }
+    Ok(())
+}
+
+/// The column's field in the record.
+fn field<'a>(column: &Column, record: &'a [u8]) -> &'a [u8] {
+    let at = column.offset as usize;
+    &record[at..at + column.kind.record_len() as usize]
+}
+
+/// The bytes that the row stores for a variable column; empty if it is NULL.
+///
+/// # Safety
+/// As for [`RowLayout::encode`].
+unsafe fn var_bytes<'a>(column: &Column, record: &'a [u8]) -> Result<&'a [u8]> {
+    if column.null.is_some_and(|null| null.is_set(record)) {
+        return Ok(&[]);
+    }
+    let field = field(column, record);
+    match column.kind {
+        ColumnKind::Fixed { .. } => Ok(field),
+        ColumnKind::Char { pad, .. } => Ok(&field[..pad.stripped_len(field)]),
+        ColumnKind::VarChar { len_bytes, .. } => {
+            let (len, bytes) = take_len(field, len_bytes);
+            bytes
+                .get(..len)
+                .ok_or_else(|| Error::invalid("VARCHAR longer than its maximum"))
+        }
+        ColumnKind::Blob { len_bytes } => {
+            // SAFETY: this function requires that the pointer of a blob that is neither NULL nor
+            // empty covers its length, readable and unchanged while `record` is borrowed.
+            // `blob_bytes` checks for a null pointer itself.
+            unsafe { blob_bytes(field, len_bytes) }
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Between the form that entries are read in and the form that compresses best.
+
+use super::header::{
+    HEAD_LEN_SAME, HEAD_PLANES, BlockHeader, KEY_PLANES, PARTS, BlockSection, TAIL_LEN_SAME, TAIL_PLANES,
+};
+use super::byte_planes;
+
+/// Which pieces of sectioned blocks are stored as planes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(in crate::sst) struct PlaneLayout {
+    /// Keys, trailers, lengths, heads: numbers of all kinds.
+    pub(in crate::sst) numbers: bool,
+    /// Tails: pays for codes and digits, not for words.
+    pub(in crate::sst) tails: bool,
+}
+
+/// With fewer entries a plane is too short to be worth its bit.
+const ENTRIES_MIN: u32 = 8;
+/// Wider items are documents, not records.
+const WIDTH_MAX: u32 = 4096;
+
+/// A raw block in its stored shape, and where its tails begin (its length if it has none).
+pub(in crate::sst) struct StoredForm {
+    pub(in crate::sst) raw: Vec<u8>,
+    pub(in crate::sst) tails_at: usize,
+}
+
+/// Brings a raw block, as built, into `shape`. Row-wise blocks have only one.
+pub(in crate::sst) fn shape(sectioned: bool, built: &[u8], shape: PlaneLayout) -> StoredForm {
+    let mut input = built;
+    let header = BlockHeader::take(sectioned, &mut input).expect("the builder wrote it");
+    let mut target = header;
+    let fits = |width: u32| (1..=WIDTH_MAX).contains(&width);
+    if sectioned && header.entries >= ENTRIES_MIN {
+        if shape.numbers {
+            target.flags |= KEY_PLANES;
+        }
+        if shape.numbers && header.has(HEAD_LEN_SAME) && fits(header.head_len) {
+            target.flags |= HEAD_PLANES;
+        }
+        if shape.tails && header.has(TAIL_LEN_SAME) && fits(header.tail_len) {
+            target.flags |= TAIL_PLANES;
+        }
+    }
+    let mut raw = Vec::with_capacity(built.len() + built.len() / 8);
+    target.put(&mut raw);
+    let mut tails_at = 0;
+    let pieces = target.pieces().expect("the builder wrote it");
+    for (part, piece) in pieces.iter().enumerate() {
+        let (bytes, rest) = input.split_at(piece.len);
+        input = rest;
+        if part == BlockSection::Tails as usize {
+            tails_at = raw.len();
+        }
+        match piece.plane_width {
+            0 => raw.extend_from_slice(bytes),
+            width => byte_planes::split(bytes, width, &mut raw),
+        }
+    }
+    StoredForm { raw, tails_at }
+}
+
+/// Undoes [`shape`]: the pieces in the form they are read in, and where each begins and ends.
+pub(super) fn unshape(header: &BlockHeader, mut raw: Vec<u8>, header_len: usize) -> Option<Pieces> {
+    let pieces = header.pieces()?;
+    let entries = header.entries as usize;
+    let mut stored = header_len;
+    for piece in &pieces {
+        stored = stored.checked_add(piece.stored_len(entries)?)?;
+    }
+    if stored != raw.len() {
+        return None;
+    }
+    let mut bounds = [0; PARTS + 1];
+    if pieces.iter().all(|p| p.plane_width == 0) {
+        bounds[0] = header_len as u32;
+        for (i, piece) in pieces.iter().enumerate() {
+            bounds[i + 1] = bounds[i] + piece.len as u32;
+        }
+        return Some(Pieces { bytes: raw, bounds });
+    }
+    let mut bytes = Vec::with_capacity(raw.len());
+    let mut at = header_len;
+    for (i, piece) in pieces.iter().enumerate() {
+        let end = at + piece.stored_len(entries)?;
+        match piece.plane_width {
+            0 => bytes.extend_from_slice(&raw[at..end]),
+            width => byte_planes::join(&mut raw[at..end], entries, width, &mut bytes)?,
+        }
+        at = end;
+        bounds[i + 1] = bytes.len() as u32;
+    }
+    Some(Pieces { bytes, bounds })
+}
+
+/// The pieces of a block as they are read.
+pub(super) struct Pieces {
+    pub(super) bytes: Vec<u8>,
+    /// Piece `i` lies between bounds `i` and `i + 1`.
+    pub(super) bounds: [u32; PARTS + 1],
+}

@@ -1,0 +1,298 @@
+//! Loading a table that nobody else sees: the target of a copying ALTER or of CREATE … SELECT.
+//!
+//! Rows become entries of all indexes, which a [`IndexLoad`] sorts and writes straight into files of the last
+//! level; one edit installs them all, and then the table is published: only snapshots from then on see it.
+//! Where rows may be refused one by one (ALTER IGNORE), each is looked up before it is written
+//! ([`super::bulk_load_by_row`]).
+
+use super::blob_columns::RowReader;
+use super::bulk_load_by_row::RowLoad;
+use super::write_rows::{RowScratch, WriteFlags, WriteOutcome, index_entry};
+use super::{TableIds, Table, corrupt};
+use crate::base::key::index_prefix;
+use crate::base::{Error, Result};
+use crate::blob::TransactionBlobs;
+use crate::catalog::{autoincrement_counter, hidden_row_counter};
+use crate::ingest::{Duplicate, LoadEntry, LoadFailure, IndexLoad, LoadProgress, Uniqueness};
+use crate::rowcode::BlobBuf;
+use crate::txn::{TransactionContext, LockOwner};
+use std::sync::Arc;
+
+/// Loads of one session with threads of their own; further ones (of a table with many partitions) work in
+/// the session's thread.
+const THREADS_MAX: usize = 8;
+
+/// A load under way.
+pub struct BulkLoad {
+    table: Arc<Table>,
+    way: LoadMethod,
+}
+
+enum LoadMethod {
+    /// Sorted and written into files.
+    Sorted(Box<SortedLoad>),
+    /// Row by row, through the memtable.
+    Rows(Box<RowLoad>),
+}
+
+struct SortedLoad {
+    cx: Arc<TransactionContext>,
+    current: Arc<TableIds>,
+    /// Number of the index behind each sorter; `None`: the rows.
+    indexes: Vec<Option<usize>>,
+    load: Option<IndexLoad>,
+    /// The largest hidden row id and AUTO_INCREMENT value, if there is one.
+    row_id: u64,
+    autoincrement: u64,
+    rows: u64,
+    row_key: Vec<u8>,
+    duplicate: Option<Box<Duplicate>>,
+    /// What it wrote out of line.
+    blobs: TransactionBlobs,
+}
+
+impl BulkLoad {
+    /// Begins to load `table`, as number `others` of the loads of one session that are under way. Duplicates
+    /// may become known at the end only; with `one_by_one` each row's fate is known at once.
+    ///
+    /// # Errors
+    /// If the system has no thread left.
+    pub fn new(
+        table: Arc<Table>,
+        cx: &Arc<TransactionContext>,
+        owner: Arc<LockOwner>,
+        one_by_one: bool,
+        others: usize,
+    ) -> Result<Self> {
+        let way = match one_by_one {
+            true => LoadMethod::Rows(Box::new(RowLoad::new(Arc::clone(&table), cx, owner))),
+            false => LoadMethod::Sorted(Box::new(SortedLoad::new(&table, cx, &owner, others)?)),
+        };
+        Ok(Self { table, way })
+    }
+
+    /// The table being loaded.
+    pub fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// There are so many loads in the session now: they share the memory.
+    pub fn share_memory(&mut self, loads: usize) {
+        if let LoadMethod::Sorted(load) = &mut self.way {
+            load.share_memory(loads);
+        }
+    }
+
+    /// Inserts a row. [`WriteOutcome::Duplicate`]: this row, or one before it, has a key that another one has;
+    /// [`Self::duplicate_row`] gives it. The load is over then.
+    ///
+    /// # Safety
+    /// Blob columns of `record` point to their bytes.
+    ///
+    /// # Errors
+    /// As for [`Table::insert`], and whatever has failed in writing since the call before.
+    pub unsafe fn insert(
+        &mut self,
+        record: &[u8],
+        flags: WriteFlags,
+        scratch: &mut RowScratch,
+    ) -> Result<WriteOutcome> {
+        // SAFETY: as the caller promises.
+        unsafe {
+            match &mut self.way {
+                LoadMethod::Sorted(load) => load.insert(&self.table, record, flags, scratch),
+                LoadMethod::Rows(load) => load.insert(record, flags, scratch),
+            }
+        }
+    }
+
+    /// Remembers a used auto-increment value.
+    pub fn use_autoincrement(&mut self, value: u64) {
+        match &mut self.way {
+            LoadMethod::Sorted(load) => {
+                load.autoincrement = load.autoincrement.max(value);
+                load.current.autoincrement.raise(value);
+            }
+            LoadMethod::Rows(load) => load.use_autoincrement(value),
+        }
+    }
+
+    /// Ends the load: everything is durable, and visible to snapshots from now on. `progress` is called now
+    /// and then. [`WriteOutcome::Duplicate`] as for [`Self::insert`].
+    ///
+    /// # Errors
+    /// Those of writing; that of `progress`. Nothing of the load stays then.
+    pub fn finish(&mut self, progress: LoadProgress<'_>) -> Result<WriteOutcome> {
+        match &mut self.way {
+            LoadMethod::Sorted(load) => {
+                let written = load.finish(&self.table, progress)?;
+                if matches!(written, WriteOutcome::Duplicate { .. }) {
+                    return Ok(written);
+                }
+            }
+            LoadMethod::Rows(load) => load.finish()?,
+        }
+        self.table.catalog.publish_loaded(&self.table.name)?;
+        Ok(WriteOutcome::Done { row_id: None })
+    }
+
+    /// Decodes the second row of the duplicate that ended the load into `record`; `blobs` holds its blobs.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if there was none.
+    pub fn duplicate_row(&self, record: &mut [u8], blobs: &mut BlobBuf) -> Result<()> {
+        match &self.way {
+            LoadMethod::Sorted(load) => load.duplicate_row(&self.table, record, blobs),
+            LoadMethod::Rows(_) => Err(Error::invalid("the row is the caller's")),
+        }
+    }
+}
+
+impl SortedLoad {
+    fn new(table: &Table, cx: &Arc<TransactionContext>, owner: &LockOwner, others: usize) -> Result<Self> {
+        let current = table.current();
+        let mut limits = cx.loads.limits();
+        limits.threads &= others < THREADS_MAX;
+        limits.interrupted = owner.interrupt_flag();
+        let mut indexes = vec![None];
+        let mut sorters = vec![Uniqueness::Key];
+        for (number, index) in Table::secondaries(&current) {
+            indexes.push(Some(number));
+            sorters.push(match index.unique {
+                true => Uniqueness::Start,
+                false => Uniqueness::None,
+            });
+        }
+        Ok(Self {
+            load: Some(IndexLoad::new(&cx.ingest, &sorters, limits)?),
+            cx: Arc::clone(cx),
+            current,
+            indexes,
+            row_id: 0,
+            autoincrement: 0,
+            rows: 0,
+            row_key: Vec::new(),
+            duplicate: None,
+            blobs: TransactionBlobs::new(),
+        })
+    }
+
+    fn share_memory(&mut self, loads: usize) {
+        let memory = self.cx.loads.limits().memory / loads.max(1) as u64;
+        if let Some(load) = &mut self.load {
+            load.set_memory(memory);
+        }
+    }
+
+    unsafe fn insert(
+        &mut self,
+        table: &Table,
+        record: &[u8],
+        flags: WriteFlags,
+        scratch: &mut RowScratch,
+    ) -> Result<WriteOutcome> {
+        table.check_record(record)?;
+        let row_id = table.next_row_id(&self.current);
+        self.row_id = self.row_id.max(row_id.unwrap_or(0));
+        // SAFETY: as the caller promises.
+        match unsafe { self.add(table, record, row_id, flags, scratch) } {
+            Ok(()) => {
+                self.rows += 1;
+                Ok(WriteOutcome::Done { row_id })
+            }
+            Err(failure) => self.failed(table, failure),
+        }
+    }
+
+    unsafe fn add(
+        &mut self,
+        table: &Table,
+        record: &[u8],
+        row_id: Option<u64>,
+        flags: WriteFlags,
+        scratch: &mut RowScratch,
+    ) -> Result<(), LoadFailure> {
+        let load = self.load.as_mut();
+        let load = load.ok_or_else(|| Error::invalid("the load is over"))?;
+        let current = &self.current;
+        let row_key = &mut self.row_key;
+        row_key.clear();
+        // SAFETY: as the caller promises.
+        unsafe { current.clustered.row_key(record, row_id, row_key) }?;
+        // SAFETY: as the caller promises.
+        let row = unsafe { table.encode_row(&self.cx, &mut self.blobs, record, scratch) };
+        let (kind, value) = row?;
+        let entry = LoadEntry {
+            user_key: row_key,
+            unique_len: row_key.len(),
+            kind,
+            value,
+        };
+        load.add(0, entry)?;
+        for (sorter, (_, index)) in (1..).zip(Table::secondaries(current)) {
+            // SAFETY: as the caller promises.
+            let entry = unsafe { index_entry(index, record, row_key, flags, scratch) }?;
+            load.add(sorter, entry)?;
+        }
+        Ok(())
+    }
+
+    /// The end of a load that failed. What it wrote goes at once.
+    fn failed(&mut self, table: &Table, failure: LoadFailure) -> Result<WriteOutcome> {
+        self.load = None;
+        match failure {
+            LoadFailure::Error(error) => Err(error),
+            LoadFailure::Duplicate(duplicate) => {
+                let index = self.indexes[duplicate.sorter].or(table.primary_number());
+                self.duplicate = Some(duplicate);
+                let index = index.ok_or_else(|| corrupt(table, "a hidden row id came twice"))?;
+                Ok(WriteOutcome::Duplicate { index })
+            }
+        }
+    }
+
+    fn finish(&mut self, table: &Table, progress: LoadProgress<'_>) -> Result<WriteOutcome> {
+        let load = self.load.take();
+        let load = load.ok_or_else(|| Error::invalid("the load is over"))?;
+        let files = match load.finish(progress) {
+            Ok(files) => files,
+            Err(failure) => return self.failed(table, failure),
+        };
+        let id = self.current.entry.clustered.id;
+        let counters = [
+            (hidden_row_counter(id), self.row_id),
+            (autoincrement_counter(id), self.autoincrement),
+        ];
+        let counters = counters.into_iter().filter(|(_, value)| *value > 0);
+        let all = table.catalog.counters();
+        let counters = counters.map(|(counter, value)| (counter, all.raise(counter, value)));
+        let counters: Vec<_> = counters.collect();
+        if !files.files().is_empty() {
+            // Before anything names them, and held until a view does.
+            self.blobs.sync()?;
+            self.cx.loads.install(files, counters)?;
+        }
+        self.current
+            .live_rows
+            .count(i64::try_from(self.rows).unwrap_or(i64::MAX));
+        Ok(WriteOutcome::Done { row_id: None })
+    }
+
+    fn duplicate_row(&self, table: &Table, record: &mut [u8], blobs: &mut BlobBuf) -> Result<()> {
+        let duplicate = self.duplicate.as_ref();
+        let duplicate = duplicate.ok_or_else(|| Error::invalid("there was no duplicate"))?;
+        let mut reader = RowReader::new(table.format(), None);
+        let store = &self.cx.blobs;
+        blobs.clear();
+        if duplicate.sorter == 0 {
+            let value = duplicate.value.as_value();
+            return reader.read(store, duplicate.kind, value, record, blobs);
+        }
+        let mut row_key = index_prefix(self.current.clustered.id()).to_vec();
+        row_key.extend_from_slice(&duplicate.user_key[duplicate.unique_len..]);
+        match duplicate.in_first(&row_key)? {
+            Some((kind, row)) => reader.read(store, kind, row.as_value(), record, blobs),
+            None => Err(corrupt(table, "the row of a duplicate is missing")),
+        }
+    }
+}

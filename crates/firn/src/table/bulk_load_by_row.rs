@@ -1,0 +1,81 @@
+//! Loading a table that nobody else sees row by row, where each row's fate must be known at once.
+//!
+//! Rows go into the store in pieces, each a commit of its own, without row locks; a failure leaves
+//! garbage under ids that the dropped table takes along.
+
+use super::Table;
+use super::write_rows::{RowScratch, WriteFlags, WriteOutcome};
+use crate::base::Result;
+use crate::txn::{TransactionContext, Isolation, LockOwner, Transaction};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Bytes of rows in one commit, about; fewer where a transaction may take less memory.
+const PIECE_BYTES: u64 = 4 << 20;
+
+/// A load under way.
+pub(super) struct RowLoad {
+    table: Arc<Table>,
+    transaction: Transaction,
+    pieces: u64,
+}
+
+impl RowLoad {
+    pub(super) fn new(table: Arc<Table>, cx: &Arc<TransactionContext>, owner: Arc<LockOwner>) -> Self {
+        let transaction = Transaction::new(Arc::clone(cx), owner);
+        Self {
+            table,
+            transaction,
+            pieces: 0,
+        }
+    }
+
+    /// Inserts a row.
+    ///
+    /// # Safety
+    /// Blob columns of `record` point to their bytes.
+    ///
+    /// # Errors
+    /// As for [`Table::insert`].
+    pub(super) unsafe fn insert(
+        &mut self,
+        record: &[u8],
+        flags: WriteFlags,
+        scratch: &mut RowScratch,
+    ) -> Result<WriteOutcome> {
+        // Well before it would spill: pieces are there to keep the transaction small.
+        let live = &self.transaction.context().live;
+        let limit = live.txn_memory_limit.load(Ordering::Relaxed);
+        if self.transaction.write_bytes() >= PIECE_BYTES.min(limit / 2) {
+            self.commit_piece()?;
+        }
+        if !self.transaction.is_active() {
+            self.transaction
+                .begin_statement(self.pieces, Isolation::ReadCommitted, 0, true);
+        }
+        let flags = WriteFlags {
+            private: true,
+            ..flags
+        };
+        // SAFETY: as the caller promises.
+        unsafe {
+            self.table
+                .insert(&mut self.transaction, record, flags, scratch)
+        }
+    }
+
+    /// Remembers a used auto-increment value.
+    pub(super) fn use_autoincrement(&mut self, value: u64) {
+        self.table.use_autoincrement(&mut self.transaction, value);
+    }
+
+    /// Commits the last piece.
+    pub(super) fn finish(&mut self) -> Result<()> {
+        self.commit_piece()
+    }
+
+    fn commit_piece(&mut self) -> Result<()> {
+        self.pieces += 1;
+        self.transaction.commit_unsynced()
+    }
+}

@@ -1,0 +1,347 @@
+//! CHECK TABLE: files against their checksums, rows against their entries and the other way round.
+//!
+//! The entries of an index and the rows are compared as sets, in two scans: equal sums of as many
+//! hashes are equal sets, whatever their order. Single lookups only name what does not fit.
+
+use super::index_info::IndexInfo;
+use super::blob_columns::RowReader;
+use super::{TableIds, Table};
+use crate::base::checksum::xxh3;
+use crate::base::key::{INDEX_ID_LEN, index_prefix};
+use crate::base::key_range::prefix_successor;
+use crate::base::{Error, ErrorKind, Result};
+use crate::catalog::{Counters, TableEntry, TableSchema};
+use crate::iter::{MergeIter, MvccIter, ReadAt};
+use crate::read::{self, ReadPoint, ScanRange, ScanSource, SuperVersions, scan_sources};
+use crate::rowcode::{BlobBuf, RowFormat};
+use crate::sst::IndexStats;
+use std::sync::Arc;
+
+/// Problems listed at most; the rest is counted.
+const PROBLEMS_MAX: usize = 100;
+
+/// What a check found.
+#[derive(Debug, Default)]
+pub struct CheckReport {
+    /// Rows seen.
+    pub rows: u64,
+    /// What is wrong, in words.
+    pub problems: Vec<String>,
+    /// How much is wrong.
+    pub problem_count: u64,
+    /// Rows that could not be decoded.
+    undecoded: u64,
+}
+
+impl CheckReport {
+    fn problem(&mut self, words: String) {
+        self.problem_count += 1;
+        if self.problems.len() < PROBLEMS_MAX {
+            self.problems.push(words);
+        }
+    }
+}
+
+type Entries = MvccIter<MergeIter<ScanSource>>;
+
+/// What is checked, and where.
+pub(super) struct CheckedTable<'a> {
+    pub(super) schema: &'a TableSchema,
+    pub(super) format: &'a RowFormat,
+    pub(super) current: &'a TableIds,
+    pub(super) point: &'a ReadPoint,
+    pub(super) interrupted: &'a dyn Fn() -> bool,
+}
+
+/// An index beside the clustered one.
+pub(super) struct Secondary<'a> {
+    pub(super) index: &'a IndexInfo,
+    /// Its keys follow from stored columns alone, with the collations at hand. Virtual columns are
+    /// not in the row: only the host could compute such an entry.
+    pub(super) computable: bool,
+}
+
+/// A set of keys: how many, and the sum of their hashes.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct KeySetHash(u64, u64);
+
+impl KeySetHash {
+    fn add(&mut self, key: &[u8]) {
+        self.0 += 1;
+        self.1 = self.1.wrapping_add(xxh3(key));
+    }
+}
+
+/// What the rows ask of the indexes.
+#[derive(Default)]
+struct ExpectedEntries {
+    /// The rows' own keys.
+    rows: KeySetHash,
+    /// The entries of each index, where they are computable.
+    entries: Vec<KeySetHash>,
+}
+
+impl Table {
+    /// Checks the table at the latest commit: its files, that each row decodes, that each index has
+    /// the entries that the rows ask for, and no others. `extended` looks each row and entry up;
+    /// without it that is done only in an index where something does not fit. `interrupted` is
+    /// polled.
+    ///
+    /// # Errors
+    /// `Interrupted`; what stops the check halfway and is no damage of a file.
+    pub fn check(
+        &self,
+        views: &SuperVersions,
+        extended: bool,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<CheckReport> {
+        let subject = CheckedTable {
+            schema: self.schema(),
+            format: self.format(),
+            current: &self.current(),
+            point: &views.latest(),
+            interrupted,
+        };
+        let mut report = CheckReport::default();
+        subject.check_files(&mut report)?;
+        match subject.check_entries(extended, &mut report) {
+            // Found and reported with the files.
+            Err(error) if error.is_corruption() && report.problem_count > 0 => {}
+            checked => checked?,
+        }
+        Ok(report)
+    }
+}
+
+/// Checks a table that nobody has opened, at `point`, as [`Table::check`] does, but for its files.
+/// Without the server's collations the keys of text cannot be computed: their entries are held to
+/// the rows that they name.
+///
+/// # Errors
+/// `Interrupted`, and what stops the check halfway, such as a damaged file.
+pub fn check_stored(
+    entry: &Arc<TableEntry>,
+    point: &ReadPoint,
+    interrupted: &dyn Fn() -> bool,
+) -> Result<CheckReport> {
+    let weightless = entry.schema.with_any_collator();
+    let current = TableIds::new(&Counters::default(), &weightless, Arc::clone(entry), 0)?;
+    let subject = CheckedTable {
+        schema: &entry.schema,
+        format: &weightless.row_format(&[])?,
+        current: &current,
+        point,
+        interrupted,
+    };
+    let mut report = CheckReport::default();
+    subject.check_entries(false, &mut report)?;
+    Ok(report)
+}
+
+impl CheckedTable<'_> {
+    fn check_files(&self, report: &mut CheckReport) -> Result<()> {
+        let ids = self.current.entry.index_ids();
+        for file in self.point.view.files() {
+            let ours = |stats: &IndexStats| ids.contains(&stats.index);
+            if !file.per_index.iter().any(ours) {
+                continue;
+            }
+            self.stop_if()?;
+            let mut problem = |error: Error| report.problem(error.to_string());
+            match file.reader() {
+                Ok(reader) => drop(reader.survey(&mut problem)),
+                Err(error) => problem(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn check_entries(&self, extended: bool, report: &mut CheckReport) -> Result<()> {
+        let all = self.secondaries();
+        let indexes: Vec<&Secondary<'_>> = all.iter().collect();
+        let wanted = self.scan_rows(&indexes, extended, report)?;
+        let mut differing = Vec::new();
+        for (secondary, entries) in indexes.iter().zip(&wanted.entries) {
+            let wanted = (wanted.rows, *entries);
+            if extended || !self.scan_entries(secondary, wanted, report)? {
+                differing.push(*secondary);
+            }
+        }
+        if !extended && !differing.is_empty() {
+            self.scan_rows(&differing, true, report)?;
+        }
+        for secondary in differing {
+            self.look_entries_up(secondary.index, report)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn secondaries(&self) -> Vec<Secondary<'_>> {
+        let all = Table::secondaries(self.current).map(|(number, index)| Secondary {
+            index,
+            computable: self.is_computable(number),
+        });
+        all.collect()
+    }
+
+    fn is_computable(&self, index: usize) -> bool {
+        self.schema.indexes[index].parts.iter().all(|part| {
+            let column = &self.schema.columns[part.column as usize].column;
+            column.stored && part.has_collator()
+        })
+    }
+
+    /// Decodes each row and adds up what `indexes` should hold; with `lookup`, looks for the entries
+    /// instead. A row that does not decode is reported unless it was before.
+    fn scan_rows(
+        &self,
+        indexes: &[&Secondary<'_>],
+        lookup: bool,
+        report: &mut CheckReport,
+    ) -> Result<ExpectedEntries> {
+        let mut reader = RowReader::new(self.format, None);
+        let mut record = vec![0; self.schema.record_len as usize];
+        let mut blobs = BlobBuf::new();
+        let mut entry = Vec::new();
+        let again = report.rows > 0;
+        let mut wanted = ExpectedEntries {
+            entries: vec![Sum::default(); indexes.len()],
+            ..ExpectedEntries::default()
+        };
+        let mut rows = self.entries_of(&self.current.clustered);
+        let mut found = rows.first()?;
+        while found {
+            if wanted.rows.0.is_multiple_of(1024) {
+                self.stop_if()?;
+            }
+            blobs.clear();
+            let row_key = rows.user_key();
+            wanted.rows.add(&row_key[INDEX_ID_LEN..]);
+            let store = &self.point.view.blobs;
+            let (kind, value) = (rows.kind(), rows.value());
+            let decoded = reader.read(store, kind, value, &mut record, &mut blobs);
+            if let Err(error) = &decoded
+                && !again
+            {
+                report.undecoded += 1;
+                report.problem(format!("row {}: {error}", hex(row_key)));
+            }
+            let computable = indexes.iter().zip(&mut wanted.entries);
+            for (secondary, sum) in
+                computable.filter(|(index, _)| index.computable && decoded.is_ok())
+            {
+                let index = secondary.index;
+                entry.clear();
+                // SAFETY: the blob pointers were just written and point into `blobs`.
+                unsafe { index.declared_key(&record, &mut entry) }?;
+                entry.extend_from_slice(&row_key[INDEX_ID_LEN..]);
+                if !lookup {
+                    sum.add(&entry);
+                } else if !self.is_there(&entry)? {
+                    let row = hex(row_key);
+                    report.problem(format!("index {}: row {row} has no entry", index.name()));
+                }
+            }
+            found = rows.next()?;
+        }
+        report.rows = wanted.rows.0;
+        Ok(wanted)
+    }
+
+    /// Whether the entries of an index are those that the rows ask for.
+    fn scan_entries(
+        &self,
+        secondary: &Secondary<'_>,
+        (rows, wanted): (KeySetHash, KeySetHash),
+        report: &mut CheckReport,
+    ) -> Result<bool> {
+        let index = secondary.index;
+        let (mut seen, mut named) = (KeySetHash::default(), KeySetHash::default());
+        let mut entries = self.entries_of(index);
+        let mut found = entries.first()?;
+        while found {
+            if seen.0.is_multiple_of(1024) {
+                self.stop_if()?;
+            }
+            let key = entries.user_key();
+            seen.add(key);
+            // One that does not end where it should names no row: the sums will differ.
+            if let Ok(declared) = index.declared_len(key) {
+                named.add(&key[declared..]);
+            }
+            found = entries.next()?;
+        }
+        if seen.0 != rows.0 {
+            let (name, entries, rows) = (index.name(), seen.0, rows.0);
+            report.problem(format!(
+                "index {name} has {entries} entries, the table {rows} rows"
+            ));
+        } else if named != rows {
+            let name = index.name();
+            report.problem(format!(
+                "index {name}: its entries name other rows than the table has"
+            ));
+        }
+        let computed = secondary.computable && report.undecoded == 0;
+        Ok(named == rows && (!computed || seen == wanted))
+    }
+
+    /// Names the entries that have no row.
+    fn look_entries_up(&self, index: &IndexInfo, report: &mut CheckReport) -> Result<()> {
+        let mut row_key = Vec::new();
+        let mut entries = self.entries_of(index);
+        let mut count = 0u64;
+        let mut found = entries.first()?;
+        while found {
+            if count.is_multiple_of(1024) {
+                self.stop_if()?;
+            }
+            count += 1;
+            let key = entries.user_key();
+            match index.declared_len(key) {
+                Err(error) => report.problem(format!("index {}: {error}", index.name())),
+                Ok(declared) => {
+                    row_key.clear();
+                    row_key.extend_from_slice(&index_prefix(self.current.clustered.id()));
+                    row_key.extend_from_slice(&key[declared..]);
+                    if !self.is_there(&row_key)? {
+                        let entry = hex(key);
+                        report.problem(format!("index {}: entry {entry} has no row", index.name()));
+                    }
+                }
+            }
+            found = entries.next()?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn is_there(&self, key: &[u8]) -> Result<bool> {
+        let there = read::get(&self.point.view, key, self.point.seqno, |key, _| {
+            key.kind.is_put()
+        })?;
+        Ok(there == Some(true))
+    }
+
+    pub(super) fn entries_of(&self, index: &IndexInfo) -> Entries {
+        let lower = index_prefix(index.id()).to_vec();
+        let range = ScanRange {
+            upper: prefix_successor(&lower),
+            lower,
+        };
+        let merged = MergeIter::new(scan_sources(&self.point.view, &range, None));
+        let mut entries = MvccIter::new(merged, ReadAt::snapshot(self.point.seqno));
+        entries.set_bounds(Some(&range.lower), range.upper.as_deref());
+        entries
+    }
+
+    fn stop_if(&self) -> Result<()> {
+        match (self.interrupted)() {
+            true => Err(Error::new(ErrorKind::Interrupted, "check interrupted")),
+            false => Ok(()),
+        }
+    }
+}
+
+fn hex(key: &[u8]) -> String {
+    key.iter().map(|byte| format!("{byte:02x}")).collect()
+}

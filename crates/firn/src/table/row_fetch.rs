@@ -1,0 +1,473 @@
+//! From an index entry to a row in the server's record buffer.
+
+use super::index_info::IndexInfo;
+use super::read_mode::{Entries, LockWait, ReadMode};
+use super::blob_columns::{PartialColumn, RowReader};
+use super::row_lock::{LockOutcome, RowLock};
+use super::{TableIds, Table, corrupt};
+use crate::base::key::{INDEX_ID_LEN, UNCOMMITTED_BIT};
+use crate::base::{Error, Result, Seqno};
+use crate::blob::BlobStore;
+use crate::keycode::IndexDecodePlan;
+use crate::read::{Freshness, ReadPoint, changed_since};
+use crate::rowcode::BlobBuf;
+use crate::txn::Transaction;
+use std::sync::Arc;
+
+/// What became of an entry.
+pub(super) enum FetchOutcome {
+    /// Its row is in the record buffer.
+    Row,
+    /// It has no row for this reader.
+    Nothing,
+    /// It was there when the scan came to it, and was gone once the row was locked. The row may be
+    /// elsewhere in the index since, also behind the scan.
+    Gone,
+}
+
+/// Reads rows for a cursor.
+pub(super) struct RowFetch {
+    table: Arc<Table>,
+    current: Arc<TableIds>,
+    index: Arc<IndexInfo>,
+    number: Option<usize>,
+    clustered: bool,
+    created: Seqno,
+    lock: RowLock,
+    columns: Option<Vec<u8>>,
+    reader: RowReader,
+    /// Set when entries alone are read.
+    key_plan: Option<IndexDecodePlan>,
+    blobs: BlobBuf,
+    entry_key: Vec<u8>,
+    /// The key of the entry last read is the row key.
+    entry_is_row: bool,
+    row_key: Vec<u8>,
+    /// Key of the entry that was read before the last one.
+    passed: Vec<u8>,
+    /// The next entry is read in the place of the last one: `passed` stays.
+    in_place: bool,
+}
+
+impl RowFetch {
+    pub(super) fn new(table: Arc<Table>) -> Self {
+        let current = table.current();
+        let index = Arc::clone(&current.clustered);
+        let reader = RowReader::new(table.format(), None);
+        Self {
+            table,
+            current,
+            created: index.created(),
+            index,
+            number: None,
+            clustered: true,
+            lock: RowLock::new(),
+            columns: None,
+            reader,
+            key_plan: None,
+            blobs: BlobBuf::new(),
+            entry_key: Vec::new(),
+            entry_is_row: false,
+            row_key: Vec::new(),
+            passed: Vec::new(),
+            in_place: false,
+        }
+    }
+
+    pub(super) fn reset(
+        &mut self,
+        index: Option<usize>,
+        mode: ReadMode,
+        wait: LockWait,
+    ) -> Result<()> {
+        self.table.refresh(&mut self.current);
+        let current = &self.current;
+        let before = self.index.id();
+        let index_info = match index {
+            None => &current.clustered,
+            Some(number) => current
+                .indexes
+                .get(number)
+                .ok_or_else(|| Error::invalid("no such index"))?,
+        };
+        if !Arc::ptr_eq(&self.index, index_info) {
+            self.index = Arc::clone(index_info);
+        }
+        self.clustered = self.index.id() == current.clustered.id();
+        self.created = self.index.created();
+        self.entry_key.clear();
+        self.entry_is_row = false;
+        if self.index.id() != before && self.number != index {
+            // Other columns; the caller chooses them again.
+            self.number = index;
+            self.key_plan = None;
+        }
+        self.set_mode(mode, wait);
+        Ok(())
+    }
+
+    pub(super) fn set_mode(&mut self, mode: ReadMode, wait: LockWait) {
+        self.lock.set_mode(mode, wait);
+        if self.is_locking() {
+            self.reader.keep_unread();
+        }
+        self.in_place = false;
+    }
+
+    pub(super) fn lock(&self) -> &RowLock {
+        &self.lock
+    }
+
+    pub(super) fn lock_mut(&mut self) -> &mut RowLock {
+        &mut self.lock
+    }
+
+    pub(super) fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    pub(super) fn index(&self) -> &IndexInfo {
+        &self.index
+    }
+
+    pub(super) fn on_clustered(&self) -> bool {
+        self.clustered
+    }
+
+    pub(super) fn is_locking(&self) -> bool {
+        self.lock.is_on()
+    }
+
+    pub(super) fn created(&self) -> Seqno {
+        self.created
+    }
+
+    /// Key of the entry last read; empty before the first.
+    pub(super) fn last_entry(&self) -> &[u8] {
+        if self.entry_is_row {
+            &self.row_key
+        } else {
+            &self.entry_key
+        }
+    }
+
+    /// Key of the entry that the scan had passed before it came to the last one. Only of a locking
+    /// read that has read two.
+    pub(super) fn passed_entry(&self) -> &[u8] {
+        &self.passed
+    }
+
+    /// The entry that is read next takes the place of the last one, which was not passed.
+    pub(super) fn read_in_place(&mut self) {
+        self.in_place = true;
+    }
+
+    /// `parts`: for reads from a snapshot. What is locked is read whole, but for BLOBs of which the length is
+    /// enough: those the statement neither reads nor writes.
+    pub(super) fn set_columns(
+        &mut self,
+        bitmap: Option<&[u8]>,
+        key_only: bool,
+        parts: &[PartialColumn],
+    ) -> Result<()> {
+        // A row found through an entry must have a reference: with a primary key on prefixes of
+        // columns the entry does not give it.
+        let entries_alone = key_only
+            && !self.clustered
+            && self.table.primary_columns().all(|c| self.index.covers(c));
+        self.key_plan = entries_alone.then(|| self.index.plan(bitmap)).transpose()?;
+        if self.columns.as_deref() != bitmap {
+            self.columns = bitmap.map(<[u8]>::to_vec);
+            self.reader.set_columns(self.table.format(), bitmap);
+        }
+        self.reader.set_parts(self.table.format(), parts)?;
+        if self.is_locking() {
+            self.reader.keep_unread();
+        }
+        Ok(())
+    }
+
+    /// Whether the entries of the index are rows, to be decoded and no more.
+    #[inline]
+    pub(super) fn is_plain(&self) -> bool {
+        self.clustered && !self.is_locking()
+    }
+
+    /// Reads the row that is the entry under `entries`.
+    #[inline]
+    pub(super) fn plain_row(
+        &mut self,
+        point: &ReadPoint,
+        entries: &Entries,
+        record: &mut [u8],
+    ) -> Result<()> {
+        self.blobs.clear();
+        self.entry_is_row = true;
+        self.row_key.clear();
+        self.row_key.extend_from_slice(entries.user_key());
+        self.decode_row(&point.view.blobs, entries, record)
+    }
+
+    /// Whether an entry leads to a row that must be read.
+    #[inline]
+    pub(super) fn reads_rows(&self) -> bool {
+        !self.clustered && self.key_plan.is_none()
+    }
+
+    /// Appends the key of the row that an entry of the secondary index leads to.
+    pub(super) fn push_row_key(&self, entry: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        let declared = self.index.declared_len(entry)?;
+        out.extend_from_slice(&self.current.clustered.id().to_be_bytes());
+        out.extend_from_slice(&entry[declared..]);
+        Ok(())
+    }
+
+    /// Reads the row of the entry under `entries`. `stale`: the transaction has written since they
+    /// were opened.
+    pub(super) fn entry(
+        &mut self,
+        txn: &mut Transaction,
+        point: &ReadPoint,
+        entries: &Entries,
+        stale: bool,
+        record: &mut [u8],
+    ) -> Result<FetchOutcome> {
+        self.blobs.clear();
+        let key = entries.user_key();
+        if !std::mem::take(&mut self.in_place) && self.is_locking() {
+            if self.entry_is_row {
+                self.passed.clone_from(&self.row_key);
+            } else {
+                std::mem::swap(&mut self.passed, &mut self.entry_key);
+            }
+        }
+        self.entry_is_row = false;
+        self.entry_key.clear();
+        self.entry_key.extend_from_slice(key);
+        self.row_key.clear();
+        if self.clustered {
+            self.row_key.extend_from_slice(key);
+        } else {
+            self.table.refresh(&mut self.current);
+            let mut row_key = std::mem::take(&mut self.row_key);
+            let pushed = self.push_row_key(key, &mut row_key);
+            self.row_key = row_key;
+            pushed?;
+        }
+        if self.is_locking() {
+            return self.locked_entry(txn, point, entries, stale, record);
+        }
+        Ok(match self.snapshot_entry(txn, point, entries, record)? {
+            true => FetchOutcome::Row,
+            false => FetchOutcome::Nothing,
+        })
+    }
+
+    fn snapshot_entry(
+        &mut self,
+        txn: &Transaction,
+        point: &ReadPoint,
+        entries: &Entries,
+        record: &mut [u8],
+    ) -> Result<bool> {
+        if self.clustered {
+            self.decode_row(&point.view.blobs, entries, record)?;
+            return Ok(true);
+        }
+        let own = entries.seqno() & UNCOMMITTED_BIT != 0;
+        if !own && txn.hides_any() && txn.hides(&self.row_key) {
+            return Ok(false);
+        }
+        if let Some(plan) = &self.key_plan {
+            self.decode_entry(plan, entries.value().head, record)?;
+            return Ok(true);
+        }
+        match self.row_at(txn, point, record)? {
+            true => Ok(true),
+            false => Err(self.dangling()),
+        }
+    }
+
+    fn locked_entry(
+        &mut self,
+        txn: &Transaction,
+        point: &ReadPoint,
+        entries: &Entries,
+        stale: bool,
+        record: &mut [u8],
+    ) -> Result<FetchOutcome> {
+        let unlocked = match self.lock.take(txn, &self.row_key, self.clustered)? {
+            LockOutcome::Skip => return Ok(FetchOutcome::Nothing),
+            LockOutcome::Yes => false,
+            LockOutcome::Shown => true,
+        };
+        // What the transaction has written since is most often behind a scan that changes what it passes. An own version
+        // under the cursor may have been taken back meanwhile.
+        let own = stale
+            && (entries.seqno() & UNCOMMITTED_BIT != 0
+                || txn.has_written(&self.row_key)?
+                || !self.clustered && txn.has_written(&self.entry_key)?);
+        let found = if own || unlocked || self.has_changed(txn, point) {
+            self.latest_entry(txn, record)?
+        } else if self.clustered {
+            self.decode_row(&point.view.blobs, entries, record)?;
+            true
+        } else if let Some(plan) = &self.key_plan {
+            self.decode_entry(plan, entries.value().head, record)?;
+            true
+        } else {
+            match self.row_at(txn, point, record)? {
+                true => true,
+                false => return Err(self.dangling()),
+            }
+        };
+        if found {
+            return Ok(FetchOutcome::Row);
+        }
+        self.unlock_row(txn);
+        Ok(FetchOutcome::Gone)
+    }
+
+    /// Whether others may have changed the row or the entry since `point`. Asked once the row is
+    /// locked: what was committed before that counts, and nothing comes later.
+    fn has_changed(&self, txn: &Transaction, point: &ReadPoint) -> bool {
+        match txn.context().views.freshness(point) {
+            Freshness::Latest => false,
+            Freshness::Replaced => true,
+            Freshness::Newer(seqno) => {
+                let changed = |key| changed_since(&point.view, key, point.seqno, seqno);
+                changed(&self.row_key) || !self.clustered && changed(&self.entry_key)
+            }
+        }
+    }
+
+    /// Reads the row of the entry last read, as both are now.
+    fn latest_entry(&mut self, txn: &Transaction, record: &mut [u8]) -> Result<bool> {
+        let latest = txn.latest_point();
+        let entry_stands = self.clustered
+            || txn.get(&latest, &self.entry_key, |key, _| key.kind.is_put())? == Some(true);
+        match &self.key_plan {
+            // The entry says it all; its value may be newer than the one under the cursor.
+            Some(plan) if entry_stands => {
+                txn.get(&latest, &self.entry_key, |_, value| {
+                    self.decode_entry(plan, value.head, record)
+                })?
+                .transpose()?;
+                Ok(true)
+            }
+            _ => Ok(entry_stands && self.row_at(txn, &latest, record)?),
+        }
+    }
+
+    /// Reads the row under the row key that was set last, locking it first if the mode says so. A
+    /// snapshot read reads what the transaction has pinned.
+    pub(super) fn row(&mut self, txn: &Transaction, record: &mut [u8]) -> Result<bool> {
+        self.blobs.clear();
+        if !self.is_locking() {
+            return self.row_at(txn, txn.pinned(), record);
+        }
+        if let LockOutcome::Skip = self.lock.take(txn, &self.row_key, false)? {
+            return Ok(false);
+        }
+        let latest = txn.latest_point();
+        let found = self.row_at(txn, &latest, record)?;
+        if !found {
+            self.unlock_row(txn);
+        }
+        Ok(found)
+    }
+
+    /// Sets the row key.
+    pub(super) fn set_row_key(&mut self, key: &[u8]) {
+        self.row_key.clear();
+        self.row_key.extend_from_slice(key);
+        self.entry_is_row = true;
+    }
+
+    /// Sets the row key from a row reference.
+    pub(super) fn row_key_of(&mut self, reference: &[u8]) -> Result<()> {
+        self.table.refresh(&mut self.current);
+        self.row_key.clear();
+        let clustered = &self.current.clustered;
+        clustered.seek_prefix(reference, &mut self.row_key)?;
+        self.entry_is_row = self.clustered;
+        Ok(())
+    }
+
+    pub(super) fn hidden_row_id(&self) -> Result<u64> {
+        let id = self
+            .row_key
+            .get(INDEX_ID_LEN..)
+            .and_then(|id| id.try_into().ok());
+        match id {
+            Some(id) if self.table.has_hidden_key() => Ok(u64::from_be_bytes(id)),
+            _ => Err(Error::invalid(
+                "no row of a table with a hidden key was read",
+            )),
+        }
+    }
+
+    /// The scan goes back, and meets the row last read again.
+    pub(super) fn meet_again(&mut self) {
+        self.lock.meet_again(&self.row_key);
+    }
+
+    pub(super) fn unlock_row(&mut self, txn: &Transaction) {
+        self.lock.give_back(txn, &self.row_key);
+    }
+
+    fn row_at(&mut self, txn: &Transaction, point: &ReadPoint, record: &mut [u8]) -> Result<bool> {
+        let (reader, blobs) = (&mut self.reader, &mut self.blobs);
+        let decoded = txn.get(point, &self.row_key, |key, value| {
+            let decode = || reader.decode(key.kind, value, record, blobs);
+            key.kind.is_put().then(decode)
+        })?;
+        // What lies out of line is read when no part of a cache is held any more.
+        let decoded = decoded.flatten().map(|decoded| {
+            decoded.and_then(|()| reader.complete(&point.view.blobs, record, blobs))
+        });
+        match decoded {
+            Some(Ok(())) => {
+                self.fill_nulls(record);
+                Ok(true)
+            }
+            Some(Err(e)) => Err(self.table.of_table(e)),
+            None => Ok(false),
+        }
+    }
+
+    fn decode_entry(&self, plan: &IndexDecodePlan, value: &[u8], record: &mut [u8]) -> Result<()> {
+        let key = &self.entry_key[INDEX_ID_LEN..];
+        let decoded = plan.decode(key, value, record);
+        decoded.map_err(|e| self.table.of_table(e))
+    }
+
+    fn decode_row(
+        &mut self,
+        store: &BlobStore,
+        entries: &Entries,
+        record: &mut [u8],
+    ) -> Result<()> {
+        let (kind, value) = (entries.kind(), entries.value());
+        let decoded = self
+            .reader
+            .read(store, kind, value, record, &mut self.blobs);
+        decoded.map_err(|e| self.table.of_table(e))?;
+        self.fill_nulls(record);
+        Ok(())
+    }
+
+    /// Rows that may be updated are compared by the server.
+    fn fill_nulls(&self, record: &mut [u8]) {
+        if self.is_locking() {
+            self.table.fill_nulls(record);
+        }
+    }
+
+    fn dangling(&self) -> Error {
+        corrupt(
+            &self.table,
+            format_args!("an entry of index {} has no row", self.index.name()),
+        )
+    }
+}

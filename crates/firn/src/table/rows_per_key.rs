@@ -1,0 +1,145 @@
+//! How many rows share a key: what the optimizer calls rows per key.
+//!
+//! The files of an index carry sketches of the distinct values of each prefix of its keys, and the
+//! union of these is that of the index; what is in memtables yet is added by walking it, as long as it
+//! is not much. So the answer costs no look at the rows, is the same after a restart, and is there
+//! after a load without ANALYZE. It counts values as they were written: those of deleted and
+//! superseded entries count until a compaction has met them. Never more than there are rows.
+//!
+//! Where sketches are missing (files of an older version, or a great many rows in memtables), values
+//! are visited: for each prefix of the index, seek from one distinct value to the next. When the index
+//! ends within a few dozen seeks the count is exact. Otherwise the values seen so far cover a part of
+//! the index; the rows in that part, by a range estimate, give the rows per value. The beginning of
+//! the index stands for the rest: good for even distributions, wrong for skewed ones.
+
+use super::Table;
+use super::index_info::IndexInfo;
+use super::statistics::live_rows;
+use crate::base::key::{SEQNO_MAX, index_prefix};
+use crate::base::key_range::prefix_successor;
+use crate::base::prefix_extractor::PrefixExtractor;
+use crate::base::sketch::{PrefixSketcher, Sketch};
+use crate::base::{IndexId, InternalIterator, Result};
+use crate::iter::{MergeIter, MvccIter, ReadAt};
+use crate::read::{ReadPoint, ScanRange, SuperVersion, SuperVersions, estimate_rows, scan_sources};
+use std::sync::Arc;
+
+/// Distinct values to visit.
+const VALUES_MAX: u64 = 64;
+
+/// Entries of memtables to walk over.
+const WALK_MAX: u64 = 32 << 10;
+/// Memtables with less than this share of the entries of files may be left out.
+const MEMTABLE_SHARE_MIN: u64 = 16;
+
+impl Table {
+    /// Mean rows for one value of the first 1, 2, … declared parts of index number `index`; all NULLs
+    /// are one value.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn rows_per_key(&self, views: &SuperVersions, index: usize) -> Result<Vec<f64>> {
+        let current = self.current();
+        let Some(info) = current.indexes.get(index) else {
+            return Ok(Vec::new());
+        };
+        let clustered = current.clustered.id();
+        let (rows, point) = live_rows(&current.live_rows, views, clustered);
+        let rows = rows.max(1);
+        let shape = Arc::new(self.schema.key_ends(index)?);
+        let prefixes = shape.prefixes();
+        let sketches = sketches(&point.view, info.id(), shape)?;
+        let mut all = Vec::with_capacity(info.part_count());
+        for parts in 1..=info.part_count() {
+            // A longer prefix has no fewer values: once each row has its own, all do.
+            let known = all.last().copied().unwrap_or(f64::MAX);
+            let per_key = if known <= 1.0 || parts > prefixes {
+                1.0
+            } else if let Some(sketches) = &sketches {
+                rows as f64 / sketches[parts - 1].estimate().clamp(1.0, rows as f64)
+            } else {
+                rows_of_prefix(&point, info, parts, rows)?
+            };
+            all.push(per_key.min(known));
+        }
+        Ok(all)
+    }
+}
+
+/// The distinct values of each prefix in files and memtables, unless they are not known.
+fn sketches(view: &SuperVersion, index: IndexId, shape: Arc<dyn PrefixExtractor>) -> Result<Option<Vec<Sketch>>> {
+    let mut all = vec![Sketch::default(); shape.prefixes()];
+    let mut merge = |some: Option<Vec<Sketch>>| {
+        let some = some.filter(|some| some.len() == all.len())?;
+        all.iter_mut()
+            .zip(&some)
+            .for_each(|(all, one)| all.merge(one));
+        Some(())
+    };
+    let mut in_files = 0;
+    for file in view.files() {
+        let Some(stats) = file.index(index).filter(|s| s.entries > s.deletes) else {
+            continue;
+        };
+        in_files += stats.entries;
+        if merge(file.sketches(index)?).is_none() {
+            return Ok(None);
+        }
+    }
+    let memtables = || view.memtables();
+    let entries = memtables().map(|memtable| memtable.index_counts(index).entries);
+    let in_memtables: u64 = entries.sum();
+    if in_memtables > WALK_MAX {
+        let negligible = in_memtables <= in_files / MEMTABLE_SHARE_MIN;
+        return Ok(negligible.then_some(all));
+    }
+    let prefix = index_prefix(index);
+    for memtable in memtables() {
+        if memtable.index_counts(index).entries == 0 {
+            continue;
+        }
+        let mut sketcher = PrefixSketcher::new(Arc::clone(&shape));
+        let mut entries = memtable.iter();
+        let mut on = entries.seek(&prefix, SEQNO_MAX)?;
+        while on && entries.key().user_key.starts_with(&prefix) {
+            if entries.key().kind.is_put() {
+                sketcher.add(entries.key().user_key);
+            }
+            on = entries.next()?;
+        }
+        if merge(sketcher.finish()).is_none() {
+            return Ok(None);
+        }
+    }
+    Ok(Some(all))
+}
+
+fn rows_of_prefix(point: &ReadPoint, info: &IndexInfo, parts: usize, rows: u64) -> Result<f64> {
+    let lower = index_prefix(info.id()).to_vec();
+    let mut range = ScanRange {
+        upper: prefix_successor(&lower),
+        lower,
+    };
+    let sources = scan_sources(&point.view, &range, None);
+    let mut entries = MvccIter::new(MergeIter::new(sources), ReadAt::snapshot(point.seqno));
+    entries.set_bounds(Some(&range.lower), range.upper.as_deref());
+    let mut values = 0;
+    let mut found = entries.first()?;
+    while found && values < VALUES_MAX {
+        values += 1;
+        let key = entries.user_key();
+        let prefix = &key[..info.prefix_len(key, parts)?];
+        let Some(next) = prefix_successor(prefix) else {
+            found = false;
+            break;
+        };
+        found = entries.seek_ge(&next)?;
+        range.upper = Some(next);
+    }
+    let covered = if found {
+        estimate_rows(point, &range)?.max(values)
+    } else {
+        rows
+    };
+    Ok((covered as f64 / values.max(1) as f64).max(1.0))
+}

@@ -1,0 +1,590 @@
+//! Writing rows: what an insert, update or delete does to the clustered index and the others.
+//!
+//! Order within a row: locks and unique checks first, in ascending order of the indexes, then the
+//! entries go to the write set. A row that fails half way is taken back to the mark set before it.
+//! Unique checks lock the declared columns of the key, so that two transactions that insert the same
+//! value meet, whatever their primary keys. Maintenance of non-unique indexes reads nothing.
+
+use super::index_info::IndexInfo;
+use super::blob_columns::{LargeValue, same_bytes, unchanged};
+use super::{TableIds, Table, corrupt};
+use crate::base::key::{INDEX_ID_LEN, UNCOMMITTED_BIT};
+use crate::base::key_range::prefix_successor;
+use crate::base::{Error, ErrorKind, InternalIterator, InternalKey, Kind, Result, Value};
+use crate::blob::TransactionBlobs;
+use crate::ingest::LoadEntry;
+use crate::iter::{MergeIter, MvccIter, ReadAt};
+use crate::read::{self, ReadPoint, ScanRange, ScanSource, scan_sources};
+use crate::txn::{TransactionContext, LockMode, Transaction, WaitPolicy};
+
+/// How an insert or update goes about duplicates.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WriteFlags {
+    /// A duplicate is about to be replaced or updated: lock it exclusively.
+    pub lock_duplicate_exclusive: bool,
+    /// Nobody else sees the table yet: no row locks.
+    pub private: bool,
+    /// The caller vouches for unique secondary indexes.
+    pub skip_unique_secondary: bool,
+}
+
+/// What a write came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteOutcome {
+    /// The row is in the write set; the id of a hidden key.
+    Done {
+        /// Id of the row if its key is hidden.
+        row_id: Option<u64>,
+    },
+    /// The new row equals the old one.
+    Same,
+    /// The index with this number has the key already.
+    Duplicate {
+        /// Number of the index.
+        index: usize,
+    },
+}
+
+/// Buffers that live as long as the table's user, so that rows cost no allocation.
+#[derive(Default)]
+pub struct RowScratch {
+    head: Vec<u8>,
+    tail: Vec<u8>,
+    old_entry: Vec<u8>,
+    new_entry: Vec<u8>,
+    old_value: Vec<u8>,
+    new_value: Vec<u8>,
+}
+
+struct EntryParts {
+    declared_len: usize,
+    has_null: bool,
+}
+
+impl Table {
+    /// Inserts the row in `record`.
+    ///
+    /// # Safety
+    /// Blob columns of `record` point to their bytes.
+    ///
+    /// # Errors
+    /// Those of lock waits, of reading, and of spilling to files.
+    pub unsafe fn insert(
+        &self,
+        txn: &mut Transaction,
+        record: &[u8],
+        flags: WriteFlags,
+        scratch: &mut RowScratch,
+    ) -> Result<WriteOutcome> {
+        self.check_record(record)?;
+        txn.before_write()?;
+        let current = self.current();
+        let row_id = self.next_row_id(&current);
+        let mut row_key = Vec::with_capacity(32);
+        // SAFETY: as the caller promises.
+        unsafe { current.clustered.row_key(record, row_id, &mut row_key) }?;
+        let mark = txn.savepoint();
+        // SAFETY: as the caller promises.
+        let done =
+            unsafe { self.insert_at(txn, &current, record, &row_key, row_id, flags, scratch) };
+        if !matches!(done, Ok(WriteOutcome::Done { .. })) {
+            txn.rollback_to(mark);
+        } else if let Some(id) = row_id {
+            txn.raise_counter(current.hidden_counter(), id.into());
+        }
+        done
+    }
+
+    #[allow(clippy::too_many_arguments)] // One row and all that belongs to it.
+    unsafe fn insert_at(
+        &self,
+        txn: &mut Transaction,
+        current: &TableIds,
+        record: &[u8],
+        row_key: &[u8],
+        row_id: Option<u64>,
+        flags: WriteFlags,
+        scratch: &mut RowScratch,
+    ) -> Result<WriteOutcome> {
+        if row_id.is_none()
+            && let Some(index) = self.claim_row_key(txn, row_key, flags)?
+        {
+            return Ok(WriteOutcome::Duplicate { index });
+        }
+        for (number, index) in Self::secondaries(current) {
+            // SAFETY: as the caller promises.
+            let parts = unsafe { entry_key(index, record, row_key, &mut scratch.new_entry) }?;
+            let entry = &scratch.new_entry;
+            if index.unique
+                && !parts.has_null
+                && !flags.skip_unique_secondary
+                && self.claim_unique(txn, entry, parts.declared_len, row_key, flags)?
+            {
+                return Ok(WriteOutcome::Duplicate { index: number });
+            }
+            scratch.new_value.clear();
+            // SAFETY: as the caller promises.
+            unsafe { index.entry_value(record, &mut scratch.new_value) }?;
+            txn.put(&scratch.new_entry, Value::whole(&scratch.new_value))?;
+        }
+        // SAFETY: as the caller promises.
+        unsafe { self.put_row(txn, record, row_key, scratch) }?;
+        current.count_rows(txn, 1);
+        Ok(WriteOutcome::Done { row_id })
+    }
+
+    /// Changes the row `old` into `new`. The caller has read `old` under an exclusive lock;
+    /// `row_id` names it if its key is hidden.
+    ///
+    /// # Safety
+    /// Blob columns of both records point to their bytes.
+    ///
+    /// # Errors
+    /// As for [`Self::insert`].
+    pub unsafe fn update(
+        &self,
+        txn: &mut Transaction,
+        old: &[u8],
+        new: &[u8],
+        row_id: Option<u64>,
+        flags: WriteFlags,
+        scratch: &mut RowScratch,
+    ) -> Result<WriteOutcome> {
+        self.check_record(old)?;
+        self.check_record(new)?;
+        txn.before_write()?;
+        let current = self.current();
+        let mut old_key = Vec::with_capacity(32);
+        let mut new_key = Vec::with_capacity(32);
+        // SAFETY: as the caller promises.
+        unsafe {
+            current.clustered.row_key(old, row_id, &mut old_key)?;
+            current.clustered.row_key(new, row_id, &mut new_key)?;
+        }
+        let mark = txn.savepoint();
+        let keys = (&old_key[..], &new_key[..]);
+        // SAFETY: as the caller promises.
+        let done = unsafe { self.update_at(txn, &current, old, new, keys, flags, scratch) };
+        if !matches!(done, Ok(WriteOutcome::Done { .. })) {
+            txn.rollback_to(mark);
+        }
+        done
+    }
+
+    #[allow(clippy::too_many_arguments)] // One row and all that belongs to it.
+    unsafe fn update_at(
+        &self,
+        txn: &mut Transaction,
+        current: &TableIds,
+        old: &[u8],
+        new: &[u8],
+        (old_key, new_key): (&[u8], &[u8]),
+        flags: WriteFlags,
+        scratch: &mut RowScratch,
+    ) -> Result<WriteOutcome> {
+        let live = &txn.context().live;
+        // SAFETY: as the caller promises.
+        let (mut old_large, mut new_large, unread) = unsafe {
+            (
+                self.large_values(live, old, &[])?,
+                self.large_values(live, new, &[])?,
+                self.unread(old, new)?,
+            )
+        };
+        let same_large = old_large.len() == new_large.len()
+            && old_large
+                .iter()
+                .zip(&new_large)
+                .all(|(a, b)| a.column == b.column && same_bytes(a.bytes, b.bytes));
+        // Large values were just compared.
+        let large: Vec<u32> = new_large.iter().map(|value| value.column).collect();
+        let layout = self.format().current();
+        // SAFETY: as the caller promises.
+        let same_row = same_large && unsafe { layout.is_same(old, new, &large) }?;
+        if same_row && old_key == new_key {
+            return Ok(WriteOutcome::Same);
+        }
+        if !flags.private {
+            txn.lock(old_key, LockMode::Exclusive, None)?;
+        }
+        let newer = self.hide_if_newer(txn, old_key)?;
+        // The row is locked, or nobody else sees it: what is stored now is what `old` was read from.
+        let in_both = |new: &LargeValue<'_>| old_large.iter().any(|old| old.column == new.column);
+        let stored = match new_large.iter().any(in_both) || !unread.is_empty() {
+            true => self.stored_refs(txn, old_key)?,
+            false => Vec::new(),
+        };
+        if !unread.is_empty() {
+            let unread = unread.into_iter();
+            let stay: Vec<u32> = unread
+                .filter(|id| stored.iter().any(|blob| blob.column == *id))
+                .collect();
+            let live = &txn.context().live;
+            // SAFETY: as the caller promises.
+            (old_large, new_large) = unsafe {
+                (
+                    self.large_values(live, old, &stay)?,
+                    self.large_values(live, new, &stay)?,
+                )
+            };
+        }
+        if old_key != new_key {
+            if let Some(index) = self.claim_row_key(txn, new_key, flags)? {
+                return Ok(WriteOutcome::Duplicate { index });
+            }
+            txn.delete(old_key)?;
+        }
+        for (number, index) in Self::secondaries(current) {
+            // SAFETY: as the caller promises.
+            let (before, after) = unsafe {
+                (
+                    entry_key(index, old, old_key, &mut scratch.old_entry)?,
+                    entry_key(index, new, new_key, &mut scratch.new_entry)?,
+                )
+            };
+            scratch.old_value.clear();
+            scratch.new_value.clear();
+            // SAFETY: as the caller promises.
+            unsafe {
+                index.entry_value(old, &mut scratch.old_value)?;
+                index.entry_value(new, &mut scratch.new_value)?;
+            }
+            let same_entry = scratch.old_entry == scratch.new_entry;
+            if same_entry && scratch.old_value == scratch.new_value && !newer {
+                continue;
+            }
+            let same_declared =
+                scratch.old_entry[..before.declared_len] == scratch.new_entry[..after.declared_len];
+            if index.unique && !same_declared {
+                let old_declared = &scratch.old_entry[..before.declared_len];
+                self.lock_unique(txn, old_declared, before.has_null, flags)?;
+                if !after.has_null
+                    && !flags.skip_unique_secondary
+                    && self.claim_unique(
+                        txn,
+                        &scratch.new_entry,
+                        after.declared_len,
+                        old_key,
+                        flags,
+                    )?
+                {
+                    return Ok(WriteOutcome::Duplicate { index: number });
+                }
+            }
+            if !same_entry {
+                txn.delete(&scratch.old_entry)?;
+            }
+            txn.put(&scratch.new_entry, Value::whole(&scratch.new_value))?;
+        }
+        // SAFETY: as the caller promises.
+        unsafe {
+            self.put_with_large(
+                txn,
+                new,
+                new_key,
+                &new_large,
+                |new| unchanged(new, &old_large, &stored),
+                (&mut scratch.head, &mut scratch.tail),
+            )
+        }?;
+        txn.count_changed_row();
+        Ok(WriteOutcome::Done { row_id: None })
+    }
+
+    /// Deletes the row in `record`, which the caller has read under an exclusive lock.
+    ///
+    /// # Safety
+    /// Blob columns of `record` point to their bytes.
+    ///
+    /// # Errors
+    /// As for [`Self::insert`].
+    pub unsafe fn delete(
+        &self,
+        txn: &mut Transaction,
+        record: &[u8],
+        row_id: Option<u64>,
+        flags: WriteFlags,
+        scratch: &mut RowScratch,
+    ) -> Result<()> {
+        self.check_record(record)?;
+        txn.before_delete()?;
+        let current = self.current();
+        let mut row_key = Vec::with_capacity(32);
+        // SAFETY: as the caller promises.
+        unsafe { current.clustered.row_key(record, row_id, &mut row_key) }?;
+        if !flags.private {
+            txn.lock(&row_key, LockMode::Exclusive, None)?;
+        }
+        let mark = txn.savepoint();
+        // SAFETY: as the caller promises.
+        let done = unsafe { self.delete_at(txn, &current, record, &row_key, flags, scratch) };
+        if done.is_err() {
+            txn.rollback_to(mark);
+        }
+        done
+    }
+
+    unsafe fn delete_at(
+        &self,
+        txn: &mut Transaction,
+        current: &TableIds,
+        record: &[u8],
+        row_key: &[u8],
+        flags: WriteFlags,
+        scratch: &mut RowScratch,
+    ) -> Result<()> {
+        self.hide_if_newer(txn, row_key)?;
+        for (_, index) in Self::secondaries(current) {
+            // SAFETY: as the caller promises.
+            let parts = unsafe { entry_key(index, record, row_key, &mut scratch.old_entry) }?;
+            if index.unique {
+                let declared = &scratch.old_entry[..parts.declared_len];
+                self.lock_unique(txn, declared, parts.has_null, flags)?;
+            }
+            txn.delete(&scratch.old_entry)?;
+        }
+        txn.delete(row_key)?;
+        current.count_rows(txn, -1);
+        Ok(())
+    }
+
+    /// Locks a row key that is to be new. Returns the index number if a row has it.
+    fn claim_row_key(
+        &self,
+        txn: &mut Transaction,
+        row_key: &[u8],
+        flags: WriteFlags,
+    ) -> Result<Option<usize>> {
+        let granted = match flags.private {
+            true => None,
+            false => Some(txn.lock(row_key, LockMode::Exclusive, None)?),
+        };
+        let latest = txn.latest_point();
+        let found = txn.get(&latest, row_key, |key, _| (key.kind.is_put(), key.seqno))?;
+        let snapshot = txn.snapshot_seqno();
+        match found {
+            Some((true, _)) => {
+                let newly = granted.is_some_and(|g| g.newly);
+                keep_duplicate_lock(txn, row_key, newly, flags)?;
+                Ok(self.primary_number())
+            }
+            Some((false, seqno)) => {
+                // Deleted since the snapshot: what the snapshot still sees of it is hidden.
+                if snapshot.is_some_and(|snapshot| is_newer(seqno, snapshot)) {
+                    txn.hide(row_key);
+                }
+                Ok(None)
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// Locks the declared columns of a unique entry. Returns whether another row has them.
+    fn claim_unique(
+        &self,
+        txn: &mut Transaction,
+        entry: &[u8],
+        declared_len: usize,
+        row_key: &[u8],
+        flags: WriteFlags,
+    ) -> Result<bool> {
+        let declared = &entry[..declared_len];
+        let granted = match flags.private {
+            true => None,
+            false => Some(txn.lock(declared, LockMode::Exclusive, None)?),
+        };
+        let latest = txn.latest_point();
+        let taken = self.other_owner(txn, &latest, declared, row_key)?;
+        if taken {
+            let newly = granted.is_some_and(|g| g.newly);
+            keep_duplicate_lock(txn, declared, newly, flags)?;
+        }
+        Ok(taken)
+    }
+
+    /// Whether a row other than `row_key` has the declared columns at `point`.
+    fn other_owner(
+        &self,
+        txn: &Transaction,
+        point: &ReadPoint,
+        declared: &[u8],
+        row_key: &[u8],
+    ) -> Result<bool> {
+        let upper = prefix_successor(declared);
+        let range = ScanRange {
+            lower: declared.to_vec(),
+            upper,
+        };
+        let upper = range.upper.as_deref();
+        let own = || {
+            let own = txn.own_writes_within(&range.lower, upper);
+            Box::new(own) as Box<dyn InternalIterator + Send>
+        };
+        let own = txn.has_writes().then(own);
+        let sources: Vec<ScanSource> = scan_sources(&point.view, &range, own);
+        if sources.is_empty() {
+            return Ok(false);
+        }
+        let mut entries = MvccIter::new(MergeIter::new(sources), ReadAt::snapshot(point.seqno));
+        entries.set_bounds(Some(&range.lower), range.upper.as_deref());
+        let suffix = &row_key[INDEX_ID_LEN..];
+        let mut found = entries.seek_ge(declared)?;
+        while found {
+            let rest = entries
+                .user_key()
+                .strip_prefix(declared)
+                .ok_or_else(|| corrupt(self, "a unique entry left its range"))?;
+            if rest != suffix {
+                return Ok(true);
+            }
+            found = entries.next()?;
+        }
+        Ok(false)
+    }
+
+    /// The old value of a unique key stays taken until the transaction ends.
+    fn lock_unique(
+        &self,
+        txn: &Transaction,
+        declared: &[u8],
+        has_null: bool,
+        flags: WriteFlags,
+    ) -> Result<()> {
+        if !has_null && !flags.private {
+            txn.lock(declared, LockMode::Exclusive, None)?;
+        }
+        Ok(())
+    }
+
+    /// A row that was committed after the transaction's snapshot is changed: hides what the
+    /// snapshot sees of it. Returns whether that was so.
+    fn hide_if_newer(&self, txn: &mut Transaction, row_key: &[u8]) -> Result<bool> {
+        let Some(snapshot) = txn.snapshot_seqno() else {
+            return Ok(false);
+        };
+        if txn.context().views.visible() <= snapshot {
+            return Ok(false);
+        }
+        if txn.hides(row_key) {
+            return Ok(true);
+        }
+        let latest = txn.latest_point();
+        let committed = |key: InternalKey<'_>, _: Value<'_>| key.seqno;
+        let seqno = read::get(&latest.view, row_key, latest.seqno, committed)?;
+        let newer = seqno.is_some_and(|seqno| seqno > snapshot);
+        if newer {
+            txn.hide(row_key);
+        }
+        Ok(newer)
+    }
+
+    /// The entry of the row in `record`, in buffers of `scratch`, for a load; large values are written to
+    /// `session`.
+    ///
+    /// # Safety
+    /// Blob columns of `record` point to their bytes.
+    pub(super) unsafe fn encode_row<'a>(
+        &self,
+        cx: &TransactionContext,
+        session: &mut TransactionBlobs,
+        record: &[u8],
+        scratch: &'a mut RowScratch,
+    ) -> Result<(Kind, Value<'a>)> {
+        let (head, tail) = (&mut scratch.head, &mut scratch.tail);
+        let write = |value: &LargeValue<'_>| cx.blobs.write(session, value.column, value.bytes);
+        // SAFETY: as the caller promises.
+        let kind = unsafe {
+            let large = self.large_values(&cx.live, record, &[])?;
+            self.encode_with_large(record, &large, write, head, tail)
+        }?;
+        Ok((kind, Value::split(head, tail)))
+    }
+
+    unsafe fn put_row(
+        &self,
+        txn: &mut Transaction,
+        record: &[u8],
+        row_key: &[u8],
+        scratch: &mut RowScratch,
+    ) -> Result<()> {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let large = self.large_values(&txn.context().live, record, &[])?;
+            let row = (&mut scratch.head, &mut scratch.tail);
+            self.put_with_large(txn, record, row_key, &large, |_| None, row)
+        }
+    }
+
+    pub(super) fn check_record(&self, record: &[u8]) -> Result<()> {
+        match record.len() >= self.record_len() {
+            true => Ok(()),
+            false => Err(Error::invalid("record buffer too short")),
+        }
+    }
+}
+
+fn is_newer(seqno: u64, snapshot: u64) -> bool {
+    seqno & UNCOMMITTED_BIT == 0 && seqno > snapshot
+}
+
+/// Writes index id, declared parts and primary key suffix of a secondary entry to `out`.
+unsafe fn entry_key(
+    index: &IndexInfo,
+    record: &[u8],
+    row_key: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<EntryParts> {
+    out.clear();
+    // SAFETY: as the caller promises.
+    let has_null = unsafe { index.declared_key(record, out) }?;
+    let declared_len = out.len();
+    out.extend_from_slice(&row_key[INDEX_ID_LEN..]);
+    Ok(EntryParts {
+        declared_len,
+        has_null,
+    })
+}
+
+/// The row's entry in a secondary index, for a load.
+///
+/// # Safety
+/// Blob columns of `record` point to their bytes.
+pub(super) unsafe fn index_entry<'a>(
+    index: &IndexInfo,
+    record: &[u8],
+    row_key: &[u8],
+    flags: WriteFlags,
+    scratch: &'a mut RowScratch,
+) -> Result<LoadEntry<'a>> {
+    // SAFETY: as the caller promises.
+    let parts = unsafe { entry_key(index, record, row_key, &mut scratch.new_entry) }?;
+    scratch.new_value.clear();
+    // SAFETY: as the caller promises.
+    unsafe { index.entry_value(record, &mut scratch.new_value) }?;
+    let unique = index.unique && !parts.has_null && !flags.skip_unique_secondary;
+    Ok(LoadEntry {
+        user_key: &scratch.new_entry,
+        unique_len: if unique { parts.declared_len } else { 0 },
+        kind: Kind::Put,
+        value: Value::whole(&scratch.new_value),
+    })
+}
+
+/// A duplicate stays locked after the error as InnoDB locks it: shared, or exclusive for a
+/// statement that goes on to change it. `newly`: this row's check took the exclusive lock.
+fn keep_duplicate_lock(
+    txn: &Transaction,
+    key: &[u8],
+    newly: bool,
+    flags: WriteFlags,
+) -> Result<()> {
+    if newly && !flags.lock_duplicate_exclusive {
+        txn.unlock(key);
+        match txn.lock(key, LockMode::Shared, Some(WaitPolicy::NoWait)) {
+            Ok(_) => {}
+            Err(e) if *e.kind() == ErrorKind::LockNotAvailable => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}

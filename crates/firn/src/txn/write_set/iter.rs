@@ -1,0 +1,364 @@
+//! Iterators over a write set that changes under them.
+
+use super::SharedWriteSet;
+use super::memory::{InMemoryWrites, OwnVersion};
+use super::spilled_runs::{Bounds, SpilledRunIter};
+use crate::base::key::SEQNO_MAX;
+use crate::base::{InternalIterator, InternalKey, Result, Seqno, Value};
+use crate::iter::{MergeIter, iterator_of_variants};
+use std::sync::Arc;
+
+/// Entries fetched at once by a long scan.
+const BATCH_MAX: usize = 64;
+
+/// An entry, shared with the set: what it holds stays after the set forgot it.
+struct Fetched {
+    key: Arc<[u8]>,
+    version: OwnVersion,
+}
+
+/// A cursor over the own versions in memory, with seqnos `UNCOMMITTED_BIT | position`.
+///
+/// It holds on to the entry under it, and each move goes on from that entry's place in the order,
+/// whether or not the set still holds it. Entries are fetched in batches that grow while a scan
+/// goes on; a batch is dropped as soon as the set has changed. So a scan of an unchanged set costs
+/// a search per batch, and one which writes as it reads a search per step.
+struct MemoryIter {
+    place: MemoryIterSource,
+    batch: Vec<Fetched>,
+    /// The entry under the cursor; `batch.len()` when it stands nowhere.
+    at: usize,
+    backward: bool,
+    /// Of the set when the batch was fetched.
+    generation: u64,
+    /// Size of the next batch.
+    want: usize,
+}
+
+/// Whose entries a [`MemoryIter`] shows.
+enum MemoryIterSource {
+    /// Those of the set's memory, which changes.
+    Set(SharedWriteSet),
+    /// Those of one that is being written.
+    Frozen(Arc<InMemoryWrites>),
+}
+
+impl MemoryIterSource {
+    fn generation(&self) -> u64 {
+        match self {
+            Self::Set(set) => set.lock().generation,
+            Self::Frozen(_) => 0,
+        }
+    }
+
+    /// Returns the generation of what was shown.
+    fn show(&self, f: impl FnOnce(&InMemoryWrites)) -> u64 {
+        match self {
+            Self::Set(set) => {
+                let set = set.lock();
+                f(&set.memory);
+                set.generation
+            }
+            Self::Frozen(memory) => {
+                f(memory);
+                0
+            }
+        }
+    }
+}
+
+impl MemoryIter {
+    fn new(place: MemoryIterSource) -> Self {
+        Self {
+            place,
+            batch: Vec::new(),
+            at: 0,
+            backward: false,
+            generation: 0,
+            want: 1,
+        }
+    }
+
+    fn fetch(&mut self, backward: bool, fill: impl FnOnce(&InMemoryWrites, &mut FetchedBatch)) -> bool {
+        let mut batch = FetchedBatch {
+            entries: std::mem::take(&mut self.batch),
+            want: self.want,
+        };
+        batch.entries.clear();
+        self.generation = self.place.show(|memory| fill(memory, &mut batch));
+        self.batch = batch.entries;
+        self.at = 0;
+        self.backward = backward;
+        !self.batch.is_empty()
+    }
+
+    fn seek_fetch(&mut self, backward: bool, fill: impl FnOnce(&InMemoryWrites, &mut FetchedBatch)) -> bool {
+        self.want = 1;
+        self.fetch(backward, fill)
+    }
+
+    /// One step within the batch, if it may.
+    fn step(&mut self, backward: bool) -> bool {
+        let usable = self.backward == backward
+            && self.at + 1 < self.batch.len()
+            && self.generation == self.place.generation();
+        self.at += usize::from(usable);
+        usable
+    }
+
+    /// The place to go on from, and a larger batch.
+    fn leave(&mut self) -> (Arc<[u8]>, Seqno) {
+        self.want = (self.want * 4).min(BATCH_MAX);
+        let entry = self.current();
+        (Arc::clone(&entry.key), entry.version.seqno())
+    }
+
+    fn current(&self) -> &Fetched {
+        &self.batch[self.at]
+    }
+}
+
+struct FetchedBatch {
+    entries: Vec<Fetched>,
+    want: usize,
+}
+
+impl FetchedBatch {
+    /// Takes an entry. Returns whether there is room for more.
+    fn take(&mut self, key: &Arc<[u8]>, version: &OwnVersion) -> bool {
+        self.entries.push(Fetched {
+            key: Arc::clone(key),
+            version: version.clone(),
+        });
+        self.entries.len() < self.want
+    }
+}
+
+impl InMemoryWrites {
+    /// Entries at or after (user key, seqno) in internal order.
+    fn forward_from(&self, user_key: &[u8], seqno: Seqno, batch: &mut FetchedBatch) {
+        for (key, versions) in self.from(user_key) {
+            for version in versions.newest_first() {
+                if &key[..] == user_key && version.seqno() > seqno {
+                    continue;
+                }
+                if !batch.take(key, version) {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Entries before (user key, seqno) in internal order, backwards.
+    fn backward_from(&self, user_key: Option<&[u8]>, seqno: Seqno, batch: &mut FetchedBatch) {
+        for (key, versions) in self.until(user_key) {
+            for version in versions.newest_first().rev() {
+                if Some(&key[..]) == user_key && version.seqno() <= seqno {
+                    continue;
+                }
+                if !batch.take(key, version) {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl InternalIterator for MemoryIter {
+    fn seek_to_first(&mut self) -> Result<bool> {
+        self.seek(&[], SEQNO_MAX)
+    }
+
+    fn seek_to_last(&mut self) -> Result<bool> {
+        Ok(self.seek_fetch(true, |memory, batch| {
+            memory.backward_from(None, SEQNO_MAX, batch);
+        }))
+    }
+
+    fn seek(&mut self, user_key: &[u8], seqno: Seqno) -> Result<bool> {
+        Ok(self.seek_fetch(false, |memory, batch| {
+            memory.forward_from(user_key, seqno, batch);
+        }))
+    }
+
+    fn seek_before(&mut self, user_key: &[u8]) -> Result<bool> {
+        Ok(self.seek_fetch(true, |memory, batch| {
+            memory.backward_from(Some(user_key), SEQNO_MAX, batch);
+        }))
+    }
+
+    fn next(&mut self) -> Result<bool> {
+        if self.step(false) {
+            return Ok(true);
+        }
+        let (key, seqno) = self.leave();
+        Ok(self.fetch(false, |memory, batch| {
+            memory.forward_from(&key, seqno - 1, batch);
+        }))
+    }
+
+    fn prev(&mut self) -> Result<bool> {
+        if self.step(true) {
+            return Ok(true);
+        }
+        let (key, seqno) = self.leave();
+        Ok(self.fetch(true, |memory, batch| {
+            memory.backward_from(Some(&key), seqno, batch);
+        }))
+    }
+
+    fn valid(&self) -> bool {
+        self.at < self.batch.len()
+    }
+
+    fn key(&self) -> InternalKey<'_> {
+        let entry = self.current();
+        InternalKey::new(&entry.key, entry.version.seqno(), entry.version.kind)
+    }
+
+    fn value(&self) -> Value<'_> {
+        self.current().version.value()
+    }
+}
+
+/// A source of a set that has spilled.
+enum Child {
+    Memory(MemoryIter),
+    Run(Box<SpilledRunIter>),
+}
+
+iterator_of_variants!(Child: InMemoryWrites, Run);
+
+enum IterSources {
+    Memory(MemoryIter),
+    Merged(Box<MergeIter<Child>>),
+}
+
+macro_rules! on_sources {
+    ($self:expr, $iter:ident => $call:expr) => {
+        match $self {
+            IterSources::Memory($iter) => $call,
+            IterSources::Merged($iter) => $call,
+        }
+    };
+}
+
+/// A cursor over all own versions, with seqnos `UNCOMMITTED_BIT | position`.
+///
+/// The versions in memory and those in spilled runs are merged. When the runs have changed (a spill, a
+/// merge, a rollback), the next move makes the sources anew and goes on from the place of the entry
+/// under the cursor, whether or not the set still holds it. Until then the entry stays readable, also if
+/// its file is gone: the block is held.
+pub struct WriteSetIter {
+    set: SharedWriteSet,
+    bounds: Bounds,
+    sources: IterSources,
+    /// Of the set when the sources were made.
+    shape: u64,
+}
+
+impl WriteSetIter {
+    pub(super) fn within(set: SharedWriteSet, bounds: Bounds) -> Self {
+        let (sources, shape) = sources(&set, &bounds);
+        Self {
+            set,
+            bounds,
+            sources,
+            shape,
+        }
+    }
+
+    fn is_fresh(&self) -> bool {
+        self.shape == self.set.shape()
+    }
+
+    /// Makes the sources anew.
+    fn renew(&mut self) {
+        (self.sources, self.shape) = sources(&self.set, &self.bounds);
+    }
+
+    fn renew_if_stale(&mut self) {
+        if !self.is_fresh() {
+            self.renew();
+        }
+    }
+
+    /// Makes the sources anew; returns where the cursor stood.
+    fn renewed(&mut self) -> (Vec<u8>, Seqno) {
+        let key = self.key();
+        let place = (key.user_key.to_vec(), key.seqno);
+        self.renew();
+        place
+    }
+}
+
+fn sources(set: &SharedWriteSet, bounds: &Bounds) -> (IterSources, u64) {
+    let locked = set.lock();
+    let shape = set.shape();
+    let memory = MemoryIter::new(MemoryIterSource::Set(set.clone()));
+    let sources = match locked.has_spilled() {
+        false => IterSources::Memory(memory),
+        true => {
+            let frozen = locked.frozen.as_ref().map(|frozen| frozen.memory());
+            let frozen = frozen.map(|memory| MemoryIter::new(MemoryIterSource::Frozen(Arc::clone(memory))));
+            let memories = std::iter::once(memory).chain(frozen).map(Child::Memory);
+            let runs = locked.runs.cursors(bounds);
+            let all = memories.chain(runs.map(|run| Child::Run(Box::new(run))));
+            IterSources::Merged(Box::new(MergeIter::new(all.collect())))
+        }
+    };
+    (sources, shape)
+}
+
+impl InternalIterator for WriteSetIter {
+    fn seek_to_first(&mut self) -> Result<bool> {
+        self.renew_if_stale();
+        on_sources!(&mut self.sources, iter => iter.seek_to_first())
+    }
+
+    fn seek_to_last(&mut self) -> Result<bool> {
+        self.renew_if_stale();
+        on_sources!(&mut self.sources, iter => iter.seek_to_last())
+    }
+
+    fn seek(&mut self, user_key: &[u8], seqno: Seqno) -> Result<bool> {
+        self.renew_if_stale();
+        on_sources!(&mut self.sources, iter => iter.seek(user_key, seqno))
+    }
+
+    fn seek_before(&mut self, user_key: &[u8]) -> Result<bool> {
+        self.renew_if_stale();
+        on_sources!(&mut self.sources, iter => iter.seek_before(user_key))
+    }
+
+    fn next(&mut self) -> Result<bool> {
+        if self.is_fresh() {
+            return on_sources!(&mut self.sources, iter => iter.next());
+        }
+        let (key, seqno) = self.renewed();
+        on_sources!(&mut self.sources, iter => iter.seek(&key, seqno - 1))
+    }
+
+    fn prev(&mut self) -> Result<bool> {
+        if self.is_fresh() {
+            return on_sources!(&mut self.sources, iter => iter.prev());
+        }
+        let (key, seqno) = self.renewed();
+        on_sources!(&mut self.sources, iter => match iter.seek(&key, seqno)? {
+            true => iter.prev(),
+            false => iter.seek_to_last(),
+        })
+    }
+
+    fn valid(&self) -> bool {
+        on_sources!(&self.sources, iter => iter.valid())
+    }
+
+    fn key(&self) -> InternalKey<'_> {
+        on_sources!(&self.sources, iter => iter.key())
+    }
+
+    fn value(&self) -> Value<'_> {
+        on_sources!(&self.sources, iter => iter.value())
+    }
+}

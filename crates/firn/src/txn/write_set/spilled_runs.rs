@@ -1,0 +1,239 @@
+//! The part of a write set that is on disk.
+
+use super::rolled_back::RolledBackPositions;
+use crate::base::key::{SEQNO_MAX, UNCOMMITTED_BIT};
+use crate::base::{IndexId, InternalIterator, InternalKey, Result, Seqno, Value};
+use crate::cache::KeyHash;
+use crate::ingest::{Ingest, NewFiles};
+use crate::iter::ConcatIter;
+use crate::read::RunFiles;
+use crate::version::{FileHandle, FileMeta, Run};
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// User keys that a cursor is asked for: from `lower`, inclusive, to `upper`, exclusive.
+#[derive(Default)]
+pub(super) struct Bounds {
+    pub(super) lower: Vec<u8>,
+    pub(super) upper: Option<Vec<u8>>,
+}
+
+/// One spill, or several merged: sorted files with stored positions.
+pub(super) struct SpilledRun {
+    /// Removed from disk with the run.
+    pub(super) files: NewFiles,
+    pub(super) run: Arc<Run>,
+    /// Smallest and largest position in it.
+    pub(super) first: u64,
+    pub(super) last: u64,
+    /// How often its entries were merged.
+    pub(super) tier: u32,
+}
+
+fn position(seqno: Seqno) -> u64 {
+    seqno & !UNCOMMITTED_BIT
+}
+
+/// Smallest and largest position in a file.
+pub(super) fn positions(meta: &FileMeta) -> (u64, u64) {
+    (position(meta.min_seqno), position(meta.max_seqno))
+}
+
+impl SpilledRun {
+    /// The run of `files`, of which there is one at least.
+    pub(super) fn new(ingest: &Ingest, files: NewFiles, tier: u32) -> Self {
+        let source = ingest.versions().source();
+        let handle = |meta: &FileMeta| FileHandle::new(Arc::new(meta.clone()), Arc::clone(source));
+        let handles = files.files().iter().map(handle).collect();
+        Self::of_handles(files, handles, tier)
+    }
+
+    /// The run of `files`, which these handles read.
+    pub(super) fn of_handles(files: NewFiles, handles: Vec<Arc<FileHandle>>, tier: u32) -> Self {
+        let ends = || files.files().iter().map(positions);
+        Self {
+            first: ends().map(|(first, _)| first).min().unwrap_or(u64::MAX),
+            last: ends().map(|(_, last)| last).max().unwrap_or(0),
+            run: Arc::new(Run::new(0, handles)),
+            files,
+            tier,
+        }
+    }
+}
+
+/// The spilled runs of a set, oldest first; their positions do not interleave.
+#[derive(Default)]
+pub(super) struct SpilledRuns {
+    pub(super) list: Vec<SpilledRun>,
+    pub(super) dead: Arc<RolledBackPositions>,
+}
+
+impl SpilledRuns {
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// The largest position spilled.
+    pub(super) fn last(&self) -> u64 {
+        self.list.last().map_or(0, |run| run.last)
+    }
+
+    /// Forgets every write after `mark`; runs that hold nothing else are removed.
+    pub(super) fn forget_after(&mut self, mark: u64) {
+        while self.list.last().is_some_and(|run| run.first > mark) {
+            self.list.pop();
+        }
+        let last = self.last();
+        let dead = Arc::make_mut(&mut self.dead);
+        dead.cut(last);
+        if mark < last {
+            dead.add(mark, last);
+            let dead = &*dead;
+            self.list.retain(|run| !dead.covers(run.first, run.last));
+        }
+    }
+
+    /// Gives `f` the newest version of `user_key` at or below `bound` that is not dead.
+    pub(super) fn get<R>(
+        &self,
+        user_key: &[u8],
+        bound: Seqno,
+        f: impl FnOnce(InternalKey<'_>, Value<'_>) -> R,
+    ) -> Result<Option<R>> {
+        let mut f = Some(f);
+        let mut hash = None;
+        for run in self.list.iter().rev() {
+            let Some(file) = run.run.find(user_key) else {
+                continue;
+            };
+            let hash = *hash.get_or_insert_with(|| KeyHash::of(user_key));
+            let mut bound = bound;
+            loop {
+                let found = file.reader()?.get(user_key, hash, bound, |key, value| {
+                    if self.dead.contains(position(key.seqno)) {
+                        return Err(key.seqno);
+                    }
+                    Ok(f.take().map(|f| f(key, value)))
+                })?;
+                match found {
+                    None => break,
+                    Some(Ok(result)) => return Ok(result),
+                    // Perhaps an older one is not.
+                    Some(Err(dead)) => bound = dead - 1,
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether a run may hold entries of the index.
+    pub(super) fn may_touch(&self, index: IndexId) -> bool {
+        let mut files = self.list.iter().flat_map(|run| &run.run.files);
+        files.any(|file| file.index(index).is_some())
+    }
+
+    /// Whether a run may hold a user key `k` with `lower ≤ k < upper`.
+    pub(super) fn may_touch_range(&self, lower: &[u8], upper: Option<&[u8]>) -> bool {
+        let upper = upper.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut runs = self.list.iter();
+        runs.any(|run| !run.run.overlapping(lower, upper).is_empty())
+    }
+
+    /// A cursor over each run that may hold keys within the bounds, newest first.
+    pub(super) fn cursors(&self, bounds: &Bounds) -> impl Iterator<Item = SpilledRunIter> {
+        let (lower, upper) = (&bounds.lower, bounds.upper.as_deref());
+        let end = upper.map_or(Bound::Unbounded, Bound::Excluded);
+        let runs = self.list.iter().rev();
+        let runs = runs.filter(move |run| !run.run.overlapping(lower, end).is_empty());
+        runs.map(move |run| SpilledRunIter::bounded(&run.run, Some(lower), upper, true, &self.dead))
+    }
+}
+
+/// Walks over the entries of a run that are not dead.
+pub(super) struct SpilledRunIter {
+    inner: ConcatIter<RunFiles>,
+    dead: Arc<RolledBackPositions>,
+}
+
+impl SpilledRunIter {
+    pub(super) fn new(run: &Arc<Run>, fill_cache: bool, dead: &Arc<RolledBackPositions>) -> Self {
+        Self::bounded(run, None, None, fill_cache, dead)
+    }
+
+    fn bounded(
+        run: &Arc<Run>,
+        lower: Option<&[u8]>,
+        upper: Option<&[u8]>,
+        fill_cache: bool,
+        dead: &Arc<RolledBackPositions>,
+    ) -> Self {
+        let files = RunFiles::new(Arc::clone(run), fill_cache);
+        Self {
+            inner: ConcatIter::bounded(files, lower, upper),
+            dead: Arc::clone(dead),
+        }
+    }
+
+    fn is_dead(&self) -> bool {
+        self.dead.contains(position(self.inner.key().seqno))
+    }
+
+    fn forward(&mut self, mut on: bool) -> Result<bool> {
+        while on && self.is_dead() {
+            on = self.inner.next()?;
+        }
+        Ok(on)
+    }
+
+    fn backward(&mut self, mut on: bool) -> Result<bool> {
+        while on && self.is_dead() {
+            on = self.inner.prev()?;
+        }
+        Ok(on)
+    }
+}
+
+impl InternalIterator for SpilledRunIter {
+    fn seek_to_first(&mut self) -> Result<bool> {
+        let on = self.inner.seek_to_first()?;
+        self.forward(on)
+    }
+
+    fn seek_to_last(&mut self) -> Result<bool> {
+        let on = self.inner.seek_to_last()?;
+        self.backward(on)
+    }
+
+    fn seek(&mut self, user_key: &[u8], seqno: Seqno) -> Result<bool> {
+        debug_assert!(seqno <= SEQNO_MAX);
+        let on = self.inner.seek(user_key, seqno)?;
+        self.forward(on)
+    }
+
+    fn seek_before(&mut self, user_key: &[u8]) -> Result<bool> {
+        let on = self.inner.seek_before(user_key)?;
+        self.backward(on)
+    }
+
+    fn next(&mut self) -> Result<bool> {
+        let on = self.inner.next()?;
+        self.forward(on)
+    }
+
+    fn prev(&mut self) -> Result<bool> {
+        let on = self.inner.prev()?;
+        self.backward(on)
+    }
+
+    fn valid(&self) -> bool {
+        self.inner.valid()
+    }
+
+    fn key(&self) -> InternalKey<'_> {
+        self.inner.key()
+    }
+
+    fn value(&self) -> Value<'_> {
+        self.inner.value()
+    }
+}

@@ -1,0 +1,748 @@
+//! The version set: makes edits durable, then installs them.
+
+mod epoch;
+
+use super::load_manifest::{load, manifest_ids};
+use super::manifest::{
+    ManifestWriter, NextCurrent, ROOM, clear_unfinished, manifest_name, read_current,
+};
+use super::delete_pacer::DeletePacer;
+use super::file_handle::FileFate;
+use super::{Edit, FileHandle, FileSource, ManifestState, Version};
+use crate::base::epoch::{end_of_ids, end_of_names};
+use crate::base::event_listener::{Listener, Severity};
+use crate::base::health::Health;
+use crate::base::{CounterValue, Error, ErrorKind, Result, Seqno};
+use crate::env::Env;
+use crate::store::ReservePart;
+use crate::wal::Gtid;
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// A manifest is rewritten when it is larger than this and than [`ROLL_FACTOR`] times its first
+/// record.
+const ROLL_SIZE_MIN: u64 = 1 << 20;
+const ROLL_FACTOR: u64 = 3;
+
+/// Files given up together are removed at once if their sizes sum up to at most this many bytes.
+const DISCARD_MAX: u64 = 4 << 20;
+
+/// Bytes of the manifest's room that edits leave which only add files.
+const LEFT_BY_ADDITIONS: u64 = ROOM / 4;
+
+/// Bytes that a file takes in an edit: two keys and some numbers.
+const FILE_BYTES: u64 = ROOM / 4;
+
+/// What a version set works with.
+#[derive(Clone)]
+pub struct VersionSetContext {
+    /// Accesses `CURRENT` and the manifests.
+    pub env: Arc<dyn Env>,
+    /// The data directory: `CURRENT` and the manifests.
+    pub dir: PathBuf,
+    /// Opens the SSTs and collects obsolete ones.
+    pub source: Arc<FileSource>,
+    /// Poisoned when the outcome of an edit is unknown.
+    pub health: Arc<Health>,
+    /// Receives the log messages.
+    pub listener: Listener,
+}
+
+/// Holds the current version and writes the manifest that makes it durable.
+///
+/// Invariants: the current version equals the content of the manifest, and every file it names is
+/// durable. A file id or run number is never allocated twice, across restarts too. An L0 run is
+/// installed with a higher number than every run before it. A file is deleted only after the edit
+/// that removed it is durable, and never once writes are poisoned.
+///
+/// Steps of an edit: check it against the current state → sync the directory of the SSTs (their
+/// writers have synced the files) → append the record, sync → append the mark, sync → install.
+///
+/// Failures: if a step before the record fails, the edit has no effect and its new files become
+/// obsolete. If the record itself fails, the outcome is unknown. With a full disk, the next edit
+/// first writes a new manifest without the failed edit, which settles the outcome; until then the
+/// edit's files stay. Any other failure poisons the engine: a second sync after a failed one proves
+/// nothing.
+///
+/// Locks: `inner` is held over a whole edit, syncs included. The pacer's mutex and `inner` are
+/// never held together; both may be held while the list of obsolete files is locked. Readers of the
+/// current version take no lock.
+///
+/// Rejected: continuing a manifest after a failed append (a half record in the middle), and a
+/// lock-free list of edits (an edit costs two syncs, so the mutex around them is free).
+pub struct VersionSet {
+    ctx: VersionSetContext,
+    current: ArcSwap<Version>,
+    next_file_id: AtomicU64,
+    next_run_number: AtomicU64,
+    inner: Mutex<Inner>,
+    /// The last global transaction id of each replication domain.
+    gtids: Mutex<BTreeMap<u32, Gtid>>,
+    pacer: Mutex<DeletePacer>,
+    /// Files found when the directory was opened; empty once the strays are removed.
+    found: Mutex<DirectoryFiles>,
+    /// Number of live [`FileDeletionHold`].
+    held: Arc<AtomicUsize>,
+}
+
+/// Ids of files in the directory.
+#[derive(Default)]
+struct DirectoryFiles {
+    files: Vec<u64>,
+    manifests: Vec<u64>,
+}
+
+/// Guard: while one exists, no file is deleted.
+pub struct FileDeletionHold(Arc<AtomicUsize>);
+
+impl Drop for FileDeletionHold {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+struct Inner {
+    state: ManifestState,
+    /// `None` if the disk has had no room for a manifest since the directory was opened.
+    writer: Option<ManifestWriter>,
+    /// The manifest in force.
+    manifest_id: u64,
+    /// Size from which the manifest is rewritten, bytes.
+    roll_at: u64,
+    /// The manifest must not be appended to.
+    broken: bool,
+    /// Added files of edits whose outcome is unknown until a new manifest is written.
+    limbo: Vec<u64>,
+    /// The highest run number ever installed.
+    installed_run: u64,
+}
+
+/// Why an edit failed, and whether it may still take effect at a restart.
+enum ApplyFailure {
+    NoEffect(Error),
+    Unknown(Error),
+}
+
+impl VersionSet {
+    /// Opens the tree of a data directory, or creates an empty one. It starts a new manifest, so
+    /// nothing is ever appended behind a torn tail. If the disk is full, the old manifest stays in
+    /// force and the tree is read-only until there is room. SSTs and manifests that are named
+    /// nowhere stay until [`Self::remove_strays`].
+    ///
+    /// # Errors
+    /// `Corruption` if the manifest is damaged, or describes an impossible tree, or is missing
+    /// while SSTs exist. `Unsupported` for a later format, or a file outside the data directory.
+    /// `NoSpace` if a new database finds no room. `Io`.
+    pub fn open(ctx: VersionSetContext) -> Result<Self> {
+        let loaded = load(&*ctx.env, &ctx.dir)?;
+        let old_manifests = manifest_ids(&*ctx.env, &ctx.dir)?;
+        let on_disk = ctx.source.store().list()?;
+        if loaded.is_none() && !on_disk.is_empty() {
+            let what = format!("missing, but there are {} SSTs", on_disk.len());
+            return Err(Error::corruption("CURRENT", 0, what));
+        }
+        let mut state = ManifestState::default();
+        let in_force = loaded.as_ref().map(|loaded| loaded.manifest_id);
+        if let Some(loaded) = loaded {
+            if loaded.torn > 0 {
+                let what = format!("{}: dropped a torn edit", loaded.reader.name());
+                ctx.listener.log(Severity::Note, &what);
+            }
+            state = loaded.state;
+        }
+        for placed in state.files.values() {
+            placed.meta.check_local()?;
+        }
+        let version = Version::of_state(&state, &ctx.source);
+        if let Some(what) = version.check_all() {
+            return Err(Error::corruption("MANIFEST", 0, what));
+        }
+        // Ids beyond the epoch are not allocated by this writer: do not count on from them.
+        let blobs = ctx.source.store().list_blobs()?;
+        let ids = on_disk.iter().chain(&old_manifests).chain(&blobs);
+        let end = end_of_names(state.epoch());
+        let seen = ids.filter(|id| **id < end).max();
+        let seen = seen.map_or(0, |id| id + 1);
+        state.next_file_id = state.next_file_id.max(seen);
+        let next_file_id = AtomicU64::new(state.next_file_id);
+        epoch::identify(&mut state, &*ctx.env)?;
+        let mut rolled = roll(&ctx, &next_file_id, &mut state);
+        if is_full(&rolled) && in_force.is_some() {
+            clear_unfinished(&*ctx.env, &ctx.dir, &old_manifests)?;
+            rolled = roll(&ctx, &next_file_id, &mut state);
+        }
+        let (writer, manifest_id) = match (rolled, in_force) {
+            (Ok(writer), _) => {
+                let id = writer.id();
+                (Some(writer), id)
+            }
+            (Err(e), Some(in_force)) if *e.kind() == ErrorKind::NoSpace => {
+                let what = format!("{e}; the manifest is as it was, until there is room");
+                ctx.listener.log(Severity::Warning, &what);
+                (None, read_current(&*ctx.env, &ctx.dir)?.unwrap_or(in_force))
+            }
+            (Err(e), _) => return Err(e),
+        };
+        // Without a new manifest, the old ones must stay: after a power cut any of them may be in
+        // force.
+        let old_manifests = match writer {
+            Some(_) => old_manifests,
+            None => Vec::new(),
+        };
+        let state_gtids = state.gtids.clone();
+        let set = Self {
+            current: ArcSwap::from_pointee(version),
+            next_file_id,
+            next_run_number: AtomicU64::new(state.next_run_number),
+            inner: Mutex::new(Inner {
+                installed_run: state.next_run_number - 1,
+                roll_at: writer.as_ref().map_or(0, roll_at),
+                broken: writer.is_none(),
+                writer,
+                manifest_id,
+                limbo: Vec::new(),
+                state,
+            }),
+            gtids: Mutex::new(state_gtids),
+            pacer: Mutex::default(),
+            found: Mutex::new(DirectoryFiles {
+                files: on_disk,
+                manifests: old_manifests,
+            }),
+            held: Arc::default(),
+            ctx,
+        };
+        Ok(set)
+    }
+
+    /// The current version.
+    pub fn current(&self) -> Arc<Version> {
+        self.current.load_full()
+    }
+
+    /// Installs a version that differs from the current one only in that the files with these ids
+    /// have fresh, unopened handles. The memory of the old handles is freed with the last older
+    /// version.
+    pub fn close_files(&self, ids: &HashSet<u64>) -> Arc<Version> {
+        // This mutex serializes all changes of the version.
+        let _inner = self.inner.lock();
+        let next = Arc::new(self.current.load().with_fresh(ids));
+        self.current.store(Arc::clone(&next));
+        next
+    }
+
+    /// Allocates a file id that was never used before.
+    pub fn new_file_id(&self) -> u64 {
+        self.next_file_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Gives up data files that no edit has named, given as id and size in bytes. Small ones are
+    /// removed at once. More than a few MiB go through the paced deletion, because the caller's
+    /// client waits.
+    pub fn give_up(&self, files: &[(u64, u64)]) {
+        let ids: Vec<u64> = files.iter().map(|(id, _)| *id).collect();
+        if files.iter().map(|(_, size)| size).sum::<u64>() <= DISCARD_MAX {
+            return self.discard(&ids);
+        }
+        for &(id, size) in files {
+            self.ctx.source.put_obsolete(id, size);
+        }
+    }
+
+    /// Removes at once the data files with these ids, which no edit has named. A file that cannot
+    /// be removed now, or that is held, becomes obsolete, and its removal is tried again.
+    pub fn discard(&self, ids: &[u64]) {
+        let source = &self.ctx.source;
+        for &id in ids {
+            if self.held.load(Ordering::SeqCst) > 0 {
+                source.put_obsolete(id, 0);
+                continue;
+            }
+            match source.store().remove(id) {
+                Ok(()) => {}
+                Err(e) if *e.kind() == ErrorKind::NotFound => {}
+                Err(_) => source.put_obsolete(id, 0),
+            }
+        }
+    }
+
+    /// Allocates a run number, higher than all before. Flushes allocate theirs in the order of
+    /// their memtables and install in that order. An install out of order is refused.
+    pub fn new_run_number(&self) -> u64 {
+        self.next_run_number.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Log segments below this number are not needed.
+    pub fn log_number(&self) -> u64 {
+        self.inner.lock().state.log_number
+    }
+
+    /// Every commit up to this seqno is in the files.
+    pub fn last_seqno(&self) -> Seqno {
+        self.inner.lock().state.last_seqno
+    }
+
+    /// The counters.
+    pub fn counters(&self) -> BTreeMap<u64, CounterValue> {
+        self.inner.lock().state.counters.clone()
+    }
+
+    /// The counters of `current` whose values the manifest does not have, for the next edit; zeros
+    /// are left out. Forgets those that are not in `current`: their tables are gone. `current` runs
+    /// under the lock, so that it has every counter of an installed edit.
+    pub fn changed_counters(
+        &self,
+        current: impl FnOnce() -> Vec<(u64, CounterValue)>,
+    ) -> Vec<(u64, CounterValue)> {
+        let known = &mut self.inner.lock().state.counters;
+        let mut current = current();
+        let names: HashSet<u64> = current.iter().map(|(counter, _)| *counter).collect();
+        known.retain(|counter, _| names.contains(counter));
+        current.retain(|(counter, value)| *value != known.get(counter).copied().unwrap_or_default());
+        current
+    }
+
+    /// Moved blobs: the blob file id that references use, and the id of the file that holds the
+    /// blobs.
+    pub fn blobs_moved(&self) -> BTreeMap<u64, u64> {
+        self.inner.lock().state.blobs_moved.clone()
+    }
+
+    /// The last global transaction id of each replication domain.
+    pub fn gtids(&self) -> BTreeMap<u32, Gtid> {
+        self.gtids.lock().clone()
+    }
+
+    /// Notes global transaction ids that the log has, durably, behind those noted before. The next edit that lets go of
+    /// log segments keeps them.
+    pub fn note_gtids(&self, gtids: &BTreeMap<u32, Gtid>) {
+        self.gtids.lock().extend(gtids);
+    }
+
+    /// Pairs of seqno and wall clock (microseconds since 1970), oldest first.
+    pub fn time_pairs(&self) -> Vec<(Seqno, u64)> {
+        self.inner.lock().state.time_pairs.iter().copied().collect()
+    }
+
+    /// Keeps every file of the states read from now on, and every file that the log after them
+    /// names, until the guard is dropped.
+    pub fn hold_files(&self) -> FileDeletionHold {
+        self.held.fetch_add(1, Ordering::SeqCst);
+        FileDeletionHold(Arc::clone(&self.held))
+    }
+
+    /// The state of the manifest, with the next file id and run number as allocated so far.
+    pub fn state(&self) -> ManifestState {
+        let inner = self.inner.lock();
+        ManifestState {
+            next_file_id: self.next_file_id.load(Ordering::Relaxed),
+            next_run_number: self.next_run_number.load(Ordering::Relaxed),
+            ..inner.state.clone()
+        }
+    }
+
+    /// The source of the SSTs.
+    pub fn source(&self) -> &Arc<FileSource> {
+        &self.ctx.source
+    }
+
+    /// Id of the manifest in force.
+    pub fn manifest_id(&self) -> u64 {
+        self.inner.lock().manifest_id
+    }
+
+    /// Makes `edit` durable and installs it. The added files must be synced. From here on the
+    /// version set owns them, also if the edit fails: it deletes them once that is safe.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the edit does not fit the current version. `NoSpace`: the edit has no
+    /// effect so far, and a later edit may succeed. `Poisoned`, `Io`: nothing is installed until a
+    /// restart.
+    pub fn apply(&self, edit: Edit) -> Result<Arc<Version>> {
+        self.apply_open(edit, &[])
+    }
+
+    /// As [`Self::apply`]. `open`: handles that readers already have of files that the edit adds.
+    /// The new version shares these handles, so the files live until the last reader is done. If
+    /// the edit fails they live too: the owner of the handles tries again, and the log names the
+    /// files.
+    ///
+    /// # Errors
+    /// As [`Self::apply`].
+    pub fn apply_open(&self, mut edit: Edit, open: &[Arc<FileHandle>]) -> Result<Arc<Version>> {
+        let mut inner = self.inner.lock();
+        match self.commit(&mut inner, &mut edit, open) {
+            Ok(version) => Ok(version),
+            Err(failure) => {
+                let new_files = edit.added.iter().map(|(.., meta)| meta.file_id);
+                let held = |id: &u64| open.iter().any(|file| file.file_id == *id);
+                let new_files =
+                    new_files.filter(|id| !inner.state.files.contains_key(id) && !held(id));
+                let new_files: Vec<u64> = new_files.collect();
+                match failure {
+                    ApplyFailure::NoEffect(error) => {
+                        new_files
+                            .into_iter()
+                            .for_each(|id| self.ctx.source.put_obsolete(id, 0));
+                        Err(error)
+                    }
+                    ApplyFailure::Unknown(error) => {
+                        inner.limbo.extend(new_files);
+                        Err(error)
+                    }
+                }
+            }
+        }
+    }
+
+    fn commit(
+        &self,
+        inner: &mut Inner,
+        edit: &mut Edit,
+        open: &[Arc<FileHandle>],
+    ) -> Result<Arc<Version>, ApplyFailure> {
+        use ApplyFailure::{NoEffect, Unknown};
+        self.ctx.health.check().map_err(NoEffect)?;
+        // Before the check, which judges them.
+        edit.next_file_id = Some(self.next_file_id.load(Ordering::Relaxed));
+        edit.next_run_number = Some(self.next_run_number.load(Ordering::Relaxed));
+        if edit.log_number.is_some() {
+            let known = &inner.state.gtids;
+            let gtids = self.gtids.lock();
+            let new = gtids.values().filter(|g| known.get(&g.domain) != Some(g));
+            edit.gtids = new.copied().collect();
+        }
+        let next = self.check(inner, edit, open).map_err(NoEffect)?;
+        let synced = self.ctx.source.store().sync_dir();
+        synced.map_err(|e| NoEffect(self.fail(e)))?;
+        let is_long = |writer: &ManifestWriter| writer.len() >= inner.roll_at;
+        if inner.broken || inner.writer.as_ref().is_none_or(is_long) {
+            let rolled = self.roll(inner);
+            // If there is no room for the next manifest, the current one may grow further, unless
+            // it is broken.
+            if inner.broken {
+                rolled.map_err(NoEffect)?;
+            }
+        }
+        // What only adds files leaves room to those that remove some.
+        let left = match edit.removed.is_empty() && !edit.added.is_empty() {
+            true => LEFT_BY_ADDITIONS,
+            false => 0,
+        };
+        self.find_room(inner, edit, left).map_err(NoEffect)?;
+        let Some(writer) = inner.writer.as_mut() else {
+            return Err(NoEffect(Error::invalid("there is no manifest")));
+        };
+        if let Err(e) = writer.add(edit) {
+            inner.broken = true;
+            return Err(Unknown(self.fail(e)));
+        }
+        // The record is durable, so the edit counts. Without its mark, rot in the record passes for
+        // a torn write until the next manifest is written.
+        if let Err(e) = writer.mark() {
+            inner.broken = true;
+            self.fail(e);
+        }
+        Ok(self.install(inner, edit, next))
+    }
+
+    /// Checks `edit`. Returns the version it leads to, or `None` if it changes no file.
+    fn check(
+        &self,
+        inner: &Inner,
+        edit: &Edit,
+        open: &[Arc<FileHandle>],
+    ) -> Result<Option<Version>> {
+        if let Some(what) = inner.state.objection(edit) {
+            return Err(Error::invalid(format!("edit refused: it {what}")));
+        }
+        let late = edit
+            .added
+            .iter()
+            .find(|(_, run, _)| *run != 0 && *run <= inner.installed_run);
+        if let Some((_, run, _)) = late {
+            let last = inner.installed_run;
+            return Err(Error::invalid(format!(
+                "edit refused: L0 run {run} after run {last}"
+            )));
+        }
+        if edit.added.is_empty() && edit.removed.is_empty() {
+            return Ok(None);
+        }
+        let next = self.current.load().with_open(edit, &self.ctx.source, open);
+        match next.check() {
+            Some(what) => Err(Error::invalid(format!("edit refused: {what}"))),
+            None => Ok(Some(next)),
+        }
+    }
+
+    fn install(&self, inner: &mut Inner, edit: &Edit, next: Option<Version>) -> Arc<Version> {
+        inner.state.apply(edit);
+        let runs = edit.added.iter().map(|(_, run, _)| *run);
+        inner.installed_run = runs.chain([inner.installed_run]).max().unwrap_or(0);
+        let Some(next) = next else {
+            return self.current();
+        };
+        let gone: HashSet<u64> = edit.removed.iter().map(|(_, id)| *id).collect();
+        let old = self.current.swap(Arc::new(next));
+        let end = match edit.added.is_empty() {
+            true => FileFate::Dropped,
+            false => FileFate::Replaced,
+        };
+        old.files()
+            .filter(|(_, file)| {
+                gone.contains(&file.file_id) && !inner.state.files.contains_key(&file.file_id)
+            })
+            .for_each(|(_, file)| file.mark_obsolete(end));
+        self.current()
+    }
+
+    /// Sees to it that `edit` finds room in the manifest, with `left` bytes behind it; the next manifest has room of its
+    /// own in the reserve.
+    fn find_room(&self, inner: &mut Inner, edit: &Edit, left: u64) -> Result<()> {
+        let find = |inner: &mut Inner| match inner.writer.as_mut() {
+            Some(writer) => writer.find_room(edit, left),
+            None => Err(Error::new(ErrorKind::NoSpace, "there is no manifest")),
+        };
+        let mut found = find(inner);
+        if is_full(&found) {
+            self.roll(inner)?;
+            found = find(inner);
+        }
+        found.map_err(|e| self.fail(e))
+    }
+
+    /// Sees to it that an edit which adds a file to what `edit` has finds room in the manifest, also on a full disk.
+    ///
+    /// # Errors
+    /// `NoSpace` if it does not; those of [`Self::apply`].
+    pub fn find_room_for_file(&self, edit: &Edit) -> Result<()> {
+        let mut inner = self.inner.lock();
+        self.ctx.health.check()?;
+        if inner.broken {
+            self.roll(&mut inner)?;
+        }
+        self.find_room(&mut inner, edit, LEFT_BY_ADDITIONS + FILE_BYTES)
+    }
+
+    /// Writes a manifest if the disk had no room for one since the directory was opened.
+    ///
+    /// # Errors
+    /// `NoSpace` if it has none now; those of [`Self::apply`].
+    pub fn look_for_room(&self) -> Result<()> {
+        let mut inner = self.inner.lock();
+        self.ctx.health.check()?;
+        match inner.writer {
+            Some(_) => Ok(()),
+            None => self.roll(&mut inner),
+        }
+    }
+
+    /// Starts a new manifest. On `Ok` either it is in force, or the old one may be continued.
+    fn roll(&self, inner: &mut Inner) -> Result<()> {
+        let old = inner.manifest_id;
+        match roll(&self.ctx, &self.next_file_id, &mut inner.state) {
+            Ok(writer) => {
+                inner.roll_at = roll_at(&writer);
+                inner.manifest_id = writer.id();
+                inner.writer = Some(writer);
+                inner.broken = false;
+                inner
+                    .limbo
+                    .drain(..)
+                    .for_each(|id| self.ctx.source.put_obsolete(id, 0));
+                // The next open removes the old manifest if this fails.
+                let _ = self.ctx.env.remove(&self.ctx.dir.join(manifest_name(old)));
+                self.fill_reserve()
+            }
+            Err(e) => {
+                let (env, dir) = (&*self.ctx.env, &self.ctx.dir);
+                let is_old = || read_current(env, dir).is_ok_and(|id| id == Some(old));
+                // After a restart CURRENT may name either manifest, so the old one must not be
+                // continued: unless the disk was full and CURRENT still names the old one.
+                inner.broken |= *e.kind() != ErrorKind::NoSpace || !is_old();
+                Err(self.fail(e))
+            }
+        }
+    }
+
+    /// Whether the tree cannot change: the disk has had no room for a manifest since the open.
+    pub fn is_read_only(&self) -> bool {
+        self.inner.lock().writer.is_none()
+    }
+
+    /// Sets aside the used parts of the reserve again, as far as the disk has room.
+    ///
+    /// # Errors
+    /// `Io`. A full disk is no error here.
+    pub fn fill_reserve(&self) -> Result<()> {
+        self.ctx
+            .source
+            .store()
+            .reserve()
+            .map_or(Ok(()), |r| r.fill())
+    }
+
+    /// Poisons the engine, unless the disk is full, and returns the error.
+    fn fail(&self, error: Error) -> Error {
+        if *error.kind() != ErrorKind::NoSpace && self.ctx.health.poison(error.clone()) {
+            let what = format!("the manifest cannot be written: {error}; writes stop");
+            self.ctx.listener.log(Severity::Error, &what);
+        }
+        error
+    }
+
+    /// Deletes all obsolete files: those that no version holds and no manifest names. Deletes none
+    /// once writes are poisoned. The next call retries a failed deletion. Returns the number of
+    /// deleted files.
+    ///
+    /// # Errors
+    /// `Io`: the first error; the other files are deleted nevertheless.
+    pub fn delete_obsolete(&self) -> Result<usize> {
+        self.delete_while(|_| true)
+    }
+
+    /// As [`Self::delete_obsolete`], but no faster than the pacer allows at `now_us`, microseconds
+    /// of the monotonic clock. The caller repeats it as long as there are obsolete files.
+    ///
+    /// # Errors
+    /// As [`Self::delete_obsolete`].
+    pub fn delete_paced(&self, now_us: u64) -> Result<usize> {
+        let mut pacer = self.pacer.lock();
+        match self.ctx.source.newly_obsolete() {
+            0 => {}
+            bytes => pacer.obsolete(now_us, bytes),
+        }
+        pacer.look(now_us, self.ctx.source.obsolete().1);
+        self.delete_while(|size| pacer.take(size))
+    }
+
+    /// Number of obsolete files that wait for deletion, and the sum of their stored bytes.
+    pub fn obsolete(&self) -> (u64, u64) {
+        self.ctx.source.obsolete()
+    }
+
+    fn delete_while(&self, mut may: impl FnMut(u64) -> bool) -> Result<usize> {
+        if self.ctx.health.check().is_err() {
+            return Ok(0);
+        }
+        let source = &self.ctx.source;
+        let mut deleted = 0;
+        let mut failed = Vec::new();
+        let mut first = None;
+        // Check for holds before each file. A file that became obsolete before a hold began is in
+        // no state read under the hold.
+        while self.held.load(Ordering::SeqCst) == 0
+            && let Some((id, size)) = source.take_obsolete(&mut may)
+        {
+            match source.store().remove(id) {
+                Ok(()) => deleted += 1,
+                Err(e) if *e.kind() == ErrorKind::NotFound => {}
+                Err(e) => {
+                    failed.push((id, size));
+                    first.get_or_insert(e);
+                }
+            }
+        }
+        failed
+            .into_iter()
+            .for_each(|(id, size)| source.put_obsolete(id, size));
+        first.map_or(Ok(deleted), Err)
+    }
+
+    /// Removes the data files and manifests that were in the directory at the open and that neither
+    /// the manifest nor `keep` (ids that the log names) mentions. Call it once the log is replayed.
+    /// A second call has no effect.
+    pub fn remove_strays(&self, keep: &HashSet<u64>) {
+        let DirectoryFiles {
+            files: on_disk,
+            manifests: old_manifests,
+        } = std::mem::take(&mut *self.found.lock());
+        let inner = self.inner.lock();
+        let live = &inner.state.files;
+        let present: HashSet<u64> = on_disk.iter().copied().collect();
+        let missing: Vec<_> = live.keys().filter(|id| !present.contains(id)).collect();
+        if !missing.is_empty() {
+            // Reads of these files fail. An unknown cause removed files: do not remove more.
+            let what = format!("SSTs {missing:?} are missing; no stray file is removed");
+            self.ctx.listener.log(Severity::Error, &what);
+            return;
+        }
+        let strays: Vec<u64> = on_disk
+            .iter()
+            .copied()
+            .filter(|id| !live.contains_key(id) && !keep.contains(id))
+            .collect();
+        if !strays.is_empty() {
+            let what = format!(
+                "removing {} SSTs that neither manifest nor log names: {strays:?}",
+                strays.len()
+            );
+            self.ctx.listener.log(Severity::Note, &what);
+        }
+        strays
+            .into_iter()
+            .for_each(|id| self.ctx.source.put_obsolete(id, 0));
+        drop(inner);
+        for id in old_manifests {
+            let _ = self.ctx.env.remove(&self.ctx.dir.join(manifest_name(id)));
+        }
+        if let Err(e) = self.delete_obsolete() {
+            let what = format!("a stray SST cannot be removed: {e}");
+            self.ctx.listener.log(Severity::Warning, &what);
+        }
+    }
+}
+
+fn is_full<T>(tried: &Result<T>) -> bool {
+    matches!(tried, Err(e) if *e.kind() == ErrorKind::NoSpace)
+}
+
+fn roll_at(writer: &ManifestWriter) -> u64 {
+    ROLL_SIZE_MIN.max(ROLL_FACTOR * writer.len())
+}
+
+/// Writes `state` as a new manifest and puts it in force.
+fn roll(ctx: &VersionSetContext, next_file_id: &AtomicU64, state: &mut ManifestState) -> Result<ManifestWriter> {
+    let id = next_file_id.fetch_add(1, Ordering::Relaxed);
+    // The next open would take larger numbers for damage.
+    if id + 1 >= end_of_ids(state.epoch()) {
+        return Err(Error::unsupported(format!(
+            "the ids of epoch {} are used up",
+            state.epoch()
+        )));
+    }
+    state.next_file_id = state.next_file_id.max(id + 1);
+    let env = &*ctx.env;
+    let reserve = ctx.source.store().reserve();
+    let first = state.snapshot();
+    // Both have their room before either is written: only an empty file can be the reserve's again.
+    let current = NextCurrent::create(env, &ctx.dir, id, reserve)?;
+    let written = match reserve {
+        Some(reserve) => ManifestWriter::create_in(reserve, &ctx.dir, id, &first),
+        None => ManifestWriter::create(env, &ctx.dir, id, &first),
+    };
+    if is_full(&written) {
+        current.give_back(env, &ctx.dir, reserve)?;
+    }
+    let written = written.and_then(|writer| current.switch(env, &ctx.dir).map(|()| writer));
+    if let (Ok(writer), Some(reserve)) = (&written, reserve) {
+        // The next manifest may be larger.
+        reserve.want(ReservePart::Manifest, 2 * writer.len() + ROOM);
+    }
+    written.inspect_err(|e| {
+        // Retries on a full disk must not fill it further. After other errors, or if CURRENT may
+        // name the file, it stays for the next open.
+        let full = *e.kind() == ErrorKind::NoSpace;
+        if full && read_current(env, &ctx.dir).is_ok_and(|current| current != Some(id)) {
+            let _ = env.remove(&ctx.dir.join(manifest_name(id)));
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,196 @@
+//! Waiting, leading, syncing.
+
+use super::super::Lsn;
+use super::super::waiter::{Parker, WakeReason, CommitWaiter, WakeList};
+use super::state::{SealedGroup, WalState};
+use super::{FullDiskAccess, Shared};
+use crate::base::event_listener::Severity;
+use crate::base::{Error, ErrorKind, Result};
+use parking_lot::MutexGuard;
+use std::sync::atomic::Ordering;
+
+impl Shared {
+    /// Returns when `lsn` is durable, or written if not `durable`; writes what is needed for it.
+    pub(super) fn wait_for(&self, lsn: Lsn, durable: bool) -> Result<()> {
+        let mut state = self.state.lock();
+        if lsn > state.appended {
+            return Err(Error::invalid("a log position that was not appended yet"));
+        }
+        state.wants_durable = durable;
+        if !durable && !state.reached(lsn, false) {
+            drop(state);
+            self.write_inline(lsn);
+            state = self.state.lock();
+        }
+        self.wait(state, lsn, durable, durable)
+    }
+
+    /// Writes the open group to make room in the buffer.
+    pub(super) fn flush_open(&self, state: MutexGuard<'_, WalState>) -> Result<()> {
+        let (lsn, lead_durable) = (state.appended, state.wants_durable);
+        self.wait(state, lsn, false, lead_durable)
+    }
+
+    fn wait<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, WalState>,
+        lsn: Lsn,
+        durable: bool,
+        lead_durable: bool,
+    ) -> Result<()> {
+        loop {
+            if state.reached(lsn, durable) {
+                return Ok(());
+            }
+            if state.failed {
+                return Err(self.unknown_outcome());
+            }
+            if lsn > state.sealed && state.segment.is_none() {
+                drop(state);
+                self.find_segment(FullDiskAccess::Exits)?;
+            } else if lsn > state.sealed && state.may_lead(1) {
+                self.lead(state, lead_durable);
+            } else if durable && state.progress.needs_sync() && !state.syncing {
+                state.syncing = true;
+                drop(state);
+                self.sync();
+            } else {
+                match self.sleep(state, lsn, durable) {
+                    WakeReason::Done => return Ok(()),
+                    WakeReason::Failed => return Err(self.unknown_outcome()),
+                    WakeReason::Sync => self.sync(),
+                    WakeReason::Lead => {
+                        state = self.state.lock();
+                        state.called -= 1;
+                        if lsn > state.sealed && !state.failed {
+                            self.lead(state, lead_durable);
+                        } else {
+                            // Somebody else wrote the group: the slot is for the next in need.
+                            self.settle(state);
+                        }
+                    }
+                }
+            }
+            state = self.state.lock();
+        }
+    }
+
+    /// Prepares the next segment. Gives the open group a place there if there was none.
+    pub(super) fn find_segment(&self, access: FullDiskAccess) -> Result<()> {
+        let room = self.state.lock().group_len(0) as u64;
+        match self.prepare_next(room, access) {
+            // What is appended already comes before what is expected.
+            Err(full) if access == FullDiskAccess::Exits && *full.kind() == ErrorKind::NoSpace => {
+                self.prepare(room, access, false)?
+            }
+            prepared => prepared?,
+        };
+        let mut state = self.state.lock();
+        if state.segment.is_none() {
+            let open = state.group_len(0);
+            state.rotate(open);
+        }
+        Ok(())
+    }
+
+    fn sleep(&self, mut state: MutexGuard<'_, WalState>, lsn: Lsn, durable: bool) -> WakeReason {
+        let parker = Parker::current();
+        state.stats.waits += 1;
+        state.waiters.push(CommitWaiter {
+            lsn,
+            durable,
+            parker: parker.clone(),
+        });
+        drop(state);
+        parker.wait()
+    }
+
+    /// Takes the open group out and writes it.
+    fn lead(&self, mut state: MutexGuard<'_, WalState>, durable: bool) {
+        let group = {
+            let durable = durable || state.open_wanted_durable();
+            state.seal(durable)
+        };
+        drop(state);
+        self.write(group);
+    }
+
+    pub(super) fn write(&self, mut group: SealedGroup) {
+        let result = self.segments.health.check().and_then(|()| group.write());
+        let mut state = self.state.lock();
+        match result {
+            Ok(()) => state.written(group),
+            Err(error) => self.fail(&mut state, error),
+        }
+        self.settle(state);
+    }
+
+    /// Syncs the files of all groups that were written without. The caller owns `syncing`.
+    fn sync(&self) {
+        let (target, files) = {
+            // A group that is just growing would be left out, with all adjacent ones.
+            let _turn = self.turn.lock();
+            let mut state = self.state.lock();
+            state.end_growth();
+            // Taken together: the files of all groups of this prefix.
+            (
+                state.progress.written(),
+                std::mem::take(&mut state.unsynced),
+            )
+        };
+        let health = &self.segments.health;
+        let result = health
+            .check()
+            .and_then(|()| files.iter().try_for_each(|segment| segment.file.sync()));
+        let mut state = self.state.lock();
+        state.syncing = false;
+        match result {
+            Ok(()) => {
+                state.stats.syncs += files.len() as u64;
+                state.progress.synced(target);
+            }
+            Err(error) => self.fail(&mut state, error),
+        }
+        self.settle(state);
+    }
+
+    /// Publishes the prefix and wakes whoever has something to do.
+    pub(super) fn settle(&self, mut state: MutexGuard<'_, WalState>) {
+        let mut woken = WakeList::new();
+        state.settle(&mut woken);
+        self.durable
+            .store(state.progress.durable().lsn, Ordering::Release);
+        drop(state);
+        woken.wake();
+    }
+
+    pub(super) fn fail(&self, state: &mut WalState, error: Error) {
+        state.failed = true;
+        if self.segments.health.poison(error.clone()) {
+            let message = format!("the log has failed, commits are refused until restart: {error}");
+            self.listener.log(Severity::Error, &message);
+        }
+    }
+
+    /// What a committer is told whose records may or may not survive.
+    pub(super) fn unknown_outcome(&self) -> Error {
+        let cause = self.segments.health.cause().map(ToString::to_string);
+        Error::new(
+            ErrorKind::Poisoned,
+            format!(
+                "the outcome of this commit is unknown until restart: {}",
+                cause.unwrap_or_default()
+            ),
+        )
+    }
+
+    /// Writes an empty group behind a log that is durable, if the segment has room for it.
+    pub(super) fn write_end_mark(&self) -> Result<()> {
+        let state = self.state.lock();
+        if state.appended == 0 || !state.fits(state.group_len(0)) {
+            return Ok(());
+        }
+        self.lead(state, true);
+        self.segments.health.check()
+    }
+}
