@@ -1,8 +1,8 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
-#include "layout.h"
+#include "abi_check.h"
 
-#include "layout_checks.h"
+#include "abi_check_internal.h"
 
 #include <mysql_version.h>
 #include "log.h"
@@ -39,7 +39,7 @@ void refuse(int running, const char* why, const char* what) {
       running / 100 % 100, running % 100, why, what);
 }
 
-__attribute__((constructor)) void check_layout() {
+__attribute__((constructor)) void check_abi() {
   const int running = running_version();
   if (running / 100 != MYSQL_VERSION_ID / 100) return refuse(running, "its series is another one", "");
   if (const char* what = first_difference()) return refuse(running, "its memory layout differs at ", what);

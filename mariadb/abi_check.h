@@ -9,7 +9,7 @@
   would be gone until someone rebuilds it. The number says nothing about what matters, though: an engine works in a
   server when the classes and structures they share lie in memory as the engine was compiled to believe.
 
-  So layout.cc checks just that when the plugin is loaded (an ELF constructor, before the loader looks at anything):
+  So abi_check.cc checks just that when the plugin is loaded (an ELF constructor, before the loader looks at anything):
   the server's series, then the virtual functions of class handler and Field slot by slot, then members of THD,
   handlerton, TABLE, TABLE_SHARE, KEY, Field and handler, by calling the server's own accessors on stand-ins.
 

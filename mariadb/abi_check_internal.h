@@ -2,7 +2,7 @@
 #pragma once
 
 /*
-  What layout.cc asks, in three groups. Every function returns the name of the first thing that differs, or nullptr.
+  What abi_check.cc asks, in three groups. Every function returns the name of the first thing that differs, or nullptr.
 
   The groups and the checks within them run in order and end at the first difference, and each relies only on what those
   before it have shown: a check must fail, not crash, in a server whose layout is foreign. Hence the stand-ins: an
@@ -14,13 +14,13 @@
 
 namespace firn::layout {
 
-/* Virtual functions, slot by slot (layout_vtables.cc). */
+/* Virtual functions, slot by slot (abi_check_vtables.cc). */
 const char* foreign_virtual_function();
 
-/* THD, its transaction, handlerton (layout_session.cc). */
+/* THD, its transaction, handlerton (abi_check_session.cc). */
 const char* foreign_session_member();
 
-/* TABLE, TABLE_SHARE, KEY, KEY_PART_INFO, HA_CREATE_INFO, Field, handler (layout_table.cc). */
+/* TABLE, TABLE_SHARE, KEY, KEY_PART_INFO, HA_CREATE_INFO, Field, handler (abi_check_table.cc). */
 const char* foreign_table_member();
 
 struct Check {

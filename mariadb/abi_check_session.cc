@@ -13,7 +13,7 @@
 #include <dlfcn.h>
 #include <link.h>
 
-#include "layout_checks.h"
+#include "abi_check_internal.h"
 
 /* Service calls go through pointers that the loader fills in after the constructors have run. */
 #undef thd_get_autoinc

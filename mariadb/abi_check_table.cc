@@ -1,6 +1,6 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
-/* Tables and handlers, asked as in layout_session.cc. The order matters: TABLE::in_use and TABLE::s come first. */
+/* Tables and handlers, asked as in abi_check_session.cc. The order matters: TABLE::in_use and TABLE::s come first. */
 
 #include <my_global.h>
 #include "sql_class.h"
@@ -9,13 +9,13 @@
 #include "field.h"
 #include "sql_update.h"
 
-#include "layout_checks.h"
+#include "abi_check_internal.h"
 
 namespace firn::layout {
 namespace {
 
 /* Reaches what class handler keeps for its descendants. */
-class Inside : public handler {
+class HandlerAccess : public handler {
  public:
   using handler::cached_table_flags;
   using handler::get_ha_share_ptr;
@@ -24,7 +24,7 @@ class Inside : public handler {
 };
 
 bool in_use() {
-  StandIn<Inside> file;
+  StandIn<HandlerAccess> file;
   StandIn<TABLE> table;
   StandIn<THD> thd;
   file->table = table.get();
@@ -79,7 +79,7 @@ bool column_sets() {
 bool records() {
   StandIn<TABLE> table(zeros());
   StandIn<TABLE_SHARE> share;
-  StandIn<Inside> file;
+  StandIn<HandlerAccess> file;
   uchar before[16] = {}, after[16] = {};
   after[8] = 1;
   table->s = share.get();
@@ -96,7 +96,7 @@ bool records() {
 }
 
 bool handler_range() {
-  StandIn<Inside> file;
+  StandIn<HandlerAccess> file;
   const uchar key[4] = {1, 2, 3, 4};
   const key_range end = {key, sizeof key, 1, HA_READ_AFTER_KEY};
   file->set_end_range(&end);
@@ -105,7 +105,7 @@ bool handler_range() {
 }
 
 bool handler_share() {
-  StandIn<Inside> file;
+  StandIn<HandlerAccess> file;
   Handler_share* mine = static_cast<Handler_share*>(zeros()) + 1;
   file->handler::set_ha_share_ref(&mine); /* refuses where one is set already */
   file.fill(zeros());

@@ -16,19 +16,19 @@
 #include <dlfcn.h>
 #include <link.h>
 
-#include "layout_checks.h"
+#include "abi_check_internal.h"
 
-class Firn_shape_handler : public handler {
+class Firn_abi_handler : public handler {
  public:
-  Firn_shape_handler();
+  Firn_abi_handler();
 };
-Firn_shape_handler::Firn_shape_handler() : handler(nullptr, nullptr) {}
+Firn_abi_handler::Firn_abi_handler() : handler(nullptr, nullptr) {}
 
-class Firn_shape_field : public Field {
+class Firn_abi_field : public Field {
  public:
-  Firn_shape_field();
+  Firn_abi_field();
 };
-Firn_shape_field::Firn_shape_field() : Field(nullptr, 0, nullptr, 0, NONE, nullptr) {}
+Firn_abi_field::Firn_abi_field() : Field(nullptr, 0, nullptr, 0, NONE, nullptr) {}
 
 using Vtable = const void* const[];
 extern Vtable server_handler asm("_ZTV7handler");

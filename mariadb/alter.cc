@@ -12,9 +12,9 @@
 
 #include "ha_firn.h"
 #include "backup.h"
-#include "catalog.h"
+#include "ddl_callbacks.h"
 #include "errors.h"
-#include "schema.h"
+#include "table_definition.h"
 #include "sql_alter.h"
 
 #include <new>
@@ -205,7 +205,7 @@ bool ha_firn::commit_inplace_alter_table(TABLE*, Alter_inplace_info* info, bool 
       std::vector<firn_index_change*> changes;
       if (!group) changes.push_back(change->core());
       for (; group && *group; group++) changes.push_back(static_cast<IndexChange*>(*group)->core());
-      firn::tell_binlog();
+      firn::note_binlog_position();
       const LEX_CUSTRING* frm = table->s->frm_image;
       const LEX_CUSTRING version = firn::version_of(frm);
       status = firn_index_change_commit(firn::database, changes.data(), changes.size(), frm ? frm->str : nullptr,

@@ -86,14 +86,14 @@ int create_checkpoint(THD* thd, st_mysql_sys_var*, void* save, st_mysql_value* v
   Commits carry their place in the binary log; changes of definitions are written to it after the engine has made them.
   What the log of the engine gets is the place before: the last commit's.
 */
-void tell_binlog() {
+void note_binlog_position() {
   if (!database || !sysvars::log_is_archived() || !mysql_bin_log.is_open()) return;
   char file[FN_REFLEN];
   mysql_mutex_lock(&LOCK_commit_ordered);
   strmake_buf(file, mysql_bin_log.last_commit_pos_file);
   const my_off_t position = mysql_bin_log.last_commit_pos_offset;
   mysql_mutex_unlock(&LOCK_commit_ordered);
-  if (*file) firn_tell_binlog(database, file + dirname_length(file), position);
+  if (*file) firn_note_binlog_position(database, file + dirname_length(file), position);
 }
 
 void set_backup_callbacks(handlerton* hton) {

@@ -11,6 +11,6 @@ void set_backup_callbacks(handlerton* hton);
 int create_checkpoint(THD* thd, st_mysql_sys_var* variable, void* save, st_mysql_value* value);
 
 /* Before each change of definitions in the core: where the binary log stands. */
-void tell_binlog();
+void note_binlog_position();
 
 }  // namespace firn

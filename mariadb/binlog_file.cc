@@ -1,6 +1,6 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
-#include "server_run.h"
+#include "binlog_file.h"
 #include "log.h"
 
 #include <atomic>
@@ -49,7 +49,7 @@ void describe_start(firn_config* config) {
 
 void file_changed() { changes.fetch_add(1, std::memory_order_release); }
 
-void note() {
+void note_if_changed() {
   if (noted.load(std::memory_order_acquire) == changes.load(std::memory_order_acquire)) return;
   std::lock_guard<std::mutex> lock(noting);
   const uint64_t now = changes.load(std::memory_order_acquire);

@@ -8,7 +8,7 @@ namespace firn {
 /*
   The run of the server, told from others by its binary log. The server numbers its transactions anew with each start,
   so the core has to know whose transactions are prepared: after a crash it may be asked for them by a later run, which
-  knows nothing of them (crates/firn/src/db/settle.rs).
+  knows nothing of them (crates/firn/src/db/in_doubt.rs).
 
   A transaction that is prepared while a file is named is in that file or in a later one of the run. The name is renewed
   when the server asks for a checkpoint of the binary log: it does so for each file that it has left, and before RESET
@@ -23,7 +23,7 @@ void describe_start(firn_config* config);
 void file_changed();
 
 /* Before a transaction is prepared, by its thread: costs two loads unless the file has changed. */
-void note();
+void note_if_changed();
 
 }  // namespace server_run
 }  // namespace firn

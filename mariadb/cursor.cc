@@ -42,7 +42,7 @@ bool ha_firn::reads_entries_only() const {
 
 namespace {
 
-bool same_part(const firn_part& a, const firn_part& b) {
+bool same_part(const firn_partial_column& a, const firn_partial_column& b) {
   return a.column == b.column && a.prefix == b.prefix && a.length == b.length;
 }
 
@@ -52,8 +52,8 @@ int ha_firn::choose_columns() {
   const bool keyread = reads_entries_only();
   const bool whole = m_intent.whole_row && !keyread;
   const uchar* wanted = reinterpret_cast<const uchar*>(table->read_set->bitmap);
-  std::vector<firn_part> parts;
-  if (!keyread) choose_parts(&parts);
+  std::vector<firn_partial_column> parts;
+  if (!keyread) choose_partial_columns(&parts);
   if (m_columns_known && m_columns_keyread == keyread && m_columns_whole == whole &&
       (whole || keyread || memcmp(m_columns, wanted, m_columns_bytes) == 0) &&
       std::equal(parts.begin(), parts.end(), m_parts.begin(), m_parts.end(), same_part))

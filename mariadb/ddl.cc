@@ -7,9 +7,9 @@
 
 #include "ha_firn.h"
 #include "backup.h"
-#include "catalog.h"
+#include "ddl_callbacks.h"
 #include "errors.h"
-#include "schema.h"
+#include "table_definition.h"
 #include "sql_alter.h"
 
 #include <new>
@@ -102,7 +102,7 @@ int ha_firn::create(const char* name, TABLE* form, HA_CREATE_INFO* info) {
     firn::TableDefinition definition(form);
     if (const char* what = definition.unsupported()) return refuse(what);
     DefinitionImage image(form->s);
-    firn::tell_binlog();
+    firn::note_binlog_position();
     const LEX_CUSTRING& version = form->s->tabledef_version;
     const bool known = !joins_partitioned_table(thd, name);
     const firn_status status = firn_create_table(firn::database, firn::TableName(name).c_str(), definition.get(),
@@ -116,20 +116,20 @@ int ha_firn::create(const char* name, TABLE* form, HA_CREATE_INFO* info) {
 
 int ha_firn::delete_table(const char* name) {
   if (!firn::database) return HA_ERR_INITIALIZATION;
-  firn::tell_binlog();
+  firn::note_binlog_position();
   return firn::to_server_error(firn_drop_table(firn::database, firn::TableName(name).c_str()));
 }
 
 int ha_firn::rename_table(const char* from, const char* to) {
   if (!firn::database) return HA_ERR_INITIALIZATION;
-  firn::tell_binlog();
+  firn::note_binlog_position();
   return firn::to_server_error(
       firn_rename_table(firn::database, firn::TableName(from).c_str(), firn::TableName(to).c_str()));
 }
 
 int ha_firn::truncate() {
   park();
-  firn::tell_binlog();
+  firn::note_binlog_position();
   return firn::to_server_error(firn_truncate_table(firn::database, firn::TableName(m_path).c_str()));
 }
 

@@ -1,6 +1,6 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
-#include "catalog.h"
+#include "ddl_callbacks.h"
 #include "backup.h"
 #include "ha_firn.h"
 #include "errors.h"
@@ -68,7 +68,7 @@ void drop_tables(const char* prefix, bool (*wanted)(const char*), const char* wh
     return;
   }
   for (const std::string& name : names) {
-    tell_binlog();
+    note_binlog_position();
     const firn_status status = firn_drop_table(database, name.c_str());
     if (status == FIRN_OK)
       sql_print_information("FIRN: dropped table '%s': %s", name.c_str(), why);
@@ -79,7 +79,7 @@ void drop_tables(const char* prefix, bool (*wanted)(const char*), const char* wh
 
 int drop_table(handlerton*, const char* path) {
   if (!database) return HA_ERR_NO_SUCH_TABLE;
-  tell_binlog();
+  note_binlog_position();
   return to_server_error(firn_drop_table(database, TableName(path).c_str()));
 }
 
@@ -125,7 +125,7 @@ int signal_ddl_recovery_done(handlerton*) {
 
 }  // namespace
 
-void set_catalog_callbacks(handlerton* hton) {
+void set_ddl_callbacks(handlerton* hton) {
   hton->drop_table = drop_table;
   hton->drop_database = drop_database;
   hton->check_version = check_version;

@@ -6,7 +6,7 @@
 namespace firn {
 
 /* Sets the handlerton's callbacks for whole databases and for the recovery of interrupted DDL. */
-void set_catalog_callbacks(handlerton* hton);
+void set_ddl_callbacks(handlerton* hton);
 
 /* The version that a .frm image carries; empty if there is none. */
 LEX_CUSTRING version_of(const LEX_CUSTRING* frm);

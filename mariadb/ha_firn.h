@@ -149,9 +149,9 @@ class ha_firn final : public handler {
   int choose_columns();
   /* Columns of which this statement needs only a part; none where that is not certain. */
   bool may_leave_unread() const;
-  void choose_unread(std::vector<firn_part>* parts) const;
-  void choose_parts(std::vector<firn_part>* parts) const;
-  bool may_read_parts() const;
+  void choose_unread(std::vector<firn_partial_column>* parts) const;
+  void choose_partial_columns(std::vector<firn_partial_column>* parts) const;
+  bool may_read_partial_columns() const;
   bool wants_large_column() const;
   bool reads_entries_only() const;
   void park();
@@ -196,7 +196,7 @@ class ha_firn final : public handler {
   bool m_columns_known = false;
   bool m_columns_whole = false;
   bool m_columns_keyread = false;
-  std::vector<firn_part> m_parts;
+  std::vector<firn_partial_column> m_parts;
   uchar* m_columns = nullptr;
   uint m_columns_bytes = 0;
 

@@ -1,6 +1,6 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
-#include "host.h"
+#include "host_callbacks.h"
 #include "log.h"
 
 #include <mysql/service_thd_wait.h>

@@ -17,7 +17,7 @@ using Show::ULong;
 using Show::ULonglong;
 using Show::Varchar;
 
-struct Rows {
+struct SchemaTable {
   THD* thd;
   TABLE* table;
   bool failed;
@@ -37,7 +37,7 @@ ST_FIELD_INFO tables_columns[] = {Column("TABLE_SCHEMA", Varchar(NAME_CHAR_LEN),
                                   CEnd()};
 
 void add_index(void* context, const firn_index_info* index) {
-  Rows* rows = static_cast<Rows*>(context);
+  SchemaTable* rows = static_cast<SchemaTable*>(context);
   char schema[kSchemaNameSize], table[kTableNameSize];
   decode_table_name(index->table_name, schema, table);
   restore_record(rows->table, s->default_values);
@@ -61,7 +61,7 @@ ST_FIELD_INFO levels_columns[] = {Column("LEVEL", ULong(), NOT_NULL),
                                   CEnd()};
 
 void add_level(void* context, const firn_level_info* level) {
-  Rows* rows = static_cast<Rows*>(context);
+  SchemaTable* rows = static_cast<SchemaTable*>(context);
   restore_record(rows->table, s->default_values);
   rows->store(0, level->level);
   rows->store(1, level->runs);
@@ -78,7 +78,7 @@ int fill(THD* thd, TABLE_LIST* tables, firn_status (*list)(const firn_db*, Each,
   /* As InnoDB's: the views name tables of all users. The error is set by the check. */
   if (check_global_access(thd, PROCESS_ACL)) return 0;
   if (!database) return 0;
-  Rows rows = {thd, tables->table, false};
+  SchemaTable rows = {thd, tables->table, false};
   const firn_status status = list(database, each, &rows);
   if (status != FIRN_OK) {
     my_printf_error(ER_GET_ERRMSG, "FIRN: %s", MYF(0), firn_last_error());
@@ -93,14 +93,14 @@ int fill_levels(THD* thd, TABLE_LIST* tables, COND*) { return fill(thd, tables, 
 
 }  // namespace
 
-int init_tables_view(void* schema) {
+int init_firn_tables(void* schema) {
   ST_SCHEMA_TABLE* view = static_cast<ST_SCHEMA_TABLE*>(schema);
   view->fields_info = tables_columns;
   view->fill_table = fill_tables;
   return 0;
 }
 
-int init_levels_view(void* schema) {
+int init_firn_levels(void* schema) {
   ST_SCHEMA_TABLE* view = static_cast<ST_SCHEMA_TABLE*>(schema);
   view->fields_info = levels_columns;
   view->fill_table = fill_levels;

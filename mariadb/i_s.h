@@ -4,7 +4,7 @@
 namespace firn {
 
 /* Plugin inits of information_schema.FIRN_TABLES and FIRN_LEVELS. */
-int init_tables_view(void* schema);
-int init_levels_view(void* schema);
+int init_firn_tables(void* schema);
+int init_firn_levels(void* schema);
 
 }  // namespace firn

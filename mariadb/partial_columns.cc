@@ -7,7 +7,7 @@
   An UPDATE or DELETE needs nothing of a BLOB that it neither reads nor writes: both records of update_row() point to
   zeros of the value's length then, and the core leaves the value as it is stored.
 
-  What a SELECT needs is read in its text (see select_text.h). That the statement which runs is the text of the
+  What a SELECT needs is read in its text (see select_parser.h). That the statement which runs is the text of the
   connection is certain only where the server parsed it for this execution: then its LEX is the one that every THD
   embeds. Prepared statements and all that runs in procedures, functions, triggers and events have a LEX of their own;
   they read whole values. One could have been parsed in another sql_mode, or read the table behind a view that the text
@@ -15,7 +15,7 @@
 */
 
 #include "ha_firn.h"
-#include "select_text.h"
+#include "select_parser.h"
 
 #include <new>
 
@@ -69,7 +69,7 @@ bool ha_firn::may_leave_unread() const {
          !table->versioned() && !table_share->period.name;
 }
 
-void ha_firn::choose_unread(std::vector<firn_part>* parts) const {
+void ha_firn::choose_unread(std::vector<firn_partial_column>* parts) const {
   if (!may_leave_unread()) return;
   for (uint i = 0; i < table_share->fields; i++) {
     const Field* field = table->field[i];
@@ -80,16 +80,16 @@ void ha_firn::choose_unread(std::vector<firn_part>* parts) const {
 }
 
 /* Virtual columns are computed from columns that the text does not name. */
-bool ha_firn::may_read_parts() const {
+bool ha_firn::may_read_partial_columns() const {
   THD* thd = ha_thd();
   return !m_intent.locks() && m_intent.plain && !m_intent.whole_row && !table->vfield && !table->part_info &&
          thd_sql_command(thd) == SQLCOM_SELECT && was_parsed_for_this_execution(thd) &&
          !(thd->variables.sql_mode & MODE_ORACLE) && is_ascii_based(thd->charset()) && wants_large_column();
 }
 
-void ha_firn::choose_parts(std::vector<firn_part>* parts) const {
+void ha_firn::choose_partial_columns(std::vector<firn_partial_column>* parts) const {
   choose_unread(parts);
-  if (!may_read_parts()) return;
+  if (!may_read_partial_columns()) return;
   THD* thd = ha_thd();
   char schema[firn::kSchemaNameSize], name[firn::kTableNameSize];
   firn::decode_table_name(firn::TableName(m_path).c_str(), schema, name);
@@ -101,7 +101,7 @@ void ha_firn::choose_parts(std::vector<firn_part>* parts) const {
     for (uint i = 0; i < table_share->fields; i++)
       selected.columns[i].name = view(table->field[i]->field_name.str, table->field[i]->field_name.length);
     const bool safe = has_no_ascii_within_characters(thd->charset());
-    if (!firn::read_select(view(text->str, text->length), safe, &selected)) return;
+    if (!firn::parse_select(view(text->str, text->length), safe, &selected)) return;
     for (uint i = 0; i < table_share->fields; i++) {
       const firn::ColumnNeed& need = selected.columns[i];
       const Field* field = table->field[i];

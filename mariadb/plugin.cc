@@ -3,12 +3,12 @@
 /* What the server loads: the storage engine FIRN and its information_schema tables. */
 
 #include "backup.h"
-#include "catalog.h"
+#include "ddl_callbacks.h"
 #include "ha_firn.h"
-#include "host.h"
+#include "host_callbacks.h"
 #include "i_s.h"
-#include "layout.h"
-#include "server_run.h"
+#include "abi_check.h"
+#include "binlog_file.h"
 #include "status_vars.h"
 #include "sysvars.h"
 #include "transaction.h"
@@ -78,7 +78,7 @@ int init(void* plugin) {
                 HTON_TRUNCATE_REQUIRES_EXCLUSIVE_USE;
   hton->show_status = show_status;
   set_transaction_callbacks(hton);
-  set_catalog_callbacks(hton);
+  set_ddl_callbacks(hton);
   set_backup_callbacks(hton);
 
   firn_config config = sysvars::config();

@@ -1,6 +1,6 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
-#include "select_text.h"
+#include "select_parser.h"
 
 #include <algorithm>
 #include <cstring>
@@ -11,10 +11,10 @@ namespace {
 /* Longer statements are not looked at: they would cost more than a value. */
 constexpr size_t kTextMax = 16384;
 
-enum class Kind { kWord, kQuotedName, kNumber, kString, kSign, kEnd };
+enum class TokenKind { kWord, kQuotedName, kNumber, kString, kSign, kEnd };
 
 struct Token {
-  Kind kind;
+  TokenKind kind;
   std::string_view text;
   /* Nothing stands between it and the token before. */
   bool adjacent;
@@ -52,13 +52,13 @@ bool split(std::string_view text, bool multibyte_is_safe, std::vector<Token>* to
       at++;
       continue;
     }
-    Kind kind = Kind::kSign;
+    TokenKind kind = TokenKind::kSign;
     size_t end = at + 1;
     std::string_view inner = text.substr(at, 1);
     if (is_word(c)) {
       while (end < text.size() && is_word(text[end])) end++;
       inner = text.substr(at, end - at);
-      kind = std::all_of(inner.begin(), inner.end(), is_digit) ? Kind::kNumber : Kind::kWord;
+      kind = std::all_of(inner.begin(), inner.end(), is_digit) ? TokenKind::kNumber : TokenKind::kWord;
     } else if (c == '\'' || c == '"' || c == '`') {
       while (end < text.size() && text[end] != c) {
         const unsigned char byte = static_cast<unsigned char>(text[end]);
@@ -71,7 +71,7 @@ bool split(std::string_view text, bool multibyte_is_safe, std::vector<Token>* to
       end++;
       /* A doubled quote. */
       if (end < text.size() && text[end] == c) return false;
-      kind = c == '`' ? Kind::kQuotedName : Kind::kString;
+      kind = c == '`' ? TokenKind::kQuotedName : TokenKind::kString;
     } else if (!strchr("(),.=<>!+-*/%;", c) || c == 0) {
       return false;
     } else if (at + 1 < text.size() && ((c == '-' && text[at + 1] == '-') || (c == '/' && text[at + 1] == '*'))) {
@@ -81,7 +81,7 @@ bool split(std::string_view text, bool multibyte_is_safe, std::vector<Token>* to
     adjacent = true;
     at = end;
   }
-  tokens->push_back({Kind::kEnd, {}, false});
+  tokens->push_back({TokenKind::kEnd, {}, false});
   return true;
 }
 
@@ -107,9 +107,9 @@ const char* const kOtherClauses[] = {
     "procedure", "right",    "rlike",         "regexp",  "select",    "straight_join", "then",    "union",
     "using",     "values",   "when",          "where",   "window",    "with"};
 
-class Reader {
+class SelectParser {
  public:
-  Reader(const std::vector<Token>& tokens, SelectedTable* table) : tokens_(tokens), table_(*table) {}
+  SelectParser(const std::vector<Token>& tokens, SelectedTable* table) : tokens_(tokens), table_(*table) {}
 
   bool read() {
     if (!is_keyword(0, "select")) return false;
@@ -134,13 +134,13 @@ class Reader {
   size_t last() const { return tokens_.size() - 1; }
   const Token& token(size_t at) const { return tokens_[std::min(at, last())]; }
   bool is_keyword(size_t at, const char* word) const {
-    return token(at).kind == Kind::kWord && same(token(at).text, word);
+    return token(at).kind == TokenKind::kWord && same(token(at).text, word);
   }
-  bool is_sign(size_t at, char sign) const { return token(at).kind == Kind::kSign && token(at).text[0] == sign; }
-  bool is_number(size_t at) const { return token(at).kind == Kind::kNumber && token(at).text.size() <= 9; }
-  bool is_name(size_t at) const { return token(at).kind == Kind::kWord || token(at).kind == Kind::kQuotedName; }
+  bool is_sign(size_t at, char sign) const { return token(at).kind == TokenKind::kSign && token(at).text[0] == sign; }
+  bool is_number(size_t at) const { return token(at).kind == TokenKind::kNumber && token(at).text.size() <= 9; }
+  bool is_name(size_t at) const { return token(at).kind == TokenKind::kWord || token(at).kind == TokenKind::kQuotedName; }
   bool is_function(size_t at) const {
-    return token(at).kind == Kind::kWord && is_sign(at + 1, '(') && token(at + 1).adjacent;
+    return token(at).kind == TokenKind::kWord && is_sign(at + 1, '(') && token(at + 1).adjacent;
   }
 
   uint64_t number(size_t at) const {
@@ -179,7 +179,7 @@ class Reader {
     alias_ = token((*at)++).text;
     const bool as = is_keyword(*at, "as");
     if (as) ++*at;
-    const bool ends = token(*at).kind == Kind::kWord && is_one_of(token(*at).text, kAfterTable);
+    const bool ends = token(*at).kind == TokenKind::kWord && is_one_of(token(*at).text, kAfterTable);
     if (is_name(*at) && !ends)
       alias_ = token((*at)++).text;
     else if (as)
@@ -197,7 +197,7 @@ class Reader {
       if (!is_name(name)) return nullptr;
     }
     if (is_sign(name + 1, '.') || is_sign(name + 1, '(')) return nullptr;
-    if (token(name).kind == Kind::kWord && is_one_of(token(name).text, kOtherClauses)) return nullptr;
+    if (token(name).kind == TokenKind::kWord && is_one_of(token(name).text, kOtherClauses)) return nullptr;
     ColumnNeed* const found = column(token(name).text);
     if (found) *at = name + 1;
     return found;
@@ -238,8 +238,8 @@ class Reader {
   }
 
   /* Whether `at` ends a value, so that a * behind it multiplies and a name is an alias. */
-  bool ends_value(size_t at) const { return token(at).kind != Kind::kSign ? !is_operator(at) : is_sign(at, ')'); }
-  bool is_operator(size_t at) const { return token(at).kind == Kind::kWord && is_one_of(token(at).text, kOperators); }
+  bool ends_value(size_t at) const { return token(at).kind != TokenKind::kSign ? !is_operator(at) : is_sign(at, ')'); }
+  bool is_operator(size_t at) const { return token(at).kind == TokenKind::kWord && is_one_of(token(at).text, kOperators); }
 
   /* The tokens from `begin` to `end`: the list of what is selected, or a condition. */
   bool read_expressions(size_t begin, size_t end, bool list) {
@@ -250,16 +250,16 @@ class Reader {
     while (at < end) {
       const Token& now = token(at);
       switch (now.kind) {
-        case Kind::kNumber:
+        case TokenKind::kNumber:
           at++;
-          if (is_sign(at, '.') && token(at + 1).kind == Kind::kNumber) at += 2;
+          if (is_sign(at, '.') && token(at + 1).kind == TokenKind::kNumber) at += 2;
           continue;
-        case Kind::kString:
+        case TokenKind::kString:
           /* In ANSI_QUOTES mode it is a name. */
           if (column(now.text)) return false;
           at++;
           continue;
-        case Kind::kSign:
+        case TokenKind::kSign:
           if (now.text[0] == '(') depth++;
           if (now.text[0] == ')' && --depth < 0) return false;
           if (depth < aggregate) aggregate = 0;
@@ -267,7 +267,7 @@ class Reader {
           if (now.text[0] == '.' || now.text[0] == ';') return false;
           at++;
           continue;
-        case Kind::kWord:
+        case TokenKind::kWord:
           if (is_operator(at)) {
             at++;
             continue;
@@ -293,14 +293,14 @@ class Reader {
             continue;
           }
           if (list && depth == 0 && is_keyword(at, "as")) {
-            if (!is_name(at + 1) && token(at + 1).kind != Kind::kString) return false;
+            if (!is_name(at + 1) && token(at + 1).kind != TokenKind::kString) return false;
             at += 2;
             continue;
           }
           break;
-        case Kind::kQuotedName:
+        case TokenKind::kQuotedName:
           break;
-        case Kind::kEnd:
+        case TokenKind::kEnd:
           return false;
       }
       const size_t name = at;
@@ -357,10 +357,10 @@ class Reader {
 
 }  // namespace
 
-bool read_select(std::string_view text, bool multibyte_is_safe, SelectedTable* table) {
+bool parse_select(std::string_view text, bool multibyte_is_safe, SelectedTable* table) {
   std::vector<Token> tokens;
   if (text.size() > kTextMax || !split(text, multibyte_is_safe, &tokens)) return false;
-  return Reader(tokens, table).read();
+  return SelectParser(tokens, table).read();
 }
 
 }  // namespace firn

@@ -14,7 +14,7 @@
   statement where the server would touch a value but the ones seen here.
 
   Rejected: the statement's items. LEX, SELECT_LEX, JOIN and the classes of Item change between patch levels (see
-  layout.h), no exported accessor proves their members, and a column's item may be shared between a function and a
+  abi_check.h), no exported accessor proves their members, and a column's item may be shared between a function and a
   GROUP BY that wants the value.
 */
 
@@ -48,6 +48,6 @@ struct SelectedTable {
   Reads `text`, which the server has accepted, in a sql_mode other than ORACLE. `multibyte_is_safe`: no character of its
   character set has a byte below 0x80 but those of ASCII. False if anything is uncertain; the needs say nothing then.
 */
-bool read_select(std::string_view text, bool multibyte_is_safe, SelectedTable* table);
+bool parse_select(std::string_view text, bool multibyte_is_safe, SelectedTable* table);
 
 }  // namespace firn

@@ -2,9 +2,9 @@
 
 #include "session.h"
 #include "errors.h"
-#include "server_run.h"
+#include "binlog_file.h"
 #include "sysvars.h"
-#include "xid.h"
+#include "xa.h"
 #include "log.h"
 
 #include <new>
@@ -15,7 +15,7 @@ void mysql_bin_log_commit_pos(THD* thd, ulonglong* position, const char** file);
 namespace firn {
 namespace {
 
-/* At SERIALIZABLE lock.cc refuses all but what reads the transaction's snapshot, as at REPEATABLE READ. */
+/* At SERIALIZABLE external_lock.cc refuses all but what reads the transaction's snapshot, as at REPEATABLE READ. */
 firn_isolation isolation_of(THD* thd) {
   switch (thd_tx_isolation(thd)) {
     case ISO_READ_UNCOMMITTED:
@@ -193,7 +193,7 @@ int Session::prepare(bool all) {
   if (!is_real_end(all)) return 0;
   if (aborted_) return HA_ERR_ROLLBACK;
   forget_old_kill();
-  server_run::note();
+  server_run::note_if_changed();
   Xid xid;
   thd_get_xid(thd_, reinterpret_cast<MYSQL_XID*>(&xid));
   XidImage image(xid);

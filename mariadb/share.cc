@@ -2,7 +2,7 @@
 
 #include "share.h"
 #include "errors.h"
-#include "schema.h"
+#include "table_definition.h"
 #include "log.h"
 
 #include <new>

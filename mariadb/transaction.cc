@@ -2,9 +2,9 @@
 
 #include "transaction.h"
 #include "errors.h"
-#include "server_run.h"
+#include "binlog_file.h"
 #include "session.h"
-#include "xid.h"
+#include "xa.h"
 #include "log.h"
 
 namespace firn {
@@ -78,7 +78,7 @@ int savepoint_release(handlerton*, THD*, void*) { return 0; }
 bool savepoint_rollback_can_release_mdl(handlerton*, THD*) { return false; }
 
 /*
-  The server asks every engine, whatever tables the session will use. So SERIALIZABLE is no error here: lock.cc refuses
+  The server asks every engine, whatever tables the session will use. So SERIALIZABLE is no error here: external_lock.cc refuses
   it when the session comes to a FIRN table.
 */
 int start_consistent_snapshot(handlerton*, THD* thd) {

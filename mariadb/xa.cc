@@ -1,6 +1,6 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
-#include "xid.h"
+#include "xa.h"
 #include "log.h"
 
 namespace firn {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds build/mariadb-plugin-firn_<version>_<arch>.deb from the plugin and the command firn. It depends on the server's
-# series, never on a patch level: a security update of the server must stay possible (mariadb/layout.h).
+# series, never on a patch level: a security update of the server must stay possible (mariadb/abi_check.h).
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 

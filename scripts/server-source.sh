@@ -4,7 +4,7 @@
 # An engine is compiled against headers that no package carries, so the distribution's source package is fetched: with
 # apt, through a private configuration under build/ (/etc/apt stays as it is), from the mirrors this machine uses
 # anyway. The exact version of the installed server is tried first, then the nearest patch level of the same series:
-# a security update's source is not always there to fetch. mariadb/layout.cc guards the difference.
+# a security update's source is not always there to fetch. mariadb/abi_check.cc guards the difference.
 #
 # MARIADB_SRC=<dir>  a server source tree to use instead (for other servers)
 set -euo pipefail

@@ -16,7 +16,7 @@ from firn_lab.plan import Plan
 from firn_lab.runner.run import Runner
 from firn_lab.store import Reader, Writer
 from firn_lab.targets import Budget, Target, engine, make_target, private
-from firn_lab.targets.base import Rest
+from firn_lab.targets.base import RestState
 from firn_lab.workloads import Outcome, Params, Second, Workload, make_workload
 
 SMALL = Budget(memory_bytes=32 << 20)
@@ -39,13 +39,13 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def quick_servers(template: Path) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         # InnoDB takes a second or two to write its last page: tests with `real_rest` wait for that.
-        patch.setattr(private.PrivateTarget, "_await_quiet", lambda self, seconds_max: Rest(0.0))
+        patch.setattr(private.PrivateTarget, "_await_quiet", lambda self, seconds_max: RestState(0.0))
         # No log is made anew when a server starts on a copy of the template.
         patch.setattr(engine, "LOG_MIN", SMALL.memory_bytes)
         patch.setattr(ssd, "SAMPLE_BYTES", 1 << 20)
         # These tests are work, too.
         patch.setattr("firn_lab.runner.machine.busy_cores", lambda: 0.0)
-        patch.setattr("firn_lab.runner.others.Others.cores", lambda self: 0.0)
+        patch.setattr("firn_lab.runner.foreign_load.ForeignLoad.cores", lambda self: 0.0)
         patch.setattr(engine, "install", lambda directory: shutil.copytree(template, directory))
         yield
 

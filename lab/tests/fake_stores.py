@@ -9,7 +9,7 @@ from firn_lab.clock import SystemClock
 from firn_lab.histogram import Latency
 from firn_lab.store import Reader, Writer
 from firn_lab.targets import Budget, Settings
-from firn_lab.workloads import Params, Part
+from firn_lab.workloads import Params, RoundPart
 from firn_lab.workloads.base import FigureKind
 
 MACHINE = {"processor": "Abacus", "cores": 2, "memory_bytes": 8 << 30, "file_system": "ext4"}
@@ -142,7 +142,7 @@ def _round(
     }
     samples = [(second, "tps", tps + second) for second in range(10)]
     samples += [(second, "device_written_bytes", 4096.0 * second) for second in range(10)]
-    parts = [Part("payment", 7, 3.0, Latency(1, 2, 3, 4, 5), 1, 2)]
+    parts = [RoundPart("payment", 7, 3.0, Latency(1, 2, 3, 4, 5), 1, 2)]
     writer.round(
         run, case, target, number, "2026-01-01", dataset="rw data", figures=figures,
         parts=parts, samples=samples,

@@ -13,7 +13,7 @@ from conftest import Heard
 
 from firn_lab.cli.estimate import connect, query_of
 from firn_lab.errors import TargetError
-from firn_lab.estimate.reads import Limits
+from firn_lab.estimate.read_budget import Limits
 from firn_lab.estimate.run import TableEstimate, estimate
 from firn_lab.plan import parse_case
 from firn_lab.targets import Budget

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import tiny  # noqa: F401
+import tiny_workload  # noqa: F401
 from conftest import SMALL, Laboratory
 
 from firn_lab import cli

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from firn_lab.estimate.reads import (
+from firn_lab.estimate.read_budget import (
     PAGE_BYTES,
     RUN_BYTES,
     RUNS_MIN,

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import tiny
+import tiny_workload
 from conftest import SMALL, Laboratory, servers_on
 
 from firn_lab.plan import Plan, parse_case
@@ -120,7 +120,7 @@ def test_a_disk_that_fills_up_ends_a_statement_that_goes_on_for_long(
         ]
         return SimpleNamespace(free=(1 << 20) if stalled else (10 << 20))
 
-    monkeypatch.setattr("firn_lab.runner.watch.LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("firn_lab.runner.disk_watch.LOOK_SECONDS", 0.05)
     monkeypatch.setattr("firn_lab.runner.machine.shutil.disk_usage", usage)
     status, message = laboratory.run(plan("stall", BOTH[:1]), free_bytes_min=5 << 20)
     assert status == "aborted"
@@ -151,7 +151,7 @@ def test_what_ends_no_run(laboratory: Laboratory, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(laboratory, "_listen", listen)
     monkeypatch.setattr(tiny.Tiny, "about_bytes", property(lambda self: 2.0**60))
     monkeypatch.setattr("firn_lab.runner.machine.busy_cores", lambda: 1.5)
-    monkeypatch.setattr("firn_lab.runner.others.Others.cores", lambda self: 1.7)
+    monkeypatch.setattr("firn_lab.runner.foreign_load.ForeignLoad.cores", lambda self: 1.7)
     (laboratory.scratch / "mariadb-template.new").mkdir(parents=True)
     assert laboratory.run(plan("", BOTH[:1])) == ("ok", "")
     assert not laboratory.scratch.exists()

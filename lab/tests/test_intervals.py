@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from noise import MACHINES, blocks
+from simulated_machine import MACHINES, blocks
 
 from firn_lab.intervals import (
     BLOCKS_MIN,

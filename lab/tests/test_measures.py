@@ -15,9 +15,9 @@ import pytest
 
 from firn_lab import cli
 from firn_lab.histogram import Latency
-from firn_lab.measures import ROUND_MEASURES, STATE_MEASURES, device, memory, switches
+from firn_lab.measures import ROUND_MEASURES, STATE_MEASURES, device, memory, context_switches
 from firn_lab.measures.csv import compressed_sizes
-from firn_lab.measures.outcome import outcome_figures
+from firn_lab.measures.throughput import outcome_figures
 from firn_lab.measures.ssd import compressed_tree_bytes
 from firn_lab.runner.settling import Settling
 from firn_lab.targets.private import allocated_bytes

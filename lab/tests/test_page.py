@@ -8,7 +8,7 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
-import made_up
+import fake_stores
 import pytest
 
 from firn_lab import cli

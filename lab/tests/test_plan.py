@@ -18,8 +18,8 @@ from firn_lab.plan import PLANS, Plan, parse_case
 from firn_lab.plan.fairness import breaches, busy_breaches, peak_breaches
 from firn_lab.processes import processor_seconds, tree
 from firn_lab.runner.machine import busy_cores
-from firn_lab.runner.others import Others
-from firn_lab.runner.parts import case_seconds, parts_of, round_seconds
+from firn_lab.runner.foreign_load import ForeignLoad
+from firn_lab.runner.prepared_plan import case_seconds, prepare_plan, round_seconds
 from firn_lab.targets import Settings, make_target
 from firn_lab.targets.base import Budget
 from firn_lab.targets.dsn import redacted
@@ -27,7 +27,7 @@ from firn_lab.targets.mysql import buffered
 from firn_lab.workloads import WORKLOADS, Params, make_workload
 
 # Before the tests' fixtures let nothing count as other work.
-CORES = Others.cores
+CORES = ForeignLoad.cores
 
 
 def plan_of(text: str) -> Plan:
@@ -107,13 +107,13 @@ def test_quick_has_blocks_enough_in_its_fifteen_minutes(tmp_path: Path) -> None:
     """Two and a half of them go to loads, warm-up and servers that come to rest."""
     plan = PLANS["quick"]
     assert (plan.minutes, plan.within, len(plan.targets)) == (15, 0.025, 3)
-    blocks = [3 * round_seconds(each) for each in parts_of(plan, tmp_path).workloads]
+    blocks = [3 * round_seconds(each) for each in prepare_plan(plan, tmp_path).workloads]
     assert BLOCKS_MIN * sum(blocks) <= 12.5 * 60
 
 
 def test_full_takes_slices(tmp_path: Path) -> None:
     plan = PLANS["full"]
-    parts = parts_of(plan, tmp_path)
+    parts = prepare_plan(plan, tmp_path)
     assert len(parts.targets) == 7
     for each in parts.workloads:
         # Blocks enough for a conclusion, in much less than a slice.
@@ -238,8 +238,8 @@ def test_what_the_lab_starts_is_no_other_work(monkeypatch: pytest.MonkeyPatch) -
         return processor_seconds(tree(os.getpid())) + other
 
     monkeypatch.setattr("firn_lab.runner.machine.busy_seconds", busy)
-    monkeypatch.setattr(Others, "cores", CORES)
-    watched = Others()
+    monkeypatch.setattr(ForeignLoad, "cores", CORES)
+    watched = ForeignLoad()
     spin = "import time\nwhile time.process_time() < 0.3: pass"
     subprocess.run([sys.executable, "-c", spin], check=True)
     # Both clocks tick a hundred times a second.

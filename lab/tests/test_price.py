@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import made_up
+import fake_stores
 import pytest
 
 from firn_lab import cli

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from noise import MACHINES, blocks
+from simulated_machine import MACHINES, blocks
 
 from firn_lab import cli
 from firn_lab.errors import LabError

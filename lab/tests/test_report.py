@@ -6,7 +6,7 @@ import re
 import shlex
 from pathlib import Path
 
-import made_up
+import fake_stores
 import pytest
 
 from firn_lab import cli

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import tiny  # noqa: F401
+import tiny_workload  # noqa: F401
 from conftest import SMALL, Laboratory
 
 from firn_lab.plan import Plan, parse_case
 from firn_lab.targets import Target
-from firn_lab.targets.base import Rest
+from firn_lab.targets.base import RestState
 from firn_lab.targets.engine import RUSH, EngineTarget
 from firn_lab.workloads import Params
 
@@ -65,9 +65,9 @@ def test_a_run_tells_of_servers_that_were_not_at_rest(
 ) -> None:
     limits: list[float] = []
 
-    def rest(self: EngineTarget, seconds_max: float) -> Rest:
+    def rest(self: EngineTarget, seconds_max: float) -> RestState:
         limits.append(seconds_max)
-        return Rest(1.5, "it writes")
+        return RestState(1.5, "it writes")
 
     monkeypatch.setattr(EngineTarget, "rest", rest)
     case = parse_case("tiny", Params(threads=1, seconds=0.2, warm_seconds=0))

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import tiny
+import tiny_workload
 from conftest import SMALL, Laboratory
 
 from firn_lab.clock import SystemClock
 from firn_lab.errors import UsageError
 from firn_lab.plan import Plan, parse_case
 from firn_lab.report.data import collect
-from firn_lab.runner.parts import parts_of
+from firn_lab.runner.prepared_plan import parts_of
 from firn_lab.runner.resume import before
 from firn_lab.runner.run import Runner
 from firn_lab.store import Reader, Writer

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from conftest import SMALL, Laboratory, servers_on
 
-from firn_lab.cli.view import cell
+from firn_lab.cli.run_display import cell
 from firn_lab.plan import Plan, parse_case
 from firn_lab.report.data import collect
 from firn_lab.runner.blocks import order
@@ -207,7 +207,7 @@ def test_workloads_of_our_own_are_recorded_with_their_figures(laboratory: Labora
 
 
 def test_servers_that_do_not_fit_together_take_turns(laboratory: Laboratory, monkeypatch) -> None:  # noqa: ANN001
-    import tiny  # noqa: F401
+    import tiny_workload  # noqa: F401
 
     monkeypatch.setattr("firn_lab.runner.run.available_memory_bytes", lambda: 0)
     case = parse_case("tiny", Params(threads=1, seconds=0.2))

@@ -14,7 +14,7 @@ from firn_lab.store import Reader, Writer
 from firn_lab.store.extract import extract
 from firn_lab.store.schema import NAMES
 from firn_lab.targets import Budget, Settings
-from firn_lab.workloads import Params, Part
+from firn_lab.workloads import Params, RoundPart
 from firn_lab.workloads.base import FigureKind
 
 
@@ -27,7 +27,7 @@ def fill(writer: Writer) -> int:
         writer.round(
             run, case, target, number, "2026-01-01", dataset="data",
             figures={"tps": (tps, FigureKind("1/s", "higher"))},
-            parts=[Part("a", 2, 1.5, Latency(1, 2, 3, 4, 5), 1, 0), Part("b", 1, 1.0)],
+            parts=[RoundPart("a", 2, 1.5, Latency(1, 2, 3, 4, 5), 1, 0), RoundPart("b", 1, 1.0)],
             samples=[(0, "tps", 9.0), (1, "tps", 11.0), (1, "qps", 5.0)],
         )  # fmt: skip
     writer.round(run, case, target, 3, "2026-01-01", "failed", "the server died")

@@ -13,7 +13,7 @@ from conftest import made, run_round
 from firn_lab.errors import UsageError
 from firn_lab.targets import Target
 from firn_lab.workloads import Params, make_workload
-from firn_lab.workloads.sql import SqlSession
+from firn_lab.workloads.sql_session import SqlSession
 from firn_lab.workloads.tpcc import Tpcc, data
 from firn_lab.workloads.tpcc.consistency import broken_conditions
 from firn_lab.workloads.tpcc.inputs import (

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from firn_lab import cli
-from firn_lab.cli.board import SILENT_SECONDS, Board, render, sparkline
+from firn_lab.cli.watch_board import SILENT_SECONDS, Board, render, sparkline
 from firn_lab.cli.watch import follow
 from firn_lab.clock import SystemClock
 from firn_lab.store import Reader, Writer

@@ -15,7 +15,7 @@ from firn_lab.targets import Target, make_target
 from firn_lab.targets.base import Budget
 from firn_lab.workloads import Params, make_workload
 from firn_lab.workloads.blobs import value
-from firn_lab.workloads.infile import load_file
+from firn_lab.workloads.load_file import load_file
 from firn_lab.workloads.insert import INDEXES
 from firn_lab.workloads.operations.steps import Steps
 from firn_lab.workloads.operations.workload import STEPS
@@ -23,7 +23,7 @@ from firn_lab.workloads.shop import Shop
 from firn_lab.workloads.shop import data as shop_data
 from firn_lab.workloads.shop.session import ShopSession
 from firn_lab.workloads.shop.workload import problems
-from firn_lab.workloads.sql import SqlSession
+from firn_lab.workloads.sql_session import SqlSession
 
 
 def test_the_first_orders_of_the_shop_add_up() -> None:

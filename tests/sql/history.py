@@ -84,7 +84,7 @@ class Gone(Exception):
 
 
 @dataclass(frozen=True)
-class Place:
+class RowList:
     """A list: its number, the table that it is in, and the index that orders it."""
 
     number: int
@@ -98,7 +98,7 @@ class Shared:
     """What the clients of a round share."""
 
     level: str
-    places: list[Place]
+    places: list[RowList]
     ids: Iterator[int]
     elements: Iterator[int]
     # The engine does not go back to what came behind a scan that waited (InnoDB).
@@ -202,7 +202,7 @@ class Client:
 
     # Statements.
 
-    def range_of(self, place: Place) -> tuple[int, int]:
+    def range_of(self, place: RowList) -> tuple[int, int]:
         """A range of positions: all, or some between two rows."""
         rows = self.known.get(place.number)
         if place.bank or not rows or self.rng.random() < 0.6:
@@ -210,23 +210,23 @@ class Client:
         low, high = sorted(self.rng.choice(rows)[2] for _ in range(2))
         return (low, high)
 
-    def scan(self, place: Place, bounds: tuple[int, int], order: int) -> tuple[str, dict[str, Any]]:
+    def scan(self, place: RowList, bounds: tuple[int, int], order: int) -> tuple[str, dict[str, Any]]:
         """The condition for a range, and its note."""
         where = f"list = {place.number} AND pos BETWEEN {bounds[0]} AND {bounds[1]}"
         return where, {"list": place.number, "from": bounds[0], "to": bounds[1], "order": order}
 
-    def columns(self, place: Place) -> str:
+    def columns(self, place: RowList) -> str:
         """What is read of a row."""
         return f"{NAME[place.table]}, list, pos, amount, log"
 
-    def point(self, place: Place, row: Row) -> tuple[str, dict[str, Any]]:
+    def point(self, place: RowList, row: Row) -> tuple[str, dict[str, Any]]:
         """The condition for one row, and its note."""
         if place.table == "p":
             # Another row may have taken its place.
             return self.scan(place, (row[2], row[2]), 1)
         return f"{NAME[place.table]} = {row[0]}", {"id": row[0]}
 
-    def direction(self, place: Place, lock: bool) -> int:
+    def direction(self, place: RowList, lock: bool) -> int:
         """1 or -1. A row with a new primary key comes above the old one in a secondary index.
 
         A scan downwards that waits for the old one misses it in InnoDB.
@@ -234,7 +234,7 @@ class Client:
         up = lock and self.shared.onward and place.table != "p"
         return 1 if up else self.rng.choice((1, 1, -1))
 
-    def read(self, place: Place, bounds: tuple[int, int] | None = None, lock: str = "") -> None:
+    def read(self, place: RowList, bounds: tuple[int, int] | None = None, lock: str = "") -> None:
         """A plain or a locking SELECT of a range, in either direction."""
         order = self.direction(place, bool(lock))
         where, scan = self.scan(place, bounds or self.range_of(place), order)
@@ -248,14 +248,14 @@ class Client:
         )
         self.known[place.number] = self.statement(sql, note)
 
-    def lock(self, place: Place) -> None:
+    def lock(self, place: RowList) -> None:
         """A locking SELECT."""
         locks = ("FOR UPDATE", "FOR UPDATE", "LOCK IN SHARE MODE", "FOR UPDATE SKIP LOCKED")
         self.read(place, lock=self.rng.choice(locks))
 
     def update(
         self,
-        place: Place,
+        place: RowList,
         where: str,
         scan: dict[str, Any],
         add: int = 0,
@@ -281,7 +281,7 @@ class Client:
             note["renames"] = True
         self.statement(sql, note | ({"to": to} if to else {}))
 
-    def append(self, place: Place) -> None:
+    def append(self, place: RowList) -> None:
         """An UPDATE of a range."""
         order = self.direction(place, True) if place.table in self.shared.backwards else 1
         descending = order < 0
@@ -293,17 +293,17 @@ class Client:
         tail = "ORDER BY list DESC, pos DESC" if descending else ""
         self.update(place, where, scan, tail=tail)
 
-    def some_row(self, place: Place) -> Row | None:
+    def some_row(self, place: RowList) -> Row | None:
         """A row that was met in the list."""
         rows = self.known.get(place.number)
         return self.rng.choice(rows) if rows else None
 
-    def append_to_row(self, place: Place) -> None:
+    def append_to_row(self, place: RowList) -> None:
         """An UPDATE of one row."""
         if row := self.some_row(place):
             self.update(place, *self.point(place, row))
 
-    def read_and_write(self, place: Place) -> None:
+    def read_and_write(self, place: RowList) -> None:
         """Locks a range, and writes a row with what it has read, not with what is there."""
         self.read(place, lock="FOR UPDATE")
         row = self.some_row(place)
@@ -315,7 +315,7 @@ class Client:
         note = {"do": "append", "scan": scan, "element": element, "add": 0, "count": None}
         self.statement(sql, note)
 
-    def rename(self, place: Place) -> None:
+    def rename(self, place: RowList) -> None:
         """Gives a row another primary key: its entries move within their places in the indexes."""
         row = self.some_row(place)
         if place.table != "u" or row is None:
@@ -326,13 +326,13 @@ class Client:
         new_id = new if self.shared.onward or self.rng.random() < 0.5 else -new
         return self.update(place, where, scan, new_id=new_id)
 
-    def replace(self, place: Place) -> None:
+    def replace(self, place: RowList) -> None:
         """Deletes a row, and puts another one into its place."""
         if row := self.some_row(place):
             self.delete_range(place, (row[2], row[2]))
         self.insert(place, row[2] if row else None)
 
-    def insert(self, place: Place, pos: int | None = None) -> None:
+    def insert(self, place: RowList, pos: int | None = None) -> None:
         """A new row somewhere in the list."""
         identity, element = next(self.shared.ids), next(self.shared.elements)
         pos = self.position(identity) if pos is None else pos
@@ -348,7 +348,7 @@ class Client:
         """A place that no other row has, but for one that takes its place."""
         return self.rng.randrange(1000) * 2_000_000 + unique % 2_000_000
 
-    def delete(self, place: Place) -> None:
+    def delete(self, place: RowList) -> None:
         """Deletes a row or two, and puts one in: so a deletion can be told from its absence.
 
         In this order, so that what was put in outlives the deletion.
@@ -360,13 +360,13 @@ class Client:
             self.delete_range(place, (low, high))
         self.insert(place)
 
-    def delete_range(self, place: Place, bounds: tuple[int, int]) -> list[Row]:
+    def delete_range(self, place: RowList, bounds: tuple[int, int]) -> list[Row]:
         """A DELETE. It has no hint, so it may read the index of the list or the rows themselves."""
         where, scan = self.scan(place, bounds, 1 if place.table == "p" else 0)
         sql = f"DELETE FROM {place.table} WHERE {where} RETURNING {self.columns(place)}"
         return self.statement(sql, {"do": "delete", "scan": scan, "rows": []})
 
-    def move(self, place: Place) -> None:
+    def move(self, place: RowList) -> None:
         """Moves a row to another place of another list of the table."""
         row = self.some_row(place)
         if place.table == "p" or row is None:
@@ -375,7 +375,7 @@ class Client:
         to = (self.rng.choice(lists), self.position(next(self.shared.ids)))
         return self.update(place, *self.point(place, row), to=to)
 
-    def transfer(self, _: Place) -> None:
+    def transfer(self, _: RowList) -> None:
         """Moves an amount between two rows of the bank."""
         bank = next(place for place in self.shared.places if place.bank)
         rows = self.known.get(bank.number)
@@ -386,7 +386,7 @@ class Client:
         self.update(bank, *self.point(bank, source), add=-amount)
         return self.update(bank, *self.point(bank, target), add=amount)
 
-    def savepoint(self, place: Place) -> None:
+    def savepoint(self, place: RowList) -> None:
         """Writes, and takes it back."""
         self.execute("SAVEPOINT a")
         first = len(self.txn["ops"])
@@ -399,13 +399,13 @@ class Client:
 
     # Work.
 
-    def any_place(self) -> Place:
+    def any_place(self) -> RowList:
         """A list that is not the bank."""
         return self.rng.choice([place for place in self.shared.places if not place.bank])
 
     def single(self) -> None:
         """A statement that is a transaction by itself."""
-        acts: list[Callable[[Place], None]] = [self.read, self.read, self.append, self.insert]
+        acts: list[Callable[[RowList], None]] = [self.read, self.read, self.append, self.insert]
         place = self.rng.choice(self.shared.places)
         act = self.read if place.bank else self.rng.choice(acts)
         self.begin()
@@ -552,15 +552,15 @@ class Run:
             server.query(f"DROP TABLE IF EXISTS history.{table}")
             server.query(f"CREATE TABLE history.{table} ({definition}) ENGINE={engine}")
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[RowList]:
         """The lists of the next round."""
         numbers = itertools.count(self.rounds * ROUND)
         lists = [
-            Place(next(numbers), table, index)
+            RowList(next(numbers), table, index)
             for table, (_, index) in TABLES.items()
             for _ in range(LISTS)
         ]
-        return [*lists, Place(next(numbers), "s", "lp", bank=True)]
+        return [*lists, RowList(next(numbers), "s", "lp", bank=True)]
 
     def round(self, seconds: float, kills: int = 0, sessions_die: bool = True) -> dict[str, Any]:
         """One round: the server is killed `kills` times. Returns the verdict."""

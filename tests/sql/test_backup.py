@@ -21,7 +21,7 @@ from typing import Any
 import pymysql
 import pytest
 import sysbench
-import workload
+import crash_workload
 from server import IS_FIRN, REPOSITORY, Server
 
 pytestmark = pytest.mark.skipif(not IS_FIRN, reason="firn backup is FIRN's")

@@ -12,7 +12,7 @@ from random import Random
 
 import pymysql
 import pytest
-import workload
+import crash_workload
 from server import IS_FIRN, Server
 
 pytestmark = pytest.mark.skipif(not IS_FIRN, reason="checkpoints are FIRN's")

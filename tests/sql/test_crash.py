@@ -9,9 +9,9 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-import workload
+import crash_workload
 from server import ENGINE, Server
-from workload import Broken, Client
+from crash_workload import Broken, Client
 
 CLIENTS = 8
 ROUNDS = int(os.environ.get("FIRN_TEST_CRASH_ROUNDS", "20"))

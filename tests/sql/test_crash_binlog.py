@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-import workload
+import crash_workload
 from server import Server
 from test_crash import (
     ALL_TESTED,

@@ -12,7 +12,7 @@ from typing import Any
 import pymysql
 import pytest
 from server import IS_FIRN, Server
-from test_bulk import (  # noqa: F401  (fixtures)
+from test_bulk_load import (  # noqa: F401  (fixtures)
     KEYS,
     LITTLE_MEMORY,
     bulk_server,

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 import pytest
-from scripted import Player, Script, load
+from golden_scripts import Player, Script, load
 from server import ENGINE, Server
 
 SCRIPTS = sorted((Path(__file__).parent / "isolation").glob("*.script"))

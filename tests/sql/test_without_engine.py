@@ -17,7 +17,7 @@ from typing import Any
 
 import pymysql
 import pytest
-import workload
+import crash_workload
 from server import IS_FIRN, PLUGIN, SYSTEM_PLUGINS, Server, ServerError
 from test_crash import COORDINATED, MIXED, SMALL, kill_under_load, new_clients
 

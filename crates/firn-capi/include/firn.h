@@ -198,14 +198,14 @@ typedef struct firn_table firn_table;
 
 // What is enough of a column's value if it lies out of line: `prefix` bytes from its beginning, and, with
 // `length`, the length of the whole value in the record, with zeros behind the prefix.
-typedef struct firn_part {
+typedef struct firn_partial_column {
   // Its number.
   uint32_t column;
   // Bytes from the beginning.
   uint64_t prefix;
   // Whether the length of the whole is needed.
   bool length;
-} firn_part;
+} firn_partial_column;
 
 // How to open a database. Sizes are in bytes; 0 stands for the default.
 typedef struct firn_config {
@@ -583,7 +583,7 @@ void firn_cursor_close(struct firn_cursor *cursor);
 enum firn_status firn_cursor_columns(struct firn_cursor *cursor,
                                      const uint8_t *bitmap,
                                      bool key_only,
-                                     const struct firn_part *parts,
+                                     const struct firn_partial_column *parts,
                                      uint32_t part_count);
 
 // Bounds forward scans: entries after the key image are not read. `flag` is the server's
@@ -662,7 +662,7 @@ enum firn_status firn_checkpoint(const struct firn_db *db,
 //
 // # Safety
 // `db` is open; `file` is a string.
-enum firn_status firn_tell_binlog(const struct firn_db *db,
+enum firn_status firn_note_binlog_position(const struct firn_db *db,
                                   const char *file,
                                   uint64_t position);
 

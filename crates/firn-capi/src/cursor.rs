@@ -180,7 +180,7 @@ pub unsafe extern "C" fn firn_cursor_close(cursor: *mut firn_cursor) {
 /// What is enough of a column's value if it lies out of line: `prefix` bytes from its beginning, and, with
 /// `length`, the length of the whole value in the record, with zeros behind the prefix.
 #[repr(C)]
-pub struct firn_part {
+pub struct firn_partial_column {
     /// Its number.
     pub column: u32,
     /// Bytes from the beginning.
@@ -189,7 +189,7 @@ pub struct firn_part {
     pub length: bool,
 }
 
-impl firn_part {
+impl firn_partial_column {
     fn part(&self) -> PartialColumn {
         PartialColumn {
             column: self.column as usize,
@@ -212,7 +212,7 @@ pub unsafe extern "C" fn firn_cursor_columns(
     cursor: *mut firn_cursor,
     bitmap: *const u8,
     key_only: bool,
-    parts: *const firn_part,
+    parts: *const firn_partial_column,
     part_count: u32,
 ) -> firn_status {
     guard(|| {
@@ -227,7 +227,7 @@ pub unsafe extern "C" fn firn_cursor_columns(
             // SAFETY: as the caller promises.
             count => unsafe { std::slice::from_raw_parts(parts, count as usize) }
                 .iter()
-                .map(firn_part::part)
+                .map(firn_partial_column::part)
                 .collect(),
         };
         Ok(cursor.cursor.set_columns(bitmap, key_only, &parts)?)

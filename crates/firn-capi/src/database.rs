@@ -92,7 +92,7 @@ fn options(
     host: &firn_host,
 ) -> Result<Options, Error> {
     let live = MutableOptions::default();
-    live.set_flush_mode(flush_mode(config.flush_log_at_trx_commit)?);
+    live.set_commit_durability(flush_mode(config.flush_log_at_trx_commit)?);
     let defaults = Options::default();
     let or = |value: u64, default: u64| if value == 0 { default } else { value };
     let set = |cell: &std::sync::atomic::AtomicU64, value: u64| {
@@ -156,7 +156,7 @@ pub unsafe extern "C" fn firn_open(
             binlog_index: binlog_index.map(PathBuf::from),
         };
         let db = Db::open(env, Path::new(dir), options, Some(waits))?;
-        if let Err(error) = db.settle_earlier_runs(&start) {
+        if let Err(error) = db.resolve_in_doubt(&start) {
             // The log is closed in good order; the reason not to open is the one to tell.
             let _ = db.close();
             return Err(error.into());
@@ -225,7 +225,7 @@ pub unsafe extern "C" fn firn_checkpoint(
 /// # Safety
 /// `db` is open; `file` is a string.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn firn_tell_binlog(
+pub unsafe extern "C" fn firn_note_binlog_position(
     db: *const firn_db,
     file: *const c_char,
     position: u64,
@@ -233,7 +233,7 @@ pub unsafe extern "C" fn firn_tell_binlog(
     guard(|| {
         // SAFETY: as the caller promises.
         let (db, file) = unsafe { (firn_db::get(db)?, name(file)?) };
-        db.tell_binlog(OwnedBinlogPosition {
+        db.note_binlog_position(OwnedBinlogPosition {
             name: file.as_bytes().to_vec(),
             pos: position,
         });
@@ -308,7 +308,7 @@ pub unsafe extern "C" fn firn_set_option(
         let live = &db.options().live;
         match option {
             firn_option::FIRN_OPTION_FLUSH_MODE => {
-                live.set_flush_mode(flush_mode(u32::try_from(value).unwrap_or(u32::MAX))?);
+                live.set_commit_durability(flush_mode(u32::try_from(value).unwrap_or(u32::MAX))?);
             }
             firn_option::FIRN_OPTION_BLOCK_CACHE_SIZE => db.set_block_cache_size(value),
             firn_option::FIRN_OPTION_ROW_CACHE_SIZE => db.set_row_cache_size(value),

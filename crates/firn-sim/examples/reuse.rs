@@ -37,7 +37,7 @@ const BATCH: u64 = 500;
 impl Load {
     fn new(dir: &Path, block_reuse: bool) -> Self {
         let live = MutableOptions::default();
-        live.set_flush_mode(CommitDurability::Lazy);
+        live.set_commit_durability(CommitDurability::Lazy);
         live.memtable_size.store(MEMTABLE, Ordering::Relaxed);
         let options = Options {
             live: Arc::new(live),

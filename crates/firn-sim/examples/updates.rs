@@ -84,7 +84,7 @@ fn main() {
     let rows = number(2, 1_000_000) as u32;
     let updates = number(3, 500_000);
     let live = MutableOptions::default();
-    live.set_flush_mode(CommitDurability::Lazy);
+    live.set_commit_durability(CommitDurability::Lazy);
     let memtable = number(4, 16) << 20;
     live.memtable_size.store(memtable, Ordering::Relaxed);
     let options = Options {

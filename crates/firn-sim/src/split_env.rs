@@ -39,8 +39,8 @@ impl Env for SplitEnv {
     fn set_aside(&self, path: &Path, bytes: u64) -> Result<bool> {
         self.of(path).set_aside(path, bytes)
     }
-    fn create_from(&self, aside: &Path, path: &Path) -> Result<Box<dyn AppendFile>> {
-        self.of(path).create_from(aside, path)
+    fn create_from_allocated(&self, aside: &Path, path: &Path) -> Result<Box<dyn AppendFile>> {
+        self.of(path).create_from_allocated(aside, path)
     }
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
         self.of(path).open(path)

@@ -19,7 +19,7 @@ pub fn one_of<T: Copy>(rng: &mut StdRng, all: &[T]) -> T {
 /// Random small options; background work is left to explicit calls.
 pub fn tiny(rng: &mut StdRng, flush_mode: CommitDurability) -> Options {
     let live = MutableOptions::default();
-    live.set_flush_mode(flush_mode);
+    live.set_commit_durability(flush_mode);
     let memtable_size = one_of(rng, &[1 << 10, 4 << 10, 16 << 10]);
     live.memtable_size.store(memtable_size, Ordering::Relaxed);
     // Most transactions with more than a few writes spill.

@@ -292,10 +292,10 @@ impl Bench {
         });
         let keys = "100 random keys at once";
         measure(keys, 200, &mut |b| b.batch(100));
-        println!("batched reads: {}", self.batched_reads());
+        println!("batched reads: {}", self.prefetch_method());
     }
 
-    fn batched_reads(&self) -> String {
+    fn prefetch_method(&self) -> String {
         let status = self.db.status_text();
         let line = status
             .lines()
@@ -383,7 +383,7 @@ fn main() {
         row_cache_size: if cold { 0 } else { 32 << 20 },
         ..Options::default()
     };
-    options.live.set_flush_mode(CommitDurability::Lazy);
+    options.live.set_commit_durability(CommitDurability::Lazy);
     let db = Db::open(env, Path::new(&dir), options, None).unwrap();
     let mut rng = SmallRng::seed_from_u64(7);
     let mut record = vec![0; RECORD];

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 
 from .columns import Types
-from .tables import Index, Part, Table, random_index
+from .tables import Index, KeyPart, Table, random_index
 
 Change = tuple[str, Callable[[], None]]
 
@@ -114,7 +114,7 @@ def change_primary(rng: Random, types: Types, table: Table) -> Change:
     if not free:
         return add_index(rng, types, table)
     chosen = rng.sample(free, min(len(free), rng.choice([1, 2, 3])))
-    index = Index("PRIMARY", [Part(column) for column in chosen], unique=True)
+    index = Index("PRIMARY", [KeyPart(column) for column in chosen], unique=True)
 
     def apply() -> None:
         table.indexes.insert(0, index)

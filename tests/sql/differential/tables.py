@@ -12,7 +12,7 @@ KEY_BYTES_MAX = 3072
 
 
 @dataclass
-class Part:
+class KeyPart:
     """A column in an index: `prefix` characters of it (0: all), descending or not."""
 
     column: Column
@@ -38,7 +38,7 @@ class Index:
     """An index; `name` is PRIMARY for the primary key."""
 
     name: str
-    parts: list[Part]
+    parts: list[KeyPart]
     unique: bool = False
 
     @property
@@ -111,7 +111,7 @@ class Table:
         return ", ".join(f"HEX(CONCAT({column.name}))" for column in self.columns)
 
 
-def random_part(rng: Random, column: Column, primary: bool = False) -> Part | None:
+def random_part(rng: Random, column: Column, primary: bool = False) -> KeyPart | None:
     """The column as an index part, or None when it cannot be one."""
     if column.key_bytes < 0 or (column.generated and primary):
         return None
@@ -124,13 +124,13 @@ def random_part(rng: Random, column: Column, primary: bool = False) -> Part | No
         prefix = rng.choice([1, 2, 3, 5, 10, longest])
         prefix = max(1, min(prefix, longest))
         column.opaque = column.opaque or not column.plain_collation
-    return Part(column, prefix, rng.random() < 0.2)
+    return KeyPart(column, prefix, rng.random() < 0.2)
 
 
 def random_index(rng: Random, table: Table, name: str, unique: bool) -> Index | None:
     """An index of one to four parts that any engine with InnoDB's limits accepts."""
     count = rng.choice([1, 1, 1, 2, 2, 3, 4])
-    parts: list[Part] = []
+    parts: list[KeyPart] = []
     for column in rng.sample(table.columns, min(count, len(table.columns))):
         part = random_part(rng, column, primary=name == "PRIMARY")
         if part is None or sum(p.bytes_max for p in [*parts, part]) > KEY_BYTES_MAX - 100:
@@ -149,7 +149,7 @@ def random_table(rng: Random, types: Types, name: str) -> Table:
         key = types.integer("id")
         key.nullable, key.auto_increment = False, True
         table.columns.insert(0, key)
-        table.indexes.append(Index("PRIMARY", [Part(key)], unique=True))
+        table.indexes.append(Index("PRIMARY", [KeyPart(key)], unique=True))
     elif rng.random() < 0.75:
         primary = random_index(rng, table, "PRIMARY", unique=True)
         if primary is not None:

@@ -36,7 +36,7 @@ pub(super) fn open(settings: &Settings) -> Result<Firn> {
     // What the rivals have in cache and memtables together; four memtables is what they may fill.
     let memory_limit = settings.cache + 4 * settings.memtable;
     live.memory_limit.store(memory_limit, Ordering::Relaxed);
-    live.set_flush_mode(match settings.durable {
+    live.set_commit_durability(match settings.durable {
         true => CommitDurability::Sync,
         false => CommitDurability::Write,
     });

@@ -10,9 +10,9 @@ use firn::store::{FileKind, file_name};
 pub fn check(look: &ReadOnlyDb, tree: &ReadOnlyTree, log: Option<&ReadOnlyLog>, findings: &mut Findings) -> Result<()> {
     let mut found = |error| findings.error(&error);
     let Some(log) = log else {
-        return look.check_blob_places(&look.files_only(tree), &mut found);
+        return look.check_blob_positions(&look.files_only(tree), &mut found);
     };
-    look.check_blob_places(&log.point, &mut found)?;
+    look.check_blob_positions(&log.point, &mut found)?;
     look.check_prepared_blobs(log, &mut found)?;
     let blobs = look.blobs(tree, log)?;
     let what = match blobs.missing.is_empty() {

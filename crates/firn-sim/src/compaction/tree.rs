@@ -118,7 +118,7 @@ impl Tree {
     }
 
     fn apply(&mut self, edit: &Edit) {
-        assert_eq!(self.state.objection(edit), None);
+        assert_eq!(self.state.check_edit(edit), None);
         self.version = Arc::new(self.version.with(edit, &self.source));
         assert_eq!(self.version.check_all(), None);
         self.state.apply(edit);

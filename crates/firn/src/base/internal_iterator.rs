@@ -45,7 +45,7 @@ pub trait InternalIterator {
     }
     /// Whether a seek of `user_key` must read something that is not in memory. With `begin`, starts
     /// that read without waiting. A hint: it moves nothing and never fails.
-    fn will_seek(&self, user_key: &[u8], begin: bool) -> bool {
+    fn prefetch_seek(&self, user_key: &[u8], begin: bool) -> bool {
         let _ = (user_key, begin);
         false
     }
@@ -89,8 +89,8 @@ impl<T: InternalIterator + ?Sized> InternalIterator for Box<T> {
     fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {
         (**self).peek(count, show);
     }
-    fn will_seek(&self, user_key: &[u8], begin: bool) -> bool {
-        (**self).will_seek(user_key, begin)
+    fn prefetch_seek(&self, user_key: &[u8], begin: bool) -> bool {
+        (**self).prefetch_seek(user_key, begin)
     }
     fn valid(&self) -> bool {
         (**self).valid()

@@ -53,7 +53,7 @@ const LOAD_MEMORY_MIN: u64 = 64 << 10;
 
 impl MutableOptions {
     /// The current flush mode.
-    pub fn flush_mode(&self) -> CommitDurability {
+    pub fn commit_durability(&self) -> CommitDurability {
         match self.flush_mode.load(Ordering::Relaxed) {
             0 => CommitDurability::Lazy,
             2 => CommitDurability::Write,
@@ -75,7 +75,7 @@ impl MutableOptions {
     }
 
     /// Changes the flush mode of later commits.
-    pub fn set_flush_mode(&self, mode: CommitDurability) {
+    pub fn set_commit_durability(&self, mode: CommitDurability) {
         self.flush_mode.store(mode as u8, Ordering::Relaxed);
     }
 }

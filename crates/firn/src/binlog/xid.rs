@@ -5,7 +5,7 @@ const PREFIX: &[u8] = b"MySQLXid";
 
 /// The number of a transaction that the server named itself; `None` if a client named it.
 ///
-/// `image` is an xid as the handler writes it (`mariadb/xid.h`): format id, 8 bytes; lengths of its
+/// `image` is an xid as the handler writes it (`mariadb/xa.h`): format id, 8 bytes; lengths of its
 /// two parts, a byte each; the parts. The server's own xid has one part: the prefix, the server id
 /// and the number, both in native byte order.
 pub fn server_xid(image: &[u8]) -> Option<u64> {

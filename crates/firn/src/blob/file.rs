@@ -425,7 +425,7 @@ impl BlobFile {
             && let Some(at) = opened.locate(blob.offset)
         {
             let at = at + BLOB_HEADER_LEN;
-            opened.file.will_read(at, extent.stored, reads);
+            opened.file.prefetch(at, extent.stored, reads);
         }
     }
 

@@ -47,7 +47,7 @@ impl Catalog {
     /// a commit (`NoSpace`, `Poisoned`, `ShutDown`, `Io`).
     pub fn reserve_indexes(&self, schema: &TableSchema, numbers: &[usize]) -> Result<Vec<IndexId>> {
         let _one = self.changing().lock();
-        let ends = numbers.iter().map(|number| schema.key_ends(*number));
+        let ends = numbers.iter().map(|number| schema.key_prefix_extractor(*number));
         let ends = ends.collect::<Result<Vec<_>>>()?;
         let ids = self.take_ids(numbers.len())?;
         let mut batch = Batch::new();
@@ -145,7 +145,7 @@ impl Catalog {
     }
 
     /// The key shape of an index that is being filled.
-    pub(super) fn filling_shape(&self, index: IndexId) -> Option<Arc<dyn PrefixExtractor>> {
+    pub(super) fn filling_prefix_extractor(&self, index: IndexId) -> Option<Arc<dyn PrefixExtractor>> {
         let ends: KeyPrefixExtractor = self.filling().lock().get(&index).cloned()?;
         (ends.prefixes() > 0).then(|| Arc::new(ends) as Arc<dyn PrefixExtractor>)
     }

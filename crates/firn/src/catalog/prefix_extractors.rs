@@ -46,13 +46,13 @@ impl Catalog {
     /// index: these prefixes are locked as keys of their own.
     ///
     /// # Errors
-    /// Those of [`TableSchema::key_ends`](super::TableSchema::key_ends).
-    pub fn unique_ends(&self, index: IndexId) -> Result<Option<KeyPrefixExtractor>> {
+    /// Those of [`TableSchema::key_prefix_extractor`](super::TableSchema::key_ends).
+    pub fn unique_prefix_extractor(&self, index: IndexId) -> Result<Option<KeyPrefixExtractor>> {
         let owner = self.owner(index).filter(|(table, number)| {
             index != table.clustered.id && table.schema.indexes[*number].unique
         });
         owner
-            .map(|(table, number)| table.schema.key_ends(number))
+            .map(|(table, number)| table.schema.key_prefix_extractor(number))
             .transpose()
     }
 }
@@ -60,9 +60,9 @@ impl Catalog {
 impl PrefixExtractors for Catalog {
     fn shape(&self, index: IndexId) -> Option<Arc<dyn PrefixExtractor>> {
         let Some((table, number)) = self.owner(index) else {
-            return self.filling_shape(index);
+            return self.filling_prefix_extractor(index);
         };
-        let ends = table.schema.key_ends(number).ok()?;
+        let ends = table.schema.key_prefix_extractor(number).ok()?;
         (ends.prefixes() > 0).then(|| Arc::new(ends) as Arc<dyn PrefixExtractor>)
     }
 }

@@ -191,7 +191,7 @@ impl TableSchema {
     ///
     /// # Errors
     /// `InvalidArgument` if there is no such index.
-    pub fn key_ends(&self, index: usize) -> Result<KeyPrefixExtractor> {
+    pub fn key_prefix_extractor(&self, index: usize) -> Result<KeyPrefixExtractor> {
         let schema = self
             .indexes
             .get(index)

@@ -156,7 +156,7 @@ impl<'a> Outputs<'a> {
         };
         let now = store.env().wall_micros();
         let shapes = Arc::clone(self.ctx.shapes);
-        Ok(SstWriter::new(file, id, options, now).with_shapes(shapes))
+        Ok(SstWriter::new(file, id, options, now).with_prefix_extractors(shapes))
     }
 
     fn close(&mut self) -> Result<()> {

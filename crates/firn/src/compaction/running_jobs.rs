@@ -134,7 +134,7 @@ pub struct RunningJobs {
 }
 
 /// Ticket of a zone that is set aside. [`RunningJobs::begin`] never returns it, so no job ends it.
-const SET_ASIDE: u64 = 0;
+const QUARANTINED: u64 = 0;
 
 impl RunningJobs {
     /// Notes that `job` begins. [`Self::end`] takes the ticket.
@@ -165,7 +165,7 @@ impl RunningJobs {
             top: level,
             bottom: level,
         };
-        self.jobs.push((SET_ASIDE, zone));
+        self.jobs.push((QUARANTINED, zone));
         self.files.insert(file_id);
         true
     }
@@ -177,7 +177,7 @@ impl RunningJobs {
 
     /// Whether a job is running.
     pub fn is_busy(&self) -> bool {
-        self.jobs.iter().any(|(ticket, _)| *ticket != SET_ASIDE)
+        self.jobs.iter().any(|(ticket, _)| *ticket != QUARANTINED)
     }
 
     /// Whether a running job reads or writes `range` of `level`, or a damaged file there is set

@@ -87,7 +87,7 @@ pub(super) fn version_of(files: &[(u8, u64, u64, u64, u64, u64)]) -> Version {
             .push((level, run, meta_of(id, &entries, size, level == 6)));
     }
     let mut state = ManifestState::default();
-    assert_eq!(state.objection(&edit), None);
+    assert_eq!(state.check_edit(&edit), None);
     state.apply(&edit);
     let version = Version::of_state(&state, &no_files());
     assert_eq!(version.check_all(), None);

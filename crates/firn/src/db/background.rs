@@ -458,7 +458,7 @@ impl BackgroundWork {
 
     /// The factory of files that neither flush nor compaction writes: spilled write sets and loads.
     pub(super) fn ingest(&self) -> Arc<Ingest> {
-        let cutters = file_splitters::cutters(&self.versions, &self.options);
+        let cutters = file_splitters::file_splitters(&self.versions, &self.options);
         let shapes = Arc::clone(&self.shapes);
         let options = self.options.clone();
         Ingest::new(Arc::clone(&self.versions), options, shapes, cutters)

@@ -15,7 +15,7 @@
 //! back holds its files until the rollback is durable, since a crash before that brings the
 //! transaction back.
 //!
-//! Locks: `waiting` is held for a whole step, outside all others; `set_aside` only for moments.
+//! Locks: `waiting` is held for a whole step, outside all others; `quarantined` only for moments.
 //!
 //! Rejected: counting garbage as compactions drop references (the count must survive crashes and
 //! stay exact for ever); moving blobs together with the tree (rewrites unchanged bytes); rewriting
@@ -57,7 +57,7 @@ pub(super) struct BlobGc {
     waiting: Mutex<Option<GcPlan>>,
     /// Files that are not collected until the next open, because they or a table that names them
     /// are damaged.
-    set_aside: Mutex<HashSet<u64>>,
+    quarantined: Mutex<HashSet<u64>>,
 }
 
 /// Files to collect once all views older than the one that was scanned are gone.
@@ -169,7 +169,7 @@ impl BackgroundWork {
         if files.is_empty() {
             return Ok(None);
         }
-        let aside = self.collector.set_aside.lock().clone();
+        let aside = self.collector.quarantined.lock().clone();
         // Choose before pinning the view: a transaction that releases a file has made its
         // references visible first.
         let idle = files
@@ -287,7 +287,7 @@ impl BackgroundWork {
                 return Err(error);
             }
             // The references of a damaged table are unknown: leave the files that it names alone.
-            let mut aside = self.collector.set_aside.lock();
+            let mut aside = self.collector.quarantined.lock();
             for used in &file.blobs {
                 if spans.remove(&used.file).is_some() {
                     aside.insert(used.file);
@@ -313,7 +313,7 @@ impl BackgroundWork {
             match done {
                 Ok(held) => file.settle(held),
                 Err(error) if stays_so(&error) => {
-                    self.collector.set_aside.lock().insert(file.id());
+                    self.collector.quarantined.lock().insert(file.id());
                     let message = format!("a blob file keeps its garbage: {error}");
                     self.options.listener.log(Severity::Error, &message);
                 }

@@ -49,7 +49,7 @@ impl Db {
     /// # Errors
     /// `NotFound` if a needed binary log is missing or unreadable: the transactions that it would
     /// decide stay prepared. `Poisoned`, `NoSpace` or `Io` of the engine's log.
-    pub fn settle_earlier_runs(&self, start: &ServerStart) -> Result<()> {
+    pub fn resolve_in_doubt(&self, start: &ServerStart) -> Result<()> {
         let mut by_run: BTreeMap<Arc<ServerRun>, BTreeMap<u64, Vec<u8>>> = BTreeMap::new();
         for (image, run) in self.cx.prepared.runs() {
             if let Some(xid) = server_xid(&image) {

@@ -99,8 +99,8 @@ impl Db {
     }
 
     /// Records that the server's binary log ends at `place` before the next change of the catalog.
-    pub fn tell_binlog(&self, place: OwnedBinlogPosition) {
-        self.cx.pipeline.tell_binlog(place);
+    pub fn note_binlog_position(&self, place: OwnedBinlogPosition) {
+        self.cx.pipeline.note_binlog_position(place);
     }
 
     /// Opens a restored backup and replays the archived segments that follow its log, up to

@@ -482,7 +482,7 @@ fn wal_options(options: &Options) -> WalOptions {
         segment_size: options.wal_segment_size,
         syncs_in_flight: options.wal_syncs_in_flight,
         direct_io: options.wal_direct_io,
-        durable_commits: options.live.flush_mode() == CommitDurability::Sync,
+        durable_commits: options.live.commit_durability() == CommitDurability::Sync,
         background: options.background_jobs > 0,
         ..WalOptions::default()
     }

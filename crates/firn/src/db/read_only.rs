@@ -140,7 +140,7 @@ impl ReadOnlyDb {
     /// # Errors
     /// As [`Self::tree`].
     pub fn newest_tree(&self) -> Result<ReadOnlyTree> {
-        self.tree_of(version::load_newest(&*self.env, &self.dir)?)
+        self.tree_of(version::load_newest_manifest(&*self.env, &self.dir)?)
     }
 
     fn tree_of(&self, loaded: LoadedManifest) -> Result<ReadOnlyTree> {

@@ -80,7 +80,7 @@ pub(super) fn relog(
     if named.is_some() {
         cx.pipeline.set_server_run(None);
     }
-    if replayed.prepared.is_empty() || cx.pipeline.has_no_log() {
+    if replayed.prepared.is_empty() || cx.pipeline.has_no_segment() {
         return Ok(());
     }
     cx.pipeline.sync_all()
@@ -125,7 +125,7 @@ impl RecoveredLocks<'_> {
             return Ok(None);
         };
         if !self.unique.contains_key(&index) {
-            let ends = self.catalog.unique_ends(index)?;
+            let ends = self.catalog.unique_prefix_extractor(index)?;
             self.unique.insert(index, ends);
         }
         let Some(ends) = &self.unique[&index] else {

@@ -278,7 +278,7 @@ fn mend(db: &Arc<Db>, entry: &Arc<TableEntry>, repaired: &mut Repaired) -> Resul
         pending: 0,
         commits: 0,
     };
-    let mended = mend_stored(entry, &point, &mut |change| changes.add(change))?;
+    let mended = repair_indexes(entry, &point, &mut |change| changes.add(change))?;
     changes.commit()?;
     repaired.entries_removed += mended.removed;
     repaired.entries_added += mended.added;

@@ -3,7 +3,7 @@
 use super::Db;
 use crate::table::{IndexSums, live_rows, out_of_line_bytes};
 use crate::version::LEVELS;
-use crate::write::REASONS;
+use crate::write::STALL_REASONS;
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
@@ -232,7 +232,7 @@ impl Db {
         let health = &self.work.health;
         if health.cause().is_some() {
             Condition::Stopped
-        } else if self.cx.pipeline.has_no_log() {
+        } else if self.cx.pipeline.has_no_segment() {
             Condition::ReadOnly
         } else if health.is_full(None) || self.work.versions.is_read_only() {
             Condition::DiskFull
@@ -248,7 +248,7 @@ impl Db {
             "\nBACKPRESSURE\ndelayed {} statements for {} us, stopped {} for {} us, longest {} us",
             s.delays, s.delay_us, s.stops, s.stop_us, s.longest_us
         )?;
-        for ((_, name), (times, us)) in REASONS.iter().zip(s.by_reason) {
+        for ((_, name), (times, us)) in STALL_REASONS.iter().zip(s.by_reason) {
             writeln!(out, "because of {name}: {times}, {us} us")?;
         }
         match s.rate {
@@ -334,7 +334,7 @@ impl Db {
             writeln!(out, "{cache} cache {bytes} bytes, hit rate {rate:.1} %")?;
         }
         let store = self.work.versions.source().store();
-        writeln!(out, "batched reads: {}", store.batched_reads())?;
+        writeln!(out, "batched reads: {}", store.prefetch_method())?;
         writeln!(
             out,
             "\nTREE\nlevel  runs  files  stored_bytes  target_bytes  entries  deletes"

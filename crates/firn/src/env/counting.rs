@@ -80,8 +80,8 @@ impl Env for CountingEnv {
     fn set_aside(&self, path: &Path, bytes: u64) -> Result<bool> {
         self.inner.set_aside(path, bytes)
     }
-    fn create_from(&self, aside: &Path, path: &Path) -> Result<Box<dyn AppendFile>> {
-        let inner = self.inner.create_from(aside, path)?;
+    fn create_from_allocated(&self, aside: &Path, path: &Path) -> Result<Box<dyn AppendFile>> {
+        let inner = self.inner.create_from_allocated(aside, path)?;
         Ok(Box::new(CountingAppend {
             inner,
             counters: Arc::clone(&self.counters),
@@ -101,8 +101,8 @@ impl Env for CountingEnv {
             counters: Arc::clone(&self.counters),
         }))
     }
-    fn batched_reads(&self) -> (PrefetchMethod, PrefetchStats) {
-        self.inner.batched_reads()
+    fn prefetch_method(&self) -> (PrefetchMethod, PrefetchStats) {
+        self.inner.prefetch_method()
     }
     fn open_log(&self, path: &Path, create: bool, direct: bool) -> Result<Arc<dyn LogFile>> {
         let inner = self.inner.open_log(path, create, direct)?;
@@ -191,8 +191,8 @@ impl ReadFile for CountingRead {
     fn size(&self) -> Result<u64> {
         self.inner.size()
     }
-    fn will_read(&self, offset: u64, len: u64, reads: &mut PrefetchBatch) {
-        self.inner.will_read(offset, len, reads);
+    fn prefetch(&self, offset: u64, len: u64, reads: &mut PrefetchBatch) {
+        self.inner.prefetch(offset, len, reads);
     }
 }
 

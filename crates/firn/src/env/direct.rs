@@ -3,7 +3,7 @@
 //! The caches above hold decoded blocks. The page cache would hold their stored form as well, in
 //! memory that the engine's limits do not count. Direct I/O needs aligned memory, offsets and
 //! lengths, so a read goes into a buffer of the thread and is copied out, which costs little beside
-//! the read. Announced reads are in progress already (`announced`).
+//! the read. Announced reads are in progress already (`prefetched`).
 
 use super::prefetch::{Prefetcher, PrefetchBatch, fill};
 use super::{AlignedBuf, BLOCK, ReadFile};
@@ -23,15 +23,15 @@ thread_local! {
 /// A file opened for direct reads. It must not change while it is open.
 pub(super) struct DirectRead {
     file: Arc<File>,
-    announced: Arc<Prefetcher>,
+    prefetched: Arc<Prefetcher>,
     name: String,
 }
 
 impl DirectRead {
-    pub(super) fn new(file: File, path: &Path, announced: &Arc<Prefetcher>) -> Self {
+    pub(super) fn new(file: File, path: &Path, prefetched: &Arc<Prefetcher>) -> Self {
         Self {
             file: Arc::new(file),
-            announced: Arc::clone(announced),
+            prefetched: Arc::clone(prefetched),
             name: path.display().to_string(),
         }
     }
@@ -56,7 +56,7 @@ impl DirectRead {
 
 impl ReadFile for DirectRead {
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        if self.announced.take(&self.file, offset, buf) {
+        if self.prefetched.take(&self.file, offset, buf) {
             return Ok(());
         }
         self.read(offset, buf)
@@ -69,14 +69,14 @@ impl ReadFile for DirectRead {
         size.map_err(|e| Error::io(&e, format_args!("stat {}", self.name)))
     }
 
-    fn will_read(&self, offset: u64, len: u64, reads: &mut PrefetchBatch) {
-        reads.push_direct(&self.announced, &self.file, offset, len);
+    fn prefetch(&self, offset: u64, len: u64, reads: &mut PrefetchBatch) {
+        reads.push_direct(&self.prefetched, &self.file, offset, len);
     }
 }
 
 impl Drop for DirectRead {
     fn drop(&mut self) {
-        self.announced.forget(&self.file);
+        self.prefetched.forget(&self.file);
     }
 }
 

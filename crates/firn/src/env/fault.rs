@@ -215,9 +215,9 @@ impl Env for FaultEnv {
         self.inner.set_aside(path, bytes)
     }
 
-    fn create_from(&self, aside: &Path, path: &Path) -> Result<Box<dyn AppendFile>> {
+    fn create_from_allocated(&self, aside: &Path, path: &Path) -> Result<Box<dyn AppendFile>> {
         self.pass(CallClass::Rename, "rename", aside)?;
-        let file = self.inner.create_from(aside, path)?;
+        let file = self.inner.create_from_allocated(aside, path)?;
         Ok(Box::new(FaultAppend::new(self.handle(path), file)))
     }
 

@@ -359,7 +359,7 @@ impl Env for MemEnv {
         Ok(true)
     }
 
-    fn create_from(&self, aside: &Path, path: &Path) -> Result<Box<dyn AppendFile>> {
+    fn create_from_allocated(&self, aside: &Path, path: &Path) -> Result<Box<dyn AppendFile>> {
         let mut state = self.state();
         state.alive("rename", aside)?;
         let inode = state.disk.find(aside);

@@ -50,7 +50,7 @@ pub trait Env: Send + Sync + 'static {
     /// As [`Self::create`] of `path`, in the space of the file at `aside`, made by
     /// [`Self::set_aside`]: that file is renamed and replaces the target. If it has content,
     /// because a power cut undid an earlier rename but kept the bytes, it is emptied.
-    fn create_from(&self, aside: &Path, path: &Path) -> Result<Box<dyn AppendFile>>;
+    fn create_from_allocated(&self, aside: &Path, path: &Path) -> Result<Box<dyn AppendFile>>;
     /// Opens a file for positional reads.
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>>;
     /// Opens a file for reads that bypass the page cache. As [`Self::open`] where the file system
@@ -59,7 +59,7 @@ pub trait Env: Send + Sync + 'static {
         self.open(path)
     }
     /// How announced reads of files from [`Self::open_direct`] are executed, and their counters.
-    fn batched_reads(&self) -> (PrefetchMethod, PrefetchStats) {
+    fn prefetch_method(&self) -> (PrefetchMethod, PrefetchStats) {
         (PrefetchMethod::OneByOne, PrefetchStats::default())
     }
     /// Opens a log segment for positional writes; creates it if `create`. `direct` asks for I/O
@@ -131,7 +131,7 @@ pub trait ReadFile: Send + Sync {
     /// ahead. Reads of files opened for direct I/O are added to `reads`, which the caller starts
     /// once it has announced all. Does not wait. This is a hint: it never fails and changes no
     /// result.
-    fn will_read(&self, offset: u64, len: u64, reads: &mut PrefetchBatch) {
+    fn prefetch(&self, offset: u64, len: u64, reads: &mut PrefetchBatch) {
         let _ = (offset, len, reads);
     }
 }

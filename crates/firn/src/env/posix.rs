@@ -22,7 +22,7 @@ pub struct PosixEnv {
     start: Instant,
     ring: bool,
     /// Created with the first file opened for direct reads.
-    announced: OnceLock<Arc<Prefetcher>>,
+    prefetched: OnceLock<Arc<Prefetcher>>,
 }
 
 impl PosixEnv {
@@ -31,7 +31,7 @@ impl PosixEnv {
         Self {
             start: Instant::now(),
             ring: true,
-            announced: OnceLock::new(),
+            prefetched: OnceLock::new(),
         }
     }
 
@@ -44,8 +44,8 @@ impl PosixEnv {
         }
     }
 
-    fn announced(&self) -> &Arc<Prefetcher> {
-        self.announced.get_or_init(|| Prefetcher::new(self.ring))
+    fn prefetched(&self) -> &Arc<Prefetcher> {
+        self.prefetched.get_or_init(|| Prefetcher::new(self.ring))
     }
 }
 
@@ -112,7 +112,7 @@ impl Env for PosixEnv {
         can
     }
 
-    fn create_from(&self, aside: &Path, path: &Path) -> Result<Box<dyn AppendFile>> {
+    fn create_from_allocated(&self, aside: &Path, path: &Path) -> Result<Box<dyn AppendFile>> {
         let file = at(aside, "open", File::options().write(true).open(aside))?;
         // A power cut may have undone an earlier rename but kept the bytes.
         if at(aside, "stat", file.metadata())?.len() > 0 {
@@ -136,7 +136,7 @@ impl Env for PosixEnv {
             Ok(file) => Ok(Arc::new(DirectRead::new(
                 file.into(),
                 path,
-                self.announced(),
+                self.prefetched(),
             ))),
             // Some file systems (tmpfs before Linux 6.6) refuse direct I/O.
             Err(rustix::io::Errno::INVAL) => self.open(path),
@@ -147,9 +147,9 @@ impl Env for PosixEnv {
         }
     }
 
-    fn batched_reads(&self) -> (PrefetchMethod, PrefetchStats) {
-        let announced = self.announced();
-        (announced.way(), announced.stats())
+    fn prefetch_method(&self) -> (PrefetchMethod, PrefetchStats) {
+        let prefetched = self.prefetched();
+        (prefetched.way(), prefetched.stats())
     }
 
     fn open_log(&self, path: &Path, create: bool, direct: bool) -> Result<Arc<dyn LogFile>> {
@@ -374,7 +374,7 @@ impl ReadFile for PosixRead {
             .map_err(|e| Error::io(&e, format_args!("read {} at {offset}", self.name)))
     }
 
-    fn will_read(&self, offset: u64, len: u64, reads: &mut PrefetchBatch) {
+    fn prefetch(&self, offset: u64, len: u64, reads: &mut PrefetchBatch) {
         reads.push_cached(&self.file, offset, len);
     }
 

@@ -90,7 +90,7 @@ fn a_hint_changes_no_read() {
         (0, 0),
     ] {
         let mut reads = PrefetchBatch::new();
-        file.will_read(offset, len, &mut reads);
+        file.prefetch(offset, len, &mut reads);
         reads.start();
     }
     let mut bytes = vec![0; 10_000];

@@ -121,8 +121,8 @@ impl Ingest {
 
     /// A writer of one run. `expected`: estimated stored bytes, 0 if unknown.
     pub fn writer(self: &Arc<Self>, density: RunCompression, expected: u64) -> RunWriter {
-        let cutter = (self.cutters)(density, expected);
-        RunWriter::new(Arc::clone(self), density, cutter)
+        let file_splitter = (self.cutters)(density, expected);
+        RunWriter::new(Arc::clone(self), density, file_splitter)
     }
 }
 

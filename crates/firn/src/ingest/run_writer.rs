@@ -26,7 +26,7 @@ pub enum RunCompression {
 pub struct RunWriter {
     ingest: Arc<Ingest>,
     density: RunCompression,
-    cutter: FileSplitter,
+    file_splitter: FileSplitter,
     /// Id and writer of the current file.
     open: Option<(u64, SstWriter)>,
     last_key: Vec<u8>,
@@ -38,12 +38,12 @@ pub struct RunWriter {
 }
 
 impl RunWriter {
-    pub(super) fn new(ingest: Arc<Ingest>, density: RunCompression, cutter: FileSplitter) -> Self {
+    pub(super) fn new(ingest: Arc<Ingest>, density: RunCompression, file_splitter: FileSplitter) -> Self {
         Self {
             done: NewFiles::new(Arc::clone(&ingest)),
             ingest,
             density,
-            cutter,
+            file_splitter,
             open: None,
             last_key: Vec::new(),
             superseded: 0,
@@ -89,7 +89,7 @@ impl RunWriter {
         if let Some((_, writer)) = &self.open {
             if self.last_key == key.user_key {
                 self.superseded += 1;
-            } else if (self.cutter)(&self.last_key, key.user_key, writer.estimated_size()) {
+            } else if (self.file_splitter)(&self.last_key, key.user_key, writer.estimated_size()) {
                 self.close()?;
             }
         }
@@ -133,7 +133,7 @@ impl RunWriter {
         let now = store.env().wall_micros();
         let file = store.create(id)?;
         let mut writer = SstWriter::new(file, id, options, now)
-            .with_shapes(Arc::clone(&self.ingest.shapes))
+            .with_prefix_extractors(Arc::clone(&self.ingest.shapes))
             .with_external_seqno();
         if self.loaded {
             writer = writer.with_loaded();

@@ -189,7 +189,7 @@ impl TempRunReader {
             let ahead = &blocks[self.next_block + AHEAD..];
             let len = ahead.iter().take(AHEAD).map(|b| b.stored as u64).sum();
             let mut reads = PrefetchBatch::default();
-            self.input.will_read(first.offset, len, &mut reads);
+            self.input.prefetch(first.offset, len, &mut reads);
             reads.start();
         }
         self.next_block += 1;

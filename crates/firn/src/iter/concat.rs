@@ -28,8 +28,8 @@ pub trait ChildOpener {
     /// Those of opening the source, for files `Corruption`, `Unsupported` and `Io`.
     fn open(&self, i: usize) -> Result<Self::Iter>;
 
-    /// [`InternalIterator::will_seek`] for source `i`.
-    fn will_seek(&self, i: usize, user_key: &[u8], begin: bool) -> bool {
+    /// [`InternalIterator::prefetch_seek`] for source `i`.
+    fn prefetch_seek(&self, i: usize, user_key: &[u8], begin: bool) -> bool {
         let _ = (i, user_key, begin);
         false
     }
@@ -237,9 +237,9 @@ impl<O: ChildOpener> InternalIterator for ConcatIter<O> {
         self.current().peek(count, show);
     }
 
-    fn will_seek(&self, user_key: &[u8], begin: bool) -> bool {
+    fn prefetch_seek(&self, user_key: &[u8], begin: bool) -> bool {
         let first = partition(self.range.clone(), |i| self.opener.largest(i) < user_key);
-        self.range.contains(&first) && self.opener.will_seek(first, user_key, begin)
+        self.range.contains(&first) && self.opener.prefetch_seek(first, user_key, begin)
     }
 
     fn valid(&self) -> bool {

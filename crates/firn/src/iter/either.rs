@@ -34,8 +34,8 @@ macro_rules! iterator_of_variants {
             fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {
                 match self { $(Self::$variant(iter) => iter.peek(count, show),)+ }
             }
-            fn will_seek(&self, user_key: &[u8], begin: bool) -> bool {
-                match self { $(Self::$variant(iter) => iter.will_seek(user_key, begin),)+ }
+            fn prefetch_seek(&self, user_key: &[u8], begin: bool) -> bool {
+                match self { $(Self::$variant(iter) => iter.prefetch_seek(user_key, begin),)+ }
             }
             fn valid(&self) -> bool {
                 match self { $(Self::$variant(iter) => iter.valid(),)+ }

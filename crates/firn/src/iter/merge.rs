@@ -241,16 +241,16 @@ impl<I: InternalIterator> MergeIter<I> {
         let Some((last, others)) = self.children.split_last() else {
             return;
         };
-        if others.is_empty() || !last.will_seek(user_key, false) {
+        if others.is_empty() || !last.prefetch_seek(user_key, false) {
             return;
         }
         let mut alone = true;
         for child in others {
-            alone &= !child.will_seek(user_key, true);
+            alone &= !child.prefetch_seek(user_key, true);
         }
         // A single read gains nothing from being announced.
         if !alone {
-            last.will_seek(user_key, true);
+            last.prefetch_seek(user_key, true);
         }
     }
 

@@ -168,7 +168,7 @@ impl<I: InternalIterator> MvccIter<I> {
     }
 
     /// Sets the collector of ranges in which a single move skips a thousand entries.
-    pub fn set_reports(&mut self, reports: Option<Arc<TombstoneReports>>) {
+    pub fn set_tombstone_reports(&mut self, reports: Option<Arc<TombstoneReports>>) {
         self.reports = reports;
     }
 

@@ -82,12 +82,12 @@ pub(super) fn encode(collation: &Collation, text: &[u8], shape: PadRule, out: &m
             }
             _ => text,
         };
-        encode_shaped(collation, text, shape, scratch, out);
+        encode_padded(collation, text, shape, scratch, out);
         scratch.text = filled;
     });
 }
 
-fn encode_shaped(
+fn encode_padded(
     collation: &Collation,
     text: &[u8],
     shape: PadRule,

@@ -6,19 +6,19 @@ use crate::cache::KeyHash;
 use crate::env::PrefetchBatch;
 
 /// Most keys whose blocks are announced together.
-pub const BATCH: usize = 32;
+pub const MULTI_GET_BATCH: usize = 32;
 
 /// Announces the blocks that gets of `keys` at `seqno` are about to read, and starts all reads at
 /// the same time. Each block is announced once; keys found in memory need none. The keys must be
-/// ascending, at most [`BATCH`]. Returns the number of blocks.
+/// ascending, at most [`MULTI_GET_BATCH`]. Returns the number of blocks.
 ///
 /// This is a hint: it may announce too much, and errors are left to the gets.
 ///
 /// # Panics
-/// With more than [`BATCH`] keys.
+/// With more than [`MULTI_GET_BATCH`] keys.
 pub fn announce(view: &SuperVersion, keys: &[&[u8]], seqno: Seqno) -> usize {
-    assert!(keys.len() <= BATCH);
-    let mut hashes = [None; BATCH];
+    assert!(keys.len() <= MULTI_GET_BATCH);
+    let mut hashes = [None; MULTI_GET_BATCH];
     for (hash, key) in hashes.iter_mut().zip(keys) {
         *hash = hash_unless_in_memory(view, key, seqno);
     }
@@ -36,7 +36,7 @@ pub fn announce(view: &SuperVersion, keys: &[&[u8]], seqno: Seqno) -> usize {
             };
             let place = Some((reader.file_id(), bytes.start));
             if place != last {
-                reader.will_read(bytes, &mut reads);
+                reader.prefetch(bytes, &mut reads);
                 blocks += 1;
                 last = place;
             }
@@ -68,8 +68,8 @@ fn hash_unless_in_memory(view: &SuperVersion, key: &[u8], seqno: Seqno) -> Optio
 pub fn in_batches(view: &SuperVersion, keys: &[&[u8]], seqno: Seqno, mut get: impl FnMut(usize)) {
     let mut order: Vec<usize> = (0..keys.len()).collect();
     order.sort_by_key(|&i| keys[i]);
-    for batch in order.chunks(BATCH) {
-        let mut sorted = [&[][..]; BATCH];
+    for batch in order.chunks(MULTI_GET_BATCH) {
+        let mut sorted = [&[][..]; MULTI_GET_BATCH];
         for (key, &i) in sorted.iter_mut().zip(batch) {
             *key = keys[i];
         }

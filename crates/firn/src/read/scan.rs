@@ -51,10 +51,10 @@ impl ChildOpener for RunFiles {
         Ok(self.run.files[child].reader()?.iter(self.fill_cache))
     }
 
-    fn will_seek(&self, child: usize, user_key: &[u8], begin: bool) -> bool {
+    fn prefetch_seek(&self, child: usize, user_key: &[u8], begin: bool) -> bool {
         // The seek reports an error.
         let reader = self.run.files[child].reader();
-        reader.is_ok_and(|reader| reader.will_seek(user_key, begin))
+        reader.is_ok_and(|reader| reader.prefetch_seek(user_key, begin))
     }
 }
 

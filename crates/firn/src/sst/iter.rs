@@ -367,7 +367,7 @@ const READ_AHEAD_MIN: u64 = 8 << 10;
 const READ_AHEAD_FROM: u32 = 2;
 
 /// With windows from this size on the next one is announced, and read while this one is used.
-const ANNOUNCE_FROM: u64 = 32 << 10;
+const PREFETCH_FROM: u64 = 32 << 10;
 
 /// The stored bytes from one offset on, read in one piece.
 #[derive(Default)]
@@ -375,7 +375,7 @@ struct ReadAhead {
     offset: u64,
     bytes: Vec<u8>,
     /// What is under way behind them.
-    announced: Range<u64>,
+    prefetched: Range<u64>,
 }
 
 impl ReadAhead {
@@ -403,9 +403,9 @@ impl ReadAhead {
             false => 0,
         };
         let from = handle.offset + kept;
-        let under_way = self.announced.contains(&from) && handle.end() <= self.announced.end;
+        let under_way = self.prefetched.contains(&from) && handle.end() <= self.prefetched.end;
         let to = match under_way {
-            true => self.announced.end,
+            true => self.prefetched.end,
             false => (from + window).min(reader.data_end()).max(handle.end()),
         };
         self.bytes.drain(..self.bytes.len() - kept as usize);
@@ -418,11 +418,11 @@ impl ReadAhead {
             self.bytes.clear();
         }
         read?;
-        if window >= ANNOUNCE_FROM && to < reader.data_end() {
+        if window >= PREFETCH_FROM && to < reader.data_end() {
             let next = to + (2 * window).min(READ_AHEAD);
-            self.announced = to..next.min(reader.data_end());
+            self.prefetched = to..next.min(reader.data_end());
             let mut reads = PrefetchBatch::new();
-            reader.will_read(self.announced.clone(), &mut reads);
+            reader.prefetch(self.prefetched.clone(), &mut reads);
             reads.start();
         }
         Ok(())

@@ -326,7 +326,7 @@ impl SstReader {
 
     /// Whether a seek of `user_key` must read a block. With `begin` that read begins. Knows of
     /// nothing if the part of the index that knows would have to be read first.
-    pub fn will_seek(&self, user_key: &[u8], begin: bool) -> bool {
+    pub fn prefetch_seek(&self, user_key: &[u8], begin: bool) -> bool {
         let partition = self.partition_at_hand(user_key);
         let bytes = partition.and_then(|partition| self.bytes_of_block(&partition, user_key));
         let Some(bytes) = bytes else {
@@ -334,7 +334,7 @@ impl SstReader {
         };
         if begin {
             let mut reads = PrefetchBatch::new();
-            self.will_read(bytes, &mut reads);
+            self.prefetch(bytes, &mut reads);
             reads.start();
         }
         true
@@ -367,9 +367,9 @@ impl SstReader {
     }
 
     /// Says that these bytes are about to be read, by way of `reads`.
-    pub fn will_read(&self, bytes: Range<u64>, reads: &mut PrefetchBatch) {
+    pub fn prefetch(&self, bytes: Range<u64>, reads: &mut PrefetchBatch) {
         let len = bytes.end - bytes.start;
-        self.file.will_read(bytes.start, len, reads);
+        self.file.prefetch(bytes.start, len, reads);
     }
 
     /// Whether the file may hold `user_key`; `false` is certain. Reads no data block.

@@ -31,7 +31,7 @@ pub enum ReservePart {
 }
 
 /// All parts.
-const PARTS: [ReservePart; 4] = [ReservePart::Log, ReservePart::Manifest, ReservePart::Current, ReservePart::Table];
+const RESERVE_PARTS: [ReservePart; 4] = [ReservePart::Log, ReservePart::Manifest, ReservePart::Current, ReservePart::Table];
 
 impl ReservePart {
     /// Name of its file.
@@ -60,11 +60,11 @@ pub struct DiskReserve {
     env: Arc<dyn Env>,
     dir: PathBuf,
     /// Target size of each part, bytes; 0 if the file system cannot set blocks aside.
-    wanted: [AtomicU64; PARTS.len()],
+    wanted: [AtomicU64; RESERVE_PARTS.len()],
     /// Current size of each part, bytes.
-    there: [AtomicU64; PARTS.len()],
+    there: [AtomicU64; RESERVE_PARTS.len()],
     /// Held while the file of a part gets or loses its name, so that `there` says how it ended.
-    naming: [Mutex<()>; PARTS.len()],
+    naming: [Mutex<()>; RESERVE_PARTS.len()],
 }
 
 impl DiskReserve {
@@ -73,9 +73,9 @@ impl DiskReserve {
         Self {
             env,
             dir: dir.to_owned(),
-            wanted: PARTS.map(|part| AtomicU64::new(part.bytes())),
-            there: PARTS.map(|_| AtomicU64::new(0)),
-            naming: PARTS.map(|_| Mutex::new(())),
+            wanted: RESERVE_PARTS.map(|part| AtomicU64::new(part.bytes())),
+            there: RESERVE_PARTS.map(|_| AtomicU64::new(0)),
+            naming: RESERVE_PARTS.map(|_| Mutex::new(())),
         }
     }
 
@@ -95,7 +95,7 @@ impl DiskReserve {
     /// # Errors
     /// `Io`; a full disk is no error.
     pub fn fill(&self) -> Result<()> {
-        for part in PARTS {
+        for part in RESERVE_PARTS {
             self.fill_part(part)?;
         }
         Ok(())
@@ -129,7 +129,7 @@ impl DiskReserve {
     pub fn create(&self, part: ReservePart, path: &Path) -> Result<Box<dyn AppendFile>> {
         let made = {
             let _naming = self.naming[part as usize].lock();
-            let made = self.env.create_from(&self.path(part), path);
+            let made = self.env.create_from_allocated(&self.path(part), path);
             self.set_there(part, 0);
             made
         };

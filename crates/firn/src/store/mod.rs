@@ -157,11 +157,11 @@ impl FileStore {
     }
 
     /// Describes, for reports, how blocks of several offsets are read at the same time.
-    pub fn batched_reads(&self) -> String {
+    pub fn prefetch_method(&self) -> String {
         if !self.direct_reads {
             return "announced to the page cache".to_owned();
         }
-        let (way, stats) = self.env.batched_reads();
+        let (way, stats) = self.env.prefetch_method();
         format!(
             "{way}, {} submitted, {} asked for, {} dropped",
             stats.submitted, stats.taken, stats.unused

@@ -240,7 +240,7 @@ impl IndexScan {
             let interrupt = Arc::new(move || owner.is_interrupted());
             self.entries.set_interrupt(Some(interrupt));
             let reports = Arc::clone(&txn.context().reports);
-            self.entries.set_reports(Some(reports));
+            self.entries.set_tombstone_reports(Some(reports));
         }
     }
 

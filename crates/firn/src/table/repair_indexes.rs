@@ -43,7 +43,7 @@ pub struct IndexRepair {
 ///
 /// # Errors
 /// Of files, and what `change` returns.
-pub fn mend_stored(
+pub fn repair_indexes(
     entry: &Arc<TableEntry>,
     point: &ReadPoint,
     change: &mut dyn FnMut(IndexFix<'_>) -> Result<()>,

@@ -2,14 +2,14 @@
 
 use super::row_fetch::RowFetch;
 use super::read_mode::Entries;
-use crate::read::{BATCH, ReadPoint, announce};
+use crate::read::{MULTI_GET_BATCH, ReadPoint, announce};
 
 /// Rows that pass before anything is announced: most ranges are short.
 const PATIENCE: u32 = 2;
-/// Rows announced first; then four times as many, up to [`BATCH`].
+/// Rows announced first; then four times as many, up to [`MULTI_GET_BATCH`].
 const WINDOW_MIN: usize = 8;
 /// Rows that pass unannounced after a batch of which all blocks were cached.
-const PAUSE: u32 = 8 * BATCH as u32;
+const PAUSE: u32 = 8 * MULTI_GET_BATCH as u32;
 
 /// Announces the rows that the next entries of a secondary index lead to, so that their blocks are
 /// read at the same time and not one after the other.
@@ -64,7 +64,7 @@ impl RowPrefetch {
                 ends.push(keys.len());
             }
         });
-        let mut sorted = [&[][..]; BATCH];
+        let mut sorted = [&[][..]; MULTI_GET_BATCH];
         let mut start = 0;
         for (key, &end) in sorted.iter_mut().zip(&self.ends) {
             *key = &self.keys[start..end];
@@ -73,7 +73,7 @@ impl RowPrefetch {
         let sorted = &mut sorted[..self.ends.len()];
         sorted.sort_unstable();
         let blocks = announce(&point.view, sorted, point.seqno);
-        self.window = (self.window * 4).min(BATCH);
+        self.window = (self.window * 4).min(MULTI_GET_BATCH);
         self.wait = match blocks {
             0 => PAUSE,
             _ => sorted.len() as u32,

@@ -46,7 +46,7 @@ impl Table {
         let clustered = current.clustered.id();
         let (rows, point) = live_rows(&current.live_rows, views, clustered);
         let rows = rows.max(1);
-        let shape = Arc::new(self.schema.key_ends(index)?);
+        let shape = Arc::new(self.schema.key_prefix_extractor(index)?);
         let prefixes = shape.prefixes();
         let sketches = sketches(&point.view, info.id(), shape)?;
         let mut all = Vec::with_capacity(info.part_count());

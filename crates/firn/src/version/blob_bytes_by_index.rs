@@ -16,7 +16,7 @@ impl FileHandle {
     /// file holds several holders, the first entries of each are read, once per handle: one or a
     /// few blocks per index. The split is in proportion to that sample, or to raw bytes if the
     /// sample fails or finds no blob.
-    pub(super) fn blob_shares(&self, holders: &HashSet<IndexId>) -> &[(IndexId, u64)] {
+    pub(super) fn blob_bytes_by_index(&self, holders: &HashSet<IndexId>) -> &[(IndexId, u64)] {
         self.blob_shares_once().get_or_init(|| {
             let bytes = u128::from(self.blob_bytes());
             let all = self.per_index.iter();

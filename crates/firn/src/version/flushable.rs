@@ -149,7 +149,7 @@ impl Flushable {
                     return 0;
                 }
                 let holders = holders();
-                let shares = files.flat_map(|file| file.blob_shares(&holders));
+                let shares = files.flat_map(|file| file.blob_bytes_by_index(&holders));
                 let own = shares.filter(|(holder, _)| *holder == index);
                 own.map(|(_, bytes)| *bytes).sum()
             }

@@ -43,7 +43,7 @@ pub fn load(env: &dyn Env, dir: &Path) -> Result<Option<LoadedManifest>> {
 /// # Errors
 /// `Corruption` if the manifest is damaged or there is none. `Unsupported` for a later format.
 /// `Io`.
-pub fn load_newest(env: &dyn Env, dir: &Path) -> Result<LoadedManifest> {
+pub fn load_newest_manifest(env: &dyn Env, dir: &Path) -> Result<LoadedManifest> {
     let Some(manifest_id) = manifest_ids(env, dir)?.into_iter().max() else {
         return Err(Error::corruption("MANIFEST", 0, "the file is missing"));
     };
@@ -78,7 +78,7 @@ fn read(env: &dyn Env, dir: &Path, id: u64) -> Result<(ManifestState, ManifestRe
 }
 
 fn apply(state: &mut ManifestState, edit: &Edit, name: &str) -> Result<()> {
-    if let Some(what) = state.objection(edit) {
+    if let Some(what) = state.check_edit(edit) {
         return Err(Error::corruption(name, 0, format!("an edit {what}")));
     }
     state.apply(edit);

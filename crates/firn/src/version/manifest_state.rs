@@ -81,7 +81,7 @@ impl ManifestState {
 
     /// Why `edit` must not be applied to this state, in words that complete "the edit …"; `None` if
     /// it may.
-    pub fn objection(&self, edit: &Edit) -> Option<String> {
+    pub fn check_edit(&self, edit: &Edit) -> Option<String> {
         let trouble = self.identity_trouble(edit).or_else(|| {
             let identity = edit.identity.or(self.identity);
             number_trouble(edit, identity.map_or(0, |identity| identity.epoch))
@@ -189,7 +189,7 @@ impl ManifestState {
         back.then(|| format!("goes from epoch {} back to {}", old.epoch, new.epoch))
     }
 
-    /// Applies an edit to which [`Self::objection`] found none.
+    /// Applies an edit to which [`Self::check_edit`] found none.
     pub fn apply(&mut self, edit: &Edit) {
         for (_, id) in &edit.removed {
             self.files.remove(id);

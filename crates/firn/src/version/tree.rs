@@ -209,7 +209,7 @@ impl Version {
             if !self.blob_uses().is_empty() {
                 let holders = holders();
                 for (_, file) in self.files() {
-                    let shares = file.blob_shares(&holders).iter();
+                    let shares = file.blob_bytes_by_index(&holders).iter();
                     shares.for_each(|(index, bytes)| *sums.entry(*index).or_default() += bytes);
                 }
             }

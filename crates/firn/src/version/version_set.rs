@@ -23,10 +23,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// A manifest is rewritten when it is larger than this and than [`ROLL_FACTOR`] times its first
+/// A manifest is rewritten when it is larger than this and than [`ROTATE_FACTOR`] times its first
 /// record.
-const ROLL_SIZE_MIN: u64 = 1 << 20;
-const ROLL_FACTOR: u64 = 3;
+const ROTATE_SIZE_MIN: u64 = 1 << 20;
+const ROTATE_FACTOR: u64 = 3;
 
 /// Files given up together are removed at once if their sizes sum up to at most this many bytes.
 const DISCARD_MAX: u64 = 4 << 20;
@@ -112,7 +112,7 @@ struct Inner {
     /// The manifest in force.
     manifest_id: u64,
     /// Size from which the manifest is rewritten, bytes.
-    roll_at: u64,
+    rotate_at: u64,
     /// The manifest must not be appended to.
     broken: bool,
     /// Added files of edits whose outcome is unknown until a new manifest is written.
@@ -200,7 +200,7 @@ impl VersionSet {
             next_run_number: AtomicU64::new(state.next_run_number),
             inner: Mutex::new(Inner {
                 installed_run: state.next_run_number - 1,
-                roll_at: writer.as_ref().map_or(0, roll_at),
+                rotate_at: writer.as_ref().map_or(0, rotate_at),
                 broken: writer.is_none(),
                 writer,
                 manifest_id,
@@ -419,7 +419,7 @@ impl VersionSet {
         let next = self.check(inner, edit, open).map_err(NoEffect)?;
         let synced = self.ctx.source.store().sync_dir();
         synced.map_err(|e| NoEffect(self.fail(e)))?;
-        let is_long = |writer: &ManifestWriter| writer.len() >= inner.roll_at;
+        let is_long = |writer: &ManifestWriter| writer.len() >= inner.rotate_at;
         if inner.broken || inner.writer.as_ref().is_none_or(is_long) {
             let rolled = self.roll(inner);
             // If there is no room for the next manifest, the current one may grow further, unless
@@ -457,7 +457,7 @@ impl VersionSet {
         edit: &Edit,
         open: &[Arc<FileHandle>],
     ) -> Result<Option<Version>> {
-        if let Some(what) = inner.state.objection(edit) {
+        if let Some(what) = inner.state.check_edit(edit) {
             return Err(Error::invalid(format!("edit refused: it {what}")));
         }
         let late = edit
@@ -547,7 +547,7 @@ impl VersionSet {
         let old = inner.manifest_id;
         match roll(&self.ctx, &self.next_file_id, &mut inner.state) {
             Ok(writer) => {
-                inner.roll_at = roll_at(&writer);
+                inner.rotate_at = rotate_at(&writer);
                 inner.manifest_id = writer.id();
                 inner.writer = Some(writer);
                 inner.broken = false;
@@ -702,8 +702,8 @@ fn is_full<T>(tried: &Result<T>) -> bool {
     matches!(tried, Err(e) if *e.kind() == ErrorKind::NoSpace)
 }
 
-fn roll_at(writer: &ManifestWriter) -> u64 {
-    ROLL_SIZE_MIN.max(ROLL_FACTOR * writer.len())
+fn rotate_at(writer: &ManifestWriter) -> u64 {
+    ROTATE_SIZE_MIN.max(ROTATE_FACTOR * writer.len())
 }
 
 /// Writes `state` as a new manifest and puts it in force.

@@ -58,7 +58,7 @@ pub type Visit<'f> = dyn FnMut(SegmentId, Record<'_>) -> Result<()> + 'f;
 /// Corruption, with file and offset; `Unsupported` for a newer format; what `f` returns. A failed
 /// read is an error, never an end.
 pub fn replay(env: &dyn Env, dir: &Path, first: SegmentId, f: &mut Visit<'_>) -> Result<ReplayEnd> {
-    replay_runs(segments::open(env, dir, first, Copied::Whole)?, f)
+    replay_incarnations(segments::open(env, dir, first, Copied::Whole)?, f)
 }
 
 /// As [`replay`], of the segments from `first` to `last` in an archive, which may have been copied without the room
@@ -73,10 +73,10 @@ pub fn replay_archived(
     last: SegmentId,
     f: &mut Visit<'_>,
 ) -> Result<ReplayEnd> {
-    replay_runs(segments::open(env, archive, first, Copied::UpTo(last))?, f)
+    replay_incarnations(segments::open(env, archive, first, Copied::UpTo(last))?, f)
 }
 
-fn replay_runs(
+fn replay_incarnations(
     (runs, max_segment_id_seen): (Vec<IncarnationSegments<'_>>, SegmentId),
     f: &mut Visit<'_>,
 ) -> Result<ReplayEnd> {

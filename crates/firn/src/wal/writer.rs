@@ -278,7 +278,7 @@ impl Wal {
     }
 
     /// Whether there is no segment: nothing can be made durable until there is room on the disk.
-    pub fn is_homeless(&self) -> bool {
+    pub fn has_no_segment(&self) -> bool {
         self.shared.state.lock().segment.is_none()
     }
 

@@ -11,4 +11,4 @@ pub use pipeline::{
     BegunCut, OwnedBinlogPosition, Committed, LogCut, MemtableHost, Pipeline, PreparedLogPin, CommitRecord,
     unknown_outcome,
 };
-pub use stall::{Pressure, REASONS, StallGate, StallStats};
+pub use stall::{Pressure, STALL_REASONS, StallGate, StallStats};

@@ -14,7 +14,7 @@
 
 mod control;
 
-pub use control::{Pressure, REASONS};
+pub use control::{Pressure, STALL_REASONS};
 
 use crate::base::{Error, ErrorKind, Result};
 use crate::env::Env;
@@ -56,8 +56,8 @@ pub struct StallStats {
     pub stop_us: u64,
     /// Longest delay or stop, microseconds.
     pub longest_us: u64,
-    /// Delays and stops by reason, in the order of [`REASONS`], and their microseconds.
-    pub by_reason: [(u64, u64); REASONS.len()],
+    /// Delays and stops by reason, in the order of [`STALL_REASONS`], and their microseconds.
+    pub by_reason: [(u64, u64); STALL_REASONS.len()],
     /// Bytes a second that the gate lets through; 0 while it is open.
     pub rate: u64,
 }
@@ -80,7 +80,7 @@ struct StallCounts {
     stops: AtomicU64,
     stop_us: AtomicU64,
     longest_us: AtomicU64,
-    by_reason: [(AtomicU64, AtomicU64); REASONS.len()],
+    by_reason: [(AtomicU64, AtomicU64); STALL_REASONS.len()],
 }
 
 /// The gate before the commit pipeline.

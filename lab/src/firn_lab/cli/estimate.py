@@ -22,7 +22,7 @@ from firn_lab.cli.common import add_prices, prices_of, wide_console
 from firn_lab.cli.numbers import above, at_least, new_file
 from firn_lab.errors import LabError, TargetError, UsageError
 from firn_lab.estimate.blockers import of_server
-from firn_lab.estimate.reads import Limits
+from firn_lab.estimate.read_budget import Limits
 from firn_lab.estimate.run import TableEstimate, estimate, total
 from firn_lab.estimate.schema import Query
 from firn_lab.price import Prices

@@ -25,7 +25,7 @@ from firn_lab.plan import Plan, parse_case
 from firn_lab.profile import page
 from firn_lab.profile.perf import require
 from firn_lab.profile.record import profile
-from firn_lab.runner.parts import parts_of, require_installed
+from firn_lab.runner.prepared_plan import prepare_plan, require_installed
 from firn_lab.targets import Budget
 from firn_lab.workloads import Params
 
@@ -49,7 +49,7 @@ def main(chosen: argparse.Namespace) -> int:
     case = parse_case(chosen.case, base)
     plan = Plan("profile", "", (case,), tuple(chosen.targets), budget=Budget(chosen.memory << 20))
     scratch = (chosen.dir / f"run-{os.getpid()}").resolve()
-    parts = parts_of(plan, scratch)
+    parts = prepare_plan(plan, scratch)
     require_installed(parts.targets)
     (workload,) = parts.workloads
     for target in parts.targets:

@@ -25,12 +25,12 @@ from pathlib import Path
 
 from firn_lab.cli.common import add_store
 from firn_lab.cli.numbers import above, at_least, new_directory
-from firn_lab.cli.view import View, summary
+from firn_lab.cli.run_display import RunDisplay, summary
 from firn_lab.clock import SystemClock
 from firn_lab.errors import UsageError
 from firn_lab.plan import PLANS, Case, Plan, parse_case
 from firn_lab.plan.base import replace_params
-from firn_lab.runner.parts import Parts, case_seconds, parts_of, require_installed
+from firn_lab.runner.prepared_plan import PreparedPlan, case_seconds, prepare_plan, require_installed
 from firn_lab.runner.resume import before
 from firn_lab.runner.run import Runner
 from firn_lab.store import Reader, Writer
@@ -158,7 +158,7 @@ def measure(plan: Plan, chosen: argparse.Namespace, resume: bool = False) -> tup
     """Runs the plan: the run's number in the store, how it ended, and why."""
     scratch = (chosen.dir / f"run-{os.getpid()}").resolve()
     # Before there is a store: what cannot run leaves nothing in it.
-    parts = parts_of(plan, scratch)
+    parts = prepare_plan(plan, scratch)
     require_installed(parts.targets)
     store = chosen.store.resolve()
     found = before(store, plan, parts) if resume else None
@@ -169,7 +169,7 @@ def measure(plan: Plan, chosen: argparse.Namespace, resume: bool = False) -> tup
     print(promise(plan, parts) if found is None else f"run {found.run} goes on")
     command = ["firn-lab", *map(redacted, sys.argv[1:])]
     try:
-        with View() as view:
+        with RunDisplay() as view:
             runner = Runner(
                 plan,
                 writer,
@@ -187,7 +187,7 @@ def measure(plan: Plan, chosen: argparse.Namespace, resume: bool = False) -> tup
         writer.close()
 
 
-def promise(plan: Plan, parts: Parts) -> str:
+def promise(plan: Plan, parts: PreparedPlan) -> str:
     """How long it takes, and the room for the largest data, as InnoDB stores it."""
     count = len(parts.targets)
     minutes = plan.minutes or sum(case_seconds(plan, w, count) for w in parts.workloads) / 60

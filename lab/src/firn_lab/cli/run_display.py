@@ -17,7 +17,7 @@ from firn_lab.report.data import Report, Result, collect
 from firn_lab.store import Reader
 
 
-class View:
+class RunDisplay:
     """A line for each block and each problem; on a terminal a bar with the time left, too."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class View:
         self._task = self._bar.add_task("starting", total=None, left="")
         self._ends_at = 0.0
 
-    def __enter__(self) -> View:
+    def __enter__(self) -> RunDisplay:
         self._bar.start()
         return self
 

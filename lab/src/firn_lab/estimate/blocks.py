@@ -18,7 +18,7 @@ PLANE_WIDTH_MAX = 4096
 
 
 @dataclass(frozen=True)
-class Shaped:
+class StoredForm:
     """A raw block, and where its tails begin."""
 
     raw: bytes
@@ -49,7 +49,7 @@ def cut(entries: Iterable[Entry]) -> list[list[Entry]]:
     return blocks
 
 
-def shape(block: Sequence[Entry], tail_planes: bool) -> Shaped:
+def shape(block: Sequence[Entry], tail_planes: bool) -> StoredForm:
     """Numbers always become planes, tails if asked for."""
     heads, tails = [e.head for e in block], [e.tail for e in block]
     planes = len(block) >= PLANE_ENTRIES_MIN
@@ -79,7 +79,7 @@ def shape(block: Sequence[Entry], tail_planes: bool) -> Shaped:
         head += varint(0)
     head += varint(0)
     tails_at = len(head) + len(body)
-    return Shaped(bytes(head + body) + _items(tails, planes and tail_planes), tails_at)
+    return StoredForm(bytes(head + body) + _items(tails, planes and tail_planes), tails_at)
 
 
 def _prefixed(block: Sequence[Entry]) -> tuple[bytes, bytes]:

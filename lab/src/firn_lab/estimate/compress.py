@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import zstandard
 
-from firn_lab.estimate.blocks import Shaped, shape
+from firn_lab.estimate.blocks import StoredForm, shape
 from firn_lab.estimate.entries import Entry
 
 LEVEL = 3
@@ -52,7 +52,7 @@ class Compressor:
         data = None if dictionary is None else zstandard.ZstdCompressionDict(dictionary)
         self._context = zstandard.ZstdCompressor(compression_params=parameters, dict_data=data)
 
-    def stored(self, block: Shaped) -> int:
+    def stored(self, block: StoredForm) -> int:
         """A data block, with header and checksum."""
         raw, at = block.raw, block.tails_at
         if self.tuning.cut and min(at, len(raw) - at) >= CUT_MIN:
@@ -156,7 +156,7 @@ def _store(blocks: Sequence[Block], tuning: Tuning, whole_raw_bytes: float) -> S
     return Stored(sizes, carried)
 
 
-def train(blocks: Sequence[Shaped]) -> bytes | None:
+def train(blocks: Sequence[StoredForm]) -> bytes | None:
     """As FIRN's trainer: pieces of a KiB of evenly spread blocks."""
     total = sum(len(block.raw) for block in blocks)
     spread = blocks[:: max(1, total // TRAINING_BYTES)]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from firn_lab.estimate.schema import Index, Table
-from firn_lab.estimate.starts import has_places
+from firn_lab.estimate.sample_starts import has_places
 
 PAGE_BYTES = 16 << 10
 # A run of neighbouring rows.
@@ -38,7 +38,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Reads:
+class ReadBudget:
     """How a table is read: whole, or ranges of `sample_bytes` an index; `bytes` is about what the
     server reads. `problem`: why it is not read."""
 
@@ -94,7 +94,7 @@ def range_bytes(table: Table, sample_bytes: int, count: bool = False) -> float:
     return min(total, whole_bytes(table))
 
 
-def allot(tables: Sequence[Table], limits: Limits) -> list[Reads]:
+def allot(tables: Sequence[Table], limits: Limits) -> list[ReadBudget]:
     """For each table, within the limits. Ranges first, of as many tables as there is room for;
     what room is left goes to small tables, to be read whole, which is exact."""
     whole = {n: whole_bytes(table) for n, table in enumerate(tables) if _is_small(table, limits)}
@@ -114,7 +114,7 @@ def allot(tables: Sequence[Table], limits: Limits) -> list[Reads]:
         more = size - found[n].bytes
         if not found[n].whole and more <= room:
             room -= more
-            found[n] = Reads(True, limits.sample_bytes, size)
+            found[n] = ReadBudget(True, limits.sample_bytes, size)
     return found
 
 
@@ -122,16 +122,16 @@ def _is_small(table: Table, limits: Limits) -> bool:
     return table.data_bytes + table.index_bytes <= limits.scan_bytes
 
 
-def _cheapest(table: Table, whole: float | None, sample_bytes: int, count: bool) -> Reads:
+def _cheapest(table: Table, whole: float | None, sample_bytes: int, count: bool) -> ReadBudget:
     """`whole`: what reading it whole takes, where that is allowed."""
     why = _no_ranges(table)
     ranges = None if why else range_bytes(table, sample_bytes, count)
     if whole is not None and (ranges is None or whole <= ranges):
-        return Reads(True, sample_bytes, whole)
+        return ReadBudget(True, sample_bytes, whole)
     if ranges is not None:
-        return Reads(False, sample_bytes, ranges)
+        return ReadBudget(False, sample_bytes, ranges)
     problem = f"over the limit of --scan-mib, and {why}: its rows can be found by reading all only"
-    return Reads(False, 0, 0.0, problem)
+    return ReadBudget(False, 0, 0.0, problem)
 
 
 def _no_ranges(table: Table) -> str:
@@ -142,12 +142,12 @@ def _no_ranges(table: Table) -> str:
     return "" if has_places(column) else f"its primary key begins with {column.kind}"
 
 
-def _largest(tables: Sequence[Table], found: Sequence[Reads], total_bytes: float) -> list[Reads]:
+def _largest(tables: Sequence[Table], found: Sequence[ReadBudget], total_bytes: float) -> list[ReadBudget]:
     """As many tables as there is room for, the largest first: they decide the sum."""
     kept, room = list(found), total_bytes
     for n in sorted(range(len(tables)), key=lambda n: whole_bytes(tables[n]), reverse=True):
         if found[n].bytes <= room:
             room -= found[n].bytes
         else:
-            kept[n] = Reads(False, 0, 0.0, "left out: no room for it in --total-mib")
+            kept[n] = ReadBudget(False, 0, 0.0, "left out: no room for it in --total-mib")
     return kept

@@ -10,7 +10,7 @@ from firn_lab.errors import LabError, UsageError
 from firn_lab.estimate.blockers import blockers, foreign_keys
 from firn_lab.estimate.entries import RowEncoder, SecondaryEncoder
 from firn_lab.estimate.predict import Prediction, predict
-from firn_lab.estimate.reads import Limits, Reads, allot
+from firn_lab.estimate.read_budget import Limits, ReadBudget, allot
 from firn_lab.estimate.sample import Sampler
 from firn_lab.estimate.schema import Index, Query, Table, tables
 
@@ -122,7 +122,7 @@ def _require_all(
         raise UsageError(f"there is no InnoDB table {place}")
 
 
-def _table(query: Query, table: Table, limits: Limits, reads: Reads) -> tuple[float, Prediction]:
+def _table(query: Query, table: Table, limits: Limits, reads: ReadBudget) -> tuple[float, Prediction]:
     sampler = Sampler(query, table, limits, reads)
     primary = sampler.sample(table.primary)
     encoder = RowEncoder(table, FIRST_INDEX_ID)

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from firn_lab.estimate.reads import Limits, Reads, run_count, run_rows
+from firn_lab.estimate.read_budget import Limits, ReadBudget, run_count, run_rows
 from firn_lab.estimate.schema import Column, Index, Query, Table, quoted
-from firn_lab.estimate.starts import after, between, compared
+from firn_lab.estimate.sample_starts import after, between, compared
 from firn_lab.estimate.values import expression, is_integer, is_text
 
 # Of InnoDB's statistics, where rows can neither be counted nor derived from the keys.
@@ -44,7 +44,7 @@ def columns_of(table: Table, index: Index | None) -> list[Column]:
 class Sampler:
     """Of one table, which `reads` has no problem with."""
 
-    def __init__(self, query: Query, table: Table, limits: Limits, reads: Reads) -> None:
+    def __init__(self, query: Query, table: Table, limits: Limits, reads: ReadBudget) -> None:
         self._query = query
         self._table = table
         self._limits = limits

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 from firn_lab.errors import CheckFailed, DiskFull, LabError, TargetDied
 from firn_lab.intervals import INTERVAL_MIN
 from firn_lab.measures.base import ROUND_MEASURES, STATE_MEASURES, Moment, Probe, RoundMeasure
-from firn_lab.measures.outcome import FIGURES as OUTCOME_FIGURES
-from firn_lab.measures.outcome import outcome_figures
+from firn_lab.measures.throughput import FIGURES as OUTCOME_FIGURES
+from firn_lab.measures.throughput import outcome_figures
 from firn_lab.plan.fairness import BUSY_TOLERANCE
 from firn_lab.runner.blocks import Blocks, order
 from firn_lab.runner.failure import why
-from firn_lab.runner.others import Others
+from firn_lab.runner.foreign_load import ForeignLoad
 from firn_lab.runner.sampler import Sampler, totals
 from firn_lab.runner.settling import OWED_TOLERANCE, Settling
-from firn_lab.runner.watch import Watch
-from firn_lab.targets.base import Rest
+from firn_lab.runner.disk_watch import DiskWatch
+from firn_lab.targets.base import RestState
 from firn_lab.workloads.base import FigureKind, Outcome, Second, Workload
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ class DatasetRun:
     def _switch(self, target: TargetRun, work: Callable[[TargetRun], None]) -> None:
         """Wakes or parks it. A server that is not running is no cause here, but what follows."""
         try:
-            with Watch(self._runner.require_space):
+            with DiskWatch(self._runner.require_space):
                 work(target)
         except Exception as error:
             self._runner.require_space()
@@ -196,7 +196,7 @@ class DatasetRun:
         """Errors of drivers become the lab's, with the real cause. A disk that fills up ends the
         work, whatever it waits for."""
         try:
-            with Watch(self._runner.require_space):
+            with DiskWatch(self._runner.require_space):
                 return work()
         except Exception as error:
             raise why(target.target, error, self._runner.require_space) from error
@@ -390,7 +390,7 @@ class DatasetRun:
     def _rest(self, target: TargetRun, where: str) -> float:
         """Seconds until the server came to rest; where it did not, the run says so."""
         self._phase("rest", target)
-        rest: Rest = self._explained(target, lambda: target.target.rest(REST_SECONDS_MAX))
+        rest: RestState = self._explained(target, lambda: target.target.rest(REST_SECONDS_MAX))
         if rest.owes:
             message = (
                 f"{where}, {target.target.name} was not at rest after {REST_SECONDS_MAX:.0f} s"
@@ -420,7 +420,7 @@ class DatasetRun:
             probes,
             lambda kind, data: runner.tell(kind, {**context, **data}),
         )
-        others = Others()
+        others = ForeignLoad()
         try:
             with sampler:
                 outcome: Outcome = self._explained(

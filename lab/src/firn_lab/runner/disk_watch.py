@@ -15,7 +15,7 @@ from firn_lab.errors import LabError
 LOOK_SECONDS = 1.0
 
 
-class Watch:
+class DiskWatch:
     """As long as it is entered, `look` is called every second; the LabError that it raises comes
     out of the work. Only of the main thread, and not within another one."""
 
@@ -25,7 +25,7 @@ class Watch:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> DiskWatch:
         self._previous = signal.signal(signal.SIGUSR1, self._interrupt)
         self._thread.start()
         return self

@@ -9,7 +9,7 @@ from firn_lab.processes import processor_seconds, tree
 from firn_lab.runner import machine
 
 
-class Others:
+class ForeignLoad:
     """From now on: of all processor time, what neither the lab nor its servers have used."""
 
     def __init__(self) -> None:

@@ -14,14 +14,14 @@ from firn_lab.workloads.base import Workload, make_workload
 
 
 @dataclass(frozen=True)
-class Parts:
+class PreparedPlan:
     """In the order of the plan."""
 
     workloads: list[Workload]
     targets: list[Target]
 
 
-def parts_of(plan: Plan, scratch: Path) -> Parts:
+def prepare_plan(plan: Plan, scratch: Path) -> PreparedPlan:
     """Raises a LabError that tells the first mistake."""
     memory = {"memory_bytes": plan.budget.memory_bytes}
     workloads = [
@@ -32,7 +32,7 @@ def parts_of(plan: Plan, scratch: Path) -> Parts:
     _require_once("the plan holds a case", [workload.label for workload in workloads])
     _require_once("a target is named", [target.name for target in targets])
     _require_measures(plan.measures)
-    return Parts(workloads, targets)
+    return PreparedPlan(workloads, targets)
 
 
 # What a round takes beside its lead and its seconds: waking the server, measures, the store.

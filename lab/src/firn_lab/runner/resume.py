@@ -9,7 +9,7 @@ from pathlib import Path
 
 from firn_lab.errors import UsageError
 from firn_lab.plan.base import Plan
-from firn_lab.runner.parts import Parts
+from firn_lab.runner.prepared_plan import PreparedPlan
 from firn_lab.store import Reader
 from firn_lab.store.rows import Run
 
@@ -20,7 +20,7 @@ OPEN = ("paused", "interrupted", "aborted", "running")
 
 
 @dataclass(frozen=True)
-class Before:
+class EarlierSlices:
     """What is in the store of a run: ids by name of the target and label of the case; labels of
     cases that are finished; headline figures by case, target and block."""
 
@@ -33,7 +33,7 @@ class Before:
     warnings: frozenset[tuple[str, str]] = frozenset()
 
 
-def before(store: Path, plan: Plan, parts: Parts) -> Before | None:
+def before(store: Path, plan: Plan, parts: PreparedPlan) -> EarlierSlices | None:
     """Of the last run of the plan, if that goes on; None if a new one begins. Raises UsageError
     where it was of other cases, targets or another budget."""
     if not store.is_file():
@@ -53,7 +53,7 @@ def _require_over(reader: Reader, run: Run) -> None:
         raise UsageError(f"run {run.id} seems to be going on: it told something a moment ago")
 
 
-def _require_same(reader: Reader, run: Run, plan: Plan, parts: Parts) -> None:
+def _require_same(reader: Reader, run: Run, plan: Plan, parts: PreparedPlan) -> None:
     targets = [target.spec for target in reader.targets(run.id)]
     cases = [(case.label, case.params["seconds"]) for case in reader.cases(run.id)]
     wanted = [(each.label, each.params.seconds) for each in parts.workloads]
@@ -69,7 +69,7 @@ def _require_same(reader: Reader, run: Run, plan: Plan, parts: Parts) -> None:
         )
 
 
-def _read(reader: Reader, run: Run) -> Before:
+def _read(reader: Reader, run: Run) -> EarlierSlices:
     targets = {target.name: target.id for target in reader.targets(run.id)}
     cases = {case.label: case for case in reader.cases(run.id)}
     names = {number: name for name, number in targets.items()}
@@ -85,7 +85,7 @@ def _read(reader: Reader, run: Run) -> Before:
             values.setdefault(label, {}).setdefault(name, {})[each.number] = value
     events = reader.events(run.id)
     failures += [e.data["message"] for e in events if e.kind == "failure"]
-    return Before(
+    return EarlierSlices(
         run.id,
         targets,
         {label: case.id for label, case in cases.items()},

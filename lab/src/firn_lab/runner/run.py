@@ -32,9 +32,9 @@ from firn_lab.runner.blocks import reference_of
 from firn_lab.runner.dataset import DatasetRun
 from firn_lab.runner.events import Listener
 from firn_lab.runner.machine import available_memory_bytes, machine, require_space
-from firn_lab.runner.parts import Parts, case_seconds, parts_of
+from firn_lab.runner.prepared_plan import PreparedPlan, case_seconds, prepare_plan
 from firn_lab.runner.progress import Progress
-from firn_lab.runner.resume import Before
+from firn_lab.runner.resume import EarlierSlices
 from firn_lab.store.writer import Writer
 from firn_lab.targets.base import Settings, Target
 from firn_lab.workloads.base import Workload
@@ -80,7 +80,7 @@ class Runner:
         scratch: Path,
         command: Sequence[str],
         free_bytes_min: int = FREE_BYTES_MIN,
-        before: Before | None = None,
+        before: EarlierSlices | None = None,
         slice_seconds: float | None = None,
     ) -> None:
         """`before`: what earlier slices of the run have left; `slice_seconds`: of this one."""
@@ -90,7 +90,7 @@ class Runner:
         self.scratch = scratch
         self.freeze = True
         self.progress = Progress()
-        self.before = before or Before(0)
+        self.before = before or EarlierSlices(0)
         self.failures: list[str] = list(self.before.failures)
         # Cases that were finished in this slice.
         self.finished = 0
@@ -171,7 +171,7 @@ class Runner:
 
     def run(self) -> tuple[str, str]:
         plan = self.plan
-        parts = parts_of(plan, self.scratch)
+        parts = prepare_plan(plan, self.scratch)
         self._targets = parts.targets
         self.scratch.mkdir(parents=True, exist_ok=True)
         found = machine(self.scratch)
@@ -239,7 +239,7 @@ class Runner:
         with contextlib.suppress(OSError):
             self.scratch.rmdir()
 
-    def _run(self, parts: Parts, busy: list[Breach]) -> None:
+    def _run(self, parts: PreparedPlan, busy: list[Breach]) -> None:
         workloads = parts.workloads
         self.require_space()
         self._warn(busy)

@@ -13,7 +13,7 @@ from firn_lab.clock import Clock
 from firn_lab.errors import DiskFull, LabError
 from firn_lab.store import schema
 from firn_lab.targets.base import Budget, Settings
-from firn_lab.workloads.base import FigureKind, Params, Part
+from firn_lab.workloads.base import FigureKind, Params, RoundPart
 
 T = TypeVar("T")
 
@@ -121,7 +121,7 @@ class Writer:
         message: str = "",
         dataset: str = "",
         figures: Mapping[str, tuple[float, FigureKind]] | None = None,
-        parts: Sequence[Part] = (),
+        parts: Sequence[RoundPart] = (),
         samples: Sequence[tuple[int, str, float]] = (),
     ) -> int:
         """A round with all that belongs to it, in one transaction: it is there whole or not."""
@@ -202,7 +202,7 @@ class Writer:
             raise LabError(f"cannot write {self.path}: {error}") from error
 
 
-def _part_row(part: Part) -> tuple[Any, ...]:
+def _part_row(part: RoundPart) -> tuple[Any, ...]:
     latency = part.latency
     return (
         part.name,

@@ -65,7 +65,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Rest:
+class RestState:
     """How a server came to rest. `owes`: what it still did when time was up, in a few words."""
 
     seconds: float
@@ -168,9 +168,9 @@ class Target(ABC):
     def analyze(self, database: str = DATABASE) -> None:
         """Statistics for the optimizer, of every table, after a load."""
 
-    def rest(self, seconds_max: float = 240.0) -> Rest:
+    def rest(self, seconds_max: float = 240.0) -> RestState:
         """Has the engine write what it owes and waits until it has, and is quiet."""
-        return Rest(0.0)
+        return RestState(0.0)
 
     def table_bytes(self, database: str = DATABASE) -> dict[str, int]:
         """Bytes on disk by table, as the engine tells; empty when it does not."""

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from firn_lab import processes
 from firn_lab.errors import TargetError, UsageError
-from firn_lab.targets.base import DATABASE, TARGETS, Address, Budget, Rest, Target
+from firn_lab.targets.base import DATABASE, TARGETS, Address, Budget, RestState, Target
 from firn_lab.targets.mysql import MySqlTarget
 from firn_lab.targets.private import PrivateTarget, allocated_bytes
 
@@ -209,7 +209,7 @@ class EngineTarget(PrivateTarget, MySqlTarget):
             self.kill()
             raise TargetError(f"{self.name}: the server runs without engine {engine}\n{tail}")
 
-    def rest(self, seconds_max: float = 240.0) -> Rest:
+    def rest(self, seconds_max: float = 240.0) -> RestState:
         """InnoDB and MyRocks are told to write what they hold; FIRN does so by itself."""
         if self.engine == "rocksdb":
             self.query("SET GLOBAL rocksdb_force_flush_memtable_now = 1", database="")

@@ -10,7 +10,7 @@ from typing import Any
 import pymysql
 
 from firn_lab.errors import TargetError
-from firn_lab.targets.base import DATABASE, Address, Rest, Settings, Target
+from firn_lab.targets.base import DATABASE, Address, RestState, Settings, Target
 
 # A server that says nothing for so long hangs; a load of a large file may take an hour.
 ANSWER_SECONDS_MAX = 7200
@@ -179,8 +179,8 @@ class ForeignTarget(MySqlTarget):
     def require_alive(self) -> None:
         self.start()
 
-    def rest(self, seconds_max: float = 240.0) -> Rest:
+    def rest(self, seconds_max: float = 240.0) -> RestState:
         """What it owes cannot be seen from here: a short pause."""
         pause = min(5.0, seconds_max)
         time.sleep(pause)
-        return Rest(pause)
+        return RestState(pause)

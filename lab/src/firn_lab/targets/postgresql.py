@@ -18,7 +18,7 @@ import psycopg
 
 from firn_lab import processes
 from firn_lab.errors import TargetError, UsageError
-from firn_lab.targets.base import DATABASE, TARGETS, Address, Budget, Rest, Settings, Target
+from firn_lab.targets.base import DATABASE, TARGETS, Address, Budget, RestState, Settings, Target
 from firn_lab.targets.private import PrivateTarget
 
 MIB = 1 << 20
@@ -153,7 +153,7 @@ class PostgreSqlTarget(PrivateTarget):
     def analyze(self, database: str = DATABASE) -> None:
         self.query("VACUUM (ANALYZE)", database=database)
 
-    def rest(self, seconds_max: float = 240.0) -> Rest:
+    def rest(self, seconds_max: float = 240.0) -> RestState:
         self.query("CHECKPOINT", database="")
         return self._await_quiet(seconds_max)
 

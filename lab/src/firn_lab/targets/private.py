@@ -14,7 +14,7 @@ from typing import Any
 
 from firn_lab import processes
 from firn_lab.errors import TargetDied, TargetError
-from firn_lab.targets.base import Rest, Target
+from firn_lab.targets.base import RestState, Target
 
 START_SECONDS_MAX = 180.0
 STOP_SECONDS_MAX = 300.0
@@ -170,7 +170,7 @@ class PrivateTarget(Target):
         """What the engine has yet to write, in a few words, "" is nothing; None: it is silent."""
         return None
 
-    def _await_quiet(self, seconds_max: float) -> Rest:
+    def _await_quiet(self, seconds_max: float) -> RestState:
         """Waits until the engine owes nothing and the server does next to nothing."""
         began = time.monotonic()
         step = min(1.0, QUIET_SECONDS / 3)
@@ -182,9 +182,9 @@ class PrivateTarget(Target):
             quiet = 0.0 if busy else quiet + step
             seconds = time.monotonic() - began
             if quiet >= (QUIET_SECONDS if told is None else QUIET_SECONDS / 3):
-                return Rest(seconds)
+                return RestState(seconds)
             if seconds >= seconds_max:
-                return Rest(seconds, busy or "it was quiet for a moment only")
+                return RestState(seconds, busy or "it was quiet for a moment only")
 
     def _busy(self, seconds: float) -> str:
         """What the server does within the next moment, by the kernel's account."""

@@ -4,7 +4,7 @@ from firn_lab.workloads.base import (
     WORKLOADS,
     Outcome,
     Params,
-    Part,
+    RoundPart,
     Second,
     Sink,
     Workload,

@@ -56,7 +56,7 @@ class Second:
 
 
 @dataclass(frozen=True)
-class Part:
+class RoundPart:
     """One kind of transaction, or one statement of a list, within a round."""
 
     name: str
@@ -83,7 +83,7 @@ class Outcome:
     errors: int = 0
     retries: int = 0
     latency: Latency | None = None
-    parts: tuple[Part, ...] = ()
+    parts: tuple[RoundPart, ...] = ()
     client_cpu_seconds: float | None = None
     lead: int = 0
     figures: Mapping[str, float] = field(default_factory=dict)

@@ -29,8 +29,8 @@ from typing import Protocol
 from firn_lab.errors import LabError
 from firn_lab.histogram import Histogram
 from firn_lab.sqlerrors import Meaning, meaning
-from firn_lab.workloads.base import Outcome, Params, Part, Second, Sink
-from firn_lab.workloads.children import Child
+from firn_lab.workloads.base import Outcome, Params, RoundPart, Second, Sink
+from firn_lab.workloads.child_processes import Child
 
 # After so many errors in a row a session gives up: something is wrong with the workload.
 ERRORS_IN_A_ROW_MAX = 100
@@ -194,9 +194,9 @@ def _collect(sessions: list[Child], seconds_max: float, sink: Sink) -> Outcome:
     )
 
 
-def _part(name: str, kind: _Kind) -> Part:
+def _part(name: str, kind: _Kind) -> RoundPart:
     latencies = kind.latencies
-    return Part(
+    return RoundPart(
         name,
         latencies.count,
         latencies.total_us / 1e6,

@@ -19,7 +19,7 @@ from pymysql.converters import escape_string
 
 from firn_lab.targets.base import Target
 from firn_lab.workloads.base import Sink
-from firn_lab.workloads.children import Child
+from firn_lab.workloads.child_processes import Child
 
 # Of one INSERT, which is a transaction of its own.
 STATEMENT_CHARACTERS_MAX = 512 << 10

@@ -11,10 +11,10 @@ from random import Random
 from firn_lab.clock import Clock
 from firn_lab.errors import UsageError
 from firn_lab.targets.base import Target
-from firn_lab.workloads.base import WORKLOADS, FigureKind, Outcome, Params, Part, Sink, Workload
+from firn_lab.workloads.base import WORKLOADS, FigureKind, Outcome, Params, RoundPart, Sink, Workload
 from firn_lab.workloads.fill import Row, Share, insert
-from firn_lab.workloads.infile import load_file
-from firn_lab.workloads.sql import by_index, create_table, drop_table, scaled_option, text
+from firn_lab.workloads.load_file import load_file
+from firn_lab.workloads.sql_session import by_index, create_table, drop_table, scaled_option, text
 
 COLUMNS = (
     "id INT NOT NULL, k INT NOT NULL, code CHAR(12) NOT NULL, c VARCHAR(120) NOT NULL, "
@@ -79,7 +79,7 @@ class LoadTime(Workload):
                 load_file(target, "loaded", Path(file.name))
                 seconds = clock.monotonic() - began
         rate = self.rows / max(seconds, 1e-9)
-        part = Part(f"load by {self.option('way')}", 1, seconds)
+        part = RoundPart(f"load by {self.option('way')}", 1, seconds)
         return Outcome(1, 1, seconds, parts=(part,), figures={"rows_per_second": rate})
 
     def check(self, target: Target) -> list[str]:

@@ -10,9 +10,9 @@ from random import Random
 
 from firn_lab.clock import Clock
 from firn_lab.targets.base import Target
-from firn_lab.workloads.base import WORKLOADS, FigureKind, Outcome, Params, Part, Sink, Workload
+from firn_lab.workloads.base import WORKLOADS, FigureKind, Outcome, Params, RoundPart, Sink, Workload
 from firn_lab.workloads.fill import Row, fill, shares
-from firn_lab.workloads.sql import (
+from firn_lab.workloads.sql_session import (
     SqlSession,
     create_table,
     digest,
@@ -107,7 +107,7 @@ class Recovery(Workload):
         }  # fmt: skip
         figures = {f"{name}_seconds": value for name, value in times.items() if name != "write"}
         figures["written_bytes"] = float(batches * BATCH_ROWS * ROW_BYTES)
-        parts = tuple(Part(name, 1, value) for name, value in times.items())
+        parts = tuple(RoundPart(name, 1, value) for name, value in times.items())
         return Outcome(batches, session.queries, writing, parts=parts, figures=figures)
 
     def _update(self, target: Target, session: SqlSession, random: Random) -> None:

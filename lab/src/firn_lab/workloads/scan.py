@@ -14,7 +14,7 @@ from firn_lab.workloads.base import WORKLOADS, Params
 from firn_lab.workloads.driver import Done
 from firn_lab.workloads.fill import Row, Share, shares
 from firn_lab.workloads.sessions import SessionWorkload
-from firn_lab.workloads.sql import (
+from firn_lab.workloads.sql_session import (
     SqlSession,
     by_index,
     create_table,

@@ -8,7 +8,7 @@ use crate::version::{LAST_LEVEL, Version, VersionSet};
 use std::sync::Arc;
 
 /// Cutters for the tree of `versions`.
-pub(super) fn cutters(versions: &Arc<VersionSet>, options: &Options) -> FileSplitters {
+pub(super) fn file_splitters(versions: &Arc<VersionSet>, options: &Options) -> FileSplitters {
     let (versions, options) = (Arc::clone(versions), options.clone());
     Box::new(move |density, expected| {
         let mut splitter = splitter(&versions.current(), &options, density, expected);

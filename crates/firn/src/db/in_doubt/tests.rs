@@ -132,7 +132,7 @@ fn the_binary_log_of_their_run_decides() {
     let env = killed_and_started_without();
     for _ in 0..2 {
         let db = open(&env);
-        db.settle_earlier_runs(&with_binlog()).unwrap();
+        db.resolve_in_doubt(&with_binlog()).unwrap();
         assert_eq!(committed(&db, 1, &[1, 2, 3, 100]), [1, 3]);
         // A transaction with a client's xid stays prepared.
         assert_eq!(db.prepared_xids(), [b"a client's".to_vec()]);
@@ -143,7 +143,7 @@ fn the_binary_log_of_their_run_decides() {
 fn the_server_decides_what_its_last_run_prepared() {
     let env = killed();
     let db = open(&env);
-    db.settle_earlier_runs(&with_binlog()).unwrap();
+    db.resolve_in_doubt(&with_binlog()).unwrap();
     assert_eq!(db.prepared_xids().len(), 4);
     assert_eq!(committed(&db, 1, &[1, 2, 3]), []);
     // The engine decides if the server is running already, keeps no binary log now, or was shut
@@ -165,7 +165,7 @@ fn the_server_decides_what_its_last_run_prepared() {
                 .save(&env, SECOND);
         }
         let db = open(&env);
-        db.settle_earlier_runs(&start).unwrap();
+        db.resolve_in_doubt(&start).unwrap();
         assert_eq!(committed(&db, 1, &[1, 2, 3]), [1, 3]);
         assert_eq!(db.prepared_xids().len(), 1);
     }
@@ -188,7 +188,7 @@ fn runs_stay_apart_over_any_number_of_starts() {
         .stop()
         .save(&env, THIRD);
     let db = open(&env);
-    db.settle_earlier_runs(&ServerStart::default()).unwrap();
+    db.resolve_in_doubt(&ServerStart::default()).unwrap();
     assert_eq!(committed(&db, 1, &[1, 2, 3]), [1, 3]);
     assert_eq!(committed(&db, 2, &[4, 5, 6]), [4]);
 }
@@ -209,7 +209,7 @@ fn what_is_not_known_stays_prepared() {
     prepare(&db, 3, 3);
     drop(db);
     let db = open(&env);
-    db.settle_earlier_runs(&ServerStart::default()).unwrap();
+    db.resolve_in_doubt(&ServerStart::default()).unwrap();
     assert_eq!(db.prepared_xids(), [xid_image(1), xid_image(3)]);
     assert_eq!(committed(&db, 2, &[2]), []);
 }
@@ -226,9 +226,9 @@ fn without_a_binary_log_nothing_was_promised() {
         binlog_index: None,
         ..with_binlog()
     };
-    db.settle_earlier_runs(&without).unwrap();
+    db.resolve_in_doubt(&without).unwrap();
     assert_eq!(db.prepared_xids().len(), 1);
-    db.settle_earlier_runs(&with_binlog()).unwrap();
+    db.resolve_in_doubt(&with_binlog()).unwrap();
     assert_eq!(db.prepared_xids().len(), 0);
     assert_eq!(committed(&db, 1, &[1]), []);
 }
@@ -244,7 +244,7 @@ fn a_binary_log_that_is_gone_is_no_answer() {
         }
         for _ in 0..2 {
             let db = open(&env);
-            let error = db.settle_earlier_runs(&with_binlog()).unwrap_err();
+            let error = db.resolve_in_doubt(&with_binlog()).unwrap_err();
             let words = error.to_string();
             for word in [
                 "1, 2, 3",
@@ -262,7 +262,7 @@ fn a_binary_log_that_is_gone_is_no_answer() {
             as_told: true,
             ..with_binlog()
         };
-        db.settle_earlier_runs(&told).unwrap();
+        db.resolve_in_doubt(&told).unwrap();
         assert_eq!(db.prepared_xids().len(), 4);
         drop(db);
         // The administrator puts the file back.
@@ -271,7 +271,7 @@ fn a_binary_log_that_is_gone_is_no_answer() {
             .rotate("bin.000002")
             .save(&env, FIRST);
         let db = open(&env);
-        db.settle_earlier_runs(&with_binlog()).unwrap();
+        db.resolve_in_doubt(&with_binlog()).unwrap();
         assert_eq!(committed(&db, 1, &[1, 2, 3]), [1, 3]);
     }
 }
@@ -298,7 +298,7 @@ fn a_repaired_copy_knows_the_runs() {
         .unwrap();
     env.rename(target, Path::new(DIR)).unwrap();
     let db = open(&env);
-    db.settle_earlier_runs(&ServerStart::default()).unwrap();
+    db.resolve_in_doubt(&ServerStart::default()).unwrap();
     assert_eq!(committed(&db, 1, &[1, 2, 3]), [1, 3]);
     assert_eq!(committed(&db, 3, &[8]), [8]);
     assert_eq!(db.prepared_xids(), [xid_image(7), b"a client's".to_vec()]);
@@ -314,7 +314,7 @@ fn a_binary_log_that_was_moved_is_asked() {
     }
     index(&env, &["moved/bin.000003"]);
     let db = open(&env);
-    db.settle_earlier_runs(&with_binlog()).unwrap();
+    db.resolve_in_doubt(&with_binlog()).unwrap();
     assert_eq!(committed(&db, 1, &[1, 2, 3]), [1, 3]);
 }
 
@@ -368,7 +368,7 @@ fn an_encrypted_binary_log_is_no_answer() {
         .transaction(3, 9)
         .save(&env, SECOND);
     let db = open(&env);
-    let error = db.settle_earlier_runs(&ServerStart::default()).unwrap_err();
+    let error = db.resolve_in_doubt(&ServerStart::default()).unwrap_err();
     let words = error.to_string();
     assert!(words.contains("is encrypted"), "{words}");
     assert!(!words.contains("Put the binary log back"), "{words}");

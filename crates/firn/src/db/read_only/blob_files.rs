@@ -63,7 +63,7 @@ impl ReadOnlyDb {
     ///
     /// # Errors
     /// `Io` of the file system.
-    pub fn check_blob_places(&self, point: &ReadPoint, found: &mut dyn FnMut(Error)) -> Result<()> {
+    pub fn check_blob_positions(&self, point: &ReadPoint, found: &mut dyn FnMut(Error)) -> Result<()> {
         let view = &point.view;
         let mut check = BlobPositionCheck::new(&view.blobs, found);
         for memtable in view.memtables().filter(|m| !m.blob_uses().is_empty()) {
@@ -79,11 +79,11 @@ impl ReadOnlyDb {
         check.result
     }
 
-    /// As [`Self::check_blob_places`], for the prepared transactions. Also reads the values, since
+    /// As [`Self::check_blob_positions`], for the prepared transactions. Also reads the values, since
     /// no other check reads the rows of these transactions.
     ///
     /// # Errors
-    /// Those of [`Self::check_blob_places`].
+    /// Those of [`Self::check_blob_positions`].
     pub fn check_prepared_blobs(&self, log: &ReadOnlyLog, found: &mut dyn FnMut(Error)) -> Result<()> {
         let mut check = BlobPositionCheck::new(&log.point.view.blobs, found);
         check.values = Some(BlobBuf::new());

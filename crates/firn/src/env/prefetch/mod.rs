@@ -1,7 +1,7 @@
 //! Announced direct reads: in progress before a caller waits for them.
 //!
 //! Without the page cache there is no read-ahead. So a caller announces the reads it is about to
-//! make ([`super::ReadFile::will_read`]), and the reads of one [`PrefetchBatch`] go to the device at
+//! make ([`super::ReadFile::prefetch`]), and the reads of one [`PrefetchBatch`] go to the device at
 //! once: through an `io_uring` if the kernel offers one, by a few threads otherwise. The reads that
 //! follow take their bytes from here, or wait for them. If an announced read fails, the later read
 //! goes to the file itself and reports its own error. So an announcement changes no result and no
@@ -114,7 +114,7 @@ fn merge(places: &mut Vec<PrefetchExtent>) {
 pub struct PrefetchBatch {
     cached: Vec<PrefetchExtent>,
     direct: Vec<PrefetchExtent>,
-    announced: Option<Arc<Prefetcher>>,
+    prefetched: Option<Arc<Prefetcher>>,
 }
 
 impl PrefetchBatch {
@@ -132,9 +132,9 @@ impl PrefetchBatch {
             // The read that follows reports an error, if there is one.
             let _ = rustix::fs::fadvise(&place.file, place.bytes.start, len, Advice::WillNeed);
         }
-        if let Some(announced) = &self.announced {
+        if let Some(prefetched) = &self.prefetched {
             merge(&mut self.direct);
-            announced.submit(&mut self.direct);
+            prefetched.submit(&mut self.direct);
         }
     }
 
@@ -143,19 +143,19 @@ impl PrefetchBatch {
         self.cached.extend(place(file, offset, len));
     }
 
-    /// Adds a direct read; `announced` will hold its bytes.
+    /// Adds a direct read; `prefetched` will hold its bytes.
     pub(super) fn push_direct(
         &mut self,
-        announced: &Arc<Prefetcher>,
+        prefetched: &Arc<Prefetcher>,
         file: &Arc<File>,
         offset: u64,
         len: u64,
     ) {
-        let other = |mine: &Arc<Prefetcher>| !Arc::ptr_eq(mine, announced);
-        if self.announced.as_ref().is_some_and(other) {
+        let other = |mine: &Arc<Prefetcher>| !Arc::ptr_eq(mine, prefetched);
+        if self.prefetched.as_ref().is_some_and(other) {
             std::mem::take(self).start();
         }
-        self.announced.get_or_insert_with(|| Arc::clone(announced));
+        self.prefetched.get_or_insert_with(|| Arc::clone(prefetched));
         let place = place(file, offset, len);
         self.direct
             .extend(place.filter(|place| place.wanted <= PIECE_MAX));

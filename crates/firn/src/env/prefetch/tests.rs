@@ -30,15 +30,15 @@ fn ways() -> Vec<Arc<Prefetcher>> {
     ways
 }
 
-fn open(path: &Path, announced: &Arc<Prefetcher>) -> DirectRead {
+fn open(path: &Path, prefetched: &Arc<Prefetcher>) -> DirectRead {
     let file = std::fs::File::open(path).unwrap();
-    DirectRead::new(file, path, announced)
+    DirectRead::new(file, path, prefetched)
 }
 
 /// A reader of the existing file at `path` whose reads always fail.
-fn unreadable(path: &Path, announced: &Arc<Prefetcher>) -> DirectRead {
+fn unreadable(path: &Path, prefetched: &Arc<Prefetcher>) -> DirectRead {
     let file = std::fs::OpenOptions::new().append(true).open(path).unwrap();
-    DirectRead::new(file, path, announced)
+    DirectRead::new(file, path, prefetched)
 }
 
 /// Random announcements and reads of several files, one of which cannot be read. The reads must
@@ -52,13 +52,13 @@ fn announced_reads_give_what_plain_ones_do() {
     for (file, bytes) in contents.iter().enumerate() {
         write(&path(file), bytes);
     }
-    for (seed, announced) in (1..=8).flat_map(|seed| ways().into_iter().map(move |a| (seed, a))) {
+    for (seed, prefetched) in (1..=8).flat_map(|seed| ways().into_iter().map(move |a| (seed, a))) {
         let mut rng = SmallRng::seed_from_u64(seed);
         let files: Vec<DirectRead> = (0..lens.len())
-            .map(|file| open(&path(file), &announced))
+            .map(|file| open(&path(file), &prefetched))
             .collect();
-        let broken = unreadable(&path(3), &announced);
-        let way = announced.way();
+        let broken = unreadable(&path(3), &prefetched);
+        let way = prefetched.way();
         for round in 0..60 {
             let place = |rng: &mut SmallRng| {
                 let file = rng.random_range(0..lens.len());
@@ -80,8 +80,8 @@ fn announced_reads_give_what_plain_ones_do() {
             for _ in 0..rng.random_range(0..80) {
                 let (file, offset, len) = place(&mut rng);
                 match rng.random_range(0..10) {
-                    0 => broken.will_read(offset as u64, len as u64, &mut reads),
-                    _ => files[file].will_read(offset as u64, len as u64, &mut reads),
+                    0 => broken.prefetch(offset as u64, len as u64, &mut reads),
+                    _ => files[file].prefetch(offset as u64, len as u64, &mut reads),
                 }
                 places.push((file, offset, len));
             }
@@ -110,7 +110,7 @@ fn announced_reads_give_what_plain_ones_do() {
                 }
             }
         }
-        let stats = announced.stats();
+        let stats = prefetched.stats();
         assert!(stats.submitted > 100, "{way}, seed {seed}: {stats:?}");
         // With threads it is a matter of timing whether a read has begun when it is taken.
         let all_begun = way == PrefetchMethod::Ring;
@@ -120,11 +120,11 @@ fn announced_reads_give_what_plain_ones_do() {
         );
         drop((files, broken));
         assert_eq!(
-            announced.table.lock().len(),
+            prefetched.table.lock().len(),
             0,
             "closed files leave nothing behind"
         );
-        let unused = announced.stats().unused;
+        let unused = prefetched.stats().unused;
         assert!(unused > 0, "{way}, seed {seed}");
     }
 }
@@ -135,8 +135,8 @@ fn a_taken_read_is_made_once_and_forgotten() {
     let path = dir.path().join("file");
     let bytes = content(200_000, 1);
     write(&path, &bytes);
-    for announced in ways() {
-        let file = open(&path, &announced);
+    for prefetched in ways() {
+        let file = open(&path, &prefetched);
         let blocks = [
             (10_000, 3000),
             (13_000, 5000),
@@ -146,17 +146,17 @@ fn a_taken_read_is_made_once_and_forgotten() {
         let mut reads = PrefetchBatch::new();
         // In reverse order, and each range twice.
         for (offset, len) in blocks.into_iter().rev().chain(blocks) {
-            file.will_read(offset, len, &mut reads);
+            file.prefetch(offset, len, &mut reads);
         }
         reads.start();
-        assert_eq!(announced.stats().submitted, 2, "neighbours in one piece");
+        assert_eq!(prefetched.stats().submitted, 2, "neighbours in one piece");
         let mut again = PrefetchBatch::new();
-        file.will_read(30_000, 4000, &mut again);
+        file.prefetch(30_000, 4000, &mut again);
         again.start();
-        assert_eq!(announced.stats().submitted, 2, "under way already");
-        if let PrefetchBackend::Threads(_) = announced.way {
+        assert_eq!(prefetched.stats().submitted, 2, "under way already");
+        if let PrefetchBackend::Threads(_) = prefetched.way {
             // A read that has not begun would be made by the caller itself.
-            while !announced.table.lock().is_complete() {
+            while !prefetched.table.lock().is_complete() {
                 std::thread::yield_now();
             }
         }
@@ -165,9 +165,9 @@ fn a_taken_read_is_made_once_and_forgotten() {
             file.read_exact_at(offset, &mut buf).unwrap();
             assert!(buf == bytes[offset as usize..][..len as usize]);
         }
-        let stats = announced.stats();
-        assert_eq!((stats.taken, stats.unused), (4, 0), "{}", announced.way());
-        assert_eq!(announced.table.lock().len(), 0, "gaps are not waited for");
+        let stats = prefetched.stats();
+        assert_eq!((stats.taken, stats.unused), (4, 0), "{}", prefetched.way());
+        assert_eq!(prefetched.table.lock().len(), 0, "gaps are not waited for");
     }
 }
 
@@ -177,16 +177,16 @@ fn what_nobody_asks_for_makes_room() {
     let path = dir.path().join("file");
     let bytes = content(64 << 20, 2);
     write(&path, &bytes);
-    for announced in ways() {
-        let file = open(&path, &announced);
+    for prefetched in ways() {
+        let file = open(&path, &prefetched);
         let step = PIECE_MAX / 2;
         for offset in (0..bytes.len() as u64 - step).step_by(step as usize + 2 * GAP as usize) {
             let mut reads = PrefetchBatch::new();
-            file.will_read(offset + 1, step, &mut reads);
+            file.prefetch(offset + 1, step, &mut reads);
             reads.start();
-            assert!(announced.table.lock().bytes() <= piece_table::BYTES_MAX);
+            assert!(prefetched.table.lock().bytes() <= piece_table::BYTES_MAX);
         }
-        assert!(announced.stats().unused > 10);
+        assert!(prefetched.stats().unused > 10);
         let mut buf = vec![0; bytes.len()];
         file.read_exact_at(0, &mut buf).unwrap();
         assert!(buf == bytes);
@@ -200,21 +200,21 @@ fn threads_share_announced_reads() {
     let path = dir.path().join("file");
     let bytes = content(1 << 20, 3);
     write(&path, &bytes);
-    for announced in ways() {
-        let file = open(&path, &announced);
+    for prefetched in ways() {
+        let file = open(&path, &prefetched);
         std::thread::scope(|scope| {
             for seed in 0..4 {
-                let (file, announced, path, bytes) = (&file, &announced, &path, &bytes);
+                let (file, prefetched, path, bytes) = (&file, &prefetched, &path, &bytes);
                 scope.spawn(move || {
                     let mut rng = SmallRng::seed_from_u64(seed);
                     for _ in 0..100 {
                         let mut reads = PrefetchBatch::new();
                         let places: Vec<u64> =
                             (0..20).map(|_| rng.random_range(0..250) * 4096).collect();
-                        let other = rng.random_ratio(1, 4).then(|| open(path, announced));
+                        let other = rng.random_ratio(1, 4).then(|| open(path, prefetched));
                         let file: &DirectRead = other.as_ref().unwrap_or(file);
                         for &place in &places {
-                            file.will_read(place, 5000, &mut reads);
+                            file.prefetch(place, 5000, &mut reads);
                         }
                         reads.start();
                         for place in places.into_iter().take(15) {
@@ -238,18 +238,18 @@ fn a_panic_leaves_no_read_behind() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
     write(&path, &content(1 << 20, 4));
-    for announced in ways() {
+    for prefetched in ways() {
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let file = open(&path, &announced);
+            let file = open(&path, &prefetched);
             let mut reads = PrefetchBatch::new();
-            (0..16).for_each(|n| file.will_read(n * 60_000, 9000, &mut reads));
+            (0..16).for_each(|n| file.prefetch(n * 60_000, 9000, &mut reads));
             reads.start();
             panic!("amid the reads");
         }));
         assert!(result.is_err());
-        assert_eq!(announced.table.lock().len(), 0);
-        assert_eq!(announced.stats().unused, 16);
-        if let PrefetchBackend::Ring(rings, _) = &announced.way {
+        assert_eq!(prefetched.table.lock().len(), 0);
+        assert_eq!(prefetched.stats().unused, 16);
+        if let PrefetchBackend::Ring(rings, _) = &prefetched.way {
             assert_eq!(
                 rings.idle(),
                 1,

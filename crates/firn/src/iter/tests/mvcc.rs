@@ -236,7 +236,7 @@ fn a_long_stretch_of_deletions_is_reported() {
     for forward in [true, false] {
         let reports = Arc::new(TombstoneReports::default());
         let mut cursor = MvccIter::new(VecIter::new(all.clone()), ReadAt::snapshot(10));
-        cursor.set_reports(Some(reports.clone()));
+        cursor.set_tombstone_reports(Some(reports.clone()));
         if forward {
             assert!(cursor.first().unwrap() && cursor.next().unwrap());
             assert_eq!(cursor.user_key(), b"e");
@@ -254,7 +254,7 @@ fn a_long_stretch_of_deletions_is_reported() {
     sort(&mut all);
     let reports = Arc::new(TombstoneReports::default());
     let mut cursor = MvccIter::new(VecIter::new(all), ReadAt::snapshot(10));
-    cursor.set_reports(Some(reports.clone()));
+    cursor.set_tombstone_reports(Some(reports.clone()));
     let mut on = cursor.first().unwrap();
     while on {
         on = cursor.next().unwrap();

@@ -65,7 +65,7 @@ pub(super) enum BlockSection {
     Tails,
 }
 
-pub(super) const PARTS: usize = 9;
+pub(super) const SECTIONS: usize = 9;
 
 pub(super) const TRAILER_WIDTH: usize = 8;
 pub(super) const LEN_WIDTH: usize = 4;
@@ -165,9 +165,9 @@ impl BlockHeader {
     }
 
     /// The pieces after the head. `None` if their sizes are absurd.
-    pub(super) fn pieces(&self) -> Option<[SectionSize; PARTS]> {
+    pub(super) fn pieces(&self) -> Option<[SectionSize; SECTIONS]> {
         let n = self.entries as usize;
-        let mut pieces = [SectionSize::default(); PARTS];
+        let mut pieces = [SectionSize::default(); SECTIONS];
         let mut set = |part: BlockSection, width: usize, count: usize, planes: bool| {
             pieces[part as usize] = SectionSize {
                 len: width.checked_mul(count)?,

@@ -31,7 +31,7 @@ use super::decode_error::{DecodeError, Decoded};
 use super::format::BlockKind;
 use crate::cache::Weighted;
 use header::{
-    HEAD_LEN_SAME, BlockHeader, KEYS_FIXED, LEN_WIDTH, PARTS, BlockSection, TAIL_LEN_SAME, TRAILER_SAME,
+    HEAD_LEN_SAME, BlockHeader, KEYS_FIXED, LEN_WIDTH, SECTIONS, BlockSection, TAIL_LEN_SAME, TRAILER_SAME,
     TRAILER_WIDTH,
 };
 
@@ -59,7 +59,7 @@ type Span = (u32, u32);
 pub struct Block {
     bytes: Box<[u8]>,
     header: BlockHeader,
-    bounds: [u32; PARTS + 1],
+    bounds: [u32; SECTIONS + 1],
 }
 
 impl Weighted for Block {
@@ -88,7 +88,7 @@ impl Block {
         let mut input = &raw[..];
         let header = BlockHeader::take(sectioned, &mut input)?;
         let header_len = raw.len() - input.len();
-        let pieces = plane_layout::unshape(&header, raw, header_len)?;
+        let pieces = plane_layout::to_read_form(&header, raw, header_len)?;
         let mut block = Self {
             bytes: pieces.bytes.into_boxed_slice(),
             header,

@@ -1,7 +1,7 @@
 //! Between the form that entries are read in and the form that compresses best.
 
 use super::header::{
-    HEAD_LEN_SAME, HEAD_PLANES, BlockHeader, KEY_PLANES, PARTS, BlockSection, TAIL_LEN_SAME, TAIL_PLANES,
+    HEAD_LEN_SAME, HEAD_PLANES, BlockHeader, KEY_PLANES, SECTIONS, BlockSection, TAIL_LEN_SAME, TAIL_PLANES,
 };
 use super::byte_planes;
 
@@ -61,7 +61,7 @@ pub(in crate::sst) fn shape(sectioned: bool, built: &[u8], shape: PlaneLayout) -
 }
 
 /// Undoes [`shape`]: the pieces in the form they are read in, and where each begins and ends.
-pub(super) fn unshape(header: &BlockHeader, mut raw: Vec<u8>, header_len: usize) -> Option<Pieces> {
+pub(super) fn to_read_form(header: &BlockHeader, mut raw: Vec<u8>, header_len: usize) -> Option<Pieces> {
     let pieces = header.pieces()?;
     let entries = header.entries as usize;
     let mut stored = header_len;
@@ -71,7 +71,7 @@ pub(super) fn unshape(header: &BlockHeader, mut raw: Vec<u8>, header_len: usize)
     if stored != raw.len() {
         return None;
     }
-    let mut bounds = [0; PARTS + 1];
+    let mut bounds = [0; SECTIONS + 1];
     if pieces.iter().all(|p| p.plane_width == 0) {
         bounds[0] = header_len as u32;
         for (i, piece) in pieces.iter().enumerate() {
@@ -97,5 +97,5 @@ pub(super) fn unshape(header: &BlockHeader, mut raw: Vec<u8>, header_len: usize)
 pub(super) struct Pieces {
     pub(super) bytes: Vec<u8>,
     /// Piece `i` lies between bounds `i` and `i + 1`.
-    pub(super) bounds: [u32; PARTS + 1],
+    pub(super) bounds: [u32; SECTIONS + 1],
 }

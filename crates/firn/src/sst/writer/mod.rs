@@ -192,7 +192,7 @@ impl SstWriter {
     }
 
     /// Lets the file carry sketches of the keys that `shapes` knows. To be called before any entry.
-    pub fn with_shapes(mut self, shapes: Arc<dyn PrefixExtractors>) -> Self {
+    pub fn with_prefix_extractors(mut self, shapes: Arc<dyn PrefixExtractors>) -> Self {
         self.sketches = SketchBuilder::new(shapes);
         self
     }

@@ -208,7 +208,7 @@ fn the_first_format_stays_readable() {
     let loaded = load(&PosixEnv::new(), &dir).unwrap().unwrap();
     let mut expected = ManifestState::default();
     for edit in fixture_edits() {
-        assert_eq!(expected.objection(&edit), None);
+        assert_eq!(expected.check_edit(&edit), None);
         expected.apply(&edit);
     }
     assert_eq!(loaded.state, expected);

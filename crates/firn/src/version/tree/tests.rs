@@ -12,7 +12,7 @@ fn source() -> Arc<FileSource> {
 
 fn version(edit: &Edit) -> Version {
     let mut state = ManifestState::default();
-    assert_eq!(state.objection(edit), None);
+    assert_eq!(state.check_edit(edit), None);
     state.apply(edit);
     Version::of_state(&state, &source())
 }
@@ -107,7 +107,7 @@ fn impossible_trees_are_named() {
 fn objections_to_edits() {
     let mut state = ManifestState::default();
     state.apply(&sample());
-    let refused = |edit: Edit| assert!(state.objection(&edit).is_some(), "{edit:?}");
+    let refused = |edit: Edit| assert!(state.check_edit(&edit).is_some(), "{edit:?}");
     let added = |added| Edit {
         added: vec![added],
         ..Edit::default()

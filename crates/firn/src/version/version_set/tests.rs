@@ -258,7 +258,7 @@ fn the_manifest_is_rewritten_when_it_has_grown() {
         let file = PosixEnv::new().open(&dir.path().join(name)).unwrap();
         file.size().unwrap()
     };
-    assert!(size(manifest_name(set.manifest_id())) < ROLL_SIZE_MIN + 8192);
+    assert!(size(manifest_name(set.manifest_id())) < ROTATE_SIZE_MIN + 8192);
     drop(set);
     assert_eq!(open(dir.path()).counters(), last);
 }

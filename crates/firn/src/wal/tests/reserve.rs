@@ -82,7 +82,7 @@ fn what_is_in_the_reserve_is_replayed_and_the_next_run_goes_on() {
         let first = end.max_segment_id_seen + 1;
         let opened = open(&env, with(&reserve), first, end.log_end()).unwrap();
         // The reserve holds what was deleted: there is no segment.
-        assert!(opened.is_homeless());
+        assert!(opened.has_no_segment());
         assert_eq!(append_all(&opened, &mut seqno, FullDiskAccess::Exits), 0);
         // What recovery decides is taken, and durable later.
         let decided = opened.append(&[batch(seqno + 1, b"")], OutcomeRoom::Use).unwrap();
@@ -94,7 +94,7 @@ fn what_is_in_the_reserve_is_replayed_and_the_next_run_goes_on() {
     let wal = wal.unwrap();
     wal.look_for_room().unwrap();
     wal.sync_to(wal.appended_lsn()).unwrap();
-    assert!(!wal.is_homeless());
+    assert!(!wal.has_no_segment());
     seqno += 2;
     commit(&wal, seqno, b"").unwrap();
     drop(wal);
@@ -212,7 +212,7 @@ fn a_segment_made_of_the_reserve_without_a_length_is_the_reserve_again() {
     let (_, end) = replayed(&env, 1).unwrap();
     let reserve = Arc::new(DiskReserve::new(Arc::new(env.clone()), &dir()));
     let wal = open(&env, with(&reserve), 10, end.log_end()).unwrap();
-    assert!(!wal.is_homeless());
+    assert!(!wal.has_no_segment());
     let mut seqno = 1;
     assert_eq!(append_all(&wal, &mut seqno, FullDiskAccess::Ordinary), 0);
     assert!(append_all(&wal, &mut seqno, FullDiskAccess::Deletions) > 100);

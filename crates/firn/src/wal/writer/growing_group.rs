@@ -65,7 +65,7 @@ impl Shared {
             return;
         }
         let (mut group, first) = state.take_inline();
-        let epoch = state.tail_epoch;
+        let epoch = state.growth_generation;
         drop(state);
         let written = self.segments.health.check().and_then(|()| group.write());
         let mut state = self.state.lock();
@@ -81,7 +81,7 @@ impl WalState {
     /// No group may grow any more that was written before.
     pub(super) fn end_growth(&mut self) {
         self.tail = None;
-        self.tail_epoch += 1;
+        self.growth_generation += 1;
     }
 
     /// The last group with the open one's records added, or the open group; whether its place is
@@ -102,7 +102,7 @@ impl WalState {
     fn wrote_inline(&mut self, group: SealedGroup, first: bool, epoch: u64) {
         self.note_written(&group, first);
         match GrowingGroup::of(group) {
-            Ok(tail) if self.tail_epoch == epoch => self.tail = Some(tail),
+            Ok(tail) if self.growth_generation == epoch => self.tail = Some(tail),
             Ok(GrowingGroup { group }) | Err(group) => self.keep_buffer(group.buf),
         }
     }

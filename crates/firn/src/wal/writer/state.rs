@@ -64,7 +64,7 @@ pub(super) struct WalState {
     /// The last group, while it may grow.
     pub tail: Option<GrowingGroup>,
     /// Changes whenever the last group ceases to be one that may grow.
-    pub tail_epoch: u64,
+    pub growth_generation: u64,
     /// Prepared ahead.
     pub next: Option<Arc<Segment>>,
     /// Prepared transactions whose outcome is not in the log yet.
@@ -112,7 +112,7 @@ impl WalState {
             segment_first: prev.group + 1,
             previous_segment: prev.segment,
             tail: None,
-            tail_epoch: 0,
+            growth_generation: 0,
             next: None,
             outcomes: 0,
             next_wanted: 0,

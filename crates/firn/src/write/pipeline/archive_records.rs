@@ -40,7 +40,7 @@ impl Pipeline {
 
     /// The binary log ends at `place` before what the host does next, a change of the catalog. For the archive of the log;
     /// without one it does nothing.
-    pub fn tell_binlog(&self, place: OwnedBinlogPosition) {
+    pub fn note_binlog_position(&self, place: OwnedBinlogPosition) {
         if self.archived.is_some() {
             self.state.lock().told = Some(place);
         }

@@ -69,8 +69,8 @@ impl Pipeline {
     }
 
     /// Whether the log has no segment: nothing becomes durable until there is room on the disk.
-    pub fn has_no_log(&self) -> bool {
-        self.wal.is_homeless()
+    pub fn has_no_segment(&self) -> bool {
+        self.wal.has_no_segment()
     }
 
     /// A transaction that recovery has found prepared in the log from `segment` on, and that the disk has no room to write

@@ -25,7 +25,7 @@ pub enum StallReason {
 }
 
 /// All reasons, with their names in reports.
-pub const REASONS: [(StallReason, &str); 4] = [
+pub const STALL_REASONS: [(StallReason, &str); 4] = [
     (StallReason::Memtables, "memtables"),
     (StallReason::L0, "l0"),
     (StallReason::Debt, "debt"),

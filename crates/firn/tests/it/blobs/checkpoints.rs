@@ -22,7 +22,7 @@ fn look_at(world: &World, dir: &str, spilled: bool) {
     assert!(!log.end.torn_tail);
     assert_eq!(!log.files.is_empty(), spilled, "files that the log names");
     let mut found = |error| panic!("{error}");
-    look.check_blob_places(&log.point, &mut found).unwrap();
+    look.check_blob_positions(&log.point, &mut found).unwrap();
     look.check_prepared_blobs(&log, &mut found).unwrap();
     let blobs = look.blobs(&tree, &log).unwrap();
     assert_eq!(blobs.missing, [0; 0]);

@@ -241,7 +241,7 @@ fn a_cold_seek_begins_with_all_runs() {
         }
         let runs: u64 = db.levels().iter().map(|level| level.runs).sum();
         assert!(runs >= 2, "{runs} runs");
-        let submitted = || env.batched_reads().1.submitted;
+        let submitted = || env.prefetch_method().1.submitted;
         let first_from = |n: u32| {
             let point = db.context().views.latest();
             let upper = 8u32.to_be_bytes();

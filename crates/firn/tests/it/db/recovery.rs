@@ -102,7 +102,7 @@ fn a_recovery_keeps_prepared_transactions_durable_in_every_flush_mode() {
         }
         for _ in 0..2 {
             let options = options();
-            options.live.set_flush_mode(mode);
+            options.live.set_commit_durability(mode);
             let shared: Arc<dyn Env> = Arc::new(env.clone());
             // The recovery flushes and lets go of the log that it read.
             let db = Db::open(shared, Path::new("/db"), options, None).unwrap();
@@ -209,7 +209,7 @@ fn a_rollback_is_not_durable_before_what_the_log_has_before_it() {
         wal_segment_size: 3 * 4096,
         ..options()
     };
-    options.live.set_flush_mode(CommitDurability::Lazy);
+    options.live.set_commit_durability(CommitDurability::Lazy);
     let shared: Arc<dyn Env> = Arc::new(env.clone());
     let db = Db::open(shared, Path::new("/db"), options, None).unwrap();
     let mut first = begin(&db);
@@ -237,7 +237,7 @@ fn a_recovery_that_is_cut_off_leaves_the_files_of_what_comes_back() {
     let state = |seed: u64| {
         let env = MemEnv::new();
         let options = options();
-        options.live.set_flush_mode(CommitDurability::Write);
+        options.live.set_commit_durability(CommitDurability::Write);
         let spills = seed.is_multiple_of(2);
         let limit = &options.live.txn_memory_limit;
         limit.store(if spills { 1 } else { 1 << 20 }, Ordering::Relaxed);

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from firn_lab.workloads.sql import SqlSession
+from firn_lab.workloads.sql_session import SqlSession
 
 REGIONS = 26
 GROUP_ROWS = 10

@@ -10,12 +10,12 @@ from firn_lab.workloads.base import (
     FigureKind,
     Outcome,
     Params,
-    Part,
+    RoundPart,
     Sink,
     Workload,
 )
 from firn_lab.workloads.operations.steps import Steps
-from firn_lab.workloads.sql import SqlSession, scaled_option
+from firn_lab.workloads.sql_session import SqlSession, scaled_option
 
 STEPS = (
     "create", "insert", "count", "count_distinct", "count_distinct_key_prefix", "group_on_key",
@@ -62,7 +62,7 @@ class Operations(Workload):
             for step in Steps(session, self.rows, target.create_suffix()).all():
                 began = clock.monotonic()
                 result = step.work()
-                parts.append(Part(step.name, 1, clock.monotonic() - began))
+                parts.append(RoundPart(step.name, 1, clock.monotonic() - began))
                 if result is not None and result[0] != result[1]:
                     raise CheckFailed(f"{step.name}: {_short(result[0])}, not {_short(result[1])}")
                 sink.progress(len(parts) / len(STEPS))

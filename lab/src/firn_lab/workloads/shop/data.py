@@ -10,7 +10,7 @@ from random import Random
 
 from firn_lab.targets.base import Target
 from firn_lab.workloads.fill import Row, Share, shares
-from firn_lab.workloads.sql import create_table, money, text
+from firn_lab.workloads.sql_session import create_table, money, text
 
 CATEGORIES = 16
 ACTORS = 1000

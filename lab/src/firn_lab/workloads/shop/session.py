@@ -12,7 +12,7 @@ from typing import Any
 from firn_lab.errors import CheckFailed
 from firn_lab.workloads.driver import Done
 from firn_lab.workloads.shop.data import ACTORS, CATEGORIES, Sizes, actor, customer, username
-from firn_lab.workloads.sql import SqlSession
+from firn_lab.workloads.sql_session import SqlSession
 
 # Of a hundred. For each purchase there is one visitor who logs in or (one of five) registers, and
 # who browses three times.

@@ -18,7 +18,7 @@ from firn_lab.workloads.shop.data import (
     inventory,
 )
 from firn_lab.workloads.shop.session import ShopSession
-from firn_lab.workloads.sql import scaled_option
+from firn_lab.workloads.sql_session import scaled_option
 
 CHECKS = (
     (

@@ -8,7 +8,7 @@ from functools import partial
 from random import Random
 
 from firn_lab.workloads.fill import Row, Share
-from firn_lab.workloads.sql import money, text
+from firn_lab.workloads.sql_session import money, text
 from firn_lab.workloads.tpcc.randoms import (
     constants,
     digits,

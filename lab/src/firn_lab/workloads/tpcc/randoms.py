@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from firn_lab.workloads.sql import text
+from firn_lab.workloads.sql_session import text
 
 SYLLABLES = ("BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING")
 # Clause 2.1.6.1: how far the constant of last names may move between load and run.

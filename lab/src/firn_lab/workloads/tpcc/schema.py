@@ -7,7 +7,7 @@ the implementer.
 from __future__ import annotations
 
 from firn_lab.targets.base import Target
-from firn_lab.workloads.sql import create_table, date_type
+from firn_lab.workloads.sql_session import create_table, date_type
 
 _PLACE = (
     "{0}_street_1 VARCHAR(20) NOT NULL, {0}_street_2 VARCHAR(20) NOT NULL, "

@@ -13,7 +13,7 @@ from typing import Any
 
 from firn_lab.errors import CheckFailed
 from firn_lab.workloads.driver import Done
-from firn_lab.workloads.sql import SqlSession
+from firn_lab.workloads.sql_session import SqlSession
 from firn_lab.workloads.tpcc.inputs import (
     Delivery,
     Input,

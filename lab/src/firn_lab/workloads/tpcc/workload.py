@@ -14,7 +14,7 @@ from firn_lab.targets.base import Target
 from firn_lab.workloads.base import WORKLOADS, FigureKind, Params
 from firn_lab.workloads.fill import Share
 from firn_lab.workloads.sessions import SessionWorkload
-from firn_lab.workloads.sql import number_option
+from firn_lab.workloads.sql_session import number_option
 from firn_lab.workloads.tpcc.consistency import broken_conditions
 from firn_lab.workloads.tpcc.data import everything
 from firn_lab.workloads.tpcc.inputs import Terminals

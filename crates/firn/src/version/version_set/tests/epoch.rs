@@ -99,7 +99,7 @@ fn no_id_beyond_the_epoch_gets_into_the_tree() {
     let of_next = |f: &dyn Fn(&mut Edit)| {
         let mut edit = Edit::default();
         f(&mut edit);
-        ManifestState::default().objection(&edit).is_some()
+        ManifestState::default().check_edit(&edit).is_some()
     };
     assert!(of_next(&|edit| edit.log_number = Some(IDS_PER_EPOCH)));
     assert!(of_next(&|edit| edit.blobs_moved = vec![(1, IDS_PER_EPOCH)]));
@@ -253,26 +253,26 @@ fn a_blob_file_that_a_table_needs_is_not_to_be_deleted() {
         ..Edit::default()
     });
     for (file, needed) in [(10, true), (12, true), (11, false), (13, false)] {
-        let said = state.objection(&of(file));
+        let said = state.check_edit(&of(file));
         assert_eq!(said.is_some(), needed, "{file}: {said:?}");
         assert!(said.is_none_or(|what| what.contains("which file 3 needs")));
     }
     // Together with the last table that needs it, or with the place that its blobs move to.
     let mut edit = of(10);
     edit.removed = vec![(1, 3)];
-    assert_eq!(state.objection(&edit), None);
+    assert_eq!(state.check_edit(&edit), None);
     let mut edit = of(12);
     edit.blobs_moved = vec![(11, 14)];
-    assert_eq!(state.objection(&edit), None);
+    assert_eq!(state.check_edit(&edit), None);
     // One that waits is not needed anew.
     state.apply(&of(11));
     let mut edit = Edit {
         blobs_moved: vec![(11, 0)],
         ..Edit::default()
     };
-    assert!(state.objection(&edit).is_some());
+    assert!(state.check_edit(&edit).is_some());
     edit.removed = vec![(1, 3)];
-    assert_eq!(state.objection(&edit), None);
+    assert_eq!(state.check_edit(&edit), None);
     let mut newer = file(4, b"\0\0\0\x01g", b"\0\0\0\x01h");
     newer.blobs = vec![used(13)];
     state.apply(&of(13));
@@ -280,7 +280,7 @@ fn a_blob_file_that_a_table_needs_is_not_to_be_deleted() {
         added: vec![(1, 0, newer)],
         ..Edit::default()
     };
-    assert!(state.objection(&edit).is_some());
+    assert!(state.check_edit(&edit).is_some());
 }
 
 #[test]
@@ -297,7 +297,7 @@ fn a_file_may_change_its_place_and_nothing_else() {
         change(&mut meta);
         let mut edit = edit(meta);
         edit.removed = vec![(1, 3)];
-        state.objection(&edit)
+        state.check_edit(&edit)
     };
     assert_eq!(
         moved(&|meta| meta.location = FileLocation::ObjectStore),

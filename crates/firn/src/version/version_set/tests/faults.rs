@@ -187,7 +187,7 @@ fn each_fault(errno: Errno, sticky: bool, test: impl Fn(&MemEnv, &FaultEnv, &Ver
             let env = FaultEnv::new(Arc::new(mem.clone()));
             let set = try_open(Arc::new(env.clone())).unwrap();
             // Small enough that the edits rewrite the manifest.
-            set.inner.lock().roll_at = 1500;
+            set.inner.lock().rotate_at = 1500;
             let before = env.count(class);
             env.inject(Fault {
                 class,
