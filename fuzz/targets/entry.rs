@@ -6,7 +6,8 @@
 use firn::base::encryption_envelope::EncryptedUnit;
 use firn::base::{ErrorKind, Kind, Value};
 use firn::catalog::{CatalogState, TableEntry, TableSchema};
-use firn::rowcode::{BlobBuf, Column, ColumnKind, InstantDefault, NullBit, RowFormat, RowLayout};
+use firn::base::blob_buf::BlobBuf;
+use firn::rowcode::{Column, ColumnKind, InstantDefault, NullBit, RowFormat, RowLayout};
 use firn::write::Batch;
 
 /// Runs one input.

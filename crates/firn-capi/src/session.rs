@@ -4,7 +4,7 @@ use crate::database::firn_db;
 use crate::error::{CallOutcome, firn_status, guard, guard_value};
 use crate::pointers::{borrow_bytes, boxed, c_str, unbox};
 use firn::base::Error;
-use firn::rowcode::BlobBuf;
+use firn::base::blob_buf::BlobBuf;
 use firn::table::BulkLoad;
 use firn::txn::{Isolation, LockOwner, Savepoint, Transaction};
 use std::ffi::{c_char, c_void};

@@ -9,7 +9,7 @@ use crate::level_bars;
 use firn::base::{IndexId, Result};
 use firn::catalog::{CATALOG_INDEX, CatalogState};
 use firn::db::{BlobFileReport, BlobFilesReport, ReadOnlyLog, ReadOnlyDb, ReadOnlyTree};
-use firn::rowcode::BlobUse;
+use firn::base::blob_ref::BlobUse;
 use firn::store::{FileKind, file_name};
 use firn::table::{estimated_rows, out_of_line_bytes};
 use firn::version::LEVELS;

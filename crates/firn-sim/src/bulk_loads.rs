@@ -14,7 +14,8 @@ use firn::catalog::{ColumnSchema, NewTable, IndexPart, IndexSchema, PartSchema, 
 use firn::db::Db;
 use firn::env::fault::{CallClass, Errno, Fault};
 use firn::env::{Env, FaultEnv, MemEnv};
-use firn::rowcode::{BlobBuf, Column, ColumnKind, InstantDefault};
+use firn::base::blob_buf::BlobBuf;
+use firn::rowcode::{Column, ColumnKind, InstantDefault};
 use firn::store::{FileKind, parse_file_name};
 use firn::table::{
     BulkLoad, Cursor, IndexBuild, KeyImage, LockWait, ReadMode, RowScratch, SeekMode, Table, WriteFlags,

@@ -12,7 +12,7 @@ use firn::base::Value;
 use firn::base::options::Options;
 use firn::db::Db;
 use firn::env::{Env, PosixEnv};
-use firn::rowcode::blob_ref;
+use firn::base::blob_ref;
 use firn::txn::{Isolation, LockMode};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};

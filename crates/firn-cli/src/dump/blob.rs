@@ -7,7 +7,7 @@ use crate::output::{Output, bytes, table};
 use firn::base::{Error, Result};
 use firn::blob::{BlobFileIds, DATA_START, scan_blobs};
 use firn::env::{Env, PosixEnv, ReadFile};
-use firn::rowcode::{BLOB_HEADER_LEN, BlobCodec};
+use firn::base::blob_ref::{BLOB_HEADER_LEN, BlobCodec};
 use firn::store::{FileKind, parse_file_name};
 use serde::Serialize;
 

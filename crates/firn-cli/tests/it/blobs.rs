@@ -3,7 +3,7 @@
 use super::support::{firn, json, open};
 use firn::base::Value;
 use firn::db::Db;
-use firn::rowcode::{BLOB_HEADER_LEN, blob_ref};
+use firn::base::blob_ref::{self, BLOB_HEADER_LEN};
 use firn::txn::{Isolation, LockMode, Transaction};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};

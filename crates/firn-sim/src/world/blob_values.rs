@@ -7,7 +7,8 @@ use crate::ensure;
 use firn::base::value::OwnedValue;
 use firn::base::{Kind, Result, Value};
 use firn::blob::BlobStore;
-use firn::rowcode::{BlobBuf, blob_ref};
+use firn::base::blob_buf::BlobBuf;
+use firn::base::blob_ref;
 use firn::txn::Transaction;
 use std::sync::atomic::Ordering;
 

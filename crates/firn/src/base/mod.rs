@@ -1,5 +1,7 @@
 //! Ground layer: types and vocabulary that all other modules share.
 
+pub mod blob_buf;
+pub mod blob_ref;
 pub mod checksum;
 mod counter;
 pub mod encryption_envelope;

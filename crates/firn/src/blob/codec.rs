@@ -6,7 +6,7 @@ use zstd::bulk::{Compressor, Decompressor};
 
 use super::chunks;
 use crate::base::checksum;
-use crate::rowcode::BlobCodec;
+use crate::base::blob_ref::BlobCodec;
 
 /// The fastest regular level, because a statement waits while its values are compressed.
 const LEVEL: i32 = 1;

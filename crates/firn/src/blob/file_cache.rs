@@ -6,7 +6,7 @@ use super::format::{
 };
 use crate::base::{Error, ErrorKind, Result, checksum};
 use crate::env::ReadFile;
-use crate::rowcode::{BLOB_HEADER_LEN, BlobRef};
+use crate::base::blob_ref::{BLOB_HEADER_LEN, BlobRef};
 use crate::store::{FileKind, FileStore, file_name};
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;

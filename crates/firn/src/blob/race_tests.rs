@@ -4,7 +4,8 @@
 use super::pause_points::{BlobPausePoint, at};
 use super::{TransactionBlobs, BlobStore, BlobSpan};
 use crate::env::{Env, MemEnv};
-use crate::rowcode::{BlobBuf, BlobRef};
+use crate::base::blob_buf::BlobBuf;
+use crate::base::blob_ref::BlobRef;
 use crate::store::FileStore;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::cell::Cell;

@@ -28,7 +28,7 @@ use crate::base::event_listener::Severity;
 use crate::base::{Error, InternalIterator, Kind, Result};
 use crate::blob::{BlobFile, BlobSpan};
 use crate::read::SuperVersion;
-use crate::rowcode::{BlobRef, BlobUse, BlobUses, blob_ref};
+use crate::base::blob_ref::{self, BlobRef, BlobUse, BlobUses};
 use crate::version::{Edit, Version};
 use crate::write::Changes;
 use parking_lot::Mutex;

@@ -16,7 +16,7 @@ use crate::catalog::{Counters, CatalogState};
 use crate::env::Env;
 use crate::memtable::Memtable;
 use crate::read::{ReadPoint, SuperVersions};
-use crate::rowcode::BlobUses;
+use crate::base::blob_ref::BlobUses;
 use crate::store::FileStore;
 use crate::version::{
     self, FileHandle, FileSource, Flushable, LoadedManifest, ManifestState, Version, parse_manifest_name,

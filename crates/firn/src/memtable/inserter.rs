@@ -5,7 +5,7 @@ use super::{IndexCounts, Memtable};
 use crate::base::checksum::xxh3;
 use crate::base::key::{SEQNO_COMMITTED_MAX, index_id_of};
 use crate::base::{IndexId, InternalKey, Kind, Seqno, Value};
-use crate::rowcode::{BlobUses, blob_ref};
+use crate::base::blob_ref::{self, BlobUses};
 use std::sync::atomic::Ordering;
 
 /// Inserts the entries of one batch into a memtable.

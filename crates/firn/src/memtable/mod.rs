@@ -17,7 +17,7 @@ pub use skiplist::RangeEntries;
 
 use crate::base::checksum::xxh3;
 use crate::base::{IndexId, InternalKey, Seqno, Value};
-use crate::rowcode::BlobUses;
+use crate::base::blob_ref::BlobUses;
 use index_counts::IndexCountTable;
 use filter::Filter;
 use skiplist::Skiplist;

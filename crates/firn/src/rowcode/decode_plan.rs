@@ -1,7 +1,9 @@
 //! Decode plans: the programs of all versions for one set of wanted columns.
 
 use super::decode_program::{OutOfLineColumn, DecodeProgram};
-use super::{BlobBuf, blob_ref, damaged};
+use super::damaged;
+use crate::base::blob_buf::BlobBuf;
+use crate::base::blob_ref;
 use crate::base::{Error, Kind, Result, Value, varint};
 
 /// Decodes rows of every version of a table into a chosen set of columns. It is created once and

@@ -1,7 +1,9 @@
 //! Decodes rows of one version: a list of copies, created once and run for each row.
 
 use super::row_layout::{ColumnPosition, RowLayout, CopyRange, push_run, split_tail};
-use super::{BlobBuf, BlobRef, Column, ColumnKind, InstantDefault, NullBit, damaged};
+use crate::base::blob_buf::BlobBuf;
+use crate::base::blob_ref::BlobRef;
+use super::{Column, ColumnKind, InstantDefault, NullBit, damaged};
 use crate::base::{Error, Result, Value, varint};
 
 /// Copies one variable column.

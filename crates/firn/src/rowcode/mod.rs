@@ -13,8 +13,6 @@
 //! [`RowFormat`] encodes with the newest [`RowLayout`] and decodes rows of every version with a
 //! [`DecodePlan`], created once per set of wanted columns.
 
-mod blob_buf;
-pub mod blob_ref;
 mod column;
 mod row_format;
 mod row_layout;
@@ -22,11 +20,6 @@ mod decode_plan;
 mod decode_program;
 
 pub use crate::base::record_buffer::{NullBit, Pad};
-pub use blob_buf::BlobBuf;
-pub use blob_ref::{
-    BLOB_CHUNK_LEN, BLOB_HEADER_LEN, BlobCodec, BlobRef, BlobUse, BlobUses, CHUNK_ENTRY_LEN,
-    chunk_table_len,
-};
 pub use column::{Column, ColumnKind, InstantDefault};
 pub use row_format::RowFormat;
 pub use row_layout::{RowLayout, split_tail};

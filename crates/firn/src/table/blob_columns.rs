@@ -5,7 +5,9 @@ use crate::base::options::MutableOptions;
 use crate::base::{Error, Kind, Result, Value};
 use crate::blob::BlobStore;
 use crate::catalog::TableSchema;
-use crate::rowcode::{BlobBuf, BlobRef, ColumnKind, DecodePlan, OutOfLineColumn, RowFormat, blob_ref};
+use crate::base::blob_buf::BlobBuf;
+use crate::base::blob_ref::{self, BlobRef};
+use crate::rowcode::{ColumnKind, DecodePlan, OutOfLineColumn, RowFormat};
 use crate::txn::Transaction;
 use std::sync::atomic::Ordering;
 

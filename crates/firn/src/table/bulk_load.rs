@@ -14,7 +14,7 @@ use crate::base::{Error, Result};
 use crate::blob::TransactionBlobs;
 use crate::catalog::{autoincrement_counter, hidden_row_counter};
 use crate::ingest::{Duplicate, LoadEntry, LoadFailure, IndexLoad, LoadProgress, Uniqueness};
-use crate::rowcode::BlobBuf;
+use crate::base::blob_buf::BlobBuf;
 use crate::txn::{TransactionContext, LockOwner};
 use std::sync::Arc;
 

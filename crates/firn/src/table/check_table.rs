@@ -13,7 +13,8 @@ use crate::base::{Error, ErrorKind, Result};
 use crate::catalog::{Counters, TableEntry, TableSchema};
 use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::read::{self, ReadPoint, ScanRange, ScanSource, SuperVersions, scan_sources};
-use crate::rowcode::{BlobBuf, RowFormat};
+use crate::base::blob_buf::BlobBuf;
+use crate::rowcode::RowFormat;
 use crate::sst::IndexStats;
 use std::sync::Arc;
 

@@ -17,7 +17,7 @@ use crate::catalog::{Catalog, IndexChange, IndexEntry, IndexOrigin, TableSchema}
 use crate::ingest::{LoadFailure, IndexLoad, LoadLimits, LoadProgress, Uniqueness};
 use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::read::{self, ReadPoint, ScanRange, scan_sources};
-use crate::rowcode::BlobBuf;
+use crate::base::blob_buf::BlobBuf;
 use crate::txn::{TransactionContext, LockOwner};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

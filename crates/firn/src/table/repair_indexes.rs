@@ -7,7 +7,8 @@ use crate::base::key::{INDEX_ID_LEN, index_prefix};
 use crate::base::{Kind, Result, Value};
 use crate::catalog::{Counters, PartSchema, TableEntry};
 use crate::read::{self, ReadPoint};
-use crate::rowcode::{BlobBuf, ColumnKind};
+use crate::base::blob_buf::BlobBuf;
+use crate::rowcode::ColumnKind;
 use std::sync::Arc;
 
 /// A change that mends an index.

@@ -10,7 +10,7 @@ use crate::base::{Error, Result, Seqno};
 use crate::blob::BlobStore;
 use crate::keycode::IndexDecodePlan;
 use crate::read::{Freshness, ReadPoint, changed_since};
-use crate::rowcode::BlobBuf;
+use crate::base::blob_buf::BlobBuf;
 use crate::txn::Transaction;
 use std::sync::Arc;
 

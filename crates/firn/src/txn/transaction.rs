@@ -25,7 +25,7 @@ use crate::blob::{TransactionBlobs, BlobStore};
 use crate::ingest::{Ingest, LoadHost};
 use crate::iter::TombstoneReports;
 use crate::read::{self, ReadPoint, SuperVersions};
-use crate::rowcode::BlobRef;
+use crate::base::blob_ref::BlobRef;
 use crate::wal::{BinlogPosition, Lsn};
 use crate::write::{Batch, Changes, Pipeline, PreparedLogPin, CommitRecord, unknown_outcome};
 use std::collections::BTreeMap;

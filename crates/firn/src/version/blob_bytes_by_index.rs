@@ -3,7 +3,7 @@
 use super::FileHandle;
 use crate::base::key::{SEQNO_MAX, index_prefix};
 use crate::base::{IndexId, InternalIterator, Kind, Result};
-use crate::rowcode::blob_ref;
+use crate::base::blob_ref;
 use crate::sst::IndexStats;
 use std::collections::HashSet;
 

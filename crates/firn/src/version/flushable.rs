@@ -3,7 +3,7 @@
 use super::{FileHandle, FileMeta, FileSource, Run};
 use crate::base::{IndexId, Seqno};
 use crate::memtable::{IndexCounts, Memtable};
-use crate::rowcode::BlobUses;
+use crate::base::blob_ref::BlobUses;
 use std::collections::HashSet;
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 
 use super::{Edit, FileHandle, FileSource, Run, ManifestState};
 use crate::base::IndexId;
-use crate::rowcode::BlobUses;
+use crate::base::blob_ref::BlobUses;
 use crate::sst::IndexStats;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;

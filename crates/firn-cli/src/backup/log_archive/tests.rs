@@ -8,7 +8,7 @@ use crate::output::Output;
 use firn::base::Value;
 use firn::base::options::Options;
 use firn::db::Db;
-use firn::rowcode::blob_ref;
+use firn::base::blob_ref;
 use firn::txn::{Isolation, Transaction};
 use std::path::PathBuf;
 use std::sync::Arc;

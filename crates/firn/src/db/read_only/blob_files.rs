@@ -5,7 +5,8 @@ use super::{ReadOnlyLog, ReadOnlyDb, ReadOnlyTree};
 use crate::base::{Error, Kind, Result};
 use crate::blob::BlobStore;
 use crate::read::ReadPoint;
-use crate::rowcode::{BlobBuf, BlobRef, BlobUse, blob_ref};
+use crate::base::blob_buf::BlobBuf;
+use crate::base::blob_ref::{self, BlobRef, BlobUse};
 use crate::write::Changes;
 use std::collections::BTreeMap;
 

@@ -3,7 +3,7 @@ use crate::base::options::Options;
 use crate::base::{InternalIterator, Kind, Value};
 use crate::env::MemEnv;
 use crate::ingest::tests::ingest_with;
-use crate::rowcode::{BlobCodec, BlobRef, blob_ref};
+use crate::base::blob_ref::{self, BlobCodec, BlobRef};
 use crate::store::parse_file_name;
 use crate::version::FileHandle;
 use rand::rngs::StdRng;

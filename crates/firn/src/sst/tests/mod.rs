@@ -11,7 +11,7 @@ use super::*;
 use crate::base::{InternalIterator, InternalKey, Kind, Result, Seqno, Value};
 use crate::cache::KeyHash;
 use crate::env::{AppendFile, ReadFile};
-use crate::rowcode::{BlobCodec, BlobRef, BlobUse, BlobUses, blob_ref};
+use crate::base::blob_ref::{self, BlobCodec, BlobRef, BlobUse, BlobUses};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;

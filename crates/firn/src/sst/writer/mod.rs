@@ -17,7 +17,7 @@ use crate::base::prefix_extractor::PrefixExtractors;
 use crate::base::value::{ENTRY_BYTES_MAX, check_entry};
 use crate::base::{Error, IndexId, InternalKey, Kind, Result, Seqno, Value, checksum};
 use crate::env::AppendFile;
-use crate::rowcode::{BlobUse, BlobUses};
+use crate::base::blob_ref::{BlobUse, BlobUses};
 use output::Output;
 use pending::{Content, Pending, PendingBlock, RECIPE_BYTES};
 use std::cmp::Ordering;

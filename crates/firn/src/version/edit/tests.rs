@@ -1,6 +1,6 @@
 use super::*;
 use crate::base::ErrorKind;
-use crate::rowcode::BlobUse;
+use crate::base::blob_ref::BlobUse;
 use crate::version::FileLocation;
 use crate::version::testing::file;
 use rand::rngs::StdRng;

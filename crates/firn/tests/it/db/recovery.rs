@@ -4,7 +4,8 @@ use super::*;
 use firn::base::options::CommitDurability;
 use firn::env::FaultEnv;
 use firn::env::fault::{CallClass, Errno, Fault};
-use firn::rowcode::{BlobBuf, blob_ref};
+use firn::base::blob_buf::BlobBuf;
+use firn::base::blob_ref;
 
 #[test]
 fn commits_survive_a_crash_before_and_after_flush_and_compaction() {

@@ -229,7 +229,7 @@ fn what_waits_for_its_deletion_does_not_come_back() {
 
 #[test]
 fn a_blob_file_that_a_table_needs_is_not_to_be_deleted() {
-    let used = |file| crate::rowcode::BlobUse {
+    let used = |file| crate::base::blob_ref::BlobUse {
         file,
         refs: 1,
         bytes: 9,

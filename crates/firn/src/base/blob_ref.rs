@@ -3,7 +3,6 @@
 //! It is found from the end of the tail, without a schema, because compaction counts the references
 //! of rows that it cannot decode.
 
-use super::damaged;
 use crate::base::{Error, Result, encryption_envelope, varint};
 use std::collections::BTreeMap;
 
@@ -252,6 +251,11 @@ impl BlobUses {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+}
+
+/// An error for a damaged reference. The reader of the file adds its name and the offset.
+fn damaged(what: &str) -> Error {
+    Error::corruption("", 0, format_args!("row: {what}"))
 }
 
 #[cfg(test)]
