@@ -1,0 +1,125 @@
+"""Checks of the tree that no compiler makes: `make lint` runs them.
+
+- Comments of Rust and C++ are at most 100 columns wide.
+- Files of one folder do not name each other in a circle, but those in `circles.txt`, which may only
+  shrink: a circle that is gone is taken off the list.
+- Terms of `docs/glossary.md` that stand in code quotes occur in the code.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from rust_modules import Crate, Module, comments_of
+
+ROOT = Path(__file__).resolve().parents[2]
+CIRCLES = Path(__file__).with_name("circles.txt")
+WIDTH = 100
+
+
+def sources(*patterns: str) -> list[Path]:
+    """Files of the repository, without what was built."""
+    found = (file for pattern in patterns for file in ROOT.glob(pattern))
+    return sorted(file for file in found if "target" not in file.relative_to(ROOT).parts)
+
+
+def wide_comments() -> Iterator[str]:
+    """Lines of comments beyond the width. A line without a space, a link say, cannot be broken."""
+    for file in sources("crates/**/*.rs", "fuzz/**/*.rs", "mariadb/*.cc", "mariadb/*.h"):
+        text = file.read_text()
+        lines = {line.strip() for comment in comments_of(text) for line in comment.splitlines()}
+        for number, line in enumerate(text.splitlines(), 1):
+            words = line.strip().lstrip("/!* ")
+            if len(line) > WIDTH and line.strip() in lines and " " in words:
+                yield f"{file.relative_to(ROOT)}:{number}: a comment of {len(line)} columns"
+
+
+def circles(crate: Crate) -> Iterator[tuple[str, ...]]:
+    """Sets of files in one folder that name each other, straight or by others of them."""
+    folders: dict[Module, dict[Module, set[Module]]] = defaultdict(dict)
+    for module in crate.files:
+        if len(module) > 1 and module[-1] != "tests":
+            folders[module[:-1]][module] = set()
+    for folder, edges in folders.items():
+        depth = len(folder) + 1
+        for module in crate.files:
+            own = module[:depth]
+            if own in edges and "tests" not in module:
+                named = (other[:depth] for other in crate.named_by(module))
+                edges[own] |= {other for other in named if other in edges and other != own}
+        for group in _groups(edges):
+            yield tuple(sorted("/".join(module[1:]) for module in group))
+
+
+def _groups(edges: dict[Module, set[Module]]) -> Iterator[list[Module]]:
+    """Strongly connected components of more than one (Tarjan's algorithm)."""
+    index: dict[Module, int] = {}
+    low: dict[Module, int] = {}
+    stack: list[Module] = []
+
+    def visit(module: Module) -> Iterator[list[Module]]:
+        index[module] = low[module] = len(index)
+        stack.append(module)
+        for other in sorted(edges[module]):
+            if other not in index:
+                yield from visit(other)
+                low[module] = min(low[module], low[other])
+            elif other in stack:
+                low[module] = min(low[module], index[other])
+        if low[module] == index[module]:
+            at = stack.index(module)
+            group = stack[at:]
+            del stack[at:]
+            if len(group) > 1:
+                yield group
+
+    for module in sorted(edges):
+        if module not in index:
+            yield from visit(module)
+
+
+def circle_trouble() -> Iterator[str]:
+    """New circles, and listed ones that are gone."""
+    found = set()
+    for src in sorted(ROOT.glob("crates/*/src")):
+        for circle in circles(Crate(src)):
+            found.add(f"{src.parent.name}: {' '.join(circle)}")
+    listed = {line for line in CIRCLES.read_text().splitlines() if line and line[0] != "#"}
+    for circle in sorted(found - listed):
+        yield f"files name each other in a circle: {circle}"
+    for circle in sorted(listed - found):
+        yield f"{CIRCLES.relative_to(ROOT)} lists a circle that is gone: {circle}"
+
+
+def lost_terms() -> Iterator[str]:
+    """Code quotes in the third column of the glossary's tables that no file has any more."""
+    files = sources("crates/**/*.rs", "mariadb/*", "lab/src/**/*.py", "fuzz/**/*.rs")
+    files += [ROOT / "Makefile", *sources("tests/sql/*.py", "scripts/*")]
+    paths = "\n".join(str(file.relative_to(ROOT)) for file in files)
+    code = "\n".join(file.read_text(errors="replace") for file in files if file.is_file())
+    words = set(re.findall(r"\w+", code))
+    page = ROOT / "docs/glossary.md"
+    for number, line in enumerate(page.read_text().splitlines(), 1):
+        cells = line.split("|")
+        if len(cells) != 5 or set(cells[1]) <= set("- "):
+            continue
+        for quoted in re.findall(r"`([^`]+)`", cells[3]):
+            known = quoted.rstrip("/") in paths if "/" in quoted or "." in quoted else None
+            parts = re.findall(r"\w+", quoted)
+            if not (known or all(part in words for part in parts)):
+                yield f"docs/glossary.md:{number}: `{quoted}` is not in the code"
+
+
+def main() -> int:
+    trouble = [*wide_comments(), *circle_trouble(), *lost_terms()]
+    for line in trouble:
+        print(line)
+    return 1 if trouble else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
