@@ -66,7 +66,7 @@ struct TableState {
     indexes: BTreeSet<u32>,
 }
 
-type State = BTreeMap<String, TableState>;
+type TableStates = BTreeMap<String, TableState>;
 
 /// id INT PRIMARY KEY, a INT, b INT; index 1: KEY (a DESC), index 2: UNIQUE (b).
 fn schema(indexes: &BTreeSet<u32>) -> TableSchema {

@@ -45,7 +45,7 @@ pub struct Position {
 }
 
 /// Bytes in a row: offset and length.
-pub type Run = (u64, u64);
+pub type ByteRange = (u64, u64);
 
 /// An object, and what it holds of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

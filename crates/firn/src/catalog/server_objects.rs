@@ -48,7 +48,7 @@ impl ServerObjectKind {
 }
 
 /// An image, as the server gave it.
-pub type Image = Arc<[u8]>;
+pub type ObjectImage = Arc<[u8]>;
 
 fn key(tag: u8, rest: &[&[u8]]) -> Vec<u8> {
     let mut key = index_prefix(CATALOG_INDEX).to_vec();

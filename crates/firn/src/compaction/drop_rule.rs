@@ -15,7 +15,7 @@ use crate::sst::BlockInfo;
 use std::collections::BTreeMap;
 
 /// The dropped indexes, each with the seqno of the drop.
-pub type Retired = BTreeMap<IndexId, Seqno>;
+pub type RetiredIndexes = BTreeMap<IndexId, Seqno>;
 
 /// Versions to keep, besides those that live snapshots need, for reads in the past.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

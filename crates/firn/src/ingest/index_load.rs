@@ -44,7 +44,7 @@ pub struct LoadLimits {
 
 /// Reports the progress of [`IndexLoad::finish`]: entries merged, entries to merge. An error ends the
 /// load.
-pub type Progress<'a> = &'a mut dyn FnMut(u64, u64) -> Result<()>;
+pub type LoadProgress<'a> = &'a mut dyn FnMut(u64, u64) -> Result<()>;
 
 /// Turns entries of several indexes, one sorter each, into files of the last level.
 ///

@@ -30,10 +30,10 @@ use std::sync::mpsc::Receiver;
 
 /// Decides on file boundaries: (last user key of the file, next user key, stored bytes of the file)
 /// → whether the file ends between the two keys.
-pub type Cutter = Box<dyn FnMut(&[u8], &[u8], u64) -> bool + Send>;
+pub type FileSplitter = Box<dyn FnMut(&[u8], &[u8], u64) -> bool + Send>;
 
 /// Makes the [`FileSplitter`] of a run from its density and its expected stored bytes.
-pub type Cutters = Box<dyn Fn(RunCompression, u64) -> FileSplitter + Send + Sync>;
+pub type FileSplitters = Box<dyn Fn(RunCompression, u64) -> FileSplitter + Send + Sync>;
 
 /// The services of the database that loads need.
 pub trait LoadHost: Send + Sync {

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// A file and the position of its run in the version; 0 is the newest.
-pub(super) type Placed<'a> = (usize, &'a Arc<FileHandle>);
+pub(super) type FileInRun<'a> = (usize, &'a Arc<FileHandle>);
 
 /// The files that a group has of one run: neighbours there, ascending.
 struct RunSlice<'a> {

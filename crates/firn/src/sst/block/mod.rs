@@ -49,7 +49,7 @@ fn bucket_of(hash: u64, buckets: usize) -> usize {
 }
 
 /// A span of bytes in a block.
-type Span = (u32, u32);
+type ByteSpan = (u32, u32);
 
 /// A decoded data block, as the block cache holds it.
 ///
