@@ -469,7 +469,7 @@ fn run(seed: u64) -> Result<LoadStats, Stop> {
     let mut rng = StdRng::seed_from_u64(seed);
     let options = tiny(&mut rng, CommitDurability::Sync);
     let mut env = MemEnv::new();
-    let mut states = vec![State::new()];
+    let mut states = vec![TableStates::new()];
     let mut stats = LoadStats::default();
     let mut next_name = 0;
     for life in 0..4 {
@@ -570,7 +570,7 @@ fn run_to_point(seed: u64) -> Result<LoadStats, Stop> {
     let mut run = LoadRun {
         rng,
         db: open(&env)?,
-        states: vec![State::new()],
+        states: vec![TableStates::new()],
         next_name: 0,
         stats: LoadStats::default(),
     };

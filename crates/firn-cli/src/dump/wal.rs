@@ -6,7 +6,7 @@ use crate::args::DumpWal;
 use crate::output::{Output, bytes, hex};
 use firn::base::{Error, Kind, Result};
 use firn::env::PosixEnv;
-use firn::wal::{SegmentPiece, Record, ServerRunName, parse_segment_name, survey};
+use firn::wal::{SegmentPiece, Record, ServerRunName, parse_segment_name, dump_segment};
 use firn::write::Batch;
 use serde::Serialize;
 use std::fmt::Write;
@@ -75,7 +75,7 @@ pub(super) fn run(args: &DumpWal, out: &Output) -> Result<Outcome> {
         .ok_or_else(|| Error::invalid(format_args!("{name} is not the name of a log segment")))?;
     let mut pieces = Vec::new();
     let mut more = 0;
-    let (header, size) = survey(&PosixEnv::new(), dir, id, &mut |piece| match (
+    let (header, size) = dump_segment(&PosixEnv::new(), dir, id, &mut |piece| match (
         piece,
         (pieces.len() as u64) < args.limit,
     ) {

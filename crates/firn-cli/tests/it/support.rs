@@ -86,7 +86,7 @@ fn schema() -> TableSchema {
             id: 8,
             name: "no_case".into(),
             pad: Pad::SPACE,
-            levels: vec![Level {
+            levels: vec![CollationLevel {
                 number: 0,
                 space: 0x20,
                 no_pad: false,

@@ -445,7 +445,7 @@ fn span(files: &[Arc<FileHandle>]) -> KeyRange {
 
 fn move_job(level: u8, files: Vec<Arc<FileHandle>>, output: u8, reason: JobReason) -> Job {
     Job {
-        inputs: vec![Input { level, files }],
+        inputs: vec![JobInput { level, files }],
         output_level: output,
         kind: JobKind::Move,
         reason,

@@ -16,7 +16,7 @@ pub use blob_gc::BlobReport;
 pub use read_only::{BlobFileReport, BlobFilesReport, ReadOnlyLog, ReadOnlyDb, ReadOnlyTree};
 pub use memory_limit::MemoryReport;
 pub use repair::{Repaired, repair};
-pub use status::{Condition, Metrics as Metrics, IndexReport, LevelReport};
+pub use status::{Condition, Metrics, IndexReport, LevelReport};
 pub use in_doubt::ServerStart;
 
 use crate::backup::{Archiver, ArchiverContext, RecoveryPoint, begin_archiving};
@@ -27,13 +27,13 @@ use crate::base::options::{CommitDurability, Options};
 use crate::base::{ErrorKind, Result, Seqno};
 use crate::blob::BlobStore;
 use crate::cache::{BlockCache, RowCache};
-use crate::catalog::{Catalog, Metrics};
+use crate::catalog::{Catalog, Counters};
 use crate::compaction::RestGoal;
 use crate::env::{CountingEnv, Env, IoStats};
 use crate::memtable::Memtable;
 use crate::read::SuperVersions;
 use crate::store::{FileStore, DiskReserve};
-use crate::txn::{VersionSetContext, LockOwner, LockTable, SnapshotList, Transaction, WaitObserver};
+use crate::txn::{TransactionContext, LockOwner, LockTable, SnapshotList, Transaction, WaitObserver};
 use crate::version::{self, Edit, FileSource, Flushable, VersionSet};
 use crate::wal::{self, Wal, WalOptions};
 use crate::write::{MemtableHost, Pipeline, StallGate};
@@ -74,7 +74,7 @@ const ARCHIVE_PATIENCE: Duration = Duration::from_secs(20);
 /// 6. Flush the recovered queue, start the threads.
 pub struct Db {
     work: Arc<BackgroundWork>,
-    cx: Arc<VersionSetContext>,
+    cx: Arc<TransactionContext>,
     catalog: Arc<Catalog>,
     background: Mutex<Option<BackgroundThreads>>,
     checkpointing: Mutex<()>,
@@ -158,7 +158,7 @@ impl Db {
             listener: Arc::clone(&listener),
         })?);
 
-        let counters = Arc::new(Metrics::default());
+        let counters = Arc::new(Counters::default());
         versions
             .counters()
             .into_iter()
@@ -270,7 +270,7 @@ impl Db {
         work.report_pressure();
         let locks = LockTable::merging_at(work.options.lock_merge_rows);
         locks.set_observer(waits);
-        let cx = Arc::new(VersionSetContext {
+        let cx = Arc::new(TransactionContext {
             views,
             pipeline,
             locks,
@@ -380,7 +380,7 @@ impl Db {
     }
 
     /// The parts that transactions share: views, pipeline, locks, snapshots.
-    pub fn context(&self) -> &Arc<VersionSetContext> {
+    pub fn context(&self) -> &Arc<TransactionContext> {
         &self.cx
     }
 

@@ -123,7 +123,7 @@ impl ReadOnlyDb {
     /// `Corruption` if `CURRENT` or the manifest is damaged or missing, or describes an impossible
     /// tree; `Unsupported` for a newer format; `Io`.
     pub fn tree(&self) -> Result<ReadOnlyTree> {
-        match version::load_manifest(&*self.env, &self.dir)? {
+        match version::load(&*self.env, &self.dir)? {
             Some(loaded) => self.tree_of(loaded),
             None => Ok(ReadOnlyTree {
                 state: ManifestState::default(),

@@ -20,7 +20,7 @@ use crate::base::{Error, ErrorKind, IndexId, InternalIterator, Kind, Result, Seq
 use crate::blob::TransactionBlobs;
 use crate::catalog::{Counters, INDEX_IDS, TableEntry, autoincrement_counter, hidden_row_counter};
 use crate::ingest::RunCompression;
-use crate::table::{IndexFix, IndexRepair, mend_stored};
+use crate::table::{IndexFix, IndexRepair, repair_indexes};
 use crate::txn::{Isolation, Transaction};
 use crate::version::FileMeta;
 use crate::write::{Batch, Changes};

@@ -52,7 +52,7 @@ impl StoredCodec {
 /// How data blocks are prepared for ZSTD: found by trial for each file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Tuning {
-    pub(super) shape: PlaneLayout,
+    pub(super) plane_layout: PlaneLayout,
     /// Look for long matches only. Codes and digits have many short ones by chance, and each costs
     /// more than the bytes it stands for.
     pub(super) long_matches: bool,
@@ -64,8 +64,8 @@ impl Tuning {
     /// As the properties keep it.
     pub(super) fn to_bits(self) -> u8 {
         let bit = |set: bool, bit: u8| if set { bit } else { 0 };
-        bit(self.shape.numbers, 1)
-            | bit(self.shape.tails, 2)
+        bit(self.plane_layout.numbers, 1)
+            | bit(self.plane_layout.tails, 2)
             | bit(self.long_matches, 4)
             | bit(self.cut, 8)
     }
@@ -73,7 +73,7 @@ impl Tuning {
     /// `None` if a later version knows more ways.
     pub(super) fn from_bits(bits: u8) -> Option<Self> {
         (bits < 16).then_some(Self {
-            shape: PlaneLayout {
+            plane_layout: PlaneLayout {
                 numbers: bits & 1 != 0,
                 tails: bits & 2 != 0,
             },

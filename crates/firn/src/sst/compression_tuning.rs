@@ -1,6 +1,6 @@
 //! Finding out how the blocks of a file compress best.
 
-use super::block::{PlaneLayout, plane_layout};
+use super::block::{PlaneLayout, to_stored_form};
 use super::codec::{Codec, Compressor, Tuning};
 
 /// Blocks compressed in each way.
@@ -20,7 +20,7 @@ pub(super) fn tune(codec: Codec, sectioned: bool, built: &[&[u8]]) -> Tuning {
     let numbers = sectioned;
     if built.iter().map(|b| b.len()).sum::<usize>() < WORTH_A_TRIAL {
         return Tuning {
-            shape: PlaneLayout {
+            plane_layout: PlaneLayout {
                 numbers,
                 tails: false,
             },
@@ -31,14 +31,14 @@ pub(super) fn tune(codec: Codec, sectioned: bool, built: &[&[u8]]) -> Tuning {
     let trial: Vec<&[u8]> = built.iter().step_by(step).copied().collect();
     let mut best = (usize::MAX, Tuning::default());
     for tails in [false, true] {
-        let shape_of = PlaneLayout { numbers, tails };
+        let plane_layout = PlaneLayout { numbers, tails };
         let blocks: Vec<_> = trial
             .iter()
-            .map(|raw| shape(sectioned, raw, shape_of))
+            .map(|raw| to_stored_form(sectioned, raw, plane_layout))
             .collect();
         for (long_matches, cut) in [(false, false), (false, true), (true, false), (true, true)] {
             let tuning = Tuning {
-                shape: shape_of,
+                plane_layout,
                 long_matches,
                 cut,
             };

@@ -206,7 +206,7 @@ impl CheckedTable<'_> {
         let mut entry = Vec::new();
         let again = report.rows > 0;
         let mut wanted = ExpectedEntries {
-            entries: vec![Sum::default(); indexes.len()],
+            entries: vec![KeySetHash::default(); indexes.len()],
             ..ExpectedEntries::default()
         };
         let mut rows = self.entries_of(&self.current.clustered);

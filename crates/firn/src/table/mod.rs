@@ -22,7 +22,7 @@ pub use bulk_load::BulkLoad;
 pub use check_table::{CheckReport, check_stored};
 pub use cursor::{Cursor, KeyImage, SeekMode};
 pub use index_build::IndexBuild;
-pub use repair_indexes::{IndexFix, IndexRepair, mend_stored};
+pub use repair_indexes::{IndexFix, IndexRepair, repair_indexes};
 pub use read_mode::{LockWait, ReadMode};
 pub use blob_columns::PartialColumn;
 pub use write_rows::{RowScratch, WriteFlags, WriteOutcome};

@@ -19,7 +19,7 @@ mod manifest_state;
 mod tree;
 
 pub use edit::{DeferredDeletion, Edit, DatabaseIdentity};
-pub use load_manifest::{LoadedManifest, load, load_newest};
+pub use load_manifest::{LoadedManifest, load, load_newest_manifest};
 pub use manifest::{
     ManifestReader, create_manifest, manifest_name, parse_manifest_name, read_current,
 };

@@ -15,7 +15,7 @@ mod writer;
 
 pub use reader::{
     LogStart, SegmentPiece, ReplayEnd, fingerprint, missing_between, missing_segment, replay,
-    replay_archived, salvage, dump,
+    replay_archived, salvage, dump_segment,
 };
 pub use record::{BinlogPosition, Gtid, Record, ServerRunName};
 pub use segment::{largest_below, parse_segment_name, segment_name, sync_all};

@@ -5,7 +5,7 @@ mod segments;
 mod dump;
 
 pub use salvage::{LogStart, missing_between, missing_segment, salvage};
-pub use dump::{SegmentPiece, fingerprint, survey};
+pub use dump::{SegmentPiece, fingerprint, dump_segment};
 
 use super::frame::{FIRST_GROUP, GROUP_HEADER, GroupHeader};
 use super::{GroupNumber, LogEnd, Record, SegmentId};

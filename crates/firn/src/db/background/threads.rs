@@ -210,10 +210,10 @@ impl Helper {
 impl BackgroundThreads {
     pub(in crate::db) fn start(work: &Arc<BackgroundWork>) -> Self {
         let mut threads = vec![
-            spawn(work, "firn-flush", Work::flush_loop),
-            spawn(work, "firn-log", Work::log_loop),
-            spawn(work, "firn-delete", Work::delete_loop),
-            spawn(work, "firn-blobs", Work::blob_loop),
+            spawn(work, "firn-flush", BackgroundWork::flush_loop),
+            spawn(work, "firn-log", BackgroundWork::log_loop),
+            spawn(work, "firn-delete", BackgroundWork::delete_loop),
+            spawn(work, "firn-blobs", BackgroundWork::blob_loop),
         ];
         let archive = || Helper::start(work, "firn-archive", BackgroundWork::archive_loop);
         for _ in 0..work.options.background_jobs {

@@ -21,7 +21,7 @@ fn content(len: usize, seed: u64) -> Vec<u8> {
 
 /// Both implementations, if the kernel supports rings.
 fn ways() -> Vec<Arc<Prefetcher>> {
-    let ways = vec![Announced::new(true), Announced::new(false)];
+    let ways = vec![Prefetcher::new(true), Prefetcher::new(false)];
     assert_eq!(
         ways[1].way(),
         PrefetchMethod::Threads,

@@ -269,7 +269,7 @@ pub fn code_points() -> Arc<Collation> {
         id: 46,
         name: "utf8mb4_bin".into(),
         pad: Pad::SPACE,
-        levels: vec![Level {
+        levels: vec![CollationLevel {
             number: 0,
             space: 0x20,
             no_pad: false,

@@ -161,7 +161,7 @@ fn composite_keys_sort_part_by_part() {
         let mut parts = vec![
             part(PartKind::Text(collation(&rules)), varchar, 9),
             part(PartKind::VarBytes, varchar, 9),
-            part(PartKind::Int { signed: true }, Source::Fixed, 1),
+            part(PartKind::Int { signed: true }, PartSource::Fixed, 1),
         ];
         for part in &mut parts {
             part.desc = rng.random_bool(0.3);

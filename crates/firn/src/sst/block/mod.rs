@@ -25,7 +25,7 @@ mod plane_layout;
 pub(super) use builder::BlockBuilder;
 pub(super) use iter::BlockIter;
 pub(super) use search::BlockGet;
-pub(super) use plane_layout::{PlaneLayout, StoredForm, shape};
+pub(super) use plane_layout::{PlaneLayout, StoredForm, to_stored_form};
 
 use super::decode_error::{DecodeError, Decoded};
 use super::format::BlockKind;

@@ -26,7 +26,7 @@ pub(in crate::sst) struct StoredForm {
 }
 
 /// Brings a raw block, as built, into `shape`. Row-wise blocks have only one.
-pub(in crate::sst) fn shape(sectioned: bool, built: &[u8], shape: PlaneLayout) -> StoredForm {
+pub(in crate::sst) fn to_stored_form(sectioned: bool, built: &[u8], shape: PlaneLayout) -> StoredForm {
     let mut input = built;
     let header = BlockHeader::take(sectioned, &mut input).expect("the builder wrote it");
     let mut target = header;
@@ -60,7 +60,7 @@ pub(in crate::sst) fn shape(sectioned: bool, built: &[u8], shape: PlaneLayout) -
     StoredForm { raw, tails_at }
 }
 
-/// Undoes [`shape`]: the pieces in the form they are read in, and where each begins and ends.
+/// Undoes [`to_stored_form`]: the pieces in the form they are read in, and where each begins and ends.
 pub(super) fn to_read_form(header: &BlockHeader, mut raw: Vec<u8>, header_len: usize) -> Option<Pieces> {
     let pieces = header.pieces()?;
     let entries = header.entries as usize;

@@ -4,7 +4,7 @@ mod block_reuse;
 mod output;
 mod pending;
 
-use super::block::{BlockBuilder, StoredForm, plane_layout};
+use super::block::{BlockBuilder, StoredForm, to_stored_form};
 use super::codec::{Codec, Compressor, Tuning};
 use super::dictionary::Dictionary;
 use super::format::{BlockKind, FOOTER_LEN, Footer, Handle, RAW_BLOCK_MAX};
@@ -361,7 +361,7 @@ impl SstWriter {
             Some(recipe) => recipe,
             None => {
                 let tuning = tune(codec, sectioned, &built);
-                let shaped = |raw: &&[u8]| shape(sectioned, raw, tuning.shape);
+                let shaped = |raw: &&[u8]| to_stored_form(sectioned, raw, tuning.plane_layout);
                 let shaped: Vec<StoredForm> = built.iter().map(shaped).collect();
                 let trains = matches!(codec, Codec::Zstd { dictionary, .. } if dictionary);
                 let own = trains.then(|| Dictionary::train(&shaped, codec, tuning));
@@ -392,7 +392,7 @@ impl SstWriter {
                     false => BlockKind::RowWise,
                     true => BlockKind::Sectioned,
                 };
-                let shaped = shape(sectioned, raw, self.compressor.tuning().shape);
+                let shaped = to_stored_form(sectioned, raw, self.compressor.tuning().plane_layout);
                 let payload = self.compressor.data(&shaped);
                 let raw_len = shaped.raw.len();
                 (self.output.block(kind, payload, raw_len)?, raw_len)

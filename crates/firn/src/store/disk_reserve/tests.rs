@@ -22,7 +22,7 @@ fn a_full_disk_has_room_for_what_is_made_of_the_reserve() {
     assert!(env.create(path).is_err());
     let mut file = reserve.create(ReservePart::Table, path).unwrap();
     assert!(!reserve.has(ReservePart::Table) && reserve.has(ReservePart::Log));
-    let bytes = vec![7; Part::Table.bytes() as usize];
+    let bytes = vec![7; ReservePart::Table.bytes() as usize];
     file.append(&bytes).unwrap();
     file.sync().unwrap();
     assert_eq!(*file.append(&[7]).unwrap_err().kind(), ErrorKind::NoSpace);

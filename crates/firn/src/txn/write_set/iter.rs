@@ -227,7 +227,7 @@ enum Child {
     Run(Box<SpilledRunIter>),
 }
 
-iterator_of_variants!(Child: InMemoryWrites, Run);
+iterator_of_variants!(Child: Memory, Run);
 
 enum IterSources {
     Memory(MemoryIter),

@@ -220,7 +220,7 @@ fn fixture_edits() -> Vec<Edit> {
     resting.at_rest = true;
     let flushed = file(4, b"\0\0\0\x01a", b"\0\0\0\x01m");
     vec![
-        State::default().snapshot(),
+        ManifestState::default().snapshot(),
         Edit {
             added: vec![
                 (0, 1, flushed.clone()),

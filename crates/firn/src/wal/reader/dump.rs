@@ -38,7 +38,7 @@ pub enum SegmentPiece<'a> {
 ///
 /// # Errors
 /// Those of the file system; `Unsupported` for a newer format.
-pub fn survey(
+pub fn dump_segment(
     env: &dyn Env,
     dir: &Path,
     id: SegmentId,
@@ -94,7 +94,7 @@ pub fn survey(
 /// the room behind the last group.
 ///
 /// # Errors
-/// As of [`survey`].
+/// As of [`dump_segment`].
 pub fn fingerprint(env: &dyn Env, dir: &Path, id: SegmentId) -> Result<u64> {
     let mut segment = SegmentReader::open(env, dir, id)?;
     let mut checksums = Vec::new();

@@ -86,13 +86,13 @@ fn samples() -> Vec<Record<'static>> {
             after: 1 << 40,
         },
         Record::ServerRun {
-            run: RunName::Unknown,
+            run: ServerRunName::Unknown,
         },
         Record::ServerRun {
-            run: RunName::NoBinlog,
+            run: ServerRunName::NoBinlog,
         },
         Record::ServerRun {
-            run: RunName::Binlog {
+            run: ServerRunName::Binlog {
                 path: b"./bin.000002",
                 created: u32::MAX,
                 server_id: 1,

@@ -232,7 +232,7 @@ impl Pipeline {
         }
         let id = before.id() + 1;
         let run = IngestedRun::new(id, seqno, files.to_vec(), source, min_segment, last_lsn);
-        let mut queued = vec![Frozen::Run(Arc::new(run))];
+        let mut queued = vec![Flushable::Run(Arc::new(run))];
         queued.extend(stays.then_some(Flushable::Memtable(before)));
         self.replace_active(&mut state, id + 1, &queued);
         state.last_seqno = seqno;
