@@ -10,7 +10,7 @@ use firn::base::{ErrorKind, Result};
 use firn::env::{AlignedBuf, BLOCK, Env, MemEnv, SECTOR};
 use firn::wal::frame::{FIRST_GROUP, GROUP_HEADER, GroupHeader, SegmentHeader};
 use firn::wal::{
-    Gtid, LogEnd, Record, ReplayEnd, OutcomeRoom, RunName, Wal, WalOptions, replay, segment_name,
+    Gtid, LogEnd, Record, ReplayEnd, OutcomeRoom, ServerRunName, Wal, WalOptions, replay, segment_name,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -126,13 +126,13 @@ pub fn seeds() -> Vec<Vec<u8>> {
             value: 1 << 20,
         },
         Record::ServerRun {
-            run: RunName::Unknown,
+            run: ServerRunName::Unknown,
         },
         Record::ServerRun {
-            run: RunName::NoBinlog,
+            run: ServerRunName::NoBinlog,
         },
         Record::ServerRun {
-            run: RunName::Binlog {
+            run: ServerRunName::Binlog {
                 path: b"/var/log/bin.000001",
                 created: 1 << 31,
                 server_id: 7,

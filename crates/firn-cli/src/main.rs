@@ -8,11 +8,11 @@ mod args;
 mod backup;
 mod check;
 mod definition;
-mod directory;
+mod data_directory;
 mod dump;
 mod inspect;
 mod output;
-mod picture;
+mod level_bars;
 mod repair;
 
 use args::{Args, Command};

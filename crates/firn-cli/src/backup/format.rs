@@ -17,7 +17,7 @@ use firn::base::checksum::xxh3;
 use firn::base::{Error, ErrorKind, Result};
 use firn::env::{Env, MemEnv};
 use firn::store::parse_file_name;
-use firn::version::{ManifestState, load_manifest, parse_manifest_name};
+use firn::version::{ManifestState, load, parse_manifest_name};
 use firn::wal::parse_segment_name;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

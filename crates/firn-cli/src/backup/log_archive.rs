@@ -7,7 +7,7 @@ use firn::base::{Error, Result};
 use firn::env::{Env, PosixEnv};
 use firn::store::{FileKind, file_name, parse_file_name};
 use firn::wal::frame::GroupHeader;
-use firn::wal::{SegmentPiece, Record, missing_between, segment_name, survey};
+use firn::wal::{SegmentPiece, Record, missing_between, segment_name, dump_segment};
 use serde::Serialize;
 use std::collections::HashSet;
 use std::path::Path;
@@ -65,7 +65,7 @@ fn ends_of(env: &dyn Env, archive: &Path, segment: u64) -> Result<SegmentEnds> {
         }
         _ => {}
     };
-    survey(env, archive, segment, &mut |piece| {
+    dump_segment(env, archive, segment, &mut |piece| {
         if let SegmentPiece::Group { records, .. } = piece {
             records.iter().for_each(&mut see);
         }
@@ -199,7 +199,7 @@ fn named_in(env: &dyn Env, archive: &Path, segments: &[u64]) -> Result<NamedFile
     let mut names = NamedFiles::default();
     for id in segments {
         let mut failed = Ok(());
-        survey(env, archive, *id, &mut |piece| {
+        dump_segment(env, archive, *id, &mut |piece| {
             if let SegmentPiece::Group {
                 offset,
                 header,

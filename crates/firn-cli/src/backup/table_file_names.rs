@@ -5,7 +5,7 @@
 
 /// A row for each first character; the second ones are [`SECOND`], in order, `-` stands where there is none. Made with
 /// `SELECT CONVERT(CHAR(n USING ucs2) USING filename)`.
-const LETTERS: &str = include_str!("file_names.txt");
+const LETTERS: &str = include_str!("table_file_names.txt");
 
 const SECOND: &str = "0123456789@ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 

@@ -4,7 +4,7 @@ use super::findings::Findings;
 use firn::base::Result;
 use firn::db::{ReadOnlyLog, ReadOnlyDb, ReadOnlyTree};
 use firn::env::BLOCK;
-use firn::wal::{SegmentPiece, SegmentId, parse_segment_name, segment_name, survey};
+use firn::wal::{SegmentPiece, SegmentId, parse_segment_name, segment_name, dump_segment};
 
 /// Replays the log in memory; `None` if it cannot be, or if there is no tree to replay it on. Also
 /// returns the number of segments.
@@ -48,7 +48,7 @@ pub fn check(
 fn gaps(look: &ReadOnlyDb, segment: SegmentId, findings: &mut Findings) {
     let name = segment_name(segment);
     let mut pending = Vec::new();
-    let surveyed = survey(
+    let surveyed = dump_segment(
         &**look.env(),
         look.dir(),
         segment,

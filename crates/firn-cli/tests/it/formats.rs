@@ -6,9 +6,9 @@ use firn::base::event_listener::Silent;
 use firn::base::health::Health;
 use firn::base::options::Options;
 use firn::catalog::ServerObjectKind;
-use firn::db::Look;
+use firn::db::ReadOnlyDb;
 use firn::env::{Env, PosixEnv};
-use firn::wal::{Gtid, Record, Room, Wal, WalOptions, replay};
+use firn::wal::{Gtid, Record, OutcomeRoom, Wal, WalOptions, replay};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -73,7 +73,7 @@ fn small() -> Options {
 /// What another writer's log would say: a commit's id, and that an epoch begins.
 fn begin_epoch(dir: &Path) {
     let env: Arc<dyn Env> = Arc::new(PosixEnv::new());
-    let look = Look::open(Arc::clone(&env), dir).unwrap();
+    let look = ReadOnlyDb::open(Arc::clone(&env), dir).unwrap();
     let first = look.tree().unwrap().state.log_number;
     drop(look);
     let end = replay(&*env, dir, first, &mut |_, _| Ok(())).unwrap();
@@ -93,7 +93,7 @@ fn begin_epoch(dir: &Path) {
         epoch: 2,
         after: 1 << 33,
     };
-    wal.append(&[gtid, epoch], Room::Leave).unwrap();
+    wal.append(&[gtid, epoch], OutcomeRoom::Leave).unwrap();
     wal.close().unwrap();
 }
 

@@ -233,7 +233,7 @@ fn a_prune_removes_nothing_if_it_cannot_read_what_is_needed() {
 fn an_epoch_that_begins_does_not_end_a_range() {
     use firn::base::event_listener::Silent;
     use firn::base::health::Health;
-    use firn::wal::{Room, Wal, WalOptions, replay_archived};
+    use firn::wal::{OutcomeRoom, Wal, WalOptions, replay_archived};
     let place = ArchiveDirs::new();
     place.write();
     let dir = place.at("archive");
@@ -255,7 +255,7 @@ fn an_epoch_that_begins_does_not_end_a_range() {
             seqno: first,
             batch: b"",
         };
-        wal.append(&[record], Room::Leave).unwrap();
+        wal.append(&[record], OutcomeRoom::Leave).unwrap();
         wal.close().unwrap();
     }
     let found = ranges(&dir).unwrap();

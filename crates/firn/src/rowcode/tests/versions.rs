@@ -1,5 +1,6 @@
 use super::kit::*;
 use crate::base::Value;
+use crate::base::blob_buf::BlobBuf;
 use crate::rowcode::*;
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::SliceRandom};
 

@@ -82,7 +82,7 @@ fn a_file_under_another_id_is_refused() {
 /// What a hostile or buggy writer could make: damage with right checksums, in every decoder.
 #[test]
 fn mutated_blocks_with_right_checksums_never_panic() {
-    use crate::sst::block::{BlockBuilder, PlaneLayout, plane_layout};
+    use crate::sst::block::{BlockBuilder, PlaneLayout, to_stored_form};
 
     for seed in 0..300u64 {
         let mut rng = SmallRng::seed_from_u64(seed);
@@ -94,11 +94,11 @@ fn mutated_blocks_with_right_checksums_never_panic() {
             let hash = crate::base::checksum::xxh3(user_key);
             builder.add(key, Value::split(head, tail), hash);
         }
-        let shape_of = PlaneLayout {
+        let plane_layout = PlaneLayout {
             numbers: rng.random(),
             tails: rng.random(),
         };
-        let mut raw = shape(sectioned, &builder.finish().raw, shape_of).raw;
+        let mut raw = to_stored_form(sectioned, &builder.finish().raw, plane_layout).raw;
         for _ in 0..rng.random_range(1..4) {
             // The header is small and decides most: hit it often.
             let end = if rng.random() { 20 } else { raw.len() };

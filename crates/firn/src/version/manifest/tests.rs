@@ -1,7 +1,7 @@
 use super::*;
 use crate::env::PosixEnv;
 use crate::version::testing::file;
-use crate::version::{ManifestState, load_manifest};
+use crate::version::{ManifestState, load};
 
 fn edits() -> Vec<Edit> {
     let mut edits: Vec<Edit> = (0..4u64)

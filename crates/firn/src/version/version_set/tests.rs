@@ -2,7 +2,7 @@ use super::*;
 use crate::base::event_listener::Silent;
 use crate::env::{MemEnv, PosixEnv};
 use crate::sst::SstBlockCache;
-use crate::store::{FileStore, Reserve};
+use crate::store::{FileStore, DiskReserve};
 use crate::version::FileMeta;
 use crate::version::testing::file;
 use std::path::Path;
@@ -289,7 +289,7 @@ fn on_a_full_disk_the_next_manifest_takes_its_room() {
     let dir = Path::new("/db");
     env.create_dir_all(dir).unwrap();
     let mut context = context(Arc::new(env.clone()), dir);
-    let reserve = Arc::new(Reserve::new(Arc::new(env.clone()), dir));
+    let reserve = Arc::new(DiskReserve::new(Arc::new(env.clone()), dir));
     let store = FileStore::new(Arc::new(env.clone()), dir).with_reserve(Arc::clone(&reserve));
     context.source = FileSource::new(store, Arc::new(SstBlockCache::new(1 << 20)));
     let set = VersionSet::open(context).unwrap();
