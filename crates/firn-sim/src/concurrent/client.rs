@@ -1,14 +1,14 @@
 //! One session after the other: what it asks for and what it is told.
 
 use super::abi::{
-    Cursor, Find, TxnOutcome, Server, Session, key, list_index, primary_of, record_of, row_of,
+    Cursor, Find, Outcome, Server, Session, key, list_index, primary_of, record_of, row_of,
 };
 use super::{Shared, pauses};
 use crate::tiny_options::{chance, one_of};
 use firn_capi::cursor::{firn_read_mode, firn_wait};
 use firn_capi::error::firn_status;
 use firn_history::history::Element;
-use firn_history::{IsolationLevel, Op, TxnOutcome as Ending, Row, Scan, TimeSpan, Statement, StatementStatus, Txn};
+use firn_history::{IsolationLevel, Op, TxnOutcome, Row, Scan, TimeSpan, Statement, StatementStatus, Txn};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
@@ -82,7 +82,7 @@ fn in_order(list: u64, (from, to): (i64, i64), forward: bool) -> Scan {
 }
 
 /// What a scan does with each row: the cursor has it.
-type Visit<'v> = dyn FnMut(&mut Cursor<'_, '_>, Row) -> TxnOutcome<()> + 'v;
+type Visit<'v> = dyn FnMut(&mut Cursor<'_, '_>, Row) -> Outcome<()> + 'v;
 
 impl<'a> Client<'a> {
     pub(super) fn new(number: usize, shared: &'a Shared, seed: u64) -> Self {
@@ -117,13 +117,13 @@ impl<'a> Client<'a> {
             id: Shared::next(&self.shared.ids),
             life: self.life,
             level: self.shared.level,
-            outcome: Ending::Failed,
+            outcome: TxnOutcome::Failed,
             end: None,
             ops: Vec::new(),
         });
     }
 
-    fn finish(&mut self, outcome: Ending, end: Option<TimeSpan>) {
+    fn finish(&mut self, outcome: TxnOutcome, end: Option<TimeSpan>) {
         let mut txn = self.txn.take().expect("a transaction was begun");
         txn.outcome = outcome;
         txn.end = end;
@@ -135,8 +135,8 @@ impl<'a> Client<'a> {
         &mut self,
         session: &mut Session<'_>,
         mut statement: Statement,
-        run: impl FnOnce(&mut Self, &mut Session<'_>, &mut Statement) -> TxnOutcome<()>,
-    ) -> TxnOutcome<()> {
+        run: impl FnOnce(&mut Self, &mut Session<'_>, &mut Statement) -> Outcome<()>,
+    ) -> Outcome<()> {
         let begin = self.now();
         session.begin_statement(self.autocommit);
         let done = run(self, session, &mut statement);
@@ -171,7 +171,7 @@ impl<'a> Client<'a> {
         wait: firn_wait,
         semi: bool,
         visit: &mut Visit<'_>,
-    ) -> TxnOutcome<()> {
+    ) -> Outcome<()> {
         let Scan::Range {
             list,
             from,
@@ -228,7 +228,7 @@ impl<'a> Client<'a> {
         row: &Row,
         mode: firn_read_mode,
         visit: &mut Visit<'_>,
-    ) -> TxnOutcome<()> {
+    ) -> Outcome<()> {
         let table = self.shared.lists.table(row.list);
         let (index, key) = match table {
             0 => (0, key(&[row.list as i64, row.pos])),
@@ -261,7 +261,7 @@ impl<'a> Client<'a> {
         bounds: (i64, i64),
         mode: firn_read_mode,
         wait: firn_wait,
-    ) -> TxnOutcome<()> {
+    ) -> Outcome<()> {
         let scan = in_order(list, bounds, chance(&mut self.rng, 65));
         let partial = wait == firn_wait::FIRN_SKIP_LOCKED;
         let statement = match mode {
@@ -290,13 +290,13 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    fn snapshot_read(&mut self, session: &mut Session<'_>, list: u64) -> TxnOutcome<()> {
+    fn snapshot_read(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
         let bounds = self.bounds(list);
         let mode = firn_read_mode::FIRN_READ_SNAPSHOT;
         self.read(session, list, bounds, mode, firn_wait::FIRN_WAIT)
     }
 
-    fn lock(&mut self, session: &mut Session<'_>, list: u64) -> TxnOutcome<()> {
+    fn lock(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
         use firn_read_mode::{FIRN_READ_LOCK_EXCLUSIVE, FIRN_READ_LOCK_SHARED};
         use firn_wait::{FIRN_SKIP_LOCKED, FIRN_WAIT};
         let bounds = self.bounds(list);
@@ -315,7 +315,7 @@ impl<'a> Client<'a> {
         self.read(session, list, bounds, mode, wait)
     }
 
-    fn append(&mut self, session: &mut Session<'_>, list: u64) -> TxnOutcome<()> {
+    fn append(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
         let (bounds, forward) = (self.bounds(list), chance(&mut self.rng, 65));
         let (mut scan, element, pad) = (in_order(list, bounds, forward), self.element(), self.pad);
         if let Scan::Range { even, .. } = &mut scan {
@@ -365,7 +365,7 @@ impl<'a> Client<'a> {
         amount: i64,
         place: Option<(u64, i64)>,
         stale: bool,
-    ) -> TxnOutcome<()> {
+    ) -> Outcome<()> {
         let (element, pad) = (self.element(), self.pad);
         // In the table of lists in the primary key another row may have taken its place.
         let scan = match self.shared.lists.table(row.list) {
@@ -404,7 +404,7 @@ impl<'a> Client<'a> {
         Some(rows[self.rng.random_range(0..rows.len())].clone())
     }
 
-    fn append_to_one(&mut self, session: &mut Session<'_>, list: u64) -> TxnOutcome<()> {
+    fn append_to_one(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
         match self.some_row(list) {
             Some(row) => self.append_to(session, &row, 0, None, false),
             None => Ok(()),
@@ -412,7 +412,7 @@ impl<'a> Client<'a> {
     }
 
     /// Locks a list, and writes a row with what it has read.
-    fn read_and_write(&mut self, session: &mut Session<'_>, list: u64) -> TxnOutcome<()> {
+    fn read_and_write(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
         let mode = firn_read_mode::FIRN_READ_LOCK_EXCLUSIVE;
         self.read(session, list, (0, POS_MAX), mode, firn_wait::FIRN_WAIT)?;
         match self.some_row(list) {
@@ -426,12 +426,12 @@ impl<'a> Client<'a> {
         (self.rng.random_range(0..1000) << 30) + unique
     }
 
-    fn insert(&mut self, session: &mut Session<'_>, list: u64) -> TxnOutcome<()> {
+    fn insert(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
         let pos = self.position();
         self.insert_at(session, list, pos)
     }
 
-    fn insert_at(&mut self, session: &mut Session<'_>, list: u64, pos: i64) -> TxnOutcome<()> {
+    fn insert_at(&mut self, session: &mut Session<'_>, list: u64, pos: i64) -> Outcome<()> {
         let row = Row {
             id: Shared::next(&self.shared.ids),
             list,
@@ -453,7 +453,7 @@ impl<'a> Client<'a> {
 
     /// Deletes a few rows, and puts one in: so a deletion can be told from its absence. In this
     /// order, so that what was put in outlives the deletion.
-    fn delete(&mut self, session: &mut Session<'_>, list: u64) -> TxnOutcome<()> {
+    fn delete(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
         // A deletion alone must not stay.
         self.ends = true;
         if let Some(first) = self.some_row(list) {
@@ -465,7 +465,7 @@ impl<'a> Client<'a> {
     }
 
     /// Deletes a row, or some from there on.
-    fn delete_from(&mut self, session: &mut Session<'_>, list: u64, first: &Row) -> TxnOutcome<()> {
+    fn delete_from(&mut self, session: &mut Session<'_>, list: u64, first: &Row) -> Outcome<()> {
         let far = self.rng.random_range(0..2) << 36;
         self.delete_range(session, list, (first.pos, first.pos + far))
     }
@@ -475,7 +475,7 @@ impl<'a> Client<'a> {
         session: &mut Session<'_>,
         list: u64,
         bounds: (i64, i64),
-    ) -> TxnOutcome<()> {
+    ) -> Outcome<()> {
         let scan = in_order(list, bounds, chance(&mut self.rng, 65));
         let statement = Statement::Delete {
             scan,
@@ -499,7 +499,7 @@ impl<'a> Client<'a> {
     }
 
     /// Deletes a row, and puts another one in its place.
-    fn replace(&mut self, session: &mut Session<'_>, list: u64) -> TxnOutcome<()> {
+    fn replace(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
         let Some(old) = self.some_row(list) else {
             return Ok(());
         };
@@ -517,7 +517,7 @@ impl<'a> Client<'a> {
     }
 
     /// Gives a row of the table with a unique index of lists another primary key.
-    fn rename(&mut self, session: &mut Session<'_>, list: u64) -> TxnOutcome<()> {
+    fn rename(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
         let Some(row) = self.some_row(list) else {
             return Ok(());
         };
@@ -552,7 +552,7 @@ impl<'a> Client<'a> {
     }
 
     /// Moves a row to another place of its table.
-    fn relocate(&mut self, session: &mut Session<'_>, list: u64) -> TxnOutcome<()> {
+    fn relocate(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
         let table = self.shared.lists.table(list);
         match self.some_row(list) {
             Some(row) if table > 0 => {
@@ -565,7 +565,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    fn transfer(&mut self, session: &mut Session<'_>) -> TxnOutcome<()> {
+    fn transfer(&mut self, session: &mut Session<'_>) -> Outcome<()> {
         let bank = self.shared.lists.bank();
         let (Some(from), Some(to)) = (self.some_row(bank), self.some_row(bank)) else {
             return self.snapshot_read(session, bank);
@@ -582,7 +582,7 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    fn savepoint(&mut self, session: &mut Session<'_>, list: u64) -> TxnOutcome<()> {
+    fn savepoint(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
         let mark = session.savepoint()?;
         let first = self.txn.as_ref().expect("begun").ops.len();
         self.append(session, list)?;
@@ -600,7 +600,7 @@ impl<'a> Client<'a> {
         self.rng.random_range(0..self.shared.lists.bank())
     }
 
-    fn act(&mut self, session: &mut Session<'_>, list: u64) -> TxnOutcome<()> {
+    fn act(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
         match self.rng.random_range(0..30) {
             0..=3 => self.snapshot_read(session, list),
             4..=6 => self.lock(session, list),
@@ -629,7 +629,7 @@ impl<'a> Client<'a> {
     }
 
     /// Fails when the environment has died.
-    fn transaction(&mut self, session: &mut Session<'_>) -> TxnOutcome<()> {
+    fn transaction(&mut self, session: &mut Session<'_>) -> Outcome<()> {
         self.begin();
         self.pad = one_of(&mut self.rng, &[0, 0, 100, 2000]);
         self.autocommit = chance(&mut self.rng, 20);
@@ -670,7 +670,7 @@ impl<'a> Client<'a> {
         self.end(session, commits.then_some(two_phases.then_some(xid)), None)
     }
 
-    fn single(&mut self, session: &mut Session<'_>, list: u64) -> TxnOutcome<()> {
+    fn single(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
         match self.rng.random_range(0..4) {
             0..=1 => self.snapshot_read(session, list),
             2 => self.append(session, list),
@@ -684,26 +684,26 @@ impl<'a> Client<'a> {
         session: &mut Session<'_>,
         commit: Option<Option<u64>>,
         dead: Option<firn_status>,
-    ) -> TxnOutcome<()> {
+    ) -> Outcome<()> {
         let ops = &self.txn.as_ref().expect("begun").ops;
         let first = ops.first().map(|op| op.span.begin);
         let alone = first.filter(|_| self.autocommit);
         let begin = alone.unwrap_or_else(|| self.now());
         let (outcome, status) = match commit {
             Some(two_phases) => match session.commit(two_phases) {
-                Ok(()) => (Ending::Ok, None),
+                Ok(()) => (TxnOutcome::Ok, None),
                 Err(status) => {
                     // The outcome of a failed commit is known after the next start.
                     let _ = session.rollback();
-                    (Ending::Unknown, is_end(status).then_some(status))
+                    (TxnOutcome::Unknown, is_end(status).then_some(status))
                 }
             },
             None => {
                 let rolled_back = session.rollback().err();
-                (Ending::Failed, dead.or(rolled_back))
+                (TxnOutcome::Failed, dead.or(rolled_back))
             }
         };
-        let end = (outcome != Ending::Unknown).then(|| self.now());
+        let end = (outcome != TxnOutcome::Unknown).then(|| self.now());
         // Locks of a failed transaction went when it was rolled back, which may have been earlier.
         self.finish(outcome, Some(TimeSpan { begin, end }));
         status.map_or(Ok(()), Err)
