@@ -97,7 +97,7 @@ fn format() -> RowFormat {
         offset,
         null: Some(NullBit { offset: 0, mask }),
         stored: true,
-        missing: InstantDefault::Impossible,
+        instant_default: InstantDefault::Impossible,
     };
     let columns = vec![
         column(0, ColumnKind::Fixed { len: 4 }, 1, 1),

@@ -282,7 +282,7 @@ unsafe fn column_schema(id: u32, column: &firn_column) -> Result<ColumnSchema> {
             offset: column.offset,
             null,
             stored: column.stored,
-            missing: InstantDefault::Impossible,
+            instant_default: InstantDefault::Impossible,
         },
     })
 }
@@ -325,11 +325,11 @@ unsafe fn collation(
     collation: *const firn_collation,
     collator: *const firn_collator,
 ) -> Result<CollationSchema> {
-    let missing = || Error::invalid("a text part without collation");
+    let instant_default = || Error::invalid("a text part without collation");
     // SAFETY: promised by the caller.
-    let collation = unsafe { collation.as_ref() }.ok_or_else(missing)?;
+    let collation = unsafe { collation.as_ref() }.ok_or_else(instant_default)?;
     // SAFETY: promised by the caller.
-    let collator = unsafe { collator.as_ref() }.ok_or_else(missing)?;
+    let collator = unsafe { collator.as_ref() }.ok_or_else(instant_default)?;
     let number = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
     let levels = collation.levels.get(..number(collation.level_count));
     let simple = collation.simple.get(..number(collation.simple_len));

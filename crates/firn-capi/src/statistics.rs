@@ -40,7 +40,7 @@ pub unsafe extern "C" fn firn_table_statistics(
         let whole = unsafe { firn_table::whole(table) }?;
         // SAFETY: as the caller promises.
         let table = unsafe { firn_table::get(table) }?;
-        let stats = table.statistics(&whole.db().context().views);
+        let stats = table.statistics(&whole.db().context().super_versions);
         let average = (stats.raw_bytes + stats.blob_bytes) / stats.rows.max(1);
         // SAFETY: as the caller promises.
         unsafe {
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn firn_records_in_range(
             end(min_key, min_len, min_flag),
             end(max_key, max_len, max_flag),
         );
-        let views = &whole.db().context().views;
+        let views = &whole.db().context().super_versions;
         // An estimate that cannot be made must not stop the query, which meets the error itself.
         table
             .estimate_range(views, number, lower, upper)
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn firn_index_statistics(
         let whole = unsafe { firn_table::whole(table) }?;
         // SAFETY: as the caller promises.
         let table = unsafe { firn_table::get(table) }?;
-        let all = table.rows_per_key(&whole.db().context().views, index as usize)?;
+        let all = table.rows_per_key(&whole.db().context().super_versions, index as usize)?;
         for (i, rows) in all.iter().take(parts as usize).enumerate() {
             // SAFETY: as the caller promises.
             unsafe { rows_per_key.add(i).write(*rows) };

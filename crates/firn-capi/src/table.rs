@@ -211,7 +211,7 @@ pub unsafe extern "C" fn firn_check_table(
         // SAFETY: as the caller promises.
         let (session, whole) = unsafe { (session_mut(session)?, firn_table::whole(table)?) };
         let owner = Arc::clone(session.transaction.owner());
-        let views = &whole.db.context().views;
+        let views = &whole.db.context().super_versions;
         let report = whole
             .table
             .check(views, extended, &|| owner.is_interrupted())?;

@@ -35,8 +35,8 @@ struct Report {
 
 /// Checks the database.
 pub fn run(args: &Check, out: &Output) -> Result<Outcome> {
-    let look = data_directory::look(&args.directory)?;
-    let (report, verdict) = check(&look, args.files_only, out)?;
+    let db = data_directory::open_read_only(&args.directory)?;
+    let (report, verdict) = check(&db, args.files_only, out)?;
     let outcome = match verdict {
         Verdict::Sound => Outcome::Well,
         Verdict::Unsupported => Outcome::Unsupported,
@@ -47,9 +47,9 @@ pub fn run(args: &Check, out: &Output) -> Result<Outcome> {
 }
 
 /// One part after the other; damage in one does not keep the others from being checked.
-fn check(look: &ReadOnlyDb, files_only: bool, out: &Output) -> Result<(Report, Verdict)> {
+fn check(db: &ReadOnlyDb, files_only: bool, out: &Output) -> Result<(Report, Verdict)> {
     let mut findings = Findings::default();
-    let tree = match look.tree() {
+    let tree = match db.tree() {
         Ok(tree) => Some(tree),
         Err(error) => {
             findings.error(&error);
@@ -57,25 +57,25 @@ fn check(look: &ReadOnlyDb, files_only: bool, out: &Output) -> Result<(Report, V
         }
     };
     let files = match &tree {
-        Some(tree) => files::check_tree(look, tree, out, &mut findings)?,
-        None => files::check_all(look, out, &mut findings)?,
+        Some(tree) => files::check_tree(db, tree, out, &mut findings)?,
+        None => files::check_all(db, out, &mut findings)?,
     };
-    let (log, log_segments) = log::check(look, tree.as_ref(), &mut findings)?;
+    let (log, log_segments) = log::check(db, tree.as_ref(), &mut findings)?;
     if let Some(tree) = &tree {
-        blobs::check(look, tree, log.as_ref(), &mut findings)?;
+        blobs::check(db, tree, log.as_ref(), &mut findings)?;
     }
     let mut tables = tables::Checked::default();
     if let Some(tree) = tree.as_ref().filter(|_| !files_only) {
         let point = match log {
             Some(log) => log.point,
-            None => look.files_only(tree),
+            None => db.files_only(tree),
         };
-        tables = tables::check(look, tree, &point, out, &mut findings)?;
+        tables = tables::check(db, tree, &point, out, &mut findings)?;
     }
     let verdict = findings.verdict();
     let (findings, more) = findings.finish();
     let report = Report {
-        directory: look.dir().display().to_string(),
+        directory: db.dir().display().to_string(),
         sound: verdict == Verdict::Sound,
         unsupported: verdict == Verdict::Unsupported,
         files: files.count,

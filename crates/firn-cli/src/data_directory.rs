@@ -13,7 +13,7 @@ pub const IN_DATADIR: &str = "#firn";
 ///
 /// # Errors
 /// `NotFound` if neither holds one, `Busy` while a server has it.
-pub fn look(path: &Path) -> Result<ReadOnlyDb> {
+pub fn open_read_only(path: &Path) -> Result<ReadOnlyDb> {
     let env: Arc<dyn Env> = Arc::new(PosixEnv::new());
     let inner = path.join(IN_DATADIR);
     let opened = match ReadOnlyDb::open(Arc::clone(&env), path) {

@@ -21,10 +21,10 @@ struct Report {
 
 /// Writes the definition.
 pub fn run(args: &Definition, out: &Output) -> Result<Outcome> {
-    let look = data_directory::look(&args.directory)?;
-    let tree = look.tree()?;
-    let log = look.log(&tree)?;
-    let entry = find(&look.tables(&log.point)?, &args.table)?;
+    let db = data_directory::open_read_only(&args.directory)?;
+    let tree = db.tree()?;
+    let log = db.log(&tree)?;
+    let entry = find(&db.tables(&log.point)?, &args.table)?;
     let target = args.target.display().to_string();
     let failed = |error: std::io::Error| Error::io(&error, format_args!("{target}"));
     let mut file = OpenOptions::new()

@@ -143,18 +143,18 @@ struct File {
 
 /// Shows the database.
 pub fn run(args: &Inspect, out: &Output) -> Result<Outcome> {
-    let look = data_directory::look(&args.directory)?;
-    let tree = look.tree()?;
-    let log = look.log(&tree)?;
-    let known = look.tables(&log.point)?;
-    let blobs = look.blobs(&tree, &log)?;
-    let report = report(&look, &tree, &log, &known, &blobs, args.files);
+    let db = data_directory::open_read_only(&args.directory)?;
+    let tree = db.tree()?;
+    let log = db.log(&tree)?;
+    let known = db.tables(&log.point)?;
+    let blobs = db.blobs(&tree, &log)?;
+    let report = report(&db, &tree, &log, &known, &blobs, args.files);
     out.print(&report, text);
     Ok(Outcome::Well)
 }
 
 fn report(
-    look: &ReadOnlyDb,
+    db: &ReadOnlyDb,
     tree: &ReadOnlyTree,
     log: &ReadOnlyLog,
     known: &CatalogState,
@@ -180,7 +180,7 @@ fn report(
             TableReport {
                 name: entry.name.clone(),
                 rows,
-                blob_bytes: out_of_line_bytes(&log.point.view, clustered, rows, || all.clone()),
+                blob_bytes: out_of_line_bytes(&log.point.super_version, clustered, rows, || all.clone()),
                 indexes,
                 stored_bytes,
                 raw_bytes,
@@ -199,7 +199,7 @@ fn report(
     let stored_bytes = tree.version.size();
     let raw_bytes = levels.iter().map(|level| level.raw_bytes).sum();
     Report {
-        directory: look.dir().display().to_string(),
+        directory: db.dir().display().to_string(),
         manifest: tree.manifest_id,
         database: tree.state.identity.map(|i| i.database.to_string()),
         epoch: tree.state.epoch(),

@@ -35,10 +35,10 @@ struct Loss {
 
 /// Repairs the database.
 pub fn run(args: &Repair, out: &Output) -> Result<Outcome> {
-    let look = data_directory::look(&args.directory)?;
+    let db = data_directory::open_read_only(&args.directory)?;
     let bar = out.spinner("saving what is left");
     let mut lost = Vec::new();
-    let repaired = repair(&look, &args.target, &mut |error| {
+    let repaired = repair(&db, &args.target, &mut |error| {
         let (file, offset) = match error.kind() {
             ErrorKind::Corruption { file, offset } => (Some(file.clone()), Some(*offset)),
             _ => (None, None),
@@ -49,7 +49,7 @@ pub fn run(args: &Repair, out: &Output) -> Result<Outcome> {
     bar.finish_and_clear();
     let repaired = repaired?;
     let report = Report {
-        directory: look.dir().display().to_string(),
+        directory: db.dir().display().to_string(),
         target: args.target.display().to_string(),
         complete: lost.is_empty() && repaired.entries_removed == 0,
         lost,

@@ -160,7 +160,7 @@ fn audit(db: &Arc<Db>, tellers: &mut [Teller]) -> Result<(), Failure> {
             "prepared transfer {xid:?} is not known"
         );
     }
-    let books = Books::read(&db.context().views.latest()).map_err(call_failed)?;
+    let books = Books::read(&db.context().super_versions.latest()).map_err(call_failed)?;
     books.check()?;
     for teller in tellers {
         let (from, to) = (teller.acknowledged, teller.attempted);

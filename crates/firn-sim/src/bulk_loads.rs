@@ -80,7 +80,7 @@ fn schema(indexes: &BTreeSet<u32>) -> TableSchema {
             offset: 1 + 4 * i,
             null: None,
             stored: true,
-            missing: InstantDefault::Impossible,
+            instant_default: InstantDefault::Impossible,
         },
     });
     let index = |column: u32| IndexSchema {
@@ -173,10 +173,10 @@ impl LoadRun {
 
     fn step(&mut self) -> Result<(), Stop> {
         // Without background work, writers that the gate stops would wait for ever.
-        if !self.db.context().views.pin().frozen.is_empty() {
+        if !self.db.context().super_versions.pin().frozen.is_empty() {
             self.db.flush()?;
         }
-        while self.db.context().views.pin().version.l0.len() > 8 && self.db.compact_once()? {}
+        while self.db.context().super_versions.pin().version.l0.len() > 8 && self.db.compact_once()? {}
         match self.rng.random_range(0..10) {
             0..3 => self.load(),
             3..6 => self.change_indexes(),
@@ -399,7 +399,7 @@ impl LoadRun {
 fn found(db: &Arc<Db>) -> Result<TableStates, Stop> {
     let mut state = TableStates::new();
     for entry in db.catalog().list("") {
-        let point = db.context().views.latest();
+        let point = db.context().super_versions.latest();
         let report = check_stored(&entry, &point, &|| false)?;
         let name = &entry.name;
         ensure!(report.problem_count == 0, "{name}: {:?}", report.problems);
@@ -439,7 +439,7 @@ fn found(db: &Arc<Db>) -> Result<TableStates, Stop> {
 /// No file lies about that the tree does not name.
 fn no_strays(env: &dyn Env, db: &Db) -> Result<(), Stop> {
     db.compact_all()?;
-    let version = Arc::clone(&db.context().views.pin().version);
+    let version = Arc::clone(&db.context().super_versions.pin().version);
     let named: BTreeSet<u64> = version.files().map(|(_, file)| file.file_id).collect();
     let names = env.list_dir(Path::new(DIR))?;
     let files = names.iter().filter_map(|name| parse_file_name(name));

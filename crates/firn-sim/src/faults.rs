@@ -298,9 +298,9 @@ fn put(db: &Db, n: u32) -> firn::base::Result<()> {
 }
 
 fn holds(db: &Db, count: u32) -> firn::base::Result<bool> {
-    let point = db.context().views.latest();
+    let point = db.context().super_versions.latest();
     for n in 0..count {
-        let found = firn::read::get(&point.view, &key_of(n), point.seqno, |key, value| {
+        let found = firn::read::get(&point.super_version, &key_of(n), point.seqno, |key, value| {
             key.kind.is_put() && value.len() == 500
         })?;
         if found != Some(true) {

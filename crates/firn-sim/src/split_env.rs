@@ -36,8 +36,8 @@ impl Env for SplitEnv {
     fn create(&self, path: &Path) -> Result<Box<dyn AppendFile>> {
         self.of(path).create(path)
     }
-    fn set_aside(&self, path: &Path, bytes: u64) -> Result<bool> {
-        self.of(path).set_aside(path, bytes)
+    fn allocate(&self, path: &Path, bytes: u64) -> Result<bool> {
+        self.of(path).allocate(path, bytes)
     }
     fn create_from_allocated(&self, aside: &Path, path: &Path) -> Result<Box<dyn AppendFile>> {
         self.of(path).create_from_allocated(aside, path)

@@ -69,8 +69,8 @@ fn measure(db: &Db, what: &str, seconds: u64, mut next: impl FnMut() -> u64) -> 
         let mut reads = 0u64;
         while env.monotonic_micros() < start + seconds * 1_000_000 {
             for _ in 0..1000 {
-                let point = db.context().views.latest();
-                let found = read::get(&point.view, &key(next()), point.seqno, |_, v| v.len());
+                let point = db.context().super_versions.latest();
+                let found = read::get(&point.super_version, &key(next()), point.seqno, |_, v| v.len());
                 assert_eq!(found.unwrap(), Some(ROW));
             }
             reads += 1000;

@@ -199,7 +199,7 @@ impl Session for FirnSession {
             lower: self.key.clone(),
             upper: Some(upper.to_vec()),
         };
-        let sources = scan_sources(&point.view, &range, None);
+        let sources = scan_sources(&point.super_version, &range, None);
         let mut entries = MvccIter::new(MergeIter::new(sources), ReadAt::snapshot(point.seqno));
         entries.set_bounds(Some(&range.lower), range.upper.as_deref());
         let mut count = 0;

@@ -86,9 +86,9 @@ fn take(args: &TakeBackup, mark: &InProgress<'_>, target: &Target, out: &Output)
         Some(dir) => Source::stopped(dir)?,
         None => Source::running(args, &id)?,
     };
-    let tree = source.look.tree()?;
-    let log = source.look.log(&tree)?;
-    let known = source.look.tables(&log.point)?;
+    let tree = source.db.tree()?;
+    let log = source.db.log(&tree)?;
+    let known = source.db.tables(&log.point)?;
     if args.from_dir.is_some() {
         refuse_unfinished_ddl(known.tables.keys().map(String::as_str))?;
     }

@@ -94,10 +94,10 @@ fn text(report: &Report) -> String {
 
 /// Reads manifest and log as the server will; the tables must be there.
 fn examine(engine: &Path, tables: &[&str]) -> Result<ReadOnlyLog> {
-    let look = ReadOnlyDb::open(Arc::new(PosixEnv::new()), engine)?;
-    let tree = look.tree()?;
-    let log = look.log(&tree)?;
-    let known = look.tables(&log.point)?;
+    let db = ReadOnlyDb::open(Arc::new(PosixEnv::new()), engine)?;
+    let tree = db.tree()?;
+    let log = db.log(&tree)?;
+    let known = db.tables(&log.point)?;
     match tables
         .iter()
         .find(|table| !known.tables.contains_key(**table))

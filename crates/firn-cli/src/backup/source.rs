@@ -42,7 +42,7 @@ pub struct Source {
     /// `dir` is ours and goes with this, before its lock does.
     _checkpoint: Option<Checkpoint>,
     /// `dir`, locked.
-    pub look: ReadOnlyDb,
+    pub db: ReadOnlyDb,
 }
 
 impl Source {
@@ -55,7 +55,7 @@ impl Source {
         };
         let env = PosixEnv::new();
         Ok(Self {
-            look: ReadOnlyDb::open(Arc::new(PosixEnv::new()), &dir)?,
+            db: ReadOnlyDb::open(Arc::new(PosixEnv::new()), &dir)?,
             archive: archive_of(&env, &dir)?,
             cut_ms: env.wall_micros() / 1000,
             dir,
@@ -108,7 +108,7 @@ impl Source {
         // The rest of its millisecond may be in it.
         let cut_ms = clock.wall_micros() / 1000 + 1;
         // Locked before the next client can come and find it left behind.
-        let look = ReadOnlyDb::open(Arc::new(PosixEnv::new()), &dir)?;
+        let db = ReadOnlyDb::open(Arc::new(PosixEnv::new()), &dir)?;
         let position = Some(server.position()?);
         server.backup_stage("END")?;
         let pause_ms = (clock.monotonic_micros() - began) as f64 / 1000.0;
@@ -123,7 +123,7 @@ impl Source {
             cut_ms,
             notes,
             _checkpoint: Some(checkpoint),
-            look,
+            db,
         })
     }
 }

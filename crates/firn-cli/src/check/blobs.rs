@@ -7,14 +7,14 @@ use firn::db::{ReadOnlyLog, ReadOnlyDb, ReadOnlyTree};
 use firn::store::{FileKind, file_name};
 
 /// Checks them against the tree, and against the log if that could be read.
-pub fn check(look: &ReadOnlyDb, tree: &ReadOnlyTree, log: Option<&ReadOnlyLog>, findings: &mut Findings) -> Result<()> {
+pub fn check(db: &ReadOnlyDb, tree: &ReadOnlyTree, log: Option<&ReadOnlyLog>, findings: &mut Findings) -> Result<()> {
     let mut found = |error| findings.error(&error);
     let Some(log) = log else {
-        return look.check_blob_positions(&look.files_only(tree), &mut found);
+        return db.check_blob_positions(&db.files_only(tree), &mut found);
     };
-    look.check_blob_positions(&log.point, &mut found)?;
-    look.check_prepared_blobs(log, &mut found)?;
-    let blobs = look.blobs(tree, log)?;
+    db.check_blob_positions(&log.point, &mut found)?;
+    db.check_prepared_blobs(log, &mut found)?;
+    let blobs = db.blobs(tree, log)?;
     let what = match blobs.missing.is_empty() {
         true => "nothing refers to this file; the next start removes it",
         false => "nothing refers to this file; it stays as long as others are missing",

@@ -21,7 +21,7 @@ pub struct Checked {
 
 /// Checks the files of the tree, and looks for others.
 pub fn check_tree(
-    look: &ReadOnlyDb,
+    db: &ReadOnlyDb,
     tree: &ReadOnlyTree,
     out: &Output,
     findings: &mut Findings,
@@ -47,9 +47,9 @@ pub fn check_tree(
     }
     bar.finish_and_clear();
     // Damage of the log is found elsewhere.
-    let (named, whole) = match look.log(tree) {
+    let (named, whole) = match db.log(tree) {
         Ok(log) => (log.files, true),
-        Err(_) => match look.files_left(tree) {
+        Err(_) => match db.files_left(tree) {
             Ok(files) => (files, false),
             // Nobody here knows which files it names.
             Err(error) if error.is_unsupported() => {
@@ -69,7 +69,7 @@ pub fn check_tree(
     }
     let named: HashSet<u64> = named.iter().map(|file| file.file_id).collect();
     let live = |id: &u64| tree.state.files.contains_key(id) || named.contains(id);
-    for id in look.source().store().list()?.iter().filter(|id| !live(id)) {
+    for id in db.source().store().list()?.iter().filter(|id| !live(id)) {
         let what = match whole {
             true => "neither manifest nor log name this file; the next start removes it",
             false => "neither the manifest nor what is left of the log names this file",
@@ -80,8 +80,8 @@ pub fn check_tree(
 }
 
 /// Without a manifest: checks every SST there is against itself.
-pub fn check_all(look: &ReadOnlyDb, out: &Output, findings: &mut Findings) -> Result<Checked> {
-    let store = look.source().store();
+pub fn check_all(db: &ReadOnlyDb, out: &Output, findings: &mut Findings) -> Result<Checked> {
+    let store = db.source().store();
     let ids = store.list()?;
     let bar = out.progress("files", ids.len() as u64);
     let mut checked = Checked::default();
@@ -90,7 +90,7 @@ pub fn check_all(look: &ReadOnlyDb, out: &Output, findings: &mut Findings) -> Re
         checked.count += 1;
         let opened = store.open(id).and_then(|file| {
             checked.bytes += file.size()?;
-            SstReader::open(file, id, name, Arc::clone(look.source().cache()))
+            SstReader::open(file, id, name, Arc::clone(db.source().cache()))
         });
         match opened {
             Ok(reader) => drop(reader.survey(&mut |error| findings.error(&named(&reader, error)))),

@@ -9,14 +9,14 @@ use firn::wal::{SegmentPiece, SegmentId, parse_segment_name, segment_name, dump_
 /// Replays the log in memory; `None` if it cannot be, or if there is no tree to replay it on. Also
 /// returns the number of segments.
 pub fn check(
-    look: &ReadOnlyDb,
+    db: &ReadOnlyDb,
     tree: Option<&ReadOnlyTree>,
     findings: &mut Findings,
 ) -> Result<(Option<ReadOnlyLog>, u64)> {
-    let names = look.env().list_dir(look.dir())?;
+    let names = db.env().list_dir(db.dir())?;
     let mut segments: Vec<SegmentId> = names.iter().filter_map(|n| parse_segment_name(n)).collect();
     segments.sort_unstable();
-    let log = tree.map(|tree| look.log(tree));
+    let log = tree.map(|tree| db.log(tree));
     match log {
         Some(Ok(log)) => {
             if log.end.torn_tail {
@@ -39,18 +39,18 @@ pub fn check(
     }
     let first = tree.map_or(0, |tree| tree.state.log_number);
     for &segment in segments.iter().filter(|id| **id >= first) {
-        gaps(look, segment, findings);
+        gaps(db, segment, findings);
     }
     Ok((None, segments.len() as u64))
 }
 
 /// Names what lies between intact groups of a segment and is none.
-fn gaps(look: &ReadOnlyDb, segment: SegmentId, findings: &mut Findings) {
+fn gaps(db: &ReadOnlyDb, segment: SegmentId, findings: &mut Findings) {
     let name = segment_name(segment);
     let mut pending = Vec::new();
     let surveyed = dump_segment(
-        &**look.env(),
-        look.dir(),
+        &**db.env(),
+        db.dir(),
         segment,
         &mut |piece| match piece {
             // A group may leave the rest of its block empty.

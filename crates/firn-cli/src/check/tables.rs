@@ -20,14 +20,14 @@ pub struct Checked {
 
 /// Checks all tables at `point`.
 pub fn check(
-    look: &ReadOnlyDb,
+    db: &ReadOnlyDb,
     tree: &ReadOnlyTree,
     point: &ReadPoint,
     out: &Output,
     findings: &mut Findings,
 ) -> Result<Checked> {
     let mut checked = Checked::default();
-    let known = match look.tables(point) {
+    let known = match db.tables(point) {
         Ok(known) => known,
         Err(error) => {
             findings.error(&error);

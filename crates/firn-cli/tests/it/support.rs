@@ -64,7 +64,7 @@ fn schema() -> TableSchema {
             offset,
             null: None,
             stored: true,
-            missing: InstantDefault::Impossible,
+            instant_default: InstantDefault::Impossible,
         },
     };
     let int = ColumnKind::Fixed { len: 4 };

@@ -129,7 +129,7 @@ fn each(point: &ReadPoint, index: u32, mut f: impl FnMut(&[u8], Value<'_>)) -> R
         lower: index.to_be_bytes().to_vec(),
         upper: Some((index + 1).to_be_bytes().to_vec()),
     };
-    let merged = MergeIter::new(scan_sources(&point.view, &range, None));
+    let merged = MergeIter::new(scan_sources(&point.super_version, &range, None));
     let mut entries = MvccIter::new(merged, ReadAt::snapshot(point.seqno));
     entries.set_bounds(Some(&range.lower), range.upper.as_deref());
     let mut on = entries.first()?;

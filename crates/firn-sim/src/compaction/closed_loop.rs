@@ -279,8 +279,8 @@ impl Machine {
             return;
         };
         let bytes = entries * STORED.0 as f64;
-        let shape = self.tree.shape();
-        let size = shape.file_size(0, self.tree.options.target_file_size);
+        let level_targets = self.tree.level_targets();
+        let size = level_targets.file_size(0, self.tree.options.target_file_size);
         let files = (bytes / (size as f64 / 8.0)).min(16.0) as u64 + 1;
         self.flush = Some(Flush {
             work: Work::new(entries * FLUSH_US, Self::sync_us(files, bytes)),

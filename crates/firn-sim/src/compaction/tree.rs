@@ -113,7 +113,7 @@ impl Tree {
     }
 
     /// The shape of the tree.
-    pub fn shape(&self) -> LevelTargets {
+    pub fn level_targets(&self) -> LevelTargets {
         LevelTargets::of(&self.version, self.options.base_level_size)
     }
 
@@ -190,7 +190,7 @@ impl Tree {
                     if {
                         let last = file[file.len() - 1].key;
                         let size = file.len() as u64 * bytes;
-                        last == entry.key || !splitter.cut(&bytes_of(last), &key, size)
+                        last == entry.key || !splitter.should_split(&bytes_of(last), &key, size)
                     } =>
                 {
                     file.push(entry);
@@ -226,8 +226,8 @@ impl Tree {
             });
         }
         let (version, reads) = (self.version.clone(), self.reads());
-        let shape = self.shape();
-        let size = shape.file_size(0, self.options.target_file_size);
+        let level_targets = self.level_targets();
+        let size = level_targets.file_size(0, self.options.target_file_size);
         let cuts = FlushSplits::of(&version, self.options.live.freeze_at(), size);
         let splitter = cuts.splitter(size);
         let (metas, written) = self.write(&version, &reads, vec![entries], 0, splitter);
@@ -279,7 +279,7 @@ impl Tree {
         };
         let bytes = bytes * keys.len() as u64;
         let target = self.options.target_file_size;
-        let size = self.shape().file_size(flight.job.output_level, target);
+        let size = self.level_targets().file_size(flight.job.output_level, target);
         JobOutput {
             bytes,
             entries: keys.len() as u64,
@@ -299,8 +299,8 @@ impl Tree {
             let next = flight.version.levels.get(usize::from(level));
             let boundaries = next.map_or(&[][..], |run| &run.files);
             let boundaries = boundaries.iter().map(|f| f.smallest.clone()).collect();
-            let shape = LevelTargets::of(&flight.version, self.options.base_level_size);
-            let size = shape.file_size(level, self.options.target_file_size);
+            let level_targets = LevelTargets::of(&flight.version, self.options.base_level_size);
+            let size = level_targets.file_size(level, self.options.target_file_size);
             let splitter = Splitter::new(size, boundaries);
             let (metas, wrote) =
                 self.write(&flight.version, &flight.reads, inputs, level, splitter);

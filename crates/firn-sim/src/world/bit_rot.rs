@@ -54,7 +54,7 @@ impl World {
             self.db().close()?;
             self.history.acknowledge(self.history.now());
         }
-        let version = Arc::clone(&self.latest().view.version);
+        let version = Arc::clone(&self.latest().super_version.version);
         let of_catalog = version.files().filter(|(_, file)| {
             let ids = file.per_index.iter().map(|stats| stats.index);
             ids.min() == Some(CATALOG_INDEX)
@@ -178,12 +178,12 @@ impl World {
         let mut failed = false;
         for id in self.live_indexes() {
             for (key, value) in self.expected(&range_of(id), moment, &Writes::new()) {
-                let found = firn::read::get(&point.view, &key, point.seqno, |key, value| {
+                let found = firn::read::get(&point.super_version, &key, point.seqno, |key, value| {
                     key.kind.is_put().then(|| Stored::of(key.kind, value))
                 });
                 let found = found.and_then(|found| {
                     let stored = found.flatten();
-                    stored.map(|s| s.read(&point.view.blobs)).transpose()
+                    stored.map(|s| s.read(&point.super_version.blobs)).transpose()
                 });
                 match found {
                     Ok(found) => {

@@ -68,7 +68,7 @@ impl World {
         let Some(old) = found.filter(|old| old.kind == Kind::PutBlobs) else {
             return Ok(None);
         };
-        let before = old.read(&point.view.blobs)?;
+        let before = old.read(&point.super_version.blobs)?;
         let head = self.history.now().to_le_bytes();
         let stored = old.value.as_value();
         txn.put_with_blobs(key, Value::split(&head, stored.tail))?;

@@ -23,7 +23,7 @@ pub(super) struct DatabaseContents {
 
 impl World {
     pub(super) fn latest(&self) -> ReadPoint {
-        self.db().context().views.latest()
+        self.db().context().super_versions.latest()
     }
 
     /// Reads all there is, every index both ways.
@@ -33,7 +33,7 @@ impl World {
 
     /// The same of another database.
     pub(super) fn see_in(&self, db: &Db) -> Result<DatabaseContents, StepEnd> {
-        let point = db.context().views.latest();
+        let point = db.context().super_versions.latest();
         let tables = db.catalog().list("");
         let tables: BTreeMap<String, Vec<IndexId>> = tables
             .iter()
@@ -125,10 +125,10 @@ impl World {
             .iter()
             .filter(|(id, _)| !dropped.contains_key(id));
         for (key, value) in kept.flat_map(|(_, entries)| entries) {
-            let found = firn::read::get(&point.view, key, point.seqno, |key, value| {
+            let found = firn::read::get(&point.super_version, key, point.seqno, |key, value| {
                 key.kind.is_put().then(|| Stored::of(key.kind, value))
             })?;
-            let found = found.flatten().map(|stored| stored.read(&point.view.blobs));
+            let found = found.flatten().map(|stored| stored.read(&point.super_version.blobs));
             ensure!(
                 found.transpose()?.as_ref() == Some(value),
                 "a get of {key:?} differs from the scan"

@@ -27,7 +27,7 @@ fn schema(indexes: u32, primary: bool) -> TableSchema {
             offset: 1,
             null: None,
             stored: true,
-            missing: InstantDefault::Impossible,
+            instant_default: InstantDefault::Impossible,
         },
     };
     let index = |n: u32| IndexSchema {
@@ -171,8 +171,8 @@ impl World {
             created_micros: 1,
         };
         let again = catalog.create(&name, definition).err();
-        let missing = catalog.drop_table("db/none").err();
-        let kinds = [again, missing].map(|error| error.map(|e| e.kind().clone()));
+        let instant_default = catalog.drop_table("db/none").err();
+        let kinds = [again, instant_default].map(|error| error.map(|e| e.kind().clone()));
         let expected = [ErrorKind::AlreadyExists, ErrorKind::NotFound].map(Some);
         ensure!(kinds == expected, "refused changes gave {kinds:?}");
         Ok(())

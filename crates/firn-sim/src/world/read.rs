@@ -24,7 +24,7 @@ pub(super) fn cursor(
     read_at: ReadAt,
 ) -> MvccIter<MergeIter<ScanSource>> {
     let own = own.map(|own| Box::new(own) as Box<dyn InternalIterator + Send>);
-    let sources = scan_sources(&point.view, range, own);
+    let sources = scan_sources(&point.super_version, range, own);
     let mut entries = MvccIter::new(MergeIter::new(sources), read_at);
     entries.set_bounds(Some(&range.lower), range.upper.as_deref());
     entries
@@ -35,7 +35,7 @@ pub(super) fn entry(
     entries: &MvccIter<MergeIter<ScanSource>>,
 ) -> Result<(Vec<u8>, OwnedValue)> {
     let stored = Stored::of(entries.kind(), entries.value());
-    let value = stored.read(&point.view.blobs)?;
+    let value = stored.read(&point.super_version.blobs)?;
     Ok((entries.user_key().to_vec(), value))
 }
 
@@ -125,7 +125,7 @@ impl World {
             let stored = || Stored::of(internal.kind, value);
             internal.kind.is_put().then(stored)
         })?;
-        let found = found.flatten().map(|stored| stored.read(&point.view.blobs));
+        let found = found.flatten().map(|stored| stored.read(&point.super_version.blobs));
         let found = found.transpose()?;
         let own = session.own.iter().rfind(|(own, _)| *own == key);
         let expected = match own {

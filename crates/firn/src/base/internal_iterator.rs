@@ -34,7 +34,7 @@ pub trait InternalIterator {
         0
     }
     /// Moves forward onto an entry counted by [`Self::rows_ahead`]; cannot fail.
-    fn glide(&mut self) {
+    fn next_unchecked(&mut self) {
         let moved = self.next();
         debug_assert!(matches!(moved, Ok(true)));
     }
@@ -83,8 +83,8 @@ impl<T: InternalIterator + ?Sized> InternalIterator for Box<T> {
     fn rows_ahead(&mut self, limit: Option<&[u8]>, snapshot: Seqno) -> u32 {
         (**self).rows_ahead(limit, snapshot)
     }
-    fn glide(&mut self) {
-        (**self).glide();
+    fn next_unchecked(&mut self) {
+        (**self).next_unchecked();
     }
     fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {
         (**self).peek(count, show);

@@ -21,7 +21,7 @@ pub trait PrefixExtractor: Send + Sync {
 /// The key layouts of all indexes.
 pub trait PrefixExtractors: Send + Sync {
     /// The layout of an index; `None` if it is unknown or has nothing to count.
-    fn shape(&self, index: IndexId) -> Option<Arc<dyn PrefixExtractor>>;
+    fn prefix_extractor(&self, index: IndexId) -> Option<Arc<dyn PrefixExtractor>>;
 }
 
 /// Knows the layout of no index.
@@ -29,7 +29,7 @@ pub trait PrefixExtractors: Send + Sync {
 pub struct NoPrefixExtractors;
 
 impl PrefixExtractors for NoPrefixExtractors {
-    fn shape(&self, _: IndexId) -> Option<Arc<dyn PrefixExtractor>> {
+    fn prefix_extractor(&self, _: IndexId) -> Option<Arc<dyn PrefixExtractor>> {
         None
     }
 }

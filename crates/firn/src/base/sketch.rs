@@ -184,7 +184,7 @@ fn common_prefix(a: &[u8], b: &[u8]) -> usize {
 /// A prefix that a key shares with the previous key is counted already. So a hash is computed only
 /// for prefixes that change.
 pub struct PrefixSketcher {
-    shape: Arc<dyn PrefixExtractor>,
+    prefix_extractor: Arc<dyn PrefixExtractor>,
     /// The fixed lengths of the parts; 0 for parts without one.
     fixed: Vec<usize>,
     /// The last key, up to the end of its last prefix.
@@ -196,13 +196,13 @@ pub struct PrefixSketcher {
 }
 
 impl PrefixSketcher {
-    /// Sketches of an index with the key layout `shape`.
-    pub fn new(shape: Arc<dyn PrefixExtractor>) -> Self {
-        let prefixes = shape.prefixes();
-        let fixed = (0..prefixes).map(|part| shape.fixed_len(part).unwrap_or(0));
+    /// Sketches of an index with the key layout `prefix_extractor`.
+    pub fn new(prefix_extractor: Arc<dyn PrefixExtractor>) -> Self {
+        let prefixes = prefix_extractor.prefixes();
+        let fixed = (0..prefixes).map(|part| prefix_extractor.fixed_len(part).unwrap_or(0));
         Self {
             fixed: fixed.collect(),
-            shape,
+            prefix_extractor,
             last: Vec::new(),
             ends: Vec::with_capacity(prefixes),
             sketches: Some(vec![Sketch::default(); prefixes]),
@@ -230,7 +230,7 @@ impl PrefixSketcher {
         self.ends.truncate(same);
         for (part, sketch) in sketches.iter_mut().enumerate().skip(same) {
             let part_end = match self.fixed[part] {
-                0 => self.shape.part_end(user_key, part, end),
+                0 => self.prefix_extractor.part_end(user_key, part, end),
                 len => Some(end + len),
             };
             let Some(prefix) = part_end.and_then(|end| user_key.get(..end)) else {

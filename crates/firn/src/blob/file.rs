@@ -421,7 +421,7 @@ impl BlobFile {
     }
 
     /// Starts reading the part of a blob that `extent` describes, if the file is open.
-    pub(super) fn announce(&self, blob: &BlobRef, extent: &BlobReadExtent, reads: &mut PrefetchBatch) {
+    pub(super) fn prefetch(&self, blob: &BlobRef, extent: &BlobReadExtent, reads: &mut PrefetchBatch) {
         if let Some(opened) = self.physical.load().opened()
             && let Some(at) = opened.locate(blob.offset)
         {

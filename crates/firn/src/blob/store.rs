@@ -345,14 +345,14 @@ impl BlobStore {
     }
 
     /// Starts reading the given prefixes of these values, all at the same time. A hint.
-    pub fn announce<'a>(&self, blobs: impl Iterator<Item = (&'a BlobRef, u64)> + Clone) {
+    pub fn prefetch<'a>(&self, blobs: impl Iterator<Item = (&'a BlobRef, u64)> + Clone) {
         if blobs.clone().nth(1).is_none() {
             return;
         }
         let mut reads = PrefetchBatch::new();
         for (blob, wanted) in blobs {
             let extent = BlobReadExtent::of(blob, wanted);
-            self.file(blob.file).announce(blob, &extent, &mut reads);
+            self.file(blob.file).prefetch(blob, &extent, &mut reads);
         }
         reads.start();
     }

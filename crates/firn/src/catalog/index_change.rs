@@ -186,7 +186,7 @@ fn changed(
     schema.version = old.schema.version;
     for (column, known) in schema.columns.iter_mut().zip(&old.schema.columns) {
         column.column.id = known.column.id;
-        column.column.missing.clone_from(&known.column.missing);
+        column.column.instant_default.clone_from(&known.column.instant_default);
     }
     let entry = TableEntry {
         schema,

@@ -58,7 +58,7 @@ impl Catalog {
 }
 
 impl PrefixExtractors for Catalog {
-    fn shape(&self, index: IndexId) -> Option<Arc<dyn PrefixExtractor>> {
+    fn prefix_extractor(&self, index: IndexId) -> Option<Arc<dyn PrefixExtractor>> {
         let Some((table, number)) = self.owner(index) else {
             return self.filling_prefix_extractor(index);
         };

@@ -276,7 +276,7 @@ impl TableSchema {
 impl ColumnSchema {
     /// Whether the column exists since the table's creation, so that no row lacks it.
     pub fn is_original(&self) -> bool {
-        self.column.missing == InstantDefault::Impossible
+        self.column.instant_default == InstantDefault::Impossible
     }
 }
 

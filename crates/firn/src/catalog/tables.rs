@@ -63,7 +63,7 @@ impl CatalogState {
             upper: prefix_successor(&lower),
             lower,
         };
-        let merged = MergeIter::new(scan_sources(&point.view, &range, None));
+        let merged = MergeIter::new(scan_sources(&point.super_version, &range, None));
         let mut entries = MvccIter::new(merged, ReadAt::snapshot(point.seqno));
         let mut known = Self::default();
         let mut found = entries.seek_ge(&range.lower)?;

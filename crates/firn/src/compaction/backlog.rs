@@ -46,12 +46,12 @@ impl Backlog {
 }
 
 fn debt(version: &Version, options: &Options) -> f64 {
-    let shape = LevelTargets::of(version, options.base_level_size);
+    let level_targets = LevelTargets::of(version, options.base_level_size);
     let excess = |level: u8| {
-        let target = shape.targets[usize::from(level)];
+        let target = level_targets.targets[usize::from(level)];
         version.level_size(level).saturating_sub(target)
     };
-    let levels = shape.base..LAST_LEVEL as u8;
+    let levels = level_targets.base..LAST_LEVEL as u8;
     let bytes = levels.map(excess).sum::<u64>() as f64 * REWRITTEN;
     let soft = DEBT_MIN.max(version.level_size(LAST_LEVEL as u8) as f64);
     2.0 * (bytes.max(1.0) / soft).ln().max(0.0) / DEBT_RANGE.ln()

@@ -27,8 +27,8 @@ pub fn flush(
     retired: &RetiredIndexes,
 ) -> Result<(Vec<FileMeta>, JobStats)> {
     let version = ctx.versions.current();
-    let shape = LevelTargets::of(&version, ctx.options.base_level_size);
-    let file_size = shape.file_size(0, ctx.options.target_file_size);
+    let level_targets = LevelTargets::of(&version, ctx.options.base_level_size);
+    let file_size = level_targets.file_size(0, ctx.options.target_file_size);
     let memtable = ctx.options.live.freeze_at();
     let splitter = match ctx.in_reserve {
         true => Splitter::new(u64::MAX, Vec::new()),

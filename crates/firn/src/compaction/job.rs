@@ -81,7 +81,7 @@ impl JobStats {
 /// `Corruption`, which names the damaged file; `Io`, `NoSpace`; `Interrupted` if canceled;
 /// `ShutDown` if the entries do not add up (a bug); those of [`DropRule::decide`]. A failed job
 /// removes its outputs and changes nothing.
-pub fn run(
+pub fn run_job(
     ctx: JobContext<'_>,
     version: &Version,
     job: &Job,
@@ -102,8 +102,8 @@ pub fn run(
     let next = version.levels.get(usize::from(job.output_level));
     let boundaries = next.map_or(&[][..], |run| &run.files);
     let boundaries = boundaries.iter().map(|f| f.smallest.clone()).collect();
-    let shape = LevelTargets::of(version, ctx.options.base_level_size);
-    let file_size = shape.file_size(job.output_level, ctx.options.target_file_size);
+    let level_targets = LevelTargets::of(version, ctx.options.base_level_size);
+    let file_size = level_targets.file_size(job.output_level, ctx.options.target_file_size);
     let splitter = Splitter::new(file_size, boundaries);
     let mut outputs = Outputs::new(ctx, job.output_level, splitter);
     let mut source = MergeIter::new(job.inputs.iter().map(source_of).collect());
@@ -125,7 +125,7 @@ pub fn run(
     let mut paced = Paced::new(pace);
     let mut on = source.seek_to_first()?;
     while on {
-        paced.look(&stats)?;
+        paced.tick(&stats)?;
         let copied = match ctx.options.block_reuse {
             true => copy_block(&mut source, &mut rule, &mut outputs, &mut stats)?,
             false => None,
@@ -164,7 +164,7 @@ pub(super) fn filter(
     let mut paced = Paced::new(pace);
     let mut on = source.seek_to_first()?;
     while on {
-        paced.look(stats)?;
+        paced.tick(stats)?;
         on = step(source, rule, &mut nothing_below, stats, &mut keep)?;
     }
     Ok(())
@@ -200,7 +200,7 @@ impl<F: FnMut(&JobStats) -> Result<()>> Paced<F> {
     }
 
     #[inline]
-    fn look(&mut self, stats: &JobStats) -> Result<()> {
+    fn tick(&mut self, stats: &JobStats) -> Result<()> {
         if stats.entries_in >= self.due {
             self.due = stats.entries_in + PACE;
             (self.pace)(stats)?;

@@ -23,7 +23,7 @@ pub use flush_split::FlushSplits;
 pub use drop_rule::{DropRule, DropReason, Retention, RetiredIndexes, Snapshots, DropDecision};
 pub use flush::flush;
 pub use cache_handover::CacheHandover;
-pub use job::{JobStats, run};
+pub use job::{JobStats, run_job};
 pub use rate_limiter::RateLimiter;
 pub use output::JobContext;
 pub use picker::{PickerContext, RestGoal, changes_at_rest, l0_depth, pick};

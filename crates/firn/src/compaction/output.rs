@@ -22,7 +22,7 @@ pub struct JobContext<'a> {
     /// Limits the rate of background reads and writes.
     pub limiter: &'a RateLimiter,
     /// Tells where the parts of a key end, for the sketches in the files.
-    pub shapes: &'a Arc<dyn PrefixExtractors>,
+    pub prefix_extractors: &'a Arc<dyn PrefixExtractors>,
     /// The disk is full: the flush writes a single file, into the space reserved for that case.
     pub in_reserve: bool,
 }
@@ -73,7 +73,7 @@ impl<'a> Outputs<'a> {
                 self.superseded += 1;
             } else if self
                 .splitter
-                .cut(&self.last_key, key.user_key, writer.estimated_size())
+                .should_split(&self.last_key, key.user_key, writer.estimated_size())
             {
                 self.close()?;
             }
@@ -114,7 +114,7 @@ impl<'a> Outputs<'a> {
                 return Ok(None);
             }
             let size = writer.estimated_size();
-            if self.splitter.cut(&self.last_key, first, size) {
+            if self.splitter.should_split(&self.last_key, first, size) {
                 self.close()?;
             }
         }
@@ -155,8 +155,8 @@ impl<'a> Outputs<'a> {
             SstOptions::upper_level(block_size)
         };
         let now = store.env().wall_micros();
-        let shapes = Arc::clone(self.ctx.shapes);
-        Ok(SstWriter::new(file, id, options, now).with_prefix_extractors(shapes))
+        let prefix_extractors = Arc::clone(self.ctx.prefix_extractors);
+        Ok(SstWriter::new(file, id, options, now).with_prefix_extractors(prefix_extractors))
     }
 
     fn close(&mut self) -> Result<()> {

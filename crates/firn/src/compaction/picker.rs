@@ -95,15 +95,15 @@ const REST_SHARE: u64 = 2;
 
 /// The next job, if one is due and no running job conflicts with it.
 pub fn pick(p: &PickerContext<'_>) -> Option<Job> {
-    let shape = LevelTargets::of(p.version, p.options.base_level_size);
+    let level_targets = LevelTargets::of(p.version, p.options.base_level_size);
     p.drop_files()
-        .or_else(|| p.by_size(&shape))
-        .or_else(|| p.by_reported(&shape))
-        .or_else(|| p.by_blobs(&shape))
-        .or_else(|| p.by_garbage(&shape))
+        .or_else(|| p.by_size(&level_targets))
+        .or_else(|| p.by_reported(&level_targets))
+        .or_else(|| p.by_blobs(&level_targets))
+        .or_else(|| p.by_garbage(&level_targets))
         .or_else(|| match p.rest {
             RestGoal::No => None,
-            _ => p.by_idleness(&shape),
+            _ => p.by_idleness(&level_targets),
         })
 }
 
@@ -229,7 +229,7 @@ impl PickerContext<'_> {
 
     /// A job on L0 or on a level over its target: the one that is fullest relative to the level
     /// below.
-    fn by_size(&self, shape: &LevelTargets) -> Option<Job> {
+    fn by_size(&self, level_targets: &LevelTargets) -> Option<Job> {
         let reclaimable = Reclaimable::of(self.version);
         let size = |level: u8| -> u64 {
             let files = self.version.levels[usize::from(level) - 1].files.iter();
@@ -238,7 +238,7 @@ impl PickerContext<'_> {
         };
         let fill = |level: u8| match level {
             LAST => 1.0,
-            _ => shape.fill(level, size(level)),
+            _ => level_targets.fill(level, size(level)),
         };
         let runs = self.version.l0.len();
         let l0_fill = runs as f64 / self.options.l0_compaction_runs.max(1) as f64;
@@ -247,8 +247,8 @@ impl PickerContext<'_> {
         let run = self.version.l0.iter().map(|run| run.size()).max();
         let depth = self.version.level_size(0) as f64 / run.unwrap_or(0).max(1) as f64;
         let score = depth / (L0_DEPTH * self.options.l0_compaction_runs.max(1) as f64);
-        let mut scores = vec![(0, l0_fill, score / fill(shape.base).max(0.01))];
-        for level in shape.base..LAST {
+        let mut scores = vec![(0, l0_fill, score / fill(level_targets.base).max(0.01))];
+        for level in level_targets.base..LAST {
             let own = fill(level);
             scores.push((level, own, own / fill(level + 1).max(0.01)));
         }
@@ -257,13 +257,13 @@ impl PickerContext<'_> {
         scores.into_iter().find_map(|(level, ..)| match level {
             0 => {
                 let due = self.options.l0_compaction_runs.max(1);
-                self.sink_l0(shape, JobReason::Size, due, |_| true)
+                self.sink_l0(level_targets, JobReason::Size, due, |_| true)
             }
-            level => self.sink(shape, level, JobReason::Size, |_| true),
+            level => self.sink(level_targets, level, JobReason::Size, |_| true),
         })
     }
 
-    fn by_reported(&self, shape: &LevelTargets) -> Option<Job> {
+    fn by_reported(&self, level_targets: &LevelTargets) -> Option<Job> {
         self.reported.iter().find_map(|range| {
             let dead = |f: &FileMeta| {
                 (f.deletes > 0 || f.superseded > 0) && f.overlaps(&range.smallest, &range.largest)
@@ -274,9 +274,9 @@ impl PickerContext<'_> {
                 .iter()
                 .any(|run| run.files.iter().any(|f| dead(f)));
             in_l0
-                .then(|| self.sink_l0(shape, JobReason::Reported, 0, dead))
+                .then(|| self.sink_l0(level_targets, JobReason::Reported, 0, dead))
                 .flatten()
-                .or_else(|| (1..LAST).find_map(|l| self.sink(shape, l, JobReason::Reported, dead)))
+                .or_else(|| (1..LAST).find_map(|l| self.sink(level_targets, l, JobReason::Reported, dead)))
                 .or_else(|| self.in_place(JobReason::Reported, 0, dead))
         })
     }
@@ -284,7 +284,7 @@ impl PickerContext<'_> {
     /// A blob of an old version becomes garbage only when the new version meets the old one in the
     /// last level. Bringing upper files down is cheap, since the tree is small beside its blobs,
     /// and it frees the space of the blobs.
-    fn by_blobs(&self, shape: &LevelTargets) -> Option<Job> {
+    fn by_blobs(&self, level_targets: &LevelTargets) -> Option<Job> {
         let uses = self.version.blob_uses();
         if uses.is_empty() {
             return None;
@@ -295,42 +295,42 @@ impl PickerContext<'_> {
             return None;
         }
         let wanted = |f: &FileMeta| !f.blobs.is_empty();
-        self.sink_l0(shape, JobReason::Garbage, 0, wanted)
-            .or_else(|| (1..LAST).find_map(|l| self.sink(shape, l, JobReason::Garbage, wanted)))
+        self.sink_l0(level_targets, JobReason::Garbage, 0, wanted)
+            .or_else(|| (1..LAST).find_map(|l| self.sink(level_targets, l, JobReason::Garbage, wanted)))
     }
 
-    fn by_garbage(&self, shape: &LevelTargets) -> Option<Job> {
+    fn by_garbage(&self, level_targets: &LevelTargets) -> Option<Job> {
         let dense = |f: &FileMeta| {
             let cluster = f.dense_deletes >= DENSE_MIN;
             share_over(f.deletes, f.entries, TOMBSTONE_SHARE)
                 || (cluster && share_over(f.dense_deletes, f.entries, DENSE_SHARE))
         };
         self.in_place(JobReason::Garbage, GARBAGE_SHARE, |_| true)
-            .or_else(|| (1..LAST).find_map(|l| self.sink(shape, l, JobReason::Garbage, dense)))
+            .or_else(|| (1..LAST).find_map(|l| self.sink(level_targets, l, JobReason::Garbage, dense)))
     }
 
-    fn by_idleness(&self, shape: &LevelTargets) -> Option<Job> {
-        self.sink_l0(shape, JobReason::Idle, 0, |_| true)
-            .or_else(|| (1..LAST).find_map(|l| self.sink(shape, l, JobReason::Idle, |_| true)))
+    fn by_idleness(&self, level_targets: &LevelTargets) -> Option<Job> {
+        self.sink_l0(level_targets, JobReason::Idle, 0, |_| true)
+            .or_else(|| (1..LAST).find_map(|l| self.sink(level_targets, l, JobReason::Idle, |_| true)))
             .or_else(|| self.in_place(JobReason::Idle, 0, |_| true))
     }
 
     /// The level that data of `level` is compacted into. No level above the base holds data, so
     /// data of L0 never passes older data.
-    fn below(&self, shape: &LevelTargets, level: u8) -> u8 {
-        shape.base.max(level + 1)
+    fn below(&self, level_targets: &LevelTargets, level: u8) -> u8 {
+        level_targets.base.max(level + 1)
     }
 
     /// A job that moves a file of `level` (neither L0 nor the last) one level down: the one that
     /// rewrites the fewest bytes per byte that it moves or frees.
     fn sink(
         &self,
-        shape: &LevelTargets,
+        level_targets: &LevelTargets,
         level: u8,
         reason: JobReason,
         wanted: impl Fn(&FileMeta) -> bool,
     ) -> Option<Job> {
-        let output = self.below(shape, level);
+        let output = self.below(level_targets, level);
         let files = &self.version.levels[usize::from(level) - 1].files;
         let reclaimable = Reclaimable::of(self.version);
         let mut seeds: Vec<(f64, usize)> = Vec::new();
@@ -344,7 +344,7 @@ impl PickerContext<'_> {
         }
         seeds.sort_by(|a, b| a.0.total_cmp(&b.0));
         seeds.into_iter().find_map(|(_, i)| {
-            self.unless_busy(self.down(shape, level, output, files, i..i + 1, reason))
+            self.unless_busy(self.down(level_targets, level, output, files, i..i + 1, reason))
         })
     }
 
@@ -352,7 +352,7 @@ impl PickerContext<'_> {
     /// files it overlaps there and fit into the job's size.
     fn down(
         &self,
-        shape: &LevelTargets,
+        level_targets: &LevelTargets,
         level: u8,
         output: u8,
         files: &[Arc<FileHandle>],
@@ -366,7 +366,7 @@ impl PickerContext<'_> {
         if !lower.is_empty() {
             let all = lower.iter().chain(&files[seed.clone()]);
             let mut size: u64 = all.map(|f| f.size).sum();
-            let room = shape.job_size(self.options.target_file_size).max(2 * size);
+            let room = level_targets.job_size(self.options.target_file_size).max(2 * size);
             let bounds = span(lower);
             let mut fits = |file: &FileMeta| {
                 let fits = self.is_free(file)

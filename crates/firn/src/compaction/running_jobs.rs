@@ -156,7 +156,7 @@ impl RunningJobs {
     /// Sets aside an input of `job` that turned out to be damaged: no further job reads it, nor
     /// moves data past it. Jobs on other ranges go on. Call it after [`Self::end`]. Returns whether
     /// `job` has the file among its inputs.
-    pub fn set_aside(&mut self, job: &Job, file_id: u64) -> bool {
+    pub fn quarantine(&mut self, job: &Job, file_id: u64) -> bool {
         let Some((level, file)) = job.files().find(|(_, f)| f.file_id == file_id) else {
             return false;
         };

@@ -64,7 +64,7 @@ impl Splitter {
     }
 
     /// Whether a file of `size` bytes whose last user key is `last` ends before `next`.
-    pub fn cut(&mut self, last: &[u8], next: &[u8], size: u64) -> bool {
+    pub fn should_split(&mut self, last: &[u8], next: &[u8], size: u64) -> bool {
         debug_assert!(last < next);
         let ahead = &self.boundaries[self.at..];
         let crossed = ahead.partition_point(|b| b.as_slice() <= next);

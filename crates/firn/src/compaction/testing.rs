@@ -155,7 +155,7 @@ pub(super) struct Db {
     pub(super) options: Options,
     pub(super) handover: CacheHandover,
     pub(super) limiter: RateLimiter,
-    pub(super) shapes: Arc<dyn PrefixExtractors>,
+    pub(super) prefix_extractors: Arc<dyn PrefixExtractors>,
 }
 
 impl Db {
@@ -182,7 +182,7 @@ impl Db {
             limiter: RateLimiter::new(Arc::new(PosixEnv::new()), Arc::clone(&options.live)),
             options,
             handover: CacheHandover::default(),
-            shapes: Arc::new(NoPrefixExtractors),
+            prefix_extractors: Arc::new(NoPrefixExtractors),
         }
     }
 
@@ -192,7 +192,7 @@ impl Db {
             options: &self.options,
             handover: &self.handover,
             limiter: &self.limiter,
-            shapes: &self.shapes,
+            prefix_extractors: &self.prefix_extractors,
             in_reserve: false,
         }
     }

@@ -77,7 +77,7 @@ pub(super) struct BackgroundWork {
     pub health: Arc<Health>,
     pub wal: Arc<Wal>,
     pub versions: Arc<VersionSet>,
-    pub views: Arc<SuperVersions>,
+    pub super_versions: Arc<SuperVersions>,
     pub pipeline: Arc<Pipeline>,
     pub stall: Arc<StallGate>,
     pub counters: BackgroundStats,
@@ -85,16 +85,16 @@ pub(super) struct BackgroundWork {
     /// loads and blob collection wait.
     pub limiter: RateLimiter,
     /// Key ranges in which scans skipped too many tombstones.
-    pub reports: Arc<TombstoneReports>,
+    pub tombstone_reports: Arc<TombstoneReports>,
     pub memory: MemoryArbiter,
     pub blobs: Arc<BlobStore>,
-    pub collector: BlobGc,
+    pub blob_gc: BlobGc,
     /// Present if the log is archived.
     pub archiver: Option<Archiver>,
     snapshots: Arc<SnapshotList>,
     catalog_counters: Arc<Counters>,
     catalog: Arc<OnceLock<Arc<Catalog>>>,
-    shapes: Arc<dyn PrefixExtractors>,
+    prefix_extractors: Arc<dyn PrefixExtractors>,
     install: Mutex<()>,
     flushing: Mutex<()>,
     running: Mutex<RunningJobs>,
@@ -115,7 +115,7 @@ impl BackgroundWork {
         health: Arc<Health>,
         wal: Arc<Wal>,
         versions: Arc<VersionSet>,
-        views: Arc<SuperVersions>,
+        super_versions: Arc<SuperVersions>,
         pipeline: Arc<Pipeline>,
         snapshots: Arc<SnapshotList>,
         catalog_counters: Arc<Counters>,
@@ -132,18 +132,18 @@ impl BackgroundWork {
             health,
             wal,
             versions,
-            views,
+            super_versions,
             pipeline,
             stall,
             counters: BackgroundStats::default(),
-            reports: Arc::default(),
+            tombstone_reports: Arc::default(),
             memory,
             blobs,
             archiver,
-            collector: BlobGc::default(),
+            blob_gc: BlobGc::default(),
             snapshots,
             catalog_counters,
-            shapes: Arc::new(LatePrefixExtractors(Arc::clone(&catalog))),
+            prefix_extractors: Arc::new(LatePrefixExtractors(Arc::clone(&catalog))),
             catalog,
             install: Mutex::new(()),
             flushing: Mutex::new(()),
@@ -174,20 +174,20 @@ impl BackgroundWork {
     /// Returns whether there was one.
     pub(super) fn flush_oldest(&self) -> Result<bool> {
         let _in_order = self.flushing.lock();
-        let view = self.views.pin();
-        let Some(oldest) = view.frozen.last() else {
+        let super_version = self.super_versions.pin();
+        let Some(oldest) = super_version.frozen.last() else {
             return Ok(false);
         };
         self.health.check()?;
-        self.memory.balance(&view);
+        self.memory.balance(&super_version);
         match oldest {
             Flushable::Memtable(memtable) => {
                 memtable.wait_quiescent();
                 self.begin_install(oldest, memtable.last_lsn())?;
-                let flushed = self.flush_memtable(&view, memtable, false);
+                let flushed = self.flush_memtable(&super_version, memtable, false);
                 let flushed = match flushed {
                     Err(full) if *full.kind() == ErrorKind::NoSpace => {
-                        self.flush_in_reserve(&view, memtable).unwrap_or(Err(full))
+                        self.flush_in_reserve(&super_version, memtable).unwrap_or(Err(full))
                     }
                     flushed => flushed,
                 };
@@ -195,7 +195,7 @@ impl BackgroundWork {
             }
             Flushable::Run(run) => {
                 self.begin_install(oldest, run.last_lsn())?;
-                let installed = self.install_run(&view, run);
+                let installed = self.install_run(&super_version, run);
                 self.flushed(installed)?;
             }
         }
@@ -220,7 +220,7 @@ impl BackgroundWork {
     /// The oldest element of the queue is complete. Makes the log durable up to its end, before the
     /// manifest names its contents.
     fn begin_install(&self, oldest: &Flushable, last_lsn: u64) -> Result<()> {
-        self.views.drained(oldest);
+        self.super_versions.drained(oldest);
         self.wal
             .sync_to(last_lsn)
             .inspect_err(|_| self.pipeline.contain_failure())
@@ -229,7 +229,7 @@ impl BackgroundWork {
     /// The edit that brings queue element `oldest` into L0, without its files.
     fn edit_of(&self, oldest: u64, newest: Option<Seqno>) -> Edit {
         let floor = self.pipeline.log_floor(|| {
-            let mut left = self.views.pin().frozen.clone();
+            let mut left = self.super_versions.pin().frozen.clone();
             left.retain(|other| other.id() != oldest);
             left
         });
@@ -256,7 +256,7 @@ impl BackgroundWork {
     /// Installs the files of a queued run into L0, as one run above all earlier ones. The files are
     /// not rewritten: their entries carry no seqno, and the manifest keeps the commit's seqno for
     /// each file.
-    fn install_run(&self, view: &SuperVersion, queued: &IngestedRun) -> Result<()> {
+    fn install_run(&self, super_version: &SuperVersion, queued: &IngestedRun) -> Result<()> {
         let run = self.versions.new_run_number();
         let files = &queued.run().files;
         let added = files
@@ -267,13 +267,13 @@ impl BackgroundWork {
             ..self.edit_of(queued.id(), Some(queued.seqno()))
         };
         let named = |user_key: &[u8]| queued.run().find(user_key).is_some();
-        view.rows.retire_where(queued.id(), named);
+        super_version.rows.retire_where(queued.id(), named);
         self.install(edit, &[queued.id()], files)
     }
 
     /// Flushes a small memtable into the reserve for a full disk. `None` if it does not fit or the
     /// reserve is gone.
-    fn flush_in_reserve(&self, view: &SuperVersion, memtable: &Arc<Memtable>) -> Option<Result<()>> {
+    fn flush_in_reserve(&self, super_version: &SuperVersion, memtable: &Arc<Memtable>) -> Option<Result<()>> {
         let reserve = self.versions.source().store().reserve()?;
         // Entries take less room in a file than in memory.
         let fits = memtable.size_bytes() <= ReservePart::Table.bytes() && reserve.has(ReservePart::Table);
@@ -285,13 +285,13 @@ impl BackgroundWork {
         Some(
             self.versions
                 .find_room_for_file(&edit)
-                .and_then(|()| self.flush_memtable(view, memtable, true)),
+                .and_then(|()| self.flush_memtable(super_version, memtable, true)),
         )
     }
 
     fn flush_memtable(
         &self,
-        view: &SuperVersion,
+        super_version: &SuperVersion,
         memtable: &Arc<Memtable>,
         in_reserve: bool,
     ) -> Result<()> {
@@ -311,7 +311,7 @@ impl BackgroundWork {
             added: files.into_iter().map(|meta| (0, run, meta)).collect(),
             ..self.edit_of(flushed, newest)
         };
-        view.rows.retire(flushed, &mut memtable.iter())?;
+        super_version.rows.retire(flushed, &mut memtable.iter())?;
         self.install(edit, &[flushed], &[])?;
         let took_us = self.env.monotonic_micros().saturating_sub(started);
         self.stall.flushed(stats.written_bytes, took_us);
@@ -404,7 +404,7 @@ impl BackgroundWork {
             return;
         };
         if let Some((_, id)) = parse_file_name(file)
-            && running.set_aside(job, id)
+            && running.quarantine(job, id)
         {
             let message = format!("{file} is damaged and left out of compactions: {error}");
             self.options.listener.log(Severity::Error, &message);
@@ -430,7 +430,7 @@ impl BackgroundWork {
         let mut running = self.running.lock();
         let version = self.versions.current();
         let oldest_read = self.live_snapshots().oldest();
-        let reported = self.reports.open(oldest_read);
+        let reported = self.tombstone_reports.open(oldest_read);
         let job = compaction::pick(&PickerContext {
             version: &version,
             options: &self.options,
@@ -449,7 +449,7 @@ impl BackgroundWork {
         // A job under way may belong to a reported range, and more jobs may follow for it: keep the
         // report until none is left.
         if !reported.is_empty() && !running.is_busy() && !job.as_ref().is_some_and(urgent) {
-            self.reports.close(&reported, oldest_read);
+            self.tombstone_reports.close(&reported, oldest_read);
         }
         let job = job?;
         let ticket = running.begin(&job);
@@ -459,9 +459,9 @@ impl BackgroundWork {
     /// The factory of files that neither flush nor compaction writes: spilled write sets and loads.
     pub(super) fn ingest(&self) -> Arc<Ingest> {
         let cutters = file_splitters::file_splitters(&self.versions, &self.options);
-        let shapes = Arc::clone(&self.shapes);
+        let prefix_extractors = Arc::clone(&self.prefix_extractors);
         let options = self.options.clone();
-        Ingest::new(Arc::clone(&self.versions), options, shapes, cutters)
+        Ingest::new(Arc::clone(&self.versions), options, prefix_extractors, cutters)
     }
 
     fn job_context<'a>(&'a self, handover: &'a CacheHandover) -> JobContext<'a> {
@@ -470,7 +470,7 @@ impl BackgroundWork {
             options: &self.options,
             handover,
             limiter: &self.limiter,
-            shapes: &self.shapes,
+            prefix_extractors: &self.prefix_extractors,
             in_reserve: false,
         }
     }
@@ -485,7 +485,7 @@ impl BackgroundWork {
         let context = self.job_context(handover);
         let snapshots = self.live_snapshots();
         let (edit, stats) =
-            compaction::run(context, version, job, &snapshots, retired, &self.stopping)?;
+            compaction::run_job(context, version, job, &snapshots, retired, &self.stopping)?;
         self.install(edit, &[], &[])?;
         Ok(stats)
     }
@@ -506,7 +506,7 @@ impl BackgroundWork {
     ) -> Result<()> {
         let _in_order = self.install.lock();
         let version = self.versions.apply_open(edit, open)?;
-        self.views.installed(version, flushed);
+        self.super_versions.installed(version, flushed);
         then()?;
         self.stall.set_failure(None);
         self.report_pressure();
@@ -524,13 +524,13 @@ impl BackgroundWork {
         let _in_order = self.install.lock();
         let ids = choose(&self.versions.current());
         let version = self.versions.close_files(&ids);
-        self.views.installed(version, &[]);
+        self.super_versions.installed(version, &[]);
     }
 
     /// The seqnos at which reads may happen. Reads the visible seqno before the list of snapshots,
     /// as [`Snapshots::new`] requires.
     fn live_snapshots(&self) -> Snapshots {
-        let visible = self.views.visible();
+        let visible = self.super_versions.visible();
         Snapshots::new(visible, self.snapshots.live())
     }
 
@@ -545,11 +545,11 @@ impl BackgroundWork {
         if retired.is_empty() {
             return Ok(());
         }
-        let view = self.views.pin();
-        let in_files = view.version.all_index_stats();
+        let super_version = self.super_versions.pin();
+        let in_files = super_version.version.all_index_stats();
         let in_memtables = |id: IndexId| {
-            let mut queued = view.frozen.iter();
-            view.active.index_counts(id).entries > 0
+            let mut queued = super_version.frozen.iter();
+            super_version.active.index_counts(id).entries > 0
                 || queued.any(|queued| queued.index_counts(id).entries > 0)
         };
         let gone: Vec<IndexId> = retired
@@ -565,7 +565,7 @@ impl BackgroundWork {
 
     /// Divides the memory limit anew and updates the stall gate.
     pub(super) fn report_pressure(&self) {
-        self.memory.balance(&self.views.pin());
+        self.memory.balance(&self.super_versions.pin());
         self.tell_gate();
     }
 
@@ -573,10 +573,10 @@ impl BackgroundWork {
     /// update is from the newest view.
     fn tell_gate(&self) {
         let _in_order = self.telling.lock();
-        let view = self.views.pin();
-        let mut pressure = pressure(&view, &self.options, &self.extra);
+        let super_version = self.super_versions.pin();
+        let mut pressure = pressure(&super_version, &self.options, &self.extra);
         // The gate stops writers at pressure 2.
-        let memory = 2.0 * self.memory.pressure(&view);
+        let memory = 2.0 * self.memory.pressure(&super_version);
         pressure.memtables = pressure.memtables.max(memory);
         self.stall.set_pressure(pressure);
     }

@@ -82,7 +82,7 @@ struct GcCandidate {
 /// Every place in which a view finds entries must be counted here *and* scanned in
 /// [`BackgroundWork::collect`], files that are not in the version yet included: a blob that is overlooked is
 /// punched. For the open of a database, [`uses_recovered`] must do the same.
-pub(super) fn uses_of(view: &SuperVersion) -> BlobUses {
+pub(super) fn uses_of(super_version: &SuperVersion) -> BlobUses {
     let SuperVersion {
         active: _,
         frozen: _,
@@ -92,10 +92,10 @@ pub(super) fn uses_of(view: &SuperVersion) -> BlobUses {
         rows: _,
         blobs: _,
         generation: _,
-    } = view;
-    let mut all = view.version.blob_uses().clone();
-    let queued = view.frozen.iter().map(|queued| queued.blob_uses());
-    for uses in queued.chain([view.active.blob_uses()]) {
+    } = super_version;
+    let mut all = super_version.version.blob_uses().clone();
+    let queued = super_version.frozen.iter().map(|queued| queued.blob_uses());
+    for uses in queued.chain([super_version.active.blob_uses()]) {
         uses.iter().for_each(|used| all.add(used));
     }
     all
@@ -138,7 +138,7 @@ impl BackgroundWork {
     /// Does one step of garbage collection. Returns whether it gave room back.
     pub(in crate::db) fn collect_blobs(&self) -> Result<bool> {
         self.health.check()?;
-        let mut waiting = self.collector.waiting.lock();
+        let mut waiting = self.blob_gc.waiting.lock();
         self.blobs.log_durable(self.wal.durable_lsn());
         self.blobs.trim_sealed();
         if waiting.is_none() {
@@ -149,7 +149,7 @@ impl BackgroundWork {
         };
         // Try again later instead of waiting for the link holder: this thread also trims files and
         // releases sessions.
-        if self.views.oldest_generation() < plan.generation || self.blobs.links_held() {
+        if self.super_versions.oldest_generation() < plan.generation || self.blobs.links_held() {
             return Ok(false);
         }
         let plan = waiting.take().expect("looked at above");
@@ -169,17 +169,17 @@ impl BackgroundWork {
         if files.is_empty() {
             return Ok(None);
         }
-        let aside = self.collector.quarantined.lock().clone();
+        let aside = self.blob_gc.quarantined.lock().clone();
         // Choose before pinning the view: a transaction that releases a file has made its
         // references visible first.
         let idle = files
             .into_iter()
             .filter(|f| !f.grows() && !f.is_held() && !aside.contains(&f.id()));
         let idle: Vec<Arc<BlobFile>> = idle.collect();
-        let view = self.views.pin();
-        let uses = uses_of(&view);
+        let super_version = self.super_versions.pin();
+        let uses = uses_of(&super_version);
         self.tune_blobs(uses.bytes());
-        let chosen = self.choose(idle, &uses, &view)?;
+        let chosen = self.choose(idle, &uses, &super_version)?;
         if chosen.is_empty() {
             return Ok(None);
         }
@@ -188,9 +188,9 @@ impl BackgroundWork {
             spans.insert(candidate.file.id(), Vec::new());
         }
         if chosen.iter().any(|c| c.live > 0) {
-            self.collect(&view, &mut spans)?;
+            self.collect(&super_version, &mut spans)?;
         }
-        let generation = view.generation;
+        let generation = super_version.generation;
         let files = chosen.into_iter().filter_map(|candidate| {
             let mut live = spans.remove(&candidate.file.id())?;
             live.sort_unstable();
@@ -207,7 +207,7 @@ impl BackgroundWork {
         &self,
         idle: Vec<Arc<BlobFile>>,
         uses: &BlobUses,
-        view: &SuperVersion,
+        super_version: &SuperVersion,
     ) -> Result<Vec<GcCandidate>> {
         let mut candidates = Vec::new();
         for file in idle {
@@ -258,7 +258,7 @@ impl BackgroundWork {
         let named = |f: &&Arc<crate::version::FileHandle>| {
             f.blobs.iter().any(|used| ids.contains(&used.file))
         };
-        let files = view.files();
+        let files = super_version.files();
         let to_read: u64 = files.filter(named).map(|file| file.size).sum();
         if to_read > lost {
             candidates.retain(|c| c.live == 0 || share(c) * 100.0 >= LOST_SHARE_AT_ANY_COST as f64);
@@ -266,15 +266,15 @@ impl BackgroundWork {
         Ok(candidates)
     }
 
-    /// Adds the spans that `view` refers to, for the files in `spans`.
-    fn collect(&self, view: &SuperVersion, spans: &mut BTreeMap<u64, Vec<BlobSpan>>) -> Result<()> {
-        for memtable in view.memtables() {
+    /// Adds the spans that `super_version` refers to, for the files in `spans`.
+    fn collect(&self, super_version: &SuperVersion, spans: &mut BTreeMap<u64, Vec<BlobSpan>>) -> Result<()> {
+        for memtable in super_version.memtables() {
             let named = memtable.blob_uses();
             if named.iter().any(|used| spans.contains_key(&used.file)) {
                 add_spans(&mut memtable.iter(), spans)?;
             }
         }
-        for file in view.files() {
+        for file in super_version.files() {
             if !file.blobs.iter().any(|b| spans.contains_key(&b.file)) {
                 continue;
             }
@@ -287,7 +287,7 @@ impl BackgroundWork {
                 return Err(error);
             }
             // The references of a damaged table are unknown: leave the files that it names alone.
-            let mut aside = self.collector.quarantined.lock();
+            let mut aside = self.blob_gc.quarantined.lock();
             for used in &file.blobs {
                 if spans.remove(&used.file).is_some() {
                     aside.insert(used.file);
@@ -313,7 +313,7 @@ impl BackgroundWork {
             match done {
                 Ok(held) => file.settle(held),
                 Err(error) if stays_so(&error) => {
-                    self.collector.quarantined.lock().insert(file.id());
+                    self.blob_gc.quarantined.lock().insert(file.id());
                     let message = format!("a blob file keeps its garbage: {error}");
                     self.options.listener.log(Severity::Error, &message);
                 }
@@ -417,7 +417,7 @@ pub struct BlobReport {
 impl super::Db {
     /// The room taken by blobs. Asks the file system about each file.
     pub fn blobs(&self) -> BlobReport {
-        let uses = uses_of(&self.cx.views.pin());
+        let uses = uses_of(&self.cx.super_versions.pin());
         let files = self.cx.blobs.all();
         let allocated = files.iter().filter_map(|file| file.usage().ok());
         BlobReport {
@@ -430,7 +430,7 @@ impl super::Db {
 
     /// Bytes that tables and memtables refer to, old versions included.
     pub fn blob_bytes_live(&self) -> u64 {
-        uses_of(&self.cx.views.pin()).bytes()
+        uses_of(&self.cx.super_versions.pin()).bytes()
     }
 
     /// The store of out-of-line values.

@@ -179,7 +179,7 @@ impl MemoryArbiter {
     }
 
     /// Computes and applies a new division. Cheap while nothing has moved by a step.
-    pub(super) fn balance(&self, view: &SuperVersion) {
+    pub(super) fn balance(&self, super_version: &SuperVersion) {
         // Take the lock before computing; otherwise a stale division overwrites a newer one.
         let mut current = self.current.lock();
         let limit = self.live.memory_limit.load(Ordering::Relaxed);
@@ -190,7 +190,7 @@ impl MemoryArbiter {
                 rows: self.row_cache_size.load(Ordering::Relaxed),
                 memtable_size: u64::MAX,
             },
-            limit => split(limit, self.demand(view)),
+            limit => split(limit, self.demand(super_version)),
         };
         if *current == Some(wanted) {
             return;
@@ -208,9 +208,9 @@ impl MemoryArbiter {
         *current = Some(wanted);
     }
 
-    fn demand(&self, view: &SuperVersion) -> MemoryDemand {
+    fn demand(&self, super_version: &SuperVersion) -> MemoryDemand {
         MemoryDemand {
-            memtables: memtable_bytes(view),
+            memtables: memtable_bytes(super_version),
             memtable_size: self.live.memtable_size.load(Ordering::Relaxed),
             write_sets: self.write_sets.sum(),
         }
@@ -219,13 +219,13 @@ impl MemoryArbiter {
     /// Share of the memtables' room that frozen memtables fill. From 1 on the caches are at their
     /// minimum, and a flush must make room first. 0 while no memtable is frozen, since a flush
     /// could free nothing.
-    pub(super) fn pressure(&self, view: &SuperVersion) -> f64 {
+    pub(super) fn pressure(&self, super_version: &SuperVersion) -> f64 {
         let limit = self.live.memory_limit.load(Ordering::Relaxed);
-        if limit == 0 || view.frozen.is_empty() {
+        if limit == 0 || super_version.frozen.is_empty() {
             return 0.0;
         }
         let most = limit - limit / CACHES_SHARE_MIN;
-        let frozen: u64 = view.frozen.iter().map(|m| m.memory_bytes()).sum();
+        let frozen: u64 = super_version.frozen.iter().map(|m| m.memory_bytes()).sum();
         let room = most.saturating_sub(self.write_sets.sum()).max(1);
         frozen as f64 / room as f64
     }
@@ -235,11 +235,11 @@ impl MemoryArbiter {
         &self.write_sets
     }
 
-    pub(super) fn report(&self, view: &SuperVersion) -> MemoryReport {
+    pub(super) fn report(&self, super_version: &SuperVersion) -> MemoryReport {
         let (blocks, rows) = (self.cache.stats(), self.rows.stats());
         MemoryReport {
             limit: self.live.memory_limit.load(Ordering::Relaxed),
-            memtables: memtable_bytes(view),
+            memtables: memtable_bytes(super_version),
             write_sets: self.write_sets.sum(),
             pinned: self.cache.pins().used(),
             block_cache: blocks.bytes,
@@ -276,21 +276,21 @@ impl BackgroundWork {
     }
 }
 
-fn memtable_bytes(view: &SuperVersion) -> u64 {
-    view.memtables().map(|m| m.memory_bytes()).sum()
+fn memtable_bytes(super_version: &SuperVersion) -> u64 {
+    super_version.memtables().map(|m| m.memory_bytes()).sum()
 }
 
 impl Db {
     /// Memory use by part.
     pub fn memory(&self) -> MemoryReport {
-        self.work.memory.report(&self.cx.views.pin())
+        self.work.memory.report(&self.cx.super_versions.pin())
     }
 
     /// Changes the memory limit, bytes; 0 for none. Takes effect at once.
     pub fn set_memory_limit(&self, bytes: u64) {
         let live = &self.work.options.live;
         live.memory_limit.store(bytes, Ordering::Relaxed);
-        self.work.memory.balance(&self.cx.views.pin());
+        self.work.memory.balance(&self.cx.super_versions.pin());
         self.work.unpin();
     }
 
@@ -299,7 +299,7 @@ impl Db {
     pub fn set_block_cache_size(&self, bytes: u64) {
         let memory = &self.work.memory;
         memory.block_cache_size.store(bytes, Ordering::Relaxed);
-        memory.balance(&self.cx.views.pin());
+        memory.balance(&self.cx.super_versions.pin());
     }
 
     /// Changes the capacity of the row cache, bytes; 0 for none. Takes effect only while there is
@@ -307,7 +307,7 @@ impl Db {
     pub fn set_row_cache_size(&self, bytes: u64) {
         let memory = &self.work.memory;
         memory.row_cache_size.store(bytes, Ordering::Relaxed);
-        memory.balance(&self.cx.views.pin());
+        memory.balance(&self.cx.super_versions.pin());
     }
 }
 

@@ -88,14 +88,14 @@ pub struct Db {
 /// Forwards the pipeline's switches of memtables to the views and to the background work, which is
 /// created after the pipeline.
 struct MemtableSwitch {
-    views: Arc<SuperVersions>,
+    super_versions: Arc<SuperVersions>,
     /// Weak, because the work owns the pipeline, which owns this switch.
     work: Arc<OnceLock<Weak<BackgroundWork>>>,
 }
 
 impl MemtableHost for MemtableSwitch {
     fn switched(&self, queued: &[Flushable], active: Arc<Memtable>) {
-        self.views.switched(queued, active);
+        self.super_versions.switched(queued, active);
         if let Some(work) = self.work.get().and_then(Weak::upgrade) {
             work.memtable_frozen();
         }
@@ -227,18 +227,18 @@ impl Db {
             wal.current_segment(),
             memtable_size,
         ));
-        let views = Arc::new(SuperVersions::new(
+        let super_versions = Arc::new(SuperVersions::new(
             Arc::clone(&active),
             versions.current(),
             Arc::clone(&visible),
             rows,
             Arc::clone(&blobs),
         ));
-        views.recovered(&replayed.queue);
+        super_versions.recovered(&replayed.queue);
         let stall = Arc::new(StallGate::new(Arc::clone(&env)));
         let late_work = Arc::new(OnceLock::new());
         let switch = MemtableSwitch {
-            views: Arc::clone(&views),
+            super_versions: Arc::clone(&super_versions),
             work: Arc::clone(&late_work),
         };
         let pipeline = Pipeline::new(
@@ -258,7 +258,7 @@ impl Db {
             health,
             wal,
             versions,
-            Arc::clone(&views),
+            Arc::clone(&super_versions),
             Arc::clone(&pipeline),
             Arc::clone(&snapshots),
             Arc::clone(&counters),
@@ -271,14 +271,14 @@ impl Db {
         let locks = LockTable::merging_at(work.options.lock_merge_rows);
         locks.set_observer(waits);
         let cx = Arc::new(TransactionContext {
-            views,
+            super_versions,
             pipeline,
             locks,
             snapshots,
             live: Arc::clone(&work.options.live),
             write_sets: Arc::clone(&write_sets),
             prepared: Arc::default(),
-            reports: Arc::clone(&work.reports),
+            tombstone_reports: Arc::clone(&work.tombstone_reports),
             ingest: work.ingest(),
             loads: Arc::new(BulkLoadHost(Arc::clone(&work))),
             blobs,
@@ -287,7 +287,7 @@ impl Db {
             Arc::clone(&cx.pipeline),
             Arc::clone(&cx.prepared),
             counters,
-            &cx.views.latest(),
+            &cx.super_versions.latest(),
         )?);
         recover_prepared::relog(&cx, &catalog, &replayed, &*work.options.listener)?;
         work.set_catalog(Arc::clone(&catalog));
@@ -440,8 +440,8 @@ impl Db {
 
     /// Refills the reserve for a full disk. While the disk is full, also retries to get the room
     /// that writers wait for. The log thread calls this once a second.
-    pub fn look_for_room(&self) {
-        self.work.look_for_room();
+    pub fn recheck_full_disk(&self) {
+        self.work.recheck_full_disk();
     }
 
     /// Runs one compaction if the picker finds one worthwhile, and deletes obsolete files. Returns
@@ -549,5 +549,5 @@ fn report_recovery(work: &BackgroundWork, replayed: &Replayed, took_ms: u64) {
 
 /// Seqno of the last visible commit.
 pub fn visible(db: &Db) -> Seqno {
-    db.cx.views.visible()
+    db.cx.super_versions.visible()
 }

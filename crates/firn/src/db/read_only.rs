@@ -253,13 +253,13 @@ fn point_over(source: &FileSource, tree: &ReadOnlyTree, replayed: &Replayed) -> 
     let active = Memtable::with_capacity(replayed.queue.len() as u64 + 1, 0, 0);
     // As an open does: an epoch may have begun behind the last commit.
     let after = tree.state.identity.map_or(0, |identity| identity.after);
-    let views = SuperVersions::new(
+    let super_versions = SuperVersions::new(
         Arc::new(active),
         Arc::clone(&tree.version),
         Arc::new(AtomicU64::new(replayed.last_seqno.max(after))),
         Arc::new(RowCache::new(0)),
         Arc::new(blobs),
     );
-    views.recovered(&replayed.queue);
-    views.latest()
+    super_versions.recovered(&replayed.queue);
+    super_versions.latest()
 }

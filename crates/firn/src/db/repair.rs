@@ -69,20 +69,20 @@ pub struct Repaired {
 /// # Errors
 /// `AlreadyExists` if `target` holds anything; `Unsupported` for newer formats; `Io` and `NoSpace`.
 /// After an error `target` is incomplete; the caller may remove it.
-pub fn repair(look: &ReadOnlyDb, target: &Path, lost: &mut dyn FnMut(Error)) -> Result<Repaired> {
-    let env = look.env();
+pub fn repair(damaged_db: &ReadOnlyDb, target: &Path, lost: &mut dyn FnMut(Error)) -> Result<Repaired> {
+    let env = damaged_db.env();
     env.create_dir_all(target)?;
     if !env.list_dir(target)?.is_empty() {
         let message = format!("{} is not empty", target.display());
         return Err(Error::new(ErrorKind::AlreadyExists, message));
     }
     let mut repaired = Repaired::default();
-    let tree = SurvivingTree::of(look, &mut repaired, lost)?;
+    let tree = SurvivingTree::of(damaged_db, &mut repaired, lost)?;
     let counters = Counters::default();
     let log = recovery::salvage(
         &**env,
-        look.dir(),
-        look.source(),
+        damaged_db.dir(),
+        damaged_db.source(),
         tree.log,
         tree.last_seqno,
         MEMTABLE_SIZE,
@@ -92,8 +92,8 @@ pub fn repair(look: &ReadOnlyDb, target: &Path, lost: &mut dyn FnMut(Error)) -> 
     let stored = tree.counters.iter();
     stored.for_each(|(counter, value)| counters.learn(*counter, *value));
     let mut unnamed = UnnamedLosses::default();
-    let sources = sources(look, &tree, &log, &mut unnamed, lost)?;
-    let mut copy = RepairCopy::new(env, target, tree.blobs(look))?;
+    let sources = sources(damaged_db, &tree, &log, &mut unnamed, lost)?;
+    let mut copy = RepairCopy::new(env, target, tree.blobs(damaged_db))?;
     copy.all(sources, lost)?;
     unnamed.tell(&copy.known, lost);
     counters.raise(INDEX_IDS, u64::from(copy.largest_index));
@@ -103,13 +103,13 @@ pub fn repair(look: &ReadOnlyDb, target: &Path, lost: &mut dyn FnMut(Error)) -> 
     let mut gtids = tree.gtids.clone();
     gtids.extend(&log.gtids);
     copy.install(last_seqno, counters.snapshot(), &gtids)?;
-    finish(look, &tree, target, &log, &mut repaired, lost)?;
+    finish(damaged_db, &tree, target, &log, &mut repaired, lost)?;
     Ok(repaired)
 }
 
 /// Copies the files of a prepared transaction into `db`.
 fn copy_prepared(
-    look: &ReadOnlyDb,
+    damaged_db: &ReadOnlyDb,
     db: &Db,
     tree: &SurvivingTree,
     files: &[FileMeta],
@@ -117,13 +117,13 @@ fn copy_prepared(
 ) -> Result<Changes> {
     let known = db.catalog().known();
     let mut writer = db.context().ingest.writer(RunCompression::Light, 0);
-    let (from, to) = (tree.blobs(look), &db.context().blobs);
+    let (from, to) = (tree.blobs(damaged_db), &db.context().blobs);
     let mut session = TransactionBlobs::new();
     let mut unnamed = UnnamedLosses::default();
     for file in files {
         // The transaction has no seqno yet, and any seqno serves to read its files.
         let id = file.file_id;
-        let Some(mut source) = salvaged(look, tree, id, Some(0), &mut unnamed, lost)? else {
+        let Some(mut source) = salvaged(damaged_db, tree, id, Some(0), &mut unnamed, lost)? else {
             continue;
         };
         let mut on = source.seek_to_first()?;
@@ -159,7 +159,7 @@ fn copy_prepared(
 
 /// Opens the new database, moves the prepared transactions there, and mends the indexes.
 fn finish(
-    look: &ReadOnlyDb,
+    damaged_db: &ReadOnlyDb,
     tree: &SurvivingTree,
     target: &Path,
     log: &Replayed,
@@ -174,11 +174,11 @@ fn finish(
         .live
         .txn_memory_limit
         .store(u64::MAX, Ordering::Relaxed);
-    let db = Db::open(Arc::clone(look.env()), target, options, None)?;
+    let db = Db::open(Arc::clone(damaged_db.env()), target, options, None)?;
     for (xid, changes) in &log.prepared {
         let changes = match changes {
-            Changes::Batch(batch) => Changes::Batch(with_own_blobs(&db, look, tree, batch, lost)?),
-            Changes::Run(files) => copy_prepared(look, &db, tree, files, lost)?,
+            Changes::Batch(batch) => Changes::Batch(with_own_blobs(&db, damaged_db, tree, batch, lost)?),
+            Changes::Run(files) => copy_prepared(damaged_db, &db, tree, files, lost)?,
         };
         let pipeline = &db.context().pipeline;
         // Keep the server run with the transaction: the server's next start needs it to decide.
@@ -218,12 +218,12 @@ fn finish(
 /// The batch of a prepared transaction, its blobs copied into the new database.
 fn with_own_blobs(
     db: &Arc<Db>,
-    look: &ReadOnlyDb,
+    damaged_db: &ReadOnlyDb,
     tree: &SurvivingTree,
     batch: &Batch,
     lost: &mut dyn FnMut(Error),
 ) -> Result<Batch> {
-    let from = tree.blobs(look);
+    let from = tree.blobs(damaged_db);
     let known = db.catalog().known();
     let mut session = TransactionBlobs::new();
     let mut copied = Batch::new();
@@ -271,7 +271,7 @@ fn shared_ids(tables: &[Arc<TableEntry>]) -> Vec<String> {
 
 /// Makes the indexes of a table fit its rows.
 fn mend(db: &Arc<Db>, entry: &Arc<TableEntry>, repaired: &mut Repaired) -> Result<IndexRepair> {
-    let point = db.context().views.latest();
+    let point = db.context().super_versions.latest();
     let mut changes = IndexChanges {
         db: Arc::clone(db),
         txn: db.new_transaction(db.new_owner(0)),

@@ -126,8 +126,8 @@ impl Db {
         let work = &self.work;
         let cache = work.versions.source().cache().stats();
         let wal = work.wal.stats();
-        let view = self.cx.views.pin();
-        let rows = view.rows.stats();
+        let super_version = self.cx.super_versions.pin();
+        let rows = super_version.rows.stats();
         let stalls = work.stall.stats();
         let locks = self.cx.locks.stats();
         Metrics {
@@ -148,7 +148,7 @@ impl Db {
                 .compacted_bytes_written
                 .load(Ordering::Relaxed),
             reused_bytes: work.counters.reused_bytes.load(Ordering::Relaxed),
-            memtable_bytes: view.memtables().map(|m| m.size_bytes()).sum(),
+            memtable_bytes: super_version.memtables().map(|m| m.size_bytes()).sum(),
             lock_waits: locks.waits,
             deadlocks: locks.deadlocks,
             commits: self.cx.pipeline.last_seqno(),
@@ -175,11 +175,11 @@ impl Db {
             }
             let clustered = entry.clustered.id;
             let counter = self.catalog.counters().rows(clustered);
-            let (rows, point) = live_rows(&counter, &self.cx.views, clustered);
-            let view = &point.view;
-            let blob_bytes = out_of_line_bytes(view, clustered, rows, || tables.clone());
+            let (rows, point) = live_rows(&counter, &self.cx.super_versions, clustered);
+            let super_version = &point.super_version;
+            let blob_bytes = out_of_line_bytes(super_version, clustered, rows, || tables.clone());
             for (id, index) in ids.into_iter().zip(names) {
-                let stats = IndexSums::of(view, id);
+                let stats = IndexSums::of(super_version, id);
                 all.push(IndexReport {
                     table: entry.name.clone(),
                     index,
@@ -297,7 +297,7 @@ impl Db {
             out,
             "\nLOG\nlast commit {}, visible {}",
             c.commits,
-            self.cx.views.visible()
+            self.cx.super_versions.visible()
         )?;
         writeln!(
             out,

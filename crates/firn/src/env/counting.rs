@@ -77,8 +77,8 @@ impl Env for CountingEnv {
             counters: Arc::clone(&self.counters),
         }))
     }
-    fn set_aside(&self, path: &Path, bytes: u64) -> Result<bool> {
-        self.inner.set_aside(path, bytes)
+    fn allocate(&self, path: &Path, bytes: u64) -> Result<bool> {
+        self.inner.allocate(path, bytes)
     }
     fn create_from_allocated(&self, aside: &Path, path: &Path) -> Result<Box<dyn AppendFile>> {
         let inner = self.inner.create_from_allocated(aside, path)?;
@@ -170,8 +170,8 @@ impl AppendFile for CountingAppend {
         self.counters.synced();
         self.inner.sync()
     }
-    fn set_aside(&mut self, bytes: u64) -> Result<bool> {
-        self.inner.set_aside(bytes)
+    fn allocate(&mut self, bytes: u64) -> Result<bool> {
+        self.inner.allocate(bytes)
     }
     fn len(&self) -> u64 {
         self.inner.len()

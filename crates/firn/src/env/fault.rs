@@ -210,9 +210,9 @@ impl Env for FaultEnv {
         Ok(Box::new(FaultAppend::new(self.handle(path), file)))
     }
 
-    fn set_aside(&self, path: &Path, bytes: u64) -> Result<bool> {
+    fn allocate(&self, path: &Path, bytes: u64) -> Result<bool> {
         self.pass(CallClass::Create, "set room aside for", path)?;
-        self.inner.set_aside(path, bytes)
+        self.inner.allocate(path, bytes)
     }
 
     fn create_from_allocated(&self, aside: &Path, path: &Path) -> Result<Box<dyn AppendFile>> {

@@ -339,7 +339,7 @@ impl Env for MemEnv {
         Ok(Box::new(MemAppend::new(self.clone(), path, inode)))
     }
 
-    fn set_aside(&self, path: &Path, bytes: u64) -> Result<bool> {
+    fn allocate(&self, path: &Path, bytes: u64) -> Result<bool> {
         let mut state = self.state();
         state.alive("set room aside for", path)?;
         let found = state.disk.find(path);
@@ -355,7 +355,7 @@ impl Env for MemEnv {
                 inode.ok_or_else(|| missing("create", path))?
             }
         };
-        inode.lock().set_aside(bytes as usize);
+        inode.lock().allocate(bytes as usize);
         Ok(true)
     }
 

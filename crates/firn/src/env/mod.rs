@@ -46,9 +46,9 @@ pub trait Env: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`crate::base::ErrorKind::NoSpace`]: no file is created.
-    fn set_aside(&self, path: &Path, bytes: u64) -> Result<bool>;
+    fn allocate(&self, path: &Path, bytes: u64) -> Result<bool>;
     /// As [`Self::create`] of `path`, in the space of the file at `aside`, made by
-    /// [`Self::set_aside`]: that file is renamed and replaces the target. If it has content,
+    /// [`Self::allocate`]: that file is renamed and replaces the target. If it has content,
     /// because a power cut undid an earlier rename but kept the bytes, it is emptied.
     fn create_from_allocated(&self, aside: &Path, path: &Path) -> Result<Box<dyn AppendFile>>;
     /// Opens a file for positional reads.
@@ -109,7 +109,7 @@ pub trait AppendFile: Send {
     fn sync(&mut self) -> Result<()>;
     /// Reserves disk space for the next `bytes` bytes to be appended, so that they do not fail on a
     /// full disk. Returns whether the file system supports this.
-    fn set_aside(&mut self, bytes: u64) -> Result<bool> {
+    fn allocate(&mut self, bytes: u64) -> Result<bool> {
         let _ = bytes;
         Ok(false)
     }

@@ -90,7 +90,7 @@ impl Env for PosixEnv {
         Ok(Box::new(PosixAppend::new(file, path)))
     }
 
-    fn set_aside(&self, path: &Path, bytes: u64) -> Result<bool> {
+    fn allocate(&self, path: &Path, bytes: u64) -> Result<bool> {
         let mut options = File::options();
         options.read(true).write(true);
         let (file, is_new) = match options.open(path) {
@@ -102,7 +102,7 @@ impl Env for PosixEnv {
         };
         let taken = |file: &File| file.metadata().map_or(0, |m| m.blocks());
         let before = taken(&file);
-        let can = allocate(&file, FallocateFlags::KEEP_SIZE, 0, bytes, path);
+        let can = fallocate(&file, FallocateFlags::KEEP_SIZE, 0, bytes, path);
         if is_new && !matches!(can, Ok(true)) {
             // The file is empty, so an error of the removal does no harm.
             let _ = fs::remove_file(path);
@@ -297,7 +297,7 @@ struct PosixAppend {
 }
 
 /// Allocates disk space; returns whether the file system supports it.
-fn allocate(
+fn fallocate(
     file: &File,
     flags: FallocateFlags,
     offset: u64,
@@ -350,11 +350,11 @@ impl AppendFile for PosixAppend {
             .map_err(|e| Error::io(&e, format_args!("sync {}", self.name)))
     }
 
-    fn set_aside(&mut self, bytes: u64) -> Result<bool> {
+    fn allocate(&mut self, bytes: u64) -> Result<bool> {
         let buffered = self.buf.len() as u64;
         let (offset, len) = (self.len - buffered, buffered + bytes);
         let path = Path::new(&self.name);
-        allocate(&self.file, FallocateFlags::KEEP_SIZE, offset, len, path)
+        fallocate(&self.file, FallocateFlags::KEEP_SIZE, offset, len, path)
     }
 
     fn len(&self) -> u64 {
@@ -447,7 +447,7 @@ impl LogFile for PosixLog {
         const CHUNK: usize = 1 << 20;
         // A full disk refuses this at once; the zeros would fill what is left of it first.
         let path = Path::new(&self.name);
-        allocate(&self.file, FallocateFlags::KEEP_SIZE, 0, len, path)?;
+        fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, len, path)?;
         let mut zeros = AlignedBuf::new();
         let mut offset = 0;
         while offset < len {
@@ -467,7 +467,7 @@ impl LogFile for PosixLog {
     fn reserve(&self, len: u64) -> Result<()> {
         let path = Path::new(&self.name);
         // Not every file system supports allocation.
-        if !allocate(&self.file, FallocateFlags::empty(), 0, len, path)? {
+        if !fallocate(&self.file, FallocateFlags::empty(), 0, len, path)? {
             return self.preallocate(len);
         }
         at(path, "sync", self.file.sync_all())

@@ -56,24 +56,24 @@ pub trait LoadHost: Send + Sync {
 pub struct Ingest {
     versions: Arc<VersionSet>,
     options: Options,
-    shapes: Arc<dyn PrefixExtractors>,
+    prefix_extractors: Arc<dyn PrefixExtractors>,
     cutters: FileSplitters,
     beside: HelperThread,
 }
 
 impl Ingest {
     /// A factory of files for the tree of `versions`, with block sizes from `options`, and with
-    /// sketches of the keys that `shapes` knows.
+    /// sketches of the keys that `prefix_extractors` knows.
     pub fn new(
         versions: Arc<VersionSet>,
         options: Options,
-        shapes: Arc<dyn PrefixExtractors>,
+        prefix_extractors: Arc<dyn PrefixExtractors>,
         cutters: FileSplitters,
     ) -> Arc<Self> {
         Arc::new(Self {
             versions,
             options,
-            shapes,
+            prefix_extractors,
             cutters,
             beside: HelperThread::default(),
         })

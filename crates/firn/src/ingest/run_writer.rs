@@ -133,7 +133,7 @@ impl RunWriter {
         let now = store.env().wall_micros();
         let file = store.create(id)?;
         let mut writer = SstWriter::new(file, id, options, now)
-            .with_prefix_extractors(Arc::clone(&self.ingest.shapes))
+            .with_prefix_extractors(Arc::clone(&self.ingest.prefix_extractors))
             .with_external_seqno();
         if self.loaded {
             writer = writer.with_loaded();

@@ -103,7 +103,7 @@ impl Sorter {
         let mut paced = Paced::new(pace, false);
         for entry in list.iter() {
             writer.add(entry)?;
-            paced.look(|| writer.bytes())?;
+            paced.tick(|| writer.bytes())?;
         }
         self.push_run(0, writer.finish()?, pace)
     }
@@ -145,7 +145,7 @@ impl Sorter {
         while let Some(entry) = merge.entry() {
             output.add(entry)?;
             merge.advance()?;
-            if paced.look(|| output.bytes())? {
+            if paced.tick(|| output.bytes())? {
                 merged(output.entries());
                 output.grow()?;
             }
@@ -177,7 +177,7 @@ impl Sorter {
         paced.last_bytes = output.bytes();
         for entry in list.iter() {
             output.add(entry)?;
-            paced.look(|| output.bytes())?;
+            paced.tick(|| output.bytes())?;
         }
         output.grow()?;
         Ok(true)
@@ -217,7 +217,7 @@ impl Sorter {
             while let Some(entry) = merge.entry() {
                 writer.add(entry)?;
                 merge.advance()?;
-                paced.look(|| writer.bytes())?;
+                paced.tick(|| writer.bytes())?;
             }
             tier += 1;
             self.runs.push((tier, writer.finish()?));
@@ -252,7 +252,7 @@ impl<'a, 'b> Paced<'a, 'b> {
     }
 
     /// Counts an entry; `bytes` returns the stored bytes so far. Returns whether it called `pace`.
-    fn look(&mut self, bytes: impl FnOnce() -> u64) -> Result<bool> {
+    fn tick(&mut self, bytes: impl FnOnce() -> u64) -> Result<bool> {
         self.seen += 1;
         if !self.seen.is_multiple_of(PACE) {
             return Ok(false);

@@ -227,10 +227,10 @@ impl<O: ChildOpener> InternalIterator for ConcatIter<O> {
     }
 
     #[inline]
-    fn glide(&mut self) {
+    fn next_unchecked(&mut self) {
         debug_assert!(self.positioned);
         let (_, child) = self.open.as_mut().expect("positioned");
-        child.glide();
+        child.next_unchecked();
     }
 
     fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {

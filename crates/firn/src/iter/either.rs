@@ -28,8 +28,8 @@ macro_rules! iterator_of_variants {
                 match self { $(Self::$variant(iter) => iter.rows_ahead(limit, snapshot),)+ }
             }
             #[inline]
-            fn glide(&mut self) {
-                match self { $(Self::$variant(iter) => iter.glide(),)+ }
+            fn next_unchecked(&mut self) {
+                match self { $(Self::$variant(iter) => iter.next_unchecked(),)+ }
             }
             fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {
                 match self { $(Self::$variant(iter) => iter.peek(count, show),)+ }

@@ -237,7 +237,7 @@ impl<I: InternalIterator> MergeIter<I> {
     /// Starts the reads that a seek needs in all sources, before it waits for the first. If the
     /// last source, which is the largest, has its part in memory, the range is in use and nothing
     /// is announced.
-    fn announce(&self, user_key: &[u8]) {
+    fn prefetch(&self, user_key: &[u8]) {
         let Some((last, others)) = self.children.split_last() else {
             return;
         };
@@ -307,12 +307,12 @@ impl<I: InternalIterator> InternalIterator for MergeIter<I> {
     }
 
     fn seek(&mut self, user_key: &[u8], seqno: Seqno) -> Result<bool> {
-        self.announce(user_key);
+        self.prefetch(user_key);
         self.seek_all(false, |child| child.seek(user_key, seqno))
     }
 
     fn seek_before(&mut self, user_key: &[u8]) -> Result<bool> {
-        self.announce(user_key);
+        self.prefetch(user_key);
         self.seek_all(true, |child| child.seek_before(user_key))
     }
 
@@ -353,9 +353,9 @@ impl<I: InternalIterator> InternalIterator for MergeIter<I> {
     }
 
     #[inline]
-    fn glide(&mut self) {
+    fn next_unchecked(&mut self) {
         let current = self.current.expect("positioned");
-        self.children[current].glide();
+        self.children[current].next_unchecked();
     }
 
     fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {

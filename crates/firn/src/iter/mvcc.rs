@@ -114,7 +114,7 @@ pub struct MvccIter<I> {
     /// Exclusive.
     upper: Option<Vec<u8>>,
     interrupt: Option<Interrupt>,
-    reports: Option<Arc<TombstoneReports>>,
+    tombstone_reports: Option<Arc<TombstoneReports>>,
     position: Position,
     /// Rows ahead that are left behind the current one.
     ahead: u32,
@@ -140,7 +140,7 @@ impl<I: InternalIterator> MvccIter<I> {
             lower: None,
             upper: None,
             interrupt: None,
-            reports: None,
+            tombstone_reports: None,
             position: Position::Nowhere,
             ahead: 0,
             pause: 0,
@@ -168,8 +168,8 @@ impl<I: InternalIterator> MvccIter<I> {
     }
 
     /// Sets the collector of ranges in which a single move skips a thousand entries.
-    pub fn set_tombstone_reports(&mut self, reports: Option<Arc<TombstoneReports>>) {
-        self.reports = reports;
+    pub fn set_tombstone_reports(&mut self, tombstone_reports: Option<Arc<TombstoneReports>>) {
+        self.tombstone_reports = tombstone_reports;
     }
 
     /// Changes the visible versions. Unpositions.
@@ -317,7 +317,7 @@ impl<I: InternalIterator> MvccIter<I> {
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<bool> {
         if self.rows_ahead() {
-            self.glide();
+            self.next_unchecked();
             return Ok(true);
         }
         let position = std::mem::replace(&mut self.position, Position::Nowhere);
@@ -360,7 +360,7 @@ impl<I: InternalIterator> MvccIter<I> {
         }
     }
 
-    /// Whether [`Self::glide`] may be called.
+    /// Whether [`Self::next_unchecked`] may be called.
     #[inline]
     pub fn rows_ahead(&mut self) -> bool {
         self.ahead > 0 || (self.position == Position::Inner && self.look_ahead())
@@ -368,9 +368,9 @@ impl<I: InternalIterator> MvccIter<I> {
 
     /// Moves to the next key. Only after [`Self::rows_ahead`] returned `true`.
     #[inline]
-    pub fn glide(&mut self) {
+    pub fn next_unchecked(&mut self) {
         self.ahead -= 1;
-        self.inner.glide();
+        self.inner.next_unchecked();
     }
 
     /// [`InternalIterator::peek`], limited by the upper bound.
@@ -429,12 +429,12 @@ impl<I: InternalIterator> MvccIter<I> {
 
     #[cold]
     fn check(&self) -> Result<()> {
-        if let Some(reports) = &self.reports
+        if let Some(tombstone_reports) = &self.tombstone_reports
             && self.skipped - self.skipped_before >= SKIPS_BETWEEN_CHECKS
             && self.inner.valid()
         {
             let key = self.inner.key().user_key;
-            reports.report(KeyRange {
+            tombstone_reports.report(KeyRange {
                 smallest: key.to_vec(),
                 largest: key.to_vec(),
             });

@@ -215,7 +215,7 @@ impl KeyPart {
                 PartKind::Fixed => out.extend_from_slice(value),
                 PartKind::VarBytes => binary_string::encode(out, value),
                 PartKind::Text(collation) => {
-                    text_weights::encode(collation, value, self.shape(collation), out);
+                    text_weights::encode(collation, value, self.pad_rule(collation), out);
                 }
             }
         }
@@ -227,7 +227,7 @@ impl KeyPart {
         value.is_none()
     }
 
-    fn shape(&self, collation: &Collation) -> PadRule {
+    fn pad_rule(&self, collation: &Collation) -> PadRule {
         match self.source {
             PartSource::Char { chars } if collation.spec().char_filled => {
                 PadRule::Filled(self.prefix.unwrap_or(chars) as usize)
@@ -260,7 +260,7 @@ impl KeyPart {
                 reader.raw(self.prefix.unwrap_or(self.len) as usize)?;
             }
             PartKind::VarBytes => binary_string::skip(reader)?,
-            PartKind::Text(collation) => text_weights::skip(collation, self.shape(collation), reader)?,
+            PartKind::Text(collation) => text_weights::skip(collation, self.pad_rule(collation), reader)?,
         }
         Ok(false)
     }
@@ -331,9 +331,9 @@ impl KeyPart {
                 Ok(())
             }
             PartKind::Text(collation) => {
-                let shape = self.shape(collation);
+                let pad_rule = self.pad_rule(collation);
                 let (length, room) = self.split_field(field)?;
-                let len = text_weights::decode(collation, shape, reader, room)?;
+                let len = text_weights::decode(collation, pad_rule, reader, room)?;
                 let spaces = if length.is_empty() {
                     room.len() - len
                 } else {

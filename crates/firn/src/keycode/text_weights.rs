@@ -67,10 +67,10 @@ thread_local! {
 }
 
 /// Appends the key of `text`.
-pub(super) fn encode(collation: &Collation, text: &[u8], shape: PadRule, out: &mut Vec<u8>) {
+pub(super) fn encode(collation: &Collation, text: &[u8], pad_rule: PadRule, out: &mut Vec<u8>) {
     SCRATCH.with_borrow_mut(|scratch| {
         let mut filled = std::mem::take(&mut scratch.text);
-        let text = match shape {
+        let text = match pad_rule {
             PadRule::Filled(chars) => {
                 filled.clear();
                 filled.extend_from_slice(text);
@@ -82,7 +82,7 @@ pub(super) fn encode(collation: &Collation, text: &[u8], shape: PadRule, out: &m
             }
             _ => text,
         };
-        encode_padded(collation, text, shape, scratch, out);
+        encode_padded(collation, text, pad_rule, scratch, out);
         scratch.text = filled;
     });
 }
@@ -90,7 +90,7 @@ pub(super) fn encode(collation: &Collation, text: &[u8], shape: PadRule, out: &m
 fn encode_padded(
     collation: &Collation,
     text: &[u8],
-    shape: PadRule,
+    pad_rule: PadRule,
     scratch: &mut Scratch,
     out: &mut Vec<u8>,
 ) {
@@ -99,7 +99,7 @@ fn encode_padded(
         let weights = &mut scratch.bytes;
         weights.clear();
         weights.extend(text.iter().map(|&byte| spec.simple[usize::from(byte)]));
-        return put_bytes(weights, &spec.levels[0], shape, out);
+        return put_bytes(weights, &spec.levels[0], pad_rule, out);
     }
     for level in &spec.levels {
         if spec.weight_len == 1 {
@@ -107,10 +107,10 @@ fn encode_padded(
             collation
                 .collator()
                 .sort_key(level.number, text, &mut scratch.bytes);
-            put_bytes(&scratch.bytes, level, shape, out);
+            put_bytes(&scratch.bytes, level, pad_rule, out);
         } else {
             weigh(collation, level, text, scratch);
-            put_units(&scratch.weights, level, shape, out);
+            put_units(&scratch.weights, level, pad_rule, out);
         }
     }
 }
@@ -145,8 +145,8 @@ fn weigh(collation: &Collation, level: &CollationLevel, text: &[u8], scratch: &m
     }
 }
 
-fn put_bytes(weights: &[u8], level: &CollationLevel, shape: PadRule, out: &mut Vec<u8>) {
-    if shape.no_pad(level) {
+fn put_bytes(weights: &[u8], level: &CollationLevel, pad_rule: PadRule, out: &mut Vec<u8>) {
+    if pad_rule.no_pad(level) {
         binary_string::encode(out, weights);
     } else {
         put_padded(weights, level.space as u8, out, |run, out| {
@@ -155,8 +155,8 @@ fn put_bytes(weights: &[u8], level: &CollationLevel, shape: PadRule, out: &mut V
     }
 }
 
-fn put_units(weights: &[u32], level: &CollationLevel, shape: PadRule, out: &mut Vec<u8>) {
-    if shape.no_pad(level) {
+fn put_units(weights: &[u32], level: &CollationLevel, pad_rule: PadRule, out: &mut Vec<u8>) {
+    if pad_rule.no_pad(level) {
         for &weight in weights {
             if weight <= u32::from(ESCAPE) {
                 out.extend_from_slice(&[ESCAPE, weight as u8 + 1]);
@@ -207,10 +207,10 @@ fn put_padded<W: Copy + PartialOrd>(
 }
 
 /// Skips the key of a text.
-pub(super) fn skip(collation: &Collation, shape: PadRule, reader: &mut KeyReader<'_>) -> Result<()> {
+pub(super) fn skip(collation: &Collation, pad_rule: PadRule, reader: &mut KeyReader<'_>) -> Result<()> {
     let raw = collation.spec().weight_len == 1;
     for level in &collation.spec().levels {
-        if raw && shape.no_pad(level) {
+        if raw && pad_rule.no_pad(level) {
             binary_string::skip(reader)?;
         } else if raw {
             while !{
@@ -218,7 +218,7 @@ pub(super) fn skip(collation: &Collation, shape: PadRule, reader: &mut KeyReader
                 take_mark(reader)?
             } {}
         } else {
-            let mut weights = Units::new(level, shape);
+            let mut weights = Units::new(level, pad_rule);
             while weights.next(reader)?.is_some() {}
         }
     }
@@ -240,8 +240,8 @@ struct Units {
 }
 
 impl Units {
-    fn new(level: &CollationLevel, shape: PadRule) -> Self {
-        let space = (!shape.no_pad(level)).then_some(level.space);
+    fn new(level: &CollationLevel, pad_rule: PadRule) -> Self {
+        let space = (!pad_rule.no_pad(level)).then_some(level.space);
         Self { space }
     }
 
@@ -264,7 +264,7 @@ impl Units {
 /// returns its length, bytes. PAD SPACE text comes without trailing spaces.
 pub(super) fn decode(
     collation: &Collation,
-    shape: PadRule,
+    pad_rule: PadRule,
     reader: &mut KeyReader<'_>,
     room: &mut [u8],
 ) -> Result<usize> {
@@ -273,7 +273,7 @@ pub(super) fn decode(
     let mut sink = Sink { room, len: 0 };
     match spec.form {
         TextForm::Lost => return Err(damaged("text that weights do not give back")),
-        TextForm::Bytes if shape.no_pad(level) => return binary_string::decode(reader, sink.room),
+        TextForm::Bytes if pad_rule.no_pad(level) => return binary_string::decode(reader, sink.room),
         TextForm::Bytes => loop {
             let space = level.space as u8;
             let (run, mask) = reader.until(space)?;
@@ -286,7 +286,7 @@ pub(super) fn decode(
             sink.push(&[space])?;
         },
         TextForm::Utf8 => {
-            let mut weights = Units::new(level, shape);
+            let mut weights = Units::new(level, pad_rule);
             while let Some(weight) = weights.next(reader)? {
                 sink.push_code_point(weight)?;
             }

@@ -54,7 +54,7 @@ const DEEP_DIVE_SKIPS: u64 = 32 << 10;
 /// # Errors
 /// Those of reading the files: `Corruption`, `Unsupported`, `Io`.
 pub fn estimate_rows(point: &ReadPoint, range: &ScanRange) -> Result<u64> {
-    let mut sources = RangeSources::of(&point.view, range)?;
+    let mut sources = RangeSources::of(&point.super_version, range)?;
     if let Some(rows) = sources.rows().settled(FACTOR_UNREAD, READ_ROWS) {
         return Ok(rows);
     }

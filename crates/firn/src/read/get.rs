@@ -16,7 +16,7 @@ use crate::version::Flushable;
 /// # Errors
 /// Those of reading the files: `Corruption`, `Unsupported`, `Io`.
 pub fn get<R>(
-    view: &SuperVersion,
+    super_version: &SuperVersion,
     user_key: &[u8],
     seqno: Seqno,
     f: impl FnOnce(InternalKey<'_>, Value<'_>) -> R,
@@ -26,12 +26,12 @@ pub fn get<R>(
         let f = f.take().expect("the search ends at the first hit");
         f(key, value)
     };
-    if !view.active.is_empty()
-        && let Some(result) = view.active.get(user_key, seqno, &mut found)
+    if !super_version.active.is_empty()
+        && let Some(result) = super_version.active.get(user_key, seqno, &mut found)
     {
         return Ok(Some(result));
     }
-    for queued in &view.frozen {
+    for queued in &super_version.frozen {
         let result = match queued {
             Flushable::Memtable(memtable) => memtable.get(user_key, seqno, &mut found),
             Flushable::Run(run) => match run.run().find(user_key) {
@@ -47,19 +47,19 @@ pub fn get<R>(
         }
     }
     let hash = KeyHash::of(user_key);
-    let rows = Some(&view.rows).filter(|rows| rows.is_enabled());
+    let rows = Some(&super_version.rows).filter(|rows| rows.is_enabled());
     if let Some(rows) = rows
-        && let Some(result) = rows.get(hash, user_key, seqno, view.active.id(), &mut found)
+        && let Some(result) = rows.get(hash, user_key, seqno, super_version.active.id(), &mut found)
     {
         return Ok(Some(result));
     }
     let mut found = |key: InternalKey<'_>, value: Value<'_>| {
         if let Some(rows) = rows {
-            rows.offer(hash, view.sealed, seqno, key, value);
+            rows.offer(hash, super_version.sealed, seqno, key, value);
         }
         found(key, value)
     };
-    for run in view.version.l0.iter().chain(&view.version.levels) {
+    for run in super_version.version.l0.iter().chain(&super_version.version.levels) {
         if let Some(file) = run.find(user_key)
             && let Some(result) = file.reader()?.get(user_key, hash, seqno, &mut found)?
         {
@@ -70,14 +70,14 @@ pub fn get<R>(
 }
 
 /// Whether a commit after `since`, up to `seqno`, may have written or deleted `user_key`. Both
-/// seqnos must have been visible while `view` was current. Then such a commit is in the view's
+/// seqnos must have been visible while `super_version` was current. Then such a commit is in the view's
 /// memtables, unless it was in a file before it became visible. Files are not searched: if they may
 /// hold a later commit, the answer is `true`.
-pub fn changed_since(view: &SuperVersion, user_key: &[u8], since: Seqno, seqno: Seqno) -> bool {
-    if view.has_files_after(since) {
+pub fn changed_since(super_version: &SuperVersion, user_key: &[u8], since: Seqno, seqno: Seqno) -> bool {
+    if super_version.has_files_after(since) {
         return true;
     }
-    let mut grown = view.memtables().filter(|m| m.last_commit() > since);
+    let mut grown = super_version.memtables().filter(|m| m.last_commit() > since);
     grown.any(|memtable| {
         let newest = memtable.get(user_key, seqno, |key, _| key.seqno);
         newest.is_some_and(|newest| newest > since)

@@ -16,15 +16,15 @@ pub const MULTI_GET_BATCH: usize = 32;
 ///
 /// # Panics
 /// With more than [`MULTI_GET_BATCH`] keys.
-pub fn announce(view: &SuperVersion, keys: &[&[u8]], seqno: Seqno) -> usize {
+pub fn prefetch_blocks(super_version: &SuperVersion, keys: &[&[u8]], seqno: Seqno) -> usize {
     assert!(keys.len() <= MULTI_GET_BATCH);
     let mut hashes = [None; MULTI_GET_BATCH];
     for (hash, key) in hashes.iter_mut().zip(keys) {
-        *hash = hash_unless_in_memory(view, key, seqno);
+        *hash = hash_unless_in_memory(super_version, key, seqno);
     }
     let mut blocks = 0;
     let mut reads = PrefetchBatch::new();
-    for run in view.runs() {
+    for run in super_version.runs() {
         let mut last = None;
         for (key, hash) in keys.iter().zip(&hashes) {
             let Some(hash) = *hash else { continue };
@@ -47,25 +47,25 @@ pub fn announce(view: &SuperVersion, keys: &[&[u8]], seqno: Seqno) -> usize {
 }
 
 /// The key's hash; `None` if a memtable (by its filter) or the row cache has the key.
-fn hash_unless_in_memory(view: &SuperVersion, key: &[u8], seqno: Seqno) -> Option<KeyHash> {
-    if view
+fn hash_unless_in_memory(super_version: &SuperVersion, key: &[u8], seqno: Seqno) -> Option<KeyHash> {
+    if super_version
         .memtables()
         .any(|memtable| !memtable.is_empty() && memtable.may_contain(key))
     {
         return None;
     }
     let hash = KeyHash::of(key);
-    let rows = &view.rows;
+    let rows = &super_version.rows;
     let cached = rows.is_enabled()
         && rows
-            .get(hash, key, seqno, view.active.id(), |_, _| ())
+            .get(hash, key, seqno, super_version.active.id(), |_, _| ())
             .is_some();
     (!cached).then_some(hash)
 }
 
 /// Calls `get` with the number of each key, in key order, in batches whose blocks have been
 /// announced.
-pub fn in_batches(view: &SuperVersion, keys: &[&[u8]], seqno: Seqno, mut get: impl FnMut(usize)) {
+pub fn in_batches(super_version: &SuperVersion, keys: &[&[u8]], seqno: Seqno, mut get: impl FnMut(usize)) {
     let mut order: Vec<usize> = (0..keys.len()).collect();
     order.sort_by_key(|&i| keys[i]);
     for batch in order.chunks(MULTI_GET_BATCH) {
@@ -73,7 +73,7 @@ pub fn in_batches(view: &SuperVersion, keys: &[&[u8]], seqno: Seqno, mut get: im
         for (key, &i) in sorted.iter_mut().zip(batch) {
             *key = keys[i];
         }
-        announce(view, &sorted[..batch.len()], seqno);
+        prefetch_blocks(super_version, &sorted[..batch.len()], seqno);
         batch.iter().for_each(|&i| get(i));
     }
 }
@@ -81,14 +81,14 @@ pub fn in_batches(view: &SuperVersion, keys: &[&[u8]], seqno: Seqno, mut get: im
 /// Runs [`super::get`] for each of `keys`, which may be in any order and repeated. The results are
 /// in the order of `keys`. `f` also gets the number of the key. An error concerns its key alone.
 pub fn multi_get<R>(
-    view: &SuperVersion,
+    super_version: &SuperVersion,
     keys: &[&[u8]],
     seqno: Seqno,
     mut f: impl FnMut(usize, InternalKey<'_>, Value<'_>) -> R,
 ) -> Vec<Result<Option<R>>> {
     let mut results: Vec<_> = keys.iter().map(|_| Ok(None)).collect();
-    in_batches(view, keys, seqno, |i| {
-        results[i] = super::get(view, keys[i], seqno, |key, value| f(i, key, value));
+    in_batches(super_version, keys, seqno, |i| {
+        results[i] = super::get(super_version, keys[i], seqno, |key, value| f(i, key, value));
     });
     results
 }

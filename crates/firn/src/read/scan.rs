@@ -83,29 +83,29 @@ impl ScanSource {
     }
 }
 
-/// Whether `sources`, opened from `view` for one index, still cover all entries of the index in the
+/// Whether `sources`, opened from `super_version` for one index, still cover all entries of the index in the
 /// view. A memtable without entries of the index was left out and may have gained some after
 /// `seqno`. A later commit may also be in a file that was read before the commit was visible.
-pub fn still_complete(view: &SuperVersion, index: IndexId, seqno: Seqno, sources: &[ScanSource]) -> bool {
-    if view.has_files_after(seqno) {
+pub fn still_complete(super_version: &SuperVersion, index: IndexId, seqno: Seqno, sources: &[ScanSource]) -> bool {
+    if super_version.has_files_after(seqno) {
         return false;
     }
-    let mut grown = view.memtables().filter(|m| m.last_commit() > seqno);
+    let mut grown = super_version.memtables().filter(|m| m.last_commit() > seqno);
     grown.all(|memtable| {
         sources.iter().any(|source| source.reads(memtable))
             || memtable.index_counts(index).entries == 0
     })
 }
 
-/// The sources of `view` that may hold keys of `range`, newest first, with the own writes in front.
+/// The sources of `super_version` that may hold keys of `range`, newest first, with the own writes in front.
 pub fn scan_sources(
-    view: &SuperVersion,
+    super_version: &SuperVersion,
     range: &ScanRange,
     own: Option<Box<dyn InternalIterator + Send>>,
 ) -> Vec<ScanSource> {
     let mut sources = Vec::new();
     push_sources(
-        view,
+        super_version,
         &range.lower,
         range.upper.as_deref(),
         own,
@@ -116,7 +116,7 @@ pub fn scan_sources(
 
 /// As [`scan_sources`], for keys `lower ≤ key < upper`; appends the sources to a vector.
 pub fn push_sources(
-    view: &SuperVersion,
+    super_version: &SuperVersion,
     lower: &[u8],
     upper: Option<&[u8]>,
     own: Option<Box<dyn InternalIterator + Send>>,
@@ -140,14 +140,14 @@ pub fn push_sources(
             sources.push(ScanSource::Run(ConcatIter::bounded(files, Some(lower), upper)));
         }
     };
-    push_memtable(&view.active, sources);
-    for queued in &view.frozen {
+    push_memtable(&super_version.active, sources);
+    for queued in &super_version.frozen {
         match queued {
             Flushable::Memtable(memtable) => push_memtable(memtable, sources),
             Flushable::Run(run) => push_run(run.run(), sources),
         }
     }
-    for run in view.version.l0.iter().chain(&view.version.levels) {
+    for run in super_version.version.l0.iter().chain(&super_version.version.levels) {
         push_run(run, sources);
     }
 }

@@ -80,7 +80,7 @@ impl SuperVersion {
 #[derive(Clone)]
 pub struct ReadPoint {
     /// The pinned view.
-    pub view: Arc<SuperVersion>,
+    pub super_version: Arc<SuperVersion>,
     /// Commits up to this seqno are visible.
     pub seqno: Seqno,
 }
@@ -113,7 +113,7 @@ pub struct SuperVersions {
 /// A view that a reader may hold.
 struct TrackedSuperVersion {
     generation: u64,
-    view: Weak<SuperVersion>,
+    super_version: Weak<SuperVersion>,
 }
 
 impl SuperVersions {
@@ -131,7 +131,7 @@ impl SuperVersions {
             number: active.id().saturating_sub(1),
             seqno: visible.load(Ordering::Acquire),
         };
-        let view = SuperVersion {
+        let super_version = SuperVersion {
             active,
             frozen: Vec::new(),
             version,
@@ -140,10 +140,10 @@ impl SuperVersions {
             blobs,
             generation: 0,
         };
-        let view = Arc::new(view);
-        let held = VecDeque::from([TrackedSuperVersion::of(&view)]);
+        let super_version = Arc::new(super_version);
+        let held = VecDeque::from([TrackedSuperVersion::of(&super_version)]);
         Self {
-            current: ArcSwap::from(view),
+            current: ArcSwap::from(super_version),
             generation: AtomicU64::new(0),
             visible,
             held: Mutex::new(held),
@@ -162,10 +162,10 @@ impl SuperVersions {
 
     /// Pins the current view and reads the visible seqno, in this order.
     pub fn latest(&self) -> ReadPoint {
-        let view = self.pin();
+        let super_version = self.pin();
         pause_points::at(PausePoint::Pinned);
         let seqno = self.visible();
-        ReadPoint { view, seqno }
+        ReadPoint { super_version, seqno }
     }
 
     /// The change of the database since `point` was taken. A caller that has been granted a lock
@@ -176,7 +176,7 @@ impl SuperVersions {
     /// commits up to that seqno.
     pub fn freshness(&self, point: &ReadPoint) -> Freshness {
         let seqno = self.visible();
-        if self.generation.load(Ordering::Acquire) != point.view.generation {
+        if self.generation.load(Ordering::Acquire) != point.super_version.generation {
             Freshness::Replaced
         } else if seqno == point.seqno {
             Freshness::Latest
@@ -191,15 +191,15 @@ impl SuperVersions {
     /// Installs the queue that recovery has filled, oldest first.
     pub fn recovered(&self, queue: &[Flushable]) {
         let frozen = queue.iter().rev().cloned().collect();
-        self.change(|view| view.over(&view.active, frozen));
+        self.change(|super_version| super_version.over(&super_version.active, frozen));
     }
 
     /// Replaces the active memtable. `queued` is put on top of the queue, newest first: the old
     /// memtable unless it is empty, and a committed run of files.
     pub fn switched(&self, queued: &[Flushable], active: Arc<Memtable>) {
-        self.change(|view| {
-            let all = queued.iter().chain(&view.frozen).cloned();
-            view.over(&active, all.collect())
+        self.change(|super_version| {
+            let all = queued.iter().chain(&super_version.frozen).cloned();
+            super_version.over(&active, all.collect())
         });
     }
 
@@ -207,15 +207,15 @@ impl SuperVersions {
     /// run. Rows that later views find in the files may then enter the row cache, even after the
     /// element is in the tree.
     pub fn drained(&self, oldest: &Flushable) {
-        self.change(|view| {
+        self.change(|super_version| {
             let sealed = SealPoint {
-                number: view.sealed.number.max(oldest.id()),
-                seqno: view.sealed.seqno.max(oldest.newest().unwrap_or(0)),
+                number: super_version.sealed.number.max(oldest.id()),
+                seqno: super_version.sealed.seqno.max(oldest.newest().unwrap_or(0)),
             };
-            let frozen = view.frozen.clone();
+            let frozen = super_version.frozen.clone();
             SuperVersion {
                 sealed,
-                ..view.over(&view.active, frozen)
+                ..super_version.over(&super_version.active, frozen)
             }
         });
     }
@@ -223,15 +223,15 @@ impl SuperVersions {
     /// Replaces the version. Its files contain the queue elements with the ids in `flushed`, which
     /// leave the queue.
     pub fn installed(&self, version: Arc<Version>, flushed: &[u64]) {
-        self.change(|view| {
-            let left = view
+        self.change(|super_version| {
+            let left = super_version
                 .frozen
                 .iter()
                 .filter(|m| !flushed.contains(&m.id()))
                 .cloned();
             SuperVersion {
                 version,
-                ..view.over(&view.active, left.collect())
+                ..super_version.over(&super_version.active, left.collect())
             }
         });
     }
@@ -239,7 +239,7 @@ impl SuperVersions {
     /// The generation of the oldest view that is held or current.
     pub fn oldest_generation(&self) -> u64 {
         let mut held = self.held.lock();
-        while held.len() > 1 && held[0].view.strong_count() == 0 {
+        while held.len() > 1 && held[0].super_version.strong_count() == 0 {
             held.pop_front();
         }
         held[0].generation
@@ -253,7 +253,7 @@ impl SuperVersions {
             ..next(&current)
         });
         // One view that is held for long must not make the list grow.
-        held.retain(|held| held.view.strong_count() > 0);
+        held.retain(|held| held.super_version.strong_count() > 0);
         held.push_back(TrackedSuperVersion::of(&next));
         let generation = next.generation;
         self.current.store(next);
@@ -262,10 +262,10 @@ impl SuperVersions {
 }
 
 impl TrackedSuperVersion {
-    fn of(view: &Arc<SuperVersion>) -> Self {
+    fn of(super_version: &Arc<SuperVersion>) -> Self {
         Self {
-            generation: view.generation,
-            view: Arc::downgrade(view),
+            generation: super_version.generation,
+            super_version: Arc::downgrade(super_version),
         }
     }
 }

@@ -96,5 +96,5 @@ pub struct Column {
     /// Whether rows hold it; virtual columns are not stored.
     pub stored: bool,
     /// Its value in older rows.
-    pub missing: InstantDefault,
+    pub instant_default: InstantDefault,
 }

@@ -182,7 +182,7 @@ impl DecodeProgram {
     }
 
     fn add_missing(&mut self, column: &Column, target: ColumnTarget) -> Result<()> {
-        let constant = match (&column.missing, column.null) {
+        let constant = match (&column.instant_default, column.null) {
             (InstantDefault::Null, Some(null)) => {
                 let empty = vec![0; column.kind.record_len() as usize].into();
                 self.constants.push(match column.kind {

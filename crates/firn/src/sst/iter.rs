@@ -326,8 +326,8 @@ impl InternalIterator for SstIter {
     }
 
     #[inline]
-    fn glide(&mut self) {
-        self.cursor.glide();
+    fn next_unchecked(&mut self) {
+        self.cursor.next_unchecked();
     }
 
     fn peek(&self, count: usize, show: &mut dyn FnMut(&[u8])) {

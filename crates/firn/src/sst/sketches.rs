@@ -67,7 +67,7 @@ impl IndexSketches {
 /// the file another way leave it without.
 #[derive(Default)]
 pub(super) struct SketchBuilder {
-    shapes: Option<Arc<dyn PrefixExtractors>>,
+    prefix_extractors: Option<Arc<dyn PrefixExtractors>>,
     current: Option<CurrentIndex>,
     /// With the entries that passed by.
     done: Vec<(IndexSketches, u64)>,
@@ -81,9 +81,9 @@ struct CurrentIndex {
 }
 
 impl SketchBuilder {
-    pub(super) fn new(shapes: Arc<dyn PrefixExtractors>) -> Self {
+    pub(super) fn new(prefix_extractors: Arc<dyn PrefixExtractors>) -> Self {
         Self {
-            shapes: Some(shapes),
+            prefix_extractors: Some(prefix_extractors),
             ..Self::default()
         }
     }
@@ -108,10 +108,10 @@ impl SketchBuilder {
     #[cold]
     fn begin(&mut self, index: IndexId) {
         self.end();
-        let shape = self.shapes.as_ref().and_then(|all| all.shape(index));
+        let prefix_extractor = self.prefix_extractors.as_ref().and_then(|all| all.prefix_extractor(index));
         self.current = Some(CurrentIndex {
             index,
-            sketcher: shape.map(PrefixSketcher::new),
+            sketcher: prefix_extractor.map(PrefixSketcher::new),
             entries: 0,
         });
     }

@@ -112,7 +112,7 @@ impl DiskReserve {
         if there.load(Ordering::Relaxed) >= bytes {
             return Ok(());
         }
-        match self.env.set_aside(&self.path(part), bytes) {
+        match self.env.allocate(&self.path(part), bytes) {
             Ok(true) => there.store(bytes, Ordering::Relaxed),
             Ok(false) => wanted.store(0, Ordering::Relaxed),
             Err(error) if *error.kind() == ErrorKind::NoSpace => {}

@@ -331,7 +331,7 @@ impl RowReader {
             let wanted = needs(column).bytes()?;
             Some((&column.blob, wanted))
         });
-        store.announce(reads);
+        store.prefetch(reads);
         // None of them moves any more once the first column points to them.
         let lengths = self.wanted.iter().filter(|&c| needs(c) == ValueNeed::Length);
         let longest = lengths.map(|c| c.blob.len).max().unwrap_or(0) as usize;

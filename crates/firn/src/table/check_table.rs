@@ -92,7 +92,7 @@ impl Table {
     /// `Interrupted`; what stops the check halfway and is no damage of a file.
     pub fn check(
         &self,
-        views: &SuperVersions,
+        super_versions: &SuperVersions,
         extended: bool,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<CheckReport> {
@@ -100,7 +100,7 @@ impl Table {
             schema: self.schema(),
             format: self.format(),
             current: &self.current(),
-            point: &views.latest(),
+            point: &super_versions.latest(),
             interrupted,
         };
         let mut report = CheckReport::default();
@@ -142,7 +142,7 @@ pub fn check_stored(
 impl CheckedTable<'_> {
     fn check_files(&self, report: &mut CheckReport) -> Result<()> {
         let ids = self.current.entry.index_ids();
-        for file in self.point.view.files() {
+        for file in self.point.super_version.files() {
             let ours = |stats: &IndexStats| ids.contains(&stats.index);
             if !file.per_index.iter().any(ours) {
                 continue;
@@ -218,7 +218,7 @@ impl CheckedTable<'_> {
             blobs.clear();
             let row_key = rows.user_key();
             wanted.rows.add(&row_key[INDEX_ID_LEN..]);
-            let store = &self.point.view.blobs;
+            let store = &self.point.super_version.blobs;
             let (kind, value) = (rows.kind(), rows.value());
             let decoded = reader.read(store, kind, value, &mut record, &mut blobs);
             if let Err(error) = &decoded
@@ -317,7 +317,7 @@ impl CheckedTable<'_> {
     }
 
     pub(super) fn is_there(&self, key: &[u8]) -> Result<bool> {
-        let there = read::get(&self.point.view, key, self.point.seqno, |key, _| {
+        let there = read::get(&self.point.super_version, key, self.point.seqno, |key, _| {
             key.kind.is_put()
         })?;
         Ok(there == Some(true))
@@ -329,7 +329,7 @@ impl CheckedTable<'_> {
             upper: prefix_successor(&lower),
             lower,
         };
-        let merged = MergeIter::new(scan_sources(&self.point.view, &range, None));
+        let merged = MergeIter::new(scan_sources(&self.point.super_version, &range, None));
         let mut entries = MvccIter::new(merged, ReadAt::snapshot(self.point.seqno));
         entries.set_bounds(Some(&range.lower), range.upper.as_deref());
         entries

@@ -249,7 +249,7 @@ impl Cursor {
         let glides =
             self.fetch.is_plain() && self.scan.reaches_on() && self.scan.entries_mut().rows_ahead();
         if glides {
-            self.scan.entries_mut().glide();
+            self.scan.entries_mut().next_unchecked();
             self.fetch
                 .plain_row(self.scan.point(), self.scan.entries(), record)?;
             return Ok(true);
@@ -436,7 +436,7 @@ impl Cursor {
 
     /// Whether something was committed that the open scan does not see.
     fn is_outdated(&self, txn: &Transaction) -> bool {
-        txn.context().views.freshness(self.scan.point()) != Freshness::Latest
+        txn.context().super_versions.freshness(self.scan.point()) != Freshness::Latest
     }
 
     /// Stands on the first entry after the one that was passed last, at the newest point.

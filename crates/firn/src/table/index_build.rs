@@ -115,7 +115,7 @@ impl IndexBuild {
             ..self.cx.loads.limits()
         };
         let mut load = IndexLoad::new(&self.cx.ingest, &uniqueness, limits)?;
-        let point = self.cx.views.latest();
+        let point = self.cx.super_versions.latest();
         let filled = self.add_rows(&indexes, &mut load, &point, interrupted, progress);
         match filled.and_then(|()| load.finish(progress)) {
             Ok(files) => {
@@ -130,7 +130,7 @@ impl IndexBuild {
                 let clustered = self.table.current().clustered.id();
                 let mut row_key = index_prefix(clustered).to_vec();
                 row_key.extend_from_slice(&duplicate.user_key[duplicate.unique_len..]);
-                let row = read::get(&point.view, &row_key, point.seqno, |key, value| {
+                let row = read::get(&point.super_version, &row_key, point.seqno, |key, value| {
                     (key.kind, value.to_owned())
                 })?;
                 let (kind, row) = row.ok_or_else(|| corrupt(&self.table, "a row is gone"))?;
@@ -163,7 +163,7 @@ impl IndexBuild {
     ) -> Result<(), LoadFailure> {
         let table = &self.table;
         let current = table.current();
-        let expected = live_rows(&current.live_rows, &self.cx.views, current.clustered.id()).0;
+        let expected = live_rows(&current.live_rows, &self.cx.super_versions, current.clustered.id()).0;
         let mut reader = RowReader::new(table.format(), Some(&self.columns()));
         let store = &self.cx.blobs;
         let mut record = vec![0; table.record_len()];
@@ -174,7 +174,7 @@ impl IndexBuild {
             upper: prefix_successor(&lower),
             lower,
         };
-        let merged = MergeIter::new(scan_sources(&point.view, &range, None));
+        let merged = MergeIter::new(scan_sources(&point.super_version, &range, None));
         let mut rows = MvccIter::new(merged, ReadAt::snapshot(point.seqno));
         rows.set_bounds(Some(&range.lower), range.upper.as_deref());
         // Also where nothing but deletions is found.

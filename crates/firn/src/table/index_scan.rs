@@ -187,15 +187,15 @@ impl IndexScan {
             let since = opened.point.seqno;
             !opened.narrow
                 && !narrow
-                && Arc::ptr_eq(&opened.point.view, &point.view)
+                && Arc::ptr_eq(&opened.point.super_version, &point.super_version)
                 && (since == point.seqno || since < point.seqno && self.is_complete(opened))
                 && !own_missing()
         })
     }
 
     fn is_complete(&self, opened: &OpenSources) -> bool {
-        let (view, since) = (&opened.point.view, opened.point.seqno);
-        still_complete(view, opened.index, since, self.entries.inner().children())
+        let (super_version, since) = (&opened.point.super_version, opened.point.seqno);
+        still_complete(super_version, opened.index, since, self.entries.inner().children())
     }
 
     fn open_sources(&mut self, txn: &Transaction, index: IndexId, point: ReadPoint, narrow: bool) {
@@ -218,7 +218,7 @@ impl IndexScan {
         self.opened = None;
         self.entries.inner_mut().exchange(|sources| {
             sources.clear();
-            push_sources(&point.view, lower, upper, own, sources);
+            push_sources(&point.super_version, lower, upper, own, sources);
         });
         self.entries.set_read_at(ReadAt::snapshot(point.seqno));
         self.heed_interrupts(txn);
@@ -239,8 +239,8 @@ impl IndexScan {
             self.owner = Some(Arc::clone(&owner));
             let interrupt = Arc::new(move || owner.is_interrupted());
             self.entries.set_interrupt(Some(interrupt));
-            let reports = Arc::clone(&txn.context().reports);
-            self.entries.set_tombstone_reports(Some(reports));
+            let tombstone_reports = Arc::clone(&txn.context().tombstone_reports);
+            self.entries.set_tombstone_reports(Some(tombstone_reports));
         }
     }
 
@@ -258,7 +258,7 @@ impl IndexScan {
         if !self.entries.valid() {
             return Ok(false);
         }
-        let seqno = match txn.context().views.freshness(self.point()) {
+        let seqno = match txn.context().super_versions.freshness(self.point()) {
             Freshness::Latest => return self.step(forward),
             Freshness::Newer(seqno) if self.is_complete(self.opened()) => seqno,
             Freshness::Newer(_) | Freshness::Replaced => {

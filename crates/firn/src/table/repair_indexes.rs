@@ -91,7 +91,7 @@ impl CheckedTable<'_> {
                 let id = row_key[INDEX_ID_LEN..].try_into().map(u64::from_be_bytes);
                 mended.hidden_row = mended.hidden_row.max(id.ok());
             }
-            let store = &self.point.view.blobs;
+            let store = &self.point.super_version.blobs;
             let (kind, stored) = (rows.kind(), rows.value());
             let decoded = reader.read(store, kind, stored, &mut record, &mut blobs);
             if decoded.is_err() {
@@ -146,7 +146,7 @@ impl CheckedTable<'_> {
         let mut row_key = index_prefix(self.current.clustered.id()).to_vec();
         row_key.extend_from_slice(&key[declared..]);
         let wanted = read::get(
-            &self.point.view,
+            &self.point.super_version,
             &row_key,
             self.point.seqno,
             |found, value| {
@@ -171,7 +171,7 @@ impl CheckedTable<'_> {
         let mut record = vec![0; self.schema.record_len as usize];
         let mut blobs = BlobBuf::new();
         let mut reader = RowReader::new(self.format, None);
-        let store = &self.point.view.blobs;
+        let store = &self.point.super_version.blobs;
         let decoded = reader.read(store, kind, value, &mut record, &mut blobs);
         if decoded.is_err() {
             return Ok(true);

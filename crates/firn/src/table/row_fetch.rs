@@ -205,7 +205,7 @@ impl RowFetch {
         self.entry_is_row = true;
         self.row_key.clear();
         self.row_key.extend_from_slice(entries.user_key());
-        self.decode_row(&point.view.blobs, entries, record)
+        self.decode_row(&point.super_version.blobs, entries, record)
     }
 
     /// Whether an entry leads to a row that must be read.
@@ -271,7 +271,7 @@ impl RowFetch {
         record: &mut [u8],
     ) -> Result<bool> {
         if self.clustered {
-            self.decode_row(&point.view.blobs, entries, record)?;
+            self.decode_row(&point.super_version.blobs, entries, record)?;
             return Ok(true);
         }
         let own = entries.seqno() & UNCOMMITTED_BIT != 0;
@@ -310,7 +310,7 @@ impl RowFetch {
         let found = if own || unlocked || self.has_changed(txn, point) {
             self.latest_entry(txn, record)?
         } else if self.clustered {
-            self.decode_row(&point.view.blobs, entries, record)?;
+            self.decode_row(&point.super_version.blobs, entries, record)?;
             true
         } else if let Some(plan) = &self.key_plan {
             self.decode_entry(plan, entries.value().head, record)?;
@@ -331,11 +331,11 @@ impl RowFetch {
     /// Whether others may have changed the row or the entry since `point`. Asked once the row is
     /// locked: what was committed before that counts, and nothing comes later.
     fn has_changed(&self, txn: &Transaction, point: &ReadPoint) -> bool {
-        match txn.context().views.freshness(point) {
+        match txn.context().super_versions.freshness(point) {
             Freshness::Latest => false,
             Freshness::Replaced => true,
             Freshness::Newer(seqno) => {
-                let changed = |key| changed_since(&point.view, key, point.seqno, seqno);
+                let changed = |key| changed_since(&point.super_version, key, point.seqno, seqno);
                 changed(&self.row_key) || !self.clustered && changed(&self.entry_key)
             }
         }
@@ -424,7 +424,7 @@ impl RowFetch {
         })?;
         // What lies out of line is read when no part of a cache is held any more.
         let decoded = decoded.flatten().map(|decoded| {
-            decoded.and_then(|()| reader.complete(&point.view.blobs, record, blobs))
+            decoded.and_then(|()| reader.complete(&point.super_version.blobs, record, blobs))
         });
         match decoded {
             Some(Ok(())) => {

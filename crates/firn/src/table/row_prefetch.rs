@@ -2,7 +2,7 @@
 
 use super::row_fetch::RowFetch;
 use super::read_mode::Entries;
-use crate::read::{MULTI_GET_BATCH, ReadPoint, announce};
+use crate::read::{MULTI_GET_BATCH, ReadPoint, prefetch_blocks};
 
 /// Rows that pass before anything is announced: most ranges are short.
 const PATIENCE: u32 = 2;
@@ -50,11 +50,11 @@ impl RowPrefetch {
     pub(super) fn pass(&mut self, fetch: &RowFetch, entries: &Entries, point: &ReadPoint) {
         match self.wait.checked_sub(1) {
             Some(wait) => self.wait = wait,
-            None => self.announce(fetch, entries, point),
+            None => self.prefetch(fetch, entries, point),
         }
     }
 
-    fn announce(&mut self, fetch: &RowFetch, entries: &Entries, point: &ReadPoint) {
+    fn prefetch(&mut self, fetch: &RowFetch, entries: &Entries, point: &ReadPoint) {
         self.keys.clear();
         self.ends.clear();
         let (keys, ends) = (&mut self.keys, &mut self.ends);
@@ -72,7 +72,7 @@ impl RowPrefetch {
         }
         let sorted = &mut sorted[..self.ends.len()];
         sorted.sort_unstable();
-        let blocks = announce(&point.view, sorted, point.seqno);
+        let blocks = prefetch_blocks(&point.super_version, sorted, point.seqno);
         self.window = (self.window * 4).min(MULTI_GET_BATCH);
         self.wait = match blocks {
             0 => PAUSE,

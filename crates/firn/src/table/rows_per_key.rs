@@ -38,17 +38,17 @@ impl Table {
     ///
     /// # Errors
     /// Those of reading.
-    pub fn rows_per_key(&self, views: &SuperVersions, index: usize) -> Result<Vec<f64>> {
+    pub fn rows_per_key(&self, super_versions: &SuperVersions, index: usize) -> Result<Vec<f64>> {
         let current = self.current();
         let Some(info) = current.indexes.get(index) else {
             return Ok(Vec::new());
         };
         let clustered = current.clustered.id();
-        let (rows, point) = live_rows(&current.live_rows, views, clustered);
+        let (rows, point) = live_rows(&current.live_rows, super_versions, clustered);
         let rows = rows.max(1);
-        let shape = Arc::new(self.schema.key_prefix_extractor(index)?);
-        let prefixes = shape.prefixes();
-        let sketches = sketches(&point.view, info.id(), shape)?;
+        let prefix_extractor = Arc::new(self.schema.key_prefix_extractor(index)?);
+        let prefixes = prefix_extractor.prefixes();
+        let sketches = sketches(&point.super_version, info.id(), prefix_extractor)?;
         let mut all = Vec::with_capacity(info.part_count());
         for parts in 1..=info.part_count() {
             // A longer prefix has no fewer values: once each row has its own, all do.
@@ -67,8 +67,8 @@ impl Table {
 }
 
 /// The distinct values of each prefix in files and memtables, unless they are not known.
-fn sketches(view: &SuperVersion, index: IndexId, shape: Arc<dyn PrefixExtractor>) -> Result<Option<Vec<Sketch>>> {
-    let mut all = vec![Sketch::default(); shape.prefixes()];
+fn sketches(super_version: &SuperVersion, index: IndexId, prefix_extractor: Arc<dyn PrefixExtractor>) -> Result<Option<Vec<Sketch>>> {
+    let mut all = vec![Sketch::default(); prefix_extractor.prefixes()];
     let mut merge = |some: Option<Vec<Sketch>>| {
         let some = some.filter(|some| some.len() == all.len())?;
         all.iter_mut()
@@ -77,7 +77,7 @@ fn sketches(view: &SuperVersion, index: IndexId, shape: Arc<dyn PrefixExtractor>
         Some(())
     };
     let mut in_files = 0;
-    for file in view.files() {
+    for file in super_version.files() {
         let Some(stats) = file.index(index).filter(|s| s.entries > s.deletes) else {
             continue;
         };
@@ -86,7 +86,7 @@ fn sketches(view: &SuperVersion, index: IndexId, shape: Arc<dyn PrefixExtractor>
             return Ok(None);
         }
     }
-    let memtables = || view.memtables();
+    let memtables = || super_version.memtables();
     let entries = memtables().map(|memtable| memtable.index_counts(index).entries);
     let in_memtables: u64 = entries.sum();
     if in_memtables > WALK_MAX {
@@ -98,7 +98,7 @@ fn sketches(view: &SuperVersion, index: IndexId, shape: Arc<dyn PrefixExtractor>
         if memtable.index_counts(index).entries == 0 {
             continue;
         }
-        let mut sketcher = PrefixSketcher::new(Arc::clone(&shape));
+        let mut sketcher = PrefixSketcher::new(Arc::clone(&prefix_extractor));
         let mut entries = memtable.iter();
         let mut on = entries.seek(&prefix, SEQNO_MAX)?;
         while on && entries.key().user_key.starts_with(&prefix) {
@@ -120,7 +120,7 @@ fn rows_of_prefix(point: &ReadPoint, info: &IndexInfo, parts: usize, rows: u64) 
         upper: prefix_successor(&lower),
         lower,
     };
-    let sources = scan_sources(&point.view, &range, None);
+    let sources = scan_sources(&point.super_version, &range, None);
     let mut entries = MvccIter::new(MergeIter::new(sources), ReadAt::snapshot(point.seqno));
     entries.set_bounds(Some(&range.lower), range.upper.as_deref());
     let mut values = 0;

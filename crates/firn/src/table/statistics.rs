@@ -27,17 +27,17 @@ pub struct IndexSums {
 }
 
 impl IndexSums {
-    /// The sums for `index` in `view`.
-    pub fn of(view: &SuperVersion, index: IndexId) -> Self {
-        let files = view.version.index_stats(index);
+    /// The sums for `index` in `super_version`.
+    pub fn of(super_version: &SuperVersion, index: IndexId) -> Self {
+        let files = super_version.version.index_stats(index);
         let mut sums = Self {
             entries: files.entries,
             deletes: files.deletes,
             raw_bytes: files.raw_bytes,
             stored_bytes: files.stored_bytes,
         };
-        let queued = view.frozen.iter().map(|queued| queued.index_counts(index));
-        for counts in queued.chain([view.active.index_counts(index)]) {
+        let queued = super_version.frozen.iter().map(|queued| queued.index_counts(index));
+        for counts in queued.chain([super_version.active.index_counts(index)]) {
             sums.entries += counts.entries;
             sums.deletes += counts.deletes;
             sums.raw_bytes += counts.raw_bytes;
@@ -63,13 +63,13 @@ impl IndexSums {
 /// Costs a look at a few numbers, but for the first time after the database was opened: then the number that commits add
 /// to is an estimate ([`estimate_rows`]) that reads a few dozen blocks. Once all entries lie in one run without old
 /// versions they are the rows, and the error of the estimate is gone.
-pub fn live_rows(counter: &RowCount, views: &SuperVersions, clustered: IndexId) -> (u64, ReadPoint) {
+pub fn live_rows(counter: &RowCount, super_versions: &SuperVersions, clustered: IndexId) -> (u64, ReadPoint) {
     // In this order: a commit is visible before it is counted, so the view has all that is counted by now.
     let counted = counter.counted();
-    let point = views.latest();
-    let sums = IndexSums::of(&point.view, clustered);
-    let in_files = point.view.version.index_stats(clustered).entries;
-    let plain = || in_files == 0 || point.view.version.is_plain(clustered);
+    let point = super_versions.latest();
+    let sums = IndexSums::of(&point.super_version, clustered);
+    let in_files = point.super_version.version.index_stats(clustered).entries;
+    let plain = || in_files == 0 || point.super_version.version.is_plain(clustered);
     if sums.entries == in_files && plain() {
         counter.set(in_files, counted);
         return (in_files, point);
@@ -89,13 +89,13 @@ pub fn estimated_rows(point: &ReadPoint, clustered: IndexId) -> u64 {
     let upper = prefix_successor(&lower);
     let estimated = estimate_rows(point, &ScanRange { lower, upper });
     // Whoever reads the rows meets the error himself.
-    estimated.unwrap_or_else(|_| IndexSums::of(&point.view, clustered).puts())
+    estimated.unwrap_or_else(|_| IndexSums::of(&point.super_version, clustered).puts())
 }
 
 /// Bytes in blob files that `rows` rows in index `clustered` refer to. Files do not tell exactly: see
 /// [`Version::out_of_line_bytes`](crate::version::Version::out_of_line_bytes).
 pub fn out_of_line_bytes(
-    view: &SuperVersion,
+    super_version: &SuperVersion,
     clustered: IndexId,
     rows: u64,
     tables: impl Fn() -> Vec<Arc<TableEntry>>,
@@ -105,12 +105,12 @@ pub fn out_of_line_bytes(
         let large = all.filter(|table| !candidates(&table.schema).is_empty());
         large.map(|table| table.clustered.id).collect()
     };
-    let mut bytes = view.version.out_of_line_bytes(clustered, &mut holders);
-    for queued in &view.frozen {
+    let mut bytes = super_version.version.out_of_line_bytes(clustered, &mut holders);
+    for queued in &super_version.frozen {
         bytes += queued.out_of_line_bytes(clustered, &mut holders);
     }
-    bytes += view.active.index_counts(clustered).blob_bytes;
-    IndexSums::of(view, clustered).live_share(bytes, rows)
+    bytes += super_version.active.index_counts(clustered).blob_bytes;
+    IndexSums::of(super_version, clustered).live_share(bytes, rows)
 }
 
 /// Statistics of a table.
@@ -142,16 +142,16 @@ pub struct RangeEnd<'a> {
 
 impl Table {
     /// Statistics from what files and memtables count.
-    pub fn statistics(&self, views: &SuperVersions) -> TableStatistics {
+    pub fn statistics(&self, super_versions: &SuperVersions) -> TableStatistics {
         let current = self.current();
         let id = current.clustered.id();
-        let (rows, point) = live_rows(&current.live_rows, views, id);
-        let view = &point.view;
+        let (rows, point) = live_rows(&current.live_rows, super_versions, id);
+        let super_version = &point.super_version;
         // What is not in files yet counts at its raw size.
         let size = |sums: &IndexSums, in_files: u64| sums.stored_bytes + sums.raw_bytes - in_files;
         let of = |index: &IndexInfo| {
-            let sums = IndexSums::of(view, index.id());
-            let raw_in_files = view.version.index_stats(index.id()).raw_bytes;
+            let sums = IndexSums::of(super_version, index.id());
+            let raw_in_files = super_version.version.index_stats(index.id()).raw_bytes;
             let bytes = size(&sums, raw_in_files.min(sums.raw_bytes));
             (sums, bytes)
         };
@@ -161,7 +161,7 @@ impl Table {
             .sum();
         let blob_bytes = match self.candidates.is_empty() {
             true => 0,
-            false => out_of_line_bytes(view, id, rows, || self.catalog.list("")),
+            false => out_of_line_bytes(super_version, id, rows, || self.catalog.list("")),
         };
         TableStatistics {
             rows,
@@ -176,7 +176,7 @@ impl Table {
     /// Estimates the rows of a range of index number `index`, see [`estimate_rows`].
     pub fn estimate_range(
         &self,
-        views: &SuperVersions,
+        super_versions: &SuperVersions,
         index: Option<usize>,
         lower: Option<RangeEnd<'_>>,
         upper: Option<RangeEnd<'_>>,
@@ -198,7 +198,7 @@ impl Table {
         if upper.as_ref().is_some_and(|upper| *upper <= lower) {
             return Ok(0);
         }
-        estimate_rows(&views.latest(), &ScanRange { lower, upper })
+        estimate_rows(&super_versions.latest(), &ScanRange { lower, upper })
     }
 }
 

@@ -421,7 +421,7 @@ impl Table {
             Box::new(own) as Box<dyn InternalIterator + Send>
         };
         let own = txn.has_writes().then(own);
-        let sources: Vec<ScanSource> = scan_sources(&point.view, &range, own);
+        let sources: Vec<ScanSource> = scan_sources(&point.super_version, &range, own);
         if sources.is_empty() {
             return Ok(false);
         }
@@ -462,7 +462,7 @@ impl Table {
         let Some(snapshot) = txn.snapshot_seqno() else {
             return Ok(false);
         };
-        if txn.context().views.visible() <= snapshot {
+        if txn.context().super_versions.visible() <= snapshot {
             return Ok(false);
         }
         if txn.hides(row_key) {
@@ -470,7 +470,7 @@ impl Table {
         }
         let latest = txn.latest_point();
         let committed = |key: InternalKey<'_>, _: Value<'_>| key.seqno;
-        let seqno = read::get(&latest.view, row_key, latest.seqno, committed)?;
+        let seqno = read::get(&latest.super_version, row_key, latest.seqno, committed)?;
         let newer = seqno.is_some_and(|seqno| seqno > snapshot);
         if newer {
             txn.hide(row_key);

@@ -35,7 +35,7 @@ use std::sync::atomic::Ordering;
 /// What transactions need of their database.
 pub struct TransactionContext {
     /// Current views.
-    pub views: Arc<SuperVersions>,
+    pub super_versions: Arc<SuperVersions>,
     /// Where commits go.
     pub pipeline: Arc<Pipeline>,
     /// Row locks.
@@ -49,7 +49,7 @@ pub struct TransactionContext {
     /// Prepared transactions that no session owns.
     pub prepared: Arc<PreparedTransactions>,
     /// Ranges in which scans skipped too much.
-    pub reports: Arc<TombstoneReports>,
+    pub tombstone_reports: Arc<TombstoneReports>,
     /// Where files outside of flush and compaction come from.
     pub ingest: Arc<Ingest>,
     /// Where loads are installed.
@@ -243,9 +243,9 @@ impl Transaction {
     }
 
     fn take_snapshot(&mut self) {
-        let views = &self.cx.views;
+        let super_versions = &self.cx.super_versions;
         self.snapshot
-            .get_or_insert_with(|| self.cx.snapshots.acquire(|| views.visible()));
+            .get_or_insert_with(|| self.cx.snapshots.acquire(|| super_versions.visible()));
         self.point = None;
     }
 
@@ -280,16 +280,16 @@ impl Transaction {
                 pause_points::at(PausePoint::SnapshotTaken);
                 ReadPoint {
                     seqno: snapshot.seqno(),
-                    view: self.cx.views.pin(),
+                    super_version: self.cx.super_versions.pin(),
                 }
             }
-            None => self.cx.views.latest(),
+            None => self.cx.super_versions.latest(),
         }
     }
 
     /// Where locking reads read: everything committed by now.
     pub fn latest_point(&self) -> ReadPoint {
-        self.cx.views.latest()
+        self.cx.super_versions.latest()
     }
 
     /// The snapshot's seqno, if the transaction has fixed one.
@@ -324,7 +324,7 @@ impl Transaction {
         f: impl FnOnce(InternalKey<'_>, Value<'_>) -> R,
     ) -> Result<Option<R>> {
         if !self.wrote {
-            return read::get(&point.view, user_key, point.seqno, f);
+            return read::get(&point.super_version, user_key, point.seqno, f);
         }
         let mut f = Some(f);
         let own = {
@@ -335,7 +335,7 @@ impl Transaction {
             return Ok(Some(result));
         }
         match f {
-            Some(f) => read::get(&point.view, user_key, point.seqno, f),
+            Some(f) => read::get(&point.super_version, user_key, point.seqno, f),
             None => Ok(None),
         }
     }
@@ -362,7 +362,7 @@ impl Transaction {
         mut f: impl FnMut(usize, InternalKey<'_>, Value<'_>) -> R,
     ) -> Vec<Result<Option<R>>> {
         let mut results: Vec<_> = keys.iter().map(|_| Ok(None)).collect();
-        read::in_batches(&point.view, keys, point.seqno, |i| {
+        read::in_batches(&point.super_version, keys, point.seqno, |i| {
             results[i] = self.get(point, keys[i], |key, value| f(i, key, value));
         });
         results

@@ -81,7 +81,7 @@ pub struct WriteSet {
     /// Changes whenever the memory does.
     generation: u64,
     /// Changes whenever runs or dead positions do. Read without the set's lock.
-    shape: Arc<AtomicU64>,
+    source_generation: Arc<AtomicU64>,
 }
 
 impl WriteSet {
@@ -99,7 +99,7 @@ impl WriteSet {
             limit,
             entry_bytes_max: ENTRY_BYTES_MAX,
             generation: 0,
-            shape: Arc::default(),
+            source_generation: Arc::default(),
         }
     }
 
@@ -233,7 +233,7 @@ impl WriteSet {
 
     fn changed(&mut self) {
         self.generation += 1;
-        self.shape.fetch_add(1, Ordering::Relaxed);
+        self.source_generation.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The place after the last write.
@@ -384,7 +384,7 @@ impl WriteSet {
 #[derive(Clone)]
 pub struct SharedWriteSet {
     set: Arc<Mutex<WriteSet>>,
-    shape: Arc<AtomicU64>,
+    source_generation: Arc<AtomicU64>,
 }
 
 impl SharedWriteSet {
@@ -392,7 +392,7 @@ impl SharedWriteSet {
     pub fn new(limit: u64, ingest: Option<Arc<Ingest>>) -> Self {
         let set = WriteSet::new(limit, ingest);
         Self {
-            shape: Arc::clone(&set.shape),
+            source_generation: Arc::clone(&set.source_generation),
             set: Arc::new(Mutex::new(set)),
         }
     }
@@ -402,8 +402,8 @@ impl SharedWriteSet {
         self.set.lock()
     }
 
-    fn shape(&self) -> u64 {
-        self.shape.load(Ordering::Relaxed)
+    fn source_generation(&self) -> u64 {
+        self.source_generation.load(Ordering::Relaxed)
     }
 
     /// An iterator that stays valid while the set changes; not positioned.

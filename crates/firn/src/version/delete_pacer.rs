@@ -32,7 +32,7 @@ const STEP_US_MAX: u64 = 1_000_000;
 /// crash leaves files of a wrong size.
 #[derive(Debug, Default)]
 pub(super) struct DeletePacer {
-    /// Time of the last [`Self::look`], microseconds; `None` before the first.
+    /// Time of the last [`Self::earn`], microseconds; `None` before the first.
     last_us: Option<u64>,
     /// Credit in bytes; negative after a large file.
     credit: i64,
@@ -58,7 +58,7 @@ impl DeletePacer {
     }
 
     /// Adds the credit for the time since the last call, up to one second's worth in total.
-    pub(super) fn look(&mut self, now_us: u64, backlog: u64) {
+    pub(super) fn earn(&mut self, now_us: u64, backlog: u64) {
         let rate = self.rate(now_us, backlog) as i64;
         let since = now_us.saturating_sub(self.last_us.unwrap_or(now_us));
         let earned = i128::from(rate) * i128::from(since.min(STEP_US_MAX)) / 1_000_000;

@@ -122,10 +122,10 @@ impl ManifestWriter {
         let first = first.encode();
         let bytes = (HEADER_LEN + 2 * RECORD_HEADER_LEN + first.len()) as u64;
         let mut room = bytes + ROOM;
-        let mut found = file.set_aside(room);
+        let mut found = file.allocate(room);
         if is_full(&found) {
             room = bytes;
-            found = file.set_aside(room);
+            found = file.allocate(room);
         }
         let room_end = match found {
             Err(full) if *full.kind() == ErrorKind::NoSpace => {
@@ -166,7 +166,7 @@ impl ManifestWriter {
         if end + ROOM / 2 <= room_end {
             return Ok(());
         }
-        match self.file.set_aside(bytes + ROOM) {
+        match self.file.allocate(bytes + ROOM) {
             Ok(true) => self.room_end = Some(end + ROOM),
             Ok(false) => self.room_end = None,
             Err(e) if *e.kind() == ErrorKind::NoSpace && end + left <= room_end => {}
@@ -183,7 +183,7 @@ impl ManifestWriter {
     }
 
     /// Appends a mark, which proves that all records before it are durable, and syncs.
-    pub(super) fn mark(&mut self) -> Result<()> {
+    pub(super) fn write_sync_marker(&mut self) -> Result<()> {
         self.append(&[])?;
         self.file.sync()
     }
@@ -389,7 +389,7 @@ impl NextCurrent {
         };
         let file = reserve.create(ReservePart::Current, &temp)?;
         let mut next = Self { file, id };
-        let found = next.file.set_aside(current_text(id).len() as u64);
+        let found = next.file.allocate(current_text(id).len() as u64);
         if is_full(&found) {
             next.give_back(env, dir, Some(reserve))?;
         }

@@ -170,12 +170,12 @@ impl VersionSet {
         state.next_file_id = state.next_file_id.max(seen);
         let next_file_id = AtomicU64::new(state.next_file_id);
         epoch::identify(&mut state, &*ctx.env)?;
-        let mut rolled = roll(&ctx, &next_file_id, &mut state);
-        if is_full(&rolled) && in_force.is_some() {
+        let mut rotated = rotate(&ctx, &next_file_id, &mut state);
+        if is_full(&rotated) && in_force.is_some() {
             clear_unfinished(&*ctx.env, &ctx.dir, &old_manifests)?;
-            rolled = roll(&ctx, &next_file_id, &mut state);
+            rotated = rotate(&ctx, &next_file_id, &mut state);
         }
-        let (writer, manifest_id) = match (rolled, in_force) {
+        let (writer, manifest_id) = match (rotated, in_force) {
             (Ok(writer), _) => {
                 let id = writer.id();
                 (Some(writer), id)
@@ -421,11 +421,11 @@ impl VersionSet {
         synced.map_err(|e| NoEffect(self.fail(e)))?;
         let is_long = |writer: &ManifestWriter| writer.len() >= inner.rotate_at;
         if inner.broken || inner.writer.as_ref().is_none_or(is_long) {
-            let rolled = self.roll(inner);
+            let rotated = self.rotate(inner);
             // If there is no room for the next manifest, the current one may grow further, unless
             // it is broken.
             if inner.broken {
-                rolled.map_err(NoEffect)?;
+                rotated.map_err(NoEffect)?;
             }
         }
         // What only adds files leaves room to those that remove some.
@@ -443,7 +443,7 @@ impl VersionSet {
         }
         // The record is durable, so the edit counts. Without its mark, rot in the record passes for
         // a torn write until the next manifest is written.
-        if let Err(e) = writer.mark() {
+        if let Err(e) = writer.write_sync_marker() {
             inner.broken = true;
             self.fail(e);
         }
@@ -510,7 +510,7 @@ impl VersionSet {
         };
         let mut found = find(inner);
         if is_full(&found) {
-            self.roll(inner)?;
+            self.rotate(inner)?;
             found = find(inner);
         }
         found.map_err(|e| self.fail(e))
@@ -524,7 +524,7 @@ impl VersionSet {
         let mut inner = self.inner.lock();
         self.ctx.health.check()?;
         if inner.broken {
-            self.roll(&mut inner)?;
+            self.rotate(&mut inner)?;
         }
         self.find_room(&mut inner, edit, LEFT_BY_ADDITIONS + FILE_BYTES)
     }
@@ -533,19 +533,19 @@ impl VersionSet {
     ///
     /// # Errors
     /// `NoSpace` if it has none now; those of [`Self::apply`].
-    pub fn look_for_room(&self) -> Result<()> {
+    pub fn refill_reserve(&self) -> Result<()> {
         let mut inner = self.inner.lock();
         self.ctx.health.check()?;
         match inner.writer {
             Some(_) => Ok(()),
-            None => self.roll(&mut inner),
+            None => self.rotate(&mut inner),
         }
     }
 
     /// Starts a new manifest. On `Ok` either it is in force, or the old one may be continued.
-    fn roll(&self, inner: &mut Inner) -> Result<()> {
+    fn rotate(&self, inner: &mut Inner) -> Result<()> {
         let old = inner.manifest_id;
-        match roll(&self.ctx, &self.next_file_id, &mut inner.state) {
+        match rotate(&self.ctx, &self.next_file_id, &mut inner.state) {
             Ok(writer) => {
                 inner.rotate_at = rotate_at(&writer);
                 inner.manifest_id = writer.id();
@@ -617,7 +617,7 @@ impl VersionSet {
             0 => {}
             bytes => pacer.obsolete(now_us, bytes),
         }
-        pacer.look(now_us, self.ctx.source.obsolete().1);
+        pacer.earn(now_us, self.ctx.source.obsolete().1);
         self.delete_while(|size| pacer.take(size))
     }
 
@@ -707,7 +707,7 @@ fn rotate_at(writer: &ManifestWriter) -> u64 {
 }
 
 /// Writes `state` as a new manifest and puts it in force.
-fn roll(ctx: &VersionSetContext, next_file_id: &AtomicU64, state: &mut ManifestState) -> Result<ManifestWriter> {
+fn rotate(ctx: &VersionSetContext, next_file_id: &AtomicU64, state: &mut ManifestState) -> Result<ManifestWriter> {
     let id = next_file_id.fetch_add(1, Ordering::Relaxed);
     // The next open would take larger numbers for damage.
     if id + 1 >= end_of_ids(state.epoch()) {

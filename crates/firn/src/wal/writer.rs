@@ -286,7 +286,7 @@ impl Wal {
     ///
     /// # Errors
     /// `NoSpace` if it has none now; `Poisoned`.
-    pub fn look_for_room(&self) -> Result<()> {
+    pub fn retry_next_segment(&self) -> Result<()> {
         self.shared.segments.health.check()?;
         match self.shared.segments.health.is_full(Some(FullDisk::Log)) {
             true => self.shared.find_segment(FullDiskAccess::Ordinary),
@@ -507,7 +507,7 @@ impl Shared {
             self.segments.prepare_in_reserve(id, with_margin)
         };
         let exits = access != FullDiskAccess::Ordinary;
-        // Whether the disk is still full, `look_for_room` asks.
+        // Whether the disk is still full, `retry_next_segment` asks.
         let kept = match exits && self.segments.health.is_full(Some(FullDisk::Log)) {
             true => in_reserve()?,
             false => None,

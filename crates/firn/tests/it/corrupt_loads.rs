@@ -65,7 +65,7 @@ fn rows_that_were_loaded_outlive_the_manifest() {
     };
     let db = Db::open(env, Path::new("/new"), options, None).unwrap();
     let table = Table::open(db.catalog(), "d/t", schema(), &[]).unwrap();
-    let report = table.check(&db.context().views, true, &|| false).unwrap();
+    let report = table.check(&db.context().super_versions, true, &|| false).unwrap();
     assert_eq!((report.rows, report.problems), (510, Vec::new()));
 }
 
@@ -82,7 +82,7 @@ fn a_check_reads_files_that_wait_in_the_queue() {
     let ids = store.list().unwrap();
     assert!(!ids.is_empty());
     let problems = || {
-        let report = table.check(&db.context().views, true, &|| false);
+        let report = table.check(&db.context().super_versions, true, &|| false);
         report.map_or(1, |report| report.problems.len())
     };
     assert_eq!(problems(), 0);
@@ -107,6 +107,6 @@ fn a_load_row_by_row_commits_pieces_whatever_a_transaction_may_take() {
     assert!(visible(&db) - before > 10, "{}", visible(&db) - before);
     let store = db.context().ingest.versions().source().store().clone();
     assert_eq!(store.list().unwrap(), []);
-    let report = table.check(&db.context().views, true, &|| false).unwrap();
+    let report = table.check(&db.context().super_versions, true, &|| false).unwrap();
     assert_eq!((report.rows, report.problems), (2000, Vec::new()));
 }

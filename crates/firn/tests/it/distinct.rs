@@ -101,7 +101,7 @@ fn schema() -> TableSchema {
                 offset,
                 null,
                 stored: true,
-                missing: InstantDefault::Impossible,
+                instant_default: InstantDefault::Impossible,
             },
         };
         offset += kind.record_len();
@@ -300,7 +300,7 @@ impl World {
 
     /// `at_rest`: no old version is left, so that not only too few values are an error.
     fn check(&self, what: &str, at_rest: bool) {
-        let views = &self.db().context().views;
+        let views = &self.db().context().super_versions;
         // After a start the rows are an estimate until the table is at rest.
         let rows = self.table.statistics(views).rows as f64;
         let stored = self.rows.len() as f64;
@@ -331,7 +331,7 @@ impl World {
     /// Every file has sketches of every index with something to count.
     fn check_files(&self, what: &str) {
         let entry = self.db().catalog().get("d/t").unwrap();
-        let version = &self.db().context().views.pin().version;
+        let version = &self.db().context().super_versions.pin().version;
         let mut files = 0;
         for (_, file) in version.files() {
             for index in entry.index_ids() {
@@ -386,7 +386,7 @@ fn values_that_are_gone_are_forgotten() {
     world.db().compact_all().unwrap();
     world.check("few values are left", true);
     world.write(0..1500, true);
-    let views = &world.db().context().views;
+    let views = &world.db().context().super_versions;
     assert_eq!(world.table.rows_per_key(views, 1).unwrap(), [1.0, 1.0]);
 }
 
@@ -396,7 +396,7 @@ fn large_memtables_are_sampled() {
     let mut world = World::new(78);
     world.values = 400;
     world.write(0..33_000, false);
-    let views = &world.db().context().views;
+    let views = &world.db().context().super_versions;
     let per_key = world.table.rows_per_key(views, 4).unwrap()[0];
     let truth = world.rows.len() as f64 / world.truth()[4][0] as f64;
     assert!(

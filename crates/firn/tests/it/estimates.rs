@@ -156,7 +156,7 @@ impl World {
             lower: key(self.shape.keys, start),
             upper: Some(key(self.shape.keys, end)),
         };
-        let point = self.db.context().views.latest();
+        let point = self.db.context().super_versions.latest();
         let exact = self.rows.range(start..end).count() as u64;
         (estimate_rows(&point, &range).unwrap(), exact)
     }

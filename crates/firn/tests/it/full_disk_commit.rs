@@ -29,7 +29,7 @@ fn options() -> Options {
 }
 
 fn rows(db: &Db, table: &Table) -> u64 {
-    let report = table.check(&db.context().views, true, &|| false).unwrap();
+    let report = table.check(&db.context().super_versions, true, &|| false).unwrap();
     assert_eq!(report.problems, [""; 0]);
     report.rows
 }
@@ -102,7 +102,7 @@ fn run(end: End, before: i32, nth: u64) -> Option<Error> {
         assert!(db.prepared_xids().is_empty(), "{context}");
         assert_eq!(rows(&db, &table), expected, "{context}");
         db.flush().unwrap();
-        let view = db.context().views.pin();
+        let view = db.context().super_versions.pin();
         let named: BTreeSet<u64> = view.version.files().map(|(_, file)| file.file_id).collect();
         assert_eq!(tables(&db), named, "{context}");
         assert_eq!(rows(&db, &table), expected, "{context}");

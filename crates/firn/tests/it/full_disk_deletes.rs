@@ -59,7 +59,7 @@ fn delete(db: &Db, table: &Table, ids: std::ops::Range<i32>) -> Result<()> {
 }
 
 fn rows(db: &Db, table: &Table) -> i32 {
-    let report = table.check(&db.context().views, true, &|| false).unwrap();
+    let report = table.check(&db.context().super_versions, true, &|| false).unwrap();
     assert_eq!(report.problems, [""; 0]);
     report.rows as i32
 }
@@ -72,7 +72,7 @@ fn is_full(error: &Error) -> bool {
 fn work(db: &Db) {
     let full = |done: Result<()>| done.unwrap_or_else(|error| assert!(is_full(&error), "{error}"));
     for _ in 0..4 {
-        db.look_for_room();
+        db.recheck_full_disk();
         full(db.flush());
         full((|| {
             while db.compact_once()? {}
@@ -176,7 +176,7 @@ fn run(segment_size: u64, nth: u64) -> bool {
     assert_eq!(db.condition(), Condition::Good, "{context}");
     db.compact_all().unwrap();
     check(&db, next + 1, &context);
-    let view = db.context().views.pin();
+    let view = db.context().super_versions.pin();
     let named = view.version.files().count();
     drop(view);
     let store = db.context().ingest.versions().source().store();
@@ -381,7 +381,7 @@ fn the_condition_is_good_once_there_is_room_though_nobody_writes() {
         let db = open(&env, 64 << 10).unwrap();
         assert_eq!(db.condition(), before);
         env.make_room(64 << 20);
-        db.look_for_room();
+        db.recheck_full_disk();
         assert_ne!(db.condition(), Condition::ReadOnly);
         // What the background does: there may be something to flush.
         db.flush().unwrap();

@@ -54,9 +54,9 @@ fn write(db: &Db, rows: impl Iterator<Item = u32>, version: u32) {
 }
 
 fn read(db: &Db, row: u32, version: u32) {
-    let point = db.context().views.latest();
+    let point = db.context().super_versions.latest();
     let expected = value(row, version);
-    let found = firn::read::get(&point.view, &key(row), point.seqno, |_, v| {
+    let found = firn::read::get(&point.super_version, &key(row), point.seqno, |_, v| {
         v.head == expected
     });
     assert_eq!(found.unwrap(), Some(true), "row {row}");
@@ -147,20 +147,20 @@ fn a_lowered_limit_unpins() {
     (0..rows).step_by(50).for_each(|row| read(&db, row, 0));
     let before = db.memory().pinned;
     // A statement goes on with the files as they were open, also when a compaction removes them.
-    let old = db.context().views.latest();
+    let old = db.context().super_versions.latest();
     db.set_memory_limit(256 << 10);
     assert_eq!(db.memory().pinned, before);
     write_unlimited(&db, 0..rows);
     db.compact_all().unwrap();
     for row in (0..rows).step_by(100) {
-        let found = firn::read::get(&old.view, &key(row), old.seqno, |_, _| ());
+        let found = firn::read::get(&old.super_version, &key(row), old.seqno, |_, _| ());
         assert!(found.unwrap().is_some(), "row {row}");
     }
     let on_disk = || {
         let names = env.list_dir(Path::new("/db")).unwrap();
         names.iter().filter(|name| name.ends_with(".sst")).count()
     };
-    let live = db.context().views.pin().version.files().count();
+    let live = db.context().super_versions.pin().version.files().count();
     assert!(on_disk() > live, "the old view's files stay");
     drop(old);
     db.compact_once().unwrap();

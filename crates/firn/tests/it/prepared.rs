@@ -137,7 +137,7 @@ fn unique_values_of_a_recovered_transaction_stay_taken() {
         }
         let written = tried(&db, &table, 9, Some(taken)).unwrap();
         assert_eq!(written, WriteOutcome::Duplicate { index: 1 }, "{context}");
-        let report = table.check(&db.context().views, true, &|| false).unwrap();
+        let report = table.check(&db.context().super_versions, true, &|| false).unwrap();
         assert_eq!(report.problems, Vec::<String>::new(), "{context}");
         assert_eq!(report.rows, if deletes { 1 } else { 3 }, "{context}");
     }
@@ -172,7 +172,7 @@ fn a_table_with_prepared_changes_stays_as_it_is() {
         let (_env, db, table) = prepared(spills, false);
         refused(&db, "recovered");
         db.commit_xid(b"x").unwrap();
-        let report = table.check(&db.context().views, true, &|| false).unwrap();
+        let report = table.check(&db.context().super_versions, true, &|| false).unwrap();
         assert_eq!((report.rows, report.problems), (3, Vec::new()));
         assert!(db.catalog().truncate("d/t").is_ok());
         assert!(db.catalog().drop_table("d/t").is_ok());
@@ -219,7 +219,7 @@ fn a_run_keeps_of_the_log_what_the_empty_memtable_before_it_kept() {
         txn.rollback().unwrap();
     }
     let kept = {
-        let view = db.context().views.pin();
+        let view = db.context().super_versions.pin();
         assert_eq!((view.active.entries(), view.frozen.len()), (0, 0));
         view.active.min_segment()
     };
@@ -231,14 +231,14 @@ fn a_run_keeps_of_the_log_what_the_empty_memtable_before_it_kept() {
     }
     txn.commit().unwrap();
     {
-        let view = db.context().views.pin();
+        let view = db.context().super_versions.pin();
         assert!(view.active.min_segment() > kept, "the log has not gone on");
         assert_eq!(view.frozen.len(), 1);
         assert!(view.frozen[0].run().is_some());
         assert_eq!(view.frozen[0].min_segment(), kept);
     }
     let rows = |db: &Db, table: &Table| {
-        let report = table.check(&db.context().views, true, &|| false).unwrap();
+        let report = table.check(&db.context().super_versions, true, &|| false).unwrap();
         assert_eq!(report.problems, [""; 0]);
         report.rows
     };

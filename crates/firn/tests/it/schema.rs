@@ -32,7 +32,7 @@ pub fn column(id: u32, name: &str, kind: ColumnKind, offset: usize) -> ColumnSch
             offset: offset as u32,
             null: None,
             stored: true,
-            missing: InstantDefault::Impossible,
+            instant_default: InstantDefault::Impossible,
         },
     }
 }

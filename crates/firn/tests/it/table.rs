@@ -244,7 +244,7 @@ fn a_cursor_reads_ranges_that_lie_in_different_files() {
     txn.commit().unwrap();
     world.db.compact_all().unwrap();
     let by_k = world.table.entry().indexes[1].id;
-    let view = world.db.context().views.pin();
+    let view = world.db.context().super_versions.pin();
     let files = view.files().filter(|file| file.index(by_k).is_some());
     assert!(files.count() >= 3);
     let mut txn = world.session();
@@ -349,8 +349,8 @@ fn blocks_are_announced_until_they_are_cached() {
     let wanted = [key(10), key(11), key(150)];
     let keys = wanted.each_ref().map(|key| &key[..]);
     let announced = || {
-        let point = world.db.context().views.latest();
-        firn::read::announce(&point.view, &keys, point.seqno)
+        let point = world.db.context().super_versions.latest();
+        firn::read::prefetch_blocks(&point.super_version, &keys, point.seqno)
     };
     assert_eq!(announced(), 0, "all is in the memtable");
     world.db.flush().unwrap();
@@ -380,7 +380,7 @@ fn a_check_names_what_an_index_lacks_and_has_too_much() {
     world.write(&mut txn, &mut rows, 500);
     txn.commit().unwrap();
     let problems = |world: &World, extended| {
-        let views = &world.db.context().views;
+        let views = &world.db.context().super_versions;
         let report = world.table.check(views, extended, &|| false).unwrap();
         assert_eq!(report.rows, rows.len() as u64);
         report.problems.join("; ")

@@ -358,9 +358,9 @@ fn settle_tables(db: &Db, wanted: &[String]) -> Result<Vec<Arc<TableEntry>>> {
 
 /// The tables of a directory that was restored, without what the archive adds.
 fn tables_of(env: &Arc<dyn Env>, dir: &Path) -> Result<CatalogState> {
-    let look = ReadOnlyDb::open(Arc::clone(env), dir)?;
-    let log = look.log(&look.tree()?)?;
-    look.tables(&log.point)
+    let db = ReadOnlyDb::open(Arc::clone(env), dir)?;
+    let log = db.log(&db.tree()?)?;
+    db.tables(&log.point)
 }
 
 /// What the server has to know of the tables: the catalog has the definitions of the point; triggers, views and the like

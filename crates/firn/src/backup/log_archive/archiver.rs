@@ -241,7 +241,7 @@ impl Archiver {
 
     fn archive_closed(&self, archiving: &mut ArchiveIdentity, growing: &mut Growing) -> Result<()> {
         let wal = &self.parts.wal;
-        let next = self.look(archiving)?;
+        let next = self.first_unarchived(archiving)?;
         let closed = wal.closed_segments(next);
         if closed.is_empty() {
             return Ok(());
@@ -260,7 +260,7 @@ impl Archiver {
 
     /// Checks that the archive is present and that this log may continue it. Returns the next
     /// segment to archive.
-    fn look(&self, archiving: &mut ArchiveIdentity) -> Result<SegmentId> {
+    fn first_unarchived(&self, archiving: &mut ArchiveIdentity) -> Result<SegmentId> {
         let ArchiverContext {
             env,
             archive,
@@ -463,7 +463,7 @@ impl Archiver {
         }
         self.attempt(|archiving, _| {
             // The archive may have gone away unnoticed while the log was quiet.
-            self.look(archiving)?;
+            self.first_unarchived(archiving)?;
             let segment = next - 1;
             write_coverage(&**env, archive, Coverage { until_ms, segment })
         })?;

@@ -17,7 +17,7 @@ fn column(id: u32, name: &str, len: u32, null: Option<NullBit>) -> ColumnSchema 
             offset: 1,
             null,
             stored: true,
-            missing: InstantDefault::Impossible,
+            instant_default: InstantDefault::Impossible,
         },
     }
 }

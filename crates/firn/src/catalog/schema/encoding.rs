@@ -80,7 +80,7 @@ fn put_column(out: &mut Vec<u8>, column: &ColumnSchema) {
         offset,
         null,
         stored,
-        missing,
+        instant_default,
     } = &column.column;
     varint::put_bytes(out, column.name.as_bytes());
     put(out, column.type_code);
@@ -111,7 +111,7 @@ fn put_column(out: &mut Vec<u8>, column: &ColumnSchema) {
         }
         ColumnKind::Blob { len_bytes } => out.extend_from_slice(&[3, len_bytes]),
     }
-    match missing {
+    match instant_default {
         InstantDefault::Impossible => out.push(0),
         InstantDefault::Null => out.push(1),
         InstantDefault::Bytes(bytes) => {
@@ -139,7 +139,7 @@ fn take_column(input: &mut &[u8]) -> Option<ColumnSchema> {
                 _ => return None,
             };
             let kind = take_kind(input)?;
-            let missing = match varint::take_u8(input)? {
+            let instant_default = match varint::take_u8(input)? {
                 0 => InstantDefault::Impossible,
                 1 => InstantDefault::Null,
                 2 => InstantDefault::Bytes(varint::take_bytes(input)?.into()),
@@ -151,7 +151,7 @@ fn take_column(input: &mut &[u8]) -> Option<ColumnSchema> {
                 offset,
                 null,
                 stored,
-                missing,
+                instant_default,
             }
         },
     })

@@ -32,7 +32,7 @@ fn column(id: u32, kind: ColumnKind, offset: u32, null: Option<NullBit>) -> Colu
             offset,
             null,
             stored: true,
-            missing: InstantDefault::Impossible,
+            instant_default: InstantDefault::Impossible,
         },
     }
 }
@@ -75,7 +75,7 @@ fn schema() -> TableSchema {
         max: 9,
     };
     let mut added = column(7, ColumnKind::Blob { len_bytes: 2 }, 15, None);
-    added.column.missing = InstantDefault::Bytes(b"x".as_slice().into());
+    added.column.instant_default = InstantDefault::Bytes(b"x".as_slice().into());
     let int = part(0, PartSchema::Int { signed: true }, 4);
     TableSchema {
         version: 2,

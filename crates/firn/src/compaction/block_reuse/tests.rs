@@ -4,7 +4,7 @@ use crate::base::{InternalIterator, InternalKey, Kind, Seqno, Value};
 use crate::compaction::job::JobStats;
 use crate::compaction::testing::{Db, Entry, VecIter, entry, user_key};
 use crate::compaction::{
-    Job, JobKind, PickerContext, RestGoal, RetiredIndexes, RunningJobs, Snapshots, flush, pick, run,
+    Job, JobKind, PickerContext, RestGoal, RetiredIndexes, RunningJobs, Snapshots, flush, pick, run_job,
 };
 use crate::sst::{CachedBlock, IndexStats, SstOptions, SstWriter};
 use crate::version::FileMeta;
@@ -79,7 +79,7 @@ impl Tree {
         let version = self.db.versions.current();
         let context = self.db.context();
         let cancel = AtomicBool::new(false);
-        let (edit, stats) = run(context, &version, job, reads, &self.retired, &cancel).unwrap();
+        let (edit, stats) = run_job(context, &version, job, reads, &self.retired, &cancel).unwrap();
         self.db.versions.apply(edit).unwrap();
         self.reused += stats.reused_bytes;
         stats
@@ -308,7 +308,7 @@ fn a_damaged_block_is_not_copied_on() {
     tree.db.damage(damaged.file_id);
     let cancel = AtomicBool::new(false);
     let version = tree.db.versions.current();
-    let error = run(
+    let error = run_job(
         tree.db.context(),
         &version,
         &job,

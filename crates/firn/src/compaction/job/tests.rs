@@ -28,7 +28,7 @@ impl Db {
     fn run(&self, job: &Job, reads: &Snapshots, cancel: bool) -> Result<(Edit, JobStats)> {
         let version = self.versions.current();
         let cancel = AtomicBool::new(cancel);
-        run(
+        run_job(
             self.context(),
             &version,
             job,

@@ -23,28 +23,28 @@ fn the_base_is_never_below_data() {
 
 #[test]
 fn each_target_is_a_share_of_the_next() {
-    let shape = bases(900_000, None);
-    assert_eq!(shape.base, 2);
-    assert_eq!(shape.targets, [0, 0, 100, 1000, 10_000, 100_000, 800_000]);
-    assert!((shape.fill(5, 50_000) - 0.5).abs() < 1e-9);
+    let level_targets = bases(900_000, None);
+    assert_eq!(level_targets.base, 2);
+    assert_eq!(level_targets.targets, [0, 0, 100, 1000, 10_000, 100_000, 800_000]);
+    assert!((level_targets.fill(5, 50_000) - 0.5).abs() < 1e-9);
 }
 
 #[test]
 fn files_of_upper_levels_are_a_share_of_their_level() {
-    let shape = bases(900_000, None);
-    assert_eq!(shape.file_size(6, 10_000), 10_000);
-    assert_eq!(shape.file_size(5, 10_000), 2083);
+    let level_targets = bases(900_000, None);
+    assert_eq!(level_targets.file_size(6, 10_000), 10_000);
+    assert_eq!(level_targets.file_size(5, 10_000), 2083);
     assert_eq!(
-        shape.file_size(5, 1000),
+        level_targets.file_size(5, 1000),
         1000,
         "never larger than the target"
     );
     assert_eq!(
-        shape.file_size(2, 10_000),
+        level_targets.file_size(2, 10_000),
         312,
         "nor than a thirty-second of it smaller"
     );
-    assert_eq!(shape.file_size(0, 10_000), shape.file_size(2, 10_000));
+    assert_eq!(level_targets.file_size(0, 10_000), level_targets.file_size(2, 10_000));
 }
 
 #[test]

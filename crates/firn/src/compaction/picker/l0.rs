@@ -23,12 +23,12 @@ impl PickerContext<'_> {
     /// [`L0Overlap::part_over`].
     pub(super) fn sink_l0(
         &self,
-        shape: &LevelTargets,
+        level_targets: &LevelTargets,
         reason: JobReason,
         depth_min: usize,
         wanted: impl Fn(&FileMeta) -> bool,
     ) -> Option<Job> {
-        let output = self.below(shape, 0);
+        let output = self.below(level_targets, 0);
         let groups = self.groups();
         let mut moved: Vec<Arc<FileHandle>> = Vec::new();
         let mut merged: Vec<&L0Overlap<'_>> = Vec::new();
@@ -68,7 +68,7 @@ impl PickerContext<'_> {
             .filter(|(depth, _)| *depth >= depth_min)
             .collect();
         ranked.sort_by_key(|(depth, _)| Reverse(*depth));
-        let room = shape.job_size(self.options.target_file_size);
+        let room = level_targets.job_size(self.options.target_file_size);
         let due = self.options.l0_compaction_runs.max(1);
         ranked.into_iter().find_map(|(_, group)| {
             let whole = |group: &L0Overlap<'_>| {

@@ -64,8 +64,8 @@ fn a_file_set_aside_keeps_jobs_off_itself_and_what_lies_around_it() {
     let first = job(5, &[(4, 1, 0, 9), (5, 2, 5, 25)]);
     let ticket = running.begin(&first);
     running.end(ticket, &first);
-    assert!(running.set_aside(&first, 2));
-    assert!(!running.set_aside(&first, 7), "no file of the job");
+    assert!(running.quarantine(&first, 2));
+    assert!(!running.quarantine(&first, 7), "no file of the job");
     assert!(running.holds(2) && !running.holds(1));
     assert!(running.conflicts(&first));
     // Conflict: a job that moves data past the damaged file.

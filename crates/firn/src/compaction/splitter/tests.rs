@@ -13,7 +13,7 @@ fn files(target: u64, boundaries: &[(u32, u32)], keys: &[Vec<u8>]) -> Vec<u64> {
 fn cuts(mut splitter: Splitter, keys: &[Vec<u8>]) -> Vec<u64> {
     let mut sizes = vec![10];
     for pair in keys.windows(2) {
-        if splitter.cut(&pair[0], &pair[1], *sizes.last().unwrap()) {
+        if splitter.should_split(&pair[0], &pair[1], *sizes.last().unwrap()) {
             sizes.push(0);
         }
         *sizes.last_mut().unwrap() += 10;

@@ -12,7 +12,7 @@ pub(super) fn file_splitters(versions: &Arc<VersionSet>, options: &Options) -> F
     let (versions, options) = (Arc::clone(versions), options.clone());
     Box::new(move |density, expected| {
         let mut splitter = splitter(&versions.current(), &options, density, expected);
-        Box::new(move |last, next, size| splitter.cut(last, next, size))
+        Box::new(move |last, next, size| splitter.should_split(last, next, size))
     })
 }
 

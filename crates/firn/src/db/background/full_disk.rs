@@ -9,7 +9,7 @@ impl BackgroundWork {
     /// Refills the used parts of the reserve. While the disk is full, also retries to get room for
     /// the log, and flushes small memtables, so that deletions reach the tree and compactions can
     /// free their room.
-    pub(in crate::db) fn look_for_room(&self) {
+    pub(in crate::db) fn recheck_full_disk(&self) {
         if self.health.check().is_err() {
             return;
         }
@@ -20,16 +20,16 @@ impl BackgroundWork {
             }
         };
         self.versions.fill_reserve().unwrap_or_else(tell);
-        self.versions.look_for_room().unwrap_or_else(tell);
+        self.versions.refill_reserve().unwrap_or_else(tell);
         if !self.health.is_full(None) {
             return;
         }
-        self.wal.look_for_room().unwrap_or_else(tell);
-        let view = self.views.pin();
+        self.wal.retry_next_segment().unwrap_or_else(tell);
+        let super_version = self.super_versions.pin();
         // Where compactions cannot run, small L0 runs would pile up.
-        let shallow = view.version.l0.len() < 2 * self.options.l0_compaction_runs;
-        let small = shallow && view.active.size_bytes() <= ReservePart::Table.bytes();
-        if small && view.active.entries() > 0 && view.frozen.is_empty() {
+        let shallow = super_version.version.l0.len() < 2 * self.options.l0_compaction_runs;
+        let small = shallow && super_version.active.size_bytes() <= ReservePart::Table.bytes();
+        if small && super_version.active.entries() > 0 && super_version.frozen.is_empty() {
             self.flush_all().unwrap_or_else(tell);
         }
     }

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 pub(super) struct LatePrefixExtractors(pub(super) Arc<OnceLock<Arc<Catalog>>>);
 
 impl PrefixExtractors for LatePrefixExtractors {
-    fn shape(&self, index: IndexId) -> Option<Arc<dyn PrefixExtractor>> {
-        self.0.get()?.shape(index)
+    fn prefix_extractor(&self, index: IndexId) -> Option<Arc<dyn PrefixExtractor>> {
+        self.0.get()?.prefix_extractor(index)
     }
 }

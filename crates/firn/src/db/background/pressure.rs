@@ -6,13 +6,13 @@ use crate::read::SuperVersion;
 use crate::version::Flushable;
 use crate::write::Pressure;
 
-/// The pressure in `view`.
-pub(super) fn pressure(view: &SuperVersion, options: &Options, extra: &SpaceTracker) -> Pressure {
+/// The pressure in `super_version`.
+pub(super) fn pressure(super_version: &SuperVersion, options: &Options, extra: &SpaceTracker) -> Pressure {
     let memory = options.live.freeze_at() * options.frozen_memtables_max as u64;
-    let backlog = Backlog::of(&view.version, options, memory, extra);
+    let backlog = Backlog::of(&super_version.version, options, memory, extra);
     // A queued run costs reads as much as an L0 run, so it counts as one.
-    let queued = view.frozen.iter().filter_map(Flushable::run).count();
-    let memtables = view.frozen.len() - queued;
+    let queued = super_version.frozen.iter().filter_map(Flushable::run).count();
+    let memtables = super_version.frozen.len() - queued;
     Pressure {
         memtables: 2.0 * memtables as f64 / options.frozen_memtables_max as f64,
         l0: backlog.l0 + 2.0 * queued as f64 / options.l0_stop_runs as f64,

@@ -35,7 +35,7 @@ impl BackgroundWork {
     /// Whether nothing has been committed for [`IDLE_AFTER_MICROS`].
     fn is_idle(&self) -> bool {
         let now = self.env.monotonic_micros();
-        let visible = self.views.visible();
+        let visible = self.super_versions.visible();
         let mut last = self.last_write.lock();
         if last.0 != visible {
             *last = (visible, now);
@@ -124,11 +124,11 @@ impl BackgroundWork {
 
     /// If `idle`, flushes the memtables unless they are tiny compared to the tree.
     fn when_idle_flush(&self, idle: bool) -> Result<()> {
-        let view = self.views.pin();
-        let held = view.active.entries() > 0
-            && (view.active.size_bytes() * 100 >= view.version.size() * IDLE_FLUSH_SHARE
-                || view.active.blob_bytes() * 100 > view.version.blob_uses().bytes());
-        if idle && (held || !view.frozen.is_empty()) {
+        let super_version = self.super_versions.pin();
+        let held = super_version.active.entries() > 0
+            && (super_version.active.size_bytes() * 100 >= super_version.version.size() * IDLE_FLUSH_SHARE
+                || super_version.active.blob_bytes() * 100 > super_version.version.blob_uses().bytes());
+        if idle && (held || !super_version.frozen.is_empty()) {
             self.flush_all()
         } else {
             Ok(())
@@ -139,7 +139,7 @@ impl BackgroundWork {
         while !self.stopping.load(Ordering::Acquire) {
             self.wait(|_| false, Duration::from_secs(1));
             self.archiver.iter().for_each(Archiver::watch);
-            self.look_for_room();
+            self.recheck_full_disk();
             if self.health.check().is_ok()
                 && let Err(error) = self.pipeline.sync_all()
             {

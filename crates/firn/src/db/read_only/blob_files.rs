@@ -65,13 +65,13 @@ impl ReadOnlyDb {
     /// # Errors
     /// `Io` of the file system.
     pub fn check_blob_positions(&self, point: &ReadPoint, found: &mut dyn FnMut(Error)) -> Result<()> {
-        let view = &point.view;
-        let mut check = BlobPositionCheck::new(&view.blobs, found);
-        for memtable in view.memtables().filter(|m| !m.blob_uses().is_empty()) {
+        let super_version = &point.super_version;
+        let mut check = BlobPositionCheck::new(&super_version.blobs, found);
+        for memtable in super_version.memtables().filter(|m| !m.blob_uses().is_empty()) {
             let read = for_each_blob(&mut memtable.iter(), |blob| check.look_at(&blob));
             check.pass(read)?;
         }
-        for file in view.files().filter(|file| !file.blobs.is_empty()) {
+        for file in super_version.files().filter(|file| !file.blobs.is_empty()) {
             let read = file.reader().and_then(|reader| {
                 for_each_blob(&mut reader.iter(false), |blob| check.look_at(&blob))
             });
@@ -86,7 +86,7 @@ impl ReadOnlyDb {
     /// # Errors
     /// Those of [`Self::check_blob_positions`].
     pub fn check_prepared_blobs(&self, log: &ReadOnlyLog, found: &mut dyn FnMut(Error)) -> Result<()> {
-        let mut check = BlobPositionCheck::new(&log.point.view.blobs, found);
+        let mut check = BlobPositionCheck::new(&log.point.super_version.blobs, found);
         check.values = Some(BlobBuf::new());
         for changes in log.prepared.values() {
             // The files of a run are in `log.files`; the loop below checks them.

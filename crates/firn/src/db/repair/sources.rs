@@ -44,7 +44,7 @@ impl UnnamedLosses {
 /// Everything that can be read: first the log, newest element first, then the files, newest file
 /// first. The merge prefers the earlier source where user key and seqno are equal.
 pub(super) fn sources(
-    look: &ReadOnlyDb,
+    damaged_db: &ReadOnlyDb,
     tree: &SurvivingTree,
     log: &Replayed,
     unnamed: &mut UnnamedLosses,
@@ -53,7 +53,7 @@ pub(super) fn sources(
     let mut sources: Vec<Box<dyn InternalIterator>> = Vec::new();
     let named = log.named_files();
     let from_anywhere = matches!(tree.log, LogStart::Unknown { .. });
-    let there = look.source().store().list()?;
+    let there = damaged_db.source().store().list()?;
     for queued in log.queue.iter().rev() {
         match queued {
             Flushable::Memtable(memtable) => sources.push(Box::new(memtable.iter())),
@@ -65,7 +65,7 @@ pub(super) fn sources(
                         continue;
                     }
                     let source =
-                        salvaged(look, tree, file.file_id, Some(run.seqno()), unnamed, lost)?;
+                        salvaged(damaged_db, tree, file.file_id, Some(run.seqno()), unnamed, lost)?;
                     sources.extend(source.map(boxed));
                 }
             }
@@ -75,7 +75,7 @@ pub(super) fn sources(
     // the one in the newer file is right.
     let files = tree.files.iter().rev();
     for (id, external) in files.filter(|(id, _)| !named.contains(id)) {
-        sources.extend(salvaged(look, tree, *id, *external, unnamed, lost)?.map(boxed));
+        sources.extend(salvaged(damaged_db, tree, *id, *external, unnamed, lost)?.map(boxed));
     }
     Ok(sources)
 }
@@ -86,7 +86,7 @@ fn boxed(source: SalvageIter) -> Box<dyn InternalIterator> {
 
 /// The readable part of a file; `None` if nothing is left of it, or nothing that may be shown.
 pub(super) fn salvaged(
-    look: &ReadOnlyDb,
+    damaged_db: &ReadOnlyDb,
     tree: &SurvivingTree,
     id: u64,
     external: Option<Seqno>,
@@ -94,7 +94,7 @@ pub(super) fn salvaged(
     lost: &mut dyn FnMut(Error),
 ) -> Result<Option<SalvageIter>> {
     let name = file_name(FileKind::Sst, id);
-    let file = match look.source().store().open(id) {
+    let file = match damaged_db.source().store().open(id) {
         Ok(file) => file,
         Err(error) if *error.kind() == ErrorKind::NotFound => {
             let held = tree.held.get(&id).cloned().unwrap_or_default();
@@ -120,7 +120,7 @@ pub(super) fn salvaged(
         },
         known => known,
     };
-    let cache = Arc::clone(look.source().cache());
+    let cache = Arc::clone(damaged_db.source().cache());
     let salvage = Salvage::open(file, id, name, cache, lost)?;
     unnamed.ranges.extend_from_slice(salvage.lost());
     Ok(Some(salvage.iter(external)))

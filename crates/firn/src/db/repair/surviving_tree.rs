@@ -35,14 +35,14 @@ impl SurvivingTree {
     /// # Errors
     /// `Io` of the file system; `Unsupported` for newer formats.
     pub(super) fn of(
-        look: &ReadOnlyDb,
+        damaged_db: &ReadOnlyDb,
         repaired: &mut Repaired,
         lost: &mut dyn FnMut(Error),
     ) -> Result<Self> {
-        let tree = look.tree().or_else(|error| match error.is_corruption() {
+        let tree = damaged_db.tree().or_else(|error| match error.is_corruption() {
             true => {
                 lost(error);
-                look.newest_tree()
+                damaged_db.newest_tree()
             }
             false => Err(error),
         });
@@ -51,7 +51,7 @@ impl SurvivingTree {
                 // First: files that lie elsewhere would pass for missing ones.
                 let mut files = tree.state.files.values();
                 files.try_for_each(|placed| placed.meta.check_local())?;
-                match doubt(look, &tree)? {
+                match doubt(damaged_db, &tree)? {
                     None => {
                         let waiting = tree.state.deferred.len();
                         if waiting > 0 {
@@ -60,7 +60,7 @@ impl SurvivingTree {
                             );
                             repaired.notes.push(note);
                         }
-                        return Self::known(look, tree);
+                        return Self::known(damaged_db, tree);
                     }
                     Some(doubt) => lost(doubt),
                 }
@@ -71,8 +71,8 @@ impl SurvivingTree {
         let note = "the manifest is damaged: rows that were changed or deleted shortly before may be older than they \
                     were";
         repaired.notes.push(note.to_owned());
-        let salvaged = version::salvage(&**look.env(), look.dir(), lost)?;
-        let mut files = look.source().store().list()?;
+        let salvaged = version::salvage(&**damaged_db.env(), damaged_db.dir(), lost)?;
+        let mut files = damaged_db.source().store().list()?;
         files.retain(|id| salvaged.may_be_live(*id));
         let external = |id| (id, salvaged.external.get(&id).copied());
         Ok(Self {
@@ -83,19 +83,19 @@ impl SurvivingTree {
             last_seqno: salvaged.last_seqno,
             counters: salvaged.counters,
             gtids: salvaged.gtids,
-            blobs_moved: BlobStore::moved_on_disk(look.source().store())?,
+            blobs_moved: BlobStore::moved_on_disk(damaged_db.source().store())?,
             held: BTreeMap::new(),
         })
     }
 
     /// The blobs of the damaged database.
-    pub(super) fn blobs(&self, look: &ReadOnlyDb) -> BlobStore {
-        let blobs = BlobStore::read_only(look.source().store().clone(), 0);
+    pub(super) fn blobs(&self, damaged_db: &ReadOnlyDb) -> BlobStore {
+        let blobs = BlobStore::read_only(damaged_db.source().store().clone(), 0);
         blobs.set_moved(self.blobs_moved.clone());
         blobs
     }
 
-    fn known(look: &ReadOnlyDb, tree: ReadOnlyTree) -> Result<Self> {
+    fn known(damaged_db: &ReadOnlyDb, tree: ReadOnlyTree) -> Result<Self> {
         let placed = tree.state.files.iter();
         let held = placed.map(|(id, placed)| (*id, placed.meta.per_index.clone()));
         Ok(Self {
@@ -110,7 +110,7 @@ impl SurvivingTree {
             last_seqno: tree.state.last_seqno,
             counters: tree.state.counters,
             gtids: tree.state.gtids,
-            blobs_moved: blobs_moved(look, tree.state.blobs_moved)?,
+            blobs_moved: blobs_moved(damaged_db, tree.state.blobs_moved)?,
         })
     }
 }
@@ -118,8 +118,8 @@ impl SurvivingTree {
 /// The places of blobs. A manifest that lost its end may lack the last moves; the blob files
 /// themselves then say which logical file they hold. No table shows such a loss, since references
 /// keep the logical id.
-fn blobs_moved(look: &ReadOnlyDb, mut moved: BTreeMap<u64, u64>) -> Result<BTreeMap<u64, u64>> {
-    let store = look.source().store();
+fn blobs_moved(damaged_db: &ReadOnlyDb, mut moved: BTreeMap<u64, u64>) -> Result<BTreeMap<u64, u64>> {
+    let store = damaged_db.source().store();
     let there = store.list_blobs()?;
     for (logical, physical) in BlobStore::moved_on_disk(store)? {
         let known = moved.get(&logical).unwrap_or(&logical);
@@ -133,13 +133,13 @@ fn blobs_moved(look: &ReadOnlyDb, mut moved: BTreeMap<u64, u64>) -> Result<BTree
 /// Reports a manifest that lost its end at the border of an edit, and so looks whole. Such a
 /// manifest needs files or log segments that were removed since, and does not name the files that
 /// replaced them. (Damage within a segment is no sign of that.)
-fn doubt(look: &ReadOnlyDb, tree: &ReadOnlyTree) -> Result<Option<Error>> {
+fn doubt(damaged_db: &ReadOnlyDb, tree: &ReadOnlyTree) -> Result<Option<Error>> {
     let known = &tree.state.files;
-    let there = look.source().store().list()?;
+    let there = damaged_db.source().store().list()?;
     let missing = known.keys().find(|id| !there.contains(id));
     let missing = match missing {
         Some(id) => Some(file_name(FileKind::Sst, *id)),
-        None => wal::missing_segment(&**look.env(), look.dir(), tree.state.log_number)?
+        None => wal::missing_segment(&**damaged_db.env(), damaged_db.dir(), tree.state.log_number)?
             .map(wal::segment_name),
     };
     let Some(missing) = missing else {
@@ -150,7 +150,7 @@ fn doubt(look: &ReadOnlyDb, tree: &ReadOnlyTree) -> Result<Option<Error>> {
     let mut newer = there;
     newer.retain(|id| !known.contains_key(id) && *id > tree.manifest_id);
     // Exclude the files of large transactions: until they are installed, only the log names them.
-    let named = look.files_left(tree)?;
+    let named = damaged_db.files_left(tree)?;
     newer.retain(|id| named.iter().all(|file| file.file_id != *id));
     if newer.is_empty() {
         return Ok(None);

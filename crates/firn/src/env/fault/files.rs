@@ -32,9 +32,9 @@ impl AppendFile for FaultAppend {
         self.file.sync()
     }
 
-    fn set_aside(&mut self, bytes: u64) -> Result<bool> {
+    fn allocate(&mut self, bytes: u64) -> Result<bool> {
         self.handle.pass(CallClass::Create, "set room aside for")?;
-        self.file.set_aside(bytes)
+        self.file.allocate(bytes)
     }
 
     fn len(&self) -> u64 {

@@ -123,7 +123,7 @@ impl Inode {
         end.div_ceil(BLOCK).saturating_sub(self.blocks())
     }
 
-    pub(super) fn set_aside(&mut self, end: usize) {
+    pub(super) fn allocate(&mut self, end: usize) {
         self.aside = self.aside.max(end);
     }
 

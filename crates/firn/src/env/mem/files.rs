@@ -46,12 +46,12 @@ impl AppendFile for MemAppend {
         sync(&self.env, &self.path, &self.inode)
     }
 
-    fn set_aside(&mut self, bytes: u64) -> Result<bool> {
+    fn allocate(&mut self, bytes: u64) -> Result<bool> {
         let mut state = self.env.state();
         state.alive("set room aside for", &self.path)?;
         let end = (self.len + bytes) as usize;
         state.grow(&self.inode, end, "set room aside for", &self.path)?;
-        self.inode.lock().set_aside(end);
+        self.inode.lock().allocate(end);
         Ok(true)
     }
 

@@ -234,9 +234,9 @@ fn a_long_stretch_of_deletions_is_reported() {
     all.push(entry("e", 1, ""));
     sort(&mut all);
     for forward in [true, false] {
-        let reports = Arc::new(TombstoneReports::default());
+        let tombstone_reports = Arc::new(TombstoneReports::default());
         let mut cursor = MvccIter::new(VecIter::new(all.clone()), ReadAt::snapshot(10));
-        cursor.set_tombstone_reports(Some(reports.clone()));
+        cursor.set_tombstone_reports(Some(tombstone_reports.clone()));
         if forward {
             assert!(cursor.first().unwrap() && cursor.next().unwrap());
             assert_eq!(cursor.user_key(), b"e");
@@ -244,7 +244,7 @@ fn a_long_stretch_of_deletions_is_reported() {
             assert!(cursor.last().unwrap() && cursor.prev().unwrap());
             assert_eq!(cursor.user_key(), b"a");
         }
-        let open = reports.open(10);
+        let open = tombstone_reports.open(10);
         assert!(!open.is_empty());
         assert!(open.iter().all(|range| range.smallest.starts_with(b"d")));
     }
@@ -252,13 +252,13 @@ fn a_long_stretch_of_deletions_is_reported() {
     let row = |n: u32| [entry(&deleted(n), 5, "new"), entry(&deleted(n), 4, "old")];
     let mut all: Vec<Entry> = (0..5000).flat_map(row).collect();
     sort(&mut all);
-    let reports = Arc::new(TombstoneReports::default());
+    let tombstone_reports = Arc::new(TombstoneReports::default());
     let mut cursor = MvccIter::new(VecIter::new(all), ReadAt::snapshot(10));
-    cursor.set_tombstone_reports(Some(reports.clone()));
+    cursor.set_tombstone_reports(Some(tombstone_reports.clone()));
     let mut on = cursor.first().unwrap();
     while on {
         on = cursor.next().unwrap();
     }
     assert!(cursor.skipped_entries() >= 4999);
-    assert!(reports.open(10).is_empty());
+    assert!(tombstone_reports.open(10).is_empty());
 }

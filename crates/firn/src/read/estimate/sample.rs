@@ -38,7 +38,7 @@ pub(super) struct SampleReader {
 
 impl SampleReader {
     pub(super) fn new(point: &ReadPoint, range: &ScanRange) -> Self {
-        let sources = scan_sources(&point.view, range, None);
+        let sources = scan_sources(&point.super_version, range, None);
         let mut entries = MvccIter::new(MergeIter::new(sources), ReadAt::snapshot(point.seqno));
         entries.set_bounds(Some(&range.lower), range.upper.as_deref());
         let checks = Arc::new(AtomicU64::new(0));

@@ -204,18 +204,18 @@ pub(super) struct RangeSources<'a> {
 }
 
 impl<'a> RangeSources<'a> {
-    pub(super) fn of(view: &'a SuperVersion, range: &'a ScanRange) -> Result<Self> {
+    pub(super) fn of(super_version: &'a SuperVersion, range: &'a ScanRange) -> Result<Self> {
         let mut sources = Self {
             range,
             runs: Vec::new(),
             memtables: Vec::new(),
         };
-        for run in view.runs() {
+        for run in super_version.runs() {
             sources.runs.extend(RunInRange::of(run, range)?);
         }
         let mut others = sources.runs.iter().map(|run| run.entries().least).sum();
         let index = index_id_of(&range.lower);
-        for memtable in view.memtables() {
+        for memtable in super_version.memtables() {
             let counts = index.map(|index| memtable.index_counts(index));
             if counts.is_some_and(|counts| counts.entries == 0) {
                 continue;

@@ -161,7 +161,7 @@ fn adjacent_fixed_columns_are_copied_at_once() {
         offset,
         null: None,
         stored: true,
-        missing: InstantDefault::Impossible,
+        instant_default: InstantDefault::Impossible,
     };
     let columns = vec![column(0, 1), column(1, 5), column(2, 10)];
     let format = RowFormat::single(RowLayout::new(1, 14, columns).unwrap());
@@ -180,7 +180,7 @@ fn bad_layouts_are_refused() {
         offset: 0,
         null: None,
         stored: true,
-        missing: InstantDefault::Impossible,
+        instant_default: InstantDefault::Impossible,
     };
     assert!(RowLayout::new(1, 300, vec![column.clone()]).is_err());
     let good = Column {

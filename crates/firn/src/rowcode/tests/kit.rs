@@ -43,7 +43,7 @@ pub fn random_columns(rng: &mut StdRng, count: usize) -> Vec<Column> {
                 .random_bool(0.4)
                 .then_some(NullBit { offset: 0, mask: 0 }),
             stored: rng.random_bool(0.9),
-            missing: InstantDefault::Impossible,
+            instant_default: InstantDefault::Impossible,
         })
         .collect()
 }

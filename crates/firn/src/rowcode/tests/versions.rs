@@ -33,7 +33,7 @@ fn altered(rng: &mut StdRng, old: &[Column], next_id: &mut u32) -> Vec<Column> {
     for mut column in random_columns(rng, 2) {
         column.id = *next_id;
         *next_id += 1;
-        column.missing = default_of(rng, &column);
+        column.instant_default = default_of(rng, &column);
         columns.push(column);
     }
     columns.shuffle(rng);
@@ -78,7 +78,7 @@ fn old_rows_read_as_the_newest_version() {
                 .unwrap();
             for column in current.columns().iter().filter(|c| c.stored) {
                 let at = layout.columns().iter().position(|c| c.id == column.id);
-                let expected = match (at, &column.missing) {
+                let expected = match (at, &column.instant_default) {
                     (Some(at), _) => fields[at].clone(),
                     (None, InstantDefault::Bytes(bytes)) => Some(bytes.to_vec()),
                     (None, _) => None,
@@ -94,14 +94,14 @@ fn old_rows_read_as_the_newest_version() {
     }
 }
 
-fn fixed(id: u32, len: u32, missing: InstantDefault) -> Column {
+fn fixed(id: u32, len: u32, instant_default: InstantDefault) -> Column {
     Column {
         id,
         kind: ColumnKind::Fixed { len },
         offset: 1,
         null: None,
         stored: true,
-        missing,
+        instant_default,
     }
 }
 

@@ -109,9 +109,9 @@ impl BlockIter {
 
     /// To the next entry, which [`Self::rows_ahead`] has counted.
     #[inline]
-    pub(in crate::sst) fn glide(&mut self) {
+    pub(in crate::sst) fn next_unchecked(&mut self) {
         if let Some(block) = &self.block {
-            self.at.glide(block);
+            self.at.next_unchecked(block);
         }
     }
 
@@ -241,7 +241,7 @@ impl IterPosition {
 
     /// To the next entry of a block of fixed keys. It exists, and its trailer was looked at.
     #[inline]
-    fn glide(&mut self, block: &Block) {
+    fn next_unchecked(&mut self, block: &Block) {
         self.ordinal += 1;
         self.key.truncate(block.header.prefix_len as usize);
         self.key.extend(block.fixed_suffix(self.ordinal));

@@ -7,7 +7,7 @@ use crate::base::prefix_extractor::PrefixExtractor;
 struct Even;
 
 impl PrefixExtractors for Even {
-    fn shape(&self, index: IndexId) -> Option<Arc<dyn PrefixExtractor>> {
+    fn prefix_extractor(&self, index: IndexId) -> Option<Arc<dyn PrefixExtractor>> {
         index.is_multiple_of(2).then(|| Arc::new(Four) as _)
     }
 }

@@ -120,7 +120,7 @@ fn check_gets(model: &Model, reader: &SstReader, rng: &mut SmallRng, context: &s
 }
 
 /// Asks for the rows ahead of `from` and goes a part of the way. Returns how many it passed.
-fn glide(
+fn next_unchecked(
     model: &Model,
     iter: &mut SstIter,
     from: &mut ModelKey,
@@ -132,7 +132,7 @@ fn glide(
     let rows = iter.rows_ahead(limit.as_deref(), snapshot);
     let rows = rng.random_range(0..=rows);
     for _ in 0..rows {
-        iter.glide();
+        iter.next_unchecked();
         let (key, value) = current(iter);
         let range = (Bound::Excluded(from.clone()), Bound::Unbounded);
         let (next, expected) = model.range(range).next().expect("there is a row ahead");
@@ -197,7 +197,7 @@ fn check_moves(model: &Model, reader: &Arc<SstReader>, rng: &mut SmallRng, conte
         }
         at = expected.cloned();
         if let Some(at) = &mut at {
-            glides += glide(model, &mut iter, at, rng, context);
+            glides += next_unchecked(model, &mut iter, at, rng, context);
         }
     }
     glides

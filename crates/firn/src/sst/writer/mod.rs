@@ -191,9 +191,9 @@ impl SstWriter {
         }
     }
 
-    /// Lets the file carry sketches of the keys that `shapes` knows. To be called before any entry.
-    pub fn with_prefix_extractors(mut self, shapes: Arc<dyn PrefixExtractors>) -> Self {
-        self.sketches = SketchBuilder::new(shapes);
+    /// Lets the file carry sketches of the keys that `prefix_extractors` knows. To be called before any entry.
+    pub fn with_prefix_extractors(mut self, prefix_extractors: Arc<dyn PrefixExtractors>) -> Self {
+        self.sketches = SketchBuilder::new(prefix_extractors);
         self
     }
 

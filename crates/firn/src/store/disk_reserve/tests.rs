@@ -65,7 +65,7 @@ fn the_system_sets_room_aside_without_a_length() {
     let path = dir.path().join("file");
     let mut file = reserve.create(ReservePart::Table, &path).unwrap();
     file.append(b"in its room").unwrap();
-    assert!(file.set_aside(4096).unwrap());
+    assert!(file.allocate(4096).unwrap());
     file.sync().unwrap();
     let usage = env.usage(&path).unwrap();
     assert_eq!(usage.len, 11);

@@ -148,10 +148,10 @@ impl MergedLockRegistry {
 
     /// Who holds `key`. Call with the key's shard locked.
     #[inline]
-    pub(super) fn look(&self, owner: &Arc<LockOwner>, key: &[u8]) -> MergedHolders {
+    pub(super) fn holders_of(&self, owner: &Arc<LockOwner>, key: &[u8]) -> MergedHolders {
         match self.slot(key) {
             None => MergedHolders::default(),
-            Some(slot) => slot.look(owner, key),
+            Some(slot) => slot.holders_of(owner, key),
         }
     }
 
@@ -195,7 +195,7 @@ impl MergedLockRegistry {
 
 impl RegistrySlot {
     #[cold]
-    fn look(&self, owner: &Arc<LockOwner>, key: &[u8]) -> MergedHolders {
+    fn holders_of(&self, owner: &Arc<LockOwner>, key: &[u8]) -> MergedHolders {
         let mut seen = MergedHolders::default();
         for other in self.owners.read().iter() {
             let mode = other.merged.lock().mode_of(key);

@@ -60,7 +60,7 @@ fn attempt(
     key: &[u8],
     mode: LockMode,
 ) -> Option<GrantedAtOnce> {
-    let merged = registry.look(owner, key);
+    let merged = registry.holders_of(owner, key);
     if merged.own >= Some(mode) {
         return Some(GrantedAtOnce::before());
     }

@@ -254,27 +254,27 @@ pub struct WriteSetIter {
     bounds: Bounds,
     sources: IterSources,
     /// Of the set when the sources were made.
-    shape: u64,
+    source_generation: u64,
 }
 
 impl WriteSetIter {
     pub(super) fn within(set: SharedWriteSet, bounds: Bounds) -> Self {
-        let (sources, shape) = sources(&set, &bounds);
+        let (sources, source_generation) = sources(&set, &bounds);
         Self {
             set,
             bounds,
             sources,
-            shape,
+            source_generation,
         }
     }
 
     fn is_fresh(&self) -> bool {
-        self.shape == self.set.shape()
+        self.source_generation == self.set.source_generation()
     }
 
     /// Makes the sources anew.
     fn renew(&mut self) {
-        (self.sources, self.shape) = sources(&self.set, &self.bounds);
+        (self.sources, self.source_generation) = sources(&self.set, &self.bounds);
     }
 
     fn renew_if_stale(&mut self) {
@@ -294,7 +294,7 @@ impl WriteSetIter {
 
 fn sources(set: &SharedWriteSet, bounds: &Bounds) -> (IterSources, u64) {
     let locked = set.lock();
-    let shape = set.shape();
+    let source_generation = set.source_generation();
     let memory = MemoryIter::new(MemoryIterSource::Set(set.clone()));
     let sources = match locked.has_spilled() {
         false => IterSources::Memory(memory),
@@ -307,7 +307,7 @@ fn sources(set: &SharedWriteSet, bounds: &Bounds) -> (IterSources, u64) {
             IterSources::Merged(Box::new(MergeIter::new(all.collect())))
         }
     };
-    (sources, shape)
+    (sources, source_generation)
 }
 
 impl InternalIterator for WriteSetIter {

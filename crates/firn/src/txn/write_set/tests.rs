@@ -529,11 +529,11 @@ fn a_merge_that_finds_no_room_is_left_for_later() {
     write(&mut set).unwrap();
     assert_eq!(set.runs.list.len(), spill::FAN_IN);
     assert_eq!(on_disk(&ingest).len(), spill::FAN_IN);
-    let shape = set.shape.load(Ordering::Relaxed);
+    let source_generation = set.source_generation.load(Ordering::Relaxed);
     write(&mut set).unwrap();
     assert_eq!(set.runs.list.len(), 1);
     // Cursors hear of the memory that is frozen, of its run, and of the merge.
-    assert_eq!(set.shape.load(Ordering::Relaxed), shape + 3);
+    assert_eq!(set.source_generation.load(Ordering::Relaxed), source_generation + 3);
     let entries: u64 = set.runs.list[0]
         .files
         .files()

@@ -10,7 +10,7 @@ fn steps(pacer: &mut DeletePacer, mut files: u64, from_us: u64) -> Vec<u64> {
     let mut now = from_us;
     let mut steps = Vec::new();
     while files > 0 {
-        pacer.look(now, files * FILE);
+        pacer.earn(now, files * FILE);
         let mut deleted = 0;
         while files > 0 && pacer.take(FILE) {
             files -= 1;
@@ -43,17 +43,17 @@ fn a_large_backlog_is_gone_in_minutes() {
 #[test]
 fn a_pause_earns_little() {
     let mut pacer = DeletePacer::default();
-    pacer.look(0, 0);
-    pacer.look(3_600_000_000, 0);
+    pacer.earn(0, 0);
+    pacer.earn(3_600_000_000, 0);
     let mut taken = 0;
     while pacer.take(1 << 20) {
         taken += 1;
     }
     assert_eq!(taken, BASE_RATE >> 20);
     // Debt is paid first. Files of size 0 cost nothing.
-    pacer.look(3_600_500_000, 0);
+    pacer.earn(3_600_500_000, 0);
     assert!(pacer.take(1 << 30) && !pacer.take(1) && pacer.take(0));
-    pacer.look(3_601_000_000, 0);
+    pacer.earn(3_601_000_000, 0);
     assert!(!pacer.take(1));
 }
 

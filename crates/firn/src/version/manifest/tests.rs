@@ -21,7 +21,7 @@ fn write(dir: &Path, edits: &[Edit]) {
     let mut writer = ManifestWriter::create(&env, dir, 5, &edits[0]).unwrap();
     for edit in &edits[1..] {
         writer.add(edit).unwrap();
-        writer.mark().unwrap();
+        writer.write_sync_marker().unwrap();
     }
     NextCurrent::create(&env, dir, 5, None)
         .unwrap()
@@ -156,12 +156,12 @@ fn a_follower_sees_edits_once_their_mark_is_there() {
     writer.add(&edits[1]).unwrap();
     assert!(reader.poll(true).unwrap().is_empty());
     assert!(reader.unread() > 0);
-    writer.mark().unwrap();
+    writer.write_sync_marker().unwrap();
     assert_eq!(reader.poll(true).unwrap(), edits[1..2]);
     assert_eq!(reader.unread(), 0);
     writer.add(&edits[2]).unwrap();
     assert_eq!(reader.poll(false).unwrap(), edits[2..3]);
-    writer.mark().unwrap();
+    writer.write_sync_marker().unwrap();
     assert!(reader.poll(true).unwrap().is_empty());
 }
 
@@ -254,7 +254,7 @@ fn write_the_fixture() {
     let mut writer = ManifestWriter::create(&env, &dir, 3, &edits[0]).unwrap();
     for edit in &edits[1..] {
         writer.add(edit).unwrap();
-        writer.mark().unwrap();
+        writer.write_sync_marker().unwrap();
     }
     NextCurrent::create(&env, &dir, 3, None)
         .unwrap()

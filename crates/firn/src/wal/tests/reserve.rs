@@ -92,7 +92,7 @@ fn what_is_in_the_reserve_is_replayed_and_the_next_run_goes_on() {
     }
     env.unfill();
     let wal = wal.unwrap();
-    wal.look_for_room().unwrap();
+    wal.retry_next_segment().unwrap();
     wal.sync_to(wal.appended_lsn()).unwrap();
     assert!(!wal.has_no_segment());
     seqno += 2;

@@ -126,7 +126,7 @@ fn damage_stays_with_its_value_and_a_repair_keeps_the_rest() {
     env.damage(&Path::new(DIR).join(name), change).unwrap();
     world.fault = FaultEnv::new(Arc::new(env.clone()));
     let (db, table) = open(&world.fault);
-    let point = db.context().views.clone();
+    let point = db.context().super_versions.clone();
     let report = table.check(&point, false, &|| false).unwrap();
     assert_eq!(report.problem_count, 1, "{:?}", report.problems);
     assert!(

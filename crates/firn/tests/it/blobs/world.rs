@@ -234,7 +234,7 @@ impl World {
         txn.rollback().unwrap();
         let report = self
             .table
-            .check(&self.db.context().views, false, &|| false)
+            .check(&self.db.context().super_versions, false, &|| false)
             .unwrap();
         assert_eq!(report.problems, [""; 0], "{context}");
         assert_eq!(report.rows, rows.len() as u64, "{context}");

@@ -184,12 +184,12 @@ fn direct_reads(ring: bool) {
         let expected = (n < 20_000).then(|| name(n * 7 % 20_011).repeat(20).into_bytes());
         assert_eq!(found.unwrap(), expected.map(|row| (at, row)), "row {n}");
     }
-    let point = db.context().views.latest();
+    let point = db.context().super_versions.latest();
     let range = ScanRange {
         lower: 7u32.to_be_bytes().to_vec(),
         upper: Some(8u32.to_be_bytes().to_vec()),
     };
-    let sources = scan_sources(&point.view, &range, None);
+    let sources = scan_sources(&point.super_version, &range, None);
     let mut scan = MvccIter::new(MergeIter::new(sources), ReadAt::snapshot(point.seqno));
     scan.set_bounds(Some(&range.lower), range.upper.as_deref());
     let mut on = scan.first().unwrap();
@@ -243,14 +243,14 @@ fn a_cold_seek_begins_with_all_runs() {
         assert!(runs >= 2, "{runs} runs");
         let submitted = || env.prefetch_method().1.submitted;
         let first_from = |n: u32| {
-            let point = db.context().views.latest();
+            let point = db.context().super_versions.latest();
             let upper = 8u32.to_be_bytes();
             let lower = key(&name(n));
             let range = ScanRange {
                 lower: lower.clone(),
                 upper: Some(upper.to_vec()),
             };
-            let sources = scan_sources(&point.view, &range, None);
+            let sources = scan_sources(&point.super_version, &range, None);
             let mut scan = MvccIter::new(MergeIter::new(sources), ReadAt::snapshot(point.seqno));
             scan.set_bounds(Some(&range.lower), range.upper.as_deref());
             assert!(scan.seek_ge(&lower).unwrap());

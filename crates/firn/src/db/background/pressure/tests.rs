@@ -28,7 +28,7 @@ fn runs_in_the_queue_are_no_memtables() {
         }
         txn.commit().unwrap();
     };
-    let now = || pressure(&db.cx.views.pin(), &options, &SpaceTracker::default());
+    let now = || pressure(&db.cx.super_versions.pin(), &options, &SpaceTracker::default());
     let memtable = 2.0 / options.frozen_memtables_max as f64;
     let run = 2.0 / options.l0_stop_runs as f64;
     assert_eq!((now().memtables, now().l0), (0.0, 0.0));
@@ -37,6 +37,6 @@ fn runs_in_the_queue_are_no_memtables() {
     // The run lies above the memtable that was active before, which freezes.
     commit(u64::MAX);
     commit(1);
-    assert_eq!(db.cx.views.pin().frozen.len(), 3);
+    assert_eq!(db.cx.super_versions.pin().frozen.len(), 3);
     assert_eq!((now().memtables, now().l0), (memtable, 2.0 * run));
 }
