@@ -91,26 +91,26 @@ fn options(
     log_archive_dir: Option<PathBuf>,
     host: &firn_host,
 ) -> Result<Options, Error> {
-    let live = MutableOptions::default();
-    live.set_commit_durability(flush_mode(config.flush_log_at_trx_commit)?);
+    let mutable = MutableOptions::default();
+    mutable.set_commit_durability(flush_mode(config.flush_log_at_trx_commit)?);
     let defaults = Options::default();
     let or = |value: u64, default: u64| if value == 0 { default } else { value };
     let set = |cell: &std::sync::atomic::AtomicU64, value: u64| {
         cell.store(or(value, cell.load(Ordering::Relaxed)), Ordering::Relaxed);
     };
-    set(&live.memtable_size, config.memtable_size);
-    set(&live.txn_memory_limit, config.txn_memory_limit);
-    set(&live.blob_threshold, config.blob_threshold);
-    live.memory_limit
+    set(&mutable.memtable_size, config.memtable_size);
+    set(&mutable.txn_memory_limit, config.txn_memory_limit);
+    set(&mutable.blob_threshold, config.blob_threshold);
+    mutable.memory_limit
         .store(config.memory_limit, Ordering::Relaxed);
-    live.background_io_rate
+    mutable.background_io_rate
         .store(config.background_io_rate, Ordering::Relaxed);
     set(
-        &live.log_archive_timeout_us,
+        &mutable.log_archive_timeout_us,
         config.log_archive_timeout.saturating_mul(SECOND_US),
     );
     Ok(Options {
-        live: Arc::new(live),
+        mutable: Arc::new(mutable),
         log_archive_dir,
         block_cache_size: or(config.block_cache_size, defaults.block_cache_size),
         row_cache_size: config.row_cache_size,
@@ -305,30 +305,30 @@ pub unsafe extern "C" fn firn_set_option(
     guard(|| {
         // SAFETY: as the caller promises.
         let db = unsafe { firn_db::get(db) }?;
-        let live = &db.options().live;
+        let mutable = &db.options().mutable;
         match option {
             firn_option::FIRN_OPTION_FLUSH_MODE => {
-                live.set_commit_durability(flush_mode(u32::try_from(value).unwrap_or(u32::MAX))?);
+                mutable.set_commit_durability(flush_mode(u32::try_from(value).unwrap_or(u32::MAX))?);
             }
             firn_option::FIRN_OPTION_BLOCK_CACHE_SIZE => db.set_block_cache_size(value),
             firn_option::FIRN_OPTION_ROW_CACHE_SIZE => db.set_row_cache_size(value),
             firn_option::FIRN_OPTION_MEMORY_LIMIT => db.set_memory_limit(value),
             firn_option::FIRN_OPTION_BACKGROUND_IO_RATE => {
-                live.background_io_rate.store(value, Ordering::Relaxed);
+                mutable.background_io_rate.store(value, Ordering::Relaxed);
             }
             firn_option::FIRN_OPTION_MEMTABLE_SIZE => {
-                live.memtable_size.store(value, Ordering::Relaxed);
+                mutable.memtable_size.store(value, Ordering::Relaxed);
             }
             firn_option::FIRN_OPTION_BLOB_THRESHOLD => {
-                live.blob_threshold.store(value, Ordering::Relaxed);
+                mutable.blob_threshold.store(value, Ordering::Relaxed);
             }
             firn_option::FIRN_OPTION_LOG_ARCHIVE_TIMEOUT => {
                 let timeout_us = value.saturating_mul(SECOND_US);
-                live.log_archive_timeout_us
+                mutable.log_archive_timeout_us
                     .store(timeout_us, Ordering::Relaxed);
             }
             firn_option::FIRN_OPTION_TXN_MEMORY_LIMIT => {
-                live.txn_memory_limit.store(value, Ordering::Relaxed);
+                mutable.txn_memory_limit.store(value, Ordering::Relaxed);
             }
         }
         Ok(())

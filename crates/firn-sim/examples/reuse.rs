@@ -36,11 +36,11 @@ const BATCH: u64 = 500;
 
 impl Load {
     fn new(dir: &Path, block_reuse: bool) -> Self {
-        let live = MutableOptions::default();
-        live.set_commit_durability(CommitDurability::Lazy);
-        live.memtable_size.store(MEMTABLE, Ordering::Relaxed);
+        let mutable = MutableOptions::default();
+        mutable.set_commit_durability(CommitDurability::Lazy);
+        mutable.memtable_size.store(MEMTABLE, Ordering::Relaxed);
         let options = Options {
-            live: Arc::new(live),
+            mutable: Arc::new(mutable),
             base_level_size: 16 << 20,
             target_file_size: 16 << 20,
             background_jobs: 0,

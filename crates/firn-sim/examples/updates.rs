@@ -83,12 +83,12 @@ fn main() {
     let number = |i: usize, default: u64| args.get(i).map_or(default, |a| a.parse().unwrap());
     let rows = number(2, 1_000_000) as u32;
     let updates = number(3, 500_000);
-    let live = MutableOptions::default();
-    live.set_commit_durability(CommitDurability::Lazy);
+    let mutable = MutableOptions::default();
+    mutable.set_commit_durability(CommitDurability::Lazy);
     let memtable = number(4, 16) << 20;
-    live.memtable_size.store(memtable, Ordering::Relaxed);
+    mutable.memtable_size.store(memtable, Ordering::Relaxed);
     let options = Options {
-        live: Arc::new(live),
+        mutable: Arc::new(mutable),
         base_level_size: number(5, 16) << 20,
         target_file_size: number(6, 32) << 20,
         background_jobs: 0,

@@ -556,7 +556,7 @@ fn run_to_point(seed: u64) -> Result<LoadStats, Stop> {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut options = tiny(&mut rng, CommitDurability::Sync);
     options.log_archive_dir = Some(ARCHIVE.into());
-    let timeout_us = &options.live.log_archive_timeout_us;
+    let timeout_us = &options.mutable.log_archive_timeout_us;
     timeout_us.store(0, Ordering::Relaxed);
     let mut env = MemEnv::new();
     env.create_dir_all(Path::new(ARCHIVE))?;

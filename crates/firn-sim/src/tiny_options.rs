@@ -18,15 +18,15 @@ pub fn one_of<T: Copy>(rng: &mut StdRng, all: &[T]) -> T {
 
 /// Random small options; background work is left to explicit calls.
 pub fn tiny(rng: &mut StdRng, flush_mode: CommitDurability) -> Options {
-    let live = MutableOptions::default();
-    live.set_commit_durability(flush_mode);
+    let mutable = MutableOptions::default();
+    mutable.set_commit_durability(flush_mode);
     let memtable_size = one_of(rng, &[1 << 10, 4 << 10, 16 << 10]);
-    live.memtable_size.store(memtable_size, Ordering::Relaxed);
+    mutable.memtable_size.store(memtable_size, Ordering::Relaxed);
     // Most transactions with more than a few writes spill.
     let txn_limit = one_of(rng, &[0, 512, 4 << 10, 1 << 20]);
-    live.txn_memory_limit.store(txn_limit, Ordering::Relaxed);
+    mutable.txn_memory_limit.store(txn_limit, Ordering::Relaxed);
     let mut options = Options {
-        live: Arc::new(live),
+        mutable: Arc::new(mutable),
         block_cache_size: one_of(rng, &[0, 8 << 10, 1 << 20]),
         row_cache_size: one_of(rng, &[0, 4 << 10, 256 << 10]),
         wal_segment_size: one_of(rng, &[3, 4, 16]) * 4096,
@@ -42,7 +42,7 @@ pub fn tiny(rng: &mut StdRng, flush_mode: CommitDurability) -> Options {
     let rng_of_blobs = &mut rng.clone();
     let threshold = one_of(rng_of_blobs, &[16, 16, 64, 1000]);
     options
-        .live
+        .mutable
         .blob_threshold
         .store(threshold, Ordering::Relaxed);
     options.blob_file_size = one_of(rng_of_blobs, &[4 << 10, 32 << 10, 256 << 10]);
@@ -52,7 +52,7 @@ pub fn tiny(rng: &mut StdRng, flush_mode: CommitDurability) -> Options {
     let mut copy = rng.clone();
     let memory_limit = one_of(&mut copy, &[0, 2 << 20, 8 << 20]);
     options.lock_merge_rows = one_of(&mut copy, &[0, 1, 2, 5, 4096]);
-    let live = &options.live;
-    live.memory_limit.store(memory_limit, Ordering::Relaxed);
+    let mutable = &options.mutable;
+    mutable.memory_limit.store(memory_limit, Ordering::Relaxed);
     options
 }

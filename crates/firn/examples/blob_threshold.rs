@@ -38,7 +38,7 @@ fn open(dir: &Path) -> Arc<Db> {
         wal_segment_size: 4 << 20,
         ..Options::default()
     };
-    options.live.memtable_size.store(4 << 20, Ordering::Relaxed);
+    options.mutable.memtable_size.store(4 << 20, Ordering::Relaxed);
     let env: Arc<dyn Env> = Arc::new(PosixEnv::new());
     Db::open(env, dir, options, None).expect("a directory to write to")
 }

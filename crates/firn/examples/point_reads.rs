@@ -26,7 +26,7 @@ fn open(dir: &Path, block_cache_size: u64, row_cache_size: u64) -> Arc<Db> {
         row_cache_size,
         ..Options::default()
     };
-    options.live.set_commit_durability(CommitDurability::Lazy);
+    options.mutable.set_commit_durability(CommitDurability::Lazy);
     let env: Arc<dyn Env> = Arc::new(PosixEnv::new());
     Db::open(env, dir, options, None).unwrap()
 }

@@ -383,7 +383,7 @@ fn main() {
         row_cache_size: if cold { 0 } else { 32 << 20 },
         ..Options::default()
     };
-    options.live.set_commit_durability(CommitDurability::Lazy);
+    options.mutable.set_commit_durability(CommitDurability::Lazy);
     let db = Db::open(env, Path::new(&dir), options, None).unwrap();
     let mut rng = SmallRng::seed_from_u64(7);
     let mut record = vec![0; RECORD];

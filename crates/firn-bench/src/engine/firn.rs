@@ -30,18 +30,18 @@ pub(super) struct Firn {
 }
 
 pub(super) fn open(settings: &Settings) -> Result<Firn> {
-    let live = MutableOptions::default();
-    live.memtable_size
+    let mutable = MutableOptions::default();
+    mutable.memtable_size
         .store(settings.memtable, Ordering::Relaxed);
     // What the rivals have in cache and memtables together; four memtables is what they may fill.
     let memory_limit = settings.cache + 4 * settings.memtable;
-    live.memory_limit.store(memory_limit, Ordering::Relaxed);
-    live.set_commit_durability(match settings.durable {
+    mutable.memory_limit.store(memory_limit, Ordering::Relaxed);
+    mutable.set_commit_durability(match settings.durable {
         true => CommitDurability::Sync,
         false => CommitDurability::Write,
     });
     let options = Options {
-        live: Arc::new(live),
+        mutable: Arc::new(mutable),
         direct_reads: true,
         // The flush thread is the second background job.
         background_jobs: 1,

@@ -135,14 +135,14 @@ fn write_fixture() {
     world.write(50);
     world.db.catalog().set_counter(COUNTER, 7).unwrap();
     world.db.note_server_run(None).unwrap();
-    let limit = &world.db.options().live.txn_memory_limit;
+    let limit = &world.db.options().mutable.txn_memory_limit;
     let usual = limit.swap(4 << 10, Ordering::Relaxed);
     world.write(20);
     let of_files = world.prepare("files", 6000..6040);
     world
         .db
         .options()
-        .live
+        .mutable
         .txn_memory_limit
         .store(usual, Ordering::Relaxed);
     let of_batch = world.prepare("batch", 5000..5005);

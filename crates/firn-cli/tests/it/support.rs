@@ -151,7 +151,7 @@ pub fn options() -> Options {
         wal_direct_io: false,
         ..Options::default()
     };
-    let threshold = &options.live.blob_threshold;
+    let threshold = &options.mutable.blob_threshold;
     threshold.store(OUT_OF_LINE as u64, Ordering::Relaxed);
     options
 }
@@ -208,10 +208,10 @@ impl World {
     pub fn spill(&self, all: bool) {
         let limit = match all {
             true => 1,
-            false => options().live.txn_memory_limit.load(Ordering::Relaxed),
+            false => options().mutable.txn_memory_limit.load(Ordering::Relaxed),
         };
-        let live = &self.db.options().live;
-        live.txn_memory_limit.store(limit, Ordering::Relaxed);
+        let mutable = &self.db.options().mutable;
+        mutable.txn_memory_limit.store(limit, Ordering::Relaxed);
     }
 
     /// What is left when the directory is closed: to be [`Stopped::started`] again.

@@ -212,7 +212,7 @@ impl Machine {
         let limit = plan.keys * 196 / 10;
         let memtable = limit / 10;
         options
-            .live
+            .mutable
             .memtable_size
             .store(memtable, Ordering::Relaxed);
         let memory = memtable * (options.frozen_memtables_max as u64);

@@ -228,7 +228,7 @@ impl Tree {
         let (version, reads) = (self.version.clone(), self.reads());
         let level_targets = self.level_targets();
         let size = level_targets.file_size(0, self.options.target_file_size);
-        let cuts = FlushSplits::of(&version, self.options.live.freeze_at(), size);
+        let cuts = FlushSplits::of(&version, self.options.mutable.freeze_at(), size);
         let splitter = cuts.splitter(size);
         let (metas, written) = self.write(&version, &reads, vec![entries], 0, splitter);
         self.flushed += written.bytes;

@@ -197,13 +197,13 @@ fn history_of(seed: u64) -> Result<(History, u64), Failure> {
             false => memory.kill(),
         };
     }
-    let live = &options.live;
+    let mutable = &options.mutable;
     let setup = Setup {
         engine: format!(
             "FIRN {:?}, memtable {}, write sets {}, row cache {}, locks merged from {}",
             shared.level,
-            live.memtable_size.load(Ordering::Relaxed),
-            live.txn_memory_limit.load(Ordering::Relaxed),
+            mutable.memtable_size.load(Ordering::Relaxed),
+            mutable.txn_memory_limit.load(Ordering::Relaxed),
             options.row_cache_size,
             options.lock_merge_rows
         ),

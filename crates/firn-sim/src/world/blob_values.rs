@@ -46,7 +46,7 @@ impl Stored {
 
 /// Puts `value`, out of line if its tail is long.
 pub(super) fn put(txn: &mut Transaction, key: &[u8], value: Value<'_>) -> Result<()> {
-    let threshold = txn.context().live.blob_threshold.load(Ordering::Relaxed);
+    let threshold = txn.context().mutable.blob_threshold.load(Ordering::Relaxed);
     if (value.tail.len() as u64) < threshold {
         return txn.put(key, value);
     }

@@ -233,7 +233,7 @@ impl World {
     /// Records an event that has happened, with what the flush mode acknowledges of it.
     fn record(&mut self, event: Event) {
         let at = self.history.record(event);
-        match self.options.live.commit_durability() {
+        match self.options.mutable.commit_durability() {
             CommitDurability::Sync => self.history.acknowledge(at),
             CommitDurability::Write => self.history.acknowledge_written(at),
             CommitDurability::Lazy => {}

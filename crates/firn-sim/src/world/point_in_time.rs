@@ -42,8 +42,8 @@ impl World {
     }
 
     fn close_segments(&self, timeout_us: u64) {
-        let live = &self.options.live;
-        live.log_archive_timeout_us
+        let mutable = &self.options.mutable;
+        mutable.log_archive_timeout_us
             .store(timeout_us, Ordering::Relaxed);
     }
 

@@ -104,7 +104,7 @@ impl Default for MutableOptions {
 #[derive(Clone)]
 pub struct Options {
     /// Options that may change while open.
-    pub live: Arc<MutableOptions>,
+    pub mutable: Arc<MutableOptions>,
     /// Capacity of the block cache, decoded bytes. Not used under a memory limit.
     pub block_cache_size: u64,
     /// Capacity of the row cache; 0 for none. Not used under a memory limit.
@@ -151,7 +151,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            live: Arc::new(MutableOptions::default()),
+            mutable: Arc::new(MutableOptions::default()),
             block_cache_size: 128 << 20,
             row_cache_size: 32 << 20,
             wal_segment_size: 16 << 20,

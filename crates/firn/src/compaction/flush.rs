@@ -29,7 +29,7 @@ pub fn flush(
     let version = ctx.versions.current();
     let level_targets = LevelTargets::of(&version, ctx.options.base_level_size);
     let file_size = level_targets.file_size(0, ctx.options.target_file_size);
-    let memtable = ctx.options.live.freeze_at();
+    let memtable = ctx.options.mutable.freeze_at();
     let splitter = match ctx.in_reserve {
         true => Splitter::new(u64::MAX, Vec::new()),
         false => FlushSplits::of(&version, memtable, file_size).splitter(file_size),

@@ -25,7 +25,7 @@ const AHEAD_US_MAX: u64 = 5_000_000;
 /// device in one burst, which is what the limit is there to prevent.
 pub struct RateLimiter {
     env: Arc<dyn Env>,
-    live: Arc<MutableOptions>,
+    mutable: Arc<MutableOptions>,
     /// Time at which all charged bytes are paid for, microseconds of the monotonic clock.
     paid_at_us: Mutex<u64>,
     slept_us: AtomicU64,
@@ -33,10 +33,10 @@ pub struct RateLimiter {
 
 impl RateLimiter {
     /// A limiter with the rate in `live` and the clock of `env`.
-    pub fn new(env: Arc<dyn Env>, live: Arc<MutableOptions>) -> Self {
+    pub fn new(env: Arc<dyn Env>, mutable: Arc<MutableOptions>) -> Self {
         Self {
             env,
-            live,
+            mutable,
             paid_at_us: Mutex::new(0),
             slept_us: AtomicU64::new(0),
         }
@@ -49,7 +49,7 @@ impl RateLimiter {
 
     /// Charges `bytes`. Returns the time until all charged bytes are paid for, microseconds.
     fn charge(&self, bytes: u64) -> u64 {
-        let rate = self.live.background_io_rate.load(Ordering::Relaxed);
+        let rate = self.mutable.background_io_rate.load(Ordering::Relaxed);
         if rate == 0 {
             return 0;
         }
@@ -72,7 +72,7 @@ impl RateLimiter {
     /// `Interrupted` once `cancel` is set.
     pub fn take(&self, bytes: u64, cancel: &AtomicBool) -> Result<()> {
         let mut left = self.charge(bytes);
-        while left > 0 && self.live.background_io_rate.load(Ordering::Relaxed) > 0 {
+        while left > 0 && self.mutable.background_io_rate.load(Ordering::Relaxed) > 0 {
             if cancel.load(Ordering::Relaxed) {
                 return Err(Error::new(ErrorKind::Interrupted, "compaction canceled"));
             }

@@ -179,7 +179,7 @@ impl Db {
         Self {
             dir,
             versions: versions.unwrap(),
-            limiter: RateLimiter::new(Arc::new(PosixEnv::new()), Arc::clone(&options.live)),
+            limiter: RateLimiter::new(Arc::new(PosixEnv::new()), Arc::clone(&options.mutable)),
             options,
             handover: CacheHandover::default(),
             prefix_extractors: Arc::new(NoPrefixExtractors),

@@ -126,7 +126,7 @@ impl BackgroundWork {
     ) -> Self {
         let catalog = Arc::default();
         Self {
-            limiter: RateLimiter::new(Arc::clone(&env), Arc::clone(&options.live)),
+            limiter: RateLimiter::new(Arc::clone(&env), Arc::clone(&options.mutable)),
             env,
             options,
             health,

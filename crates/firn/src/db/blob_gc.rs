@@ -160,7 +160,7 @@ impl BackgroundWork {
     pub(in crate::db) fn tune_blobs(&self, live: u64) {
         let share = live / 100 * FREEZE_SHARE;
         let at = share.max(self.options.blob_garbage_min);
-        let slot = &self.options.live.blob_freeze_at;
+        let slot = &self.options.mutable.blob_freeze_at;
         slot.store(at, Ordering::Relaxed);
     }
 

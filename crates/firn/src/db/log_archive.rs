@@ -23,8 +23,8 @@ impl BackgroundWork {
         let Some(archiver) = &self.archiver else {
             return Ok(0);
         };
-        let live = &self.options.live;
-        let timeout_us = live.log_archive_timeout_us.load(Ordering::Relaxed);
+        let mutable = &self.options.mutable;
+        let timeout_us = mutable.log_archive_timeout_us.load(Ordering::Relaxed);
         // Call this even if the archive is unreachable: it starts the clock of the current segment.
         let due = archiver.is_due(timeout_us);
         let mut archived = self.archive_closed(archiver)?;

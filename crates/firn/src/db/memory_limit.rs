@@ -129,7 +129,7 @@ fn split(limit: u64, demand: MemoryDemand) -> MemorySplit {
 /// Rejected: watching the process's memory (it belongs to the server, and lags); a ledger that
 /// every part asks for each allocation (a contended counter in the hot paths).
 pub(super) struct MemoryArbiter {
-    live: Arc<MutableOptions>,
+    mutable: Arc<MutableOptions>,
     cache: Arc<SstBlockCache>,
     rows: Arc<RowCache>,
     write_sets: Arc<MemoryTracker>,
@@ -148,7 +148,7 @@ impl MemoryArbiter {
         write_sets: Arc<MemoryTracker>,
     ) -> Self {
         Self {
-            live: Arc::clone(&options.live),
+            mutable: Arc::clone(&options.mutable),
             cache,
             rows,
             write_sets,
@@ -161,17 +161,17 @@ impl MemoryArbiter {
     /// The initial sizes of block cache and row cache, which fix their shards and hash tables. Also
     /// sets the size at which the first memtables freeze.
     pub(super) fn initial_sizes(options: &Options) -> (u64, u64) {
-        match options.live.memory_limit.load(Ordering::Relaxed) {
+        match options.mutable.memory_limit.load(Ordering::Relaxed) {
             0 => (options.block_cache_size, options.row_cache_size),
             limit => {
-                let memtable_size = options.live.memtable_size.load(Ordering::Relaxed);
+                let memtable_size = options.mutable.memtable_size.load(Ordering::Relaxed);
                 let nothing = MemoryDemand {
                     memtables: 0,
                     memtable_size,
                     write_sets: 0,
                 };
                 let split = split(limit, nothing);
-                let cap = &options.live.memtable_cap;
+                let cap = &options.mutable.memtable_cap;
                 cap.store(split.memtable_size, Ordering::Relaxed);
                 (split.blocks, split.rows)
             }
@@ -182,7 +182,7 @@ impl MemoryArbiter {
     pub(super) fn balance(&self, super_version: &SuperVersion) {
         // Take the lock before computing; otherwise a stale division overwrites a newer one.
         let mut current = self.current.lock();
-        let limit = self.live.memory_limit.load(Ordering::Relaxed);
+        let limit = self.mutable.memory_limit.load(Ordering::Relaxed);
         let wanted = match limit {
             0 => MemorySplit {
                 blocks: self.block_cache_size.load(Ordering::Relaxed),
@@ -195,7 +195,7 @@ impl MemoryArbiter {
         if *current == Some(wanted) {
             return;
         }
-        self.live
+        self.mutable
             .memtable_cap
             .store(wanted.memtable_size, Ordering::Relaxed);
         if limit == 0 {
@@ -211,7 +211,7 @@ impl MemoryArbiter {
     fn demand(&self, super_version: &SuperVersion) -> MemoryDemand {
         MemoryDemand {
             memtables: memtable_bytes(super_version),
-            memtable_size: self.live.memtable_size.load(Ordering::Relaxed),
+            memtable_size: self.mutable.memtable_size.load(Ordering::Relaxed),
             write_sets: self.write_sets.sum(),
         }
     }
@@ -220,7 +220,7 @@ impl MemoryArbiter {
     /// minimum, and a flush must make room first. 0 while no memtable is frozen, since a flush
     /// could free nothing.
     pub(super) fn pressure(&self, super_version: &SuperVersion) -> f64 {
-        let limit = self.live.memory_limit.load(Ordering::Relaxed);
+        let limit = self.mutable.memory_limit.load(Ordering::Relaxed);
         if limit == 0 || super_version.frozen.is_empty() {
             return 0.0;
         }
@@ -238,7 +238,7 @@ impl MemoryArbiter {
     pub(super) fn report(&self, super_version: &SuperVersion) -> MemoryReport {
         let (blocks, rows) = (self.cache.stats(), self.rows.stats());
         MemoryReport {
-            limit: self.live.memory_limit.load(Ordering::Relaxed),
+            limit: self.mutable.memory_limit.load(Ordering::Relaxed),
             memtables: memtable_bytes(super_version),
             write_sets: self.write_sets.sum(),
             pinned: self.cache.pins().used(),
@@ -288,8 +288,8 @@ impl Db {
 
     /// Changes the memory limit, bytes; 0 for none. Takes effect at once.
     pub fn set_memory_limit(&self, bytes: u64) {
-        let live = &self.work.options.live;
-        live.memory_limit.store(bytes, Ordering::Relaxed);
+        let mutable = &self.work.options.mutable;
+        mutable.memory_limit.store(bytes, Ordering::Relaxed);
         self.work.memory.balance(&self.cx.super_versions.pin());
         self.work.unpin();
     }

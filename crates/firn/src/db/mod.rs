@@ -164,7 +164,7 @@ impl Db {
             .into_iter()
             .for_each(|(c, v)| counters.learn(c, v));
         let started = env.monotonic_micros();
-        let memtable_size = options.live.freeze_at();
+        let memtable_size = options.mutable.freeze_at();
         let mut replayed = recovery::replay(
             &*env,
             dir,
@@ -244,7 +244,7 @@ impl Db {
         let pipeline = Pipeline::new(
             Arc::clone(&wal),
             Arc::clone(&health),
-            Arc::clone(&options.live),
+            Arc::clone(&options.mutable),
             visible,
             Arc::clone(&stall),
             Box::new(switch),
@@ -275,7 +275,7 @@ impl Db {
             pipeline,
             locks,
             snapshots,
-            live: Arc::clone(&work.options.live),
+            mutable: Arc::clone(&work.options.mutable),
             write_sets: Arc::clone(&write_sets),
             prepared: Arc::default(),
             tombstone_reports: Arc::clone(&work.tombstone_reports),
@@ -482,7 +482,7 @@ fn wal_options(options: &Options) -> WalOptions {
         segment_size: options.wal_segment_size,
         syncs_in_flight: options.wal_syncs_in_flight,
         direct_io: options.wal_direct_io,
-        durable_commits: options.live.commit_durability() == CommitDurability::Sync,
+        durable_commits: options.mutable.commit_durability() == CommitDurability::Sync,
         background: options.background_jobs > 0,
         ..WalOptions::default()
     }

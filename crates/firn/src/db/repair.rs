@@ -171,7 +171,7 @@ fn finish(
         ..Options::default()
     };
     options
-        .live
+        .mutable
         .txn_memory_limit
         .store(u64::MAX, Ordering::Relaxed);
     let db = Db::open(Arc::clone(damaged_db.env()), target, options, None)?;

@@ -54,7 +54,7 @@ impl Table {
     /// Blob columns of `record` point to their bytes, which stay.
     pub(super) unsafe fn large_values<'a>(
         &self,
-        live: &MutableOptions,
+        mutable: &MutableOptions,
         record: &'a [u8],
         out_of_line: &[u32],
     ) -> Result<Vec<LargeValue<'a>>> {
@@ -62,7 +62,7 @@ impl Table {
         if self.candidates.is_empty() {
             return Ok(large);
         }
-        let threshold = live.blob_threshold.load(Ordering::Relaxed);
+        let threshold = mutable.blob_threshold.load(Ordering::Relaxed);
         let layout = self.format().current();
         for &number in &self.candidates {
             // SAFETY: as the caller promises.

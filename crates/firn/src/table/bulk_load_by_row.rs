@@ -44,8 +44,8 @@ impl RowLoad {
         scratch: &mut RowScratch,
     ) -> Result<WriteOutcome> {
         // Well before it would spill: pieces are there to keep the transaction small.
-        let live = &self.transaction.context().live;
-        let limit = live.txn_memory_limit.load(Ordering::Relaxed);
+        let mutable = &self.transaction.context().mutable;
+        let limit = mutable.txn_memory_limit.load(Ordering::Relaxed);
         if self.transaction.write_bytes() >= PIECE_BYTES.min(limit / 2) {
             self.commit_piece()?;
         }

@@ -182,7 +182,7 @@ impl Table {
         flags: WriteFlags,
         scratch: &mut RowScratch,
     ) -> Result<WriteOutcome> {
-        let live = &txn.context().live;
+        let live = &txn.context().mutable;
         // SAFETY: as the caller promises.
         let (mut old_large, mut new_large, unread) = unsafe {
             (
@@ -219,7 +219,7 @@ impl Table {
             let stay: Vec<u32> = unread
                 .filter(|id| stored.iter().any(|blob| blob.column == *id))
                 .collect();
-            let live = &txn.context().live;
+            let live = &txn.context().mutable;
             // SAFETY: as the caller promises.
             (old_large, new_large) = unsafe {
                 (
@@ -494,7 +494,7 @@ impl Table {
         let write = |value: &LargeValue<'_>| cx.blobs.write(session, value.column, value.bytes);
         // SAFETY: as the caller promises.
         let kind = unsafe {
-            let large = self.large_values(&cx.live, record, &[])?;
+            let large = self.large_values(&cx.mutable, record, &[])?;
             self.encode_with_large(record, &large, write, head, tail)
         }?;
         Ok((kind, Value::split(head, tail)))
@@ -509,7 +509,7 @@ impl Table {
     ) -> Result<()> {
         // SAFETY: as the caller promises.
         unsafe {
-            let large = self.large_values(&txn.context().live, record, &[])?;
+            let large = self.large_values(&txn.context().mutable, record, &[])?;
             let row = (&mut scratch.head, &mut scratch.tail);
             self.put_with_large(txn, record, row_key, &large, |_| None, row)
         }

@@ -43,7 +43,7 @@ pub struct TransactionContext {
     /// Snapshots that compaction must keep.
     pub snapshots: Arc<SnapshotList>,
     /// Options that may change.
-    pub live: Arc<MutableOptions>,
+    pub mutable: Arc<MutableOptions>,
     /// Memory of all write sets.
     pub write_sets: Arc<MemoryTracker>,
     /// Prepared transactions that no session owns.
@@ -113,7 +113,7 @@ pub struct Transaction {
 impl Transaction {
     /// An idle transaction whose locks belong to `owner`.
     pub fn new(cx: Arc<TransactionContext>, owner: Arc<LockOwner>) -> Self {
-        let limit = cx.live.txn_memory_limit.load(Ordering::Relaxed);
+        let limit = cx.mutable.txn_memory_limit.load(Ordering::Relaxed);
         let writes = SharedWriteSet::new(limit, Some(Arc::clone(&cx.ingest)));
         let mark = {
             let mut writes = writes.lock();
@@ -452,10 +452,10 @@ impl Transaction {
     fn write(&mut self, write: impl FnOnce(&mut WriteSet) -> Result<()>) -> Result<()> {
         let mut writes = self.writes.lock();
         if !std::mem::replace(&mut self.wrote, true) {
-            let live = &self.cx.live;
+            let mutable = &self.cx.mutable;
             writes.set_limits(
-                live.txn_memory_limit.load(Ordering::Relaxed),
-                live.entry_bytes_max.load(Ordering::Relaxed),
+                mutable.txn_memory_limit.load(Ordering::Relaxed),
+                mutable.entry_bytes_max.load(Ordering::Relaxed),
             );
         }
         let written = write(&mut writes);

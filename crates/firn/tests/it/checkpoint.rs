@@ -114,7 +114,7 @@ fn a_checkpoint_taken_under_load_holds_every_commit_before_it_and_none_by_half()
     };
     let db = Db::open(Arc::clone(&env), &directory.path().join("db"), loaded, None).unwrap();
     db.options()
-        .live
+        .mutable
         .memtable_size
         .store(64 << 10, Ordering::Relaxed);
     let stop = AtomicBool::new(false);

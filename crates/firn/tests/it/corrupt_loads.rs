@@ -98,7 +98,7 @@ fn a_check_reads_files_that_wait_in_the_queue() {
 fn a_load_row_by_row_commits_pieces_whatever_a_transaction_may_take() {
     let (db, table) = open(&MemEnv::new(), false);
     db.options()
-        .live
+        .mutable
         .txn_memory_limit
         .store(16 << 10, Ordering::Relaxed);
     let before = visible(&db);

@@ -76,11 +76,11 @@ fn what_no_file_can_hold_is_refused_by_the_statement() {
     for spills in [false, true] {
         let env = MemEnv::new();
         let db = open(&env);
-        let live = &db.options().live;
-        live.entry_bytes_max
+        let mutable = &db.options().mutable;
+        mutable.entry_bytes_max
             .store(BYTES_MAX as u64, Ordering::Relaxed);
         if spills {
-            live.txn_memory_limit.store(1, Ordering::Relaxed);
+            mutable.txn_memory_limit.store(1, Ordering::Relaxed);
         }
         let longest = vec![7; BYTES_MAX - key("a").len()];
         let too_long = vec![7; longest.len() + 1];

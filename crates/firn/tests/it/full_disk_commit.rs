@@ -57,14 +57,14 @@ fn run(end: End, before: i32, nth: u64) -> Option<Error> {
     let env: Arc<dyn Env> = Arc::new(faulty.clone());
     let (db, table) = open_in(env, options());
     (0..before).for_each(|id| small(&db, &table, id));
-    let live = &db.options().live;
-    let limit = live.txn_memory_limit.swap(1, Ordering::Relaxed);
+    let mutable = &db.options().mutable;
+    let limit = mutable.txn_memory_limit.swap(1, Ordering::Relaxed);
     let mut txn = begin(&db);
     for id in 0..LARGE as i32 {
         insert(&table, &mut txn, 10_000 + id, None).unwrap();
     }
     assert!(!txn.spilled_files().is_empty());
-    live.txn_memory_limit.store(limit, Ordering::Relaxed);
+    mutable.txn_memory_limit.store(limit, Ordering::Relaxed);
     faulty.inject(Fault {
         class: CallClass::Create,
         nth,

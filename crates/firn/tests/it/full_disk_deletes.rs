@@ -18,11 +18,11 @@ const ROWS: i32 = 600;
 const COMMITS_MAX: i32 = 150;
 
 fn options(segment_size: u64) -> Options {
-    let live = MutableOptions::default();
-    live.memtable_size
+    let mutable = MutableOptions::default();
+    mutable.memtable_size
         .store(8 << 10, std::sync::atomic::Ordering::Relaxed);
     Options {
-        live: Arc::new(live),
+        mutable: Arc::new(mutable),
         wal_segment_size: segment_size,
         background_jobs: 0,
         frozen_memtables_max: 3,

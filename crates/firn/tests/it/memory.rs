@@ -31,7 +31,7 @@ fn open(env: &MemEnv, limit: u64) -> Arc<Db> {
         base_level_size: 4 << 20,
         ..Options::default()
     };
-    options.live.memory_limit.store(limit, Ordering::Relaxed);
+    options.mutable.memory_limit.store(limit, Ordering::Relaxed);
     let env: Arc<dyn Env> = Arc::new(env.clone());
     Db::open(env, Path::new("/db"), options, None).unwrap()
 }

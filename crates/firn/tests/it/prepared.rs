@@ -46,8 +46,8 @@ pub(super) fn record(id: i32, k: Option<i32>) -> [u8; RECORD] {
 pub(super) fn open(env: &MemEnv, spills: bool) -> (Arc<Db>, Arc<Table>) {
     let (db, table) = open_in(Arc::new(env.clone()), Options::default());
     if spills {
-        let live = &db.options().live;
-        live.txn_memory_limit.store(1, Ordering::Relaxed);
+        let mutable = &db.options().mutable;
+        mutable.txn_memory_limit.store(1, Ordering::Relaxed);
     }
     (db, table)
 }
@@ -223,8 +223,8 @@ fn a_run_keeps_of_the_log_what_the_empty_memtable_before_it_kept() {
         assert_eq!((view.active.entries(), view.frozen.len()), (0, 0));
         view.active.min_segment()
     };
-    let live = &db.options().live;
-    live.txn_memory_limit.store(1, Ordering::Relaxed);
+    let mutable = &db.options().mutable;
+    mutable.txn_memory_limit.store(1, Ordering::Relaxed);
     let mut txn = begin(&db);
     for id in 0..100 {
         assert!(is_done(insert(&table, &mut txn, id, Some(id))));

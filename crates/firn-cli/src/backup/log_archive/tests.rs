@@ -39,7 +39,7 @@ impl ArchiveDirs {
             ..Options::default()
         };
         options
-            .live
+            .mutable
             .log_archive_timeout_us
             .store(0, Ordering::Relaxed);
         Db::open(

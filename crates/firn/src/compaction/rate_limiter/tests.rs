@@ -2,9 +2,9 @@ use super::*;
 use crate::env::PosixEnv;
 
 fn limiter(rate: u64) -> RateLimiter {
-    let live = Arc::new(MutableOptions::default());
-    live.background_io_rate.store(rate, Ordering::Relaxed);
-    RateLimiter::new(Arc::new(PosixEnv::new()), live)
+    let mutable = Arc::new(MutableOptions::default());
+    mutable.background_io_rate.store(rate, Ordering::Relaxed);
+    RateLimiter::new(Arc::new(PosixEnv::new()), mutable)
 }
 
 static GO: AtomicBool = AtomicBool::new(false);
@@ -37,7 +37,7 @@ fn a_stop_and_a_lifted_limit_end_the_wait() {
     let stopped = AtomicBool::new(true);
     let ended = limiter.take(1_000_000, &stopped).unwrap_err();
     assert_eq!(*ended.kind(), ErrorKind::Interrupted);
-    limiter.live.background_io_rate.store(0, Ordering::Relaxed);
+    limiter.mutable.background_io_rate.store(0, Ordering::Relaxed);
     limiter.take(1_000_000, &GO).unwrap();
     assert_eq!(limiter.slept_us(), 0);
 }

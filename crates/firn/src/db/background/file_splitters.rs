@@ -24,7 +24,7 @@ fn splitter(version: &Version, options: &Options, density: RunCompression, expec
     match density {
         RunCompression::Light => {
             let file_size = shape.file_size(0, target);
-            let memtable = options.live.freeze_at().max(expected);
+            let memtable = options.mutable.freeze_at().max(expected);
             FlushSplits::of(version, memtable, file_size).splitter(file_size)
         }
         RunCompression::Dense => {

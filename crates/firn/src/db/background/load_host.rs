@@ -20,7 +20,7 @@ impl LoadHost for BulkLoadHost {
             work.limiter.take(bytes, cancel)
         });
         LoadLimits {
-            memory: self.0.options.live.load_memory(),
+            memory: self.0.options.mutable.load_memory(),
             threads: self.0.options.background_jobs > 0,
             pacer,
             interrupted: Arc::default(),

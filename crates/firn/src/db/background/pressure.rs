@@ -8,7 +8,7 @@ use crate::write::Pressure;
 
 /// The pressure in `super_version`.
 pub(super) fn pressure(super_version: &SuperVersion, options: &Options, extra: &SpaceTracker) -> Pressure {
-    let memory = options.live.freeze_at() * options.frozen_memtables_max as u64;
+    let memory = options.mutable.freeze_at() * options.frozen_memtables_max as u64;
     let backlog = Backlog::of(&super_version.version, options, memory, extra);
     // A queued run costs reads as much as an L0 run, so it counts as one.
     let queued = super_version.frozen.iter().filter_map(Flushable::run).count();

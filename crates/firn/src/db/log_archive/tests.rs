@@ -41,8 +41,8 @@ impl EventListener for Heard {
 }
 
 fn close_after(options: &Options, timeout_us: u64) {
-    let live = &options.live;
-    live.log_archive_timeout_us
+    let mutable = &options.mutable;
+    mutable.log_archive_timeout_us
         .store(timeout_us, Ordering::Relaxed);
 }
 

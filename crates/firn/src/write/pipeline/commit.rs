@@ -272,7 +272,7 @@ impl Pipeline {
     /// Refuses a batch with an entry that no file can hold: the log would bring it back for ever. Whoever
     /// writes checks before, with the statement at hand; this is the last line.
     fn check_entries(&self, batch: &Batch) -> Result<()> {
-        let bytes_max = self.live.entry_bytes_max.load(Ordering::Relaxed);
+        let bytes_max = self.mutable.entry_bytes_max.load(Ordering::Relaxed);
         if batch.as_bytes().len() as u64 <= bytes_max {
             return Ok(());
         }

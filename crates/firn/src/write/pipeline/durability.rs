@@ -23,7 +23,7 @@ impl Pipeline {
     /// `Poisoned` where the log has failed, and where a failure elsewhere hid the commit before the log had it:
     /// nobody may be told of a commit that does not read.
     pub fn wait_durable(&self, lsn: Lsn) -> Result<()> {
-        let waited = match self.live.commit_durability() {
+        let waited = match self.mutable.commit_durability() {
             CommitDurability::Sync => self.wal.sync_to(lsn),
             CommitDurability::Write => self.wal.write_to(lsn),
             CommitDurability::Lazy => Ok(()),

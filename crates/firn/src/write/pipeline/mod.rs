@@ -91,7 +91,7 @@ struct PipelineState {
 pub struct Pipeline {
     wal: Arc<Wal>,
     health: Arc<Health>,
-    live: Arc<MutableOptions>,
+    mutable: Arc<MutableOptions>,
     visible: Arc<AtomicU64>,
     stall: Arc<StallGate>,
     host: Box<dyn MemtableHost>,
@@ -106,7 +106,7 @@ impl Pipeline {
     pub fn new(
         wal: Arc<Wal>,
         health: Arc<Health>,
-        live: Arc<MutableOptions>,
+        mutable: Arc<MutableOptions>,
         visible: Arc<AtomicU64>,
         stall: Arc<StallGate>,
         host: Box<dyn MemtableHost>,
@@ -131,7 +131,7 @@ impl Pipeline {
         Self {
             wal,
             health,
-            live,
+            mutable,
             visible,
             stall,
             host,
@@ -186,9 +186,9 @@ impl Pipeline {
         // A flush into the room that is kept for a full disk takes no more.
         let full = self.health.is_full(Some(FullDisk::Flush))
             && state.active.size_bytes() >= FULL_DISK_FREEZE;
-        let blobs = self.live.blob_freeze_at.load(Ordering::Relaxed);
+        let blobs = self.mutable.blob_freeze_at.load(Ordering::Relaxed);
         if full
-            || state.active.size_bytes() >= self.live.freeze_at()
+            || state.active.size_bytes() >= self.mutable.freeze_at()
             || state.active.blob_bytes() >= blobs
         {
             self.switch(state);
@@ -203,7 +203,7 @@ impl Pipeline {
 
     /// Begins memtable `id`; `queued`, newest first, comes on top of the queue.
     fn replace_active(&self, state: &mut MutexGuard<'_, PipelineState>, id: u64, queued: &[Flushable]) {
-        let capacity = self.live.freeze_at();
+        let capacity = self.mutable.freeze_at();
         let next = Arc::new(Memtable::with_capacity(
             id,
             self.wal.current_segment(),

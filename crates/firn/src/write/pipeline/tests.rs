@@ -173,7 +173,7 @@ fn a_panic_at_the_switch_of_memtables_poisons() {
         commit(&pipeline, b"first").unwrap();
         at(PausePoint::Switched, || panic!("injected"));
         if by_commit {
-            pipeline.live.memtable_size.store(1, Ordering::Relaxed);
+            pipeline.mutable.memtable_size.store(1, Ordering::Relaxed);
         }
         let switch = || match by_commit {
             true => drop(commit(&pipeline, b"panics")),

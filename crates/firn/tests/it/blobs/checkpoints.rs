@@ -50,8 +50,8 @@ fn a_checkpoint_holds_values_and_spilled_transactions_as_they_were() {
         punched += stats.punched_bytes.load(Ordering::Relaxed);
         rewritten += stats.rewritten_bytes.load(Ordering::Relaxed);
         // From here on every write spills what was there before it.
-        let live = Arc::clone(&world.db.options().live);
-        live.txn_memory_limit.store(0, Ordering::Relaxed);
+        let mutable = Arc::clone(&world.db.options().mutable);
+        mutable.txn_memory_limit.store(0, Ordering::Relaxed);
         let mut txn = world.session();
         world.write(&mut txn, &mut rows, 10).unwrap();
         txn.commit().unwrap();

@@ -39,7 +39,7 @@ pub fn options(threshold: u64) -> Options {
         ..Options::default()
     };
     options
-        .live
+        .mutable
         .blob_threshold
         .store(threshold, Ordering::Relaxed);
     options

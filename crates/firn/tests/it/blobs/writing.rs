@@ -113,8 +113,8 @@ fn what_an_update_has_not_read_stays_as_it_is_stored() {
     });
     // Whatever would go out of line now.
     for (n, threshold) in [(1, THRESHOLD), (2, 200_000), (3, 4000)] {
-        let live = &world.db.options().live;
-        live.blob_threshold.store(threshold, Ordering::Relaxed);
+        let mutable = &world.db.options().mutable;
+        mutable.blob_threshold.store(threshold, Ordering::Relaxed);
         for (id, row) in &mut rows {
             let mut txn = world.session();
             let mode = ReadMode::Locking(LockMode::Exclusive);
@@ -177,8 +177,8 @@ fn a_load_puts_large_values_out_of_line() {
 fn no_threshold_keeps_very_long_values_in_rows() {
     const LONG: usize = 16 << 20;
     let mut world = World::new(0);
-    let live = &world.db.options().live;
-    live.blob_threshold.store(u64::MAX, Ordering::Relaxed);
+    let mutable = &world.db.options().mutable;
+    mutable.blob_threshold.store(u64::MAX, Ordering::Relaxed);
     for (id, len, out_of_line) in [(1, LONG - 1, false), (2, LONG, true)] {
         let row = Row {
             b: vec![7; len],

@@ -103,7 +103,7 @@ fn a_recovery_keeps_prepared_transactions_durable_in_every_flush_mode() {
         }
         for _ in 0..2 {
             let options = options();
-            options.live.set_commit_durability(mode);
+            options.mutable.set_commit_durability(mode);
             let shared: Arc<dyn Env> = Arc::new(env.clone());
             // The recovery flushes and lets go of the log that it read.
             let db = Db::open(shared, Path::new("/db"), options, None).unwrap();
@@ -121,7 +121,7 @@ fn prepared_transactions_are_ended_on_a_full_disk() {
         let faults = FaultEnv::new(Arc::new(memory.clone()));
         let env: Arc<dyn Env> = Arc::new(faults.clone());
         let options = options();
-        let limit = &options.live.txn_memory_limit;
+        let limit = &options.mutable.txn_memory_limit;
         limit.store(if spills { 1 } else { 1 << 20 }, Ordering::Relaxed);
         let db = Db::open(env, Path::new("/db"), options, None).unwrap();
         let prepared = |name: &str| {
@@ -140,7 +140,7 @@ fn prepared_transactions_are_ended_on_a_full_disk() {
             errno: Errno::NoSpace,
         });
         db.options()
-            .live
+            .mutable
             .txn_memory_limit
             .store(1 << 20, Ordering::Relaxed);
         loop {
@@ -175,7 +175,7 @@ fn a_recovery_cut_off_between_two_memtables_finds_the_prepare_record_again() {
             wal_segment_size: 3 * 4096,
             ..options()
         };
-        let size = &options.live.memtable_size;
+        let size = &options.mutable.memtable_size;
         size.store(1024, std::sync::atomic::Ordering::Relaxed);
         options
     };
@@ -210,7 +210,7 @@ fn a_rollback_is_not_durable_before_what_the_log_has_before_it() {
         wal_segment_size: 3 * 4096,
         ..options()
     };
-    options.live.set_commit_durability(CommitDurability::Lazy);
+    options.mutable.set_commit_durability(CommitDurability::Lazy);
     let shared: Arc<dyn Env> = Arc::new(env.clone());
     let db = Db::open(shared, Path::new("/db"), options, None).unwrap();
     let mut first = begin(&db);
@@ -238,9 +238,9 @@ fn a_recovery_that_is_cut_off_leaves_the_files_of_what_comes_back() {
     let state = |seed: u64| {
         let env = MemEnv::new();
         let options = options();
-        options.live.set_commit_durability(CommitDurability::Write);
+        options.mutable.set_commit_durability(CommitDurability::Write);
         let spills = seed.is_multiple_of(2);
-        let limit = &options.live.txn_memory_limit;
+        let limit = &options.mutable.txn_memory_limit;
         limit.store(if spills { 1 } else { 1 << 20 }, Ordering::Relaxed);
         let shared: Arc<dyn Env> = Arc::new(env.clone());
         let db = Db::open(shared, Path::new("/db"), options, None).unwrap();
@@ -258,7 +258,7 @@ fn a_recovery_that_is_cut_off_leaves_the_files_of_what_comes_back() {
         let mut other = begin(&db);
         put(&mut other, "other", "1");
         db.options()
-            .live
+            .mutable
             .txn_memory_limit
             .store(1 << 20, Ordering::Relaxed);
         other.commit().unwrap();

@@ -27,8 +27,8 @@ impl World {
         let mut txn = self.begin_at(Isolation::ReadCommitted);
         if self.rng.random_bool(0.2) {
             // Each of its writes goes to a file, and its commit replaces the memtable.
-            let live = Arc::clone(&self.db.context().live);
-            live.txn_memory_limit.store(1, Ordering::Relaxed);
+            let mutable = Arc::clone(&self.db.context().mutable);
+            mutable.txn_memory_limit.store(1, Ordering::Relaxed);
         }
         let (flags, mut scratch) = (WriteFlags::default(), RowScratch::default());
         for _ in 0..self.rng.random_range(1..4) {
@@ -63,8 +63,8 @@ impl World {
             rows.insert(id, new.1);
         }
         txn.commit().unwrap();
-        let live = &self.db.context().live;
-        live.txn_memory_limit.store(64 << 20, Ordering::Relaxed);
+        let mutable = &self.db.context().mutable;
+        mutable.txn_memory_limit.store(64 << 20, Ordering::Relaxed);
         // Nothing runs in the background here, and the stall gate counts what waits for it.
         match self.statement % 6 {
             0 => self.db.compact_all().unwrap(),
@@ -156,8 +156,8 @@ fn a_row_is_not_older_than_its_lock() {
         }
         txn.commit().unwrap();
 
-        let live = Arc::clone(&world.db.context().live);
-        live.txn_memory_limit.store(1, Ordering::Relaxed);
+        let mutable = Arc::clone(&world.db.context().mutable);
+        mutable.txn_memory_limit.store(1, Ordering::Relaxed);
         let mut holder = world.session();
         for id in [1, 2] {
             let (old, new) = (at(id, 10), at(id, 11));
@@ -208,8 +208,8 @@ fn a_row_is_not_older_than_its_lock_if_the_commit_was_in_a_file_before_it_was_vi
         unsafe { table.insert(&mut txn, &old, flags, &mut scratch) }.unwrap();
         txn.commit().unwrap();
 
-        let live = Arc::clone(&world.db.context().live);
-        live.txn_memory_limit.store(1, Ordering::Relaxed);
+        let mutable = Arc::clone(&world.db.context().mutable);
+        mutable.txn_memory_limit.store(1, Ordering::Relaxed);
         let mut holder = world.session();
         // SAFETY: there are no blob columns.
         unsafe { table.update(&mut holder, &old, &new, None, flags, &mut scratch) }.unwrap();

@@ -17,7 +17,7 @@ fn runs_in_the_queue_are_no_memtables() {
     let db = Db::open(env, Path::new("/db"), options.clone(), None).unwrap();
     let commit = |limit: u64| {
         db.options()
-            .live
+            .mutable
             .txn_memory_limit
             .store(limit, Ordering::Relaxed);
         let mut txn = db.new_transaction(db.new_owner(0));
