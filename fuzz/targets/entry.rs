@@ -3,10 +3,10 @@
 //!
 //! The first byte chooses the decoder.
 
+use firn::base::blob_buf::BlobBuf;
 use firn::base::encryption_envelope::EncryptedUnit;
 use firn::base::{ErrorKind, Kind, Value};
 use firn::catalog::{CatalogState, TableEntry, TableSchema};
-use firn::base::blob_buf::BlobBuf;
 use firn::rowcode::{Column, ColumnKind, InstantDefault, NullBit, RowFormat, RowLayout};
 use firn::write::Batch;
 

@@ -14,8 +14,8 @@ use firn::sst::{IndexStats, SstBlockCache};
 use firn::store::FileKind;
 use firn::store::FileStore;
 use firn::version::{
-    VersionSetContext, DeferredDeletion, Edit, FileLocation, FileMeta, FileSource, DatabaseIdentity, ManifestState,
-    VersionSet, manifest_name,
+    DatabaseIdentity, DeferredDeletion, Edit, FileLocation, FileMeta, FileSource, ManifestState,
+    VersionSet, VersionSetContext, manifest_name,
 };
 use firn::wal::Gtid;
 use std::path::Path;

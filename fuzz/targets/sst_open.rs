@@ -7,7 +7,7 @@ use firn::base::{ErrorKind, InternalIterator, InternalKey, Kind, Result, Value};
 use firn::cache::KeyHash;
 use firn::env::{Env, MemEnv};
 use firn::sst::{
-    Codec, BlockLayout, SstBlockCache, SstOptions, SstReader, SstWriter, exercise_decoders,
+    BlockLayout, Codec, SstBlockCache, SstOptions, SstReader, SstWriter, exercise_decoders,
 };
 use std::path::Path;
 use std::sync::Arc;

@@ -10,7 +10,8 @@ use firn::base::{ErrorKind, Result};
 use firn::env::{AlignedBuf, BLOCK, Env, MemEnv, SECTOR};
 use firn::wal::frame::{FIRST_GROUP, GROUP_HEADER, GroupHeader, SegmentHeader};
 use firn::wal::{
-    Gtid, LogEnd, Record, ReplayEnd, OutcomeRoom, ServerRunName, Wal, WalOptions, replay, segment_name,
+    Gtid, LogEnd, OutcomeRoom, Record, ReplayEnd, ServerRunName, Wal, WalOptions, replay,
+    segment_name,
 };
 use std::path::Path;
 use std::sync::Arc;

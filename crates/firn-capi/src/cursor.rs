@@ -277,7 +277,8 @@ pub(crate) fn seek_mode(find_flag: u32) -> Result<SeekMode, Error> {
 /// `key` is NULL or has `len` bytes.
 pub(crate) unsafe fn key_image<'a>(key: *const u8, len: u32) -> Option<KeyImage<'a>> {
     // SAFETY: as the caller promises.
-    (!key.is_null()).then(|| KeyImage::image(unsafe { std::slice::from_raw_parts(key, len as usize) }))
+    (!key.is_null())
+        .then(|| KeyImage::image(unsafe { std::slice::from_raw_parts(key, len as usize) }))
 }
 
 /// Writes the eight bytes of the hidden key of the row last read.

@@ -101,9 +101,11 @@ fn options(
     set(&mutable.memtable_size, config.memtable_size);
     set(&mutable.txn_memory_limit, config.txn_memory_limit);
     set(&mutable.blob_threshold, config.blob_threshold);
-    mutable.memory_limit
+    mutable
+        .memory_limit
         .store(config.memory_limit, Ordering::Relaxed);
-    mutable.background_io_rate
+    mutable
+        .background_io_rate
         .store(config.background_io_rate, Ordering::Relaxed);
     set(
         &mutable.log_archive_timeout_us,
@@ -308,7 +310,8 @@ pub unsafe extern "C" fn firn_set_option(
         let mutable = &db.options().mutable;
         match option {
             firn_option::FIRN_OPTION_FLUSH_MODE => {
-                mutable.set_commit_durability(flush_mode(u32::try_from(value).unwrap_or(u32::MAX))?);
+                mutable
+                    .set_commit_durability(flush_mode(u32::try_from(value).unwrap_or(u32::MAX))?);
             }
             firn_option::FIRN_OPTION_BLOCK_CACHE_SIZE => db.set_block_cache_size(value),
             firn_option::FIRN_OPTION_ROW_CACHE_SIZE => db.set_row_cache_size(value),
@@ -324,7 +327,8 @@ pub unsafe extern "C" fn firn_set_option(
             }
             firn_option::FIRN_OPTION_LOG_ARCHIVE_TIMEOUT => {
                 let timeout_us = value.saturating_mul(SECOND_US);
-                mutable.log_archive_timeout_us
+                mutable
+                    .log_archive_timeout_us
                     .store(timeout_us, Ordering::Relaxed);
             }
             firn_option::FIRN_OPTION_TXN_MEMORY_LIMIT => {

@@ -6,15 +6,15 @@
 #![allow(non_camel_case_types)]
 
 pub mod cursor;
+pub mod cursor_reads;
 pub mod database;
 pub mod ddl;
 pub mod error;
 pub mod host_callbacks;
 pub mod index_change;
 mod pointers;
-pub mod cursor_reads;
-pub mod statistics;
 pub mod row_writes;
 pub mod schema;
 pub mod session;
+pub mod statistics;
 pub mod table;

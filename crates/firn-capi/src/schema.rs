@@ -9,7 +9,7 @@ use firn::base::{Error, Result};
 use firn::catalog::schema::{
     CollationSchema, ColumnSchema, IndexPart, IndexSchema, PartSchema, TableSchema,
 };
-use firn::keycode::{CollationSpec, CollationLevel, TextForm};
+use firn::keycode::{CollationLevel, CollationSpec, TextForm};
 use firn::rowcode::{Column, ColumnKind, InstantDefault};
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::Arc;

@@ -29,7 +29,9 @@ impl firn_table {
 
     /// # Safety
     /// As for [`Self::get`].
-    pub(crate) unsafe fn whole<'a>(table: *const firn_table) -> Result<&'a firn_table, CallOutcome> {
+    pub(crate) unsafe fn whole<'a>(
+        table: *const firn_table,
+    ) -> Result<&'a firn_table, CallOutcome> {
         // SAFETY: as the caller promises.
         unsafe { table.as_ref() }.ok_or_else(|| Error::invalid("no table").into())
     }

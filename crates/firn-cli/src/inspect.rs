@@ -4,12 +4,12 @@ use crate::Outcome;
 use crate::args::Inspect;
 use crate::data_directory;
 use crate::dump::manifest::location_name;
-use crate::output::{Output, bytes, table};
 use crate::level_bars;
+use crate::output::{Output, bytes, table};
+use firn::base::blob_ref::BlobUse;
 use firn::base::{IndexId, Result};
 use firn::catalog::{CATALOG_INDEX, CatalogState};
-use firn::db::{BlobFileReport, BlobFilesReport, ReadOnlyLog, ReadOnlyDb, ReadOnlyTree};
-use firn::base::blob_ref::BlobUse;
+use firn::db::{BlobFileReport, BlobFilesReport, ReadOnlyDb, ReadOnlyLog, ReadOnlyTree};
 use firn::store::{FileKind, file_name};
 use firn::table::{estimated_rows, out_of_line_bytes};
 use firn::version::LEVELS;
@@ -180,7 +180,9 @@ fn report(
             TableReport {
                 name: entry.name.clone(),
                 rows,
-                blob_bytes: out_of_line_bytes(&log.point.super_version, clustered, rows, || all.clone()),
+                blob_bytes: out_of_line_bytes(&log.point.super_version, clustered, rows, || {
+                    all.clone()
+                }),
                 indexes,
                 stored_bytes,
                 raw_bytes,

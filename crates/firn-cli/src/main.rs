@@ -7,12 +7,12 @@
 mod args;
 mod backup;
 mod check;
-mod definition;
 mod data_directory;
+mod definition;
 mod dump;
 mod inspect;
-mod output;
 mod level_bars;
+mod output;
 mod repair;
 
 use args::{Args, Command};

@@ -1,9 +1,11 @@
 //! From observations to an order of instants, and to cycles in it.
 
-use crate::version_chains::{Chain, Chains, Fate, TxnIndex, rows_read};
-use crate::graph::{Graph, EdgeKind};
-use crate::history::{History, IsolationLevel, Op, TxnOutcome, Scan, TimeSpan, Statement, StatementStatus};
+use crate::graph::{EdgeKind, Graph};
+use crate::history::{
+    History, IsolationLevel, Op, Scan, Statement, StatementStatus, TimeSpan, TxnOutcome,
+};
 use crate::verdict::Verdict;
+use crate::version_chains::{Chain, Chains, Fate, TxnIndex, rows_read};
 use std::collections::{BTreeMap, HashSet};
 
 mod cycles;
@@ -105,7 +107,10 @@ impl Builder<'_> {
         for (t, txn) in self.history.txns.iter().enumerate() {
             // A session may be gone before its next statement tells it so: also before a commit that stays
             // without an answer, which then released its locks when the session ended.
-            let mut told = txn.ops.iter().filter(|op| op.status != StatementStatus::Failed);
+            let mut told = txn
+                .ops
+                .iter()
+                .filter(|op| op.status != StatementStatus::Failed);
             let last = told.next_back().map_or(0, |op| op.span.begin);
             let asked = txn.end.filter(|_| txn.outcome != TxnOutcome::Unknown);
             let asked = asked.unwrap_or(TimeSpan {
@@ -199,7 +204,8 @@ impl Builder<'_> {
             Statement::Append { scan, .. } => (scan, false, true),
             _ => return first,
         };
-        let committed = self.chains.fates[t] == Fate::Committed && op.status == StatementStatus::Done;
+        let committed =
+            self.chains.fates[t] == Fate::Committed && op.status == StatementStatus::Done;
         if wrote && !committed {
             // Nobody knows which rows it met.
             return first;
@@ -289,7 +295,11 @@ impl Builder<'_> {
     fn meet(&mut self, t: TxnIndex, meeting: Meeting, row: u64, version: usize) {
         let chains = self.chains;
         let chain = &chains.rows[&row];
-        let from = if meeting.wrote { EdgeKind::Ww } else { EdgeKind::Wr };
+        let from = if meeting.wrote {
+            EdgeKind::Ww
+        } else {
+            EdgeKind::Wr
+        };
         if let Some(writer) = chain.writer(version)
             && writer != t
         {
@@ -306,7 +316,11 @@ impl Builder<'_> {
             (writer != t).then_some(writer)
         });
         if let Some(next) = next {
-            let kind = if meeting.wrote { EdgeKind::Ww } else { EdgeKind::Rw };
+            let kind = if meeting.wrote {
+                EdgeKind::Ww
+            } else {
+                EdgeKind::Rw
+            };
             let before = if meeting.locks {
                 self.ends[t]
             } else {

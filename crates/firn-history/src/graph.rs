@@ -140,7 +140,8 @@ impl Graph {
                     if !kinds.contains(&edge.kind) || !inside.contains_key(&edge.to) {
                         continue;
                     }
-                    let says = usize::from(!matches!(edge.kind, EdgeKind::Session | EdgeKind::Time));
+                    let says =
+                        usize::from(!matches!(edge.kind, EdgeKind::Session | EdgeKind::Time));
                     let cost = cost + says;
                     if before.get(&edge.to).is_none_or(|&(known, ..)| cost < known) {
                         before.insert(edge.to, (cost, node, edge));

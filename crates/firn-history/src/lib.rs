@@ -29,13 +29,16 @@
 //!   T2 ends → T1 reads (7,100), with T2's element → T1 passes (7,101), and misses it → T2 ends
 //! ```
 
-mod version_chains;
 mod dependencies;
 mod graph;
 pub mod history;
 pub mod verdict;
+mod version_chains;
 
-pub use history::{History, IsolationLevel, Op, TxnOutcome, Row, Scan, Setup, TimeSpan, Statement, StatementStatus, Txn};
+pub use history::{
+    History, IsolationLevel, Op, Row, Scan, Setup, Statement, StatementStatus, TimeSpan, Txn,
+    TxnOutcome,
+};
 pub use verdict::{Finding, Verdict};
 
 /// Judges a history.

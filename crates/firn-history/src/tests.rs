@@ -5,7 +5,8 @@ mod own;
 mod scans;
 
 use crate::history::{
-    Element, History, IsolationLevel, Op, TxnOutcome, Row, Scan, TimeSpan, Statement, StatementStatus, Txn,
+    Element, History, IsolationLevel, Op, Row, Scan, Statement, StatementStatus, TimeSpan, Txn,
+    TxnOutcome,
 };
 use crate::{Verdict, check};
 
@@ -170,7 +171,10 @@ impl Script {
     }
 }
 
-const BOTH: [IsolationLevel; 2] = [IsolationLevel::ReadCommitted, IsolationLevel::RepeatableRead];
+const BOTH: [IsolationLevel; 2] = [
+    IsolationLevel::ReadCommitted,
+    IsolationLevel::RepeatableRead,
+];
 
 #[test]
 fn an_orderly_history_has_no_finding() {

@@ -1,6 +1,6 @@
 //! What the judge has found.
 
-use crate::history::{History, TxnOutcome, Statement};
+use crate::history::{History, Statement, TxnOutcome};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;

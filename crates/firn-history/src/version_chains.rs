@@ -1,6 +1,8 @@
 //! The versions of each row, from everything that was read of it.
 
-use crate::history::{Element, History, Op, TxnOutcome, Row, Scan, Statement, StatementStatus, Txn};
+use crate::history::{
+    Element, History, Op, Row, Scan, Statement, StatementStatus, Txn, TxnOutcome,
+};
 use crate::verdict::Verdict;
 use std::collections::{BTreeMap, HashMap};
 

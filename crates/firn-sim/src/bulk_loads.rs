@@ -5,21 +5,21 @@
 
 use crate::ensure;
 use crate::failure::Failure;
-use crate::tiny_options::{one_of, tiny};
 use crate::point_in_time::{self, ARCHIVE};
+use crate::tiny_options::{one_of, tiny};
 use firn::backup::RecoveryTarget;
+use firn::base::blob_buf::BlobBuf;
 use firn::base::options::CommitDurability;
 use firn::base::{Error, Result};
-use firn::catalog::{ColumnSchema, NewTable, IndexPart, IndexSchema, PartSchema, TableSchema};
+use firn::catalog::{ColumnSchema, IndexPart, IndexSchema, NewTable, PartSchema, TableSchema};
 use firn::db::Db;
 use firn::env::fault::{CallClass, Errno, Fault};
 use firn::env::{Env, FaultEnv, MemEnv};
-use firn::base::blob_buf::BlobBuf;
 use firn::rowcode::{Column, ColumnKind, InstantDefault};
 use firn::store::{FileKind, parse_file_name};
 use firn::table::{
-    BulkLoad, Cursor, IndexBuild, KeyImage, LockWait, ReadMode, RowScratch, SeekMode, Table, WriteFlags,
-    WriteOutcome, check_stored,
+    BulkLoad, Cursor, IndexBuild, KeyImage, LockWait, ReadMode, RowScratch, SeekMode, Table,
+    WriteFlags, WriteOutcome, check_stored,
 };
 use firn::txn::Isolation;
 use rand::rngs::StdRng;
@@ -176,7 +176,9 @@ impl LoadRun {
         if !self.db.context().super_versions.pin().frozen.is_empty() {
             self.db.flush()?;
         }
-        while self.db.context().super_versions.pin().version.l0.len() > 8 && self.db.compact_once()? {}
+        while self.db.context().super_versions.pin().version.l0.len() > 8
+            && self.db.compact_once()?
+        {}
         match self.rng.random_range(0..10) {
             0..3 => self.load(),
             3..6 => self.change_indexes(),
@@ -494,7 +496,12 @@ fn run(seed: u64) -> Result<LoadStats, Stop> {
             1 => faulty.inject(Fault {
                 class: one_of(
                     &mut run.rng,
-                    &[CallClass::Read, CallClass::Write, CallClass::Sync, CallClass::Create],
+                    &[
+                        CallClass::Read,
+                        CallClass::Write,
+                        CallClass::Sync,
+                        CallClass::Create,
+                    ],
                 ),
                 nth: run.rng.random_range(1..300),
                 sticky: run.rng.random(),

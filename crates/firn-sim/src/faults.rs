@@ -8,8 +8,8 @@
 use crate::crash::failure_of;
 use crate::ensure;
 use crate::failure::Failure;
-use crate::tiny_options::{one_of, tiny};
 use crate::split_env::SplitEnv;
+use crate::tiny_options::{one_of, tiny};
 use crate::world::{DIR, Stats, StepEnd, World, Wrap};
 use firn::base::options::{CommitDurability, Options};
 use firn::base::{Error, ErrorKind, Value};
@@ -300,9 +300,12 @@ fn put(db: &Db, n: u32) -> firn::base::Result<()> {
 fn holds(db: &Db, count: u32) -> firn::base::Result<bool> {
     let point = db.context().super_versions.latest();
     for n in 0..count {
-        let found = firn::read::get(&point.super_version, &key_of(n), point.seqno, |key, value| {
-            key.kind.is_put() && value.len() == 500
-        })?;
+        let found = firn::read::get(
+            &point.super_version,
+            &key_of(n),
+            point.seqno,
+            |key, value| key.kind.is_put() && value.len() == 500,
+        )?;
         if found != Some(true) {
             return Ok(false);
         }

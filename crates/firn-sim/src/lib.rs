@@ -9,17 +9,17 @@
 //! `docs/internals/sim.md` tells what each run checks.
 
 pub mod bank;
+pub mod bit_rot;
+pub mod bulk_loads;
 pub mod compaction;
 pub mod concurrent;
 pub mod crash;
 pub mod failure;
 pub mod faults;
 pub mod model;
-pub mod bulk_loads;
-pub mod tiny_options;
 pub mod point_in_time;
-pub mod bit_rot;
 pub mod split_env;
+pub mod tiny_options;
 pub mod world;
 
 pub use failure::Failure;

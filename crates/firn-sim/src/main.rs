@@ -9,9 +9,9 @@
 
 use firn::env::{Env, PosixEnv};
 use firn_sim::bank::{self, BankStats};
-use firn_sim::concurrent::{self, ConcurrentStats};
-use firn_sim::bulk_loads::{self, LoadStats};
 use firn_sim::bit_rot::{self, RotStats};
+use firn_sim::bulk_loads::{self, LoadStats};
+use firn_sim::concurrent::{self, ConcurrentStats};
 use firn_sim::world::Stats;
 use firn_sim::{Failure, compaction, crash, faults, point_in_time};
 use std::fmt::Debug;

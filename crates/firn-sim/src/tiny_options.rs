@@ -21,7 +21,9 @@ pub fn tiny(rng: &mut StdRng, flush_mode: CommitDurability) -> Options {
     let mutable = MutableOptions::default();
     mutable.set_commit_durability(flush_mode);
     let memtable_size = one_of(rng, &[1 << 10, 4 << 10, 16 << 10]);
-    mutable.memtable_size.store(memtable_size, Ordering::Relaxed);
+    mutable
+        .memtable_size
+        .store(memtable_size, Ordering::Relaxed);
     // Most transactions with more than a few writes spill.
     let txn_limit = one_of(rng, &[0, 512, 4 << 10, 1 << 20]);
     mutable.txn_memory_limit.store(txn_limit, Ordering::Relaxed);

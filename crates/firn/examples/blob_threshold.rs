@@ -9,10 +9,10 @@
 #![allow(clippy::disallowed_methods)] // A measurement reads the clock.
 
 use firn::base::Value;
+use firn::base::blob_ref;
 use firn::base::options::Options;
 use firn::db::Db;
 use firn::env::{Env, PosixEnv};
-use firn::base::blob_ref;
 use firn::txn::{Isolation, LockMode};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -38,7 +38,10 @@ fn open(dir: &Path) -> Arc<Db> {
         wal_segment_size: 4 << 20,
         ..Options::default()
     };
-    options.mutable.memtable_size.store(4 << 20, Ordering::Relaxed);
+    options
+        .mutable
+        .memtable_size
+        .store(4 << 20, Ordering::Relaxed);
     let env: Arc<dyn Env> = Arc::new(PosixEnv::new());
     Db::open(env, dir, options, None).expect("a directory to write to")
 }

@@ -26,7 +26,9 @@ fn open(dir: &Path, block_cache_size: u64, row_cache_size: u64) -> Arc<Db> {
         row_cache_size,
         ..Options::default()
     };
-    options.mutable.set_commit_durability(CommitDurability::Lazy);
+    options
+        .mutable
+        .set_commit_durability(CommitDurability::Lazy);
     let env: Arc<dyn Env> = Arc::new(PosixEnv::new());
     Db::open(env, dir, options, None).unwrap()
 }
@@ -70,7 +72,9 @@ fn measure(db: &Db, what: &str, seconds: u64, mut next: impl FnMut() -> u64) -> 
         while env.monotonic_micros() < start + seconds * 1_000_000 {
             for _ in 0..1000 {
                 let point = db.context().super_versions.latest();
-                let found = read::get(&point.super_version, &key(next()), point.seqno, |_, v| v.len());
+                let found = read::get(&point.super_version, &key(next()), point.seqno, |_, v| {
+                    v.len()
+                });
                 assert_eq!(found.unwrap(), Some(ROW));
             }
             reads += 1000;

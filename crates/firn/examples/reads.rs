@@ -216,7 +216,10 @@ impl Bench {
             .seek(txn, KeyImage::image(&k), SeekMode::Exact, record)
             .unwrap();
         while on {
-            on = self.cursor.next_same(txn, KeyImage::image(&k), record).unwrap();
+            on = self
+                .cursor
+                .next_same(txn, KeyImage::image(&k), record)
+                .unwrap();
         }
         self.end(autocommit);
     }
@@ -383,7 +386,9 @@ fn main() {
         row_cache_size: if cold { 0 } else { 32 << 20 },
         ..Options::default()
     };
-    options.mutable.set_commit_durability(CommitDurability::Lazy);
+    options
+        .mutable
+        .set_commit_durability(CommitDurability::Lazy);
     let db = Db::open(env, Path::new(&dir), options, None).unwrap();
     let mut rng = SmallRng::seed_from_u64(7);
     let mut record = vec![0; RECORD];

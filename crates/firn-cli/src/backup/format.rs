@@ -79,7 +79,8 @@ pub struct StoredFile {
 impl StoredFile {
     /// Whether every piece is an object below `files/` and lies within the file.
     fn is_sound(&self) -> bool {
-        let within = |&(at, len): &ByteRange| at.checked_add(len).is_some_and(|end| end <= self.size);
+        let within =
+            |&(at, len): &ByteRange| at.checked_add(len).is_some_and(|end| end <= self.size);
         self.pieces.iter().all(|piece| {
             let named = piece.object.strip_prefix("files/").is_some_and(is_plain);
             let sum = u64::from_str_radix(&piece.checksum, 16).is_ok();
@@ -232,7 +233,8 @@ impl Entry {
         if xxh3(&json) != self.checksum {
             return Err(damaged("not as it was written".to_owned()));
         }
-        let version: FormatVersion = serde_json::from_slice(&json).map_err(|e| damaged(e.to_string()))?;
+        let version: FormatVersion =
+            serde_json::from_slice(&json).map_err(|e| damaged(e.to_string()))?;
         if version.format != FORMAT {
             return Err(Error::unsupported(format_args!(
                 "{}: format {}",

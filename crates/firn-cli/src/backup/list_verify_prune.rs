@@ -1,8 +1,8 @@
 //! `firn backups`, `firn backup --verify`, `firn prune`: what a target holds, whether it is sound, what goes.
 
-use super::log_archive;
 use super::format::{Backup, Entry, entries, unhex};
 use super::in_progress::InProgress;
+use super::log_archive;
 use super::target::{Target, Transfer};
 use crate::Outcome;
 use crate::args::{ListBackups, Prune};

@@ -7,7 +7,7 @@ use firn::base::{Error, Result};
 use firn::env::{Env, PosixEnv};
 use firn::store::{FileKind, file_name, parse_file_name};
 use firn::wal::frame::GroupHeader;
-use firn::wal::{SegmentPiece, Record, missing_between, segment_name, dump_segment};
+use firn::wal::{Record, SegmentPiece, dump_segment, missing_between, segment_name};
 use serde::Serialize;
 use std::collections::HashSet;
 use std::path::Path;

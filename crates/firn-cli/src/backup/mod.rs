@@ -1,18 +1,18 @@
 //! Backups: taken from a running server or a stopped one, kept in a directory or a bucket, restored.
 #![allow(clippy::disallowed_methods)] // Nothing here runs under the simulation.
 
-mod log_archive;
 mod checkpoint;
 mod create;
-pub mod table_file_names;
 mod format;
-mod list_verify_prune;
 mod in_progress;
+mod list_verify_prune;
+mod log_archive;
 mod pieces;
 mod restore;
 mod send;
 mod server;
 mod source;
+pub mod table_file_names;
 mod target;
 
 use crate::Outcome;

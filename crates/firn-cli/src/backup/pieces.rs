@@ -3,7 +3,7 @@
 //! A piece is an object of its own, named after what is in it. So a file that has grown, or got holes, sends the
 //! pieces that differ; and blocks of zeros are no part of any: holes and room reserved for later cost nothing.
 
-use super::format::{Piece, ByteRange};
+use super::format::{ByteRange, Piece};
 use super::target::local;
 use firn::base::Result;
 use firn::base::checksum::xxh3;

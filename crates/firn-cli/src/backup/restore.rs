@@ -2,25 +2,25 @@
 
 mod engine_directory;
 mod in_doubt;
-mod staging;
 mod point_in_time;
+mod staging;
 
-use super::table_file_names::encode;
 use super::format::{Backup, Position, find, position_text, unhex};
 use super::source::{Definitions, base_table, belonging};
+use super::table_file_names::encode;
 use super::target::Target;
 use crate::Outcome;
 use crate::args::Restore;
 use crate::output::{Output, bytes};
 use firn::base::{Error, ErrorKind, Result};
-use firn::db::{ReadOnlyLog, ReadOnlyDb};
+use firn::db::{ReadOnlyDb, ReadOnlyLog};
 use firn::env::PosixEnv;
+#[cfg(test)]
+pub(super) use point_in_time::parse_time;
 use serde::Serialize;
 use staging::{Stage, Step};
 use std::path::Path;
 use std::sync::Arc;
-#[cfg(test)]
-pub(super) use point_in_time::parse_time;
 
 #[derive(Serialize)]
 struct Report {

@@ -2,9 +2,9 @@
 //! the server keeps beside its tables.
 
 use super::checkpoint::{Checkpoint, checkpoint_of, remove_left_behind};
-use super::table_file_names::encode;
 use super::format::Position;
 use super::server::Server;
+use super::table_file_names::encode;
 use crate::args::TakeBackup;
 use crate::data_directory::IN_DATADIR;
 use firn::backup::archive_of;

@@ -1,6 +1,6 @@
 //! Where backups lie: a directory, or a bucket.
 
-use super::format::{Piece, ByteRange};
+use super::format::{ByteRange, Piece};
 use super::pieces::PieceSource;
 use firn::base::{Error, ErrorKind, Result};
 use object_store::aws::AmazonS3Builder;

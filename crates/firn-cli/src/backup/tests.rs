@@ -1,5 +1,5 @@
-use super::log_archive::local_time;
 use super::format::{Piece, timestamp, unhex};
+use super::log_archive::local_time;
 use super::pieces::{PIECE_SIZE, PieceSource, without_zeros};
 use super::restore::parse_time;
 use super::source::{Definitions, belonging};
@@ -399,7 +399,9 @@ fn what_was_cut_short_refuses_until_it_is_forced() {
         .put_new("running/prune-20200101T000000Z", Vec::new())
         .unwrap();
     assert_eq!(*back_up().err().unwrap().kind(), ErrorKind::Busy);
-    let refused = list_verify_prune::prune_in(&target, 1, false).err().unwrap();
+    let refused = list_verify_prune::prune_in(&target, 1, false)
+        .err()
+        .unwrap();
     assert!(refused.to_string().contains("--force"), "{refused}");
     list_verify_prune::prune_in(&target, 1, true).unwrap();
     back_up().unwrap();
@@ -506,7 +508,9 @@ fn a_damaged_backup_that_stays_keeps_its_files() {
         .collect();
     assert!(!named.is_empty() && named.iter().all(|object| left.contains(object)));
     damage(dir.path(), &target, 0);
-    let error = list_verify_prune::prune_in(&target, 1, false).err().unwrap();
+    let error = list_verify_prune::prune_in(&target, 1, false)
+        .err()
+        .unwrap();
     assert!(error.is_corruption() && error.to_string().contains("nothing is removed"));
 }
 

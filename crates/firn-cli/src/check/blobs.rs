@@ -3,11 +3,16 @@
 
 use super::findings::Findings;
 use firn::base::Result;
-use firn::db::{ReadOnlyLog, ReadOnlyDb, ReadOnlyTree};
+use firn::db::{ReadOnlyDb, ReadOnlyLog, ReadOnlyTree};
 use firn::store::{FileKind, file_name};
 
 /// Checks them against the tree, and against the log if that could be read.
-pub fn check(db: &ReadOnlyDb, tree: &ReadOnlyTree, log: Option<&ReadOnlyLog>, findings: &mut Findings) -> Result<()> {
+pub fn check(
+    db: &ReadOnlyDb,
+    tree: &ReadOnlyTree,
+    log: Option<&ReadOnlyLog>,
+    findings: &mut Findings,
+) -> Result<()> {
     let mut found = |error| findings.error(&error);
     let Some(log) = log else {
         return db.check_blob_positions(&db.files_only(tree), &mut found);

@@ -2,9 +2,9 @@
 
 use super::findings::Findings;
 use firn::base::Result;
-use firn::db::{ReadOnlyLog, ReadOnlyDb, ReadOnlyTree};
+use firn::db::{ReadOnlyDb, ReadOnlyLog, ReadOnlyTree};
 use firn::env::BLOCK;
-use firn::wal::{SegmentPiece, SegmentId, parse_segment_name, segment_name, dump_segment};
+use firn::wal::{SegmentId, SegmentPiece, dump_segment, parse_segment_name, segment_name};
 
 /// Replays the log in memory; `None` if it cannot be, or if there is no tree to replay it on. Also
 /// returns the number of segments.
@@ -48,22 +48,17 @@ pub fn check(
 fn gaps(db: &ReadOnlyDb, segment: SegmentId, findings: &mut Findings) {
     let name = segment_name(segment);
     let mut pending = Vec::new();
-    let surveyed = dump_segment(
-        &**db.env(),
-        db.dir(),
-        segment,
-        &mut |piece| match piece {
-            // A group may leave the rest of its block empty.
-            SegmentPiece::Gap { from, to, .. } if to - from < BLOCK as u64 => {}
-            SegmentPiece::Gap { from, to, .. } => pending.push((from, to)),
-            SegmentPiece::Group { .. } => {
-                for (from, to) in pending.drain(..) {
-                    let what = format!("{} bytes before an intact group hold none", to - from);
-                    findings.damage(&name, Some(from), what);
-                }
+    let surveyed = dump_segment(&**db.env(), db.dir(), segment, &mut |piece| match piece {
+        // A group may leave the rest of its block empty.
+        SegmentPiece::Gap { from, to, .. } if to - from < BLOCK as u64 => {}
+        SegmentPiece::Gap { from, to, .. } => pending.push((from, to)),
+        SegmentPiece::Group { .. } => {
+            for (from, to) in pending.drain(..) {
+                let what = format!("{} bytes before an intact group hold none", to - from);
+                findings.damage(&name, Some(from), what);
             }
-        },
-    );
+        }
+    });
     match surveyed {
         Ok((Some(_), _)) => {}
         Ok((None, _)) => {

@@ -4,10 +4,10 @@ use super::split;
 use crate::Outcome;
 use crate::args::DumpBlob;
 use crate::output::{Output, bytes, table};
+use firn::base::blob_ref::{BLOB_HEADER_LEN, BlobCodec};
 use firn::base::{Error, Result};
 use firn::blob::{BlobFileIds, DATA_START, scan_blobs};
 use firn::env::{Env, PosixEnv, ReadFile};
-use firn::base::blob_ref::{BLOB_HEADER_LEN, BlobCodec};
 use firn::store::{FileKind, parse_file_name};
 use serde::Serialize;
 

@@ -6,7 +6,7 @@ use crate::args::DumpWal;
 use crate::output::{Output, bytes, hex};
 use firn::base::{Error, Kind, Result};
 use firn::env::PosixEnv;
-use firn::wal::{SegmentPiece, Record, ServerRunName, parse_segment_name, dump_segment};
+use firn::wal::{Record, SegmentPiece, ServerRunName, dump_segment, parse_segment_name};
 use firn::write::Batch;
 use serde::Serialize;
 use std::fmt::Write;

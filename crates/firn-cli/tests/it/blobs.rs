@@ -2,8 +2,8 @@
 
 use super::support::{firn, json, open};
 use firn::base::Value;
-use firn::db::Db;
 use firn::base::blob_ref::{self, BLOB_HEADER_LEN};
+use firn::db::Db;
 use firn::txn::{Isolation, LockMode, Transaction};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};

@@ -2,9 +2,9 @@
 
 use super::support::{OUT_OF_LINE, Row, Rows, build, json, open, read};
 use firn::base::InternalIterator;
+use firn::base::blob_ref::BLOB_HEADER_LEN;
 use firn::cache::BlockCache;
 use firn::env::{Env, PosixEnv};
-use firn::base::blob_ref::BLOB_HEADER_LEN;
 use firn::sst::SstReader;
 use firn::store::parse_file_name;
 use rand::rngs::SmallRng;

@@ -8,7 +8,7 @@ use firn::base::options::Options;
 use firn::catalog::ServerObjectKind;
 use firn::db::ReadOnlyDb;
 use firn::env::{Env, PosixEnv};
-use firn::wal::{Gtid, Record, OutcomeRoom, Wal, WalOptions, replay};
+use firn::wal::{Gtid, OutcomeRoom, Record, Wal, WalOptions, replay};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -109,7 +109,9 @@ fn write_fixture() {
     world.more_tables(&["d/empty", "d/dropped"]);
     let catalog = world.db.catalog();
     let view = Some(&b"select 1"[..]);
-    catalog.set_object(ServerObjectKind::View, "d/v", view).unwrap();
+    catalog
+        .set_object(ServerObjectKind::View, "d/v", view)
+        .unwrap();
     catalog.set_partitioning("d/t", Some(b"par")).unwrap();
     world.write(500);
     world.db.compact_all().unwrap();

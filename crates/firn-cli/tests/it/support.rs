@@ -4,11 +4,11 @@ use firn::base::Result;
 use firn::base::options::Options;
 use firn::base::record_buffer::Pad;
 use firn::catalog::{
-    CollationSchema, ColumnSchema, NewTable, IndexPart, IndexSchema, PartSchema, TableSchema,
+    CollationSchema, ColumnSchema, IndexPart, IndexSchema, NewTable, PartSchema, TableSchema,
 };
 use firn::db::Db;
 use firn::env::{Env, PosixEnv};
-use firn::keycode::{CollationSpec, Collator, CollationLevel, TextForm};
+use firn::keycode::{CollationLevel, CollationSpec, Collator, TextForm};
 use firn::rowcode::{Column, ColumnKind, InstantDefault};
 use firn::table::{Cursor, LockWait, ReadMode, RowScratch, Table, WriteFlags};
 use firn::txn::Isolation;

@@ -1,4 +1,4 @@
-use super::{Graph, EdgeKind};
+use super::{EdgeKind, Graph};
 
 fn graph(nodes: usize, edges: &[(usize, usize, EdgeKind)]) -> Graph {
     let mut graph = Graph::default();

@@ -93,7 +93,10 @@ fn rows_that_a_transaction_deleted_or_moved_are_not_met() {
         };
         s.op(t, statement);
     };
-    assert_eq!(looks(TxnOutcome::Failed, away, all(), &[(102, &[2])]), [""; 0]);
+    assert_eq!(
+        looks(TxnOutcome::Failed, away, all(), &[(102, &[2])]),
+        [""; 0]
+    );
     let back = looks(
         TxnOutcome::Failed,
         away,

@@ -45,7 +45,10 @@ fn a_scan_may_miss_what_was_inserted_behind_it_unless_gaps_are_locked() {
             usize::from(level == IsolationLevel::RepeatableRead)
         );
         s.history.setup.gap_locks = true;
-        assert_eq!(s.names().len(), usize::from(level == IsolationLevel::RepeatableRead));
+        assert_eq!(
+            s.names().len(),
+            usize::from(level == IsolationLevel::RepeatableRead)
+        );
     }
     // Of an order that is not known nothing can be said.
     assert_eq!(

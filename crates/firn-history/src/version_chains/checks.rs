@@ -1,7 +1,7 @@
 //! What rows and statements show by themselves.
 
 use super::{Chains, Fate, TxnIndex, rows_read, writes};
-use crate::history::{TxnOutcome, Row, Scan, Statement, StatementStatus};
+use crate::history::{Row, Scan, Statement, StatementStatus, TxnOutcome};
 use crate::verdict::Verdict;
 use std::collections::HashSet;
 

@@ -1,7 +1,7 @@
 //! A transaction sees itself: its own writes are replayed, and each later range must show them.
 
 use super::{Chains, TxnIndex, rows_read};
-use crate::history::{Op, TxnOutcome, Scan, Statement, StatementStatus};
+use crate::history::{Op, Scan, Statement, StatementStatus, TxnOutcome};
 use crate::verdict::Verdict;
 use std::collections::{BTreeMap, HashSet};
 

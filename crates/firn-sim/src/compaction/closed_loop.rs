@@ -4,7 +4,7 @@
 
 use super::tree::{Flight, Key, Tree};
 use firn::base::options::Options;
-use firn::compaction::{Backlog, SpaceTracker, JobKind, RestGoal, l0_depth};
+use firn::compaction::{Backlog, JobKind, RestGoal, SpaceTracker, l0_depth};
 use firn::env::MemEnv;
 use firn::version::LAST_LEVEL;
 use firn::write::{Pressure, StallGate};

@@ -2,8 +2,8 @@
 //! writers at full speed ever notice it.
 
 pub mod closed_loop;
-pub mod workloads;
 pub mod tree;
+pub mod workloads;
 
 use closed_loop::{Machine, MachinePlan};
 use workloads::{LOADS, costs};

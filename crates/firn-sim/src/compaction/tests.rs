@@ -1,6 +1,6 @@
 use super::closed_loop::{Machine, MachinePlan};
-use super::workloads::{Batch, LOADS, Sim, costs};
 use super::plans;
+use super::workloads::{Batch, LOADS, Sim, costs};
 use firn::compaction::{RestGoal, l0_depth};
 use firn::version::LAST_LEVEL;
 use rand::Rng;

@@ -5,8 +5,8 @@ use firn::base::options::Options;
 use firn::base::{IndexId, InternalKey, Kind, Seqno};
 use firn::cache::BlockCache;
 use firn::compaction::{
-    FlushSplits, DropRule, Job, PickerContext, DropReason, RestGoal, RetiredIndexes, RunningJobs, LevelTargets, Snapshots, Splitter,
-    DropDecision, pick,
+    DropDecision, DropReason, DropRule, FlushSplits, Job, LevelTargets, PickerContext, RestGoal,
+    RetiredIndexes, RunningJobs, Snapshots, Splitter, pick,
 };
 use firn::env::MemEnv;
 use firn::sst::IndexStats;
@@ -142,7 +142,8 @@ impl Tree {
         let entries: Vec<Entry> = (0..keys).map(entry).collect();
         let stored = keys * self.entry_bytes.1;
         let target = self.options.target_file_size;
-        let size = LevelTargets::of_size(stored, self.options.base_level_size).file_size(LAST, target);
+        let size =
+            LevelTargets::of_size(stored, self.options.base_level_size).file_size(LAST, target);
         let splitter = Splitter::new(size, Vec::new());
         let (version, reads) = (self.version.clone(), self.reads());
         let (metas, _) = self.write(&version, &reads, vec![entries], LAST, splitter);
@@ -279,7 +280,9 @@ impl Tree {
         };
         let bytes = bytes * keys.len() as u64;
         let target = self.options.target_file_size;
-        let size = self.level_targets().file_size(flight.job.output_level, target);
+        let size = self
+            .level_targets()
+            .file_size(flight.job.output_level, target);
         JobOutput {
             bytes,
             entries: keys.len() as u64,

@@ -11,12 +11,12 @@ use firn_capi::cursor::{
     firn_cursor_set_semi_consistent, firn_cursor_unlock_row, firn_cursor_was_semi_consistent,
     firn_read_mode, firn_wait,
 };
-use firn_capi::database::{firn_close, firn_db};
-use firn_capi::ddl::firn_create_table;
-use firn_capi::error::firn_status::{self, FIRN_END, FIRN_NO_ROW, FIRN_OK, FIRN_TABLE_EXISTS};
 use firn_capi::cursor_reads::{
     firn_cursor_get, firn_cursor_next, firn_cursor_next_same, firn_cursor_prev, firn_cursor_seek,
 };
+use firn_capi::database::{firn_close, firn_db};
+use firn_capi::ddl::firn_create_table;
+use firn_capi::error::firn_status::{self, FIRN_END, FIRN_NO_ROW, FIRN_OK, FIRN_TABLE_EXISTS};
 use firn_capi::row_writes::{firn_delete, firn_insert, firn_update};
 use firn_capi::schema::{
     FIRN_COLUMN_FIXED, FIRN_COLUMN_VARCHAR, FIRN_NONE, FIRN_PART_INT, firn_column, firn_index,

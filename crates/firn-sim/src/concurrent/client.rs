@@ -8,7 +8,9 @@ use crate::tiny_options::{chance, one_of};
 use firn_capi::cursor::{firn_read_mode, firn_wait};
 use firn_capi::error::firn_status;
 use firn_history::history::Element;
-use firn_history::{IsolationLevel, Op, TxnOutcome, Row, Scan, TimeSpan, Statement, StatementStatus, Txn};
+use firn_history::{
+    IsolationLevel, Op, Row, Scan, Statement, StatementStatus, TimeSpan, Txn, TxnOutcome,
+};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
@@ -639,7 +641,8 @@ impl<'a> Client<'a> {
             self.rng.random_range(1..6)
         };
         let mut list = self.any_list();
-        let explicit = self.shared.level == IsolationLevel::RepeatableRead && chance(&mut self.rng, 10);
+        let explicit =
+            self.shared.level == IsolationLevel::RepeatableRead && chance(&mut self.rng, 10);
         if explicit && !self.autocommit {
             let taken = self.statement(session, Statement::Snapshot, |_, session, _| {
                 session.consistent_snapshot()

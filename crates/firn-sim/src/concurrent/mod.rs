@@ -159,7 +159,13 @@ fn history_of(seed: u64) -> Result<(History, u64), Failure> {
     let mut rng = StdRng::seed_from_u64(seed);
     let options = options(&mut rng);
     let shared = Shared {
-        level: one_of(&mut rng, &[IsolationLevel::ReadCommitted, IsolationLevel::RepeatableRead]),
+        level: one_of(
+            &mut rng,
+            &[
+                IsolationLevel::ReadCommitted,
+                IsolationLevel::RepeatableRead,
+            ],
+        ),
         lists: Lists::new(TABLES),
         clock: AtomicU64::new(0),
         ids: AtomicU64::new(0),

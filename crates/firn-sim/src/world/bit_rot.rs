@@ -1,12 +1,12 @@
 //! The database over a damaged file.
 
-use super::check::DatabaseContents;
 use super::blob_values::Stored;
+use super::check::DatabaseContents;
 use super::read::{Entries, range_of, read_all};
 use super::{LOOSE, StepEnd, World};
+use crate::bit_rot::Outcome;
 use crate::ensure;
 use crate::model::{Moment, Writes};
-use crate::bit_rot::Outcome;
 use firn::base::{Error, ErrorKind, IndexId, Value};
 use firn::catalog::CATALOG_INDEX;
 use firn::env::MemEnv;
@@ -178,12 +178,15 @@ impl World {
         let mut failed = false;
         for id in self.live_indexes() {
             for (key, value) in self.expected(&range_of(id), moment, &Writes::new()) {
-                let found = firn::read::get(&point.super_version, &key, point.seqno, |key, value| {
-                    key.kind.is_put().then(|| Stored::of(key.kind, value))
-                });
+                let found =
+                    firn::read::get(&point.super_version, &key, point.seqno, |key, value| {
+                        key.kind.is_put().then(|| Stored::of(key.kind, value))
+                    });
                 let found = found.and_then(|found| {
                     let stored = found.flatten();
-                    stored.map(|s| s.read(&point.super_version.blobs)).transpose()
+                    stored
+                        .map(|s| s.read(&point.super_version.blobs))
+                        .transpose()
                 });
                 match found {
                     Ok(found) => {

@@ -4,11 +4,11 @@
 
 use super::{StepEnd, World};
 use crate::ensure;
+use firn::base::blob_buf::BlobBuf;
+use firn::base::blob_ref;
 use firn::base::value::OwnedValue;
 use firn::base::{Kind, Result, Value};
 use firn::blob::BlobStore;
-use firn::base::blob_buf::BlobBuf;
-use firn::base::blob_ref;
 use firn::txn::Transaction;
 use std::sync::atomic::Ordering;
 
@@ -59,7 +59,11 @@ pub(super) fn put(txn: &mut Transaction, key: &[u8], value: Value<'_>) -> Result
 impl World {
     /// Changes the head of the value of a key that the session has locked, and keeps its blob. The new
     /// value; `None` if the key has no blob.
-    pub(super) fn keep_blob(&mut self, at: usize, key: &[u8]) -> Result<Option<OwnedValue>, StepEnd> {
+    pub(super) fn keep_blob(
+        &mut self,
+        at: usize,
+        key: &[u8],
+    ) -> Result<Option<OwnedValue>, StepEnd> {
         let txn = &mut self.sessions[at].txn;
         let point = txn.latest_point();
         let found = txn.get(&point, key, |internal, value| {

@@ -4,7 +4,7 @@ use super::blob_values::Stored;
 use super::read::{Entries, range_of, read_all};
 use super::{DIR, StepEnd, World};
 use crate::ensure;
-use crate::model::{Moment, ModelCatalog, Writes};
+use crate::model::{ModelCatalog, Moment, Writes};
 use firn::base::{CounterValue, IndexId};
 use firn::db::Db;
 use firn::read::ReadPoint;
@@ -60,7 +60,12 @@ impl World {
     }
 
     /// What differs between `seen` and the model at a moment, but for prepared transactions.
-    pub(super) fn difference(&self, seen: &DatabaseContents, at: Moment, side: &ModelCatalog) -> Option<String> {
+    pub(super) fn difference(
+        &self,
+        seen: &DatabaseContents,
+        at: Moment,
+        side: &ModelCatalog,
+    ) -> Option<String> {
         if seen.tables != side.tables {
             return Some(format!(
                 "tables {:?}, expected {:?}",
@@ -128,7 +133,9 @@ impl World {
             let found = firn::read::get(&point.super_version, key, point.seqno, |key, value| {
                 key.kind.is_put().then(|| Stored::of(key.kind, value))
             })?;
-            let found = found.flatten().map(|stored| stored.read(&point.super_version.blobs));
+            let found = found
+                .flatten()
+                .map(|stored| stored.read(&point.super_version.blobs));
             ensure!(
                 found.transpose()?.as_ref() == Some(value),
                 "a get of {key:?} differs from the scan"

@@ -6,7 +6,7 @@ use crate::model::Event;
 use crate::tiny_options::one_of;
 use firn::base::{CounterValue, ErrorKind, IndexId};
 use firn::catalog::{
-    ColumnSchema, NewTable, IndexPart, IndexSchema, PartSchema, TableEntry, TableSchema,
+    ColumnSchema, IndexPart, IndexSchema, NewTable, PartSchema, TableEntry, TableSchema,
 };
 use firn::rowcode::{Column, ColumnKind, InstantDefault};
 use rand::Rng;

@@ -5,14 +5,14 @@
 //! the model at once. A call that fails because the power is out, or because a fault was injected,
 //! ends the step with [`StepEnd::Engine`]; the owner of the world then crashes or inspects it.
 
+mod bit_rot;
+mod blob_values;
 mod check;
 mod checkpoint;
 mod ddl;
-mod blob_values;
 mod point_in_time;
 mod power;
 mod read;
-mod bit_rot;
 mod session;
 mod write;
 

@@ -43,7 +43,8 @@ impl World {
 
     fn close_segments(&self, timeout_us: u64) {
         let mutable = &self.options.mutable;
-        mutable.log_archive_timeout_us
+        mutable
+            .log_archive_timeout_us
             .store(timeout_us, Ordering::Relaxed);
     }
 

@@ -125,7 +125,9 @@ impl World {
             let stored = || Stored::of(internal.kind, value);
             internal.kind.is_put().then(stored)
         })?;
-        let found = found.flatten().map(|stored| stored.read(&point.super_version.blobs));
+        let found = found
+            .flatten()
+            .map(|stored| stored.read(&point.super_version.blobs));
         let found = found.transpose()?;
         let own = session.own.iter().rfind(|(own, _)| *own == key);
         let expected = match own {

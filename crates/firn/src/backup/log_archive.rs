@@ -20,16 +20,19 @@
 //! writes other segments under the same names, so it must not continue the archive that it was
 //! restored from.
 
-mod archiver;
 mod archive_identity;
+mod archiver;
 mod recovery_point;
 
-pub use archiver::{Archiver, ArchiverContext, ArchiverStats};
 pub use archive_identity::{
     ARCHIVE_FILE, ArchiveIdentity, Coverage, archive_of, begin_archiving, coverage,
     owner as archive_owner,
 };
-pub use recovery_point::{RecoveryTarget, NamedFiles, BinlogCoordinates, RecoveryPoint, ReachedPoint, find_point, names_in};
+pub use archiver::{Archiver, ArchiverContext, ArchiverStats};
+pub use recovery_point::{
+    BinlogCoordinates, NamedFiles, ReachedPoint, RecoveryPoint, RecoveryTarget, find_point,
+    names_in,
+};
 
 use crate::base::Result;
 use crate::env::Env;

@@ -159,7 +159,9 @@ fn refusal(mut input: &[u8]) -> Error {
         varint::take_u8(&mut input)
     };
     match place() {
-        Some(codec) if codec & ENCRYPTED != 0 => encryption_envelope::refused("a value out of line"),
+        Some(codec) if codec & ENCRYPTED != 0 => {
+            encryption_envelope::refused("a value out of line")
+        }
         _ => damaged("blob reference"),
     }
 }

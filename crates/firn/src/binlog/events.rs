@@ -222,7 +222,12 @@ impl EventInput {
 
     /// Reads the body behind `header` and leaves its first bytes in `kept`. Returns false if the
     /// body is too short for a checksum or contradicts it.
-    fn body(&mut self, header: &EventHeader, has_checksum: bool, kept: &mut Vec<u8>) -> Result<bool> {
+    fn body(
+        &mut self,
+        header: &EventHeader,
+        has_checksum: bool,
+        kept: &mut Vec<u8>,
+    ) -> Result<bool> {
         kept.clear();
         let checksum = if has_checksum { CHECKSUM } else { 0 };
         let Some(mut left) = u64::from(header.len).checked_sub(HEADER as u64 + checksum) else {

@@ -7,8 +7,8 @@
 //! ```
 
 use super::codec;
-use crate::base::checksum::xxh3;
 use crate::base::blob_ref::{BLOB_CHUNK_LEN, BlobCodec, BlobRef, CHUNK_ENTRY_LEN, chunk_table_len};
+use crate::base::checksum::xxh3;
 use std::ops::Range;
 
 const CHUNK: usize = BLOB_CHUNK_LEN as usize;

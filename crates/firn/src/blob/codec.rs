@@ -5,8 +5,8 @@ use std::cell::RefCell;
 use zstd::bulk::{Compressor, Decompressor};
 
 use super::chunks;
-use crate::base::checksum;
 use crate::base::blob_ref::BlobCodec;
+use crate::base::checksum;
 
 /// The fastest regular level, because a statement waits while its values are compressed.
 const LEVEL: i32 = 1;

@@ -1,17 +1,17 @@
 //! One blob file: reserves, writes, syncs and reads its spans.
 
-use super::zero_fill::ZeroFill;
 use super::chunks::{self, BlobReadExtent};
 use super::codec::{self, Packed};
+use super::file_cache::{BlobFileCache, OpenBlobFile, PhysicalBlobFile};
 use super::format::{
     ALIGNMENT, BlobHeader, DATA_START, FILE_HEADER_LEN, check_file_header, logical_id, place_after,
 };
-use super::file_cache::{BlobFileCache, OpenBlobFile, PhysicalBlobFile};
 use super::pause_points::{BlobPausePoint, reached};
-use crate::base::{Error, Result};
-use crate::env::{PrefetchBatch, FileUsage, ReadFile, SpanFile};
+use super::zero_fill::ZeroFill;
 use crate::base::blob_buf::BlobBuf;
 use crate::base::blob_ref::{BLOB_HEADER_LEN, BlobCodec, BlobRef};
+use crate::base::{Error, Result};
+use crate::env::{FileUsage, PrefetchBatch, ReadFile, SpanFile};
 use crate::store::{FileKind, FileStore, file_name};
 use arc_swap::ArcSwap;
 use parking_lot::{Condvar, Mutex, RwLockReadGuard};
@@ -93,7 +93,8 @@ impl BlobFile {
     ) -> Self {
         let file = Self::known(id, id, store, open_files);
         *file.spans.lock() = Some(spans);
-        file.physical.store(Arc::new(PhysicalBlobFile::new(id, true)));
+        file.physical
+            .store(Arc::new(PhysicalBlobFile::new(id, true)));
         file.syncs.lock().named = false;
         file.grows.store(true, Ordering::Relaxed);
         file.end.store(DATA_START, Ordering::Relaxed);
@@ -226,7 +227,8 @@ impl BlobFile {
     pub(super) fn seal(&self) {
         // Read it as a file at rest from here on. Set this first: as soon as the file does not
         // grow, another file may replace it, and the store below would undo that.
-        self.physical.store(Arc::new(PhysicalBlobFile::new(self.id, false)));
+        self.physical
+            .store(Arc::new(PhysicalBlobFile::new(self.id, false)));
         reached(BlobPausePoint::Sealing);
         self.grows.store(false, Ordering::Release);
     }
@@ -346,7 +348,9 @@ impl BlobFile {
         *spans = None;
         // The new file ends with its table; the zeros lay behind the old one.
         self.ahead.filled(0);
-        self.physical.swap(Arc::new(PhysicalBlobFile::new(id, false))).id
+        self.physical
+            .swap(Arc::new(PhysicalBlobFile::new(id, false)))
+            .id
     }
 
     fn open(&self) -> Result<Arc<OpenBlobFile>> {
@@ -421,7 +425,12 @@ impl BlobFile {
     }
 
     /// Starts reading the part of a blob that `extent` describes, if the file is open.
-    pub(super) fn prefetch(&self, blob: &BlobRef, extent: &BlobReadExtent, reads: &mut PrefetchBatch) {
+    pub(super) fn prefetch(
+        &self,
+        blob: &BlobRef,
+        extent: &BlobReadExtent,
+        reads: &mut PrefetchBatch,
+    ) {
         if let Some(opened) = self.physical.load().opened()
             && let Some(at) = opened.locate(blob.offset)
         {

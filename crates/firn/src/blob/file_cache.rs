@@ -4,9 +4,9 @@ use super::chunks::{self, BlobReadExtent};
 use super::format::{
     FILE_HEADER_LEN, FOOTER_LEN, check_file_header, places_begin, summed, take_places,
 };
+use crate::base::blob_ref::{BLOB_HEADER_LEN, BlobRef};
 use crate::base::{Error, ErrorKind, Result, checksum};
 use crate::env::ReadFile;
-use crate::base::blob_ref::{BLOB_HEADER_LEN, BlobRef};
 use crate::store::{FileKind, FileStore, file_name};
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;

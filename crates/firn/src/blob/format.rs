@@ -1,9 +1,9 @@
 //! Encodes and decodes blob files; `docs/formats/blob.md`.
 
 use super::chunks;
+use crate::base::blob_ref::{BLOB_HEADER_LEN, BlobCodec, chunk_table_len};
 use crate::base::checksum::{place_term, placed, xxh3};
 use crate::base::{Error, Result, encryption_envelope};
-use crate::base::blob_ref::{BLOB_HEADER_LEN, BlobCodec, chunk_table_len};
 
 const MAGIC: &[u8; 8] = b"FIRNBLOB";
 const BLOB_MAGIC: &[u8; 4] = b"BLB1";

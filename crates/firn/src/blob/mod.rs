@@ -13,22 +13,22 @@
 //! A blob is live as long as an entry refers to it; nothing else counts (`db` collects garbage). So
 //! compactions of the tree move references and never blob bytes.
 
-mod zero_fill;
 mod chunks;
 mod codec;
 mod file;
+mod file_cache;
 mod format;
 mod holes;
-mod file_cache;
-mod transaction_blobs;
 mod pause_points;
 mod store;
+mod transaction_blobs;
+mod zero_fill;
 
 pub use file::{BlobFile, BlobFileIds, LinkHold};
 pub use format::{DATA_START, ScannedBlob, scan_blobs};
 pub use holes::{BlobSpan, holes};
-pub use transaction_blobs::TransactionBlobs;
 pub use store::{BlobStats, BlobStore, RewrittenBlobFile};
+pub use transaction_blobs::TransactionBlobs;
 
 #[cfg(test)]
 mod loom_tests;

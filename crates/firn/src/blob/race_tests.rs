@@ -2,10 +2,10 @@
 //! `interleavings` covers all points.
 
 use super::pause_points::{BlobPausePoint, at};
-use super::{TransactionBlobs, BlobStore, BlobSpan};
-use crate::env::{Env, MemEnv};
+use super::{BlobSpan, BlobStore, TransactionBlobs};
 use crate::base::blob_buf::BlobBuf;
 use crate::base::blob_ref::BlobRef;
+use crate::env::{Env, MemEnv};
 use crate::store::FileStore;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::cell::Cell;
@@ -129,7 +129,9 @@ fn no_file_takes_the_place_of_one_that_is_being_cut() {
     let collect = world.collection();
     at(BlobPausePoint::Cutting, move || {
         std::thread::spawn(move || {
-            at(BlobPausePoint::Installing, move || arrived.send(()).unwrap());
+            at(BlobPausePoint::Installing, move || {
+                arrived.send(()).unwrap()
+            });
             ended.send(collect()).unwrap();
         });
         // The collector stops behind this point until the file is cut.

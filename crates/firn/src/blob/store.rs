@@ -3,15 +3,15 @@
 use super::chunks::BlobReadExtent;
 use super::codec::pack;
 use super::file::{BlobFile, KEPT_FRONT, LinkHold, moved_from};
+use super::file_cache::BlobFileCache;
 use super::format::{BlobHeader, DATA_START, file_header, place_after, places};
 use super::holes::{BlobSpan, holes};
-use super::file_cache::BlobFileCache;
-use super::transaction_blobs::TransactionBlobs;
 use super::pause_points::{BlobPausePoint, reached};
-use crate::base::{Error, ErrorKind, Result};
-use crate::env::PrefetchBatch;
+use super::transaction_blobs::TransactionBlobs;
 use crate::base::blob_buf::BlobBuf;
 use crate::base::blob_ref::BlobRef;
+use crate::base::{Error, ErrorKind, Result};
+use crate::env::PrefetchBatch;
 use crate::store::{FileKind, FileStore};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
@@ -171,7 +171,12 @@ impl BlobStore {
     /// # Errors
     /// `NoSpace` and `Io`: the value is not stored. `InvalidArgument` for a value of 4 GiB or more.
     /// `Unsupported` in a read-only store.
-    pub fn write(&self, session: &mut TransactionBlobs, column: u32, value: &[u8]) -> Result<BlobRef> {
+    pub fn write(
+        &self,
+        session: &mut TransactionBlobs,
+        column: u32,
+        value: &[u8],
+    ) -> Result<BlobRef> {
         if u32::try_from(value.len()).is_err() {
             return Err(Error::invalid("a value of 4 GiB or more"));
         }

@@ -7,9 +7,9 @@ mod shard;
 use super::stats::{CacheStats, Striped};
 use crate::base::{InternalIterator, InternalKey, Result, Seqno, Value, checksum};
 use admission::Admission;
+use cached_row::{CachedRow, RowVisibility};
 use parking_lot::RwLock;
-use cached_row::{RowVisibility, CachedRow};
-use shard::{AVERAGE_ENTRY, ENTRY_OVERHEAD, ShardLock, Shard, retire, shard_of};
+use shard::{AVERAGE_ENTRY, ENTRY_OVERHEAD, Shard, ShardLock, retire, shard_of};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::thread::available_parallelism;
 

@@ -6,8 +6,8 @@
 //! that names the indexes deletes these records.
 
 use super::counters::autoincrement_counter;
-use super::table_entry::{IndexEntry, TableEntry};
 use super::schema::TableSchema;
+use super::table_entry::{IndexEntry, TableEntry};
 use super::tables::{Catalog, SetCounter, put_entry, retired_key};
 use crate::base::prefix_extractor::PrefixExtractor;
 use crate::base::{Error, IndexId, Kind, Result, Seqno, Value};
@@ -47,7 +47,9 @@ impl Catalog {
     /// a commit (`NoSpace`, `Poisoned`, `ShutDown`, `Io`).
     pub fn reserve_indexes(&self, schema: &TableSchema, numbers: &[usize]) -> Result<Vec<IndexId>> {
         let _one = self.changing().lock();
-        let ends = numbers.iter().map(|number| schema.key_prefix_extractor(*number));
+        let ends = numbers
+            .iter()
+            .map(|number| schema.key_prefix_extractor(*number));
         let ends = ends.collect::<Result<Vec<_>>>()?;
         let ids = self.take_ids(numbers.len())?;
         let mut batch = Batch::new();
@@ -145,7 +147,10 @@ impl Catalog {
     }
 
     /// The key shape of an index that is being filled.
-    pub(super) fn filling_prefix_extractor(&self, index: IndexId) -> Option<Arc<dyn PrefixExtractor>> {
+    pub(super) fn filling_prefix_extractor(
+        &self,
+        index: IndexId,
+    ) -> Option<Arc<dyn PrefixExtractor>> {
         let ends: KeyPrefixExtractor = self.filling().lock().get(&index).cloned()?;
         (ends.prefixes() > 0).then(|| Arc::new(ends) as Arc<dyn PrefixExtractor>)
     }
@@ -186,7 +191,10 @@ fn changed(
     schema.version = old.schema.version;
     for (column, known) in schema.columns.iter_mut().zip(&old.schema.columns) {
         column.column.id = known.column.id;
-        column.column.instant_default.clone_from(&known.column.instant_default);
+        column
+            .column
+            .instant_default
+            .clone_from(&known.column.instant_default);
     }
     let entry = TableEntry {
         schema,

@@ -1,7 +1,7 @@
 //! Describes entries of the store in words: table, index and key.
 
-use super::table_entry::TableEntry;
 use super::schema::{IndexSchema, PartSchema};
+use super::table_entry::TableEntry;
 use super::tables::CatalogState;
 use crate::base::IndexId;
 use crate::base::key::{INDEX_ID_LEN, index_id_of};

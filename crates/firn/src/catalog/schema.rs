@@ -11,8 +11,8 @@ pub use compare::Difference;
 
 use crate::base::{Error, Result};
 use crate::keycode::{
-    Collation, CollationSpec, Collator, IndexCodec, KeyCodec, KeyPrefixExtractor, KeyPart, PartKind, PartSource,
-    NoCollator,
+    Collation, CollationSpec, Collator, IndexCodec, KeyCodec, KeyPart, KeyPrefixExtractor,
+    NoCollator, PartKind, PartSource,
 };
 use crate::rowcode::{Column, ColumnKind, InstantDefault, RowFormat, RowLayout};
 use std::sync::Arc;

@@ -121,7 +121,12 @@ impl Catalog {
     ///
     /// # Errors
     /// Those of a commit: `NoSpace`, `Poisoned`, `ShutDown`, `Io`.
-    pub fn set_object(&self, kind: ServerObjectKind, name: &str, image: Option<&[u8]>) -> Result<()> {
+    pub fn set_object(
+        &self,
+        kind: ServerObjectKind,
+        name: &str,
+        image: Option<&[u8]>,
+    ) -> Result<()> {
         let _one = self.changing().lock();
         let (mut batch, key) = (Batch::new(), object_key(kind, name));
         match image {

@@ -6,10 +6,10 @@
 
 use super::CATALOG_INDEX;
 use super::counters::{Counter, Counters, INDEX_IDS};
-use super::table_entry::{IndexEntry, TableEntry};
-use super::server_objects::{ObjectImage, OBJECT, ServerObjectKind, PARTITIONING};
-use super::schema::TableSchema;
 use super::prefix_extractors::IndexOwners;
+use super::schema::TableSchema;
+use super::server_objects::{OBJECT, ObjectImage, PARTITIONING, ServerObjectKind};
+use super::table_entry::{IndexEntry, TableEntry};
 use crate::base::key::{INDEX_ID_LEN, index_prefix};
 use crate::base::key_range::prefix_successor;
 use crate::base::{CounterValue, Error, ErrorKind, IndexId, Kind, Result, Seqno, Value};
@@ -17,7 +17,7 @@ use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::keycode::KeyPrefixExtractor;
 use crate::read::{ReadPoint, ScanRange, scan_sources};
 use crate::txn::PreparedTransactions;
-use crate::write::{Batch, Pipeline, CommitRecord};
+use crate::write::{Batch, CommitRecord, Pipeline};
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -282,7 +282,8 @@ impl Catalog {
     }
 
     fn log_counters(&self, counters: &[(u64, CounterValue)]) -> Result<()> {
-        self.pipeline.commit(CommitRecord::Batch, &Batch::new(), counters)?;
+        self.pipeline
+            .commit(CommitRecord::Batch, &Batch::new(), counters)?;
         self.pipeline.sync_all()
     }
 
@@ -506,7 +507,11 @@ impl Catalog {
     }
 
     pub(super) fn write(&self, batch: &Batch, description: &str) -> Result<Seqno> {
-        self.write_change(CommitRecord::SchemaChange(description.as_bytes()), batch, &[])
+        self.write_change(
+            CommitRecord::SchemaChange(description.as_bytes()),
+            batch,
+            &[],
+        )
     }
 
     /// As [`Self::write`], with values of counters.
@@ -516,7 +521,11 @@ impl Catalog {
         description: &str,
         counters: &[(u64, CounterValue)],
     ) -> Result<Seqno> {
-        self.write_change(CommitRecord::SchemaChange(description.as_bytes()), batch, counters)
+        self.write_change(
+            CommitRecord::SchemaChange(description.as_bytes()),
+            batch,
+            counters,
+        )
     }
 
     /// As [`Self::write`], for batches that retire or forget indexes: on a full disk they may use

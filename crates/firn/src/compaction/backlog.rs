@@ -1,9 +1,9 @@
 //! How far compactions lag behind, relative to what is allowed. Pure, but for the counters of
 //! [`SpaceTracker`].
 
+use super::level_targets::LevelTargets;
 use super::picker::l0_depth;
 use super::running_jobs::Job;
-use super::level_targets::LevelTargets;
 use crate::base::options::Options;
 use crate::version::{LAST_LEVEL, Version};
 use std::sync::atomic::{AtomicU64, Ordering};

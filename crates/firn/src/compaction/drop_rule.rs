@@ -117,7 +117,11 @@ pub struct DropRule<'a> {
 
 impl<'a> DropRule<'a> {
     /// The rule of one job.
-    pub fn new(snapshots: &'a Snapshots, retired: &'a RetiredIndexes, into_last_level: bool) -> Self {
+    pub fn new(
+        snapshots: &'a Snapshots,
+        retired: &'a RetiredIndexes,
+        into_last_level: bool,
+    ) -> Self {
         Self {
             snapshots,
             retired,

@@ -1,10 +1,10 @@
 //! Writes memtables as a new L0 run.
 
-use super::flush_split::FlushSplits;
 use super::drop_rule::{DropRule, RetiredIndexes, Snapshots};
+use super::flush_split::FlushSplits;
 use super::job::{JobStats, filter};
-use super::output::{JobContext, Outputs};
 use super::level_targets::LevelTargets;
+use super::output::{JobContext, Outputs};
 use super::splitter::Splitter;
 use crate::base::{InternalIterator, InternalKey, Result, Value};
 use crate::version::FileMeta;

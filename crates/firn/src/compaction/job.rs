@@ -1,10 +1,10 @@
 //! Executes a compaction.
 
-use super::drop_rule::{DropRule, DropReason, RetiredIndexes, Snapshots, DropDecision};
-use super::output::{JobContext, Outputs};
-use super::running_jobs::{JobInput, Job};
 use super::block_reuse::copy_block;
+use super::drop_rule::{DropDecision, DropReason, DropRule, RetiredIndexes, Snapshots};
 use super::level_targets::LevelTargets;
+use super::output::{JobContext, Outputs};
+use super::running_jobs::{Job, JobInput};
 use super::splitter::Splitter;
 use crate::base::{Error, ErrorKind, InternalIterator, InternalKey, Result, Value};
 use crate::iter::{ChildOpener, ConcatIter, MergeIter};

@@ -5,30 +5,30 @@
 //! keeps the list of [`RunningJobs`] jobs, and applies the edits.
 
 mod backlog;
-mod flush_split;
+mod block_reuse;
+mod cache_handover;
 mod drop_rule;
 mod flush;
-mod cache_handover;
+mod flush_split;
 mod job;
-mod rate_limiter;
+mod level_targets;
 mod output;
 mod picker;
+mod rate_limiter;
 mod running_jobs;
-mod block_reuse;
-mod level_targets;
 mod splitter;
 
 pub use backlog::{Backlog, SpaceTracker};
-pub use flush_split::FlushSplits;
-pub use drop_rule::{DropRule, DropReason, Retention, RetiredIndexes, Snapshots, DropDecision};
-pub use flush::flush;
 pub use cache_handover::CacheHandover;
+pub use drop_rule::{DropDecision, DropReason, DropRule, Retention, RetiredIndexes, Snapshots};
+pub use flush::flush;
+pub use flush_split::FlushSplits;
 pub use job::{JobStats, run_job};
-pub use rate_limiter::RateLimiter;
+pub use level_targets::LevelTargets;
 pub use output::JobContext;
 pub use picker::{PickerContext, RestGoal, changes_at_rest, l0_depth, pick};
-pub use running_jobs::{JobInput, Job, JobKind, JobReason, RunningJobs};
-pub use level_targets::LevelTargets;
+pub use rate_limiter::RateLimiter;
+pub use running_jobs::{Job, JobInput, JobKind, JobReason, RunningJobs};
 pub use splitter::Splitter;
 
 #[cfg(test)]

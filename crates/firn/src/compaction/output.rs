@@ -1,6 +1,6 @@
 //! Writes a sorted stream of entries into files.
 
-use super::cache_handover::{FromCache, CacheHandover};
+use super::cache_handover::{CacheHandover, FromCache};
 use super::rate_limiter::RateLimiter;
 use super::splitter::Splitter;
 use crate::base::options::Options;
@@ -71,10 +71,11 @@ impl<'a> Outputs<'a> {
         if let Some(writer) = &self.writer {
             if self.last_key == key.user_key {
                 self.superseded += 1;
-            } else if self
-                .splitter
-                .should_split(&self.last_key, key.user_key, writer.estimated_size())
-            {
+            } else if self.splitter.should_split(
+                &self.last_key,
+                key.user_key,
+                writer.estimated_size(),
+            ) {
                 self.close()?;
             }
         }

@@ -8,12 +8,12 @@
 //! The sequence of jobs ends if no data arrives: each job moves data strictly down, or rewrites a
 //! file of the last level for which [`changes_at_rest`] is true, and for its output it is false.
 
-mod l0_overlap;
 mod l0;
+mod l0_overlap;
 
 use super::drop_rule::{RetiredIndexes, droppable};
-use super::running_jobs::{JobInput, Job, JobKind, JobReason, RunningJobs};
 use super::level_targets::LevelTargets;
+use super::running_jobs::{Job, JobInput, JobKind, JobReason, RunningJobs};
 use crate::base::key_range::KeyRange;
 use crate::base::{IndexId, Seqno, options::Options};
 use crate::version::{FileHandle, FileMeta, LAST_LEVEL, Version};
@@ -183,7 +183,8 @@ impl PickerContext<'_> {
     }
 
     fn unless_busy(&self, job: Job) -> Option<Job> {
-        let pays = job.reason != JobReason::Idle || self.rest == RestGoal::Complete || self.pays(&job);
+        let pays =
+            job.reason != JobReason::Idle || self.rest == RestGoal::Complete || self.pays(&job);
         (pays && !self.running.conflicts(&job)).then_some(job)
     }
 
@@ -276,7 +277,9 @@ impl PickerContext<'_> {
             in_l0
                 .then(|| self.sink_l0(level_targets, JobReason::Reported, 0, dead))
                 .flatten()
-                .or_else(|| (1..LAST).find_map(|l| self.sink(level_targets, l, JobReason::Reported, dead)))
+                .or_else(|| {
+                    (1..LAST).find_map(|l| self.sink(level_targets, l, JobReason::Reported, dead))
+                })
                 .or_else(|| self.in_place(JobReason::Reported, 0, dead))
         })
     }
@@ -296,7 +299,9 @@ impl PickerContext<'_> {
         }
         let wanted = |f: &FileMeta| !f.blobs.is_empty();
         self.sink_l0(level_targets, JobReason::Garbage, 0, wanted)
-            .or_else(|| (1..LAST).find_map(|l| self.sink(level_targets, l, JobReason::Garbage, wanted)))
+            .or_else(|| {
+                (1..LAST).find_map(|l| self.sink(level_targets, l, JobReason::Garbage, wanted))
+            })
     }
 
     fn by_garbage(&self, level_targets: &LevelTargets) -> Option<Job> {
@@ -306,12 +311,16 @@ impl PickerContext<'_> {
                 || (cluster && share_over(f.dense_deletes, f.entries, DENSE_SHARE))
         };
         self.in_place(JobReason::Garbage, GARBAGE_SHARE, |_| true)
-            .or_else(|| (1..LAST).find_map(|l| self.sink(level_targets, l, JobReason::Garbage, dense)))
+            .or_else(|| {
+                (1..LAST).find_map(|l| self.sink(level_targets, l, JobReason::Garbage, dense))
+            })
     }
 
     fn by_idleness(&self, level_targets: &LevelTargets) -> Option<Job> {
         self.sink_l0(level_targets, JobReason::Idle, 0, |_| true)
-            .or_else(|| (1..LAST).find_map(|l| self.sink(level_targets, l, JobReason::Idle, |_| true)))
+            .or_else(|| {
+                (1..LAST).find_map(|l| self.sink(level_targets, l, JobReason::Idle, |_| true))
+            })
             .or_else(|| self.in_place(JobReason::Idle, 0, |_| true))
     }
 
@@ -366,7 +375,9 @@ impl PickerContext<'_> {
         if !lower.is_empty() {
             let all = lower.iter().chain(&files[seed.clone()]);
             let mut size: u64 = all.map(|f| f.size).sum();
-            let room = level_targets.job_size(self.options.target_file_size).max(2 * size);
+            let room = level_targets
+                .job_size(self.options.target_file_size)
+                .max(2 * size);
             let bounds = span(lower);
             let mut fits = |file: &FileMeta| {
                 let fits = self.is_free(file)

@@ -1,17 +1,17 @@
 //! Test helpers: versions without files, sorted sources, and a version set with real files.
 
-use super::{CacheHandover, RateLimiter, JobContext};
+use super::{CacheHandover, JobContext, RateLimiter};
 use crate::base::event_listener::Silent;
 use crate::base::health::Health;
 use crate::base::key::{compare, index_id_of};
 use crate::base::options::Options;
-use crate::base::prefix_extractor::{PrefixExtractors, NoPrefixExtractors};
+use crate::base::prefix_extractor::{NoPrefixExtractors, PrefixExtractors};
 use crate::base::{InternalIterator, InternalKey, Kind, Result, Seqno, Value};
 use crate::env::{AlignedBuf, BLOCK, Env, PosixEnv};
 use crate::sst::{IndexStats, SstBlockCache};
 use crate::store::{FileKind, FileStore, file_name};
 use crate::version::{
-    VersionSetContext, Edit, FileLocation, FileMeta, FileSource, ManifestState, Version, VersionSet,
+    Edit, FileLocation, FileMeta, FileSource, ManifestState, Version, VersionSet, VersionSetContext,
 };
 use std::sync::Arc;
 

@@ -15,8 +15,8 @@
 mod file_splitters;
 mod full_disk;
 mod load_host;
-mod pressure;
 mod prefix_extractors;
+mod pressure;
 mod threads;
 
 pub(super) use load_host::{BulkLoadHost, install_found};
@@ -33,8 +33,8 @@ use crate::base::{Error, ErrorKind, IndexId, Result, Seqno};
 use crate::blob::BlobStore;
 use crate::catalog::{Catalog, Counters};
 use crate::compaction::{
-    self, SpaceTracker, CacheHandover, RateLimiter, Job, JobContext, JobReason, JobStats, PickerContext, RestGoal, RetiredIndexes,
-    RunningJobs, LevelTargets, Snapshots,
+    self, CacheHandover, Job, JobContext, JobReason, JobStats, LevelTargets, PickerContext,
+    RateLimiter, RestGoal, RetiredIndexes, RunningJobs, Snapshots, SpaceTracker,
 };
 use crate::env::Env;
 use crate::ingest::Ingest;
@@ -47,8 +47,8 @@ use crate::version::{Edit, FileHandle, FileMeta, Flushable, IngestedRun, Version
 use crate::wal::Wal;
 use crate::write::{Pipeline, StallGate};
 use parking_lot::{Condvar, Mutex};
-use pressure::pressure;
 use prefix_extractors::LatePrefixExtractors;
+use pressure::pressure;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -186,9 +186,9 @@ impl BackgroundWork {
                 self.begin_install(oldest, memtable.last_lsn())?;
                 let flushed = self.flush_memtable(&super_version, memtable, false);
                 let flushed = match flushed {
-                    Err(full) if *full.kind() == ErrorKind::NoSpace => {
-                        self.flush_in_reserve(&super_version, memtable).unwrap_or(Err(full))
-                    }
+                    Err(full) if *full.kind() == ErrorKind::NoSpace => self
+                        .flush_in_reserve(&super_version, memtable)
+                        .unwrap_or(Err(full)),
                     flushed => flushed,
                 };
                 self.flushed(flushed)?;
@@ -273,10 +273,15 @@ impl BackgroundWork {
 
     /// Flushes a small memtable into the reserve for a full disk. `None` if it does not fit or the
     /// reserve is gone.
-    fn flush_in_reserve(&self, super_version: &SuperVersion, memtable: &Arc<Memtable>) -> Option<Result<()>> {
+    fn flush_in_reserve(
+        &self,
+        super_version: &SuperVersion,
+        memtable: &Arc<Memtable>,
+    ) -> Option<Result<()>> {
         let reserve = self.versions.source().store().reserve()?;
         // Entries take less room in a file than in memory.
-        let fits = memtable.size_bytes() <= ReservePart::Table.bytes() && reserve.has(ReservePart::Table);
+        let fits =
+            memtable.size_bytes() <= ReservePart::Table.bytes() && reserve.has(ReservePart::Table);
         if !fits {
             return None;
         }
@@ -461,7 +466,12 @@ impl BackgroundWork {
         let cutters = file_splitters::file_splitters(&self.versions, &self.options);
         let prefix_extractors = Arc::clone(&self.prefix_extractors);
         let options = self.options.clone();
-        Ingest::new(Arc::clone(&self.versions), options, prefix_extractors, cutters)
+        Ingest::new(
+            Arc::clone(&self.versions),
+            options,
+            prefix_extractors,
+            cutters,
+        )
     }
 
     fn job_context<'a>(&'a self, handover: &'a CacheHandover) -> JobContext<'a> {

@@ -24,11 +24,11 @@
 
 use super::background::BackgroundWork;
 use super::recovery::Replayed;
+use crate::base::blob_ref::{self, BlobRef, BlobUse, BlobUses};
 use crate::base::event_listener::Severity;
 use crate::base::{Error, InternalIterator, Kind, Result};
 use crate::blob::{BlobFile, BlobSpan};
 use crate::read::SuperVersion;
-use crate::base::blob_ref::{self, BlobRef, BlobUse, BlobUses};
 use crate::version::{Edit, Version};
 use crate::write::Changes;
 use parking_lot::Mutex;
@@ -267,7 +267,11 @@ impl BackgroundWork {
     }
 
     /// Adds the spans that `super_version` refers to, for the files in `spans`.
-    fn collect(&self, super_version: &SuperVersion, spans: &mut BTreeMap<u64, Vec<BlobSpan>>) -> Result<()> {
+    fn collect(
+        &self,
+        super_version: &SuperVersion,
+        spans: &mut BTreeMap<u64, Vec<BlobSpan>>,
+    ) -> Result<()> {
         for memtable in super_version.memtables() {
             let named = memtable.blob_uses();
             if named.iter().any(|used| spans.contains_key(&used.file)) {

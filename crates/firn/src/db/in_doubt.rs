@@ -14,7 +14,7 @@
 use super::Db;
 use crate::base::event_listener::Severity;
 use crate::base::{Error, ErrorKind, Result};
-use crate::binlog::{ServerRunFiles, ServerRun, same_file, server_xid};
+use crate::binlog::{ServerRun, ServerRunFiles, same_file, server_xid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

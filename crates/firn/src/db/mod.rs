@@ -1,28 +1,28 @@
 //! Composition root: opens and recovers a database, runs its background work, reports on it.
 
-mod log_archive;
 mod background;
 mod blob_gc;
 mod checkpoint;
-mod read_only;
+mod in_doubt;
+mod log_archive;
 mod memory_limit;
+mod read_only;
 mod recover_prepared;
 mod recovery;
 mod repair;
 mod status;
-mod in_doubt;
 
 pub use blob_gc::BlobReport;
-pub use read_only::{BlobFileReport, BlobFilesReport, ReadOnlyLog, ReadOnlyDb, ReadOnlyTree};
-pub use memory_limit::MemoryReport;
-pub use repair::{Repaired, repair};
-pub use status::{Condition, Metrics, IndexReport, LevelReport};
 pub use in_doubt::ServerStart;
+pub use memory_limit::MemoryReport;
+pub use read_only::{BlobFileReport, BlobFilesReport, ReadOnlyDb, ReadOnlyLog, ReadOnlyTree};
+pub use repair::{Repaired, repair};
+pub use status::{Condition, IndexReport, LevelReport, Metrics};
 
 use crate::backup::{Archiver, ArchiverContext, RecoveryPoint, begin_archiving};
 use crate::base::event_listener::Severity;
-use crate::base::memory_tracker::MemoryTracker;
 use crate::base::health::Health;
+use crate::base::memory_tracker::MemoryTracker;
 use crate::base::options::{CommitDurability, Options};
 use crate::base::{ErrorKind, Result, Seqno};
 use crate::blob::BlobStore;
@@ -32,12 +32,14 @@ use crate::compaction::RestGoal;
 use crate::env::{CountingEnv, Env, IoStats};
 use crate::memtable::Memtable;
 use crate::read::SuperVersions;
-use crate::store::{FileStore, DiskReserve};
-use crate::txn::{TransactionContext, LockOwner, LockTable, SnapshotList, Transaction, WaitObserver};
+use crate::store::{DiskReserve, FileStore};
+use crate::txn::{
+    LockOwner, LockTable, SnapshotList, Transaction, TransactionContext, WaitObserver,
+};
 use crate::version::{self, Edit, FileSource, Flushable, VersionSet};
 use crate::wal::{self, Wal, WalOptions};
 use crate::write::{MemtableHost, Pipeline, StallGate};
-use background::{BackgroundThreads, BulkLoadHost, BackgroundWork, install_found};
+use background::{BackgroundThreads, BackgroundWork, BulkLoadHost, install_found};
 use memory_limit::MemoryArbiter;
 use parking_lot::Mutex;
 use recovery::Replayed;
@@ -306,7 +308,8 @@ impl Db {
         let took_ms = (env.monotonic_micros() - started) / 1000;
         report_recovery(&work, &replayed, took_ms);
 
-        let background = (work.options.background_jobs > 0).then(|| BackgroundThreads::start(&work));
+        let background =
+            (work.options.background_jobs > 0).then(|| BackgroundThreads::start(&work));
         Ok(Arc::new(Self {
             work,
             cx,

@@ -9,17 +9,18 @@ mod blob_files;
 pub use blob_files::{BlobFileReport, BlobFilesReport};
 
 use super::recovery::{self, Replayed};
+use crate::base::blob_ref::BlobUses;
 use crate::base::{Error, ErrorKind, Result};
 use crate::blob::BlobStore;
 use crate::cache::{BlockCache, RowCache};
-use crate::catalog::{Counters, CatalogState};
+use crate::catalog::{CatalogState, Counters};
 use crate::env::Env;
 use crate::memtable::Memtable;
 use crate::read::{ReadPoint, SuperVersions};
-use crate::base::blob_ref::BlobUses;
 use crate::store::FileStore;
 use crate::version::{
-    self, FileHandle, FileSource, Flushable, LoadedManifest, ManifestState, Version, parse_manifest_name,
+    self, FileHandle, FileSource, Flushable, LoadedManifest, ManifestState, Version,
+    parse_manifest_name,
 };
 use crate::wal::{self, Gtid, LogStart, ReplayEnd};
 use crate::write::Changes;

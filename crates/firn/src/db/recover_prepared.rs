@@ -10,7 +10,7 @@ use crate::catalog::Catalog;
 use crate::keycode::KeyPrefixExtractor;
 use crate::sst::Salvage;
 use crate::store::{FileKind, file_name};
-use crate::txn::{TransactionContext, LockMode, LockOwner, PreparedTransaction};
+use crate::txn::{LockMode, LockOwner, PreparedTransaction, TransactionContext};
 use crate::version::FileMeta;
 use crate::write::Changes;
 use std::collections::HashMap;

@@ -16,7 +16,7 @@ use crate::catalog::Counters;
 use crate::env::Env;
 use crate::memtable::Memtable;
 use crate::version::{FileMeta, FileSource, Flushable, IngestedRun, VersionSet};
-use crate::wal::{self, Gtid, LogStart, Record, ReplayEnd, ServerRunName, SegmentId};
+use crate::wal::{self, Gtid, LogStart, Record, ReplayEnd, SegmentId, ServerRunName};
 use crate::write::{Batch, Changes};
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashSet};

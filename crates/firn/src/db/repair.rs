@@ -9,8 +9,8 @@
 //! files does not).
 
 mod copy;
-mod surviving_tree;
 mod sources;
+mod surviving_tree;
 
 use super::Db;
 use super::read_only::ReadOnlyDb;
@@ -25,12 +25,12 @@ use crate::txn::{Isolation, Transaction};
 use crate::version::FileMeta;
 use crate::write::{Batch, Changes};
 use copy::RepairCopy;
-use surviving_tree::SurvivingTree;
 use sources::{UnnamedLosses, salvaged, sources};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use surviving_tree::SurvivingTree;
 
 /// The seqno of all entries in files of loads.
 const LOADED_SEQNO: Seqno = 0;
@@ -69,7 +69,11 @@ pub struct Repaired {
 /// # Errors
 /// `AlreadyExists` if `target` holds anything; `Unsupported` for newer formats; `Io` and `NoSpace`.
 /// After an error `target` is incomplete; the caller may remove it.
-pub fn repair(damaged_db: &ReadOnlyDb, target: &Path, lost: &mut dyn FnMut(Error)) -> Result<Repaired> {
+pub fn repair(
+    damaged_db: &ReadOnlyDb,
+    target: &Path,
+    lost: &mut dyn FnMut(Error),
+) -> Result<Repaired> {
     let env = damaged_db.env();
     env.create_dir_all(target)?;
     if !env.list_dir(target)?.is_empty() {
@@ -177,7 +181,9 @@ fn finish(
     let db = Db::open(Arc::clone(damaged_db.env()), target, options, None)?;
     for (xid, changes) in &log.prepared {
         let changes = match changes {
-            Changes::Batch(batch) => Changes::Batch(with_own_blobs(&db, damaged_db, tree, batch, lost)?),
+            Changes::Batch(batch) => {
+                Changes::Batch(with_own_blobs(&db, damaged_db, tree, batch, lost)?)
+            }
             Changes::Run(files) => copy_prepared(damaged_db, &db, tree, files, lost)?,
         };
         let pipeline = &db.context().pipeline;

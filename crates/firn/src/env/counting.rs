@@ -1,7 +1,7 @@
 //! Counts the bytes that pass through an environment.
 
 use super::{
-    AlignedBuf, PrefetchStats, PrefetchBatch, AppendFile, PrefetchMethod, Env, FileUsage, LogFile,
+    AlignedBuf, AppendFile, Env, FileUsage, LogFile, PrefetchBatch, PrefetchMethod, PrefetchStats,
     ReadFile, SpanFile,
 };
 use crate::base::Result;

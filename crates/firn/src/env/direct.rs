@@ -5,7 +5,7 @@
 //! lengths, so a read goes into a buffer of the thread and is copied out, which costs little beside
 //! the read. Announced reads are in progress already (`prefetched`).
 
-use super::prefetch::{Prefetcher, PrefetchBatch, fill};
+use super::prefetch::{PrefetchBatch, Prefetcher, fill};
 use super::{AlignedBuf, BLOCK, ReadFile};
 use crate::base::{Error, Result};
 use std::cell::RefCell;

@@ -2,12 +2,12 @@
 //! keeps only synced bytes over a crash, `fault` fails chosen calls.
 
 mod aligned;
-mod prefetch;
 mod counting;
 mod direct;
 pub mod fault;
 pub mod mem;
 pub mod posix;
+mod prefetch;
 mod span_file;
 
 use crate::base::Result;
@@ -15,11 +15,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use aligned::{AlignedBuf, BLOCK, SECTOR};
-pub use prefetch::{PrefetchStats, PrefetchBatch, PrefetchMethod};
 pub use counting::{CountingEnv, IoStats};
 pub use fault::FaultEnv;
 pub use mem::MemEnv;
 pub use posix::PosixEnv;
+pub use prefetch::{PrefetchBatch, PrefetchMethod, PrefetchStats};
 
 /// Files, directories, clock and randomness.
 ///

@@ -1,12 +1,12 @@
 //! The environment of the operating system.
 #![allow(clippy::disallowed_methods)] // The one place that may call them.
 
-use super::prefetch::{Prefetcher, PrefetchBatch};
 use super::direct::DirectRead;
+use super::prefetch::{PrefetchBatch, Prefetcher};
 use super::span_file::{self, PosixSpans};
 use super::{
-    AlignedBuf, PrefetchStats, AppendFile, BLOCK, PrefetchMethod, Env, FileUsage, LogFile, ReadFile,
-    SECTOR, SpanFile,
+    AlignedBuf, AppendFile, BLOCK, Env, FileUsage, LogFile, PrefetchMethod, PrefetchStats,
+    ReadFile, SECTOR, SpanFile,
 };
 use crate::base::{Error, ErrorKind, Result};
 use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, StatxFlags, statx};

@@ -1,7 +1,7 @@
 //! A load: turns entries of several indexes, in any order, into files of the last level.
 
-use super::sort_buffer::{SortBuffer, LoadEntry};
 use super::load_output::LoadFailure;
+use super::sort_buffer::{LoadEntry, SortBuffer};
 use super::sorter::{Sorter, Uniqueness};
 use super::{Ingest, NewFiles};
 use crate::base::memory_tracker::{MemoryCharge, MemoryTracker};

@@ -1,7 +1,7 @@
 //! The last step of a load: writes sorted entries into SSTs and finds duplicates.
 
 use super::sort_buffer::LoadEntry;
-use super::{RunCompression, Ingest, NewFiles, RunWriter};
+use super::{Ingest, NewFiles, RunCompression, RunWriter};
 use crate::base::value::OwnedValue;
 use crate::base::{Error, Kind, Result};
 use crate::cache::KeyHash;
@@ -172,7 +172,10 @@ impl LoadOutput {
             return Ok(());
         }
         self.expected = self.expected.saturating_mul(GROWTH);
-        let next = self.ingest.writer(RunCompression::Dense, self.expected).for_load();
+        let next = self
+            .ingest
+            .writer(RunCompression::Dense, self.expected)
+            .for_load();
         let full = std::mem::replace(&mut self.writer, next);
         self.done_bytes += full.bytes();
         self.done.append(full.finish()?);

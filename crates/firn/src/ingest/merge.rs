@@ -1,7 +1,7 @@
 //! Merges sorted lists of entries.
 
 use super::NewFiles;
-use super::sort_buffer::{SortBuffer, LoadEntry};
+use super::sort_buffer::{LoadEntry, SortBuffer};
 use super::temp_run::TempRunReader;
 use crate::base::{InternalIterator, Result};
 use crate::sst::SstIter;

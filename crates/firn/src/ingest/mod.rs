@@ -4,21 +4,21 @@
 //! creator until a log record or an edit names them.
 
 mod helper_thread;
-mod sort_buffer;
-mod new_files;
 mod index_load;
-mod merge;
 mod load_output;
-mod temp_run;
-mod sorter;
+mod merge;
+mod new_files;
 mod run_writer;
+mod sort_buffer;
+mod sorter;
+mod temp_run;
 
-pub use sort_buffer::LoadEntry;
-pub use new_files::NewFiles;
-pub use index_load::{IndexLoad, LoadLimits, Pacer, LoadProgress};
+pub use index_load::{IndexLoad, LoadLimits, LoadProgress, Pacer};
 pub use load_output::{Duplicate, LoadFailure};
-pub use sorter::Uniqueness;
+pub use new_files::NewFiles;
 pub use run_writer::{RunCompression, RunWriter};
+pub use sort_buffer::LoadEntry;
+pub use sorter::Uniqueness;
 
 use crate::base::options::Options;
 use crate::base::prefix_extractor::PrefixExtractors;

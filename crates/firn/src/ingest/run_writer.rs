@@ -38,7 +38,11 @@ pub struct RunWriter {
 }
 
 impl RunWriter {
-    pub(super) fn new(ingest: Arc<Ingest>, density: RunCompression, file_splitter: FileSplitter) -> Self {
+    pub(super) fn new(
+        ingest: Arc<Ingest>,
+        density: RunCompression,
+        file_splitter: FileSplitter,
+    ) -> Self {
         Self {
             done: NewFiles::new(Arc::clone(&ingest)),
             ingest,

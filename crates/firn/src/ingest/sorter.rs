@@ -1,9 +1,9 @@
 //! Sorts the entries of one index, with temporary files if memory is short.
 
-use super::sort_buffer::SortBuffer;
-use super::merge::{FilesReader, MergeInput, Merge};
 use super::load_output::{LoadFailure, LoadOutput};
-use super::temp_run::{TempRunWriter, TempRun};
+use super::merge::{FilesReader, Merge, MergeInput};
+use super::sort_buffer::SortBuffer;
+use super::temp_run::{TempRun, TempRunWriter};
 use super::{Ingest, NewFiles};
 use crate::base::Result;
 use crate::base::memory_tracker::MemoryCharge;
@@ -184,7 +184,9 @@ impl Sorter {
     }
 
     fn stop_streaming(&mut self) -> Result<()> {
-        if let SorterState::Streaming(output) = std::mem::replace(&mut self.state, SorterState::Sorting) {
+        if let SorterState::Streaming(output) =
+            std::mem::replace(&mut self.state, SorterState::Sorting)
+        {
             let (files, _) = output.finish()?;
             let source = self.ingest.versions.source();
             let unique = self.uniqueness == Uniqueness::Key;
@@ -228,7 +230,8 @@ impl Sorter {
     /// Removes the runs from number `from` on from the list and opens each at its first entry.
     fn open_runs(&mut self, from: usize) -> Result<Vec<MergeInput>> {
         let runs = self.runs.drain(from..);
-        runs.map(|(_, run)| Ok(MergeInput::Run(run.read()?))).collect()
+        runs.map(|(_, run)| Ok(MergeInput::Run(run.read()?)))
+            .collect()
     }
 }
 

@@ -8,7 +8,7 @@
 use super::sort_buffer::LoadEntry;
 use crate::base::checksum::placed;
 use crate::base::{Error, Result};
-use crate::env::{PrefetchBatch, AppendFile, ReadFile};
+use crate::env::{AppendFile, PrefetchBatch, ReadFile};
 use crate::store::{FileId, FileKind, FileStore, file_name};
 use std::sync::Arc;
 

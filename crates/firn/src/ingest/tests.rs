@@ -8,7 +8,7 @@ use crate::cache::KeyHash;
 use crate::env::{Env, PosixEnv};
 use crate::sst::SstBlockCache;
 use crate::store::FileStore;
-use crate::version::{VersionSetContext, FileHandle, FileMeta, FileSource};
+use crate::version::{FileHandle, FileMeta, FileSource, VersionSetContext};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! Encodes the entries of one index: declared parts, the primary key behind them, and the value.
 
+use super::index_decode_plan::{DecodeStep, IndexDecodePlan};
 use super::key_codec::{KeyCodec, KeyImageInfo};
 use super::key_part::KeyPart;
-use super::index_decode_plan::{IndexDecodePlan, DecodeStep};
 use super::unpack_info::UnpackInfo;
 use crate::base::{Error, Result};
 
@@ -46,7 +46,8 @@ impl IndexCodec {
             items: Vec::new(),
         };
         let parts: Vec<&KeyPart> = codec.parts().collect();
-        let gives = |i: usize| parts[i].is_whole() && UnpackInfo::of(parts[i]) == UnpackInfo::Nothing;
+        let gives =
+            |i: usize| parts[i].is_whole() && UnpackInfo::of(parts[i]) == UnpackInfo::Nothing;
         let items = (0..parts.len())
             .map(|at| {
                 let same = || (0..parts.len()).filter(|&i| parts[i].column == parts[at].column);

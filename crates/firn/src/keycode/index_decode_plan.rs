@@ -2,7 +2,7 @@
 
 use super::key_part::KeyPart;
 use super::key_reader::KeyReader;
-use super::unpack_info::{UnpackReader, UnpackInfo};
+use super::unpack_info::{UnpackInfo, UnpackReader};
 use crate::base::{Error, Result};
 
 #[derive(Debug, Clone)]
@@ -50,7 +50,12 @@ impl IndexDecodePlan {
 }
 
 impl DecodeStep {
-    fn run(&self, reader: &mut KeyReader<'_>, items: &mut UnpackReader<'_>, record: &mut [u8]) -> Result<()> {
+    fn run(
+        &self,
+        reader: &mut KeyReader<'_>,
+        items: &mut UnpackReader<'_>,
+        record: &mut [u8],
+    ) -> Result<()> {
         let part = &self.part;
         if !self.wanted {
             if !part.skip(reader)? {

@@ -89,7 +89,10 @@ impl KeyPart {
             PartKind::Float => fixed && matches!(self.len, 4 | 8) && self.prefix.is_none(),
             PartKind::Fixed => fixed && self.prefix.is_none_or(|prefix| prefix <= self.len),
             PartKind::VarBytes => {
-                matches!(self.source, PartSource::VarChar { .. } | PartSource::Blob { .. })
+                matches!(
+                    self.source,
+                    PartSource::VarChar { .. } | PartSource::Blob { .. }
+                )
             }
             PartKind::Text(_) => !fixed,
         };
@@ -260,7 +263,9 @@ impl KeyPart {
                 reader.raw(self.prefix.unwrap_or(self.len) as usize)?;
             }
             PartKind::VarBytes => binary_string::skip(reader)?,
-            PartKind::Text(collation) => text_weights::skip(collation, self.pad_rule(collation), reader)?,
+            PartKind::Text(collation) => {
+                text_weights::skip(collation, self.pad_rule(collation), reader)?
+            }
         }
         Ok(false)
     }
@@ -354,7 +359,11 @@ impl KeyPart {
 
     /// Reads the NULL marker and sets the column's NULL bit accordingly. Returns whether the part
     /// is NULL.
-    pub(super) fn decode_null(&self, reader: &mut KeyReader<'_>, record: &mut [u8]) -> Result<bool> {
+    pub(super) fn decode_null(
+        &self,
+        reader: &mut KeyReader<'_>,
+        record: &mut [u8],
+    ) -> Result<bool> {
         let is_null = self.take_null(reader)?;
         if let Some(null) = self.null {
             null.set(record, is_null);
@@ -405,7 +414,8 @@ impl KeyPart {
                 out.extend_from_slice(&(value.len() as u16).to_le_bytes());
             }
             out.extend_from_slice(value);
-            if let (PartKind::Text(collation), PartSource::Char { .. }) = (&self.kind, self.source) {
+            if let (PartKind::Text(collation), PartSource::Char { .. }) = (&self.kind, self.source)
+            {
                 let text_end = out.len();
                 out.resize(end, 0);
                 collation.spec().pad.fill(&mut out[text_end..]);

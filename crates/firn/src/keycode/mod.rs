@@ -13,25 +13,25 @@
 //! back.
 
 mod binary_string;
-mod key_codec;
 mod collation;
-mod prefix_extractor;
 mod index_codec;
-mod number;
-mod key_part;
 mod index_decode_plan;
+mod key_codec;
+mod key_part;
 mod key_reader;
+mod number;
+mod prefix_extractor;
 mod text_weights;
-mod weight_unit;
 mod unpack_info;
+mod weight_unit;
 
 pub use crate::base::record_buffer::{NullBit, Pad};
-pub use key_codec::{KeyCodec, KeyImageInfo};
-pub use collation::{Collation, CollationSpec, Collator, CollationLevel, TextForm};
-pub use prefix_extractor::{KeyPrefixExtractor, NoCollator};
+pub use collation::{Collation, CollationLevel, CollationSpec, Collator, TextForm};
 pub use index_codec::IndexCodec;
-pub use key_part::{KeyPart, PartKind, PartSource};
 pub use index_decode_plan::IndexDecodePlan;
+pub use key_codec::{KeyCodec, KeyImageInfo};
+pub use key_part::{KeyPart, PartKind, PartSource};
+pub use prefix_extractor::{KeyPrefixExtractor, NoCollator};
 
 use crate::base::Error;
 

@@ -1,7 +1,7 @@
 //! Finds the ends of key parts, for code that does not know the meaning of the keys.
 
-use super::key_codec::KeyCodec;
 use super::collation::Collator;
+use super::key_codec::KeyCodec;
 use super::key_reader::KeyReader;
 use crate::base::Result;
 use crate::base::key::INDEX_ID_LEN;

@@ -140,7 +140,9 @@ fn weigh(collation: &Collation, level: &CollationLevel, text: &[u8], scratch: &m
         let Some((&bad, after)) = rest.get(weighed..).and_then(<[u8]>::split_first) else {
             return;
         };
-        scratch.weights.push(weight_unit::MALFORMED + u32::from(bad));
+        scratch
+            .weights
+            .push(weight_unit::MALFORMED + u32::from(bad));
         rest = after;
     }
 }
@@ -207,7 +209,11 @@ fn put_padded<W: Copy + PartialOrd>(
 }
 
 /// Skips the key of a text.
-pub(super) fn skip(collation: &Collation, pad_rule: PadRule, reader: &mut KeyReader<'_>) -> Result<()> {
+pub(super) fn skip(
+    collation: &Collation,
+    pad_rule: PadRule,
+    reader: &mut KeyReader<'_>,
+) -> Result<()> {
     let raw = collation.spec().weight_len == 1;
     for level in &collation.spec().levels {
         if raw && pad_rule.no_pad(level) {
@@ -273,7 +279,9 @@ pub(super) fn decode(
     let mut sink = Sink { room, len: 0 };
     match spec.form {
         TextForm::Lost => return Err(damaged("text that weights do not give back")),
-        TextForm::Bytes if pad_rule.no_pad(level) => return binary_string::decode(reader, sink.room),
+        TextForm::Bytes if pad_rule.no_pad(level) => {
+            return binary_string::decode(reader, sink.room);
+        }
         TextForm::Bytes => loop {
             let space = level.space as u8;
             let (run, mask) = reader.until(space)?;

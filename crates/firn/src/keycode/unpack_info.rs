@@ -6,8 +6,8 @@
 
 use super::collation::TextForm;
 use super::damaged;
-use super::number::is_negative_zero;
 use super::key_part::{KeyPart, PartKind, PartSource};
+use super::number::is_negative_zero;
 use crate::base::{Result, varint};
 
 /// The kind of item that a part has in the value.

@@ -2,10 +2,10 @@
 
 use super::skiplist::Splice;
 use super::{IndexCounts, Memtable};
+use crate::base::blob_ref::{self, BlobUses};
 use crate::base::checksum::xxh3;
 use crate::base::key::{SEQNO_COMMITTED_MAX, index_id_of};
 use crate::base::{IndexId, InternalKey, Kind, Seqno, Value};
-use crate::base::blob_ref::{self, BlobUses};
 use std::sync::atomic::Ordering;
 
 /// Inserts the entries of one batch into a memtable.

@@ -1,7 +1,7 @@
 //! The iterator over a memtable.
 
 use super::Memtable;
-use super::skiplist::{SkiplistIter, Skiplist};
+use super::skiplist::{Skiplist, SkiplistIter};
 use crate::base::{InternalIterator, InternalKey, Result, Seqno, Value};
 use std::sync::Arc;
 

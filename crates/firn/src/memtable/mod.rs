@@ -1,27 +1,27 @@
 //! The memtable: a concurrent ordered map of the newest writes.
 
 mod arena;
-mod index_counts;
-mod iter;
-mod filter;
-mod inserter;
-mod skiplist;
-mod node;
 mod atomics;
+mod filter;
+mod index_counts;
+mod inserter;
+mod iter;
+mod node;
+mod skiplist;
 mod writer_refs;
 
 pub use index_counts::IndexCounts;
-pub use iter::MemtableIter;
 pub use inserter::Inserter;
+pub use iter::MemtableIter;
 pub use skiplist::RangeEntries;
 
+use crate::base::blob_ref::BlobUses;
 use crate::base::checksum::xxh3;
 use crate::base::{IndexId, InternalKey, Seqno, Value};
-use crate::base::blob_ref::BlobUses;
-use index_counts::IndexCountTable;
 use filter::Filter;
-use skiplist::Skiplist;
+use index_counts::IndexCountTable;
 use parking_lot::Mutex;
+use skiplist::Skiplist;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use writer_refs::WriterRefs;

@@ -5,8 +5,8 @@ mod estimate;
 pub use estimate::RangeEntries;
 
 use super::arena::Arena;
-use super::node::{HEIGHT_MAX, NodeRef, Probe};
 use super::atomics::AtomicUsize;
+use super::node::{HEIGHT_MAX, NodeRef, Probe};
 use crate::base::{InternalKey, Kind, Seqno, Value};
 use std::cmp::Ordering;
 use std::sync::atomic::Ordering::Relaxed;

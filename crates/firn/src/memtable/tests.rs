@@ -1,5 +1,5 @@
-use super::index_counts::IndexCountTable;
 use super::filter::Filter;
+use super::index_counts::IndexCountTable;
 use super::*;
 use crate::base::key::{SEQNO_MAX, UNCOMMITTED_BIT, compare};
 use crate::base::{InternalIterator, Kind};

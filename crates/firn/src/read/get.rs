@@ -59,7 +59,12 @@ pub fn get<R>(
         }
         found(key, value)
     };
-    for run in super_version.version.l0.iter().chain(&super_version.version.levels) {
+    for run in super_version
+        .version
+        .l0
+        .iter()
+        .chain(&super_version.version.levels)
+    {
         if let Some(file) = run.find(user_key)
             && let Some(result) = file.reader()?.get(user_key, hash, seqno, &mut found)?
         {
@@ -73,11 +78,18 @@ pub fn get<R>(
 /// seqnos must have been visible while `super_version` was current. Then such a commit is in the view's
 /// memtables, unless it was in a file before it became visible. Files are not searched: if they may
 /// hold a later commit, the answer is `true`.
-pub fn changed_since(super_version: &SuperVersion, user_key: &[u8], since: Seqno, seqno: Seqno) -> bool {
+pub fn changed_since(
+    super_version: &SuperVersion,
+    user_key: &[u8],
+    since: Seqno,
+    seqno: Seqno,
+) -> bool {
     if super_version.has_files_after(since) {
         return true;
     }
-    let mut grown = super_version.memtables().filter(|m| m.last_commit() > since);
+    let mut grown = super_version
+        .memtables()
+        .filter(|m| m.last_commit() > since);
     grown.any(|memtable| {
         let newest = memtable.get(user_key, seqno, |key, _| key.seqno);
         newest.is_some_and(|newest| newest > since)

@@ -47,7 +47,11 @@ pub fn prefetch_blocks(super_version: &SuperVersion, keys: &[&[u8]], seqno: Seqn
 }
 
 /// The key's hash; `None` if a memtable (by its filter) or the row cache has the key.
-fn hash_unless_in_memory(super_version: &SuperVersion, key: &[u8], seqno: Seqno) -> Option<KeyHash> {
+fn hash_unless_in_memory(
+    super_version: &SuperVersion,
+    key: &[u8],
+    seqno: Seqno,
+) -> Option<KeyHash> {
     if super_version
         .memtables()
         .any(|memtable| !memtable.is_empty() && memtable.may_contain(key))
@@ -65,7 +69,12 @@ fn hash_unless_in_memory(super_version: &SuperVersion, key: &[u8], seqno: Seqno)
 
 /// Calls `get` with the number of each key, in key order, in batches whose blocks have been
 /// announced.
-pub fn in_batches(super_version: &SuperVersion, keys: &[&[u8]], seqno: Seqno, mut get: impl FnMut(usize)) {
+pub fn in_batches(
+    super_version: &SuperVersion,
+    keys: &[&[u8]],
+    seqno: Seqno,
+    mut get: impl FnMut(usize),
+) {
     let mut order: Vec<usize> = (0..keys.len()).collect();
     order.sort_by_key(|&i| keys[i]);
     for batch in order.chunks(MULTI_GET_BATCH) {

@@ -86,11 +86,18 @@ impl ScanSource {
 /// Whether `sources`, opened from `super_version` for one index, still cover all entries of the index in the
 /// view. A memtable without entries of the index was left out and may have gained some after
 /// `seqno`. A later commit may also be in a file that was read before the commit was visible.
-pub fn still_complete(super_version: &SuperVersion, index: IndexId, seqno: Seqno, sources: &[ScanSource]) -> bool {
+pub fn still_complete(
+    super_version: &SuperVersion,
+    index: IndexId,
+    seqno: Seqno,
+    sources: &[ScanSource],
+) -> bool {
     if super_version.has_files_after(seqno) {
         return false;
     }
-    let mut grown = super_version.memtables().filter(|m| m.last_commit() > seqno);
+    let mut grown = super_version
+        .memtables()
+        .filter(|m| m.last_commit() > seqno);
     grown.all(|memtable| {
         sources.iter().any(|source| source.reads(memtable))
             || memtable.index_counts(index).entries == 0
@@ -137,7 +144,11 @@ pub fn push_sources(
     let push_run = |run: &Arc<Run>, sources: &mut Vec<ScanSource>| {
         if !run.overlapping(lower, bound).is_empty() {
             let files = RunFiles::new(Arc::clone(run), true);
-            sources.push(ScanSource::Run(ConcatIter::bounded(files, Some(lower), upper)));
+            sources.push(ScanSource::Run(ConcatIter::bounded(
+                files,
+                Some(lower),
+                upper,
+            )));
         }
     };
     push_memtable(&super_version.active, sources);
@@ -147,7 +158,12 @@ pub fn push_sources(
             Flushable::Run(run) => push_run(run.run(), sources),
         }
     }
-    for run in super_version.version.l0.iter().chain(&super_version.version.levels) {
+    for run in super_version
+        .version
+        .l0
+        .iter()
+        .chain(&super_version.version.levels)
+    {
         push_run(run, sources);
     }
 }

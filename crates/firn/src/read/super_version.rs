@@ -165,7 +165,10 @@ impl SuperVersions {
         let super_version = self.pin();
         pause_points::at(PausePoint::Pinned);
         let seqno = self.visible();
-        ReadPoint { super_version, seqno }
+        ReadPoint {
+            super_version,
+            seqno,
+        }
     }
 
     /// The change of the database since `point` was taken. A caller that has been granted a lock

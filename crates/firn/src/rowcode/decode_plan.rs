@@ -1,7 +1,7 @@
 //! Decode plans: the programs of all versions for one set of wanted columns.
 
-use super::decode_program::{OutOfLineColumn, DecodeProgram};
 use super::damaged;
+use super::decode_program::{DecodeProgram, OutOfLineColumn};
 use crate::base::blob_buf::BlobBuf;
 use crate::base::blob_ref;
 use crate::base::{Error, Kind, Result, Value, varint};

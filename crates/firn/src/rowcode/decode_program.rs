@@ -1,9 +1,9 @@
 //! Decodes rows of one version: a list of copies, created once and run for each row.
 
-use super::row_layout::{ColumnPosition, RowLayout, CopyRange, push_run, split_tail};
+use super::row_layout::{ColumnPosition, CopyRange, RowLayout, push_run, split_tail};
+use super::{Column, ColumnKind, InstantDefault, NullBit, damaged};
 use crate::base::blob_buf::BlobBuf;
 use crate::base::blob_ref::BlobRef;
-use super::{Column, ColumnKind, InstantDefault, NullBit, damaged};
 use crate::base::{Error, Result, Value, varint};
 
 /// Copies one variable column.
@@ -77,8 +77,14 @@ struct NullOp {
 #[derive(Debug, Clone)]
 enum Constant {
     Null(NullBit),
-    Fixed { offset: u32, bytes: Box<[u8]> },
-    Var { target: ColumnTarget, bytes: Box<[u8]> },
+    Fixed {
+        offset: u32,
+        bytes: Box<[u8]>,
+    },
+    Var {
+        target: ColumnTarget,
+        bytes: Box<[u8]>,
+    },
 }
 
 /// Decodes rows of one layout into records of the current one.

@@ -14,17 +14,17 @@
 //! [`DecodePlan`], created once per set of wanted columns.
 
 mod column;
-mod row_format;
-mod row_layout;
 mod decode_plan;
 mod decode_program;
+mod row_format;
+mod row_layout;
 
 pub use crate::base::record_buffer::{NullBit, Pad};
 pub use column::{Column, ColumnKind, InstantDefault};
-pub use row_format::RowFormat;
-pub use row_layout::{RowLayout, split_tail};
 pub use decode_plan::DecodePlan;
 pub use decode_program::OutOfLineColumn;
+pub use row_format::RowFormat;
+pub use row_layout::{RowLayout, split_tail};
 
 use crate::base::Error;
 

@@ -48,7 +48,10 @@ pub(super) struct StoredHeader {
 }
 
 /// Checks a stored block against its checksum; its header and its payload.
-pub(super) fn check(stored: &[u8], (file_id, offset): (u64, u64)) -> Decoded<(StoredHeader, &[u8])> {
+pub(super) fn check(
+    stored: &[u8],
+    (file_id, offset): (u64, u64),
+) -> Decoded<(StoredHeader, &[u8])> {
     let covered = stored.len().checked_sub(CHECKSUM_LEN).ok_or(SHORT)?;
     let (covered, sum) = stored.split_at(covered);
     if checksum::placed(covered, file_id, offset).to_le_bytes() != sum {

@@ -278,7 +278,11 @@ pub(super) fn decompress(
         (StoredCodec::Zstd, _) => {
             DECOMPRESS.with_borrow_mut(|d| d.decompress(&mut raw[..], payload).ok())
         }
-        _ => return Err(DecodeError::Corrupt("block names a dictionary the file lacks")),
+        _ => {
+            return Err(DecodeError::Corrupt(
+                "block names a dictionary the file lacks",
+            ));
+        }
     };
     if len == Some(raw_len) {
         Ok(raw)

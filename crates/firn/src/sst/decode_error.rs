@@ -21,7 +21,9 @@ impl DecodeError {
     pub(super) fn at(self, file: &str, offset: u64) -> Error {
         match self {
             Self::Corrupt(what) => Error::corruption(file, offset, what),
-            Self::Encrypted => encryption_envelope::refused(format_args!("{file} at offset {offset}")),
+            Self::Encrypted => {
+                encryption_envelope::refused(format_args!("{file} at offset {offset}"))
+            }
             Self::Unsupported(what) => {
                 Error::unsupported(format!("{what} in {file} at offset {offset}"))
             }

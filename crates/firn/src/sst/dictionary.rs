@@ -37,8 +37,8 @@ pub(super) struct Dictionary {
 
 impl Dictionary {
     pub(super) fn new(bytes: Vec<u8>) -> Decoded<Self> {
-        let digested =
-            DDict::try_create(&bytes).ok_or(DecodeError::Corrupt("dictionary cannot be digested"))?;
+        let digested = DDict::try_create(&bytes)
+            .ok_or(DecodeError::Corrupt("dictionary cannot be digested"))?;
         Ok(Self {
             id: id_of(&bytes),
             digested,

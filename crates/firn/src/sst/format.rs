@@ -138,7 +138,9 @@ impl Footer {
             return Err(DecodeError::Encrypted);
         }
         if version != Some(FORMAT_VERSION) || flags != Some(0) {
-            return Err(DecodeError::Unsupported("SST format version or feature flag"));
+            return Err(DecodeError::Unsupported(
+                "SST format version or feature flag",
+            ));
         }
         if footer.file_id != file_id || footer.file_size != file_size {
             return Err(DecodeError::Corrupt("footer names another file or size"));

@@ -1,11 +1,11 @@
 //! Walking over an SST.
 
 use super::block::{Block, BlockIter};
-use super::stored_block::StoredBlock;
 use super::decode_error::Decoded;
 use super::format::Handle;
-use super::index::{Partition, BlockPosition};
+use super::index::{BlockPosition, Partition};
 use super::reader::{BlockInfo, SstReader};
+use super::stored_block::StoredBlock;
 use crate::base::key::{SEQNO_MAX, UNCOMMITTED_BIT};
 use crate::base::{Error, InternalIterator, InternalKey, Result, Seqno, Value};
 use crate::env::PrefetchBatch;

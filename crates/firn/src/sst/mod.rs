@@ -9,21 +9,21 @@
 //! never a panic and never other data.
 
 mod block;
+mod block_frame;
 mod codec;
-mod stored_block;
+mod compression_tuning;
 mod decode_error;
 mod dictionary;
-mod fuzz_decoders;
 mod filter;
 mod format;
-mod block_frame;
+mod fuzz_decoders;
 mod index;
 mod iter;
 mod properties;
 mod reader;
 mod salvage;
 mod sketches;
-mod compression_tuning;
+mod stored_block;
 mod verify;
 mod writer;
 
@@ -32,14 +32,14 @@ use std::sync::Arc;
 
 pub use block::Block;
 pub use codec::Codec;
-pub use stored_block::StoredBlock;
-pub use fuzz_decoders::exercise_decoders;
 pub use format::FORMAT_VERSION;
+pub use fuzz_decoders::exercise_decoders;
 pub use index::Partition;
 pub use iter::SstIter;
 pub use properties::{IndexStats, Properties};
 pub use reader::{BlockInfo, DataBlocks, OpenHints, SstReader};
 pub use salvage::{LostRange, Salvage, SalvageIter};
+pub use stored_block::StoredBlock;
 pub use verify::VerifyReport;
 pub use writer::{BlockLayout, SstOptions, SstSummary, SstWriter};
 

@@ -4,12 +4,12 @@ mod open;
 mod split_keys;
 
 use super::block::{Block, BlockGet};
+use super::block_frame;
 use super::decode_error::DecodeError;
 use super::dictionary::Dictionary;
 use super::filter::Filter;
 use super::format::{BlockKind, Handle};
-use super::block_frame;
-use super::index::{Index, Partition, BlockPosition};
+use super::index::{BlockPosition, Index, Partition};
 use super::properties::Properties;
 use super::{CachedBlock, SstBlockCache};
 use crate::base::key::SEQNO_MAX;
@@ -185,7 +185,9 @@ impl SstReader {
     pub(super) fn partition(&self, number: u32, fill: bool) -> Result<PartitionRef<'_>> {
         match self.index.partition(number) {
             Some(partition) => Ok(PartitionRef::Pinned(partition)),
-            None => self.cached_partition(number, fill).map(PartitionRef::Loaded),
+            None => self
+                .cached_partition(number, fill)
+                .map(PartitionRef::Loaded),
         }
     }
 
@@ -221,14 +223,18 @@ impl SstReader {
             .and_then(|raw| self.index.decode(number, data_end, &raw, filter))
             .and_then(|partition| match partition.data_end() <= self.data_end {
                 true => Ok(partition),
-                false => Err(DecodeError::Corrupt("index partition beyond the data blocks")),
+                false => Err(DecodeError::Corrupt(
+                    "index partition beyond the data blocks",
+                )),
             })
             .map_err(|damage| damage.at(&self.name, top.index.offset))
     }
 
     fn read_stored(&self, handle: Handle, stored: &mut Vec<u8>) -> Result<()> {
         if handle.end() > self.size {
-            return Err(DecodeError::Corrupt("handle outside the file").at(&self.name, handle.offset));
+            return Err(
+                DecodeError::Corrupt("handle outside the file").at(&self.name, handle.offset)
+            );
         }
         stored.resize(handle.len as usize, 0);
         self.file.read_exact_at(handle.offset, stored)
@@ -557,4 +563,5 @@ impl SstReader {
     }
 }
 
-const TWO_IN_ONE: DecodeError = DecodeError::Corrupt("a data block and an index partition in one place");
+const TWO_IN_ONE: DecodeError =
+    DecodeError::Corrupt("a data block and an index partition in one place");

@@ -6,15 +6,16 @@
 
 use super::SstBlockCache;
 use super::block::{Block, BlockIter};
+use super::block_frame;
 use super::decode_error::DecodeError;
 use super::dictionary::Dictionary;
 use super::format::{BlockKind, FOOTER_LEN, Handle, KINDS, RAW_BLOCK_MAX};
-use super::block_frame;
 use super::properties::Properties;
 use super::reader::SstReader;
 use crate::base::key::UNCOMMITTED_BIT;
 use crate::base::{
-    Error, ErrorKind, InternalIterator, InternalKey, Result, Seqno, Value, checksum, encryption_envelope,
+    Error, ErrorKind, InternalIterator, InternalKey, Result, Seqno, Value, checksum,
+    encryption_envelope,
 };
 use crate::env::ReadFile;
 use std::sync::Arc;
@@ -280,7 +281,9 @@ fn frame_at(bytes: &[u8], at: usize, file_id: u64) -> Option<usize> {
     }
     let sealed = match header[2] {
         encryption_envelope::NONE => 0,
-        encryption_envelope::AES_256_GCM => encryption_envelope::HEAD_LEN + encryption_envelope::TAG_LEN,
+        encryption_envelope::AES_256_GCM => {
+            encryption_envelope::HEAD_LEN + encryption_envelope::TAG_LEN
+        }
         _ => return None,
     };
     let raw_len = u32::from_le_bytes(header[4..].try_into().expect("four bytes")) as usize;

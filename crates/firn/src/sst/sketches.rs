@@ -108,7 +108,10 @@ impl SketchBuilder {
     #[cold]
     fn begin(&mut self, index: IndexId) {
         self.end();
-        let prefix_extractor = self.prefix_extractors.as_ref().and_then(|all| all.prefix_extractor(index));
+        let prefix_extractor = self
+            .prefix_extractors
+            .as_ref()
+            .and_then(|all| all.prefix_extractor(index));
         self.current = Some(CurrentIndex {
             index,
             sketcher: prefix_extractor.map(PrefixSketcher::new),

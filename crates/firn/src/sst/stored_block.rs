@@ -6,10 +6,10 @@
 //! is read; what copying saves is merging, building and compressing.
 
 use super::block::Block;
+use super::block_frame::{self, StoredHeader};
 use super::codec::Tuning;
 use super::dictionary::Dictionary;
 use super::format::Handle;
-use super::block_frame::{self, StoredHeader};
 use super::index::BlockStats;
 use super::reader::SstReader;
 use crate::base::Result;

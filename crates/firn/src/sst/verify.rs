@@ -2,7 +2,7 @@
 
 use super::block::BlockIter;
 use super::decode_error::{DecodeError, Decoded};
-use super::index::{Index, BlockPosition, BlockStats};
+use super::index::{BlockPosition, BlockStats, Index};
 use super::properties::IndexStats;
 use super::reader::SstReader;
 use crate::base::key::{SEQNO_COMMITTED_MAX, compare, index_id_of};

@@ -31,7 +31,12 @@ pub enum ReservePart {
 }
 
 /// All parts.
-const RESERVE_PARTS: [ReservePart; 4] = [ReservePart::Log, ReservePart::Manifest, ReservePart::Current, ReservePart::Table];
+const RESERVE_PARTS: [ReservePart; 4] = [
+    ReservePart::Log,
+    ReservePart::Manifest,
+    ReservePart::Current,
+    ReservePart::Table,
+];
 
 impl ReservePart {
     /// Name of its file.

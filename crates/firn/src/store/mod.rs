@@ -3,16 +3,16 @@
 //! A file is named after its id, and an id is used only once: data read of a file stays valid as
 //! long as anything refers to that file, on this machine or on another.
 
-mod file_name;
 mod disk_reserve;
+mod file_name;
 
 use crate::base::{ErrorKind, Result};
 use crate::env::{AppendFile, Env, FileUsage, ReadFile, SpanFile};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use disk_reserve::{DiskReserve, ReservePart};
 pub use file_name::{FileId, FileKind, file_name, parse_file_name};
-pub use disk_reserve::{ReservePart, DiskReserve};
 
 /// The data files of one directory.
 ///

@@ -3,7 +3,7 @@
 use super::Table;
 use crate::base::Result;
 use crate::catalog::autoincrement_counter;
-use crate::txn::{TransactionContext, Transaction};
+use crate::txn::{Transaction, TransactionContext};
 use std::sync::atomic::Ordering;
 
 impl Table {
@@ -54,7 +54,12 @@ impl Table {
     ///
     /// # Errors
     /// Those of a commit.
-    pub fn set_autoincrement(&self, next: u64, largest: u64, cx: &TransactionContext) -> Result<()> {
+    pub fn set_autoincrement(
+        &self,
+        next: u64,
+        largest: u64,
+        cx: &TransactionContext,
+    ) -> Result<()> {
         let current = self.current();
         let counter = autoincrement_counter(current.entry.clustered.id);
         let value = last_used(next, largest);

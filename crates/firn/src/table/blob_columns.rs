@@ -1,12 +1,12 @@
 //! Columns whose values lie out of line: which they are, writing them with a row, reading them.
 
 use super::Table;
+use crate::base::blob_buf::BlobBuf;
+use crate::base::blob_ref::{self, BlobRef};
 use crate::base::options::MutableOptions;
 use crate::base::{Error, Kind, Result, Value};
 use crate::blob::BlobStore;
 use crate::catalog::TableSchema;
-use crate::base::blob_buf::BlobBuf;
-use crate::base::blob_ref::{self, BlobRef};
 use crate::rowcode::{ColumnKind, DecodePlan, OutOfLineColumn, RowFormat};
 use crate::txn::Transaction;
 use std::sync::atomic::Ordering;
@@ -165,7 +165,11 @@ impl Table {
 ///
 /// Rejected: telling by length and checksum alone that a value is the one that is stored. The record
 /// before the update is at hand, and a hash is no proof.
-pub(super) fn unchanged(new: &LargeValue<'_>, old: &[LargeValue<'_>], stored: &[BlobRef]) -> Option<BlobRef> {
+pub(super) fn unchanged(
+    new: &LargeValue<'_>,
+    old: &[LargeValue<'_>],
+    stored: &[BlobRef],
+) -> Option<BlobRef> {
     let before = old.iter().find(|value| value.column == new.column)?;
     if !same_bytes(before.bytes, new.bytes) {
         return None;
@@ -333,7 +337,10 @@ impl RowReader {
         });
         store.prefetch(reads);
         // None of them moves any more once the first column points to them.
-        let lengths = self.wanted.iter().filter(|&c| needs(c) == ValueNeed::Length);
+        let lengths = self
+            .wanted
+            .iter()
+            .filter(|&c| needs(c) == ValueNeed::Length);
         let longest = lengths.map(|c| c.blob.len).max().unwrap_or(0) as usize;
         if self.zeros.len() < longest {
             self.zeros = vec![0; longest];

@@ -8,14 +8,14 @@
 use super::blob_columns::RowReader;
 use super::bulk_load_by_row::RowLoad;
 use super::write_rows::{RowScratch, WriteFlags, WriteOutcome, index_entry};
-use super::{TableIds, Table, corrupt};
+use super::{Table, TableIds, corrupt};
+use crate::base::blob_buf::BlobBuf;
 use crate::base::key::index_prefix;
 use crate::base::{Error, Result};
 use crate::blob::TransactionBlobs;
 use crate::catalog::{autoincrement_counter, hidden_row_counter};
-use crate::ingest::{Duplicate, LoadEntry, LoadFailure, IndexLoad, LoadProgress, Uniqueness};
-use crate::base::blob_buf::BlobBuf;
-use crate::txn::{TransactionContext, LockOwner};
+use crate::ingest::{Duplicate, IndexLoad, LoadEntry, LoadFailure, LoadProgress, Uniqueness};
+use crate::txn::{LockOwner, TransactionContext};
 use std::sync::Arc;
 
 /// Loads of one session with threads of their own; further ones (of a table with many partitions) work in
@@ -149,7 +149,12 @@ impl BulkLoad {
 }
 
 impl SortedLoad {
-    fn new(table: &Table, cx: &Arc<TransactionContext>, owner: &LockOwner, others: usize) -> Result<Self> {
+    fn new(
+        table: &Table,
+        cx: &Arc<TransactionContext>,
+        owner: &LockOwner,
+        others: usize,
+    ) -> Result<Self> {
         let current = table.current();
         let mut limits = cx.loads.limits();
         limits.threads &= others < THREADS_MAX;

@@ -6,7 +6,7 @@
 use super::Table;
 use super::write_rows::{RowScratch, WriteFlags, WriteOutcome};
 use crate::base::Result;
-use crate::txn::{TransactionContext, Isolation, LockOwner, Transaction};
+use crate::txn::{Isolation, LockOwner, Transaction, TransactionContext};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -21,7 +21,11 @@ pub(super) struct RowLoad {
 }
 
 impl RowLoad {
-    pub(super) fn new(table: Arc<Table>, cx: &Arc<TransactionContext>, owner: Arc<LockOwner>) -> Self {
+    pub(super) fn new(
+        table: Arc<Table>,
+        cx: &Arc<TransactionContext>,
+        owner: Arc<LockOwner>,
+    ) -> Self {
         let transaction = Transaction::new(Arc::clone(cx), owner);
         Self {
             table,

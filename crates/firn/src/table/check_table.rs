@@ -3,9 +3,10 @@
 //! The entries of an index and the rows are compared as sets, in two scans: equal sums of as many
 //! hashes are equal sets, whatever their order. Single lookups only name what does not fit.
 
-use super::index_info::IndexInfo;
 use super::blob_columns::RowReader;
-use super::{TableIds, Table};
+use super::index_info::IndexInfo;
+use super::{Table, TableIds};
+use crate::base::blob_buf::BlobBuf;
 use crate::base::checksum::xxh3;
 use crate::base::key::{INDEX_ID_LEN, index_prefix};
 use crate::base::key_range::prefix_successor;
@@ -13,7 +14,6 @@ use crate::base::{Error, ErrorKind, Result};
 use crate::catalog::{Counters, TableEntry, TableSchema};
 use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::read::{self, ReadPoint, ScanRange, ScanSource, SuperVersions, scan_sources};
-use crate::base::blob_buf::BlobBuf;
 use crate::rowcode::RowFormat;
 use crate::sst::IndexStats;
 use std::sync::Arc;
@@ -317,9 +317,12 @@ impl CheckedTable<'_> {
     }
 
     pub(super) fn is_there(&self, key: &[u8]) -> Result<bool> {
-        let there = read::get(&self.point.super_version, key, self.point.seqno, |key, _| {
-            key.kind.is_put()
-        })?;
+        let there = read::get(
+            &self.point.super_version,
+            key,
+            self.point.seqno,
+            |key, _| key.kind.is_put(),
+        )?;
         Ok(there == Some(true))
     }
 

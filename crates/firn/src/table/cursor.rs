@@ -17,11 +17,11 @@
 //! inner table) or moves on past the prefix widens to the whole index and keeps its iterators.
 
 use super::Table;
-use super::row_prefetch::RowPrefetch;
-use super::row_fetch::{RowFetch, FetchOutcome};
-use super::read_mode::{LockWait, ReadMode};
 use super::blob_columns::PartialColumn;
-use super::index_scan::{Resume, IndexScan, copy};
+use super::index_scan::{IndexScan, Resume, copy};
+use super::read_mode::{LockWait, ReadMode};
+use super::row_fetch::{FetchOutcome, RowFetch};
+use super::row_prefetch::RowPrefetch;
 use crate::base::key::index_prefix;
 use crate::base::key_range::make_successor;
 use crate::base::{Error, ErrorKind, Result};
@@ -291,7 +291,12 @@ impl Cursor {
     }
 
     /// Reads the row that `key`, all declared columns of a unique index, names.
-    pub fn get(&mut self, txn: &mut Transaction, key: KeyImage<'_>, record: &mut [u8]) -> Result<bool> {
+    pub fn get(
+        &mut self,
+        txn: &mut Transaction,
+        key: KeyImage<'_>,
+        record: &mut [u8],
+    ) -> Result<bool> {
         if self.fetch.on_clustered() {
             return self.get_row(txn, key, record);
         }

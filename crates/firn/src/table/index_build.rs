@@ -4,21 +4,21 @@
 //! entries are sorted and written into files of the last level. One commit of the catalog then names the new
 //! indexes, drops others and renames, together with the server's new definition.
 
-use super::index_info::IndexInfo;
-use super::blob_columns::RowReader;
-use super::write_rows::{RowScratch, WriteFlags, WriteOutcome, index_entry};
-use super::statistics::live_rows;
-use super::{Table, corrupt};
 use super::autoincrement::last_used;
+use super::blob_columns::RowReader;
+use super::index_info::IndexInfo;
+use super::statistics::live_rows;
+use super::write_rows::{RowScratch, WriteFlags, WriteOutcome, index_entry};
+use super::{Table, corrupt};
+use crate::base::blob_buf::BlobBuf;
 use crate::base::key::index_prefix;
 use crate::base::key_range::prefix_successor;
 use crate::base::{Error, IndexId, Result};
 use crate::catalog::{Catalog, IndexChange, IndexEntry, IndexOrigin, TableSchema};
-use crate::ingest::{LoadFailure, IndexLoad, LoadLimits, LoadProgress, Uniqueness};
+use crate::ingest::{IndexLoad, LoadFailure, LoadLimits, LoadProgress, Uniqueness};
 use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::read::{self, ReadPoint, ScanRange, scan_sources};
-use crate::base::blob_buf::BlobBuf;
-use crate::txn::{TransactionContext, LockOwner};
+use crate::txn::{LockOwner, TransactionContext};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -163,7 +163,12 @@ impl IndexBuild {
     ) -> Result<(), LoadFailure> {
         let table = &self.table;
         let current = table.current();
-        let expected = live_rows(&current.live_rows, &self.cx.super_versions, current.clustered.id()).0;
+        let expected = live_rows(
+            &current.live_rows,
+            &self.cx.super_versions,
+            current.clustered.id(),
+        )
+        .0;
         let mut reader = RowReader::new(table.format(), Some(&self.columns()));
         let store = &self.cx.blobs;
         let mut record = vec![0; table.record_len()];

@@ -195,7 +195,12 @@ impl IndexScan {
 
     fn is_complete(&self, opened: &OpenSources) -> bool {
         let (super_version, since) = (&opened.point.super_version, opened.point.seqno);
-        still_complete(super_version, opened.index, since, self.entries.inner().children())
+        still_complete(
+            super_version,
+            opened.index,
+            since,
+            self.entries.inner().children(),
+        )
     }
 
     fn open_sources(&mut self, txn: &Transaction, index: IndexId, point: ReadPoint, narrow: bool) {

@@ -1,34 +1,34 @@
 //! Rows and cursors: what a statement does to one table.
 
-mod row_prefetch;
 mod autoincrement;
+mod blob_columns;
 mod bulk_load;
+mod bulk_load_by_row;
 mod check_table;
 mod cursor;
-mod rows_per_key;
-mod row_fetch;
-mod index_info;
 mod index_build;
-mod repair_indexes;
-mod read_mode;
-mod blob_columns;
-mod bulk_load_by_row;
-mod row_lock;
-mod write_rows;
+mod index_info;
 mod index_scan;
+mod read_mode;
+mod repair_indexes;
+mod row_fetch;
+mod row_lock;
+mod row_prefetch;
+mod rows_per_key;
 mod statistics;
+mod write_rows;
 
+pub use blob_columns::PartialColumn;
 pub use bulk_load::BulkLoad;
 pub use check_table::{CheckReport, check_stored};
 pub use cursor::{Cursor, KeyImage, SeekMode};
 pub use index_build::IndexBuild;
-pub use repair_indexes::{IndexFix, IndexRepair, repair_indexes};
 pub use read_mode::{LockWait, ReadMode};
-pub use blob_columns::PartialColumn;
-pub use write_rows::{RowScratch, WriteFlags, WriteOutcome};
+pub use repair_indexes::{IndexFix, IndexRepair, repair_indexes};
 pub use statistics::{
     IndexSums, RangeEnd, TableStatistics, estimated_rows, live_rows, out_of_line_bytes,
 };
+pub use write_rows::{RowScratch, WriteFlags, WriteOutcome};
 
 use crate::base::row_count::RowCount;
 use crate::base::{Error, ErrorKind, Result};

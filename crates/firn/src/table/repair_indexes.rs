@@ -1,13 +1,13 @@
 //! Making the indexes of a table fit its rows, after some of either were lost.
 
 use super::TableIds;
-use super::check_table::{Secondary, CheckedTable};
 use super::blob_columns::RowReader;
+use super::check_table::{CheckedTable, Secondary};
+use crate::base::blob_buf::BlobBuf;
 use crate::base::key::{INDEX_ID_LEN, index_prefix};
 use crate::base::{Kind, Result, Value};
 use crate::catalog::{Counters, PartSchema, TableEntry};
 use crate::read::{self, ReadPoint};
-use crate::base::blob_buf::BlobBuf;
 use crate::rowcode::ColumnKind;
 use std::sync::Arc;
 

@@ -1,16 +1,16 @@
 //! From an index entry to a row in the server's record buffer.
 
+use super::blob_columns::{PartialColumn, RowReader};
 use super::index_info::IndexInfo;
 use super::read_mode::{Entries, LockWait, ReadMode};
-use super::blob_columns::{PartialColumn, RowReader};
 use super::row_lock::{LockOutcome, RowLock};
-use super::{TableIds, Table, corrupt};
+use super::{Table, TableIds, corrupt};
+use crate::base::blob_buf::BlobBuf;
 use crate::base::key::{INDEX_ID_LEN, UNCOMMITTED_BIT};
 use crate::base::{Error, Result, Seqno};
 use crate::blob::BlobStore;
 use crate::keycode::IndexDecodePlan;
 use crate::read::{Freshness, ReadPoint, changed_since};
-use crate::base::blob_buf::BlobBuf;
 use crate::txn::Transaction;
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! What a scan of a secondary index is about to read.
 
-use super::row_fetch::RowFetch;
 use super::read_mode::Entries;
+use super::row_fetch::RowFetch;
 use crate::read::{MULTI_GET_BATCH, ReadPoint, prefetch_blocks};
 
 /// Rows that pass before anything is announced: most ranges are short.

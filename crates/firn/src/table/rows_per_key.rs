@@ -67,7 +67,11 @@ impl Table {
 }
 
 /// The distinct values of each prefix in files and memtables, unless they are not known.
-fn sketches(super_version: &SuperVersion, index: IndexId, prefix_extractor: Arc<dyn PrefixExtractor>) -> Result<Option<Vec<Sketch>>> {
+fn sketches(
+    super_version: &SuperVersion,
+    index: IndexId,
+    prefix_extractor: Arc<dyn PrefixExtractor>,
+) -> Result<Option<Vec<Sketch>>> {
     let mut all = vec![Sketch::default(); prefix_extractor.prefixes()];
     let mut merge = |some: Option<Vec<Sketch>>| {
         let some = some.filter(|some| some.len() == all.len())?;

@@ -1,14 +1,14 @@
 //! Statistics and estimates for the optimizer.
 
 use super::Table;
+use super::blob_columns::candidates;
 use super::cursor::KeyImage;
 use super::index_info::IndexInfo;
-use super::blob_columns::candidates;
 use crate::base::IndexId;
 use crate::base::Result;
 use crate::base::key::index_prefix;
-use crate::base::row_count::RowCount;
 use crate::base::key_range::prefix_successor;
+use crate::base::row_count::RowCount;
 use crate::catalog::TableEntry;
 use crate::read::{ReadPoint, ScanRange, SuperVersion, SuperVersions, estimate_rows};
 use std::sync::Arc;
@@ -36,7 +36,10 @@ impl IndexSums {
             raw_bytes: files.raw_bytes,
             stored_bytes: files.stored_bytes,
         };
-        let queued = super_version.frozen.iter().map(|queued| queued.index_counts(index));
+        let queued = super_version
+            .frozen
+            .iter()
+            .map(|queued| queued.index_counts(index));
         for counts in queued.chain([super_version.active.index_counts(index)]) {
             sums.entries += counts.entries;
             sums.deletes += counts.deletes;
@@ -63,7 +66,11 @@ impl IndexSums {
 /// Costs a look at a few numbers, but for the first time after the database was opened: then the number that commits add
 /// to is an estimate ([`estimate_rows`]) that reads a few dozen blocks. Once all entries lie in one run without old
 /// versions they are the rows, and the error of the estimate is gone.
-pub fn live_rows(counter: &RowCount, super_versions: &SuperVersions, clustered: IndexId) -> (u64, ReadPoint) {
+pub fn live_rows(
+    counter: &RowCount,
+    super_versions: &SuperVersions,
+    clustered: IndexId,
+) -> (u64, ReadPoint) {
     // In this order: a commit is visible before it is counted, so the view has all that is counted by now.
     let counted = counter.counted();
     let point = super_versions.latest();
@@ -105,7 +112,9 @@ pub fn out_of_line_bytes(
         let large = all.filter(|table| !candidates(&table.schema).is_empty());
         large.map(|table| table.clustered.id).collect()
     };
-    let mut bytes = super_version.version.out_of_line_bytes(clustered, &mut holders);
+    let mut bytes = super_version
+        .version
+        .out_of_line_bytes(clustered, &mut holders);
     for queued in &super_version.frozen {
         bytes += queued.out_of_line_bytes(clustered, &mut holders);
     }

@@ -5,9 +5,9 @@
 //! Unique checks lock the declared columns of the key, so that two transactions that insert the same
 //! value meet, whatever their primary keys. Maintenance of non-unique indexes reads nothing.
 
-use super::index_info::IndexInfo;
 use super::blob_columns::{LargeValue, same_bytes, unchanged};
-use super::{TableIds, Table, corrupt};
+use super::index_info::IndexInfo;
+use super::{Table, TableIds, corrupt};
 use crate::base::key::{INDEX_ID_LEN, UNCOMMITTED_BIT};
 use crate::base::key_range::prefix_successor;
 use crate::base::{Error, ErrorKind, InternalIterator, InternalKey, Kind, Result, Value};
@@ -15,7 +15,7 @@ use crate::blob::TransactionBlobs;
 use crate::ingest::LoadEntry;
 use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::read::{self, ReadPoint, ScanRange, ScanSource, scan_sources};
-use crate::txn::{TransactionContext, LockMode, Transaction, WaitPolicy};
+use crate::txn::{LockMode, Transaction, TransactionContext, WaitPolicy};
 
 /// How an insert or update goes about duplicates.
 #[derive(Debug, Clone, Copy, Default)]

@@ -1,10 +1,10 @@
 //! Row locks: shared and exclusive, first in, first out, deadlocks found when a wait begins.
 
 mod key_set;
-mod merged_locks;
 mod lock_owner;
-mod report;
 mod lock_queue;
+mod merged_locks;
+mod report;
 mod shard;
 mod waiter;
 
@@ -22,7 +22,7 @@ use shard::{Released, Shard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use waiter::{WaitOutcome, LockWaiter};
+use waiter::{LockWaiter, WaitOutcome};
 
 const SHARDS: usize = 128;
 

@@ -12,7 +12,7 @@ pub use lock_table::{
     Granted, LockInfo, LockMemory, LockMode, LockOwner, LockStats, LockTable, WaitInfo,
     WaitObserver, WaitPolicy,
 };
-pub use prepared::{PreparedTransactions, PreparedTransaction};
+pub use prepared::{PreparedTransaction, PreparedTransactions};
 pub use snapshots::{Snapshot, SnapshotList};
-pub use transaction::{TransactionContext, Isolation, Transaction};
+pub use transaction::{Isolation, Transaction, TransactionContext};
 pub use write_set::{Savepoint, SharedWriteSet, WriteSet, WriteSetIter};

@@ -8,7 +8,7 @@ use crate::base::{Error, ErrorKind, IndexId, Result};
 use crate::binlog::ServerRun;
 use crate::blob::TransactionBlobs;
 use crate::wal::Lsn;
-use crate::write::{Changes, PreparedLogPin, CommitRecord};
+use crate::write::{Changes, CommitRecord, PreparedLogPin};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

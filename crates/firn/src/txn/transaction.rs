@@ -10,24 +10,24 @@
 //! own write set from then on, so that the primary and every index tell the same story.
 
 use super::lock_table::{Granted, LockMode, LockOwner, LockTable, WaitPolicy};
-use super::prepared::{PreparedTransactions, PreparedTransaction, discard};
+use super::prepared::{PreparedTransaction, PreparedTransactions, discard};
 use super::row_count_deltas::RowCountDeltas;
 use super::snapshots::{Snapshot, SnapshotList};
 use super::write_set::{Savepoint, SharedWriteSet, WriteSet, WriteSetIter};
+use crate::base::blob_ref::BlobRef;
 use crate::base::memory_tracker::MemoryTracker;
-use crate::base::row_count::RowCount;
 use crate::base::options::MutableOptions;
 use crate::base::pause_points::{self, PausePoint};
+use crate::base::row_count::RowCount;
 use crate::base::{
     CounterValue, Error, ErrorKind, IndexId, InternalKey, Kind, Result, Seqno, Value,
 };
-use crate::blob::{TransactionBlobs, BlobStore};
+use crate::blob::{BlobStore, TransactionBlobs};
 use crate::ingest::{Ingest, LoadHost};
 use crate::iter::TombstoneReports;
 use crate::read::{self, ReadPoint, SuperVersions};
-use crate::base::blob_ref::BlobRef;
 use crate::wal::{BinlogPosition, Lsn};
-use crate::write::{Batch, Changes, Pipeline, PreparedLogPin, CommitRecord, unknown_outcome};
+use crate::write::{Batch, Changes, CommitRecord, Pipeline, PreparedLogPin, unknown_outcome};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,28 +1,28 @@
 //! What a transaction has written and nobody else sees.
 
 mod iter;
-mod rolled_back;
-mod spilling;
-mod memory;
-mod spilled_runs;
-mod spill;
 mod largest_keys;
+mod memory;
+mod rolled_back;
+mod spill;
+mod spilled_runs;
+mod spilling;
 
 pub use iter::WriteSetIter;
 pub use spill::SealedWriteSet;
 
-use crate::base::memory_tracker::{MemoryCharge, MemoryTracker};
 use crate::base::key::{SEQNO_MAX, UNCOMMITTED_BIT, index_prefix};
+use crate::base::memory_tracker::{MemoryCharge, MemoryTracker};
 use crate::base::value::{ENTRY_BYTES_MAX, check_entry};
 use crate::base::{ErrorKind, IndexId, InternalKey, Kind, Result, Seqno, Value};
 use crate::ingest::Ingest;
-use spilling::SpillingMemory;
+use largest_keys::LargestKeys;
 use memory::{InMemoryWrites, version_bytes};
 use parking_lot::{Mutex, MutexGuard};
 use spilled_runs::{Bounds, SpilledRun, SpilledRuns};
+use spilling::SpillingMemory;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use largest_keys::LargestKeys;
 
 /// What is over this size spills whatever the limit: a record of the log has no room for more.
 const MEMORY_MAX: u64 = 512 << 20;

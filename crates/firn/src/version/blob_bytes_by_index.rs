@@ -1,9 +1,9 @@
 //! Attributes the blob bytes of a file to its indexes.
 
 use super::FileHandle;
+use crate::base::blob_ref;
 use crate::base::key::{SEQNO_MAX, index_prefix};
 use crate::base::{IndexId, InternalIterator, Kind, Result};
-use crate::base::blob_ref;
 use crate::sst::IndexStats;
 use std::collections::HashSet;
 

@@ -1,11 +1,11 @@
 //! The metadata of an SST that the manifest keeps.
 
+use crate::base::blob_ref::BlobUse;
 use crate::base::key_range::KeyRange;
 use crate::base::varint::{
     put_bytes, put_u64, take_bytes, take_u8, take_u32, take_u64, take_u64_le,
 };
 use crate::base::{Error, IndexId, Result, Seqno};
-use crate::base::blob_ref::BlobUse;
 use crate::sst::{IndexStats, SstSummary};
 
 /// The file has the last level's layout and codec.

@@ -1,9 +1,9 @@
 //! The queue of committed data that is not in the tree yet: frozen memtables and ingested runs.
 
 use super::{FileHandle, FileMeta, FileSource, Run};
+use crate::base::blob_ref::BlobUses;
 use crate::base::{IndexId, Seqno};
 use crate::memtable::{IndexCounts, Memtable};
-use crate::base::blob_ref::BlobUses;
 use std::collections::HashSet;
 use std::sync::Arc;
 

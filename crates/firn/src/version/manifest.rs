@@ -21,7 +21,7 @@ use crate::base::checksum::placed;
 use crate::base::varint::{take_exact, take_u32_le, take_u64_le};
 use crate::base::{Error, ErrorKind, Result, encryption_envelope};
 use crate::env::{AppendFile, Env, ReadFile};
-use crate::store::{ReservePart, DiskReserve};
+use crate::store::{DiskReserve, ReservePart};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -116,7 +116,12 @@ impl ManifestWriter {
     }
 
     /// As [`Self::create`], in the room of the reserve, which has the file again if that is too small.
-    pub(super) fn create_in(reserve: &DiskReserve, dir: &Path, id: u64, first: &Edit) -> Result<Self> {
+    pub(super) fn create_in(
+        reserve: &DiskReserve,
+        dir: &Path,
+        id: u64,
+        first: &Edit,
+    ) -> Result<Self> {
         let path = dir.join(manifest_name(id));
         let mut file = reserve.create(ReservePart::Manifest, &path)?;
         let first = first.encode();

@@ -1,6 +1,6 @@
 //! The logical content of a manifest: the sum of its edits.
 
-use super::{DeferredDeletion, Edit, FileMeta, DatabaseIdentity, LEVELS};
+use super::{DatabaseIdentity, DeferredDeletion, Edit, FileMeta, LEVELS};
 use crate::base::epoch::{EPOCH_MAX, end_of_ids, first_id};
 use crate::base::key::SEQNO_COMMITTED_MAX;
 use crate::base::{CounterValue, Seqno};

@@ -5,31 +5,31 @@
 //! them.
 
 mod blob_bytes_by_index;
-mod invariants;
+mod delete_pacer;
 mod edit;
+mod file_handle;
+mod file_meta;
+mod flushable;
+mod invariants;
 mod load_manifest;
 mod manifest;
-mod file_meta;
-mod delete_pacer;
-mod flushable;
-mod file_handle;
-mod salvage;
-mod version_set;
 mod manifest_state;
+mod salvage;
 mod tree;
+mod version_set;
 
-pub use edit::{DeferredDeletion, Edit, DatabaseIdentity};
+pub use edit::{DatabaseIdentity, DeferredDeletion, Edit};
+pub use file_handle::{FileHandle, FileSource, Run};
+pub use file_meta::{FileLocation, FileMeta};
+pub use flushable::{Flushable, IngestedRun};
 pub use load_manifest::{LoadedManifest, load, load_newest_manifest};
 pub use manifest::{
     ManifestReader, create_manifest, manifest_name, parse_manifest_name, read_current,
 };
-pub use file_meta::{FileLocation, FileMeta};
-pub use flushable::{Flushable, IngestedRun};
-pub use file_handle::{FileHandle, FileSource, Run};
+pub use manifest_state::{ManifestState, PlacedFile};
 pub use salvage::{Salvaged, salvage};
-pub use version_set::{VersionSetContext, FileDeletionHold, VersionSet};
-pub use manifest_state::{PlacedFile, ManifestState};
 pub use tree::{LAST_LEVEL, LEVELS, Version};
+pub use version_set::{FileDeletionHold, VersionSet, VersionSetContext};
 
 #[cfg(test)]
 pub(crate) mod testing;

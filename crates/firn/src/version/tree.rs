@@ -1,6 +1,6 @@
 //! A version: the files of the tree at one moment.
 
-use super::{Edit, FileHandle, FileSource, Run, ManifestState};
+use super::{Edit, FileHandle, FileSource, ManifestState, Run};
 use crate::base::IndexId;
 use crate::base::blob_ref::BlobUses;
 use crate::sst::IndexStats;

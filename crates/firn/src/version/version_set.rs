@@ -2,12 +2,12 @@
 
 mod epoch;
 
+use super::delete_pacer::DeletePacer;
+use super::file_handle::FileFate;
 use super::load_manifest::{load, manifest_ids};
 use super::manifest::{
     ManifestWriter, NextCurrent, ROOM, clear_unfinished, manifest_name, read_current,
 };
-use super::delete_pacer::DeletePacer;
-use super::file_handle::FileFate;
 use super::{Edit, FileHandle, FileSource, ManifestState, Version};
 use crate::base::epoch::{end_of_ids, end_of_names};
 use crate::base::event_listener::{Listener, Severity};
@@ -302,7 +302,8 @@ impl VersionSet {
         let mut current = current();
         let names: HashSet<u64> = current.iter().map(|(counter, _)| *counter).collect();
         known.retain(|counter, _| names.contains(counter));
-        current.retain(|(counter, value)| *value != known.get(counter).copied().unwrap_or_default());
+        current
+            .retain(|(counter, value)| *value != known.get(counter).copied().unwrap_or_default());
         current
     }
 
@@ -707,7 +708,11 @@ fn rotate_at(writer: &ManifestWriter) -> u64 {
 }
 
 /// Writes `state` as a new manifest and puts it in force.
-fn rotate(ctx: &VersionSetContext, next_file_id: &AtomicU64, state: &mut ManifestState) -> Result<ManifestWriter> {
+fn rotate(
+    ctx: &VersionSetContext,
+    next_file_id: &AtomicU64,
+    state: &mut ManifestState,
+) -> Result<ManifestWriter> {
     let id = next_file_id.fetch_add(1, Ordering::Relaxed);
     // The next open would take larger numbers for damage.
     if id + 1 >= end_of_ids(state.epoch()) {

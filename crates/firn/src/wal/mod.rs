@@ -5,8 +5,8 @@
 //! the records of the contiguous prefix that survived. `docs/formats/wal.md` has the bytes,
 //! `docs/internals/wal.md` the reasons.
 
-pub mod frame;
 mod durable_prefix;
+pub mod frame;
 mod reader;
 mod record;
 mod segment;
@@ -14,13 +14,14 @@ mod waiter;
 mod writer;
 
 pub use reader::{
-    LogStart, SegmentPiece, ReplayEnd, fingerprint, missing_between, missing_segment, replay,
-    replay_archived, salvage, dump_segment,
+    LogStart, ReplayEnd, SegmentPiece, dump_segment, fingerprint, missing_between, missing_segment,
+    replay, replay_archived, salvage,
 };
 pub use record::{BinlogPosition, Gtid, Record, ServerRunName};
 pub use segment::{largest_below, parse_segment_name, segment_name, sync_all};
 pub use writer::{
-    FullDiskAccess, Appended, ClosedSegment, WalCut, OutcomeRoom, SegmentHold, Wal, WalOptions, WalStats,
+    Appended, ClosedSegment, FullDiskAccess, OutcomeRoom, SegmentHold, Wal, WalCut, WalOptions,
+    WalStats,
 };
 
 /// Position in the log of one [`Wal`]: bytes of records appended since it was created. Not stored.

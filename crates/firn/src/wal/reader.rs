@@ -1,11 +1,11 @@
 //! The reading end of the log: replay.
 
+mod dump;
 mod salvage;
 mod segments;
-mod dump;
 
+pub use dump::{SegmentPiece, dump_segment, fingerprint};
 pub use salvage::{LogStart, missing_between, missing_segment, salvage};
-pub use dump::{SegmentPiece, fingerprint, dump_segment};
 
 use super::frame::{FIRST_GROUP, GROUP_HEADER, GroupHeader};
 use super::{GroupNumber, LogEnd, Record, SegmentId};

@@ -6,7 +6,7 @@ use super::{LogEnd, SegmentId};
 use crate::base::health::{FullDisk, Health};
 use crate::base::{Error, ErrorKind, Result};
 use crate::env::{AlignedBuf, BLOCK, Env, LogFile};
-use crate::store::{ReservePart, DiskReserve};
+use crate::store::{DiskReserve, ReservePart};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 mod concurrent;
-mod crash;
 mod corruption;
+mod crash;
 mod faults;
 mod lifecycle;
 mod reserve;

@@ -2,9 +2,9 @@
 
 mod closed_segments;
 mod group_commit;
+mod growing_group;
 mod log_cut;
 mod state;
-mod growing_group;
 
 use super::frame::{FIRST_GROUP, GROUP_HEADER};
 use super::segment::{self, Segment, Segments};
@@ -16,7 +16,7 @@ use crate::base::{Error, ErrorKind, Result};
 use crate::env::{BLOCK, Env};
 use crate::store::DiskReserve;
 pub use closed_segments::ClosedSegment;
-pub use log_cut::{WalCut, SegmentHold};
+pub use log_cut::{SegmentHold, WalCut};
 use parking_lot::{Condvar, Mutex};
 pub(super) use state::OldSegment;
 use state::WalState;
@@ -392,7 +392,12 @@ impl Drop for Wal {
 }
 
 impl Shared {
-    fn append(&self, records: &[Record<'_>], room: OutcomeRoom, access: FullDiskAccess) -> Result<Appended> {
+    fn append(
+        &self,
+        records: &[Record<'_>],
+        room: OutcomeRoom,
+        access: FullDiskAccess,
+    ) -> Result<Appended> {
         let access = match room {
             OutcomeRoom::Use => FullDiskAccess::Exits,
             _ => access,
@@ -436,7 +441,9 @@ impl Shared {
                     // After a restart more outcomes may be expected than the reserve has room for. Those that find
                     // room are no worse for the others.
                     Err(full)
-                        if room == OutcomeRoom::Use && !alone && *full.kind() == ErrorKind::NoSpace =>
+                        if room == OutcomeRoom::Use
+                            && !alone
+                            && *full.kind() == ErrorKind::NoSpace =>
                     {
                         alone = true;
                         continue;
@@ -476,7 +483,12 @@ impl Shared {
     }
 
     /// As [`Self::prepare_next`]; without room for all outcomes that are expected unless `for_outcomes`.
-    fn prepare(&self, room: u64, access: FullDiskAccess, for_outcomes: bool) -> Result<Arc<Segment>> {
+    fn prepare(
+        &self,
+        room: u64,
+        access: FullDiskAccess,
+        for_outcomes: bool,
+    ) -> Result<Arc<Segment>> {
         let _preparing = self.preparing.lock();
         let (id, durable, room, given) = {
             let mut state = self.state.lock();

@@ -8,7 +8,7 @@ mod stall;
 pub use batch::{Batch, BatchEntry};
 pub use changes::Changes;
 pub use pipeline::{
-    BegunCut, OwnedBinlogPosition, Committed, LogCut, MemtableHost, Pipeline, PreparedLogPin, CommitRecord,
-    unknown_outcome,
+    BegunCut, CommitRecord, Committed, LogCut, MemtableHost, OwnedBinlogPosition, Pipeline,
+    PreparedLogPin, unknown_outcome,
 };
 pub use stall::{Pressure, STALL_REASONS, StallGate, StallStats};

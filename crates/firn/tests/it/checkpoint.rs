@@ -186,7 +186,12 @@ fn what_stands_in_the_way_stays() {
 
 #[test]
 fn a_checkpoint_that_fails_leaves_nothing_and_the_database_as_it_was() {
-    for class in [CallClass::Create, CallClass::Rename, CallClass::Sync, CallClass::Write] {
+    for class in [
+        CallClass::Create,
+        CallClass::Rename,
+        CallClass::Sync,
+        CallClass::Write,
+    ] {
         for nth in 1.. {
             let faulty = FaultEnv::new(Arc::new(MemEnv::new()));
             let env: Arc<dyn Env> = Arc::new(faulty.clone());

@@ -65,7 +65,9 @@ fn rows_that_were_loaded_outlive_the_manifest() {
     };
     let db = Db::open(env, Path::new("/new"), options, None).unwrap();
     let table = Table::open(db.catalog(), "d/t", schema(), &[]).unwrap();
-    let report = table.check(&db.context().super_versions, true, &|| false).unwrap();
+    let report = table
+        .check(&db.context().super_versions, true, &|| false)
+        .unwrap();
     assert_eq!((report.rows, report.problems), (510, Vec::new()));
 }
 
@@ -107,6 +109,8 @@ fn a_load_row_by_row_commits_pieces_whatever_a_transaction_may_take() {
     assert!(visible(&db) - before > 10, "{}", visible(&db) - before);
     let store = db.context().ingest.versions().source().store().clone();
     assert_eq!(store.list().unwrap(), []);
-    let report = table.check(&db.context().super_versions, true, &|| false).unwrap();
+    let report = table
+        .check(&db.context().super_versions, true, &|| false)
+        .unwrap();
     assert_eq!((report.rows, report.problems), (2000, Vec::new()));
 }

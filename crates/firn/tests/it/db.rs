@@ -77,7 +77,8 @@ fn what_no_file_can_hold_is_refused_by_the_statement() {
         let env = MemEnv::new();
         let db = open(&env);
         let mutable = &db.options().mutable;
-        mutable.entry_bytes_max
+        mutable
+            .entry_bytes_max
             .store(BYTES_MAX as u64, Ordering::Relaxed);
         if spills {
             mutable.txn_memory_limit.store(1, Ordering::Relaxed);
@@ -94,7 +95,9 @@ fn what_no_file_can_hold_is_refused_by_the_statement() {
         let mut batch = Batch::new();
         batch.add(&key("b"), Kind::Put, Value::whole(&too_long));
         let pipeline = &db.context().pipeline;
-        let error = pipeline.commit(CommitRecord::Batch, &batch, &[]).unwrap_err();
+        let error = pipeline
+            .commit(CommitRecord::Batch, &batch, &[])
+            .unwrap_err();
         assert_eq!(*error.kind(), ErrorKind::TooLarge);
         db.flush().unwrap();
         drop((txn, db));

@@ -8,7 +8,7 @@ use firn::catalog::{
 };
 use firn::db::Db;
 use firn::env::{Env, MemEnv};
-use firn::keycode::{CollationSpec, Collator, CollationLevel, TextForm};
+use firn::keycode::{CollationLevel, CollationSpec, Collator, TextForm};
 use firn::rowcode::{Column, ColumnKind, InstantDefault};
 use firn::table::{RowScratch, Table, WriteFlags, WriteOutcome};
 use firn::txn::Isolation;
@@ -255,7 +255,10 @@ impl World {
                 }
             };
             let done = done.unwrap();
-            assert!(matches!(done, WriteOutcome::Done { .. } | WriteOutcome::Same));
+            assert!(matches!(
+                done,
+                WriteOutcome::Done { .. } | WriteOutcome::Same
+            ));
             self.rows.insert(id, row);
         }
         txn.commit().unwrap();

@@ -29,7 +29,9 @@ fn options() -> Options {
 }
 
 fn rows(db: &Db, table: &Table) -> u64 {
-    let report = table.check(&db.context().super_versions, true, &|| false).unwrap();
+    let report = table
+        .check(&db.context().super_versions, true, &|| false)
+        .unwrap();
     assert_eq!(report.problems, [""; 0]);
     report.rows
 }

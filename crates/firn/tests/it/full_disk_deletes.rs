@@ -19,7 +19,8 @@ const COMMITS_MAX: i32 = 150;
 
 fn options(segment_size: u64) -> Options {
     let mutable = MutableOptions::default();
-    mutable.memtable_size
+    mutable
+        .memtable_size
         .store(8 << 10, std::sync::atomic::Ordering::Relaxed);
     Options {
         mutable: Arc::new(mutable),
@@ -59,7 +60,9 @@ fn delete(db: &Db, table: &Table, ids: std::ops::Range<i32>) -> Result<()> {
 }
 
 fn rows(db: &Db, table: &Table) -> i32 {
-    let report = table.check(&db.context().super_versions, true, &|| false).unwrap();
+    let report = table
+        .check(&db.context().super_versions, true, &|| false)
+        .unwrap();
     assert_eq!(report.problems, [""; 0]);
     report.rows as i32
 }
@@ -220,7 +223,12 @@ fn the_segment_that_the_next_replay_begins_with_stays() {
 
 /// Removes all that is set aside, as an older version would have left the directory.
 fn without_reserve(env: &MemEnv) {
-    for part in [ReservePart::Log, ReservePart::Manifest, ReservePart::Current, ReservePart::Table] {
+    for part in [
+        ReservePart::Log,
+        ReservePart::Manifest,
+        ReservePart::Current,
+        ReservePart::Table,
+    ] {
         let path = Path::new("/db").join(part.name());
         if env.exists(&path).unwrap() {
             env.remove(&path).unwrap();

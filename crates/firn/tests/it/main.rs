@@ -2,16 +2,16 @@
 
 mod blobs;
 mod checkpoint;
+mod corrupt_loads;
 mod db;
 mod distinct;
 mod estimates;
 mod fixture_v1;
 mod full_disk_commit;
+mod full_disk_deletes;
 mod fuzz;
 mod layers;
-mod corrupt_loads;
 mod memory;
-mod full_disk_deletes;
 mod prepared;
 mod schema;
 mod table;

@@ -137,7 +137,9 @@ fn unique_values_of_a_recovered_transaction_stay_taken() {
         }
         let written = tried(&db, &table, 9, Some(taken)).unwrap();
         assert_eq!(written, WriteOutcome::Duplicate { index: 1 }, "{context}");
-        let report = table.check(&db.context().super_versions, true, &|| false).unwrap();
+        let report = table
+            .check(&db.context().super_versions, true, &|| false)
+            .unwrap();
         assert_eq!(report.problems, Vec::<String>::new(), "{context}");
         assert_eq!(report.rows, if deletes { 1 } else { 3 }, "{context}");
     }
@@ -172,7 +174,9 @@ fn a_table_with_prepared_changes_stays_as_it_is() {
         let (_env, db, table) = prepared(spills, false);
         refused(&db, "recovered");
         db.commit_xid(b"x").unwrap();
-        let report = table.check(&db.context().super_versions, true, &|| false).unwrap();
+        let report = table
+            .check(&db.context().super_versions, true, &|| false)
+            .unwrap();
         assert_eq!((report.rows, report.problems), (3, Vec::new()));
         assert!(db.catalog().truncate("d/t").is_ok());
         assert!(db.catalog().drop_table("d/t").is_ok());
@@ -238,7 +242,9 @@ fn a_run_keeps_of_the_log_what_the_empty_memtable_before_it_kept() {
         assert_eq!(view.frozen[0].min_segment(), kept);
     }
     let rows = |db: &Db, table: &Table| {
-        let report = table.check(&db.context().super_versions, true, &|| false).unwrap();
+        let report = table
+            .check(&db.context().super_versions, true, &|| false)
+            .unwrap();
         assert_eq!(report.problems, [""; 0]);
         report.rows
     };

@@ -1,6 +1,6 @@
 //! The plain columns and indexes of test tables. `examples/reads.rs` has them, too.
 
-use firn::catalog::{ColumnSchema, NewTable, IndexPart, IndexSchema, PartSchema, TableSchema};
+use firn::catalog::{ColumnSchema, IndexPart, IndexSchema, NewTable, PartSchema, TableSchema};
 use firn::db::Db;
 use firn::rowcode::{Column, ColumnKind, InstantDefault};
 use firn::table::Table;

@@ -165,11 +165,18 @@ impl World {
             expected.sort_by_key(|&(id, (k, _))| (k, id));
         }
         let end = to.to_le_bytes();
-        cursor.set_end_range(Some(KeyImage::image(&end)), true).unwrap();
+        cursor
+            .set_end_range(Some(KeyImage::image(&end)), true)
+            .unwrap();
         let mut buffer = [0; RECORD];
         let start = from.to_le_bytes();
         let mut on = cursor
-            .seek(txn, KeyImage::image(&start), SeekMode::AtOrAfter, &mut buffer)
+            .seek(
+                txn,
+                KeyImage::image(&start),
+                SeekMode::AtOrAfter,
+                &mut buffer,
+            )
             .unwrap();
         let mut place = 0;
         let turns = self.rng.random_bool(0.3);
@@ -255,7 +262,9 @@ fn a_cursor_reads_ranges_that_lie_in_different_files() {
     let mut buffer = [0; RECORD];
     for from in [10, 5900, 3000, 1200, 4500, 10] {
         let end = i32::to_le_bytes(from + 20);
-        cursor.set_end_range(Some(KeyImage::image(&end)), true).unwrap();
+        cursor
+            .set_end_range(Some(KeyImage::image(&end)), true)
+            .unwrap();
         let start = i32::to_le_bytes(from);
         let mut on = cursor
             .seek(

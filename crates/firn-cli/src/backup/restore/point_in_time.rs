@@ -3,18 +3,20 @@
 //! The copy is recovered beside its place, and gets its name when it is whole ([`super::staging`]).
 
 use super::engine_directory::whole;
-use super::is_named;
 use super::in_doubt::settle_prepared;
+use super::is_named;
 use super::staging::Stage;
 use crate::Outcome;
 use crate::args::{Restore, Until};
-use crate::backup::log_archive::{local_time, stored};
 use crate::backup::format::{Backup, entries, unhex};
+use crate::backup::log_archive::{local_time, stored};
 use crate::backup::source::{Definitions, base_table, belonging};
 use crate::backup::target::Target;
 use crate::output::{Output, bytes};
 use chrono::{DateTime, Local, NaiveDateTime, TimeZone};
-use firn::backup::{RecoveryTarget, BinlogCoordinates, ReachedPoint, archive_owner, archived_segments, find_point};
+use firn::backup::{
+    BinlogCoordinates, ReachedPoint, RecoveryTarget, archive_owner, archived_segments, find_point,
+};
 use firn::base::options::Options;
 use firn::base::{Error, ErrorKind, Result};
 use firn::catalog::{CatalogState, TableEntry};
@@ -250,7 +252,9 @@ fn newest_before(backups: &[Backup], wanted: &RecoveryTarget) -> Option<usize> {
                 (!place.name.is_empty()).then_some(place)
             });
             let places: Vec<_> = places.collect();
-            let to = |place: &Option<BinlogCoordinates>| place.as_ref().and_then(|place| place.to(wanted));
+            let to = |place: &Option<BinlogCoordinates>| {
+                place.as_ref().and_then(|place| place.to(wanted))
+            };
             let before = |place| to(place).is_some_and(Ordering::is_le);
             if let Some(at) = places.iter().position(before) {
                 return Some(at);

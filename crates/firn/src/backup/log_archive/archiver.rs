@@ -1,8 +1,8 @@
 //! Moves closed segments, and the files that they name, into the archive.
 
 use super::super::copy_files::{copy, copy_changed, link_or_copy};
-use super::archived_segments;
 use super::archive_identity::{ArchiveIdentity, Coverage, claim, write_coverage};
+use super::archived_segments;
 use crate::base::event_listener::{Listener, Severity};
 use crate::base::{Error, ErrorKind, Result};
 use crate::blob::BlobStore;
@@ -141,7 +141,10 @@ impl Archiver {
     }
 
     /// Runs `work` on the archive, one caller at a time, and reports its outcome.
-    fn attempt(&self, work: impl FnOnce(&mut ArchiveIdentity, &mut Growing) -> Result<()>) -> Result<()> {
+    fn attempt(
+        &self,
+        work: impl FnOnce(&mut ArchiveIdentity, &mut Growing) -> Result<()>,
+    ) -> Result<()> {
         self.check_left()?;
         let mut working = self.working.lock();
         let (archiving, growing) = &mut *working;

@@ -14,9 +14,9 @@
 //! ```
 
 use super::{archived_segments, coverage};
+use crate::base::blob_ref::BlobUses;
 use crate::base::{Error, ErrorKind, Kind, Result, Seqno};
 use crate::env::Env;
-use crate::base::blob_ref::BlobUses;
 use crate::version::FileMeta;
 use crate::wal::{self, BinlogPosition, Record, SegmentId, missing_between, segment_name};
 use crate::write::Batch;

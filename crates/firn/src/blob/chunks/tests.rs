@@ -1,10 +1,10 @@
 use super::*;
-use crate::blob::{TransactionBlobs, BlobStore};
-use crate::env::{Env, MemEnv};
 use crate::base::blob_buf::BlobBuf;
 use crate::base::blob_ref::BLOB_HEADER_LEN;
-use crate::store::{FileKind, FileStore, file_name};
 use crate::base::{ErrorKind, blob_ref::BlobRef};
+use crate::blob::{BlobStore, TransactionBlobs};
+use crate::env::{Env, MemEnv};
+use crate::store::{FileKind, FileStore, file_name};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 use super::*;
-use crate::blob::{TransactionBlobs, BlobStore, BlobSpan};
-use crate::env::fault::{CallClass, Errno, Fault};
-use crate::env::{Env, FaultEnv, MemEnv, PosixEnv};
 use crate::base::blob_buf::BlobBuf;
 use crate::base::blob_ref::BlobRef;
+use crate::blob::{BlobSpan, BlobStore, TransactionBlobs};
+use crate::env::fault::{CallClass, Errno, Fault};
+use crate::env::{Env, FaultEnv, MemEnv, PosixEnv};
 use crate::store::{FileKind, FileStore};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::path::Path;

@@ -2,7 +2,7 @@
 //! reader must get the result that it would get without the cache. Each rule of the protocol is
 //! broken once, and the model must detect that.
 
-use super::cached_row::{RowVisibility, CachedRow};
+use super::cached_row::{CachedRow, RowVisibility};
 use super::shard::{ShardLock, erase, raise, shard_of};
 use super::*;
 use crate::base::Kind;

@@ -40,7 +40,13 @@ impl Hasher for IdentityHasher {
     }
 }
 
-type RowMap = Cache<u64, CachedRow, ByWeight, BuildHasherDefault<IdentityHasher>, DefaultLifecycle<u64, CachedRow>>;
+type RowMap = Cache<
+    u64,
+    CachedRow,
+    ByWeight,
+    BuildHasherDefault<IdentityHasher>,
+    DefaultLifecycle<u64, CachedRow>,
+>;
 
 /// Rows by the hash of their user key. Of two keys with the same hash, the shard holds one at a
 /// time.

@@ -1,5 +1,5 @@
-use super::super::table_entry::IndexEntry;
 use super::super::schema::{ColumnSchema, IndexPart, TableSchema};
+use super::super::table_entry::IndexEntry;
 use super::*;
 use crate::base::key::index_prefix;
 use crate::base::record_buffer::NullBit;

@@ -3,7 +3,7 @@
 use super::{CollationSchema, ColumnSchema, IndexPart, IndexSchema, PartSchema, TableSchema};
 use crate::base::record_buffer::{NullBit, Pad};
 use crate::base::{Error, Result, varint};
-use crate::keycode::{CollationSpec, CollationLevel, TextForm};
+use crate::keycode::{CollationLevel, CollationSpec, TextForm};
 use crate::rowcode::{Column, ColumnKind, InstantDefault};
 
 const FORMAT: u64 = 1;

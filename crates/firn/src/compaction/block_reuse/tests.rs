@@ -4,7 +4,8 @@ use crate::base::{InternalIterator, InternalKey, Kind, Seqno, Value};
 use crate::compaction::job::JobStats;
 use crate::compaction::testing::{Db, Entry, VecIter, entry, user_key};
 use crate::compaction::{
-    Job, JobKind, PickerContext, RestGoal, RetiredIndexes, RunningJobs, Snapshots, flush, pick, run_job,
+    Job, JobKind, PickerContext, RestGoal, RetiredIndexes, RunningJobs, Snapshots, flush, pick,
+    run_job,
 };
 use crate::sst::{CachedBlock, IndexStats, SstOptions, SstWriter};
 use crate::version::FileMeta;
@@ -223,7 +224,8 @@ fn reads_see_the_same_with_and_without() {
                 without.retired.insert(3, seqno);
             }
             let reads = Snapshots::new(seqno, snapshots.iter().copied());
-            let rest = [RestGoal::No, RestGoal::WhereItPays, RestGoal::Complete][rng.random_range(0..3)];
+            let rest =
+                [RestGoal::No, RestGoal::WhereItPays, RestGoal::Complete][rng.random_range(0..3)];
             for tree in [&mut with, &mut without] {
                 match ingested {
                     true => tree.ingest(&entries, seqno, |n| match zeros {

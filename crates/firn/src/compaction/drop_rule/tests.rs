@@ -58,7 +58,10 @@ fn every_version_within_the_retention_stays() {
     // A dropped index stays while a read may stand before the drop.
     let retired = RetiredIndexes::from([(1, 16)]);
     let of = |snapshots: &Snapshots| decide_all(snapshots, &retired, true, true, &entries)[3];
-    assert_eq!(of(&Snapshots::new(30, [])), DropDecision::Drop(DropReason::Retired));
+    assert_eq!(
+        of(&Snapshots::new(30, [])),
+        DropDecision::Drop(DropReason::Retired)
+    );
     let since = |seqno| Snapshots::retaining(30, [], Retention::Since(seqno));
     assert_eq!(of(&since(16)), DropDecision::Drop(DropReason::Retired));
     assert_eq!(of(&since(15)), DropDecision::Keep(24));
@@ -78,7 +81,10 @@ fn a_deletion_goes_only_with_nothing_below_it() {
     );
     assert_eq!(
         decide_all(&snapshots, &none, false, false, &entries),
-        [DropDecision::Keep(9), DropDecision::Drop(DropReason::Shadowed)]
+        [
+            DropDecision::Keep(9),
+            DropDecision::Drop(DropReason::Shadowed)
+        ]
     );
     // A deletion above the oldest snapshot stays: it hides a version that the snapshot needs.
     let entries = [(KEY, 11, Kind::Delete), (KEY, 5, Kind::Put)];
@@ -94,9 +100,18 @@ fn numbers_go_only_in_the_last_level_and_where_no_snapshot_needs_them() {
     let none = RetiredIndexes::new();
     let puts = [(KEY, 12, Kind::Put), (KEY, 10, Kind::PutBlobs)];
     let keep = |last, below| decide_all(&snapshots, &none, last, below, &puts);
-    assert_eq!(keep(true, true), [DropDecision::Keep(12), DropDecision::Keep(0)]);
-    assert_eq!(keep(false, true), [DropDecision::Keep(12), DropDecision::Keep(10)]);
-    assert_eq!(keep(true, false), [DropDecision::Keep(12), DropDecision::Keep(10)]);
+    assert_eq!(
+        keep(true, true),
+        [DropDecision::Keep(12), DropDecision::Keep(0)]
+    );
+    assert_eq!(
+        keep(false, true),
+        [DropDecision::Keep(12), DropDecision::Keep(10)]
+    );
+    assert_eq!(
+        keep(true, false),
+        [DropDecision::Keep(12), DropDecision::Keep(10)]
+    );
 }
 
 #[test]
@@ -105,7 +120,10 @@ fn a_dropped_index_goes_once_no_read_is_older() {
     let other: &[u8] = b"\0\0\0\x02k";
     let entries = [(KEY, 12, Kind::Put), (other, 12, Kind::Put)];
     let of = |snapshots| decide_all(&snapshots, &retired, false, false, &entries);
-    let gone = [DropDecision::Drop(DropReason::Retired), DropDecision::Keep(12)];
+    let gone = [
+        DropDecision::Drop(DropReason::Retired),
+        DropDecision::Keep(12),
+    ];
     assert_eq!(of(Snapshots::new(30, [])), gone);
     assert_eq!(of(Snapshots::new(30, [15])), gone);
     assert_eq!(
@@ -271,7 +289,10 @@ fn a_block_is_kept_whole_only_if_each_entry_is() {
     // An entry of the first key has passed already: it may hide the block's first entry.
     let mut rule = DropRule::new(&reads, &retired, true);
     let newer = InternalKey::new(&first, 90, Kind::Put);
-    assert_eq!(rule.decide(newer, |_| true).unwrap(), DropDecision::Keep(90));
+    assert_eq!(
+        rule.decide(newer, |_| true).unwrap(),
+        DropDecision::Keep(90)
+    );
     assert!(!rule.keeps_all(&first, &zeros, 0));
     let mut rule = DropRule::new(&reads, &retired, true);
     rule.passed(&key(5, 9));

@@ -25,7 +25,10 @@ fn the_base_is_never_below_data() {
 fn each_target_is_a_share_of_the_next() {
     let level_targets = bases(900_000, None);
     assert_eq!(level_targets.base, 2);
-    assert_eq!(level_targets.targets, [0, 0, 100, 1000, 10_000, 100_000, 800_000]);
+    assert_eq!(
+        level_targets.targets,
+        [0, 0, 100, 1000, 10_000, 100_000, 800_000]
+    );
     assert!((level_targets.fill(5, 50_000) - 0.5).abs() < 1e-9);
 }
 
@@ -44,7 +47,10 @@ fn files_of_upper_levels_are_a_share_of_their_level() {
         312,
         "nor than a thirty-second of it smaller"
     );
-    assert_eq!(level_targets.file_size(0, 10_000), level_targets.file_size(2, 10_000));
+    assert_eq!(
+        level_targets.file_size(0, 10_000),
+        level_targets.file_size(2, 10_000)
+    );
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! Jobs on L0.
 
-use super::l0_overlap::{L0Overlap, L0Selection, FileInRun};
+use super::l0_overlap::{FileInRun, L0Overlap, L0Selection};
 use super::{PickerContext, compact_job, move_job};
 use crate::base::key_range::KeyRange;
-use crate::compaction::running_jobs::{Job, JobReason};
 use crate::compaction::level_targets::LevelTargets;
+use crate::compaction::running_jobs::{Job, JobReason};
 use crate::version::{FileHandle, FileMeta};
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -113,6 +113,9 @@ impl PickerContext<'_> {
                 _ => groups.push((file.range(), vec![(run, file)])),
             }
         }
-        groups.into_iter().map(|(_, of)| L0Overlap::of(of)).collect()
+        groups
+            .into_iter()
+            .map(|(_, of)| L0Overlap::of(of))
+            .collect()
     }
 }

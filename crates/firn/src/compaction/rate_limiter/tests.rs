@@ -37,7 +37,10 @@ fn a_stop_and_a_lifted_limit_end_the_wait() {
     let stopped = AtomicBool::new(true);
     let ended = limiter.take(1_000_000, &stopped).unwrap_err();
     assert_eq!(*ended.kind(), ErrorKind::Interrupted);
-    limiter.mutable.background_io_rate.store(0, Ordering::Relaxed);
+    limiter
+        .mutable
+        .background_io_rate
+        .store(0, Ordering::Relaxed);
     limiter.take(1_000_000, &GO).unwrap();
     assert_eq!(limiter.slept_us(), 0);
 }

@@ -18,7 +18,12 @@ pub(super) fn file_splitters(versions: &Arc<VersionSet>, options: &Options) -> F
 
 /// A light run goes to L0 and is cut as a flush is. A dense run sinks to the last level unchanged,
 /// so it is cut at the file bounds there.
-fn splitter(version: &Version, options: &Options, density: RunCompression, expected: u64) -> Splitter {
+fn splitter(
+    version: &Version,
+    options: &Options,
+    density: RunCompression,
+    expected: u64,
+) -> Splitter {
     let shape = LevelTargets::of_size(version.size() + expected, options.base_level_size);
     let target = options.target_file_size;
     match density {

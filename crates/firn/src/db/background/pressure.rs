@@ -7,11 +7,19 @@ use crate::version::Flushable;
 use crate::write::Pressure;
 
 /// The pressure in `super_version`.
-pub(super) fn pressure(super_version: &SuperVersion, options: &Options, extra: &SpaceTracker) -> Pressure {
+pub(super) fn pressure(
+    super_version: &SuperVersion,
+    options: &Options,
+    extra: &SpaceTracker,
+) -> Pressure {
     let memory = options.mutable.freeze_at() * options.frozen_memtables_max as u64;
     let backlog = Backlog::of(&super_version.version, options, memory, extra);
     // A queued run costs reads as much as an L0 run, so it counts as one.
-    let queued = super_version.frozen.iter().filter_map(Flushable::run).count();
+    let queued = super_version
+        .frozen
+        .iter()
+        .filter_map(Flushable::run)
+        .count();
     let memtables = super_version.frozen.len() - queued;
     Pressure {
         memtables: 2.0 * memtables as f64 / options.frozen_memtables_max as f64,

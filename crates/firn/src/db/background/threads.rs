@@ -1,7 +1,7 @@
 //! The background threads: flush, compaction, log, deletion of files, blob collection, archive of
 //! the log.
 
-use super::{WorkSignals, BackgroundWork};
+use super::{BackgroundWork, WorkSignals};
 use crate::backup::Archiver;
 use crate::base::event_listener::Severity;
 use crate::base::{Error, ErrorKind, Result};
@@ -68,7 +68,11 @@ impl BackgroundWork {
         while !self.stopping.load(Ordering::Acquire) {
             let idle = self.is_idle();
             let done = self.when_idle_flush(idle).and_then(|()| {
-                let rest = if idle { RestGoal::WhereItPays } else { RestGoal::No };
+                let rest = if idle {
+                    RestGoal::WhereItPays
+                } else {
+                    RestGoal::No
+                };
                 self.compact_once(rest)
             });
             match done {
@@ -126,8 +130,10 @@ impl BackgroundWork {
     fn when_idle_flush(&self, idle: bool) -> Result<()> {
         let super_version = self.super_versions.pin();
         let held = super_version.active.entries() > 0
-            && (super_version.active.size_bytes() * 100 >= super_version.version.size() * IDLE_FLUSH_SHARE
-                || super_version.active.blob_bytes() * 100 > super_version.version.blob_uses().bytes());
+            && (super_version.active.size_bytes() * 100
+                >= super_version.version.size() * IDLE_FLUSH_SHARE
+                || super_version.active.blob_bytes() * 100
+                    > super_version.version.blob_uses().bytes());
         if idle && (held || !super_version.frozen.is_empty()) {
             self.flush_all()
         } else {

@@ -42,7 +42,8 @@ impl EventListener for Heard {
 
 fn close_after(options: &Options, timeout_us: u64) {
     let mutable = &options.mutable;
-    mutable.log_archive_timeout_us
+    mutable
+        .log_archive_timeout_us
         .store(timeout_us, Ordering::Relaxed);
 }
 

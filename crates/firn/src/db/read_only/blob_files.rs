@@ -1,12 +1,12 @@
 //! The blob files of a directory, and the references to them in tree and log.
 
 use super::super::blob_gc::for_each_blob;
-use super::{ReadOnlyLog, ReadOnlyDb, ReadOnlyTree};
+use super::{ReadOnlyDb, ReadOnlyLog, ReadOnlyTree};
+use crate::base::blob_buf::BlobBuf;
+use crate::base::blob_ref::{self, BlobRef, BlobUse};
 use crate::base::{Error, Kind, Result};
 use crate::blob::BlobStore;
 use crate::read::ReadPoint;
-use crate::base::blob_buf::BlobBuf;
-use crate::base::blob_ref::{self, BlobRef, BlobUse};
 use crate::write::Changes;
 use std::collections::BTreeMap;
 
@@ -64,10 +64,17 @@ impl ReadOnlyDb {
     ///
     /// # Errors
     /// `Io` of the file system.
-    pub fn check_blob_positions(&self, point: &ReadPoint, found: &mut dyn FnMut(Error)) -> Result<()> {
+    pub fn check_blob_positions(
+        &self,
+        point: &ReadPoint,
+        found: &mut dyn FnMut(Error),
+    ) -> Result<()> {
         let super_version = &point.super_version;
         let mut check = BlobPositionCheck::new(&super_version.blobs, found);
-        for memtable in super_version.memtables().filter(|m| !m.blob_uses().is_empty()) {
+        for memtable in super_version
+            .memtables()
+            .filter(|m| !m.blob_uses().is_empty())
+        {
             let read = for_each_blob(&mut memtable.iter(), |blob| check.look_at(&blob));
             check.pass(read)?;
         }
@@ -85,7 +92,11 @@ impl ReadOnlyDb {
     ///
     /// # Errors
     /// Those of [`Self::check_blob_positions`].
-    pub fn check_prepared_blobs(&self, log: &ReadOnlyLog, found: &mut dyn FnMut(Error)) -> Result<()> {
+    pub fn check_prepared_blobs(
+        &self,
+        log: &ReadOnlyLog,
+        found: &mut dyn FnMut(Error),
+    ) -> Result<()> {
         let mut check = BlobPositionCheck::new(&log.point.super_version.blobs, found);
         check.values = Some(BlobBuf::new());
         for changes in log.prepared.values() {

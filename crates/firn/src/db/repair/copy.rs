@@ -1,5 +1,7 @@
 //! Copies the newest version of every key into files of the last level.
 
+use crate::base::blob_buf::BlobBuf;
+use crate::base::blob_ref;
 use crate::base::event_listener::Silent;
 use crate::base::health::Health;
 use crate::base::key::{INDEX_ID_LEN, index_id_of};
@@ -8,13 +10,11 @@ use crate::base::{
     CounterValue, Error, ErrorKind, IndexId, InternalIterator, InternalKey, Kind, Result, Seqno,
     Value,
 };
-use crate::blob::{TransactionBlobs, BlobStore};
+use crate::blob::{BlobStore, TransactionBlobs};
 use crate::cache::BlockCache;
 use crate::catalog::{CATALOG_INDEX, CatalogState};
 use crate::env::Env;
 use crate::iter::MergeIter;
-use crate::base::blob_buf::BlobBuf;
-use crate::base::blob_ref;
 use crate::sst::{SstOptions, SstWriter};
 use crate::store::FileStore;
 use crate::version::{self, Edit, FileMeta, FileSource, LAST_LEVEL, VersionSet};

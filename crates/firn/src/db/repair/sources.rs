@@ -64,8 +64,14 @@ pub(super) fn sources(
                     if from_anywhere && !there.contains(&file.file_id) {
                         continue;
                     }
-                    let source =
-                        salvaged(damaged_db, tree, file.file_id, Some(run.seqno()), unnamed, lost)?;
+                    let source = salvaged(
+                        damaged_db,
+                        tree,
+                        file.file_id,
+                        Some(run.seqno()),
+                        unnamed,
+                        lost,
+                    )?;
                     sources.extend(source.map(boxed));
                 }
             }

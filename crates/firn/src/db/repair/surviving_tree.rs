@@ -39,13 +39,15 @@ impl SurvivingTree {
         repaired: &mut Repaired,
         lost: &mut dyn FnMut(Error),
     ) -> Result<Self> {
-        let tree = damaged_db.tree().or_else(|error| match error.is_corruption() {
-            true => {
-                lost(error);
-                damaged_db.newest_tree()
-            }
-            false => Err(error),
-        });
+        let tree = damaged_db
+            .tree()
+            .or_else(|error| match error.is_corruption() {
+                true => {
+                    lost(error);
+                    damaged_db.newest_tree()
+                }
+                false => Err(error),
+            });
         match tree {
             Ok(tree) => {
                 // First: files that lie elsewhere would pass for missing ones.
@@ -118,7 +120,10 @@ impl SurvivingTree {
 /// The places of blobs. A manifest that lost its end may lack the last moves; the blob files
 /// themselves then say which logical file they hold. No table shows such a loss, since references
 /// keep the logical id.
-fn blobs_moved(damaged_db: &ReadOnlyDb, mut moved: BTreeMap<u64, u64>) -> Result<BTreeMap<u64, u64>> {
+fn blobs_moved(
+    damaged_db: &ReadOnlyDb,
+    mut moved: BTreeMap<u64, u64>,
+) -> Result<BTreeMap<u64, u64>> {
     let store = damaged_db.source().store();
     let there = store.list_blobs()?;
     for (logical, physical) in BlobStore::moved_on_disk(store)? {

@@ -42,7 +42,9 @@ fn each_class_fails_with_its_errno() {
     let calls: [(CallClass, Call); 9] = [
         (CallClass::Read, |e| e.open(Path::new("/db/a")).map(drop)),
         (CallClass::Read, |e| e.list_dir(Path::new("/db")).map(drop)),
-        (CallClass::Create, |e| e.create(Path::new("/db/b")).map(drop)),
+        (CallClass::Create, |e| {
+            e.create(Path::new("/db/b")).map(drop)
+        }),
         (CallClass::Create, |e| e.create_dir_all(Path::new("/db/c"))),
         (CallClass::Rename, |e| {
             e.rename(Path::new("/db/a"), Path::new("/db/b"))

@@ -403,7 +403,11 @@ impl Disk {
             return self.rename_dir(from, to);
         }
         let file = self.find(from).filter(|_| self.is_dir(dir_of(to)))?;
-        self.change(DirectoryChange::Rename(from.to_owned(), to.to_owned(), file));
+        self.change(DirectoryChange::Rename(
+            from.to_owned(),
+            to.to_owned(),
+            file,
+        ));
         Some(())
     }
 
@@ -472,8 +476,12 @@ impl Disk {
         let pending = pending.map(|(at, change)| match change {
             DirectoryChange::Link(path, _) => DirectoryChange::Link(path.clone(), copy_of(at)),
             DirectoryChange::Unlink(path) => DirectoryChange::Unlink(path.clone()),
-            DirectoryChange::Rename(from, to, _) => DirectoryChange::Rename(from.clone(), to.clone(), copy_of(at)),
-            DirectoryChange::RenameDir(from, to) => DirectoryChange::RenameDir(from.clone(), to.clone()),
+            DirectoryChange::Rename(from, to, _) => {
+                DirectoryChange::Rename(from.clone(), to.clone(), copy_of(at))
+            }
+            DirectoryChange::RenameDir(from, to) => {
+                DirectoryChange::RenameDir(from.clone(), to.clone())
+            }
         });
         Self {
             dirs: self.dirs.clone(),

@@ -12,13 +12,13 @@
 //! `read_exact_at` of the second range waits until its read is complete and copies the bytes; then
 //! that read leaves the table.
 
-mod uring;
 mod piece_table;
 mod threads;
+mod uring;
 
 use super::{AlignedBuf, BLOCK};
 use parking_lot::Mutex;
-use uring::{RingReads, Rings};
+use piece_table::{PieceTable, PrefetchedPiece};
 use rustix::fs::Advice;
 use std::fs::File;
 use std::num::NonZeroU64;
@@ -26,8 +26,8 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use piece_table::{PrefetchedPiece, PieceTable};
 use threads::{ThreadReads, Threads};
+use uring::{RingReads, Rings};
 
 /// How announced reads are executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,7 +155,8 @@ impl PrefetchBatch {
         if self.prefetched.as_ref().is_some_and(other) {
             std::mem::take(self).start();
         }
-        self.prefetched.get_or_insert_with(|| Arc::clone(prefetched));
+        self.prefetched
+            .get_or_insert_with(|| Arc::clone(prefetched));
         let place = place(file, offset, len);
         self.direct
             .extend(place.filter(|place| place.wanted <= PIECE_MAX));

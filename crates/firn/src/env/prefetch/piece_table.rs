@@ -65,7 +65,11 @@ impl PieceTable {
     }
 
     /// Adds the reads of `places`. Returns the pieces that were dropped to make room.
-    pub(super) fn insert(&mut self, reads: &Arc<SubmittedReads>, places: &[PrefetchExtent]) -> Vec<PrefetchedPiece> {
+    pub(super) fn insert(
+        &mut self,
+        reads: &Arc<SubmittedReads>,
+        places: &[PrefetchExtent],
+    ) -> Vec<PrefetchedPiece> {
         let mut dropped = Vec::new();
         for (number, place) in places.iter().enumerate() {
             let key = (id_of(&place.file), place.bytes.start);

@@ -1,9 +1,9 @@
 use super::*;
+use crate::base::blob_ref::{self, BlobCodec, BlobRef};
 use crate::base::options::Options;
 use crate::base::{InternalIterator, Kind, Value};
 use crate::env::MemEnv;
 use crate::ingest::tests::ingest_with;
-use crate::base::blob_ref::{self, BlobCodec, BlobRef};
 use crate::store::parse_file_name;
 use crate::version::FileHandle;
 use rand::rngs::StdRng;
@@ -136,7 +136,11 @@ fn add_row(load: &mut IndexLoad, n: u32) -> Result<(), LoadFailure> {
     Ok(())
 }
 
-fn load(ingest: &Arc<Ingest>, numbers: &[u32], limits: LoadLimits) -> Result<NewFiles, LoadFailure> {
+fn load(
+    ingest: &Arc<Ingest>,
+    numbers: &[u32],
+    limits: LoadLimits,
+) -> Result<NewFiles, LoadFailure> {
     let mut load = IndexLoad::new(ingest, &SORTERS, limits)?;
     numbers.iter().try_for_each(|n| add_row(&mut load, *n))?;
     load.finish(&mut |done, total| {

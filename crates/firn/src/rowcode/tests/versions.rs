@@ -114,6 +114,10 @@ fn versions_that_cannot_be_read_are_refused() {
     assert!(refused(fixed(2, 4, InstantDefault::Impossible)));
     assert!(refused(fixed(2, 4, InstantDefault::Null)));
     assert!(refused(fixed(2, 4, InstantDefault::Bytes([1, 2].into()))));
-    assert!(!refused(fixed(2, 4, InstantDefault::Bytes([1, 2, 3, 4].into()))));
+    assert!(!refused(fixed(
+        2,
+        4,
+        InstantDefault::Bytes([1, 2, 3, 4].into())
+    )));
     assert!(RowFormat::new(old.clone(), vec![old.clone()]).is_err());
 }

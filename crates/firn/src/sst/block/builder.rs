@@ -1,6 +1,6 @@
 //! Building data blocks.
 
-use super::header::{HEAD_LEN_SAME, BlockHeader, KEYS_FIXED, TAIL_LEN_SAME, TRAILER_SAME};
+use super::header::{BlockHeader, HEAD_LEN_SAME, KEYS_FIXED, TAIL_LEN_SAME, TRAILER_SAME};
 use super::{BUCKET_ABSENT, BUCKET_COLLISION, HASHED_RESTARTS_MAX, RESTART_INTERVAL, bucket_of};
 use crate::base::{InternalKey, Value, varint};
 
@@ -138,7 +138,8 @@ impl BlockBuilder {
     /// The header but for the sizes that come with encoding.
     fn header(&self) -> BlockHeader {
         let first = self.added[0];
-        let all = |same: fn(&AddedEntry, &AddedEntry) -> bool| self.added.iter().all(|a| same(a, &first));
+        let all =
+            |same: fn(&AddedEntry, &AddedEntry) -> bool| self.added.iter().all(|a| same(a, &first));
         let fixed = self.sectioned && all(|a, b| a.key_len == b.key_len);
         let mut flags = 0;
         for (same, flag) in [

@@ -1,6 +1,6 @@
 //! Decoding one entry whose key is prefix-compressed.
 
-use super::header::{HEAD_LEN_SAME, BlockSection, TAIL_LEN_SAME, TRAILER_SAME};
+use super::header::{BlockSection, HEAD_LEN_SAME, TAIL_LEN_SAME, TRAILER_SAME};
 use super::{Block, ByteSpan};
 use crate::base::varint;
 

@@ -218,7 +218,9 @@ impl IterPosition {
     fn load(&mut self, block: &Block, at: u32) -> Decoded<bool> {
         let entry = block.entry(at, self.ordinal).ok_or(DAMAGED_ENTRY)?;
         if entry.shared as usize > self.key.len() {
-            return Err(DecodeError::Corrupt("key shares more than its predecessor has"));
+            return Err(DecodeError::Corrupt(
+                "key shares more than its predecessor has",
+            ));
         }
         self.key.truncate(entry.shared as usize);
         self.key.extend(block.slice(entry.suffix));
@@ -313,7 +315,9 @@ impl IntervalEntries {
             let entry = block.entry(at, first + i).ok_or(DAMAGED_ENTRY)?;
             let shared = entry.shared as usize;
             if shared > before.len() {
-                return Err(DecodeError::Corrupt("key shares more than its predecessor has"));
+                return Err(DecodeError::Corrupt(
+                    "key shares more than its predecessor has",
+                ));
             }
             let start = self.keys.len();
             self.keys

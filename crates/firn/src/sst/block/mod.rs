@@ -14,25 +14,25 @@
 //! of restarts (bytes that do not compress).
 
 mod builder;
-mod iter;
+mod byte_planes;
 mod entry;
 mod header;
+mod iter;
 mod key_buf;
-mod byte_planes;
-mod search;
 mod plane_layout;
+mod search;
 
 pub(super) use builder::BlockBuilder;
 pub(super) use iter::BlockIter;
-pub(super) use search::BlockGet;
 pub(super) use plane_layout::{PlaneLayout, StoredForm, to_stored_form};
+pub(super) use search::BlockGet;
 
 use super::decode_error::{DecodeError, Decoded};
 use super::format::BlockKind;
 use crate::cache::Weighted;
 use header::{
-    HEAD_LEN_SAME, BlockHeader, KEYS_FIXED, LEN_WIDTH, SECTIONS, BlockSection, TAIL_LEN_SAME, TRAILER_SAME,
-    TRAILER_WIDTH,
+    BlockHeader, BlockSection, HEAD_LEN_SAME, KEYS_FIXED, LEN_WIDTH, SECTIONS, TAIL_LEN_SAME,
+    TRAILER_SAME, TRAILER_WIDTH,
 };
 
 /// Entries between two keys stored in full.
@@ -72,7 +72,9 @@ impl Block {
     /// Decodes a raw data block and checks the bounds of its pieces.
     pub(super) fn new(kind: BlockKind, raw: Vec<u8>) -> Decoded<Self> {
         if !kind.is_data() {
-            return Err(DecodeError::Corrupt("no data block where the index names one"));
+            return Err(DecodeError::Corrupt(
+                "no data block where the index names one",
+            ));
         }
         let sectioned = kind == BlockKind::Sectioned;
         if raw
@@ -184,8 +186,18 @@ impl Block {
         };
         Some((
             trailer,
-            value(HEAD_LEN_SAME, header.head_len, BlockSection::HeadLens, BlockSection::Heads)?,
-            value(TAIL_LEN_SAME, header.tail_len, BlockSection::TailLens, BlockSection::Tails)?,
+            value(
+                HEAD_LEN_SAME,
+                header.head_len,
+                BlockSection::HeadLens,
+                BlockSection::Heads,
+            )?,
+            value(
+                TAIL_LEN_SAME,
+                header.tail_len,
+                BlockSection::TailLens,
+                BlockSection::Tails,
+            )?,
         ))
     }
 

@@ -1,9 +1,10 @@
 //! Between the form that entries are read in and the form that compresses best.
 
-use super::header::{
-    HEAD_LEN_SAME, HEAD_PLANES, BlockHeader, KEY_PLANES, SECTIONS, BlockSection, TAIL_LEN_SAME, TAIL_PLANES,
-};
 use super::byte_planes;
+use super::header::{
+    BlockHeader, BlockSection, HEAD_LEN_SAME, HEAD_PLANES, KEY_PLANES, SECTIONS, TAIL_LEN_SAME,
+    TAIL_PLANES,
+};
 
 /// Which pieces of sectioned blocks are stored as planes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -26,7 +27,11 @@ pub(in crate::sst) struct StoredForm {
 }
 
 /// Brings a raw block, as built, into `shape`. Row-wise blocks have only one.
-pub(in crate::sst) fn to_stored_form(sectioned: bool, built: &[u8], shape: PlaneLayout) -> StoredForm {
+pub(in crate::sst) fn to_stored_form(
+    sectioned: bool,
+    built: &[u8],
+    shape: PlaneLayout,
+) -> StoredForm {
     let mut input = built;
     let header = BlockHeader::take(sectioned, &mut input).expect("the builder wrote it");
     let mut target = header;
@@ -61,7 +66,11 @@ pub(in crate::sst) fn to_stored_form(sectioned: bool, built: &[u8], shape: Plane
 }
 
 /// Undoes [`to_stored_form`]: the pieces in the form they are read in, and where each begins and ends.
-pub(super) fn to_read_form(header: &BlockHeader, mut raw: Vec<u8>, header_len: usize) -> Option<Pieces> {
+pub(super) fn to_read_form(
+    header: &BlockHeader,
+    mut raw: Vec<u8>,
+    header_len: usize,
+) -> Option<Pieces> {
     let pieces = header.pieces()?;
     let entries = header.entries as usize;
     let mut stored = header_len;

@@ -2,7 +2,7 @@
 
 use super::BlockStats;
 use super::keys::SortedKeys;
-use super::partition::{PartitionStart, Partition, TopEntry};
+use super::partition::{Partition, PartitionStart, TopEntry};
 use crate::base::varint;
 use crate::sst::decode_error::{DecodeError, Decoded};
 use crate::sst::format::Handle;

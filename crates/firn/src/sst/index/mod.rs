@@ -5,12 +5,12 @@
 //! whoever looks for older versions goes on into the next block.
 
 mod builder;
-mod keys;
 mod decoded;
+mod keys;
 mod partition;
 
 pub(super) use builder::{IndexBuilder, separator, top_index};
-pub(super) use decoded::{Index, BlockPosition};
+pub(super) use decoded::{BlockPosition, Index};
 pub use partition::Partition;
 
 use super::format::Handle;

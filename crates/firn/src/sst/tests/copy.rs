@@ -2,9 +2,9 @@
 
 use super::model::check;
 use super::*;
+use crate::sst::block_frame;
 use crate::sst::decode_error::DecodeError;
 use crate::sst::dictionary::DICTIONARIES_MAX;
-use crate::sst::block_frame;
 use std::cmp::Reverse;
 
 /// A file of another id than what is made of it.
@@ -155,7 +155,10 @@ fn damage_on_the_way_stays_visible() {
     block_frame::put(&mut stored, kind, payload, 10, (3, 4000));
     let mut moved = stored.clone();
     block_frame::relocate(&mut moved, (3, 4000), (9, 77));
-    assert_eq!(block_frame::check(&moved, (9, 77)).unwrap().1, b"some bytes");
+    assert_eq!(
+        block_frame::check(&moved, (9, 77)).unwrap().1,
+        b"some bytes"
+    );
     let wrong = Err(DecodeError::Corrupt("block checksum"));
     assert_eq!(block_frame::check(&moved, (3, 4000)), wrong);
     for at in 0..stored.len() {

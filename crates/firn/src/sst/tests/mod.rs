@@ -8,10 +8,10 @@ mod model;
 mod salvage;
 
 use super::*;
+use crate::base::blob_ref::{self, BlobCodec, BlobRef, BlobUse, BlobUses};
 use crate::base::{InternalIterator, InternalKey, Kind, Result, Seqno, Value};
 use crate::cache::KeyHash;
 use crate::env::{AppendFile, ReadFile};
-use crate::base::blob_ref::{self, BlobCodec, BlobRef, BlobUse, BlobUses};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;

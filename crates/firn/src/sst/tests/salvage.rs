@@ -82,7 +82,7 @@ fn reserved_blocks_are_refused_without_an_index_too() {
 
 #[test]
 fn encrypted_blocks_are_refused_without_an_index_too() {
-    use crate::base::encryption_envelope::{Envelope, EncryptedUnit};
+    use crate::base::encryption_envelope::{EncryptedUnit, Envelope};
     for (codec, stored) in [(0, 400), (2, 90), (3, 94)] {
         let mut block = vec![codec, 1, 1, 0];
         block.extend_from_slice(&400u32.to_le_bytes());

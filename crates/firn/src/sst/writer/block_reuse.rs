@@ -5,10 +5,10 @@ use super::{BlockLayout, SstWriter};
 use crate::base::{Kind, Result, checksum};
 use crate::sst::block::BlockIter;
 use crate::sst::codec::{Codec, StoredCodec};
-use crate::sst::stored_block::StoredBlock;
 use crate::sst::decode_error::DecodeError;
 use crate::sst::dictionary::{DICTIONARIES_MAX, Dictionary};
 use crate::sst::format::BlockKind;
+use crate::sst::stored_block::StoredBlock;
 use std::sync::Arc;
 
 /// A dictionary comes along if its file goes on for so many stored bytes, which may need it: then it

@@ -2,9 +2,9 @@
 
 use crate::base::Result;
 use crate::env::AppendFile;
+use crate::sst::block_frame;
 use crate::sst::codec::{Payload, StoredCodec};
 use crate::sst::format::{BlockKind, Handle};
-use crate::sst::block_frame;
 use xxhash_rust::xxh3::Xxh3;
 
 pub(super) struct Output {

@@ -84,7 +84,11 @@ fn what_a_power_cut_left_in_a_part_is_not_found_in_what_is_made_of_it() {
     file.sync().unwrap();
     let env = env.crash(0);
     let reserve = DiskReserve::new(Arc::new(env.clone()), Path::new("/db"));
-    assert!(!env.read(&reserve.path(ReservePart::Manifest)).unwrap().is_empty());
+    assert!(
+        !env.read(&reserve.path(ReservePart::Manifest))
+            .unwrap()
+            .is_empty()
+    );
     reserve.fill().unwrap();
     let mut file = reserve.create(ReservePart::Manifest, path).unwrap();
     file.append(b"short").unwrap();

@@ -1,6 +1,6 @@
 //! The lock of one key: holders and queue.
 
-use super::waiter::{WaitOutcome, LockWaiter};
+use super::waiter::{LockWaiter, WaitOutcome};
 use super::{LockMode, LockOwner};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -111,7 +111,9 @@ impl LockQueue {
     pub(super) fn attempt(&mut self, owner: &Arc<LockOwner>, mode: LockMode) -> LockAttempt {
         match self.mode_of(owner) {
             Some(held) if held >= mode => LockAttempt::Held,
-            Some(_) if self.blocked_by_holders(owner, mode) => LockAttempt::Blocked { upgrade: true },
+            Some(_) if self.blocked_by_holders(owner, mode) => {
+                LockAttempt::Blocked { upgrade: true }
+            }
             Some(_) => {
                 self.holder_mut(owner).expect("holds it").mode = mode;
                 LockAttempt::Upgraded

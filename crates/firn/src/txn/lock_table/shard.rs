@@ -1,8 +1,8 @@
 //! A part of the lock table under one mutex.
 
-use super::merged_locks::MergedLockRegistry;
 use super::lock_queue::{LockAttempt, LockQueue};
-use super::waiter::{WaitOutcome, LockWaiter};
+use super::merged_locks::MergedLockRegistry;
+use super::waiter::{LockWaiter, WaitOutcome};
 use super::{LockMode, LockOwner};
 use crate::base::checksum::xxh3;
 use parking_lot::Mutex;
@@ -82,7 +82,8 @@ fn attempt(
             });
         }
         let key: Arc<[u8]> = Arc::from(key);
-        rows.map.insert(Arc::clone(&key), LockQueue::new(owner, mode));
+        rows.map
+            .insert(Arc::clone(&key), LockQueue::new(owner, mode));
         return Some(GrantedAtOnce::row(owner, key));
     };
     let own = row.mode_of(owner);
@@ -173,7 +174,10 @@ impl Shard {
             Some((key, _)) => Arc::clone(key),
             None => Arc::from(key),
         };
-        let row = rows.map.entry(Arc::clone(&key)).or_insert_with(LockQueue::empty);
+        let row = rows
+            .map
+            .entry(Arc::clone(&key))
+            .or_insert_with(LockQueue::empty);
         registry.unmerge(&key, row);
         // A holder with merged locks may have given them up meanwhile.
         match row.attempt(owner, mode) {

@@ -79,7 +79,11 @@ impl MemoryIter {
         }
     }
 
-    fn fetch(&mut self, backward: bool, fill: impl FnOnce(&InMemoryWrites, &mut FetchedBatch)) -> bool {
+    fn fetch(
+        &mut self,
+        backward: bool,
+        fill: impl FnOnce(&InMemoryWrites, &mut FetchedBatch),
+    ) -> bool {
         let mut batch = FetchedBatch {
             entries: std::mem::take(&mut self.batch),
             want: self.want,
@@ -92,7 +96,11 @@ impl MemoryIter {
         !self.batch.is_empty()
     }
 
-    fn seek_fetch(&mut self, backward: bool, fill: impl FnOnce(&InMemoryWrites, &mut FetchedBatch)) -> bool {
+    fn seek_fetch(
+        &mut self,
+        backward: bool,
+        fill: impl FnOnce(&InMemoryWrites, &mut FetchedBatch),
+    ) -> bool {
         self.want = 1;
         self.fetch(backward, fill)
     }
@@ -300,7 +308,8 @@ fn sources(set: &SharedWriteSet, bounds: &Bounds) -> (IterSources, u64) {
         false => IterSources::Memory(memory),
         true => {
             let frozen = locked.frozen.as_ref().map(|frozen| frozen.memory());
-            let frozen = frozen.map(|memory| MemoryIter::new(MemoryIterSource::Frozen(Arc::clone(memory))));
+            let frozen =
+                frozen.map(|memory| MemoryIter::new(MemoryIterSource::Frozen(Arc::clone(memory))));
             let memories = std::iter::once(memory).chain(frozen).map(Child::Memory);
             let runs = locked.runs.cursors(bounds);
             let all = memories.chain(runs.map(|run| Child::Run(Box::new(run))));

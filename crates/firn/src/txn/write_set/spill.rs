@@ -4,7 +4,7 @@ use super::memory::InMemoryWrites;
 use super::spilled_runs::{SpilledRun, SpilledRunIter, SpilledRuns, positions};
 use crate::base::key::index_id_of;
 use crate::base::{Error, ErrorKind, IndexId, InternalIterator, Result};
-use crate::ingest::{RunCompression, Ingest, NewFiles, RunWriter};
+use crate::ingest::{Ingest, NewFiles, RunCompression, RunWriter};
 use crate::iter::MergeIter;
 use crate::version::{FileHandle, FileMeta, Run};
 use std::collections::HashSet;
@@ -56,7 +56,11 @@ struct IndexSpill {
 /// Writes all of `memory` as a run, which nobody needs after a power cut: it is not synced.
 ///
 /// `plan` is of the same memory.
-pub(super) fn spill(ingest: &Arc<Ingest>, memory: &InMemoryWrites, plan: SpillPlan) -> Result<NewFiles> {
+pub(super) fn spill(
+    ingest: &Arc<Ingest>,
+    memory: &InMemoryWrites,
+    plan: SpillPlan,
+) -> Result<NewFiles> {
     let bytes: u64 = plan.parts.iter().map(|part| part.bytes).sum();
     let mut parts = plan.parts.into_iter().peekable();
     let (mut density, mut was_large) = (None, false);
@@ -72,7 +76,8 @@ pub(super) fn spill(ingest: &Arc<Ingest>, memory: &InMemoryWrites, plan: SpillPl
             }
             was_large = large;
         }
-        let writer = writer.get_or_insert_with(|| ingest.writer(RunCompression::Light, 0).unsynced());
+        let writer =
+            writer.get_or_insert_with(|| ingest.writer(RunCompression::Light, 0).unsynced());
         for version in versions.newest_first() {
             let key = crate::base::InternalKey::new(key, version.seqno(), version.kind);
             writer.add_version(key, version.value())?;
@@ -235,7 +240,11 @@ fn merge(
 }
 
 /// Whether a file that overlaps no other one is what is wanted.
-fn stays(file: &FileMeta, dead: &super::rolled_back::RolledBackPositions, aim: MergePurpose) -> bool {
+fn stays(
+    file: &FileMeta,
+    dead: &super::rolled_back::RolledBackPositions,
+    aim: MergePurpose,
+) -> bool {
     let (first, last) = positions(file);
     match aim {
         MergePurpose::Fewer => !dead.covers(first, last),
@@ -375,8 +384,18 @@ impl SpilledRuns {
     ///
     /// # Errors
     /// Those of the files; `Interrupted` once the flag is set.
-    pub(super) fn seal(&self, ingest: &Arc<Ingest>, interrupted: &AtomicBool) -> Result<SealedWriteSet> {
-        let merged = merge(ingest, &self.list, &self.dead, MergePurpose::Commit, interrupted)?;
+    pub(super) fn seal(
+        &self,
+        ingest: &Arc<Ingest>,
+        interrupted: &AtomicBool,
+    ) -> Result<SealedWriteSet> {
+        let merged = merge(
+            ingest,
+            &self.list,
+            &self.dead,
+            MergePurpose::Commit,
+            interrupted,
+        )?;
         let all = self.list.iter().flat_map(|run| run.files.files());
         let kept = all.filter(|meta| merged.kept.contains(&meta.file_id));
         let mut files: Vec<FileMeta> = kept.chain(merged.written.files()).cloned().collect();

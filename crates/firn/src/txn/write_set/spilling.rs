@@ -1,8 +1,8 @@
 //! Memory on its way to disk.
 
 use super::memory::InMemoryWrites;
-use super::spilled_runs::SpilledRuns;
 use super::spill::{SpillPlan, spill};
+use super::spilled_runs::SpilledRuns;
 use crate::base::{Error, ErrorKind, Result};
 use crate::ingest::{Ingest, NewFiles};
 use std::panic::{AssertUnwindSafe, catch_unwind};

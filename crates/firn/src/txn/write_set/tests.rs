@@ -10,7 +10,7 @@ use crate::env::{CountingEnv, Env, FaultEnv, MemEnv};
 use crate::ingest::{FileSplitters, Ingest};
 use crate::sst::SstBlockCache;
 use crate::store::FileStore;
-use crate::version::{VersionSetContext, FileHandle, FileSource, VersionSet};
+use crate::version::{FileHandle, FileSource, VersionSet, VersionSetContext};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -533,7 +533,10 @@ fn a_merge_that_finds_no_room_is_left_for_later() {
     write(&mut set).unwrap();
     assert_eq!(set.runs.list.len(), 1);
     // Cursors hear of the memory that is frozen, of its run, and of the merge.
-    assert_eq!(set.source_generation.load(Ordering::Relaxed), source_generation + 3);
+    assert_eq!(
+        set.source_generation.load(Ordering::Relaxed),
+        source_generation + 3
+    );
     let entries: u64 = set.runs.list[0]
         .files
         .files()

@@ -4,7 +4,7 @@ use super::VersionSet;
 use crate::base::epoch::{DatabaseId, end_of_ids, first_id};
 use crate::base::{Result, Seqno};
 use crate::env::Env;
-use crate::version::{Edit, DatabaseIdentity, ManifestState};
+use crate::version::{DatabaseIdentity, Edit, ManifestState};
 use std::sync::atomic::Ordering;
 
 /// Draws a random identity for a database that has none: a new one, or one written before

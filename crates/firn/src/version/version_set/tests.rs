@@ -2,7 +2,7 @@ use super::*;
 use crate::base::event_listener::Silent;
 use crate::env::{MemEnv, PosixEnv};
 use crate::sst::SstBlockCache;
-use crate::store::{FileStore, DiskReserve};
+use crate::store::{DiskReserve, FileStore};
 use crate::version::FileMeta;
 use crate::version::testing::file;
 use std::path::Path;

@@ -109,7 +109,7 @@ fn a_newer_version_is_refused() {
 
 #[test]
 fn an_encrypted_group_is_refused_as_such_wherever_it_ends() {
-    use crate::base::encryption_envelope::{Envelope, EncryptedUnit};
+    use crate::base::encryption_envelope::{EncryptedUnit, Envelope};
     for len in [0, 1, 400, BLOCK] {
         let records = vec![7; len];
         let sealed = EncryptedUnit {

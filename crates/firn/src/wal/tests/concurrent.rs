@@ -22,7 +22,8 @@ fn run(wal: &Wal, durable: impl Fn(u64) -> bool + Sync) -> Vec<u64> {
                     let bytes = vec![thread as u8; (thread * 97 + n * 31) as usize % 3000];
                     let (seqno, appended) = {
                         let mut last = commit_mutex.lock();
-                        let Ok(appended) = wal.append(&[batch(*last + 1, &bytes)], OutcomeRoom::Leave)
+                        let Ok(appended) =
+                            wal.append(&[batch(*last + 1, &bytes)], OutcomeRoom::Leave)
                         else {
                             return;
                         };

@@ -47,7 +47,11 @@ fn a_failed_write_or_sync_poisons() {
         );
         wal.sync_to(good.lsn).unwrap();
         wal.close().unwrap_err();
-        assert_eq!(env.count(CallClass::Write), writes, "written after the failure");
+        assert_eq!(
+            env.count(CallClass::Write),
+            writes,
+            "written after the failure"
+        );
         assert_eq!(replayed(&mem.crash(0), 1).unwrap().0, [1]);
     }
 }
@@ -220,7 +224,9 @@ fn outcomes_find_room_on_a_full_disk() {
         }
         while open > 0 {
             seqno += 1;
-            let appended = wal.append(&[batch(seqno, &[7; 600])], OutcomeRoom::Use).unwrap();
+            let appended = wal
+                .append(&[batch(seqno, &[7; 600])], OutcomeRoom::Use)
+                .unwrap();
             wal.sync_to(appended.lsn).unwrap();
             open -= 1;
         }

@@ -91,7 +91,8 @@ fn groups_that_do_not_fit_rotate_and_large_ones_get_their_own_segment() {
 fn an_empty_segment_in_the_middle_is_passed_over() {
     let env = MemEnv::new();
     let wal = new_wal(&env);
-    wal.append(&[batch(1, &[1; 4096])], OutcomeRoom::Leave).unwrap();
+    wal.append(&[batch(1, &[1; 4096])], OutcomeRoom::Leave)
+        .unwrap();
     let appended = wal
         .append(&[batch(2, &[2; 7 * 4096])], OutcomeRoom::Leave)
         .unwrap();
@@ -158,9 +159,13 @@ fn written_records_become_durable_with_the_sync() {
         ..options()
     };
     let wal = open(&env, opts, 1, LogEnd::default()).unwrap();
-    let first = wal.append(&[batch(1, &[1; 20_000])], OutcomeRoom::Leave).unwrap();
+    let first = wal
+        .append(&[batch(1, &[1; 20_000])], OutcomeRoom::Leave)
+        .unwrap();
     wal.write_to(first.lsn).unwrap();
-    let second = wal.append(&[batch(2, &[1; 20_000])], OutcomeRoom::Leave).unwrap();
+    let second = wal
+        .append(&[batch(2, &[1; 20_000])], OutcomeRoom::Leave)
+        .unwrap();
     wal.write_to(second.lsn).unwrap();
     assert_eq!((wal.durable_lsn(), wal.current_segment()), (0, 2));
     // Neither segment may go before its groups are durable.
@@ -187,7 +192,9 @@ fn commits_that_wait_for_no_sync_share_blocks() {
     // What a sync made durable is never written again.
     wal.sync_to(wal.appended_lsn()).unwrap();
     let durable = env.read(&segment_path(1)).unwrap();
-    let appended = wal.append(&[batch(31, b"later")], OutcomeRoom::Leave).unwrap();
+    let appended = wal
+        .append(&[batch(31, b"later")], OutcomeRoom::Leave)
+        .unwrap();
     wal.write_to(appended.lsn).unwrap();
     let after = env.read(&segment_path(1)).unwrap();
     assert_eq!(durable[..3 * 4096], after[..3 * 4096]);

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::base::ErrorKind;
-use crate::store::{ReservePart, DiskReserve};
+use crate::store::{DiskReserve, ReservePart};
 use crate::wal::FullDiskAccess;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -85,7 +85,9 @@ fn what_is_in_the_reserve_is_replayed_and_the_next_run_goes_on() {
         assert!(opened.has_no_segment());
         assert_eq!(append_all(&opened, &mut seqno, FullDiskAccess::Exits), 0);
         // What recovery decides is taken, and durable later.
-        let decided = opened.append(&[batch(seqno + 1, b"")], OutcomeRoom::Use).unwrap();
+        let decided = opened
+            .append(&[batch(seqno + 1, b"")], OutcomeRoom::Use)
+            .unwrap();
         let error = opened.sync_to(decided.lsn).unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::NoSpace);
         wal = Some(opened);
@@ -126,8 +128,11 @@ fn outcomes_find_room_beside_the_reserve() {
                 3..5 if open > 0 => OutcomeRoom::Use,
                 _ => OutcomeRoom::Leave,
             };
-            let access =
-                [FullDiskAccess::Ordinary, FullDiskAccess::Deletions, FullDiskAccess::Exits][rng.random_range(0..3)];
+            let access = [
+                FullDiskAccess::Ordinary,
+                FullDiskAccess::Deletions,
+                FullDiskAccess::Exits,
+            ][rng.random_range(0..3)];
             let bytes = match room {
                 OutcomeRoom::Use => 600,
                 _ => {
@@ -165,7 +170,9 @@ fn outcomes_find_room_beside_the_reserve() {
         env.fill();
         while open > 0 {
             seqno += 1;
-            let appended = wal.append(&[batch(seqno, &[7; 600])], OutcomeRoom::Use).unwrap();
+            let appended = wal
+                .append(&[batch(seqno, &[7; 600])], OutcomeRoom::Use)
+                .unwrap();
             wal.sync_to(appended.lsn).unwrap();
             open -= 1;
         }
@@ -190,7 +197,9 @@ fn outcomes_of_many_transactions_of_earlier_runs_take_what_room_there_is() {
     let mut seqno = 0;
     for _ in 0..200 {
         seqno += 1;
-        let appended = wal.append(&[batch(seqno, &[7; 600])], OutcomeRoom::Use).unwrap();
+        let appended = wal
+            .append(&[batch(seqno, &[7; 600])], OutcomeRoom::Use)
+            .unwrap();
         wal.sync_to(appended.lsn).unwrap();
     }
     assert_eq!(

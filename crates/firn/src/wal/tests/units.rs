@@ -11,7 +11,9 @@ fn sectors() -> MemEnv {
 }
 
 fn write(wal: &Wal, seqno: u64, bytes: &[u8]) {
-    let appended = wal.append(&[batch(seqno, bytes)], OutcomeRoom::Leave).unwrap();
+    let appended = wal
+        .append(&[batch(seqno, bytes)], OutcomeRoom::Leave)
+        .unwrap();
     wal.write_to(appended.lsn).unwrap();
 }
 
@@ -117,7 +119,9 @@ fn recycled_segments_do_not_replay_their_former_groups() {
     let wal = new_wal(&env);
     for seqno in 1..=500 {
         let appended = match seqno % 7 {
-            0 => wal.append(&[batch(seqno, &[1; 900])], OutcomeRoom::Leave).unwrap(),
+            0 => wal
+                .append(&[batch(seqno, &[1; 900])], OutcomeRoom::Leave)
+                .unwrap(),
             _ => commit(&wal, seqno, &[1; 900]).unwrap(),
         };
         wal.write_to(appended.lsn).unwrap();

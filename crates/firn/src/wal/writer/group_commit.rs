@@ -1,7 +1,7 @@
 //! Waiting, leading, syncing.
 
 use super::super::Lsn;
-use super::super::waiter::{Parker, WakeReason, CommitWaiter, WakeList};
+use super::super::waiter::{CommitWaiter, Parker, WakeList, WakeReason};
 use super::state::{SealedGroup, WalState};
 use super::{FullDiskAccess, Shared};
 use crate::base::event_listener::Severity;

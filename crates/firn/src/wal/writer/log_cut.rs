@@ -44,7 +44,9 @@ impl Wal {
     /// # Errors
     /// As of [`Self::append`].
     pub fn prepare_cut(&self) -> Result<()> {
-        self.shared.prepare_next(0, FullDiskAccess::Ordinary).map(drop)
+        self.shared
+            .prepare_next(0, FullDiskAccess::Ordinary)
+            .map(drop)
     }
 
     /// Ends the current segment behind everything that was appended; what is appended from now on goes

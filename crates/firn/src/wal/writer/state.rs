@@ -1,9 +1,9 @@
 //! What the log's mutex guards.
 
+use super::super::durable_prefix::{DurablePrefix, PrefixEnd};
 use super::super::frame::{FIRST_GROUP, GROUP_HEADER, GroupHeader, blocks_for};
-use super::super::durable_prefix::{PrefixEnd, DurablePrefix};
 use super::super::segment::Segment;
-use super::super::waiter::{WakeReason, CommitWaiter, WakeList};
+use super::super::waiter::{CommitWaiter, WakeList, WakeReason};
 use super::super::{GroupNumber, LogEnd, Lsn, SegmentId};
 use super::growing_group::GrowingGroup;
 use super::{FullDiskAccess, WalOptions, WalStats, has_room, margin, outcome_room, takes};
@@ -147,7 +147,12 @@ impl WalState {
 
     /// Sees to it that the open group may be `group_len` bytes long, with room for so many outcomes behind it or in the
     /// next segment. Returns whether that is so; otherwise a next segment of that size is needed.
-    pub(super) fn make_room(&mut self, group_len: usize, outcomes: u64, access: FullDiskAccess) -> bool {
+    pub(super) fn make_room(
+        &mut self,
+        group_len: usize,
+        outcomes: u64,
+        access: FullDiskAccess,
+    ) -> bool {
         let kept = outcome_room(outcomes);
         let stays = takes(&self.segment, access);
         let left = margin(&self.segment, access) as usize;

@@ -1,11 +1,11 @@
 //! What an archive of the log asks of the pipeline: the time, places in the binary log, and records that name
 //! nothing but what the archive has.
 
-use super::{Pipeline, PipelineState, CommitRecord, counter_records, file_ids};
+use super::{CommitRecord, Pipeline, PipelineState, counter_records, file_ids};
 use crate::base::{CounterValue, Result};
 use crate::store::FileStore;
 use crate::version::FileMeta;
-use crate::wal::{BinlogPosition, Record, OutcomeRoom};
+use crate::wal::{BinlogPosition, OutcomeRoom, Record};
 use std::borrow::Cow;
 
 /// A log that is archived says what time it is when so many microseconds have passed, at whole multiples of them.

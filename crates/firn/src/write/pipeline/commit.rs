@@ -1,9 +1,9 @@
 //! Commits: of a batch and of files.
 
 use super::archive_records::clock_records;
+use super::panic_guard::{CommitGuard, PoisonOnPanic};
 use super::prepare::unpin;
-use super::panic_guard::{PoisonOnPanic, CommitGuard};
-use super::{Pipeline, PreparedLogPin, PipelineState, counter_records, file_ids};
+use super::{Pipeline, PipelineState, PreparedLogPin, counter_records, file_ids};
 use crate::base::health::FullDisk;
 use crate::base::key::SEQNO_COMMITTED_MAX;
 use crate::base::pause_points::{self, PausePoint};
@@ -11,7 +11,7 @@ use crate::base::value::check_entry;
 use crate::base::{CounterValue, Error, ErrorKind, InternalKey, Result, Seqno};
 use crate::store::FileKind;
 use crate::version::{FileMeta, FileSource, Flushable, IngestedRun};
-use crate::wal::{FullDiskAccess, Appended, BinlogPosition, Lsn, Record, OutcomeRoom};
+use crate::wal::{Appended, BinlogPosition, FullDiskAccess, Lsn, OutcomeRoom, Record};
 use crate::write::{Batch, Changes};
 use parking_lot::MutexGuard;
 use std::borrow::Cow;

@@ -2,7 +2,7 @@
 
 use super::{OwnedBinlogPosition, Pipeline};
 use crate::base::{Result, Seqno};
-use crate::wal::{WalCut, SegmentId};
+use crate::wal::{SegmentId, WalCut};
 
 /// The log was cut, and is on its way to the device.
 pub struct BegunCut {

@@ -22,16 +22,16 @@
 
 mod archive_records;
 mod commit;
-mod log_cut;
 mod durability;
+mod log_cut;
+mod panic_guard;
 mod prepare;
 mod server_run;
-mod panic_guard;
 
 pub use archive_records::OwnedBinlogPosition;
-pub use commit::{Committed, CommitRecord};
-pub use log_cut::{BegunCut, LogCut};
+pub use commit::{CommitRecord, Committed};
 pub use durability::unknown_outcome;
+pub use log_cut::{BegunCut, LogCut};
 pub use prepare::PreparedLogPin;
 
 use super::stall::StallGate;
@@ -43,12 +43,12 @@ use crate::memtable::Memtable;
 use crate::store::{FileStore, ReservePart};
 use crate::version::{FileMeta, Flushable};
 use crate::wal::{Lsn, Record, SegmentId, Wal};
+use panic_guard::PoisonOnPanic;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use server_run::ServerRunNote;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use panic_guard::PoisonOnPanic;
 
 /// Where a memtable is frozen while the disk is full.
 const FULL_DISK_FREEZE: u64 = ReservePart::Table.bytes() / 2;
@@ -202,7 +202,12 @@ impl Pipeline {
     }
 
     /// Begins memtable `id`; `queued`, newest first, comes on top of the queue.
-    fn replace_active(&self, state: &mut MutexGuard<'_, PipelineState>, id: u64, queued: &[Flushable]) {
+    fn replace_active(
+        &self,
+        state: &mut MutexGuard<'_, PipelineState>,
+        id: u64,
+        queued: &[Flushable],
+    ) {
         let capacity = self.mutable.freeze_at();
         let next = Arc::new(Memtable::with_capacity(
             id,

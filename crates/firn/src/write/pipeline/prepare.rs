@@ -5,7 +5,7 @@ use super::{Pipeline, counter_records, file_ids};
 use crate::base::{CounterValue, Result};
 use crate::store::FileKind;
 use crate::version::FileMeta;
-use crate::wal::{FullDiskAccess, Lsn, Record, OutcomeRoom, SegmentId};
+use crate::wal::{FullDiskAccess, Lsn, OutcomeRoom, Record, SegmentId};
 use crate::write::{Batch, Changes};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -131,7 +131,9 @@ impl Pipeline {
     pub fn rollback_prepared(&self, xid: &[u8], prepared: PreparedLogPin) -> Result<Lsn> {
         let mut state = self.state.lock();
         self.health.check()?;
-        let appended = self.wal.append(&[Record::Rollback { xid }], OutcomeRoom::Use)?;
+        let appended = self
+            .wal
+            .append(&[Record::Rollback { xid }], OutcomeRoom::Use)?;
         // As at a commit: the prepare record stays until the rollback is durable. Else a power cut
         // could take the rollback's predecessors from the log and leave the transaction forgotten.
         state.active.lower_min_segment(prepared.segment);

@@ -2,7 +2,7 @@
 
 use super::Pipeline;
 use crate::binlog::ServerRun;
-use crate::wal::{ServerRunName, SegmentId};
+use crate::wal::{SegmentId, ServerRunName};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 

@@ -6,7 +6,10 @@ use firn::base::Error;
 use firn::base::options::Options;
 use firn::db::Db;
 use firn::env::{Env, FaultEnv, MemEnv};
-use firn::table::{Cursor, KeyImage, LockWait, PartialColumn, ReadMode, RowScratch, Table, WriteFlags, WriteOutcome};
+use firn::table::{
+    Cursor, KeyImage, LockWait, PartialColumn, ReadMode, RowScratch, Table, WriteFlags,
+    WriteOutcome,
+};
 use firn::txn::{Isolation, LockMode, Transaction};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};

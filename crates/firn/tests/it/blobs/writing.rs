@@ -122,7 +122,11 @@ fn what_an_update_has_not_read_stays_as_it_is_stored() {
             cursor.set_columns(None, false, &unread).unwrap();
             let mut old = vec![0; RECORD];
             let key = id.to_le_bytes();
-            assert!(cursor.get(&mut txn, KeyImage::image(&key), &mut old).unwrap());
+            assert!(
+                cursor
+                    .get(&mut txn, KeyImage::image(&key), &mut old)
+                    .unwrap()
+            );
             let mut new = old.clone();
             new[N_AT..T_AT].copy_from_slice(&i32::to_le_bytes(n));
             // SAFETY: the blobs are the cursor's.

@@ -9,7 +9,7 @@ use firn::base::health::Health;
 use firn::catalog::ServerObjectKind;
 use firn::db::{ReadOnlyDb, repair};
 use firn::version::{FileLocation, FileMeta, create_manifest, manifest_name};
-use firn::wal::{Gtid, Record, OutcomeRoom, Wal, WalOptions, replay, segment_name};
+use firn::wal::{Gtid, OutcomeRoom, Record, Wal, WalOptions, replay, segment_name};
 
 const DIR: &str = "/db";
 const IDS_PER_EPOCH: u64 = 1 << 40;

@@ -1,11 +1,11 @@
 //! What comes back after a crash, and what does not.
 
 use super::*;
+use firn::base::blob_buf::BlobBuf;
+use firn::base::blob_ref;
 use firn::base::options::CommitDurability;
 use firn::env::FaultEnv;
 use firn::env::fault::{CallClass, Errno, Fault};
-use firn::base::blob_buf::BlobBuf;
-use firn::base::blob_ref;
 
 #[test]
 fn commits_survive_a_crash_before_and_after_flush_and_compaction() {
@@ -210,7 +210,9 @@ fn a_rollback_is_not_durable_before_what_the_log_has_before_it() {
         wal_segment_size: 3 * 4096,
         ..options()
     };
-    options.mutable.set_commit_durability(CommitDurability::Lazy);
+    options
+        .mutable
+        .set_commit_durability(CommitDurability::Lazy);
     let shared: Arc<dyn Env> = Arc::new(env.clone());
     let db = Db::open(shared, Path::new("/db"), options, None).unwrap();
     let mut first = begin(&db);
@@ -238,7 +240,9 @@ fn a_recovery_that_is_cut_off_leaves_the_files_of_what_comes_back() {
     let state = |seed: u64| {
         let env = MemEnv::new();
         let options = options();
-        options.mutable.set_commit_durability(CommitDurability::Write);
+        options
+            .mutable
+            .set_commit_durability(CommitDurability::Write);
         let spills = seed.is_multiple_of(2);
         let limit = &options.mutable.txn_memory_limit;
         limit.store(if spills { 1 } else { 1 << 20 }, Ordering::Relaxed);

@@ -103,7 +103,9 @@ fn a_locking_scan_reads_on_at_the_newest_point() {
             let bounded = forward && world.rng.random_bool(0.5);
             if bounded {
                 let key = i32::to_le_bytes(end);
-                cursor.set_end_range(Some(KeyImage::image(&key)), true).unwrap();
+                cursor
+                    .set_end_range(Some(KeyImage::image(&key)), true)
+                    .unwrap();
             }
             let mut on = match forward {
                 true => cursor.first(&mut txn, &mut buffer).unwrap(),
@@ -306,7 +308,12 @@ fn a_row_that_moves_behind_the_scan_is_found() {
         let found = match (index, forward) {
             (0, true) => cursor.first(&mut reader, &mut buffer),
             (0, false) => cursor.last(&mut reader, &mut buffer),
-            (_, true) => cursor.seek(&mut reader, KeyImage::image(&key), SeekMode::Exact, &mut buffer),
+            (_, true) => cursor.seek(
+                &mut reader,
+                KeyImage::image(&key),
+                SeekMode::Exact,
+                &mut buffer,
+            ),
             (_, false) => {
                 let mode = SeekMode::LastWithPrefix;
                 cursor.seek(&mut reader, KeyImage::image(&key), mode, &mut buffer)

@@ -71,7 +71,8 @@ fn a_part_takes_all_that_is_older_and_leaves_the_newest_out() {
     let runs = version.l0.iter().enumerate();
     let files = runs.flat_map(|(i, run)| run.files.iter().map(move |f| (i, f)));
     let group = L0Overlap::of(files.collect());
-    let ids = |group: &L0Overlap<'_>| -> Vec<u64> { group.files().map(|(_, f)| f.file_id).collect() };
+    let ids =
+        |group: &L0Overlap<'_>| -> Vec<u64> { group.files().map(|(_, f)| f.file_id).collect() };
     let bottoms: Vec<u64> = group.bottoms().map(|f| f.file_id).collect();
     assert_eq!(bottoms, [11, 12]);
     let over = |id: u64, room| {

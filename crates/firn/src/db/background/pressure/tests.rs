@@ -28,7 +28,13 @@ fn runs_in_the_queue_are_no_memtables() {
         }
         txn.commit().unwrap();
     };
-    let now = || pressure(&db.cx.super_versions.pin(), &options, &SpaceTracker::default());
+    let now = || {
+        pressure(
+            &db.cx.super_versions.pin(),
+            &options,
+            &SpaceTracker::default(),
+        )
+    };
     let memtable = 2.0 / options.frozen_memtables_max as f64;
     let run = 2.0 / options.l0_stop_runs as f64;
     assert_eq!((now().memtables, now().l0), (0.0, 0.0));

@@ -4,7 +4,7 @@ use super::*;
 use crate::base::epoch::{DatabaseId, EPOCH_MAX, IDS_PER_EPOCH};
 use crate::env::MemEnv;
 use crate::store::FileKind;
-use crate::version::{DeferredDeletion, FileLocation, DatabaseIdentity, create_manifest};
+use crate::version::{DatabaseIdentity, DeferredDeletion, FileLocation, create_manifest};
 
 const DIR: &str = "/db";
 

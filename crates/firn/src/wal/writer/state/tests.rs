@@ -105,6 +105,9 @@ fn a_failure_wakes_all_but_the_durable() {
     state.failed = true;
     let mut signals = settled(&mut state);
     signals.sort_by_key(|s| *s as u8);
-    assert_eq!(signals, [WakeReason::Done, WakeReason::Failed, WakeReason::Failed]);
+    assert_eq!(
+        signals,
+        [WakeReason::Done, WakeReason::Failed, WakeReason::Failed]
+    );
     assert!(state.waiters.is_empty());
 }
