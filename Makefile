@@ -168,8 +168,8 @@ deb: all
 # A plugin whose layout check was compiled against the changed headers in VARIANT/gen and VARIANT/sql: for the tests of
 # the check (scripts/patch-level-test.sh).
 ifdef VARIANT
-LAYOUT := $(notdir $(basename $(wildcard mariadb/layout*.cc)))
-VARIANT_OBJECTS := $(LAYOUT:%=$(VARIANT)/obj/%.o) $(filter-out $(LAYOUT:%=$(BUILD)/obj/%.o),$(OBJECTS))
+ABI_CHECK := $(notdir $(basename $(wildcard mariadb/abi_check*.cc)))
+VARIANT_OBJECTS := $(ABI_CHECK:%=$(VARIANT)/obj/%.o) $(filter-out $(ABI_CHECK:%=$(BUILD)/obj/%.o),$(OBJECTS))
 
 $(VARIANT)/obj/%.o: mariadb/%.cc
 	@mkdir -p $(@D)

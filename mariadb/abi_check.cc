@@ -24,9 +24,9 @@ int running_version() {
 }
 
 const char* first_difference() {
-  if (const char* what = firn::layout::foreign_virtual_function()) return what;
-  if (const char* what = firn::layout::foreign_session_member()) return what;
-  return firn::layout::foreign_table_member();
+  if (const char* what = firn::abi_check::foreign_virtual_function()) return what;
+  if (const char* what = firn::abi_check::foreign_session_member()) return what;
+  return firn::abi_check::foreign_table_member();
 }
 
 void refuse(int running, const char* why, const char* what) {

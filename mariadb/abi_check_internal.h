@@ -12,7 +12,7 @@
 #include <cstddef>
 #include <cstring>
 
-namespace firn::layout {
+namespace firn::abi_check {
 
 /* Virtual functions, slot by slot (abi_check_vtables.cc). */
 const char* foreign_virtual_function();
@@ -61,4 +61,4 @@ class StandIn {
 /* Zeros to point at; the server may write zeros there too. */
 void* zeros();
 
-}  // namespace firn::layout
+}  // namespace firn::abi_check

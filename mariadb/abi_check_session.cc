@@ -33,7 +33,7 @@ bool thd_is_strict_mode(const MYSQL_THD thd);
 void* thd_mdl_context(MYSQL_THD thd);
 }
 
-namespace firn::layout {
+namespace firn::abi_check {
 
 void* zeros() {
   alignas(64) static char block[32768];
@@ -228,4 +228,4 @@ constexpr Check kChecks[] = {
 
 const char* foreign_session_member() { return first_foreign(kChecks); }
 
-}  // namespace firn::layout
+}  // namespace firn::abi_check

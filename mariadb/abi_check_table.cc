@@ -11,7 +11,7 @@
 
 #include "abi_check_internal.h"
 
-namespace firn::layout {
+namespace firn::abi_check {
 namespace {
 
 /* Reaches what class handler keeps for its descendants. */
@@ -141,4 +141,4 @@ constexpr Check kChecks[] = {
 
 const char* foreign_table_member() { return first_foreign(kChecks); }
 
-}  // namespace firn::layout
+}  // namespace firn::abi_check

@@ -36,7 +36,7 @@ extern Vtable server_field asm("_ZTV5Field");
 extern Vtable compiled_handler asm("_ZTV18Firn_shape_handler");
 extern Vtable compiled_field asm("_ZTV16Firn_shape_field");
 
-namespace firn::layout {
+namespace firn::abi_check {
 namespace {
 
 /* Entries before the first function: offset to top, type information. */
@@ -79,4 +79,4 @@ constexpr Check kChecks[] = {
 
 const char* foreign_virtual_function() { return first_foreign(kChecks); }
 
-}  // namespace firn::layout
+}  // namespace firn::abi_check

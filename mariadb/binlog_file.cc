@@ -6,7 +6,7 @@
 #include <atomic>
 #include <mutex>
 
-namespace firn::server_run {
+namespace firn::binlog_file {
 namespace {
 
 /* How often the file has changed, and how often it had when it was last noted. */
@@ -62,4 +62,4 @@ void note_if_changed() {
   noted.store(now, std::memory_order_release);
 }
 
-}  // namespace firn::server_run
+}  // namespace firn::binlog_file

@@ -14,7 +14,7 @@ namespace firn {
   when the server asks for a checkpoint of the binary log: it does so for each file that it has left, and before RESET
   MASTER, and lets go of no file before the answer.
 */
-namespace server_run {
+namespace binlog_file {
 
 /* What the server does with prepared transactions when the engine opens. */
 void describe_start(firn_config* config);
@@ -25,5 +25,5 @@ void file_changed();
 /* Before a transaction is prepared, by its thread: costs two loads unless the file has changed. */
 void note_if_changed();
 
-}  // namespace server_run
+}  // namespace binlog_file
 }  // namespace firn

@@ -82,8 +82,8 @@ int init(void* plugin) {
   set_backup_callbacks(hton);
 
   firn_config config = sysvars::config();
-  server_run::describe_start(&config);
-  server_run::file_changed();
+  binlog_file::describe_start(&config);
+  binlog_file::file_changed();
   hide_from_databases(config.dir);
   const firn_status status = firn_open(&config, host(), &database);
   if (status == FIRN_OK) return 0;

@@ -193,7 +193,7 @@ int Session::prepare(bool all) {
   if (!is_real_end(all)) return 0;
   if (aborted_) return HA_ERR_ROLLBACK;
   forget_old_kill();
-  server_run::note_if_changed();
+  binlog_file::note_if_changed();
   Xid xid;
   thd_get_xid(thd_, reinterpret_cast<MYSQL_XID*>(&xid));
   XidImage image(xid);

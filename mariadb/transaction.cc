@@ -45,7 +45,7 @@ void commit_ordered(handlerton*, THD* thd, bool) {
   it. When that fails, the server is not told: it keeps the binary log, and recovery reads it.
 */
 void commit_checkpoint_request(void* cookie) {
-  server_run::file_changed();
+  binlog_file::file_changed();
   if (database && firn_sync_log(database) == FIRN_OK)
     commit_checkpoint_notify_ha(cookie);
   else

@@ -623,6 +623,73 @@ bool firn_cursor_was_semi_consistent(struct firn_cursor *cursor);
 // `cursor` is live and this thread's, its session too.
 enum firn_status firn_cursor_unlock_row(struct firn_cursor *cursor);
 
+// Moves to the entry that the key image and `find_flag` (the server's `ha_rkey_function`)
+// name, and reads its row. A NULL key: the first entry.
+//
+// # Safety
+// The cursor and its session are live and this thread's; `record` has the table's record length;
+// the key image has the length given.
+enum firn_status firn_cursor_seek(struct firn_cursor *cursor,
+                                  const uint8_t *key,
+                                  uint32_t key_len,
+                                  uint32_t find_flag,
+                                  uint8_t *record);
+
+// Reads the row of the first entry.
+//
+// # Safety
+// The cursor and its session are live and this thread's; `record` has the table's record length.
+enum firn_status firn_cursor_first(struct firn_cursor *cursor, uint8_t *record);
+
+// Reads the row of the last entry.
+//
+// # Safety
+// The cursor and its session are live and this thread's; `record` has the table's record length.
+enum firn_status firn_cursor_last(struct firn_cursor *cursor, uint8_t *record);
+
+// Reads the row of the next entry.
+//
+// # Safety
+// The cursor and its session are live and this thread's; `record` has the table's record length.
+enum firn_status firn_cursor_next(struct firn_cursor *cursor, uint8_t *record);
+
+// Reads the row of the previous entry.
+//
+// # Safety
+// The cursor and its session are live and this thread's; `record` has the table's record length.
+enum firn_status firn_cursor_prev(struct firn_cursor *cursor, uint8_t *record);
+
+// Reads the row of the next entry if it has the same key prefix.
+//
+// # Safety
+// The cursor and its session are live and this thread's; `record` has the table's record length;
+// the key image has the length given.
+enum firn_status firn_cursor_next_same(struct firn_cursor *cursor,
+                                       const uint8_t *key,
+                                       uint32_t key_len,
+                                       uint8_t *record);
+
+// Reads the row with this key of a unique index, without a scan.
+//
+// # Safety
+// The cursor and its session are live and this thread's; `record` has the table's record length;
+// the key image has the length given.
+enum firn_status firn_cursor_get(struct firn_cursor *cursor,
+                                 const uint8_t *key,
+                                 uint32_t key_len,
+                                 uint8_t *record);
+
+// Reads the row of a reference: the key image of the primary key, or the eight bytes of
+// `firn_cursor_ref` when the primary key is hidden.
+//
+// # Safety
+// The cursor and its session are live and this thread's; `record` has the table's record length;
+// the key image has the length given.
+enum firn_status firn_cursor_get_ref(struct firn_cursor *cursor,
+                                     const uint8_t *reference,
+                                     uint32_t len,
+                                     uint8_t *record);
+
 // Opens the database in `config->dir` and recovers it. What earlier runs of the server prepared is committed or rolled back
 // as their binary logs have it.
 //
@@ -663,8 +730,8 @@ enum firn_status firn_checkpoint(const struct firn_db *db,
 // # Safety
 // `db` is open; `file` is a string.
 enum firn_status firn_note_binlog_position(const struct firn_db *db,
-                                  const char *file,
-                                  uint64_t position);
+                                           const char *file,
+                                           uint64_t position);
 
 // What sessions prepare from now on belongs to the run of the server that writes `file` of its binary log; NULL: to one
 // without. Call before the first transaction is prepared, and when the server has gone on to another file.
@@ -788,6 +855,15 @@ enum firn_status firn_index_change_fill(struct firn_session *session,
                                         size_t record_len,
                                         uint32_t *dup_index);
 
+// With the commit, makes `next` the table's next AUTO_INCREMENT value, or the one above `largest`, the largest that a row
+// has, if that is larger.
+//
+// # Safety
+// The change is live.
+enum firn_status firn_index_change_autoinc(struct firn_index_change *change,
+                                           uint64_t next,
+                                           uint64_t largest);
+
 // Commits changes of several tables (of the partitions of one) at once, with the server's new definition and version:
 // atomic and durable. Open handles of the tables keep their old definition, and are to be closed.
 //
@@ -806,135 +882,6 @@ enum firn_status firn_index_change_commit(const struct firn_db *db,
 // # Safety
 // `change` is NULL or from `firn_index_change_new`, and not used afterwards.
 void firn_index_change_free(struct firn_index_change *change);
-
-// Moves to the entry that the key image and `find_flag` (the server's `ha_rkey_function`)
-// name, and reads its row. A NULL key: the first entry.
-//
-// # Safety
-// The cursor and its session are live and this thread's; `record` has the table's record length;
-// the key image has the length given.
-enum firn_status firn_cursor_seek(struct firn_cursor *cursor,
-                                  const uint8_t *key,
-                                  uint32_t key_len,
-                                  uint32_t find_flag,
-                                  uint8_t *record);
-
-// Reads the row of the first entry.
-//
-// # Safety
-// The cursor and its session are live and this thread's; `record` has the table's record length.
-enum firn_status firn_cursor_first(struct firn_cursor *cursor, uint8_t *record);
-
-// Reads the row of the last entry.
-//
-// # Safety
-// The cursor and its session are live and this thread's; `record` has the table's record length.
-enum firn_status firn_cursor_last(struct firn_cursor *cursor, uint8_t *record);
-
-// Reads the row of the next entry.
-//
-// # Safety
-// The cursor and its session are live and this thread's; `record` has the table's record length.
-enum firn_status firn_cursor_next(struct firn_cursor *cursor, uint8_t *record);
-
-// Reads the row of the previous entry.
-//
-// # Safety
-// The cursor and its session are live and this thread's; `record` has the table's record length.
-enum firn_status firn_cursor_prev(struct firn_cursor *cursor, uint8_t *record);
-
-// Reads the row of the next entry if it has the same key prefix.
-//
-// # Safety
-// The cursor and its session are live and this thread's; `record` has the table's record length;
-// the key image has the length given.
-enum firn_status firn_cursor_next_same(struct firn_cursor *cursor,
-                                       const uint8_t *key,
-                                       uint32_t key_len,
-                                       uint8_t *record);
-
-// Reads the row with this key of a unique index, without a scan.
-//
-// # Safety
-// The cursor and its session are live and this thread's; `record` has the table's record length;
-// the key image has the length given.
-enum firn_status firn_cursor_get(struct firn_cursor *cursor,
-                                 const uint8_t *key,
-                                 uint32_t key_len,
-                                 uint8_t *record);
-
-// Reads the row of a reference: the key image of the primary key, or the eight bytes of
-// `firn_cursor_ref` when the primary key is hidden.
-//
-// # Safety
-// The cursor and its session are live and this thread's; `record` has the table's record length;
-// the key image has the length given.
-enum firn_status firn_cursor_get_ref(struct firn_cursor *cursor,
-                                     const uint8_t *reference,
-                                     uint32_t len,
-                                     uint8_t *record);
-
-// Reads the statistics of a table.
-//
-// # Safety
-// The table is live, `out` may be written.
-enum firn_status firn_table_statistics(const struct firn_table *table,
-                                       struct firn_table_stats *out);
-
-// Estimates the rows of a range of an index. A NULL key leaves that end open; the flags are the
-// server's: at the lower end `HA_READ_AFTER_KEY` leaves out the key itself, at the upper end it
-// takes it in.
-//
-// # Safety
-// The table is live; keys have the lengths given.
-uint64_t firn_records_in_range(const struct firn_table *table,
-                               uint32_t index,
-                               const uint8_t *min_key,
-                               uint32_t min_len,
-                               uint32_t min_flag,
-                               const uint8_t *max_key,
-                               uint32_t max_len,
-                               uint32_t max_flag);
-
-// Writes the mean rows for one value of the first 1, 2, … declared parts of an index, at most
-// `parts` numbers. Reads a few dozen places of the index.
-//
-// # Safety
-// The table is live, `rows_per_key` has room for `parts` numbers.
-enum firn_status firn_index_statistics(const struct firn_table *table,
-                                       uint32_t index,
-                                       double *rows_per_key,
-                                       uint32_t parts);
-
-// Reads the counters.
-//
-// # Safety
-// `db` is open, `out` may be written.
-enum firn_status firn_read_counters(const struct firn_db *db, struct firn_counters *out);
-
-// Hands the text of SHOW ENGINE FIRN STATUS to `emit`.
-//
-// # Safety
-// `db` is open; `emit` does not come back into the core.
-enum firn_status firn_status_text(const struct firn_db *db,
-                                  void (*emit)(void *context, const char *text, size_t len),
-                                  void *context);
-
-// Calls `each` for every index of every table.
-//
-// # Safety
-// `db` is open; `each` does not come back into the core.
-enum firn_status firn_list_indexes(const struct firn_db *db,
-                                   void (*each)(void *context, const struct firn_index_info *info),
-                                   void *context);
-
-// Calls `each` for every level.
-//
-// # Safety
-// `db` is open; `each` does not come back into the core.
-enum firn_status firn_list_levels(const struct firn_db *db,
-                                  void (*each)(void *context, const struct firn_level_info *info),
-                                  void *context);
 
 // Inserts a row. `FIRN_DUPLICATE`: `dup_index` is the number of the first unique index, in
 // ascending order, that has the key already; nothing of the row stays. `ref_out` (may be NULL)
@@ -1135,6 +1082,68 @@ void firn_kill(const struct firn_session *session);
 // # Safety
 // `session` is a live session of this thread.
 void firn_clear_kill(struct firn_session *session);
+
+// Reads the statistics of a table.
+//
+// # Safety
+// The table is live, `out` may be written.
+enum firn_status firn_table_statistics(const struct firn_table *table,
+                                       struct firn_table_stats *out);
+
+// Estimates the rows of a range of an index. A NULL key leaves that end open; the flags are the
+// server's: at the lower end `HA_READ_AFTER_KEY` leaves out the key itself, at the upper end it
+// takes it in.
+//
+// # Safety
+// The table is live; keys have the lengths given.
+uint64_t firn_records_in_range(const struct firn_table *table,
+                               uint32_t index,
+                               const uint8_t *min_key,
+                               uint32_t min_len,
+                               uint32_t min_flag,
+                               const uint8_t *max_key,
+                               uint32_t max_len,
+                               uint32_t max_flag);
+
+// Writes the mean rows for one value of the first 1, 2, … declared parts of an index, at most
+// `parts` numbers. Reads a few dozen places of the index.
+//
+// # Safety
+// The table is live, `rows_per_key` has room for `parts` numbers.
+enum firn_status firn_index_statistics(const struct firn_table *table,
+                                       uint32_t index,
+                                       double *rows_per_key,
+                                       uint32_t parts);
+
+// Reads the counters.
+//
+// # Safety
+// `db` is open, `out` may be written.
+enum firn_status firn_read_counters(const struct firn_db *db, struct firn_counters *out);
+
+// Hands the text of SHOW ENGINE FIRN STATUS to `emit`.
+//
+// # Safety
+// `db` is open; `emit` does not come back into the core.
+enum firn_status firn_status_text(const struct firn_db *db,
+                                  void (*emit)(void *context, const char *text, size_t len),
+                                  void *context);
+
+// Calls `each` for every index of every table.
+//
+// # Safety
+// `db` is open; `each` does not come back into the core.
+enum firn_status firn_list_indexes(const struct firn_db *db,
+                                   void (*each)(void *context, const struct firn_index_info *info),
+                                   void *context);
+
+// Calls `each` for every level.
+//
+// # Safety
+// `db` is open; `each` does not come back into the core.
+enum firn_status firn_list_levels(const struct firn_db *db,
+                                  void (*each)(void *context, const struct firn_level_info *info),
+                                  void *context);
 
 // Opens a table, which the server defines as `definition`. `FIRN_DEFINITION_DIFFERS`, with the remedy in words, if
 // its rows or keys are stored by another one.
