@@ -13,8 +13,6 @@ thread_local! {
     static SCRATCH: RefCell<RowScratch> = RefCell::default();
 }
 
-/// No special wishes.
-pub const FIRN_WRITE_DEFAULT: u32 = 0;
 /// A duplicate is about to be replaced or updated: lock it exclusively.
 pub const FIRN_WRITE_LOCK_DUPLICATE_X: u32 = 1;
 /// The target of a copying ALTER: nobody else sees the table until `firn_bulk_end`. A duplicate may become

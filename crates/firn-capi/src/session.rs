@@ -320,42 +320,6 @@ pub unsafe extern "C" fn firn_rollback_to_savepoint(
     }
 }
 
-/// Whether a transaction is open.
-///
-/// # Safety
-/// `session` is a live session of this thread.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn firn_session_active(session: *const firn_session) -> bool {
-    guard_value(false, || {
-        // SAFETY: as the caller promises.
-        unsafe { session.as_ref() }.is_some_and(|s| s.transaction.is_active())
-    })
-}
-
-/// Whether the transaction has written.
-///
-/// # Safety
-/// `session` is a live session of this thread.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn firn_session_has_writes(session: *const firn_session) -> bool {
-    guard_value(false, || {
-        // SAFETY: as the caller promises.
-        unsafe { session.as_ref() }.is_some_and(|s| s.transaction.has_writes())
-    })
-}
-
-/// Whether the transaction waits for the outcome of a two-phase commit.
-///
-/// # Safety
-/// `session` is a live session of this thread.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn firn_session_prepared(session: *const firn_session) -> bool {
-    guard_value(false, || {
-        // SAFETY: as the caller promises.
-        unsafe { session.as_ref() }.is_some_and(|s| s.transaction.is_prepared())
-    })
-}
-
 /// Wakes a lock wait of the session and makes its next one fail, from any thread.
 ///
 /// # Safety

@@ -273,13 +273,6 @@ impl TableSchema {
     }
 }
 
-impl ColumnSchema {
-    /// Whether the column exists since the table's creation, so that no row lacks it.
-    pub fn is_original(&self) -> bool {
-        self.column.instant_default == InstantDefault::Impossible
-    }
-}
-
 impl IndexPart {
     /// Gives a text part without a collator a stand-in that computes nothing.
     fn stand_in(&mut self) {

@@ -387,19 +387,6 @@ impl SstReader {
         Ok(partition.may_contain(checksum::xxh3(user_key)))
     }
 
-    /// Entries and stored bytes in the blocks that lie wholly before `user_key`. Two keys of one
-    /// block get the same answer. Reads no data block.
-    pub fn approximate_rank(&self, user_key: &[u8]) -> Result<(u64, u64)> {
-        let Some(number) = self.index.partition_of(user_key) else {
-            return Ok((self.index.entries(), self.data_end));
-        };
-        let partition = self.partition(number, true)?;
-        let at = partition.find(user_key);
-        let before = self.index.entries_before_partition(number);
-        let entries = before + partition.entries_before(at);
-        Ok((entries, partition.block(at).handle.offset))
-    }
-
     /// Number of entries whose user key lies before `user_key`: at least, at most. They differ by
     /// the entries of one block. Reads no data block.
     pub fn rank_bounds(&self, user_key: &[u8]) -> Result<(u64, u64)> {
