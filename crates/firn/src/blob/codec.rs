@@ -1,12 +1,7 @@
-//! Compresses single values where it pays.
+//! Compresses and decompresses byte strings, if that saves enough.
 
-use std::borrow::Cow;
 use std::cell::RefCell;
 use zstd::bulk::{Compressor, Decompressor};
-
-use super::chunks;
-use crate::base::blob_ref::BlobCodec;
-use crate::base::checksum;
 
 /// The fastest regular level, because a statement waits while its values are compressed.
 const LEVEL: i32 = 1;
@@ -14,70 +9,13 @@ const LEVEL: i32 = 1;
 /// A value is stored compressed if that saves at least 1/8.
 const SAVES: usize = 8;
 
-/// Larger values are tested by a sample first, so that incompressible ones cost no more than the
-/// sample.
-const TRIED_WHOLE: usize = 64 << 10;
-const PIECES: usize = 4;
-const PIECE: usize = 4 << 10;
-
 thread_local! {
     static COMPRESSOR: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
     static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
-/// The bytes to store for a value: table, then body.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Packed<'a> {
-    pub(super) codec: BlobCodec,
-    /// The table of chunks; empty without chunks.
-    pub(super) table: Vec<u8>,
-    pub(super) body: Cow<'a, [u8]>,
-}
-
-impl Packed<'_> {
-    /// Length of table and body, bytes.
-    pub(super) fn stored(&self) -> u64 {
-        (self.table.len() + self.body.len()) as u64
-    }
-
-    /// The checksum of the blob at `offset` of `file`.
-    pub(super) fn checksum(&self, file: u64, offset: u64) -> u64 {
-        match self.codec {
-            BlobCodec::Chunks => checksum::placed(&self.table, file, offset),
-            BlobCodec::None | BlobCodec::Zstd => checksum::placed(&self.body, file, offset),
-        }
-    }
-}
-
-/// Compresses `value` where it pays.
-pub(super) fn pack(value: &[u8]) -> Packed<'_> {
-    let try_it = value.len() <= TRIED_WHOLE || compress(&sample(value)).is_some();
-    let packed = |chunk: &[u8]| try_it.then(|| compress(chunk)).flatten();
-    let (codec, table, body) = match chunks::in_chunks(value.len()) {
-        true => {
-            let (table, body) = chunks::split(value, packed);
-            (BlobCodec::Chunks, table, body)
-        }
-        false => match packed(value) {
-            Some(body) => (BlobCodec::Zstd, Vec::new(), Some(body)),
-            None => (BlobCodec::None, Vec::new(), None),
-        },
-    };
-    Packed {
-        codec,
-        table,
-        body: body.map_or(Cow::Borrowed(value), Cow::Owned),
-    }
-}
-
-fn sample(value: &[u8]) -> Vec<u8> {
-    let step = (value.len() - PIECE) / (PIECES - 1);
-    let pieces = (0..PIECES).map(|i| &value[i * step..i * step + PIECE]);
-    pieces.flatten().copied().collect()
-}
-
 /// Compresses `bytes`; `None` if it saves too little.
-fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
     // Save at least one byte: stored bytes as long as the value are taken for the plain value.
     let room = bytes.len().saturating_sub((bytes.len() / SAVES).max(1));
     COMPRESSOR.with_borrow_mut(|slot| {
@@ -93,7 +31,7 @@ fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// Decompresses a body of [`pack`] into `value`. Returns false if it does not decompress to that
+/// Decompresses what [`compress`] returned into `value`. Returns false if it does not decompress to that
 /// length.
 pub(super) fn unpack(stored: &[u8], value: &mut [u8]) -> bool {
     DECOMPRESSOR.with_borrow_mut(|slot| {
@@ -105,47 +43,4 @@ pub(super) fn unpack(stored: &[u8], value: &mut [u8]) -> bool {
             .and_then(|d| d.decompress_to_buffer(stored, value).ok());
         len == Some(value.len())
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use rand::{Rng, SeedableRng, rngs::StdRng};
-
-    #[test]
-    fn what_compresses_is_compressed_and_comes_back() {
-        for len in [1, 100, 5000, 65_536, 65_537, 300_000] {
-            let value: Vec<u8> = (0..len)
-                .map(|i| b"abcdefgh "[i % 9] ^ (i / 999) as u8)
-                .collect();
-            let packed = pack(&value);
-            let want = match len {
-                ..=50 => BlobCodec::None,
-                51..=131_072 => BlobCodec::Zstd,
-                _ => BlobCodec::Chunks,
-            };
-            assert_eq!(packed.codec, want, "{len} bytes");
-            if want == BlobCodec::Zstd {
-                let stored = &*packed.body;
-                let mut back = vec![0; len];
-                assert!(unpack(stored, &mut back));
-                assert_eq!(back, value);
-                assert!(!unpack(stored, &mut vec![0; len - 1]));
-                assert!(!unpack(stored, &mut vec![0; len + 1]));
-                assert!(!unpack(&stored[..stored.len() - 1], &mut back));
-            }
-            assert!(len <= 50 || packed.stored() < len as u64 / 2);
-        }
-    }
-
-    #[test]
-    fn noise_stays_as_it_is() {
-        let mut rng = StdRng::seed_from_u64(1);
-        for len in [5000, 70_000, 300_000] {
-            let value: Vec<u8> = (0..len).map(|_| rng.random()).collect();
-            let packed = pack(&value);
-            assert_ne!(packed.codec, BlobCodec::Zstd);
-            assert!(matches!(packed.body, Cow::Borrowed(body) if body == value));
-        }
-    }
 }

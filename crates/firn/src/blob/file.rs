@@ -1,7 +1,8 @@
 //! One blob file: reserves, writes, syncs and reads its spans.
 
 use super::chunks::{self, BlobReadExtent};
-use super::codec::{self, Packed};
+use super::codec;
+use super::pack::Packed;
 use super::file_cache::{BlobFileCache, OpenBlobFile, PhysicalBlobFile};
 use super::format::{
     ALIGNMENT, BlobHeader, DATA_START, FILE_HEADER_LEN, check_file_header, logical_id, place_after,

@@ -19,6 +19,7 @@ mod file;
 mod file_cache;
 mod format;
 mod holes;
+mod pack;
 mod pause_points;
 mod store;
 mod transaction_blobs;

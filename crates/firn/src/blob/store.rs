@@ -1,7 +1,7 @@
 //! The blob files of a database.
 
 use super::chunks::BlobReadExtent;
-use super::codec::pack;
+use super::pack::pack;
 use super::file::{BlobFile, KEPT_FRONT, LinkHold, moved_from};
 use super::file_cache::BlobFileCache;
 use super::format::{BlobHeader, DATA_START, file_header, place_after, places};

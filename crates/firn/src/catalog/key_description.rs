@@ -2,7 +2,7 @@
 
 use super::schema::{IndexSchema, PartSchema};
 use super::table_entry::TableEntry;
-use super::tables::CatalogState;
+use super::catalog_state::CatalogState;
 use crate::base::IndexId;
 use crate::base::key::{INDEX_ID_LEN, index_id_of};
 use crate::rowcode::ColumnKind;

@@ -1,22 +1,26 @@
 //! The catalog: tables and indexes, kept as entries of the store itself.
 
+mod catalog_state;
 mod counters;
 mod index_change;
+mod index_owners;
 mod key_description;
+mod object_image;
 mod prefix_extractors;
 pub mod schema;
 mod server_objects;
 mod table_entry;
 mod tables;
 
+pub use catalog_state::CatalogState;
 pub use counters::{Counter, Counters, INDEX_IDS, autoincrement_counter, hidden_row_counter};
 pub use index_change::{IndexChange, IndexOrigin};
+pub use object_image::{ObjectImage, ServerObjectKind};
 pub use schema::{
     CollationSchema, ColumnSchema, Difference, IndexPart, IndexSchema, PartSchema, TableSchema,
 };
-pub use server_objects::{ObjectImage, ServerObjectKind};
 pub use table_entry::{IndexEntry, TableEntry};
-pub use tables::{Catalog, CatalogState, NewTable};
+pub use tables::{Catalog, NewTable};
 
 /// The index that holds the catalog.
 pub const CATALOG_INDEX: crate::base::IndexId = 0;

@@ -2,29 +2,24 @@
 //!
 //! Keys under the catalog's index: `1` + name → table entry. `2` + index id (big-endian) → empty
 //! value: the index is retired, and its entries are garbage until no file holds any. `3` and `4`:
-//! see `objects.rs`.
+//! see `object_image.rs`.
 
 use super::CATALOG_INDEX;
+use super::catalog_state::{CatalogState, RETIRED, TABLE};
 use super::counters::{Counter, Counters, INDEX_IDS};
-use super::prefix_extractors::IndexOwners;
+use super::index_owners::IndexOwners;
 use super::schema::TableSchema;
-use super::server_objects::{OBJECT, ObjectImage, PARTITIONING, ServerObjectKind};
 use super::table_entry::{IndexEntry, TableEntry};
-use crate::base::key::{INDEX_ID_LEN, index_prefix};
-use crate::base::key_range::prefix_successor;
+use crate::base::key::index_prefix;
 use crate::base::{CounterValue, Error, ErrorKind, IndexId, Kind, Result, Seqno, Value};
-use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::keycode::KeyPrefixExtractor;
-use crate::read::{ReadPoint, ScanRange, scan_sources};
+use crate::read::ReadPoint;
 use crate::txn::PreparedTransactions;
 use crate::write::{Batch, CommitRecord, Pipeline};
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-const TABLE: u8 = 1;
-const RETIRED: u8 = 2;
 
 /// The definition of a new table.
 pub struct NewTable<'a> {
@@ -36,79 +31,6 @@ pub struct NewTable<'a> {
     pub version: &'a [u8],
     /// Creation time, microseconds since 1970.
     pub created_micros: u64,
-}
-
-/// The contents of the catalog at one read point.
-#[derive(Debug, Clone, Default)]
-pub struct CatalogState {
-    /// Tables by name.
-    pub tables: BTreeMap<String, Arc<TableEntry>>,
-    /// Retired indexes of which files may still hold entries, with the seqno of their retirement.
-    pub retired: BTreeMap<IndexId, Seqno>,
-    /// Images of server objects, by kind and name.
-    pub objects: BTreeMap<(ServerObjectKind, String), ObjectImage>,
-    /// The server's `.par` images, by table.
-    pub partitionings: BTreeMap<String, ObjectImage>,
-}
-
-impl CatalogState {
-    /// Reads the catalog at `point`.
-    ///
-    /// # Errors
-    /// `Corruption` of an entry, or of the files that hold it; `Unsupported` for newer formats;
-    /// `Io`.
-    pub fn read(point: &ReadPoint) -> Result<Self> {
-        let lower = index_prefix(CATALOG_INDEX).to_vec();
-        let range = ScanRange {
-            upper: prefix_successor(&lower),
-            lower,
-        };
-        let merged = MergeIter::new(scan_sources(&point.super_version, &range, None));
-        let mut entries = MvccIter::new(merged, ReadAt::snapshot(point.seqno));
-        let mut known = Self::default();
-        let mut found = entries.seek_ge(&range.lower)?;
-        while found && entries.user_key().starts_with(&range.lower) {
-            let key = &entries.user_key()[INDEX_ID_LEN..];
-            known.add(key, entries.seqno(), entries.value().head)?;
-            found = entries.next()?;
-        }
-        Ok(known)
-    }
-
-    /// Adds the entry with `key`, which is without the index id.
-    ///
-    /// # Errors
-    /// `Corruption` of the entry; `Unsupported` for newer formats.
-    pub fn add(&mut self, key: &[u8], seqno: Seqno, value: &[u8]) -> Result<()> {
-        let damaged = |what: &str| Error::corruption("", 0, what);
-        let (tag, rest) = key
-            .split_first()
-            .ok_or_else(|| damaged("catalog key without a tag"))?;
-        match *tag {
-            TABLE => {
-                let name =
-                    std::str::from_utf8(rest).map_err(|_| damaged("table name is not UTF-8"))?;
-                let entry = TableEntry::decode(name, seqno, value)?;
-                self.tables.insert(name.to_owned(), Arc::new(entry));
-            }
-            RETIRED => {
-                let id = rest
-                    .try_into()
-                    .map_err(|_| damaged("retired index id is damaged"))?;
-                self.retired.insert(IndexId::from_be_bytes(id), seqno);
-            }
-            OBJECT => self.add_object(rest, value)?,
-            PARTITIONING => self.add_partitioning(rest, value)?,
-            other => return Err(Error::unsupported(format!("catalog entry kind {other}"))),
-        }
-        Ok(())
-    }
-
-    /// The largest index id in the catalog.
-    fn largest_index(&self) -> IndexId {
-        let live = self.tables.values().flat_map(|entry| entry.index_ids());
-        live.chain(self.retired.keys().copied()).max().unwrap_or(0)
-    }
 }
 
 /// The catalog of a database.

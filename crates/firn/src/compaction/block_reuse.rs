@@ -7,7 +7,8 @@
 //! has the key h. The first and the third block are copied, the second is merged.
 
 use super::drop_rule::DropRule;
-use super::job::{InputFiles, JobStats};
+use super::input_files::InputFiles;
+use super::job_stats::JobStats;
 use super::output::Outputs;
 use crate::base::{InternalIterator, Result};
 use crate::iter::{ConcatIter, MergeIter};

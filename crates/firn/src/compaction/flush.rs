@@ -2,7 +2,8 @@
 
 use super::drop_rule::{DropRule, RetiredIndexes, Snapshots};
 use super::flush_split::FlushSplits;
-use super::job::{JobStats, filter};
+use super::job::filter;
+use super::job_stats::JobStats;
 use super::level_targets::LevelTargets;
 use super::output::{JobContext, Outputs};
 use super::splitter::Splitter;

@@ -1,74 +1,20 @@
 //! Executes a compaction.
 
 use super::block_reuse::copy_block;
-use super::drop_rule::{DropDecision, DropReason, DropRule, RetiredIndexes, Snapshots};
+use super::drop_rule::{DropDecision, DropRule, RetiredIndexes, Snapshots};
+use super::input_files::{InputFiles, source_of};
+use super::job_stats::JobStats;
 use super::level_targets::LevelTargets;
 use super::output::{JobContext, Outputs};
-use super::running_jobs::{Job, JobInput};
+use super::running_jobs::Job;
 use super::splitter::Splitter;
 use crate::base::{Error, ErrorKind, InternalIterator, InternalKey, Result, Value};
-use crate::iter::{ChildOpener, ConcatIter, MergeIter};
-use crate::sst::SstIter;
-use crate::version::{Edit, FileHandle, FileMeta, LAST_LEVEL, Run, Version};
-use std::sync::Arc;
+use crate::iter::{ConcatIter, MergeIter};
+use crate::version::{Edit, LAST_LEVEL, Run, Version};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Entries between two checks of the cancel flag and of the I/O limit.
 const PACE: u64 = 1024;
-
-/// Counters of one flush or compaction.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct JobStats {
-    /// Stored bytes read.
-    pub read_bytes: u64,
-    /// Stored bytes written.
-    pub written_bytes: u64,
-    /// The part of `written_bytes` that was copied as whole blocks.
-    pub reused_bytes: u64,
-    /// Files written.
-    pub files_written: u64,
-    /// Entries read.
-    pub entries_in: u64,
-    /// Entries written.
-    pub entries_out: u64,
-    /// Entries dropped because a newer version hides them.
-    pub shadowed: u64,
-    /// Deletions dropped because no older version is left for them to hide.
-    pub tombstones: u64,
-    /// Entries dropped because their index was dropped.
-    pub retired: u64,
-}
-
-impl JobStats {
-    /// Counts a copied block.
-    pub(super) fn count_copy(&mut self, entries: u64, stored: u64) {
-        self.entries_in += entries;
-        self.entries_out += entries;
-        self.reused_bytes += stored;
-    }
-
-    pub(super) fn count(&mut self, verdict: DropDecision) {
-        self.entries_in += 1;
-        match verdict {
-            DropDecision::Keep(_) => self.entries_out += 1,
-            DropDecision::Drop(DropReason::Shadowed) => self.shadowed += 1,
-            DropDecision::Drop(DropReason::Tombstone) => self.tombstones += 1,
-            DropDecision::Drop(DropReason::Retired) => self.retired += 1,
-        }
-    }
-
-    /// Fills in the totals and checks that each entry read is either written or counted as dropped.
-    pub(super) fn finish(&mut self, written: u64, files: &[FileMeta]) -> Result<()> {
-        self.written_bytes = written;
-        self.files_written = files.len() as u64;
-        let in_files: u64 = files.iter().map(|f| f.entries).sum();
-        let dropped = self.shadowed + self.tombstones + self.retired;
-        if in_files != self.entries_out || self.entries_in != self.entries_out + dropped {
-            return Err(lost(&format!("{self:?}, {in_files} in the files")));
-        }
-        Ok(())
-    }
-}
 
 /// Executes `job`, picked from `version`: merges its inputs, writes the entries that stay into
 /// synced files of the output level, and returns the edit that replaces the inputs. The caller
@@ -207,39 +153,6 @@ impl<F: FnMut(&JobStats) -> Result<()>> Paced<F> {
         }
         Ok(())
     }
-}
-
-fn lost(what: &str) -> Error {
-    let what = format!("bug: entries of a compaction do not add up: {what}");
-    Error::new(ErrorKind::ShutDown, what)
-}
-
-/// Opens the files of one input, one after the other. Their blocks do not enter the cache, since a
-/// compaction reads each of them once.
-pub(super) struct InputFiles(pub(super) Vec<Arc<FileHandle>>);
-
-impl ChildOpener for InputFiles {
-    type Iter = SstIter;
-
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn smallest(&self, i: usize) -> &[u8] {
-        &self.0[i].smallest
-    }
-
-    fn largest(&self, i: usize) -> &[u8] {
-        &self.0[i].largest
-    }
-
-    fn open(&self, i: usize) -> Result<SstIter> {
-        Ok(self.0[i].reader()?.iter(false))
-    }
-}
-
-fn source_of(input: &JobInput) -> ConcatIter<InputFiles> {
-    ConcatIter::new(InputFiles(input.files.clone()))
 }
 
 /// Tells whether a file under the output level may hold a user key. The keys must ascend.

@@ -1,6 +1,6 @@
 //! Flush and compaction: picker, jobs, drop rule, splitter.
 //!
-//! [`pick`] looks at a version and chooses the next [`Job`], [`run`] executes it and returns an
+//! [`pick`] looks at a version and chooses the next [`Job`], [`run_job`] executes it and returns an
 //! edit. Neither knows threads or transactions. The caller passes the live snapshots as numbers,
 //! keeps the list of [`RunningJobs`] jobs, and applies the edits.
 
@@ -10,7 +10,9 @@ mod cache_handover;
 mod drop_rule;
 mod flush;
 mod flush_split;
+mod input_files;
 mod job;
+mod job_stats;
 mod level_targets;
 mod output;
 mod picker;
@@ -23,7 +25,8 @@ pub use cache_handover::CacheHandover;
 pub use drop_rule::{DropDecision, DropReason, DropRule, Retention, RetiredIndexes, Snapshots};
 pub use flush::flush;
 pub use flush_split::FlushSplits;
-pub use job::{JobStats, run_job};
+pub use job::run_job;
+pub use job_stats::JobStats;
 pub use level_targets::LevelTargets;
 pub use output::JobContext;
 pub use picker::{PickerContext, RestGoal, changes_at_rest, l0_depth, pick};

@@ -12,18 +12,23 @@
 //! Lock order: `flushing` or `running` (never both), then `install`, then the mutex of the commit
 //! pipeline, then `telling`, then `signals`.
 
+pub(super) mod blob_gc;
 mod file_splitters;
 mod full_disk;
 mod load_host;
+mod memory_limit;
 mod prefix_extractors;
 mod pressure;
 mod threads;
 
+pub use blob_gc::BlobReport;
+pub use memory_limit::MemoryReport;
 pub(super) use load_host::{BulkLoadHost, install_found};
+pub(super) use memory_limit::MemoryArbiter;
 pub(super) use threads::BackgroundThreads;
 
-use super::blob_gc::BlobGc;
-use super::memory_limit::MemoryArbiter;
+
+
 use crate::backup::Archiver;
 use crate::base::event_listener::Severity;
 use crate::base::health::{FullDisk, Health};
@@ -48,6 +53,7 @@ use crate::wal::Wal;
 use crate::write::{Pipeline, StallGate};
 use parking_lot::{Condvar, Mutex};
 use prefix_extractors::LatePrefixExtractors;
+use blob_gc::BlobGc;
 use pressure::pressure;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,20 +1,17 @@
 //! Composition root: opens and recovers a database, runs its background work, reports on it.
 
 mod background;
-mod blob_gc;
 mod checkpoint;
 mod in_doubt;
 mod log_archive;
-mod memory_limit;
 mod read_only;
 mod recover_prepared;
 mod recovery;
 mod repair;
 mod status;
 
-pub use blob_gc::BlobReport;
+pub use background::{BlobReport, MemoryReport};
 pub use in_doubt::ServerStart;
-pub use memory_limit::MemoryReport;
 pub use read_only::{BlobFileReport, BlobFilesReport, ReadOnlyDb, ReadOnlyLog, ReadOnlyTree};
 pub use repair::{Repaired, repair};
 pub use status::{Condition, IndexReport, LevelReport, Metrics};
@@ -40,7 +37,7 @@ use crate::version::{self, Edit, FileSource, Flushable, VersionSet};
 use crate::wal::{self, Wal, WalOptions};
 use crate::write::{MemtableHost, Pipeline, StallGate};
 use background::{BackgroundThreads, BackgroundWork, BulkLoadHost, install_found};
-use memory_limit::MemoryArbiter;
+use background::MemoryArbiter;
 use parking_lot::Mutex;
 use recovery::Replayed;
 use std::collections::BTreeSet;
@@ -502,7 +499,7 @@ fn open_blobs(
     let store = versions.source().store().clone();
     let files = BlobStore::new(store, options.blob_file_size, move || ids.new_file_id());
     files.set_moved(versions.blobs_moved());
-    let uses = blob_gc::uses_recovered(&versions.current(), replayed)?;
+    let uses = background::blob_gc::uses_recovered(&versions.current(), replayed)?;
     let needed: BTreeSet<u64> = uses.iter().map(|used| used.file).collect();
     // The ids that the log names may be above those of all files left on disk.
     if let Some(last) = needed.last() {

@@ -177,7 +177,7 @@ impl ReadOnlyDb {
         Ok(ReadOnlyLog {
             point: point_over(&self.source, tree, &replayed),
             files,
-            blob_uses: super::blob_gc::uses_recovered(&tree.version, &replayed)?,
+            blob_uses: super::background::blob_gc::uses_recovered(&tree.version, &replayed)?,
             prepared: replayed.prepared,
             gtids: {
                 let mut gtids = tree.state.gtids.clone();

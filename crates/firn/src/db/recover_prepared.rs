@@ -1,6 +1,6 @@
 //! Moves prepared transactions that recovery found into the new log, and takes their locks again.
 
-use super::blob_gc::uses_in;
+use super::background::blob_gc::uses_in;
 use super::recovery::Replayed;
 use crate::base::event_listener::{EventListener, Severity};
 use crate::base::key::index_id_of;

@@ -1,7 +1,7 @@
 use crate::base::key::UNCOMMITTED_BIT;
 use crate::base::options::Options;
 use crate::base::{InternalIterator, InternalKey, Kind, Seqno, Value};
-use crate::compaction::job::JobStats;
+use crate::compaction::JobStats;
 use crate::compaction::testing::{Db, Entry, VecIter, entry, user_key};
 use crate::compaction::{
     Job, JobKind, PickerContext, RestGoal, RetiredIndexes, RunningJobs, Snapshots, flush, pick,

@@ -1,6 +1,6 @@
 //! The blob files of a directory, and the references to them in tree and log.
 
-use super::super::blob_gc::for_each_blob;
+use super::super::background::blob_gc::for_each_blob;
 use super::{ReadOnlyDb, ReadOnlyLog, ReadOnlyTree};
 use crate::base::blob_buf::BlobBuf;
 use crate::base::blob_ref::{self, BlobRef, BlobUse};

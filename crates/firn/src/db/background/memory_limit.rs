@@ -1,7 +1,7 @@
 //! One memory limit over caches, memtables, indexes and write sets.
 
-use super::Db;
-use super::background::BackgroundWork;
+use crate::db::Db;
+use super::BackgroundWork;
 use crate::base::memory_tracker::MemoryTracker;
 use crate::base::options::{MutableOptions, Options};
 use crate::cache::RowCache;
@@ -128,7 +128,7 @@ fn split(limit: u64, demand: MemoryDemand) -> MemorySplit {
 ///
 /// Rejected: watching the process's memory (it belongs to the server, and lags); a ledger that
 /// every part asks for each allocation (a contended counter in the hot paths).
-pub(super) struct MemoryArbiter {
+pub(in crate::db) struct MemoryArbiter {
     mutable: Arc<MutableOptions>,
     cache: Arc<SstBlockCache>,
     rows: Arc<RowCache>,
@@ -141,7 +141,7 @@ pub(super) struct MemoryArbiter {
 }
 
 impl MemoryArbiter {
-    pub(super) fn new(
+    pub(in crate::db) fn new(
         options: &Options,
         cache: Arc<SstBlockCache>,
         rows: Arc<RowCache>,
@@ -160,7 +160,7 @@ impl MemoryArbiter {
 
     /// The initial sizes of block cache and row cache, which fix their shards and hash tables. Also
     /// sets the size at which the first memtables freeze.
-    pub(super) fn initial_sizes(options: &Options) -> (u64, u64) {
+    pub(in crate::db) fn initial_sizes(options: &Options) -> (u64, u64) {
         match options.mutable.memory_limit.load(Ordering::Relaxed) {
             0 => (options.block_cache_size, options.row_cache_size),
             limit => {
@@ -179,7 +179,7 @@ impl MemoryArbiter {
     }
 
     /// Computes and applies a new division. Cheap while nothing has moved by a step.
-    pub(super) fn balance(&self, super_version: &SuperVersion) {
+    pub(in crate::db) fn balance(&self, super_version: &SuperVersion) {
         // Take the lock before computing; otherwise a stale division overwrites a newer one.
         let mut current = self.current.lock();
         let limit = self.mutable.memory_limit.load(Ordering::Relaxed);
@@ -219,7 +219,7 @@ impl MemoryArbiter {
     /// Share of the memtables' room that frozen memtables fill. From 1 on the caches are at their
     /// minimum, and a flush must make room first. 0 while no memtable is frozen, since a flush
     /// could free nothing.
-    pub(super) fn pressure(&self, super_version: &SuperVersion) -> f64 {
+    pub(in crate::db) fn pressure(&self, super_version: &SuperVersion) -> f64 {
         let limit = self.mutable.memory_limit.load(Ordering::Relaxed);
         if limit == 0 || super_version.frozen.is_empty() {
             return 0.0;
@@ -231,11 +231,11 @@ impl MemoryArbiter {
     }
 
     /// The gauge of write sets and of the memory of loads.
-    pub(super) fn write_sets(&self) -> &Arc<MemoryTracker> {
+    pub(in crate::db) fn write_sets(&self) -> &Arc<MemoryTracker> {
         &self.write_sets
     }
 
-    pub(super) fn report(&self, super_version: &SuperVersion) -> MemoryReport {
+    pub(in crate::db) fn report(&self, super_version: &SuperVersion) -> MemoryReport {
         let (blocks, rows) = (self.cache.stats(), self.rows.stats());
         MemoryReport {
             limit: self.mutable.memory_limit.load(Ordering::Relaxed),

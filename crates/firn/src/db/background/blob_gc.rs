@@ -22,8 +22,8 @@
 //! as the only means (under updates all over the data it writes about 2.4 bytes per byte to stay at
 //! 1.3 times the space, where holes write none).
 
-use super::background::BackgroundWork;
-use super::recovery::Replayed;
+use super::BackgroundWork;
+use crate::db::recovery::Replayed;
 use crate::base::blob_ref::{self, BlobRef, BlobUse, BlobUses};
 use crate::base::event_listener::Severity;
 use crate::base::{Error, InternalIterator, Kind, Result};
@@ -53,7 +53,7 @@ const FREEZE_SHARE: u64 = 5;
 
 /// State of the garbage collection.
 #[derive(Default)]
-pub(super) struct BlobGc {
+pub(in crate::db) struct BlobGc {
     waiting: Mutex<Option<GcPlan>>,
     /// Files that are not collected until the next open, because they or a table that names them
     /// are damaged.
@@ -82,7 +82,7 @@ struct GcCandidate {
 /// Every place in which a view finds entries must be counted here *and* scanned in
 /// [`BackgroundWork::collect`], files that are not in the version yet included: a blob that is overlooked is
 /// punched. For the open of a database, [`uses_recovered`] must do the same.
-pub(super) fn uses_of(super_version: &SuperVersion) -> BlobUses {
+pub(in crate::db) fn uses_of(super_version: &SuperVersion) -> BlobUses {
     let SuperVersion {
         active: _,
         frozen: _,
@@ -102,7 +102,7 @@ pub(super) fn uses_of(super_version: &SuperVersion) -> BlobUses {
 }
 
 /// The blob references of a transaction's changes.
-pub(super) fn uses_in(changes: &Changes) -> Result<BlobUses> {
+pub(in crate::db) fn uses_in(changes: &Changes) -> Result<BlobUses> {
     let mut uses = BlobUses::default();
     let batch = match changes {
         Changes::Batch(batch) => batch,
@@ -123,7 +123,7 @@ pub(super) fn uses_in(changes: &Changes) -> Result<BlobUses> {
 
 /// The blob references of tree, log and prepared transactions. Every place into which recovery
 /// brings entries must be counted here.
-pub(super) fn uses_recovered(version: &Version, replayed: &Replayed) -> Result<BlobUses> {
+pub(in crate::db) fn uses_recovered(version: &Version, replayed: &Replayed) -> Result<BlobUses> {
     let mut all = version.blob_uses().clone();
     for queued in &replayed.queue {
         queued.blob_uses().iter().for_each(|used| all.add(used));
@@ -391,7 +391,7 @@ fn add_spans(
 ///
 /// # Errors
 /// `Corruption` of a trailer; those of reading `source`.
-pub(super) fn for_each_blob(
+pub(in crate::db) fn for_each_blob(
     source: &mut dyn InternalIterator,
     mut f: impl FnMut(BlobRef),
 ) -> Result<()> {
@@ -418,7 +418,7 @@ pub struct BlobReport {
     pub refs: u64,
 }
 
-impl super::Db {
+impl crate::db::Db {
     /// The room taken by blobs. Asks the file system about each file.
     pub fn blobs(&self) -> BlobReport {
         let uses = uses_of(&self.cx.super_versions.pin());

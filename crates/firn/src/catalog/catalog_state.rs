@@ -1,0 +1,110 @@
+//! All that the catalog says at one read point.
+
+use super::CATALOG_INDEX;
+use super::object_image::{self, OBJECT, ObjectImage, PARTITIONING, ServerObjectKind};
+use super::table_entry::TableEntry;
+use crate::base::key::{INDEX_ID_LEN, index_prefix};
+use crate::base::key_range::prefix_successor;
+use crate::base::{Error, IndexId, Result, Seqno};
+use crate::iter::{MergeIter, MvccIter, ReadAt};
+use crate::read::{ReadPoint, ScanRange, scan_sources};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub(super) const TABLE: u8 = 1;
+pub(super) const RETIRED: u8 = 2;
+
+/// The contents of the catalog at one read point.
+#[derive(Debug, Clone, Default)]
+pub struct CatalogState {
+    /// Tables by name.
+    pub tables: BTreeMap<String, Arc<TableEntry>>,
+    /// Retired indexes of which files may still hold entries, with the seqno of their retirement.
+    pub retired: BTreeMap<IndexId, Seqno>,
+    /// Images of server objects, by kind and name.
+    pub objects: BTreeMap<(ServerObjectKind, String), ObjectImage>,
+    /// The server's `.par` images, by table.
+    pub partitionings: BTreeMap<String, ObjectImage>,
+}
+
+impl CatalogState {
+    /// Reads the catalog at `point`.
+    ///
+    /// # Errors
+    /// `Corruption` of an entry, or of the files that hold it; `Unsupported` for newer formats;
+    /// `Io`.
+    pub fn read(point: &ReadPoint) -> Result<Self> {
+        let lower = index_prefix(CATALOG_INDEX).to_vec();
+        let range = ScanRange {
+            upper: prefix_successor(&lower),
+            lower,
+        };
+        let merged = MergeIter::new(scan_sources(&point.super_version, &range, None));
+        let mut entries = MvccIter::new(merged, ReadAt::snapshot(point.seqno));
+        let mut known = Self::default();
+        let mut found = entries.seek_ge(&range.lower)?;
+        while found && entries.user_key().starts_with(&range.lower) {
+            let key = &entries.user_key()[INDEX_ID_LEN..];
+            known.add(key, entries.seqno(), entries.value().head)?;
+            found = entries.next()?;
+        }
+        Ok(known)
+    }
+
+    /// Adds the entry with `key`, which is without the index id.
+    ///
+    /// # Errors
+    /// `Corruption` of the entry; `Unsupported` for newer formats.
+    pub fn add(&mut self, key: &[u8], seqno: Seqno, value: &[u8]) -> Result<()> {
+        let damaged = |what: &str| Error::corruption("", 0, what);
+        let (tag, rest) = key
+            .split_first()
+            .ok_or_else(|| damaged("catalog key without a tag"))?;
+        match *tag {
+            TABLE => {
+                let name =
+                    std::str::from_utf8(rest).map_err(|_| damaged("table name is not UTF-8"))?;
+                let entry = TableEntry::decode(name, seqno, value)?;
+                self.tables.insert(name.to_owned(), Arc::new(entry));
+            }
+            RETIRED => {
+                let id = rest
+                    .try_into()
+                    .map_err(|_| damaged("retired index id is damaged"))?;
+                self.retired.insert(IndexId::from_be_bytes(id), seqno);
+            }
+            OBJECT => self.add_object(rest, value)?,
+            PARTITIONING => self.add_partitioning(rest, value)?,
+            other => return Err(Error::unsupported(format!("catalog entry kind {other}"))),
+        }
+        Ok(())
+    }
+
+    /// The largest index id in the catalog.
+    pub(super) fn largest_index(&self) -> IndexId {
+        let live = self.tables.values().flat_map(|entry| entry.index_ids());
+        live.chain(self.retired.keys().copied()).max().unwrap_or(0)
+    }
+
+    /// Adds the entry of an object; `rest` is the key behind the tag.
+    ///
+    /// # Errors
+    /// `Corruption`; `Unsupported` for a newer format or kind.
+    fn add_object(&mut self, rest: &[u8], value: &[u8]) -> Result<()> {
+        let (kind, rest) = rest
+            .split_first()
+            .ok_or_else(|| Error::corruption("", 0, "server object without a kind"))?;
+        let kind = ServerObjectKind::from_u8(*kind)?;
+        self.objects.insert((kind, object_image::name(rest)?), object_image::image(value)?);
+        Ok(())
+    }
+
+    /// Adds the entry of a table's partitioning; `rest` is the key behind the tag.
+    ///
+    /// # Errors
+    /// `Corruption`; `Unsupported` for a newer format.
+    fn add_partitioning(&mut self, rest: &[u8], value: &[u8]) -> Result<()> {
+        self.partitionings.insert(object_image::name(rest)?, object_image::image(value)?);
+        Ok(())
+    }
+}

@@ -1,0 +1,43 @@
+//! Which table has an index.
+
+use super::table_entry::TableEntry;
+use crate::base::IndexId;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The table of each index and the index's number in it, as of one generation of the catalog.
+#[derive(Default)]
+pub(super) struct IndexOwners {
+    /// `None` before the first use.
+    generation: Option<u64>,
+    tables: HashMap<IndexId, (Arc<TableEntry>, usize)>,
+}
+
+impl IndexOwners {
+    /// The table of `index` and the index's number in it. `tables` lists those of `generation`, if the
+    /// ones known are of another one.
+    pub(super) fn find(
+        &mut self,
+        index: IndexId,
+        generation: u64,
+        tables: impl FnOnce() -> Vec<Arc<TableEntry>>,
+    ) -> Option<(Arc<TableEntry>, usize)> {
+        if self.generation != Some(generation) {
+            *self = Self::of(tables(), generation);
+        }
+        self.tables.get(&index).cloned()
+    }
+
+    fn of(tables: Vec<Arc<TableEntry>>, generation: u64) -> Self {
+        let mut owners = HashMap::new();
+        for table in tables {
+            for (number, index) in table.indexes.iter().enumerate() {
+                owners.insert(index.id, (Arc::clone(&table), number));
+            }
+        }
+        Self {
+            generation: Some(generation),
+            tables: owners,
+        }
+    }
+}

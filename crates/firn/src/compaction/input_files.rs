@@ -1,0 +1,36 @@
+//! The files of one input of a compaction, as one sorted source.
+
+use super::running_jobs::JobInput;
+use crate::base::Result;
+use crate::iter::{ChildOpener, ConcatIter};
+use crate::sst::SstIter;
+use crate::version::FileHandle;
+use std::sync::Arc;
+
+/// Opens the files of one input, one after the other. Their blocks do not enter the cache, since a
+/// compaction reads each of them once.
+pub(super) struct InputFiles(pub(super) Vec<Arc<FileHandle>>);
+
+impl ChildOpener for InputFiles {
+    type Iter = SstIter;
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn smallest(&self, i: usize) -> &[u8] {
+        &self.0[i].smallest
+    }
+
+    fn largest(&self, i: usize) -> &[u8] {
+        &self.0[i].largest
+    }
+
+    fn open(&self, i: usize) -> Result<SstIter> {
+        Ok(self.0[i].reader()?.iter(false))
+    }
+}
+
+pub(super) fn source_of(input: &JobInput) -> ConcatIter<InputFiles> {
+    ConcatIter::new(InputFiles(input.files.clone()))
+}
