@@ -33,8 +33,8 @@ Firn_abi_field::Firn_abi_field() : Field(nullptr, 0, nullptr, 0, NONE, nullptr) 
 using Vtable = const void* const[];
 extern Vtable server_handler asm("_ZTV7handler");
 extern Vtable server_field asm("_ZTV5Field");
-extern Vtable compiled_handler asm("_ZTV18Firn_shape_handler");
-extern Vtable compiled_field asm("_ZTV16Firn_shape_field");
+extern Vtable compiled_handler asm("_ZTV16Firn_abi_handler");
+extern Vtable compiled_field asm("_ZTV14Firn_abi_field");
 
 namespace firn::abi_check {
 namespace {

@@ -2,14 +2,14 @@
 
 use super::block_reuse::copy_block;
 use super::drop_rule::{DropDecision, DropRule, RetiredIndexes, Snapshots};
-use super::input_files::{InputFiles, source_of};
-use super::job_stats::JobStats;
+use super::input_files::source_of;
+use super::job_stats::{JobStats, lost};
 use super::level_targets::LevelTargets;
 use super::output::{JobContext, Outputs};
 use super::running_jobs::Job;
 use super::splitter::Splitter;
 use crate::base::{Error, ErrorKind, InternalIterator, InternalKey, Result, Value};
-use crate::iter::{ConcatIter, MergeIter};
+use crate::iter::MergeIter;
 use crate::version::{Edit, LAST_LEVEL, Run, Version};
 use std::sync::atomic::{AtomicBool, Ordering};
 

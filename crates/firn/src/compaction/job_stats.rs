@@ -58,7 +58,7 @@ impl JobStats {
     }
 }
 
-fn lost(what: &str) -> Error {
+pub(super) fn lost(what: &str) -> Error {
     let what = format!("bug: entries of a compaction do not add up: {what}");
     Error::new(ErrorKind::ShutDown, what)
 }
