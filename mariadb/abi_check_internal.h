@@ -2,11 +2,13 @@
 #pragma once
 
 /*
-  What abi_check.cc asks, in three groups. Every function returns the name of the first thing that differs, or nullptr.
+  The checks behind abi_check.cc, in three groups. Each function returns the name of the first
+  difference, or nullptr.
 
-  The groups and the checks within them run in order and end at the first difference, and each relies only on what those
-  before it have shown: a check must fail, not crash, in a server whose layout is foreign. Hence the stand-ins: an
-  accessor that finds its member elsewhere reads the filling, which is chosen so that it may be followed.
+  Groups, and the checks of a group, run in order and stop at the first difference, because each
+  check relies on what those before it have shown. In a server with a foreign layout a check must
+  fail, not crash. So the accessors run on stand-ins: an accessor that looks for its member
+  elsewhere reads the filling, a value that it can safely follow.
 */
 
 #include <cstddef>
@@ -36,8 +38,9 @@ const char* first_foreign(const Check (&checks)[N]) {
 }
 
 /*
-  Memory that stands in for an object of type T whose constructor must not run, with room behind it for members that
-  a foreign layout moved. Every word is `filling`: zero, or a pointer that a misplaced read may follow.
+  Memory that stands in for an object of type T whose constructor must not run, with room behind it
+  for members that a foreign layout has moved. Each word holds `filling`: zero, or a pointer that a
+  misplaced read can follow.
 */
 template <typename T>
 class StandIn {
@@ -45,7 +48,7 @@ class StandIn {
   explicit StandIn(const void* filling = nullptr) {
     for (const void*& word : words_) word = filling;
   }
-  /* Words that are still zero become `filling`. */
+  /* Sets the words that are still zero to `filling`. */
   void fill(const void* filling) {
     for (const void*& word : words_)
       if (!word) word = filling;
@@ -58,7 +61,7 @@ class StandIn {
   alignas(64) const void* words_[(sizeof(T) + kRoom) / sizeof(void*)];
 };
 
-/* Zeros to point at; the server may write zeros there too. */
+/* A block of zeros to point at. The server may write to it, but only zeros. */
 void* zeros();
 
 }  // namespace firn::abi_check

@@ -7,10 +7,10 @@ namespace firn {
 
 void set_backup_callbacks(handlerton* hton);
 
-/* Check function of firn_create_checkpoint. */
+/* Check function of the variable firn_create_checkpoint; it makes the checkpoint. */
 int create_checkpoint(THD* thd, st_mysql_sys_var* variable, void* save, st_mysql_value* value);
 
-/* Before each change of definitions in the core: where the binary log stands. */
+/* Called before each change of the catalog: notes the current position in the binary log. */
 void note_binlog_position();
 
 }  // namespace firn

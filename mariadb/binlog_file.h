@@ -6,23 +6,29 @@
 namespace firn {
 
 /*
-  The run of the server, told from others by its binary log. The server numbers its transactions anew with each start,
-  so the core has to know whose transactions are prepared: after a crash it may be asked for them by a later run, which
-  knows nothing of them (crates/firn/src/db/in_doubt.rs).
+  The server run, told from others by its binary log. Each run numbers its transactions anew, so the
+  core must know which run has prepared a transaction: after a crash, a later run may ask for it,
+  and that run does not know it (crates/firn/src/db/in_doubt.rs).
 
-  A transaction that is prepared while a file is named is in that file or in a later one of the run. The name is renewed
-  when the server asks for a checkpoint of the binary log: it does so for each file that it has left, and before RESET
-  MASTER, and lets go of no file before the answer.
+  A transaction that is prepared while a file is noted is in that file or in a later one of the run.
+  The server asks for a checkpoint of the binary log for each file that it has left, and before
+  RESET MASTER. It deletes no file before the engine has answered, so the note is renewed at that
+  request.
 */
 namespace binlog_file {
 
-/* What the server does with prepared transactions when the engine opens. */
+/* Fills in how the server treats prepared transactions when the engine opens. */
 void describe_start(firn_config* config);
 
-/* The server goes on to another file, or has done so. From any thread, whatever it holds. */
+/*
+  The server changes to another file, or has done so. Callable from any thread and under any lock.
+*/
 void file_changed();
 
-/* Before a transaction is prepared, by its thread: costs two loads unless the file has changed. */
+/*
+  The thread that prepares a transaction calls it first. It costs two loads unless the file has
+  changed.
+*/
 void note_if_changed();
 
 }  // namespace binlog_file

@@ -9,12 +9,16 @@
 
 namespace firn {
 
-/* Computes collation weights for the core; the handle of a collation is its CHARSET_INFO. Valid for ever. */
+/*
+  Callbacks that compute collation weights for the core. The handle of a collation is its
+  CHARSET_INFO. The object is never freed.
+*/
 const firn_collator* collator();
 
 /*
-  Describes a collation for the core. Returns NULL, or, in words, why the core could not order text by it: only
-  collations are taken whose weights, level by level, compare as the server's own comparison does.
+  Describes a collation for the core. Returns NULL, or a text that says why the core cannot order by
+  it. A collation is accepted only if its weights, level by level, compare as the server's own
+  comparison does.
 */
 const char* describe_collation(CHARSET_INFO* cs, firn_collation* out);
 

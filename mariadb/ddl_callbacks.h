@@ -8,11 +8,13 @@ namespace firn {
 /* Sets the handlerton's callbacks for whole databases and for the recovery of interrupted DDL. */
 void set_ddl_callbacks(handlerton* hton);
 
-/* The version that a .frm image carries; empty if there is none. */
+/* The version of the table definition in a .frm image; empty if it has none. */
 LEX_CUSTRING version_of(const LEX_CUSTRING* frm);
 
-/* Names a key that the server itself checks by reading first: without gap locks two sessions would both find nothing.
- * NULL if there is none. */
+/*
+  Names a kind of key that the server itself checks, by a read before the write. Without gap locks
+  two sessions would both find no row. NULL if the table has no such key.
+*/
 const char* key_without_guard(const TABLE* form);
 
 }  // namespace firn

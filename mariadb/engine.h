@@ -2,9 +2,9 @@
 #pragma once
 
 /*
-  What every file of the handler sees: the server's headers in the order they need, the core's C ABI, and the one open
-  database. The handler translates between the two and decides nothing: what a lock, a snapshot or an index is, the core
-  knows.
+  The common header of the handler: the server's headers in the order that they need, the core's C
+  ABI, and the one open database. The handler translates between server and core. The core decides
+  what a lock, a snapshot or an index is.
 */
 
 #include <my_global.h>
@@ -15,13 +15,14 @@
 
 namespace firn {
 
-/* Set by the plugin's init, never changed while a handler or a session exists. */
+/* Set by init() in plugin.cc. They do not change while a handler or a session exists. */
 extern handlerton* hton;
 extern firn_db* database;
 
 /*
-  A table's name in the core's catalog: "db/table", both as the server encodes them in file names. The server names
-  tables by path ("./db/table", "/data/db/table", "./db/t#P#p0"); the last two components are the name.
+  A table's name in the core's catalog: "db/table", both parts encoded as in file names. The server
+  names tables by path ("./db/table", "/data/db/table", "./db/t#P#p0"); the name is the last two
+  components. The object points into the path, which must outlive it.
 */
 class TableName {
  public:
@@ -32,18 +33,27 @@ class TableName {
   const char* name_;
 };
 
-/* A table's name with those of a partition and a subpartition behind it ("t#P#p0#SP#s0"), in characters. */
+/*
+  Maximal length of a table name with the names of a partition and a subpartition behind it
+  ("t#P#p0#SP#s0"), in characters.
+*/
 constexpr size_t kTableNameChars = 3 * NAME_CHAR_LEN + 16;
 constexpr size_t kTableNameSize = kTableNameChars * SYSTEM_CHARSET_MBMAXLEN + 1;
 constexpr size_t kSchemaNameSize = NAME_LEN + 1;
 
-/* Splits a catalog name into schema and table, decoded for people. Buffers have the sizes above. */
+/*
+  Splits a catalog name into schema and table and decodes both for display. `schema` has room for
+  kSchemaNameSize bytes, `table` for kTableNameSize.
+*/
 void decode_table_name(const char* name, char* schema, char* table);
 
-/* Whether Galera would have to replicate what this session writes. */
+/* Whether Galera replicates what this session writes (wsrep_on). */
 bool galera_is_on(THD* thd);
 
-/* Whether the catalog name is one the server gave to a copy of a table in the middle of DDL. */
+/*
+  Whether the catalog name is one that the server gives to copies of tables in the middle of DDL
+  ("#sql…").
+*/
 bool is_ddl_leftover(const char* name);
 
 }  // namespace firn

@@ -7,18 +7,22 @@ namespace firn {
 
 class Session;
 
-/* Handler functions return this when they have told the client themselves, through my_error(). */
+/*
+  Handler functions return this after they have reported an error to the client through my_error().
+*/
 constexpr int kErrorReported = HA_ERR_GENERIC;
 
 /*
-  The server's error number for a status of the core. Where the status ends the statement or the transaction (lock wait
-  timeout, deadlock), the server is told so here, and a deadlock's victim is rolled back at once: its locks must not
-  wait for the client. The core's words are kept in the session for print_error(); `session` may be NULL where there is
-  none.
+  Translates a status of the core to the server's error number. If the status ends the statement or
+  the transaction (lock wait timeout, deadlock), the function marks it for rollback. It rolls a
+  deadlock's victim back at once, because its locks must not wait for the client. The session keeps
+  the core's text for print_error(). `session` may be NULL.
 */
 int to_server_error(firn_status status, Session* session);
 
-/* The same where no session takes part (DDL): the core's words go to the client as a warning beside the error. */
+/*
+  The same without a session (DDL): the client gets the core's text as a warning beside the error.
+*/
 int to_server_error(firn_status status);
 
 }  // namespace firn

@@ -8,42 +8,54 @@
 #include <vector>
 
 /*
-  How a statement reads the rows of a table, chosen when it begins on it. It is one value, so that a clone has all of it
-  and the next statement inherits nothing.
+  How a statement reads the rows of this table. begin() computes it for each statement. It is one
+  value, so that clone() copies all of it and the next statement inherits none of it.
 */
 struct ReadIntent {
   firn_read_mode mode = FIRN_READ_SNAPSHOT;
   firn_wait wait = FIRN_WAIT;
-  /* The server asked for no lock at all. */
+  /* The server's lock type is TL_READ or weaker: the statement asks for no row locks. */
   bool plain = false;
-  /* Rows are read to be changed: all columns are needed, the new row is built from the old one. */
+  /*
+    The statement changes rows. It reads all columns, because the new row is built from the old one.
+  */
   bool whole_row = false;
-  /* The lock of a row that does not match is given back: READ COMMITTED and below. */
+  /* Locks of rows that do not match are released: READ COMMITTED and below. */
   bool gives_back = false;
-  /* Rows that another transaction has locked are shown first, and waited for only if they match. The server turns it on
-   * for a single loop over one handler, so a clone does not have it. */
+  /*
+    A row that another transaction has locked is first returned as it was last committed; the
+    statement waits for the lock only if that row matches. The server turns this on for a loop over
+    one handler, so clone() clears it.
+  */
   bool semi_consistent = false;
 
   bool locks() const { return mode != FIRN_READ_SNAPSHOT; }
 };
 
 /*
-  A table opened by a connection: the server's handler over one cursor of the core.
+  A table opened by a connection: the server's handler interface over one cursor of the core.
 
-  Steps of a statement
-    store_lock      remembers the lock the server would take
-    external_lock   (start_stmt under LOCK TABLES) finds the session, begins the statement, turns that lock into how
-  rows are read: from the snapshot, with shared or with exclusive row locks index_init …    aims the cursor; the core
-  decodes rows straight into the server's record buffer write_row …     hands record buffers to the core reset parks the
-  cursor: nothing stays pinned, its memory does
+  A statement calls, in this order:
+
+    store_lock      The server names the table lock that it would take. The handler keeps it.
+    external_lock   Finds the session, begins the statement in the core, and turns the lock type
+                    into a ReadIntent: snapshot, shared row locks or exclusive row locks. Under
+                    LOCK TABLES the server calls start_stmt instead.
+    index_init, …   Aims the cursor. The core decodes rows straight into the record buffer.
+    write_row, …    Passes record buffers to the core.
+    reset           Parks the cursor: it unpins everything and keeps its memory.
 
   Invariants
-    - The cursor is made once per handler and then re-aimed: a statement allocates nothing.
-    - A parked cursor refers to no session; a handler sits in the table cache longer than the session that used it.
-    - Which columns to decode is told to the core only when read_set, key read or the index changed.
+    - A handler opens one cursor and re-aims it, so that a statement allocates no cursor.
+    - A parked cursor refers to no session: a handler stays in the table cache longer than the
+      session that used it.
+    - The core gets the columns to decode only when the index, read_set, the key read or the
+      partial columns have changed.
 
-  Rejected: one cursor per scan (an allocation per statement), and positions that the core makes up: the server's own
-  key image of the primary key is the row's position, so that position() needs no cursor.
+  Rejected
+    - One cursor per scan: an allocation per statement.
+    - Row positions made by the core: the position of a row is the server's key image of its
+      primary key, so that position() needs no cursor.
 */
 class ha_firn final : public handler {
  public:
@@ -137,17 +149,23 @@ class ha_firn final : public handler {
 
  private:
   bool has_primary_key() const { return table_share->primary_key != MAX_KEY; }
-  /* The core's number of the index that holds the rows. */
+  /* The core's number of the clustered index. */
   uint32_t clustered_index() const { return has_primary_key() ? table_share->primary_key : FIRN_PRIMARY; }
 
   int begin(THD* thd, thr_lock_type lock_type, bool write);
   int refuse_unsupported(THD* thd, bool write);
   ReadIntent read_intent(THD* thd, thr_lock_type lock_type, bool write) const;
 
-  /* Makes the cursor read `index` for this statement, and the columns that read_set asks for. */
+  /*
+    Points the cursor at `index` for this statement and chooses its columns. Returns 0 or an error
+    of the server.
+  */
   int aim(uint32_t index);
   int choose_columns();
-  /* Columns of which this statement needs only a part; none where that is not certain. */
+  /*
+    These choose the columns that the statement needs only in part, see partial_columns.cc. In doubt
+    they choose none.
+  */
   bool may_leave_unread() const;
   void choose_unread(std::vector<firn_partial_column>* parts) const;
   void choose_partial_columns(std::vector<firn_partial_column>* parts) const;
@@ -155,7 +173,7 @@ class ha_firn final : public handler {
   bool wants_large_column() const;
   bool reads_entries_only() const;
   void park();
-  /* Continues a scan whose cursor was parked in between (HANDLER … READ NEXT). */
+  /* Continues a scan whose cursor was parked between two calls, as HANDLER … READ NEXT does. */
   int resume_scan();
   void clear_bound();
   bool is_unique_lookup(const KEY* key_info, key_part_map parts) const;
@@ -165,7 +183,7 @@ class ha_firn final : public handler {
   int end_bulk();
   void abort_bulk();
   void note_duplicate(uint32_t index);
-  /* The hidden row id of the row last read or written, for tables without a primary key. */
+  /* The hidden row id of the row last read or written; NULL if the table has a primary key. */
   const uchar* current_row_id();
   void raise_auto_increment(const Field* field, const uchar* record);
   int largest_auto_increment(ulonglong* largest);
@@ -176,23 +194,26 @@ class ha_firn final : public handler {
   firn_cursor* m_cursor = nullptr;
   uint32_t m_cursor_index = 0;
   bool m_cursor_live = false;
-  /* A scan was parked and goes on with the next read. */
+  /* The cursor was parked in an open scan. The next read resumes it. */
   bool m_scan_parked = false;
   bool m_scan_started = false;
-  /* The cursor carries an end of range, and rows beyond it are not returned. */
+  /* The cursor has an end bound and returns no rows beyond it. */
   bool m_bounded = false;
   bool m_in_read_range = false;
-  /* A point read answered index_read_map; a scan from there starts beyond this key (in m_point_key). */
+  /*
+    The last index_read_map() was a point read and positioned no scan. A scan that goes on from
+    there begins beyond the key in m_point_key.
+  */
   bool m_at_point = false;
 
-  /* As store_lock() was given it, for the external_lock() that follows. */
+  /* The lock type of the last store_lock(), for the external_lock() that follows. */
   thr_lock_type m_lock_type = TL_UNLOCK;
   ReadIntent m_intent;
-  /* A clone reads as the handler that it was made from. */
+  /* Set in a clone: begin() keeps the ReadIntent that clone() copied. */
   bool m_is_clone = false;
   bool m_keyread = false;
 
-  /* What the cursor was last told to decode. m_columns, m_point_key and m_path share one allocation. */
+  /* The columns that the cursor decodes. m_columns, m_point_key and m_path share one allocation. */
   bool m_columns_known = false;
   bool m_columns_whole = false;
   bool m_columns_keyread = false;
@@ -203,7 +224,7 @@ class ha_firn final : public handler {
   uchar* m_point_key = nullptr;
   uint m_point_key_length = 0;
 
-  /* As given to open(): a partition's own path. */
+  /* The path given to open(). A partition has its own. */
   const char* m_path = nullptr;
 
   uint32_t m_write_flags = 0;

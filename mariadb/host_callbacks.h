@@ -5,7 +5,10 @@
 
 namespace firn {
 
-/* What the core asks of the server: error log and lock wait reports. Valid for ever. */
+/*
+  The callbacks of the core into the server: error log, reports of lock waits, waits of threads. The
+  object is never freed.
+*/
 const firn_host* host();
 
 }  // namespace firn

@@ -3,7 +3,7 @@
 
 namespace firn {
 
-/* Plugin inits of information_schema.FIRN_TABLES and FIRN_LEVELS. */
+/* Init functions of the plugins information_schema.FIRN_TABLES and FIRN_LEVELS. */
 int init_firn_tables(void* schema);
 int init_firn_levels(void* schema);
 

@@ -2,20 +2,22 @@
 #pragma once
 
 /*
-  What a SELECT of one table needs of its columns, by its text: whole values, or only lengths and beginnings. For
+  Reads from the text of a SELECT on one table what the statement needs of each column: the whole
+  value, or only its length or beginning. For
 
     SELECT id, LENGTH(b), LEFT(b, 100) FROM t WHERE n = 5
 
-  that is all of id and n, and the length and 100 characters of b.
+  it needs all of id and n, and of b the length and the first 100 characters.
 
-  Certain, or nothing: the text is understood token by token, and one word, sign or function that is not known ends it.
-  So no GROUP BY, HAVING, DISTINCT, UNION, join, derived table, subquery, view, variable or stored function passes, and
-  what is known of a column needs no knowledge of what the server's optimizer does: there is no place in such a
-  statement where the server would touch a value but the ones seen here.
+  The answer is certain, or there is none. The parser goes token by token and gives up at the first
+  word, sign or function that it does not know. So it refuses GROUP BY, HAVING, DISTINCT, UNION,
+  joins, derived tables, subqueries, views, variables and stored functions. In a statement that
+  passes, the server uses a value only where the text names its column, whatever plan the optimizer
+  chooses.
 
-  Rejected: the statement's items. LEX, SELECT_LEX, JOIN and the classes of Item change between patch levels (see
-  abi_check.h), no exported accessor proves their members, and a column's item may be shared between a function and a
-  GROUP BY that wants the value.
+  Rejected: reading the statement's items. LEX, SELECT_LEX, JOIN and the classes of Item change
+  between patch levels (see abi_check.h), and no exported accessor proves their members. Besides, a
+  column's item may be shared by a function and a GROUP BY that needs the value.
 */
 
 #include <cstddef>
@@ -25,13 +27,13 @@
 
 namespace firn {
 
-/* What a statement needs of a column: nothing until it is seen. */
+/* The parts of a column that a statement needs; none until the parser finds a use. */
 struct ColumnNeed {
   std::string_view name;
   bool whole = false;
-  /* The length, or whether it is NULL. */
+  /* The length, or only whether the value is NULL. */
   bool length = false;
-  /* Characters from its beginning. */
+  /* This many characters from the beginning. */
   uint64_t chars = 0;
 
   bool in_part() const { return !whole && (length || chars); }
@@ -45,8 +47,10 @@ struct SelectedTable {
 };
 
 /*
-  Reads `text`, which the server has accepted, in a sql_mode other than ORACLE. `multibyte_is_safe`: no character of its
-  character set has a byte below 0x80 but those of ASCII. False if anything is uncertain; the needs say nothing then.
+  Parses `text`, a statement that the server has accepted in a sql_mode other than ORACLE.
+  `multibyte_is_safe`: in the text's character set, bytes below 0x80 are always ASCII characters,
+  never parts of other characters. Returns false if anything is uncertain; `table->columns` is then
+  meaningless.
 */
 bool parse_select(std::string_view text, bool multibyte_is_safe, SelectedTable* table);
 

@@ -8,26 +8,36 @@
 namespace firn {
 
 /*
-  What all handlers of one TABLE_SHARE (of one partition) have in common: the table as the core opened it. The server
-  owns the object and keeps it as long as the TABLE_SHARE; the core's table is open only while a handler is, so that a
-  table that was truncated, altered or dropped is never seen through an old definition.
+  State that all handlers of one TABLE_SHARE (or of one partition) share: the table as the core
+  opened it. The server owns the object and keeps it as long as the TABLE_SHARE. The core's table is
+  open only while a handler is, so that nobody reads a truncated, altered or dropped table through
+  an old definition.
 */
 class Share : public Handler_share {
  public:
-  /* One more handler; the first one opens the core's table. The caller holds lock_shared_ha_data(). */
+  /*
+    Adds a handler; the first one opens the core's table. Returns 0 or an error of the server. The
+    caller holds lock_shared_ha_data().
+  */
   int acquire(const char* path, const TABLE* table);
-  /* One handler less; the last one closes the core's table. The caller holds lock_shared_ha_data(). */
+  /*
+    Removes a handler; the last one closes the core's table. The caller holds lock_shared_ha_data().
+  */
   void release();
 
   firn_table* core() const { return core_; }
 
-  /* When the table was last written to, as far as this server remembers; 0 if it does not. */
+  /*
+    When the last statement that writes to the table began, as far as this object has seen it; 0 if
+    it has seen none.
+  */
   time_t updated() const { return updated_.load(std::memory_order_relaxed); }
   void written(time_t now) { updated_.store(now, std::memory_order_relaxed); }
 
   /*
-    Whether the estimates of rows per key were made for a table of another size (or never) and are the caller's to make
-    again: of several callers one is told so.
+    Whether the caller must make the estimates of rows per key again: there are none, or the table
+    has since grown or shrunk by more than a factor of two. Of several concurrent callers only one
+    gets true.
   */
   bool claim_estimates(uint64_t rows);
 

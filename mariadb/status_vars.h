@@ -5,7 +5,7 @@
 
 namespace firn {
 
-/* SHOW STATUS LIKE 'Firn%': one function that reads the core's counters once. */
+/* SHOW STATUS LIKE 'Firn%': one function that reads all counters of the core at once. */
 extern struct st_mysql_show_var status_variables[];
 
 /* SHOW ENGINE FIRN STATUS. */

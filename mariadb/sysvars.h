@@ -8,18 +8,18 @@ namespace firn::sysvars {
 /* The plugin's system variables, NULL-terminated. */
 extern struct st_mysql_sys_var* all[];
 
-/* Seconds a row lock is waited for, in this session. */
+/* How long this session waits for a row lock, in seconds. */
 unsigned long lock_wait_timeout(THD* thd);
-/* The session makes a backup that covers the engine's tables. */
+/* Whether the session makes a backup that includes FIRN tables (firn_backup_client). */
 bool backup_client(THD* thd);
-/* The log is archived. */
+/* Whether the log archive is on (firn_log_archive_dir). */
 bool log_is_archived();
-/* A lock wait timeout rolls the transaction back instead of the statement. */
+/* A lock wait timeout rolls back the transaction, not only the statement. */
 extern char rollback_on_timeout;
-/* Bytes; named in the error of a transaction that is over it. */
+/* Bytes of uncommitted changes that a transaction may hold in memory before it spills. */
 extern unsigned long long txn_memory_limit;
 
-/* What the core is opened with. The pointer is valid while the plugin is loaded. */
+/* The options that the core is opened with. Its pointers are valid while the plugin is loaded. */
 firn_config config();
 
 }  // namespace firn::sysvars

@@ -12,8 +12,9 @@
 namespace firn {
 
 /*
-  What the core must know of a table: where the record buffer holds each column, and how key parts compare. Names point
-  into the TABLE, which must outlive the object. Throws std::bad_alloc.
+  A table's definition as the core takes it: where the record buffer holds each column, and how key
+  parts compare. Names point into the TABLE, which must outlive the object. The constructor throws
+  std::bad_alloc.
 */
 class TableDefinition {
  public:
@@ -21,7 +22,7 @@ class TableDefinition {
   TableDefinition(const TableDefinition&) = delete;
   TableDefinition& operator=(const TableDefinition&) = delete;
 
-  /* In words, what of the table the core cannot store; NULL if it can store all of it. */
+  /* Says which part of the table the core cannot store; NULL if it can store all of it. */
   const char* unsupported() const { return m_unsupported[0] ? m_unsupported : nullptr; }
   const firn_table_def* get() const { return &m_def; }
 
@@ -34,7 +35,9 @@ class TableDefinition {
   firn_table_def m_def = {};
   std::vector<firn_column> m_columns;
   std::vector<firn_index> m_indexes;
-  /* Never grown beyond what is reserved: indexes and parts point into them. */
+  /*
+    Both are reserved and never reallocated: indexes point into m_parts, parts into m_collations.
+  */
   std::vector<firn_key_part> m_parts;
   std::vector<firn_collation> m_collations;
   char m_unsupported[MYSQL_ERRMSG_SIZE] = "";

@@ -7,11 +7,11 @@ namespace firn {
 
 using Xid = MYSQL_XID;
 
-/* A transaction's external name as bytes: format (8, little-endian), lengths of its two parts (1 each), the parts. */
+/* An xid as bytes: format id (8, little-endian), lengths of its two parts (1 each), the parts. */
 class XidImage {
  public:
   explicit XidImage(const Xid& xid);
-  /* 0, or 1 when the bytes are no image of an xid. */
+  /* Returns 0, or 1 if the bytes are not the image of an xid. */
   static int decode(const uint8_t* bytes, size_t size, Xid* out);
 
   const uint8_t* data() const { return bytes_; }
@@ -23,10 +23,13 @@ class XidImage {
   size_t size_;
 };
 
-/* Whether XA START named it. What the server names itself, to go along with its binary log, ends in its session. */
+/*
+  Whether a client chose the xid with XA START. Otherwise the server made it, for a commit with its
+  binary log, and the transaction ends in its session.
+*/
 bool is_from_client(const Xid& xid);
 
-/* The handlerton's recovery callbacks. */
+/* The handlerton's callbacks for transactions in doubt. */
 int recover(handlerton*, XID* list, uint length);
 int commit_by_xid(handlerton*, XID* xid);
 int rollback_by_xid(handlerton*, XID* xid);
