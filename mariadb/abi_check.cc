@@ -10,13 +10,16 @@
 struct st_mysql_storage_engine firn_storage_engine = {0};
 struct st_mysql_information_schema firn_information_schema = {0};
 
-/* An engine built into every server. The number behind its info is the one the loader compares with, and no option can
-   change it (--version changes server_version). */
+/*
+  The plugin of the binary log, an engine that is built into every server. The number behind its
+  info is the one that the loader compares with. No option changes it, whereas --version changes
+  server_version.
+*/
 extern struct st_maria_plugin builtin_maria_binlog_plugin[] __attribute__((weak));
 
 namespace {
 
-/* MYSQL_VERSION_ID of the running server (101119 for 10.11.19), 0 when it cannot be told. */
+/* MYSQL_VERSION_ID of the running server (101119 for 10.11.19); 0 if it is unknown. */
 int running_version() {
   const st_maria_plugin* engine = builtin_maria_binlog_plugin;
   if (!engine || engine->type != MYSQL_STORAGE_ENGINE_PLUGIN || !engine->info) return 0;

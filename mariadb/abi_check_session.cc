@@ -1,8 +1,8 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
 /*
-  The session, its transaction and the handlerton: a value is put where this plugin was compiled to find a member, and
-  the server's accessor must return it.
+  Checks THD, its transaction and the handlerton. Each check puts a value where this plugin was
+  compiled to find a member; the server's accessor must return it.
 */
 
 #include <my_global.h>
@@ -15,7 +15,10 @@
 
 #include "abi_check_internal.h"
 
-/* Service calls go through pointers that the loader fills in after the constructors have run. */
+/*
+  Undefined, because service calls go through pointers that the loader fills in only after the
+  constructors have run.
+*/
 #undef thd_get_autoinc
 #undef thd_kill_level
 

@@ -1,6 +1,9 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
-/* Tables and handlers, asked as in abi_check_session.cc. The order matters: TABLE::in_use and TABLE::s come first. */
+/*
+  Checks tables and handlers in the way of abi_check_session.cc. The order matters: the checks of
+  TABLE::in_use and TABLE::s come first, because the others rely on them.
+*/
 
 #include <my_global.h>
 #include "sql_class.h"
@@ -14,7 +17,7 @@
 namespace firn::abi_check {
 namespace {
 
-/* Reaches what class handler keeps for its descendants. */
+/* Makes protected members of class handler accessible. */
 class HandlerAccess : public handler {
  public:
   using handler::cached_table_flags;
@@ -107,12 +110,15 @@ bool handler_range() {
 bool handler_share() {
   StandIn<HandlerAccess> file;
   Handler_share* mine = static_cast<Handler_share*>(zeros()) + 1;
-  file->handler::set_ha_share_ref(&mine); /* refuses where one is set already */
+  file->handler::set_ha_share_ref(&mine); /* Refuses if a reference is set already. */
   file.fill(zeros());
   return file->get_ha_share_ptr() == mine;
 }
 
-/* The server's constructor, the members as compiled here, the server's virtual function. */
+/*
+  The server's constructor fills the object. The plugin reads the members where it was compiled to
+  find them, and calls the server's virtual functions.
+*/
 bool field() {
   StandIn<Field_longlong> memory;
   const LEX_CSTRING name = {STRING_WITH_LEN("amount")};

@@ -1,11 +1,14 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
 /*
-  Virtual functions: the classes below override nothing, so the compiler fills their vtables with the base class's
-  functions in the order of the headers, and the dynamic linker binds those that the server exports to the server's
-  functions. The server's own vtable must then hold the same addresses in the same slots, and have as many slots. What
-  the headers define inline is the plugin's own copy and says nothing, so about one slot in four is an anchor; a slot
-  added or taken away anywhere moves all anchors behind it and the size.
+  Checks the virtual functions. The classes below override nothing, so the compiler fills their
+  vtables with the base class's functions in the order of the headers, and the dynamic linker binds
+  those that the server exports to the server's functions. The server's own vtable must hold the
+  same addresses in the same slots, and have as many slots.
+
+  Functions that the headers define inline are copies in the plugin and prove nothing, so about one
+  slot in four can be compared. That is enough: a slot that is added or removed moves all compared
+  slots behind it, and changes the size.
 */
 
 #include <my_global.h>
@@ -39,7 +42,7 @@ extern Vtable compiled_field asm("_ZTV14Firn_abi_field");
 namespace firn::abi_check {
 namespace {
 
-/* Entries before the first function: offset to top, type information. */
+/* Entries before the first function: offset to top and type information. */
 constexpr size_t kHead = 2;
 
 size_t entries(const void* vtable) {

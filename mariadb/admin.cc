@@ -34,7 +34,7 @@ int ha_firn::check(THD* thd, HA_CHECK_OPT* options) {
   return HA_ADMIN_FAILED;
 }
 
-/* The core keeps its counts up to date; only the estimates of keys are made anew. */
+/* The core keeps its counts up to date; only the estimates of rows per key are made again. */
 int ha_firn::analyze(THD*, HA_CHECK_OPT*) {
   estimate_rows_per_key();
   return info(HA_STATUS_CONST | HA_STATUS_VARIABLE | HA_STATUS_TIME) ? HA_ADMIN_FAILED : HA_ADMIN_OK;

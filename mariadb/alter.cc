@@ -1,13 +1,15 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
 /*
-  ALTER TABLE in place: secondary indexes, and what leaves rows and indexes as they are. The rest goes by copy, which
-  the server does with progress reports and a DDL log.
+  ALTER TABLE in place: changes of secondary indexes, and changes of the definition that leave rows
+  and indexes as they are. All other changes copy the table; the server does that with progress
+  reports and a DDL log.
 
-  New indexes are filled while readers go on (metadata lock SHARED NO WRITE); under the exclusive lock at the end one
-  commit of the core names them, drops others and keeps the server's new definition with its version. After a crash the
-  server asks for that version (check_version) and takes the old .frm file or the new one accordingly: so they never
-  disagree. Partitions are committed together.
+  Reads go on while new indexes are filled (metadata lock SHARED NO WRITE). Under the exclusive lock
+  at the end, one commit of the core names the new indexes, drops others, and stores the server's
+  new definition with its version. After a crash the server asks for that version (check_version)
+  and installs the old or the new .frm file accordingly, so that core and .frm file never disagree.
+  All partitions are committed together.
 */
 
 #include "ha_firn.h"
@@ -28,7 +30,7 @@ constexpr alter_table_operations kFill = ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX | A
 constexpr alter_table_operations kIndexes = kFill | ALTER_DROP_NON_UNIQUE_NON_PRIM_INDEX | ALTER_DROP_UNIQUE_INDEX |
                                             ALTER_RENAME_INDEX | ALTER_INDEX_ORDER | ALTER_CHANGE_INDEX_COMMENT;
 
-/* One table's (one partition's) change between prepare and commit. */
+/* The change of one table, or of one partition, between prepare and commit. */
 class IndexChange final : public inplace_alter_handler_ctx {
  public:
   explicit IndexChange(firn_index_change* core) : core_(core) {}
@@ -52,7 +54,7 @@ bool is_added(const Alter_inplace_info* info, const LEX_CSTRING& name) {
   return false;
 }
 
-/* For each key of the altered table its number in the table, or FIRN_NONE for a new one. */
+/* The number that each key of the altered table has in the old one; FIRN_NONE for a new key. */
 std::vector<uint32_t> origins(const TABLE* table, const TABLE* altered, const Alter_inplace_info* info) {
   std::vector<uint32_t> from;
   for (uint i = 0; i < altered->s->keys; i++) {
@@ -73,8 +75,9 @@ std::vector<uint32_t> origins(const TABLE* table, const TABLE* altered, const Al
 }
 
 /*
-  The core's plan of the change; NULL if it takes more than secondary indexes. The flags alone do not say so: none of
-  them stands for AUTO_INCREMENT that a column loses, for example. Throws std::bad_alloc.
+  The core's plan of the change; NULL if the change needs more than secondary indexes. The server's
+  flags alone do not tell: for example, no flag says that a column loses AUTO_INCREMENT. Throws
+  std::bad_alloc.
 */
 firn_index_change* plan(const firn_table* core, const TABLE* table, const TABLE* altered,
                         const Alter_inplace_info* info) {
@@ -85,7 +88,10 @@ firn_index_change* plan(const firn_table* core, const TABLE* table, const TABLE*
   return firn_index_change_new(core, definition.get(), from.data(), &change) == FIRN_OK ? change : nullptr;
 }
 
-/* Reports of a fill: first rows that were read, then entries that are merged. */
+/*
+  Progress of a fill. It has two stages, rows read and entries merged; `done` falls when the second
+  one begins.
+*/
 struct Stages {
   THD* thd;
   uint64_t last;
@@ -107,9 +113,11 @@ enum_alter_inplace_result ha_firn::check_if_supported_inplace_alter(TABLE* alter
   constexpr ulong harmless_options = HA_CREATE_USED_AUTO | HA_CREATE_USED_COMMENT | HA_CREATE_USED_DEFAULT_CHARSET;
   const ulong options = info->create_info->used_fields;
   if (options & ~harmless_options) return HA_ALTER_INPLACE_NOT_SUPPORTED;
-  /* Each partition has a counter of its own. */
+  /*
+    Each partition has its own AUTO_INCREMENT counter, but only the first one's commit is called.
+  */
   if (flags & ALTER_PARTITIONED && options & HA_CREATE_USED_AUTO) return HA_ALTER_INPLACE_NOT_SUPPORTED;
-  /* IGNORE leaves rows out. */
+  /* IGNORE drops duplicate rows, which a fill cannot do. */
   if (info->ignore && flags & ALTER_ADD_UNIQUE_INDEX) return HA_ALTER_INPLACE_NOT_SUPPORTED;
   if (firn::key_without_guard(altered)) return HA_ALTER_INPLACE_NOT_SUPPORTED;
   if (flags & kFill && info->alter_info->algorithm(ha_thd()) == Alter_info::ALTER_TABLE_ALGORITHM_INSTANT) {
@@ -159,7 +167,10 @@ bool ha_firn::inplace_alter_table(TABLE* altered, Alter_inplace_info* info) {
   return true;
 }
 
-/* The largest number of a row. Nobody else uses the table: the first read of the statement sees all of it. */
+/*
+  The largest AUTO_INCREMENT value of a row. No other session uses the table, so this statement's
+  snapshot has all of its rows.
+*/
 int ha_firn::largest_auto_increment(ulonglong* largest) {
   const uint index = table_share->next_number_index;
   const bool descending = table->key_info[index].key_part[0].key_part_flag & HA_REVERSE_SORT;
@@ -190,7 +201,10 @@ bool ha_firn::commit_inplace_alter_table(TABLE*, Alter_inplace_info* info, bool 
     return false;
   }
   firn_status status = FIRN_OK;
-  /* A number that a row has stays taken: the counter goes to the next free one, forward or back. */
+  /*
+    AUTO_INCREMENT = n moves the counter forward or back, but never to a number that a row has or
+    below one.
+  */
   if (change && info->create_info->used_fields & HA_CREATE_USED_AUTO && table->found_next_number_field) {
     ulonglong largest = 0;
     if (int error = largest_auto_increment(&largest)) {

@@ -1,10 +1,11 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
 /*
-  Checkpoints, and what the engine has to say about BACKUP STAGE.
+  Checkpoints, and the engine's part in BACKUP STAGE.
 
-  A checkpoint agrees with the binary log if no commit comes between the two: under BACKUP STAGE BLOCK_COMMIT. Commits
-  wait meanwhile, so the memtables are flushed when the backup starts and not when the checkpoint is made.
+  A checkpoint matches the binary log if no commit comes between the two. BACKUP STAGE BLOCK_COMMIT
+  ensures that. Commits wait during that stage, so the memtables are flushed when the backup starts
+  and not when the checkpoint is made.
 */
 
 #include "backup.h"
@@ -44,7 +45,10 @@ void prepare_for_backup() {
 
 void end_backup() { in_backup = false; }
 
-/* What `SET GLOBAL firn_create_checkpoint` was given, or false with an error reported. */
+/*
+  The value that SET GLOBAL firn_create_checkpoint got. Returns false after it has reported an
+  error.
+*/
 bool wanted_path(THD* thd, st_mysql_value* value, std::string* path) {
   char buffer[FN_REFLEN];
   int length = sizeof(buffer);
@@ -55,7 +59,10 @@ bool wanted_path(THD* thd, st_mysql_value* value, std::string* path) {
     return false;
   }
   path->assign(text, size_t(length));
-  /* Files are written where the client says, as by SELECT ... INTO OUTFILE: the same is asked for. */
+  /*
+    The client chooses where the server writes files, so it needs the privileges of SELECT ... INTO
+    OUTFILE.
+  */
   if (check_global_access(thd, FILE_ACL, false)) return false;
   if (opt_secure_file_priv && !is_secure_file_path(&(*path)[0])) {
     my_error(ER_OPTION_PREVENTS_STATEMENT, MYF(0), "--secure-file-priv");
@@ -66,7 +73,10 @@ bool wanted_path(THD* thd, st_mysql_value* value, std::string* path) {
 
 }  // namespace
 
-/* The check of the variable does the work: it may fail, and the server holds no lock of its own around it. */
+/*
+  The variable's check function makes the checkpoint: a check may fail, and the server holds none of
+  its locks around it.
+*/
 int create_checkpoint(THD* thd, st_mysql_sys_var*, void* save, st_mysql_value* value) {
   *static_cast<const char**>(save) = nullptr;
   try {
@@ -83,8 +93,9 @@ int create_checkpoint(THD* thd, st_mysql_sys_var*, void* save, st_mysql_value* v
 }
 
 /*
-  Commits carry their place in the binary log; changes of definitions are written to it after the engine has made them.
-  What the log of the engine gets is the place before: the last commit's.
+  A commit records its own position in the binary log. A change of the catalog gets into the binary
+  log only after the engine has made it, so the engine's log gets the position before: that of the
+  last commit.
 */
 void note_binlog_position() {
   if (!database || !sysvars::log_is_archived() || !mysql_bin_log.is_open()) return;

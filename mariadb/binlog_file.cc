@@ -9,18 +9,18 @@
 namespace firn::binlog_file {
 namespace {
 
-/* How often the file has changed, and how often it had when it was last noted. */
+/* The number of changes of the file, and that number when the file was last noted. */
 std::atomic<uint64_t> changes{1};
 std::atomic<uint64_t> noted{0};
 std::mutex noting;
 
-/* The server writes to the structure; another patch level's may be larger. */
+/* The server fills LOG_INFO, which may be larger in another patch level: `room` takes the rest. */
 struct CurrentLog {
   LOG_INFO info;
   char room[1024];
 };
 
-/* The file in use, empty if there is none. Waits for the group commit that writes to it. */
+/* Notes the file in use, or that there is none. Waits for a group commit that writes to it. */
 firn_status note_current() {
   if (!opt_bin_log) return firn_note_server_run(database, nullptr);
   CurrentLog current = {};
@@ -29,8 +29,9 @@ firn_status note_current() {
 }
 
 /*
-  The file that the server opens as its index. `log_bin_index`, which it shows, is another one if the option names a
-  file with an extension: the server shows its own in place of that, but opens what was named.
+  The path of the index file that the server opens. `log_bin_index`, which the server shows, is
+  another path if the option names a file with an extension: the server replaces the extension in
+  what it shows, but not in what it opens.
 */
 const char* index_file() {
   static char path[FN_REFLEN];
@@ -54,7 +55,7 @@ void note_if_changed() {
   std::lock_guard<std::mutex> lock(noting);
   const uint64_t now = changes.load(std::memory_order_acquire);
   if (noted.load(std::memory_order_relaxed) == now) return;
-  /* RESET MASTER may have removed the file that was named just before. */
+  /* A second attempt: RESET MASTER may have removed the file after the server named it. */
   if (note_current() != FIRN_OK && note_current() != FIRN_OK)
     sql_print_warning(
         "FIRN: cannot read the binary log in use, which a start without the engine makes necessary later: %s",

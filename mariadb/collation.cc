@@ -1,19 +1,25 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
 /*
-  Collation weights from the server's strnxfrm(), without its padding: the core adds what PAD SPACE and NO PAD need.
+  Collation weights from the server's strnxfrm(), without its padding: the core adds what PAD SPACE
+  and NO PAD need.
 
-  There are four families, and strnxfrm() behaves differently in each:
-    UCA         tables of the Unicode Collation Algorithm: two bytes a weight, one or more levels, a byte that begins
-                no character weighs 0xffff. Contractions look across characters, so text is weighed as a whole.
-    Unicode     general_ci and bin: one weight of two or three bytes a character. strnxfrm() stops at a byte that begins
-                no character; strnncollsp() goes on and ranks it above all characters. The core does that too.
-    Eight bit   one byte a character, one weight of one byte (two for 'ß' of latin1_german2_ci).
-    Multi-byte  the old Asian character sets: strnxfrm() gives one to three bytes a character, which do not compare like
-                weights. Each character is weighed by itself and its bytes taken as one number: as they are, or, in the
-                Japanese sets, moved to the front, as the server's comparison has them.
+  strnxfrm() behaves differently in each of four families:
 
-  Which collations are taken is the result of tests/collations, which compares keys with the server's comparison.
+    UCA         Tables of the Unicode Collation Algorithm: two bytes a weight, one or more levels.
+                A byte that begins no character weighs 0xffff. Contractions depend on several
+                characters, so text is weighed as a whole.
+    Unicode     general_ci and bin: one weight of two or three bytes a character. strnxfrm() stops
+                at a byte that begins no character; strnncollsp() goes on and ranks it above all
+                characters. The core does the same.
+    Eight bit   One byte a character, one weight of one byte (two for 'ß' of latin1_german2_ci).
+    Multi-byte  The old Asian character sets. strnxfrm() gives one to three bytes a character,
+                which do not compare like weights. So each character is weighed by itself, and its
+                bytes are one number: right-aligned, or left-aligned in the Japanese sets, as the
+                server's comparison has it.
+
+  tests/collations compares keys with the server's comparison; its results say which collations are
+  accepted.
 */
 
 #include "collation.h"
@@ -32,14 +38,14 @@ Family family_of(CHARSET_INFO* cs) {
   return cs->mbmaxlen == 1 ? Family::kEightBit : Family::kMultiByte;
 }
 
-/* strnncollsp() ranks by the first byte, whatever the length of the character. */
+/* Whether strnncollsp() ranks characters by their first byte, whatever their length. */
 bool ranks_by_first_byte(CHARSET_INFO* cs) {
   for (const char* name : {"sjis", "cp932", "ujis", "eucjpms"})
     if (!strcmp(cs->cs_name.str, name)) return true;
   return false;
 }
 
-/* Collations whose strnxfrm() does not order as their strnncollsp() does. */
+/* Whether the collation's strnxfrm() orders text differently from its strnncollsp(). */
 bool contradicts_itself(CHARSET_INFO* cs) {
   for (const char* name : {"big5_chinese_ci", "big5_chinese_nopad_ci", "latin2_czech_cs", "cp1250_czech_cs",
                            "tis620_thai_ci", "tis620_thai_nopad_ci"})
@@ -49,14 +55,17 @@ bool contradicts_itself(CHARSET_INFO* cs) {
 
 const char* chars_of(const uint8_t* text) { return reinterpret_cast<const char*>(text); }
 
-/* Bytes at the front of the text that are whole characters. */
+/* Length in bytes of the part at the front of the text that consists of whole characters. */
 size_t well_formed_len(CHARSET_INFO* cs, const uint8_t* text, size_t len) {
   MY_STRCOPY_STATUS status;
   my_ci_well_formed_char_length(cs, chars_of(text), chars_of(text) + len, len, &status);
   return size_t(status.m_source_end_pos - chars_of(text));
 }
 
-/* A result that nearly fills the room may have been cut short: more room is asked for. */
+/*
+  Returns the bytes written, or a larger capacity that is needed: a result that nearly fills the
+  buffer may be cut short.
+*/
 size_t weigh(CHARSET_INFO* cs, uint level, const uint8_t* text, size_t len, uint8_t* weights, size_t capacity) {
   const uint flags = MY_STRXFRM_LEVEL1 << level;
   const size_t written = cs->coll->strnxfrm(cs, weights, capacity, kAllWeights, text, len, flags);
@@ -115,7 +124,10 @@ size_t count_chars(const void* handle, const uint8_t* text, size_t len) {
 
 constexpr firn_collator kCollator = {sort_key, prefix_len, count_chars};
 
-/* The weight of one string as a number; false unless it is one weight of `weight_len` bytes. */
+/*
+  The weight of a string as a number; false unless the string has exactly one weight, of
+  `weight_len` bytes.
+*/
 bool weight_of(CHARSET_INFO* cs, uint level, const uint8_t* text, size_t len, size_t weight_len, uint32_t* weight) {
   uint8_t room[64];
   size_t weighed;
@@ -134,7 +146,10 @@ bool set_levels(CHARSET_INFO* cs, firn_collation* out) {
     if (out->level_count == FIRN_LEVELS_MAX) return false;
     firn_level* level = &out->levels[out->level_count++];
     level->number = number;
-    /* Levels behind the first pad even in NO PAD collations: see the server's strnncollsp_nopad_multilevel(). */
+    /*
+      Levels after the first one pad even in NO PAD collations: see the server's
+      strnncollsp_nopad_multilevel().
+    */
     level->no_pad = number == 0 && (cs->state & MY_CS_NOPAD);
     if (!weight_of(cs, number, out->pad, out->pad_len, out->weight_len, &level->space)) return false;
   }
@@ -142,8 +157,9 @@ bool set_levels(CHARSET_INFO* cs, firn_collation* out) {
 }
 
 /*
-  Single bytes have weights of their own where nothing looks across characters. The core then needs no call for most
-  text. A table is filled as far as the bytes are characters.
+  Fills the table with the weights of single bytes, with which the core weighs most text without a
+  call. Collations in which a weight depends on several characters have no table. The table covers
+  the bytes that are characters by themselves: all 256 of eight-bit sets, else ASCII.
 */
 void set_simple_weights(CHARSET_INFO* cs, firn_collation* out) {
   const Family family = family_of(cs);
@@ -183,7 +199,7 @@ uint32_t form_of(CHARSET_INFO* cs) {
     case Family::kEightBit:
       return FIRN_TEXT_BYTES;
     case Family::kUnicode:
-      /* UTF-8 has one-byte units; of the others, the core would have to know the encoding. */
+      /* One-byte units mean UTF-8. For other units the core would have to know the encoding. */
       return cs->mbminlen == 1 ? FIRN_TEXT_UTF8 : FIRN_TEXT_LOST;
     default:
       return FIRN_TEXT_LOST;

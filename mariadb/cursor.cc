@@ -1,7 +1,9 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
-/* The handler's one cursor: aimed at an index for a statement, told which columns to decode, parked between statements.
- */
+/*
+  The handler's cursor. A statement aims it at an index and chooses the columns to decode; it is
+  parked between statements.
+*/
 
 #include "ha_firn.h"
 #include "errors.h"
@@ -28,8 +30,10 @@ int ha_firn::aim(uint32_t index) {
 }
 
 /*
-  Entries give back columns that the index holds whole. The server asks for no others by keyread, but for a partitioned
-  table: that merges the partitions' scans by all columns of the index, whose prefixes entries cannot give back.
+  Whether index entries alone give all columns that the server wants. It asks for a key read only if
+  the index holds these columns whole, with one exception: for a partitioned table it merges the
+  scans of partitions by all columns of the index, and entries that hold a prefix cannot give the
+  column back.
 */
 bool ha_firn::reads_entries_only() const {
   if (!m_keyread || m_cursor_index >= table_share->keys) return m_keyread;
@@ -70,9 +74,10 @@ int ha_firn::choose_columns() {
 }
 
 /*
-  The server changed read_set; between statements the next aim() sees it. An error there shows with the next read. Where
-  rows are to be changed, the server must compute virtual columns that are indexed: the core finds the old entries by
-  them.
+  The server has changed read_set. Between statements nothing is to do, because aim() chooses the
+  columns. If the choice fails here, the next call of choose_columns() repeats it. In rows that will
+  be changed, the server must compute indexed virtual columns: the core finds their old index
+  entries by these values.
 */
 void ha_firn::column_bitmaps_signal() {
   if (table->vfield && table->current_lock == F_WRLCK) {
@@ -95,7 +100,7 @@ int ha_firn::resume_scan() {
   if (!m_scan_parked || !m_session) return HA_ERR_WRONG_COMMAND;
   if (m_session->aborted()) return HA_ERR_ROLLBACK;
   if (m_at_point) {
-    /* The scan did not begin yet: it begins beyond m_point_key. */
+    /* Only a point read was made; the scan will begin beyond m_point_key. */
     if (int error = aim(m_cursor_index)) return error;
     m_at_point = true;
     return 0;
@@ -120,7 +125,7 @@ const uchar* ha_firn::current_row_id() {
   return has_primary_key() ? nullptr : m_row_id;
 }
 
-/* Zero fill: the server also compares positions as bytes (duplicate weedout). */
+/* With zero fill, because the server also compares positions as bytes (duplicate weedout). */
 void ha_firn::position(const uchar* record) {
   if (has_primary_key()) {
     KEY* key_info = table->key_info + table_share->primary_key;

@@ -1,8 +1,8 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
 /*
-  DDL on one table. Each call is one atomic, durable change of the core's catalog and can be repeated after a crash: the
-  server's DDL log does so.
+  DDL on one table. Each call makes one atomic, durable change of the core's catalog. A call can be
+  repeated, because after a crash the server's DDL log does so.
 */
 
 #include "ha_firn.h"
@@ -16,13 +16,16 @@
 
 namespace {
 
-/* Refuses with a message that names what the engine lacks. */
+/* Reports an error that names what the engine lacks. */
 int refuse(const char* what) {
   my_error(ER_ILLEGAL_HA_CREATE_OPTION, MYF(0), hton_name(firn::hton)->str, what);
   return firn::kErrorReported;
 }
 
-/* The definition as the server would store it, and its version: readers without the .frm file find the table by it. */
+/*
+  The .frm image of a table, which the catalog keeps beside its version: tools that have no .frm
+  file write one from it.
+*/
 class DefinitionImage {
  public:
   explicit DefinitionImage(TABLE_SHARE* share) : share_(share) {
@@ -53,9 +56,10 @@ class DefinitionImage {
 };
 
 /*
-  A partition that ALTER TABLE … PARTITION adds to a table. The server passes the table as it was, and puts the new
-  definition in place only later, without a call to the engine. So nobody here knows what it will be: the partition is
-  stored without one, until an ALTER in place stores it with all partitions. A copying ALTER makes a table of its own.
+  Whether ALTER TABLE … PARTITION adds this partition to an existing table. The server then passes
+  the old definition, and puts the new one in place later without a call to the engine. So the
+  partition is stored without a definition, until an ALTER in place stores the same one for all
+  partitions. A copying ALTER makes a table of its own, whose definition is known.
 */
 bool joins_partitioned_table(THD* thd, const char* path) {
   const char* slash = strrchr(path, FN_LIBCHAR);
@@ -63,7 +67,10 @@ bool joins_partitioned_table(THD* thd, const char* path) {
   return thd_sql_command(thd) == SQLCOM_ALTER_TABLE && strstr(name, "#P#") && strncmp(name, "#sql", 4) != 0;
 }
 
-/* Foreign keys come parsed, those of an altered table included; the server leaves it to the engine to see them. */
+/*
+  Whether the statement has foreign keys. key_list has the parsed keys, those of an altered table
+  included. The server leaves the check to the engine.
+*/
 bool wants_foreign_key(const HA_CREATE_INFO* info) {
   if (!info->alter_info) return false;
   List_iterator_fast<Key> keys(info->alter_info->key_list);
@@ -76,7 +83,6 @@ bool wants_foreign_key(const HA_CREATE_INFO* info) {
 
 namespace firn {
 
-/* Keys that the server itself checks by reading first: without gap locks two sessions would both find nothing. */
 const char* key_without_guard(const TABLE* form) {
   for (uint i = 0; i < form->s->keys; i++) {
     const KEY* key_info = form->key_info + i;

@@ -13,8 +13,8 @@
 namespace firn {
 
 /*
-  The version that a .frm image carries: in the list of (type, length, value) that begins at byte 64 and whose size
-  stands at byte 4, the entry of type 0. A length of 0 is followed by the length in two bytes.
+  A .frm image has a list of (type, length, value) at byte 64, and the list's size at byte 4. The
+  version is the entry of type 0. If a length byte is 0, the length follows in two bytes.
 */
 LEX_CUSTRING version_of(const LEX_CUSTRING* frm) {
   constexpr size_t kHead = 64;
@@ -59,7 +59,7 @@ void collect(void* context, const char* name) {
 
 bool any(const char*) { return true; }
 
-/* Drops every table whose name begins with `prefix` and is wanted. */
+/* Drops each table whose name begins with `prefix` and for which `wanted` is true. */
 void drop_tables(const char* prefix, bool (*wanted)(const char*), const char* why) {
   Names names;
   Collect to = {&names, wanted, false};
@@ -83,7 +83,10 @@ int drop_table(handlerton*, const char* path) {
   return to_server_error(firn_drop_table(database, TableName(path).c_str()));
 }
 
-/* The server dropped the tables it knows; what is left had lost its .frm file. `path` is "./db/". */
+/*
+  The server has dropped the tables that it knows; the remaining ones have lost their .frm file.
+  `path` is "./db/".
+*/
 void drop_database(handlerton*, char* path) {
   if (!database) return;
   char prefix[FN_REFLEN];
@@ -98,14 +101,18 @@ void drop_database(handlerton*, char* path) {
   drop_tables(prefix, any, "its database was dropped");
 }
 
-/* After a crash the DDL log asks whether that ALTER had been committed: 0 if so. */
+/*
+  After a crash the DDL log asks whether the ALTER that made `version` was committed: 0 if it was.
+*/
 int check_version(handlerton*, const char* path, const LEX_CUSTRING* version, ulonglong) {
   uchar stored[64];
   size_t length = 0;
   if (!database) return 1;
   firn_status status = firn_table_version(database, TableName(path).c_str(), stored, sizeof(stored), &length);
   if (status == FIRN_NO_TABLE) {
-    /* Its partitions are committed together: one tells for all. */
+    /*
+      A partitioned table: its partitions are committed together, so one of them answers for all.
+    */
     Names names;
     Collect to = {&names, any, false};
     char prefix[FN_REFLEN];
@@ -117,7 +124,10 @@ int check_version(handlerton*, const char* path, const LEX_CUSTRING* version, ul
   return length != version->length || length > sizeof(stored) || memcmp(stored, version->str, length) != 0;
 }
 
-/* The server has repeated or undone all DDL that a crash interrupted: copies that are still here belong to nobody. */
+/*
+  The server has repeated or undone all DDL that a crash interrupted, so copies that still exist
+  belong to no statement.
+*/
 int signal_ddl_recovery_done(handlerton*) {
   if (database) drop_tables("", is_ddl_leftover, "left over from interrupted DDL");
   return 0;

@@ -8,7 +8,7 @@
 namespace firn {
 namespace {
 
-/* The pure part of the translation. */
+/* The error number alone, without the effects of to_server_error(). */
 int error_number(firn_status status) {
   switch (status) {
     case FIRN_OK:
@@ -56,7 +56,7 @@ int error_number(firn_status status) {
   return HA_ERR_INTERNAL_ERROR;
 }
 
-/* Failures of the engine, not of what the client asked for: they belong in the error log too. */
+/* Whether the engine itself failed, and not the client's request: the error log reports it too. */
 bool belongs_in_log(firn_status status) {
   return status == FIRN_CORRUPTION || status == FIRN_INVALID || status == FIRN_PANIC;
 }
@@ -85,12 +85,14 @@ int to_server_error(firn_status status, Session* session) {
         session->thd()->mark_transaction_to_rollback(false);
       break;
     case FIRN_INTERRUPTED:
-      /* print_error() speaks of a kill only where there was one. */
+      /*
+        The server reports HA_ERR_ABORTED_BY_USER as a kill, so the session must have been killed.
+      */
       if (thd_kill_level(session->thd()) == THD_IS_NOT_KILLED) error = HA_ERR_LOCK_WAIT_TIMEOUT;
       session->thd()->mark_transaction_to_rollback(false);
       break;
     case FIRN_TOO_LARGE:
-      /* The server's own text says that BLOBs do not count. */
+      /* Reports the core's text: the server's own says that BLOBs do not count. */
       my_printf_error(ER_TOO_BIG_ROWSIZE, "FIRN: %s", MYF(0), session->message());
       return kErrorReported;
     default:

@@ -1,9 +1,10 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
 /*
-  From the server's table locks to row locks. There is no table lock in the engine: metadata locks keep DDL away, row
-  locks do the rest. The server names the lock it would take in store_lock() and says in external_lock() whether the
-  table is read or written; the meanings are InnoDB's.
+  Translates the server's table locks to row locks. The engine has no table locks: metadata locks
+  keep DDL away, row locks do the rest. The server passes the type of table lock to store_lock(),
+  and tells external_lock() whether the statement reads or writes the table. The types mean what
+  they mean to InnoDB.
 */
 
 #include "ha_firn.h"
@@ -11,7 +12,7 @@
 
 namespace {
 
-/* Statements that only copy or look at a table which metadata locks protect from changes. */
+/* Statements that only copy or inspect a table, which metadata locks protect from changes. */
 bool reads_without_row_locks(int command) {
   switch (command) {
     case SQLCOM_ALTER_TABLE:
@@ -31,10 +32,12 @@ bool reads_without_row_locks(int command) {
 }
 
 /*
-  Statements that may copy the table into another one, or change which one it is. Metadata locks keep sessions away, but
-  a prepared transaction without a session has none: its commit would go into the table that is left behind. So these
-  statements are refused before they copy anything. A partition is dropped, and the other ones renamed, only after the
-  server has put the new definition in place: a refusal then would leave both halves.
+  Statements that may copy the table, or replace it by another one. Metadata locks keep sessions
+  away, but a transaction in doubt has no session and thus no metadata lock: its commit would change
+  the table that is left behind. So these statements are refused if such a transaction has changed
+  the table, and they are refused before they copy anything. Partitions are dropped and renamed only
+  after the server has put the new definition in place; a refusal at that point would leave the
+  change half done.
 */
 bool changes_tables(int command) {
   return command == SQLCOM_ALTER_TABLE || command == SQLCOM_CREATE_INDEX || command == SQLCOM_DROP_INDEX;
@@ -53,7 +56,7 @@ THR_LOCK_DATA** ha_firn::store_lock(THD*, THR_LOCK_DATA** to, enum thr_lock_type
   return to;
 }
 
-/* What cannot be done right is refused before anything is read or written. */
+/* Refuses statements that the engine cannot execute correctly, before they read or write. */
 int ha_firn::refuse_unsupported(THD* thd, bool write) {
   if (thd_tx_isolation(thd) == ISO_SERIALIZABLE && !reads_without_row_locks(thd_sql_command(thd))) {
     my_error(ER_NOT_SUPPORTED_YET, MYF(0), "isolation level SERIALIZABLE with engine FIRN");
@@ -91,7 +94,7 @@ ReadIntent ha_firn::read_intent(THD* thd, thr_lock_type lock_type, bool write) c
   else
     intent.wait = m_session->no_wait() ? FIRN_NOWAIT : FIRN_WAIT;
   intent.plain = lock_type <= TL_READ;
-  /* SELECT … FOR UPDATE locks like a write and needs only what it selects. */
+  /* SELECT … FOR UPDATE locks like a write, but reads only the columns that it selects. */
   intent.whole_row = write && command != SQLCOM_SELECT;
   intent.gives_back = read_committed && intent.locks();
   return intent;
@@ -119,12 +122,18 @@ int ha_firn::external_lock(THD* thd, int lock_type) {
   return begin(thd, m_lock_type, lock_type == F_WRLCK);
 }
 
-/* Replaces external_lock() under LOCK TABLES and for tables locked ahead for triggers and functions. */
+/*
+  The server calls it instead of external_lock() under LOCK TABLES, and for tables that it has
+  locked ahead for triggers and functions.
+*/
 int ha_firn::start_stmt(THD* thd, thr_lock_type lock_type) {
   return begin(thd, lock_type, lock_type >= TL_FIRST_WRITE);
 }
 
-/* UPDATE asks for it; only where rows that do not match are given back, as InnoDB has it. */
+/*
+  UPDATE asks for it. As in InnoDB, it has an effect only if locks of rows that do not match are
+  released.
+*/
 void ha_firn::try_semi_consistent_read(bool yes) {
   m_intent.semi_consistent = yes && m_intent.gives_back && m_intent.mode == FIRN_READ_LOCK_EXCLUSIVE;
   if (m_cursor && m_cursor_live) (void)firn_cursor_set_semi_consistent(m_cursor, m_intent.semi_consistent);
@@ -134,7 +143,9 @@ bool ha_firn::was_semi_consistent_read() {
   return m_intent.semi_consistent && m_cursor_live && firn_cursor_was_semi_consistent(m_cursor);
 }
 
-/* The row does not match: at READ COMMITTED its lock goes, if this read took it. */
+/*
+  The row does not match. At READ COMMITTED and below its lock is released, if this read took it.
+*/
 void ha_firn::unlock_row() {
   if (m_intent.gives_back && m_cursor_live) (void)firn_cursor_unlock_row(m_cursor);
 }

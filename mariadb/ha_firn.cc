@@ -8,8 +8,10 @@
 #include <new>
 
 handler::Table_flags ha_firn::table_flags() const {
-  /* HA_BINLOG_STMT_CAPABLE is missing on purpose: row locks without gaps do not make a statement repeatable on a
-   * replica. */
+  /*
+    HA_BINLOG_STMT_CAPABLE is missing on purpose: without gap locks, a statement may change other
+    rows on a replica.
+  */
   return HA_REC_NOT_IN_SEQ | HA_NULL_IN_KEY | HA_CAN_INDEX_BLOBS | HA_CAN_VIRTUAL_COLUMNS | HA_CAN_SQL_HANDLER |
          HA_CAN_GEOMETRY | HA_TABLE_SCAN_ON_INDEX | HA_PRIMARY_KEY_IN_READ_INDEX |
          HA_PRIMARY_KEY_REQUIRED_FOR_POSITION | HA_PARTIAL_COLUMN_READ | HA_REQUIRES_KEY_COLUMNS_FOR_DELETE |
@@ -17,7 +19,7 @@ handler::Table_flags ha_firn::table_flags() const {
          HA_ONLINE_ANALYZE;
 }
 
-/* The server asks before open(), with key parts half filled. */
+/* The server calls it before open(), when key parts are only half filled in. */
 ulong ha_firn::index_flags(uint index, uint, bool) const {
   const ulong flags = HA_READ_NEXT | HA_READ_PREV | HA_READ_ORDER | HA_READ_RANGE | HA_KEYREAD_ONLY;
   return index == table_share->primary_key ? flags | HA_CLUSTERED_INDEX : flags;
@@ -38,7 +40,10 @@ int ha_firn::open(const char* name, int, uint) {
   }
 
   ref_length = has_primary_key() ? table->key_info[table_share->primary_key].key_length : sizeof(m_row_id);
-  /* UPDATE must know that a scan follows the primary key, or it would meet the rows it moved. */
+  /*
+    UPDATE must know that a table scan follows the primary key; it would otherwise meet rows again
+    that it has moved.
+  */
   key_used_on_scan = table_share->primary_key;
   m_columns_bytes = bitmap_buffer_size(table_share->fields);
   const size_t key_bytes = table_share->max_key_length + 1, name_bytes = strlen(name) + 1;
@@ -70,8 +75,10 @@ int ha_firn::close() {
   return 0;
 }
 
-/* For one statement: index merge reads each index through a clone, and locks the clone for reading whatever the
- * statement does with the rows. */
+/*
+  A clone lives for one statement: index merge reads each index through a clone. It locks the clone
+  for reading even if the statement changes rows, so the clone takes over the original's intent.
+*/
 handler* ha_firn::clone(const char* name, MEM_ROOT* mem_root) {
   ha_firn* copy = static_cast<ha_firn*>(handler::clone(name, mem_root));
   if (copy) {
@@ -83,7 +90,9 @@ handler* ha_firn::clone(const char* name, MEM_ROOT* mem_root) {
   return copy;
 }
 
-/* The end of a statement. The session may be gone when the table cache gives this handler out again. */
+/*
+  The end of a statement. The session may be gone when the table cache hands this handler out again.
+*/
 int ha_firn::reset() {
   park();
   abort_bulk();
@@ -96,7 +105,7 @@ int ha_firn::reset() {
 
 namespace {
 
-/* The server began the stage and ends it; a kill ends the work. */
+/* The server begins and ends the stage. A kill ends the work. */
 bool report_progress(void* context, uint64_t done, uint64_t total) {
   THD* thd = static_cast<THD*>(context);
   thd_progress_report(thd, done, MY_MAX(total, 1ULL));
@@ -105,7 +114,7 @@ bool report_progress(void* context, uint64_t done, uint64_t total) {
 
 }  // namespace
 
-/* The rows of a load are sorted and written to the end here, which may take as long as bringing them did. */
+/* Sorts and writes the rows of a bulk load, which may take as long as inserting them did. */
 int ha_firn::end_bulk() {
   if (!m_bulk || !m_session) return 0;
   uint32_t duplicate = 0;
@@ -113,7 +122,7 @@ int ha_firn::end_bulk() {
       firn_bulk_end(m_session->core(), m_share->core(), report_progress, m_session->thd(), &duplicate);
   if (status == FIRN_DUPLICATE) note_duplicate(duplicate);
   const int error = firn_error(status);
-  /* Of partitions that are reorganized the server does not look at what this returns. */
+  /* When partitions are reorganized, the server ignores what this function returns. */
   if (error && strstr(m_path, "#P#")) m_session->fail_load();
   abort_bulk();
   return error;
@@ -126,7 +135,10 @@ void ha_firn::abort_bulk() {
   if (m_session) (void)firn_bulk_abort(m_session->core(), m_share->core());
 }
 
-/* For the server's message: a load learns of a duplicate when its row is no longer in the record buffer. */
+/*
+  Keeps the index for the server's message. A bulk load finds a duplicate when its row is no longer
+  in the record buffer, so the core writes it there again.
+*/
 void ha_firn::note_duplicate(uint32_t index) {
   m_session->note_duplicate(index);
   if (m_bulk && !(m_write_flags & FIRN_WRITE_BULK_ONE_BY_ONE))
@@ -156,7 +168,7 @@ int ha_firn::extra(enum ha_extra_function operation) {
       m_bulk = true;
       m_write_flags |= FIRN_WRITE_BULK;
       break;
-    /* Comes without a begin at the end of every INSERT … SELECT. */
+    /* The server calls it at the end of every INSERT … SELECT too, without a begin. */
     case HA_EXTRA_END_COPY:
       return end_bulk();
     case HA_EXTRA_ABORT_COPY:

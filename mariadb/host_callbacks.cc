@@ -30,15 +30,15 @@ void log(int severity, const char* message) {
 }
 
 /*
-  Parallel replication: a transaction that must commit later may not hold up one that commits earlier. The server may
-  kill the blocker, which comes back as kill_query() in this thread, before the wait begins.
+  Parallel replication: a transaction that must commit later must not block one that commits
+  earlier. The server may decide to kill the blocker, which reaches the engine as kill_query().
 */
 void lock_wait(void* waiter, void* blocker) {
   THD* thd = static_cast<THD*>(waiter);
   if (blocker && thd_need_wait_reports(thd)) thd_rpl_deadlock_check(thd, static_cast<THD*>(blocker));
 }
 
-/* The thread pool starts another thread while this one waits. */
+/* Lets the thread pool start another thread while this one waits. */
 void thread_wait(void* host, int begin) {
   THD* thd = static_cast<THD*>(host);
   if (begin)

@@ -75,7 +75,10 @@ void add_level(void* context, const firn_level_info* level) {
 
 template <typename Each>
 int fill(THD* thd, TABLE_LIST* tables, firn_status (*list)(const firn_db*, Each, void*), Each each) {
-  /* As InnoDB's: the views name tables of all users. The error is set by the check. */
+  /*
+    As for InnoDB's views, which also name the tables of all users. check_global_access() sets the
+    error.
+  */
   if (check_global_access(thd, PROCESS_ACL)) return 0;
   if (!database) return 0;
   SchemaTable rows = {thd, tables->table, false};

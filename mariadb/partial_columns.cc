@@ -1,17 +1,18 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
 /*
-  Columns of which the statement needs only the length or the beginning, or nothing at all, so that of values out of
-  line no more is read.
+  Chooses the columns of which a statement needs only the length, or the beginning, or nothing, so
+  that less is read of the values in blob files.
 
-  An UPDATE or DELETE needs nothing of a BLOB that it neither reads nor writes: both records of update_row() point to
-  zeros of the value's length then, and the core leaves the value as it is stored.
+  An UPDATE or DELETE needs nothing of a BLOB that it neither reads nor writes. Both records of
+  update_row() then point to zeros of the value's length, and the core leaves the stored value as it
+  is.
 
-  What a SELECT needs is read in its text (see select_parser.h). That the statement which runs is the text of the
-  connection is certain only where the server parsed it for this execution: then its LEX is the one that every THD
-  embeds. Prepared statements and all that runs in procedures, functions, triggers and events have a LEX of their own;
-  they read whole values. One could have been parsed in another sql_mode, or read the table behind a view that the text
-  names.
+  For a SELECT the needs come from its text (select_parser.h). The text of the connection is certain
+  to be the running statement only if the server parsed it for this execution; its LEX is then the
+  one that is a member of THD. Prepared statements, and all statements of procedures, functions,
+  triggers and events, have another LEX and read whole values: they may have been parsed in another
+  sql_mode, or read the table behind a view that the text names.
 */
 
 #include "ha_firn.h"
@@ -21,15 +22,22 @@
 
 namespace {
 
-/* The LEX of a prepared or stored statement is an allocation of its own, and so is never within a THD. */
+/*
+  The LEX of a prepared or stored statement is an allocation of its own, so it is never inside a
+  THD.
+*/
 bool was_parsed_for_this_execution(const THD* thd) {
   const char* const begin = reinterpret_cast<const char*>(thd);
   const char* const lex = reinterpret_cast<const char*>(thd->lex);
   return lex >= begin && lex + sizeof(LEX) <= begin + sizeof(THD);
 }
 
-/* Whether all bytes below 0x80 are ASCII. Outside of quotes no other bytes are accepted, so single bytes may be
-   anything else there, and characters of several bytes must not end with a quote. */
+/*
+  Whether bytes below 0x80 are ASCII characters, unless they are part of a multi-byte character.
+  Outside of quotes the parser accepts no other bytes. Inside of quotes, single-byte characters may
+  be anything, and multi-byte characters must not contain a quote, which
+  has_no_ascii_within_characters() ensures.
+*/
 bool is_ascii_based(const CHARSET_INFO* charset) {
   return charset->mbminlen == 1 && !(charset->state & MY_CS_NONASCII);
 }
@@ -38,7 +46,7 @@ bool has_no_ascii_within_characters(const CHARSET_INFO* charset) {
   return charset->mbmaxlen == 1 || (charset->state & MY_CS_UNICODE);
 }
 
-/* Whether the column's values may lie out of line, and are in the record as they are stored. */
+/* Whether values of the column may be in blob files, and are the same there and in the record. */
 bool is_large(const Field* field) {
   const bool blob = field->type() == MYSQL_TYPE_BLOB;
   const bool varchar = field->type() == MYSQL_TYPE_VARCHAR && field->field_length > 255;
@@ -58,8 +66,9 @@ bool ha_firn::wants_large_column() const {
 }
 
 /*
-  The record must never become a new row: those of tables with versions, of periods of which a part is changed, and of
-  partitions that they leave, do. Virtual columns and constraints may be computed from any column.
+  Whether columns may be left unread. They may not if the record can become a new row, as in tables
+  with system versioning, with a period of which a part is changed, or with partitions that rows may
+  leave. Virtual columns and constraints may be computed from any column.
 */
 bool ha_firn::may_leave_unread() const {
   const int command = thd_sql_command(ha_thd());
@@ -79,7 +88,10 @@ void ha_firn::choose_unread(std::vector<firn_partial_column>* parts) const {
   }
 }
 
-/* Virtual columns are computed from columns that the text does not name. */
+/*
+  Tables with virtual columns are excluded, because these are computed from columns that the text
+  does not name.
+*/
 bool ha_firn::may_read_partial_columns() const {
   THD* thd = ha_thd();
   return !m_intent.locks() && m_intent.plain && !m_intent.whole_row && !table->vfield && !table->part_info &&
@@ -106,7 +118,7 @@ void ha_firn::choose_partial_columns(std::vector<firn_partial_column>* parts) co
       const firn::ColumnNeed& need = selected.columns[i];
       const Field* field = table->field[i];
       if (!need.in_part() || !is_large(field)) continue;
-      /* One more: a character at the end may be cut. */
+      /* One character more, because the last one may be cut. */
       const uint64_t prefix = need.chars ? (need.chars + 1) * field->charset()->mbmaxlen : 0;
       parts->push_back({i, prefix, need.length});
     }

@@ -1,6 +1,6 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
-/* What the server loads: the storage engine FIRN and its information_schema tables. */
+/* The plugins of this library: the storage engine FIRN and its information_schema tables. */
 
 #include "backup.h"
 #include "ddl_callbacks.h"
@@ -18,7 +18,10 @@
 
 #include <dlfcn.h>
 
-/* The server exports it to engines that keep a directory beside the databases; no header declares it. */
+/*
+  The server exports it to engines that keep a directory beside the databases; no header declares
+  it.
+*/
 void ignore_db_dirs_append(const char* name);
 
 namespace firn {
@@ -32,7 +35,7 @@ handler* create_handler(handlerton* hton, TABLE_SHARE* share, MEM_ROOT* mem_root
   return new (mem_root) ha_firn(hton, share);
 }
 
-/* Whether the server's list ignore_db_dirs ("a,b,c") has `name`. */
+/* Whether `name` is in the server's list ignore_db_dirs ("a,b,c"). */
 bool is_ignored_as_database(const char* name) {
   const size_t length = strlen(name);
   const char* at = opt_ignore_db_dirs;
@@ -45,10 +48,10 @@ bool is_ignored_as_database(const char* name) {
 }
 
 /*
-  Puts `name` on the list. That is possible while the server starts: afterwards the list's text lies in memory that is
-  not the allocator's, and the variable in a page that is write-protected (10.11.19), so that the server's own function
-  for it would end the server. Who installs the plugin into a running server is told; the next start puts it on the
-  list.
+  Adds `name` to the list. This is possible only while the server starts: later the list's text is
+  not the allocator's memory any more, and the variable is in a write-protected page (10.11.19), so
+  the server's own function for it would crash the server. If the plugin is installed into a running
+  server, the client gets a note, and the next start adds the name.
 */
 void ignore_as_database(const char* name) {
   if (is_ignored_as_database(name)) return;
@@ -59,7 +62,10 @@ void ignore_as_database(const char* name) {
                         name);
 }
 
-/* The server takes every directory in its data directory for a database; the engine's own may be one of them. */
+/*
+  The server takes each directory in its data directory for a database; the engine's own may be
+  there.
+*/
 void hide_from_databases(const char* directory) {
   const char* home = mysql_real_data_home;
   const size_t home_length = strlen(home);
@@ -92,14 +98,17 @@ int init(void* plugin) {
   return 1;
 }
 
-/* Keeps this library where it is until the process ends: a thread that hangs in a system call returns to it. */
+/*
+  Keeps this library in memory until the process ends, because a thread that hangs in a system call
+  will return to its code.
+*/
 void stay_loaded() {
   Dl_info found;
   if (!dladdr(reinterpret_cast<void*>(&stay_loaded), &found)) return;
   dlopen(found.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
-/* After every connection is closed, at shutdown or UNINSTALL. */
+/* Called after all connections are closed, at shutdown or UNINSTALL. */
 int deinit(void*) {
   bool thread_left = false;
   if (database && firn_close(database, &thread_left) != FIRN_OK)

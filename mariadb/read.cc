@@ -1,9 +1,9 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
 /*
-  Reads. A lookup of a whole unique key is a point read and positions no scan; should the server go on from there
-  (index_next, index_prev), the scan begins beyond that key. The end of a range goes to the core as the scan's bound, so
-  that no row beyond it is read, locked or compared again here.
+  Reads. A lookup of a whole unique key is a point read and positions no scan. If the server goes on
+  from there (index_next, index_prev), the scan begins beyond that key. The core gets the end of a
+  range as the scan's bound: it reads and locks no row beyond it, and the handler compares no keys.
 */
 
 #include "ha_firn.h"
@@ -16,7 +16,9 @@ int ha_firn::index_end() {
   return 0;
 }
 
-/* Exactly one row at most: all parts of a unique key that cannot hold NULL. */
+/*
+  Whether the lookup finds one row at most: it has all parts of a unique key that cannot hold NULL.
+*/
 bool ha_firn::is_unique_lookup(const KEY* key_info, key_part_map parts) const {
   const key_part_map all = (key_part_map(1) << key_info->user_defined_key_parts) - 1;
   return (key_info->flags & (HA_NOSAME | HA_NULL_PART_KEY)) == HA_NOSAME && (parts & all) == all;
@@ -42,7 +44,7 @@ int ha_firn::index_read_map(uchar* buf, const uchar* key, key_part_map parts, en
   return read_status(firn_cursor_seek(m_cursor, key, length, flag, buf));
 }
 
-/* The one call of a point SELECT: no index_init() before it. */
+/* The only call of a point SELECT, without an index_init() before it. */
 int ha_firn::index_read_idx_map(uchar* buf, uint index, const uchar* key, key_part_map parts,
                                 enum ha_rkey_function flag) {
   if (int error = aim(index)) return error;
@@ -126,13 +128,16 @@ int ha_firn::read_range_first(const key_range* start, const key_range* end, bool
   return error == HA_ERR_KEY_NOT_FOUND ? HA_ERR_END_OF_FILE : error;
 }
 
-/* Without an own comparison: the core ends the scan at the bound, or where the key is another one. */
+/* Compares nothing: the core ends the scan at the bound, or where the key differs. */
 int ha_firn::read_range_next() {
   return eq_range ? ha_index_next_same(table->record[0], end_range->key, end_range->length)
                   : ha_index_next(table->record[0]);
 }
 
-/* Rows that are read by position were found before, and are wanted: they are waited for. */
+/*
+  Rows that are read by position have been found to match before, so the statement must wait for
+  their locks.
+*/
 int ha_firn::rnd_init(bool scan) {
   if (!scan) try_semi_consistent_read(false);
   return aim(clustered_index());

@@ -8,7 +8,7 @@
 namespace firn {
 namespace {
 
-/* Longer statements are not looked at: they would cost more than a value. */
+/* Longer statements are not parsed: that would cost more than reading a value. */
 constexpr size_t kTextMax = 16384;
 
 enum class TokenKind { kWord, kQuotedName, kNumber, kString, kSign, kEnd };
@@ -16,13 +16,13 @@ enum class TokenKind { kWord, kQuotedName, kNumber, kString, kSign, kEnd };
 struct Token {
   TokenKind kind;
   std::string_view text;
-  /* Nothing stands between it and the token before. */
+  /* No space separates it from the token before. */
   bool adjacent;
 };
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? char(c + ('a' - 'A')) : c; }
 
-/* As the server compares names, as far as they are ASCII. */
+/* Compares names as the server does, as far as they are ASCII. */
 bool same(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) { return lower(x) == lower(y); });
 }
@@ -39,8 +39,8 @@ bool is_word(char c) {
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 /*
-  Splits the text into tokens. Comments, backslashes, variables and everything else that a mode or a version could give
-  another meaning are refused.
+  Splits the text into tokens. Refuses comments, backslashes, variables, and everything else to
+  which a sql_mode or a version could give another meaning.
 */
 bool split(std::string_view text, bool multibyte_is_safe, std::vector<Token>* tokens) {
   size_t at = 0;
@@ -62,7 +62,7 @@ bool split(std::string_view text, bool multibyte_is_safe, std::vector<Token>* to
     } else if (c == '\'' || c == '"' || c == '`') {
       while (end < text.size() && text[end] != c) {
         const unsigned char byte = static_cast<unsigned char>(text[end]);
-        /* Names are compared as ASCII; in ANSI_QUOTES mode those in double quotes are names, too. */
+        /* Names are compared as ASCII. In ANSI_QUOTES mode, double quotes enclose names too. */
         if (byte == '\\' || byte == 0 || (byte >= 0x80 && (c != '\'' || !multibyte_is_safe))) return false;
         end++;
       }
@@ -85,12 +85,15 @@ bool split(std::string_view text, bool multibyte_is_safe, std::vector<Token>* to
   return true;
 }
 
-/* Of these the result follows from the length, or from whether there is a value. */
+/* The result follows from the length, or from whether the value is NULL. */
 const char* const kOfLength[] = {"length", "octet_length", "bit_length", "count"};
-/* Of these from the beginning. */
+/* The result follows from the beginning. */
 const char* const kOfBeginning[] = {"substring", "substr", "mid"};
 const char* const kAggregates[] = {"count", "sum", "min", "max", "avg"};
-/* Functions of the server that do nothing but compute; stored functions cannot take their names. */
+/*
+  Functions of the server that only compute. Without a schema in front, these names never mean
+  stored functions.
+*/
 const char* const kFunctions[] = {"length", "octet_length", "bit_length", "substring",   "substr", "mid",
                                   "left",   "right",        "lower",      "upper",       "concat", "hex",
                                   "md5",    "if",           "ifnull",     "char_length", "abs",    "mod",
@@ -98,7 +101,10 @@ const char* const kFunctions[] = {"length", "octet_length", "bit_length", "subst
 const char* const kOperators[] = {"and",  "or",   "xor",     "not", "in",   "is",
                                   "null", "like", "between", "div", "true", "false"};
 const char* const kAfterTable[] = {"where", "order", "limit"};
-/* Words for what is not understood here. Not quoted they are no columns, whatever the table has. */
+/*
+  Keywords of clauses. If unquoted, they are never taken for a column, even if the table has one of
+  that name.
+*/
 const char* const kOtherClauses[] = {
     "all",       "as",       "asc",           "binary",  "by",        "case",          "collate", "cross",
     "desc",      "distinct", "distinctrow",   "else",    "except",    "exists",        "for",     "from",
@@ -155,7 +161,7 @@ class SelectParser {
     return nullptr;
   }
 
-  /* The FROM of the statement, not that of SUBSTRING(… FROM …); 0 if there is none. */
+  /* Index of the statement's FROM, not of that in SUBSTRING(… FROM …); 0 if there is none. */
   size_t find_from() const {
     int depth = 0;
     for (size_t at = 1; at < last(); at++) {
@@ -166,7 +172,10 @@ class SelectParser {
     return 0;
   }
 
-  /* The one table, which must be this one itself: another name, or another schema's, may be a view of it. */
+  /*
+    Reads the one table. It must be this table by its own name: another name, or another schema, may
+    be a view of it.
+  */
   bool read_table(size_t* at) {
     std::string_view schema = table_.current_schema;
     if (!is_name(*at)) return false;
@@ -187,7 +196,7 @@ class SelectParser {
     return true;
   }
 
-  /* A column, maybe with its table; `at` moves behind it. */
+  /* Reads a column, with or without its table in front, and moves `at` behind it. */
   ColumnNeed* take_column(size_t* at) const {
     if (!is_name(*at)) return nullptr;
     size_t name = *at;
@@ -203,7 +212,10 @@ class SelectParser {
     return found;
   }
 
-  /* `at` is a function whose result follows from a part of a column: notes that and moves behind it. */
+  /*
+    If `at` is a function whose result follows from a part of a column, notes the need and moves
+    `at` behind the function.
+  */
   bool take_part(size_t* at) const {
     const std::string_view function = token(*at).text;
     size_t end = *at + 2;
@@ -231,17 +243,20 @@ class SelectParser {
     return true;
   }
 
-  /* Whether the token before begins an expression, so that what follows is no operand of something to its left. */
+  /*
+    Whether an expression begins at `at`, so that no operator to the left takes what stands there as
+    its operand.
+  */
   bool begins_expression(size_t at, size_t begin) const {
     if (at == begin || is_sign(at - 1, '(') || is_sign(at - 1, ',') || is_keyword(at - 1, "or")) return true;
     return is_keyword(at - 1, "and") && !between_;
   }
 
-  /* Whether `at` ends a value, so that a * behind it multiplies and a name is an alias. */
+  /* Whether `at` ends a value: a * behind it multiplies, and a name behind it is an alias. */
   bool ends_value(size_t at) const { return token(at).kind != TokenKind::kSign ? !is_operator(at) : is_sign(at, ')'); }
   bool is_operator(size_t at) const { return token(at).kind == TokenKind::kWord && is_one_of(token(at).text, kOperators); }
 
-  /* The tokens from `begin` to `end`: the list of what is selected, or a condition. */
+  /* Reads the tokens from `begin` to `end`: the select list, or a condition. */
   bool read_expressions(size_t begin, size_t end, bool list) {
     between_ = false;
     for (size_t at = begin; at < end; at++) between_ |= is_keyword(at, "between");
@@ -313,7 +328,7 @@ class SelectParser {
           used->whole = true;
         continue;
       }
-      /* A name for what was selected. */
+      /* An alias in the select list. */
       const bool alias =
           list && depth == 0 && at > begin && ends_value(at - 1) && (at + 1 == end || is_sign(at + 1, ','));
       if (!alias) return false;
@@ -322,7 +337,10 @@ class SelectParser {
     return depth == 0;
   }
 
-  /* By columns alone: the server sorts rows of this table, and reads them once more where it sorts positions. */
+  /*
+    ORDER BY columns only. The server sorts rows of this table; if it sorts positions, it reads the
+    rows again.
+  */
   bool read_order(size_t* at) {
     if (aggregates_ || !is_keyword(*at + 1, "by")) return false;
     *at += 2;
@@ -349,9 +367,9 @@ class SelectParser {
   SelectedTable& table_;
   std::string_view alias_;
   bool aggregates_ = false;
-  /* A column is selected outside of aggregates. */
+  /* The select list has a column outside of aggregates. */
   bool bare_column_ = false;
-  /* There is an AND that joins no conditions. */
+  /* The expressions contain a BETWEEN, so an AND need not join conditions. */
   bool between_ = false;
 };
 

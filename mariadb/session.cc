@@ -15,7 +15,10 @@ void mysql_bin_log_commit_pos(THD* thd, ulonglong* position, const char** file);
 namespace firn {
 namespace {
 
-/* At SERIALIZABLE external_lock.cc refuses all but what reads the transaction's snapshot, as at REPEATABLE READ. */
+/*
+  At SERIALIZABLE, external_lock.cc refuses all statements but those that read the transaction's
+  snapshot, as at REPEATABLE READ.
+*/
 firn_isolation isolation_of(THD* thd) {
   switch (thd_tx_isolation(thd)) {
     case ISO_READ_UNCOMMITTED:
@@ -28,8 +31,9 @@ firn_isolation isolation_of(THD* thd) {
 }
 
 /*
-  SELECT … NOWAIT and WAIT n arrive as a lock_wait_timeout of the statement (the parser sets it and InnoDB's variable,
-  no other engine's), so the shorter of the two timeouts counts.
+  In microseconds. SELECT … NOWAIT and WAIT n arrive as the statement's lock_wait_timeout: the
+  parser sets it and InnoDB's variable, but no other engine's. So the shorter of the two timeouts
+  counts.
 */
 uint64_t lock_timeout_us(THD* thd) {
   const uint64_t own = sysvars::lock_wait_timeout(thd);
@@ -55,7 +59,10 @@ Session* Session::get(THD* thd) {
 void Session::close(THD* thd) {
   Session* session = find(thd);
   if (!session) return;
-  /* First out of reach of kill_query(), which looks it up under the lock that thd_set_ha_data() takes. */
+  /*
+    Takes the session out of reach of kill_query() first, which looks it up under the lock that
+    thd_set_ha_data() takes.
+  */
   thd_set_ha_data(thd, hton, nullptr);
   delete session;
 }
@@ -77,7 +84,10 @@ void Session::forget_old_kill() {
   if (thd_kill_level(thd_) > THD_ABORT_SOFTLY) firn_kill(core_);
 }
 
-/* As may_write(), for XA START … XA PREPARE: the server would prepare the other engines and leave this one out. */
+/*
+  Like may_write(), for XA START … XA PREPARE: the server would prepare the other engines and leave
+  this one out.
+*/
 int Session::refuse_xa() {
   Xid xid;
   thd_get_xid(thd_, reinterpret_cast<MYSQL_XID*>(&xid));
@@ -147,14 +157,17 @@ int Session::commit(bool all) {
     return HA_ERR_INTERNAL_ERROR;
   }
   if (ordered_) {
-    /* Visible already, in the binary log's order: who comes after may join its group commit before this one is durable.
-     */
+    /*
+      The transaction is visible already, in the order of the binary log. Later ones may join the
+      next group commit before this one is durable.
+    */
     thd_wakeup_subsequent_commits(thd_, 0);
     status = firn_commit(core_);
     /*
-      Without the binary log the server coordinates several engines with its tc.log, and 10.11 rolls back after a crash
-      what that log says was committed (xarecover_handlerton() does not look at it). So nothing may be left to it: the
-      core waits for its own log here, and the other engines, which trust tc.log, are told to write theirs.
+      Without the binary log, the server coordinates several engines with tc.log. After a crash,
+      10.11 rolls back transactions that tc.log lists as committed, because xarecover_handlerton()
+      does not look at it. So nothing may depend on tc.log: firn_commit() has waited for the core's
+      log, and ha_flush_logs() makes the other engines, which rely on tc.log, write theirs.
     */
     if (!in_binlog_) ha_flush_logs();
   } else {
@@ -162,10 +175,15 @@ int Session::commit(bool all) {
   }
   const int error = to_server_error(status, this);
   if (error) {
-    /* The server's own text says only "Got error N during COMMIT", and it does not call rollback after it. */
+    /*
+      The server itself reports only "Got error N during COMMIT", and calls no rollback afterwards.
+    */
     my_printf_error(error == HA_ERR_DISK_FULL ? ER_DISK_FULL : ER_ERROR_DURING_COMMIT, "FIRN: commit failed: %s",
                     MYF(0), message_);
-    /* What others may have been told is not taken back: the next start, which asks the binary log, ends it. */
+    /*
+      A visible transaction is not rolled back, because others may have read it. It stays prepared
+      until the next start, which asks the binary log for its outcome.
+    */
     if (ordered_)
       (void)firn_leave_prepared(core_);
     else
@@ -189,7 +207,9 @@ int Session::rollback(bool all) {
 }
 
 int Session::prepare(bool all) {
-  /* With the binary log on, the end of every statement inside a transaction comes here too. */
+  /*
+    With the binary log on, the server calls it at the end of each statement of a transaction too.
+  */
   if (!is_real_end(all)) return 0;
   if (aborted_) return HA_ERR_ROLLBACK;
   forget_old_kill();
@@ -214,7 +234,7 @@ void Session::commit_ordered() {
   const char* file = nullptr;
   mysql_bin_log_commit_pos(thd_, &position, &file);
   in_binlog_ = file != nullptr;
-  /* A failure is commit()'s to tell. */
+  /* This function must not fail; commit() reports the error. */
   (void)firn_commit_ordered(core_, file, position);
   ordered_ = true;
 }

@@ -41,7 +41,9 @@ void Share::release() {
   }
 }
 
-/* Rows and keys are read and written as ever; the next ALTER TABLE makes both definitions the same. */
+/*
+  Rows and keys are read and written as before. The next ALTER TABLE makes both definitions equal.
+*/
 void Share::warn_of_difference(const char* path) const {
   const char* difference = firn_table_warning(core_);
   if (!difference) return;

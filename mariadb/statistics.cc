@@ -1,13 +1,19 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
-/* What the optimizer and SHOW TABLE STATUS ask. The core answers from counters in memory, but for estimates of keys. */
+/*
+  Answers to the optimizer and to SHOW TABLE STATUS. The core answers from counters in memory,
+  except for the estimates of rows per key.
+*/
 
 #include "ha_firn.h"
 #include "errors.h"
 
 namespace {
 
-/* The unit of the optimizer's costs: what it believes one read brings, in bytes. InnoDB's page, so that plans agree. */
+/*
+  The unit of the optimizer's costs: the bytes that it expects from one read. It is InnoDB's page
+  size, so that plans agree.
+*/
 constexpr uint kCostBlock = 16384;
 
 }  // namespace
@@ -23,7 +29,7 @@ int ha_firn::info(uint flag) {
     if (status != FIRN_OK) return firn_error(status);
     rows = core.rows;
     stats.records = ha_rows(rows);
-    /* Never 0 for the optimizer: the count is an estimate, and it would take 0 for a fact. */
+    /* The optimizer takes 0 rows for a fact, but the count is an estimate: it gets 1 instead. */
     if (stats.records == 0 && !(flag & (HA_STATUS_TIME | HA_STATUS_OPEN))) stats.records = 1;
     stats.data_file_length = core.stored_bytes;
     stats.index_file_length = core.index_stored_bytes;
@@ -42,7 +48,7 @@ int ha_firn::info(uint flag) {
   return 0;
 }
 
-/* The numbers belong to the TABLE_SHARE: every user of the table sees them. */
+/* The numbers belong to the TABLE_SHARE, so all users of the table see them. */
 void ha_firn::estimate_rows_per_key() {
   for (uint i = 0; i < table_share->keys; i++) {
     KEY* key_info = table->key_info + i;
@@ -63,8 +69,8 @@ ha_rows ha_firn::records_in_range(uint index, const key_range* min, const key_ra
 }
 
 /*
-  The range optimizer ends for a kill without an error, and mysql_delete takes that for an impossible condition: it
-  answers OK with no rows. With the error set here it fails.
+  The range optimizer ends after a kill without setting an error. mysql_delete() takes that for an
+  impossible condition and answers OK with no rows. The error set here makes the statement fail.
 */
 ha_rows ha_firn::multi_range_read_info_const(uint index, RANGE_SEQ_IF* ranges, void* init, uint count,
                                              uint* buffer_size, uint* mode, Cost_estimate* cost) {
@@ -73,12 +79,12 @@ ha_rows ha_firn::multi_range_read_info_const(uint index, RANGE_SEQ_IF* ranges, v
   return rows;
 }
 
-/* Decompressed bytes: what a scan works through, whatever the files take on disk. */
+/* Counts decompressed bytes, because a scan works through these, however small the files are. */
 double ha_firn::scan_time() { return m_rows_bytes / kCostBlock + 2; }
 
 double ha_firn::read_time(uint index, uint ranges, ha_rows rows) {
   if (!is_clustering_key(index)) return handler::read_time(index, ranges, rows);
-  /* Rows of a range of the primary key lie side by side: as expensive as their share of a scan. */
+  /* Rows of a range of the primary key are adjacent: they cost their share of a scan. */
   const double all = rows2double(stats.records);
   const double scan = scan_time();
   if (rows2double(rows) >= all) return scan;

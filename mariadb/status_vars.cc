@@ -8,7 +8,7 @@ namespace {
 /* Filled by show_counters() under the lock that the server holds around SHOW STATUS. */
 firn_counters counters;
 
-/* The words for firn_counters::condition. */
+/* The texts for firn_counters::condition, by its number. */
 const char* const kConditions[] = {"good", "disk full", "read-only", "writes stopped"};
 const char* condition = kConditions[0];
 

@@ -35,7 +35,7 @@ unsigned int log_archive_timeout;
 MYSQL_SYSVAR_STR(data_dir, data_dir, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
                  "Directory of the engine's files; a relative path starts at datadir.", nullptr, nullptr, "#firn");
 
-/* Updates reach the core first: the variable keeps its value when the core refuses. */
+/* Passes the value to the core first: the variable keeps its old value if the core refuses. */
 template <typename Number, firn_option Option>
 void update(THD*, st_mysql_sys_var*, void* variable, const void* save) {
   const Number value = *static_cast<const Number*>(save);
@@ -46,8 +46,8 @@ void update(THD*, st_mysql_sys_var*, void* variable, const void* save) {
 }
 
 /*
-  0 and the sizes from the minimum on: no range of the server's variables is such, and its rounding to whole MiB would
-  make a small limit none at all.
+  A limit is 0 or at least the minimum. The server's variables cannot express such a range, and
+  their rounding to whole MiB would turn a small limit into 0, which means none.
 */
 unsigned long long possible_memory_limit(unsigned long long asked) {
   if (asked == 0) return 0;
@@ -151,7 +151,7 @@ MYSQL_SYSVAR_UINT(
     "after so many seconds.",
     nullptr, (update<unsigned int, FIRN_OPTION_LOG_ARCHIVE_TIMEOUT>), 60, 1, 86400, 0);
 
-/* The check function has done it. */
+/* The check function, create_checkpoint(), has made the checkpoint. */
 void checkpoint_made(THD*, st_mysql_sys_var*, void*, const void*) {}
 
 MYSQL_SYSVAR_STR(
@@ -176,7 +176,7 @@ bool backup_client(THD* thd) { return thd && THDVAR(thd, backup_client); }
 unsigned long lock_wait_timeout(THD* thd) { return THDVAR(thd, lock_wait_timeout); }
 
 firn_config config() {
-  /* What the server's start-up options say has not been through check_memory_limit(). */
+  /* Values from start-up options have not passed check_memory_limit(). */
   const unsigned long long possible = possible_memory_limit(memory_limit);
   if (possible != memory_limit) {
     sql_print_warning("option 'firn-memory-limit': unsigned value %llu adjusted to %llu", memory_limit, possible);

@@ -7,7 +7,9 @@
 namespace firn {
 namespace {
 
-/* Types of plugins that ship with the server and whose record form is bytes that sort as they are. */
+/*
+  Types of plugins that ship with the server. Their record form is bytes that sort like the values.
+*/
 bool is_fixed_binary_type(const Field* field) {
   const Name name = field->type_handler()->name();
   for (const char* known : {"uuid", "inet6", "inet4"})
@@ -19,7 +21,7 @@ bool is_char(const Field* field) {
   return field->real_type() == MYSQL_TYPE_STRING && field->charset() != &my_charset_bin && !is_fixed_binary_type(field);
 }
 
-/* Bytes of the length in front of a VARCHAR or blob in the record buffer. */
+/* Size of the length in front of a VARCHAR or blob in the record buffer, in bytes. */
 uint32_t len_bytes_of(const Field* field) {
   if (field->flags & BLOB_FLAG) return static_cast<const Field_blob*>(field)->pack_length_no_ptr();
   return static_cast<const Field_varstring*>(field)->length_bytes;
@@ -29,7 +31,7 @@ bool is_varchar(const Field* field) {
   return field->real_type() == MYSQL_TYPE_VARCHAR || field->real_type() == MYSQL_TYPE_VARCHAR_COMPRESSED;
 }
 
-/* Why columns of this type cannot be stored; NULL if they can. */
+/* Says why columns of this type cannot be stored; NULL if they can. */
 const char* column_trouble(const Field* field) {
   if (field->flags & BLOB_FLAG || is_varchar(field)) return nullptr;
   switch (field->real_type()) {
@@ -67,8 +69,9 @@ const char* column_trouble(const Field* field) {
 }
 
 /*
-  The parts that the engine indexes. A unique key too long for an index has one part, a hash in a hidden column: behind
-  its declared parts while the table is created, instead of them once it is open.
+  The key parts that the engine indexes. A unique key that is too long for an index has one part, a
+  hash in a hidden column. While the table is created, this part stands behind the declared parts;
+  in an open table it replaces them.
 */
 struct Parts {
   explicit Parts(const TABLE* table, const KEY* key) : first(key->key_part), count(key->user_defined_key_parts) {
@@ -83,7 +86,7 @@ struct Parts {
 
 constexpr uint32_t kNoOrder = UINT32_MAX;
 
-/* FIRN_PART_… of a column, or kNoOrder. */
+/* FIRN_PART_… of a column; kNoOrder if it cannot be a key part. */
 uint32_t part_kind(const Field* field) {
   const uint32_t string = field->charset() == &my_charset_bin ? FIRN_PART_VARBYTES : FIRN_PART_TEXT;
   switch (field->real_type()) {
@@ -99,7 +102,10 @@ uint32_t part_kind(const Field* field) {
     case MYSQL_TYPE_DATE:
     case MYSQL_TYPE_NEWDATE:
       return FIRN_PART_UINT;
-    /* Without fractions, the types of before 10.1 are integers; with, big-endian numbers above zero. */
+    /*
+      The types from before 10.1 are integers without fractions, and big-endian numbers that are
+      never negative with fractions.
+    */
     case MYSQL_TYPE_TIME:
       return field->decimals() ? FIRN_PART_FIXED : FIRN_PART_INT;
     case MYSQL_TYPE_DATETIME:
@@ -199,7 +205,10 @@ bool TableDefinition::add_index(const TABLE* table, const KEY* key) {
   index.parts = m_parts.data() + m_parts.size();
   const Parts parts(table, key);
   index.part_count = parts.count;
-  /* Of a unique key too long for an index, the engine sees a hash, which may collide: the server checks. */
+  /*
+    Of a unique key that is too long for an index, the engine sees only a hash. Hashes may collide,
+    so the server checks uniqueness itself.
+  */
   index.unique = (key->flags & HA_NOSAME) && key->algorithm != HA_KEY_ALG_LONG_HASH;
   for (uint i = 0; i < parts.count; i++)
     if (!add_part(table, key, &parts.first[i])) return false;
@@ -208,7 +217,7 @@ bool TableDefinition::add_index(const TABLE* table, const KEY* key) {
 }
 
 bool TableDefinition::add_part(const TABLE* table, const KEY* key, const KEY_PART_INFO* key_part) {
-  /* The part's own field is a shortened copy where the part is a prefix. */
+  /* Not key_part->field, which is a shortened copy if the part is a prefix. */
   const Field* field = table->field[key_part->fieldnr - 1];
   firn_key_part part = {};
   part.column = field->field_index;

@@ -18,9 +18,9 @@ TableName::TableName(const char* path) : name_(path) {
 namespace {
 
 /*
-  Decodes one file name of `size` bytes at most. The signs '#' in it are the server's own (those of names are encoded):
-  "t#P#p0" is a partition, "#sql-alter-1-2" a copy. The names between them are decoded one by one, for the server's
-  function takes none of the signs, and says so in the error log.
+  Decodes one file name to at most `size` bytes. Each '#' is the server's own sign, because names
+  have it encoded: "t#P#p0" is a partition, "#sql-alter-1-2" a copy. The names between the signs are
+  decoded one by one, because the server's function accepts no '#' and complains in the error log.
 */
 void decode(const char* name, size_t length, char* to, size_t size) {
   char* const end = to + size - 1;

@@ -35,14 +35,18 @@ int prepare(handlerton*, THD* thd, bool all) {
   return session ? session->prepare(all) : 0;
 }
 
-/* Under the server's LOCK_commit_ordered, maybe in another thread than the transaction's: no I/O, no errors. */
+/*
+  Called under the server's LOCK_commit_ordered, perhaps in another thread than the transaction's.
+  It must not do I/O and cannot report an error.
+*/
 void commit_ordered(handlerton*, THD* thd, bool) {
   if (Session* session = Session::find(thd)) session->commit_ordered();
 }
 
 /*
-  Everything commit_ordered() has done so far must be durable before the server forgets the binary log that could repeat
-  it. When that fails, the server is not told: it keeps the binary log, and recovery reads it.
+  Everything that commit_ordered() has done must be durable before the server deletes the binary
+  log, from which it could be repeated. If that fails, the server gets no answer: it keeps the
+  binary log, and recovery reads it.
 */
 void commit_checkpoint_request(void* cookie) {
   binlog_file::file_changed();
@@ -71,15 +75,18 @@ int savepoint_rollback(handlerton*, THD* thd, void* savepoint) {
   return to_server_error(firn_rollback_to_savepoint(session->core(), mark), session);
 }
 
-/* Marks are positions in the write set; nothing is held for them. */
+/* A mark is a position in the write set, so there is nothing to free. */
 int savepoint_release(handlerton*, THD*, void*) { return 0; }
 
-/* Row locks taken after the savepoint stay, so the metadata locks of their tables must stay too. */
+/*
+  Row locks that were taken after the savepoint stay, so the metadata locks of their tables must
+  stay too.
+*/
 bool savepoint_rollback_can_release_mdl(handlerton*, THD*) { return false; }
 
 /*
-  The server asks every engine, whatever tables the session will use. So SERIALIZABLE is no error here: external_lock.cc refuses
-  it when the session comes to a FIRN table.
+  The server calls it for each engine, whatever tables the session will use. So SERIALIZABLE is no
+  error here: external_lock.cc refuses it when the session uses a FIRN table.
 */
 int start_consistent_snapshot(handlerton*, THD* thd) {
   Session* session = Session::get(thd);

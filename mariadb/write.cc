@@ -1,13 +1,16 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
-/* Writes, and the AUTO_INCREMENT column. Record buffers go to the core as they are; it finds the index entries. */
+/*
+  Writes, and the AUTO_INCREMENT column. The core gets record buffers unchanged and makes the index
+  entries from them.
+*/
 
 #include "ha_firn.h"
 #include "errors.h"
 
 namespace {
 
-/* SET unique_checks=0: the client vouches for its unique secondary keys. */
+/* SET unique_checks=0: the client guarantees that secondary unique keys are unique. */
 uint32_t relaxed_checks(THD* thd) {
   return thd_test_options(thd, OPTION_RELAXED_UNIQUE_CHECKS) ? uint32_t(FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK) : 0;
 }
@@ -49,7 +52,7 @@ int ha_firn::delete_row(const uchar* buf) {
   return firn_error(firn_delete(m_session->core(), m_share->core(), buf, current_row_id()));
 }
 
-/* The column's value in `record`, given or generated, is used: the next generated one is greater. */
+/* The value in `record`, given or generated, is taken: the next generated value is greater. */
 void ha_firn::raise_auto_increment(const Field* field, const uchar* record) {
   Field* number = const_cast<Field*>(field);
   const my_ptrdiff_t offset = record - table->record[0];
@@ -65,13 +68,15 @@ void ha_firn::get_auto_increment(ulonglong offset, ulonglong increment, ulonglon
   uint64_t start = 0, count = 0;
   const firn_status status =
       firn_autoinc_reserve(m_share->core(), offset, increment, MY_MAX(wanted, 1ULL), &start, &count);
-  /* The server takes the largest number for "none left". */
+  /* ULONGLONG_MAX tells the server that no value is left. */
   *first = status == FIRN_OK ? start : ULONGLONG_MAX;
   *reserved = status == FIRN_OK ? count : 0;
 }
 
-/* On an open table that others may write to: numbers that were given out stay taken. 0 is a truncated table's, whose
- * counter is new. */
+/*
+  Other sessions may write to the open table, so values that were given out stay taken. `value` is 0
+  for a truncated table, whose counter is new.
+*/
 int ha_firn::reset_auto_increment(ulonglong value) {
   const uint64_t next = firn_autoinc_next_value(m_share->core());
   return firn::to_server_error(firn_autoinc_set(m_share->core(), MY_MAX(value, 1ULL), next - 1));

@@ -5,13 +5,13 @@
 
 namespace firn {
 
-/* plugin.h promises that the two are binary compatible. */
+/* plugin.h promises that XID and MYSQL_XID are binary compatible. */
 static_assert(sizeof(XID) >= offsetof(Xid, data) + MYSQL_XIDDATASIZE && XIDDATASIZE == MYSQL_XIDDATASIZE,
               "the server's XID differs from the plugin API's");
 
 namespace {
 
-/* Answers of the X/Open XA specification that the server expects from the callbacks. */
+/* Return codes of the X/Open XA specification, which the server expects from the callbacks. */
 enum XaAnswer { kXaOk = 0, kXaUnknownXid = -4, kXaResourceError = -3, kXaResourceFailed = -7 };
 
 }  // namespace
@@ -36,7 +36,7 @@ int XidImage::decode(const uint8_t* bytes, size_t size, Xid* out) {
 }
 
 bool is_from_client(const Xid& xid) {
-  /* As XID::get_my_xid() tells. */
+  /* The same test as in XID::get_my_xid(). */
   return xid.gtrid_length != MYSQL_XID_GTRID_LEN || xid.bqual_length != 0 ||
          memcmp(xid.data, MYSQL_XID_PREFIX, MYSQL_XID_PREFIX_LEN) != 0;
 }
