@@ -2,11 +2,11 @@
 
 use super::chunks::{self, BlobReadExtent};
 use super::codec;
-use super::pack::Packed;
 use super::file_cache::{BlobFileCache, OpenBlobFile, PhysicalBlobFile};
 use super::format::{
     ALIGNMENT, BlobHeader, DATA_START, FILE_HEADER_LEN, check_file_header, logical_id, place_after,
 };
+use super::pack::Packed;
 use super::pause_points::{BlobPausePoint, reached};
 use super::zero_fill::ZeroFill;
 use crate::base::blob_buf::BlobBuf;

@@ -1,11 +1,11 @@
 //! The blob files of a database.
 
 use super::chunks::BlobReadExtent;
-use super::pack::pack;
 use super::file::{BlobFile, KEPT_FRONT, LinkHold, moved_from};
 use super::file_cache::BlobFileCache;
 use super::format::{BlobHeader, DATA_START, file_header, place_after, places};
 use super::holes::{BlobSpan, holes};
+use super::pack::pack;
 use super::pause_points::{BlobPausePoint, reached};
 use super::transaction_blobs::TransactionBlobs;
 use crate::base::blob_buf::BlobBuf;

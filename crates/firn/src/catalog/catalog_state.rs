@@ -95,7 +95,10 @@ impl CatalogState {
             .split_first()
             .ok_or_else(|| Error::corruption("", 0, "server object without a kind"))?;
         let kind = ServerObjectKind::from_u8(*kind)?;
-        self.objects.insert((kind, object_image::name(rest)?), object_image::image(value)?);
+        self.objects.insert(
+            (kind, object_image::name(rest)?),
+            object_image::image(value)?,
+        );
         Ok(())
     }
 
@@ -104,7 +107,8 @@ impl CatalogState {
     /// # Errors
     /// `Corruption`; `Unsupported` for a newer format.
     fn add_partitioning(&mut self, rest: &[u8], value: &[u8]) -> Result<()> {
-        self.partitionings.insert(object_image::name(rest)?, object_image::image(value)?);
+        self.partitionings
+            .insert(object_image::name(rest)?, object_image::image(value)?);
         Ok(())
     }
 }

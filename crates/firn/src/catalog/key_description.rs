@@ -1,8 +1,8 @@
 //! Describes entries of the store in words: table, index and key.
 
+use super::catalog_state::CatalogState;
 use super::schema::{IndexSchema, PartSchema};
 use super::table_entry::TableEntry;
-use super::catalog_state::CatalogState;
 use crate::base::IndexId;
 use crate::base::key::{INDEX_ID_LEN, index_id_of};
 use crate::rowcode::ColumnKind;

@@ -14,7 +14,7 @@ use crate::keycode::{
     Collation, CollationSpec, Collator, IndexCodec, KeyCodec, KeyPart, KeyPrefixExtractor,
     NoCollator, PartKind, PartSource,
 };
-use crate::rowcode::{Column, ColumnKind, InstantDefault, RowFormat, RowLayout};
+use crate::rowcode::{Column, ColumnKind, RowFormat, RowLayout};
 use std::sync::Arc;
 
 /// A column.

@@ -22,12 +22,10 @@ mod pressure;
 mod threads;
 
 pub use blob_gc::BlobReport;
-pub use memory_limit::MemoryReport;
 pub(super) use load_host::{BulkLoadHost, install_found};
 pub(super) use memory_limit::MemoryArbiter;
+pub use memory_limit::MemoryReport;
 pub(super) use threads::BackgroundThreads;
-
-
 
 use crate::backup::Archiver;
 use crate::base::event_listener::Severity;
@@ -51,9 +49,9 @@ use crate::txn::SnapshotList;
 use crate::version::{Edit, FileHandle, FileMeta, Flushable, IngestedRun, Version, VersionSet};
 use crate::wal::Wal;
 use crate::write::{Pipeline, StallGate};
+use blob_gc::BlobGc;
 use parking_lot::{Condvar, Mutex};
 use prefix_extractors::LatePrefixExtractors;
-use blob_gc::BlobGc;
 use pressure::pressure;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

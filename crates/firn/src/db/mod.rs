@@ -36,8 +36,8 @@ use crate::txn::{
 use crate::version::{self, Edit, FileSource, Flushable, VersionSet};
 use crate::wal::{self, Wal, WalOptions};
 use crate::write::{MemtableHost, Pipeline, StallGate};
-use background::{BackgroundThreads, BackgroundWork, BulkLoadHost, install_found};
 use background::MemoryArbiter;
+use background::{BackgroundThreads, BackgroundWork, BulkLoadHost, install_found};
 use parking_lot::Mutex;
 use recovery::Replayed;
 use std::collections::BTreeSet;

@@ -1,6 +1,7 @@
 use super::*;
 use crate::base::record_buffer::{NullBit, Pad};
 use crate::keycode::{CollationLevel, TextForm};
+use crate::rowcode::InstantDefault;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
 #[derive(Debug)]

@@ -1,5 +1,7 @@
 use super::*;
 use crate::base::ErrorKind;
+use crate::base::key::index_prefix;
+use crate::catalog::{CATALOG_INDEX, CatalogState};
 
 fn rest(key: &[u8]) -> &[u8] {
     &key[index_prefix(CATALOG_INDEX).len()..]

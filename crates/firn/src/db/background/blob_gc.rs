@@ -23,11 +23,11 @@
 //! 1.3 times the space, where holes write none).
 
 use super::BackgroundWork;
-use crate::db::recovery::Replayed;
 use crate::base::blob_ref::{self, BlobRef, BlobUse, BlobUses};
 use crate::base::event_listener::Severity;
 use crate::base::{Error, InternalIterator, Kind, Result};
 use crate::blob::{BlobFile, BlobSpan};
+use crate::db::recovery::Replayed;
 use crate::read::SuperVersion;
 use crate::version::{Edit, Version};
 use crate::write::Changes;

@@ -1,10 +1,10 @@
 //! One memory limit over caches, memtables, indexes and write sets.
 
-use crate::db::Db;
 use super::BackgroundWork;
 use crate::base::memory_tracker::MemoryTracker;
 use crate::base::options::{MutableOptions, Options};
 use crate::cache::RowCache;
+use crate::db::Db;
 use crate::read::SuperVersion;
 use crate::sst::SstBlockCache;
 use crate::version::Version;
