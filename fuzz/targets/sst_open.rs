@@ -1,7 +1,7 @@
 //! Arbitrary SSTs: right data or an error, never a panic.
 //!
-//! The first byte says what the rest is: a whole file, its index in memory or not, or the raw bytes of
-//! a block, decoded as if its checksum were right.
+//! The first byte says what the rest is: a whole file, its index in memory or not, or the raw bytes
+//! of a block, decoded as if its checksum were right.
 
 use firn::base::{ErrorKind, InternalIterator, InternalKey, Kind, Result, Value};
 use firn::cache::KeyHash;

@@ -10,8 +10,8 @@ thread_local! {
 /// Counts what each thread asks for.
 pub struct Counting;
 
-// SAFETY: every call goes to the system's allocator unchanged; counting allocates nothing, since the
-// thread's cell needs neither a lazy start nor a destructor.
+// SAFETY: every call goes to the system's allocator unchanged; counting allocates nothing, since
+// the thread's cell needs neither a lazy start nor a destructor.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         COUNT.set(COUNT.get() + 1);

@@ -1,4 +1,5 @@
-//! What single calls of the C ABI cost against their budgets: `ROWS`, `ROUNDS`, `SCANS=1` for scans only.
+//! What single calls of the C ABI cost against their budgets: `ROWS`, `ROUNDS`, `SCANS=1` for scans
+//! only.
 
 use crate::allocs;
 use crate::capi::{Database, RECORD_LEN, Record, Session, row};

@@ -84,7 +84,8 @@ impl Database {
             memtable_size: memtable,
             flush_log_at_trx_commit: 2,
             background_jobs: 1,
-            // SAFETY: integers, flags and pointers, of which all zeros is a value: the default or none.
+            // SAFETY: integers, flags and pointers, of which all zeros is a value: the default or
+            // none.
             ..unsafe { zeroed() }
         };
         let host = firn_host {

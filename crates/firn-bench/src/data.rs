@@ -33,7 +33,8 @@ pub fn value(number: u64, random: &mut Random, out: &mut [u8; VALUE_LEN]) {
     second.copy_from_slice(first);
 }
 
-/// Whether `value` is one that [`value`] makes for `number`: its length and where its number stands.
+/// Whether `value` is one that [`value`] makes for `number`: its length and where its number
+/// stands.
 pub fn is_value_of(number: u64, value: &[u8]) -> bool {
     value.len() == VALUE_LEN && value[..8] == number.to_le_bytes()
 }

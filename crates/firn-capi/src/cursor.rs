@@ -177,8 +177,8 @@ pub unsafe extern "C" fn firn_cursor_close(cursor: *mut firn_cursor) {
     guard_value((), || drop(unsafe { unbox(cursor) }));
 }
 
-/// What is enough of a column's value if it lies out of line: `prefix` bytes from its beginning, and, with
-/// `length`, the length of the whole value in the record, with zeros behind the prefix.
+/// What is enough of a column's value if it lies out of line: `prefix` bytes from its beginning,
+/// and, with `length`, the length of the whole value in the record, with zeros behind the prefix.
 #[repr(C)]
 pub struct firn_partial_column {
     /// Its number.
@@ -200,10 +200,10 @@ impl firn_partial_column {
 }
 
 /// Columns to decode: a bitmap with bit `i % 8` of byte `i / 8` for column `i`; NULL for all.
-/// `key_only` decodes the columns of the index and of the primary key from the index entry alone. `parts`:
-/// what is enough of values out of line; short values come whole nevertheless, and so does what is locked, but for
-/// BLOBs of which the length is enough: a statement that neither reads nor writes them leaves them so in both
-/// records of `firn_update`.
+/// `key_only` decodes the columns of the index and of the primary key from the index entry alone.
+/// `parts`: what is enough of values out of line; short values come whole nevertheless, and so does
+/// what is locked, but for BLOBs of which the length is enough: a statement that neither reads nor
+/// writes them leaves them so in both records of `firn_update`.
 ///
 /// # Safety
 /// `bitmap` is NULL or has a bit for each column; `parts` has `part_count` elements.

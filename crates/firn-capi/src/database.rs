@@ -19,8 +19,8 @@ pub struct firn_db {
 }
 
 impl firn_db {
-    /// A handle on a database that was opened in Rust, as `firn_open` makes them: for tests that bring their
-    /// own environment. `firn_close` takes it back.
+    /// A handle on a database that was opened in Rust, as `firn_open` makes them: for tests that
+    /// bring their own environment. `firn_close` takes it back.
     pub fn over(db: Arc<Db>) -> *mut Self {
         boxed(Self { db })
     }
@@ -125,8 +125,8 @@ fn options(
     })
 }
 
-/// Opens the database in `config->dir` and recovers it. What earlier runs of the server prepared is committed or rolled back
-/// as their binary logs have it.
+/// Opens the database in `config->dir` and recovers it. What earlier runs of the server prepared is
+/// committed or rolled back as their binary logs have it.
 ///
 /// # Safety
 /// The pointers are valid; the callbacks of `host` stay so until `firn_close`.
@@ -169,13 +169,13 @@ pub unsafe extern "C" fn firn_open(
     })
 }
 
-/// Closes the database: everything committed is durable, background threads have ended. The
-/// handle is gone also when an error is returned. `thread_left`: a thread hangs in the archive of the log; it calls nobody
-/// any more, but this code has to stay where it is.
+/// Closes the database: everything committed is durable, background threads have ended. The handle
+/// is gone also when an error is returned. `thread_left`: a thread hangs in the archive of the log;
+/// it calls nobody any more, but this code has to stay where it is.
 ///
 /// # Safety
-/// `db` is from `firn_open`, and not used afterwards; neither are its sessions, tables, cursors. `thread_left` is valid or
-/// null.
+/// `db` is from `firn_open`, and not used afterwards; neither are its sessions, tables, cursors.
+/// `thread_left` is valid or null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_close(db: *mut firn_db, thread_left: *mut bool) -> firn_status {
     guard(|| {
@@ -202,8 +202,8 @@ pub unsafe extern "C" fn firn_sync_log(db: *const firn_db) -> firn_status {
     guard(|| Ok(unsafe { firn_db::get(db) }?.sync_log()?))
 }
 
-/// Makes a checkpoint of everything committed so far in `target`, a directory that must not exist; with
-/// `flush` the memtables are flushed first. Durable on return.
+/// Makes a checkpoint of everything committed so far in `target`, a directory that must not exist;
+/// with `flush` the memtables are flushed first. Durable on return.
 ///
 /// # Safety
 /// `db` is open; `target` is a string.
@@ -221,8 +221,8 @@ pub unsafe extern "C" fn firn_checkpoint(
     })
 }
 
-/// The server's binary log ends in `file` at `position` before the change of the catalog that comes next. For the
-/// archive of the log; without one it does nothing.
+/// The server's binary log ends in `file` at `position` before the change of the catalog that comes
+/// next. For the archive of the log; without one it does nothing.
 ///
 /// # Safety
 /// `db` is open; `file` is a string.
@@ -243,8 +243,9 @@ pub unsafe extern "C" fn firn_note_binlog_position(
     })
 }
 
-/// What sessions prepare from now on belongs to the run of the server that writes `file` of its binary log; NULL: to one
-/// without. Call before the first transaction is prepared, and when the server has gone on to another file.
+/// What sessions prepare from now on belongs to the run of the server that writes `file` of its
+/// binary log; NULL: to one without. Call before the first transaction is prepared, and when the
+/// server has gone on to another file.
 ///
 /// # Safety
 /// `db` is open; `file` is NULL or a string.

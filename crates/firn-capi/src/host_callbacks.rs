@@ -60,10 +60,11 @@ impl HostWaits {
 impl WaitObserver for HostWaits {
     fn waits_for(&self, waiter: u64, blocker: u64) {
         if let (Some(call), true) = (self.host.lock_wait, waiter != 0 && blocker != 0) {
-            // SAFETY: the host keeps its callbacks valid; both sessions are alive, since the
-            // waiter is this thread's, and the end of the blocker's waits for this call
-            // (`LockOwner::detach_host`). Its lock says nothing: a prepared transaction keeps it without a session, and
-            // one that ends may have given it up since it was found among the blockers.
+            // SAFETY: the host keeps its callbacks valid; both sessions are alive, since the waiter
+            // is this thread's, and the end of the blocker's waits for this call
+            // (`LockOwner::detach_host`). Its lock says nothing: a prepared transaction keeps it
+            // without a session, and one that ends may have given it up since it was found among
+            // the blockers.
             unsafe {
                 call(
                     waiter as usize as *mut c_void,

@@ -17,13 +17,15 @@ pub struct firn_index_change {
     build: IndexBuild,
 }
 
-/// Plans to give `table` the indexes of `definition`, whose columns and primary key are the table's. `from` says for
-/// each of its indexes which number it has in the table, or `FIRN_NONE` for a new one. `FIRN_UNSUPPORTED`, with
-/// the reason in words, if more than secondary indexes would change.
+/// Plans to give `table` the indexes of `definition`, whose columns and primary key are the
+/// table's. `from` says for each of its indexes which number it has in the table, or `FIRN_NONE`
+/// for a new one. `FIRN_UNSUPPORTED`, with the reason in words, if more than secondary indexes
+/// would change.
 ///
 /// # Safety
-/// The table is live; the pointers are valid for what they name, `from` for as many numbers as the definition has
-/// indexes. What the definition's collator and its handles point to lives until the change is freed.
+/// The table is live; the pointers are valid for what they name, `from` for as many numbers as the
+/// definition has indexes. What the definition's collator and its handles point to lives until the
+/// change is freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_index_change_new(
     table: *const firn_table,
@@ -52,13 +54,13 @@ pub unsafe extern "C" fn firn_index_change_new(
     })
 }
 
-/// Fills the new indexes from the rows; nobody may change these until the commit. `FIRN_DUPLICATE`: two rows have a
-/// key of the new unique index `dup_index`; `record` gets the second one, and its blobs stay until the next
-/// call of the session.
+/// Fills the new indexes from the rows; nobody may change these until the commit. `FIRN_DUPLICATE`:
+/// two rows have a key of the new unique index `dup_index`; `record` gets the second one, and its
+/// blobs stay until the next call of the session.
 ///
 /// # Safety
-/// The handles are live, the session is this thread's; `record` is a record buffer of the table; `progress` does not
-/// come back into the core.
+/// The handles are live, the session is this thread's; `record` is a record buffer of the table;
+/// `progress` does not come back into the core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_index_change_fill(
     session: *mut firn_session,
@@ -102,8 +104,8 @@ pub unsafe extern "C" fn firn_index_change_fill(
     })
 }
 
-/// With the commit, makes `next` the table's next AUTO_INCREMENT value, or the one above `largest`, the largest that a row
-/// has, if that is larger.
+/// With the commit, makes `next` the table's next AUTO_INCREMENT value, or the one above `largest`,
+/// the largest that a row has, if that is larger.
 ///
 /// # Safety
 /// The change is live.
@@ -121,11 +123,13 @@ pub unsafe extern "C" fn firn_index_change_autoinc(
     })
 }
 
-/// Commits changes of several tables (of the partitions of one) at once, with the server's new definition and version:
-/// atomic and durable. Open handles of the tables keep their old definition, and are to be closed.
+/// Commits changes of several tables (of the partitions of one) at once, with the server's new
+/// definition and version: atomic and durable. Open handles of the tables keep their old
+/// definition, and are to be closed.
 ///
 /// # Safety
-/// The handles are live, `changes` has `count` of them, all different; the pointers are valid for what they name.
+/// The handles are live, `changes` has `count` of them, all different; the pointers are valid for
+/// what they name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_index_change_commit(
     db: *const firn_db,

@@ -15,10 +15,11 @@ thread_local! {
 
 /// A duplicate is about to be replaced or updated: lock it exclusively.
 pub const FIRN_WRITE_LOCK_DUPLICATE_X: u32 = 1;
-/// The target of a copying ALTER: nobody else sees the table until `firn_bulk_end`. A duplicate may become
-/// known later, and ends the load; `firn_bulk_duplicate` gives its row.
+/// The target of a copying ALTER: nobody else sees the table until `firn_bulk_end`. A duplicate may
+/// become known later, and ends the load; `firn_bulk_duplicate` gives its row.
 pub const FIRN_WRITE_BULK: u32 = 2;
-/// With `FIRN_WRITE_BULK`: whether a row is a duplicate is known at once, and the load goes on without it.
+/// With `FIRN_WRITE_BULK`: whether a row is a duplicate is known at once, and the load goes on
+/// without it.
 pub const FIRN_WRITE_BULK_ONE_BY_ONE: u32 = 8;
 /// The caller vouches for unique secondary indexes.
 pub const FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK: u32 = 4;
@@ -140,8 +141,8 @@ pub(crate) fn bulk_position(session: &firn_session, table: &Arc<Table>) -> Optio
 /// How far something long is: so much of `total`, in no certain unit. True ends it.
 pub type firn_progress = unsafe extern "C" fn(context: *mut c_void, done: u64, total: u64) -> bool;
 
-/// Ends a load: everything is durable, and visible to snapshots from now on. After an error, `FIRN_DUPLICATE`
-/// with its index included, call `firn_bulk_abort`.
+/// Ends a load: everything is durable, and visible to snapshots from now on. After an error,
+/// `FIRN_DUPLICATE` with its index included, call `firn_bulk_abort`.
 ///
 /// # Safety
 /// The handles are live, the session is this thread's; `progress` does not come back into the core.
@@ -176,7 +177,8 @@ pub unsafe extern "C" fn firn_bulk_end(
     })
 }
 
-/// Writes the second row of the duplicate that ended a load to `record`. Its blobs stay until the next call.
+/// Writes the second row of the duplicate that ended a load to `record`. Its blobs stay until the
+/// next call.
 ///
 /// # Safety
 /// The handles are live, the session is this thread's; `record` is a record buffer of the table.

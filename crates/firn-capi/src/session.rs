@@ -85,7 +85,8 @@ pub unsafe extern "C" fn firn_session_new(
 }
 
 /// Ends a session: an active transaction is rolled back, a prepared one is left for
-/// `firn_commit_xid` and `firn_rollback_xid`. On return no callback has the session's `host`, and none gets it any more.
+/// `firn_commit_xid` and `firn_rollback_xid`. On return no callback has the session's `host`, and
+/// none gets it any more.
 ///
 /// # Safety
 /// `session` is NULL or from `firn_session_new`, and not used afterwards.
@@ -96,8 +97,9 @@ pub unsafe extern "C" fn firn_session_free(session: *mut firn_session) {
         let Some(mut session) = (unsafe { unbox(session) }) else {
             return;
         };
-        // Before the locks go, and whether they go or not: a waiter that has found this session among its blockers may be
-        // about to hand the host's pointer on, which is good for as long as this call has not returned.
+        // Before the locks go, and whether they go or not: a waiter that has found this session
+        // among its blockers may be about to hand the host's pointer on, which is good for as long
+        // as this call has not returned.
         session.owner.detach_host();
         if session.transaction.is_prepared() {
             let fresh = session.db.new_owner(0);
@@ -175,8 +177,8 @@ pub unsafe extern "C" fn firn_rollback_statement(session: *mut firn_session) -> 
     }
 }
 
-/// Fixes the snapshot of the transaction now; begins it first with `firn_begin_statement`. Does nothing at
-/// READ COMMITTED, where every statement has a snapshot of its own.
+/// Fixes the snapshot of the transaction now; begins it first with `firn_begin_statement`. Does
+/// nothing at READ COMMITTED, where every statement has a snapshot of its own.
 ///
 /// # Safety
 /// `session` is a live session of this thread.
@@ -223,8 +225,9 @@ pub unsafe extern "C" fn firn_leave_prepared(session: *mut firn_session) -> firn
     }
 }
 
-/// First phase of a two-phase commit: the changes are durable under the xid. `may_stay`: another session may
-/// tell the outcome, and until then no DDL changes the tables that the transaction has changed.
+/// First phase of a two-phase commit: the changes are durable under the xid. `may_stay`: another
+/// session may tell the outcome, and until then no DDL changes the tables that the transaction has
+/// changed.
 ///
 /// # Safety
 /// `session` is a live session of this thread; pointers are valid for what they name.

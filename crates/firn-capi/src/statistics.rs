@@ -204,8 +204,8 @@ pub struct firn_counters {
     pub write_stall_us: u64,
     /// Bytes set aside for a full disk.
     pub reserve_bytes: u64,
-    /// What the database can do: 0 all, 1 the disk is full, 2 it is full and nothing can be written, 3 writes have
-    /// stopped until a restart.
+    /// What the database can do: 0 all, 1 the disk is full, 2 it is full and nothing can be
+    /// written, 3 writes have stopped until a restart.
     pub condition: u64,
 }
 

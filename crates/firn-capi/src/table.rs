@@ -41,8 +41,8 @@ impl firn_table {
     }
 }
 
-/// Opens a table, which the server defines as `definition`. `FIRN_DEFINITION_DIFFERS`, with the remedy in words, if
-/// its rows or keys are stored by another one.
+/// Opens a table, which the server defines as `definition`. `FIRN_DEFINITION_DIFFERS`, with the
+/// remedy in words, if its rows or keys are stored by another one.
 ///
 /// # Safety
 /// The pointers are valid for what they name.
@@ -75,8 +75,8 @@ pub unsafe extern "C" fn firn_table_open(
     })
 }
 
-/// How the definition given at open differs from the stored one, in words, where rows and keys are the same by both;
-/// NULL if it does not. Valid until the table is closed.
+/// How the definition given at open differs from the stored one, in words, where rows and keys are
+/// the same by both; NULL if it does not. Valid until the table is closed.
 ///
 /// # Safety
 /// The table is live.
@@ -162,8 +162,8 @@ pub unsafe extern "C" fn firn_autoinc_next_value(table: *const firn_table) -> u6
     })
 }
 
-/// Makes `next` the next value, or the one above `largest`, the largest that a row has, if that is larger; durable. Nobody
-/// writes to the table meanwhile.
+/// Makes `next` the next value, or the one above `largest`, the largest that a row has, if that is
+/// larger; durable. Nobody writes to the table meanwhile.
 ///
 /// # Safety
 /// The table is live.
@@ -181,8 +181,8 @@ pub unsafe extern "C" fn firn_autoinc_set(
     })
 }
 
-/// Refuses a table that a prepared transaction has changed: what its outcome brings would miss a copy of the table that
-/// is made meanwhile. `FIRN_LOCK_TIMEOUT` if one has.
+/// Refuses a table that a prepared transaction has changed: what its outcome brings would miss a
+/// copy of the table that is made meanwhile. `FIRN_LOCK_TIMEOUT` if one has.
 ///
 /// # Safety
 /// The table is live.

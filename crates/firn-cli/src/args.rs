@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 /// Look into, check, repair, back up and restore a data directory of the Firn storage engine.
 ///
-/// Exit codes: 0 all is well; 1 damage was found, or something was lost; 2 the command line is wrong;
-/// 3 a server holds the directory; 4 anything else.
+/// Exit codes: 0 all is well; 1 damage was found, or something was lost; 2 the command line is
+/// wrong; 3 a server holds the directory; 4 anything else.
 #[derive(Debug, Parser)]
 #[command(name = "firn", version, max_term_width = 100)]
 pub struct Args {
@@ -33,8 +33,8 @@ pub enum Command {
     Repair(Repair),
     /// Write the server's definition of a table, its .frm file, as the engine keeps it.
     Definition(Definition),
-    /// Back up all FIRN tables of a running server, or of a stopped one. Files that an earlier backup in the
-    /// same target has are not sent again.
+    /// Back up all FIRN tables of a running server, or of a stopped one. Files that an earlier
+    /// backup in the same target has are not sent again.
     Backup(TakeBackup),
     /// List the backups in a target.
     Backups(ListBackups),
@@ -62,7 +62,8 @@ pub struct Client {
     /// Port of the server.
     #[arg(long, short = 'P')]
     pub port: Option<u16>,
-    /// User, whose password is in an option file or in MYSQL_PWD; needs RELOAD, FILE, SUPER and REPLICA MONITOR.
+    /// User, whose password is in an option file or in MYSQL_PWD; needs RELOAD, FILE, SUPER and
+    /// REPLICA MONITOR.
     #[arg(long, short = 'u')]
     pub user: Option<String>,
 }
@@ -70,8 +71,8 @@ pub struct Client {
 /// Arguments of `backup`.
 #[derive(Debug, clap::Args)]
 pub struct TakeBackup {
-    /// Where backups are kept: a directory, file:///dir or s3://bucket/prefix. For a bucket the environment
-    /// has AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT.
+    /// Where backups are kept: a directory, file:///dir or s3://bucket/prefix. For a bucket the
+    /// environment has AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT.
     pub target: String,
     /// Take no backup; read all there are and compare every checksum.
     #[arg(long)]
@@ -79,11 +80,12 @@ pub struct TakeBackup {
     /// The data directory of a stopped server, or the engine's directory.
     #[arg(long, conflicts_with = "verify")]
     pub from_dir: Option<PathBuf>,
-    /// Where the server makes the checkpoint, on the file system of its data directory. Where secure_file_priv is
-    /// set it must lie below that. [default: the engine's directory]
+    /// Where the server makes the checkpoint, on the file system of its data directory. Where
+    /// secure_file_priv is set it must lie below that. [default: the engine's directory]
     #[arg(long)]
     pub checkpoint_dir: Option<PathBuf>,
-    /// Seconds to wait for statements that hold up the backup, such as ALTER TABLE; others wait behind it meanwhile.
+    /// Seconds to wait for statements that hold up the backup, such as ALTER TABLE; others wait
+    /// behind it meanwhile.
     #[arg(long, default_value_t = 60)]
     pub lock_wait: u32,
     /// The server.
@@ -143,11 +145,12 @@ pub struct Restore {
 #[derive(Debug, clap::Args)]
 #[group(id = "until", multiple = false, requires = "archive")]
 pub struct Until {
-    /// Up to this time, included: '2026-11-22 13:00:00[.5]' as the clock here shows it, or with an offset as
-    /// 2026-11-22T13:00:00Z.
+    /// Up to this time, included: '2026-11-22 13:00:00[.5]' as the clock here shows it, or with an
+    /// offset as 2026-11-22T13:00:00Z.
     #[arg(long, value_name = "TIME")]
     pub until_time: Option<String>,
-    /// Up to this place in the binary log, the end of the last event that is wanted: bin.000007:1234.
+    /// Up to this place in the binary log, the end of the last event that is wanted:
+    /// bin.000007:1234.
     #[arg(long, value_name = "FILE:POS")]
     pub until_binlog: Option<String>,
     /// Up to this commit, included.

@@ -47,7 +47,8 @@ pub fn run(args: &Definition, out: &Output) -> Result<Outcome> {
     Ok(Outcome::Well)
 }
 
-/// The table, or the first of its partitions: all have one definition, unless partitions were added since.
+/// The table, or the first of its partitions: all have one definition, unless partitions were added
+/// since.
 fn find(known: &CatalogState, name: &str) -> Result<Arc<TableEntry>> {
     let Some((database, table)) = name.split_once('.') else {
         return Err(Error::invalid(format_args!("{name}: not database.table")));

@@ -54,7 +54,8 @@ struct BlobsReport {
     /// What they take of the file system.
     stored_bytes: u64,
     references: u64,
-    /// What these refer to, old versions of rows included: at most, since several may refer to one value.
+    /// What these refer to, old versions of rows included: at most, since several may refer to one
+    /// value.
     live_bytes: u64,
     /// At least; of the stored bytes.
     garbage: Option<f64>,

@@ -1,8 +1,9 @@
-//! `firn`: look into, check, repair, back up and restore a data directory of the Firn storage engine.
+//! `firn`: look into, check, repair, back up and restore a data directory of the Firn storage
+//! engine.
 //!
 //! Exit codes: 0 all is well; 1 damage was found, or something was lost; 2 the command line is
-//! wrong; 3 a server holds the directory; 4 anything else, such as no database there, or one that a newer
-//! version wrote.
+//! wrong; 3 a server holds the directory; 4 anything else, such as no database there, or one that a
+//! newer version wrote.
 
 mod args;
 mod backup;

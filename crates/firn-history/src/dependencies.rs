@@ -105,8 +105,8 @@ impl Builder<'_> {
 
     fn add_ends(&mut self) {
         for (t, txn) in self.history.txns.iter().enumerate() {
-            // A session may be gone before its next statement tells it so: also before a commit that stays
-            // without an answer, which then released its locks when the session ended.
+            // A session may be gone before its next statement tells it so: also before a commit
+            // that stays without an answer, which then released its locks when the session ended.
             let mut told = txn
                 .ops
                 .iter()

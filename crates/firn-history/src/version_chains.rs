@@ -59,7 +59,8 @@ impl Chain {
         self.versions.len()
     }
 
-    /// The transaction that made version `i`: none for the first absence, the deleter for the one after the last version.
+    /// The transaction that made version `i`: none for the first absence, the deleter for the one
+    /// after the last version.
     pub(crate) fn writer(&self, i: usize) -> Option<TxnIndex> {
         match i {
             0 => None,
@@ -357,7 +358,8 @@ impl<'a> Chains<'a> {
         }
     }
 
-    /// Rows that were gone for a moment, because of a commit that was not durable when the crash came.
+    /// Rows that were gone for a moment, because of a commit that was not durable when the crash
+    /// came.
     fn add_lost_exits(&mut self) {
         for (t, _, op) in self.ops() {
             let txn = self.txn(t);

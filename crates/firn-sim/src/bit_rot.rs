@@ -1,11 +1,11 @@
 //! Bit rot: one flipped bit in a stored file, and what must hold then.
 //!
-//! - The file is an SST without entries of the catalog: the database opens. What the damage touches fails with an error that names
-//!   the file; everything else reads as committed, writes go on, and a compaction that meets the
-//!   damage changes nothing that could be read before.
-//! - The file is the log or a manifest: the database opens with a state that was, or refuses to open
-//!   with an error that names the file. What is missing then is counted: a flip in the last group
-//!   of the log cannot be told from a write that a power cut tore.
+//! - The file is an SST without entries of the catalog: the database opens. What the damage touches
+//!   fails with an error that names the file; everything else reads as committed, writes go on, and
+//!   a compaction that meets the damage changes nothing that could be read before.
+//! - The file is the log or a manifest: the database opens with a state that was, or refuses to
+//!   open with an error that names the file. What is missing then is counted: a flip in the last
+//!   group of the log cannot be told from a write that a power cut tore.
 //! - Never is a row invented, changed or lost in silence elsewhere.
 
 use crate::crash::failure_of;

@@ -1,7 +1,9 @@
-//! Loads and changes of indexes, of real tables, with crashes and failing calls: each is there as a whole or not at all.
+//! Loads and changes of indexes, of real tables, with crashes and failing calls: each is there as a
+//! whole or not at all.
 //!
-//! The model is a list of states: what the tables may look like after the operation under way. After a success there
-//! is one; after a crash the database must show one of them, rows and indexes alike.
+//! The model is a list of states: what the tables may look like after the operation under way.
+//! After a success there is one; after a crash the database must show one of them, rows and indexes
+//! alike.
 
 use crate::ensure;
 use crate::failure::Failure;
@@ -452,8 +454,8 @@ fn no_strays(env: &dyn Env, db: &Db) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Random loads and index changes, several lives long: each ends in a power cut at some sync, a kill, or with a call
-/// that fails.
+/// Random loads and index changes, several lives long: each ends in a power cut at some sync, a
+/// kill, or with a call that fails.
 ///
 /// # Errors
 /// What was there by half.
@@ -545,7 +547,8 @@ fn run(seed: u64) -> Result<LoadStats, Stop> {
     Ok(last.stats)
 }
 
-/// Loads and index changes with the log archived, a crash in between: a backup and the archive lead to each state since.
+/// Loads and index changes with the log archived, a crash in between: a backup and the archive lead
+/// to each state since.
 ///
 /// # Errors
 /// What was missing or wrong.

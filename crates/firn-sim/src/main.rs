@@ -1,11 +1,12 @@
 //! `firn-sim`: long runs of the simulation.
 //!
-//! `firn-sim crash --runs 1000 --seed 1` takes seeds 1 to 1000; `sync` cuts the power at every
-//! sync of each workload; `fault` injects failures; `rot` flips
-//! bits; `point` brings backups to points in the archive of the log; `load` and `load-point` load tables and changes indexes; `bank` runs threads and crashes; `concurrent` too, and judges what they have seen; `compaction` prints what the picker's decisions cost and
-//! what writers at full speed for `--seconds` (1200) of virtual time see; `model
-//! --seconds 60` takes seeds until the time is up. A failure prints its seed; the exit code is 1
-//! then.
+//! `firn-sim crash --runs 1000 --seed 1` takes seeds 1 to 1000; `sync` cuts the power at every sync
+//! of each workload; `fault` injects failures; `rot` flips bits; `point` brings backups to points
+//! in the archive of the log; `load` and `load-point` load tables and changes indexes; `bank` runs
+//! threads and crashes; `concurrent` too, and judges what they have seen; `compaction` prints what
+//! the picker's decisions cost and what writers at full speed for `--seconds` (1200) of virtual
+//! time see; `model --seconds 60` takes seeds until the time is up. A failure prints its seed; the
+//! exit code is 1 then.
 
 use firn::env::{Env, PosixEnv};
 use firn_sim::bank::{self, BankStats};

@@ -1,4 +1,5 @@
-//! Recoveries to a point: a checkpoint as the backup, and what the archive of the log has behind it.
+//! Recoveries to a point: a checkpoint as the backup, and what the archive of the log has behind
+//! it.
 
 use crate::crash::failure_of;
 use crate::ensure;
@@ -82,7 +83,8 @@ pub fn recover(
     Ok((db, reached.seqno))
 }
 
-/// Random work with the log archived, and crashes; now and then a backup is brought to a state that was noted.
+/// Random work with the log archived, and crashes; now and then a backup is brought to a state that
+/// was noted.
 ///
 /// # Errors
 /// If it is not that state, or anything else is wrong.

@@ -49,8 +49,9 @@ pub fn tiny(rng: &mut StdRng, flush_mode: CommitDurability) -> Options {
         .store(threshold, Ordering::Relaxed);
     options.blob_file_size = one_of(rng_of_blobs, &[4 << 10, 32 << 10, 256 << 10]);
     options.blob_garbage_min = one_of(rng_of_blobs, &[256, 4 << 10]);
-    // From a copy: the work that follows stays what it was before there was a limit. Not so small that
-    // frozen memtables alone stop writers: with explicit background work they would wait for ever.
+    // From a copy: the work that follows stays what it was before there was a limit. Not so small
+    // that frozen memtables alone stop writers: with explicit background work they would wait for
+    // ever.
     let mut copy = rng.clone();
     let memory_limit = one_of(&mut copy, &[0, 2 << 20, 8 << 20]);
     options.lock_merge_rows = one_of(&mut copy, &[0, 1, 2, 5, 4096]);

@@ -1,11 +1,13 @@
-//! Measures from which size on values are better out of line: durable updates of single rows, values in the row
-//! and in a blob file, one client and eight.
+//! Measures from which size on values are better out of line: durable updates of single rows,
+//! values in the row and in a blob file, one client and eight.
 //!
-//! `cargo run --release -p firn --example blob_threshold -- DIRECTORY [SECONDS [ROUNDS [KIB…]]]` prints medians of the
-//! rounds: updates per second; the same with the time that flushes and compactions take afterwards; bytes written per byte updated, flushes and compactions after the run
-//! included, as the process counts them (what the file system's journal writes is not in it); and files per live byte,
-//! at most and at rest. Cells with values in line and out of line take turns. With `STAT=/sys/block/sda/stat` it
-//! takes the bytes that the device was sent instead, and adds its flushes per update.
+//! `cargo run --release -p firn --example blob_threshold -- DIRECTORY [SECONDS [ROUNDS [KIB…]]]`
+//! prints medians of the rounds: updates per second; the same with the time that flushes and
+//! compactions take afterwards; bytes written per byte updated, flushes and compactions after the
+//! run included, as the process counts them (what the file system's journal writes is not in it);
+//! and files per live byte, at most and at rest. Cells with values in line and out of line take
+//! turns. With `STAT=/sys/block/sda/stat` it takes the bytes that the device was sent instead, and
+//! adds its flushes per update.
 #![allow(clippy::disallowed_methods)] // A measurement reads the clock.
 
 use firn::base::Value;

@@ -1,5 +1,5 @@
-//! LMDB through heed: a memory-mapped B-tree with one writer at a time. Its cache is the page cache,
-//! which no setting limits.
+//! LMDB through heed: a memory-mapped B-tree with one writer at a time. Its cache is the page
+//! cache, which no setting limits.
 
 use super::{Engine, Entry, Result, Session, Settings};
 use crate::data::Key;

@@ -227,8 +227,8 @@ impl Line {
         matches!(self.work, Work::Commits(_))
     }
 
-    /// Lines that say nothing of an engine: a memory-mapped file has no limit of memory, and B-trees
-    /// do not compact.
+    /// Lines that say nothing of an engine: a memory-mapped file has no limit of memory, and
+    /// B-trees do not compact.
     pub fn leaves_out(&self, engine: &str) -> bool {
         let tree = matches!(engine, "redb" | "lmdb");
         engine == "lmdb" && self.memory == Memory::Tenth || tree && self.work == Work::Compact

@@ -94,8 +94,9 @@ impl Collator for HostCollator {
 }
 
 /// Writes the key of one string to `out`, as an index on a VARCHAR column would have it, or, if
-/// `chars` is not zero, on a CHAR column of so many characters. Returns its length; nothing is written if that is above `capacity`,
-/// and 0 means that the collation is not as described. For checks of the callbacks.
+/// `chars` is not zero, on a CHAR column of so many characters. Returns its length; nothing is
+/// written if that is above `capacity`, and 0 means that the collation is not as described. For
+/// checks of the callbacks.
 ///
 /// # Safety
 /// All pointers are valid; `text` has `len` bytes, `out` has room for `capacity`.

@@ -1,4 +1,5 @@
-//! The checkpoint that a backup is taken from: nobody else's, and gone when the backup ends, however that comes.
+//! The checkpoint that a backup is taken from: nobody else's, and gone when the backup ends,
+//! however that comes.
 
 use firn::base::{Error, Result};
 use firn::env::{Env, PosixEnv};
@@ -60,7 +61,8 @@ pub fn checkpoint_of(parent: &Path, id: &str) -> PathBuf {
     parent.join(format!("{PREFIX}{id}-{}", std::process::id()))
 }
 
-/// Whether [`checkpoint_of`] gives such names, or the server while it makes one: others are of other people.
+/// Whether [`checkpoint_of`] gives such names, or the server while it makes one: others are of
+/// other people.
 fn is_checkpoint(name: &str) -> bool {
     let id = name.strip_prefix(PREFIX).unwrap_or_default();
     let id = id.strip_suffix(".tmp").unwrap_or(id);
@@ -75,8 +77,8 @@ fn is_checkpoint(name: &str) -> bool {
     time.len() == 16 && time.bytes().enumerate().all(pattern) && numbers == [true, true]
 }
 
-/// Removes checkpoints in `parent` of backups that were killed: those whose lock nobody has. To be called while no other
-/// backup of this server can make one. Returns what there is to say of it.
+/// Removes checkpoints in `parent` of backups that were killed: those whose lock nobody has. To be
+/// called while no other backup of this server can make one. Returns what there is to say of it.
 pub fn remove_left_behind(parent: &Path) -> Result<Vec<String>> {
     let failed = |e: std::io::Error| Error::io(&e, parent.display());
     let mut notes = Vec::new();

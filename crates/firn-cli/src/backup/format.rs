@@ -1,12 +1,13 @@
 //! What a target holds.
 //!
-//! - `files/<name>-<checksum>`: a table file; `files/<name>.<number>-<checksum>`: a piece of a file that changes
-//!   ([`super::pieces`]). The name says what it is and what is in it, so it is sent once, whichever backups hold it. It
-//!   appears when all of it is there and its checksum was compared.
-//! - `backups/<id>-<checksum>.json`: one backup: all its files and everything else that is to be known of it. The
-//!   checksum is that of the object.
-//! - `running/<id>`: a backup under way, or one that was cut short; `running/prune-<id>`: the same of a prune
-//!   ([`super::in_progress`]).
+//! - `files/<name>-<checksum>`: a table file; `files/<name>.<number>-<checksum>`: a piece of a file
+//!   that changes ([`super::pieces`]). The name says what it is and what is in it, so it is sent
+//!   once, whichever backups hold it. It appears when all of it is there and its checksum was
+//!   compared.
+//! - `backups/<id>-<checksum>.json`: one backup: all its files and everything else that is to be
+//!   known of it. The checksum is that of the object.
+//! - `running/<id>`: a backup under way, or one that was cut short; `running/prune-<id>`: the same
+//!   of a prune ([`super::in_progress`]).
 //!
 //! Each backup is complete by itself; there is no chain.
 
@@ -215,7 +216,8 @@ pub fn entries(target: &Target) -> Result<Vec<Entry>> {
 }
 
 impl Entry {
-    /// What a damaged one still names of the objects of the target: as far as digits and quotes are as they were.
+    /// What a damaged one still names of the objects of the target: as far as digits and quotes are
+    /// as they were.
     pub fn remains(&self, target: &Target) -> Result<Vec<String>> {
         let bytes = target.get(&self.object)?;
         let text = String::from_utf8_lossy(&bytes);
@@ -254,7 +256,8 @@ struct FormatVersion {
     format: u32,
 }
 
-/// The backup with this id; for `latest` the newest one that can be read, with a note of those that cannot.
+/// The backup with this id; for `latest` the newest one that can be read, with a note of those that
+/// cannot.
 pub fn find(target: &Target, id: &str, notes: &mut Vec<String>) -> Result<Backup> {
     let found = entries(target)?;
     if id != "latest"

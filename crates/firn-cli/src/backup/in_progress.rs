@@ -1,8 +1,9 @@
 //! Marks: what is under way in a target.
 //!
-//! What a backup has sent is named by nothing until it is published, so a prune beside it would remove that. Each puts
-//! its mark first, and looks for those of the others then: whichever mark came second sees the first. A mark that was left
-//! behind by one that was cut short is told of, and ended by `prune --force`.
+//! What a backup has sent is named by nothing until it is published, so a prune beside it would
+//! remove that. Each puts its mark first, and looks for those of the others then: whichever mark
+//! came second sees the first. A mark that was left behind by one that was cut short is told of,
+//! and ended by `prune --force`.
 
 use super::format::timestamp;
 use super::target::Target;

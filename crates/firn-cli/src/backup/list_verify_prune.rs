@@ -1,4 +1,5 @@
-//! `firn backups`, `firn backup --verify`, `firn prune`: what a target holds, whether it is sound, what goes.
+//! `firn backups`, `firn backup --verify`, `firn prune`: what a target holds, whether it is sound,
+//! what goes.
 
 use super::format::{Backup, Entry, entries, unhex};
 use super::in_progress::InProgress;
@@ -253,8 +254,8 @@ pub struct Pruned {
     archive: Option<log_archive::Removed>,
 }
 
-/// Removes the oldest backups, then the files that none of the others names. Cut short, it leaves files that nothing
-/// names, which the next one removes.
+/// Removes the oldest backups, then the files that none of the others names. Cut short, it leaves
+/// files that nothing names, which the next one removes.
 pub fn prune(args: &Prune, out: &Output) -> Result<Outcome> {
     let target = Target::open(&args.target, false)?;
     let mut pruned = prune_in(&target, args.keep, args.force)?;
@@ -335,8 +336,8 @@ fn remove_others(target: &Target, keep: usize) -> Result<Pruned> {
     }
     let (old, kept) = good.split_at(good.len().saturating_sub(keep));
     let oldest = kept.first().map(|(entry, _)| &entry.id);
-    // A damaged backup goes with sound ones that are older than those to be kept. Where no sound one goes, nobody has asked
-    // for its removal, and it may be all there is of its time.
+    // A damaged backup goes with sound ones that are older than those to be kept. Where no sound
+    // one goes, nobody has asked for its removal, and it may be all there is of its time.
     let is_old = |entry: &Entry| !old.is_empty() && oldest.is_some_and(|oldest| entry.id < *oldest);
     let (old_damaged, damaged): (Vec<_>, Vec<_>) = damaged.into_iter().partition(is_old);
     let mut named = HashSet::new();

@@ -92,8 +92,8 @@ pub fn ranges(archive: &Path) -> Result<Vec<SegmentRange>> {
         }
     }
     for range in &mut ranges {
-        // The first and the last segments may be empty.
-        // Not all numbers between them: an epoch begins with numbers far behind those of the one before.
+        // The first and the last segments may be empty. Not all numbers between them: an epoch
+        // begins with numbers far behind those of the one before.
         let within = range.first_segment..=range.last_segment;
         let within: Vec<u64> = segments
             .iter()
@@ -131,11 +131,13 @@ pub fn ranges(archive: &Path) -> Result<Vec<SegmentRange>> {
 
 /// Removes what none of the backups in `kept` needs.
 ///
-/// - Segments that each backup of this archive has itself. By their numbers: ids of backups are times, and clocks go back.
+/// - Segments that each backup of this archive has itself. By their numbers: ids of backups are
+///   times, and clocks go back.
 /// - Files of entries that these segments name: the backups have those that are still in use.
-/// - Files of values that were made before the first of these backups and were gone when it was taken: nobody referred to
-///   them any more. Those that it has may have been written to by transactions that committed later, and stay; so does one
-///   that a later segment names, whose number was given out before the backup, and which was made after it.
+/// - Files of values that were made before the first of these backups and were gone when it was
+///   taken: nobody referred to them any more. Those that it has may have been written to by
+///   transactions that committed later, and stay; so does one that a later segment names, whose
+///   number was given out before the backup, and which was made after it.
 pub fn prune(archive: &Path, kept: &[Backup]) -> Result<Removed> {
     let env = PosixEnv::new();
     let owner = archive_owner(&env, archive)?;
@@ -193,8 +195,8 @@ pub fn prune(archive: &Path, kept: &[Backup]) -> Result<Removed> {
 /// What the records of `segments` name.
 ///
 /// # Errors
-/// `Unsupported` if a group has records that this version does not know: files that they name would pass for files that
-/// nobody needs. `Corruption`; those of the file system.
+/// `Unsupported` if a group has records that this version does not know: files that they name would
+/// pass for files that nobody needs. `Corruption`; those of the file system.
 fn named_in(env: &dyn Env, archive: &Path, segments: &[u64]) -> Result<NamedFiles> {
     let mut names = NamedFiles::default();
     for id in segments {

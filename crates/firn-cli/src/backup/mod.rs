@@ -1,4 +1,5 @@
-//! Backups: taken from a running server or a stopped one, kept in a directory or a bucket, restored.
+//! Backups: taken from a running server or a stopped one, kept in a directory or a bucket,
+//! restored.
 #![allow(clippy::disallowed_methods)] // Nothing here runs under the simulation.
 
 mod checkpoint;

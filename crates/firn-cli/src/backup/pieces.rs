@@ -1,7 +1,8 @@
 //! Files that change after they were sent: logs and blob files, cut into pieces of a fixed size.
 //!
-//! A piece is an object of its own, named after what is in it. So a file that has grown, or got holes, sends the
-//! pieces that differ; and blocks of zeros are no part of any: holes and room reserved for later cost nothing.
+//! A piece is an object of its own, named after what is in it. So a file that has grown, or got
+//! holes, sends the pieces that differ; and blocks of zeros are no part of any: holes and room
+//! reserved for later cost nothing.
 
 use super::format::{ByteRange, Piece};
 use super::target::local;
@@ -63,7 +64,8 @@ impl PieceSource {
     }
 }
 
-/// Takes blocks of zeros out of the bytes of a file from `at` on. Returns where the others lie in it.
+/// Takes blocks of zeros out of the bytes of a file from `at` on. Returns where the others lie in
+/// it.
 pub fn without_zeros(bytes: &mut Vec<u8>, at: u64) -> Vec<ByteRange> {
     let mut runs: Vec<ByteRange> = Vec::new();
     let mut kept = 0;

@@ -1,4 +1,5 @@
-//! `firn restore`: a backup as a data directory. Nothing is overwritten, and it appears at once ([`stage`]).
+//! `firn restore`: a backup as a data directory. Nothing is overwritten, and it appears at once
+//! ([`stage`]).
 
 mod engine_directory;
 mod in_doubt;
@@ -111,8 +112,8 @@ fn examine(engine: &Path, tables: &[&str]) -> Result<ReadOnlyLog> {
     }
 }
 
-/// Whether a table of the catalog, or one it is a partition of, has this name: as people write it, or as files and
-/// catalog have it.
+/// Whether a table of the catalog, or one it is a partition of, has this name: as people write it,
+/// or as files and catalog have it.
 fn is_named(table: &str, name: &str) -> bool {
     let (database, rest) = name.split_once('.').unwrap_or_default();
     let table = base_table(table);

@@ -98,7 +98,8 @@ pub fn expect_there(target: &Target, backup: &Backup, mark: &InProgress<'_>) -> 
     Err(Error::new(ErrorKind::Busy, message))
 }
 
-/// Objects that are there, with their sizes. They appear whole, so a backup that was cut short needs not begin anew.
+/// Objects that are there, with their sizes. They appear whole, so a backup that was cut short
+/// needs not begin anew.
 fn objects(target: &Target) -> Result<HashMap<String, u64>> {
     let listed = target.list("files")?.into_iter();
     Ok(listed

@@ -1,5 +1,5 @@
-//! The running server, through its own client program: that one reads option files and knows every way to
-//! authenticate.
+//! The running server, through its own client program: that one reads option files and knows every
+//! way to authenticate.
 
 use super::format::Position;
 use crate::args::Client;
@@ -7,7 +7,8 @@ use firn::base::{Error, ErrorKind, Result};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// What option files could say that would change what is sent, what comes back, or what an error does.
+/// What option files could say that would change what is sent, what comes back, or what an error
+/// does.
 const UNCHANGED: [&str; 13] = [
     "--skip-force",
     "--skip-raw",
@@ -24,7 +25,8 @@ const UNCHANGED: [&str; 13] = [
     "--init-command=DO 1",
 ];
 
-/// One session. When it is dropped the connection ends, and with it a backup stage that it has begun.
+/// One session. When it is dropped the connection ends, and with it a backup stage that it has
+/// begun.
 pub struct Server {
     child: Child,
     stdin: Option<ChildStdin>,

@@ -1,5 +1,5 @@
-//! What is backed up: a checkpoint of a running server, or the directory of a stopped one; and the definitions that
-//! the server keeps beside its tables.
+//! What is backed up: a checkpoint of a running server, or the directory of a stopped one; and the
+//! definitions that the server keeps beside its tables.
 
 use super::checkpoint::{Checkpoint, checkpoint_of, remove_left_behind};
 use super::format::Position;
@@ -69,8 +69,9 @@ impl Source {
         })
     }
 
-    /// A checkpoint of the running server. Commits wait from the stage that blocks them until the checkpoint is there and
-    /// the positions are read; definitions are read before that, while no DDL can change them.
+    /// A checkpoint of the running server. Commits wait from the stage that blocks them until the
+    /// checkpoint is there and the positions are read; definitions are read before that, while no
+    /// DDL can change them.
     pub fn running(args: &TakeBackup, id: &str) -> Result<Self> {
         let clock = PosixEnv::new();
         let mut server = Server::connect(&args.server)?;
@@ -128,7 +129,8 @@ impl Source {
     }
 }
 
-/// Everything the server stores about tables, views and triggers, by path; and the directories that could not be read.
+/// Everything the server stores about tables, views and triggers, by path; and the directories that
+/// could not be read.
 fn definitions(data_dir: &Path) -> Result<(Definitions, BTreeMap<String, Error>)> {
     let mut found = Definitions::new();
     let mut unreadable = BTreeMap::new();
@@ -182,8 +184,9 @@ pub fn base_table(name: &str) -> &str {
     name.split("#P#").next().unwrap_or(name)
 }
 
-/// The definitions that belong to the tables named (`database/table`, as the catalog has them): the tables' own, those
-/// of their triggers, the defaults of their databases, and with `views` the views of these.
+/// The definitions that belong to the tables named (`database/table`, as the catalog has them): the
+/// tables' own, those of their triggers, the defaults of their databases, and with `views` the
+/// views of these.
 pub fn belonging(all: &Definitions, tables: &[&str], views: bool) -> Definitions {
     let has = |path: &str| tables.iter().any(|table| base_table(table) == path);
     let in_database = |path: &str| {

@@ -1,10 +1,12 @@
-//! Names of tables as names of files: what the server does to names that are not of `[0-9A-Za-z_]` alone.
+//! Names of tables as names of files: what the server does to names that are not of `[0-9A-Za-z_]`
+//! alone.
 //!
-//! Letters of two cases are `@` and two characters, so that file systems which do not tell cases apart keep them apart;
-//! all else of the basic plane, which is all that names have, is `@` and four hexadecimal digits.
+//! Letters of two cases are `@` and two characters, so that file systems which do not tell cases
+//! apart keep them apart; all else of the basic plane, which is all that names have, is `@` and
+//! four hexadecimal digits.
 
-/// A row for each first character; the second ones are [`SECOND`], in order, `-` stands where there is none. Made with
-/// `SELECT CONVERT(CHAR(n USING ucs2) USING filename)`.
+/// A row for each first character; the second ones are [`SECOND`], in order, `-` stands where there
+/// is none. Made with `SELECT CONVERT(CHAR(n USING ucs2) USING filename)`.
 const LETTERS: &str = include_str!("table_file_names.txt");
 
 const SECOND: &str = "0123456789@ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";

@@ -41,7 +41,8 @@ pub struct Target {
 pub struct Transfer {
     /// The object, below the root, and what it holds.
     pub piece: Piece,
-    /// The file here; none to read the object only. When it is fetched it is there already, with all its size.
+    /// The file here; none to read the object only. When it is fetched it is there already, with
+    /// all its size.
     pub file: Option<PathBuf>,
 }
 
@@ -65,9 +66,9 @@ pub fn local(error: &std::io::Error, path: &Path) -> Error {
 }
 
 impl Target {
-    /// The target that `text` names: a directory, `file:///…` or `s3://bucket/prefix`. A directory is made if it
-    /// is missing and `create` is given. Keys, region and endpoint of a bucket come from the environment, as the
-    /// `AWS_…` variables.
+    /// The target that `text` names: a directory, `file:///…` or `s3://bucket/prefix`. A directory
+    /// is made if it is missing and `create` is given. Keys, region and endpoint of a bucket come
+    /// from the environment, as the `AWS_…` variables.
     ///
     /// # Errors
     /// `Unsupported` for other schemes, `NotFound` for a directory that is not there.
@@ -189,8 +190,8 @@ impl Target {
         }
     }
 
-    /// Sends files. An object appears when all of it is there and its checksum is right. `sent` hears of bytes on
-    /// the way.
+    /// Sends files. An object appears when all of it is there and its checksum is right. `sent`
+    /// hears of bytes on the way.
     ///
     /// # Errors
     /// `Corruption` of a file whose checksum is another.
@@ -202,8 +203,8 @@ impl Target {
         self.all(jobs, true, sent).into_iter().collect()
     }
 
-    /// Sends the pieces that these parts are and that are not among `there` (objects and their sizes). Returns all of them, in order, and
-    /// whether they were sent; none for zeros.
+    /// Sends the pieces that these parts are and that are not among `there` (objects and their
+    /// sizes). Returns all of them, in order, and whether they were sent; none for zeros.
     pub fn send_parts(
         &self,
         parts: &[PieceSource],
@@ -228,8 +229,8 @@ impl Target {
         self.all(jobs, true, sent).into_iter().collect()
     }
 
-    /// Fetches objects into their files, not synced, or only reads them. Returns for each whether it is as it was sent; with
-    /// `stop`, nothing more is begun after the first error.
+    /// Fetches objects into their files, not synced, or only reads them. Returns for each whether
+    /// it is as it was sent; with `stop`, nothing more is begun after the first error.
     pub fn fetch(
         &self,
         files: &[Transfer],
@@ -243,7 +244,8 @@ impl Target {
         self.all(jobs, stop, received)
     }
 
-    /// Runs jobs, which return their bytes, too, a few at a time; with `stop`, none begins after one has failed.
+    /// Runs jobs, which return their bytes, too, a few at a time; with `stop`, none begins after
+    /// one has failed.
     fn all<T, J>(
         &self,
         jobs: impl Iterator<Item = J>,
@@ -290,8 +292,8 @@ fn below(root: &ObjectPath, object: &str) -> ObjectPath {
     ObjectPath::from_iter(parts.chain(object.split('/').map(str::to_owned)))
 }
 
-/// The chunks are read in place: a worker thread that waits for the disk is one that sends nothing, which is what
-/// bounds the load.
+/// The chunks are read in place: a worker thread that waits for the disk is one that sends nothing,
+/// which is what bounds the load.
 async fn upload(
     store: Arc<dyn ObjectStore>,
     path: ObjectPath,

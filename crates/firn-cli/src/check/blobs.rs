@@ -1,5 +1,5 @@
-//! Blob files: that each reference finds its place, and which files nothing refers to. The values themselves are
-//! read with their rows, or here, where no row shows them.
+//! Blob files: that each reference finds its place, and which files nothing refers to. The values
+//! themselves are read with their rows, or here, where no row shows them.
 
 use super::findings::Findings;
 use firn::base::Result;

@@ -14,7 +14,8 @@ const LISTED_MAX: usize = 1000;
 pub enum Severity {
     /// Stored bytes are not what they were, or contradict each other.
     Damage,
-    /// This version cannot read it: it is of a newer one, or encrypted. Nobody knows whether it is sound.
+    /// This version cannot read it: it is of a newer one, or encrypted. Nobody knows whether it is
+    /// sound.
     Unsupported,
     /// Nothing is lost by it, as far as can be told.
     Warning,

@@ -1,4 +1,5 @@
-//! A file of values out of line, by the headers of the values: which of them live only the tables know.
+//! A file of values out of line, by the headers of the values: which of them live only the tables
+//! know.
 
 use super::split;
 use crate::Outcome;

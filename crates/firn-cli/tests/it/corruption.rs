@@ -77,8 +77,8 @@ fn damage(dir: &Path, rng: &mut SmallRng) -> (String, Damage) {
     (name, done)
 }
 
-/// The ids of rows that the damage may have taken or turned back to an older version: those with any
-/// entry in a block of the table's files that it touches.
+/// The ids of rows that the damage may have taken or turned back to an older version: those with
+/// any entry in a block of the table's files that it touches.
 fn touched(whole: &Path, name: &str, damage: &Damage) -> BTreeSet<i32> {
     let Some((_, id)) = parse_file_name(name) else {
         return BTreeSet::new();
@@ -170,7 +170,8 @@ impl Case {
         let (code, report) = json(&["repair", dir.to_str().unwrap(), target.to_str().unwrap()]);
         assert!(code == 0 || code == 1, "{context}: {report}");
         let (_, checked) = json(&["check", target.to_str().unwrap()]);
-        // An index over text lacks the lost entries until the server rebuilds it, and the notes say so.
+        // An index over text lacks the lost entries until the server rebuilds it, and the notes say
+        // so.
         let notes = report["notes"].to_string();
         for finding in checked["findings"].as_array().unwrap() {
             let what = finding["what"].as_str().unwrap();
@@ -244,8 +245,9 @@ impl Case {
         }
     }
 
-    /// Rows whose changes the damage took from the log are as they were before; all others stay. Of what
-    /// is not in the files the log has the last 200 changes, ten in each group, which takes a block at least.
+    /// Rows whose changes the damage took from the log are as they were before; all others stay. Of
+    /// what is not in the files the log has the last 200 changes, ten in each group, which takes a
+    /// block at least.
     fn the_log_is_saved(&self, saved: &Rows) {
         let differs = |(id, row): &(&i32, &Row)| saved.get(id) != Some(row);
         let differing = self.rows.iter().filter(differs).count();

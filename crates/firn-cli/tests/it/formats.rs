@@ -1,5 +1,5 @@
-//! Whole databases of each format, kept as they were written: every row is read, all commands understand
-//! them, and they are written on, which brings them to the newest format file by file.
+//! Whole databases of each format, kept as they were written: every row is read, all commands
+//! understand them, and they are written on, which brings them to the newest format file by file.
 
 use super::support::{Rows, Stopped, World, firn, json, open, options, read};
 use firn::base::event_listener::Silent;
@@ -132,7 +132,8 @@ fn write_fixture() {
     world.db.close().unwrap();
     let stopped = world.stopped();
     begin_epoch(&dir);
-    // The directory is left as a kill leaves it: with a tail of the log, and files that only the log names.
+    // The directory is left as a kill leaves it: with a tail of the log, and files that only the
+    // log names.
     let mut world = stopped.started_with(&dir, small());
     world.write(50);
     world.db.catalog().set_counter(COUNTER, 7).unwrap();

@@ -204,7 +204,8 @@ impl World {
         }
     }
 
-    /// Whether transactions that follow are too large for memory: their entries go to files, which the log names.
+    /// Whether transactions that follow are too large for memory: their entries go to files, which
+    /// the log names.
     pub fn spill(&self, all: bool) {
         let limit = match all {
             true => 1,
@@ -330,8 +331,8 @@ impl Stopped {
     }
 }
 
-/// A database with data in the last level, above it, in files that are not in the tree yet, and in the log alone; some of
-/// its values lie out of line.
+/// A database with data in the last level, above it, in files that are not in the tree yet, and in
+/// the log alone; some of its values lie out of line.
 pub fn build(dir: &Path, seed: u64, close: bool) -> Rows {
     let mut world = World::create(dir, seed);
     world.write(3000);

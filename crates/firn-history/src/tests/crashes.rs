@@ -29,7 +29,8 @@ fn crashes_take_only_what_was_not_acknowledged() {
     assert_eq!(crashed(TxnOutcome::Unknown, half), ["G-single"]);
 }
 
-/// A move that was visible for a moment: the row is missed in its old list, and back after the crash.
+/// A move that was visible for a moment: the row is missed in its old list, and back after the
+/// crash.
 #[test]
 fn a_row_may_be_missed_because_of_a_commit_that_a_crash_took() {
     for moved in [true, false] {
@@ -87,7 +88,8 @@ fn a_commit_stays_if_a_later_one_that_read_it_does() {
     assert_eq!(s.names(), ["lost before a later commit"]);
 }
 
-/// A session that is killed while it is idle releases its locks before it asks for its commit, which then has no answer.
+/// A session that is killed while it is idle releases its locks before it asks for its commit,
+/// which then has no answer.
 #[test]
 fn a_commit_without_an_answer_holds_no_lock_until_it_is_asked_for() {
     let outcomes = [TxnOutcome::Unknown, TxnOutcome::Ok];

@@ -6,8 +6,8 @@ use crate::verdict::Verdict;
 use std::collections::HashSet;
 
 impl Chains<'_> {
-    /// Checks one row by itself: no element twice, none of an aborted transaction, amount and place as
-    /// the elements make them.
+    /// Checks one row by itself: no element twice, none of an aborted transaction, amount and place
+    /// as the elements make them.
     pub(super) fn check_elements(&self, reader: TxnIndex, row: &Row, verdict: &mut Verdict) {
         let id = self.id(reader);
         let (mut amount, mut place, mut known) = (0, None, true);

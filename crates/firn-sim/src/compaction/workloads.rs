@@ -1,7 +1,8 @@
 //! What the picker's decisions cost under typical loads, in the long run: bytes written by
 //! compactions for each byte flushed, files that a point read may have to ask, and bytes stored
 //! above what a full compaction leaves. Time is counted in flushes: after each, jobs run until none
-//! is due, so what is measured is the shape of the tree, not a race ([`super::closed_loop`] is one).
+//! is due, so what is measured is the shape of the tree, not a race ([`super::closed_loop`] is
+//! one).
 
 use super::tree::{Flight, Key, Tree};
 use firn::base::Seqno;

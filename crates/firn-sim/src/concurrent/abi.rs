@@ -207,8 +207,8 @@ pub(super) struct Server {
     tables: Vec<*mut firn_table>,
 }
 
-// SAFETY: the handles are shared by the threads of the host by design; only sessions and cursors belong
-// to one thread at a time.
+// SAFETY: the handles are shared by the threads of the host by design; only sessions and cursors
+// belong to one thread at a time.
 unsafe impl Sync for Server {}
 
 impl Server {
@@ -421,7 +421,8 @@ impl Cursor<'_, '_> {
 
     pub(super) fn seek(&mut self, key: &[u8], find: Find) -> Outcome<bool> {
         let (len, find) = (key.len() as u32, find as u32);
-        // SAFETY: cursor and session are live and this thread's; record and key are as long as is said.
+        // SAFETY: cursor and session are live and this thread's; record and key are as long as is
+        // said.
         self.moved(|raw, record| unsafe { firn_cursor_seek(raw, key.as_ptr(), len, find, record) })
     }
 

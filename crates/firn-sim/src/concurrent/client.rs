@@ -359,7 +359,8 @@ impl<'a> Client<'a> {
         })
     }
 
-    /// Appends to a row that was met before; `stale`: to what was read then, under a lock that is still held.
+    /// Appends to a row that was met before; `stale`: to what was read then, under a lock that is
+    /// still held.
     fn append_to(
         &mut self,
         session: &mut Session<'_>,
@@ -681,7 +682,8 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Commits, in one phase or two, or rolls back. Returns the status that tells of the end of all things.
+    /// Commits, in one phase or two, or rolls back. Returns the status that tells of the end of all
+    /// things.
     fn end(
         &mut self,
         session: &mut Session<'_>,

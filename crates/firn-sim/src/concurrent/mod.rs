@@ -2,9 +2,10 @@
 //!
 //! Each thread is a session of the server: scans in both directions, plain and locking, updates and
 //! deletes of ranges, single rows, moves, transfers, savepoints, commits in one and in two phases.
-//! Pauses are injected between pin, visible, lock and publish; memtables and limits of write sets are so
-//! small that they switch and spill all the time; sessions are killed, and the environment dies at
-//! some sync. What comes back after a crash continues the history. `firn-history` judges it.
+//! Pauses are injected between pin, visible, lock and publish; memtables and limits of write sets
+//! are so small that they switch and spill all the time; sessions are killed, and the environment
+//! dies at some sync. What comes back after a crash continues the history. `firn-history` judges
+//! it.
 
 mod abi;
 mod client;
@@ -66,7 +67,8 @@ impl ConcurrentStats {
     }
 }
 
-/// A status that is no promise kept or broken, but a bug of the engine or of the driver, ends the run.
+/// A status that is no promise kept or broken, but a bug of the engine or of the driver, ends the
+/// run.
 ///
 /// # Panics
 /// For such a status.
@@ -79,7 +81,8 @@ fn bug(status: firn_status) -> Result<(), firn_status> {
         FIRN_OK => Ok(()),
         FIRN_CORRUPTION | FIRN_INVALID | FIRN_NO_TABLE | FIRN_PANIC | FIRN_SAME_ROW
         | FIRN_UNSUPPORTED => {
-            // SAFETY: the message of the last failing call of this thread, which nothing has replaced.
+            // SAFETY: the message of the last failing call of this thread, which nothing has
+            // replaced.
             let words = unsafe { std::ffi::CStr::from_ptr(firn_capi::error::firn_last_error()) };
             panic!("{status:?}: {}", words.to_string_lossy())
         }
@@ -224,8 +227,8 @@ fn history_of(seed: u64) -> Result<(History, u64), Failure> {
     Ok((History { setup, txns }, u64::from(lives) - 1))
 }
 
-/// Lets the clients work, and kills some of what they do. Until they are done, or until the end of the
-/// environment.
+/// Lets the clients work, and kills some of what they do. Until they are done, or until the end of
+/// the environment.
 fn work(
     server: &Server,
     clients: &mut [Client],

@@ -20,8 +20,9 @@ const NEW_INDEX: IndexId = 2_000_000;
 const ROUNDS: u32 = 4;
 const KEYS_A_ROUND: u32 = 8;
 
-/// Moments that a flip in the log can take. Each group tells the one before it to be durable, so only
-/// the last can pass for one that a power cut tore; commits that wait for no sync lie in it together.
+/// Moments that a flip in the log can take. Each group tells the one before it to be durable, so
+/// only the last can pass for one that a power cut tore; commits that wait for no sync lie in it
+/// together.
 const TORN_MAX: u64 = 6;
 
 /// Holds an error against the damage that was done.
@@ -165,8 +166,8 @@ impl World {
         Ok((seen, failed))
     }
 
-    /// Point reads of all there should be: right, or an error. Indexes that could not be scanned may
-    /// be at another moment than the one found for the rest.
+    /// Point reads of all there should be: right, or an error. Indexes that could not be scanned
+    /// may be at another moment than the one found for the rest.
     fn points_after_damage(
         &self,
         file: &str,

@@ -57,8 +57,8 @@ pub(super) fn put(txn: &mut Transaction, key: &[u8], value: Value<'_>) -> Result
 }
 
 impl World {
-    /// Changes the head of the value of a key that the session has locked, and keeps its blob. The new
-    /// value; `None` if the key has no blob.
+    /// Changes the head of the value of a key that the session has locked, and keeps its blob. The
+    /// new value; `None` if the key has no blob.
     pub(super) fn keep_blob(
         &mut self,
         at: usize,

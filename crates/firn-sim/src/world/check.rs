@@ -80,7 +80,8 @@ impl World {
                 ));
             }
         }
-        // Set back, a counter stays back: a value from before must not come again in the generation after.
+        // Set back, a counter stays back: a value from before must not come again in the generation
+        // after.
         for (counter, found) in &seen.counters {
             let most = self.counters_most.get(&(*counter, found.generation));
             if let Some(most) = most.filter(|most| found.value > **most) {

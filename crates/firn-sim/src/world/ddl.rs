@@ -32,7 +32,8 @@ fn schema(indexes: u32, primary: bool) -> TableSchema {
     };
     let index = |n: u32| IndexSchema {
         name: format!("i{n}"),
-        // Keys here are any bytes: the start of one would be locked as a value of a unique secondary index.
+        // Keys here are any bytes: the start of one would be locked as a value of a unique
+        // secondary index.
         unique: primary && n == 0,
         parts: vec![IndexPart {
             column: 0,
@@ -190,8 +191,8 @@ impl World {
         let mut value = counters.cell(counter).read();
         value.value += self.rng.random_range(1..9);
         self.note_counter(counter, value);
-        // A call that fails promises nothing, and a counter found higher than promised is no harm. (The
-        // value in memory stays raised: it says nothing about the log.)
+        // A call that fails promises nothing, and a counter found higher than promised is no harm.
+        // (The value in memory stays raised: it says nothing about the log.)
         self.db().catalog().persist_counter(counter, value.value)?;
         self.record(Event::Counter(counter, value));
         self.ddl_is_durable();

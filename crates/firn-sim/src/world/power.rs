@@ -41,8 +41,9 @@ impl World {
                 self.crash_at_sync(after);
             }
             match self.start() {
-                // An open may end well although the last thing it tried failed: the mark behind a durable
-                // edit of the manifest, without which writes are refused until the next open.
+                // An open may end well although the last thing it tried failed: the mark behind a
+                // durable edit of the manifest, without which writes are refused until the next
+                // open.
                 Ok(db) if !self.env.is_dead() => self.db = Some(db),
                 Err(error) if !self.env.is_dead() => {
                     ensure!(false, "the database does not open after {end:?}: {error}");

@@ -151,7 +151,8 @@ impl World {
                     self.detach(at);
                     Ok(())
                 }
-                // Most of the time it waits, so that crashes find it, and its part of the log gets old.
+                // Most of the time it waits, so that crashes find it, and its part of the log gets
+                // old.
                 _ => Ok(()),
             };
         }
@@ -266,7 +267,8 @@ impl World {
         let counter = 1000 + self.rng.random_range(0..3);
         let cell = self.db().catalog().counters().cell(counter);
         let value = cell.read().value + self.rng.random_range(0..9);
-        // As for AUTO_INCREMENT: the value counts as used from here on, and is durable with the commit.
+        // As for AUTO_INCREMENT: the value counts as used from here on, and is durable with the
+        // commit.
         let value = cell.raise(value);
         self.note_counter(counter, value);
         let session = &mut self.sessions[at];

@@ -37,8 +37,8 @@ pub fn end_of_ids(epoch: u64) -> u64 {
 /// Of the ids of an epoch, so many at its end are given out to nobody.
 const IDS_LEFT: u64 = 1 << 32;
 
-/// Files and segments whose names have this id or a larger one are not of the epoch, nor of an earlier one. Numbers that
-/// come behind those of a stray file must not run out of the epoch.
+/// Files and segments whose names have this id or a larger one are not of the epoch, nor of an
+/// earlier one. Numbers that come behind those of a stray file must not run out of the epoch.
 pub fn end_of_names(epoch: u64) -> u64 {
     end_of_ids(epoch) - IDS_LEFT
 }

@@ -120,7 +120,8 @@ impl Error {
         matches!(self.kind, ErrorKind::Corruption { .. })
     }
 
-    /// Whether this version does not know what it found: a newer one does, so nothing of it is lost.
+    /// Whether this version does not know what it found: a newer one does, so nothing of it is
+    /// lost.
     pub fn is_unsupported(&self) -> bool {
         self.kind == ErrorKind::Unsupported
     }

@@ -3,7 +3,8 @@
 //!
 //! The server numbers its transactions anew at each start, and after a crash it reads only the
 //! files of its last run. So the files of the run that prepared a transaction decide that
-//! transaction: the engine's log names one of them ([`BinlogFile`]), and [`ServerRunFiles`] finds the others.
+//! transaction: the engine's log names one of them ([`BinlogFile`]), and [`ServerRunFiles`] finds
+//! the others.
 //!
 //! Format: version 4 of the replication protocol, as MariaDB writes it. The module decodes only the
 //! description at the start of a file, the numbers of committed transactions, and the end of a

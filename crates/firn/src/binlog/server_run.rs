@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 
 /// The files of one run of the server, from a known one to the last.
 ///
-/// The server numbers files in order, one more than the highest there is. The run goes on while the next number is there
-/// and that file does not say that the server began with it. A file that the run has left ends with the
-/// name of the next one, which tells where numbers were left out; where that one is gone, or the end of the file is,
-/// nobody can say what stood there.
+/// The server numbers files in order, one more than the highest there is. The run goes on while the
+/// next number is there and that file does not say that the server began with it. A file that the
+/// run has left ends with the name of the next one, which tells where numbers were left out; where
+/// that one is gone, or the end of the file is, nobody can say what stood there.
 #[derive(Debug)]
 pub struct ServerRunFiles {
     files: Vec<PathBuf>,
@@ -23,10 +23,12 @@ pub struct ServerRunFiles {
 }
 
 impl ServerRunFiles {
-    /// Finds the run of `known`, where it was or, if the binary log has been moved, in the directory `moved_to`.
+    /// Finds the run of `known`, where it was or, if the binary log has been moved, in the
+    /// directory `moved_to`.
     ///
     /// # Errors
-    /// `NotFound` if a file of it is gone; corruption, `Unsupported` and others if a file cannot be read.
+    /// `NotFound` if a file of it is gone; corruption, `Unsupported` and others if a file cannot be
+    /// read.
     pub fn find(env: &dyn Env, known: &BinlogFile, moved_to: Option<&Path>) -> Result<Self> {
         let (first, mut description) = locate(env, known, moved_to)?;
         let mut files = vec![first];
@@ -110,8 +112,8 @@ enum FileEnd {
     Damaged,
 }
 
-/// Reads a file and tells the numbers of the transactions that it committed. Returns how it ends, and whether the server
-/// left it open.
+/// Reads a file and tells the numbers of the transactions that it committed. Returns how it ends,
+/// and whether the server left it open.
 fn read(env: &dyn Env, path: &Path, mut tell: impl FnMut(u64)) -> Result<(FileEnd, bool)> {
     let mut events = Events::open(env, path)?;
     let in_use = events.description.in_use;
@@ -171,7 +173,8 @@ fn locate(
     Err(Error::new(ErrorKind::NotFound, message))
 }
 
-/// The file behind `path`, if it is there: the one with the next number, else the one that `path` names at its end.
+/// The file behind `path`, if it is there: the one with the next number, else the one that `path`
+/// names at its end.
 fn next_of(env: &dyn Env, path: &Path) -> Result<Option<PathBuf>> {
     if let Some(next) = successor(path)
         && env.exists(&next)?

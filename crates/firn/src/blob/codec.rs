@@ -31,8 +31,8 @@ pub(super) fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// Decompresses what [`compress`] returned into `value`. Returns false if it does not decompress to that
-/// length.
+/// Decompresses what [`compress`] returned into `value`. Returns false if it does not decompress to
+/// that length.
 pub(super) fn unpack(stored: &[u8], value: &mut [u8]) -> bool {
     DECOMPRESSOR.with_borrow_mut(|slot| {
         if slot.is_none() {

@@ -40,10 +40,10 @@ thread_local! {
 /// A blob file, known by its logical id, which references name.
 ///
 /// Life: It grows: spans are reserved under the store's `active` mutex and written outside of it,
-/// each by one transaction; zeros may lie behind them, see [`ZeroFill`]. It is sealed when it is full
-/// or the database is reopened, and cut behind the last span. Then its garbage is punched, or its
-/// live blobs move to another physical file under the same logical id. It is removed once nothing
-/// refers to it.
+/// each by one transaction; zeros may lie behind them, see [`ZeroFill`]. It is sealed when it is
+/// full or the database is reopened, and cut behind the last span. Then its garbage is punched, or
+/// its live blobs move to another physical file under the same logical id. It is removed once
+/// nothing refers to it.
 ///
 /// Invariants: A span is reserved once and written once. A span is durable before the log names it.
 /// After a failed sync the file takes no more spans, and those that were not durable before are
@@ -453,7 +453,8 @@ impl BlobFile {
         let mut bytes = vec![0; len as usize];
         opened.file.read_exact_at(at, &mut bytes)?;
         let header = BlobHeader::decode(&bytes).ok_or_else(|| damaged("no blob's header"))?;
-        // No checksum covers that byte. Spans come from references, which say the same, and none here was encrypted.
+        // No checksum covers that byte. Spans come from references, which say the same, and none
+        // here was encrypted.
         if header.encrypted {
             return Err(damaged("a blob's header contradicts its references"));
         }

@@ -63,8 +63,9 @@ impl Catalog {
     }
 
     /// Changes the indexes of tables, those parts of their definitions on which no stored bytes
-    /// depend, and their AUTO_INCREMENT counters, in one commit. Durable on return. `frm` and `version` are the server's new ones.
-    /// Indexes of the old definition that are no origin are retired.
+    /// depend, and their AUTO_INCREMENT counters, in one commit. Durable on return. `frm` and
+    /// `version` are the server's new ones. Indexes of the old definition that are no origin are
+    /// retired.
     ///
     /// # Errors
     /// `NotFound` if there is no such table; `InvalidArgument` if a change does not fit its table;

@@ -14,8 +14,8 @@ pub(super) struct IndexOwners {
 }
 
 impl IndexOwners {
-    /// The table of `index` and the index's number in it. `tables` lists those of `generation`, if the
-    /// ones known are of another one.
+    /// The table of `index` and the index's number in it. `tables` lists those of `generation`, if
+    /// the ones known are of another one.
     pub(super) fn find(
         &mut self,
         index: IndexId,

@@ -1,5 +1,5 @@
-//! Keys and values of the catalog's entries for the server: images of its objects, and how tables are
-//! partitioned.
+//! Keys and values of the catalog's entries for the server: images of its objects, and how tables
+//! are partitioned.
 
 use super::CATALOG_INDEX;
 use crate::base::key::index_prefix;

@@ -330,8 +330,8 @@ impl Catalog {
             ..(*entry).clone()
         };
         if is_partition(from) != is_partition(to) {
-            // A partition becomes a table, or the other way round: its definition is another one, which the server does
-            // not show.
+            // A partition becomes a table, or the other way round: its definition is another one,
+            // which the server does not show.
             renamed.frm.clear();
             renamed.version.clear();
         }

@@ -58,8 +58,8 @@ fn debt(version: &Version, options: &Options) -> f64 {
 }
 
 /// Garbage is the part of the upper levels that replaces rows of the last level (the share is
-/// measured, see [`SpaceTracker::replacing`]), plus the space of running jobs, which hold inputs and
-/// outputs at once.
+/// measured, see [`SpaceTracker::replacing`]), plus the space of running jobs, which hold inputs
+/// and outputs at once.
 fn space(version: &Version, memory: f64, extra: &SpaceTracker) -> f64 {
     let upper: u64 = (0..LAST_LEVEL as u8).map(|l| version.level_size(l)).sum();
     let last = version.level_size(LAST_LEVEL as u8) as f64;

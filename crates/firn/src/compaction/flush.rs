@@ -12,7 +12,8 @@ use crate::version::FileMeta;
 
 /// Writes the entries of `source` (one frozen memtable, or several merged) that a read can still
 /// see into synced files of L0. The files are sorted and do not overlap. They are cut where earlier
-/// runs are cut and at index boundaries, so that disjoint ranges can sink independently ([`FlushSplits`]).
+/// runs are cut and at index boundaries, so that disjoint ranges can sink independently
+/// ([`FlushSplits`]).
 ///
 /// The caller adds the files to L0 as one run, with a run number taken in the order of the
 /// memtables. The result may hold no file. Deletions stay, since older versions may lie anywhere

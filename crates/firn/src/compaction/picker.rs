@@ -89,8 +89,8 @@ pub enum RestGoal {
 }
 
 /// Smallest share of its inputs, in percent, that a job towards the resting state must move or free
-/// under [`RestGoal::WhereItPays`]. The tree comes within about this share of its smallest size, and a
-/// few entries written now and then never rewrite the last level.
+/// under [`RestGoal::WhereItPays`]. The tree comes within about this share of its smallest size,
+/// and a few entries written now and then never rewrite the last level.
 const REST_SHARE: u64 = 2;
 
 /// The next job, if one is due and no running job conflicts with it.

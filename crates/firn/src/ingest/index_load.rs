@@ -42,8 +42,8 @@ pub struct LoadLimits {
     pub gauge: Arc<MemoryTracker>,
 }
 
-/// Reports the progress of [`IndexLoad::finish`]: entries merged, entries to merge. An error ends the
-/// load.
+/// Reports the progress of [`IndexLoad::finish`]: entries merged, entries to merge. An error ends
+/// the load.
 pub type LoadProgress<'a> = &'a mut dyn FnMut(u64, u64) -> Result<()>;
 
 /// Turns entries of several indexes, one sorter each, into files of the last level.

@@ -52,7 +52,8 @@ pub trait LoadHost: Send + Sync {
 
 /// The factory of new files; holds what their writers share.
 ///
-/// The layers that know the shape of the tree decide how a run is cut: they pass in [`FileSplitters`].
+/// The layers that know the shape of the tree decide how a run is cut: they pass in
+/// [`FileSplitters`].
 pub struct Ingest {
     versions: Arc<VersionSet>,
     options: Options,

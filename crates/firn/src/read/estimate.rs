@@ -38,8 +38,8 @@ const DEEP_DIVE_SKIPS: u64 = 32 << 10;
 /// above.
 ///
 /// The first step is free: the file indexes bound the number of entries and deletions of the range
-/// in each run, and these bound the rows (see `RangeSources::rows`). If the bounds are close and the
-/// rows many, no block is read. Otherwise the second step reads the blocks in which the range
+/// in each run, and these bound the rows (see `RangeSources::rows`). If the bounds are close and
+/// the rows many, no block is read. Otherwise the second step reads the blocks in which the range
 /// begins and ends, two per run. If one run without old versions holds the whole range, its entries
 /// are the rows. Otherwise the bounds are checked again.
 ///

@@ -75,9 +75,9 @@ pub fn get<R>(
 }
 
 /// Whether a commit after `since`, up to `seqno`, may have written or deleted `user_key`. Both
-/// seqnos must have been visible while `super_version` was current. Then such a commit is in the view's
-/// memtables, unless it was in a file before it became visible. Files are not searched: if they may
-/// hold a later commit, the answer is `true`.
+/// seqnos must have been visible while `super_version` was current. Then such a commit is in the
+/// view's memtables, unless it was in a file before it became visible. Files are not searched: if
+/// they may hold a later commit, the answer is `true`.
 pub fn changed_since(
     super_version: &SuperVersion,
     user_key: &[u8],

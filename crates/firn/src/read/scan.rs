@@ -83,9 +83,9 @@ impl ScanSource {
     }
 }
 
-/// Whether `sources`, opened from `super_version` for one index, still cover all entries of the index in the
-/// view. A memtable without entries of the index was left out and may have gained some after
-/// `seqno`. A later commit may also be in a file that was read before the commit was visible.
+/// Whether `sources`, opened from `super_version` for one index, still cover all entries of the
+/// index in the view. A memtable without entries of the index was left out and may have gained some
+/// after `seqno`. A later commit may also be in a file that was read before the commit was visible.
 pub fn still_complete(
     super_version: &SuperVersion,
     index: IndexId,
@@ -104,7 +104,8 @@ pub fn still_complete(
     })
 }
 
-/// The sources of `super_version` that may hold keys of `range`, newest first, with the own writes in front.
+/// The sources of `super_version` that may hold keys of `range`, newest first, with the own writes
+/// in front.
 pub fn scan_sources(
     super_version: &SuperVersion,
     range: &ScanRange,

@@ -109,7 +109,8 @@ impl Dictionary {
 const COVER_SEGMENT: u32 = 512;
 /// Bytes whose frequency decides.
 const COVER_WIDTH: u32 = 8;
-/// Binary logarithm of the frequency table: half a million entries, more than there are samples' bytes.
+/// Binary logarithm of the frequency table: half a million entries, more than there are samples'
+/// bytes.
 const COVER_TABLE_LOG: u32 = 19;
 
 /// ZSTD's trainer with fixed parameters. What the safe binding calls tries five lengths of pieces
@@ -134,8 +135,8 @@ fn cover(samples: &[u8], sizes: &[usize]) -> Option<Vec<u8>> {
         },
     };
     let mut bytes = vec![0u8; SIZE];
-    // SAFETY: the pointers and lengths are those of live slices; the sizes add up to no more than the
-    // samples, which the caller built together. The trainer keeps none of the pointers.
+    // SAFETY: the pointers and lengths are those of live slices; the sizes add up to no more than
+    // the samples, which the caller built together. The trainer keeps none of the pointers.
     let len = unsafe {
         ZDICT_trainFromBuffer_fastCover(
             bytes.as_mut_ptr().cast(),

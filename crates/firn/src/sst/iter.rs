@@ -208,8 +208,8 @@ impl SstIter {
         }
     }
 
-    /// Stored bytes from the block under the cursor on, in blocks that end before `limit`: at least,
-    /// as far as the part of the index at hand tells. Only when positioned.
+    /// Stored bytes from the block under the cursor on, in blocks that end before `limit`: at
+    /// least, as far as the part of the index at hand tells. Only when positioned.
     pub fn bytes_ahead(&self, limit: Option<&[u8]>) -> u64 {
         let (Some(spot), Some((_, partition))) = (self.spot, self.partition.as_ref()) else {
             return 0;
@@ -252,8 +252,8 @@ impl SstIter {
         self.first_from(next)
     }
 
-    /// Seeks the first entry at or above `user_key`: the entries before its block, and its number in
-    /// the block.
+    /// Seeks the first entry at or above `user_key`: the entries before its block, and its number
+    /// in the block.
     pub(super) fn seek_ranked(&mut self, user_key: &[u8]) -> Result<Option<(u64, u32)>> {
         if !self.seek(user_key, SEQNO_MAX)? {
             return Ok(None);
@@ -361,8 +361,8 @@ impl InternalIterator for SstIter {
 
 /// Bytes read at once at most; at once by a cursor that does not fill the cache.
 const READ_AHEAD: u64 = 256 << 10;
-/// A cursor that fills the cache reads so much at the first block that follows two others, and twice
-/// as much at each further one.
+/// A cursor that fills the cache reads so much at the first block that follows two others, and
+/// twice as much at each further one.
 const READ_AHEAD_MIN: u64 = 8 << 10;
 const READ_AHEAD_FROM: u32 = 2;
 

@@ -87,11 +87,11 @@ pub struct Properties {
     pub per_index: Vec<IndexStats>,
     /// Sketches per index, ascending; indexes without any are missing.
     pub(super) sketches: Vec<IndexSketches>,
-    /// The stored seqnos are no commits: the commit that the file was made for gives all entries its
-    /// own, and who opens the file says which.
+    /// The stored seqnos are no commits: the commit that the file was made for gives all entries
+    /// its own, and who opens the file says which.
     pub external_seqno: bool,
-    /// A load made it, before its rows were for anybody to see: they are committed if the catalog names their
-    /// index, at seqno 0. A help for repairs.
+    /// A load made it, before its rows were for anybody to see: they are committed if the catalog
+    /// names their index, at seqno 0. A help for repairs.
     pub loaded: bool,
     /// Whatever the layers above want to keep with the file.
     pub user: BTreeMap<String, Vec<u8>>,
@@ -118,8 +118,8 @@ mod tag {
 }
 
 impl Properties {
-    /// Distinct values of each prefix of an index's keys among the entries that do not delete; `None`
-    /// if the writer knew nothing about these keys.
+    /// Distinct values of each prefix of an index's keys among the entries that do not delete;
+    /// `None` if the writer knew nothing about these keys.
     pub fn sketches(&self, index: IndexId) -> Option<Vec<Sketch>> {
         let all = &self.sketches;
         let at = all.binary_search_by_key(&index, |one| one.index).ok()?;

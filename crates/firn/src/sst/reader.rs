@@ -50,15 +50,15 @@ pub struct BlockInfo<'a> {
 /// blocks do, one at a time: a point read then asks the cache once more for each file.
 ///
 /// Invariants: the file never changes, so a reader is shared freely between threads; blocks and
-/// partitions are named (file id, offset) in the cache, so one reader may follow another of the same
-/// file.
+/// partitions are named (file id, offset) in the cache, so one reader may follow another of the
+/// same file.
 ///
 /// A point read searches the index for the only block where the key can begin, asks the filter,
 /// then the block. If the block ends among versions newer than asked for, and the separator says
 /// that the key goes on, it looks into the next one.
 ///
-/// Rejected: closing the readers that were used longest ago (each comes back with a megabyte to read
-/// and decode, where a partition is ten kilobytes).
+/// Rejected: closing the readers that were used longest ago (each comes back with a megabyte to
+/// read and decode, where a partition is ten kilobytes).
 pub struct SstReader {
     file: Arc<dyn ReadFile>,
     file_id: u64,
@@ -150,13 +150,15 @@ impl SstReader {
     }
 
     /// The seqno that all entries show, whatever is stored: that of the commit that made the file
-    /// visible. Such a file holds one version of each user key. Everything that names seqnos here goes
-    /// by it, but for the properties, [`Self::verify`] and blocks on their way to another file.
+    /// visible. Such a file holds one version of each user key. Everything that names seqnos here
+    /// goes by it, but for the properties, [`Self::verify`] and blocks on their way to another
+    /// file.
     pub fn external_seqno(&self) -> Option<Seqno> {
         self.external
     }
 
-    /// Memory the reader holds as long as it lives, all of it taken from the cache's budget for pins.
+    /// Memory the reader holds as long as it lives, all of it taken from the cache's budget for
+    /// pins.
     pub fn memory_bytes(&self) -> u64 {
         self.pins.iter().map(Pin::bytes).sum()
     }
@@ -320,8 +322,9 @@ impl SstReader {
         }
     }
 
-    /// The stored bytes that a get of `user_key` would read; none if their block is cached, the
-    /// key is certainly absent, or the part of the index that knows would have to be read first. `hash` is that of the key.
+    /// The stored bytes that a get of `user_key` would read; none if their block is cached, the key
+    /// is certainly absent, or the part of the index that knows would have to be read first. `hash`
+    /// is that of the key.
     pub fn bytes_to_read(&self, user_key: &[u8], KeyHash(hash): KeyHash) -> Option<Range<u64>> {
         let partition = self.partition_at_hand(user_key)?;
         if !partition.may_contain(hash) {
@@ -464,7 +467,8 @@ impl SstReader {
         }
     }
 
-    /// The cached form of the data block at `offset`, to be put under another name. Counts as no use.
+    /// The cached form of the data block at `offset`, to be put under another name. Counts as no
+    /// use.
     pub fn cached_at(&self, offset: u64) -> Option<CachedBlock> {
         self.cache.peek(self.key_of(offset))
     }

@@ -24,8 +24,8 @@ use xxhash_rust::xxh3::Xxh3;
 /// Bytes read at once.
 const READ_SIZE: usize = 1 << 20;
 
-/// Longest compressed block that is looked for without an index. What looks like a header, in a block
-/// that is damaged, would else be tried with millions of lengths.
+/// Longest compressed block that is looked for without an index. What looks like a header, in a
+/// block that is damaged, would else be tried with millions of lengths.
 const COMPRESSED_MAX: usize = 1 << 20;
 
 /// Entries that a damaged part of a file held.
@@ -77,12 +77,12 @@ pub struct Salvage {
 }
 
 impl Salvage {
-    /// Looks for the data blocks of `file`. What is damaged beside them goes to `lost`; losses of entries are kept, see
-    /// [`Self::lost`].
+    /// Looks for the data blocks of `file`. What is damaged beside them goes to `lost`; losses of
+    /// entries are kept, see [`Self::lost`].
     ///
     /// # Errors
-    /// Those of the file system that concern the whole file; `Unsupported` if a newer version wrote it or blocks are
-    /// encrypted: that is no damage, and whoever leaves it out loses it.
+    /// Those of the file system that concern the whole file; `Unsupported` if a newer version wrote
+    /// it or blocks are encrypted: that is no damage, and whoever leaves it out loses it.
     pub fn open(
         file: Arc<dyn ReadFile>,
         file_id: u64,
@@ -110,7 +110,8 @@ impl Salvage {
         Ok(Arc::new(salvage))
     }
 
-    /// The blocks that the index names. An error if the index cannot be read, or this version cannot read a block.
+    /// The blocks that the index names. An error if the index cannot be read, or this version
+    /// cannot read a block.
     fn take_indexed(&mut self, reader: &SstReader) -> Result<()> {
         let index = reader.whole_index()?;
         self.dictionaries = reader.dictionaries().to_vec();
@@ -132,7 +133,8 @@ impl Salvage {
         Ok(())
     }
 
-    /// Finds blocks without the index. A block whose checksum is right, and that this version cannot read, is an error.
+    /// Finds blocks without the index. A block whose checksum is right, and that this version
+    /// cannot read, is an error.
     fn carve(&mut self, lost: &mut dyn FnMut(Error)) -> Result<()> {
         let bytes = self.read_all(lost)?;
         let mut found = Vec::new();
@@ -240,8 +242,9 @@ impl Salvage {
     }
 
     /// Walks over the entries, forwards only. A block that cannot be read after all ends the walk
-    /// with an error. `external`: the seqno that all entries show, as [`SstReader::external_seqno`];
-    /// without it, positions in a transaction that nobody knows the outcome of are left out.
+    /// with an error. `external`: the seqno that all entries show, as
+    /// [`SstReader::external_seqno`]; without it, positions in a transaction that nobody knows the
+    /// outcome of are left out.
     pub fn iter(self: &Arc<Self>, external: Option<Seqno>) -> SalvageIter {
         SalvageIter {
             salvage: Arc::clone(self),
@@ -270,7 +273,8 @@ fn gaps(found: &[(BlockKind, Handle)], size: u64) -> Vec<(u64, String)> {
     gaps
 }
 
-/// The length of the stored block at `at`, if one is there: also of one that is encrypted, or of a reserved kind.
+/// The length of the stored block at `at`, if one is there: also of one that is encrypted, or of a
+/// reserved kind.
 fn frame_at(bytes: &[u8], at: usize, file_id: u64) -> Option<usize> {
     const HEADER: usize = 8;
     const CHECKSUM: usize = 8;
@@ -290,8 +294,8 @@ fn frame_at(bytes: &[u8], at: usize, file_id: u64) -> Option<usize> {
     if raw_len > RAW_BLOCK_MAX {
         return None;
     }
-    // Whatever would not shrink is stored as it is, so no payload is longer than that; a dictionary's
-    // id may stand before it.
+    // Whatever would not shrink is stored as it is, so no payload is longer than that; a
+    // dictionary's id may stand before it.
     let (shortest, longest) = match header[0] {
         0 => (HEADER + raw_len + sealed, HEADER + raw_len + sealed),
         _ => (

@@ -1,7 +1,7 @@
 //! Data blocks on their way from one file to another, as stored.
 //!
-//! What has to come along with the bytes: the dictionary they were compressed with (the header names
-//! it, and a file may carry several), the keys for the filter, and the counts for index and
+//! What has to come along with the bytes: the dictionary they were compressed with (the header
+//! names it, and a file may carry several), the keys for the filter, and the counts for index and
 //! properties. Only the first is there without decoding, so a copied block is decoded, once, as it
 //! is read; what copying saves is merging, building and compressing.
 

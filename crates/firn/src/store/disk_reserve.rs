@@ -144,7 +144,8 @@ impl DiskReserve {
         }
     }
 
-    /// Renames the file of a part to `path`. Returns whether there was one: somebody may have removed it.
+    /// Renames the file of a part to `path`. Returns whether there was one: somebody may have
+    /// removed it.
     ///
     /// # Errors
     /// Of renaming.

@@ -1,4 +1,5 @@
-//! AUTO_INCREMENT: values are handed out in intervals, and taken back by nothing but an ALTER that asks for it.
+//! AUTO_INCREMENT: values are handed out in intervals, and taken back by nothing but an ALTER that
+//! asks for it.
 
 use super::Table;
 use crate::base::Result;
@@ -48,9 +49,10 @@ impl Table {
             .refuse_if_changed(&self.current().entry.index_ids())
     }
 
-    /// Makes `next` the next value, unless rows have larger ones; durable on return. `largest` is the largest value of a
-    /// row that anybody sees; nobody writes to the table meanwhile. A prepared transaction may bring larger ones: if one
-    /// has changed the table, its next value does not go back.
+    /// Makes `next` the next value, unless rows have larger ones; durable on return. `largest` is
+    /// the largest value of a row that anybody sees; nobody writes to the table meanwhile. A
+    /// prepared transaction may bring larger ones: if one has changed the table, its next value
+    /// does not go back.
     ///
     /// # Errors
     /// Those of a commit.

@@ -11,14 +11,16 @@ use crate::rowcode::{ColumnKind, DecodePlan, OutOfLineColumn, RowFormat};
 use crate::txn::Transaction;
 use std::sync::atomic::Ordering;
 
-/// A shorter VARCHAR never goes out of line: its longest value is no longer than a reference is worth.
+/// A shorter VARCHAR never goes out of line: its longest value is no longer than a reference is
+/// worth.
 const VARCHAR_MIN: u32 = 256;
 
-/// A value of so many bytes goes out of line whatever the threshold: rows must not outgrow an entry.
+/// A value of so many bytes goes out of line whatever the threshold: rows must not outgrow an
+/// entry.
 const INLINE_BYTES_MAX: u64 = 16 << 20;
 
-/// Columns whose values may go out of line, by their numbers. Those of the primary key stay: the key has
-/// their bytes anyway.
+/// Columns whose values may go out of line, by their numbers. Those of the primary key stay: the
+/// key has their bytes anyway.
 pub(super) fn candidates(schema: &TableSchema) -> Vec<usize> {
     let in_key = |number: usize| {
         let primary = schema.primary.map(|i| &schema.indexes[i as usize]);
@@ -76,9 +78,10 @@ impl Table {
         Ok(large)
     }
 
-    /// Ids of the columns that `old` and `new` may have without their values, as a cursor leaves those that nobody wants:
-    /// both point to the same zeros. If their values lie out of line, as the stored row tells, they stay there,
-    /// whatever the threshold is now; otherwise the zeros are the value.
+    /// Ids of the columns that `old` and `new` may have without their values, as a cursor leaves
+    /// those that nobody wants: both point to the same zeros. If their values lie out of line, as
+    /// the stored row tells, they stay there, whatever the threshold is now; otherwise the zeros
+    /// are the value.
     ///
     /// # Safety
     /// Blob columns of both point to their bytes.
@@ -96,8 +99,8 @@ impl Table {
         Ok(unread)
     }
 
-    /// Adds the row in `record` to the own writes, its large values out of line. What `kept` finds is
-    /// there already.
+    /// Adds the row in `record` to the own writes, its large values out of line. What `kept` finds
+    /// is there already.
     ///
     /// # Safety
     /// Blob columns of `record` point to their bytes.
@@ -123,7 +126,8 @@ impl Table {
         }
     }
 
-    /// Encodes the row in `record`; `write` says where its large values are. Returns the kind of its entry.
+    /// Encodes the row in `record`; `write` says where its large values are. Returns the kind of
+    /// its entry.
     ///
     /// # Safety
     /// Blob columns of `record` point to their bytes.
@@ -163,8 +167,8 @@ impl Table {
 
 /// The reference to the value of `new`, if the stored row has it: `old` has the same bytes there.
 ///
-/// Rejected: telling by length and checksum alone that a value is the one that is stored. The record
-/// before the update is at hand, and a hash is no proof.
+/// Rejected: telling by length and checksum alone that a value is the one that is stored. The
+/// record before the update is at hand, and a hash is no proof.
 pub(super) fn unchanged(
     new: &LargeValue<'_>,
     old: &[LargeValue<'_>],
@@ -190,8 +194,8 @@ pub struct PartialColumn {
     pub column: usize,
     /// So many bytes from the beginning.
     pub prefix: u64,
-    /// The length of the whole value. The record has it then, and zeros behind the prefix; without, the
-    /// record has the prefix as if it were the value.
+    /// The length of the whole value. The record has it then, and zeros behind the prefix; without,
+    /// the record has the prefix as if it were the value.
     pub length: bool,
 }
 
@@ -280,15 +284,15 @@ impl RowReader {
         Ok(())
     }
 
-    /// Reads values as a whole, but for those of which the length alone is wanted and that need no bytes in the
-    /// record: [`Table::update`] leaves them as they are stored.
+    /// Reads values as a whole, but for those of which the length alone is wanted and that need no
+    /// bytes in the record: [`Table::update`] leaves them as they are stored.
     pub(super) fn keep_unread(&mut self) {
         self.parts
             .retain(|of| of.is_blob && of.part.prefix == 0 && of.part.length);
     }
 
-    /// Decodes what the entry itself holds. To be followed by [`Self::complete`], when nothing is held
-    /// that others wait for.
+    /// Decodes what the entry itself holds. To be followed by [`Self::complete`], when nothing is
+    /// held that others wait for.
     #[inline]
     pub(super) fn decode(
         &mut self,

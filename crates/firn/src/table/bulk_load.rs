@@ -1,9 +1,9 @@
 //! Loading a table that nobody else sees: the target of a copying ALTER or of CREATE … SELECT.
 //!
-//! Rows become entries of all indexes, which a [`IndexLoad`] sorts and writes straight into files of the last
-//! level; one edit installs them all, and then the table is published: only snapshots from then on see it.
-//! Where rows may be refused one by one (ALTER IGNORE), each is looked up before it is written
-//! ([`super::bulk_load_by_row`]).
+//! Rows become entries of all indexes, which a [`IndexLoad`] sorts and writes straight into files
+//! of the last level; one edit installs them all, and then the table is published: only snapshots
+//! from then on see it. Where rows may be refused one by one (ALTER IGNORE), each is looked up
+//! before it is written ([`super::bulk_load_by_row`]).
 
 use super::blob_columns::RowReader;
 use super::bulk_load_by_row::RowLoad;
@@ -18,8 +18,8 @@ use crate::ingest::{Duplicate, IndexLoad, LoadEntry, LoadFailure, LoadProgress, 
 use crate::txn::{LockOwner, TransactionContext};
 use std::sync::Arc;
 
-/// Loads of one session with threads of their own; further ones (of a table with many partitions) work in
-/// the session's thread.
+/// Loads of one session with threads of their own; further ones (of a table with many partitions)
+/// work in the session's thread.
 const THREADS_MAX: usize = 8;
 
 /// A load under way.
@@ -52,8 +52,9 @@ struct SortedLoad {
 }
 
 impl BulkLoad {
-    /// Begins to load `table`, as number `others` of the loads of one session that are under way. Duplicates
-    /// may become known at the end only; with `one_by_one` each row's fate is known at once.
+    /// Begins to load `table`, as number `others` of the loads of one session that are under way.
+    /// Duplicates may become known at the end only; with `one_by_one` each row's fate is known at
+    /// once.
     ///
     /// # Errors
     /// If the system has no thread left.
@@ -83,8 +84,8 @@ impl BulkLoad {
         }
     }
 
-    /// Inserts a row. [`WriteOutcome::Duplicate`]: this row, or one before it, has a key that another one has;
-    /// [`Self::duplicate_row`] gives it. The load is over then.
+    /// Inserts a row. [`WriteOutcome::Duplicate`]: this row, or one before it, has a key that
+    /// another one has; [`Self::duplicate_row`] gives it. The load is over then.
     ///
     /// # Safety
     /// Blob columns of `record` point to their bytes.
@@ -117,8 +118,8 @@ impl BulkLoad {
         }
     }
 
-    /// Ends the load: everything is durable, and visible to snapshots from now on. `progress` is called now
-    /// and then. [`WriteOutcome::Duplicate`] as for [`Self::insert`].
+    /// Ends the load: everything is durable, and visible to snapshots from now on. `progress` is
+    /// called now and then. [`WriteOutcome::Duplicate`] as for [`Self::insert`].
     ///
     /// # Errors
     /// Those of writing; that of `progress`. Nothing of the load stays then.
@@ -136,7 +137,8 @@ impl BulkLoad {
         Ok(WriteOutcome::Done { row_id: None })
     }
 
-    /// Decodes the second row of the duplicate that ended the load into `record`; `blobs` holds its blobs.
+    /// Decodes the second row of the duplicate that ended the load into `record`; `blobs` holds its
+    /// blobs.
     ///
     /// # Errors
     /// `InvalidArgument` if there was none.

@@ -192,8 +192,8 @@ impl CheckedTable<'_> {
         })
     }
 
-    /// Decodes each row and adds up what `indexes` should hold; with `lookup`, looks for the entries
-    /// instead. A row that does not decode is reported unless it was before.
+    /// Decodes each row and adds up what `indexes` should hold; with `lookup`, looks for the
+    /// entries instead. A row that does not decode is reported unless it was before.
     fn scan_rows(
         &self,
         indexes: &[&Secondary<'_>],

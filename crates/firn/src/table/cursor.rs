@@ -1,17 +1,17 @@
 //! Cursors: reading rows through one index.
 //!
 //! A snapshot read returns what the transaction's snapshot and its own writes show. A locking read
-//! returns the latest committed row: it finds an entry, locks the row, and when the row or the entry
-//! that led to it was changed meanwhile it looks again at both. It goes on at the newest point. Where it
-//! had to wait for a lock, it goes back to the entry that it passed last, since the one for whom it waited
-//! may have committed rows in between. So it does where the entry was gone once it had the lock:
-//! whoever deleted the entry may have put the row behind the scan, under the same key with a
-//! smaller primary key. It goes back only to see what was committed meanwhile, so each time
-//! somebody else has got on.
+//! returns the latest committed row: it finds an entry, locks the row, and when the row or the
+//! entry that led to it was changed meanwhile it looks again at both. It goes on at the newest
+//! point. Where it had to wait for a lock, it goes back to the entry that it passed last, since the
+//! one for whom it waited may have committed rows in between. So it does where the entry was gone
+//! once it had the lock: whoever deleted the entry may have put the row behind the scan, under the
+//! same key with a smaller primary key. It goes back only to see what was committed meanwhile, so
+//! each time somebody else has got on.
 //!
-//! An example: T2 locks the row (7,100) and inserts (7,99) and (7,101). T1 deletes the rows with 7: it
-//! sees (7,100) alone and waits for it. T2 commits. T1 has the lock, seeks 7 again, meets (7,99), then
-//! (7,100), whose lock it holds, then (7,101), and deletes three rows.
+//! An example: T2 locks the row (7,100) and inserts (7,99) and (7,101). T1 deletes the rows with 7:
+//! it sees (7,100) alone and waits for it. T2 commits. T1 has the lock, seeks 7 again, meets
+//! (7,99), then (7,100), whose lock it holds, then (7,101), and deletes three rows.
 //!
 //! An exact seek opens only what can hold the key's prefix; a cursor that seeks again (a join's
 //! inner table) or moves on past the prefix widens to the whole index and keeps its iterators.
@@ -78,7 +78,8 @@ pub struct Cursor {
     /// Entries at or after this key are beyond the end of the range; empty for no end.
     end: Vec<u8>,
     seeks: u32,
-    /// Where the last seek began: forward at this key, backward below it, or at the end if it is empty.
+    /// Where the last seek began: forward at this key, backward below it, or at the end if it is
+    /// empty.
     sought: Vec<u8>,
     /// No entry has been passed since the last seek.
     at_start: bool,
@@ -146,8 +147,9 @@ impl Cursor {
         self.fetch.table().column_count().div_ceil(8)
     }
 
-    /// Chooses the columns to decode; `None` for all. `key_only`: from the index entry alone. `parts`: what
-    /// is enough of values out of line where nothing is locked; anything may be whole nevertheless.
+    /// Chooses the columns to decode; `None` for all. `key_only`: from the index entry alone.
+    /// `parts`: what is enough of values out of line where nothing is locked; anything may be whole
+    /// nevertheless.
     pub fn set_columns(
         &mut self,
         bitmap: Option<&[u8]>,

@@ -1,8 +1,9 @@
 //! Changing the secondary indexes of a table where it lies.
 //!
-//! New indexes are filled in one pass over the rows, while readers go on and writers are kept away by the host: their
-//! entries are sorted and written into files of the last level. One commit of the catalog then names the new
-//! indexes, drops others and renames, together with the server's new definition.
+//! New indexes are filled in one pass over the rows, while readers go on and writers are kept away
+//! by the host: their entries are sorted and written into files of the last level. One commit of
+//! the catalog then names the new indexes, drops others and renames, together with the server's new
+//! definition.
 
 use super::autoincrement::last_used;
 use super::blob_columns::RowReader;
@@ -27,12 +28,12 @@ const PACE: u64 = 1024;
 
 /// A change of one table's secondary indexes, from its beginning to its commit.
 ///
-/// Steps: [`Self::new`]; [`Self::fill`] if there are new indexes; [`Self::commit`] of all tables that change
-/// together. The host keeps writers away from the first read of the rows to the commit, and everybody at the
-/// commit.
+/// Steps: [`Self::new`]; [`Self::fill`] if there are new indexes; [`Self::commit`] of all tables
+/// that change together. The host keeps writers away from the first read of the rows to the commit,
+/// and everybody at the commit.
 ///
-/// Invariant: dropped before it is committed, it leaves garbage at most, under ids that nobody knows, which goes as
-/// that of a dropped table does. The same after a crash.
+/// Invariant: dropped before it is committed, it leaves garbage at most, under ids that nobody
+/// knows, which goes as that of a dropped table does. The same after a crash.
 pub struct IndexBuild {
     table: Arc<Table>,
     cx: Arc<TransactionContext>,
@@ -47,11 +48,12 @@ pub struct IndexBuild {
 }
 
 impl IndexBuild {
-    /// Plans to make `schema` of the definition of `table`. `from` says for each index of `schema` which index of the
-    /// table it is, or that it is new.
+    /// Plans to make `schema` of the definition of `table`. `from` says for each index of `schema`
+    /// which index of the table it is, or that it is new.
     ///
     /// # Errors
-    /// `Unsupported`, with the reason in words, if that takes more than a change of secondary indexes.
+    /// `Unsupported`, with the reason in words, if that takes more than a change of secondary
+    /// indexes.
     pub fn new(
         table: Arc<Table>,
         cx: &Arc<TransactionContext>,
@@ -73,7 +75,8 @@ impl IndexBuild {
         })
     }
 
-    /// Makes `next` the next AUTO_INCREMENT value with the commit, as [`Table::set_autoincrement`] does.
+    /// Makes `next` the next AUTO_INCREMENT value with the commit, as [`Table::set_autoincrement`]
+    /// does.
     pub fn set_autoincrement(&mut self, next: u64, largest: u64) {
         self.autoincrement = Some(last_used(next, largest));
     }
@@ -86,12 +89,13 @@ impl IndexBuild {
             .collect()
     }
 
-    /// Fills the new indexes for the session of `owner`, whose kill ends it. `progress` is called now and then. [`WriteOutcome::Duplicate`]: two rows have a key of a unique
-    /// index; the second one is decoded into `record`, its blobs in `blobs`.
+    /// Fills the new indexes for the session of `owner`, whose kill ends it. `progress` is called
+    /// now and then. [`WriteOutcome::Duplicate`]: two rows have a key of a unique index; the second
+    /// one is decoded into `record`, its blobs in `blobs`.
     ///
     /// # Errors
-    /// Those of reading and writing; that of `progress`; `LockTimeout` if a prepared transaction has changed
-    /// the table, whose rows would come without entries.
+    /// Those of reading and writing; that of `progress`; `LockTimeout` if a prepared transaction
+    /// has changed the table, whose rows would come without entries.
     pub fn fill(
         &mut self,
         owner: &LockOwner,
@@ -222,7 +226,8 @@ impl IndexBuild {
         bits
     }
 
-    /// Commits changes of tables that change together; `frm` and `version` are the server's new ones.
+    /// Commits changes of tables that change together; `frm` and `version` are the server's new
+    /// ones.
     ///
     /// # Errors
     /// Those of a commit of the catalog; `InvalidArgument` if new indexes were not filled.

@@ -38,10 +38,10 @@ pub(super) enum Resume<'a> {
 
 /// Entries of one index between two bounds.
 ///
-/// A snapshot read stays at the point that its sources were opened at. A locking read *follows*: each
-/// of its moves reads at the newest point, so that it meets what others have committed in front of it.
-/// While the view is the same, only memtables that commits have written to since are sought again;
-/// when it is another one, the sources are opened anew, with the same bounds.
+/// A snapshot read stays at the point that its sources were opened at. A locking read *follows*:
+/// each of its moves reads at the newest point, so that it meets what others have committed in
+/// front of it. While the view is the same, only memtables that commits have written to since are
+/// sought again; when it is another one, the sources are opened anew, with the same bounds.
 ///
 /// Between statements it keeps its memory and pins nothing: no view, no file, no block.
 pub(super) struct IndexScan {

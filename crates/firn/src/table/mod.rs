@@ -103,9 +103,9 @@ pub struct Table {
 }
 
 impl Table {
-    /// Opens the table called `name`, which the server defines as `schema`. `defaults` is the record
-    /// of a row of defaults, or empty. A definition by which stored rows and keys are the same bytes will do:
-    /// [`Self::warning`] tells of it.
+    /// Opens the table called `name`, which the server defines as `schema`. `defaults` is the
+    /// record of a row of defaults, or empty. A definition by which stored rows and keys are the
+    /// same bytes will do: [`Self::warning`] tells of it.
     ///
     /// # Errors
     /// `NotFound`; `DefinitionDiffers` if rows or keys are stored by another definition.
@@ -148,7 +148,8 @@ impl Table {
         &self.name
     }
 
-    /// How the server's definition differs from the stored one, in words, where rows and keys are the same by both.
+    /// How the server's definition differs from the stored one, in words, where rows and keys are
+    /// the same by both.
     pub fn warning(&self) -> Option<&str> {
         self.warning.as_deref()
     }

@@ -162,8 +162,8 @@ impl RowFetch {
         self.in_place = true;
     }
 
-    /// `parts`: for reads from a snapshot. What is locked is read whole, but for BLOBs of which the length is
-    /// enough: those the statement neither reads nor writes.
+    /// `parts`: for reads from a snapshot. What is locked is read whole, but for BLOBs of which the
+    /// length is enough: those the statement neither reads nor writes.
     pub(super) fn set_columns(
         &mut self,
         bitmap: Option<&[u8]>,
@@ -301,8 +301,8 @@ impl RowFetch {
             LockOutcome::Yes => false,
             LockOutcome::Shown => true,
         };
-        // What the transaction has written since is most often behind a scan that changes what it passes. An own version
-        // under the cursor may have been taken back meanwhile.
+        // What the transaction has written since is most often behind a scan that changes what it
+        // passes. An own version under the cursor may have been taken back meanwhile.
         let own = stale
             && (entries.seqno() & UNCOMMITTED_BIT != 0
                 || txn.has_written(&self.row_key)?

@@ -5,11 +5,12 @@ use crate::base::{ErrorKind, Result};
 use crate::txn::{Transaction, WaitPolicy};
 
 /// Semi-consistent reading: a scan of the rows themselves shows a row that another transaction has
-/// locked as it was last committed. If that row matches, the caller asks for it again, by a move or by
-/// the same seek, and then the read waits.
+/// locked as it was last committed. If that row matches, the caller asks for it again, by a move or
+/// by the same seek, and then the read waits.
 ///
-/// Whatever is read after [`Self::Shown`] waits for its lock, and every lock that is granted ends that
-/// state. So two reads in a row never leave the caller with an unlocked row, and it makes progress.
+/// Whatever is read after [`Self::Shown`] waits for its lock, and every lock that is granted ends
+/// that state. So two reads in a row never leave the caller with an unlocked row, and it makes
+/// progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SemiConsistent {
     Off,
@@ -116,9 +117,9 @@ impl RowLock {
         self.waited = false;
     }
 
-    /// Locks the row. `may_show`: semi-consistent reading may show it without, which a scan of the rows
-    /// themselves may. A scan of a secondary index waits as a lookup does: that is how far InnoDB goes,
-    /// and what a whole unique key names is wanted.
+    /// Locks the row. `may_show`: semi-consistent reading may show it without, which a scan of the
+    /// rows themselves may. A scan of a secondary index waits as a lookup does: that is how far
+    /// InnoDB goes, and what a whole unique key names is wanted.
     pub(super) fn take(
         &mut self,
         txn: &Transaction,

@@ -14,8 +14,8 @@ const PAUSE: u32 = 8 * MULTI_GET_BATCH as u32;
 /// Announces the rows that the next entries of a secondary index lead to, so that their blocks are
 /// read at the same time and not one after the other.
 ///
-/// The keys come from the block of the index that is at hand. They are a hint: the rows are read one
-/// by one as ever, with locks or without, in the order of the index.
+/// The keys come from the block of the index that is at hand. They are a hint: the rows are read
+/// one by one as ever, with locks or without, in the order of the index.
 ///
 /// Rejected: to read a batch of rows ahead and hand them out. It would have to be thrown away when
 /// the transaction writes, turns round or takes a newer view, and rows under locks cannot be read

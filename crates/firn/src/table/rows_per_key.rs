@@ -1,16 +1,17 @@
 //! How many rows share a key: what the optimizer calls rows per key.
 //!
 //! The files of an index carry sketches of the distinct values of each prefix of its keys, and the
-//! union of these is that of the index; what is in memtables yet is added by walking it, as long as it
-//! is not much. So the answer costs no look at the rows, is the same after a restart, and is there
-//! after a load without ANALYZE. It counts values as they were written: those of deleted and
+//! union of these is that of the index; what is in memtables yet is added by walking it, as long as
+//! it is not much. So the answer costs no look at the rows, is the same after a restart, and is
+//! there after a load without ANALYZE. It counts values as they were written: those of deleted and
 //! superseded entries count until a compaction has met them. Never more than there are rows.
 //!
-//! Where sketches are missing (files of an older version, or a great many rows in memtables), values
-//! are visited: for each prefix of the index, seek from one distinct value to the next. When the index
-//! ends within a few dozen seeks the count is exact. Otherwise the values seen so far cover a part of
-//! the index; the rows in that part, by a range estimate, give the rows per value. The beginning of
-//! the index stands for the rest: good for even distributions, wrong for skewed ones.
+//! Where sketches are missing (files of an older version, or a great many rows in memtables),
+//! values are visited: for each prefix of the index, seek from one distinct value to the next. When
+//! the index ends within a few dozen seeks the count is exact. Otherwise the values seen so far
+//! cover a part of the index; the rows in that part, by a range estimate, give the rows per value.
+//! The beginning of the index stands for the rest: good for even distributions, wrong for skewed
+//! ones.
 
 use super::Table;
 use super::index_info::IndexInfo;
@@ -33,8 +34,8 @@ const WALK_MAX: u64 = 32 << 10;
 const MEMTABLE_SHARE_MIN: u64 = 16;
 
 impl Table {
-    /// Mean rows for one value of the first 1, 2, … declared parts of index number `index`; all NULLs
-    /// are one value.
+    /// Mean rows for one value of the first 1, 2, … declared parts of index number `index`; all
+    /// NULLs are one value.
     ///
     /// # Errors
     /// Those of reading.

@@ -60,18 +60,20 @@ impl IndexSums {
     }
 }
 
-/// The rows of the table whose rows are in index `clustered`, and are counted by `counter`, without those of open
-/// transactions; and where they were looked at.
+/// The rows of the table whose rows are in index `clustered`, and are counted by `counter`, without
+/// those of open transactions; and where they were looked at.
 ///
-/// Costs a look at a few numbers, but for the first time after the database was opened: then the number that commits add
-/// to is an estimate ([`estimate_rows`]) that reads a few dozen blocks. Once all entries lie in one run without old
-/// versions they are the rows, and the error of the estimate is gone.
+/// Costs a look at a few numbers, but for the first time after the database was opened: then the
+/// number that commits add to is an estimate ([`estimate_rows`]) that reads a few dozen blocks.
+/// Once all entries lie in one run without old versions they are the rows, and the error of the
+/// estimate is gone.
 pub fn live_rows(
     counter: &RowCount,
     super_versions: &SuperVersions,
     clustered: IndexId,
 ) -> (u64, ReadPoint) {
-    // In this order: a commit is visible before it is counted, so the view has all that is counted by now.
+    // In this order: a commit is visible before it is counted, so the view has all that is counted
+    // by now.
     let counted = counter.counted();
     let point = super_versions.latest();
     let sums = IndexSums::of(&point.super_version, clustered);
@@ -99,8 +101,8 @@ pub fn estimated_rows(point: &ReadPoint, clustered: IndexId) -> u64 {
     estimated.unwrap_or_else(|_| IndexSums::of(&point.super_version, clustered).puts())
 }
 
-/// Bytes in blob files that `rows` rows in index `clustered` refer to. Files do not tell exactly: see
-/// [`Version::out_of_line_bytes`](crate::version::Version::out_of_line_bytes).
+/// Bytes in blob files that `rows` rows in index `clustered` refer to. Files do not tell exactly:
+/// see [`Version::out_of_line_bytes`](crate::version::Version::out_of_line_bytes).
 pub fn out_of_line_bytes(
     super_version: &SuperVersion,
     clustered: IndexId,

@@ -2,8 +2,8 @@
 //!
 //! Order within a row: locks and unique checks first, in ascending order of the indexes, then the
 //! entries go to the write set. A row that fails half way is taken back to the mark set before it.
-//! Unique checks lock the declared columns of the key, so that two transactions that insert the same
-//! value meet, whatever their primary keys. Maintenance of non-unique indexes reads nothing.
+//! Unique checks lock the declared columns of the key, so that two transactions that insert the
+//! same value meet, whatever their primary keys. Maintenance of non-unique indexes reads nothing.
 
 use super::blob_columns::{LargeValue, same_bytes, unchanged};
 use super::index_info::IndexInfo;
@@ -208,7 +208,8 @@ impl Table {
             txn.lock(old_key, LockMode::Exclusive, None)?;
         }
         let newer = self.hide_if_newer(txn, old_key)?;
-        // The row is locked, or nobody else sees it: what is stored now is what `old` was read from.
+        // The row is locked, or nobody else sees it: what is stored now is what `old` was read
+        // from.
         let in_both = |new: &LargeValue<'_>| old_large.iter().any(|old| old.column == new.column);
         let stored = match new_large.iter().any(in_both) || !unread.is_empty() {
             true => self.stored_refs(txn, old_key)?,
@@ -478,8 +479,8 @@ impl Table {
         Ok(newer)
     }
 
-    /// The entry of the row in `record`, in buffers of `scratch`, for a load; large values are written to
-    /// `session`.
+    /// The entry of the row in `record`, in buffers of `scratch`, for a load; large values are
+    /// written to `session`.
     ///
     /// # Safety
     /// Blob columns of `record` point to their bytes.

@@ -143,8 +143,8 @@ pub struct LockTable {
 }
 
 impl LockTable {
-    /// A table without locks. `rows`: how many locks of one owner have a row of the table each before
-    /// they are merged; 0 merges each at once.
+    /// A table without locks. `rows`: how many locks of one owner have a row of the table each
+    /// before they are merged; 0 merges each at once.
     pub fn merging_at(rows: usize) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),

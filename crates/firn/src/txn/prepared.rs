@@ -1,5 +1,5 @@
-//! Prepared transactions that may outlive their sessions: found by recovery, left by a session that ended, or
-//! to be left by one.
+//! Prepared transactions that may outlive their sessions: found by recovery, left by a session that
+//! ended, or to be left by one.
 
 use super::lock_table::LockOwner;
 use super::transaction::TransactionContext;
@@ -23,7 +23,8 @@ pub struct PreparedTransaction {
     pub owner: Option<Arc<LockOwner>>,
     /// What it wrote out of line.
     pub blobs: TransactionBlobs,
-    /// The run of the host's server that prepared it, if recovery found it and the log names the run.
+    /// The run of the host's server that prepared it, if recovery found it and the log names the
+    /// run.
     pub run: Option<Arc<ServerRun>>,
     /// By how many rows it changes tables; `None`: recovery does not know.
     pub rows: Vec<(Arc<RowCount>, Option<i64>)>,
@@ -31,10 +32,11 @@ pub struct PreparedTransaction {
 
 /// All of them, by xid.
 ///
-/// Tables that they have changed must stay as they are: a commit would write under ids that nothing reads any
-/// more. Against a transaction in its session the server's own locks stand, but it releases them before it tells the
-/// engine that the session ends. So a transaction that outlives its session is noted from its prepare on, and is in one
-/// of the maps at least until its changes are visible.
+/// Tables that they have changed must stay as they are: a commit would write under ids that nothing
+/// reads any more. Against a transaction in its session the server's own locks stand, but it
+/// releases them before it tells the engine that the session ends. So a transaction that outlives
+/// its session is noted from its prepare on, and is in one of the maps at least until its changes
+/// are visible.
 #[derive(Default)]
 pub struct PreparedTransactions {
     by_xid: Mutex<BTreeMap<Vec<u8>, PreparedTransaction>>,
@@ -142,7 +144,8 @@ impl PreparedTransactions {
         }
     }
 
-    /// Takes the transaction out, to be committed. The indexes that it changed stay noted meanwhile.
+    /// Takes the transaction out, to be committed. The indexes that it changed stay noted
+    /// meanwhile.
     fn take_to_commit(&self, xid: &[u8]) -> Result<Option<PreparedTransaction>> {
         let mut noted = self.noted.lock();
         let mut by_xid = self.by_xid.lock();
@@ -174,8 +177,8 @@ impl PreparedTransactions {
     }
 }
 
-/// Removes the files of a prepared transaction whose rollback ends at `lsn` in the log. They stay until
-/// that is durable, in every flush mode: a crash may bring the transaction back.
+/// Removes the files of a prepared transaction whose rollback ends at `lsn` in the log. They stay
+/// until that is durable, in every flush mode: a crash may bring the transaction back.
 ///
 /// # Errors
 /// Those of the log: the next open removes them.

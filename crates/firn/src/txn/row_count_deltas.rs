@@ -18,9 +18,9 @@ struct Earlier {
 
 /// The counts of one session's transactions.
 ///
-/// A statement's are apart, so that it can be taken back; those of ended statements are summed between savepoints. The
-/// tables stay known, so that a session which writes to the same ones again and again neither allocates nor touches a
-/// reference count, which all sessions share.
+/// A statement's are apart, so that it can be taken back; those of ended statements are summed
+/// between savepoints. The tables stay known, so that a session which writes to the same ones again
+/// and again neither allocates nor touches a reference count, which all sessions share.
 #[derive(Default)]
 pub(super) struct RowCountDeltas {
     tables: Vec<Table>,

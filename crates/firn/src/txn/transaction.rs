@@ -1,13 +1,14 @@
 //! One transaction: snapshot, own writes, locks, and its end.
 //!
 //! A session keeps one `Transaction` and begins it again and again; nothing is allocated for a
-//! transaction that only reads. Phases: idle → active → (prepared →) committed or rolled back → idle.
+//! transaction that only reads. Phases: idle → active → (prepared →) committed or rolled back →
+//! idle.
 //!
 //! Isolation: at READ COMMITTED each statement reads at its own point; at REPEATABLE READ the first
 //! consistent read fixes the snapshot. Writes and locking reads see the latest committed version:
-//! lock, then refresh the view, then read again. A row that is changed although it is newer than the
-//! snapshot is *hidden* from the snapshot's point of view: its entries in every index come from the
-//! own write set from then on, so that the primary and every index tell the same story.
+//! lock, then refresh the view, then read again. A row that is changed although it is newer than
+//! the snapshot is *hidden* from the snapshot's point of view: its entries in every index come from
+//! the own write set from then on, so that the primary and every index tell the same story.
 
 use super::lock_table::{Granted, LockMode, LockOwner, LockTable, WaitPolicy};
 use super::prepared::{PreparedTransaction, PreparedTransactions, discard};
@@ -234,8 +235,8 @@ impl Transaction {
         matches!(self.phase, Phase::Prepared { .. })
     }
 
-    /// Fixes the snapshot now, for START TRANSACTION WITH CONSISTENT SNAPSHOT. At READ COMMITTED there is
-    /// none to fix: the next statement reads at a point of its own.
+    /// Fixes the snapshot now, for START TRANSACTION WITH CONSISTENT SNAPSHOT. At READ COMMITTED
+    /// there is none to fix: the next statement reads at a point of its own.
     pub fn fix_snapshot(&mut self) {
         if self.isolation == Isolation::RepeatableRead {
             self.take_snapshot();
@@ -352,9 +353,9 @@ impl Transaction {
         Ok(found.is_some())
     }
 
-    /// As [`Self::get`] for each of `keys`, in any order; the blocks that several keys need are read
-    /// at the same time. Results are in the order of the keys; `f` gets the number of the key too. An
-    /// error is that of its key alone.
+    /// As [`Self::get`] for each of `keys`, in any order; the blocks that several keys need are
+    /// read at the same time. Results are in the order of the keys; `f` gets the number of the key
+    /// too. An error is that of its key alone.
     pub fn multi_get<R>(
         &self,
         point: &ReadPoint,
@@ -414,7 +415,8 @@ impl Transaction {
         self.owner.set_changed_rows(self.changed_rows);
     }
 
-    /// Counts `net` rows more in the table whose rows are in `clustered`, once the transaction commits.
+    /// Counts `net` rows more in the table whose rows are in `clustered`, once the transaction
+    /// commits.
     pub fn count_rows(&mut self, clustered: IndexId, rows: &Arc<RowCount>, net: i64) {
         self.row_counts.count(clustered, rows, net);
     }
@@ -427,8 +429,8 @@ impl Transaction {
         self.write(|writes| writes.put(user_key, value))
     }
 
-    /// Writes a value of `column` out of line, for a row that goes to [`Self::put_with_blobs`]. What is
-    /// written and then rolled back is garbage.
+    /// Writes a value of `column` out of line, for a row that goes to [`Self::put_with_blobs`].
+    /// What is written and then rolled back is garbage.
     ///
     /// # Errors
     /// As for [`BlobStore::write`].
@@ -503,8 +505,9 @@ impl Transaction {
     /// Commits: visible, locks released, then as durable as the flush mode says.
     ///
     /// # Errors
-    /// After an error of the log the outcome is unknown until the database is reopened. After others
-    /// nothing is committed: those of writing what has spilled, a full disk, a kill of the session.
+    /// After an error of the log the outcome is unknown until the database is reopened. After
+    /// others nothing is committed: those of writing what has spilled, a full disk, a kill of the
+    /// session.
     pub fn commit(&mut self) -> Result<()> {
         let lsn = match &self.phase {
             Phase::Idle => return Ok(()),
@@ -551,8 +554,8 @@ impl Transaction {
         Ok(Some(committed.0.lsn))
     }
 
-    /// As [`Self::prepare`], for a transaction whose outcome another session may tell: DDL sees from here on
-    /// which tables it has changed.
+    /// As [`Self::prepare`], for a transaction whose outcome another session may tell: DDL sees
+    /// from here on which tables it has changed.
     ///
     /// # Errors
     /// As [`Self::commit`].
@@ -584,7 +587,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Hands the own writes to `log`, which names them in the log: files are the log's from there on.
+    /// Hands the own writes to `log`, which names them in the log: files are the log's from there
+    /// on.
     fn hand_over<T>(
         &mut self,
         log: impl FnOnce(&TransactionContext, &Changes, &[(u64, CounterValue)]) -> Result<T>,
@@ -649,7 +653,8 @@ impl Transaction {
     /// Gives up all changes and locks.
     ///
     /// # Errors
-    /// Those of a log that has failed, if the transaction was prepared: the next start finds it prepared.
+    /// Those of a log that has failed, if the transaction was prepared: the next start finds it
+    /// prepared.
     pub fn rollback(&mut self) -> Result<()> {
         let Phase::Prepared {
             xid,
@@ -674,8 +679,8 @@ impl Transaction {
         discarded
     }
 
-    /// Leaves a prepared transaction to the next start, without its locks: the log has failed, and takes no outcome,
-    /// nor anybody's changes. Others are rolled back.
+    /// Leaves a prepared transaction to the next start, without its locks: the log has failed, and
+    /// takes no outcome, nor anybody's changes. Others are rolled back.
     pub fn leave_prepared(&mut self) {
         if let Phase::Prepared {
             xid,

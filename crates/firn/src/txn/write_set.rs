@@ -49,20 +49,20 @@ impl Savepoint {
 /// All versions of a key are kept, not only the newest: a rollback brings the older one back, and
 /// a statement reads as of its start (`own_bound`), else an UPDATE would meet its own rows again.
 ///
-/// **Spilled runs.** A write that finds the memory over its limit first makes all of it an immutable
-/// sorted run of files with seqnos `UNCOMMITTED_BIT | position`. So the positions of two runs never
-/// interleave, and memory is newer than every run: a read asks memory, then the runs, newest first.
-/// From the second spill on a run is written beside the statement: at half the limit the memory is
-/// *frozen*, a thread writes it, and a new one takes the writes. Reads ask for the frozen one between
-/// memory and runs. If it cannot be written, both become one memory again.
-/// A rollback to a mark below the last position of a run adds the interval (mark, last] to the *dead*
-/// positions, which reads and merges pass over; a run wholly dead is removed at once. Of sixteen runs
-/// one is made, whose files that overlap nothing move over as they are. Before the commit one merge
-/// ([`WriteSet::seal`]) leaves one version of each key.
+/// **Spilled runs.** A write that finds the memory over its limit first makes all of it an
+/// immutable sorted run of files with seqnos `UNCOMMITTED_BIT | position`. So the positions of two
+/// runs never interleave, and memory is newer than every run: a read asks memory, then the runs,
+/// newest first. From the second spill on a run is written beside the statement: at half the limit
+/// the memory is *frozen*, a thread writes it, and a new one takes the writes. Reads ask for the
+/// frozen one between memory and runs. If it cannot be written, both become one memory again. A
+/// rollback to a mark below the last position of a run adds the interval (mark, last] to the *dead*
+/// positions, which reads and merges pass over; a run wholly dead is removed at once. Of sixteen
+/// runs one is made, whose files that overlap nothing move over as they are. Before the commit one
+/// merge ([`WriteSet::seal`]) leaves one version of each key.
 ///
 /// Rejected: undo records that restore the older value in place (reads as of a statement's start
-/// would need them too); spilling the largest part of the keys only (its reads would have to ask two
-/// places for one range of positions); rewriting runs at a rollback (it must be fast).
+/// would need them too); spilling the largest part of the keys only (its reads would have to ask
+/// two places for one range of positions); rewriting runs at a rollback (it must be fast).
 pub struct WriteSet {
     memory: InMemoryWrites,
     /// Older than `memory`, newer than `runs`.
@@ -103,7 +103,8 @@ impl WriteSet {
         }
     }
 
-    /// Once `flag` is set, merges of spilled runs end with `Interrupted`: in a write, or in [`Self::seal`].
+    /// Once `flag` is set, merges of spilled runs end with `Interrupted`: in a write, or in
+    /// [`Self::seal`].
     pub fn heed(&mut self, flag: Arc<AtomicBool>) {
         self.interrupted = flag;
     }
@@ -141,7 +142,8 @@ impl WriteSet {
     /// # Errors
     /// As [`Self::put`].
     pub fn write(&mut self, user_key: &[u8], kind: Kind, value: Value<'_>) -> Result<()> {
-        // Once committed, what no file can hold would keep the database from flushing and from opening.
+        // Once committed, what no file can hold would keep the database from flushing and from
+        // opening.
         check_entry(user_key.len() + value.len(), self.entry_bytes_max)?;
         let bytes = version_bytes(user_key.len(), value.len());
         if self.memory.bytes() + bytes > self.room() {
@@ -165,7 +167,8 @@ impl WriteSet {
         self.limit.min(MEMORY_MAX)
     }
 
-    /// What the memory may take: all of the limit, and half of it once the other half is for what is being written.
+    /// What the memory may take: all of the limit, and half of it once the other half is for what
+    /// is being written.
     fn room(&self) -> u64 {
         let threads = self.ingest.as_ref().is_some_and(|i| i.has_threads());
         match threads && self.has_spilled() {
@@ -214,8 +217,8 @@ impl WriteSet {
         self.settle()
     }
 
-    /// Makes one run of many, if it can. That is for later reads and the commit: the write goes on without it, when
-    /// there is no room for instance.
+    /// Makes one run of many, if it can. That is for later reads and the commit: the write goes on
+    /// without it, when there is no room for instance.
     fn merge_if_many(&mut self) -> Result<()> {
         let Some(ingest) = &self.ingest else {
             return Ok(());
@@ -321,8 +324,8 @@ impl WriteSet {
         self.frozen.is_some() || !self.runs.is_empty()
     }
 
-    /// Calls `f` with the newest version of each key, in key order: what a commit writes of a set that
-    /// has not spilled.
+    /// Calls `f` with the newest version of each key, in key order: what a commit writes of a set
+    /// that has not spilled.
     pub fn for_each_final(&self, mut f: impl FnMut(&[u8], Kind, Value<'_>)) {
         debug_assert!(!self.has_spilled());
         for (key, versions) in self.memory.iter() {
@@ -330,8 +333,8 @@ impl WriteSet {
         }
     }
 
-    /// What a commit of a set that has spilled writes: the newest version of each key, in files that are
-    /// durable. The set stays as it is, so that it may be tried again.
+    /// What a commit of a set that has spilled writes: the newest version of each key, in files
+    /// that are durable. The set stays as it is, so that it may be tried again.
     ///
     /// # Errors
     /// Those of the files; `Interrupted` after an interruption ([`Self::heed`]).
@@ -362,7 +365,8 @@ impl WriteSet {
         self.memory.is_empty() && !self.has_spilled()
     }
 
-    /// Whether a key of the index is written. Of spilled writes some that were taken back count, too.
+    /// Whether a key of the index is written. Of spilled writes some that were taken back count,
+    /// too.
     pub fn touches(&self, index: IndexId) -> bool {
         let prefix = index_prefix(index);
         let begins = |(key, _): (&Arc<[u8]>, _)| key.starts_with(&prefix);
@@ -371,8 +375,8 @@ impl WriteSet {
             || self.runs.may_touch(index)
     }
 
-    /// Whether a user key `k` with `lower ≤ k < upper` is written. Spilled writes count by the bounds of
-    /// their files.
+    /// Whether a user key `k` with `lower ≤ k < upper` is written. Spilled writes count by the
+    /// bounds of their files.
     pub fn touches_range(&self, lower: &[u8], upper: Option<&[u8]>) -> bool {
         let mut memories = self.memories();
         memories.any(|memory| memory.touches_range(lower, upper))
@@ -411,8 +415,8 @@ impl SharedWriteSet {
         WriteSetIter::within(self.clone(), Bounds::default())
     }
 
-    /// As [`Self::iter`], for whoever asks for user keys `k` with `lower ≤ k < upper` only; others may or
-    /// may not appear. Spilled files outside are not opened.
+    /// As [`Self::iter`], for whoever asks for user keys `k` with `lower ≤ k < upper` only; others
+    /// may or may not appear. Spilled files outside are not opened.
     pub fn iter_within(&self, lower: &[u8], upper: Option<&[u8]>) -> WriteSetIter {
         let bounds = Bounds {
             lower: lower.to_vec(),

@@ -123,8 +123,8 @@ pub struct Edit {
     pub identity: Option<DatabaseIdentity>,
     /// Deferred deletions that are added, or done.
     pub deferred: Vec<DeferredDeletion>,
-    /// The last global transaction ids of replication domains, as far as the log told: it may be let go of with the
-    /// edit. Filled in by the version set.
+    /// The last global transaction ids of replication domains, as far as the log told: it may be
+    /// let go of with the edit. Filled in by the version set.
     pub gtids: Vec<Gtid>,
 }
 

@@ -115,7 +115,8 @@ impl ManifestWriter {
         Self::begin(file, id, None, &first.encode())
     }
 
-    /// As [`Self::create`], in the room of the reserve, which has the file again if that is too small.
+    /// As [`Self::create`], in the room of the reserve, which has the file again if that is too
+    /// small.
     pub(super) fn create_in(
         reserve: &DiskReserve,
         dir: &Path,
@@ -377,7 +378,8 @@ pub(super) struct NextCurrent {
 }
 
 impl NextCurrent {
-    /// Creates it, in the room of the reserve if there is one, which has the file again if that is too small.
+    /// Creates it, in the room of the reserve if there is one, which has the file again if that is
+    /// too small.
     ///
     /// # Errors
     /// Those of the file system: `CURRENT` is as it was.
@@ -428,13 +430,14 @@ impl NextCurrent {
     }
 }
 
-/// Removes what a start that was killed has made of the reserve: manifests, of `ids`, that are not in force, and the
-/// file that was to name one.
+/// Removes what a start that was killed has made of the reserve: manifests, of `ids`, that are not
+/// in force, and the file that was to name one.
 ///
 /// # Errors
 /// Those of the file system.
 pub(super) fn clear_unfinished(env: &dyn Env, dir: &Path, ids: &[u64]) -> Result<()> {
-    // CURRENT may have been renamed and not be durable: then either manifest may be in force after a power cut.
+    // CURRENT may have been renamed and not be durable: then either manifest may be in force after
+    // a power cut.
     env.sync_dir(dir)?;
     let in_force = read_current(env, dir)?;
     let strays = ids.iter().filter(|&&id| Some(id) != in_force);

@@ -51,7 +51,8 @@ pub struct ManifestState {
     pub identity: Option<DatabaseIdentity>,
     /// Deferred deletions, by file id.
     pub deferred: BTreeMap<u64, DeferredDeletion>,
-    /// The last global transaction id of each replication domain, as far as the log below the log number told.
+    /// The last global transaction id of each replication domain, as far as the log below the log
+    /// number told.
     pub gtids: BTreeMap<u32, Gtid>,
 }
 
@@ -132,8 +133,8 @@ impl ManifestState {
         deferred.or_else(|| self.needed_trouble(edit, &removed))
     }
 
-    /// A file that waits for its deletion must not be needed: an SST that is live, a blob file that one refers to, by its
-    /// own id or as the file that its blobs were moved to.
+    /// A file that waits for its deletion must not be needed: an SST that is live, a blob file that
+    /// one refers to, by its own id or as the file that its blobs were moved to.
     fn needed_trouble(&self, edit: &Edit, removed: &BTreeMap<u64, u8>) -> Option<String> {
         let mut waiting: BTreeSet<u64> = self.deferred.keys().copied().collect();
         for deferred in &edit.deferred {

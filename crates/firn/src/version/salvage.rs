@@ -35,7 +35,8 @@ pub struct Salvaged {
 /// Reads the intact edits of the newest manifest. Reports each loss to `lost`.
 ///
 /// # Errors
-/// Those of the file system; `Unsupported` for a newer format, and for files that do not lie in `dir`.
+/// Those of the file system; `Unsupported` for a newer format, and for files that do not lie in
+/// `dir`.
 pub fn salvage(env: &dyn Env, dir: &Path, lost: &mut dyn FnMut(Error)) -> Result<Salvaged> {
     let mut salvaged = Salvaged::default();
     let Some(id) = manifest_ids(env, dir)?.into_iter().max() else {

@@ -318,8 +318,8 @@ impl VersionSet {
         self.gtids.lock().clone()
     }
 
-    /// Notes global transaction ids that the log has, durably, behind those noted before. The next edit that lets go of
-    /// log segments keeps them.
+    /// Notes global transaction ids that the log has, durably, behind those noted before. The next
+    /// edit that lets go of log segments keeps them.
     pub fn note_gtids(&self, gtids: &BTreeMap<u32, Gtid>) {
         self.gtids.lock().extend(gtids);
     }
@@ -502,8 +502,8 @@ impl VersionSet {
         self.current()
     }
 
-    /// Sees to it that `edit` finds room in the manifest, with `left` bytes behind it; the next manifest has room of its
-    /// own in the reserve.
+    /// Sees to it that `edit` finds room in the manifest, with `left` bytes behind it; the next
+    /// manifest has room of its own in the reserve.
     fn find_room(&self, inner: &mut Inner, edit: &Edit, left: u64) -> Result<()> {
         let find = |inner: &mut Inner| match inner.writer.as_mut() {
             Some(writer) => writer.find_room(edit, left),
@@ -517,7 +517,8 @@ impl VersionSet {
         found.map_err(|e| self.fail(e))
     }
 
-    /// Sees to it that an edit which adds a file to what `edit` has finds room in the manifest, also on a full disk.
+    /// Sees to it that an edit which adds a file to what `edit` has finds room in the manifest,
+    /// also on a full disk.
     ///
     /// # Errors
     /// `NoSpace` if it does not; those of [`Self::apply`].

@@ -40,7 +40,8 @@ pub struct SegmentHeader {
     pub base: LogEnd,
     /// Bytes preallocated.
     pub size: u64,
-    /// Groups begin at multiples of this and are padded to it: [`SECTOR`] to [`BLOCK`], a power of 2.
+    /// Groups begin at multiples of this and are padded to it: [`SECTOR`] to [`BLOCK`], a power of
+    /// 2.
     pub unit: usize,
 }
 
@@ -144,8 +145,8 @@ impl GroupHeader {
         self.previous_records == 0 || self.previous_records == records as u16
     }
 
-    /// Bytes of the group in the segment, padded to `unit`, judged by its first unit alone: `None` if
-    /// that is not the start of a group of segment `id`.
+    /// Bytes of the group in the segment, padded to `unit`, judged by its first unit alone: `None`
+    /// if that is not the start of a group of segment `id`.
     pub fn peek_len(start: &[u8], id: SegmentId, unit: usize) -> Option<u64> {
         if start.len() < GROUP_HEADER || !has_magic(start, GROUP_MAGIC) {
             return None;

@@ -61,8 +61,8 @@ pub fn replay(env: &dyn Env, dir: &Path, first: SegmentId, f: &mut Visit<'_>) ->
     replay_incarnations(segments::open(env, dir, first, Copied::Whole)?, f)
 }
 
-/// As [`replay`], of the segments from `first` to `last` in an archive, which may have been copied without the room
-/// behind their last group.
+/// As [`replay`], of the segments from `first` to `last` in an archive, which may have been copied
+/// without the room behind their last group.
 ///
 /// # Errors
 /// As of [`replay`].
@@ -283,8 +283,8 @@ impl<'e> IncarnationReplay<'e> {
     }
 }
 
-/// Where a group may begin that comes after one that ends at `offset`: right there if it was written
-/// past the page cache as that one was, else at the next block.
+/// Where a group may begin that comes after one that ends at `offset`: right there if it was
+/// written past the page cache as that one was, else at the next block.
 fn places(offset: u64) -> impl Iterator<Item = u64> {
     let block = offset.next_multiple_of(BLOCK as u64);
     [offset]

@@ -92,8 +92,8 @@ pub enum Record<'a> {
         /// Largest value handed out.
         value: u64,
     },
-    /// The same of a counter that was set: a new generation began, which outdoes all that older ones have handed out.
-    /// Replay takes the largest value of the last generation, in any order.
+    /// The same of a counter that was set: a new generation began, which outdoes all that older
+    /// ones have handed out. Replay takes the largest value of the last generation, in any order.
     CounterSet {
         /// The counter.
         counter: u64,
@@ -111,8 +111,9 @@ pub enum Record<'a> {
         /// Its changes.
         batch: &'a [u8],
     },
-    /// Files that an edit of the manifest has installed: what a recovery that begins with an older manifest
-    /// lacks, as one to a point in time does. Only written while the log is archived; other recoveries pass it over.
+    /// Files that an edit of the manifest has installed: what a recovery that begins with an older
+    /// manifest lacks, as one to a point in time does. Only written while the log is archived;
+    /// other recoveries pass it over.
     Load {
         /// The files, in order.
         files: Cow<'a, [u64]>,
@@ -126,15 +127,16 @@ pub enum Record<'a> {
         /// Where the binary log ended, if the host told.
         binlog: Option<BinlogPosition<'a>>,
     },
-    /// The global transaction id that the server has given a commit. It stands behind that in the same append.
+    /// The global transaction id that the server has given a commit. It stands behind that in the
+    /// same append.
     Gtid {
         /// The commit.
         seqno: Seqno,
         /// The id.
         gtid: Gtid,
     },
-    /// Bytes of a blob file that is not sealed, for those who do not have the file. A log that lies beside its blob
-    /// files has none: those are synced before the log names them.
+    /// Bytes of a blob file that is not sealed, for those who do not have the file. A log that lies
+    /// beside its blob files has none: those are synced before the log names them.
     BlobSpan {
         /// The logical blob file.
         file: u64,

@@ -41,7 +41,8 @@ pub fn largest_below(env: &dyn Env, dir: &Path, end: SegmentId) -> Result<Segmen
     Ok(ids.into_iter().filter(|id| *id < end).max().unwrap_or(0))
 }
 
-/// Makes all segments in `dir` durable as they read: after a kill what replay has read may be in the page cache only.
+/// Makes all segments in `dir` durable as they read: after a kill what replay has read may be in
+/// the page cache only.
 ///
 /// # Errors
 /// Of opening and syncing.
@@ -110,12 +111,12 @@ impl LogFile for NoFile {
     }
 }
 
-/// Makes segments ready for use: recycled, filled with zeros or just set aside, with a header, synced,
-/// the name durable.
+/// Makes segments ready for use: recycled, filled with zeros or just set aside, with a header,
+/// synced, the name durable.
 ///
-/// The zeros are written where commits wait for the device: each would otherwise wait for a change of
-/// metadata, too, and take three times as long. Commits that do not wait need none, and that halves
-/// what a load writes to the log until the first segments are recycled.
+/// The zeros are written where commits wait for the device: each would otherwise wait for a change
+/// of metadata, too, and take three times as long. Commits that do not wait need none, and that
+/// halves what a load writes to the log until the first segments are recycled.
 ///
 /// A segment is used only when all that has succeeded, so a group never lies in a file whose header
 /// or name a power cut can take away.
@@ -138,8 +139,8 @@ pub(super) struct Segments {
 }
 
 impl Segments {
-    /// Prepares segment `id` with room for `room` bytes of groups, which will be written durably one
-    /// by one if `durable`. May run again for the same id as long as the segment was not used.
+    /// Prepares segment `id` with room for `room` bytes of groups, which will be written durably
+    /// one by one if `durable`. May run again for the same id as long as the segment was not used.
     ///
     /// # Errors
     /// `NoSpace` leaves nothing behind and may be tried again; any other failed write or sync
@@ -172,7 +173,8 @@ impl Segments {
         self.begin(id, size, file, false)
     }
 
-    /// As [`Self::prepare`], in the room that is kept for a full disk. `None` if that is used, or too small.
+    /// As [`Self::prepare`], in the room that is kept for a full disk. `None` if that is used, or
+    /// too small.
     ///
     /// # Errors
     /// As of [`Self::prepare`].
@@ -255,8 +257,8 @@ impl Segments {
         }))
     }
 
-    /// The first segment of a run. The disk may be full: then one behind `used_to`, which the last run had prepared and
-    /// not used, the reserve, or none.
+    /// The first segment of a run. The disk may be full: then one behind `used_to`, which the last
+    /// run had prepared and not used, the reserve, or none.
     pub(super) fn first(
         &self,
         id: SegmentId,

@@ -45,7 +45,8 @@ pub struct WalOptions {
     pub durable_commits: bool,
     /// Room that is kept for a full disk.
     pub kept: Option<Arc<DiskReserve>>,
-    /// The next replay begins with this segment, as far as is known: it must stay, also if it holds no group.
+    /// The next replay begins with this segment, as far as is known: it must stay, also if it holds
+    /// no group.
     pub replayed_from: SegmentId,
 }
 
@@ -120,17 +121,18 @@ pub struct WalStats {
 /// The log, open for appending.
 ///
 /// # Invariants
-/// - Groups are numbered without gaps. A group that is written durably owns whole units of the segment, one that
-///   goes through the page cache whole blocks, which it shares with none of the former: the cache writes
-///   all of a block. Neither is written again once a sync or a durable write of it has begun. After
-///   recovery a new segment is opened, an old one is never appended to.
+/// - Groups are numbered without gaps. A group that is written durably owns whole units of the
+///   segment, one that goes through the page cache whole blocks, which it shares with none of the
+///   former: the cache writes all of a block. Neither is written again once a sync or a durable
+///   write of it has begun. After recovery a new segment is opened, an old one is never appended
+///   to.
 /// - A commit is acknowledged when its group *and all before it* are durable; that same prefix is
 ///   what later groups record as known to be synced.
 /// - A segment is used only when its header, its size and its name are durable. `append` makes
 ///   sure of the room, so a full disk fails the commit before it has a place in the log.
 /// - After a failed write or sync nothing is written any more.
-/// - The segment, or else the next one, which is ready, has room for the outcome of each prepared transaction: once the
-///   binary log has told others of a commit, a full disk is no answer.
+/// - The segment, or else the next one, which is ready, has room for the outcome of each prepared
+///   transaction: once the binary log has told others of a commit, a full disk is no answer.
 ///
 /// # Steps of a durable commit
 /// 1. `append`: under the mutex, encode into the open group.
@@ -216,8 +218,9 @@ impl Wal {
             recycled: AtomicU64::new(0),
         };
         let segment = {
-            // No group of the log lies behind its end, now or later. The next replay may begin there, though: behind a
-            // replay that found no group, the end is that before an earlier run.
+            // No group of the log lies behind its end, now or later. The next replay may begin
+            // there, though: behind a replay that found no group, the end is that before an earlier
+            // run.
             let used_to = prev.segment.max(opts.replayed_from);
             segments.first(first, used_to, opts.durable_commits, &mut old)?
         };
@@ -271,8 +274,8 @@ impl Wal {
         self.shared.append(records, room, access)
     }
 
-    /// Another outcome will be appended, of a transaction that an earlier run of the log has prepared. Unlike with
-    /// [`OutcomeRoom::Keep`] there may be no room for it yet.
+    /// Another outcome will be appended, of a transaction that an earlier run of the log has
+    /// prepared. Unlike with [`OutcomeRoom::Keep`] there may be no room for it yet.
     pub fn expect_outcome(&self) {
         self.shared.state.lock().outcomes += 1;
     }
@@ -282,7 +285,8 @@ impl Wal {
         self.shared.state.lock().segment.is_none()
     }
 
-    /// Prepares the next segment if the disk had no room for it before, and begins it if there is none.
+    /// Prepares the next segment if the disk had no room for it before, and begins it if there is
+    /// none.
     ///
     /// # Errors
     /// `NoSpace` if it has none now; `Poisoned`.
@@ -330,10 +334,10 @@ impl Wal {
         self.shared.state.lock().segment.id
     }
 
-    /// Segments below `segment` are needed no more: they may be recycled or removed. The caller
-    /// has made durable that replay begins at `segment` or later. Segments with groups that are not
-    /// durable stay for a later call; so do all while [`Self::hold_segments`] is in force, and those
-    /// from [`Self::keep_from`] on.
+    /// Segments below `segment` are needed no more: they may be recycled or removed. The caller has
+    /// made durable that replay begins at `segment` or later. Segments with groups that are not
+    /// durable stay for a later call; so do all while [`Self::hold_segments`] is in force, and
+    /// those from [`Self::keep_from`] on.
     pub fn release_before(&self, segment: SegmentId) -> Result<()> {
         let released = {
             let mut state = self.shared.state.lock();
@@ -438,8 +442,8 @@ impl Shared {
                 let more = group_len as u64 + outcome_room(behind);
                 match self.prepare(more, access, !alone) {
                     Ok(_) => continue,
-                    // After a restart more outcomes may be expected than the reserve has room for. Those that find
-                    // room are no worse for the others.
+                    // After a restart more outcomes may be expected than the reserve has room for.
+                    // Those that find room are no worse for the others.
                     Err(full)
                         if room == OutcomeRoom::Use
                             && !alone
@@ -482,7 +486,8 @@ impl Shared {
         self.prepare(room, access, true)
     }
 
-    /// As [`Self::prepare_next`]; without room for all outcomes that are expected unless `for_outcomes`.
+    /// As [`Self::prepare_next`]; without room for all outcomes that are expected unless
+    /// `for_outcomes`.
     fn prepare(
         &self,
         room: u64,
@@ -501,8 +506,9 @@ impl Shared {
             {
                 return Ok(Arc::clone(next));
             }
-            // One that is too small is written anew, larger: no group lies in it yet. Unless it has the room that is
-            // kept for outcomes: then it comes next as it is, and the larger one behind it.
+            // One that is too small is written anew, larger: no group lies in it yet. Unless it has
+            // the room that is kept for outcomes: then it comes next as it is, and the larger one
+            // behind it.
             state.use_kept_room();
             let given = state.next.take().filter(|next| next.reserve);
             (state.segment.id + 1, state.wants_durable, room, given)
@@ -562,10 +568,12 @@ impl Shared {
     }
 }
 
-/// Bytes of the records that tell an outcome, at most: with the time, a name and a place in the binary log.
+/// Bytes of the records that tell an outcome, at most: with the time, a name and a place in the
+/// binary log.
 const OUTCOME_BYTES_MAX: usize = BLOCK / 2;
 
-/// Room for so many outcomes, each in a group of its own; and for the rest of the block that the group before ends in.
+/// Room for so many outcomes, each in a group of its own; and for the rest of the block that the
+/// group before ends in.
 fn outcome_room(outcomes: u64) -> u64 {
     match outcomes {
         0 => 0,

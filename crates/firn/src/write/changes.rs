@@ -11,7 +11,8 @@ use std::collections::BTreeSet;
 pub enum Changes {
     /// Few enough to be in memory.
     Batch(Batch),
-    /// Files written beforehand, ascending, without a common user key: synced, and their names as well.
+    /// Files written beforehand, ascending, without a common user key: synced, and their names as
+    /// well.
     Run(Vec<FileMeta>),
 }
 

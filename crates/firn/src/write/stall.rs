@@ -3,9 +3,9 @@
 //! The gate is a closed loop: each writer passes it before it joins a commit, never while it holds
 //! a place in the pipeline. [`control`] says how many bytes a second it lets through; a writer that
 //! comes before the bytes of its predecessors are paid for sleeps in small steps. What a commit
-//! costs is charged when it commits, so the gate needs no guess. Where the memtables are all frozen,
-//! or L0 too deep to be read, writers wait until background work has made room, the engine is
-//! poisoned or it closes. When the work they would wait for fails, on a full disk say, they fail
+//! costs is charged when it commits, so the gate needs no guess. Where the memtables are all
+//! frozen, or L0 too deep to be read, writers wait until background work has made room, the engine
+//! is poisoned or it closes. When the work they would wait for fails, on a full disk say, they fail
 //! with its error until some succeeds.
 //!
 //! Rejected: a delay that grows with the pressure alone (the rate it gives depends on the number of

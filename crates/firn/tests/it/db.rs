@@ -69,7 +69,8 @@ fn a_snapshot_stays_where_it_is() {
     assert_eq!(get(&mut begin(&db), "a").as_deref(), Some("1"));
 }
 
-/// An entry that no file can hold would keep the log from ever being let go: the database would not open again.
+/// An entry that no file can hold would keep the log from ever being let go: the database would not
+/// open again.
 #[test]
 fn what_no_file_can_hold_is_refused_by_the_statement() {
     const BYTES_MAX: usize = 1000;

@@ -1,4 +1,5 @@
-//! Rows per key beside a model: from sketches in files, from memtables, after compactions and reopens.
+//! Rows per key beside a model: from sketches in files, from memtables, after compactions and
+//! reopens.
 
 use crate::schema::open_or_create;
 use firn::base::options::Options;

@@ -1,5 +1,5 @@
-//! A disk that is full when a transaction whose changes are in files comes to its end: there is no room for the last of
-//! them, or in the log for the record that names them.
+//! A disk that is full when a transaction whose changes are in files comes to its end: there is no
+//! room for the last of them, or in the log for the record that names them.
 
 use super::prepared::{begin, insert, open_in};
 use firn::base::options::Options;
@@ -51,7 +51,8 @@ fn small(db: &Db, table: &Table, number: i32) {
     txn.commit().unwrap();
 }
 
-/// The transaction comes after so many small ones, and no file can be made from the `nth` on. The error, if it met that.
+/// The transaction comes after so many small ones, and no file can be made from the `nth` on. The
+/// error, if it met that.
 fn run(end: End, before: i32, nth: u64) -> Option<Error> {
     let context = format!("{end:?} after {before}, {nth}");
     let mem = MemEnv::new();

@@ -1,5 +1,5 @@
-//! A disk that is full to its last block: rows are deleted, tables emptied and dropped all the same, which gives room
-//! back; the database opens, and reads; and once there is room it writes.
+//! A disk that is full to its last block: rows are deleted, tables emptied and dropped all the
+//! same, which gives room back; the database opens, and reads; and once there is room it writes.
 
 use super::prepared::{begin, insert, record, schema};
 use super::schema::open_or_create;
@@ -71,7 +71,8 @@ fn is_full(error: &Error) -> bool {
     *error.kind() == ErrorKind::NoSpace
 }
 
-/// What background threads would do: what one of them frees, the others may take. Only a full disk may be in the way.
+/// What background threads would do: what one of them frees, the others may take. Only a full disk
+/// may be in the way.
 fn work(db: &Db) {
     let full = |done: Result<()>| done.unwrap_or_else(|error| assert!(is_full(&error), "{error}"));
     for _ in 0..4 {
@@ -207,7 +208,8 @@ fn the_segment_that_the_next_replay_begins_with_stays() {
     put(&db, &table(&db, "d/kept"), ROWS).unwrap();
     drop(db);
     let env = env.kill();
-    // It flushes the log's commits and begins a segment, from which on the log is needed; nothing is written to it.
+    // It flushes the log's commits and begins a segment, from which on the log is needed; nothing
+    // is written to it.
     drop(open(&env, 64 << 10).unwrap());
     let env = env.kill();
     env.fill();

@@ -133,8 +133,8 @@ fn a_limit_far_below_the_indexes_only_slows() {
     );
 }
 
-/// What open files keep follows a limit that is lowered while they are open, and files removed later
-/// are removed from the disk once.
+/// What open files keep follows a limit that is lowered while they are open, and files removed
+/// later are removed from the disk once.
 #[test]
 fn a_lowered_limit_unpins() {
     let env = MemEnv::new();

@@ -1,4 +1,5 @@
-//! What prepared transactions without a session keep: unique values, and the tables they have changed.
+//! What prepared transactions without a session keep: unique values, and the tables they have
+//! changed.
 
 use super::schema::{column, int_index, open_or_create};
 use firn::base::options::Options;
@@ -98,7 +99,8 @@ fn tried(db: &Db, table: &Table, id: i32, k: Option<i32>) -> Result<WriteOutcome
     written
 }
 
-/// Row 1 has k = 5; the prepared transaction deletes it, or inserts row 2 with k = 7 and row 3 without k.
+/// Row 1 has k = 5; the prepared transaction deletes it, or inserts row 2 with k = 7 and row 3
+/// without k.
 fn prepared(spills: bool, deletes: bool) -> (MemEnv, Arc<Db>, Arc<Table>) {
     let env = MemEnv::new();
     let (db, table) = open(&env, spills);
@@ -213,7 +215,8 @@ fn a_run_keeps_of_the_log_what_the_empty_memtable_before_it_kept() {
     };
     let (db, table) = open_in(Arc::new(env.clone()), options.clone());
     db.flush().unwrap();
-    // The memtable has no entry, but must keep what was prepared and rolled back until that is durable.
+    // The memtable has no entry, but must keep what was prepared and rolled back until that is
+    // durable.
     for _ in 0..10 {
         let mut txn = begin(&db);
         for id in 0..100 {

@@ -236,7 +236,8 @@ fn ranges_agree_with_a_model() {
     }
 }
 
-/// A statement with several ranges seeks with one cursor, whose sources stay open from one to the next.
+/// A statement with several ranges seeks with one cursor, whose sources stay open from one to the
+/// next.
 #[test]
 fn a_cursor_reads_ranges_that_lie_in_different_files() {
     let mut world = World::with_files(3, 8 << 10);
@@ -419,7 +420,8 @@ fn a_check_names_what_an_index_lacks_and_has_too_much() {
     }
 }
 
-/// A scan that changes what it passes reads on from where it began, but for rows that the transaction has changed meanwhile.
+/// A scan that changes what it passes reads on from where it began, but for rows that the
+/// transaction has changed meanwhile.
 #[test]
 fn a_locking_scan_sees_what_its_transaction_has_done_since() {
     for index in [0, 1] {

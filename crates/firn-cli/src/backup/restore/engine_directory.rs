@@ -28,8 +28,8 @@ pub fn whole(target: &Target, backup: &Backup, dir: &Path, out: &Output) -> Resu
     Ok(bytes)
 }
 
-/// Fills `dir` with what these tables need; they are all that is in its catalog then. What there is to say of it goes to
-/// `notes`.
+/// Fills `dir` with what these tables need; they are all that is in its catalog then. What there is
+/// to say of it goes to `notes`.
 pub fn tables(
     target: &Target,
     backup: &Backup,
@@ -68,7 +68,8 @@ fn keep_only(state: &mut ManifestState, backup: &Backup, tables: &[&str]) -> Has
     gone
 }
 
-/// Drops the tables that were not asked for: their definitions are in the catalog, their files are not all here.
+/// Drops the tables that were not asked for: their definitions are in the catalog, their files are
+/// not all here.
 fn drop_others(
     env: &Arc<dyn Env>,
     dir: &Path,

@@ -8,8 +8,9 @@ use firn::db::Db;
 const SERVER_XID: &[u8] = b"MySQLXid";
 const XID_HEAD: usize = 10;
 
-/// Transactions that the server was about to commit are none at the point; those of XA wait for their outcome. In a copy of
-/// some tables they do not: what they have changed in the others is not there to be committed.
+/// Transactions that the server was about to commit are none at the point; those of XA wait for
+/// their outcome. In a copy of some tables they do not: what they have changed in the others is not
+/// there to be committed.
 pub fn settle_prepared(db: &Db, whole: bool, notes: &mut Vec<String>) -> Result<usize> {
     let mut rolled_back = 0;
     for xid in db.prepared_xids() {

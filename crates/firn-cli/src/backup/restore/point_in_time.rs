@@ -185,7 +185,8 @@ pub fn parse_time(text: &str) -> Result<u64> {
     u64::try_from(time.timestamp_millis()).map_err(|_| wrong("lies before 1970"))
 }
 
-/// The newest backup from before the point, or the one asked for. One that cannot be read is passed over, with a note.
+/// The newest backup from before the point, or the one asked for. One that cannot be read is passed
+/// over, with a note.
 pub(in crate::backup) fn choose(
     target: &Target,
     id: &str,
@@ -303,7 +304,8 @@ fn fetch_archived(
         }
     }
     for id in &reached.names.blobs {
-        // That of the archive may have values that were still being written when the backup was taken.
+        // That of the archive may have values that were still being written when the backup was
+        // taken.
         let from = stored(archive, FileKind::Blob, *id);
         let name = firn::store::file_name(FileKind::Blob, *id);
         match from.exists() {
@@ -367,8 +369,8 @@ fn tables_of(env: &Arc<dyn Env>, dir: &Path) -> Result<CatalogState> {
     db.tables(&log.point)
 }
 
-/// What the server has to know of the tables: the catalog has the definitions of the point; triggers, views and the like
-/// are those of the backup, which had the tables `then`.
+/// What the server has to know of the tables: the catalog has the definitions of the point;
+/// triggers, views and the like are those of the backup, which had the tables `then`.
 fn definitions_of(
     entries: &[Arc<TableEntry>],
     backup: &Backup,
@@ -394,8 +396,8 @@ fn definitions_of(
         let is_known = first.name == base || same_partitions(base, &entries, backup);
         let is_as_then = is_known && is_unchanged(&entries, then);
         if is_as_then && definitions.contains_key(&format!("{base}.frm")) {
-            // The server's file may be newer than what the catalog has: partitions may have been changed before the
-            // backup, of which the engine keeps no definition.
+            // The server's file may be newer than what the catalog has: partitions may have been
+            // changed before the backup, of which the engine keeps no definition.
             continue;
         }
         let is_one = entries
@@ -460,8 +462,9 @@ fn definitions_of(
     Ok(definitions)
 }
 
-/// Whether the definitions that the catalog has of a table or its partitions are those that it had `then`. Where it has
-/// none, the rows must still be the same ones: others may have come by another definition.
+/// Whether the definitions that the catalog has of a table or its partitions are those that it had
+/// `then`. Where it has none, the rows must still be the same ones: others may have come by another
+/// definition.
 fn is_unchanged(entries: &[&TableEntry], then: &CatalogState) -> bool {
     entries.iter().all(|entry| {
         then.tables.get(&entry.name).is_some_and(|then| {

@@ -1,14 +1,15 @@
-//! Where a restored copy is put together: in a directory of its own beside its place, so that one rename makes it
-//! appear.
+//! Where a restored copy is put together: in a directory of its own beside its place, so that one
+//! rename makes it appear.
 //!
 //! 1. `#firn.restoring/engine` becomes the engine's directory, complete and synced.
-//! 2. `#firn.restoring/definitions` gets the definitions; then each gets its name in the data directory as well (a
-//!    second name is given as a whole, and never to what has one).
-//! 3. `engine` is renamed to `#firn`. Before this there is no database for a server to open, after it all is there.
+//! 2. `#firn.restoring/definitions` gets the definitions; then each gets its name in the data
+//!    directory as well (a second name is given as a whole, and never to what has one).
+//! 3. `engine` is renamed to `#firn`. Before this there is no database for a server to open, after
+//!    it all is there.
 //! 4. `#firn.restoring` goes.
 //!
-//! Cut short before step 3 it leaves `#firn.restoring`, which the next one undoes: a definition in the data directory
-//! that is the same file as the one put aside was ours.
+//! Cut short before step 3 it leaves `#firn.restoring`, which the next one undoes: a definition in
+//! the data directory that is the same file as the one put aside was ours.
 
 use crate::backup::format::busy;
 use crate::backup::source::Definitions;
@@ -38,8 +39,9 @@ impl<'a> Stage<'a> {
     /// Undoes what one that was cut short has left, and makes room for this one.
     ///
     /// # Errors
-    /// `AlreadyExists` if `to` is neither missing, nor empty, nor the data directory of a server that has neither an
-    /// engine's directory nor one of the definitions; `Busy` while another one goes on there.
+    /// `AlreadyExists` if `to` is neither missing, nor empty, nor the data directory of a server
+    /// that has neither an engine's directory nor one of the definitions; `Busy` while another one
+    /// goes on there.
     pub fn begin(to: &'a Path, definitions: &Definitions, step: Step<'a>) -> Result<Self> {
         let (engine, dir) = (to.join(IN_DATADIR), to.join(STAGE));
         if fs::read_dir(&engine).is_ok_and(|mut inside| inside.next().is_some()) {

@@ -457,8 +457,8 @@ impl Archiver {
         };
         let now = env.monotonic_micros();
         let soon = covered_us.is_some_and(|last| now - last < every_us);
-        // A log that is closed has no current segment behind the archived ones. That of an epoch that just began does not
-        // have the next number.
+        // A log that is closed has no current segment behind the archived ones. That of an epoch
+        // that just began does not have the next number.
         let current = wal.current_segment();
         let all = current < next || unused;
         if soon || !all || !wal.closed_segments(next).is_empty() {

@@ -80,8 +80,8 @@ struct GcCandidate {
 /// All blob references of a view's tables and memtables.
 ///
 /// Every place in which a view finds entries must be counted here *and* scanned in
-/// [`BackgroundWork::collect`], files that are not in the version yet included: a blob that is overlooked is
-/// punched. For the open of a database, [`uses_recovered`] must do the same.
+/// [`BackgroundWork::collect`], files that are not in the version yet included: a blob that is
+/// overlooked is punched. For the open of a database, [`uses_recovered`] must do the same.
 pub(in crate::db) fn uses_of(super_version: &SuperVersion) -> BlobUses {
     let SuperVersion {
         active: _,

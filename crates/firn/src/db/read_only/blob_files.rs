@@ -87,8 +87,8 @@ impl ReadOnlyDb {
         check.result
     }
 
-    /// As [`Self::check_blob_positions`], for the prepared transactions. Also reads the values, since
-    /// no other check reads the rows of these transactions.
+    /// As [`Self::check_blob_positions`], for the prepared transactions. Also reads the values,
+    /// since no other check reads the rows of these transactions.
     ///
     /// # Errors
     /// Those of [`Self::check_blob_positions`].

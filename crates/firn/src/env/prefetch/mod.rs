@@ -226,8 +226,8 @@ pub(super) fn fill(file: &File, start: u64, buf: &mut [u8]) -> std::io::Result<u
 ///
 /// Invariants: only files that never change are announced; the buffer of a read lives until the
 /// read is complete, even if all its owners drop it; all buffers together stay near
-/// [`piece_table::BYTES_MAX`]. An unused read is dropped when newer ones need its memory, or with its
-/// file.
+/// [`piece_table::BYTES_MAX`]. An unused read is dropped when newer ones need its memory, or with
+/// its file.
 ///
 /// The lock of the table is never held while a read is awaited.
 ///

@@ -22,7 +22,8 @@ const IDLE_MAX: usize = 16;
 const LENT_MAX: usize = 64;
 /// Most attempts for a read that the kernel interrupts or completes in part.
 const TRIES_MAX: u32 = 16;
-/// Most refusals by the kernel in one call of [`RingState::enter`] before the ring counts as broken.
+/// Most refusals by the kernel in one call of [`RingState::enter`] before the ring counts as
+/// broken.
 const REFUSALS_MAX: u32 = 10_000;
 
 /// The pool of idle rings.
@@ -189,9 +190,9 @@ impl RingState {
             .user_data(number as u64);
         // SAFETY: the kernel may write to `rest`, whose pointer and length the entry has, until the
         // completion is taken. `self.reads` owns the buffer and the descriptor: it is never moved
-        // out of, grown or shrunk, and only `Drop` of `RingState` frees it, after the last completion
-        // or never. The buffer is on the heap, so it stays in place when `self` moves. No code
-        // reads or writes it while `outcome` is `None` and `open` counts the read.
+        // out of, grown or shrunk, and only `Drop` of `RingState` frees it, after the last
+        // completion or never. The buffer is on the heap, so it stays in place when `self` moves.
+        // No code reads or writes it while `outcome` is `None` and `open` counts the read.
         match unsafe { ring.submission().push(&entry) } {
             Ok(()) => self.open += 1,
             // The queue has an entry for each read and a read is queued once at a time, so this

@@ -94,9 +94,10 @@ fn transpose(from: &[u8], w: usize, to: &mut [u8]) {
     }
 }
 
-/// Transposes the tile in front of rows of `w` bytes to the front of rows of `n`: four times, line `i` and line `i + 8` are
-/// interleaved into lines `2i` and `2i + 1`. Each time the number of a line and the number of a byte
-/// in it, taken together, turn by one bit; after four times they have changed places.
+/// Transposes the tile in front of rows of `w` bytes to the front of rows of `n`: four times, line
+/// `i` and line `i + 8` are interleaved into lines `2i` and `2i + 1`. Each time the number of a
+/// line and the number of a byte in it, taken together, turn by one bit; after four times they have
+/// changed places.
 #[inline(always)]
 fn transpose_tile(from: &[u8], w: usize, to: &mut [u8], n: usize) {
     let mut tile = [bytemuck::cast::<_, Line>([0u8; TILE]); TILE];

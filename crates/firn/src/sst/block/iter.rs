@@ -92,8 +92,8 @@ impl BlockIter {
         self.at.ordinal
     }
 
-    /// See [`crate::base::InternalIterator::rows_ahead`]; `sees` is asked about stored seqnos. Knows of
-    /// fixed keys only, which is where nearly all is.
+    /// See [`crate::base::InternalIterator::rows_ahead`]; `sees` is asked about stored seqnos.
+    /// Knows of fixed keys only, which is where nearly all is.
     pub(in crate::sst) fn rows_ahead(
         &self,
         limit: Option<&[u8]>,

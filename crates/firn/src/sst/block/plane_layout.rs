@@ -65,7 +65,8 @@ pub(in crate::sst) fn to_stored_form(
     StoredForm { raw, tails_at }
 }
 
-/// Undoes [`to_stored_form`]: the pieces in the form they are read in, and where each begins and ends.
+/// Undoes [`to_stored_form`]: the pieces in the form they are read in, and where each begins and
+/// ends.
 pub(super) fn to_read_form(
     header: &BlockHeader,
     mut raw: Vec<u8>,

@@ -104,7 +104,8 @@ impl Block {
         Value::split(self.slice(head), self.slice(tail))
     }
 
-    /// The first of the fixed keys at or after (`user_key`, `seqno`); their number if there is none.
+    /// The first of the fixed keys at or after (`user_key`, `seqno`); their number if there is
+    /// none.
     pub(super) fn fixed_lower_bound(&self, user_key: &[u8], seqno: Seqno) -> Decoded<u32> {
         let prefix = self.key_prefix();
         let common = prefix.len().min(user_key.len());
@@ -134,8 +135,8 @@ impl Block {
         Ok(low)
     }
 
-    /// With fixed keys: how many entries after `ordinal` are puts with a stored seqno that `sees` says
-    /// yes to, with keys that differ one from the other and lie below `limit`.
+    /// With fixed keys: how many entries after `ordinal` are puts with a stored seqno that `sees`
+    /// says yes to, with keys that differ one from the other and lie below `limit`.
     pub(super) fn rows_after(
         &self,
         ordinal: u32,

@@ -16,8 +16,8 @@ pub(in crate::sst) struct BlockPosition {
 }
 
 /// The index of a file: the top of it, and either all partitions or none. Where there are none, the
-/// reader has them from the cache, one at a time, and what needs a [`BlockPosition`]'s partition here must
-/// not be called; what walks from spot to spot needs the top alone.
+/// reader has them from the cache, one at a time, and what needs a [`BlockPosition`]'s partition
+/// here must not be called; what walks from spot to spot needs the top alone.
 ///
 /// Invariants: no partition is empty; separators ascend (not strictly: versions of one key may fill
 /// several blocks); blocks follow one another in the file.

@@ -37,8 +37,8 @@ impl Default for BlockStats {
 }
 
 /// A block is dense in deletions if they are at least three quarters of its entries: a scan passes
-/// them all for next to nothing. (With half, all blocks of an index would be dense of which rows are
-/// updated: an update of its key is a deletion and a put.)
+/// them all for next to nothing. (With half, all blocks of an index would be dense of which rows
+/// are updated: an update of its key is a deletion and a put.)
 const DENSE_QUARTERS: u64 = 3;
 
 impl BlockStats {

@@ -19,8 +19,8 @@ const DECODED_FACTOR: u64 = 2;
 /// What is known of a file before it is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenHints {
-    /// See [`SstReader::external_seqno`]; a file that has stored no commits and is opened without shows what
-    /// is stored.
+    /// See [`SstReader::external_seqno`]; a file that has stored no commits and is opened without
+    /// shows what is stored.
     pub external: Option<Seqno>,
     /// Files of upper levels may take more of the cache's budget for pins.
     pub upper_level: bool,

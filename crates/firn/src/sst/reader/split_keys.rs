@@ -7,9 +7,9 @@ use crate::base::Result;
 const LOADS_MAX: usize = 4;
 
 impl SstReader {
-    /// At most `count` keys above `lower` and up to `upper` (`None`: from the start, to the end), ascending,
-    /// with about as many entries between any two neighbours. They are bounds of blocks: fewer where
-    /// there are few blocks. Reads no data block.
+    /// At most `count` keys above `lower` and up to `upper` (`None`: from the start, to the end),
+    /// ascending, with about as many entries between any two neighbours. They are bounds of blocks:
+    /// fewer where there are few blocks. Reads no data block.
     ///
     /// # Errors
     /// Those of loading parts of the index.
@@ -69,8 +69,8 @@ impl SstReader {
         Ok(keys)
     }
 
-    /// Deletions with keys from `lower` to below `upper` (`None`: from the start, to the end): at least,
-    /// at most. They differ by those of the blocks that the ends cut. Reads no data block.
+    /// Deletions with keys from `lower` to below `upper` (`None`: from the start, to the end): at
+    /// least, at most. They differ by those of the blocks that the ends cut. Reads no data block.
     ///
     /// # Errors
     /// Those of loading parts of the index.

@@ -258,7 +258,8 @@ fn compaction_reads_leave_the_cache_alone() {
     assert_eq!(cache.stats().hits, stats.entries);
 }
 
-/// The bytes of a file of which the block at `offset`, of `len` bytes, was changed, with its checksum.
+/// The bytes of a file of which the block at `offset`, of `len` bytes, was changed, with its
+/// checksum.
 pub(super) fn resealed(
     bytes: &[u8],
     offset: usize,

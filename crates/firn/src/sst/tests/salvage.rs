@@ -1,4 +1,5 @@
-//! What a newer version wrote, or encrypted, is no damage: a salvage that left it out would lose it.
+//! What a newer version wrote, or encrypted, is no damage: a salvage that left it out would lose
+//! it.
 
 use super::edges::{key, resealed};
 use super::*;

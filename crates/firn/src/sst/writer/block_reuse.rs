@@ -11,8 +11,8 @@ use crate::sst::format::BlockKind;
 use crate::sst::stored_block::StoredBlock;
 use std::sync::Arc;
 
-/// A dictionary comes along if its file goes on for so many stored bytes, which may need it: then it
-/// adds a tenth at most.
+/// A dictionary comes along if its file goes on for so many stored bytes, which may need it: then
+/// it adds a tenth at most.
 const BYTES_PER_DICTIONARY: u64 = 160 << 10;
 
 /// A block is copied from this part of the block size on; smaller ones are merged with their
@@ -23,9 +23,9 @@ const PART_MIN: usize = 2;
 const BLOCKS_PER_SCRAP: u64 = 8;
 
 impl SstWriter {
-    /// Whether [`Self::copy`] may take `block`: it looks like a block of this file, leaves no scraps,
-    /// and its dictionary has a place. Under ZSTD its file must say how it was made: what a small file
-    /// made without trials would otherwise stay as it is for ever. `ahead`: stored bytes
+    /// Whether [`Self::copy`] may take `block`: it looks like a block of this file, leaves no
+    /// scraps, and its dictionary has a place. Under ZSTD its file must say how it was made: what a
+    /// small file made without trials would otherwise stay as it is for ever. `ahead`: stored bytes
     /// of blocks that may be copied from here on.
     pub fn takes(&self, block: &StoredBlock<'_>, ahead: u64) -> bool {
         let kind = match self.options.layout {
@@ -62,8 +62,8 @@ impl SstWriter {
         self.dictionaries.iter().any(|d| d.id() == dictionary.id())
     }
 
-    /// Adds all entries of `block`, which lie above all added before, by taking over its stored bytes.
-    /// Returns its last user key.
+    /// Adds all entries of `block`, which lie above all added before, by taking over its stored
+    /// bytes. Returns its last user key.
     ///
     /// # Errors
     /// As [`Self::add`]; corruption, if the block contradicts the index of its file.

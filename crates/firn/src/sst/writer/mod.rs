@@ -122,14 +122,13 @@ pub struct SstSummary {
 /// syncs.
 ///
 /// A block of another file may be taken over as stored ([`Self::copy`]). It ends the block being
-/// built, waits for its separator like any other, and brings its dictionary along. If more was copied
-/// than waits to be compressed, the file goes on as the copied blocks were made, without trials and
-/// without a dictionary of its own: what is new lies among them and looks like them.
+/// built, waits for its separator like any other, and brings its dictionary along. If more was
+/// copied than waits to be compressed, the file goes on as the copied blocks were made, without
+/// trials and without a dictionary of its own: what is new lies among them and looks like them.
 ///
-/// Invariants: keys ascend strictly in internal order; no seqno of a private write set gets in, but for
-/// files that say so ([`Self::with_external_seqno`]). The
-/// caller keeps all versions of a user key in one file. A writer that returned an error is of no
-/// further use, and neither is its file.
+/// Invariants: keys ascend strictly in internal order; no seqno of a private write set gets in, but
+/// for files that say so ([`Self::with_external_seqno`]). The caller keeps all versions of a user
+/// key in one file. A writer that returned an error is of no further use, and neither is its file.
 ///
 /// Rejected: the dictionary of a neighbour file (compresses clearly worse); filters built per block
 /// (a cache miss each, for the same bits).
@@ -191,14 +190,15 @@ impl SstWriter {
         }
     }
 
-    /// Lets the file carry sketches of the keys that `prefix_extractors` knows. To be called before any entry.
+    /// Lets the file carry sketches of the keys that `prefix_extractors` knows. To be called before
+    /// any entry.
     pub fn with_prefix_extractors(mut self, prefix_extractors: Arc<dyn PrefixExtractors>) -> Self {
         self.sketches = SketchBuilder::new(prefix_extractors);
         self
     }
 
-    /// Seqnos of the entries are those of a private write set, or 0: the file says so, and is read with
-    /// the seqno of the commit that makes it visible. To be called before any entry.
+    /// Seqnos of the entries are those of a private write set, or 0: the file says so, and is read
+    /// with the seqno of the commit that makes it visible. To be called before any entry.
     pub fn with_external_seqno(mut self) -> Self {
         self.properties.external_seqno = true;
         self

@@ -69,8 +69,8 @@ impl Output {
         self.block(kind, (StoredCodec::None, 0, raw), raw.len())
     }
 
-    /// Appends the footer and syncs, or only shows the bytes to readers; the size and the checksum of the
-    /// whole file.
+    /// Appends the footer and syncs, or only shows the bytes to readers; the size and the checksum
+    /// of the whole file.
     pub(super) fn finish(mut self, footer: &[u8], synced: bool) -> Result<(u64, u64)> {
         self.stored.clear();
         self.stored.extend_from_slice(footer);

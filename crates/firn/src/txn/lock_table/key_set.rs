@@ -13,13 +13,13 @@ use std::ops::Bound;
 
 /// Keys in blocks, by the first key of each.
 ///
-/// Invariants: blocks are not empty, ascend, do not overlap and do not leave their index; the set holds exactly the keys put
-/// into it, so nothing is ever locked that its owner did not ask for.
+/// Invariants: blocks are not empty, ascend, do not overlap and do not leave their index; the set
+/// holds exactly the keys put into it, so nothing is ever locked that its owner did not ask for.
 ///
 /// Rejected: intervals that stand for all keys between two bounds. They are smaller where keys have
 /// no arithmetic order, but lock what is not there: inserts between two rows would wait at READ
-/// COMMITTED, where they need not wait in InnoDB, and rows that others hold in between would have to
-/// be found before every merge. Hashes of the keys: no order, so no bounds to show, and 16 bytes
+/// COMMITTED, where they need not wait in InnoDB, and rows that others hold in between would have
+/// to be found before every merge. Hashes of the keys: no order, so no bounds to show, and 16 bytes
 /// where a run needs none.
 #[derive(Default)]
 pub(super) struct KeySet {

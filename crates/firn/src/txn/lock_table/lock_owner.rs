@@ -38,8 +38,8 @@ impl LockOwner {
         Self::with_interrupt(id, host, Arc::default())
     }
 
-    /// An owner for what the session of `self` does beside its transaction: a kill of the session is heard there,
-    /// too, by those who ask now and then.
+    /// An owner for what the session of `self` does beside its transaction: a kill of the session
+    /// is heard there, too, by those who ask now and then.
     pub fn helper(&self, id: u64) -> Arc<Self> {
         Self::with_interrupt(id, 0, self.interrupt_flag())
     }

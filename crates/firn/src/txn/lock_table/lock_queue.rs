@@ -203,9 +203,9 @@ impl LockQueue {
         blockers
     }
 
-    /// Enough of [`LockQueue::blockers`] to reach all of them: an exclusive request ahead waits itself
-    /// for everything before it, so the nearest one stands for the rest. Keeps a search through a
-    /// queue of n at n edges instead of n².
+    /// Enough of [`LockQueue::blockers`] to reach all of them: an exclusive request ahead waits
+    /// itself for everything before it, so the nearest one stands for the rest. Keeps a search
+    /// through a queue of n at n edges instead of n².
     pub(super) fn nearest_blockers(&self, waiter: &Arc<LockWaiter>) -> Vec<Arc<LockOwner>> {
         let mut blockers = Vec::new();
         let behind = self.queue().rev();

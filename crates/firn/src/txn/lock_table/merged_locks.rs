@@ -78,7 +78,8 @@ pub(super) struct MergedHolders {
 ///   comes first, and finds the lock in the hash table, or it comes after the move and sees the
 ///   number that was raised before. For this the load could be relaxed.
 /// - The number falls, with release order, after the owner has given up its merged locks, and is
-///   loaded with acquire order: who finds it 0 sees what the owner did before, its commit above all.
+///   loaded with acquire order: who finds it 0 sees what the owner did before, its commit above
+///   all.
 /// - No waiter is forgotten: only a row of the hash table is ever waited for. A request that has to
 ///   wait brings all merged locks of its key back into the row first, and no lock of a row with a
 ///   queue is merged. An owner gives up its merged locks before its rows.

@@ -253,10 +253,10 @@ macro_rules! on_sources {
 
 /// A cursor over all own versions, with seqnos `UNCOMMITTED_BIT | position`.
 ///
-/// The versions in memory and those in spilled runs are merged. When the runs have changed (a spill, a
-/// merge, a rollback), the next move makes the sources anew and goes on from the place of the entry
-/// under the cursor, whether or not the set still holds it. Until then the entry stays readable, also if
-/// its file is gone: the block is held.
+/// The versions in memory and those in spilled runs are merged. When the runs have changed (a
+/// spill, a merge, a rollback), the next move makes the sources anew and goes on from the place of
+/// the entry under the cursor, whether or not the set still holds it. Until then the entry stays
+/// readable, also if its file is gone: the block is held.
 pub struct WriteSetIter {
     set: SharedWriteSet,
     bounds: Bounds,

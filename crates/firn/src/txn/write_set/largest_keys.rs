@@ -11,9 +11,9 @@ const INDEXES: usize = 8;
 
 /// The largest key written of each index.
 ///
-/// Who writes in key order looks each key up first, beyond all it has written: a comparison says so, where memory, the
-/// memory on its way to disk and every run would have to be asked. A rollback lowers nothing: what is said of a key is
-/// "not written" or "perhaps".
+/// Who writes in key order looks each key up first, beyond all it has written: a comparison says
+/// so, where memory, the memory on its way to disk and every run would have to be asked. A rollback
+/// lowers nothing: what is said of a key is "not written" or "perhaps".
 #[derive(Default)]
 pub(super) struct LargestKeys {
     list: Vec<LargestKey>,
@@ -48,8 +48,8 @@ impl LargestKey {
     }
 }
 
-/// What is compared of a key. Where it is larger than that of another key, so is the key: either they differ in these
-/// bytes, or the other key is no longer than what is kept of it.
+/// What is compared of a key. Where it is larger than that of another key, so is the key: either
+/// they differ in these bytes, or the other key is no longer than what is kept of it.
 fn kept(user_key: &[u8]) -> &[u8] {
     &user_key[..user_key.len().min(KEPT)]
 }

@@ -7,8 +7,8 @@ use std::collections::btree_map::Entry;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Memory of a version beside key and value: map slot, log slot, headers of two allocations. Measured on a million rows
-/// in key order, after which the nodes of the map are half full.
+/// Memory of a version beside key and value: map slot, log slot, headers of two allocations.
+/// Measured on a million rows in key order, after which the nodes of the map are half full.
 const VERSION_OVERHEAD: u64 = 212;
 
 #[derive(Clone)]

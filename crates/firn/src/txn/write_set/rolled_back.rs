@@ -2,7 +2,8 @@
 
 /// Positions that count as never written, as intervals.
 ///
-/// Invariant: ascending, apart, not empty. Positions are never used twice, so what is dead stays dead.
+/// Invariant: ascending, apart, not empty. Positions are never used twice, so what is dead stays
+/// dead.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct RolledBackPositions {
     /// Above the first number, up to the second.

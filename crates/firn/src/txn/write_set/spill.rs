@@ -21,8 +21,8 @@ const PACE: u64 = 1024;
 /// A part of a spill is worth the last level's codec from this size on, bytes before compression.
 const DENSE_MIN: u64 = 1 << 20;
 
-/// A part of this share of a spill begins a file: it would else hang together with the index before it,
-/// and be merged with that.
+/// A part of this share of a spill begins a file: it would else hang together with the index before
+/// it, and be merged with that.
 const OWN_FILE_SHARE: u64 = 16;
 
 /// Of a part in key order, so much may have been written out of order, in percent.
@@ -30,9 +30,9 @@ const DISORDER_MAX: u64 = 5;
 
 /// How a memory is to be written.
 ///
-/// What was written in key order, beyond everything the set has of the index, and where the tree has
-/// nothing, is written as the last level would be: it will be installed as it is, and need not be
-/// written again. Everything else is merged sooner or later, and gets the light codec.
+/// What was written in key order, beyond everything the set has of the index, and where the tree
+/// has nothing, is written as the last level would be: it will be installed as it is, and need not
+/// be written again. Everything else is merged sooner or later, and gets the light codec.
 pub(super) struct SpillPlan {
     parts: Vec<IndexSpill>,
 }
@@ -379,8 +379,8 @@ impl SpilledRuns {
         }
     }
 
-    /// Makes the files of a commit: the newest version of each key, in files that share no key, synced
-    /// and with durable names. The runs stay as they are, so that it may be tried again.
+    /// Makes the files of a commit: the newest version of each key, in files that share no key,
+    /// synced and with durable names. The runs stay as they are, so that it may be tried again.
     ///
     /// # Errors
     /// Those of the files; `Interrupted` once the flag is set.
@@ -400,7 +400,8 @@ impl SpilledRuns {
         let kept = all.filter(|meta| merged.kept.contains(&meta.file_id));
         let mut files: Vec<FileMeta> = kept.chain(merged.written.files()).cloned().collect();
         files.sort_by(|a, b| a.smallest.cmp(&b.smallest));
-        // What stays of the spills is synced only now: most of what is spilled is merged, or rolled back.
+        // What stays of the spills is synced only now: most of what is spilled is merged, or rolled
+        // back.
         for file_id in &merged.kept {
             heed(interrupted)?;
             ingest.sync_file(*file_id)?;

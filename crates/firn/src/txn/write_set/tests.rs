@@ -262,8 +262,8 @@ fn what_comes_in_order_is_committed_as_it_was_spilled() {
     assert_eq!(on_disk(&ingest), ids);
 }
 
-/// The set changes between moves; each move goes on from the entry the cursor stood on. Of a set that
-/// spills, writes since the last seek may be passed over.
+/// The set changes between moves; each move goes on from the entry the cursor stood on. Of a set
+/// that spills, writes since the last seek may be passed over.
 #[test]
 fn a_cursor_over_a_changing_set_against_the_model() {
     for seed in 0..400u64 {
@@ -405,8 +405,8 @@ fn a_spill_that_fails_leaves_no_trace() {
     }
 }
 
-/// The statement goes on beside the spill, and hears of the error with a later write. Nothing is lost: what was to be
-/// written is memory again, below what came meanwhile.
+/// The statement goes on beside the spill, and hears of the error with a later write. Nothing is
+/// lost: what was to be written is memory again, below what came meanwhile.
 #[test]
 fn a_spill_that_fails_beside_the_statement_leaves_no_trace() {
     let env = FaultEnv::new(Arc::new(MemEnv::new()));

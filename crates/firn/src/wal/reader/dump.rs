@@ -33,8 +33,8 @@ pub enum SegmentPiece<'a> {
     },
 }
 
-/// Hands the pieces of segment `id` to `f`. Returns its header if that is intact, and the size of the
-/// file.
+/// Hands the pieces of segment `id` to `f`. Returns its header if that is intact, and the size of
+/// the file.
 ///
 /// # Errors
 /// Those of the file system; `Unsupported` for a newer format.
@@ -90,8 +90,8 @@ pub fn dump_segment(
     Ok((header, size))
 }
 
-/// A number for the header and the groups of segment `id`, in their order: that of a copy is the same, also of one without
-/// the room behind the last group.
+/// A number for the header and the groups of segment `id`, in their order: that of a copy is the
+/// same, also of one without the room behind the last group.
 ///
 /// # Errors
 /// As of [`dump_segment`].

@@ -1,8 +1,8 @@
 //! Replay of a damaged log: goes on behind what recovery refuses.
 //!
-//! Recovery stops at a hole: the log ends there, or it is damaged. Here a hole is passed if something
-//! behind it proves that it was durable once. A hole without such a proof is the end, as for
-//! recovery: what lies behind was never acknowledged.
+//! Recovery stops at a hole: the log ends there, or it is damaged. Here a hole is passed if
+//! something behind it proves that it was durable once. A hole without such a proof is the end, as
+//! for recovery: what lies behind was never acknowledged.
 
 use super::super::frame::{GROUP_HEADER, GroupHeader, SegmentHeader};
 use super::super::segment::{list, segment_name};
@@ -27,9 +27,9 @@ struct IntactGroup {
 pub enum LogStart {
     /// In this segment; 0 for the first there ever was.
     At(SegmentId),
-    /// Not known: released segments may stand before it. What follows the last hole is taken alone. It
-    /// holds every change since its first one, so that for any key the newest version in it is newer
-    /// than what the files have; what lies before a hole may be older.
+    /// Not known: released segments may stand before it. What follows the last hole is taken alone.
+    /// It holds every change since its first one, so that for any key the newest version in it is
+    /// newer than what the files have; what lies before a hole may be older.
     Unknown {
         /// Segments below this one are not needed.
         at_least: SegmentId,
@@ -129,8 +129,8 @@ pub fn missing_segment(env: &dyn Env, dir: &Path, first: SegmentId) -> Result<Op
     Ok(gone.find(|id| !ids.contains(id)))
 }
 
-/// A segment that the log had between `before` and `id`, of which no file lies between them in `dir`; `None` if it went
-/// on from the one to the other, as it does when an epoch begins.
+/// A segment that the log had between `before` and `id`, of which no file lies between them in
+/// `dir`; `None` if it went on from the one to the other, as it does when an epoch begins.
 ///
 /// # Errors
 /// Those of the file system; `Unsupported` for a newer format.
@@ -148,7 +148,8 @@ pub fn missing_between(
     Ok(header.map_or(Some(expected), |header| lost_between(expected, &header, 0)))
 }
 
-/// The segments that were part of the log and are not there, or without a header; as recovery sees it.
+/// The segments that were part of the log and are not there, or without a header; as recovery sees
+/// it.
 fn gone(headers: &[SegmentHeader], first: SegmentId, known: bool) -> Vec<SegmentId> {
     let mut gone = Vec::new();
     let mut expected = (known && first > 0).then_some(first);
@@ -162,8 +163,8 @@ fn gone(headers: &[SegmentHeader], first: SegmentId, known: bool) -> Vec<Segment
     gone
 }
 
-/// The numbers of the groups without a hole between them, up to the end of the log. A hole is passed
-/// if a later group knows what is missing to be durable, or if a segment is `gone` there.
+/// The numbers of the groups without a hole between them, up to the end of the log. A hole is
+/// passed if a later group knows what is missing to be durable, or if a segment is `gone` there.
 fn pieces(
     groups: &BTreeMap<GroupNumber, IntactGroup>,
     segments: &[SegmentReader<'_>],

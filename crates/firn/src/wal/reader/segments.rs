@@ -11,8 +11,9 @@ use std::sync::Arc;
 /// Bytes read at once.
 const WINDOW: usize = 256 << 10;
 
-/// A segment for reading, with a window over the part that was read last. It is open only from a read to [`Self::rest`]:
-/// an archive of the log may have more segments than a process may have files open.
+/// A segment for reading, with a window over the part that was read last. It is open only from a
+/// read to [`Self::rest`]: an archive of the log may have more segments than a process may have
+/// files open.
 pub(super) struct SegmentReader<'e> {
     env: &'e dyn Env,
     path: PathBuf,
@@ -211,8 +212,8 @@ pub(super) fn open<'e>(
             Some(run) if run.incarnation == header.incarnation => run.segments.push(segment),
             last => {
                 if let Some(last) = last {
-                    // A recovery that found no group, since it began behind the last one, knows of no end but that
-                    // before its predecessor. All that it passed over was durable.
+                    // A recovery that found no group, since it began behind the last one, knows of
+                    // no end but that before its predecessor. All that it passed over was durable.
                     let known = copied == Copied::Whole || header.base != last.base;
                     last.next_base = known.then_some(header.base);
                 }
@@ -251,8 +252,8 @@ pub(super) fn lost_between(
     }
 }
 
-/// A segment has its full size, durably, before its header is written: what is missing at the end may
-/// have held groups.
+/// A segment has its full size, durably, before its header is written: what is missing at the end
+/// may have held groups.
 pub(super) fn check_whole(segment: &SegmentReader<'_>, header: &SegmentHeader) -> Result<()> {
     if segment.size >= header.size {
         return Ok(());

@@ -157,7 +157,8 @@ fn each_call_of_a_rotation_may_fail() {
     }
 }
 
-/// Whatever the disk has left, and however the room is used otherwise: a transaction that was prepared can be ended.
+/// Whatever the disk has left, and however the room is used otherwise: a transaction that was
+/// prepared can be ended.
 #[test]
 fn outcomes_find_room_on_a_full_disk() {
     for seed in 0..60 {

@@ -23,7 +23,8 @@ fn with(reserve: &Arc<DiskReserve>) -> WalOptions {
     }
 }
 
-/// Appends records of 3000 bytes, each in a group of its own, until the disk is full. Returns how many.
+/// Appends records of 3000 bytes, each in a group of its own, until the disk is full. Returns how
+/// many.
 fn append_all(wal: &Wal, seqno: &mut u64, access: FullDiskAccess) -> u64 {
     for done in 0.. {
         let record = [batch(*seqno + 1, &[7; 3000])];
@@ -106,8 +107,8 @@ fn what_is_in_the_reserve_is_replayed_and_the_next_run_goes_on() {
     );
 }
 
-/// Whatever is appended by whom: outcomes find their room, ordinary records are refused on a full disk alone, and all
-/// comes back in order.
+/// Whatever is appended by whom: outcomes find their room, ordinary records are refused on a full
+/// disk alone, and all comes back in order.
 #[test]
 fn outcomes_find_room_beside_the_reserve() {
     for seed in 0..60 {

@@ -15,13 +15,14 @@ pub struct ClosedSegment {
 }
 
 impl Wal {
-    /// Segments from `segment` on are not released until a later call says more. Without a call none is kept.
+    /// Segments from `segment` on are not released until a later call says more. Without a call
+    /// none is kept.
     pub fn keep_from(&self, segment: SegmentId) {
         self.shared.state.lock().kept_from = segment;
     }
 
-    /// Segments from `first` on that are still here, do not change any more and are durable, ascending. Once the log is
-    /// closed that is all of them.
+    /// Segments from `first` on that are still here, do not change any more and are durable,
+    /// ascending. Once the log is closed that is all of them.
     pub fn closed_segments(&self, first: SegmentId) -> Vec<ClosedSegment> {
         let state = self.shared.state.lock();
         let ended = state.closed && state.progress.writing() == 0 && state.open.is_empty();

@@ -1,9 +1,10 @@
 //! Commits that wait for the operating system only: the last group grows in its block.
 //!
-//! A group in the page cache owns whole blocks, so small commits that nobody gathers would each take a block of the
-//! log and of the device. Through the page cache a block may be written again at no cost: the
-//! device sees it once, at the next sync. After a power cut an earlier version of such a group may be
-//! there with later groups behind it; these tell how many records it should have.
+//! A group in the page cache owns whole blocks, so small commits that nobody gathers would each
+//! take a block of the log and of the device. Through the page cache a block may be written again
+//! at no cost: the device sees it once, at the next sync. After a power cut an earlier version of
+//! such a group may be there with later groups behind it; these tell how many records it should
+//! have.
 
 use super::super::frame::{GROUP_HEADER, GroupHeader};
 use super::super::{GroupNumber, Lsn};
@@ -53,9 +54,9 @@ impl GrowingGroup {
 }
 
 impl Shared {
-    /// Hands the open group to the operating system, if that is all that is being written and nobody
-    /// waits to see it durable; those who come meanwhile append to the next one, and whoever has
-    /// the turn after this writes for all of them.
+    /// Hands the open group to the operating system, if that is all that is being written and
+    /// nobody waits to see it durable; those who come meanwhile append to the next one, and whoever
+    /// has the turn after this writes for all of them.
     pub(super) fn write_inline(&self, lsn: Lsn) {
         let _turn = self.turn.lock();
         let mut state = self.state.lock();

@@ -49,9 +49,9 @@ impl Wal {
             .map(drop)
     }
 
-    /// Ends the current segment behind everything that was appended; what is appended from now on goes
-    /// into the next one. No I/O: the caller passes the result to [`Self::finish_cut`], always. `None`
-    /// if the next segment was taken meanwhile: to be prepared again.
+    /// Ends the current segment behind everything that was appended; what is appended from now on
+    /// goes into the next one. No I/O: the caller passes the result to [`Self::finish_cut`],
+    /// always. `None` if the next segment was taken meanwhile: to be prepared again.
     ///
     /// # Errors
     /// `Poisoned`, `ShutDown`.
@@ -87,8 +87,8 @@ impl Wal {
         Ok(Some(cut))
     }
 
-    /// Returns when everything before the cut is durable: the segments up to the one returned do not
-    /// change any more.
+    /// Returns when everything before the cut is durable: the segments up to the one returned do
+    /// not change any more.
     ///
     /// # Errors
     /// `Poisoned`: as of [`Self::sync_to`].

@@ -145,8 +145,9 @@ impl WalState {
         self.next_block() + group_len as u64 <= self.segment.size
     }
 
-    /// Sees to it that the open group may be `group_len` bytes long, with room for so many outcomes behind it or in the
-    /// next segment. Returns whether that is so; otherwise a next segment of that size is needed.
+    /// Sees to it that the open group may be `group_len` bytes long, with room for so many outcomes
+    /// behind it or in the next segment. Returns whether that is so; otherwise a next segment of
+    /// that size is needed.
     pub(super) fn make_room(
         &mut self,
         group_len: usize,

@@ -1,5 +1,5 @@
-//! What an archive of the log asks of the pipeline: the time, places in the binary log, and records that name
-//! nothing but what the archive has.
+//! What an archive of the log asks of the pipeline: the time, places in the binary log, and records
+//! that name nothing but what the archive has.
 
 use super::{CommitRecord, Pipeline, PipelineState, counter_records, file_ids};
 use crate::base::{CounterValue, Result};
@@ -8,7 +8,8 @@ use crate::version::FileMeta;
 use crate::wal::{BinlogPosition, OutcomeRoom, Record};
 use std::borrow::Cow;
 
-/// A log that is archived says what time it is when so many microseconds have passed, at whole multiples of them.
+/// A log that is archived says what time it is when so many microseconds have passed, at whole
+/// multiples of them.
 const CLOCK_STEP_US: u64 = 10_000;
 
 /// A place in the server's binary log.
@@ -38,8 +39,8 @@ impl Pipeline {
         }
     }
 
-    /// The binary log ends at `place` before what the host does next, a change of the catalog. For the archive of the log;
-    /// without one it does nothing.
+    /// The binary log ends at `place` before what the host does next, a change of the catalog. For
+    /// the archive of the log; without one it does nothing.
     pub fn note_binlog_position(&self, place: OwnedBinlogPosition) {
         if self.archived.is_some() {
             self.state.lock().told = Some(place);
@@ -66,14 +67,15 @@ impl Pipeline {
         Some((now / 1000, told))
     }
 
-    /// Wall clock, microseconds, at a moment when no commit is between its look at the clock and the log; and whether
-    /// nothing was appended to the log's current segment then.
+    /// Wall clock, microseconds, at a moment when no commit is between its look at the clock and
+    /// the log; and whether nothing was appended to the log's current segment then.
     pub fn quiet_moment(&self, clock: &dyn Fn() -> u64) -> (u64, bool) {
         let _state = self.state.lock();
         (clock(), !self.wal.segment_used())
     }
 
-    /// Files of a load are in the manifest: the archive of the log, if there is one, has to know of them.
+    /// Files of a load are in the manifest: the archive of the log, if there is one, has to know of
+    /// them.
     ///
     /// # Errors
     /// Of an append.

@@ -25,7 +25,8 @@ pub enum CommitRecord<'a> {
     Batch,
     /// The batch, as a change of the catalog described for those who follow the log.
     SchemaChange(&'a [u8]),
-    /// As `SchemaChange`, one after which less is stored: it may take the room that is kept for a full disk.
+    /// As `SchemaChange`, one after which less is stored: it may take the room that is kept for a
+    /// full disk.
     Retirement(&'a [u8]),
     /// The outcome of a prepared transaction, whose changes the log has already.
     Prepared {
@@ -47,7 +48,8 @@ impl CommitRecord<'_> {
         }
     }
 
-    /// What it may take of the log when the disk is full. `only_deletes` looks at the changes, which takes its time.
+    /// What it may take of the log when the disk is full. `only_deletes` looks at the changes,
+    /// which takes its time.
     fn access(&self, only_deletes: impl FnOnce() -> bool) -> FullDiskAccess {
         match self {
             Self::Prepared { .. } | Self::Retirement(_) => FullDiskAccess::Exits,
@@ -152,8 +154,8 @@ impl Pipeline {
         })
     }
 
-    /// As [`Self::commit`], for changes of any size. Files are read by way of `source`; the log owns them
-    /// from here on, unless the append fails, which [`Health`] knows nothing of.
+    /// As [`Self::commit`], for changes of any size. Files are read by way of `source`; the log
+    /// owns them from here on, unless the append fails, which [`Health`] knows nothing of.
     ///
     /// # Errors
     /// As [`Self::commit`].
@@ -170,8 +172,8 @@ impl Pipeline {
         }
     }
 
-    /// A run gets its place in the order of commits as a batch does, and is visible as soon as those
-    /// before it are. Nothing is read or written but the log's buffer.
+    /// A run gets its place in the order of commits as a batch does, and is visible as soon as
+    /// those before it are. Nothing is read or written but the log's buffer.
     ///
     /// The active memtable is always replaced, also an empty one: a statement that pinned its view
     /// before must not see commits after the run without the run.
@@ -256,7 +258,8 @@ impl Pipeline {
         room: OutcomeRoom,
         access: impl FnOnce() -> FullDiskAccess,
     ) -> Result<Appended> {
-        // Where there was no room at the last try, whoever may take the reserve does not try again first.
+        // Where there was no room at the last try, whoever may take the reserve does not try again
+        // first.
         if self.health.is_full(Some(FullDisk::Log)) {
             return self.wal.append_to(records, room, access());
         }
@@ -269,8 +272,8 @@ impl Pipeline {
         }
     }
 
-    /// Refuses a batch with an entry that no file can hold: the log would bring it back for ever. Whoever
-    /// writes checks before, with the statement at hand; this is the last line.
+    /// Refuses a batch with an entry that no file can hold: the log would bring it back for ever.
+    /// Whoever writes checks before, with the statement at hand; this is the last line.
     fn check_entries(&self, batch: &Batch) -> Result<()> {
         let bytes_max = self.mutable.entry_bytes_max.load(Ordering::Relaxed);
         if batch.as_bytes().len() as u64 <= bytes_max {

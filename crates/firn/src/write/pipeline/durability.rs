@@ -17,11 +17,12 @@ impl Pipeline {
         self.health.is_full(None)
     }
 
-    /// Waits until the log up to `lsn`, the end of a commit's record, is as durable as the flush mode promises.
+    /// Waits until the log up to `lsn`, the end of a commit's record, is as durable as the flush
+    /// mode promises.
     ///
     /// # Errors
-    /// `Poisoned` where the log has failed, and where a failure elsewhere hid the commit before the log had it:
-    /// nobody may be told of a commit that does not read.
+    /// `Poisoned` where the log has failed, and where a failure elsewhere hid the commit before the
+    /// log had it: nobody may be told of a commit that does not read.
     pub fn wait_durable(&self, lsn: Lsn) -> Result<()> {
         let waited = match self.mutable.commit_durability() {
             CommitDurability::Sync => self.wal.sync_to(lsn),
@@ -29,7 +30,8 @@ impl Pipeline {
             CommitDurability::Lazy => Ok(()),
         };
         waited.inspect_err(|_| self.contain_failure())?;
-        // Whoever hides commits asks the log first, so that those it has by now stay: only a failure before matters.
+        // Whoever hides commits asks the log first, so that those it has by now stay: only a
+        // failure before matters.
         if self.is_poisoned()
             && self
                 .state
@@ -54,8 +56,8 @@ impl Pipeline {
             .inspect_err(|_| self.contain_failure())
     }
 
-    /// Hides what the failed log cannot keep: visibility falls back to the last durable commit. Durable commits that
-    /// are still on their way become visible all the same.
+    /// Hides what the failed log cannot keep: visibility falls back to the last durable commit.
+    /// Durable commits that are still on their way become visible all the same.
     pub fn contain_failure(&self) {
         if self.health.cause().is_none() {
             return;

@@ -26,9 +26,9 @@ pub struct LogCut {
 }
 
 impl Pipeline {
-    /// Ends the log's segment behind the last commit. Commits are held up only while the log moves to its next
-    /// segment, which [`Wal::prepare_cut`] has made ready: the caller had better call that before. No other
-    /// I/O; [`Self::finish_cut`] must follow.
+    /// Ends the log's segment behind the last commit. Commits are held up only while the log moves
+    /// to its next segment, which [`Wal::prepare_cut`] has made ready: the caller had better call
+    /// that before. No other I/O; [`Self::finish_cut`] must follow.
     ///
     /// # Errors
     /// `Poisoned`; `NoSpace` if there is no room for the next segment.

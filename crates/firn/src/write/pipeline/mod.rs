@@ -9,13 +9,14 @@
 //! 4. When its own seqno is visible the caller releases row locks, and only then waits for the log
 //!    ([`Pipeline::wait_durable`]): locks are never held across a sync.
 //!
-//! Invariants: a seqno becomes visible only after all smaller ones; a commit is in the memtable that
-//! was active when its seqno was assigned, so a freeze never splits a commit; a memtable is flushed
-//! only after its writers have left.
+//! Invariants: a seqno becomes visible only after all smaller ones; a commit is in the memtable
+//! that was active when its seqno was assigned, so a freeze never splits a commit; a memtable is
+//! flushed only after its writers have left.
 //!
-//! When the log fails, publication goes on up to the first commit that the log has lost: a commit that is durable
-//! is acknowledged, so it must become visible. A commit that a bug panics between steps 1 and 3 poisons the engine, and
-//! publication ends before it: those behind it are told that their outcome is unknown, instead of waiting for ever.
+//! When the log fails, publication goes on up to the first commit that the log has lost: a commit
+//! that is durable is acknowledged, so it must become visible. A commit that a bug panics between
+//! steps 1 and 3 poisons the engine, and publication ends before it: those behind it are told that
+//! their outcome is unknown, instead of waiting for ever.
 //!
 //! Rejected: commit groups with a leader that writes batches for the others (two more wake-ups per
 //! member, and each batch is copied twice).
@@ -55,8 +56,8 @@ const FULL_DISK_FREEZE: u64 = ReservePart::Table.bytes() / 2;
 
 /// Told when a memtable is replaced. Called under the pipeline's mutex: short, and no way back in.
 pub trait MemtableHost: Send + Sync {
-    /// `active` takes the commits that follow. `queued`, newest first, comes on top of what waits to get
-    /// into the tree.
+    /// `active` takes the commits that follow. `queued`, newest first, comes on top of what waits
+    /// to get into the tree.
     fn switched(&self, queued: &[Flushable], active: Arc<Memtable>);
 }
 
@@ -74,14 +75,15 @@ struct PipelineState {
     run: ServerRunNote,
     /// Where in the binary log the last commit stands that told.
     binlog: OwnedBinlogPosition,
-    /// Where the binary log ended before the last change of the catalog, if the host told: for the archive of the log.
+    /// Where the binary log ended before the last change of the catalog, if the host told: for the
+    /// archive of the log.
     told: Option<OwnedBinlogPosition>,
     /// The last look at the clock that went into the log, in steps of [`CLOCK_STEP_US`].
     clock: u64,
     waiting_for_publication: usize,
     poisoned: bool,
-    /// Commits from here on never become visible: the log has lost them, or a bug has kept one of them from being
-    /// applied. `Seqno::MAX` as long as there are none.
+    /// Commits from here on never become visible: the log has lost them, or a bug has kept one of
+    /// them from being applied. `Seqno::MAX` as long as there are none.
     lost_from: Seqno,
     /// Commits whose records end here or later are hidden since the failure.
     hidden_from: Option<Lsn>,

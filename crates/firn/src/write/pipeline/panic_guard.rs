@@ -7,8 +7,9 @@ use crate::memtable::Memtable;
 use crate::wal::Lsn;
 use std::sync::Arc;
 
-/// Poisons the engine when it is dropped by a panic. It is declared behind the guard of the pipeline's mutex, so that it
-/// goes first: no other commit may take a seqno that the log has already.
+/// Poisons the engine when it is dropped by a panic. It is declared behind the guard of the
+/// pipeline's mutex, so that it goes first: no other commit may take a seqno that the log has
+/// already.
 pub(super) struct PoisonOnPanic<'a>(pub(super) &'a Health);
 
 impl Drop for PoisonOnPanic<'_> {
@@ -24,9 +25,9 @@ fn poison(health: &Health) {
     health.poison(Error::new(ErrorKind::ShutDown, message));
 }
 
-/// A commit between its seqno and its publication. If it is dropped before it [`ends`](Self::ends), by a panic, the
-/// engine is poisoned and publication ends before it. It is declared before the guard of the pipeline's mutex, which it
-/// locks then.
+/// A commit between its seqno and its publication. If it is dropped before it [`ends`](Self::ends),
+/// by a panic, the engine is poisoned and publication ends before it. It is declared before the
+/// guard of the pipeline's mutex, which it locks then.
 pub(super) struct CommitGuard<'a> {
     pipeline: &'a Pipeline,
     seqno: Option<Seqno>,

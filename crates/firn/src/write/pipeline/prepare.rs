@@ -45,8 +45,8 @@ impl Pipeline {
         }
     }
 
-    /// As [`Self::prepare_changes`], of a transaction that recovery has found prepared: it may take the room that is kept
-    /// for a full disk.
+    /// As [`Self::prepare_changes`], of a transaction that recovery has found prepared: it may take
+    /// the room that is kept for a full disk.
     pub fn prepare_recovered(&self, xid: &[u8], changes: &Changes) -> Result<PreparedLogPin> {
         match changes {
             Changes::Batch(batch) => {
@@ -73,8 +73,8 @@ impl Pipeline {
         self.wal.has_no_segment()
     }
 
-    /// A transaction that recovery has found prepared in the log from `segment` on, and that the disk has no room to write
-    /// again: these segments stay.
+    /// A transaction that recovery has found prepared in the log from `segment` on, and that the
+    /// disk has no room to write again: these segments stay.
     pub fn adopt_prepared(&self, segment: SegmentId) -> PreparedLogPin {
         let mut state = self.state.lock();
         self.wal.expect_outcome();

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 /// What the log says of the run, and where.
 ///
-/// Replay begins at the oldest segment that anything needs. So each segment in which something is prepared names the run,
-/// or a prepared transaction pins the earlier one that does.
+/// Replay begins at the oldest segment that anything needs. So each segment in which something is
+/// prepared names the run, or a prepared transaction pins the earlier one that does.
 #[derive(Default)]
 pub(super) struct ServerRunNote {
     run: Option<Arc<ServerRun>>,
@@ -20,14 +20,16 @@ pub(super) struct ServerRunNote {
 }
 
 impl ServerRunNote {
-    /// The run, if it has to stand before a prepare record that goes to segment `current`, or to the next one.
+    /// The run, if it has to stand before a prepare record that goes to segment `current`, or to
+    /// the next one.
     pub(super) fn due(&self, current: SegmentId) -> Option<Option<Arc<ServerRun>>> {
         let worth_saying = self.run.is_some() || self.others;
         let due = worth_saying && self.named_in != Some(current);
         due.then(|| self.run.clone())
     }
 
-    /// A prepare record lies in `segment` or behind, with the run before it if that was due. Returns the segment to pin.
+    /// A prepare record lies in `segment` or behind, with the run before it if that was due.
+    /// Returns the segment to pin.
     pub(super) fn prepared(&mut self, segment: SegmentId, with_run: bool) -> SegmentId {
         if with_run {
             self.named_in = Some(segment);

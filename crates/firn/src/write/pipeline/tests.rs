@@ -189,7 +189,8 @@ fn a_panic_at_the_switch_of_memtables_poisons() {
 fn a_panic_in_the_log_lets_no_other_commit_take_the_seqno() {
     let Fixture { env, pipeline, .. } = fixture();
     commit(&pipeline, b"first").unwrap();
-    // The segment is full after some commits; preparing the next one panics under the pipeline's mutex.
+    // The segment is full after some commits; preparing the next one panics under the pipeline's
+    // mutex.
     env.inject(Fault {
         class: CallClass::Create,
         nth: 1,

@@ -2,9 +2,9 @@
 //!
 //! The pressure *p* is the largest of several shares. Below one half the gate is open. From there
 //! the rate is g(p) × C, where C is what background work drains, measured while it works: twice as
-//! much at one half, as much at 1, half as much at 2, linear in between. So p settles where g(p) × C
-//! is what the writers want or the work can do, and the rate moves with p, never step by step from
-//! its own last value.
+//! much at one half, as much at 1, half as much at 2, linear in between. So p settles where g(p) ×
+//! C is what the writers want or the work can do, and the rate moves with p, never step by step
+//! from its own last value.
 //!
 //! Worked example: compactions take 20 MiB/s out of L0. With L0 a quarter of the way to its stop
 //! (p = ½) writers may bring 40 MiB/s: nobody notices. They do bring 30, L0 grows; at p = ¾ they
@@ -142,9 +142,9 @@ pub(super) struct Drain {
     since_us: u64,
     /// Committed bytes when the last flush ended.
     committed: u64,
-    /// What late flushes stored, and what was committed between their ends. Sums, since flushes that
-    /// were held up end together: the first one seems to have stored little of what was committed,
-    /// the next one all of nothing.
+    /// What late flushes stored, and what was committed between their ends. Sums, since flushes
+    /// that were held up end together: the first one seems to have stored little of what was
+    /// committed, the next one all of nothing.
     pressed: FlushRatio,
 }
 
@@ -193,7 +193,8 @@ fn gain(p: f64) -> f64 {
     }
 }
 
-/// Committed bytes a second that may pass, and what limits them most; `None` while the gate is open.
+/// Committed bytes a second that may pass, and what limits them most; `None` while the gate is
+/// open.
 pub(super) fn rate(pressure: &Pressure, drain: &Drain) -> Option<(u64, StallReason)> {
     let limit = |(p, reason): (f64, StallReason)| {
         let drained = drain.rate(reason).filter(|_| p >= 0.5)?;

@@ -29,8 +29,8 @@ fn look_at(world: &World, dir: &str, spilled: bool) {
     assert!(blobs.files.iter().any(|file| file.used.is_some()));
 }
 
-/// Holes, rewritten files, values that only the log names, spilled transactions, a prepared one: all of it
-/// is in the checkpoint as it was, whatever becomes of the database.
+/// Holes, rewritten files, values that only the log names, spilled transactions, a prepared one:
+/// all of it is in the checkpoint as it was, whatever becomes of the database.
 #[test]
 fn a_checkpoint_holds_values_and_spilled_transactions_as_they_were() {
     let (mut punched, mut rewritten) = (0, 0);

@@ -158,7 +158,8 @@ fn damage_stays_with_its_value_and_a_repair_keeps_the_rest() {
     world.check(&rows, "repaired");
 }
 
-/// Of values that were moved to another file nothing tells but an edit of the manifest, and the file.
+/// Of values that were moved to another file nothing tells but an edit of the manifest, and the
+/// file.
 #[test]
 fn a_manifest_that_lost_its_end_costs_no_value() {
     // No holes in this file system: what lives is moved.

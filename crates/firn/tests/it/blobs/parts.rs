@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 const PAGE: usize = 4096;
 
-/// Bytes of memory behind `bytes`, by the page table: 64 bits a page, of which the highest says whether it is there.
+/// Bytes of memory behind `bytes`, by the page table: 64 bits a page, of which the highest says
+/// whether it is there.
 fn resident(bytes: &[u8]) -> usize {
     #[allow(clippy::disallowed_methods)] // No file of the engine.
     let pages = File::open("/proc/self/pagemap").unwrap();

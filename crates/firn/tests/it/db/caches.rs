@@ -5,8 +5,8 @@ use firn::env::PosixEnv;
 use firn::iter::{MergeIter, MvccIter, ReadAt};
 use firn::read::{ScanRange, scan_sources};
 
-/// Rows that are read again after a flush come from the row cache, and never in a stale version: not
-/// to a snapshot from before, not after the next flush, not after a compaction.
+/// Rows that are read again after a flush come from the row cache, and never in a stale version:
+/// not to a snapshot from before, not after the next flush, not after a compaction.
 #[test]
 fn the_row_cache_follows_flushes() {
     let db = open(&MemEnv::new());
@@ -97,7 +97,8 @@ fn a_compaction_hands_cached_blocks_over() {
     assert!(after < before * 11 / 10, "{before} bytes became {after}");
 }
 
-/// The cache is about as large as the tree, so that what the inputs leave behind would be in the way.
+/// The cache is about as large as the tree, so that what the inputs leave behind would be in the
+/// way.
 #[test]
 fn a_full_cache_is_handed_over() {
     let db = without_row_cache(64 << 20);

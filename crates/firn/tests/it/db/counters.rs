@@ -1,4 +1,5 @@
-//! Counters that are set back: whatever was noted of them before and after, in log and manifest, the last setting holds.
+//! Counters that are set back: whatever was noted of them before and after, in log and manifest,
+//! the last setting holds.
 
 use super::*;
 use firn::base::CounterValue;
@@ -25,8 +26,8 @@ fn commit(db: &Db, value: u64) {
 
 #[test]
 fn a_counter_that_was_set_back_stays_there_over_crashes() {
-    // What happens to log and manifest before and after: nothing, a flush, a compaction, a checkpoint (which ends the
-    // segment), two flushes (the log before is gone).
+    // What happens to log and manifest before and after: nothing, a flush, a compaction, a
+    // checkpoint (which ends the segment), two flushes (the log before is gone).
     let happen = |db: &Db, what: usize, round: usize| match what {
         0 => {}
         1 => db.flush().unwrap(),
@@ -90,7 +91,8 @@ fn checkpoints_and_repairs_have_the_counter_as_it_was_set() {
     assert_eq!(known(&repaired).value, 9);
 }
 
-/// The counter is raised by nothing that a transaction brings late, and a setting that fails leaves it where it was.
+/// The counter is raised by nothing that a transaction brings late, and a setting that fails leaves
+/// it where it was.
 #[test]
 fn late_commits_and_failures_neither_raise_nor_lower_it() {
     let env = MemEnv::new();
@@ -116,7 +118,8 @@ fn late_commits_and_failures_neither_raise_nor_lower_it() {
     assert_eq!(known(&db).value, 100);
 }
 
-/// Random work: the counter comes back as large as it was acknowledged, and no larger than it ever was in its generation.
+/// Random work: the counter comes back as large as it was acknowledged, and no larger than it ever
+/// was in its generation.
 #[test]
 fn random_settings_and_crashes() {
     for seed in 0..40 {

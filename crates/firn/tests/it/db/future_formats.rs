@@ -1,5 +1,5 @@
-//! Records and entries that no server writes yet: of a log that others follow, of a database that another writer has
-//! taken over, of objects that the catalog keeps for the server.
+//! Records and entries that no server writes yet: of a log that others follow, of a database that
+//! another writer has taken over, of objects that the catalog keeps for the server.
 
 use super::*;
 use firn::base::Result;
@@ -92,7 +92,8 @@ fn an_epoch_that_the_log_begins_moves_all_numbers_and_stays() {
         env = env.crash(round);
         let tree = look(&env).tree().unwrap();
         assert_eq!(tree.state.epoch(), 2, "round {round}");
-        // The manifest that the first open begins is older than the record that it reads in the log.
+        // The manifest that the first open begins is older than the record that it reads in the
+        // log.
         assert!(round == 0 || tree.manifest_id > 2 * IDS_PER_EPOCH);
         let newest = segments(&env).into_iter().max().unwrap();
         assert!(newest >= 2 * IDS_PER_EPOCH, "{newest}");
@@ -393,7 +394,8 @@ fn global_transaction_ids_outlive_the_log() {
     flush();
     assert!(!look(&env).tree().unwrap().state.gtids.is_empty());
     assert_eq!(shown(&env), ["0-9-5", "3-9-77"]);
-    // Of two domains one goes on; the other comes from the manifest, which is another one at each open.
+    // Of two domains one goes on; the other comes from the manifest, which is another one at each
+    // open.
     append(&env, &[record(3, 78)]);
     assert_eq!(shown(&env), ["0-9-5", "3-9-78"]);
     for _ in 0..2 {

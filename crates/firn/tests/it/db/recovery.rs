@@ -113,7 +113,8 @@ fn a_recovery_keeps_prepared_transactions_durable_in_every_flush_mode() {
     }
 }
 
-/// The binary log may have told others of the commit already: there is no way back for want of a few bytes.
+/// The binary log may have told others of the commit already: there is no way back for want of a
+/// few bytes.
 #[test]
 fn prepared_transactions_are_ended_on_a_full_disk() {
     for spills in [false, true] {
@@ -233,7 +234,8 @@ fn a_rollback_is_not_durable_before_what_the_log_has_before_it() {
     assert_eq!(db.prepared_xids(), [b"second".to_vec()]);
 }
 
-/// After a kill, what replay has read may be in the page cache only: what it says goes no earlier than it is durable.
+/// After a kill, what replay has read may be in the page cache only: what it says goes no earlier
+/// than it is durable.
 #[test]
 fn a_recovery_that_is_cut_off_leaves_the_files_of_what_comes_back() {
     let value = vec![7; 10_000];
@@ -308,8 +310,8 @@ fn counters_that_nobody_committed_survive_a_clean_close() {
     assert!(db.catalog().counters().snapshot().contains(&(99, 7.into())));
 }
 
-/// A commit of counters alone has a seqno, too. With the log that held it gone, no other commit gets that one: backups and
-/// the places to recover to are told apart by it.
+/// A commit of counters alone has a seqno, too. With the log that held it gone, no other commit
+/// gets that one: backups and the places to recover to are told apart by it.
 #[test]
 fn seqnos_of_commits_without_entries_are_not_given_out_again() {
     let env = MemEnv::new();

@@ -74,8 +74,8 @@ impl World {
     }
 }
 
-/// Whatever others commit in front of a locking scan, it meets, in both directions, through the rows
-/// and through an index.
+/// Whatever others commit in front of a locking scan, it meets, in both directions, through the
+/// rows and through an index.
 #[test]
 fn a_locking_scan_reads_on_at_the_newest_point() {
     for seed in 0..20 {
@@ -141,9 +141,9 @@ fn a_locking_scan_reads_on_at_the_newest_point() {
     }
 }
 
-/// The commit of the row's holder replaces the memtable between the two loads of the scan's point, so that
-/// the point has the seqno of that commit and a view without it. The row under the cursor is older than its
-/// lock, and must be read again.
+/// The commit of the row's holder replaces the memtable between the two loads of the scan's point,
+/// so that the point has the seqno of that commit and a view without it. The row under the cursor
+/// is older than its lock, and must be read again.
 #[test]
 fn a_row_is_not_older_than_its_lock() {
     for index in [0, 1] {
@@ -196,8 +196,8 @@ fn a_row_is_not_older_than_its_lock() {
     }
 }
 
-/// The holder's commit is a file that the view has, and is visible only after the scan's point was taken. The row
-/// under the cursor is older than its lock, and must be read again.
+/// The holder's commit is a file that the view has, and is visible only after the scan's point was
+/// taken. The row under the cursor is older than its lock, and must be read again.
 #[test]
 fn a_row_is_not_older_than_its_lock_if_the_commit_was_in_a_file_before_it_was_visible() {
     for index in [0, 1] {

@@ -8,8 +8,8 @@ const FULL: usize = 512;
 
 /// How following keys come from the key before.
 ///
-/// Bytes: a number; if even, half of it is the count of a run, and the step follows; if odd, half of
-/// it is how many bytes are shared with the key before, and length and bytes of the rest follow.
+/// Bytes: a number; if even, half of it is the count of a run, and the step follows; if odd, half
+/// of it is how many bytes are shared with the key before, and length and bytes of the rest follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step<'a> {
     /// `count` keys, each `by` more than the one before: of the same length, with all but the last
@@ -41,8 +41,8 @@ pub(super) enum KeyRemoval {
 
 /// Keys after a first one, which the owner of the block keeps.
 ///
-/// Invariant: neighbouring runs with the same step are one run, wherever they meet: a range filled in
-/// any order ends as one run. Only after removals at the end may two of them lie side by side.
+/// Invariant: neighbouring runs with the same step are one run, wherever they meet: a range filled
+/// in any order ends as one run. Only after removals at the end may two of them lie side by side.
 pub(super) struct Block {
     steps: Vec<u8>,
     last: Vec<u8>,

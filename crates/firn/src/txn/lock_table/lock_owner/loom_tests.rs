@@ -1,9 +1,10 @@
-//! Every interleaving of a session that ends with a waiter that found it among its blockers, under `loom`.
+//! Every interleaving of a session that ends with a waiter that found it among its blockers, under
+//! `loom`.
 //!
-//! The steps are those of `LockTable::tell_observer`, `LockOwner::with_host` and `detach_host`, in their order: the
-//! waiter finds the blocker under the shard and lets go of the shard; it looks for the host's context and hands it to the
-//! observer; the blocker gives up its lock, detaches, and the host frees the context. The ways to break them must be found
-//! out.
+//! The steps are those of `LockTable::tell_observer`, `LockOwner::with_host` and `detach_host`, in
+//! their order: the waiter finds the blocker under the shard and lets go of the shard; it looks for
+//! the host's context and hands it to the observer; the blocker gives up its lock, detaches, and
+//! the host frees the context. The ways to break them must be found out.
 
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::sync::{Arc, Mutex};
