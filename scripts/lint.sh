@@ -24,6 +24,8 @@ say "clang-format"
 clang-format --dry-run -Werror mariadb/*.cc mariadb/*.h
 say "ruff"
 .venv/bin/ruff check --quiet .
+say "tree: comments, circles, glossary"
+.venv/bin/python scripts/checks/tree.py
 say "shell syntax"
 for script in scripts/*.sh .ci/run; do bash -n "$script"; done
 echo "ok: lint"

@@ -15,17 +15,15 @@
 // Bytes of a slot that `firn_recover` fills: a u32 length in the machine's order, then the xid.
 #define FIRN_XID_SLOT 260
 
-// No special wishes.
-#define FIRN_WRITE_DEFAULT 0
-
 // A duplicate is about to be replaced or updated: lock it exclusively.
 #define FIRN_WRITE_LOCK_DUPLICATE_X 1
 
-// The target of a copying ALTER: nobody else sees the table until `firn_bulk_end`. A duplicate may become
-// known later, and ends the load; `firn_bulk_duplicate` gives its row.
+// The target of a copying ALTER: nobody else sees the table until `firn_bulk_end`. A duplicate may
+// become known later, and ends the load; `firn_bulk_duplicate` gives its row.
 #define FIRN_WRITE_BULK 2
 
-// With `FIRN_WRITE_BULK`: whether a row is a duplicate is known at once, and the load goes on without it.
+// With `FIRN_WRITE_BULK`: whether a row is a duplicate is known at once, and the load goes on
+// without it.
 #define FIRN_WRITE_BULK_ONE_BY_ONE 8
 
 // The caller vouches for unique secondary indexes.
@@ -196,8 +194,8 @@ typedef struct firn_session firn_session;
 // An opened table, shared by all who use it.
 typedef struct firn_table firn_table;
 
-// What is enough of a column's value if it lies out of line: `prefix` bytes from its beginning, and, with
-// `length`, the length of the whole value in the record, with zeros behind the prefix.
+// What is enough of a column's value if it lies out of line: `prefix` bytes from its beginning,
+// and, with `length`, the length of the whole value in the record, with zeros behind the prefix.
 typedef struct firn_partial_column {
   // Its number.
   uint32_t column;
@@ -485,8 +483,8 @@ typedef struct firn_counters {
   uint64_t write_stall_us;
   // Bytes set aside for a full disk.
   uint64_t reserve_bytes;
-  // What the database can do: 0 all, 1 the disk is full, 2 it is full and nothing can be written, 3 writes have
-  // stopped until a restart.
+  // What the database can do: 0 all, 1 the disk is full, 2 it is full and nothing can be
+  // written, 3 writes have stopped until a restart.
   uint64_t condition;
 } firn_counters;
 
@@ -573,10 +571,10 @@ enum firn_status firn_cursor_resume(struct firn_cursor *cursor,
 void firn_cursor_close(struct firn_cursor *cursor);
 
 // Columns to decode: a bitmap with bit `i % 8` of byte `i / 8` for column `i`; NULL for all.
-// `key_only` decodes the columns of the index and of the primary key from the index entry alone. `parts`:
-// what is enough of values out of line; short values come whole nevertheless, and so does what is locked, but for
-// BLOBs of which the length is enough: a statement that neither reads nor writes them leaves them so in both
-// records of `firn_update`.
+// `key_only` decodes the columns of the index and of the primary key from the index entry alone.
+// `parts`: what is enough of values out of line; short values come whole nevertheless, and so does
+// what is locked, but for BLOBs of which the length is enough: a statement that neither reads nor
+// writes them leaves them so in both records of `firn_update`.
 //
 // # Safety
 // `bitmap` is NULL or has a bit for each column; `parts` has `part_count` elements.
@@ -690,8 +688,8 @@ enum firn_status firn_cursor_get_ref(struct firn_cursor *cursor,
                                      uint32_t len,
                                      uint8_t *record);
 
-// Opens the database in `config->dir` and recovers it. What earlier runs of the server prepared is committed or rolled back
-// as their binary logs have it.
+// Opens the database in `config->dir` and recovers it. What earlier runs of the server prepared is
+// committed or rolled back as their binary logs have it.
 //
 // # Safety
 // The pointers are valid; the callbacks of `host` stay so until `firn_close`.
@@ -699,15 +697,14 @@ enum firn_status firn_open(const struct firn_config *config,
                            const struct firn_host *host,
                            struct firn_db **out);
 
-// Closes the database: everything committed is durable, background threads have ended. The
-// handle is gone also when an error is returned. `thread_left`: a thread hangs in the archive of the log; it calls nobody
-// any more, but this code has to stay where it is.
+// Closes the database: everything committed is durable, background threads have ended. The handle
+// is gone also when an error is returned. `thread_left`: a thread hangs in the archive of the log;
+// it calls nobody any more, but this code has to stay where it is.
 //
 // # Safety
-// `db` is from `firn_open`, and not used afterwards; neither are its sessions, tables, cursors. `thread_left` is valid or
-// null.
-enum firn_status firn_close(struct firn_db *db,
-                            bool *thread_left);
+// `db` is from `firn_open`, and not used afterwards; neither are its sessions, tables, cursors.
+// `thread_left` is valid or null.
+enum firn_status firn_close(struct firn_db *db, bool *thread_left);
 
 // Makes everything committed so far durable.
 //
@@ -715,17 +712,15 @@ enum firn_status firn_close(struct firn_db *db,
 // `db` is open.
 enum firn_status firn_sync_log(const struct firn_db *db);
 
-// Makes a checkpoint of everything committed so far in `target`, a directory that must not exist; with
-// `flush` the memtables are flushed first. Durable on return.
+// Makes a checkpoint of everything committed so far in `target`, a directory that must not exist;
+// with `flush` the memtables are flushed first. Durable on return.
 //
 // # Safety
 // `db` is open; `target` is a string.
-enum firn_status firn_checkpoint(const struct firn_db *db,
-                                 const char *target,
-                                 bool flush);
+enum firn_status firn_checkpoint(const struct firn_db *db, const char *target, bool flush);
 
-// The server's binary log ends in `file` at `position` before the change of the catalog that comes next. For the
-// archive of the log; without one it does nothing.
+// The server's binary log ends in `file` at `position` before the change of the catalog that comes
+// next. For the archive of the log; without one it does nothing.
 //
 // # Safety
 // `db` is open; `file` is a string.
@@ -733,13 +728,13 @@ enum firn_status firn_note_binlog_position(const struct firn_db *db,
                                            const char *file,
                                            uint64_t position);
 
-// What sessions prepare from now on belongs to the run of the server that writes `file` of its binary log; NULL: to one
-// without. Call before the first transaction is prepared, and when the server has gone on to another file.
+// What sessions prepare from now on belongs to the run of the server that writes `file` of its
+// binary log; NULL: to one without. Call before the first transaction is prepared, and when the
+// server has gone on to another file.
 //
 // # Safety
 // `db` is open; `file` is NULL or a string.
-enum firn_status firn_note_server_run(const struct firn_db *db,
-                                      const char *file);
+enum firn_status firn_note_server_run(const struct firn_db *db, const char *file);
 
 // Freezes the memtable and writes all memtables to files.
 //
@@ -828,25 +823,27 @@ enum firn_status firn_table_version(const struct firn_db *db,
 // call on this thread.
 const char *firn_last_error(void);
 
-// Plans to give `table` the indexes of `definition`, whose columns and primary key are the table's. `from` says for
-// each of its indexes which number it has in the table, or `FIRN_NONE` for a new one. `FIRN_UNSUPPORTED`, with
-// the reason in words, if more than secondary indexes would change.
+// Plans to give `table` the indexes of `definition`, whose columns and primary key are the
+// table's. `from` says for each of its indexes which number it has in the table, or `FIRN_NONE`
+// for a new one. `FIRN_UNSUPPORTED`, with the reason in words, if more than secondary indexes
+// would change.
 //
 // # Safety
-// The table is live; the pointers are valid for what they name, `from` for as many numbers as the definition has
-// indexes. What the definition's collator and its handles point to lives until the change is freed.
+// The table is live; the pointers are valid for what they name, `from` for as many numbers as the
+// definition has indexes. What the definition's collator and its handles point to lives until the
+// change is freed.
 enum firn_status firn_index_change_new(const struct firn_table *table,
                                        const struct firn_table_def *definition,
                                        const uint32_t *from,
                                        struct firn_index_change **out);
 
-// Fills the new indexes from the rows; nobody may change these until the commit. `FIRN_DUPLICATE`: two rows have a
-// key of the new unique index `dup_index`; `record` gets the second one, and its blobs stay until the next
-// call of the session.
+// Fills the new indexes from the rows; nobody may change these until the commit. `FIRN_DUPLICATE`:
+// two rows have a key of the new unique index `dup_index`; `record` gets the second one, and its
+// blobs stay until the next call of the session.
 //
 // # Safety
-// The handles are live, the session is this thread's; `record` is a record buffer of the table; `progress` does not
-// come back into the core.
+// The handles are live, the session is this thread's; `record` is a record buffer of the table;
+// `progress` does not come back into the core.
 enum firn_status firn_index_change_fill(struct firn_session *session,
                                         struct firn_index_change *change,
                                         firn_progress progress,
@@ -855,8 +852,8 @@ enum firn_status firn_index_change_fill(struct firn_session *session,
                                         size_t record_len,
                                         uint32_t *dup_index);
 
-// With the commit, makes `next` the table's next AUTO_INCREMENT value, or the one above `largest`, the largest that a row
-// has, if that is larger.
+// With the commit, makes `next` the table's next AUTO_INCREMENT value, or the one above `largest`,
+// the largest that a row has, if that is larger.
 //
 // # Safety
 // The change is live.
@@ -864,11 +861,13 @@ enum firn_status firn_index_change_autoinc(struct firn_index_change *change,
                                            uint64_t next,
                                            uint64_t largest);
 
-// Commits changes of several tables (of the partitions of one) at once, with the server's new definition and version:
-// atomic and durable. Open handles of the tables keep their old definition, and are to be closed.
+// Commits changes of several tables (of the partitions of one) at once, with the server's new
+// definition and version: atomic and durable. Open handles of the tables keep their old
+// definition, and are to be closed.
 //
 // # Safety
-// The handles are live, `changes` has `count` of them, all different; the pointers are valid for what they name.
+// The handles are live, `changes` has `count` of them, all different; the pointers are valid for
+// what they name.
 enum firn_status firn_index_change_commit(const struct firn_db *db,
                                           struct firn_index_change *const *changes,
                                           size_t count,
@@ -896,8 +895,8 @@ enum firn_status firn_insert(struct firn_session *session,
                              uint32_t *dup_index,
                              uint8_t *ref_out);
 
-// Ends a load: everything is durable, and visible to snapshots from now on. After an error, `FIRN_DUPLICATE`
-// with its index included, call `firn_bulk_abort`.
+// Ends a load: everything is durable, and visible to snapshots from now on. After an error,
+// `FIRN_DUPLICATE` with its index included, call `firn_bulk_abort`.
 //
 // # Safety
 // The handles are live, the session is this thread's; `progress` does not come back into the core.
@@ -907,7 +906,8 @@ enum firn_status firn_bulk_end(struct firn_session *session,
                                void *context,
                                uint32_t *dup_index);
 
-// Writes the second row of the duplicate that ended a load to `record`. Its blobs stay until the next call.
+// Writes the second row of the duplicate that ended a load to `record`. Its blobs stay until the
+// next call.
 //
 // # Safety
 // The handles are live, the session is this thread's; `record` is a record buffer of the table.
@@ -946,8 +946,9 @@ enum firn_status firn_delete(struct firn_session *session,
                              const uint8_t *reference);
 
 // Writes the key of one string to `out`, as an index on a VARCHAR column would have it, or, if
-// `chars` is not zero, on a CHAR column of so many characters. Returns its length; nothing is written if that is above `capacity`,
-// and 0 means that the collation is not as described. For checks of the callbacks.
+// `chars` is not zero, on a CHAR column of so many characters. Returns its length; nothing is
+// written if that is above `capacity`, and 0 means that the collation is not as described. For
+// checks of the callbacks.
 //
 // # Safety
 // All pointers are valid; `text` has `len` bytes, `out` has room for `capacity`.
@@ -966,7 +967,8 @@ size_t firn_text_key(const struct firn_collation *collation,
 enum firn_status firn_session_new(const struct firn_db *db, void *host, struct firn_session **out);
 
 // Ends a session: an active transaction is rolled back, a prepared one is left for
-// `firn_commit_xid` and `firn_rollback_xid`. On return no callback has the session's `host`, and none gets it any more.
+// `firn_commit_xid` and `firn_rollback_xid`. On return no callback has the session's `host`, and
+// none gets it any more.
 //
 // # Safety
 // `session` is NULL or from `firn_session_new`, and not used afterwards.
@@ -996,8 +998,8 @@ enum firn_status firn_end_statement(struct firn_session *session);
 // `session` is a live session of this thread.
 enum firn_status firn_rollback_statement(struct firn_session *session);
 
-// Fixes the snapshot of the transaction now; begins it first with `firn_begin_statement`. Does nothing at
-// READ COMMITTED, where every statement has a snapshot of its own.
+// Fixes the snapshot of the transaction now; begins it first with `firn_begin_statement`. Does
+// nothing at READ COMMITTED, where every statement has a snapshot of its own.
 //
 // # Safety
 // `session` is a live session of this thread.
@@ -1016,8 +1018,9 @@ enum firn_status firn_commit(struct firn_session *session);
 // `session` is a live session of this thread.
 enum firn_status firn_leave_prepared(struct firn_session *session);
 
-// First phase of a two-phase commit: the changes are durable under the xid. `may_stay`: another session may
-// tell the outcome, and until then no DDL changes the tables that the transaction has changed.
+// First phase of a two-phase commit: the changes are durable under the xid. `may_stay`: another
+// session may tell the outcome, and until then no DDL changes the tables that the transaction has
+// changed.
 //
 // # Safety
 // `session` is a live session of this thread; pointers are valid for what they name.
@@ -1052,24 +1055,6 @@ enum firn_status firn_savepoint(struct firn_session *session, uint64_t *mark);
 // # Safety
 // `session` is a live session of this thread.
 enum firn_status firn_rollback_to_savepoint(struct firn_session *session, uint64_t mark);
-
-// Whether a transaction is open.
-//
-// # Safety
-// `session` is a live session of this thread.
-bool firn_session_active(const struct firn_session *session);
-
-// Whether the transaction has written.
-//
-// # Safety
-// `session` is a live session of this thread.
-bool firn_session_has_writes(const struct firn_session *session);
-
-// Whether the transaction waits for the outcome of a two-phase commit.
-//
-// # Safety
-// `session` is a live session of this thread.
-bool firn_session_prepared(const struct firn_session *session);
 
 // Wakes a lock wait of the session and makes its next one fail, from any thread.
 //
@@ -1145,8 +1130,8 @@ enum firn_status firn_list_levels(const struct firn_db *db,
                                   void (*each)(void *context, const struct firn_level_info *info),
                                   void *context);
 
-// Opens a table, which the server defines as `definition`. `FIRN_DEFINITION_DIFFERS`, with the remedy in words, if
-// its rows or keys are stored by another one.
+// Opens a table, which the server defines as `definition`. `FIRN_DEFINITION_DIFFERS`, with the
+// remedy in words, if its rows or keys are stored by another one.
 //
 // # Safety
 // The pointers are valid for what they name.
@@ -1155,8 +1140,8 @@ enum firn_status firn_table_open(const struct firn_db *db,
                                  const struct firn_table_def *definition,
                                  struct firn_table **out);
 
-// How the definition given at open differs from the stored one, in words, where rows and keys are the same by both;
-// NULL if it does not. Valid until the table is closed.
+// How the definition given at open differs from the stored one, in words, where rows and keys are
+// the same by both; NULL if it does not. Valid until the table is closed.
 //
 // # Safety
 // The table is live.
@@ -1194,17 +1179,15 @@ void firn_autoinc_raise(struct firn_session *session,
 // The table is live.
 uint64_t firn_autoinc_next_value(const struct firn_table *table);
 
-// Makes `next` the next value, or the one above `largest`, the largest that a row has, if that is larger; durable. Nobody
-// writes to the table meanwhile.
+// Makes `next` the next value, or the one above `largest`, the largest that a row has, if that is
+// larger; durable. Nobody writes to the table meanwhile.
 //
 // # Safety
 // The table is live.
-enum firn_status firn_autoinc_set(const struct firn_table *table,
-                                  uint64_t next,
-                                  uint64_t largest);
+enum firn_status firn_autoinc_set(const struct firn_table *table, uint64_t next, uint64_t largest);
 
-// Refuses a table that a prepared transaction has changed: what its outcome brings would miss a copy of the table that
-// is made meanwhile. `FIRN_LOCK_TIMEOUT` if one has.
+// Refuses a table that a prepared transaction has changed: what its outcome brings would miss a
+// copy of the table that is made meanwhile. `FIRN_LOCK_TIMEOUT` if one has.
 //
 // # Safety
 // The table is live.
