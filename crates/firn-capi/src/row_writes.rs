@@ -1,7 +1,7 @@
 //! Rows: inserting, updating, deleting, loading.
 
 use crate::error::{CallOutcome, firn_status, guard};
-use crate::session::{firn_session, session_mut};
+use crate::session::{bulk_position, firn_session, session_mut};
 use crate::table::firn_table;
 use firn::base::{Error, ErrorKind};
 use firn::table::{BulkLoad, RowScratch, Table, WriteFlags, WriteOutcome};
@@ -129,13 +129,6 @@ fn bulk_of<'a>(
         }
     };
     Ok(&mut session.bulks[at])
-}
-
-pub(crate) fn bulk_position(session: &firn_session, table: &Arc<Table>) -> Option<usize> {
-    session
-        .bulks
-        .iter()
-        .position(|bulk| Arc::ptr_eq(bulk.table(), table))
 }
 
 /// How far something long is: so much of `total`, in no certain unit. True ends it.

@@ -5,7 +5,7 @@ use crate::error::{CallOutcome, firn_status, guard, guard_value};
 use crate::pointers::{borrow_bytes, boxed, c_str, unbox};
 use firn::base::Error;
 use firn::base::blob_buf::BlobBuf;
-use firn::table::BulkLoad;
+use firn::table::{BulkLoad, Table};
 use firn::txn::{Isolation, LockOwner, Savepoint, Transaction};
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
@@ -321,6 +321,14 @@ pub unsafe extern "C" fn firn_rollback_to_savepoint(
             Ok(())
         })
     }
+}
+
+/// The position of the load into `table` among those of the session.
+pub(crate) fn bulk_position(session: &firn_session, table: &Arc<Table>) -> Option<usize> {
+    session
+        .bulks
+        .iter()
+        .position(|bulk| Arc::ptr_eq(bulk.table(), table))
 }
 
 /// Wakes a lock wait of the session and makes its next one fail, from any thread.

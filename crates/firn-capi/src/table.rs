@@ -3,9 +3,8 @@
 use crate::database::firn_db;
 use crate::error::{CallOutcome, firn_status, guard, guard_value};
 use crate::pointers::{borrow_bytes, boxed, name, unbox};
-use crate::row_writes::bulk_position;
 use crate::schema::{firn_table_def, table_schema};
-use crate::session::{firn_session, session_mut};
+use crate::session::{bulk_position, firn_session, session_mut};
 use firn::base::{Error, ErrorKind};
 use firn::db::Db;
 use firn::table::Table;

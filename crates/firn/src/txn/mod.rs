@@ -6,6 +6,7 @@ pub mod prepared;
 mod row_count_deltas;
 pub mod snapshots;
 pub mod transaction;
+pub mod transaction_context;
 pub mod write_set;
 
 pub use lock_table::{
@@ -14,5 +15,6 @@ pub use lock_table::{
 };
 pub use prepared::{PreparedTransaction, PreparedTransactions};
 pub use snapshots::{Snapshot, SnapshotList};
-pub use transaction::{Isolation, Transaction, TransactionContext};
+pub use transaction::{Isolation, Transaction};
+pub use transaction_context::TransactionContext;
 pub use write_set::{Savepoint, SharedWriteSet, WriteSet, WriteSetIter};

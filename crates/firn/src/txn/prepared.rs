@@ -2,7 +2,7 @@
 //! ended, or to be left by one.
 
 use super::lock_table::LockOwner;
-use super::transaction::TransactionContext;
+use super::transaction_context::TransactionContext;
 use crate::base::row_count::RowCount;
 use crate::base::{Error, ErrorKind, IndexId, Result};
 use crate::binlog::ServerRun;

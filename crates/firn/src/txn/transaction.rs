@@ -10,54 +10,25 @@
 //! the snapshot is *hidden* from the snapshot's point of view: its entries in every index come from
 //! the own write set from then on, so that the primary and every index tell the same story.
 
-use super::lock_table::{Granted, LockMode, LockOwner, LockTable, WaitPolicy};
-use super::prepared::{PreparedTransaction, PreparedTransactions, discard};
+use super::lock_table::{Granted, LockMode, LockOwner, WaitPolicy};
+use super::prepared::{PreparedTransaction, discard};
 use super::row_count_deltas::RowCountDeltas;
-use super::snapshots::{Snapshot, SnapshotList};
+use super::snapshots::Snapshot;
+use super::transaction_context::TransactionContext;
 use super::write_set::{Savepoint, SharedWriteSet, WriteSet, WriteSetIter};
 use crate::base::blob_ref::BlobRef;
-use crate::base::memory_tracker::MemoryTracker;
-use crate::base::options::MutableOptions;
 use crate::base::pause_points::{self, PausePoint};
 use crate::base::row_count::RowCount;
 use crate::base::{
     CounterValue, Error, ErrorKind, IndexId, InternalKey, Kind, Result, Seqno, Value,
 };
-use crate::blob::{BlobStore, TransactionBlobs};
-use crate::ingest::{Ingest, LoadHost};
-use crate::iter::TombstoneReports;
-use crate::read::{self, ReadPoint, SuperVersions};
+use crate::blob::TransactionBlobs;
+use crate::read::{self, ReadPoint};
 use crate::wal::{BinlogPosition, Lsn};
-use crate::write::{Batch, Changes, CommitRecord, Pipeline, PreparedLogPin, unknown_outcome};
+use crate::write::{Batch, Changes, CommitRecord, PreparedLogPin, unknown_outcome};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-/// What transactions need of their database.
-pub struct TransactionContext {
-    /// Current views.
-    pub super_versions: Arc<SuperVersions>,
-    /// Where commits go.
-    pub pipeline: Arc<Pipeline>,
-    /// Row locks.
-    pub locks: LockTable,
-    /// Snapshots that compaction must keep.
-    pub snapshots: Arc<SnapshotList>,
-    /// Options that may change.
-    pub mutable: Arc<MutableOptions>,
-    /// Memory of all write sets.
-    pub write_sets: Arc<MemoryTracker>,
-    /// Prepared transactions that no session owns.
-    pub prepared: Arc<PreparedTransactions>,
-    /// Ranges in which scans skipped too much.
-    pub tombstone_reports: Arc<TombstoneReports>,
-    /// Where files outside of flush and compaction come from.
-    pub ingest: Arc<Ingest>,
-    /// Where loads are installed.
-    pub loads: Arc<dyn LoadHost>,
-    /// Values out of line.
-    pub blobs: Arc<BlobStore>,
-}
 
 /// Isolation levels; READ UNCOMMITTED reads as READ COMMITTED.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

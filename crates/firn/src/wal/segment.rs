@@ -1,7 +1,6 @@
 //! Segment files: names, preparation, recycling.
 
 use super::frame::{FIRST_GROUP, SegmentHeader};
-use super::writer::OldSegment;
 use super::{LogEnd, SegmentId};
 use crate::base::health::{FullDisk, Health};
 use crate::base::{Error, ErrorKind, Result};
@@ -12,6 +11,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A segment that no group goes into any more.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::wal) struct OldSegment {
+    pub size: u64,
+    /// No group lies behind this offset.
+    pub end: u64,
+}
 
 /// Name of a segment's file.
 pub fn segment_name(id: SegmentId) -> String {

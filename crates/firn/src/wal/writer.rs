@@ -7,7 +7,7 @@ mod log_cut;
 mod state;
 
 use super::frame::{FIRST_GROUP, GROUP_HEADER};
-use super::segment::{self, Segment, Segments};
+use super::segment::{self, OldSegment, Segment, Segments};
 use super::{LogEnd, Lsn, Record, SegmentId};
 use crate::base::epoch::{end_of_names, epoch_of};
 use crate::base::event_listener::{Listener, Severity};
@@ -18,7 +18,6 @@ use crate::store::DiskReserve;
 pub use closed_segments::ClosedSegment;
 pub use log_cut::{SegmentHold, WalCut};
 use parking_lot::{Condvar, Mutex};
-pub(super) use state::OldSegment;
 use state::WalState;
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -2,7 +2,7 @@
 
 use super::super::durable_prefix::{DurablePrefix, PrefixEnd};
 use super::super::frame::{FIRST_GROUP, GROUP_HEADER, GroupHeader, blocks_for};
-use super::super::segment::Segment;
+use super::super::segment::{OldSegment, Segment};
 use super::super::waiter::{CommitWaiter, WakeList, WakeReason};
 use super::super::{GroupNumber, LogEnd, Lsn, SegmentId};
 use super::growing_group::GrowingGroup;
@@ -36,14 +36,6 @@ impl SealedGroup {
             segment.file.write_at(self.offset, buf)
         }
     }
-}
-
-/// A segment that no group goes into any more.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::wal) struct OldSegment {
-    pub size: u64,
-    /// No group lies behind this offset.
-    pub end: u64,
 }
 
 pub(super) struct WalState {
