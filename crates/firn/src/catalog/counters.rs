@@ -118,12 +118,15 @@ impl Counters {
     }
 
     /// Removes the counters of all tables but those with these clustered indexes. The log and the
-    /// manifest name counters of tables that were dropped since.
+    /// manifest name counters of tables that were dropped since. Ids that were not given out yet
+    /// belong to no dropped table: their counters stay.
     pub(super) fn keep_only(&self, clustered: &HashSet<IndexId>) {
+        let given = self.cell(INDEX_IDS).read().value;
         let mut values = self.values.write();
-        values.retain(|&counter, _| match IndexId::try_from(counter >> 1) {
-            Ok(index) => counter == INDEX_IDS || clustered.contains(&index),
-            Err(_) => false,
+        values.retain(|&counter, _| {
+            let gone = IndexId::try_from(counter >> 1)
+                .is_ok_and(|index| u64::from(index) <= given && !clustered.contains(&index));
+            counter == INDEX_IDS || !gone
         });
     }
 
@@ -152,17 +155,19 @@ mod tests {
     #[test]
     fn counters_of_dropped_tables_are_forgotten() {
         let counters = Counters::default();
-        counters.raise(INDEX_IDS, 9);
-        for table in [3, 5, 7] {
+        counters.raise(INDEX_IDS, 7);
+        for table in [3, 5, 7, 9] {
             counters.raise(autoincrement_counter(table), 10);
             counters.raise(hidden_row_counter(table), 20);
         }
         counters.keep_only(&HashSet::from([3, 5]));
         counters.forget(3);
         let left = [
-            (INDEX_IDS, 9),
+            (INDEX_IDS, 7),
             (autoincrement_counter(5), 10),
             (hidden_row_counter(5), 20),
+            (autoincrement_counter(9), 10),
+            (hidden_row_counter(9), 20),
         ];
         assert_eq!(counters.snapshot(), left.map(|(c, v)| (c, v.into())));
     }

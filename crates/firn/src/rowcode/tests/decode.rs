@@ -166,7 +166,7 @@ fn adjacent_fixed_columns_are_copied_at_once() {
     let columns = vec![column(0, 1), column(1, 5), column(2, 10)];
     let format = RowFormat::single(RowLayout::new(1, 14, columns).unwrap());
     let plan = format!("{:?}", format.plan(None));
-    assert_eq!(plan.matches("Run {").count(), 2, "{plan}");
+    assert_eq!(plan.matches("CopyRange {").count(), 2, "{plan}");
 }
 
 #[test]
