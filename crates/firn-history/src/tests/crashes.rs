@@ -101,6 +101,7 @@ fn a_commit_without_an_answer_holds_no_lock_until_it_is_asked_for() {
         s.append(other, range(100, 100, 1), 10);
         s.commit(other);
         s.end(idle, outcome);
+        s.look(&[(100, &[1, 10]), (102, &[2])]);
         !s.names().is_empty()
     });
     assert_eq!(found, [false, true]);
