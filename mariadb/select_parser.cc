@@ -144,7 +144,9 @@ class SelectParser {
   }
   bool is_sign(size_t at, char sign) const { return token(at).kind == TokenKind::kSign && token(at).text[0] == sign; }
   bool is_number(size_t at) const { return token(at).kind == TokenKind::kNumber && token(at).text.size() <= 9; }
-  bool is_name(size_t at) const { return token(at).kind == TokenKind::kWord || token(at).kind == TokenKind::kQuotedName; }
+  bool is_name(size_t at) const {
+    return token(at).kind == TokenKind::kWord || token(at).kind == TokenKind::kQuotedName;
+  }
   bool is_function(size_t at) const {
     return token(at).kind == TokenKind::kWord && is_sign(at + 1, '(') && token(at + 1).adjacent;
   }
@@ -254,7 +256,9 @@ class SelectParser {
 
   /* Whether `at` ends a value: a * behind it multiplies, and a name behind it is an alias. */
   bool ends_value(size_t at) const { return token(at).kind != TokenKind::kSign ? !is_operator(at) : is_sign(at, ')'); }
-  bool is_operator(size_t at) const { return token(at).kind == TokenKind::kWord && is_one_of(token(at).text, kOperators); }
+  bool is_operator(size_t at) const {
+    return token(at).kind == TokenKind::kWord && is_one_of(token(at).text, kOperators);
+  }
 
   /* Reads the tokens from `begin` to `end`: the select list, or a condition. */
   bool read_expressions(size_t begin, size_t end, bool list) {

@@ -39,7 +39,9 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def quick_servers(template: Path) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         # InnoDB takes a second or two to write its last page: tests with `real_rest` wait for that.
-        patch.setattr(private.PrivateTarget, "_await_quiet", lambda self, seconds_max: RestState(0.0))
+        patch.setattr(
+            private.PrivateTarget, "_await_quiet", lambda self, seconds_max: RestState(0.0)
+        )
         # No log is made anew when a server starts on a copy of the template.
         patch.setattr(engine, "LOG_MIN", SMALL.memory_bytes)
         patch.setattr(ssd, "SAMPLE_BYTES", 1 << 20)

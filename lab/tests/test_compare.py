@@ -21,8 +21,8 @@ def compare(tmp_path: Path, *more: str) -> int:
 
 
 def test_a_regression_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    made_up.fill(tmp_path / "x.sqlite")
-    made_up.fill(tmp_path / "x.sqlite", speed={**made_up.SPEED, "firn": 100.0})
+    fake_stores.fill(tmp_path / "x.sqlite")
+    fake_stores.fill(tmp_path / "x.sqlite", speed={**fake_stores.SPEED, "firn": 100.0})
     assert compare(tmp_path) == 1
     lines = capsys.readouterr().out.splitlines()
     (line,) = [line for line in lines if "threads=8" in line and " tps " in line]
@@ -34,24 +34,24 @@ def test_a_regression_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_noise_is_no_regression(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    made_up.fill(tmp_path / "x.sqlite", speed={"firn": 150.0}, jitter=0.3)
-    made_up.fill(tmp_path / "x.sqlite", speed={"firn": 120.0}, jitter=0.3)
+    fake_stores.fill(tmp_path / "x.sqlite", speed={"firn": 150.0}, jitter=0.3)
+    fake_stores.fill(tmp_path / "x.sqlite", speed={"firn": 120.0}, jitter=0.3)
     assert compare(tmp_path) == 0
     out = capsys.readouterr().out
     assert "unclear" in out and "0 worse" in out
 
 
 def test_the_same_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    made_up.fill(tmp_path / "x.sqlite")
-    made_up.fill(tmp_path / "y.sqlite")
+    fake_stores.fill(tmp_path / "x.sqlite")
+    fake_stores.fill(tmp_path / "y.sqlite")
     command = ["compare", f"{tmp_path}/x.sqlite:1", f"{tmp_path}/y.sqlite:last"]
     assert cli.main(command) == 0
     assert "0 worse, 0 better, 0 unclear" in capsys.readouterr().out
 
 
 def test_nothing_in_common(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    made_up.fill(tmp_path / "x.sqlite", speed={"firn": 150.0, "innodb": 100.0})
-    made_up.fill(tmp_path / "x.sqlite", speed={"firn": 150.0})
+    fake_stores.fill(tmp_path / "x.sqlite", speed={"firn": 150.0, "innodb": 100.0})
+    fake_stores.fill(tmp_path / "x.sqlite", speed={"firn": 150.0})
     assert compare(tmp_path) == 0
     out = capsys.readouterr().out
     assert "only in run 1, or failed since: rw threads=2 rows=5 on innodb" in out
@@ -61,9 +61,9 @@ def test_what_was_taken_once_is_no_regression(tmp_path: Path) -> None:
     """Bytes are exact; the time of one load is not."""
     path = tmp_path / "x.sqlite"
     for size in (100.0, 200.0):
-        run = made_up.fill(path, speed={"firn": 150.0}, end="")
+        run = fake_stores.fill(path, speed={"firn": 150.0}, end="")
         writer = Writer(path, SystemClock())
-        figures = {"data_bytes": (size, made_up.BYTES), "load_seconds": (size, FigureKind("s"))}
+        figures = {"data_bytes": (size, fake_stores.BYTES), "load_seconds": (size, FigureKind("s"))}
         writer.state(run, run, "once", "load", figures)
         writer.close()
     with Reader(path) as store:
@@ -77,8 +77,8 @@ def test_more_rows_are_no_regression(tmp_path: Path, workload: str, code: int) -
     """The second run inserted four times as many."""
     path = tmp_path / "x.sqlite"
     for speed in (200.0, 800.0):
-        run = made_up.fill(path, speed={"firn": 150.0}, end="")
-        made_up.grow(path, run, workload, {"firn": speed})
+        run = fake_stores.fill(path, speed={"firn": 150.0}, end="")
+        fake_stores.grow(path, run, workload, {"firn": speed})
     with Reader(path) as store:
         found = changes(collect(store, 1), collect(store, 2), 0.05)
     sizes = {each.figure: each.verdict for each in found if each.case == "more"}
@@ -93,8 +93,8 @@ def test_settled_figures_stand_for_those_of_the_round(tmp_path: Path) -> None:
     """What an engine puts off until after the round is not saved."""
     path = tmp_path / "x.sqlite"
     for settled in (50e3, 90e3):
-        run = made_up.fill(path, speed={"firn": 150.0}, end="")
-        made_up.grow(path, run, "oltp_update_index", {"firn": 100.0}, settled=settled)
+        run = fake_stores.fill(path, speed={"firn": 150.0}, end="")
+        fake_stores.grow(path, run, "oltp_update_index", {"firn": 100.0}, settled=settled)
     with Reader(path) as store:
         found = changes(collect(store, 1), collect(store, 2), 0.05)
     written = {each.figure: each.verdict for each in found if "written" in each.figure

@@ -22,8 +22,8 @@ from firn_lab.estimate.compress import Compressor, Stored, Tuning, raw_bytes, st
 from firn_lab.estimate.entries import Entry, KeyPart, varint, weights
 from firn_lab.estimate.predict import predict
 from firn_lab.estimate.sample import Sample
-from firn_lab.estimate.schema import Column
 from firn_lab.estimate.sample_starts import after, between
+from firn_lab.estimate.schema import Column
 from firn_lab.estimate.values import encoder, is_variable
 from firn_lab.targets import Budget
 from firn_lab.targets.base import Target, make_target

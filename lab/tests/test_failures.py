@@ -149,7 +149,7 @@ def test_what_ends_no_run(laboratory: Laboratory, monkeypatch: pytest.MonkeyPatc
         raise BrokenPipeError
 
     monkeypatch.setattr(laboratory, "_listen", listen)
-    monkeypatch.setattr(tiny.Tiny, "about_bytes", property(lambda self: 2.0**60))
+    monkeypatch.setattr(tiny_workload.Tiny, "about_bytes", property(lambda self: 2.0**60))
     monkeypatch.setattr("firn_lab.runner.machine.busy_cores", lambda: 1.5)
     monkeypatch.setattr("firn_lab.runner.foreign_load.ForeignLoad.cores", lambda self: 1.7)
     (laboratory.scratch / "mariadb-template.new").mkdir(parents=True)

@@ -70,8 +70,8 @@ def test_stopping_early_costs_little_of_it(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["shared", "restless", "busy"])
 def test_short_rounds_know_more_after_the_same_time(name: str) -> None:
-    """Rounds of two seconds, each with a second and a quarter to start a load driver, against half a
-    second of clients that stay connected."""
+    """Rounds of two seconds, each with a second and a quarter to start a load driver, against half
+    a second of clients that stay connected."""
 
     def width(count: int, measured: float, lead: float) -> float:
         widths = []

@@ -24,7 +24,7 @@ US = FigureKind("µs")
 def run_of(path: Path, ratios: list[float], cpu: float = 1.0) -> Path:
     """Two builds, after ÷ before in each block."""
     writer = Writer(path, SystemClock())
-    run = writer.run("builds", ["firn-lab"], "0", made_up.MACHINE, Budget(), 60)
+    run = writer.run("builds", ["firn-lab"], "0", fake_stores.MACHINE, Budget(), 60)
     names = ("firn@before", "firn@after")
     settings = Settings("10.11", 5, True)
     ids = [writer.target(run, name, f"engine:{name}", settings) for name in names]

@@ -15,10 +15,10 @@ import pytest
 
 from firn_lab import cli
 from firn_lab.histogram import Latency
-from firn_lab.measures import ROUND_MEASURES, STATE_MEASURES, device, memory, context_switches
+from firn_lab.measures import ROUND_MEASURES, STATE_MEASURES, context_switches, device, memory
 from firn_lab.measures.csv import compressed_sizes
-from firn_lab.measures.throughput import outcome_figures
 from firn_lab.measures.ssd import compressed_tree_bytes
+from firn_lab.measures.throughput import outcome_figures
 from firn_lab.runner.settling import Settling
 from firn_lab.targets.private import allocated_bytes
 from firn_lab.workloads import Outcome, Params, make_workload
@@ -167,8 +167,8 @@ def test_switches_of_threads_that_end_are_kept(monkeypatch: pytest.MonkeyPatch) 
             {1: (120, 13), 3: (7, 2)},
         ]
     )
-    monkeypatch.setattr(switches, "thread_switches", lambda pids: next(looks).items())
-    probe = switches.Switches().begin(SimpleNamespace(pids=[1]))  # type: ignore[arg-type]
+    monkeypatch.setattr(context_switches, "thread_switches", lambda pids: next(looks).items())
+    probe = context_switches.Switches().begin(SimpleNamespace(pids=[1]))  # type: ignore[arg-type]
     assert probe.sample() == {"switches": 10 + 1 + 20}
     assert probe.sample() == {"switches": 5 + 7 + 2}
     # Transactions of the lead are among those that they are counted by.
@@ -183,7 +183,7 @@ def test_switches_of_threads_that_end_are_kept(monkeypatch: pytest.MonkeyPatch) 
 
 def test_switches_of_all_threads_are_seen() -> None:
     """Of this process: a thread that waits a hundred times is switched so often."""
-    probe = switches.Switches().begin(SimpleNamespace(pids=[os.getpid()]))  # type: ignore[arg-type]
+    probe = context_switches.Switches().begin(SimpleNamespace(pids=[os.getpid()]))  # type: ignore[arg-type]
     over = threading.Event()
 
     def wait() -> None:

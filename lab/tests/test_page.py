@@ -55,7 +55,7 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def page_text(tmp_path_factory: pytest.TempPathFactory) -> str:
     directory = tmp_path_factory.mktemp("page")
-    made_up.fill(directory / "x.sqlite")
+    fake_stores.fill(directory / "x.sqlite")
     prices = [Prices("here", hour=0.1, gb_month=0.08, million_ios=0.2)]
     with Reader(directory / "x.sqlite") as store:
         return html(collect(store, "last", prices))
@@ -136,7 +136,7 @@ def test_charts_are_drawn_and_tables_sorted(page_text: str, tmp_path: Path) -> N
     assert len(ascending) == 12
     assert ascending == sorted(ascending) != numbers(log["before"])
     assert numbers(log["descending"]) == sorted(ascending, reverse=True)
-    assert log["settings"] == [["differs", "own" + "".join(made_up.SPEED)]]
+    assert log["settings"] == [["differs", "own" + "".join(fake_stores.SPEED)]]
     red = [attributes for _, attributes in page.elements if attributes.get("class") == "red"]
     assert len(red) == 2, "unfair, and failed"
     boxes = [attributes.get("class") for _, attributes in page.elements]
@@ -145,9 +145,9 @@ def test_charts_are_drawn_and_tables_sorted(page_text: str, tmp_path: Path) -> N
 
 @in_browser
 def test_sizes_that_nobody_measured_are_said_to_be_shares(tmp_path: Path) -> None:
-    made_up.fill(tmp_path / "x.sqlite", speed={"rocksdb": 100.0}, sizes={"rocksdb": 40e6})
+    fake_stores.fill(tmp_path / "x.sqlite", speed={"rocksdb": 100.0}, sizes={"rocksdb": 40e6})
     writer = Writer(tmp_path / "x.sqlite", SystemClock())
-    files = {"files_bytes": (80 * 2.0**20, made_up.BYTES)}
+    files = {"files_bytes": (80 * 2.0**20, fake_stores.BYTES)}
     writer.state(1, 1, "rw data", "rest", files)
     writer.close()
     with Reader(tmp_path / "x.sqlite") as store:
@@ -170,7 +170,7 @@ def test_a_mistake_in_a_script_shows(page_text: str, tmp_path: Path) -> None:
 @in_browser
 def test_a_picture_of_the_page(tmp_path: Path) -> None:
     store, out = tmp_path / "x.sqlite", tmp_path / "out"
-    made_up.fill(store)
+    fake_stores.fill(store)
     assert cli.main(["report", "--store", str(store), "--out", str(out), "--screenshot"]) == 0
     head = (out / "page.png").read_bytes()[:24]
     assert head[:4] == b"\x89PNG"

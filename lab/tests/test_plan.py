@@ -17,8 +17,8 @@ from firn_lab.intervals import BLOCKS_MIN
 from firn_lab.plan import PLANS, Plan, parse_case
 from firn_lab.plan.fairness import breaches, busy_breaches, peak_breaches
 from firn_lab.processes import processor_seconds, tree
-from firn_lab.runner.machine import busy_cores
 from firn_lab.runner.foreign_load import ForeignLoad
+from firn_lab.runner.machine import busy_cores
 from firn_lab.runner.prepared_plan import case_seconds, prepare_plan, round_seconds
 from firn_lab.targets import Settings, make_target
 from firn_lab.targets.base import Budget

@@ -83,7 +83,7 @@ def test_a_break_even_can_be_read(gb: float, text: str) -> None:
 
 
 def test_costs_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    made_up.fill(tmp_path / "x.sqlite")
+    fake_stores.fill(tmp_path / "x.sqlite")
     with Reader(tmp_path / "x.sqlite") as store:
         rows = costs(collect(store, "last", [HERE]))
     firn = next(r for r in rows if (r["case"], r["target"]) == ("rw threads=8 rows=5", "firn"))
@@ -106,13 +106,13 @@ def test_costs_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 def test_space_is_compared_at_the_same_moment(tmp_path: Path) -> None:
     """FIRN did not come to rest: both count as they were after the updates."""
     path = tmp_path / "x.sqlite"
-    run = made_up.fill(path, speed={"innodb": 100.0, "firn": 150.0}, end="")
+    run = fake_stores.fill(path, speed={"innodb": 100.0, "firn": 150.0}, end="")
     writer = Writer(path, SystemClock())
     for target, sizes in ((1, (80.0, 90.0, 40.0)), (2, (30.0, 30.0))):
         for moment, size in zip(("load", "update", "rest"), sizes, strict=False):
-            writer.state(run, target, "other", moment, {"data_bytes": (size, made_up.BYTES)})
-    writer.state(run, 2, "alone", "rest", {"data_bytes": (1.0, made_up.BYTES)})
-    writer.state(run, 1, "alone", "load", {"data_bytes": (1.0, made_up.BYTES)})
+            writer.state(run, target, "other", moment, {"data_bytes": (size, fake_stores.BYTES)})
+    writer.state(run, 2, "alone", "rest", {"data_bytes": (1.0, fake_stores.BYTES)})
+    writer.state(run, 1, "alone", "load", {"data_bytes": (1.0, fake_stores.BYTES)})
     writer.close()
     with Reader(path) as store:
         report = collect(store)
@@ -132,8 +132,8 @@ def test_space_of_more_rows_is_no_space_of_the_engine(
 ) -> None:
     """FIRN inserted three times as much: it is compared as it was after the load."""
     path = tmp_path / "x.sqlite"
-    run = made_up.fill(path, speed={"innodb": 100.0, "firn": 300.0}, end="")
-    made_up.grow(path, run, workload, {"innodb": 200.0, "firn": 600.0})
+    run = fake_stores.fill(path, speed={"innodb": 100.0, "firn": 300.0}, end="")
+    fake_stores.grow(path, run, workload, {"innodb": 200.0, "firn": 600.0})
     with Reader(path) as store:
         report = collect(store, prices=[HERE])
         innodb, firn = report.targets
@@ -144,11 +144,11 @@ def test_space_of_more_rows_is_no_space_of_the_engine(
 
 def test_what_a_price_rests_on_is_doubted(tmp_path: Path) -> None:
     """Two targets whose ratio's interval holds 1; not where the machine costs nothing."""
-    made_up.fill(tmp_path / "x.sqlite")
+    fake_stores.fill(tmp_path / "x.sqlite")
     for hour, doubted in ((1.0, True), (0.0, False)):
         prices = [Prices("here", hour=hour, gb_month=0.1, million_ios=0.2)]
         with Reader(tmp_path / "x.sqlite") as store:
             rows = costs(collect(store, 1, prices))
         words = {row["target"]: row["break_even"] for row in rows if "threads=8" in row["case"]}
         assert "told apart" not in words["firn"]
-        assert words[made_up.EVIL].endswith("throughputs cannot be told apart") == doubted
+        assert words[fake_stores.EVIL].endswith("throughputs cannot be told apart") == doubted

@@ -39,7 +39,7 @@ PICTURES = ("throughput.png", "latency.png", "device-written.png", "device-read.
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    made_up.fill(tmp_path / "x.sqlite")
+    fake_stores.fill(tmp_path / "x.sqlite")
     return tmp_path / "x.sqlite"
 
 
@@ -81,10 +81,10 @@ def test_what_is_not_concluded_is_said(store: Path) -> None:
     *wide, short, evil = found
     assert len(wide) == 3
     for line in wide:
-        assert f"{made_up.EVIL} ÷ innodb ×1.0" in line
+        assert f"{fake_stores.EVIL} ÷ innodb ×1.0" in line
         assert re.search(r", not concluded at ±2\.5%: ±\d\.\d% after 15 blocks$", line)
     assert "list threads=1: firn ÷ innodb" in short and short.endswith("no interval after 2 blocks")
-    assert f"list threads=1: {made_up.EVIL} ÷" in evil and evil.endswith("±0.0% after 3 blocks")
+    assert f"list threads=1: {fake_stores.EVIL} ÷" in evil and evil.endswith("±0.0% after 3 blocks")
     assert failed == ["list threads=1 on firn, round 2: failed: the server died"]
 
 
@@ -97,7 +97,7 @@ def test_stalls_in_a_few_blocks_are_told(store: Path) -> None:
     for target in (first, second):
         for block in range(15):
             tps = 10.0 if target is second and block in (4, 9) else 100.0
-            made_up._round(writer, 1, case, target.id, block, tps)
+            fake_stores._round(writer, 1, case, target.id, block, tps)
     writer.close()
     reader, report = report_of(store)
     with reader:
@@ -152,7 +152,7 @@ def test_commands_repeat_the_cases(store: Path) -> None:
 def test_commands_take_costly_measures_again(store: Path) -> None:
     writer = Writer(store, SystemClock())
     for name in ("ssd_4k_bytes", "csv_zstd_bytes.t"):
-        writer.state(1, 1, "rw data", "rest", {name: (1.0, made_up.BYTES)})
+        writer.state(1, 1, "rw data", "rest", {name: (1.0, fake_stores.BYTES)})
     writer.close()
     reader, report = report_of(store)
     with reader:
@@ -195,7 +195,7 @@ def test_files_are_written(store: Path, tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_the_raw_numbers_are_a_store(store: Path, tmp_path: Path) -> None:
-    made_up.fill(store, jitter=0.1)
+    fake_stores.fill(store, jitter=0.1)
     out = tmp_path / "out"
     for run in (1, 2):
         command = ["report", "--store", str(store), "--out", str(out), "--raw", str(run)]
@@ -213,8 +213,8 @@ def test_the_raw_numbers_do_not_replace_their_store(
 ) -> None:
     store = tmp_path / "real" / "raw.sqlite"
     store.parent.mkdir()
-    made_up.fill(store)
-    made_up.fill(store)
+    fake_stores.fill(store)
+    fake_stores.fill(store)
     (tmp_path / "link").symlink_to("real")
     for out in (store.parent, tmp_path / "link"):
         command = ["report", "1", "--store", str(store), "--out", str(out)]
@@ -227,7 +227,7 @@ def test_the_raw_numbers_do_not_replace_their_store(
 
 
 def test_a_run_without_rounds_has_a_report(tmp_path: Path) -> None:
-    made_up.fill(tmp_path / "x.sqlite", speed={"firn": 1.0}, end="")
+    fake_stores.fill(tmp_path / "x.sqlite", speed={"firn": 1.0}, end="")
     writer = Writer(tmp_path / "x.sqlite", SystemClock())
     writer.run("empty", ["firn-lab"], "0", {}, Budget(), 15)
     writer.close()
@@ -237,7 +237,7 @@ def test_a_run_without_rounds_has_a_report(tmp_path: Path) -> None:
 
 
 def test_sizes_of_more_rows_are_not_drawn_side_by_side(store: Path) -> None:
-    made_up.grow(store, 1, "oltp_insert", made_up.SPEED)
+    fake_stores.grow(store, 1, "oltp_insert", fake_stores.SPEED)
     reader, report = report_of(store)
     with reader:
         assert [name for name in spaces(report) if name.startswith("more")] == ["more, after load"]
@@ -250,7 +250,7 @@ def test_sizes_of_more_rows_are_not_drawn_side_by_side(store: Path) -> None:
 
 def test_what_was_put_off_counts(store: Path) -> None:
     """A compaction in one round of three: the mean is shown, and what came after the rounds."""
-    made_up.grow(store, 1, "oltp_update_index", made_up.SPEED, (41e3, 8e3, 8e3), 25e3)
+    fake_stores.grow(store, 1, "oltp_update_index", fake_stores.SPEED, (41e3, 8e3, 8e3), 25e3)
     reader, report = report_of(store)
     with reader:
         groups = performances(report, "device_written_bytes_per_transaction")
@@ -273,7 +273,7 @@ def test_pictures_have_ratios_with_intervals(store: Path) -> None:
         group = performances(report, "tps")["rw threads=8 rows=5"]
     assert group["innodb"].ratio is None
     assert group["firn"].ratio == Interval(1.5, 1.5, 1.5, 15)
-    evil = group[made_up.EVIL].ratio
+    evil = group[fake_stores.EVIL].ratio
     assert evil is not None and evil.low < 1 < evil.high
 
 
@@ -281,8 +281,8 @@ def test_tables_are_shown_with_all_files(store: Path) -> None:
     """Rows that are in a log only: the tables stay as they were, the files grew."""
     writer = Writer(store, SystemClock())
     for target, size in ((1, 125.0), (2, 222.0)):
-        files = {"data_bytes": (size * 2**19, made_up.BYTES),
-                 "files_bytes": (size * 2**20, made_up.BYTES)}  # fmt: skip
+        files = {"data_bytes": (size * 2**19, fake_stores.BYTES),
+                 "files_bytes": (size * 2**20, fake_stores.BYTES)}  # fmt: skip
         writer.state(1, target, "logged", "load", files)
     writer.close()
     reader, report = report_of(store)

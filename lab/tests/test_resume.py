@@ -91,7 +91,7 @@ def test_blocks_of_a_case_that_was_broken_off_count(
     assert found is not None and found.finished == frozenset()
     (values,) = found.values.values()
     assert list(values["innodb"]) == [0]
-    monkeypatch.setattr(tiny.Tiny, "option", lambda self, key: "")
+    monkeypatch.setattr(tiny_workload.Tiny, "option", lambda self, key: "")
     assert one_slice(laboratory, plan, 1, 70.0) == ("ok", "")
     with Reader(laboratory.store) as store:
         assert [r.number for r in store.rounds(1)] == [0, 1, 2]

@@ -93,13 +93,13 @@ def test_a_report_that_cannot_be_written_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = tmp_path / "lab.sqlite"
-    made_up.fill(store)
+    fake_stores.fill(store)
     assert "lab.sqlite/x" in told(capsys, "report", "--store", store, "--out", store / "x")
 
 
 def test_a_file_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = tmp_path / "lab.sqlite"
-    made_up.fill(store)
+    fake_stores.fill(store)
     line = told(capsys, "compare", "other.sqlite", "1", "--store", store)
     assert "has no run other.sqlite; it has 1 (one of another store is FILE:RUN" in line
     assert told(capsys, "report", "7", "--store", store).endswith("has no run 7; it has 1")
@@ -108,7 +108,7 @@ def test_a_file_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.parametrize("name", ["a?b.sqlite", "a#b.sqlite", "a%20b.sqlite", "a b.sqlite"])
 def test_a_store_may_have_any_name(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
-    run = made_up.fill(path)
+    run = fake_stores.fill(path)
     extract(path, run, tmp_path / f"raw {name}")
     for file in (path, tmp_path / f"raw {name}"):
         with Reader(file) as store:

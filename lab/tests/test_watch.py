@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 from firn_lab import cli
-from firn_lab.cli.watch_board import SILENT_SECONDS, Board, render, sparkline
 from firn_lab.cli.watch import follow
+from firn_lab.cli.watch_board import SILENT_SECONDS, Board, render, sparkline
 from firn_lab.clock import SystemClock
 from firn_lab.store import Reader, Writer
 from firn_lab.targets import Budget

@@ -15,8 +15,8 @@ from firn_lab.targets import Target, make_target
 from firn_lab.targets.base import Budget
 from firn_lab.workloads import Params, make_workload
 from firn_lab.workloads.blobs import value
-from firn_lab.workloads.load_file import load_file
 from firn_lab.workloads.insert import INDEXES
+from firn_lab.workloads.load_file import load_file
 from firn_lab.workloads.operations.steps import Steps
 from firn_lab.workloads.operations.workload import STEPS
 from firn_lab.workloads.shop import Shop

@@ -210,7 +210,9 @@ class Client:
         low, high = sorted(self.rng.choice(rows)[2] for _ in range(2))
         return (low, high)
 
-    def scan(self, place: RowList, bounds: tuple[int, int], order: int) -> tuple[str, dict[str, Any]]:
+    def scan(
+        self, place: RowList, bounds: tuple[int, int], order: int
+    ) -> tuple[str, dict[str, Any]]:
         """The condition for a range, and its note."""
         where = f"list = {place.number} AND pos BETWEEN {bounds[0]} AND {bounds[1]}"
         return where, {"list": place.number, "from": bounds[0], "to": bounds[1], "order": order}

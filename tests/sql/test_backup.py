@@ -18,10 +18,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import crash_workload
 import pymysql
 import pytest
 import sysbench
-import crash_workload
 from server import IS_FIRN, REPOSITORY, Server
 
 pytestmark = pytest.mark.skipif(not IS_FIRN, reason="firn backup is FIRN's")
@@ -144,7 +144,7 @@ class Load:
     def __init__(self, server: Server, rng: Random) -> None:
         self.server = server
         self.stop = threading.Event()
-        self.clients = [workload.Client(n, Random(rng.randrange(2**30))) for n in range(4)]
+        self.clients = [crash_workload.Client(n, Random(rng.randrange(2**30))) for n in range(4)]
         self.ddl = Ddl(Random(rng.randrange(2**30)))
         self.threads = [
             threading.Thread(target=self._write, args=(client,)) for client in self.clients
@@ -157,8 +157,8 @@ class Load:
         while not self.stop.is_set():
             self.per_second.append(self.tables.run("oltp_write_only", SYSBENCH_THREADS, 1))
 
-    def _write(self, client: workload.Client) -> None:
-        with self.server.connect(workload.DATABASE, autocommit=False) as connection:
+    def _write(self, client: crash_workload.Client) -> None:
+        with self.server.connect(crash_workload.DATABASE, autocommit=False) as connection:
             while not self.stop.is_set():
                 client.begun = client.acknowledged + 1
                 try:
@@ -201,14 +201,14 @@ def test_each_backup_is_the_state_at_its_position(
     port = free_port()
     network = ["--skip-networking=0", "--bind-address=127.0.0.1", f"--port={port}"]
     server = own_server(*BINLOG, *SMALL, *network)
-    workload.create(server, dict.fromkeys(workload.TABLES, "FIRN"))
+    crash_workload.create(server, dict.fromkeys(crash_workload.TABLES, "FIRN"))
     server.query("CREATE DATABASE ddl CHARACTER SET latin1")
     server.query("CREATE TABLE ddl.rest (id INT PRIMARY KEY, v TEXT) ENGINE=FIRN")
     server.query("CREATE TABLE ddl.inno (id INT PRIMARY KEY) ENGINE=InnoDB")
     server.query("INSERT INTO ddl.rest SELECT seq, REPEAT(MD5(seq), 6) FROM seq_1_to_30000")
     server.query("CREATE VIEW ddl.few AS SELECT * FROM ddl.rest WHERE id < 10")
     server.query("SET GLOBAL firn_flush_log_at_trx_commit = 1")
-    databases = (workload.DATABASE, "ddl", SYSBENCH)
+    databases = (crash_workload.DATABASE, "ddl", SYSBENCH)
     target = tmp_path / "backups"
     reports = []
     with Load(server, rng) as load:
@@ -240,7 +240,7 @@ def test_each_backup_is_the_state_at_its_position(
         ):
             status = copy.query(f"CHECK TABLE ddl.`{row[0]}`")
             assert status[-1][3] == "OK", status
-        workload.expect_indexes_agree(copy)
+        crash_workload.expect_indexes_agree(copy)
         copy.destroy()
         judge.server.query("SET sql_log_bin=0")
         judge.server.query("CREATE TABLE IF NOT EXISTS ddl.inno (id INT PRIMARY KEY) ENGINE=InnoDB")
@@ -303,13 +303,13 @@ def test_a_dump_in_one_transaction_is_the_state_at_its_position(
     own_server: Callable[..., Server], seed: int
 ) -> None:
     server = own_server(*BINLOG)
-    workload.create(server, dict.fromkeys(workload.TABLES, "FIRN"))
+    crash_workload.create(server, dict.fromkeys(crash_workload.TABLES, "FIRN"))
     server.query("CREATE DATABASE ddl")
     rng = Random(seed)
     dumps = []
     command = ["mariadb-dump", "--no-defaults", f"--socket={server.socket}", "-uroot"]
     command += ["--single-transaction", "--master-data=2", "--order-by-primary"]
-    command += ["--skip-dump-date", "--databases", workload.DATABASE]
+    command += ["--skip-dump-date", "--databases", crash_workload.DATABASE]
     load = Load(server, rng)
     # The tables of the dump keep their definitions; other tables come and go.
     with load:
@@ -325,6 +325,6 @@ def test_a_dump_in_one_transaction_is_the_state_at_its_position(
         loaded = own_server()
         apply = ["mariadb", "--no-defaults", f"--socket={loaded.socket}", "-uroot"]
         subprocess.run(apply, input=text, text=True, check=True)
-        there = dump(judge.server, workload.DATABASE)
-        expect_same(dump(loaded, workload.DATABASE), there, f"dump at {found[1]}")
+        there = dump(judge.server, crash_workload.DATABASE)
+        expect_same(dump(loaded, crash_workload.DATABASE), there, f"dump at {found[1]}")
         loaded.destroy()

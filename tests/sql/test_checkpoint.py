@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
+import crash_workload
 import pymysql
 import pytest
-import crash_workload
 from server import IS_FIRN, Server
 
 pytestmark = pytest.mark.skipif(not IS_FIRN, reason="checkpoints are FIRN's")
@@ -23,7 +23,7 @@ def open_copy(own_server: Callable[..., Server], source: Server, checkpoint: Pat
     copy = own_server(load_engine=False)
     copy.stop()
     for directory in source.data.iterdir():
-        if directory.is_dir() and directory.name in ("d", workload.DATABASE):
+        if directory.is_dir() and directory.name in ("d", crash_workload.DATABASE):
             target = copy.data / directory.name
             target.mkdir()
             for file in directory.iterdir():
@@ -39,10 +39,10 @@ def test_a_checkpoint_under_load_is_consistent(
 ) -> None:
     rng = Random(seed)
     server = own_server("--log-bin=bin", "--loose-firn-memtable-size=4194304")
-    workload.create(server, dict.fromkeys(workload.TABLES, "FIRN"))
-    clients = [workload.Client(number, Random(rng.randrange(2**30))) for number in range(6)]
+    crash_workload.create(server, dict.fromkeys(crash_workload.TABLES, "FIRN"))
+    clients = [crash_workload.Client(number, Random(rng.randrange(2**30))) for number in range(6)]
     kill = threading.Event()
-    load = threading.Thread(target=workload.write_until, args=(server, clients, kill))
+    load = threading.Thread(target=crash_workload.write_until, args=(server, clients, kill))
     load.start()
     pauses = []
     checkpoints = []
@@ -78,10 +78,10 @@ def test_a_checkpoint_under_load_is_consistent(
     assert "mariadb-backup" not in server.log()
     for path, (before, after) in zip(checkpoints, begun, strict=True):
         copy = open_copy(own_server, server, path)
-        then = [workload.Client(client.number, client.rng) for client in clients]
+        then = [crash_workload.Client(client.number, client.rng) for client in clients]
         for client, least, most in zip(then, before, after, strict=True):
             client.acknowledged, client.begun = least, most  # type: ignore[assignment]
-        workload.verify(copy, then)
+        crash_workload.verify(copy, then)
         copy.destroy()
     print(f"writers paused for {[round(ms, 1) for ms in pauses]} ms")
 

@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable
 from random import Random
 
-import pytest
 import crash_workload
-from server import ENGINE, Server
+import pytest
 from crash_workload import Broken, Client
+from server import ENGINE, Server
 
 CLIENTS = 8
 ROUNDS = int(os.environ.get("FIRN_TEST_CRASH_ROUNDS", "20"))
@@ -30,7 +30,7 @@ BINLOG = ["--log-bin=bin", "--sync-binlog=1", "--binlog-format=ROW", "--server-i
 # InnoDB's purge, in which no other engine has a part, ends the server now and then when it starts
 # after a kill (10.11.19: `tail.trx_no <= last_trx_no`). The rest of its recovery goes on so.
 COORDINATED = [*BINLOG, "--innodb-force-recovery=2"]
-ALL_TESTED = dict.fromkeys(workload.TABLES, ENGINE)
+ALL_TESTED = dict.fromkeys(crash_workload.TABLES, ENGINE)
 MIXED = ALL_TESTED | {"live": "InnoDB", "account": "InnoDB"}
 
 
@@ -44,7 +44,7 @@ def kill_under_load(server: Server, clients: list[Client], rng: Random) -> None:
     kill = threading.Event()
     timer = threading.Timer(rng.uniform(0.1, 0.9), kill.set)
     timer.start()
-    workload.write_until(server, clients, kill)
+    crash_workload.write_until(server, clients, kill)
 
 
 def recover(server: Server, rng: Random) -> None:
@@ -65,13 +65,13 @@ def test_kill_under_load(
 ) -> None:
     rng = Random(seed)
     server = own_server(*SMALL, *([] if engines == ALL_TESTED else COORDINATED))
-    workload.create(server, engines)
+    crash_workload.create(server, engines)
     clients = new_clients(rng)
     for number in range(rounds):
         before = sum(client.acknowledged for client in clients)
         kill_under_load(server, clients, rng)
         recover(server, rng)
-        workload.verify(server, clients)
+        crash_workload.verify(server, clients)
         done = sum(client.acknowledged for client in clients) - before
         print(f"round {number}: {done} commits")
     assert all(client.acknowledged for client in clients), "a client committed nothing at all"
@@ -81,14 +81,14 @@ def test_kill_under_load(
 def test_restart_after_clean_shutdown_keeps_everything(own_server: Callable[..., Server]) -> None:
     rng = Random(7)
     server = own_server(*SMALL)
-    workload.create(server, ALL_TESTED)
+    crash_workload.create(server, ALL_TESTED)
     clients = new_clients(rng)
     kill_under_load(server, clients, rng)
     server.start()
-    workload.verify(server, clients)
+    crash_workload.verify(server, clients)
     for _ in range(2):
         server.restart()
-        workload.verify(server, clients)
+        crash_workload.verify(server, clients)
 
 
 @pytest.mark.parametrize(
@@ -103,21 +103,21 @@ def test_restart_after_clean_shutdown_keeps_everything(own_server: Callable[...,
 )
 def test_damage_is_found_out(server: Server, damage: str) -> None:
     """The judge of the crash tests sees a lost, doubled or halved transaction."""
-    server.query(f"DROP DATABASE IF EXISTS {workload.DATABASE}")
-    workload.create(server, dict.fromkeys(workload.TABLES, "InnoDB"))
+    server.query(f"DROP DATABASE IF EXISTS {crash_workload.DATABASE}")
+    crash_workload.create(server, dict.fromkeys(crash_workload.TABLES, "InnoDB"))
     clients = new_clients(Random(1))
     for client in clients:
-        connection = server.connect(workload.DATABASE, autocommit=False)
+        connection = server.connect(crash_workload.DATABASE, autocommit=False)
         for seq in range(1, 8):
             client._transaction(connection, seq)
         client.acknowledged = client.begun = 7
         connection.close()
-    workload.verify(server, clients)
+    crash_workload.verify(server, clients)
     server.query(
         damage.replace("FROM ", "FROM crash.")
         .replace("INTO ", "INTO crash.")
         .replace("UPDATE ", "UPDATE crash.")
     )
     with pytest.raises(Broken):
-        workload.verify(server, clients)
-    server.query(f"DROP DATABASE {workload.DATABASE}")
+        crash_workload.verify(server, clients)
+    server.query(f"DROP DATABASE {crash_workload.DATABASE}")

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-import pytest
 import crash_workload
+import pytest
 from server import Server
 from test_crash import (
     ALL_TESTED,
@@ -63,19 +63,19 @@ def test_binary_log_and_engine_agree_after_a_kill(
 ) -> None:
     rng = Random(seed)
     server = own_server(*SMALL, *(BINLOG if engines == ALL_TESTED else COORDINATED))
-    workload.create(server, engines)
+    crash_workload.create(server, engines)
     clients = new_clients(rng)
     logged: list[tuple[int, int]] = []
     read: set[Path] = set()
     for number in range(ROUNDS):
         kill_under_load(server, clients, rng)
         recover(server, rng)
-        workload.verify(server, clients)
+        crash_workload.verify(server, clients)
         # A restart begins a new file; the ones before it grow no more.
         files = [path for path in sorted(server.data.glob("bin.0*")) if path not in read]
         logged += logged_transactions(files)
         read |= set(files[:-1])
-        there = set(workload.rows(server, "SELECT client, seq FROM ledger"))
+        there = set(crash_workload.rows(server, "SELECT client, seq FROM ledger"))
         assert len(logged) == len(set(logged)), "a transaction is in the log twice"
         assert set(logged) == there, (
             f"round {number}: only in the log {sorted(set(logged) - there)[:5]}, "
@@ -86,8 +86,8 @@ def test_binary_log_and_engine_agree_after_a_kill(
 
 def test_rollbacks_stay_out_of_the_binary_log(own_server: Callable[..., Server]) -> None:
     server = own_server(*BINLOG)
-    workload.create(server, ALL_TESTED)
-    connection = server.connect(workload.DATABASE, autocommit=False)
+    crash_workload.create(server, ALL_TESTED)
+    connection = server.connect(crash_workload.DATABASE, autocommit=False)
     with connection.cursor() as cursor:
         cursor.execute("INSERT INTO ledger VALUES (1, 1, 0, 'kept', 1)")
         cursor.execute("SAVEPOINT s")
@@ -110,8 +110,8 @@ def test_rollbacks_stay_out_of_the_binary_log(own_server: Callable[..., Server])
 def test_a_lost_log_entry_is_found_out(own_server: Callable[..., Server]) -> None:
     """The judge sees a transaction that is in the table and not in the log."""
     server = own_server(*BINLOG)
-    workload.create(server, dict.fromkeys(workload.TABLES, "InnoDB"))
-    connection = server.connect(workload.DATABASE)
+    crash_workload.create(server, dict.fromkeys(crash_workload.TABLES, "InnoDB"))
+    connection = server.connect(crash_workload.DATABASE)
     with connection.cursor() as cursor:
         cursor.execute("INSERT INTO ledger VALUES (1, 1, 0, 'logged', 1)")
         cursor.execute("SET sql_log_bin = 0")

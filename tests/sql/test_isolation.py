@@ -49,7 +49,7 @@ def _wrong(text: str, old: str, new: str) -> Script:
 def test_a_wrong_expectation_is_found_out(
     server: Server, database: str, name: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scripted.RETURN_SECONDS_MAX", 1.0)
+    monkeypatch.setattr("golden_scripts.RETURN_SECONDS_MAX", 1.0)
     text = (Path(__file__).parent / "isolation" / f"{name}.script").read_text()
     with pytest.raises(AssertionError, match="expected"):
         Player(server, "InnoDB", database).play(_wrong(text, old, new))

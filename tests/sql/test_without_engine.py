@@ -15,9 +15,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import crash_workload
 import pymysql
 import pytest
-import crash_workload
 from server import IS_FIRN, PLUGIN, SYSTEM_PLUGINS, Server, ServerError
 from test_crash import COORDINATED, MIXED, SMALL, kill_under_load, new_clients
 
@@ -120,9 +120,9 @@ def test_kills_and_starts_without_the_engine(
 ) -> None:
     rng = Random(seed)
     server, engine = _server(own_server, volume, *SMALL, *COORDINATED)
-    workload.create(server, MIXED)
+    crash_workload.create(server, MIXED)
     clients = new_clients(rng)
-    session = server.connect(workload.DATABASE)
+    session = server.connect(crash_workload.DATABASE)
     with session.cursor() as cursor:
         cursor.execute("CREATE TABLE xa (id INT PRIMARY KEY) ENGINE=FIRN")
         for sql in ("XA START 'x'", "INSERT INTO xa VALUES (1)", "XA END 'x'", "XA PREPARE 'x'"):
@@ -144,7 +144,7 @@ def test_kills_and_starts_without_the_engine(
                 else:
                     server.stop()
         server.start()
-        workload.verify(server, clients)
+        crash_workload.verify(server, clients)
         print(f"round {number}, {way}: {sum(client.acknowledged for client in clients)} commits")
     assert all(client.acknowledged for client in clients)
     assert server.log().count(SETTLED) > ROUNDS // 2, "kills left nothing prepared"

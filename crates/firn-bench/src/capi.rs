@@ -5,11 +5,11 @@ use firn_capi::cursor::{
     firn_cursor, firn_cursor_close, firn_cursor_open, firn_cursor_park, firn_cursor_reset,
     firn_read_mode, firn_wait,
 };
+use firn_capi::cursor_reads::{firn_cursor_first, firn_cursor_get, firn_cursor_next};
 use firn_capi::database::{firn_close, firn_config, firn_db, firn_open};
 use firn_capi::ddl::firn_create_table;
 use firn_capi::error::{firn_last_error, firn_status};
 use firn_capi::host_callbacks::firn_host;
-use firn_capi::cursor_reads::{firn_cursor_first, firn_cursor_get, firn_cursor_next};
 use firn_capi::row_writes::{firn_insert, firn_update};
 use firn_capi::schema::{
     FIRN_COLUMN_CHAR, FIRN_COLUMN_FIXED, FIRN_NONE, FIRN_PART_INT, firn_column, firn_index,

@@ -116,7 +116,8 @@ impl Comparison {
         if !output.status.success() {
             eprintln!("      {} FAILED: {}", line.name, output.status);
             if line.is_main() {
-                self.states.insert(engine.to_owned(), DatabaseState::Missing);
+                self.states
+                    .insert(engine.to_owned(), DatabaseState::Missing);
             }
             return Ok(None);
         }

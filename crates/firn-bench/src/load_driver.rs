@@ -71,7 +71,11 @@ impl Tally {
 }
 
 /// Runs the groups side by side. Progress goes to standard error.
-pub fn drive(engine: &dyn Engine, groups: &[ThreadGroup<'_, '_>], until: Until) -> Result<Vec<Tally>> {
+pub fn drive(
+    engine: &dyn Engine,
+    groups: &[ThreadGroup<'_, '_>],
+    until: Until,
+) -> Result<Vec<Tally>> {
     let threads: usize = groups.iter().map(|g| g.threads).sum();
     let start = Barrier::new(threads);
     let (done, finished) = (AtomicU64::new(0), AtomicBool::new(false));

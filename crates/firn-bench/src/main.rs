@@ -7,11 +7,11 @@ mod budgets;
 mod capi;
 mod config;
 mod data;
-mod drive;
+mod disk_probe;
 mod engine;
 mod kv;
+mod load_driver;
 mod measure;
-mod probe;
 mod steady;
 mod svg;
 

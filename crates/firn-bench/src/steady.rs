@@ -5,7 +5,7 @@ use crate::config::{Config, number};
 use crate::data::{Random, VALUE_LEN, key, value};
 use crate::engine::{Engine, Entry, Result, Settings, open, title};
 use crate::svg::Lines;
-use crate::{measure, disk_probe};
+use crate::{disk_probe, measure};
 use serde::Serialize;
 use std::io::Write;
 use std::path::Path;

@@ -5,9 +5,9 @@ a block. What drifts on the machine hits all of a block alike and cancels in the
 what hits one round alone makes one odd ratio of many.
 
 `ratio` is that of a typical block: the mean of the middle half of the logarithms of all blocks'
-ratios. Simulated machines with drifts and bursts of other work (tests/simulated_machine.py) led to it: its
-interval is as narrow as the mean's on a calm machine, and half as wide where there are bursts.
-It leaves out a stall that comes in one block of ten, whoever caused it. `whole` leaves out
+ratios. Simulated machines with drifts and bursts of other work (tests/simulated_machine.py) led to
+it: its interval is as narrow as the mean's on a calm machine, and half as wide where there are
+bursts. It leaves out a stall that comes in one block of ten, whoever caused it. `whole` leaves out
 nothing: all that was done on one target by all that was done on the other.
 """
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from . import alters, changes, queries
+from . import changes, queries, random_ddl
 from .columns import Types
 from .pair import Mismatch, Pair
 from .tables import Table, random_table
@@ -128,7 +128,7 @@ class Program:
         elif shape < 0.97:
             self._transaction_step()
         else:
-            sql, apply = alters.alter(rng, self.types, self.tables)
+            sql, apply = random_ddl.alter(rng, self.types, self.tables)
             if self._do(sql, "ddl"):
                 apply()
             self.in_transaction = False

@@ -31,7 +31,8 @@ pub(super) struct Firn {
 
 pub(super) fn open(settings: &Settings) -> Result<Firn> {
     let mutable = MutableOptions::default();
-    mutable.memtable_size
+    mutable
+        .memtable_size
         .store(settings.memtable, Ordering::Relaxed);
     // What the rivals have in cache and memtables together; four memtables is what they may fill.
     let memory_limit = settings.cache + 4 * settings.memtable;

@@ -30,7 +30,12 @@ from firn_lab.clock import SystemClock
 from firn_lab.errors import UsageError
 from firn_lab.plan import PLANS, Case, Plan, parse_case
 from firn_lab.plan.base import replace_params
-from firn_lab.runner.prepared_plan import PreparedPlan, case_seconds, prepare_plan, require_installed
+from firn_lab.runner.prepared_plan import (
+    PreparedPlan,
+    case_seconds,
+    prepare_plan,
+    require_installed,
+)
 from firn_lab.runner.resume import before
 from firn_lab.runner.run import Runner
 from firn_lab.store import Reader, Writer

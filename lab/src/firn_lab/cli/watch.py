@@ -12,8 +12,8 @@ import time
 from rich.console import Console
 from rich.live import Live
 
-from firn_lab.cli.watch_board import Board, render
 from firn_lab.cli.common import add_store, wide_console
+from firn_lab.cli.watch_board import Board, render
 from firn_lab.errors import LabError
 from firn_lab.store import Reader
 from firn_lab.store.rows import Run

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from firn_lab.estimate.schema import Index, Table
 from firn_lab.estimate.sample_starts import has_places
+from firn_lab.estimate.schema import Index, Table
 
 PAGE_BYTES = 16 << 10
 # A run of neighbouring rows.
@@ -142,7 +142,9 @@ def _no_ranges(table: Table) -> str:
     return "" if has_places(column) else f"its primary key begins with {column.kind}"
 
 
-def _largest(tables: Sequence[Table], found: Sequence[ReadBudget], total_bytes: float) -> list[ReadBudget]:
+def _largest(
+    tables: Sequence[Table], found: Sequence[ReadBudget], total_bytes: float
+) -> list[ReadBudget]:
     """As many tables as there is room for, the largest first: they decide the sum."""
     kept, room = list(found), total_bytes
     for n in sorted(range(len(tables)), key=lambda n: whole_bytes(tables[n]), reverse=True):

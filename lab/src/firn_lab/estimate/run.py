@@ -122,7 +122,9 @@ def _require_all(
         raise UsageError(f"there is no InnoDB table {place}")
 
 
-def _table(query: Query, table: Table, limits: Limits, reads: ReadBudget) -> tuple[float, Prediction]:
+def _table(
+    query: Query, table: Table, limits: Limits, reads: ReadBudget
+) -> tuple[float, Prediction]:
     sampler = Sampler(query, table, limits, reads)
     primary = sampler.sample(table.primary)
     encoder = RowEncoder(table, FIRST_INDEX_ID)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from firn_lab.estimate.read_budget import Limits, ReadBudget, run_count, run_rows
-from firn_lab.estimate.schema import Column, Index, Query, Table, quoted
 from firn_lab.estimate.sample_starts import after, between, compared
+from firn_lab.estimate.schema import Column, Index, Query, Table, quoted
 from firn_lab.estimate.values import expression, is_integer, is_text
 
 # Of InnoDB's statistics, where rows can neither be counted nor derived from the keys.

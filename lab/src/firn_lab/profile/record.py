@@ -7,8 +7,8 @@ from pathlib import Path
 
 from firn_lab.clock import Clock
 from firn_lab.errors import LabError
-from firn_lab.measures.cpu import Cpu
 from firn_lab.measures.context_switches import Switches
+from firn_lab.measures.cpu import Cpu
 from firn_lab.profile.page import Profile
 from firn_lab.profile.perf import Recording, samples
 from firn_lab.targets import Target

@@ -15,11 +15,11 @@ from firn_lab.measures.throughput import FIGURES as OUTCOME_FIGURES
 from firn_lab.measures.throughput import outcome_figures
 from firn_lab.plan.fairness import BUSY_TOLERANCE
 from firn_lab.runner.blocks import Blocks, order
+from firn_lab.runner.disk_watch import DiskWatch
 from firn_lab.runner.failure import why
 from firn_lab.runner.foreign_load import ForeignLoad
 from firn_lab.runner.sampler import Sampler, totals
 from firn_lab.runner.settling import OWED_TOLERANCE, Settling
-from firn_lab.runner.disk_watch import DiskWatch
 from firn_lab.targets.base import RestState
 from firn_lab.workloads.base import FigureKind, Outcome, Second, Workload
 

@@ -15,7 +15,7 @@ __all__ = [
     "WORKLOADS",
     "Outcome",
     "Params",
-    "Part",
+    "RoundPart",
     "Second",
     "Sink",
     "Workload",

@@ -1,8 +1,8 @@
 """A workload: data it loads, work it measures, and a check of what it left behind.
 
 The runner calls, for each target: `supports`; `load` once a dataset; `warm` before the first round;
-`prepare` and `measure` once a round; `leave` after the last one; `check` after the last round, and after each one that had new
-tables or has no time limit. Workloads of one run with the same
+`prepare` and `measure` once a round; `leave` after the last one; `check` after the last round, and
+after each one that had new tables or has no time limit. Workloads of one run with the same
 `dataset` share the loaded tables.
 
     @WORKLOADS.register("users")
@@ -193,8 +193,8 @@ class Workload(ABC):
         driver when it cannot."""
 
     def leave(self, target: Target) -> None:
-        """Ends the clients that `measure` has kept for the next round: after the last one, and when the
-        server is to end."""
+        """Ends the clients that `measure` has kept for the next round: after the last one, and when
+        the server is to end."""
         return None
 
     def check(self, target: Target) -> list[str]:

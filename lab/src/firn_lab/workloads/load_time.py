@@ -11,7 +11,15 @@ from random import Random
 from firn_lab.clock import Clock
 from firn_lab.errors import UsageError
 from firn_lab.targets.base import Target
-from firn_lab.workloads.base import WORKLOADS, FigureKind, Outcome, Params, RoundPart, Sink, Workload
+from firn_lab.workloads.base import (
+    WORKLOADS,
+    FigureKind,
+    Outcome,
+    Params,
+    RoundPart,
+    Sink,
+    Workload,
+)
 from firn_lab.workloads.fill import Row, Share, insert
 from firn_lab.workloads.load_file import load_file
 from firn_lab.workloads.sql_session import by_index, create_table, drop_table, scaled_option, text

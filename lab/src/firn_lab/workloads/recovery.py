@@ -10,7 +10,15 @@ from random import Random
 
 from firn_lab.clock import Clock
 from firn_lab.targets.base import Target
-from firn_lab.workloads.base import WORKLOADS, FigureKind, Outcome, Params, RoundPart, Sink, Workload
+from firn_lab.workloads.base import (
+    WORKLOADS,
+    FigureKind,
+    Outcome,
+    Params,
+    RoundPart,
+    Sink,
+    Workload,
+)
 from firn_lab.workloads.fill import Row, fill, shares
 from firn_lab.workloads.sql_session import (
     SqlSession,

@@ -1,11 +1,13 @@
 """Sysbench whose threads stay connected from round to round, and wait at a gate between them.
 
-Rounds can then be short, down to tenths of a second, and take little beside what is measured: no process starts, nobody
-connects. No transaction is under way when the gate has been closed; then the process is stopped, as the server is.
+Rounds can then be short, down to tenths of a second, and take little beside the measured time: no
+process starts, and no thread connects. No transaction is under way when the gate has been closed;
+then the process is stopped, as the server is.
 
-The gate, and what the threads count, are doubles in a file that all have mapped (`gate.lua` has the same numbers): the
-gate at 0; from HEAD on for each thread a slot of SLOT: whether it waits, transactions, retries, microseconds of all
-transactions, and from FIRST_BUCKET on the histogram of `firn_lab.histogram`.
+The gate and the counters of the threads are doubles in a file that all have mapped (`gate.lua` has
+the same numbers): the gate at 0; from HEAD on for each thread a slot of SLOT doubles: whether it
+waits, transactions, retries, microseconds of all transactions, and from FIRST_BUCKET on the
+histogram of `firn_lab.histogram`.
 """
 
 from __future__ import annotations
@@ -67,7 +69,7 @@ class Gated:
         self._target = target
         self._queries = queries_per_transaction
         size = 8 * (HEAD + SLOT * threads)
-        self._output = tempfile.TemporaryFile("w+")
+        self._output = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed by `end`)
         with tempfile.NamedTemporaryFile() as file:
             file.truncate(size)
             self._words = np.frombuffer(mmap.mmap(file.fileno(), size), dtype=np.float64)
@@ -176,5 +178,3 @@ def _latencies(first: _Look, last: _Look) -> Histogram:
     found.total_us = float(last.sums[3] - first.sums[3])
     found.max_us = found.edge_us(max(found.counts, default=0))
     return found
-
-

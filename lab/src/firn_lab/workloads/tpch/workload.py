@@ -15,7 +15,15 @@ import pymysql
 from firn_lab.clock import Clock
 from firn_lab.errors import CheckFailed, UsageError
 from firn_lab.targets.base import Target
-from firn_lab.workloads.base import WORKLOADS, FigureKind, Outcome, Params, RoundPart, Sink, Workload
+from firn_lab.workloads.base import (
+    WORKLOADS,
+    FigureKind,
+    Outcome,
+    Params,
+    RoundPart,
+    Sink,
+    Workload,
+)
 from firn_lab.workloads.sql_session import SqlSession, number_option
 from firn_lab.workloads.tpch.data import load_tables
 
@@ -113,7 +121,9 @@ class TpcH(Workload):
                 began = clock.monotonic()
                 rows = self._ask(session, statement)
                 seconds = clock.monotonic() - began
-                parts.append(RoundPart(name, int(rows is not None), seconds, errors=int(rows is None)))
+                parts.append(
+                    RoundPart(name, int(rows is not None), seconds, errors=int(rows is None))
+                )
                 if rows is not None and not self._agrees(target, query, rows):
                     wrong.append(f"{name} is answered otherwise than by {self._answers[query][0]}")
                 sink.progress(query / len(NUMBERS))
