@@ -6,7 +6,7 @@ use super::splitter::Splitter;
 use crate::base::options::Options;
 use crate::base::prefix_extractor::PrefixExtractors;
 use crate::base::{InternalKey, Result, Value};
-use crate::sst::{SstOptions, SstWriter, StoredBlock};
+use crate::sst::{Density, SstOptions, SstWriter, StoredBlock};
 use crate::version::{FileMeta, LAST_LEVEL, VersionSet};
 use std::sync::Arc;
 
@@ -150,11 +150,11 @@ impl<'a> Outputs<'a> {
         };
         self.created.push(id);
         let block_size = self.ctx.options.block_size;
-        let options = if self.at_rest {
-            SstOptions::last_level(block_size)
-        } else {
-            SstOptions::upper_level(block_size)
+        let density = match self.at_rest {
+            true => Density::Dense,
+            false => Density::Light,
         };
+        let options = SstOptions::of(density, block_size);
         let now = store.env().wall_micros();
         let prefix_extractors = Arc::clone(self.ctx.prefix_extractors);
         Ok(SstWriter::new(file, id, options, now).with_prefix_extractors(prefix_extractors))

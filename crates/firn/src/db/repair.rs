@@ -19,7 +19,7 @@ use crate::base::options::Options;
 use crate::base::{Error, ErrorKind, IndexId, InternalIterator, Kind, Result, Seqno, Value};
 use crate::blob::TransactionBlobs;
 use crate::catalog::{Counters, INDEX_IDS, TableEntry, autoincrement_counter, hidden_row_counter};
-use crate::ingest::RunCompression;
+use crate::sst::Density;
 use crate::table::{IndexFix, IndexRepair, repair_indexes};
 use crate::txn::{Isolation, Transaction};
 use crate::version::FileMeta;
@@ -120,7 +120,7 @@ fn copy_prepared(
     lost: &mut dyn FnMut(Error),
 ) -> Result<Changes> {
     let known = db.catalog().known();
-    let mut writer = db.context().ingest.writer(RunCompression::Light, 0);
+    let mut writer = db.context().ingest.writer(Density::Light, 0);
     let (from, to) = (tree.blobs(damaged_db), &db.context().blobs);
     let mut session = TransactionBlobs::new();
     let mut unnamed = UnnamedLosses::default();

@@ -1,10 +1,11 @@
 //! The last step of a load: writes sorted entries into SSTs and finds duplicates.
 
 use super::sort_buffer::LoadEntry;
-use super::{Ingest, NewFiles, RunCompression, RunWriter};
+use super::{Ingest, NewFiles, RunWriter};
 use crate::base::value::OwnedValue;
 use crate::base::{Error, Kind, Result};
 use crate::cache::KeyHash;
+use crate::sst::Density;
 use crate::version::FileHandle;
 use std::fmt;
 use std::sync::Arc;
@@ -110,7 +111,7 @@ impl LoadOutput {
         Self {
             sorter,
             ingest: Arc::clone(ingest),
-            writer: ingest.writer(RunCompression::Dense, expected).for_load(),
+            writer: ingest.writer(Density::Dense, expected).for_load(),
             expected,
             done: NewFiles::new(Arc::clone(ingest)),
             done_bytes: 0,
@@ -172,10 +173,7 @@ impl LoadOutput {
             return Ok(());
         }
         self.expected = self.expected.saturating_mul(GROWTH);
-        let next = self
-            .ingest
-            .writer(RunCompression::Dense, self.expected)
-            .for_load();
+        let next = self.ingest.writer(Density::Dense, self.expected).for_load();
         let full = std::mem::replace(&mut self.writer, next);
         self.done_bytes += full.bytes();
         self.done.append(full.finish()?);

@@ -16,13 +16,14 @@ mod temp_run;
 pub use index_load::{IndexLoad, LoadLimits, LoadProgress, Pacer};
 pub use load_output::{Duplicate, LoadFailure};
 pub use new_files::NewFiles;
-pub use run_writer::{RunCompression, RunWriter};
+pub use run_writer::RunWriter;
 pub use sort_buffer::LoadEntry;
 pub use sorter::Uniqueness;
 
 use crate::base::options::Options;
 use crate::base::prefix_extractor::PrefixExtractors;
 use crate::base::{CounterValue, Result};
+use crate::sst::Density;
 use crate::version::VersionSet;
 use helper_thread::HelperThread;
 use std::sync::Arc;
@@ -33,7 +34,7 @@ use std::sync::mpsc::Receiver;
 pub type FileSplitter = Box<dyn FnMut(&[u8], &[u8], u64) -> bool + Send>;
 
 /// Makes the [`FileSplitter`] of a run from its density and its expected stored bytes.
-pub type FileSplitters = Box<dyn Fn(RunCompression, u64) -> FileSplitter + Send + Sync>;
+pub type FileSplitters = Box<dyn Fn(Density, u64) -> FileSplitter + Send + Sync>;
 
 /// The services of the database that loads need.
 pub trait LoadHost: Send + Sync {
@@ -121,7 +122,7 @@ impl Ingest {
     }
 
     /// A writer of one run. `expected`: estimated stored bytes, 0 if unknown.
-    pub fn writer(self: &Arc<Self>, density: RunCompression, expected: u64) -> RunWriter {
+    pub fn writer(self: &Arc<Self>, density: Density, expected: u64) -> RunWriter {
         let file_splitter = (self.cutters)(density, expected);
         RunWriter::new(Arc::clone(self), density, file_splitter)
     }

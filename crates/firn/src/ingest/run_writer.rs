@@ -2,18 +2,9 @@
 
 use super::{FileSplitter, Ingest, NewFiles};
 use crate::base::{Error, InternalKey, Kind, Result, Value};
-use crate::sst::{SstOptions, SstWriter};
+use crate::sst::{Density, SstOptions, SstWriter};
 use crate::version::FileMeta;
 use std::sync::Arc;
-
-/// How a run is compressed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum RunCompression {
-    /// As in upper levels, for data that is rewritten soon.
-    Light,
-    /// As in the last level, for data that stays.
-    Dense,
-}
 
 /// Writes sorted entries into SSTs that share no user key.
 ///
@@ -25,7 +16,7 @@ pub enum RunCompression {
 /// the writer must not be used again.
 pub struct RunWriter {
     ingest: Arc<Ingest>,
-    density: RunCompression,
+    density: Density,
     file_splitter: FileSplitter,
     /// Id and writer of the current file.
     open: Option<(u64, SstWriter)>,
@@ -38,11 +29,7 @@ pub struct RunWriter {
 }
 
 impl RunWriter {
-    pub(super) fn new(
-        ingest: Arc<Ingest>,
-        density: RunCompression,
-        file_splitter: FileSplitter,
-    ) -> Self {
+    pub(super) fn new(ingest: Arc<Ingest>, density: Density, file_splitter: FileSplitter) -> Self {
         Self {
             done: NewFiles::new(Arc::clone(&ingest)),
             ingest,
@@ -130,10 +117,7 @@ impl RunWriter {
         let store = versions.source().store();
         let id = versions.new_file_id();
         let block_size = self.ingest.options.block_size;
-        let options = match self.density {
-            RunCompression::Light => SstOptions::upper_level(block_size),
-            RunCompression::Dense => SstOptions::last_level(block_size),
-        };
+        let options = SstOptions::of(self.density, block_size);
         let now = store.env().wall_micros();
         let file = store.create(id)?;
         let mut writer = SstWriter::new(file, id, options, now)
@@ -155,7 +139,7 @@ impl RunWriter {
             false => writer.finish_unsynced(),
         };
         let summary = finished.inspect_err(|_| self.ingest.versions.discard(&[id]))?;
-        let at_rest = self.density == RunCompression::Dense;
+        let at_rest = self.density == Density::Dense;
         self.bytes += summary.size;
         self.done
             .push(FileMeta::from_summary(summary, superseded, at_rest));

@@ -6,7 +6,7 @@ use crate::base::prefix_extractor::NoPrefixExtractors;
 use crate::base::{InternalIterator, InternalKey, Kind, Seqno, Value};
 use crate::cache::KeyHash;
 use crate::env::{Env, PosixEnv};
-use crate::sst::SstBlockCache;
+use crate::sst::{Density, SstBlockCache};
 use crate::store::FileStore;
 use crate::version::{FileHandle, FileMeta, FileSource, VersionSetContext};
 use rand::rngs::StdRng;
@@ -131,7 +131,7 @@ fn all_entries_of_a_run_show_the_seqno_of_its_commit() {
             };
             model.insert(key(&mut rng), (kind, value));
         }
-        let density = [RunCompression::Light, RunCompression::Dense][rng.random_range(0..2)];
+        let density = [Density::Light, Density::Dense][rng.random_range(0..2)];
         let mut writer = ingest.writer(density, 0);
         // Stored positions as seqnos, as in a spilled write set, or none.
         let positions = rng.random();
@@ -165,7 +165,7 @@ fn all_entries_of_a_run_show_the_seqno_of_its_commit() {
 fn a_file_without_its_seqno_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let ingest = ingest(dir.path(), 1 << 20);
-    let mut writer = ingest.writer(RunCompression::Light, 0);
+    let mut writer = ingest.writer(Density::Light, 0);
     writer.add(b"\0\0\0\x01a", Kind::Put, Value::EMPTY).unwrap();
     let again = writer.add(b"\0\0\0\x01a", Kind::Put, Value::EMPTY);
     assert!(again.is_err());
@@ -179,7 +179,7 @@ fn what_is_not_kept_is_removed() {
     let dir = tempfile::tempdir().unwrap();
     let ingest = ingest(dir.path(), 1);
     let write = |keys: &[u8], unfinished: bool| {
-        let mut writer = ingest.writer(RunCompression::Light, 0);
+        let mut writer = ingest.writer(Density::Light, 0);
         for &k in keys {
             let key = [0, 0, 0, 1, k];
             writer.add(&key, Kind::Put, Value::EMPTY).unwrap();

@@ -19,6 +19,7 @@ mod format;
 mod fuzz_decoders;
 mod index;
 mod iter;
+mod options;
 mod properties;
 mod reader;
 mod salvage;
@@ -36,12 +37,13 @@ pub use format::FORMAT_VERSION;
 pub use fuzz_decoders::exercise_decoders;
 pub use index::Partition;
 pub use iter::SstIter;
+pub use options::{BlockLayout, Density, SstOptions};
 pub use properties::{IndexStats, Properties};
 pub use reader::{BlockInfo, DataBlocks, OpenHints, SstReader};
 pub use salvage::{LostRange, Salvage, SalvageIter};
 pub use stored_block::StoredBlock;
 pub use verify::VerifyReport;
-pub use writer::{BlockLayout, SstOptions, SstSummary, SstWriter};
+pub use writer::{SstSummary, SstWriter};
 
 /// What the readers of a database keep in their cache.
 #[derive(Clone)]

@@ -3,7 +3,8 @@
 
 use crate::base::options::Options;
 use crate::compaction::{FlushSplits, LevelTargets, Splitter};
-use crate::ingest::{FileSplitters, RunCompression};
+use crate::ingest::FileSplitters;
+use crate::sst::Density;
 use crate::version::{LAST_LEVEL, Version, VersionSet};
 use std::sync::Arc;
 
@@ -18,21 +19,16 @@ pub(super) fn file_splitters(versions: &Arc<VersionSet>, options: &Options) -> F
 
 /// A light run goes to L0 and is cut as a flush is. A dense run sinks to the last level unchanged,
 /// so it is cut at the file bounds there.
-fn splitter(
-    version: &Version,
-    options: &Options,
-    density: RunCompression,
-    expected: u64,
-) -> Splitter {
+fn splitter(version: &Version, options: &Options, density: Density, expected: u64) -> Splitter {
     let shape = LevelTargets::of_size(version.size() + expected, options.base_level_size);
     let target = options.target_file_size;
     match density {
-        RunCompression::Light => {
+        Density::Light => {
             let file_size = shape.file_size(0, target);
             let memtable = options.mutable.freeze_at().max(expected);
             FlushSplits::of(version, memtable, file_size).splitter(file_size)
         }
-        RunCompression::Dense => {
+        Density::Dense => {
             let file_size = shape.file_size(LAST_LEVEL as u8, target);
             let files = version.levels[LAST_LEVEL - 1].files.iter();
             Splitter::new(file_size, files.map(|f| f.smallest.clone()).collect())

@@ -15,7 +15,7 @@ use crate::cache::BlockCache;
 use crate::catalog::{CATALOG_INDEX, CatalogState};
 use crate::env::Env;
 use crate::iter::MergeIter;
-use crate::sst::{SstOptions, SstWriter};
+use crate::sst::{Density, SstOptions, SstWriter};
 use crate::store::FileStore;
 use crate::version::{self, Edit, FileMeta, FileSource, LAST_LEVEL, VersionSet};
 use crate::wal::Gtid;
@@ -189,7 +189,7 @@ impl RepairCopy {
     fn create(&self) -> Result<SstWriter> {
         let id = self.versions.new_file_id();
         let store = self.versions.source().store();
-        let options = SstOptions::last_level(self.options.block_size);
+        let options = SstOptions::of(Density::Dense, self.options.block_size);
         let now = store.env().wall_micros();
         Ok(SstWriter::new(store.create(id)?, id, options, now))
     }

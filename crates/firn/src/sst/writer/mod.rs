@@ -10,6 +10,7 @@ use super::compression_tuning::tune;
 use super::dictionary::Dictionary;
 use super::format::{BlockKind, FOOTER_LEN, Footer, Handle, RAW_BLOCK_MAX};
 use super::index::{BlockEntry, IndexBuilder, separator, top_index};
+use super::options::{BlockLayout, SstOptions};
 use super::properties::{IndexStats, Properties};
 use super::sketches::SketchBuilder;
 use crate::base::blob_ref::{BlobUse, BlobUses};
@@ -22,63 +23,6 @@ use output::Output;
 use pending::{Content, Pending, PendingBlock, RECIPE_BYTES};
 use std::cmp::Ordering;
 use std::sync::Arc;
-
-/// How the entries of a data block are laid out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BlockLayout {
-    /// Values beside their keys: for upper levels.
-    RowWise,
-    /// Keys, heads and tails apart: denser, for the last level.
-    Sectioned,
-}
-
-/// How an SST is written.
-#[derive(Debug, Clone)]
-pub struct SstOptions {
-    /// Raw bytes at which a data block ends.
-    pub block_size: usize,
-    /// Layout of the data blocks.
-    pub layout: BlockLayout,
-    /// Compression of the data blocks.
-    pub codec: Codec,
-    /// Bits per key of the filters; 0 writes none.
-    pub filter_bits_per_key: u32,
-    /// Whether blocks carry a hash index for point reads.
-    pub hash_index: bool,
-    /// Raw bytes at which an index partition ends.
-    pub index_partition_size: usize,
-}
-
-const FILTER_BITS_PER_KEY: u32 = 10;
-const INDEX_PARTITION_SIZE: usize = 4 << 10;
-const ZSTD_LEVEL: i32 = 3;
-
-impl SstOptions {
-    /// For levels that are rewritten soon.
-    pub fn upper_level(block_size: usize) -> Self {
-        Self {
-            block_size,
-            layout: BlockLayout::RowWise,
-            codec: Codec::Lz4,
-            filter_bits_per_key: FILTER_BITS_PER_KEY,
-            hash_index: true,
-            index_partition_size: INDEX_PARTITION_SIZE,
-        }
-    }
-
-    /// For the last level: dense, and no hash index, whose bytes do not compress.
-    pub fn last_level(block_size: usize) -> Self {
-        Self {
-            layout: BlockLayout::Sectioned,
-            codec: Codec::Zstd {
-                level: ZSTD_LEVEL,
-                dictionary: true,
-            },
-            hash_index: false,
-            ..Self::upper_level(block_size)
-        }
-    }
-}
 
 /// What became of an SST, as the manifest records it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,8 +4,9 @@ use super::memory::InMemoryWrites;
 use super::spilled_runs::{SpilledRun, SpilledRunIter, SpilledRuns, positions};
 use crate::base::key::index_id_of;
 use crate::base::{Error, ErrorKind, IndexId, InternalIterator, Result};
-use crate::ingest::{Ingest, NewFiles, RunCompression, RunWriter};
+use crate::ingest::{Ingest, NewFiles, RunWriter};
 use crate::iter::MergeIter;
+use crate::sst::Density;
 use crate::version::{FileHandle, FileMeta, Run};
 use std::collections::HashSet;
 use std::ops::Bound;
@@ -49,7 +50,7 @@ impl SpillPlan {
 /// What one index has in memory.
 struct IndexSpill {
     index: Option<IndexId>,
-    density: RunCompression,
+    density: Density,
     bytes: u64,
 }
 
@@ -76,8 +77,7 @@ pub(super) fn spill(
             }
             was_large = large;
         }
-        let writer =
-            writer.get_or_insert_with(|| ingest.writer(RunCompression::Light, 0).unsynced());
+        let writer = writer.get_or_insert_with(|| ingest.writer(Density::Light, 0).unsynced());
         for version in versions.newest_first() {
             let key = crate::base::InternalKey::new(key, version.seqno(), version.kind);
             writer.add_version(key, version.value())?;
@@ -146,9 +146,9 @@ fn parts(ingest: &Ingest, memory: &InMemoryWrites, runs: &SpilledRuns) -> Vec<In
             && beyond()
             && is_new(ingest, part.smallest, part.largest);
         if dense {
-            RunCompression::Dense
+            Density::Dense
         } else {
-            RunCompression::Light
+            Density::Light
         }
     };
     seen.iter()
@@ -268,7 +268,7 @@ struct Merging<'a> {
     aim: MergePurpose,
     interrupted: &'a AtomicBool,
     expected: u64,
-    writer: Option<(RunCompression, RunWriter)>,
+    writer: Option<(Density, RunWriter)>,
     written: Option<NewFiles>,
 }
 
@@ -283,9 +283,9 @@ impl Merging<'_> {
         let smallest = &group[0].file.smallest;
         let dense = self.aim == MergePurpose::Commit && is_new(self.ingest, smallest, largest);
         let density = if dense {
-            RunCompression::Dense
+            Density::Dense
         } else {
-            RunCompression::Light
+            Density::Light
         };
         if self.writer.as_ref().is_none_or(|(now, _)| *now != density) {
             self.end()?;

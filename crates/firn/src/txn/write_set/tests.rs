@@ -552,7 +552,7 @@ fn many_bytes_are_given_up_at_the_pace_of_deletions() {
     let ingest = ingest_in(Arc::new(MemEnv::new()), 1 << 20);
     let versions = ingest.versions();
     let file = |size| {
-        let mut writer = ingest.writer(crate::ingest::RunCompression::Light, 0);
+        let mut writer = ingest.writer(crate::sst::Density::Light, 0);
         writer.add(b"0001", Kind::Put, Value::EMPTY).unwrap();
         let id = writer.finish().unwrap().keep()[0].file_id;
         (id, size)
