@@ -9,7 +9,7 @@ from firn_lab.estimate.read_budget import (
     RUN_BYTES,
     RUNS_MIN,
     Limits,
-    Reads,
+    ReadBudget,
     allot,
     range_bytes,
     run_count,
@@ -20,7 +20,7 @@ from firn_lab.estimate.sample import Sampler
 from firn_lab.estimate.schema import Column, Index, Table
 
 MIB = 1 << 20
-READS = Reads(False, 4 * MIB, 0.0)
+READS = ReadBudget(False, 4 * MIB, 0.0)
 
 
 def column(kind: str) -> Column:
@@ -41,7 +41,7 @@ def table(
     return Table("lab", name, columns, tuple(indexes), data // row, data, index, ())
 
 
-def within(tables: list[Table], limits: Limits) -> list[Reads]:
+def within(tables: list[Table], limits: Limits) -> list[ReadBudget]:
     found = allot(tables, limits)
     assert sum(each.bytes for each in found) <= limits.total_bytes
     assert all(each.problem or each.bytes > 0 for each in found)

@@ -193,9 +193,9 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 from firn_lab.cli import main
 from firn_lab.runner import machine
 from firn_lab.targets import engine, private
-from firn_lab.targets.base import Rest
+from firn_lab.targets.base import RestState
 template = sys.argv.pop(1)
-private.PrivateTarget._await_quiet = lambda self, seconds_max: Rest(0.0)
+private.PrivateTarget._await_quiet = lambda self, seconds_max: RestState(0.0)
 machine.busy_cores = lambda: 0.0
 engine.LOG_MIN = 32 << 20
 engine.install = lambda directory: shutil.copytree(template, directory)

@@ -15,11 +15,14 @@ from firn_lab.proof.record import FIGURES, HEAD, ProofRun, read
 from firn_lab.proof.summary import draw, found, page, passed, sound
 
 
+BLOCKS = 160  # As many as a run of four minutes has.
+
+
 def written(path: Path, runs: int, truth: float = 1.0, machine: str = "calm") -> Path:
-    """As `append` writes it: twenty-four blocks a run."""
+    """As `append` writes it."""
     lines = [",".join(HEAD)]
     for run in range(runs):
-        drawn = blocks(MACHINES[machine], 24, np.random.default_rng(run), truth)
+        drawn = blocks(MACHINES[machine], BLOCKS, np.random.default_rng(run), truth)
         for number, (second, first) in enumerate(drawn):
             for target, tps in (("x@1", first), ("x@2", second)):
                 figures = [tps, *[1.0] * (len(FIGURES) - 1)]
@@ -32,7 +35,7 @@ def written(path: Path, runs: int, truth: float = 1.0, machine: str = "calm") ->
 def test_servers_beside_themselves_are_the_same(tmp_path: Path) -> None:
     runs = read(written(tmp_path / "same.csv", 20))
     assert [run.number for run in runs] == list(range(20))
-    assert all(run.ratio.count == 24 for run in runs)
+    assert all(run.ratio.count == BLOCKS for run in runs)
     assert passed(runs) and sum(map(sound, runs)) >= 17
     text = page("same", "about", runs, "same.png")
     assert "**passed**" in text and text.count("\n| ") == 22

@@ -12,7 +12,7 @@ from firn_lab.clock import SystemClock
 from firn_lab.errors import UsageError
 from firn_lab.plan import Plan, parse_case
 from firn_lab.report.data import collect
-from firn_lab.runner.prepared_plan import parts_of
+from firn_lab.runner.prepared_plan import prepare_plan
 from firn_lab.runner.resume import before
 from firn_lab.runner.run import Runner
 from firn_lab.store import Reader, Writer
@@ -50,7 +50,7 @@ def one_slice(
     def listen(kind: str, data: object) -> None:
         clock.minutes += minutes_a_case if kind == "case" else 0
 
-    found = before(laboratory.store, plan, parts_of(plan, laboratory.scratch))
+    found = before(laboratory.store, plan, prepare_plan(plan, laboratory.scratch))
     writer = Writer(laboratory.store, clock)
     try:
         return Runner(
@@ -77,7 +77,7 @@ def test_a_slice_ends_before_a_case_that_would_be_too_long(laboratory: Laborator
             case.label for case in store.cases(1)
         ]
     # It is finished: the next one is another run.
-    assert before(laboratory.store, PLAN, parts_of(PLAN, laboratory.scratch)) is None
+    assert before(laboratory.store, PLAN, prepare_plan(PLAN, laboratory.scratch)) is None
 
 
 def test_blocks_of_a_case_that_was_broken_off_count(
@@ -87,7 +87,7 @@ def test_blocks_of_a_case_that_was_broken_off_count(
     case = parse_case("tiny:fail=interrupt", BASE)
     plan = Plan("broken", "", (case,), ("engine:innodb",), blocks=3, budget=SMALL)
     assert laboratory.run(plan)[0] == "interrupted"
-    found = before(laboratory.store, plan, parts_of(plan, laboratory.scratch))
+    found = before(laboratory.store, plan, prepare_plan(plan, laboratory.scratch))
     assert found is not None and found.finished == frozenset()
     (values,) = found.values.values()
     assert list(values["innodb"]) == [0]
@@ -100,10 +100,10 @@ def test_blocks_of_a_case_that_was_broken_off_count(
 
 
 def test_another_plan_does_not_go_on_with_it(laboratory: Laboratory, tmp_path: Path) -> None:
-    assert before(tmp_path / "none.sqlite", PLAN, parts_of(PLAN, laboratory.scratch)) is None
+    assert before(tmp_path / "none.sqlite", PLAN, prepare_plan(PLAN, laboratory.scratch)) is None
     one_slice(laboratory, PLAN, 71, 70.0)
     other = Plan("slices", "", CASES[:2], ("engine:innodb",), blocks=2, budget=SMALL)
     with pytest.raises(UsageError, match="has other cases, targets or another budget"):
-        before(laboratory.store, other, parts_of(other, laboratory.scratch))
+        before(laboratory.store, other, prepare_plan(other, laboratory.scratch))
     unlike = Plan("unlike", "", CASES, ("engine:innodb",), blocks=2, budget=SMALL)
-    assert before(laboratory.store, unlike, parts_of(unlike, laboratory.scratch)) is None
+    assert before(laboratory.store, unlike, prepare_plan(unlike, laboratory.scratch)) is None

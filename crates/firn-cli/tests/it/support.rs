@@ -1,8 +1,8 @@
 //! Directories with known rows, and the command run on them.
 
-use firn::base::Result;
 use firn::base::options::Options;
 use firn::base::record_buffer::Pad;
+use firn::base::{ErrorKind, Result};
 use firn::catalog::{
     CollationSchema, ColumnSchema, IndexPart, IndexSchema, NewTable, PartSchema, TableSchema,
 };
@@ -20,6 +20,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 const NAME_MAX: u32 = 20;
 const NOTE_MAX: u32 = 300;
@@ -295,6 +296,20 @@ impl World {
     }
 }
 
+/// Opens a database that was just closed. A process that another test starts holds a copy of the
+/// lock's file from its fork until its exec, so the lock may outlive the database for a moment.
+fn reopen(dir: &Path, options: Options) -> Arc<Db> {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        match open_with(dir, options.clone()) {
+            Err(error) if error.kind() == &ErrorKind::Busy && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            opened => return opened.unwrap(),
+        }
+    }
+}
+
 /// A world without its database.
 pub struct Stopped {
     rows: Rows,
@@ -319,7 +334,7 @@ impl Stopped {
 
     /// As [`Self::started`], with other options.
     pub fn started_with(self, dir: &Path, options: Options) -> World {
-        let db = open_with(dir, options).unwrap();
+        let db = reopen(dir, options);
         let table = Table::open(db.catalog(), "d/t", schema(), &[]).unwrap();
         World {
             db,
