@@ -84,6 +84,25 @@ struct Parts {
   uint count;
 };
 
+/*
+  A checksum of the attributes that give stored bytes their value: the bytes of INT and INT UNSIGNED,
+  of DECIMAL(10,2) and DECIMAL(10,3), or of two ENUMs are alike. Never 0, which means unknown.
+*/
+uint32_t interpretation_of(const Field* field) {
+  const uchar attributes[] = {uchar((field->flags & UNSIGNED_FLAG) != 0), uchar(field->decimals())};
+  ha_checksum sum = my_checksum(0, attributes, sizeof(attributes));
+  const LEX_CSTRING charset = field->charset()->cs_name;
+  sum = my_checksum(sum, charset.str, charset.length);
+  if (const TYPELIB* members = field->get_typelib())
+    for (uint i = 0; i < members->count; i++) {
+      /* With the length: ('ab','c') differs from ('a','bc'). */
+      const uint32_t length = members->type_lengths[i];
+      sum = my_checksum(sum, &length, sizeof(length));
+      sum = my_checksum(sum, members->type_names[i], length);
+    }
+  return sum ? uint32_t(sum) : 1;
+}
+
 constexpr uint32_t kNoOrder = UINT32_MAX;
 
 /* FIRN_PART_… of a column; kNoOrder if it cannot be a key part. */
@@ -169,6 +188,7 @@ bool TableDefinition::add_column(const TABLE* table, const Field* field) {
   firn_column column = {};
   column.name = field->field_name.str;
   column.type_code = field->real_type();
+  column.interpretation = interpretation_of(field);
   column.offset = uint32_t(field->ptr - record);
   if (field->null_ptr) {
     column.null_offset = uint32_t(field->null_ptr - record);

@@ -138,6 +138,33 @@ def test_a_harmless_difference_is_a_warning(started: Server) -> None:
 
 
 @pytest.mark.parametrize(
+    ("own", "given"),
+    [
+        ("INT", "INT UNSIGNED"),
+        ("DECIMAL(10,2)", "DECIMAL(10,1)"),
+        ("DATETIME(3)", "DATETIME(4)"),
+        ("VARCHAR(9) CHARACTER SET latin1", "VARCHAR(9) CHARACTER SET latin2"),
+        ("ENUM('a','b')", "ENUM('b','a')"),
+        ("SET('ab','c')", "SET('a','bc')"),
+    ],
+)
+def test_bytes_that_are_read_otherwise_are_a_warning(started: Server, own: str, given: str) -> None:
+    connection = started.connect("definitions")
+    _make(connection, "a", f"id INT PRIMARY KEY, x {own}, y INT")
+    _make(connection, "b", f"id INT PRIMARY KEY, x {given}, y INT")
+    _run(connection, "INSERT INTO a (id, y) VALUES (1, 5)")
+    _take_definition(connection, started, "a", "b")
+    assert _image(connection, "a") == ((1, None, 5),)
+    warning = _run(connection, "SHOW WARNINGS")[0][2]
+    assert "column x has another sign, number of decimals, character set" in warning
+    assert warning in started.log()
+    _run(connection, "ALTER TABLE a FORCE")
+    assert _image(connection, "a") == ((1, None, 5),)
+    assert not _run(connection, "SHOW WARNINGS")
+    connection.close()
+
+
+@pytest.mark.parametrize(
     ("columns", "words"),
     [
         (COLUMNS.replace("v VARCHAR(10)", "v VARCHAR(5)"), "column v is at most"),

@@ -112,6 +112,7 @@ impl Database {
             len,
             len_bytes: 0,
             chars: if kind == FIRN_COLUMN_CHAR { len } else { 0 },
+            interpretation: 0,
             null_offset: 0,
             null_mask: 0,
             stored: true,

@@ -271,6 +271,9 @@ typedef struct firn_column {
   uint32_t len_bytes;
   // Characters of a CHAR column.
   uint32_t chars;
+  // Checksum of the attributes by which the server interprets the bytes of a value: sign,
+  // decimals, character set, members. 0: unknown.
+  uint32_t interpretation;
   // Byte of the record buffer with its NULL bit.
   uint32_t null_offset;
   // The NULL bit; 0 if it is NOT NULL.

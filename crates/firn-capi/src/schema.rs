@@ -71,6 +71,9 @@ pub struct firn_column {
     pub len_bytes: u32,
     /// Characters of a CHAR column.
     pub chars: u32,
+    /// Checksum of the attributes by which the server interprets the bytes of a value: sign,
+    /// decimals, character set, members. 0: unknown.
+    pub interpretation: u32,
     /// Byte of the record buffer with its NULL bit.
     pub null_offset: u32,
     /// The NULL bit; 0 if it is NOT NULL.
@@ -276,6 +279,7 @@ unsafe fn column_schema(id: u32, column: &firn_column) -> Result<ColumnSchema> {
         name: unsafe { text(column.name) }?,
         type_code: column.type_code,
         chars: column.chars,
+        interpretation: column.interpretation,
         column: Column {
             id,
             kind,

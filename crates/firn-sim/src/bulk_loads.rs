@@ -76,6 +76,7 @@ fn schema(indexes: &BTreeSet<u32>) -> TableSchema {
         name: format!("c{i}"),
         type_code: 3,
         chars: 0,
+        interpretation: 0,
         column: Column {
             id: i,
             kind: ColumnKind::Fixed { len: 4 },

@@ -64,6 +64,7 @@ fn a_column(kind: u32, offset: u32, len: u32) -> firn_column {
         len,
         len_bytes: 1,
         chars: len,
+        interpretation: 0,
         null_offset: 0,
         null_mask: 2,
         stored: true,

@@ -140,6 +140,7 @@ fn column(name: &'static CStr, at: usize, text_max: usize) -> firn_column {
         len: if text { text_max as u32 } else { 8 },
         len_bytes: if text { 2 } else { 0 },
         chars: 0,
+        interpretation: 0,
         null_offset: 0,
         null_mask: 0,
         stored: true,

@@ -21,6 +21,7 @@ fn schema(indexes: u32, primary: bool) -> TableSchema {
         name: "id".into(),
         type_code: 3,
         chars: 0,
+        interpretation: 0,
         column: Column {
             id: 0,
             kind: ColumnKind::Fixed { len: 4 },

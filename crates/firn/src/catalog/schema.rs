@@ -26,6 +26,9 @@ pub struct ColumnSchema {
     pub type_code: u32,
     /// Number of characters of a CHAR column; otherwise 0.
     pub chars: u32,
+    /// Checksum of the attributes by which the server interprets the bytes of a value: sign,
+    /// decimals, character set, members; 0 if unknown. No stored bytes depend on it.
+    pub interpretation: u32,
     /// Position and encoding in row and record.
     pub column: Column,
 }

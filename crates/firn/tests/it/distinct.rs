@@ -96,6 +96,7 @@ fn schema() -> TableSchema {
             name: name.to_owned(),
             type_code: 0,
             chars: 0,
+            interpretation: 0,
             column: Column {
                 id,
                 kind,

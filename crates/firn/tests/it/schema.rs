@@ -26,6 +26,7 @@ pub fn column(id: u32, name: &str, kind: ColumnKind, offset: usize) -> ColumnSch
         name: name.to_owned(),
         type_code: 0,
         chars: 0,
+        interpretation: 0,
         column: Column {
             id,
             kind,

@@ -11,6 +11,7 @@ fn column(id: u32, name: &str, len: u32, null: Option<NullBit>) -> ColumnSchema 
         name: name.to_owned(),
         type_code: 3,
         chars: 0,
+        interpretation: 0,
         column: Column {
             id,
             kind: ColumnKind::Fixed { len },

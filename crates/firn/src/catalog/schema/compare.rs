@@ -89,12 +89,20 @@ impl TableSchema {
         }
         let mut pairs = self.columns.iter().zip(&given.columns);
         let differing = pairs.find(|(own, given)| !own.is_same(given));
-        differing.map(|(own, given)| {
-            format!(
+        if let Some((own, given)) = differing {
+            return Some(format!(
                 "column {} is {}, not {}",
                 given.name,
                 own.in_words(),
                 given.in_words()
+            ));
+        }
+        let mut pairs = self.columns.iter().zip(&given.columns);
+        let differing = pairs.find(|(own, given)| !own.is_interpreted_as(given));
+        differing.map(|(_, given)| {
+            format!(
+                "column {} has another sign, number of decimals, character set or list of members",
+                given.name
             )
         })
     }
@@ -193,6 +201,13 @@ impl ColumnSchema {
         (own.kind, own.offset, own.null, own.stored)
             == (other.kind, other.offset, other.null, other.stored)
             && (self.chars, self.type_code) == (given.chars, given.type_code)
+    }
+
+    /// Whether the server reads the same value from the same bytes. A definition from before format
+    /// 2 does not say.
+    fn is_interpreted_as(&self, given: &Self) -> bool {
+        let (own, other) = (self.interpretation, given.interpretation);
+        own == other || own == 0 || other == 0
     }
 
     fn in_words(&self) -> String {

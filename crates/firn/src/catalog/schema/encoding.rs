@@ -6,7 +6,9 @@ use crate::base::{Error, Result, varint};
 use crate::keycode::{CollationLevel, CollationSpec, TextForm};
 use crate::rowcode::{Column, ColumnKind, InstantDefault};
 
-const FORMAT: u64 = 1;
+const FORMAT: u64 = 2;
+/// Before format 2, columns have no checksum of their interpretation.
+const FORMAT_WITHOUT_INTERPRETATION: u64 = 1;
 
 pub(super) fn encode(schema: &TableSchema) -> Vec<u8> {
     let mut out = Vec::new();
@@ -34,16 +36,17 @@ pub(super) fn encode(schema: &TableSchema) -> Vec<u8> {
 
 pub(super) fn decode(mut bytes: &[u8]) -> Result<TableSchema> {
     let input = &mut bytes;
-    match varint::take_u64(input) {
-        Some(FORMAT) => {}
+    let interpreted = match varint::take_u64(input) {
+        Some(FORMAT) => true,
+        Some(FORMAT_WITHOUT_INTERPRETATION) => false,
         Some(other) => {
             return Err(Error::unsupported(format_args!(
                 "table definition format {other}"
             )));
         }
         None => return Err(damaged()),
-    }
-    let schema = take_schema(input).ok_or_else(damaged)?;
+    };
+    let schema = take_schema(input, interpreted).ok_or_else(damaged)?;
     if !input.is_empty() {
         return Err(damaged());
     }
@@ -55,14 +58,14 @@ fn damaged() -> Error {
     Error::corruption("", 0, "table definition")
 }
 
-fn take_schema(input: &mut &[u8]) -> Option<TableSchema> {
+fn take_schema(input: &mut &[u8], interpreted: bool) -> Option<TableSchema> {
     Some(TableSchema {
         version: varint::take_u32(input)?,
         record_len: varint::take_u32(input)?,
         null_bytes: varint::take_u32(input)?,
         primary: take_option(input)?,
         auto_increment: take_option(input)?,
-        columns: take_list(input, take_column)?,
+        columns: take_list(input, |input| take_column(input, interpreted))?,
         indexes: take_list(input, |input| {
             Some(IndexSchema {
                 name: take_string(input)?,
@@ -85,6 +88,7 @@ fn put_column(out: &mut Vec<u8>, column: &ColumnSchema) {
     varint::put_bytes(out, column.name.as_bytes());
     put(out, column.type_code);
     put(out, column.chars);
+    put(out, column.interpretation);
     put(out, *id);
     put(out, *offset);
     out.push(u8::from(*stored));
@@ -121,11 +125,16 @@ fn put_column(out: &mut Vec<u8>, column: &ColumnSchema) {
     }
 }
 
-fn take_column(input: &mut &[u8]) -> Option<ColumnSchema> {
+fn take_column(input: &mut &[u8], interpreted: bool) -> Option<ColumnSchema> {
     Some(ColumnSchema {
         name: take_string(input)?,
         type_code: varint::take_u32(input)?,
         chars: varint::take_u32(input)?,
+        interpretation: if interpreted {
+            varint::take_u32(input)?
+        } else {
+            0
+        },
         column: {
             let id = varint::take_u32(input)?;
             let offset = varint::take_u32(input)?;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::base::ErrorKind;
 use crate::base::record_buffer::{NullBit, Pad};
 use crate::keycode::{CollationLevel, TextForm};
 use crate::rowcode::InstantDefault;
@@ -27,6 +28,7 @@ fn column(id: u32, kind: ColumnKind, offset: u32, null: Option<NullBit>) -> Colu
         name: format!("c{id}"),
         type_code: 3,
         chars: 0,
+        interpretation: 7,
         column: Column {
             id,
             kind,
@@ -116,6 +118,31 @@ fn definitions_round_trip() {
     assert_eq!(read.version, 2);
 }
 
+/// The definition of a table with one column, as format 1 has it.
+#[test]
+fn format_1_has_no_interpretation() {
+    let bytes = [
+        &[1, 1, 5, 1, 0, 0, 1][..],
+        &[1, b'a', 3, 0, 9, 1, 1, 0, 0, 4, 0],
+        &[0],
+    ];
+    let read = TableSchema::from_bytes(&bytes.concat()).unwrap();
+    assert_eq!(
+        (read.columns[0].column.id, read.columns[0].interpretation),
+        (9, 0)
+    );
+    let mut given = read.clone();
+    given.columns[0].interpretation = 7;
+    assert_eq!(read.difference(&given), None);
+    assert_eq!(
+        TableSchema::from_bytes(&given.to_bytes()).unwrap().columns,
+        given.columns
+    );
+    let newer = [&[3][..], &given.to_bytes()[1..]].concat();
+    let error = TableSchema::from_bytes(&newer).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Unsupported);
+}
+
 #[test]
 fn codecs_need_the_collators() {
     let schema = schema();
@@ -181,8 +208,9 @@ fn what_rows_and_keys_do_not_depend_on_is_harmless() {
         s.columns[2].column.kind = ColumnKind::Blob { len_bytes: 4 };
         s.columns[2].column.offset = 320;
     };
-    let changes: [Change; 5] = [
+    let changes: [Change; 6] = [
         |s| s.auto_increment = None,
+        |s| s.columns[0].interpretation = 8,
         |s| s.record_len += 1,
         |s| s.columns[2].column.offset += 1,
         |s| s.columns[1].column.null = Some(NullBit { offset: 0, mask: 4 }),
