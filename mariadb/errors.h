@@ -5,23 +5,23 @@
 
 namespace firn {
 
-class Session;
-
 /*
   Handler functions return this after they have reported an error to the client through my_error().
 */
 constexpr int kErrorReported = HA_ERR_GENERIC;
 
-/*
-  Translates a status of the core to the server's error number. If the status ends the statement or
-  the transaction (lock wait timeout, deadlock), the function marks it for rollback. It rolls a
-  deadlock's victim back at once, because its locks must not wait for the client. The session keeps
-  the core's text for print_error(). `session` may be NULL.
-*/
-int to_server_error(firn_status status, Session* session);
+/* The server's error number for a status of the core, without effects. */
+int error_number(firn_status status);
+
+/* Whether the status is a result that a statement expects, such as the end of a scan. */
+bool is_result(firn_status status);
+
+/* Whether the engine itself failed, and not the client's request: the error log reports it too. */
+bool belongs_in_log(firn_status status);
 
 /*
-  The same without a session (DDL): the client gets the core's text as a warning beside the error.
+  Translates a status outside of a session (DDL): the client gets the core's text as a warning
+  beside the error. Session::to_server_error() translates within one.
 */
 int to_server_error(firn_status status);
 

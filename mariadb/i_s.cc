@@ -27,6 +27,11 @@ struct SchemaTable {
   void add() { failed = failed || schema_table_store_record(thd, table); }
 };
 
+/* Columns of FIRN_TABLES, in the order of tables_columns. */
+struct TablesColumn {
+  enum : uint { kSchema, kTable, kIndex, kRows, kRawBytes, kStoredBytes, kBlobBytes, kCount };
+};
+
 ST_FIELD_INFO tables_columns[] = {Column("TABLE_SCHEMA", Varchar(NAME_CHAR_LEN), NOT_NULL),
                                   Column("TABLE_NAME", Varchar(kTableNameChars), NOT_NULL),
                                   Column("INDEX_NAME", Varchar(NAME_CHAR_LEN), NOT_NULL),
@@ -35,21 +40,27 @@ ST_FIELD_INFO tables_columns[] = {Column("TABLE_SCHEMA", Varchar(NAME_CHAR_LEN),
                                   Column("STORED_BYTES", ULonglong(), NOT_NULL),
                                   Column("BLOB_BYTES", ULonglong(), NOT_NULL),
                                   CEnd()};
+static_assert(array_elements(tables_columns) == TablesColumn::kCount + 1);
 
 void add_index(void* context, const firn_index_info* index) {
   SchemaTable* rows = static_cast<SchemaTable*>(context);
   char schema[kSchemaNameSize], table[kTableNameSize];
   decode_table_name(index->table_name, schema, table);
   restore_record(rows->table, s->default_values);
-  rows->store(0, schema);
-  rows->store(1, table);
-  rows->store(2, index->index_name);
-  rows->store(3, index->rows);
-  rows->store(4, index->raw_bytes);
-  rows->store(5, index->stored_bytes);
-  rows->store(6, index->blob_bytes);
+  rows->store(TablesColumn::kSchema, schema);
+  rows->store(TablesColumn::kTable, table);
+  rows->store(TablesColumn::kIndex, index->index_name);
+  rows->store(TablesColumn::kRows, index->rows);
+  rows->store(TablesColumn::kRawBytes, index->raw_bytes);
+  rows->store(TablesColumn::kStoredBytes, index->stored_bytes);
+  rows->store(TablesColumn::kBlobBytes, index->blob_bytes);
   rows->add();
 }
+
+/* Columns of FIRN_LEVELS, in the order of levels_columns. */
+struct LevelsColumn {
+  enum : uint { kLevel, kRuns, kFiles, kStoredBytes, kEntries, kDeletes, kTargetBytes, kCount };
+};
 
 ST_FIELD_INFO levels_columns[] = {Column("LEVEL", ULong(), NOT_NULL),
                                   Column("RUNS", ULonglong(), NOT_NULL),
@@ -59,17 +70,18 @@ ST_FIELD_INFO levels_columns[] = {Column("LEVEL", ULong(), NOT_NULL),
                                   Column("DELETES", ULonglong(), NOT_NULL),
                                   Column("TARGET_BYTES", ULonglong(), NOT_NULL),
                                   CEnd()};
+static_assert(array_elements(levels_columns) == LevelsColumn::kCount + 1);
 
 void add_level(void* context, const firn_level_info* level) {
   SchemaTable* rows = static_cast<SchemaTable*>(context);
   restore_record(rows->table, s->default_values);
-  rows->store(0, level->level);
-  rows->store(1, level->runs);
-  rows->store(2, level->files);
-  rows->store(3, level->stored_bytes);
-  rows->store(4, level->entries);
-  rows->store(5, level->deletes);
-  rows->store(6, level->target_bytes);
+  rows->store(LevelsColumn::kLevel, level->level);
+  rows->store(LevelsColumn::kRuns, level->runs);
+  rows->store(LevelsColumn::kFiles, level->files);
+  rows->store(LevelsColumn::kStoredBytes, level->stored_bytes);
+  rows->store(LevelsColumn::kEntries, level->entries);
+  rows->store(LevelsColumn::kDeletes, level->deletes);
+  rows->store(LevelsColumn::kTargetBytes, level->target_bytes);
   rows->add();
 }
 

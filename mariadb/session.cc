@@ -114,7 +114,7 @@ int Session::refuse_second_engine() {
 }
 
 int Session::begin_statement() {
-  if (aborted_) return HA_ERR_ROLLBACK;
+  if (aborted()) return HA_ERR_ROLLBACK;
   if (!hton->prepare)
     if (int error = refuse_xa()) return error;
   register_with_server();
@@ -124,28 +124,29 @@ int Session::begin_statement() {
   lock_timeout_us_ = lock_timeout_us(thd_);
   const firn_status status = firn_begin_statement(core_, ++statement_id_, isolation_of(thd_), lock_timeout_us_,
                                                   !in_multi_statement_transaction());
-  if (status != FIRN_OK) return to_server_error(status, this);
+  if (status != FIRN_OK) return to_server_error(status);
   statement_begun_ = true;
   return 0;
 }
 
 int Session::begin_snapshot() {
   if (int error = begin_statement()) return error;
-  return to_server_error(firn_consistent_snapshot(core_), this);
+  return to_server_error(firn_consistent_snapshot(core_));
 }
 
 void Session::transaction_ended() {
-  statement_begun_ = registered_ = prepared_ = ordered_ = in_binlog_ = aborted_ = load_failed_ = false;
+  statement_begun_ = registered_ = load_failed_ = false;
+  phase_ = CommitPhase::kActive;
 }
 
 int Session::commit(bool all) {
   if (!is_real_end(all)) {
     statement_begun_ = false;
-    if (aborted_) return HA_ERR_ROLLBACK;
-    return to_server_error(firn_end_statement(core_), this);
+    if (aborted()) return HA_ERR_ROLLBACK;
+    return to_server_error(firn_end_statement(core_));
   }
   firn_status status = FIRN_OK;
-  if (aborted_) {
+  if (aborted()) {
     transaction_ended();
     return HA_ERR_ROLLBACK;
   }
@@ -156,7 +157,7 @@ int Session::commit(bool all) {
     transaction_ended();
     return HA_ERR_INTERNAL_ERROR;
   }
-  if (ordered_) {
+  if (is_ordered()) {
     /*
       The transaction is visible already, in the order of the binary log. Later ones may join the
       next group commit before this one is durable.
@@ -169,11 +170,11 @@ int Session::commit(bool all) {
       does not look at it. So nothing may depend on tc.log: firn_commit() has waited for the core's
       log, and ha_flush_logs() makes the other engines, which rely on tc.log, write theirs.
     */
-    if (!in_binlog_) ha_flush_logs();
+    if (phase_ == CommitPhase::kOrdered) ha_flush_logs();
   } else {
     status = firn_commit(core_);
   }
-  const int error = to_server_error(status, this);
+  const int error = to_server_error(status);
   if (error) {
     /*
       The server itself reports only "Got error N during COMMIT", and calls no rollback afterwards.
@@ -184,7 +185,7 @@ int Session::commit(bool all) {
       A visible transaction is not rolled back, because others may have read it. It stays prepared
       until the next start, which asks the binary log for its outcome.
     */
-    if (ordered_)
+    if (is_ordered())
       (void)firn_leave_prepared(core_);
     else
       (void)firn_rollback(core_);
@@ -198,12 +199,12 @@ int Session::commit(bool all) {
 int Session::rollback(bool all) {
   if (!is_real_end(all)) {
     statement_begun_ = false;
-    if (aborted_) return 0;
-    return to_server_error(firn_rollback_statement(core_), this);
+    if (aborted()) return 0;
+    return to_server_error(firn_rollback_statement(core_));
   }
-  const firn_status status = aborted_ ? FIRN_OK : firn_rollback(core_);
+  const firn_status status = aborted() ? FIRN_OK : firn_rollback(core_);
   transaction_ended();
-  return to_server_error(status, this);
+  return to_server_error(status);
 }
 
 int Session::prepare(bool all) {
@@ -211,7 +212,7 @@ int Session::prepare(bool all) {
     With the binary log on, the server calls it at the end of each statement of a transaction too.
   */
   if (!is_real_end(all)) return 0;
-  if (aborted_) return HA_ERR_ROLLBACK;
+  if (aborted()) return HA_ERR_ROLLBACK;
   forget_old_kill();
   binlog_file::note_if_changed();
   Xid xid;
@@ -219,33 +220,66 @@ int Session::prepare(bool all) {
   XidImage image(xid);
   const firn_status status = firn_prepare(core_, image.data(), image.size(), is_from_client(xid));
   if (status != FIRN_OK) {
-    const int error = to_server_error(status, this);
+    const int error = to_server_error(status);
     my_printf_error(error == HA_ERR_DISK_FULL ? ER_DISK_FULL : ER_ERROR_DURING_COMMIT, "FIRN: prepare failed: %s",
                     MYF(0), message_);
     return error;
   }
-  prepared_ = true;
+  phase_ = CommitPhase::kPrepared;
   return 0;
 }
 
 void Session::commit_ordered() {
-  if (aborted_ || !prepared_) return;
+  if (phase_ != CommitPhase::kPrepared) return;
   ulonglong position = 0;
   const char* file = nullptr;
   mysql_bin_log_commit_pos(thd_, &position, &file);
-  in_binlog_ = file != nullptr;
   /* This function must not fail; commit() reports the error. */
   (void)firn_commit_ordered(core_, file, position);
-  ordered_ = true;
+  phase_ = file ? CommitPhase::kOrderedInBinlog : CommitPhase::kOrdered;
 }
 
 void Session::abort_transaction() {
-  if (!aborted_) {
-    aborted_ = true;
+  if (!aborted()) {
+    phase_ = CommitPhase::kAborted;
     const firn_status status = firn_rollback(core_);
     if (status != FIRN_OK) sql_print_error("FIRN: rollback failed: %s", firn_last_error());
   }
   thd_->mark_transaction_to_rollback(true);
+}
+
+int Session::to_server_error(firn_status status) {
+  if (status == FIRN_OK) return 0;
+  int error = error_number(status);
+  if (is_result(status)) return error;
+  strmake(message_, firn_last_error(), sizeof(message_) - 1);
+  if (belongs_in_log(status)) sql_print_error("FIRN: %s", message_);
+  switch (status) {
+    case FIRN_DEADLOCK:
+      abort_transaction();
+      break;
+    case FIRN_LOCK_TIMEOUT:
+    case FIRN_LOCK_NOT_AVAILABLE:
+      if (sysvars::rollback_on_timeout)
+        abort_transaction();
+      else
+        thd_->mark_transaction_to_rollback(false);
+      break;
+    case FIRN_INTERRUPTED:
+      /*
+        The server reports HA_ERR_ABORTED_BY_USER as a kill, so the session must have been killed.
+      */
+      if (thd_kill_level(thd_) == THD_IS_NOT_KILLED) error = HA_ERR_LOCK_WAIT_TIMEOUT;
+      thd_->mark_transaction_to_rollback(false);
+      break;
+    case FIRN_TOO_LARGE:
+      /* Reports the core's text: the server's own says that BLOBs do not count. */
+      my_printf_error(ER_TOO_BIG_ROWSIZE, "FIRN: %s", MYF(0), message_);
+      return kErrorReported;
+    default:
+      break;
+  }
+  return error;
 }
 
 }  // namespace firn

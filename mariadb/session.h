@@ -58,7 +58,15 @@ class Session {
 
   /* Rolls the core's transaction back at once, and marks the server's for rollback. */
   void abort_transaction();
-  bool aborted() const { return aborted_; }
+  bool aborted() const { return phase_ == CommitPhase::kAborted; }
+
+  /*
+    Translates a status of the core to the server's error number. If the status ends the statement
+    or the transaction (lock wait timeout, deadlock), the function marks it for rollback. It rolls a
+    deadlock's victim back at once, because its locks must not wait for the client. The session
+    keeps the core's text for print_error().
+  */
+  int to_server_error(firn_status status);
 
   firn_session* core() const { return core_; }
   THD* thd() const { return thd_; }
@@ -75,8 +83,7 @@ class Session {
   /* A bulk load failed at its end, where the server ignores the error: commit() must fail. */
   void fail_load() { load_failed_ = true; }
 
-  /* Keeps the core's text of the last failure for print_error(). */
-  void keep_message(const char* text) { strmake(message_, text, sizeof(message_) - 1); }
+  /* The core's text of the last failure. */
   const char* message() const { return message_; }
 
   Session(const Session&) = delete;
@@ -86,9 +93,25 @@ class Session {
   Session(THD* thd, firn_session* core) : core_(core), thd_(thd) {}
   ~Session() { firn_session_free(core_); }
 
+  /*
+    The transaction's way through the server's two-phase commit. Its end, and nothing else, leads
+    back to kActive.
+  */
+  enum class CommitPhase : uint8_t {
+    kActive,
+    kPrepared,
+    /* Visible since commit_ordered(); without the binary log, no other log says that it commits. */
+    kOrdered,
+    /* The same, and in the binary log: recovery after a crash commits it. */
+    kOrderedInBinlog,
+    /* Rolled back in the core, from kActive or kPrepared; the server has yet to roll back. */
+    kAborted,
+  };
+
   int refuse_xa();
   int refuse_second_engine();
   bool in_multi_statement_transaction() const;
+  bool is_ordered() const { return phase_ == CommitPhase::kOrdered || phase_ == CommitPhase::kOrderedInBinlog; }
   bool is_real_end(bool all) const { return all || !in_multi_statement_transaction(); }
   void register_with_server();
   /*
@@ -104,14 +127,9 @@ class Session {
   uint64_t lock_timeout_us_ = 0;
   bool statement_begun_ = false;
   bool registered_ = false;
-  bool prepared_ = false;
-  bool ordered_ = false;
-  /* The transaction is in the binary log, so recovery after a crash commits it. */
-  bool in_binlog_ = false;
-  bool aborted_ = false;
+  CommitPhase phase_ = CommitPhase::kActive;
   bool load_failed_ = false;
   uint32_t duplicate_index_ = 0;
-  /* The core's text of the last failure. */
   char message_[512] = "";
 };
 

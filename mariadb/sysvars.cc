@@ -1,7 +1,7 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
 #include "sysvars.h"
-#include "backup.h"
+#include "checkpoint.h"
 #include "log.h"
 #include "sys_vars_shared.h"
 

@@ -64,7 +64,7 @@ int savepoint_set(handlerton*, THD* thd, void* savepoint) {
   uint64_t mark = 0;
   const firn_status status = firn_savepoint(session->core(), &mark);
   memcpy(savepoint, &mark, sizeof(mark));
-  return to_server_error(status, session);
+  return session->to_server_error(status);
 }
 
 int savepoint_rollback(handlerton*, THD* thd, void* savepoint) {
@@ -72,7 +72,7 @@ int savepoint_rollback(handlerton*, THD* thd, void* savepoint) {
   if (!session || session->aborted()) return HA_ERR_NO_SAVEPOINT;
   uint64_t mark;
   memcpy(&mark, savepoint, sizeof(mark));
-  return to_server_error(firn_rollback_to_savepoint(session->core(), mark), session);
+  return session->to_server_error(firn_rollback_to_savepoint(session->core(), mark));
 }
 
 /* A mark is a position in the write set, so there is nothing to free. */
