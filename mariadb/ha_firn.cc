@@ -131,7 +131,7 @@ int ha_firn::end_bulk() {
 void ha_firn::abort_bulk() {
   if (!m_bulk) return;
   m_bulk = false;
-  m_write_flags &= ~uint32_t(FIRN_WRITE_BULK | FIRN_WRITE_BULK_ONE_BY_ONE);
+  m_bulk_flags = 0;
   if (m_session) (void)firn_bulk_abort(m_session->core(), m_share->core());
 }
 
@@ -141,7 +141,7 @@ void ha_firn::abort_bulk() {
 */
 void ha_firn::note_duplicate(uint32_t index) {
   m_session->note_duplicate(index);
-  if (m_bulk && !(m_write_flags & FIRN_WRITE_BULK_ONE_BY_ONE))
+  if (m_bulk && !(m_bulk_flags & FIRN_BULK_ONE_BY_ONE))
     (void)firn_bulk_duplicate(m_session->core(), m_share->core(), table->record[0]);
 }
 
@@ -162,11 +162,10 @@ int ha_firn::extra(enum ha_extra_function operation) {
       m_write_flags &= ~uint32_t(FIRN_WRITE_LOCK_DUPLICATE_X);
       break;
     case HA_EXTRA_BEGIN_ALTER_IGNORE_COPY:
-      m_write_flags |= FIRN_WRITE_BULK_ONE_BY_ONE;
+      m_bulk_flags = FIRN_BULK_ONE_BY_ONE;
       [[fallthrough]];
     case HA_EXTRA_BEGIN_COPY:
       m_bulk = true;
-      m_write_flags |= FIRN_WRITE_BULK;
       break;
     /* The server calls it at the end of every INSERT … SELECT too, without a begin. */
     case HA_EXTRA_END_COPY:
@@ -180,7 +179,9 @@ int ha_firn::extra(enum ha_extra_function operation) {
   return 0;
 }
 
-int ha_firn::firn_error(firn_status status) { return firn::to_server_error(status, m_session); }
+int ha_firn::firn_error(firn_status status) {
+  return m_session ? m_session->to_server_error(status) : firn::to_server_error(status);
+}
 
 void ha_firn::print_error(int error, myf flags) {
   THD* thd = ha_thd();

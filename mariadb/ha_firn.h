@@ -227,8 +227,11 @@ class ha_firn final : public handler {
   /* The path given to open(). A partition has its own. */
   const char* m_path = nullptr;
 
+  /* FIRN_WRITE_… of firn_insert() and firn_update(). */
   uint32_t m_write_flags = 0;
+  /* The rows are those of a copying ALTER: firn_bulk_insert() takes them, with these flags. */
   bool m_bulk = false;
+  uint32_t m_bulk_flags = 0;
   uchar m_row_id[8] = {};
   bool m_row_id_is_of_cursor = false;
   double m_rows_bytes = 0;

@@ -85,8 +85,9 @@ struct Parts {
 };
 
 /*
-  A checksum of the attributes that give stored bytes their value: the bytes of INT and INT UNSIGNED,
-  of DECIMAL(10,2) and DECIMAL(10,3), or of two ENUMs are alike. Never 0, which means unknown.
+  A checksum of the attributes that give stored bytes their value: the bytes of INT and INT
+  UNSIGNED, of DECIMAL(10,2) and DECIMAL(10,1), or of two ENUMs are alike. Never 0, which means
+  unknown.
 */
 uint32_t interpretation_of(const Field* field) {
   const uchar attributes[] = {uchar((field->flags & UNSIGNED_FLAG) != 0), uchar(field->decimals())};

@@ -23,8 +23,9 @@ int ha_firn::write_row(const uchar* buf) {
   if (table->next_number_field && buf == table->record[0])
     if (int error = update_auto_increment()) return error;
   uint32_t duplicate = 0;
-  const uint32_t flags = m_write_flags | relaxed_checks(m_session->thd());
-  const firn_status status = firn_insert(m_session->core(), m_share->core(), buf, flags, &duplicate, m_row_id);
+  const uint32_t flags = (m_bulk ? m_bulk_flags : m_write_flags) | relaxed_checks(m_session->thd());
+  const auto insert = m_bulk ? firn_bulk_insert : firn_insert;
+  const firn_status status = insert(m_session->core(), m_share->core(), buf, flags, &duplicate, m_row_id);
   if (status == FIRN_DUPLICATE) note_duplicate(duplicate);
   if (status != FIRN_OK) return firn_error(status);
   m_row_id_is_of_cursor = false;

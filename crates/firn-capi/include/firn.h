@@ -9,6 +9,11 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+// Flag of `firn_bulk_insert`, the same for all rows of a load: whether a row is a duplicate is
+// known at once, and the load goes on without it. Otherwise a duplicate may become known later and
+// ends the load; `firn_bulk_duplicate` gives its row.
+#define FIRN_BULK_ONE_BY_ONE 2
+
 // The clustered index of a table whose primary key is hidden.
 #define FIRN_PRIMARY UINT32_MAX
 
@@ -17,14 +22,6 @@
 
 // A duplicate is about to be replaced or updated: lock it exclusively.
 #define FIRN_WRITE_LOCK_DUPLICATE_X 1
-
-// The target of a copying ALTER: nobody else sees the table until `firn_bulk_end`. A duplicate may
-// become known later, and ends the load; `firn_bulk_duplicate` gives its row.
-#define FIRN_WRITE_BULK 2
-
-// With `FIRN_WRITE_BULK`: whether a row is a duplicate is known at once, and the load goes on
-// without it.
-#define FIRN_WRITE_BULK_ONE_BY_ONE 8
 
 // The caller vouches for unique secondary indexes.
 #define FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK 4
@@ -74,7 +71,7 @@
 // Most levels of a collation.
 #define FIRN_LEVELS_MAX 6
 
-// What a call came to. Values are stable.
+// Result of a call. Values are stable.
 typedef enum firn_status {
   // Done.
   FIRN_OK = 0,
@@ -136,7 +133,7 @@ typedef enum firn_read_mode {
   FIRN_READ_LOCK_EXCLUSIVE = 2,
 } firn_read_mode;
 
-// What a locking read does about a locked row.
+// Behaviour of a locking read at a row that another transaction has locked.
 typedef enum firn_wait {
   // Waits as long as the session's timeout.
   FIRN_WAIT = 0,
@@ -194,8 +191,12 @@ typedef struct firn_session firn_session;
 // An opened table, shared by all who use it.
 typedef struct firn_table firn_table;
 
-// What is enough of a column's value if it lies out of line: `prefix` bytes from its beginning,
-// and, with `length`, the length of the whole value in the record, with zeros behind the prefix.
+// How far something long is: so much of `total`, in no certain unit. True ends it.
+typedef bool (*firn_progress)(void *context, uint64_t done, uint64_t total);
+
+// The part of a column's value that suffices if it lies out of line: `prefix` bytes from its
+// beginning, and, with `length`, the length of the whole value in the record, with zeros after the
+// prefix.
 typedef struct firn_partial_column {
   // Its number.
   uint32_t column;
@@ -223,7 +224,7 @@ typedef struct firn_config {
   uint64_t blob_threshold;
   // Size of a log segment.
   uint64_t wal_segment_size;
-  // What a commit waits for: 0 nothing, 1 the device, 2 the operating system.
+  // Durability that a commit waits for: 0 none, 1 the device, 2 the operating system.
   uint32_t flush_log_at_trx_commit;
   // Background threads for compaction.
   uint32_t background_jobs;
@@ -288,7 +289,7 @@ typedef struct firn_column {
 
 // One level of a collation.
 typedef struct firn_level {
-  // What the callback calls it.
+  // The level's number in calls of the callback.
   uint32_t number;
   // Weight of a space.
   uint32_t space;
@@ -302,7 +303,7 @@ typedef struct firn_collation {
   uint32_t id;
   // The server's name for it.
   const char *name;
-  // What the callbacks get.
+  // Passed to the callbacks.
   const void *handle;
   // Its levels.
   struct firn_level levels[FIRN_LEVELS_MAX];
@@ -395,9 +396,6 @@ typedef struct firn_table_def {
   const uint8_t *default_record;
 } firn_table_def;
 
-// How far something long is: so much of `total`, in no certain unit. True ends it.
-typedef bool (*firn_progress)(void *context, uint64_t done, uint64_t total);
-
 // Statistics of a table.
 typedef struct firn_table_stats {
   // Rows, an estimate.
@@ -486,7 +484,7 @@ typedef struct firn_counters {
   uint64_t write_stall_us;
   // Bytes set aside for a full disk.
   uint64_t reserve_bytes;
-  // What the database can do: 0 all, 1 the disk is full, 2 it is full and nothing can be
+  // Condition of the database: 0 good, 1 the disk is full, 2 it is full and nothing can be
   // written, 3 writes have stopped until a restart.
   uint64_t condition;
 } firn_counters;
@@ -528,6 +526,45 @@ typedef struct firn_level_info {
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
+
+// Inserts a row into the target of a copying ALTER: nobody else sees the table until
+// `firn_bulk_end`. `flags`: `FIRN_BULK_ONE_BY_ONE`, `FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK`. The
+// rest is as for `firn_insert`.
+//
+// # Safety
+// As for `firn_insert`.
+enum firn_status firn_bulk_insert(struct firn_session *session,
+                                  const struct firn_table *table,
+                                  const uint8_t *record,
+                                  uint32_t flags,
+                                  uint32_t *dup_index,
+                                  uint8_t *ref_out);
+
+// Ends a load: everything is durable, and visible to snapshots from now on. After an error,
+// `FIRN_DUPLICATE` with its index included, call `firn_bulk_abort`.
+//
+// # Safety
+// The handles are live, the session is this thread's; `progress` does not come back into the core.
+enum firn_status firn_bulk_end(struct firn_session *session,
+                               const struct firn_table *table,
+                               firn_progress progress,
+                               void *context,
+                               uint32_t *dup_index);
+
+// Writes the second row of the duplicate that ended a load to `record`. Its blobs stay until the
+// next call.
+//
+// # Safety
+// The handles are live, the session is this thread's; `record` is a record buffer of the table.
+enum firn_status firn_bulk_duplicate(struct firn_session *session,
+                                     const struct firn_table *table,
+                                     uint8_t *record);
+
+// Gives up a load; the table is to be dropped next.
+//
+// # Safety
+// The session is live and this thread's.
+enum firn_status firn_bulk_abort(struct firn_session *session, const struct firn_table *table);
 
 // Opens a cursor on index `index` of `table`, or `FIRN_PRIMARY`.
 //
@@ -691,8 +728,8 @@ enum firn_status firn_cursor_get_ref(struct firn_cursor *cursor,
                                      uint32_t len,
                                      uint8_t *record);
 
-// Opens the database in `config->dir` and recovers it. What earlier runs of the server prepared is
-// committed or rolled back as their binary logs have it.
+// Opens the database in `config->dir` and recovers it. Transactions that earlier runs of the
+// server prepared are committed or rolled back as their binary logs have it.
 //
 // # Safety
 // The pointers are valid; the callbacks of `host` stay so until `firn_close`.
@@ -731,9 +768,9 @@ enum firn_status firn_note_binlog_position(const struct firn_db *db,
                                            const char *file,
                                            uint64_t position);
 
-// What sessions prepare from now on belongs to the run of the server that writes `file` of its
-// binary log; NULL: to one without. Call before the first transaction is prepared, and when the
-// server has gone on to another file.
+// Transactions that sessions prepare from now on belong to the run of the server that writes
+// `file` of its binary log, or, with NULL, to a run without one. Call it before the first
+// transaction is prepared, and when the server has gone on to another file.
 //
 // # Safety
 // `db` is open; `file` is NULL or a string.
@@ -833,8 +870,8 @@ const char *firn_last_error(void);
 //
 // # Safety
 // The table is live; the pointers are valid for what they name, `from` for as many numbers as the
-// definition has indexes. What the definition's collator and its handles point to lives until the
-// change is freed.
+// definition has indexes. The objects behind the definition's collator and its handles live until
+// the change is freed.
 enum firn_status firn_index_change_new(const struct firn_table *table,
                                        const struct firn_table_def *definition,
                                        const uint32_t *from,
@@ -897,32 +934,6 @@ enum firn_status firn_insert(struct firn_session *session,
                              uint32_t flags,
                              uint32_t *dup_index,
                              uint8_t *ref_out);
-
-// Ends a load: everything is durable, and visible to snapshots from now on. After an error,
-// `FIRN_DUPLICATE` with its index included, call `firn_bulk_abort`.
-//
-// # Safety
-// The handles are live, the session is this thread's; `progress` does not come back into the core.
-enum firn_status firn_bulk_end(struct firn_session *session,
-                               const struct firn_table *table,
-                               firn_progress progress,
-                               void *context,
-                               uint32_t *dup_index);
-
-// Writes the second row of the duplicate that ended a load to `record`. Its blobs stay until the
-// next call.
-//
-// # Safety
-// The handles are live, the session is this thread's; `record` is a record buffer of the table.
-enum firn_status firn_bulk_duplicate(struct firn_session *session,
-                                     const struct firn_table *table,
-                                     uint8_t *record);
-
-// Gives up a load; the table is to be dropped next.
-//
-// # Safety
-// The session is live and this thread's.
-enum firn_status firn_bulk_abort(struct firn_session *session, const struct firn_table *table);
 
 // Changes a row that was read under an exclusive lock. `old_ref`: the eight bytes of its hidden
 // key, NULL if it has a primary key. `FIRN_SAME_ROW`: nothing changes. `FIRN_DUPLICATE`: as for

@@ -1,9 +1,9 @@
 //! Changing the indexes of a table where it lies.
 
+use crate::bulk_load::firn_progress;
 use crate::database::firn_db;
 use crate::error::{firn_status, guard, guard_value};
 use crate::pointers::{borrow_bytes, boxed, unbox};
-use crate::row_writes::firn_progress;
 use crate::schema::{FIRN_NONE, firn_table_def, table_schema};
 use crate::session::{firn_session, session_mut};
 use crate::table::firn_table;
@@ -24,8 +24,8 @@ pub struct firn_index_change {
 ///
 /// # Safety
 /// The table is live; the pointers are valid for what they name, `from` for as many numbers as the
-/// definition has indexes. What the definition's collator and its handles point to lives until the
-/// change is freed.
+/// definition has indexes. The objects behind the definition's collator and its handles live until
+/// the change is freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_index_change_new(
     table: *const firn_table,

@@ -5,6 +5,7 @@
 
 #![allow(non_camel_case_types)]
 
+pub mod bulk_load;
 pub mod cursor;
 pub mod cursor_reads;
 pub mod database;

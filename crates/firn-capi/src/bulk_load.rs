@@ -1,0 +1,158 @@
+//! Bulk loads: rows for a table that nobody else sees until the load ends.
+//!
+//! A session has one load for each table that it fills. `firn_bulk_insert` begins it with the first
+//! row; `firn_bulk_end` publishes it, `firn_bulk_abort` gives it up. The rows take no locks, and
+//! become visible at once to all snapshots taken after the end.
+
+use crate::error::{firn_status, guard};
+use crate::row_writes::{
+    FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK, inserted, outcome, record_of, with_scratch,
+};
+use crate::session::{bulk_position, firn_session, session_mut};
+use crate::table::firn_table;
+use firn::base::{Error, ErrorKind};
+use firn::table::{BulkLoad, WriteFlags};
+use std::ffi::c_void;
+use std::sync::Arc;
+
+/// Flag of `firn_bulk_insert`, the same for all rows of a load: whether a row is a duplicate is
+/// known at once, and the load goes on without it. Otherwise a duplicate may become known later and
+/// ends the load; `firn_bulk_duplicate` gives its row.
+pub const FIRN_BULK_ONE_BY_ONE: u32 = 2;
+
+/// Inserts a row into the target of a copying ALTER: nobody else sees the table until
+/// `firn_bulk_end`. `flags`: `FIRN_BULK_ONE_BY_ONE`, `FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK`. The
+/// rest is as for `firn_insert`.
+///
+/// # Safety
+/// As for `firn_insert`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_bulk_insert(
+    session: *mut firn_session,
+    table: *const firn_table,
+    record: *const u8,
+    flags: u32,
+    dup_index: *mut u32,
+    ref_out: *mut u8,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: the handles are live, and the session is this thread's, by the caller's promise.
+        let (session, whole) = unsafe { (session_mut(session)?, firn_table::whole(table)?) };
+        // SAFETY: the caller promises a record buffer of this table.
+        let record = unsafe { record_of(&whole.table, record) }?;
+        let how = WriteFlags {
+            lock_duplicate_exclusive: false,
+            private: true,
+            skip_unique_secondary: flags & FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK != 0,
+        };
+        let load = load_of(session, whole, flags & FIRN_BULK_ONE_BY_ONE != 0)?;
+        // SAFETY: the blobs that the record points to live as long as the record, by contract.
+        let written = with_scratch(|scratch| unsafe { load.insert(record, how, scratch) })?;
+        // SAFETY: the caller promises that both may be written, or are NULL.
+        unsafe { inserted(written, dup_index, ref_out) }
+    })
+}
+
+/// The load of `whole` in this session; begins it with the first row.
+fn load_of<'a>(
+    session: &'a mut firn_session,
+    whole: &firn_table,
+    one_by_one: bool,
+) -> Result<&'a mut BulkLoad, Error> {
+    let at = match bulk_position(session, &whole.table) {
+        Some(at) => at,
+        None => {
+            let owner = whole.db().helper_of(session.transaction.owner());
+            let (table, cx) = (Arc::clone(&whole.table), whole.db().context());
+            let bulk = BulkLoad::new(table, cx, owner, one_by_one, session.bulks.len())?;
+            session.bulks.push(bulk);
+            let loads = session.bulks.len();
+            let bulks = &mut session.bulks;
+            bulks.iter_mut().for_each(|bulk| bulk.share_memory(loads));
+            loads - 1
+        }
+    };
+    Ok(&mut session.bulks[at])
+}
+
+/// How far something long is: so much of `total`, in no certain unit. True ends it.
+pub type firn_progress = unsafe extern "C" fn(context: *mut c_void, done: u64, total: u64) -> bool;
+
+/// Ends a load: everything is durable, and visible to snapshots from now on. After an error,
+/// `FIRN_DUPLICATE` with its index included, call `firn_bulk_abort`.
+///
+/// # Safety
+/// The handles are live, the session is this thread's; `progress` does not come back into the core.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_bulk_end(
+    session: *mut firn_session,
+    table: *const firn_table,
+    progress: firn_progress,
+    context: *mut c_void,
+    dup_index: *mut u32,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let (session, table) = unsafe { (session_mut(session)?, firn_table::get(table)?) };
+        let Some(at) = bulk_position(session, table) else {
+            return Ok(());
+        };
+        let written = session.bulks[at].finish(&mut |done, total| {
+            // SAFETY: as the caller promises.
+            match unsafe { progress(context, done, total) } {
+                true => Err(Error::new(
+                    ErrorKind::Interrupted,
+                    "the load was interrupted",
+                )),
+                false => Ok(()),
+            }
+        })?;
+        // SAFETY: as the caller promises.
+        unsafe { outcome(written, dup_index) }?;
+        session.bulks.swap_remove(at);
+        Ok(())
+    })
+}
+
+/// Writes the second row of the duplicate that ended a load to `record`. Its blobs stay until the
+/// next call.
+///
+/// # Safety
+/// The handles are live, the session is this thread's; `record` is a record buffer of the table.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_bulk_duplicate(
+    session: *mut firn_session,
+    table: *const firn_table,
+    record: *mut u8,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let (session, table) = unsafe { (session_mut(session)?, firn_table::get(table)?) };
+        let at = bulk_position(session, table).ok_or_else(|| Error::invalid("no load"))?;
+        if record.is_null() {
+            return Err(Error::invalid("no record").into());
+        }
+        // SAFETY: as the caller promises.
+        let record = unsafe { std::slice::from_raw_parts_mut(record, table.record_len()) };
+        Ok(session.bulks[at].duplicate_row(record, &mut session.duplicate_blobs)?)
+    })
+}
+
+/// Gives up a load; the table is to be dropped next.
+///
+/// # Safety
+/// The session is live and this thread's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_bulk_abort(
+    session: *mut firn_session,
+    table: *const firn_table,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let (session, table) = unsafe { (session_mut(session)?, firn_table::get(table)?) };
+        if let Some(at) = bulk_position(session, table) {
+            session.bulks.swap_remove(at);
+        }
+        Ok(())
+    })
+}
