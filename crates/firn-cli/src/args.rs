@@ -14,12 +14,12 @@ pub struct Args {
     /// Print JSON instead of text.
     #[arg(long, global = true)]
     pub json: bool,
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What to do.
+/// The command.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Show levels, files and tables: a picture of the tree.
@@ -201,7 +201,7 @@ pub struct Definition {
     pub target: PathBuf,
 }
 
-/// What `dump` shows.
+/// The kind of file that `dump` shows.
 #[derive(Debug, Subcommand)]
 pub enum Dump {
     /// A sorted file of entries: `0000000001.sst`.

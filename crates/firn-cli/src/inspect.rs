@@ -51,11 +51,11 @@ struct Report {
 #[derive(Serialize)]
 struct BlobsReport {
     files: usize,
-    /// What they take of the file system.
+    /// Bytes that they take of the file system.
     stored_bytes: u64,
     references: u64,
-    /// What these refer to, old versions of rows included: at most, since several may refer to one
-    /// value.
+    /// Bytes that these refer to, old versions of rows included. It is an upper bound, since
+    /// several may refer to one value.
     live_bytes: u64,
     /// At least; of the stored bytes.
     garbage: Option<f64>,
@@ -109,7 +109,7 @@ struct TableReport {
     stored_bytes: u64,
     raw_bytes: u64,
     ratio: Option<f64>,
-    /// What the rows refer to in blob files, about.
+    /// Bytes in blob files that the rows refer to, an estimate.
     blob_bytes: u64,
 }
 

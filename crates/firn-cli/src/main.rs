@@ -36,7 +36,7 @@ fn main() -> ExitCode {
         Err(error) => return usage(&error),
     };
     allow_many_files();
-    // What is in a database is nobody else's, nor is what is made of it.
+    // Only the owner may read a database, and the files that are made from it.
     umask(Mode::WGRP | Mode::RWXO);
     let out = output::Output::new(args.json);
     let done = match &args.command {
@@ -61,7 +61,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What is wrong with the command line, or the help that was asked for.
+/// Prints the error of the command line, or the help that was asked for.
 fn usage(error: &clap::Error) -> ExitCode {
     let json = std::env::args_os().any(|arg| arg == "--json");
     match json && error.use_stderr() {

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// What a signal removes before it ends the program.
+/// The directory that a signal removes before it ends the program.
 static ON_SIGNAL: Mutex<Option<PathBuf>> = Mutex::new(None);
 
 /// Removed when it is dropped, and by signals that end the program.
@@ -28,7 +28,7 @@ impl Checkpoint {
             for signal in signals.forever() {
                 let dir = ON_SIGNAL.lock().unwrap_or_else(|e| e.into_inner());
                 if let Some(dir) = &*dir {
-                    // What is left, the next backup removes.
+                    // Errors are ignored: the next backup removes the rest.
                     let _ = fs::remove_dir_all(dir);
                 }
                 let _ = emulate_default_handler(signal);

@@ -1,9 +1,10 @@
 //! `firn backup`: takes one.
 
-use super::format::{Backup, FORMAT, Position, StoredTable, entries, position_text};
+use super::format::{Backup, FORMAT, Position, StoredTable, position_text};
 use super::in_progress::InProgress;
 use super::send::{expect_there, send};
 use super::source::{Source, base_table, belonging};
+use super::stored_backups::{entries, publish};
 use super::target::Target;
 use crate::Outcome;
 use crate::args::TakeBackup;
@@ -102,7 +103,7 @@ fn take(args: &TakeBackup, mark: &InProgress<'_>, target: &Target, out: &Output)
     let mut tables = BTreeMap::new();
     for (name, entry) in &known.tables {
         let table = name.split('/').nth(1).unwrap_or_default();
-        // What DDL under way has made belongs to nobody in a copy.
+        // Temporary tables of unfinished DDL belong to no statement in a copy.
         if table.starts_with("#sql") {
             continue;
         }
@@ -156,7 +157,7 @@ fn take(args: &TakeBackup, mark: &InProgress<'_>, target: &Target, out: &Output)
         cut_ms: source.cut_ms,
     };
     expect_there(target, &backup, mark)?;
-    backup.publish(target)?;
+    publish(&backup, target)?;
     Ok(Report {
         target: target.name().to_owned(),
         tables: backup.tables.len(),

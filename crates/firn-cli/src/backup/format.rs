@@ -1,20 +1,17 @@
-//! What a target holds.
+//! The objects of a target.
 //!
 //! - `files/<name>-<checksum>`: a table file; `files/<name>.<number>-<checksum>`: a piece of a file
-//!   that changes ([`super::pieces`]). The name says what it is and what is in it, so it is sent
-//!   once, whichever backups hold it. It appears when all of it is there and its checksum was
-//!   compared.
-//! - `backups/<id>-<checksum>.json`: one backup: all its files and everything else that is to be
-//!   known of it. The checksum is that of the object.
-//! - `running/<id>`: a backup under way, or one that was cut short; `running/prune-<id>`: the same
-//!   of a prune ([`super::in_progress`]).
+//!   that changes ([`super::pieces`]). The name identifies the content, so an object is sent once
+//!   for all backups that hold it. It appears when it is complete and its checksum was compared.
+//! - `backups/<id>-<checksum>.json`: one backup: all its files, their objects, definitions and
+//!   positions. The checksum is that of the object.
+//! - `running/<id>`: the mark of a backup that is running or was cut short; `running/prune-<id>`:
+//!   the mark of a prune ([`super::in_progress`]).
 //!
 //! Each backup is complete by itself; there is no chain.
 
-use super::source::{is_database, is_definition, is_plain};
-use super::target::Target;
+use super::definition_names::{is_database, is_definition, is_plain};
 use firn::backup::CHECKPOINT_FILE;
-use firn::base::checksum::xxh3;
 use firn::base::{Error, ErrorKind, Result};
 use firn::env::{Env, MemEnv};
 use firn::store::parse_file_name;
@@ -73,7 +70,7 @@ pub struct StoredFile {
     pub name: String,
     /// Bytes of the file.
     pub size: u64,
-    /// What is in it; all else is zeros.
+    /// Its content; all other bytes are zeros.
     pub pieces: Vec<Piece>,
 }
 
@@ -139,7 +136,7 @@ impl Backup {
     }
 
     /// A name in it that could lead anywhere else than into the directory that it is restored to.
-    fn foreign_name(&self) -> Option<&str> {
+    pub fn foreign_name(&self) -> Option<&str> {
         let file =
             |name: &str| parse_file_name(name).is_some() || parse_segment_name(name).is_some();
         let small = |name: &str| {
@@ -159,7 +156,7 @@ impl Backup {
         all.find(|(_, good)| !good).map(|(name, _)| name.as_str())
     }
 
-    /// What its manifest says.
+    /// The state that its manifest describes.
     ///
     /// # Errors
     /// `Corruption` if that cannot be read.
@@ -182,101 +179,6 @@ impl Backup {
     pub fn pieces(&self) -> impl Iterator<Item = &Piece> {
         self.files.iter().flat_map(|file| &file.pieces)
     }
-
-    /// Puts the backup in place: from now on it is there.
-    pub fn publish(&self, target: &Target) -> Result<()> {
-        let json = serde_json::to_vec(self).expect("keys are strings");
-        let name = format!("backups/{}-{:016x}.json", self.id, xxh3(&json));
-        target.put_new(&name, json)
-    }
-}
-
-/// The name of a backup's object, and what it says of itself.
-pub struct Entry {
-    pub object: String,
-    pub id: String,
-    checksum: u64,
-}
-
-/// The backups of a target, oldest first.
-pub fn entries(target: &Target) -> Result<Vec<Entry>> {
-    let parse = |(name, _): (String, u64)| {
-        let (id, checksum) = name.strip_suffix(".json")?.rsplit_once('-')?;
-        Some(Entry {
-            object: format!("backups/{name}"),
-            id: id.to_owned(),
-            checksum: u64::from_str_radix(checksum, 16).ok()?,
-        })
-    };
-    Ok(target
-        .list("backups")?
-        .into_iter()
-        .filter_map(parse)
-        .collect())
-}
-
-impl Entry {
-    /// What a damaged one still names of the objects of the target: as far as digits and quotes are
-    /// as they were.
-    pub fn remains(&self, target: &Target) -> Result<Vec<String>> {
-        let bytes = target.get(&self.object)?;
-        let text = String::from_utf8_lossy(&bytes);
-        let words = text.split('"').filter(|word| word.starts_with("files/"));
-        Ok(words.map(str::to_owned).collect())
-    }
-
-    /// Reads it.
-    ///
-    /// # Errors
-    /// `Corruption` if it is not as it was written, `Unsupported` for a newer format.
-    pub fn read(&self, target: &Target) -> Result<Backup> {
-        let json = target.get(&self.object)?;
-        let damaged = |what: String| Error::corruption(&self.object, 0, what);
-        if xxh3(&json) != self.checksum {
-            return Err(damaged("not as it was written".to_owned()));
-        }
-        let version: FormatVersion =
-            serde_json::from_slice(&json).map_err(|e| damaged(e.to_string()))?;
-        if version.format != FORMAT {
-            return Err(Error::unsupported(format_args!(
-                "{}: format {}",
-                self.object, version.format
-            )));
-        }
-        let backup: Backup = serde_json::from_slice(&json).map_err(|e| damaged(e.to_string()))?;
-        match backup.foreign_name() {
-            Some(name) => Err(damaged(format!("{name:?} is not what a backup has"))),
-            None => Ok(backup),
-        }
-    }
-}
-
-#[derive(Deserialize)]
-struct FormatVersion {
-    format: u32,
-}
-
-/// The backup with this id; for `latest` the newest one that can be read, with a note of those that
-/// cannot.
-pub fn find(target: &Target, id: &str, notes: &mut Vec<String>) -> Result<Backup> {
-    let found = entries(target)?;
-    if id != "latest"
-        && let Some(entry) = found.iter().find(|entry| entry.id == id)
-    {
-        return entry.read(target);
-    }
-    let mut first = None;
-    for entry in found.iter().rev().filter(|_| id == "latest") {
-        match entry.read(target) {
-            Ok(backup) => return Ok(backup),
-            Err(error) => {
-                notes.push(format!("backup {} is left out: {error}", entry.id));
-                first.get_or_insert(error);
-            }
-        }
-    }
-    let message = format!("{} has no backup {id}", target.name());
-    Err(first.unwrap_or_else(|| Error::new(ErrorKind::NotFound, message)))
 }
 
 /// The bytes that hexadecimal digits stand for.

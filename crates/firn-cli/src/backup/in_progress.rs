@@ -1,9 +1,9 @@
-//! Marks: what is under way in a target.
+//! Marks of running commands in a target.
 //!
-//! What a backup has sent is named by nothing until it is published, so a prune beside it would
-//! remove that. Each puts its mark first, and looks for those of the others then: whichever mark
-//! came second sees the first. A mark that was left behind by one that was cut short is told of,
-//! and ended by `prune --force`.
+//! No object names the files that a backup has sent until it is published, so a prune beside it
+//! would remove them. Each command first puts its mark and then looks for marks of others, so of
+//! two commands the later one sees the other. The mark of a command that was cut short is reported,
+//! and `prune --force` removes it.
 
 use super::format::timestamp;
 use super::target::Target;
@@ -16,7 +16,7 @@ const PRUNE: &str = "prune-";
 /// One that is ours.
 pub struct InProgress<'a> {
     target: &'a Target,
-    /// What is under way.
+    /// The id of the running command.
     pub id: String,
 }
 
@@ -97,7 +97,7 @@ impl<'a> InProgress<'a> {
         Ok(marks.iter().any(|(name, _)| *name == self.id))
     }
 
-    /// What it stood for has ended.
+    /// Removes the mark: its command has ended.
     pub fn remove(&self) -> Result<()> {
         self.target.remove(&format!("running/{}", self.id))
     }

@@ -1,9 +1,10 @@
 //! `firn backups`, `firn backup --verify`, `firn prune`: what a target holds, whether it is sound,
 //! what goes.
 
-use super::format::{Backup, Entry, entries, unhex};
+use super::format::{Backup, unhex};
 use super::in_progress::InProgress;
 use super::log_archive;
+use super::stored_backups::{Entry, entries};
 use super::target::{Target, Transfer};
 use crate::Outcome;
 use crate::args::{ListBackups, Prune};
@@ -224,7 +225,7 @@ fn none(target: &Target) -> Error {
     Error::new(ErrorKind::NotFound, message)
 }
 
-/// What lies in the backup's own object: its definitions, and a manifest that can be loaded.
+/// Checks the content of the backup's own object: the definitions, and a manifest that loads.
 fn examine(backup: &Backup) -> Result<()> {
     let mut definitions = backup.definitions.values();
     definitions.try_for_each(|digits| unhex(digits).map(drop))?;
@@ -250,7 +251,7 @@ pub struct Pruned {
     pub removed: Vec<String>,
     removed_files: usize,
     removed_bytes: u64,
-    /// What went from the archive of the log.
+    /// Files removed from the archive of the log.
     archive: Option<log_archive::Removed>,
 }
 

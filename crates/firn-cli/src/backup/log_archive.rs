@@ -23,7 +23,7 @@ pub struct SegmentRange {
     pub last_time: Option<String>,
 }
 
-/// What was removed from an archive.
+/// Counts of files removed from an archive.
 #[derive(Debug, Default, Serialize)]
 pub struct Removed {
     pub segments: usize,
@@ -73,7 +73,7 @@ fn ends_of(env: &dyn Env, archive: &Path, segment: u64) -> Result<SegmentEnds> {
     Ok(ends)
 }
 
-/// What an archive covers, oldest first.
+/// The ranges of the log that an archive covers, oldest first.
 pub fn ranges(archive: &Path) -> Result<Vec<SegmentRange>> {
     let env = PosixEnv::new();
     archive_owner(&env, archive)?;
@@ -192,11 +192,11 @@ pub fn prune(archive: &Path, kept: &[Backup]) -> Result<Removed> {
     Ok(removed)
 }
 
-/// What the records of `segments` name.
+/// The files that the records of `segments` name.
 ///
 /// # Errors
 /// `Unsupported` if a group has records that this version does not know: files that they name would
-/// pass for files that nobody needs. `Corruption`; those of the file system.
+/// count as unused. `Corruption`; those of the file system.
 fn named_in(env: &dyn Env, archive: &Path, segments: &[u64]) -> Result<NamedFiles> {
     let mut names = NamedFiles::default();
     for id in segments {

@@ -4,15 +4,18 @@
 
 mod checkpoint;
 mod create;
+mod definition_names;
 mod format;
 mod in_progress;
 mod list_verify_prune;
+mod local_error;
 mod log_archive;
 mod pieces;
 mod restore;
 mod send;
 mod server;
 mod source;
+mod stored_backups;
 pub mod table_file_names;
 mod target;
 

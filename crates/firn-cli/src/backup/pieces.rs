@@ -5,7 +5,7 @@
 //! reserved for later cost nothing.
 
 use super::format::{ByteRange, Piece};
-use super::target::local;
+use super::local_error::local_error;
 use firn::base::Result;
 use firn::base::checksum::xxh3;
 use std::fs::File;
@@ -47,7 +47,7 @@ impl PieceSource {
     pub fn read(&self) -> Result<Option<(Piece, Vec<u8>)>> {
         let mut bytes = vec![0; self.len as usize];
         let read = File::open(&self.file).and_then(|f| f.read_exact_at(&mut bytes, self.at));
-        read.map_err(|e| local(&e, &self.file))?;
+        read.map_err(|e| local_error(&e, &self.file))?;
         let runs = without_zeros(&mut bytes, self.at);
         if runs.is_empty() {
             return Ok(None);

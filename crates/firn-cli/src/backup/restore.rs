@@ -6,8 +6,9 @@ mod in_doubt;
 mod point_in_time;
 mod staging;
 
-use super::format::{Backup, Position, find, position_text, unhex};
+use super::format::{Backup, Position, position_text, unhex};
 use super::source::{Definitions, base_table, belonging};
+use super::stored_backups::find;
 use super::table_file_names::encode;
 use super::target::Target;
 use crate::Outcome;

@@ -7,8 +7,8 @@ use firn::base::{Error, ErrorKind, Result};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// What option files could say that would change what is sent, what comes back, or what an error
-/// does.
+/// Options that override those of option files which would change statements, results, or the
+/// behaviour after an error.
 const UNCHANGED: [&str; 13] = [
     "--skip-force",
     "--skip-raw",
@@ -93,7 +93,7 @@ impl Server {
     /// Runs a statement; its rows, with NULL as the word.
     ///
     /// # Errors
-    /// What the server says; the session is over then.
+    /// The server's error, as `Io`; it ends the session.
     pub fn ask(&mut self, statement: &str) -> Result<Vec<Vec<String>>> {
         self.questions += 1;
         let end = format!("firn-end-{}-errors-0", self.questions);

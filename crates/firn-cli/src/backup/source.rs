@@ -1,7 +1,8 @@
-//! What is backed up: a checkpoint of a running server, or the directory of a stopped one; and the
+//! Source of a backup: a checkpoint of a running server, or the directory of a stopped one; and the
 //! definitions that the server keeps beside its tables.
 
 use super::checkpoint::{Checkpoint, checkpoint_of, remove_left_behind};
+use super::definition_names::{is_database, is_definition};
 use super::format::Position;
 use super::server::Server;
 use super::table_file_names::encode;
@@ -37,7 +38,7 @@ pub struct Source {
     pub archive: Option<String>,
     /// Everything in it was committed before, milliseconds since 1970.
     pub cut_ms: u64,
-    /// What else there is to say.
+    /// Remarks for the user.
     pub notes: Vec<String>,
     /// `dir` is ours and goes with this, before its lock does.
     _checkpoint: Option<Checkpoint>,
@@ -159,24 +160,6 @@ fn definitions(data_dir: &Path) -> Result<(Definitions, BTreeMap<String, Error>)
         }
     }
     Ok((found, unreadable))
-}
-
-/// One component of a path that leads nowhere else.
-pub fn is_plain(name: &str) -> bool {
-    !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\0'])
-}
-
-/// Whether a directory of the server can be a database with definitions to keep.
-pub fn is_database(name: &str) -> bool {
-    let system = ["mysql", "performance_schema", "sys"].contains(&name);
-    is_plain(name) && !system && !name.starts_with('#')
-}
-
-/// Whether a file of a database is a definition; what DDL under way has made is none.
-pub fn is_definition(name: &str) -> bool {
-    let ending = name.rsplit_once('.').unwrap_or_default().1;
-    let wanted = ["frm", "par", "TRG", "TRN"].contains(&ending) || name == "db.opt";
-    is_plain(name) && wanted && !name.starts_with("#sql")
 }
 
 /// The table that a catalog name stands for: that of a partition is the table's.

@@ -1,6 +1,7 @@
 //! Where backups lie: a directory, or a bucket.
 
 use super::format::{ByteRange, Piece};
+use super::local_error::local_error;
 use super::pieces::PieceSource;
 use firn::base::{Error, ErrorKind, Result};
 use object_store::aws::AmazonS3Builder;
@@ -55,16 +56,6 @@ fn failed(error: &object_store::Error, what: &str) -> Error {
     Error::new(kind, format!("{what}: {error}"))
 }
 
-/// An error of a file here; one that ends too early is damaged.
-pub fn local(error: &std::io::Error, path: &Path) -> Error {
-    match error.kind() {
-        std::io::ErrorKind::UnexpectedEof => {
-            Error::corruption(path.to_string_lossy(), 0, "the file ends early")
-        }
-        _ => Error::io(error, path.display()),
-    }
-}
-
 impl Target {
     /// The target that `text` names: a directory, `file:///…` or `s3://bucket/prefix`. A directory
     /// is made if it is missing and `create` is given. Keys, region and endpoint of a bucket come
@@ -97,7 +88,7 @@ impl Target {
             None => text,
         };
         if create {
-            std::fs::create_dir_all(path).map_err(|e| local(&e, Path::new(path)))?;
+            std::fs::create_dir_all(path).map_err(|e| local_error(&e, Path::new(path)))?;
         }
         let store = LocalFileSystem::new_with_prefix(path).map_err(|e| match Path::new(path) {
             missing if !missing.exists() => {
@@ -129,7 +120,7 @@ impl Target {
         })
     }
 
-    /// What it was opened with.
+    /// The name that it was opened with.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -301,12 +292,12 @@ async fn upload(
 ) -> Result<((), u64)> {
     let object = &from.piece.object;
     let name = from.file.clone().unwrap_or_default();
-    let file = File::open(&name).map_err(|e| local(&e, &name))?;
+    let file = File::open(&name).map_err(|e| local_error(&e, &name))?;
     let mut hash = Xxh3::new();
     let read = |hash: &mut Xxh3, at: u64, len: u64| -> Result<Vec<u8>> {
         let mut chunk = vec![0; len as usize];
         let done = file.read_exact_at(&mut chunk, at);
-        done.map_err(|e| local(&e, &name))?;
+        done.map_err(|e| local_error(&e, &name))?;
         hash.update(&chunk);
         Ok(chunk)
     };
@@ -376,7 +367,7 @@ async fn download(
         false => Some(File::options().write(true).open(&name)),
         true => None,
     };
-    let file = file.transpose().map_err(|e| local(&e, &name))?;
+    let file = file.transpose().map_err(|e| local_error(&e, &name))?;
     let meta = store.head(&path).await.map_err(|e| missing(&e, object))?;
     let len = to.piece.len();
     if meta.size != len {
@@ -405,7 +396,7 @@ async fn download(
             }
             let (now, later) = rest.split_at(rest.len().min(left as usize));
             file.write_all_at(now, place)
-                .map_err(|e| local(&e, &name))?;
+                .map_err(|e| local_error(&e, &name))?;
             (place, left) = (place + now.len() as u64, left - now.len() as u64);
             rest = later;
         }

@@ -366,7 +366,7 @@ fn a_prune_and_a_backup_exclude_each_other() {
     // A prune begins when a backup has sent its files; and one by force.
     for force in [false, true] {
         add_table(&data, if force { "d/forced" } else { "d/third" });
-        let before = super::format::entries(&open()).unwrap().len();
+        let before = super::stored_backups::entries(&open()).unwrap().len();
         let mut backing = open();
         let (other, lists) = (open(), AtomicUsize::new(0));
         backing.on_list = Some(Box::new(move |folder| {
@@ -380,7 +380,7 @@ fn a_prune_and_a_backup_exclude_each_other() {
             Ok(_) => assert!(!force),
             Err(error) => assert!(force && error.to_string().contains("is gone"), "{error}"),
         }
-        let entries = super::format::entries(&open()).unwrap().len();
+        let entries = super::stored_backups::entries(&open()).unwrap().len();
         assert_eq!(entries, if force { 1 } else { before + 1 });
         assert!(is_sound(&open()));
         assert!(open().list("running").unwrap().is_empty());
@@ -424,7 +424,7 @@ fn backups(dir: &Path, count: usize) -> Target {
 
 /// Changes a byte of the object that says what a backup is.
 fn damage(dir: &Path, target: &Target, number: usize) -> String {
-    let entry = &super::format::entries(target).unwrap()[number];
+    let entry = &super::stored_backups::entries(target).unwrap()[number];
     let path = dir.join("target").join(&entry.object);
     let json = String::from_utf8(std::fs::read(&path).unwrap()).unwrap();
     let flipped = json.replacen("\"server_version\"", "\"server_Version\"", 1);
@@ -492,7 +492,7 @@ fn a_damaged_backup_stays_where_no_sound_one_goes() {
 fn a_damaged_backup_that_stays_keeps_its_files() {
     let dir = tempfile::tempdir().unwrap();
     let target = backups(dir.path(), 2);
-    let named: Vec<String> = super::format::entries(&target).unwrap()[1]
+    let named: Vec<String> = super::stored_backups::entries(&target).unwrap()[1]
         .read(&target)
         .unwrap()
         .pieces()
@@ -524,17 +524,17 @@ fn the_latest_backup_is_the_newest_that_can_be_read() {
     };
     let ids = ids(&target);
     let mut notes = Vec::new();
-    let found = super::format::find(&target, "latest", &mut notes).unwrap();
+    let found = super::stored_backups::find(&target, "latest", &mut notes).unwrap();
     assert_eq!((&found.id, notes.len()), (&ids[2], 0));
     damage(dir.path(), &target, 2);
-    let found = super::format::find(&target, "latest", &mut notes).unwrap();
+    let found = super::stored_backups::find(&target, "latest", &mut notes).unwrap();
     assert_eq!(found.id, ids[1]);
     assert!(notes[0].contains(&ids[2]), "{notes:?}");
     // By its name it is not replaced by another.
-    let error = super::format::find(&target, &ids[2], &mut notes).unwrap_err();
+    let error = super::stored_backups::find(&target, &ids[2], &mut notes).unwrap_err();
     assert!(error.is_corruption());
     assert_eq!(
-        super::format::find(&target, &ids[0], &mut notes)
+        super::stored_backups::find(&target, &ids[0], &mut notes)
             .unwrap()
             .id,
         ids[0]

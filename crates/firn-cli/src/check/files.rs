@@ -10,7 +10,7 @@ use firn::version::FileMeta;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// What was read.
+/// Counts of the files that were read.
 #[derive(Default)]
 pub struct Checked {
     /// Files.

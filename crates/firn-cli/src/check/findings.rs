@@ -1,4 +1,4 @@
-//! What a check has found.
+//! The findings of a check.
 
 use firn::base::{Error, ErrorKind};
 use serde::Serialize;
@@ -109,7 +109,7 @@ impl Findings {
         );
     }
 
-    /// What is odd, and loses nothing.
+    /// Adds an oddity that loses no data.
     pub fn warning(&mut self, place: &str, offset: Option<u64>, what: impl Into<String>) {
         self.add(
             Severity::Warning,

@@ -9,7 +9,7 @@ use firn::read::ReadPoint;
 use firn::table::check_stored;
 use std::collections::BTreeSet;
 
-/// What was checked.
+/// Counts of the tables that were checked.
 #[derive(Default)]
 pub struct Checked {
     /// Tables.

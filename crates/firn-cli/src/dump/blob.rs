@@ -72,7 +72,7 @@ pub(super) fn run(args: &DumpBlob, out: &Output) -> Result<Outcome> {
                 encrypted: blob.encrypted,
             });
         }
-        // What looks like a header and is none must not lead past the end of the numbers.
+        // Saturate: bytes that only look like a header may hold any length.
         let len = BLOB_HEADER_LEN.saturating_add(blob.stored);
         at = blob.offset.saturating_add(len);
         if at > usage.len {

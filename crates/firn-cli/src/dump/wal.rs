@@ -255,7 +255,7 @@ fn entries_of(batch: &Batch) -> Vec<Entry> {
     entries
 }
 
-/// What happens to a key, in a word.
+/// The kind of an entry, in a word.
 pub(super) fn kind_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Delete => "delete",

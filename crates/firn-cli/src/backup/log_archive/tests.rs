@@ -1,4 +1,5 @@
-use super::super::format::{StoredFile, entries};
+use super::super::format::StoredFile;
+use super::super::stored_backups::entries;
 use super::super::target::Target;
 use super::super::tests::{args, data_directory, text};
 use super::super::{create, restore};

@@ -28,8 +28,8 @@ pub fn whole(target: &Target, backup: &Backup, dir: &Path, out: &Output) -> Resu
     Ok(bytes)
 }
 
-/// Fills `dir` with what these tables need; they are all that is in its catalog then. What there is
-/// to say of it goes to `notes`.
+/// Fills `dir` with the files that these tables need; its catalog then has no others. Remarks for
+/// the user go to `notes`.
 pub fn tables(
     target: &Target,
     backup: &Backup,

@@ -8,9 +8,10 @@ use super::is_named;
 use super::staging::Stage;
 use crate::Outcome;
 use crate::args::{Restore, Until};
-use crate::backup::format::{Backup, entries, unhex};
+use crate::backup::format::{Backup, unhex};
 use crate::backup::log_archive::{local_time, stored};
 use crate::backup::source::{Definitions, base_table, belonging};
+use crate::backup::stored_backups::entries;
 use crate::backup::target::Target;
 use crate::output::{Output, bytes};
 use chrono::{DateTime, Local, NaiveDateTime, TimeZone};
@@ -39,7 +40,7 @@ struct Report {
     directory: String,
     tables: Vec<String>,
     bytes: u64,
-    /// What was reached.
+    /// The last seqno that was restored.
     seqno: u64,
     time: Option<String>,
     binlog_file: String,
@@ -369,8 +370,9 @@ fn tables_of(env: &Arc<dyn Env>, dir: &Path) -> Result<CatalogState> {
     db.tables(&log.point)
 }
 
-/// What the server has to know of the tables: the catalog has the definitions of the point;
-/// triggers, views and the like are those of the backup, which had the tables `then`.
+/// The definitions that the server needs for the tables. Those of the tables come from the catalog
+/// at the restored point; triggers, views and the like come from the backup, which had the tables
+/// `then`.
 fn definitions_of(
     entries: &[Arc<TableEntry>],
     backup: &Backup,

@@ -1,0 +1,19 @@
+//! Names of databases and of the files with the definitions of their tables.
+
+/// One component of a path that leads nowhere else.
+pub fn is_plain(name: &str) -> bool {
+    !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\0'])
+}
+
+/// Whether a directory of the server can be a database with definitions to keep.
+pub fn is_database(name: &str) -> bool {
+    let system = ["mysql", "performance_schema", "sys"].contains(&name);
+    is_plain(name) && !system && !name.starts_with('#')
+}
+
+/// Whether a file of a database is a definition; what DDL under way has made is none.
+pub fn is_definition(name: &str) -> bool {
+    let ending = name.rsplit_once('.').unwrap_or_default().1;
+    let wanted = ["frm", "par", "TRG", "TRN"].contains(&ending) || name == "db.opt";
+    is_plain(name) && wanted && !name.starts_with("#sql")
+}
