@@ -1,5 +1,5 @@
-//! What single calls of the C ABI cost against their budgets: `ROWS`, `ROUNDS`, `SCANS=1` for scans
-//! only.
+//! Costs of single calls of the C ABI against their budgets. Environment: `ROWS`, `ROUNDS`,
+//! `SCANS=1` for scans only.
 
 use crate::allocs;
 use crate::capi::{Database, RECORD_LEN, Record, Session, row};
@@ -17,7 +17,7 @@ const GETS: u64 = 200_000;
 /// Rows of a commit while loading.
 const LOAD_BATCH: u64 = 1000;
 
-/// What one operation costs.
+/// Cost of one operation.
 #[derive(Debug, Clone, Copy, Default)]
 struct Cost {
     /// Nanoseconds by the clock.

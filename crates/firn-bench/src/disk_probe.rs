@@ -1,4 +1,4 @@
-//! What the disk does meanwhile: a small write that goes to the device, now and then.
+//! A probe of the disk beside the load: a small write to the device, now and then.
 
 use crate::engine::Result;
 use rustix::fs::{Mode, OFlags, open};

@@ -1,4 +1,4 @@
-//! What a line asks of an engine, and the engines.
+//! The interface of engines under test, and the engines.
 
 mod firn;
 #[cfg(feature = "rivals")]
@@ -13,7 +13,7 @@ mod rocksdb;
 use crate::data::{Key, VALUE_LEN};
 use std::path::{Path, PathBuf};
 
-/// Whatever went wrong.
+/// Any error.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// A result of the bench.

@@ -3,6 +3,7 @@
 mod chart;
 mod child;
 mod line;
+mod outcome;
 mod report;
 
 pub use child::run as run_child;
@@ -10,7 +11,7 @@ pub use child::run as run_child;
 use crate::config::Config;
 use crate::engine::{Error, Result, title};
 use line::{Line, Needs};
-use report::Outcome;
+use outcome::Outcome;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
@@ -18,7 +19,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// What the main database of an engine is fit for.
+/// The lines for which the main database of an engine can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
 enum DatabaseState {
     Missing,
@@ -103,7 +104,7 @@ impl Comparison {
         }
         let mark = self.config.data.join(engine).join("state");
         if line.is_main() {
-            // Whatever stops the child, its database is used no more.
+            // Remove the mark first: if the child is stopped, its database must not be used again.
             let _ = fs::remove_file(&mark);
         }
         fs::create_dir_all(&dir)?;
@@ -149,7 +150,7 @@ impl Comparison {
     }
 }
 
-/// What an earlier run with `KEEP=1` has left.
+/// State of the database that an earlier run with `KEEP=1` has left.
 fn kept_state(config: &Config, engine: &str) -> DatabaseState {
     let mark = config.data.join(engine).join("state");
     let text = fs::read_to_string(mark).unwrap_or_default();

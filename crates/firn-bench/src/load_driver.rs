@@ -21,7 +21,7 @@ pub struct ThreadGroup<'c, 'a> {
     pub threads: usize,
     /// Operations a second of each, at most.
     pub rate: Option<f64>,
-    /// What they call.
+    /// Their calls.
     pub call: Calls<'c, 'a>,
 }
 
@@ -39,7 +39,7 @@ pub enum Until {
     },
 }
 
-/// What a group did.
+/// Counts of a group.
 #[derive(Debug)]
 pub struct Tally {
     /// Operations counted.
@@ -86,7 +86,7 @@ pub fn drive(
             for thread in 0..group.threads {
                 let (start, done) = (&start, &done);
                 let work = move || {
-                    // Whoever fails before must not leave the others at the barrier.
+                    // A thread whose session fails must still reach the barrier: the others wait.
                     let session = engine.session();
                     let call = (group.call)(thread);
                     start.wait();

@@ -1,4 +1,4 @@
-//! What the system knows of this process and of a directory.
+//! Figures of the operating system about this process and a directory.
 
 use crate::engine::Result;
 use rustix::fs::{Advice, fadvise};

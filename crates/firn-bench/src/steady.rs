@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// What was seen at the end of a second.
+/// Figures at the end of a second.
 #[derive(Debug, Clone, Serialize)]
 struct Second {
     /// Operations of this second.

@@ -12,7 +12,7 @@ const FONT: &str = "font-family='sans-serif' font-size='12'";
 pub struct Bars<'a> {
     /// The heading.
     pub title: &'a str,
-    /// What the bars of a group stand for.
+    /// Labels of the bars of a group.
     pub series: &'a [&'a str],
     /// Name and bars of each group.
     pub groups: &'a [(String, Vec<Option<f64>>)],

@@ -34,7 +34,7 @@ pub(super) fn open(settings: &Settings) -> Result<Firn> {
     mutable
         .memtable_size
         .store(settings.memtable, Ordering::Relaxed);
-    // What the rivals have in cache and memtables together; four memtables is what they may fill.
+    // As much as the rivals have in cache and memtables together: they may fill four memtables.
     let memory_limit = settings.cache + 4 * settings.memtable;
     mutable.memory_limit.store(memory_limit, Ordering::Relaxed);
     mutable.set_commit_durability(match settings.durable {

@@ -32,7 +32,7 @@ impl Engine for Redb {
     }
 
     fn pay(&self) -> Result<()> {
-        // What was committed without durability is kept by a commit with it.
+        // A durable commit also makes all earlier commits durable.
         Ok(self.db.begin_write()?.commit()?)
     }
 

@@ -1,7 +1,7 @@
 //! The charts of a comparison.
 
 use super::line::{Line, Work};
-use super::report::{Outcome, relative};
+use super::outcome::{Outcome, relative};
 use crate::config::Config;
 use crate::engine::title;
 use crate::svg::Bars;

@@ -1,7 +1,7 @@
 //! One line on one engine, in this process.
 
 use super::line::{self, Line, Memory, Needs, Work};
-use super::report::{Outcome, Side};
+use super::outcome::{Outcome, Side};
 use crate::config::Config;
 use crate::data::{Permutation, Random, VALUE_LEN, Zipf, is_value_of, key, value};
 use crate::engine::{self, Engine, Result, Session, Settings, load_batch};
@@ -17,7 +17,7 @@ const SCAN: usize = 100;
 /// Writes a second in the line that reads while writing.
 const WRITES_PER_SECOND: f64 = 10_000.0;
 
-/// What the calls of a line need.
+/// The context of the calls of a line.
 struct Cx<'a> {
     config: &'a Config,
     engine: &'a dyn Engine,

@@ -4,7 +4,7 @@ use super::unknown;
 use crate::config::Config;
 use crate::engine::Result;
 
-/// What a line finds when it begins.
+/// The database that a line needs at its begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
     /// An empty database.
@@ -26,7 +26,7 @@ pub enum Memory {
     Tenth,
 }
 
-/// What a line does.
+/// The calls of a line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Work {
     /// Writes all keys in order.
@@ -54,9 +54,9 @@ pub enum Work {
 /// A line.
 #[derive(Debug, Clone, Copy)]
 pub struct Line {
-    /// What `LINES` calls it.
+    /// Its name in `LINES`.
     pub name: &'static str,
-    /// What the table calls it.
+    /// Its title in the table.
     pub title: &'static str,
     pub work: Work,
     pub needs: Needs,

@@ -2,51 +2,11 @@
 
 use super::chart;
 use super::line::{Line, Work};
+use super::outcome::{Outcome, relative};
 use crate::config::Config;
 use crate::engine::{Result, title};
-use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::time::Duration;
-
-/// What a line came to on one engine.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Outcome {
-    pub line: String,
-    pub engine: String,
-    /// Operations counted.
-    pub ops: u64,
-    /// How long they took, or the compaction.
-    pub seconds: f64,
-    pub per_second: f64,
-    pub p50_us: f64,
-    pub p99_us: f64,
-    pub p999_us: f64,
-    pub max_us: f64,
-    /// User and system time of all threads while the line ran.
-    pub processor_seconds: f64,
-    /// How long background work went on when the line had ended.
-    pub paid_seconds: f64,
-    /// Written to the device by the line and what it made due.
-    pub device_bytes: u64,
-    /// Files but for the log, afterwards.
-    pub disk_bytes: u64,
-    /// Resident memory at the end of the line.
-    pub resident_bytes: u64,
-    pub peak_resident_bytes: u64,
-    /// What the engine was given: cache and four memtables.
-    pub memory_bytes: u64,
-    pub reads_directly: bool,
-    /// The writer beside the readers.
-    pub beside: Option<Side>,
-    pub state: String,
-}
-
-/// What a second group of threads came to.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Side {
-    pub per_second: f64,
-    pub p99_us: f64,
-}
 
 const MIB: f64 = (1 << 20) as f64;
 
@@ -139,14 +99,6 @@ fn row(text: &mut String, line: &Line, outcome: &Outcome, baseline: Option<&Outc
             thousands(side.per_second),
             side.p99_us
         );
-    }
-}
-
-/// How many times faster than `other`.
-pub fn relative(outcome: &Outcome, other: &Outcome) -> f64 {
-    match outcome.ops {
-        0 => other.seconds / outcome.seconds,
-        _ => outcome.per_second / other.per_second,
     }
 }
 

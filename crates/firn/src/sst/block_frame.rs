@@ -37,7 +37,7 @@ pub(super) fn put(
 
 const SHORT: DecodeError = DecodeError::Corrupt("block shorter than its header");
 
-/// What the header of a stored block says.
+/// The decoded header of a stored block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct StoredHeader {
     pub(super) codec: StoredCodec,

@@ -152,7 +152,7 @@ impl Compressor {
         }
     }
 
-    /// What to store for a data block.
+    /// The bytes to store for a data block.
     pub(super) fn data<'a>(&'a mut self, block: &'a StoredForm) -> Payload<'a> {
         let raw = &block.raw[..];
         let Some(context) = &mut self.data else {
@@ -169,7 +169,7 @@ impl Compressor {
         choose(codec, id, raw, &self.out, len)
     }
 
-    /// What to store for a block that is not data.
+    /// The bytes to store for a block that is not data.
     pub(super) fn other<'a>(&'a mut self, raw: &'a [u8]) -> Payload<'a> {
         let (codec, len) = match (self.codec, &mut self.plain) {
             (Codec::Lz4, _) => {

@@ -1,4 +1,4 @@
-//! What a decoder finds wrong, before file and offset are known.
+//! Errors of decoders, to which the caller adds file and offset.
 
 use crate::base::{Error, encryption_envelope};
 

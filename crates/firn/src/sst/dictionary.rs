@@ -113,9 +113,9 @@ const COVER_WIDTH: u32 = 8;
 /// bytes.
 const COVER_TABLE_LOG: u32 = 19;
 
-/// ZSTD's trainer with fixed parameters. What the safe binding calls tries five lengths of pieces
-/// and compresses the samples with each result, which took a fifth of the CPU time of compactions;
-/// the dictionaries differ by tenths of a percent.
+/// ZSTD's trainer with fixed parameters. The function of the safe binding tries five lengths of
+/// pieces and compresses the samples with each result, which took a fifth of the CPU time of
+/// compactions; the dictionaries differ by tenths of a percent.
 fn cover(samples: &[u8], sizes: &[usize]) -> Option<Vec<u8>> {
     debug_assert_eq!(samples.len(), sizes.iter().sum());
     let parameters = ZDICT_fastCover_params_t {

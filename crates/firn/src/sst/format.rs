@@ -20,7 +20,7 @@ const FEATURE_ENCRYPTED: u32 = 1;
 /// Largest raw block, and so roughly the largest entry.
 pub(super) const RAW_BLOCK_MAX: usize = 1 << 30;
 
-/// What a block holds; the kind is stored with it, so that readers dispatch on it.
+/// The kind of a block's content; stored with it, so that readers dispatch on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum BlockKind {

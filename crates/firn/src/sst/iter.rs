@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// are cached are used, others are read in large pieces and forgotten.
 pub struct SstIter {
     reader: Arc<SstReader>,
-    /// What all entries show as their seqno, if not the stored one.
+    /// The seqno that all entries show instead of the stored one, if there is one.
     external: Option<Seqno>,
     fill_cache: bool,
     spot: Option<BlockPosition>,
@@ -374,7 +374,7 @@ const PREFETCH_FROM: u64 = 32 << 10;
 struct ReadAhead {
     offset: u64,
     bytes: Vec<u8>,
-    /// What is under way behind them.
+    /// The range of bytes behind them whose prefetch is under way.
     prefetched: Range<u64>,
 }
 

@@ -18,6 +18,7 @@ mod filter;
 mod format;
 mod fuzz_decoders;
 mod index;
+mod index_stats;
 mod iter;
 mod options;
 mod properties;
@@ -36,16 +37,17 @@ pub use codec::Codec;
 pub use format::FORMAT_VERSION;
 pub use fuzz_decoders::exercise_decoders;
 pub use index::Partition;
+pub use index_stats::IndexStats;
 pub use iter::SstIter;
 pub use options::{BlockLayout, Density, SstOptions};
-pub use properties::{IndexStats, Properties};
+pub use properties::Properties;
 pub use reader::{BlockInfo, DataBlocks, OpenHints, SstReader};
 pub use salvage::{LostRange, Salvage, SalvageIter};
 pub use stored_block::StoredBlock;
 pub use verify::VerifyReport;
 pub use writer::{SstSummary, SstWriter};
 
-/// What the readers of a database keep in their cache.
+/// An item that the readers of a database keep in the block cache.
 #[derive(Clone)]
 pub enum CachedBlock {
     /// A data block.

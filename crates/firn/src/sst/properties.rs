@@ -1,51 +1,13 @@
-//! What a file says about itself.
+//! Properties of a file, which it stores itself.
 
 use super::codec::Tuning;
 use super::decode_error::{DecodeError, Decoded};
 use super::format::Handle;
+use super::index_stats::IndexStats;
 use super::sketches::IndexSketches;
 use crate::base::sketch::Sketch;
 use crate::base::{IndexId, Seqno, varint};
 use std::collections::BTreeMap;
-
-/// Counts of one index in one file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct IndexStats {
-    /// The index.
-    pub index: IndexId,
-    /// Entries of all kinds.
-    pub entries: u64,
-    /// Entries that delete.
-    pub deletes: u64,
-    /// Bytes of user keys and values.
-    pub raw_bytes: u64,
-    /// Bytes in the file; a block that several indexes share counts in proportion.
-    pub stored_bytes: u64,
-}
-
-impl IndexStats {
-    fn put(&self, out: &mut Vec<u8>) {
-        varint::put_u64(out, u64::from(self.index));
-        for number in [
-            self.entries,
-            self.deletes,
-            self.raw_bytes,
-            self.stored_bytes,
-        ] {
-            varint::put_u64(out, number);
-        }
-    }
-
-    fn take(input: &mut &[u8]) -> Option<Self> {
-        Some(Self {
-            index: varint::take_u32(input)?,
-            entries: varint::take_u64(input)?,
-            deletes: varint::take_u64(input)?,
-            raw_bytes: varint::take_u64(input)?,
-            stored_bytes: varint::take_u64(input)?,
-        })
-    }
-}
 
 /// Properties of an SST.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -93,7 +55,7 @@ pub struct Properties {
     /// A load made it, before its rows were for anybody to see: they are committed if the catalog
     /// names their index, at seqno 0. A help for repairs.
     pub loaded: bool,
-    /// Whatever the layers above want to keep with the file.
+    /// Properties of the layers above, by name.
     pub user: BTreeMap<String, Vec<u8>>,
     pub(super) dictionaries: Vec<(u32, Handle)>,
     /// How the writer prepared blocks for ZSTD, if it was found out from enough of them.

@@ -71,7 +71,7 @@ pub struct SstReader {
     data_end: u64,
     /// See [`Self::external_seqno`].
     external: Option<Seqno>,
-    /// What it holds of the budget.
+    /// Its shares of the memory budget.
     pins: Vec<Pin>,
 }
 
@@ -134,7 +134,7 @@ impl SstReader {
         self.file_id
     }
 
-    /// What errors call the file.
+    /// The file's name in errors.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -144,7 +144,7 @@ impl SstReader {
         self.size
     }
 
-    /// What the file says about itself.
+    /// The properties that the file stores.
     pub fn properties(&self) -> &Properties {
         &self.properties
     }

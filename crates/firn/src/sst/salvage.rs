@@ -1,8 +1,8 @@
-//! What a damaged SST still gives.
+//! Reads the entries of a damaged SST that are still intact.
 //!
-//! Where the index is intact it names the data blocks. Where it is not, they are found by their
-//! checksums: each place that could be the start of a block is tried with each length that it could
-//! have, which the checksum over place and content tells apart.
+//! If the index is intact, it names the data blocks. Otherwise they are found by their checksums:
+//! each offset that could be the start of a block is tried with each length that the block could
+//! have. The checksum covers offset and content, so only the right pair fits.
 
 use super::SstBlockCache;
 use super::block::{Block, BlockIter};
@@ -24,8 +24,8 @@ use xxhash_rust::xxh3::Xxh3;
 /// Bytes read at once.
 const READ_SIZE: usize = 1 << 20;
 
-/// Longest compressed block that is looked for without an index. What looks like a header, in a
-/// block that is damaged, would else be tried with millions of lengths.
+/// Longest compressed block that is looked for without an index. Without a bound, bytes of a
+/// damaged block that look like a header would be tried with millions of lengths.
 const COMPRESSED_MAX: usize = 1 << 20;
 
 /// Entries that a damaged part of a file held.
@@ -77,12 +77,13 @@ pub struct Salvage {
 }
 
 impl Salvage {
-    /// Looks for the data blocks of `file`. What is damaged beside them goes to `lost`; losses of
+    /// Looks for the data blocks of `file`. Damage of other blocks goes to `lost`; losses of
     /// entries are kept, see [`Self::lost`].
     ///
     /// # Errors
     /// Those of the file system that concern the whole file; `Unsupported` if a newer version wrote
-    /// it or blocks are encrypted: that is no damage, and whoever leaves it out loses it.
+    /// it or blocks are encrypted: such a file is not damaged, and leaving it out would lose its
+    /// data.
     pub fn open(
         file: Arc<dyn ReadFile>,
         file_id: u64,
@@ -294,8 +295,8 @@ fn frame_at(bytes: &[u8], at: usize, file_id: u64) -> Option<usize> {
     if raw_len > RAW_BLOCK_MAX {
         return None;
     }
-    // Whatever would not shrink is stored as it is, so no payload is longer than that; a
-    // dictionary's id may stand before it.
+    // A block that would not shrink is stored uncompressed, so no payload is longer than the raw
+    // bytes; a dictionary's id may precede it.
     let (shortest, longest) = match header[0] {
         0 => (HEADER + raw_len + sealed, HEADER + raw_len + sealed),
         _ => (

@@ -3,7 +3,7 @@
 use crate::base::prefix_extractor::PrefixExtractors;
 use crate::base::sketch::{PrefixSketcher, Sketch};
 use crate::base::{IndexId, InternalKey, varint};
-use crate::sst::properties::IndexStats;
+use crate::sst::index_stats::IndexStats;
 use std::sync::Arc;
 
 /// Sketches of one index in one file, in their stored form: most are never looked at.

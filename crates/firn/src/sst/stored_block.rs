@@ -1,9 +1,9 @@
-//! Data blocks on their way from one file to another, as stored.
+//! Data blocks that one file takes over from another as they are stored.
 //!
-//! What has to come along with the bytes: the dictionary they were compressed with (the header
-//! names it, and a file may carry several), the keys for the filter, and the counts for index and
-//! properties. Only the first is there without decoding, so a copied block is decoded, once, as it
-//! is read; what copying saves is merging, building and compressing.
+//! The new file also needs the dictionary that the block was compressed with (the header names it,
+//! and a file may carry several), the keys for its filter, and the counts for index and properties.
+//! Keys and counts need a decoded block, so a reused block is decoded once, as it is read; block
+//! reuse saves merging, building and compressing.
 
 use super::block::Block;
 use super::block_frame::{self, StoredHeader};
@@ -23,7 +23,7 @@ pub struct StoredBlock<'a> {
     /// The same, decoded.
     pub(super) block: Arc<Block>,
     pub(super) dictionary: Option<Arc<Dictionary>>,
-    /// What the index of its file says.
+    /// Its counts in the index of its file.
     pub(super) stats: BlockStats,
     /// Block size that its writer aimed at.
     pub(super) block_size: u64,

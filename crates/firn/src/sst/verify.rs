@@ -3,7 +3,7 @@
 use super::block::BlockIter;
 use super::decode_error::{DecodeError, Decoded};
 use super::index::{BlockPosition, BlockStats, Index};
-use super::properties::IndexStats;
+use super::index_stats::IndexStats;
 use super::reader::SstReader;
 use crate::base::key::{SEQNO_COMMITTED_MAX, compare, index_id_of};
 use crate::base::{Error, Kind, Result, Seqno, checksum};
@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
 
-/// What [`SstReader::verify`] has seen; all of it was right.
+/// Counts of [`SstReader::verify`], which found no damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct VerifyReport {
     /// Data blocks.
@@ -28,7 +28,7 @@ pub struct VerifyReport {
 
 const READ_SIZE: u64 = 1 << 20;
 
-/// What the entries add up to.
+/// Totals over the entries, to compare with the properties.
 #[derive(Default)]
 struct VerifiedTotals {
     stats: BlockStats,

@@ -99,8 +99,8 @@ impl Table {
         Ok(unread)
     }
 
-    /// Adds the row in `record` to the own writes, its large values out of line. What `kept` finds
-    /// is there already.
+    /// Adds the row in `record` to the transaction's writes, its large values out of line. Values
+    /// that `kept` finds are stored already, and keep their references.
     ///
     /// # Safety
     /// Blob columns of `record` point to their bytes.
@@ -187,7 +187,7 @@ pub(super) fn same_bytes(a: &[u8], b: &[u8]) -> bool {
     std::ptr::eq(a, b) || a == b
 }
 
-/// What a reader needs of a column whose value lies out of line, if that is not all of it.
+/// The part of a column's out-of-line value that a reader needs, if that is not all of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartialColumn {
     /// Number of the column.
@@ -208,7 +208,7 @@ struct WantedPart {
     part: PartialColumn,
 }
 
-/// What is to be read of one value.
+/// The part to be read of one value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ValueNeed {
     All,
@@ -245,11 +245,11 @@ impl ValueNeed {
 /// Decodes rows with what lies out of line.
 pub(super) struct RowReader {
     plan: DecodePlan,
-    /// What is needed of columns; of others all.
+    /// Columns of which a part suffices; all others are read whole.
     parts: Vec<WantedPart>,
     wanted: Vec<OutOfLineColumn>,
     scratch: BlobBuf,
-    /// What a column points to of which only the length is needed.
+    /// Bytes that a column points to if only its length is needed.
     zeros: Vec<u8>,
 }
 
@@ -264,7 +264,7 @@ impl RowReader {
         }
     }
 
-    /// Decodes other columns. What the last record points to stays.
+    /// Decodes other columns from now on. The values that the last record points to stay.
     pub(super) fn set_columns(&mut self, format: &RowFormat, columns: Option<&[u8]>) {
         self.plan = format.plan(columns);
     }

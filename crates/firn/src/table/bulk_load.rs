@@ -47,7 +47,7 @@ struct SortedLoad {
     rows: u64,
     row_key: Vec<u8>,
     duplicate: Option<Box<Duplicate>>,
-    /// What it wrote out of line.
+    /// The values that it wrote out of line.
     blobs: TransactionBlobs,
 }
 
@@ -244,7 +244,7 @@ impl SortedLoad {
         Ok(())
     }
 
-    /// The end of a load that failed. What it wrote goes at once.
+    /// Ends a load that failed. Its files are removed at once.
     fn failed(&mut self, table: &Table, failure: LoadFailure) -> Result<WriteOutcome> {
         self.load = None;
         match failure {

@@ -21,12 +21,12 @@ use std::sync::Arc;
 /// Problems listed at most; the rest is counted.
 const PROBLEMS_MAX: usize = 100;
 
-/// What a check found.
+/// Result of a check.
 #[derive(Debug, Default)]
 pub struct CheckReport {
     /// Rows seen.
     pub rows: u64,
-    /// What is wrong, in words.
+    /// The problems, in words.
     pub problems: Vec<String>,
     /// How much is wrong.
     pub problem_count: u64,
@@ -45,7 +45,7 @@ impl CheckReport {
 
 type Entries = MvccIter<MergeIter<ScanSource>>;
 
-/// What is checked, and where.
+/// The table to check, and the read point.
 pub(super) struct CheckedTable<'a> {
     pub(super) schema: &'a TableSchema,
     pub(super) format: &'a RowFormat,
@@ -73,7 +73,7 @@ impl KeySetHash {
     }
 }
 
-/// What the rows ask of the indexes.
+/// Sums over the entries that the rows require of each index.
 #[derive(Default)]
 struct ExpectedEntries {
     /// The rows' own keys.

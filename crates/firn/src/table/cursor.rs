@@ -483,7 +483,7 @@ impl Cursor {
             if forward && self.fetch.reads_rows() {
                 self.ahead.pass(&self.fetch, entries, point);
             }
-            // What comes before a row that was shown has been passed, as InnoDB has it.
+            // The scan has passed all keys before a row that was shown, as in InnoDB.
             let shown = self.fetch.lock().has_shown();
             let behind = self.scan.is_behind(txn);
             let read = self.fetch.entry(txn, point, entries, behind, record)?;

@@ -9,7 +9,7 @@ use crate::read::{Freshness, ReadPoint, push_sources, still_complete};
 use crate::txn::{LockOwner, Savepoint, Transaction};
 use std::sync::Arc;
 
-/// What the sources were opened for.
+/// Index, bounds and read point that the sources were opened for.
 struct OpenSources {
     index: IndexId,
     point: ReadPoint,
@@ -48,7 +48,7 @@ pub(super) struct IndexScan {
     /// Without sources while `opened` is none.
     entries: Entries,
     opened: Option<OpenSources>,
-    /// Who may interrupt it.
+    /// The owner whose interruption ends the scan.
     owner: Option<Arc<LockOwner>>,
     lower: Vec<u8>,
     /// Empty for no bound.
@@ -104,7 +104,7 @@ impl IndexScan {
         &mut self.entries
     }
 
-    /// What it reads. Only while open.
+    /// The read point of the scan. Only while open.
     pub(super) fn point(&self) -> &ReadPoint {
         &self.opened().point
     }

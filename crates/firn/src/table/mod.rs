@@ -56,8 +56,8 @@ pub(crate) struct TableIds {
     live_rows: Arc<RowCount>,
 }
 
-/// What the server expects in the record under a NULL, where that is not zeros. It compares records
-/// byte by byte to find out whether an update changes anything.
+/// The bytes that the server expects in the record under a NULL, where they are not zeros. It
+/// compares records byte by byte to find out whether an update changes anything.
 struct NullImage {
     null: NullBit,
     offset: usize,

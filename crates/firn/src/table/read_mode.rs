@@ -4,7 +4,7 @@ use crate::iter::{MergeIter, MvccIter};
 use crate::read::ScanSource;
 use crate::txn::LockMode;
 
-/// What a cursor reads.
+/// Whether a cursor reads a snapshot or locks the newest rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadMode {
     /// The transaction's snapshot.
@@ -13,7 +13,7 @@ pub enum ReadMode {
     Locking(LockMode),
 }
 
-/// What a locking read does about a row that another transaction has locked.
+/// Behaviour of a locking read at a row that another transaction has locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockWait {
     /// Waits as long as the session says.

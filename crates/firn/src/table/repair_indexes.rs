@@ -20,7 +20,7 @@ pub enum IndexFix<'a> {
     Add(&'a [u8], &'a [u8]),
 }
 
-/// What mending a table came to.
+/// Result of a repair of a table's indexes.
 #[derive(Debug, Default)]
 pub struct IndexRepair {
     /// Rows.

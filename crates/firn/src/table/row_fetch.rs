@@ -14,7 +14,7 @@ use crate::read::{Freshness, ReadPoint, changed_since};
 use crate::txn::Transaction;
 use std::sync::Arc;
 
-/// What became of an entry.
+/// Outcome of fetching the row of an entry.
 pub(super) enum FetchOutcome {
     /// Its row is in the record buffer.
     Row,
@@ -162,8 +162,8 @@ impl RowFetch {
         self.in_place = true;
     }
 
-    /// `parts`: for reads from a snapshot. What is locked is read whole, but for BLOBs of which the
-    /// length is enough: those the statement neither reads nor writes.
+    /// `parts` applies to reads from a snapshot. A locked row is read whole, except for BLOBs of
+    /// which the length suffices: those that the statement neither reads nor writes.
     pub(super) fn set_columns(
         &mut self,
         bitmap: Option<&[u8]>,
@@ -301,8 +301,8 @@ impl RowFetch {
             LockOutcome::Yes => false,
             LockOutcome::Shown => true,
         };
-        // What the transaction has written since is most often behind a scan that changes what it
-        // passes. An own version under the cursor may have been taken back meanwhile.
+        // A scan that changes the rows it passes has most of its own newer writes behind it. An own
+        // version under the cursor may have been rolled back meanwhile.
         let own = stale
             && (entries.seqno() & UNCOMMITTED_BIT != 0
                 || txn.has_written(&self.row_key)?
@@ -422,7 +422,7 @@ impl RowFetch {
             let decode = || reader.decode(key.kind, value, record, blobs);
             key.kind.is_put().then(decode)
         })?;
-        // What lies out of line is read when no part of a cache is held any more.
+        // Values out of line are read after the cache's shard is released.
         let decoded = decoded.flatten().map(|decoded| {
             decoded.and_then(|()| reader.complete(&point.super_version.blobs, record, blobs))
         });

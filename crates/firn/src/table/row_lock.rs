@@ -8,9 +8,8 @@ use crate::txn::{Transaction, WaitPolicy};
 /// locked as it was last committed. If that row matches, the caller asks for it again, by a move or
 /// by the same seek, and then the read waits.
 ///
-/// Whatever is read after [`Self::Shown`] waits for its lock, and every lock that is granted ends
-/// that state. So two reads in a row never leave the caller with an unlocked row, and it makes
-/// progress.
+/// Any read after [`Self::Shown`] waits for its lock, and every granted lock ends that state. So
+/// two reads in a row never leave the caller with an unlocked row, and it makes progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SemiConsistent {
     Off,
@@ -20,7 +19,7 @@ enum SemiConsistent {
     Shown,
 }
 
-/// What became of a row's lock.
+/// Outcome of locking a row.
 pub(super) enum LockOutcome {
     Yes,
     /// The row is left out.
@@ -69,8 +68,8 @@ impl RowLock {
         }
     }
 
-    /// Whether the row was locked newly when the scan met it before. What the statement has written
-    /// meanwhile, by a trigger or a cascade, stays locked.
+    /// Whether the row was locked newly when the scan met it before. A row that the statement has
+    /// written meanwhile, by a trigger or a cascade, stays locked.
     fn was_ahead(&mut self, txn: &Transaction, row_key: &[u8]) -> Result<bool> {
         let Some(at) = self.ahead.iter().position(|key| key == row_key) else {
             return Ok(false);

@@ -1,4 +1,4 @@
-//! What a scan of a secondary index is about to read.
+//! Prefetches the rows that a scan of a secondary index is about to read.
 
 use super::read_mode::Entries;
 use super::row_fetch::RowFetch;

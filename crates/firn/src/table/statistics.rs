@@ -97,7 +97,7 @@ pub fn estimated_rows(point: &ReadPoint, clustered: IndexId) -> u64 {
     let lower = index_prefix(clustered).to_vec();
     let upper = prefix_successor(&lower);
     let estimated = estimate_rows(point, &ScanRange { lower, upper });
-    // Whoever reads the rows meets the error himself.
+    // Errors are ignored: a statement that reads the rows meets them.
     estimated.unwrap_or_else(|_| IndexSums::of(&point.super_version, clustered).puts())
 }
 
@@ -158,7 +158,7 @@ impl Table {
         let id = current.clustered.id();
         let (rows, point) = live_rows(&current.live_rows, super_versions, id);
         let super_version = &point.super_version;
-        // What is not in files yet counts at its raw size.
+        // Entries that are not in files yet count at their raw size.
         let size = |sums: &IndexSums, in_files: u64| sums.stored_bytes + sums.raw_bytes - in_files;
         let of = |index: &IndexInfo| {
             let sums = IndexSums::of(super_version, index.id());

@@ -28,7 +28,7 @@ pub struct WriteFlags {
     pub skip_unique_secondary: bool,
 }
 
-/// What a write came to.
+/// Outcome of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteOutcome {
     /// The row is in the write set; the id of a hidden key.
@@ -54,6 +54,16 @@ pub struct RowScratch {
     new_entry: Vec<u8>,
     old_value: Vec<u8>,
     new_value: Vec<u8>,
+}
+
+/// An update of a row, as its secondary indexes need it: records and row keys.
+#[derive(Clone, Copy)]
+struct RowUpdate<'a> {
+    old: (&'a [u8], &'a [u8]),
+    new: (&'a [u8], &'a [u8]),
+    /// The row is newer than the snapshot: each index gets an own entry, even an equal one.
+    newer: bool,
+    flags: WriteFlags,
 }
 
 struct EntryParts {
@@ -235,47 +245,18 @@ impl Table {
             }
             txn.delete(old_key)?;
         }
+        let update = RowUpdate {
+            old: (old, old_key),
+            new: (new, new_key),
+            newer,
+            flags,
+        };
         for (number, index) in Self::secondaries(current) {
-            // SAFETY: as the caller promises.
-            let (before, after) = unsafe {
-                (
-                    entry_key(index, old, old_key, &mut scratch.old_entry)?,
-                    entry_key(index, new, new_key, &mut scratch.new_entry)?,
-                )
-            };
-            scratch.old_value.clear();
-            scratch.new_value.clear();
-            // SAFETY: as the caller promises.
-            unsafe {
-                index.entry_value(old, &mut scratch.old_value)?;
-                index.entry_value(new, &mut scratch.new_value)?;
+            // SAFETY: the caller promises that blob columns of both records point to their bytes.
+            let unique = unsafe { self.update_entry(txn, index, &update, scratch) }?;
+            if !unique {
+                return Ok(WriteOutcome::Duplicate { index: number });
             }
-            let same_entry = scratch.old_entry == scratch.new_entry;
-            if same_entry && scratch.old_value == scratch.new_value && !newer {
-                continue;
-            }
-            let same_declared =
-                scratch.old_entry[..before.declared_len] == scratch.new_entry[..after.declared_len];
-            if index.unique && !same_declared {
-                let old_declared = &scratch.old_entry[..before.declared_len];
-                self.lock_unique(txn, old_declared, before.has_null, flags)?;
-                if !after.has_null
-                    && !flags.skip_unique_secondary
-                    && self.claim_unique(
-                        txn,
-                        &scratch.new_entry,
-                        after.declared_len,
-                        old_key,
-                        flags,
-                    )?
-                {
-                    return Ok(WriteOutcome::Duplicate { index: number });
-                }
-            }
-            if !same_entry {
-                txn.delete(&scratch.old_entry)?;
-            }
-            txn.put(&scratch.new_entry, Value::whole(&scratch.new_value))?;
         }
         // SAFETY: as the caller promises.
         unsafe {
@@ -290,6 +271,57 @@ impl Table {
         }?;
         txn.count_changed_row();
         Ok(WriteOutcome::Done { row_id: None })
+    }
+
+    /// Replaces the row's entry in a secondary index, if it changes. False: the index is unique,
+    /// and another row has the new key.
+    ///
+    /// # Safety
+    /// Blob columns of both records point to their bytes.
+    unsafe fn update_entry(
+        &self,
+        txn: &mut Transaction,
+        index: &IndexInfo,
+        update: &RowUpdate<'_>,
+        scratch: &mut RowScratch,
+    ) -> Result<bool> {
+        let RowUpdate {
+            old: (old, old_key),
+            new: (new, new_key),
+            newer,
+            flags,
+        } = *update;
+        scratch.old_value.clear();
+        scratch.new_value.clear();
+        // SAFETY: promised by the caller.
+        let (before, after) = unsafe {
+            index.entry_value(old, &mut scratch.old_value)?;
+            index.entry_value(new, &mut scratch.new_value)?;
+            (
+                entry_key(index, old, old_key, &mut scratch.old_entry)?,
+                entry_key(index, new, new_key, &mut scratch.new_entry)?,
+            )
+        };
+        let same_entry = scratch.old_entry == scratch.new_entry;
+        if same_entry && scratch.old_value == scratch.new_value && !newer {
+            return Ok(true);
+        }
+        let old_declared = &scratch.old_entry[..before.declared_len];
+        if index.unique && old_declared != &scratch.new_entry[..after.declared_len] {
+            self.lock_unique(txn, old_declared, before.has_null, flags)?;
+            let (new_entry, declared_len) = (&scratch.new_entry, after.declared_len);
+            if !after.has_null
+                && !flags.skip_unique_secondary
+                && self.claim_unique(txn, new_entry, declared_len, old_key, flags)?
+            {
+                return Ok(false);
+            }
+        }
+        if !same_entry {
+            txn.delete(&scratch.old_entry)?;
+        }
+        txn.put(&scratch.new_entry, Value::whole(&scratch.new_value))?;
+        Ok(true)
     }
 
     /// Deletes the row in `record`, which the caller has read under an exclusive lock.

@@ -53,7 +53,7 @@ impl LockMode {
     }
 }
 
-/// What to do when a lock cannot be had at once.
+/// How a request behaves if another owner's lock blocks it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitPolicy {
     /// Wait, at most this long in microseconds; 0 does not wait. [`ErrorKind::LockTimeout`] then.
@@ -70,8 +70,8 @@ pub enum WaitPolicy {
 /// How a lock was granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Granted {
-    /// The owner did not hold the key at all before. What was held, even if shared, must not be
-    /// released because a row turned out not to match.
+    /// The owner did not hold the key at all before. Only such a lock may be released if the row
+    /// does not match; one that was held before, even in shared mode, must stay.
     pub newly: bool,
     /// It could not be had at once; what was read before may be stale.
     pub waited: bool,
@@ -97,8 +97,8 @@ pub trait WaitObserver: Send + Sync {
 ///
 /// Steps of a request: try under the shard's lock → if blocked and it may wait, take the graph
 /// lock, try again, join the row's queue → search for cycles → give up the graph lock → sleep on a
-/// parker of its own → whoever releases grants from the front of the queue and wakes exactly those
-/// it granted.
+/// parker of its own → the releasing owner grants from the front of the queue and wakes exactly the
+/// owners that it granted.
 ///
 /// Deadlocks: every wait begins under the graph lock and searches for cycles through itself. That
 /// is enough. A wait-for edge appears only (a) out of a request that begins to wait, (b) into an
@@ -107,23 +107,24 @@ pub trait WaitObserver: Send + Sync {
 /// requests never overtake, upgrades apart, so a grant from the queue puts nobody behind an owner
 /// for whom it did not already wait.
 ///
-/// A search sees the rows one after the other, while locks are released and granted. That is
-/// sound: a member of a cycle releases nothing. But a request leaves a queue unserved (timeout,
-/// kill, victim) under the graph lock only: a search takes the nearest request ahead for those
-/// before it, and would lose the way to them if that one left between two looks.
+/// A search reads the queues of rows one after the other, while locks are released and granted.
+/// That is sound: a member of a cycle releases nothing. But a request that leaves a queue without
+/// its lock (timeout, kill, victim) does so under the graph lock: a search follows only the nearest
+/// request ahead, and would miss the ones before it if that request left in between.
 ///
 /// The victim is the member with the least rows changed plus locks held, the requester on a tie.
 /// One request may close several cycles; it searches until none is left. The victim keeps its
 /// locks until its caller rolls it back.
 ///
 /// Large statements: past a number of rows, the locks of an owner leave the hash table for sorted
-/// sets of its own ([`key_set`]), and further ones in key order go straight there. They bar others
-/// as before, but have no queue: who has to wait brings the lock back first. So waits, grants and
-/// deadlocks are a matter of rows alone. A lock is in one place at a time, and moves with its shard
-/// locked; `MergedLockRegistry` says how requests know where to look.
+/// sets of its own ([`key_set`]), and further ones in key order go straight there. They block other
+/// owners as before, but have no queue: a request that must wait first moves the lock back to the
+/// hash table. So waits, grants and deadlocks concern the hash table alone. A lock is in one of the
+/// two at a time, and moves while its shard is locked; `MergedLockRegistry` tells requests which
+/// owners have sorted sets.
 ///
-/// Lock order: graph → shard → registry → merged locks of an owner → its rows, or a waiter. What
-/// need not wait takes one shard, and the others only beside a large statement.
+/// Lock order: graph → shard → registry → merged locks of an owner → its rows, or a waiter. A
+/// request that need not wait takes one shard, and the registry only beside a large statement.
 ///
 /// Rejected: a condition variable per shard (wakes the herd), a detector thread (a deadlock then
 /// lasts as long as its period), granting shared requests past a waiting exclusive one (starves
@@ -168,7 +169,7 @@ impl LockTable {
     ///
     /// Fails with [`ErrorKind::LockTimeout`] or [`ErrorKind::LockNotAvailable`] as `policy` says;
     /// with [`ErrorKind::Deadlock`], after which the transaction must roll back; or with
-    /// [`ErrorKind::Interrupted`]. What the owner held before stays held.
+    /// [`ErrorKind::Interrupted`]. Locks that the owner held before stay held.
     pub fn acquire(
         &self,
         owner: &Arc<LockOwner>,
@@ -285,7 +286,7 @@ impl LockTable {
         let shard = self.shard(key);
         let graph = self.graph.lock();
         let waiter = match shard.attempt_or_enqueue(&self.registry, owner, key, mode) {
-            // Whoever held it gave it up since the first attempt, and may have committed.
+            // The holder released it since the first attempt, and may have committed.
             Ok(locked) => {
                 return Ok(Granted {
                     newly: locked.newly,

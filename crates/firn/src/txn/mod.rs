@@ -3,6 +3,7 @@
 mod deadlock;
 pub mod lock_table;
 pub mod prepared;
+mod prepared_ending;
 mod row_count_deltas;
 pub mod snapshots;
 pub mod transaction;

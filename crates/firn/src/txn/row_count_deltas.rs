@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// Tables remembered from one transaction to the next.
 const TABLES_KEPT: usize = 64;
 
-/// What ended statements have changed since a place in the write set.
+/// Row counts that ended statements changed since a savepoint of the write set.
 struct Earlier {
     since: Savepoint,
     table: usize,
@@ -93,7 +93,7 @@ impl RowCountDeltas {
         self.savepoint = mark;
     }
 
-    /// What was written after `mark` was taken back; the running statement began at `statement`.
+    /// The writes after `mark` were rolled back; the running statement began at `statement`.
     pub(super) fn rollback_to(&mut self, mark: Savepoint, statement: Savepoint) {
         if mark <= statement && std::mem::take(&mut self.counted) {
             self.tables.iter_mut().for_each(|table| table.net = 0);

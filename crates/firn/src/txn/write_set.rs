@@ -1,4 +1,4 @@
-//! What a transaction has written and nobody else sees.
+//! The uncommitted writes of a transaction, which no other session sees.
 
 mod iter;
 mod largest_keys;
@@ -24,7 +24,7 @@ use spilling::SpillingMemory;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What is over this size spills whatever the limit: a record of the log has no room for more.
+/// A larger write set spills whatever the limit: a log record cannot hold more.
 const MEMORY_MAX: u64 = 512 << 20;
 
 /// A place in the history of a write set, to come back to.
@@ -167,8 +167,8 @@ impl WriteSet {
         self.limit.min(MEMORY_MAX)
     }
 
-    /// What the memory may take: all of the limit, and half of it once the other half is for what
-    /// is being written.
+    /// Bytes that the memory may take: the limit, or half of it while the other half belongs to
+    /// memory that is being written as a run.
     fn room(&self) -> u64 {
         let threads = self.ingest.as_ref().is_some_and(|i| i.has_threads());
         match threads && self.has_spilled() {
@@ -251,7 +251,7 @@ impl WriteSet {
             .as_ref()
             .is_some_and(|f| mark.0 < f.memory().last())
         {
-            // What cannot be written is in memory again, and forgotten there.
+            // After an error the writes are in memory again, and are forgotten there.
             let _ = self.settle();
         }
         let mut forgot = self.memory.rollback_to(mark.0);
@@ -333,8 +333,8 @@ impl WriteSet {
         }
     }
 
-    /// What a commit of a set that has spilled writes: the newest version of each key, in files
-    /// that are durable. The set stays as it is, so that it may be tried again.
+    /// The files that the commit of a spilled set installs: the newest version of each key,
+    /// durable. The set stays as it is, so that the commit may be tried again.
     ///
     /// # Errors
     /// Those of the files; `Interrupted` after an interruption ([`Self::heed`]).

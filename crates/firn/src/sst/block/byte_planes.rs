@@ -1,10 +1,10 @@
 //! Byte planes: how arrays of equally long items are stored.
 //!
 //! `n` items of `w` bytes are stored as `w` planes of `n` bytes: all first bytes, all second bytes,
-//! and so on. What is the same in all items becomes a run, and bytes of one place are alike, which
-//! an entropy coder lives on. A plane whose neighbours mostly differ by at most one (a counter, the
-//! upper bytes of a sorted number) is stored as differences. A bitmap in front, one bit a plane,
-//! says which.
+//! and so on. A byte that is the same in all items becomes a run, and the bytes of one plane have a
+//! similar distribution, which an entropy coder exploits. A plane whose neighbours mostly differ by
+//! at most one (a counter, the upper bytes of a sorted number) is stored as differences. A bitmap
+//! in front, one bit a plane, marks those.
 //!
 //! Worked example: items `01 07`, `02 07`, `03 07` become planes `01 02 03` and `07 07 07`, and
 //! stored: bitmap `11`, `01 01 01`, `07 00 00`.
@@ -121,7 +121,7 @@ fn transpose_tile(from: &[u8], w: usize, to: &mut [u8], n: usize) {
 #[cfg(target_arch = "x86_64")]
 type Line = std::arch::x86_64::__m128i;
 
-/// What every processor of this architecture has an instruction for: compilers do not find it.
+/// Every processor of this architecture has an instruction for it, which compilers do not find.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn interleave(a: Line, b: Line) -> (Line, Line) {

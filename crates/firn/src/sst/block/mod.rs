@@ -2,10 +2,10 @@
 //!
 //! Two layouts. *Row-wise* puts each value beside its key, keys prefix-compressed between restarts:
 //! cheap to build, and one place in memory serves a small row. *Sectioned* keeps keys, trailers,
-//! heads and tails apart, so that like lies beside like. Keys of one length (integers, most often)
-//! are an array after their common prefix, searched directly; others are prefix-compressed.
+//! heads and tails apart, so that similar bytes are neighbours. Keys of one length (integers, most
+//! often) are an array after their common prefix, searched directly; others are prefix-compressed.
 //!
-//! What all entries have in common (trailer, length of the heads, of the tails) is stored once.
+//! A trailer or a length of heads or tails that all entries share is stored once.
 //! A block is read in one form and stored in another: arrays are stored as byte planes where that
 //! compresses better (`planes`), and turned back once, when the block is loaded.
 //!
@@ -145,7 +145,7 @@ impl Block {
         self.slice(self.span(BlockSection::KeyPrefix))
     }
 
-    /// What follows the prefix in fixed key `ordinal`, which exists.
+    /// The bytes after the prefix in fixed key `ordinal`, which exists.
     #[inline]
     fn fixed_suffix(&self, ordinal: u32) -> &[u8] {
         let width = self.header.key_width;

@@ -189,7 +189,7 @@ impl Block {
         match (self.bytes.get(start..start + 8), width) {
             (_, 0) => 0,
             (Some(eight), width) => {
-                // What follows the suffix is cut off.
+                // Bytes beyond the suffix are cut off.
                 let cut = 8 * 8u32.saturating_sub(width);
                 let eight = eight.first_chunk().map_or(0, |b| u64::from_be_bytes(*b));
                 eight >> cut << cut

@@ -27,7 +27,7 @@ pub(in crate::sst) struct Index {
     partitions: Vec<Arc<Partition>>,
 }
 
-/// What is known of all partitions.
+/// The top index: an entry for each partition.
 #[derive(Default)]
 struct TopIndex {
     last_separators: SortedKeys,
@@ -105,7 +105,7 @@ impl Index {
         self.top.last_separators.get(number as usize)
     }
 
-    /// What the top says about partition `number`.
+    /// The top index's entry for partition `number`.
     pub(in crate::sst) fn top(&self, number: u32) -> &TopEntry {
         &self.top.partitions[number as usize]
     }

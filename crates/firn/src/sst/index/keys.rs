@@ -2,7 +2,7 @@
 
 use crate::sst::format::RAW_BLOCK_MAX;
 
-/// Sorted keys in one buffer. What all start with is kept once, and the eight bytes after it as an
+/// Sorted keys in one buffer. Their common prefix is kept once, and the eight bytes after it as an
 /// integer, so that most steps of a search compare two integers.
 #[derive(Default)]
 pub(super) struct SortedKeys {

@@ -16,7 +16,7 @@ pub use partition::Partition;
 use super::format::Handle;
 use crate::base::{Seqno, varint};
 
-/// What the index says about one data block, or about all blocks of a partition.
+/// Counts that the index keeps for one data block, or for all blocks of a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BlockStats {
     pub(super) entries: u64,

@@ -7,7 +7,7 @@ use crate::sst::decode_error::{DecodeError, Decoded};
 use crate::sst::filter::Filter;
 use crate::sst::format::Handle;
 
-/// What the top index says about a partition.
+/// The top index's entry for a partition.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::sst) struct TopEntry {
     pub(in crate::sst) index: Handle,
@@ -16,7 +16,7 @@ pub(in crate::sst) struct TopEntry {
     pub(in crate::sst) stats: BlockStats,
 }
 
-/// What lies before a partition, and must stay before it.
+/// Position and key that precede a partition; its own must be greater.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::sst) struct PartitionStart<'a> {
     /// The last separator; empty before the first partition.

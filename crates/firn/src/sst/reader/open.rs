@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// Decoded indexes take about this much more than the stored bytes they were read with.
 const DECODED_FACTOR: u64 = 2;
 
-/// What is known of a file before it is opened.
+/// Facts about a file that its opener knows from the manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenHints {
     /// See [`SstReader::external_seqno`]; a file that has stored no commits and is opened without
@@ -38,7 +38,7 @@ impl Default for OpenHints {
     }
 }
 
-/// What lies between the data blocks and the footer.
+/// The bytes between the data blocks and the footer.
 struct MetaRegion<'a> {
     file: &'a dyn ReadFile,
     /// All of it, or nothing: then each block is read by itself.

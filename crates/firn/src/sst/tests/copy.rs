@@ -115,7 +115,7 @@ fn dictionaries_come_along_up_to_the_cap() {
     assert!((2..=DICTIONARIES_MAX).contains(&made.properties().dictionaries.len()));
     assert!(copied[0] > 100 && copied[1] > 100, "{copied:?}");
     assert_eq!(copied[5], 0, "no place was left: {copied:?}");
-    // What was new went the way of the copies.
+    // New blocks were written with the tuning of the reused ones.
     assert_eq!(made.properties().tuning, {
         let (_, first) = source(&rows(3), options, 3);
         first.properties().tuning

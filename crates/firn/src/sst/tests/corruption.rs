@@ -79,7 +79,7 @@ fn a_file_under_another_id_is_refused() {
     assert!(error.is_corruption());
 }
 
-/// What a hostile or buggy writer could make: damage with right checksums, in every decoder.
+/// A hostile or buggy writer could make damage with right checksums; every decoder meets it.
 #[test]
 fn mutated_blocks_with_right_checksums_never_panic() {
     use crate::sst::block::{BlockBuilder, PlaneLayout, to_stored_form};

@@ -137,7 +137,7 @@ fn some_refs(rng: &mut SmallRng) -> Vec<BlobRef> {
         .collect()
 }
 
-/// What the entries of a model refer to in blob files.
+/// References of a model's entries to blob files.
 fn blobs_of(model: &Model) -> Vec<BlobUse> {
     let mut uses = BlobUses::default();
     for (kind, _, tail) in model.values() {

@@ -1,5 +1,5 @@
-//! What a newer version wrote, or encrypted, is no damage: a salvage that left it out would lose
-//! it.
+//! Blocks that a newer version wrote, or encrypted, are not damage: a salvage that left them out
+//! would lose their data.
 
 use super::edges::{key, resealed};
 use super::*;

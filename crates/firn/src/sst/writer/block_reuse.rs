@@ -19,7 +19,8 @@ const BYTES_PER_DICTIONARY: u64 = 160 << 10;
 /// neighbours.
 const PART_MIN: usize = 2;
 
-/// What a copy cuts off smaller than that is worth it if as many blocks follow.
+/// A block whose reuse would end the unfinished block early is reused only if this many times its
+/// bytes may be reused from there on.
 const BLOCKS_PER_SCRAP: u64 = 8;
 
 impl SstWriter {

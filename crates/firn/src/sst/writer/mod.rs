@@ -10,8 +10,9 @@ use super::compression_tuning::tune;
 use super::dictionary::Dictionary;
 use super::format::{BlockKind, FOOTER_LEN, Footer, Handle, RAW_BLOCK_MAX};
 use super::index::{BlockEntry, IndexBuilder, separator, top_index};
+use super::index_stats::IndexStats;
 use super::options::{BlockLayout, SstOptions};
-use super::properties::{IndexStats, Properties};
+use super::properties::Properties;
 use super::sketches::SketchBuilder;
 use crate::base::blob_ref::{BlobUse, BlobUses};
 use crate::base::key::{INDEX_ID_LEN, SEQNO_COMMITTED_MAX, index_id_of};
@@ -24,7 +25,7 @@ use pending::{Content, Pending, PendingBlock, RECIPE_BYTES};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// What became of an SST, as the manifest records it.
+/// The finished SST, as the manifest records it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SstSummary {
     /// Id of the file.
@@ -53,7 +54,7 @@ pub struct SstSummary {
     pub raw_bytes: u64,
     /// Counts per index, ascending.
     pub per_index: Vec<IndexStats>,
-    /// What entries refer to in blob files, ascending by file.
+    /// References of the entries to blob files, ascending by file.
     pub blobs: Vec<BlobUse>,
 }
 

@@ -78,7 +78,7 @@ impl PendingBlock {
 const TRAINING_BYTES: usize = 8 << 20;
 /// Tuning alone does with less.
 const TUNING_BYTES: usize = 256 << 10;
-/// What was found out from so many raw bytes is worth being taken over by other files.
+/// Raw bytes from which a tuning must come before other files take it over.
 pub(super) const RECIPE_BYTES: usize = TUNING_BYTES;
 /// Every so many blocks one is compressed, to know how large the waiting ones will be.
 const TRIAL_STEP: usize = 16;

@@ -1,4 +1,4 @@
-//! Who holds locks and waits for them.
+//! An owner of locks: a transaction, as the lock table sees it.
 
 use super::merged_locks::MergedLocks;
 use super::waiter::LockWaiter;
@@ -84,7 +84,7 @@ impl LockOwner {
         self.interrupted.load(Ordering::SeqCst)
     }
 
-    /// What [`LockOwner::is_interrupted`] looks at, for threads that work for the session.
+    /// The flag behind [`LockOwner::is_interrupted`], for threads that work for the session.
     pub fn interrupt_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.interrupted)
     }
@@ -101,7 +101,7 @@ impl LockOwner {
         merged.len() as usize + self.held.lock().keys.len()
     }
 
-    /// What rolling it back costs: rows changed plus locks held.
+    /// Cost of a rollback: rows changed plus locks held.
     pub(super) fn weight(&self) -> u64 {
         let rows = self.changed_rows.load(Ordering::Relaxed);
         rows.saturating_add(self.locks_held() as u64)

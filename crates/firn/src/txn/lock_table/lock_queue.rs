@@ -10,7 +10,7 @@ pub(super) struct LockHolder {
     pub(super) mode: LockMode,
 }
 
-/// What an attempt to lock came to.
+/// Result of an attempt to lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LockAttempt {
     /// The owner holds as much already.

@@ -60,7 +60,7 @@ impl MergedLocks {
     }
 }
 
-/// What the merged locks say about a key.
+/// The owners that hold a key in their merged locks.
 #[derive(Default)]
 pub(super) struct MergedHolders {
     /// How the one who asks holds it.
@@ -147,7 +147,7 @@ impl MergedLockRegistry {
         }
     }
 
-    /// Who holds `key`. Call with the key's shard locked.
+    /// The holders of `key`. Call with the key's shard locked.
     #[inline]
     pub(super) fn holders_of(&self, owner: &Arc<LockOwner>, key: &[u8]) -> MergedHolders {
         match self.slot(key) {

@@ -1,4 +1,4 @@
-//! What the lock table shows of itself.
+//! Statistics of the lock table, for status variables.
 
 use super::key_set::{KeySet, same_index};
 use super::{LockMode, LockTable, LockWaiter};
@@ -44,7 +44,7 @@ pub struct LockStats {
     pub deadlocks: u64,
 }
 
-/// What locks hold at the moment.
+/// Number and memory of the locks held at the moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LockMemory {
     /// Keys locked one by one; a key that several share counts once.

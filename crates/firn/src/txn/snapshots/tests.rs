@@ -19,7 +19,7 @@ fn counts_holders_of_a_seqno() {
     assert!(list.live().is_empty());
 }
 
-/// Whoever takes the list after the visible seqno moved on sees every snapshot below it.
+/// A thread that takes the list after the visible seqno moved on sees every snapshot below it.
 #[test]
 fn a_snapshot_is_never_read_but_not_listed() {
     let list = SnapshotList::new();

@@ -11,9 +11,10 @@ const INDEXES: usize = 8;
 
 /// The largest key written of each index.
 ///
-/// Who writes in key order looks each key up first, beyond all it has written: a comparison says
-/// so, where memory, the memory on its way to disk and every run would have to be asked. A rollback
-/// lowers nothing: what is said of a key is "not written" or "perhaps".
+/// A statement that writes in key order looks up each key first, and each lies beyond all keys that
+/// it has written. One comparison finds that; otherwise the memory, the memory that is being
+/// spilled and every run would be searched. A rollback lowers nothing, so the answer is "not
+/// written" or "perhaps".
 #[derive(Default)]
 pub(super) struct LargestKeys {
     list: Vec<LargestKey>,
@@ -48,8 +49,8 @@ impl LargestKey {
     }
 }
 
-/// What is compared of a key. Where it is larger than that of another key, so is the key: either
-/// they differ in these bytes, or the other key is no longer than what is kept of it.
+/// The prefix of a key that is kept and compared. If the prefix of a key is larger than that of
+/// another, so is the key: either they differ within the prefix, or the other key is all prefix.
 fn kept(user_key: &[u8]) -> &[u8] {
     &user_key[..user_key.len().min(KEPT)]
 }

@@ -29,11 +29,11 @@ const OWN_FILE_SHARE: u64 = 16;
 /// Of a part in key order, so much may have been written out of order, in percent.
 const DISORDER_MAX: u64 = 5;
 
-/// How a memory is to be written.
+/// How the memory's entries are to be written.
 ///
-/// What was written in key order, beyond everything the set has of the index, and where the tree
-/// has nothing, is written as the last level would be: it will be installed as it is, and need not
-/// be written again. Everything else is merged sooner or later, and gets the light codec.
+/// Entries that were written in key order, beyond all others that the set has of the index, and in
+/// a range where the tree has nothing, are written like files of the last level: the commit
+/// installs these files as they are. All other entries are merged later, and get the light codec.
 pub(super) struct SpillPlan {
     parts: Vec<IndexSpill>,
 }
@@ -47,7 +47,7 @@ impl SpillPlan {
     }
 }
 
-/// What one index has in memory.
+/// The entries of one index in memory.
 struct IndexSpill {
     index: Option<IndexId>,
     density: Density,
@@ -167,7 +167,7 @@ fn is_new(ingest: &Ingest, smallest: &[u8], largest: &[u8]) -> bool {
     found.next().is_none()
 }
 
-/// What a merge is for.
+/// Purpose of a merge.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MergePurpose {
     /// Fewer runs: all versions stay.
@@ -176,7 +176,7 @@ enum MergePurpose {
     Commit,
 }
 
-/// What a merge has made: files of the runs that stay as they are, and others in place of the rest.
+/// Result of a merge: files of the runs that stay as they are, and new files in place of the rest.
 struct MergeResult {
     kept: HashSet<u64>,
     written: NewFiles,
@@ -224,7 +224,7 @@ fn merge(
         }
         let (group, others) = rest.split_at(len);
         if len == 1 && stays(first.file, dead, aim) {
-            // What is written next must not reach over it.
+            // The next output file must not span it.
             merging.end()?;
             kept.insert(first.file.file_id);
         } else {
@@ -400,8 +400,8 @@ impl SpilledRuns {
         let kept = all.filter(|meta| merged.kept.contains(&meta.file_id));
         let mut files: Vec<FileMeta> = kept.chain(merged.written.files()).cloned().collect();
         files.sort_by(|a, b| a.smallest.cmp(&b.smallest));
-        // What stays of the spills is synced only now: most of what is spilled is merged, or rolled
-        // back.
+        // Spilled files that stay are synced only now: most spilled files are merged or rolled back
+        // before anything needs them to be durable.
         for file_id in &merged.kept {
             heed(interrupted)?;
             ingest.sync_file(*file_id)?;
@@ -422,7 +422,7 @@ impl SpilledRuns {
     }
 }
 
-/// What a spilled set commits. Its new files are removed if it is dropped.
+/// The files that a spilled set commits. The new ones are removed if it is dropped.
 pub struct SealedWriteSet {
     /// Ascending, without a common user key.
     files: Vec<FileMeta>,

@@ -9,11 +9,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-/// What was in memory, and does not change any more, while it is written as a run: beside the
-/// statement where there are background jobs, since compression is most of a spill.
+/// The former memory of a write set, immutable while it is written as a run. A background thread
+/// writes it beside the statement, where there is one, because compression is most of a spill.
 ///
-/// Until [`Self::finish`] it is read from memory, whatever is on disk. A drop waits: nothing may be
-/// written to the directory of a database that is closed.
+/// Until [`Self::finish`] reads go to the memory, whatever is on disk. A drop waits for the writer:
+/// nothing may be written to the directory of a database that is closed.
 pub(super) struct SpillingMemory {
     memory: Arc<InMemoryWrites>,
     writing: Option<Writing>,

@@ -47,7 +47,7 @@ impl Model {
         all
     }
 
-    /// What a commit writes.
+    /// The entries that a commit writes.
     fn finals(&self) -> Vec<(Vec<u8>, Kind, Vec<u8>)> {
         let mut all = self.entries();
         all.dedup_by(|a, b| a.0 == b.0);

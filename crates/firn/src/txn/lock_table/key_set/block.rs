@@ -29,7 +29,7 @@ enum StepPosition {
     After(u64),
 }
 
-/// What a removal came to.
+/// Result of a removal.
 pub(super) enum KeyRemoval {
     /// The key is not in the block.
     Absent,

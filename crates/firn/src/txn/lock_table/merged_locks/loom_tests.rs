@@ -16,7 +16,7 @@ enum Broken {
     GapInTheMove,
     /// The rows are given up before the merged locks.
     RowsFirst,
-    /// Who finds nobody named does not see what was done under the lock.
+    /// A request that finds no owner registered does not see the writes made under the lock.
     Relaxed,
 }
 

@@ -34,7 +34,7 @@ fn a_million_rows_in_order_take_kilobytes() {
     assert_eq!((first.owner, first.mode), (1, Exclusive));
     assert_eq!(first.key, row(7, 0));
     assert_eq!(first.rows, memory.merged_rows);
-    // What lies between is free; what is locked is locked.
+    // Keys between the locked ones are free.
     assert!(table.acquire(&two, &row(7, 1001), Exclusive, TRY).is_ok());
     assert!(table.acquire(&two, &row(7, 1000), Shared, TRY).is_err());
     assert_eq!(table.holds(&one, &row(7, 1000)), Some(Exclusive));

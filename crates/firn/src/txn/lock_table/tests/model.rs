@@ -19,7 +19,7 @@ impl Lock {
         others.all(|(_, held)| !held.conflicts(mode))
     }
 
-    /// What a request comes to without a wait.
+    /// Result of a request that may not wait.
     fn attempt(&mut self, owner: u64, mode: LockMode) -> Option<&'static str> {
         let held = self.holders.get(&owner).copied();
         if held >= Some(mode) {

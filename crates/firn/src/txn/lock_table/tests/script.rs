@@ -8,7 +8,7 @@ use super::*;
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
-/// What a session is to lock.
+/// One lock that a session requests.
 pub type Request = (Vec<u8>, LockMode, WaitPolicy);
 
 /// An owner with a thread of its own.

@@ -1,0 +1,42 @@
+//! Counts of one index in one file, which the properties hold.
+
+use crate::base::{IndexId, varint};
+
+/// Counts of one index in one file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct IndexStats {
+    /// The index.
+    pub index: IndexId,
+    /// Entries of all kinds.
+    pub entries: u64,
+    /// Entries that delete.
+    pub deletes: u64,
+    /// Bytes of user keys and values.
+    pub raw_bytes: u64,
+    /// Bytes in the file; a block that several indexes share counts in proportion.
+    pub stored_bytes: u64,
+}
+
+impl IndexStats {
+    pub(super) fn put(&self, out: &mut Vec<u8>) {
+        varint::put_u64(out, u64::from(self.index));
+        for number in [
+            self.entries,
+            self.deletes,
+            self.raw_bytes,
+            self.stored_bytes,
+        ] {
+            varint::put_u64(out, number);
+        }
+    }
+
+    pub(super) fn take(input: &mut &[u8]) -> Option<Self> {
+        Some(Self {
+            index: varint::take_u32(input)?,
+            entries: varint::take_u64(input)?,
+            deletes: varint::take_u64(input)?,
+            raw_bytes: varint::take_u64(input)?,
+            stored_bytes: varint::take_u64(input)?,
+        })
+    }
+}
